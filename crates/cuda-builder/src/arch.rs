@@ -1,0 +1,86 @@
+//! The GPU architectures that kernels can be compiled for.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A GPU architecture, as the PTX directive `.target` names it.
+///
+/// PTX for `sm_80` also runs on every later architecture, because the driver compiles it for the device at hand. The `a`
+/// of `sm_90a` asks for instructions of exactly that architecture (wgmma, for one): such PTX runs nowhere else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Arch {
+    /// Ampere data-centre GPUs (A100).
+    Sm80,
+    /// Ampere workstation and consumer GPUs.
+    Sm86,
+    /// Ada Lovelace.
+    Sm89,
+    /// Hopper (H100, H200), only what later architectures have too.
+    Sm90,
+    /// Hopper with the instructions that no other architecture has.
+    Sm90a,
+    /// Blackwell data-centre GPUs (B200), only what later architectures have too.
+    Sm100,
+    /// Blackwell data-centre GPUs with the instructions that no other architecture has.
+    Sm100a,
+    /// Blackwell workstation and consumer GPUs.
+    Sm120,
+}
+
+impl Arch {
+    /// Every architecture that there is a name for, oldest first.
+    pub const ALL: &'static [Self] =
+        &[Self::Sm80, Self::Sm86, Self::Sm89, Self::Sm90, Self::Sm90a, Self::Sm100, Self::Sm100a, Self::Sm120];
+
+    /// The name in LLVM, PTX and ptxas: `sm_90a`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sm80 => "sm_80",
+            Self::Sm86 => "sm_86",
+            Self::Sm89 => "sm_89",
+            Self::Sm90 => "sm_90",
+            Self::Sm90a => "sm_90a",
+            Self::Sm100 => "sm_100",
+            Self::Sm100a => "sm_100a",
+            Self::Sm120 => "sm_120",
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Arch {
+    type Err = UnknownArch;
+
+    fn from_str(name: &str) -> Result<Self, UnknownArch> {
+        Self::ALL.iter().copied().find(|arch| arch.name() == name).ok_or_else(|| UnknownArch(name.to_owned()))
+    }
+}
+
+/// The name is not that of an [`Arch`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown architecture `{0}`: expected one of {known}", known = known())]
+pub struct UnknownArch(pub String);
+
+fn known() -> String {
+    Arch::ALL.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back_and_others_do_not() {
+        for arch in Arch::ALL {
+            assert_eq!(arch.to_string().parse(), Ok(*arch));
+        }
+        let error = "sm_90A".parse::<Arch>().unwrap_err().to_string();
+        assert!(error.contains("sm_90A") && error.contains("sm_90a"), "{error}");
+    }
+}

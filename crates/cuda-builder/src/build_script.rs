@@ -1,0 +1,115 @@
+//! For build scripts: PTX inside a program, and when to make it again.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use crate::files::write_atomically;
+use crate::toolchain::{LLVM_BIN_VARIABLE, Missing, RUSTC_VARIABLE, Toolchain};
+use crate::{Arch, Build, CudaBuilder, Error};
+
+/// If this environment variable is set, [`embed`] makes no PTX: for jobs that only look at the code.
+pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
+
+/// The whole of a build script that puts the PTX of the crate in `crate_dir` (relative to the package's directory) into a
+/// program.
+///
+/// It writes `kernels.rs` into `OUT_DIR`, with one item:
+///
+/// ```text
+/// /// For each architecture its name, such as "sm_80", and the PTX; or why there is none, and what to do about it.
+/// pub const PTX: Result<&[(&str, &str)], &str> = …;
+/// ```
+///
+/// which the program takes in with `include!(concat!(env!("OUT_DIR"), "/kernels.rs"));`. A machine that cannot compile
+/// kernels, or the environment variable [`SKIP_VARIABLE`], makes it the reason. Kernels that do not compile, or do not
+/// pass the checks, fail the build: the script prints the error and ends with exit code 1.
+///
+/// The script runs again if a source of the kernels changes, and if a toolchain appears where there was none.
+///
+/// # Panics
+/// If it is not called from a build script.
+pub fn embed(crate_dir: impl AsRef<Path>, archs: &[Arch]) {
+    let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").expect("`embed` is for build scripts: OUT_DIR is not set"));
+    println!("cargo::rerun-if-env-changed={SKIP_VARIABLE}");
+    let result = if std::env::var_os(SKIP_VARIABLE).is_some() {
+        // No other line: an unchanged environment needs no second look.
+        write_reason(
+            &out_dir,
+            &format!(
+                "the environment variable {SKIP_VARIABLE} was set when this program was built, so its kernels were not \
+                 compiled to PTX; build it again without"
+            ),
+        )
+    } else {
+        match CudaBuilder::new(crate_dir.as_ref()).archs(archs).build() {
+            Ok(build) => {
+                build.emit_cargo_directives();
+                write_modules(&out_dir, &build)
+            }
+            Err(Error::MissingToolchain(missing)) => {
+                missing.emit_cargo_directives();
+                write_reason(&out_dir, &missing.to_string())
+            }
+            Err(error) => Err(error),
+        }
+    };
+    if let Err(error) = result {
+        eprintln!("error: {error}");
+        process::exit(1);
+    }
+}
+
+impl Build {
+    /// Tells the cargo that runs this build script when to run it again, and shows the compiler's warnings.
+    pub fn emit_cargo_directives(&self) {
+        for line in directives(self.sources.iter().chain(&toolchain_files(&self.toolchain))) {
+            println!("{line}");
+        }
+        for line in self.warnings.iter().flat_map(|warning| warning.lines()) {
+            println!("cargo::warning={line}");
+        }
+    }
+}
+
+impl Missing {
+    /// Tells the cargo that runs this build script to run it again when a toolchain appears, but not before.
+    pub fn emit_cargo_directives(&self) {
+        for line in directives(self.candidates.iter().flat_map(|candidate| &candidate.watch)) {
+            println!("{line}");
+        }
+    }
+}
+
+/// What changes when a package or a component of the toolchain is replaced.
+fn toolchain_files(toolchain: &Toolchain) -> [PathBuf; 2] {
+    [toolchain.rustc.clone(), toolchain.llvm_tool("llc")]
+}
+
+fn directives<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Vec<String> {
+    let mut lines: Vec<String> = paths.map(|path| format!("cargo::rerun-if-changed={}", path.display())).collect();
+    lines.sort();
+    lines.dedup();
+    lines.extend([RUSTC_VARIABLE, LLVM_BIN_VARIABLE].map(|name| format!("cargo::rerun-if-env-changed={name}")));
+    lines
+}
+
+const ITEM: &str = "\
+/// For each architecture its name, such as \"sm_80\", and the PTX; or why there is none, and what to do about it.
+pub const PTX: ::core::result::Result<&[(&str, &str)], &str> = ";
+
+fn write_modules(out_dir: &Path, build: &Build) -> Result<(), Error> {
+    let mut code = format!("{ITEM}Ok(&[\n");
+    for module in &build.modules {
+        // A copy, because another build may replace the file in the builder's directory at any time.
+        let path = out_dir.join(format!("{}.ptx", module.arch));
+        write_atomically(&path, module.ptx.as_bytes())?;
+        writeln!(code, "    ({:?}, include_str!({:?})),", module.arch.name(), path).expect("writing to a String");
+    }
+    code.push_str("]);\n");
+    write_atomically(&out_dir.join("kernels.rs"), code.as_bytes())
+}
+
+fn write_reason(out_dir: &Path, reason: &str) -> Result<(), Error> {
+    write_atomically(&out_dir.join("kernels.rs"), format!("{ITEM}Err({reason:?});\n").as_bytes())
+}

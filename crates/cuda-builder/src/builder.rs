@@ -1,0 +1,201 @@
+//! rust-cuda's `CudaBuilder`: from a crate of kernels to PTX.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::compile::{Compiled, compile};
+use crate::files::write_atomically;
+use crate::inspect::Ptx;
+use crate::link::{Link, Linked};
+use crate::toolchain::Toolchain;
+use crate::{Arch, Error, environment};
+
+/// Builds the kernels of a crate. See the [crate's documentation](crate).
+#[derive(Clone, Debug)]
+pub struct CudaBuilder {
+    crate_dir: PathBuf,
+    archs: Vec<Arch>,
+    target_dir: Option<PathBuf>,
+    copy_to: Option<PathBuf>,
+    ptx_version: Option<(u32, u32)>,
+}
+
+/// What a build has made.
+#[derive(Clone, Debug)]
+pub struct Build {
+    /// The name of the kernel crate's library, with underscores.
+    pub name: String,
+    /// One module for each architecture asked for, in that order.
+    pub modules: Vec<PtxModule>,
+    /// The compiler's warnings about the kernels, as it shows them.
+    pub warnings: Vec<String>,
+    /// The sources and manifests of the kernel crate and its path dependencies.
+    pub sources: Vec<PathBuf>,
+    /// What the kernels were compiled with.
+    pub toolchain: Toolchain,
+}
+
+/// The PTX for one architecture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PtxModule {
+    /// The architecture.
+    pub arch: Arch,
+    /// The PTX itself.
+    pub ptx: String,
+    /// The file that holds it: in the directory of [`CudaBuilder::copy_to`], else in the target directory.
+    pub path: PathBuf,
+    /// The file with the optimized LLVM IR that it was made from.
+    pub llvm_ir: PathBuf,
+    /// The version of the PTX language: `(7, 0)`. The driver must know it.
+    pub ptx_version: (u32, u32),
+    /// The kernels, in the order of the PTX.
+    pub kernels: Vec<KernelEntry>,
+}
+
+/// A kernel in a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelEntry {
+    /// The entry point's name.
+    pub name: String,
+    /// The shape of every block: x, y, z.
+    pub block: [u32; 3],
+    /// How many blocks have to fit on a multiprocessor, where the kernel says so.
+    pub min_blocks: Option<u32>,
+    /// The static shared memory of a block, in bytes, without what alignment adds.
+    pub shared_bytes: u64,
+}
+
+impl CudaBuilder {
+    /// Builds the crate whose `Cargo.toml` is in `crate_dir`, for [`Arch::Sm80`] unless told otherwise.
+    pub fn new(crate_dir: impl Into<PathBuf>) -> Self {
+        let archs = vec![Arch::Sm80];
+        Self { crate_dir: crate_dir.into(), archs, target_dir: None, copy_to: None, ptx_version: None }
+    }
+
+    /// Builds for one architecture.
+    pub fn arch(self, arch: Arch) -> Self {
+        self.archs(&[arch])
+    }
+
+    /// Builds for several architectures, from one compile.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn archs(mut self, archs: &[Arch]) -> Self {
+        assert!(!archs.is_empty(), "CudaBuilder::archs: at least one architecture is needed");
+        self.archs = archs.to_vec();
+        self
+    }
+
+    /// Where cargo and the link step keep what they make; never the target directory of an outer cargo, which that one
+    /// has locked. By default `cuda-builder` in the workspace's target directory.
+    pub fn target_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.target_dir = Some(directory.into());
+        self
+    }
+
+    /// Also puts the PTX here, as `<crate>.<arch>.ptx`.
+    pub fn copy_to(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.copy_to = Some(directory.into());
+        self
+    }
+
+    /// Asks for at least this version of the PTX language, for instructions written as inline assembly that need it. By
+    /// default it is the lowest that has the architecture, so that as many drivers as possible take the module.
+    pub fn ptx_version(mut self, major: u32, minor: u32) -> Self {
+        self.ptx_version = Some((major, minor));
+        self
+    }
+
+    /// Compiles, links and checks. With nothing changed since the last time this takes a fraction of a second.
+    ///
+    /// # Errors
+    /// [`Error::MissingToolchain`] if this machine cannot compile kernels; any other error is one of the kernels, or of the
+    /// file system.
+    pub fn build(&self) -> Result<Build, Error> {
+        let crate_dir = fs::canonicalize(&self.crate_dir).map_err(Error::io("find the crate", &self.crate_dir))?;
+        let toolchain = Toolchain::find(&crate_dir)?;
+        let target_dir = match &self.target_dir {
+            Some(directory) => std::path::absolute(directory).map_err(Error::io("find", directory))?,
+            None => default_target_dir(&toolchain, &crate_dir)?,
+        };
+        let _lock = lock(&target_dir)?;
+        let Compiled { name, archive, warnings, sources } = compile(&toolchain, &crate_dir, &target_dir)?;
+        let directory = target_dir.join("ptx").join(&name);
+        let link = Link {
+            toolchain: &toolchain,
+            crate_dir: &crate_dir,
+            archive: &archive,
+            directory: &directory,
+            ptx_version: self.ptx_version,
+        };
+        let mut modules = Vec::new();
+        for &arch in &self.archs {
+            let mut module = PtxModule::new(arch, link.link(arch)?);
+            if let Some(directory) = &self.copy_to {
+                module.path = directory.join(format!("{name}.{arch}.ptx"));
+                write_atomically(&module.path, module.ptx.as_bytes())?;
+            }
+            modules.push(module);
+        }
+        Ok(Build { name, modules, warnings, sources, toolchain })
+    }
+}
+
+impl PtxModule {
+    fn new(arch: Arch, Linked { ptx, parsed, path, llvm_ir }: Linked) -> Self {
+        let Ptx { version: ptx_version, functions, .. } = parsed;
+        let kernels = functions
+            .into_iter()
+            .filter(|function| function.is_kernel)
+            .map(|kernel| KernelEntry {
+                name: kernel.name,
+                block: kernel.block.unwrap_or([1; 3]),
+                min_blocks: kernel.min_blocks,
+                shared_bytes: kernel.shared_bytes,
+            })
+            .collect();
+        Self { arch, ptx, path, llvm_ir, ptx_version, kernels }
+    }
+}
+
+/// One build at a time in a target directory: cargo's own lock ends with the compile, and the archive must not change
+/// under the link.
+fn lock(target_dir: &Path) -> Result<File, Error> {
+    fs::create_dir_all(target_dir).map_err(Error::io("create the directory", target_dir))?;
+    let path = target_dir.join("cuda-builder.lock");
+    let file = File::create(&path).map_err(Error::io("create", &path))?;
+    file.lock().map_err(Error::io("lock", &path))?;
+    Ok(file)
+}
+
+fn default_target_dir(toolchain: &Toolchain, crate_dir: &Path) -> Result<PathBuf, Error> {
+    // A build script's directory lies in the outer cargo's target directory, which bears cargo's cache tag.
+    let out_dir = std::env::var_os("OUT_DIR").map(PathBuf::from);
+    let outer =
+        out_dir.iter().flat_map(|directory| directory.ancestors()).find(|path| path.join("CACHEDIR.TAG").is_file());
+    if let Some(outer) = outer {
+        return Ok(outer.join("cuda-builder"));
+    }
+    let mut command = environment::command(&toolchain.cargo);
+    command
+        .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
+        .arg(crate_dir.join("Cargo.toml"))
+        .env("RUSTC", &toolchain.rustc)
+        // Here the question is what the caller's cargo uses.
+        .envs(std::env::var_os("CARGO_TARGET_DIR").map(|directory| ("CARGO_TARGET_DIR", directory)));
+    let output = command.output().map_err(Error::io("run", &toolchain.cargo))?;
+    let directory = serde_json::from_slice::<Value>(&output.stdout)
+        .ok()
+        .and_then(|metadata| metadata["target_directory"].as_str().map(PathBuf::from));
+    match directory {
+        Some(directory) if output.status.success() => Ok(directory.join("cuda-builder")),
+        _ => Err(Error::Tool {
+            tool: format!("{} metadata", toolchain.cargo.display()),
+            status: output.status,
+            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        }),
+    }
+}

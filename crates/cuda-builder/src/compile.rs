@@ -1,0 +1,189 @@
+//! The compile: one run of cargo that leaves the bitcode of the kernel crate, and of all it depends on, in an archive.
+//!
+//! A static library is never linked, so no linker for PTX is needed, and the link step is free to do what it must. One
+//! compile serves all architectures: the link step starts from code for the oldest.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::{fs, io};
+
+use serde_json::Value;
+
+use crate::toolchain::Toolchain;
+use crate::{Arch, Error, environment};
+
+const TARGET: &str = "nvptx64-nvidia-cuda";
+/// What the code is compiled for before the link step knows better.
+const BASE: Arch = Arch::Sm80;
+
+/// How far rustc's and `opt`'s full unrolling may go, in LLVM's units. At the default (300) a loop over an array of
+/// accumulators can stay a loop, and then the array is in local memory, because registers cannot be indexed.
+pub(crate) const UNROLL_THRESHOLD: u32 = 2000;
+
+/// The profile, whatever the workspace says about `release`: what the link step takes is one optimized module of code
+/// that cannot unwind.
+const PROFILE: &[(&str, &str)] = &[
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
+    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+    ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
+    ("CARGO_PROFILE_RELEASE_STRIP", "none"),
+    ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "false"),
+    ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "false"),
+    ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false"),
+];
+
+/// `core` alone takes most of a first build. Its share of the module is merged with the rest before it is optimized for
+/// good, so it may as well be compiled in pieces, on all processors.
+const PROFILE_OF_CORE: [&str; 4] = [
+    "--config",
+    "profile.release.package.core.codegen-units=16",
+    "--config",
+    "profile.release.package.compiler_builtins.codegen-units=16",
+];
+
+/// What the compile left.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// The library's name, with underscores.
+    pub(crate) name: String,
+    /// The static library.
+    pub(crate) archive: PathBuf,
+    /// The warnings, as the compiler shows them.
+    pub(crate) warnings: Vec<String>,
+    /// The sources and manifests of the crate and its path dependencies.
+    pub(crate) sources: Vec<PathBuf>,
+}
+
+/// Compiles the library of the crate in `crate_dir`.
+pub(crate) fn compile(toolchain: &Toolchain, crate_dir: &Path, target_dir: &Path) -> Result<Compiled, Error> {
+    let flags = [format!("-Ctarget-cpu={BASE}"), format!("-Cllvm-args=-unroll-threshold={UNROLL_THRESHOLD}")];
+    let output = environment::command(&toolchain.cargo)
+        .args(["rustc", "--lib", "--crate-type", "staticlib", "--release", "--target", TARGET])
+        // `core` has no prebuilt library for this target, and building it is unstable: hence also RUSTC_BOOTSTRAP.
+        .args(["-Zbuild-std=core", "--message-format=json", "--target-dir"])
+        .arg(target_dir)
+        .args(PROFILE_OF_CORE)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTC", &toolchain.rustc)
+        // Empty, they also overrule what a configuration file of cargo says.
+        .envs([("RUSTC_WRAPPER", ""), ("RUSTC_WORKSPACE_WRAPPER", "")])
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+        .envs(PROFILE.iter().copied())
+        .current_dir(crate_dir)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(Error::io("run", &toolchain.cargo))?;
+
+    let messages = Messages::read(&output.stdout);
+    let (Some((name, archive)), true) = (messages.library, output.status.success()) else {
+        let mut diagnostics = messages.errors.join("\n");
+        if diagnostics.is_empty() {
+            diagnostics = format!("{} ({}) says why above", toolchain.cargo.display(), output.status);
+        }
+        return Err(Error::Compile { crate_dir: crate_dir.to_owned(), diagnostics });
+    };
+    let sources = sources(&archive, crate_dir).map_err(Error::io("read the list of sources beside", &archive))?;
+    Ok(Compiled { name, archive, warnings: messages.warnings, sources })
+}
+
+/// What cargo reports in `--message-format=json`.
+#[derive(Debug, Default)]
+struct Messages {
+    library: Option<(String, PathBuf)>,
+    warnings: Vec<String>,
+    errors: Vec<String>,
+}
+
+impl Messages {
+    fn read(stdout: &[u8]) -> Self {
+        let mut messages = Self::default();
+        let lines = stdout.split(|&byte| byte == b'\n');
+        for value in lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()) {
+            match value["reason"].as_str() {
+                Some("compiler-message") => {
+                    let message = &value["message"];
+                    let rendered = message["rendered"].as_str().unwrap_or_default().trim_end().to_owned();
+                    // A message about no place is the count at the end.
+                    let is_count = message["spans"].as_array().is_none_or(Vec::is_empty) && message["code"].is_null();
+                    match message["level"].as_str() {
+                        Some("warning") if !is_count => messages.warnings.push(rendered),
+                        Some(level) if level.starts_with("error") => messages.errors.push(rendered),
+                        _ => {}
+                    }
+                }
+                Some("compiler-artifact") => {
+                    let files = value["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                    let archive = files.map(PathBuf::from).find(|file| file.extension().is_some_and(|end| end == "a"));
+                    if let (Some(archive), Some(name)) = (archive, value["target"]["name"].as_str()) {
+                        messages.library = Some((name.replace('-', "_"), archive));
+                    }
+                }
+                _ => {}
+            }
+        }
+        messages
+    }
+}
+
+/// The sources that cargo lists beside the archive, and the manifests that belong to them.
+fn sources(archive: &Path, crate_dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut sources = parse_dep_info(&fs::read_to_string(archive.with_extension("d"))?);
+    let manifests: Vec<PathBuf> = sources
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([crate_dir])
+        .flat_map(|source| source.ancestors().map(|directory| directory.join("Cargo.toml")).find(|path| path.is_file()))
+        .collect();
+    sources.extend(manifests);
+    // The workspace's lock file decides the versions of everything else.
+    sources.extend(crate_dir.ancestors().map(|directory| directory.join("Cargo.lock")).find(|path| path.is_file()));
+    sources.sort();
+    sources.dedup();
+    Ok(sources)
+}
+
+/// The prerequisites in a makefile of one rule, where spaces in names are escaped.
+fn parse_dep_info(text: &str) -> Vec<PathBuf> {
+    let Some((_, rule)) = text.lines().next().and_then(|line| line.split_once(": ")) else { return Vec::new() };
+    let mut paths = vec![String::new()];
+    let mut characters = rule.chars();
+    while let Some(character) = characters.next() {
+        let path = paths.len() - 1;
+        match character {
+            '\\' => paths[path].extend(characters.next()),
+            ' ' => paths.push(String::new()),
+            _ => paths[path].push(character),
+        }
+    }
+    paths.into_iter().filter(|path| !path.is_empty()).map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_dep_info_with_spaces() {
+        let text = "/t/libk.a: /k/src/lib.rs /a\\ b/src/lib.rs\n\n/k/src/lib.rs:\n";
+        assert_eq!(parse_dep_info(text), [PathBuf::from("/k/src/lib.rs"), PathBuf::from("/a b/src/lib.rs")]);
+    }
+
+    #[test]
+    fn reads_cargos_messages() {
+        let text = r#"
+{"reason":"compiler-artifact","target":{"name":"core"},"filenames":["/t/libcore.rlib"]}
+{"reason":"compiler-message","message":{"level":"warning","rendered":"unused\n","spans":[{}],"code":{"code":"unused"}}}
+{"reason":"compiler-message","message":{"level":"warning","rendered":"1 warning emitted","spans":[],"code":null}}
+{"reason":"compiler-message","message":{"level":"error","rendered":"mismatched types","spans":[{}],"code":null}}
+not json
+{"reason":"compiler-artifact","target":{"name":"gpu-kernels"},"filenames":["/t/libgpu_kernels.a"]}
+"#;
+        let messages = Messages::read(text.as_bytes());
+        assert_eq!(messages.library, Some(("gpu_kernels".to_owned(), PathBuf::from("/t/libgpu_kernels.a"))));
+        assert_eq!(messages.warnings, ["unused"]);
+        assert_eq!(messages.errors, ["mismatched types"]);
+    }
+}

@@ -1,0 +1,81 @@
+//! What can go wrong while kernels are built.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::Arch;
+use crate::inspect::CheckError;
+use crate::pass::PassError;
+use crate::toolchain::Missing;
+
+/// Why there is no PTX.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Something that compiling kernels needs is not on this machine. The only error that is not the kernels' fault: a
+    /// program that can do without PTX goes on.
+    #[error(transparent)]
+    MissingToolchain(#[from] Missing),
+    /// The kernel crate does not compile.
+    #[error("the kernels in {} do not compile\n{diagnostics}", .crate_dir.display())]
+    Compile {
+        /// The crate.
+        crate_dir: PathBuf,
+        /// The compiler's messages; those of cargo itself have gone to the standard error stream.
+        diagnostics: String,
+    },
+    /// What the compiler made of the crate cannot be made device code.
+    #[error("the kernels cannot be linked for {arch}: {source}")]
+    Pass {
+        /// The architecture being linked for.
+        arch: Arch,
+        /// What is wrong, and where.
+        source: PassError,
+    },
+    /// The crate has no kernel for an architecture.
+    #[error("{} has no kernel for {arch}: a kernel is a function with `#[kernel(block = …)]`", .crate_dir.display())]
+    NoKernel {
+        /// The crate.
+        crate_dir: PathBuf,
+        /// The architecture.
+        arch: Arch,
+    },
+    /// The PTX is not what this crate promises.
+    #[error("the PTX for {arch} is not acceptable: {source} (see {})", .ptx.display())]
+    Check {
+        /// The architecture.
+        arch: Arch,
+        /// The rejected PTX, for reading.
+        ptx: PathBuf,
+        /// What is wrong, and where.
+        source: CheckError,
+    },
+    /// One of LLVM's tools, or cargo outside of a compile, failed.
+    #[error("{tool} failed ({status}): {message}")]
+    Tool {
+        /// Which.
+        tool: String,
+        /// Its exit status.
+        status: std::process::ExitStatus,
+        /// What it said.
+        message: String,
+    },
+    /// A file could not be read or written, or a program not started.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was to be done.
+        action: &'static str,
+        /// With which file or program.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`: an [`Error::Io`].
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}

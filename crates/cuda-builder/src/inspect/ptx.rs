@@ -1,0 +1,426 @@
+//! Reading PTX: what a module defines, and every instruction in it that touches memory.
+//!
+//! PTX is a list of statements, each ended by `;`, and of functions, each with a body in braces. An instruction that
+//! touches memory says in its opcode which memory: `ld.global.b32`, `st.shared.b32`. Without that word it is generic, and
+//! finds out at run time from the address: slower, and a sign that the compiler lost track of a pointer.
+
+use rustc_demangle::demangle;
+
+/// A module of PTX.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ptx {
+    /// The version of the language, as `.version` says.
+    pub version: (u32, u32),
+    /// The architecture, as `.target` says.
+    pub target: String,
+    /// The kernels and the functions that they call.
+    pub functions: Vec<Function>,
+    /// Functions that are called but not defined.
+    pub undefined: Vec<String>,
+}
+
+/// A kernel, or a function that was not inlined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// The name in the PTX.
+    pub name: String,
+    /// Whether it is an entry point.
+    pub is_kernel: bool,
+    /// The shape of a block (`.maxntid`).
+    pub block: Option<[u32; 3]>,
+    /// How many blocks have to fit on a multiprocessor (`.minnctapersm`).
+    pub min_blocks: Option<u32>,
+    /// The sizes of the static shared arrays that the body names, added up, in bytes.
+    pub shared_bytes: u64,
+    /// Local memory: arrays that are not in registers, in bytes.
+    pub local_bytes: u64,
+    /// Every load, store, atomic operation and reduction, in order.
+    pub memory: Vec<MemoryInstruction>,
+}
+
+/// A load, store, atomic operation or reduction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryInstruction {
+    /// The opcode with everything that belongs to it: `ld.global.v4.b32`.
+    pub opcode: String,
+    /// The whole instruction, without guard and label.
+    pub text: String,
+}
+
+/// What is not acceptable about PTX.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// It cannot be read at all.
+    #[error("it cannot be read: {0}")]
+    Malformed(String),
+    /// An access that does not name its state space.
+    #[error(
+        "`{function}` accesses memory through a generic pointer: `{instruction}`. Global memory is accessed through \
+         `GlobalSlice`, shared memory through `Shared`; a function that takes one of them has to be `#[inline(always)]`"
+    )]
+    Generic {
+        /// The function.
+        function: String,
+        /// The first such instruction.
+        instruction: String,
+    },
+    /// Something is in local memory.
+    #[error(
+        "`{function}` keeps {bytes} bytes in local memory: an array is indexed by a value that is not known at compile time"
+    )]
+    Local {
+        /// The function.
+        function: String,
+        /// How much.
+        bytes: u64,
+    },
+    /// A function is called that no crate defines.
+    #[error("`{0}` is called and not defined by any crate")]
+    Undefined(String),
+    /// A kernel has no launch bounds.
+    #[error("kernel `{0}` has no `.maxntid`")]
+    NoLaunchBounds(String),
+    /// The entry points are not the kernels that were linked.
+    #[error("the entry points are {found:?}, the kernels are {expected:?}")]
+    Entries {
+        /// In the PTX.
+        found: Vec<String>,
+        /// In the crate.
+        expected: Vec<String>,
+    },
+}
+
+impl MemoryInstruction {
+    /// The state space that the opcode names: `global`, `shared`, `param`, `local` or `const`; `None` if it is generic.
+    pub fn space(&self) -> Option<&str> {
+        let spaces = ["global", "shared", "param", "local", "const"];
+        // `.shared::cta`, `.param::entry` and the like name a part of a space.
+        self.opcode
+            .split('.')
+            .skip(1)
+            .map(|part| part.split(':').next().unwrap_or(part))
+            .find(|part| spaces.contains(part))
+    }
+}
+
+impl Ptx {
+    /// Reads a module as LLVM writes it.
+    ///
+    /// # Errors
+    /// [`CheckError::Malformed`] if it is no PTX, or ends in the middle.
+    pub fn parse(text: &str) -> Result<Self, CheckError> {
+        let malformed = |what: &str| CheckError::Malformed(what.to_owned());
+        let (mut version, mut target) = (None, None);
+        let mut code = String::with_capacity(text.len());
+        for line in text.lines().map(without_comment) {
+            // These directives end with the line, all others with `;`.
+            let mut words = line.split_ascii_whitespace();
+            match words.next() {
+                Some(".version") => version = words.next().and_then(parse_version),
+                Some(".target") => target = words.next().map(|word| word.trim_end_matches(',').to_owned()),
+                Some(".address_size" | ".file" | ".loc") => {}
+                _ => {
+                    code.push_str(line);
+                    code.push('\n');
+                }
+            }
+        }
+        let version = version.ok_or_else(|| malformed("there is no `.version`"))?;
+        let target = target.ok_or_else(|| malformed("there is no `.target`"))?;
+        let mut module = Self { version, target, functions: Vec::new(), undefined: Vec::new() };
+        let mut shared = Vec::new();
+        for item in items(&code).ok_or_else(|| malformed("it ends in the middle of something"))? {
+            match item {
+                Item::Function { header, body } => {
+                    let function = Function::parse(header, body, &shared)
+                        .ok_or_else(|| CheckError::Malformed(format!("what function is this: `{}`", header.trim())))?;
+                    module.functions.push(function);
+                }
+                Item::Statement(statement) if words(statement).any(|word| word == ".func") => {
+                    module.undefined.extend(function_name(statement, ".func").map(str::to_owned));
+                }
+                Item::Statement(statement) if words(statement).any(|word| word == ".shared") => {
+                    shared.extend(array(statement));
+                }
+                Item::Statement(_) => {}
+            }
+        }
+        // A prototype may stand before a definition.
+        module.undefined.retain(|name| module.functions.iter().all(|function| function.name != *name));
+        Ok(module)
+    }
+
+    /// The kernels.
+    pub fn kernels(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(|function| function.is_kernel)
+    }
+
+    /// Checks what every module promises: each access names its state space, nothing is in local memory, every kernel has
+    /// launch bounds, and the entry points are the `kernels`.
+    ///
+    /// # Errors
+    /// The first thing that is not so.
+    pub fn check(&self, kernels: &[String]) -> Result<(), CheckError> {
+        for function in &self.functions {
+            let name = || format!("{:#}", demangle(&function.name));
+            if let Some(generic) = function.memory.iter().find(|instruction| instruction.space().is_none()) {
+                return Err(CheckError::Generic { function: name(), instruction: generic.text.clone() });
+            }
+            if function.local_bytes > 0 || function.memory.iter().any(|access| access.space() == Some("local")) {
+                return Err(CheckError::Local { function: name(), bytes: function.local_bytes });
+            }
+            if function.is_kernel && function.block.is_none() {
+                return Err(CheckError::NoLaunchBounds(name()));
+            }
+        }
+        if let Some(name) = self.undefined.first() {
+            return Err(CheckError::Undefined(format!("{:#}", demangle(name))));
+        }
+        let sorted = |mut names: Vec<String>| {
+            names.sort();
+            names
+        };
+        let found = sorted(self.kernels().map(|kernel| kernel.name.clone()).collect());
+        let expected = sorted(kernels.to_vec());
+        if found == expected { Ok(()) } else { Err(CheckError::Entries { found, expected }) }
+    }
+}
+
+impl Function {
+    fn parse(header: &str, body: &str, shared: &[(String, u64)]) -> Option<Self> {
+        let is_kernel = words(header).any(|word| word == ".entry");
+        let name = function_name(header, if is_kernel { ".entry" } else { ".func" })?.to_owned();
+        let numbers = |directive: &str| -> Vec<u32> {
+            let after = header.split_once(directive).map_or("", |(_, after)| after);
+            let list = after.split(['\n', '.']).next().unwrap_or("");
+            list.split(',').map_while(|number| number.trim().parse().ok()).collect()
+        };
+        let block = match numbers(".maxntid")[..] {
+            [] => None,
+            [x] => Some([x, 1, 1]),
+            [x, y] => Some([x, y, 1]),
+            [x, y, z, ..] => Some([x, y, z]),
+        };
+        let mut function = Self {
+            name,
+            is_kernel,
+            block,
+            min_blocks: numbers(".minnctapersm").first().copied(),
+            shared_bytes: 0,
+            local_bytes: 0,
+            memory: Vec::new(),
+        };
+        for statement in body.split(';') {
+            let statement = instruction(statement);
+            if statement.starts_with(".shared") {
+                // LLVM moves an array that one function alone uses into that function.
+                function.shared_bytes += array(statement).map_or(0, |(_, bytes)| bytes);
+            }
+            if statement.starts_with(".local") {
+                // An array without a size that can be read is still in local memory.
+                function.local_bytes += array(statement).map_or(1, |(_, bytes)| bytes.max(1));
+            }
+            let opcode = statement.split_ascii_whitespace().next().unwrap_or("");
+            if matches!(opcode.split('.').next(), Some("ld" | "ldu" | "st" | "atom" | "red")) {
+                let text = statement.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+                function.memory.push(MemoryInstruction { opcode: opcode.to_owned(), text });
+            }
+        }
+        let named: std::collections::HashSet<&str> = words(body).collect();
+        function.shared_bytes +=
+            shared.iter().filter(|(name, _)| named.contains(name.as_str())).map(|(_, bytes)| bytes).sum::<u64>();
+        Some(function)
+    }
+}
+
+enum Item<'a> {
+    Function { header: &'a str, body: &'a str },
+    Statement(&'a str),
+}
+
+/// The functions and statements at the top; `None` if a brace or a `;` is missing.
+fn items(code: &str) -> Option<Vec<Item<'_>>> {
+    let mut items = Vec::new();
+    let mut rest = code;
+    while !rest.trim().is_empty() {
+        let end = rest.find([';', '{'])?;
+        let head = &rest[..end];
+        if rest[end..].starts_with(';') {
+            items.push(Item::Statement(head));
+            rest = &rest[end + 1..];
+        } else if words(head).any(|word| word == ".entry" || word == ".func") {
+            let close = closing_brace(rest, end)?;
+            items.push(Item::Function { header: head, body: &rest[end + 1..close] });
+            rest = &rest[close + 1..];
+        } else {
+            // The braces of an initial value.
+            let close = closing_brace(rest, end)?;
+            let end = close + rest[close..].find(';')?;
+            items.push(Item::Statement(&rest[..end]));
+            rest = &rest[end + 1..];
+        }
+    }
+    Some(items)
+}
+
+fn closing_brace(text: &str, open: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for (at, byte) in text.bytes().enumerate().skip(open) {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// A statement of a body without what may stand before the opcode: the braces of a scope, labels, a guard.
+fn instruction(statement: &str) -> &str {
+    let mut rest = statement.trim_start_matches(|c: char| c.is_whitespace() || c == '{' || c == '}');
+    loop {
+        let word = rest.split_ascii_whitespace().next().unwrap_or("");
+        if word.ends_with(':') || word.starts_with('@') {
+            rest = rest[word.len()..].trim_start_matches(|c: char| c.is_whitespace() || c == '{');
+        } else {
+            return rest.trim_end();
+        }
+    }
+}
+
+/// The words of PTX: names, directives and numbers.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$.%".contains(c))).filter(|word| !word.is_empty())
+}
+
+/// The function's name: the first word after the directive, or after the parenthesis with the result.
+fn function_name<'a>(header: &'a str, directive: &str) -> Option<&'a str> {
+    let after = header.split_once(directive)?.1.trim_start();
+    let after = if after.starts_with('(') { after.split_once(')')?.1 } else { after };
+    words(after).next()
+}
+
+/// The name and the size in bytes of a variable: `.shared .align 4 .b8 NAME[1024]`, `.b32 NAME`.
+fn array(statement: &str) -> Option<(String, u64)> {
+    let (declaration, count) = match statement.split_once('[') {
+        // No number: an array that the launch sizes.
+        Some((declaration, rest)) => (declaration, rest.split(']').next()?.trim().parse().unwrap_or(0)),
+        None => (statement, 1),
+    };
+    let name = words(declaration).last()?;
+    let bits: u64 = words(declaration).find_map(|word| {
+        let kind = word.strip_prefix('.')?;
+        kind.strip_prefix(['b', 'u', 's', 'f'])?.parse().ok()
+    })?;
+    Some((name.to_owned(), bits / 8 * count))
+}
+
+fn parse_version(word: &str) -> Option<(u32, u32)> {
+    let (major, minor) = word.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn without_comment(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(body: &str) -> Ptx {
+        let text = format!(
+            ".version 7.8\n.target sm_90a\n.address_size 64\n\n\t// .globl k\n\
+             .extern .shared .align 1024 .b8 dynamic[];\n.shared .align 4 .b8 TILE[128];\n.shared .align 4 .b8 TILE2[64];\n\
+             .global .align 4 .u32 table[2] = {{1, 2}};\n\
+             .visible .entry k(\n\t.param .u64 .ptr .align 1 k_param_0\n)\n.maxntid 32, 8, 1\n.minnctapersm 2\n\
+             {{\n{body}\n}}\n"
+        );
+        Ptx::parse(&text).unwrap()
+    }
+
+    fn check(body: &str) -> Result<(), CheckError> {
+        module(body).check(&["k".to_owned()])
+    }
+
+    #[test]
+    fn reads_a_kernel() {
+        let module =
+            module(".shared .align 4 .b8 OWN[16];\n\tmov.b64 %rd1, TILE;\n\tld.param.b64 %rd2, [k_param_0];\n\tret;");
+        assert_eq!((module.version, module.target.as_str()), ((7, 8), "sm_90a"));
+        let kernel = module.kernels().next().unwrap();
+        assert_eq!((kernel.name.as_str(), kernel.block, kernel.min_blocks), ("k", Some([32, 8, 1]), Some(2)));
+        assert_eq!((kernel.shared_bytes, kernel.local_bytes), (144, 0));
+    }
+
+    #[test]
+    fn finds_every_memory_instruction() {
+        let body = "$L__BB0_1: // a label\n\t@%p1 ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1];\n\t{ // inline asm\n\
+                    \tst.shared.b32 [%r1], %r2; red.global.add.f32 [%rd1], %f1;\n\t}\n\tatom.shared::cta.add.u32 %r1, [%r2], 1;\n\
+                    \tld.volatile.global.b32 %r1, [%rd1];\n\tcvta.shared.u64 %rd1, %rd2;\n\tset.eq.u32.u32 %r1, %r2, %r3;";
+        let module = module(body);
+        let kernel = module.kernels().next().unwrap();
+        let found: Vec<_> =
+            kernel.memory.iter().map(|access| (access.opcode.as_str(), access.space().unwrap())).collect();
+        let expected = [
+            ("ld.global.v4.b32", "global"),
+            ("st.shared.b32", "shared"),
+            ("red.global.add.f32", "global"),
+            ("atom.shared::cta.add.u32", "shared"),
+            ("ld.volatile.global.b32", "global"),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(kernel.memory[0].text, "ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1]");
+    }
+
+    #[test]
+    fn accepts_what_names_its_space() {
+        assert_eq!(check("ld.param.b64 %rd1, [k_param_0]; ld.const.b32 %r1, [c]; st.global.b32 [%rd1], %r1;"), Ok(()));
+    }
+
+    #[test]
+    fn refuses_generic_accesses() {
+        for access in [
+            "ld.b32 %r1, [%rd1]",
+            "st.v2.b32 [%rd1], {%r1, %r2}",
+            "atom.add.u32 %r1, [%rd1], 1",
+            "@%p1 red.add.u32 [%rd1], 1",
+        ] {
+            let error = check(&format!("\tld.global.b32 %r1, [%rd1];\n\t{access};")).unwrap_err();
+            let instruction = access.trim_start_matches("@%p1 ").to_owned();
+            assert_eq!(error, CheckError::Generic { function: "k".to_owned(), instruction });
+        }
+    }
+
+    #[test]
+    fn refuses_local_memory() {
+        let error = check(".local .align 8 .b8 \t__local_depot0[16];\n.reg .b32 %r<3>;").unwrap_err();
+        assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 16 });
+        let error = check("st.local.b32 [%rd1], %r1;").unwrap_err();
+        assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 0 });
+    }
+
+    #[test]
+    fn refuses_what_is_not_defined_or_not_expected() {
+        let header = ".version 7.0\n.target sm_80\n";
+        let prototype = ".func (.param .b32 result) helper\n(\n.param .b64 p\n)\n";
+        let undefined = Ptx::parse(&format!("{header}.extern {prototype};")).unwrap();
+        assert_eq!(undefined.check(&[]), Err(CheckError::Undefined("helper".to_owned())));
+        let defined = Ptx::parse(&format!("{header}{prototype};\n{prototype}{{ ret; }}")).unwrap();
+        assert_eq!(defined.check(&[]), Ok(()));
+        assert!(matches!(defined.check(&["k".to_owned()]), Err(CheckError::Entries { .. })));
+        let unbounded = Ptx::parse(&format!("{header}.visible .entry k()\n{{ ret; }}")).unwrap();
+        assert_eq!(unbounded.check(&["k".to_owned()]), Err(CheckError::NoLaunchBounds("k".to_owned())));
+    }
+
+    #[test]
+    fn refuses_what_is_no_ptx() {
+        for text in ["", "hello", ".version 7.0\n", ".version 7.0\n.target sm_80\n.visible .entry k()\n{ ret;"] {
+            assert!(matches!(Ptx::parse(text), Err(CheckError::Malformed(_))), "{text}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The link: from the archive of bitcode to checked PTX for one architecture.
+//!
+//! ```text
+//! archive ─llvm-link→ IR ─pass→ IR ─opt→ <arch>.ll ─llc→ <arch>.ptx ─check→ done
+//! ```
+//!
+//! The results stay beside a stamp that names everything they were made from, so that a link with the same inputs is a
+//! comparison of the stamp.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::compile::UNROLL_THRESHOLD;
+use crate::files::write_atomically;
+use crate::inspect::Ptx;
+use crate::toolchain::Toolchain;
+use crate::{Arch, Error, environment, pass};
+
+/// The passes of LLVM. Address-space inference comes first, because the cleanup at the beginning of the pipeline would
+/// remove the casts that it follows.
+const PASSES: &str = "internalize,globaldce,function(infer-address-spaces),default<O3>";
+
+/// What to link, and with what.
+#[derive(Debug)]
+pub(crate) struct Link<'a> {
+    pub(crate) toolchain: &'a Toolchain,
+    pub(crate) crate_dir: &'a Path,
+    pub(crate) archive: &'a Path,
+    /// Where the results stay.
+    pub(crate) directory: &'a Path,
+    pub(crate) ptx_version: Option<(u32, u32)>,
+}
+
+/// The results for one architecture.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    pub(crate) ptx: String,
+    pub(crate) parsed: Ptx,
+    pub(crate) path: PathBuf,
+    pub(crate) llvm_ir: PathBuf,
+}
+
+impl Link<'_> {
+    pub(crate) fn link(&self, arch: Arch) -> Result<Linked, Error> {
+        let file = |extension| self.directory.join(format!("{arch}.{extension}"));
+        let (ptx_path, ir_path, stamp_path) = (file("ptx"), file("ll"), file("stamp"));
+        let stamp = self.stamp(arch)?;
+        let made = fs::read_to_string(&stamp_path).is_ok_and(|made| made == stamp) && ir_path.is_file();
+        let ptx = match fs::read_to_string(&ptx_path) {
+            Ok(ptx) if made => ptx,
+            _ => {
+                // Without the stamp, whatever an interrupted or a failed link leaves is made again.
+                if stamp_path.exists() {
+                    fs::remove_file(&stamp_path).map_err(Error::io("remove", &stamp_path))?;
+                }
+                let ptx = self.make(arch, &ir_path, &ptx_path)?;
+                write_atomically(&stamp_path, stamp.as_bytes())?;
+                ptx
+            }
+        };
+        let parsed = Ptx::parse(&ptx).map_err(|source| Error::Check { arch, ptx: ptx_path.clone(), source })?;
+        Ok(Linked { ptx, parsed, path: ptx_path, llvm_ir: ir_path })
+    }
+
+    fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<String, Error> {
+        fs::create_dir_all(self.directory).map_err(Error::io("create the directory", self.directory))?;
+        let scratch = tempfile::tempdir_in(self.directory).map_err(Error::io("create a file in", self.directory))?;
+        let linked = self.run("llvm-link", |tool| {
+            // The archive also holds an object that is no bitcode: rustc's list of exported symbols.
+            tool.args(["-S", "--ignore-non-bitcode", "-o", "-"]).arg(self.archive)
+        })?;
+        let rewritten = pass::rewrite(&linked, arch).map_err(|source| Error::Pass { arch, source })?;
+        if rewritten.kernels.is_empty() {
+            return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
+        }
+
+        let input = scratch.path().join("rewritten.ll");
+        fs::write(&input, &rewritten.ir).map_err(Error::io("write", &input))?;
+        let optimized = self.run("opt", |tool| {
+            tool.args(["-S", "-o", "-", &format!("-mcpu={arch}"), &format!("--passes={PASSES}")])
+                .arg(format!("--internalize-public-api-list={}", rewritten.kernels.join(",")))
+                .arg(format!("-unroll-threshold={UNROLL_THRESHOLD}"))
+                .arg(&input)
+        })?;
+        write_atomically(ir_path, optimized.as_bytes())?;
+
+        let ptx = self.run("llc", |tool| {
+            if let Some((major, minor)) = self.ptx_version {
+                tool.arg(format!("-mattr=+ptx{major}{minor}"));
+            }
+            tool.args(["-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
+        })?;
+        write_atomically(ptx_path, ptx.as_bytes())?;
+        Ptx::parse(&ptx).and_then(|parsed| parsed.check(&rewritten.kernels)).map_err(|source| Error::Check {
+            arch,
+            ptx: ptx_path.to_owned(),
+            source,
+        })?;
+        Ok(ptx)
+    }
+
+    /// Runs one of LLVM's tools and gives what it writes to its standard output.
+    fn run(&self, tool: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Result<String, Error> {
+        let path = self.toolchain.llvm_tool(tool);
+        let output = arguments(&mut environment::command(&path)).output().map_err(Error::io("run", &path))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(Error::Tool { tool: path.display().to_string(), status: output.status, message })
+    }
+
+    /// Everything that the results depend on.
+    fn stamp(&self, arch: Arch) -> Result<String, Error> {
+        let archive = fs::metadata(self.archive).map_err(Error::io("read", self.archive))?;
+        let modified = archive.modified().map_err(Error::io("read", self.archive))?;
+        Ok(format!(
+            "builder {:016x}\n{:?}\narch {arch}\nptx version {:?}\n{} {} {modified:?}\n",
+            builder_hash(),
+            self.toolchain,
+            self.ptx_version,
+            self.archive.display(),
+            archive.len(),
+        ))
+    }
+}
+
+/// Changes with the parts of this crate that decide what comes out, so that no result of older code is taken for current.
+fn builder_hash() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    [
+        include_str!("link.rs"),
+        include_str!("pass/entry.rs"),
+        include_str!("pass/ir.rs"),
+        include_str!("pass/marker.rs"),
+        include_str!("pass/mod.rs"),
+        include_str!("inspect/ptx.rs"),
+    ]
+    .hash(&mut hasher);
+    UNROLL_THRESHOLD.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,292 @@
+//! The pass of the link step: what makes device code of what rustc emits.
+//!
+//! LLVM knows shared memory as address space 3 and global memory as address space 1; Rust has one kind of pointer, and
+//! rustc puts every static into address space 0, the generic one. So the attribute macro and `cuda_std` leave marks that
+//! get through rustc to LLVM's textual IR, and this pass turns them into what LLVM wants to see:
+//!
+//! ```text
+//! @TILE = internal global [1024 x i8] undef, section ".shared", align 4
+//!      →  @TILE = internal addrspace(3) global [1024 x i8] undef, align 4
+//! ptr @TILE                                                  (every use)
+//!      →  ptr addrspacecast (ptr addrspace(3) @TILE to ptr)
+//! @__tilewright_dynamic_shared = external global [0 x i8]
+//!      →  @__tilewright_dynamic_shared = external addrspace(3) global [0 x i8], align 1024
+//! %6 = tail call ptr @__tilewright_address_space_global(ptr %0)
+//!      →  %tilewright.global.6 = addrspacecast ptr %0 to ptr addrspace(1)
+//!         %6 = addrspacecast ptr addrspace(1) %tilewright.global.6 to ptr
+//! define ptx_kernel void @k(ptr %0) #0 section "tilewright.kernel block=32,8,1 min_blocks=2" {
+//!      →  define ptx_kernel void @k(ptr %0) #0 "nvvm.maxntid"="32,8,1" "nvvm.minctasm"="2" {
+//! "target-cpu"="sm_80"
+//!      →  "target-cpu"="sm_90a"                              (the architecture asked for)
+//! ```
+//!
+//! Address-space inference, an ordinary pass of LLVM, then follows each cast to the loads and stores. It has to run before
+//! anything that would take a cast to address space 1 and back for a no-op and remove it.
+//!
+//! The pass reads line by line, which LLVM's printer makes possible: one definition or instruction per line. What has a
+//! mark but not a known shape is an error, so that no mark is ever lost in silence.
+
+mod entry;
+mod ir;
+mod marker;
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use rustc_demangle::demangle;
+
+use crate::Arch;
+use entry::Entry;
+use ir::Variable;
+
+/// The section that `#[kernel]` gives to a static shared array.
+const SHARED_SECTION: &str = ".shared";
+/// The name under which `cuda_std` declares the launch-sized shared memory.
+const DYNAMIC_SHARED: &str = "__tilewright_dynamic_shared";
+
+/// Why the marks in a kernel crate's code cannot be turned into device code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PassError {
+    /// An entry point does not come from the attribute macro.
+    #[error("entry point `{kernel}` has no launch bounds: make it a kernel with `#[kernel(block = …)]`")]
+    ForeignEntry {
+        /// The entry point.
+        kernel: String,
+    },
+    /// The mark of a kernel cannot be read.
+    #[error(
+        "the section of `{kernel}`, \"{section}\", cannot be read: {reason}. Are `cuda_std` and `cuda_builder` of one version?"
+    )]
+    MalformedEntry {
+        /// The entry point.
+        kernel: String,
+        /// The whole name of its section.
+        section: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A static in the shared section is no variable that shared memory can hold.
+    #[error(
+        "static `{name}` cannot be in shared memory: {reason}. Declare it as `Shared<…>` inside a `#[kernel]` function"
+    )]
+    NotShareable {
+        /// The static.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The initial value of a static contains the address of a shared array.
+    #[error(
+        "static `{holder}` holds the address of the shared array `{shared}`, which is a different one in every block"
+    )]
+    SharedAddressInStatic {
+        /// The static that holds the address.
+        holder: String,
+        /// The shared array.
+        shared: String,
+    },
+    /// A kernel uses a static that can be written to and is not in shared memory.
+    #[error(
+        "kernel `{kernel}` uses the static `{name}`, which would be in global memory, one for the whole grid. Shared \
+         arrays are statics of type `Shared<…>` declared inside a `#[kernel]` function; functions take them as parameters"
+    )]
+    WritableStatic {
+        /// The kernel.
+        kernel: String,
+        /// The static.
+        name: String,
+    },
+    /// A use of the address-space marker is not of a known shape.
+    #[error("the address-space marker is used in a way that the link step does not know: {reason}: `{line}`")]
+    UnknownMarkerUse {
+        /// What is not known about it.
+        reason: &'static str,
+        /// The line of LLVM IR.
+        line: String,
+    },
+}
+
+/// A module after the pass.
+#[derive(Debug)]
+pub(crate) struct Rewritten {
+    /// Textual LLVM IR.
+    pub(crate) ir: String,
+    /// The kernels that belong into a module for the architecture asked for. Nothing else has to stay.
+    pub(crate) kernels: Vec<String>,
+}
+
+/// Rewrites textual LLVM IR as the module's documentation says.
+pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
+    let shared = shared_variables(ir)?;
+    let mut result = Rewritten { ir: String::with_capacity(ir.len() + ir.len() / 8), kernels: Vec::new() };
+    let mut references = References::default();
+    for line in ir.lines() {
+        references.read(line);
+        let rewritten = if line.starts_with('@') {
+            variable(line, &shared)?
+        } else if line.starts_with("define ") {
+            let (line, kernel) = definition(line, arch)?;
+            result.kernels.extend(kernel);
+            Cow::Owned(line)
+        } else if line.starts_with("declare ") && marker::is_declaration(line) {
+            continue;
+        } else if line.starts_with("attributes #") {
+            Cow::Owned(with_target(line, arch))
+        } else if line.contains(marker::NAME) {
+            Cow::Owned(marker::replace_call(line, &shared)?)
+        } else {
+            with_casts(line, &shared)
+        };
+        result.ir.push_str(&rewritten);
+        result.ir.push('\n');
+    }
+    references.check(&result.kernels, &shared)?;
+    Ok(result)
+}
+
+/// The names of all variables that have to be in shared memory.
+fn shared_variables(ir: &str) -> Result<HashSet<&str>, PassError> {
+    let mut names = HashSet::new();
+    for line in ir.lines().filter(|line| line.starts_with('@')) {
+        let Some(variable) = Variable::parse(line) else { continue };
+        let refuse =
+            |reason: &str| Err(PassError::NotShareable { name: readable(variable.name), reason: reason.to_owned() });
+        let section = ir::section(line);
+        if variable.name == DYNAMIC_SHARED {
+            if !variable.prefix.contains(&"external") || section.is_some() {
+                return refuse("the name is that of the launch-sized shared memory, which nothing may define");
+            }
+        } else if let Some((clause, section)) = section.filter(|(_, name)| name.starts_with(SHARED_SECTION)) {
+            let value = line[variable.keyword..clause.start].rsplit(' ').next();
+            if section != SHARED_SECTION {
+                return refuse(&format!("its section is \"{section}\""));
+            } else if !variable.writable {
+                return refuse("it cannot be written to");
+            } else if variable.prefix.iter().any(|word| word.starts_with("thread_local")) {
+                return refuse("it is thread-local");
+            } else if !variable.is_generic() {
+                return refuse("it has an address space already");
+            } else if !matches!(value, Some("undef" | "poison")) {
+                return refuse("it has an initial value, and shared memory has none");
+            }
+        } else {
+            continue;
+        }
+        names.insert(variable.name);
+    }
+    Ok(names)
+}
+
+/// The line that defines a variable.
+fn variable<'a>(line: &'a str, shared: &HashSet<&str>) -> Result<Cow<'a, str>, PassError> {
+    let Some(variable) = Variable::parse(line).filter(|variable| shared.contains(variable.name)) else {
+        let mut names = ir::global_names(line).map(|(_, name)| name);
+        let holder = names.next().unwrap_or_default();
+        // `@llvm.used` and its like list what must be kept; that is no use of the address.
+        if !holder.starts_with("llvm.")
+            && let Some(name) = names.find(|name| shared.contains(name))
+        {
+            return Err(PassError::SharedAddressInStatic { holder: readable(holder), shared: readable(name) });
+        }
+        return Ok(with_casts(line, shared));
+    };
+    if variable.name == DYNAMIC_SHARED {
+        // The strictest alignment that anything in shared memory needs: that of a 128-byte swizzle's atom.
+        return Ok(Cow::Owned(format!("@{DYNAMIC_SHARED} = external addrspace(3) global [0 x i8], align 1024")));
+    }
+    let (clause, _) = ir::section(line).unwrap_or((line.len()..line.len(), ""));
+    let (before, after) = (&line[..variable.keyword], &line[variable.keyword..clause.start]);
+    Ok(Cow::Owned(format!("{before}addrspace(3) {after}{}", &line[clause.end..])))
+}
+
+/// The line with a cast to a generic pointer for each use of a shared variable.
+fn with_casts<'a>(line: &'a str, shared: &HashSet<&str>) -> Cow<'a, str> {
+    ir::replace_names(line, |name| {
+        shared.contains(name).then(|| format!("addrspacecast (ptr addrspace(3) {} to ptr)", ir::global_name(name)))
+    })
+}
+
+/// The first line of a function, and its name if it is a kernel for `arch`.
+fn definition(line: &str, arch: Arch) -> Result<(String, Option<String>), PassError> {
+    let line = with_target(line, arch);
+    let Some((range, name)) = ir::global_names(&line).next() else { return Ok((line, None)) };
+    let kernel = name.to_owned();
+    let is_entry = line[..range.start].split(' ').any(|word| word == "ptx_kernel");
+    match ir::section(&line).and_then(|(clause, section)| Some((clause, section, Entry::parse(section)?))) {
+        Some((clause, _, Ok(entry))) if is_entry => {
+            let line = format!("{} {}{}", &line[..clause.start], entry.attributes(), &line[clause.end..]);
+            Ok((line, entry.arch.is_none_or(|only| only == arch).then_some(kernel)))
+        }
+        Some((_, section, entry)) => {
+            let reason = entry.err().unwrap_or_else(|| "it marks a kernel, and this is none".to_owned());
+            Err(PassError::MalformedEntry { section: section.to_owned(), kernel, reason })
+        }
+        None if is_entry => Err(PassError::ForeignEntry { kernel }),
+        None => Ok((line, None)),
+    }
+}
+
+/// The line with the architecture that its function attributes name replaced.
+fn with_target(line: &str, arch: Arch) -> String {
+    const ATTRIBUTE: &str = r#""target-cpu"=""#;
+    match line.split_once(ATTRIBUTE).and_then(|(before, rest)| Some((before, rest.split_once('"')?.1))) {
+        Some((before, after)) => format!("{before}{ATTRIBUTE}{arch}\"{after}"),
+        None => line.to_owned(),
+    }
+}
+
+/// A name as a person knows it.
+fn readable(name: &str) -> String {
+    format!("{:#}", demangle(name))
+}
+
+/// Which definitions mention which others, to see which variables a kernel can come to.
+#[derive(Default)]
+struct References<'a> {
+    /// The function whose body is being read.
+    function: Option<&'a str>,
+    mentions: HashMap<&'a str, Vec<&'a str>>,
+    writable: HashSet<&'a str>,
+}
+
+impl<'a> References<'a> {
+    fn read(&mut self, line: &'a str) {
+        let mut names = ir::global_names(line).map(|(_, name)| name);
+        if line.starts_with('@') {
+            let Some(holder) = names.next() else { return };
+            if Variable::parse(line).is_some_and(|variable| variable.writable && variable.is_generic()) {
+                self.writable.insert(holder);
+            }
+            self.mentions.entry(holder).or_default().extend(names);
+        } else if line.starts_with("define ") {
+            self.function = names.next();
+        } else if line == "}" {
+            self.function = None;
+        } else if let Some(function) = self.function {
+            self.mentions.entry(function).or_default().extend(names);
+        }
+    }
+
+    /// Fails if a kernel can come to a variable that can be written to and is not shared.
+    fn check(&self, kernels: &[String], shared: &HashSet<&str>) -> Result<(), PassError> {
+        for kernel in kernels {
+            let mut seen = HashSet::from([kernel.as_str()]);
+            let mut open = vec![kernel.as_str()];
+            while let Some(name) = open.pop() {
+                if self.writable.contains(name) && !shared.contains(name) {
+                    return Err(PassError::WritableStatic { kernel: kernel.clone(), name: readable(name) });
+                }
+                for mentioned in self.mentions.get(name).into_iter().flatten() {
+                    if seen.insert(mentioned) {
+                        open.push(mentioned);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

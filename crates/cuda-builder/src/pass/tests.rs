@@ -1,0 +1,122 @@
+use super::*;
+
+fn rewritten(ir: &str) -> String {
+    rewrite(ir, Arch::Sm90a).unwrap().ir
+}
+
+#[test]
+fn a_shared_static_moves_to_address_space_3_with_all_its_uses() {
+    let ir = r#"
+@TILE = internal unnamed_addr global [128 x i8] undef, section ".shared", align 4
+@TILE2 = internal global <{ [4 x i8] }> undef, section ".shared", comdat, align 16
+@"a b" = global [4 x i8] poison, section ".shared"
+@llvm.used = appending global [1 x ptr] [ptr @TILE], section "llvm.metadata"
+  %1 = getelementptr float, ptr @TILE, i64 %0
+  %2 = load i32, ptr getelementptr inbounds nuw (i8, ptr @TILE2, i64 12), align 4
+  %3 = icmp eq ptr %1, @"a b"
+  store ptr @TILE20, ptr %2 ; @TILE
+"#;
+    let expected = r#"
+@TILE = internal unnamed_addr addrspace(3) global [128 x i8] undef, align 4
+@TILE2 = internal addrspace(3) global <{ [4 x i8] }> undef, comdat, align 16
+@"a b" = addrspace(3) global [4 x i8] poison
+@llvm.used = appending global [1 x ptr] [ptr addrspacecast (ptr addrspace(3) @TILE to ptr)], section "llvm.metadata"
+  %1 = getelementptr float, ptr addrspacecast (ptr addrspace(3) @TILE to ptr), i64 %0
+  %2 = load i32, ptr getelementptr inbounds nuw (i8, ptr addrspacecast (ptr addrspace(3) @TILE2 to ptr), i64 12), align 4
+  %3 = icmp eq ptr %1, addrspacecast (ptr addrspace(3) @"a b" to ptr)
+  store ptr @TILE20, ptr %2 ; @TILE
+"#;
+    assert_eq!(rewritten(ir), expected);
+}
+
+#[test]
+fn launch_sized_shared_memory_is_external_and_aligned() {
+    let ir = "@__tilewright_dynamic_shared = external local_unnamed_addr global [0 x i8]\n  \
+              %1 = getelementptr i8, ptr @__tilewright_dynamic_shared, i64 4\n";
+    let expected = "@__tilewright_dynamic_shared = external addrspace(3) global [0 x i8], align 1024\n  \
+                    %1 = getelementptr i8, ptr addrspacecast (ptr addrspace(3) @__tilewright_dynamic_shared to ptr), i64 4\n";
+    assert_eq!(rewritten(ir), expected);
+}
+
+#[test]
+fn marker_calls_become_casts_and_the_declaration_goes() {
+    let ir = "declare noundef ptr @__tilewright_address_space_global(ptr noundef) unnamed_addr #2\n  \
+              %2 = tail call ptr @__tilewright_address_space_global(ptr noundef %0) #9\n";
+    let expected = "  %tilewright.global.2 = addrspacecast ptr %0 to ptr addrspace(1)\n  \
+                    %2 = addrspacecast ptr addrspace(1) %tilewright.global.2 to ptr\n";
+    assert_eq!(rewritten(ir), expected);
+}
+
+#[test]
+fn kernels_get_launch_bounds_and_the_architecture() {
+    let ir = r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 section "tilewright.kernel block=32,8,1 min_blocks=2" align 4 {
+}
+attributes #0 = { nounwind "target-cpu"="sm_80" "x"="y" }
+"#;
+    let expected = r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 "nvvm.maxntid"="32,8,1" "nvvm.minctasm"="2" align 4 {
+}
+attributes #0 = { nounwind "target-cpu"="sm_90a" "x"="y" }
+"#;
+    let result = rewrite(ir, Arch::Sm90a).unwrap();
+    assert_eq!(result.ir, expected);
+    assert_eq!(result.kernels, ["k"]);
+}
+
+#[test]
+fn a_kernel_for_one_architecture_is_left_out_of_the_others() {
+    let ir = "define ptx_kernel void @a() section \"tilewright.kernel block=1,1,1 arch=sm_90a\" {\n}\n\
+              define ptx_kernel void @b() section \"tilewright.kernel block=1,1,1\" {\n}\n";
+    assert_eq!(rewrite(ir, Arch::Sm90a).unwrap().kernels, ["a", "b"]);
+    assert_eq!(rewrite(ir, Arch::Sm80).unwrap().kernels, ["b"]);
+}
+
+#[test]
+fn refuses_entries_that_the_macro_did_not_make() {
+    let error = rewrite("define ptx_kernel void @k() #0 {\n}", Arch::Sm80).unwrap_err();
+    assert_eq!(error, PassError::ForeignEntry { kernel: "k".to_owned() });
+    let error = rewrite("define ptx_kernel void @k() section \".text\" {\n}", Arch::Sm80).unwrap_err();
+    assert_eq!(error, PassError::ForeignEntry { kernel: "k".to_owned() });
+    let error = rewrite("define void @f() section \"tilewright.kernel block=1,1,1\" {\n}", Arch::Sm80).unwrap_err();
+    assert!(matches!(error, PassError::MalformedEntry { .. }), "{error}");
+    let error =
+        rewrite("define ptx_kernel void @k() section \"tilewright.kernel size=1\" {\n}", Arch::Sm80).unwrap_err();
+    assert!(error.to_string().contains("size=1"), "{error}");
+}
+
+#[test]
+fn refuses_what_shared_memory_cannot_hold() {
+    for (definition, reason) in [
+        (r#"@X = internal constant [4 x i8] undef, section ".shared""#, "written"),
+        (r#"@X = internal global [4 x i8] zeroinitializer, section ".shared""#, "initial value"),
+        (r#"@X = internal global [4 x i8] c"\01\02\03\04", section ".shared""#, "initial value"),
+        (r#"@X = internal thread_local global [4 x i8] undef, section ".shared""#, "thread-local"),
+        (r#"@X = internal addrspace(1) global [4 x i8] undef, section ".shared""#, "address space"),
+        (r#"@X = internal global [4 x i8] undef, section ".shared.x""#, ".shared.x"),
+        ("@__tilewright_dynamic_shared = internal global [0 x i8] zeroinitializer", "launch-sized"),
+    ] {
+        let error = rewrite(definition, Arch::Sm80).unwrap_err();
+        assert!(matches!(error, PassError::NotShareable { .. }), "{definition}: {error}");
+        assert!(error.to_string().contains(reason), "{definition}: {error}");
+    }
+}
+
+#[test]
+fn refuses_the_address_of_shared_memory_in_a_static() {
+    let ir = "@X = internal global [4 x i8] undef, section \".shared\"\n@P = constant ptr @X\n";
+    let error = rewrite(ir, Arch::Sm80).unwrap_err();
+    assert_eq!(error, PassError::SharedAddressInStatic { holder: "P".to_owned(), shared: "X".to_owned() });
+}
+
+#[test]
+fn refuses_a_writable_static_that_a_kernel_comes_to() {
+    let ir = |in_kernel: &str| {
+        format!(
+            "@_RNvCs1234_7kernels5COUNT = internal global i32 0\n@TABLE = internal constant ptr @_RNvCs1234_7kernels5COUNT\n\
+             define ptx_kernel void @k() section \"tilewright.kernel block=1,1,1\" {{\n  {in_kernel}\n}}\n\
+             define internal void @f() {{\n  %1 = load ptr, ptr @TABLE\n}}\n"
+        )
+    };
+    assert!(rewrite(&ir("ret void"), Arch::Sm80).is_ok());
+    let error = rewrite(&ir("call void @f()"), Arch::Sm80).unwrap_err();
+    assert_eq!(error, PassError::WritableStatic { kernel: "k".to_owned(), name: "kernels::COUNT".to_owned() });
+}

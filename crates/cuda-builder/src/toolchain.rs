@@ -1,0 +1,278 @@
+//! Finding a compiler, the source of `core` and LLVM's tools: what compiling kernels needs besides the host toolchain.
+//!
+//! Rust has no prebuilt `core` that could be linked into kernels, and rustc does not make PTX of a static library. So it
+//! takes, from one source or two, all of:
+//!
+//! | what | from rustup | from Debian |
+//! |---|---|---|
+//! | rustc and cargo, at least 1.95 | the toolchain of `rust-toolchain.toml` | `rustc-web`, `cargo-web`, `rust-web-llvm` |
+//! | the source of `core` | component `rust-src` | `rust-web-src` |
+//! | `llvm-link`, `opt`, `llc` of rustc's LLVM version or a later one | component `llvm-tools` | `llvm-22` |
+//!
+//! Candidates for the compiler, in this order: the one that the environment variable `TILEWRIGHT_RUSTC` names, and then
+//! no other; the `rustc` on `PATH`, which under rustup is the toolchain that the kernel crate pins; `/usr/bin/rustc`.
+//! LLVM's tools are those in the directory that `TILEWRIGHT_LLVM_BIN` names, and then no others; else the compiler's own;
+//! else those in `/usr/lib/llvm-N/bin` with the lowest N that fits.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::environment;
+
+/// Names the compiler to use: the path of a `rustc`, with its `cargo` beside it.
+pub const RUSTC_VARIABLE: &str = "TILEWRIGHT_RUSTC";
+/// Names the directory of LLVM's tools.
+pub const LLVM_BIN_VARIABLE: &str = "TILEWRIGHT_LLVM_BIN";
+
+/// The tools of LLVM that the link step runs.
+pub const LLVM_TOOLS: [&str; 3] = ["llvm-link", "opt", "llc"];
+
+/// The oldest compiler that the kernels and `cuda_std` are written for.
+const OLDEST: (u32, u32) = (1, 95);
+
+/// Everything that compiling kernels needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolchain {
+    /// Where it was found, for people.
+    pub source: String,
+    /// The compiler itself, not rustup's proxy.
+    pub rustc: PathBuf,
+    /// The cargo that belongs to it.
+    pub cargo: PathBuf,
+    /// The directory with [`LLVM_TOOLS`].
+    pub llvm_bin: PathBuf,
+    /// The compiler's version: `1.96.0`.
+    pub rust_version: String,
+    /// The version of the compiler's own LLVM: `22.1.8`.
+    pub llvm_version: String,
+}
+
+/// A compiler that cannot be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// Which compiler.
+    pub source: String,
+    /// What it lacks. Not empty.
+    pub lacks: Vec<String>,
+    /// Existing files and directories of which at least one changes when what it lacks appears.
+    pub(crate) watch: Vec<PathBuf>,
+}
+
+/// No candidate can compile kernels.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Missing {
+    /// Every candidate, in the order in which they were considered.
+    pub candidates: Vec<Unusable>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no toolchain that compiles kernels to PTX")?;
+        for Unusable { source, lacks, .. } in &self.candidates {
+            write!(f, "; {source} lacks {}", lacks.join(" and "))?;
+        }
+        write!(f, ". `cargo xtask setup` gets what is missing")
+    }
+}
+
+impl Toolchain {
+    /// The first candidate that has everything, for a kernel crate in `crate_dir`.
+    ///
+    /// # Errors
+    /// [`Missing`], with what each candidate lacks.
+    pub fn find(crate_dir: &Path) -> Result<Self, Missing> {
+        let mut candidates = Vec::new();
+        for source in Source::all() {
+            match source.examine(crate_dir) {
+                Ok(toolchain) => return Ok(toolchain),
+                Err(unusable) => candidates.push(unusable),
+            }
+        }
+        Err(Missing { candidates })
+    }
+
+    /// Every candidate, usable or not.
+    pub fn survey(crate_dir: &Path) -> Vec<Result<Self, Unusable>> {
+        Source::all().iter().map(|source| source.examine(crate_dir)).collect()
+    }
+
+    /// The path of one of [`LLVM_TOOLS`].
+    pub fn llvm_tool(&self, name: &str) -> PathBuf {
+        self.llvm_bin.join(name)
+    }
+}
+
+/// A place where a compiler may be.
+#[derive(Debug)]
+struct Source {
+    name: String,
+    rustc: PathBuf,
+    /// The directory that changes when the compiler appears there.
+    appears_in: Option<PathBuf>,
+}
+
+/// What a compiler says of itself.
+struct Version {
+    release: String,
+    host: String,
+    llvm: String,
+}
+
+impl Source {
+    fn all() -> Vec<Self> {
+        if let Some(rustc) = std::env::var_os(RUSTC_VARIABLE) {
+            let rustc = PathBuf::from(rustc);
+            let name = format!("the compiler that {RUSTC_VARIABLE} names, {},", rustc.display());
+            return vec![Self { name, appears_in: rustc.parent().map(Path::to_owned), rustc }];
+        }
+        let packaged = PathBuf::from("/usr/bin/rustc");
+        let packaged = Self {
+            name: "the packaged compiler /usr/bin/rustc".to_owned(),
+            rustc: packaged,
+            appears_in: Some(PathBuf::from("/usr/bin")),
+        };
+        match find_on_path("rustc") {
+            Some(rustc) if rustc != packaged.rustc => {
+                let name = "the active `rustc` on PATH".to_owned();
+                vec![Self { name, rustc, appears_in: None }, packaged]
+            }
+            _ => vec![packaged],
+        }
+    }
+
+    fn examine(&self, crate_dir: &Path) -> Result<Toolchain, Unusable> {
+        let mut lacks = Vec::new();
+        let mut watch = Vec::new();
+        let unusable = |lacks: Vec<String>, watch: Vec<PathBuf>| Unusable {
+            source: self.name.clone(),
+            lacks,
+            watch: existing(watch),
+        };
+
+        if !self.rustc.is_file() {
+            return Err(unusable(vec!["rustc and cargo".to_owned()], self.appears_in.iter().cloned().collect()));
+        }
+        // Through rustup's proxy the first answer depends on the directory, so that what the crate pins is what counts.
+        // The second is asked of the compiler itself.
+        let sysroot = match output(&self.rustc, &["--print", "sysroot"], crate_dir) {
+            Ok(sysroot) => PathBuf::from(sysroot.trim()),
+            Err(reason) => {
+                return Err(unusable(vec![format!("a rustc that runs ({reason})")], vec![self.rustc.clone()]));
+            }
+        };
+        let direct = sysroot.join("bin/rustc");
+        let rustc = if direct.is_file() { direct } else { self.rustc.clone() };
+        let version = match output(&rustc, &["-vV"], crate_dir).map(|text| Version::parse(&text)) {
+            Ok(Some(version)) => version,
+            Ok(None) => return Err(unusable(vec!["a `rustc -vV` that names its LLVM".to_owned()], vec![rustc])),
+            Err(reason) => return Err(unusable(vec![format!("a rustc that runs ({reason})")], vec![rustc])),
+        };
+
+        if !version.is_new_enough() {
+            let (major, minor) = OLDEST;
+            lacks.push(format!("a new enough rustc (it is {}, the kernels need {major}.{minor})", version.release));
+            watch.extend([rustc.clone()].into_iter().chain(self.appears_in.clone()));
+        }
+        let cargo = rustc.with_file_name("cargo");
+        if !cargo.is_file() {
+            lacks.push(format!("cargo ({})", cargo.display()));
+            watch.extend(rustc.parent().map(Path::to_owned));
+        }
+        let rustlib = sysroot.join("lib/rustlib");
+        if !rustlib.join("src/rust/library/Cargo.lock").is_file() {
+            lacks.push("the source of `core` (rust-src)".to_owned());
+            watch.push(rustlib.clone());
+        }
+        let own_tools = rustlib.join(&version.host).join("bin");
+        let llvm_bin = llvm_bin(&own_tools, version.llvm_major());
+        if llvm_bin.is_none() {
+            lacks.push(match std::env::var_os(LLVM_BIN_VARIABLE) {
+                Some(directory) => format!(
+                    "LLVM's tools (not all of {} are in {}, which {LLVM_BIN_VARIABLE} names)",
+                    LLVM_TOOLS.join(", "),
+                    directory.display()
+                ),
+                None => format!("LLVM's tools (llvm-tools, or llvm-{} or later)", version.llvm_major()),
+            });
+            // A package of LLVM also puts versioned names such as `opt-22` here.
+            watch.extend([rustlib.join(&version.host), PathBuf::from("/usr/bin")]);
+        }
+        match llvm_bin {
+            Some(llvm_bin) if lacks.is_empty() => Ok(Toolchain {
+                source: self.name.clone(),
+                rustc,
+                cargo,
+                llvm_bin,
+                rust_version: version.release,
+                llvm_version: version.llvm,
+            }),
+            _ => Err(unusable(lacks, watch)),
+        }
+    }
+}
+
+impl Version {
+    fn parse(text: &str) -> Option<Self> {
+        let field =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned());
+        Some(Self { release: field("release:")?, host: field("host:")?, llvm: field("LLVM version:")? })
+    }
+
+    fn is_new_enough(&self) -> bool {
+        let mut numbers = self.release.split('.').map(|number| number.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= OLDEST
+    }
+
+    fn llvm_major(&self) -> u32 {
+        self.llvm.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(u32::MAX)
+    }
+}
+
+/// The directory with LLVM's tools that can read the bitcode of a compiler with LLVM `major`, or `None`.
+fn llvm_bin(compilers_own: &Path, major: u32) -> Option<PathBuf> {
+    let complete = |directory: &Path| LLVM_TOOLS.iter().all(|tool| directory.join(tool).is_file());
+    if let Some(directory) = std::env::var_os(LLVM_BIN_VARIABLE) {
+        return Some(PathBuf::from(directory)).filter(|directory| complete(directory));
+    }
+    if complete(compilers_own) {
+        return Some(compilers_own.to_owned());
+    }
+    let mut packaged: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            Some((entry.file_name().to_str()?.strip_prefix("llvm-")?.parse().ok()?, entry.path().join("bin")))
+        })
+        .filter(|(number, directory)| *number >= major && complete(directory))
+        .collect();
+    packaged.sort();
+    packaged.into_iter().next().map(|(_, directory)| directory)
+}
+
+/// The first file called `name` in the directories of `PATH`.
+pub(crate) fn find_on_path(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(|path| path.is_file())
+}
+
+/// Those of `paths` that are there. (To cargo a path that is not has always changed.)
+fn existing(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.retain(|path| path.exists());
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn output(program: &Path, arguments: &[&str], directory: &Path) -> Result<String, String> {
+    let output = environment::command(program)
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        let message = String::from_utf8_lossy(&output.stderr);
+        Err(message.lines().next().unwrap_or("no message").trim().to_owned())
+    }
+}

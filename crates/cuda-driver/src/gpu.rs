@@ -1,0 +1,275 @@
+//! An open GPU: its primary context and one stream.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cust::context::{Context, CurrentContext};
+use cust::device::Device;
+use cust::stream::{Stream, StreamFlags};
+use cust::sys::{self, CUdevice_attribute as Attribute};
+use cust::{CudaApiVersion, CudaFlags};
+
+use crate::call::{CallError, call};
+use crate::error::Error;
+
+/// A CUDA version, as a driver supports it: `13.0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DriverVersion {
+    /// The part before the point.
+    pub major: u32,
+    /// The part after the point.
+    pub minor: u32,
+}
+
+impl DriverVersion {
+    /// The lowest that this crate works with: the version whose interface `cust` declares.
+    pub const MINIMUM: DriverVersion = DriverVersion { major: 11, minor: 4 };
+}
+
+impl fmt::Display for DriverVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The generation of a GPU: `9.0` is what `sm_90` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ComputeCapability {
+    /// The part before the point.
+    pub major: u32,
+    /// The part after the point.
+    pub minor: u32,
+}
+
+impl fmt::Display for ComputeCapability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The CUDA version that the installed driver supports. Opens the driver's library, but no GPU.
+///
+/// # Errors
+/// [`Error::NoDriver`] without a driver.
+pub fn driver_version() -> Result<DriverVersion, Error> {
+    let version = call(CudaApiVersion::get)?;
+    Ok(DriverVersion { major: version.major().unsigned_abs(), minor: version.minor().unsigned_abs() })
+}
+
+/// Initializes the driver. Every call after the first that succeeds returns at once.
+fn initialize() -> Result<DriverVersion, Error> {
+    let found = driver_version()?;
+    if found < DriverVersion::MINIMUM {
+        return Err(Error::DriverTooOld { found, needed: DriverVersion::MINIMUM });
+    }
+    call(|| cust::init(CudaFlags::empty()))?;
+    Ok(found)
+}
+
+/// What does not change about a GPU and its driver.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Properties {
+    /// The number that [`Gpu::open`] takes.
+    pub ordinal: usize,
+    /// The product's name, such as `NVIDIA H200`.
+    pub name: String,
+    /// The identifier that `nvidia-smi -L` shows: `GPU-` and a UUID.
+    pub uuid: String,
+    /// The address on the PCI bus, such as `0000:1b:00.0`.
+    pub pci_bus_id: String,
+    /// The generation.
+    pub compute_capability: ComputeCapability,
+    /// The memory, in bytes.
+    pub total_memory: usize,
+    /// The number of streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// The second-level cache, in bytes.
+    pub l2_bytes: u32,
+    /// The shared memory of a block, in bytes, that a kernel gets without asking.
+    pub max_shared_bytes_per_block: u32,
+    /// The shared memory of a block, in bytes, that a kernel can ask for. [`Function::launch`](crate::Function::launch)
+    /// asks where that is needed.
+    pub max_shared_bytes_per_block_optin: u32,
+    /// The threads of a block.
+    pub max_threads_per_block: u32,
+    /// The blocks of a grid along x, y and z.
+    pub max_grid: [u32; 3],
+    /// The multiprocessors' highest clock, in kHz.
+    pub clock_khz: u32,
+    /// The memory's highest clock, in kHz. Most memories transfer twice per cycle.
+    pub memory_clock_khz: u32,
+    /// The width of the memory's bus, in bits.
+    pub memory_bus_bits: u32,
+    /// The CUDA version that the driver supports.
+    pub driver: DriverVersion,
+    /// The release of the NVIDIA driver, such as `580.95.05`, where the kernel module tells.
+    pub driver_release: Option<String>,
+}
+
+impl Properties {
+    fn query(ordinal: usize, device: Device, driver: DriverVersion) -> Result<Properties, Error> {
+        let number = |attribute: Attribute| -> Result<u32, Error> {
+            let mut value = 0;
+            // SAFETY: `value` may be written to.
+            call(|| unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device.as_raw()) })?;
+            Ok(u32::try_from(value).unwrap_or(0))
+        };
+        Ok(Properties {
+            ordinal,
+            name: call(|| device.name())?,
+            uuid: uuid(device)?,
+            pci_bus_id: pci_bus_id(device)?,
+            compute_capability: ComputeCapability {
+                major: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                minor: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            },
+            total_memory: call(|| device.total_memory())?,
+            multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            l2_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            max_shared_bytes_per_block: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
+            max_shared_bytes_per_block_optin: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            max_threads_per_block: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            max_grid: [
+                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+            ],
+            clock_khz: number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            memory_clock_khz: number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+            memory_bus_bits: number(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
+            driver,
+            driver_release: driver_release(),
+        })
+    }
+}
+
+fn uuid(device: Device) -> Result<String, Error> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: `uuid` may be written to.
+    call(|| unsafe { sys::cuDeviceGetUuid(&mut uuid, device.as_raw()) })?;
+    let mut text = "GPU".to_owned();
+    for (index, byte) in uuid.bytes.iter().enumerate() {
+        if [0, 4, 6, 8, 10].contains(&index) {
+            text.push('-');
+        }
+        text += &format!("{:02x}", *byte as u8);
+    }
+    Ok(text)
+}
+
+fn pci_bus_id(device: Device) -> Result<String, Error> {
+    let mut text = [0u8; 32];
+    // SAFETY: the driver writes at most as many bytes as it is told there are.
+    call(|| unsafe { sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), text.len() as i32, device.as_raw()) })?;
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    Ok(String::from_utf8_lossy(&text[..end]).into_owned())
+}
+
+/// The driver's interface does not tell its own release; the kernel module does.
+fn driver_release() -> Option<String> {
+    let release = std::fs::read_to_string("/sys/module/nvidia/version").ok()?;
+    Some(release.trim().to_owned()).filter(|release| !release.is_empty())
+}
+
+/// How much memory a GPU has, and how much of it no process holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// The free memory, in bytes.
+    pub free: usize,
+    /// All memory, in bytes.
+    pub total: usize,
+}
+
+/// An open GPU: its primary context, and the stream on which everything that is started here runs in order.
+///
+/// A `Gpu` is a handle: clones are of the same open GPU, and may be used from any thread. The driver's functions act on
+/// the context that is current on the calling thread, so every method makes this GPU's context current first, and
+/// leaves it so. The GPU is closed when the last handle and the last thing made from it are dropped.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    inner: Arc<OpenGpu>,
+}
+
+/// Dropped from the top: the stream before the context.
+#[derive(Debug)]
+struct OpenGpu {
+    stream: Stream,
+    context: Context,
+    properties: Properties,
+}
+
+impl Drop for OpenGpu {
+    fn drop(&mut self) {
+        // The stream's destruction needs the context. If this fails, so does that, and nobody is left to tell.
+        let _ = CurrentContext::set_current(&self.context);
+    }
+}
+
+impl Gpu {
+    /// The number of GPUs that the driver can use. `CUDA_VISIBLE_DEVICES` limits it.
+    ///
+    /// # Errors
+    /// [`Error::NoDriver`], [`Error::DriverTooOld`], [`Error::NoDevice`], or [`Error::Call`] where the driver cannot be
+    /// initialized.
+    pub fn count() -> Result<usize, Error> {
+        initialize()?;
+        Ok(call(Device::num_devices)? as usize)
+    }
+
+    /// Opens a GPU by its number, from 0. The first time in a process, the driver sets up its context, which takes a
+    /// while.
+    ///
+    /// # Errors
+    /// Those of [`Gpu::count`], and [`Error::BadOrdinal`].
+    pub fn open(ordinal: usize) -> Result<Gpu, Error> {
+        let driver = initialize()?;
+        let count = call(Device::num_devices)?;
+        let device_number = u32::try_from(ordinal)
+            .ok()
+            .filter(|&number| number < count)
+            .ok_or(Error::BadOrdinal { ordinal, count: count as usize })?;
+        let device = call(|| Device::get_device(device_number))?;
+        let properties = Properties::query(ordinal, device, driver)?;
+        let context = call(|| Context::new(device))?;
+        call(|| CurrentContext::set_current(&context))?;
+        let stream = call(|| Stream::new(StreamFlags::DEFAULT, None))?;
+        Ok(Gpu { inner: Arc::new(OpenGpu { stream, context, properties }) })
+    }
+
+    /// What this GPU is.
+    pub fn properties(&self) -> &Properties {
+        &self.inner.properties
+    }
+
+    /// How much memory is free now.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`] after a kernel has failed.
+    pub fn memory(&self) -> Result<MemoryInfo, Error> {
+        self.bind()?;
+        let mut info = MemoryInfo { free: 0, total: 0 };
+        // SAFETY: both numbers may be written to.
+        call(|| unsafe { sys::cuMemGetInfo_v2(&mut info.free, &mut info.total) })?;
+        Ok(info)
+    }
+
+    /// Waits until everything that was started on this GPU has finished.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`] if a kernel has failed.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        self.bind()?;
+        Ok(call(|| self.inner.stream.synchronize())?)
+    }
+
+    /// Makes the context current on this thread.
+    pub(crate) fn bind(&self) -> Result<(), CallError> {
+        call(|| CurrentContext::set_current(&self.inner.context))
+    }
+
+    /// The stream on which everything runs.
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.inner.stream
+    }
+}

@@ -1,0 +1,145 @@
+//! Memory of a GPU.
+
+use std::marker::PhantomData;
+use std::mem::size_of;
+
+use cust::memory::bytemuck::Pod;
+use cust::sys::{self, CUdeviceptr};
+
+use crate::call::{CallError, call};
+use crate::error::{Error, code};
+use crate::gpu::Gpu;
+
+/// An array of `len` elements in a GPU's memory, freed when it is dropped.
+///
+/// [`Pod`] says that every bit pattern is an element, so whatever a kernel has left in the memory can be read back.
+#[derive(Debug)]
+pub struct DeviceMemory<T: Pod> {
+    gpu: Gpu,
+    /// 0 where the array has no bytes.
+    address: CUdeviceptr,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+impl Gpu {
+    /// Allocates memory for `len` elements. Their values are arbitrary. An array without bytes is not asked of the
+    /// driver.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::SizeOverflow`]; [`Error::ContextLost`] after a kernel has failed.
+    pub fn allocate<T: Pod>(&self, len: usize) -> Result<DeviceMemory<T>, Error> {
+        let element_bytes = size_of::<T>();
+        let bytes = len
+            .checked_mul(element_bytes)
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or(Error::SizeOverflow { len, element_bytes })?;
+        let mut address = 0;
+        if bytes > 0 {
+            self.bind()?;
+            // SAFETY: `address` may be written to.
+            let allocated = call(|| unsafe { sys::cuMemAlloc_v2(&mut address, bytes) });
+            allocated.map_err(|error| self.allocation_error(error, bytes))?;
+        }
+        Ok(DeviceMemory { gpu: self.clone(), address, len, elements: PhantomData })
+    }
+
+    fn allocation_error(&self, error: CallError, requested: usize) -> Error {
+        match error.returned_any(&[code::OUT_OF_MEMORY]) {
+            Ok(call) => match self.memory() {
+                Ok(memory) => Error::OutOfMemory { requested, free: memory.free, total: memory.total, call },
+                Err(error) => error,
+            },
+            Err(error) => error.into(),
+        }
+    }
+}
+
+impl<T: Pod> DeviceMemory<T> {
+    /// The address of the first element in the GPU's memory; 0 if the array has no bytes.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The size in bytes. It fits: the allocation has checked that.
+    fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    /// Copies `source` into this memory, after everything that was started before, and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`]; [`Error::ContextLost`] if a kernel has failed.
+    pub fn copy_from_host(&mut self, source: &[T]) -> Result<(), Error> {
+        self.check_length(source.len())?;
+        if self.bytes() == 0 {
+            return Ok(());
+        }
+        self.gpu.bind()?;
+        let stream = self.gpu.stream().as_inner();
+        // SAFETY: both sides have this many bytes, and this function waits until the copy no longer reads `source`:
+        // either it is done, or the context is lost and copies nothing more.
+        call(|| unsafe { sys::cuMemcpyHtoDAsync_v2(self.address, source.as_ptr().cast(), self.bytes(), stream) })?;
+        self.gpu.synchronize()
+    }
+
+    /// Copies this memory into `target`, after everything that was started before, and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`]; [`Error::ContextLost`] if a kernel has failed.
+    pub fn copy_to_host(&self, target: &mut [T]) -> Result<(), Error> {
+        self.check_length(target.len())?;
+        if self.bytes() == 0 {
+            return Ok(());
+        }
+        self.gpu.bind()?;
+        let stream = self.gpu.stream().as_inner();
+        // SAFETY: both sides have this many bytes, every bit pattern is a `T`, and this function waits until the copy
+        // no longer writes to `target`: either it is done, or the context is lost and copies nothing more.
+        call(|| unsafe { sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), self.address, self.bytes(), stream) })?;
+        self.gpu.synchronize()
+    }
+
+    /// Sets every byte to `value`, after everything that was started before. This does not wait.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`] if a kernel has failed.
+    pub fn fill_bytes(&mut self, value: u8) -> Result<(), Error> {
+        if self.bytes() == 0 {
+            return Ok(());
+        }
+        self.gpu.bind()?;
+        let stream = self.gpu.stream().as_inner();
+        // SAFETY: the memory has this many bytes, every bit pattern is a `T`, and the memory is not freed before the
+        // GPU has finished: see `drop`.
+        Ok(call(|| unsafe { sys::cuMemsetD8Async(self.address, value, self.bytes(), stream) })?)
+    }
+
+    fn check_length(&self, host_len: usize) -> Result<(), Error> {
+        if host_len == self.len { Ok(()) } else { Err(Error::LengthMismatch { host_len, device_len: self.len }) }
+    }
+}
+
+impl<T: Pod> Drop for DeviceMemory<T> {
+    /// Waits for the GPU to finish what was started, so that nothing still uses the memory, and frees it.
+    fn drop(&mut self) {
+        if self.address == 0 {
+            return;
+        }
+        // Errors stay unseen here: after a lost context there is nothing to free, and who uses the GPU next gets the
+        // same.
+        let _ = self.gpu.synchronize();
+        // SAFETY: the address is from cuMemAlloc, this context is current, and the GPU uses the memory no more.
+        let _ = call(|| unsafe { sys::cuMemFree_v2(self.address) });
+    }
+}

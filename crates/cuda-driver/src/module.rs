@@ -1,0 +1,309 @@
+//! PTX modules and the kernels in them.
+
+use std::ffi::{CString, c_char, c_void};
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cust::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
+
+use crate::call::{CallError, DriverCall, call};
+use crate::error::{Error, LaunchRejected, PtxFault, PtxRejected, code};
+use crate::gpu::Gpu;
+use crate::ptx::PtxSummary;
+
+/// The room for what the driver's PTX compiler writes about a module that it rejects, in bytes.
+const LOG_BYTES: usize = 64 * 1024;
+
+/// The shared memory that a block may have, static and launch-sized together, without asking the driver for more.
+const SHARED_BYTES_WITHOUT_ASKING: u32 = 48 * 1024;
+
+/// A PTX module, compiled by the driver and loaded into a GPU. A handle: clones are of the same module, and it stays
+/// loaded while there are any, or functions of it.
+#[derive(Clone, Debug)]
+pub struct Module {
+    inner: Arc<LoadedModule>,
+}
+
+struct LoadedModule {
+    raw: CUmodule,
+    gpu: Gpu,
+    load_time: Duration,
+    summary: PtxSummary,
+}
+
+// SAFETY: the driver's functions may be called with a module from any thread on which its context is current.
+unsafe impl Send for LoadedModule {}
+// SAFETY: as for `Send`; none of the functions used here changes a module.
+unsafe impl Sync for LoadedModule {}
+
+impl fmt::Debug for LoadedModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadedModule")
+            .field("kernels", &self.summary.kernels)
+            .field("load_time", &self.load_time)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for LoadedModule {
+    fn drop(&mut self) {
+        // Waits, because a kernel of this module may be running. Errors stay unseen here: after a lost context there is
+        // nothing to unload, and who uses the GPU next gets the same.
+        let _ = self.gpu.synchronize();
+        // SAFETY: the module is loaded in this context, and this was the last handle of it.
+        let _ = call(|| unsafe { sys::cuModuleUnload(self.raw) });
+    }
+}
+
+impl Gpu {
+    /// Has the driver compile PTX for this GPU, and loads it. The driver keeps compiled modules in a cache on disk, so
+    /// the first load of a module can take much longer than later ones; see [`Module::load_time`].
+    ///
+    /// # Errors
+    /// [`Error::PtxRejected`], with what the driver's compiler wrote; [`Error::ContextLost`] after a kernel has failed.
+    pub fn load_ptx(&self, ptx: &str) -> Result<Module, Error> {
+        let summary = PtxSummary::of(ptx);
+        let image = CString::new(ptx).map_err(|error| {
+            let fault = PtxFault::ContainsNul { offset: error.nul_position() };
+            self.ptx_rejected(fault, &summary, String::new(), None)
+        })?;
+        self.bind()?;
+        let start = Instant::now();
+        match load(&image, None) {
+            Ok(raw) => {
+                let load_time = start.elapsed();
+                Ok(Module { inner: Arc::new(LoadedModule { raw, gpu: self.clone(), load_time, summary }) })
+            }
+            Err(error) => {
+                let call = error.returned_any(code::PTX_REJECTED)?;
+                let fault = match call.code {
+                    code::UNSUPPORTED_PTX_VERSION => PtxFault::TooNew,
+                    _ if summary.excludes(self.properties().compute_capability) => PtxFault::WrongArchitecture,
+                    _ => PtxFault::Invalid,
+                };
+                Err(self.ptx_rejected(fault, &summary, compiler_log(&image), Some(call)))
+            }
+        }
+    }
+
+    fn ptx_rejected(&self, fault: PtxFault, summary: &PtxSummary, log: String, call: Option<DriverCall>) -> Error {
+        let properties = self.properties();
+        Error::PtxRejected(Box::new(PtxRejected {
+            fault,
+            ptx_version: summary.version,
+            target: summary.target.clone(),
+            device: properties.name.clone(),
+            compute_capability: properties.compute_capability,
+            driver: properties.driver,
+            log,
+            call,
+        }))
+    }
+}
+
+/// Loads a module into the current context, and lets the driver's compiler write about its errors into `log`.
+///
+/// This does not go through `cust`, which has no option for the log, and whose option to take the target from the
+/// context must not be used: the driver reads past the end of the options that it makes.
+fn load(image: &CString, log: Option<&mut [u8]>) -> Result<CUmodule, CallError> {
+    let mut options = Vec::new();
+    let mut values: Vec<*mut c_void> = Vec::new();
+    if let Some(log) = log {
+        options.push(CUjit_option::CU_JIT_ERROR_LOG_BUFFER);
+        values.push(log.as_mut_ptr().cast());
+        // Numbers are passed in place of the pointer.
+        options.push(CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+        values.push(ptr::without_provenance_mut(log.len()));
+    }
+    let mut raw = ptr::null_mut();
+    // SAFETY: the image ends with a NUL; there are as many values as options; the log may be written to, in the size
+    // given.
+    call(|| unsafe {
+        sys::cuModuleLoadDataEx(
+            &mut raw,
+            image.as_ptr().cast(),
+            options.len() as u32,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    })?;
+    Ok(raw)
+}
+
+/// What the driver's compiler writes about a module that could not be loaded. Only such a module is loaded with a log,
+/// and so a second time: all others are loaded in the plainest way there is.
+fn compiler_log(image: &CString) -> String {
+    let mut log = vec![0; LOG_BYTES];
+    if let Ok(raw) = load(image, Some(&mut log)) {
+        // Against all odds it did load this time. The error is reported all the same, so the module is not needed.
+        // SAFETY: it was loaded just now, and nobody has it.
+        let _ = call(|| unsafe { sys::cuModuleUnload(raw) });
+    }
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    String::from_utf8_lossy(&log[..end]).into_owned()
+}
+
+impl Module {
+    /// How long the driver took to compile and load the module, or to find it in its cache. A driver that loads lazily
+    /// (`CUDA_MODULE_LOADING`) does a part of that only in [`Module::function`].
+    pub fn load_time(&self) -> Duration {
+        self.inner.load_time
+    }
+
+    /// The names of the module's kernels, in the order of its source.
+    pub fn kernels(&self) -> &[String] {
+        &self.inner.summary.kernels
+    }
+
+    /// Finds a kernel by its name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKernel`]; [`Error::ContextLost`] after a kernel has failed.
+    pub fn function(&self, name: &str) -> Result<Function, Error> {
+        let no_such_kernel = || Error::NoSuchKernel { name: name.to_owned(), available: self.kernels().to_vec() };
+        let c_name = CString::new(name).map_err(|_| no_such_kernel())?;
+        self.inner.gpu.bind()?;
+        let mut raw = ptr::null_mut();
+        let c_name: *const c_char = c_name.as_ptr();
+        // SAFETY: `raw` may be written to, the module is loaded, and the name ends with a NUL.
+        call(|| unsafe { sys::cuModuleGetFunction(&mut raw, self.inner.raw, c_name) }).map_err(|error| match error
+            .returned_any(&[code::NOT_FOUND])
+        {
+            Ok(_) => no_such_kernel(),
+            Err(error) => error.into(),
+        })?;
+        Ok(Function { raw, name: name.to_owned(), resources: Resources::query(raw)?, module: self.clone() })
+    }
+}
+
+/// What a kernel takes of a multiprocessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resources {
+    /// The registers of a thread, of 32 bits each.
+    pub registers: u32,
+    /// The shared memory that the kernel declares, in bytes per block.
+    pub static_shared_bytes: u32,
+    /// The local memory of a thread, in bytes: its stack frame and spilled registers.
+    pub local_bytes: u32,
+    /// The threads that a block of this kernel may have.
+    pub max_threads_per_block: u32,
+}
+
+impl Resources {
+    /// Asks for the resources of a function in the current context.
+    fn query(function: CUfunction) -> Result<Resources, Error> {
+        let number = |attribute: Attribute| -> Result<u32, Error> {
+            let mut value = 0;
+            // SAFETY: `value` may be written to, and the function's module is loaded.
+            call(|| unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) })?;
+            Ok(u32::try_from(value).unwrap_or(0))
+        };
+        Ok(Resources {
+            registers: number(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            static_shared_bytes: number(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            local_bytes: number(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            max_threads_per_block: number(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        })
+    }
+}
+
+/// A kernel of a loaded module.
+#[derive(Clone)]
+pub struct Function {
+    raw: CUfunction,
+    name: String,
+    resources: Resources,
+    module: Module,
+}
+
+// SAFETY: the driver's functions may be called with a function from any thread on which its context is current.
+unsafe impl Send for Function {}
+// SAFETY: as for `Send`; what `launch` changes of a function, it always changes to the same value.
+unsafe impl Sync for Function {}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function").field("name", &self.name).field("resources", &self.resources).finish_non_exhaustive()
+    }
+}
+
+impl Function {
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the kernel takes of a multiprocessor.
+    pub fn resources(&self) -> Resources {
+        self.resources
+    }
+
+    /// Launches the kernel, after everything that was started before. This does not wait.
+    ///
+    /// `grid` and `block` are numbers of blocks and threads along x, y and z. `params` holds the address of each
+    /// argument; the arguments are copied before this function returns.
+    ///
+    /// # Errors
+    /// [`Error::LaunchRejected`] where the GPU does not offer what the launch asks for; [`Error::ContextLost`] if an
+    /// earlier kernel has failed. That this kernel fails is reported by a later call.
+    ///
+    /// # Safety
+    /// - There are as many addresses as the kernel has parameters, and each is that of a readable value of its
+    ///   parameter's type.
+    /// - What the kernel does with these arguments, in this grid and with this much shared memory, is defined: all that
+    ///   it reads or writes is memory of this GPU that stays allocated until the kernel has finished (dropping a
+    ///   [`DeviceMemory`](crate::DeviceMemory) waits for that), and there are no data races.
+    pub unsafe fn launch(
+        &self,
+        grid: [u32; 3],
+        block: [u32; 3],
+        dynamic_shared_bytes: u32,
+        params: &mut [*mut c_void],
+    ) -> Result<(), Error> {
+        let gpu = &self.module.inner.gpu;
+        gpu.bind()?;
+        let max_shared_bytes = gpu.properties().max_shared_bytes_per_block_optin;
+        let static_shared_bytes = self.resources.static_shared_bytes;
+        if static_shared_bytes.saturating_add(dynamic_shared_bytes) > SHARED_BYTES_WITHOUT_ASKING {
+            // Always the most that there is, so that launches on several threads do not take it from each other.
+            let limit = i32::try_from(max_shared_bytes.saturating_sub(static_shared_bytes)).unwrap_or(i32::MAX);
+            let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function's module is loaded.
+            call(|| unsafe { sys::cuFuncSetAttribute(self.raw, attribute, limit) })?;
+        }
+        // SAFETY: the caller's promise is about the arguments and what the kernel does with them; function and stream
+        // are of the current context, and the driver only reads the addresses.
+        let launched = call(|| unsafe {
+            sys::cuLaunchKernel(
+                self.raw,
+                grid[0],
+                grid[1],
+                grid[2],
+                block[0],
+                block[1],
+                block[2],
+                dynamic_shared_bytes,
+                gpu.stream().as_inner(),
+                params.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        });
+        launched.map_err(|error| match error.returned_any(code::LAUNCH_REJECTED) {
+            Ok(call) => Error::LaunchRejected(Box::new(LaunchRejected {
+                kernel: self.name.clone(),
+                grid,
+                block,
+                dynamic_shared_bytes,
+                static_shared_bytes,
+                max_shared_bytes,
+                max_threads_per_block: self.resources.max_threads_per_block,
+                max_grid: gpu.properties().max_grid,
+                call,
+            })),
+            Err(error) => error.into(),
+        })
+    }
+}

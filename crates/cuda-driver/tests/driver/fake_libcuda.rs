@@ -1,0 +1,454 @@
+//! A stand-in for `libcuda.so.1` that keeps its "GPU memory" on the host. `main.rs` compiles it with rustc alone.
+//!
+//! - `FAKE_CUDA="cuInit=999,cuStreamSynchronize=715"` makes functions return these codes and do nothing else.
+//! - `FAKE_CUDA_VERSION=13000` is the version it reports; it is 12040 otherwise.
+//! - Functions that need a context return `CUDA_ERROR_INVALID_CONTEXT` on a thread where none is current.
+//! - PTX with the line `// reject 218` is rejected with that code and a log.
+//! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700.
+//! - `fake_*` are for the tests.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
+
+const SUCCESS: u32 = 0;
+const INVALID_VALUE: u32 = 1;
+const OUT_OF_MEMORY: u32 = 2;
+const INVALID_DEVICE: u32 = 101;
+const INVALID_CONTEXT: u32 = 201;
+const NOT_FOUND: u32 = 500;
+const ILLEGAL_ADDRESS: u32 = 700;
+
+/// "The GPU's" memory: 8 GiB, of which 1 GiB is always in use.
+const TOTAL_MEMORY: usize = 8 << 30;
+const USED_MEMORY: usize = 1 << 30;
+/// Beyond this size, copies and fills touch the first and last byte only.
+const LARGE: usize = 1 << 30;
+
+static LIVE_OBJECTS: AtomicI32 = AtomicI32::new(0);
+static LOST: AtomicU32 = AtomicU32::new(SUCCESS);
+static LAST_COPY_BYTES: AtomicUsize = AtomicUsize::new(0);
+static DYNAMIC_SHARED_LIMIT: AtomicI32 = AtomicI32::new(48 * 1024);
+static MEMORY: Mutex<Option<HashMap<u64, usize>>> = Mutex::new(None);
+
+thread_local! {
+    static CURRENT_CONTEXT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The code that the environment prescribes for a function, or that a lost context returns.
+fn prescribed(function: &str) -> u32 {
+    let prescriptions = std::env::var("FAKE_CUDA").unwrap_or_default();
+    let code = prescriptions.split(',').filter_map(|entry| entry.split_once('=')).find(|entry| entry.0 == function);
+    match code {
+        Some((_, code)) => code.parse().unwrap(),
+        None => LOST.load(SeqCst),
+    }
+}
+
+fn prescribed_in_context(function: &str) -> u32 {
+    if CURRENT_CONTEXT.get() == 0 { INVALID_CONTEXT } else { prescribed(function) }
+}
+
+macro_rules! check {
+    ($code:expr) => {
+        match $code {
+            SUCCESS => {}
+            code => return code,
+        }
+    };
+}
+
+fn with_memory<R>(action: impl FnOnce(&mut HashMap<u64, usize>) -> R) -> R {
+    action(MEMORY.lock().unwrap().get_or_insert_with(HashMap::new))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_live_objects() -> i32 {
+    LIVE_OBJECTS.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_last_copy_bytes() -> usize {
+    LAST_COPY_BYTES.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_dynamic_shared_limit() -> i32 {
+    DYNAMIC_SHARED_LIMIT.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGetErrorName(code: u32, text: *mut *const c_char) -> u32 {
+    let name = match code {
+        2 => c"CUDA_ERROR_OUT_OF_MEMORY",
+        226 => c"CUDA_ERROR_CONTAINED",
+        700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        _ => return INVALID_VALUE,
+    };
+    unsafe { *text = name.as_ptr() };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGetErrorString(code: u32, text: *mut *const c_char) -> u32 {
+    let description = match code {
+        2 => c"out of memory",
+        226 => c"Invalid access of peer GPU memory over nvlink or a hardware error",
+        700 => c"an illegal memory access was encountered",
+        _ => return INVALID_VALUE,
+    };
+    unsafe { *text = description.as_ptr() };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDriverGetVersion(version: *mut c_int) -> u32 {
+    check!(prescribed("cuDriverGetVersion"));
+    let reported = std::env::var("FAKE_CUDA_VERSION").map_or(12040, |version| version.parse().unwrap());
+    unsafe { *version = reported };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuInit(_flags: c_uint) -> u32 {
+    prescribed("cuInit")
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
+    check!(prescribed("cuDeviceGetCount"));
+    unsafe { *count = 2 };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> u32 {
+    check!(prescribed("cuDeviceGet"));
+    if !(0..2).contains(&ordinal) {
+        return INVALID_DEVICE;
+    }
+    unsafe { *device = ordinal };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetName(name: *mut c_char, len: c_int, _device: c_int) -> u32 {
+    copy_text("Fake GPU", name, len)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetPCIBusId(id: *mut c_char, len: c_int, _device: c_int) -> u32 {
+    copy_text("0000:1b:00.0", id, len)
+}
+
+fn copy_text(text: &str, target: *mut c_char, len: c_int) -> u32 {
+    assert!(text.len() < len as usize);
+    unsafe {
+        target.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len());
+        *target.add(text.len()) = 0;
+    }
+    SUCCESS
+}
+
+#[cfg(not(without_uuid))]
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetUuid(uuid: *mut [u8; 16], _device: c_int) -> u32 {
+    unsafe { *uuid = [0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff] };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> u32 {
+    unsafe { *bytes = TOTAL_MEMORY };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) -> u32 {
+    let answer = match attribute {
+        1 => 1024,
+        5 => 0x7fff_ffff,
+        6 | 7 => 65535,
+        8 => 48 * 1024,
+        16 => 132,
+        75 => 9,
+        76 => 0,
+        97 => 227 * 1024,
+        _ => 1000 + attribute,
+    };
+    unsafe { *value = answer };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) -> u32 {
+    check!(prescribed("cuDevicePrimaryCtxRetain"));
+    LIVE_OBJECTS.fetch_add(1, SeqCst);
+    unsafe { *context = 100 + device as usize };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> u32 {
+    LIVE_OBJECTS.fetch_sub(1, SeqCst);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSetCurrent(context: usize) -> u32 {
+    CURRENT_CONTEXT.set(context);
+    SUCCESS
+}
+
+/// Creates something that has a handle and has to be destroyed.
+fn create(handle: *mut usize) -> u32 {
+    LIVE_OBJECTS.fetch_add(1, SeqCst);
+    unsafe { *handle = 1000 };
+    SUCCESS
+}
+
+fn destroy(function: &str) -> u32 {
+    // A lost context does not keep things from being destroyed.
+    if CURRENT_CONTEXT.get() == 0 {
+        return INVALID_CONTEXT;
+    }
+    LIVE_OBJECTS.fetch_sub(1, SeqCst);
+    prescribed(function)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, _priority: c_int) -> u32 {
+    check!(prescribed_in_context("cuStreamCreateWithPriority"));
+    create(stream)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamDestroy_v2(_stream: usize) -> u32 {
+    destroy("cuStreamDestroy_v2")
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamSynchronize(_stream: usize) -> u32 {
+    prescribed_in_context("cuStreamSynchronize")
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventCreate(event: *mut usize, _flags: c_uint) -> u32 {
+    check!(prescribed_in_context("cuEventCreate"));
+    create(event)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventRecord(_event: usize, _stream: usize) -> u32 {
+    prescribed_in_context("cuEventRecord")
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventSynchronize(_event: usize) -> u32 {
+    prescribed_in_context("cuEventSynchronize")
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, _start: usize, _end: usize) -> u32 {
+    check!(prescribed_in_context("cuEventElapsedTime"));
+    unsafe { *milliseconds = 1.5 };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventDestroy_v2(_event: usize) -> u32 {
+    destroy("cuEventDestroy_v2")
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> u32 {
+    check!(prescribed_in_context("cuMemGetInfo_v2"));
+    let used: usize = with_memory(|memory| memory.values().sum());
+    unsafe {
+        *free = TOTAL_MEMORY - USED_MEMORY - used;
+        *total = TOTAL_MEMORY;
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32 {
+    check!(prescribed_in_context("cuMemAlloc_v2"));
+    with_memory(|memory| {
+        if bytes == 0 {
+            return INVALID_VALUE;
+        }
+        let used: usize = memory.values().sum();
+        if bytes > TOTAL_MEMORY - USED_MEMORY - used {
+            return OUT_OF_MEMORY;
+        }
+        // Zeroed pages are not backed by memory before they are touched.
+        let block = unsafe { alloc_zeroed(Layout::from_size_align(bytes, 16).unwrap()) };
+        assert!(!block.is_null());
+        memory.insert(block as u64, bytes);
+        LIVE_OBJECTS.fetch_add(1, SeqCst);
+        unsafe { *address = block as u64 };
+        SUCCESS
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFree_v2(address: u64) -> u32 {
+    check!(destroy("cuMemFree_v2"));
+    let bytes = with_memory(|memory| memory.remove(&address)).expect("freed what was not allocated");
+    unsafe { dealloc(address as *mut u8, Layout::from_size_align(bytes, 16).unwrap()) };
+    SUCCESS
+}
+
+/// Copies; what is large is copied at its two ends only.
+unsafe fn copy(target: *mut u8, source: *const u8, bytes: usize) -> u32 {
+    LAST_COPY_BYTES.store(bytes, SeqCst);
+    if bytes < LARGE {
+        unsafe { target.copy_from_nonoverlapping(source, bytes) };
+    } else {
+        unsafe {
+            *target = *source;
+            *target.add(bytes - 1) = *source.add(bytes - 1);
+        }
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyHtoDAsync_v2(target: u64, source: *const c_void, bytes: usize, _stream: usize) -> u32 {
+    check!(prescribed_in_context("cuMemcpyHtoDAsync_v2"));
+    unsafe { copy(target as *mut u8, source.cast(), bytes) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyDtoHAsync_v2(target: *mut c_void, source: u64, bytes: usize, _stream: usize) -> u32 {
+    check!(prescribed_in_context("cuMemcpyDtoHAsync_v2"));
+    unsafe { copy(target.cast(), source as *const u8, bytes) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemsetD8Async(target: u64, value: u8, bytes: usize, _stream: usize) -> u32 {
+    check!(prescribed_in_context("cuMemsetD8Async"));
+    let target = target as *mut u8;
+    if bytes < LARGE {
+        unsafe { target.write_bytes(value, bytes) };
+    } else {
+        unsafe {
+            *target = value;
+            *target.add(bytes - 1) = value;
+        }
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut usize,
+    image: *const c_char,
+    option_count: c_uint,
+    options: *const c_uint,
+    values: *const *mut c_void,
+) -> u32 {
+    check!(prescribed_in_context("cuModuleLoadDataEx"));
+    let ptx = unsafe { CStr::from_ptr(image) }.to_str().unwrap().to_owned();
+    if let Some((_, rest)) = ptx.split_once("// reject ") {
+        // CU_JIT_ERROR_LOG_BUFFER and its size.
+        if option_count == 2 {
+            unsafe {
+                assert_eq!((*options, *options.add(1)), (5, 6));
+                let len = *values.add(1) as usize;
+                copy_text("ptxas fatal : Syntax error near 'nonsense'", (*values).cast(), len as c_int);
+            }
+        }
+        return rest.split_whitespace().next().unwrap().parse().unwrap();
+    }
+    LIVE_OBJECTS.fetch_add(1, SeqCst);
+    unsafe { *module = Box::into_raw(Box::new(ptx)) as usize };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleUnload(module: usize) -> u32 {
+    check!(destroy("cuModuleUnload"));
+    drop(unsafe { Box::from_raw(module as *mut String) });
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) -> u32 {
+    check!(prescribed_in_context("cuModuleGetFunction"));
+    let ptx = unsafe { &*(module as *const String) };
+    let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap();
+    if !ptx.contains(&format!(".entry {name}(")) {
+        return NOT_FOUND;
+    }
+    unsafe {
+        *function = match name {
+            "fill" => 1,
+            "faulty" => 2,
+            _ => 3,
+        }
+    };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, _function: usize) -> u32 {
+    check!(prescribed_in_context("cuFuncGetAttribute"));
+    unsafe {
+        *value = match attribute {
+            0 => 256,
+            1 => 2048,
+            3 => 0,
+            4 => 32,
+            _ => return INVALID_VALUE,
+        }
+    };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuFuncSetAttribute(_function: usize, attribute: c_int, value: c_int) -> u32 {
+    check!(prescribed_in_context("cuFuncSetAttribute"));
+    assert_eq!(attribute, 8, "MAX_DYNAMIC_SHARED_SIZE_BYTES is all that is set");
+    DYNAMIC_SHARED_LIMIT.store(value, SeqCst);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLaunchKernel(
+    function: usize,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    dynamic_shared_bytes: c_uint,
+    stream: usize,
+    params: *const *const c_void,
+    extra: usize,
+) -> u32 {
+    check!(prescribed_in_context("cuLaunchKernel"));
+    assert!(stream != 0 && extra == 0);
+    let threads = block_x * block_y * block_z;
+    let grid_is_valid = grid_x > 0 && (1..=65535).contains(&grid_y) && (1..=65535).contains(&grid_z);
+    let shared_is_valid = dynamic_shared_bytes as i32 <= DYNAMIC_SHARED_LIMIT.load(SeqCst);
+    if !grid_is_valid || !(1..=256).contains(&threads) || !shared_is_valid {
+        return INVALID_VALUE;
+    }
+    match function {
+        1 => unsafe {
+            let address = *(*params).cast::<u64>();
+            let len = *(*params.add(1)).cast::<u64>();
+            let value = *(*params.add(2)).cast::<f32>();
+            std::slice::from_raw_parts_mut(address as *mut f32, len as usize).fill(value);
+        },
+        2 => LOST.store(ILLEGAL_ADDRESS, SeqCst),
+        _ => {}
+    }
+    SUCCESS
+}

@@ -1,0 +1,350 @@
+//! `#[kernel]`.
+//!
+//! ```text
+//! #[kernel(block = 256, requires(x.len() == y.len()))]
+//! pub fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) { body }
+//! ```
+//!
+//! becomes, on the GPU, the entry point; its launch bounds travel to the link step in the name of its section:
+//!
+//! ```text
+//! #[no_mangle] #[link_section = "tilewright.kernel block=256,1,1"]
+//! pub unsafe extern "ptx-kernel" fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) { body }
+//! ```
+//!
+//! and on the CPU the arguments of a launch, which know how to check themselves and how to run as one thread:
+//!
+//! ```text
+//! pub struct axpy<'launch> { pub a: f32, pub x: GlobalSlice<'launch, f32>, pub y: GlobalSliceMut<'launch, f32> }
+//! unsafe impl<'launch> Kernel for axpy<'launch> { … fn run_thread(self) { let Self { a, x, y } = self; body } }
+//! ```
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::visit_mut::VisitMut;
+use syn::{BinOp, Error, Expr, FnArg, Ident, ItemFn, LitInt, LitStr, Pat, Result, Safety, Token, Type, parse_quote};
+
+/// What stands between the parentheses of `#[kernel(…)]`.
+pub(crate) struct Arguments {
+    block: [u32; 3],
+    min_blocks: Option<u32>,
+    arch: Option<String>,
+    requires: Vec<Expr>,
+}
+
+impl Parse for Arguments {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let (mut block, mut min_blocks, mut arch, mut requires) = (None, None, None, None);
+        while !input.is_empty() {
+            let name: Ident = input.parse()?;
+            let repeated = match name.to_string().as_str() {
+                "block" => {
+                    input.parse::<Token![=]>()?;
+                    block.replace(parse_block(input)?).is_some()
+                }
+                "min_blocks" => {
+                    input.parse::<Token![=]>()?;
+                    min_blocks.replace(input.parse::<LitInt>()?.base10_parse::<u32>()?).is_some()
+                }
+                "arch" => {
+                    input.parse::<Token![=]>()?;
+                    arch.replace(parse_arch(&input.parse()?)?).is_some()
+                }
+                "requires" => {
+                    let conditions;
+                    syn::parenthesized!(conditions in input);
+                    let conditions = Punctuated::<Expr, Token![,]>::parse_terminated(&conditions)?;
+                    requires.replace(conditions.into_iter().collect::<Vec<_>>()).is_some()
+                }
+                _ => {
+                    return Err(Error::new(
+                        name.span(),
+                        format!("unknown argument `{name}`: expected `block`, `min_blocks`, `arch` or `requires`"),
+                    ));
+                }
+            };
+            if repeated {
+                return Err(Error::new(name.span(), format!("argument `{name}` is given twice")));
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        let block = block.ok_or_else(|| {
+            Error::new(Span::call_site(), "the shape of a block is missing: write `#[kernel(block = 256)]`")
+        })?;
+        Ok(Self { block, min_blocks, arch, requires: requires.unwrap_or_default() })
+    }
+}
+
+/// `256`, `(32, 8)` or `(8, 8, 4)`, within the limits that every device has.
+fn parse_block(input: ParseStream<'_>) -> Result<[u32; 3]> {
+    let span = input.span();
+    let extents: Vec<LitInt> = if input.peek(syn::token::Paren) {
+        let list;
+        syn::parenthesized!(list in input);
+        Punctuated::<LitInt, Token![,]>::parse_terminated(&list)?.into_iter().collect()
+    } else {
+        vec![input.parse()?]
+    };
+    let mut block = [1u32; 3];
+    if extents.is_empty() || extents.len() > block.len() {
+        return Err(Error::new(span, "a block has one, two or three extents"));
+    }
+    for (extent, literal) in block.iter_mut().zip(&extents) {
+        *extent = literal.base10_parse()?;
+    }
+    let threads = block.iter().map(|&extent| u64::from(extent)).product::<u64>();
+    if !(1..=1024).contains(&threads) || block[2] > 64 {
+        return Err(Error::new(
+            span,
+            format!("a block has 1 to 1024 threads, at most 64 of them along z; this one has {threads} {block:?}"),
+        ));
+    }
+    Ok(block)
+}
+
+fn parse_arch(literal: &LitStr) -> Result<String> {
+    let arch = literal.value();
+    let number = arch.strip_prefix("sm_").unwrap_or("");
+    if number.is_empty() || !number.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return Err(Error::new(literal.span(), format!("`{arch}` is no architecture: expected one like \"sm_90a\"")));
+    }
+    Ok(arch)
+}
+
+/// A parameter of the kernel: its name as the body sees it, and its type.
+struct Parameter {
+    name: Ident,
+    mutability: Option<Token![mut]>,
+    kind: Box<Type>,
+}
+
+fn parameters(function: &ItemFn) -> Result<Vec<Parameter>> {
+    let one = |argument: &FnArg| match argument {
+        FnArg::Typed(typed) => match &*typed.pat {
+            Pat::Ident(pattern) if pattern.by_ref.is_none() && pattern.subpat.is_none() => Ok(Parameter {
+                name: pattern.ident.clone(),
+                mutability: pattern.mutability,
+                kind: typed.ty.clone(),
+            }),
+            pattern => Err(Error::new(pattern.span(), "a kernel parameter is a plain name")),
+        },
+        FnArg::Receiver(receiver) => Err(Error::new(receiver.span(), "a kernel is not a method")),
+    };
+    function.sig.inputs.iter().map(one).collect()
+}
+
+fn check_signature(function: &ItemFn) -> Result<()> {
+    let signature = &function.sig;
+    let refuse = |span: Span, message: &str| Err(Error::new(span, message));
+    if let Some(token) = &signature.constness {
+        return refuse(token.span(), "a kernel cannot be `const`");
+    }
+    if let Some(token) = &signature.asyncness {
+        return refuse(token.span(), "a kernel cannot be `async`");
+    }
+    if let Safety::Unsafe(token) = &signature.safety {
+        return refuse(
+            token.span(),
+            "a kernel is not `unsafe`: what it needs of its arguments goes into `requires` or into their types, which \
+             every launch checks",
+        );
+    }
+    if let Some(abi) = &signature.abi {
+        return refuse(abi.span(), "a kernel has no ABI of its own: `#[kernel]` sets it");
+    }
+    if !signature.generics.params.is_empty() {
+        return refuse(
+            signature.generics.span(),
+            "a kernel cannot be generic: write one kernel for each instance, and the shared body as a generic function",
+        );
+    }
+    if let syn::ReturnType::Type(arrow, _) = &signature.output {
+        return refuse(arrow.span(), "a kernel returns nothing: it writes to its views");
+    }
+    if let Some(variadic) = &signature.variadic {
+        return refuse(variadic.span(), "a kernel cannot be variadic");
+    }
+    Ok(())
+}
+
+/// Places `static` items of type `Shared<…>` in shared memory.
+struct PlaceShared;
+
+impl VisitMut for PlaceShared {
+    fn visit_item_static_mut(&mut self, item: &mut syn::ItemStatic) {
+        if let Type::Path(path) = &*item.ty
+            && path.path.segments.last().is_some_and(|segment| segment.ident == "Shared")
+        {
+            item.attrs.push(parse_quote!(#[unsafe(link_section = ".shared")]));
+        }
+    }
+}
+
+/// Names the elided lifetimes of a type, so that it can be the type of a field, and remembers whether there were any.
+struct NameLifetimes {
+    found: bool,
+    refused: Option<Error>,
+}
+
+impl VisitMut for NameLifetimes {
+    fn visit_lifetime_mut(&mut self, lifetime: &mut syn::Lifetime) {
+        if lifetime.ident == "_" {
+            self.found = true;
+            *lifetime = syn::Lifetime::new("'launch", lifetime.span());
+        }
+    }
+
+    fn visit_type_reference_mut(&mut self, reference: &mut syn::TypeReference) {
+        self.refused.get_or_insert_with(|| {
+            Error::new(reference.span(), "a kernel takes views, not references: `GlobalSlice<'_, f32>` for `&[f32]`")
+        });
+    }
+}
+
+pub(crate) fn expand(arguments: Arguments, function: ItemFn) -> Result<TokenStream> {
+    check_signature(&function)?;
+    let parameters = parameters(&function)?;
+    let on_gpu = expand_for_gpu(&arguments, &function);
+    let on_cpu = expand_for_cpu(&arguments, &function, parameters)?;
+    Ok(quote! {
+        #on_gpu
+        #on_cpu
+    })
+}
+
+fn expand_for_gpu(arguments: &Arguments, function: &ItemFn) -> TokenStream {
+    let [x, y, z] = arguments.block;
+    let mut section = format!("tilewright.kernel block={x},{y},{z}");
+    if let Some(blocks) = arguments.min_blocks {
+        section += &format!(" min_blocks={blocks}");
+    }
+    if let Some(arch) = &arguments.arch {
+        section += &format!(" arch={arch}");
+    }
+    let mut body = function.block.clone();
+    PlaceShared.visit_block_mut(&mut body);
+    let (attributes, visibility) = (&function.attrs, &function.vis);
+    let (name, inputs) = (&function.sig.ident, &function.sig.inputs);
+    quote! {
+        #(#attributes)*
+        #[cfg(target_arch = "nvptx64")]
+        #[unsafe(no_mangle)]
+        #[unsafe(link_section = #section)]
+        #visibility unsafe extern "ptx-kernel" fn #name(#inputs) #body
+
+        #[cfg(target_arch = "nvptx64")]
+        #[allow(non_camel_case_types, missing_docs)]
+        #visibility enum #name {}
+
+        #[cfg(target_arch = "nvptx64")]
+        #[allow(dead_code, missing_docs)]
+        impl #name {
+            #visibility const BLOCK: ::cuda_std::Dim3 = ::cuda_std::Dim3::new(#x, #y, #z);
+        }
+    }
+}
+
+fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<Parameter>) -> Result<TokenStream> {
+    let mut lifetimes = NameLifetimes { found: false, refused: None };
+    for parameter in &mut parameters {
+        lifetimes.visit_type_mut(&mut parameter.kind);
+    }
+    if let Some(error) = lifetimes.refused {
+        return Err(error);
+    }
+    let generics = if lifetimes.found { quote!(<'launch>) } else { quote!() };
+
+    let name = &function.sig.ident;
+    let name_string = name.to_string();
+    let (attributes, visibility, statements) = (&function.attrs, &function.vis, &function.block);
+    let [x, y, z] = arguments.block;
+    let names: Vec<_> = parameters.iter().map(|parameter| &parameter.name).collect();
+    let kinds: Vec<_> = parameters.iter().map(|parameter| &parameter.kind).collect();
+    let strings: Vec<_> = names.iter().map(|name| name.to_string()).collect();
+    let docs = strings.iter().map(|name| format!("The kernel's parameter `{name}`."));
+    let bindings = parameters.iter().map(|Parameter { name, mutability, .. }| match mutability {
+        Some(token) => quote!(#name: #token #name),
+        None => quote!(#name),
+    });
+    let conditions = arguments.requires.iter().map(|condition| check_condition(&name_string, condition));
+    Ok(quote! {
+        #(#attributes)*
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[allow(non_camel_case_types)]
+        #[derive(Clone, Copy)]
+        #visibility struct #name #generics {
+            #( #[doc = #docs] pub #names: #kinds, )*
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[allow(dead_code)]
+        impl #generics #name #generics {
+            /// The shape of every block.
+            #visibility const BLOCK: ::cuda_std::Dim3 = ::cuda_std::Dim3::new(#x, #y, #z);
+        }
+
+        // SAFETY: this and the entry point above come from the same function, and every parameter reports its views.
+        #[cfg(not(target_arch = "nvptx64"))]
+        unsafe impl #generics ::cuda_std::Kernel for #name #generics {
+            const NAME: &'static str = #name_string;
+            const BLOCK: ::cuda_std::Dim3 = Self::BLOCK;
+
+            #[allow(unused_variables)]
+            fn check(&self) -> ::core::result::Result<(), ::cuda_std::ContractViolation> {
+                let Self { #(#names),* } = *self;
+                #(#conditions)*
+                ::core::result::Result::Ok(())
+            }
+
+            #[allow(unused_variables)]
+            fn visit_params(&self, visit: &mut dyn ::core::ops::FnMut(*const ::core::ffi::c_void)) {
+                #( visit((&raw const self.#names).cast()); )*
+            }
+
+            #[allow(unused_variables)]
+            fn visit_views(&self, visit: &mut dyn ::core::ops::FnMut(::cuda_std::View<'_>)) {
+                #( ::cuda_std::KernelParam::visit_views(&self.#names, #strings, visit); )*
+            }
+
+            unsafe fn run_thread(self) {
+                let Self { #(#bindings),* } = self;
+                #statements
+            }
+        }
+    })
+}
+
+/// The statement that checks one condition of `requires`. Both sides of a comparison are evaluated once, and named in the
+/// error.
+fn check_condition(kernel: &str, condition: &Expr) -> TokenStream {
+    let text = quote!(#condition).to_string();
+    let violation = |values: TokenStream| {
+        quote! {
+            return ::core::result::Result::Err(::cuda_std::ContractViolation {
+                kernel: #kernel,
+                condition: #text,
+                values: #values,
+            });
+        }
+    };
+    if let Expr::Binary(binary) = condition
+        && matches!(binary.op, BinOp::Eq(_) | BinOp::Ne(_) | BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_))
+    {
+        let (left, operator, right) = (&binary.left, &binary.op, &binary.right);
+        let (l, r) = (format_ident!("left"), format_ident!("right"));
+        let violation = violation(quote!(::cuda_std::__private::format!(" ({:?} against {:?})", #l, #r)));
+        return quote! {
+            {
+                let (#l, #r) = (#left, #right);
+                if !(#l #operator #r) { #violation }
+            }
+        };
+    }
+    let violation = violation(quote!(::cuda_std::__private::String::new()));
+    quote! { if !(#condition) { #violation } }
+}

@@ -1,0 +1,46 @@
+//! The attribute and the derive of `cuda_std`. Their documentation for users is where they are re-exported; what they
+//! expand to is described in [`mod@kernel`] and [`mod@param`].
+//!
+//! Both refer to `::cuda_std`: a crate that uses them imports the library under that name.
+
+mod kernel;
+mod param;
+
+use proc_macro::TokenStream;
+use syn::parse_macro_input;
+
+/// Makes a function a kernel: a PTX entry point on the GPU, a launchable value on the CPU.
+///
+/// ```text
+/// #[kernel(block = (32, 8))]
+/// #[kernel(block = 256, min_blocks = 2, arch = "sm_90a", requires(x.len() == y.len(), n > 0))]
+/// ```
+///
+/// | argument | meaning |
+/// |---|---|
+/// | `block = x`, `(x, y)` or `(x, y, z)` | the shape of every block, in integer literals; becomes the launch bounds (`.maxntid`) and the constant `BLOCK` |
+/// | `min_blocks = n` | ask the assembler for registers few enough that `n` blocks fit on a multiprocessor (`.minnctapersm`) |
+/// | `arch = "sm_90a"` | compile for this architecture only |
+/// | `requires(condition, …)` | what a launch checks of the arguments before it runs; the body may rely on it |
+///
+/// The function takes its parameters by value, each of a type that implements `KernelParam`, with `'_` for lifetimes; it
+/// is not generic, not `unsafe`, and returns nothing. Each `static` of type `Shared<…>` in its body becomes an array in
+/// shared memory.
+///
+/// The name of the function is the name of the entry point, so it must be unique among the kernels of a program. On the
+/// CPU it is the name of a struct with the parameters as public fields, which implements `Kernel`.
+#[proc_macro_attribute]
+pub fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let arguments = parse_macro_input!(arguments as kernel::Arguments);
+    let function = parse_macro_input!(item as syn::ItemFn);
+    kernel::expand(arguments, function).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Implements `KernelParam` for a `#[repr(C)]` struct all of whose fields implement it.
+///
+/// A view in field `data` of a parameter `a` is reported as `a.data`.
+#[proc_macro_derive(KernelParam)]
+pub fn kernel_param(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    param::expand(&item).unwrap_or_else(|error| error.to_compile_error()).into()
+}

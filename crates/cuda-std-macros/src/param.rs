@@ -1,0 +1,75 @@
+//! `#[derive(KernelParam)]`: an implementation that visits the fields, and proofs that the layout is fixed.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, GenericParam, Index, Member, Result};
+
+pub(crate) fn expand(item: &DeriveInput) -> Result<TokenStream> {
+    let Data::Struct(data) = &item.data else {
+        return Err(Error::new(item.ident.span(), "only a struct can be a kernel parameter"));
+    };
+    if !is_repr_c(item)? {
+        return Err(Error::new(
+            item.ident.span(),
+            "a kernel parameter needs `#[repr(C)]`, so that its layout on the GPU and on the CPU is the same",
+        ));
+    }
+    if let Some(parameter) = item.generics.params.iter().find(|p| !matches!(p, GenericParam::Lifetime(_))) {
+        return Err(Error::new(parameter.span(), "a kernel parameter can be generic over lifetimes only"));
+    }
+    let name = &item.ident;
+    let (parameters, arguments, bounds) = item.generics.split_for_impl();
+    let kinds: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
+    let members: Vec<_> = data.fields.iter().enumerate().map(|(i, field)| member(i, field)).collect();
+    let suffixes = members.iter().map(|member| match member {
+        Member::Named(field) => format!("{{name}}.{field}"),
+        Member::Unnamed(index) => format!("{{name}}.{}", index.index),
+    });
+    Ok(quote! {
+        // SAFETY: `repr(C)`, all fields are kernel parameters themselves (asserted below), and all are visited.
+        unsafe impl #parameters ::cuda_std::KernelParam for #name #arguments #bounds {
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[allow(unused_variables)]
+            fn visit_views(&self, name: &str, visit: &mut dyn ::core::ops::FnMut(::cuda_std::View<'_>)) {
+                #( ::cuda_std::KernelParam::visit_views(
+                    &self.#members,
+                    &::cuda_std::__private::format!(#suffixes),
+                    visit,
+                ); )*
+            }
+        }
+
+        const _: () = {
+            fn is_kernel_param<T: ::cuda_std::KernelParam>() {}
+            #[allow(dead_code)]
+            fn fields_are_kernel_params #parameters () #bounds {
+                #( is_kernel_param::<#kinds>(); )*
+            }
+            assert!(::core::mem::align_of::<#name>() <= 16, "a kernel parameter is aligned to at most 16 bytes");
+        };
+    })
+}
+
+fn is_repr_c(item: &DeriveInput) -> Result<bool> {
+    let mut found = false;
+    for attribute in item.attrs.iter().filter(|attribute| attribute.path().is_ident("repr")) {
+        attribute.parse_nested_meta(|meta| {
+            found |= meta.path.is_ident("C");
+            if meta.input.peek(syn::token::Paren) {
+                let alignment;
+                syn::parenthesized!(alignment in meta.input);
+                alignment.parse::<syn::LitInt>()?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+fn member(position: usize, field: &syn::Field) -> Member {
+    match &field.ident {
+        Some(name) => Member::Named(name.clone()),
+        None => Member::Unnamed(Index::from(position)),
+    }
+}

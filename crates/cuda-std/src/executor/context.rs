@@ -1,0 +1,238 @@
+//! What a thread of a kernel sees of the executor: which thread it is, and how it stops to wait.
+
+use core::cell::Cell;
+use core::panic::Location;
+use core::ptr;
+use std::boxed::Box;
+use std::string::String;
+use std::thread_local;
+use std::vec::Vec;
+
+use corosensei::trap::CoroutineTrapHandler;
+
+use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
+use super::shared_memory::SharedMemory;
+use super::stacks::Stacks;
+use super::{Checks, MAX_THREADS};
+use crate::{Dim3, Kernel};
+
+/// The lanes of a warp.
+pub(super) const LANES: usize = crate::warp::LANES as usize;
+
+/// How a thread's coroutine switches back to the worker.
+pub(super) type Yielder = corosensei::Yielder<(), ()>;
+
+/// A coroutine ends by itself only if its stack overflowed: a thread that has returned waits for its part in the next
+/// block instead.
+#[derive(Clone, Copy)]
+pub(super) enum Ended {
+    StackOverflow,
+}
+
+/// [`Kernel::visit_views`] of the kernel that runs.
+pub(super) type VisitViews<'a> = dyn Fn(&mut dyn FnMut(crate::View<'_>)) + 'a;
+
+/// What a worker keeps from launch to launch.
+pub(super) struct Memory {
+    pub(super) stacks: Stacks,
+    pub(super) shared: SharedMemory,
+}
+
+/// Where a thread stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Not begun, or what it waited for has come.
+    Ready,
+    /// Waits at a barrier.
+    Barrier,
+    /// Waits for lanes of its warp.
+    Warp,
+    /// Has returned from the kernel.
+    Returned,
+    /// Has done something that ends the launch; the context says what.
+    Faulted,
+}
+
+/// What a lane brings to an operation of its warp.
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    pub(super) operation: WarpOperation,
+    /// 4 or 8; lanes only meet with others that shuffle values of the same size.
+    pub(super) bytes: usize,
+    pub(super) mask: u32,
+    pub(super) value: u64,
+    /// The `b` and `c` operands of `shfl.sync`.
+    pub(super) b: u32,
+    pub(super) c: u32,
+}
+
+/// One thread of the block.
+pub(super) struct Thread {
+    pub(super) index: Dim3,
+    pub(super) state: Cell<State>,
+    /// Where it waits.
+    pub(super) location: Cell<&'static Location<'static>>,
+    pub(super) request: Cell<Request>,
+    pub(super) response: Cell<(u64, bool)>,
+    /// See [`super::shared_memory`].
+    pub(super) interval: Cell<u64>,
+    pub(super) yielder: Cell<*const Yielder>,
+    pub(super) trap_handler: Cell<Option<CoroutineTrapHandler<Ended>>>,
+}
+
+/// Everything that a worker's threads share during a launch.
+pub(super) struct Context<'a> {
+    pub(super) kernel: &'static str,
+    pub(super) checks: Checks,
+    pub(super) grid: Dim3,
+    pub(super) block_dim: Dim3,
+    pub(super) block: Cell<Dim3>,
+    pub(super) threads: Box<[Thread]>,
+    /// The thread that runs, or ran last, by its position in linear order.
+    pub(super) current: Cell<usize>,
+    pub(super) dynamic_bytes: usize,
+    pub(super) memory: &'a Memory,
+    pub(super) fault: Cell<Option<Box<Fault>>>,
+    /// The first read of shared memory that nobody had written. Whether it is a race with a write that this executor's
+    /// order puts later is known at the end of the epoch.
+    pub(super) unwritten_read: Cell<Option<Box<Fault>>>,
+    visit_views: &'a VisitViews<'a>,
+}
+
+thread_local! {
+    /// The context of the worker on this thread; null while it runs no kernel. The kernel's accesses all begin here, so it
+    /// must be no more than a load: `const`, and nothing to drop.
+    static CURRENT: Cell<*const Context<'static>> = const { Cell::new(ptr::null()) };
+}
+
+/// Makes a context the one that [`current`] finds, until it is dropped.
+pub(super) struct Entered<'a>(&'a Context<'a>);
+
+impl<'a> Context<'a> {
+    pub(super) fn new<K: Kernel>(
+        checks: Checks,
+        grid: Dim3,
+        dynamic_bytes: usize,
+        memory: &'a Memory,
+        visit_views: &'a VisitViews<'a>,
+    ) -> Self {
+        let Dim3 { x, y, z } = K::BLOCK;
+        let positions = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| Dim3::new(x, y, z))));
+        let nothing = Request { operation: WarpOperation::Sync, bytes: 0, mask: 0, value: 0, b: 0, c: 0 };
+        let threads: Box<[_]> = positions
+            .map(|index| Thread {
+                index,
+                state: Cell::new(State::Ready),
+                location: Cell::new(Location::caller()),
+                request: Cell::new(nothing),
+                response: Cell::new((0, false)),
+                interval: Cell::new(0),
+                yielder: Cell::new(ptr::null()),
+                trap_handler: Cell::new(None),
+            })
+            .collect();
+        assert!((1..=MAX_THREADS).contains(&threads.len()), "the launch has checked the shape of the block");
+        Self {
+            kernel: K::NAME,
+            checks,
+            grid,
+            block_dim: K::BLOCK,
+            block: Cell::new(Dim3::new(0, 0, 0)),
+            threads,
+            current: Cell::new(0),
+            dynamic_bytes,
+            memory,
+            fault: Cell::new(None),
+            unwritten_read: Cell::new(None),
+            visit_views,
+        }
+    }
+
+    /// Lets the threads that run on this OS thread find the context.
+    pub(super) fn enter(&'a self) -> Entered<'a> {
+        let previous = CURRENT.replace(ptr::from_ref(self).cast());
+        assert!(previous.is_null(), "a worker runs one launch at a time");
+        Entered(self)
+    }
+
+    /// The thread that runs.
+    #[inline(always)]
+    pub(super) fn thread(&self) -> &Thread {
+        &self.threads[self.current.get()]
+    }
+
+    /// Stops the running thread until its worker resumes it.
+    #[inline]
+    pub(super) fn suspend(&self, state: State, location: &'static Location<'static>) {
+        let thread = self.thread();
+        thread.location.set(location);
+        thread.state.set(state);
+        // SAFETY: this is the running thread, so its coroutine has begun, which set the yielder, and the yielder lives at
+        // the base of the stack that this very call runs on.
+        unsafe { (*thread.yielder.get()).suspend(()) };
+    }
+
+    /// A report on the running thread.
+    pub(super) fn report(&self, location: Option<SourceLine>, kind: FaultKind) -> Box<Fault> {
+        let (block, thread) = (self.block.get(), self.thread().index);
+        Box::new(Fault { kernel: self.kernel, block, thread, location, kind })
+    }
+
+    /// Ends the launch because of what the running thread does.
+    #[cold]
+    pub(super) fn fail(&self, location: &'static Location<'static>, kind: FaultKind) -> ! {
+        self.fault.set(Some(self.report(Some(location.into()), kind)));
+        loop {
+            // Resumed once, to unwind: then `suspend` does not return.
+            self.suspend(State::Faulted, location);
+        }
+    }
+
+    /// The names of the views that begin at `address`. There may be several: an empty view has no address of its own.
+    pub(super) fn view_name(&self, address: usize) -> Option<String> {
+        let mut names = Vec::new();
+        (self.visit_views)(&mut |view| {
+            if view.address == address {
+                names.push(String::from(view.name));
+            }
+        });
+        if names.is_empty() { None } else { Some(names.join("` or `")) }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.memory.shared.end_block();
+        CURRENT.set(ptr::null());
+    }
+}
+
+/// The context of the kernel that runs on this OS thread, if one does.
+#[inline(always)]
+pub(super) fn try_current<'a>() -> Option<&'a Context<'a>> {
+    // SAFETY: the pointer is set while the context is borrowed by its `Entered`. A coroutine of the launch ends before
+    // that, and nobody else holds the reference for longer than a function of this module's parent runs.
+    unsafe { CURRENT.get().cast::<Context<'a>>().as_ref() }
+}
+
+/// The context of the kernel that runs on this OS thread.
+///
+/// # Panics
+/// If none does.
+#[inline(always)]
+#[track_caller]
+pub(super) fn current<'a>() -> &'a Context<'a> {
+    match try_current() {
+        Some(context) => context,
+        None => outside_of_a_kernel(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn outside_of_a_kernel() -> ! {
+    panic!(
+        "this function works inside a kernel only, and no kernel is running on this thread: launch one with an `Executor`"
+    )
+}

@@ -1,0 +1,395 @@
+//! What can go wrong in a launch, and how it is told.
+
+use core::fmt;
+use core::panic::Location;
+use std::borrow::Cow;
+use std::boxed::Box;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use crate::{ContractViolation, Dim3};
+
+/// Why a launch did not run, or did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The arguments break a `requires` condition of the kernel.
+    #[error(transparent)]
+    Contract(#[from] ContractViolation),
+    /// The grid is empty or larger than CUDA allows.
+    #[error(
+        "kernel `{kernel}` cannot be launched on a grid of {grid} blocks: each extent has to be at least 1, x at most \
+         {}, y and z at most {}", super::MAX_GRID.x, super::MAX_GRID.y
+    )]
+    Grid {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The extents asked for, in blocks.
+        grid: Dim3,
+    },
+    /// The kernel's blocks are empty or larger than CUDA allows.
+    #[error(
+        "kernel `{kernel}` has blocks of {block} threads: each extent has to be at least 1, z at most {}, and their \
+         product at most {}",
+        super::MAX_BLOCK_Z,
+        super::MAX_THREADS
+    )]
+    Block {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The extents of its blocks, in threads.
+        block: Dim3,
+    },
+    /// More launch-sized shared memory than a block can have.
+    #[error("kernel `{kernel}` was to be launched with {bytes} bytes of shared memory; a block can have {limit}")]
+    DynamicShared {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The size asked for.
+        bytes: usize,
+        /// The most that is possible.
+        limit: usize,
+    },
+    /// The operating system refused the memory for the threads' stacks.
+    #[error("cannot reserve {bytes} bytes for the stacks of a block's threads: {source}")]
+    Stacks {
+        /// The size of the reservation.
+        bytes: usize,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The kernel did something that it must not do.
+    #[error(transparent)]
+    Fault(#[from] Box<Fault>),
+}
+
+/// The first thing that a kernel did wrong, and where.
+///
+/// When blocks fail, the one with the lowest index in linear order (x fastest) is reported, whatever the number of
+/// workers; within a block, what the executor met first in its fixed order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// The block.
+    pub block: Dim3,
+    /// The thread, by its position in the block.
+    pub thread: Dim3,
+    /// The line of the access or of the call; `None` where it is not known, as for an overflowing stack.
+    pub location: Option<SourceLine>,
+    /// What happened.
+    pub kind: FaultKind,
+}
+
+/// A line of source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLine {
+    /// The file, as the compiler was given it.
+    pub file: Cow<'static, str>,
+    /// The line, counted from 1.
+    pub line: u32,
+}
+
+impl From<&'static Location<'static>> for SourceLine {
+    fn from(location: &'static Location<'static>) -> Self {
+        Self { file: Cow::Borrowed(location.file()), line: location.line() }
+    }
+}
+
+impl fmt::Display for SourceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// What a kernel did wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// An access past the end of a view of global memory.
+    #[error("{}", out_of_bounds(view, *index, *count, *len))]
+    OutOfBounds {
+        /// The view's path among the kernel's parameters, such as `gemm.a.data`; `None` if it is not one of them.
+        view: Option<String>,
+        /// The first element of the access.
+        index: usize,
+        /// The number of elements of the access.
+        count: usize,
+        /// The number of elements of the view.
+        len: usize,
+    },
+    /// A vector access to global memory at an address that is not a multiple of its size.
+    #[error("the address of element {index} of {} is not a multiple of {bytes} bytes", view_name(view))]
+    Misaligned {
+        /// The view's path among the kernel's parameters; `None` if it is not one of them.
+        view: Option<String>,
+        /// The first element of the access.
+        index: usize,
+        /// The size of the access.
+        bytes: usize,
+    },
+    /// An index outside a shared array.
+    #[error("index {index} is out of bounds of {array}")]
+    SharedOutOfBounds {
+        /// The array.
+        array: SharedArrayName,
+        /// The index, as in the source.
+        index: String,
+    },
+    /// A slice of launch-sized shared memory that is misaligned or does not fit into what the launch was given.
+    #[error(
+        "a slice of {len} elements of {element_bytes} bytes at byte {byte_offset} of the launch-sized shared memory \
+         does not fit: the launch was given {available} bytes, and the offset has to be a multiple of the element's size"
+    )]
+    DynamicSharedBounds {
+        /// Where the slice was to begin.
+        byte_offset: usize,
+        /// Its number of elements.
+        len: usize,
+        /// The size of one.
+        element_bytes: usize,
+        /// The size that the launch was given, in bytes.
+        available: usize,
+    },
+    /// The block uses more shared memory than a block can have.
+    #[error(
+        "with {array} the block uses {static_bytes} bytes of static and {dynamic_bytes} of launch-sized shared memory; \
+         it can have {} of static, and {} of both together",
+        super::MAX_STATIC_SHARED,
+        super::MAX_SHARED
+    )]
+    SharedLimit {
+        /// The array that is too much.
+        array: SharedArrayName,
+        /// The size of the static arrays that the block has used, including this one.
+        static_bytes: usize,
+        /// The launch-sized shared memory.
+        dynamic_bytes: usize,
+    },
+    /// Two threads access an element of shared memory without a barrier between them, and at least one of them writes.
+    #[error(
+        "a race: this thread {} element {element} of {array}, and thread {} {} it at {} with no barrier between them",
+        .access.verb(), .other.thread, .other.access.verb(), .other.location
+    )]
+    Race {
+        /// The array.
+        array: SharedArrayName,
+        /// The position in the array, as it is indexed: `5`, or `[3, 17]`.
+        element: String,
+        /// What the thread of the report did.
+        access: AccessKind,
+        /// The access that it conflicts with.
+        other: OtherAccess,
+    },
+    /// A read of shared memory that no thread of the block had written.
+    #[error("element {element} of {array} is read, but no thread of this block has written it")]
+    UnwrittenShared {
+        /// The array.
+        array: SharedArrayName,
+        /// The position in the array.
+        element: String,
+    },
+    /// A barrier that some threads of the block reach and others never do.
+    #[error("{waiting} threads wait at a barrier that the others never reach: {}", list(absent))]
+    BarrierDivergence {
+        /// How many threads wait.
+        waiting: usize,
+        /// Where the other threads are: those in the same place together, in the order of their first thread.
+        absent: Vec<Elsewhere>,
+    },
+    /// An operation of a warp that some of the lanes named in its mask never reach.
+    #[error("{operation} with mask {mask:#010x} waits for lanes that never come: {}", list(absent))]
+    WarpDivergence {
+        /// The operation that waits.
+        operation: WarpOperation,
+        /// The lanes that were to take part.
+        mask: u32,
+        /// Where the others of these lanes are.
+        absent: Vec<Elsewhere>,
+    },
+    /// A lane calls an operation of a warp with a mask that does not name the lane itself.
+    #[error("lane {lane} calls {operation} with mask {mask:#010x}, which does not name it")]
+    LaneNotInMask {
+        /// The operation.
+        operation: WarpOperation,
+        /// The mask.
+        mask: u32,
+        /// The calling lane.
+        lane: u32,
+    },
+    /// The thread needs more stack than the executor gives it.
+    #[error(
+        "the stack overflowed: a thread has {bytes} bytes; look for deep recursion or large local arrays, or set a \
+         larger size with `Executor::stack_bytes`"
+    )]
+    StackOverflow {
+        /// The size of a thread's stack.
+        bytes: usize,
+    },
+    /// A panic in the kernel.
+    #[error("the kernel panicked: {message}")]
+    Panic {
+        /// The panic's message.
+        message: String,
+    },
+}
+
+/// Which array in shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedArrayName {
+    /// A `static` of type `Shared`.
+    Static {
+        /// The line of its declaration.
+        declared: SourceLine,
+        /// The type of the array, such as `[[f32; 32]; 32]`.
+        type_name: &'static str,
+    },
+    /// The shared memory whose size the launch chose. Its elements are counted in units of 4 bytes.
+    Dynamic,
+}
+
+impl fmt::Display for SharedArrayName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Static { declared, type_name } => write!(f, "the shared array `{type_name}` declared at {declared}"),
+            Self::Dynamic => f.write_str("the launch-sized shared memory (in units of 4 bytes)"),
+        }
+    }
+}
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessKind {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+}
+
+impl AccessKind {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+        }
+    }
+}
+
+/// The earlier of the two accesses of a race.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherAccess {
+    /// The thread, by its position in the block.
+    pub thread: Dim3,
+    /// The line of the access.
+    pub location: SourceLine,
+    /// What it did.
+    pub access: AccessKind,
+}
+
+/// Threads that are somewhere else than where others wait for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The first of them in linear order.
+    pub first: Dim3,
+    /// How many they are.
+    pub count: usize,
+    /// Where they are.
+    pub place: Place,
+}
+
+/// Where a thread is that others wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It has returned from the kernel.
+    Returned,
+    /// It waits at a barrier of the block.
+    Barrier(SourceLine),
+    /// It waits for other lanes of its warp.
+    Warp {
+        /// The operation.
+        operation: WarpOperation,
+        /// The lanes it waits for.
+        mask: u32,
+        /// The line of the call.
+        location: SourceLine,
+    },
+}
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (subject, returned, wait) = if self.count == 1 {
+            (format!("thread {}", self.first), "has", "waits")
+        } else {
+            (format!("{} threads, the first of them {},", self.count, self.first), "have", "wait")
+        };
+        match &self.place {
+            Place::Returned => write!(f, "{subject} {returned} returned"),
+            Place::Barrier(location) => write!(f, "{subject} {wait} at the barrier at {location}"),
+            Place::Warp { operation, mask, location } => {
+                write!(f, "{subject} {wait} in {operation} with mask {mask:#010x} at {location}")
+            }
+        }
+    }
+}
+
+/// An operation that lanes of a warp carry out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named after the functions of `warp`")]
+pub enum WarpOperation {
+    ShuffleUp,
+    ShuffleDown,
+    ShuffleXor,
+    ShuffleIdx,
+    VoteAll,
+    VoteAny,
+    VoteBallot,
+    Sync,
+}
+
+impl fmt::Display for WarpOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ShuffleUp => "`warp_shuffle_up`",
+            Self::ShuffleDown => "`warp_shuffle_down`",
+            Self::ShuffleXor => "`warp_shuffle_xor`",
+            Self::ShuffleIdx => "`warp_shuffle_idx`",
+            Self::VoteAll => "`warp_vote_all`",
+            Self::VoteAny => "`warp_vote_any`",
+            Self::VoteBallot => "`warp_vote_ballot`",
+            Self::Sync => "`sync_warp`",
+        })
+    }
+}
+
+fn view_name(view: &Option<String>) -> String {
+    match view {
+        Some(name) => format!("view `{name}`"),
+        None => "a view that is not among the kernel's arguments".into(),
+    }
+}
+
+fn out_of_bounds(view: &Option<String>, index: usize, count: usize, len: usize) -> String {
+    let view = view_name(view);
+    match count {
+        1 => format!("element {index} is out of bounds of {view}, which has {len}"),
+        _ => format!("the {count} elements from {index} are not all in bounds of {view}, which has {len}"),
+    }
+}
+
+fn list(places: &[Elsewhere]) -> String {
+    let places: Vec<_> = places.iter().map(|place| format!("{place}")).collect();
+    places.join("; ")
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, block, thread, location, kind } = self;
+        write!(f, "kernel `{kernel}`, block {block}, thread {thread}")?;
+        if let Some(location) = location {
+            write!(f, ", {location}")?;
+        }
+        write!(f, ": {kind}")
+    }
+}
+
+impl core::error::Error for Fault {}

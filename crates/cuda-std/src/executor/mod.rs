@@ -1,0 +1,232 @@
+//! Runs kernels on the CPU, and checks what they do.
+
+mod block;
+mod context;
+mod exchange;
+mod fault;
+mod hooks;
+mod overflow;
+mod panics;
+mod shared_memory;
+mod stacks;
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::vec::Vec;
+
+pub use fault::{
+    AccessKind, Elsewhere, Fault, FaultKind, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine,
+    WarpOperation,
+};
+pub(crate) use hooks::*;
+pub(crate) use shared_memory::SharedIdentity;
+
+use block::Block;
+use context::{Context, Memory};
+use shared_memory::SharedMemory;
+use stacks::Stacks;
+
+use crate::{Dim3, Kernel};
+
+/// The largest grid that CUDA launches, in blocks.
+const MAX_GRID: Dim3 = Dim3::new(i32::MAX as u32, 65_535, 65_535);
+
+/// The most threads that a block can have.
+const MAX_THREADS: usize = 1024;
+
+/// The largest extent of a block along z.
+const MAX_BLOCK_Z: u32 = 64;
+
+/// The most static shared memory that a block can have, in bytes.
+const MAX_STATIC_SHARED: usize = 48 << 10;
+
+/// The most shared memory, static and launch-sized, that a block can have on any device (compute capability 9.0), in
+/// bytes.
+const MAX_SHARED: usize = 227 << 10;
+
+/// What a launch checks besides what it always does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Checks {
+    /// Indices, barriers, warp operations and stacks: what is always checked.
+    Bounds,
+    /// Also races in shared memory, and reads of shared memory that nobody has written.
+    Full,
+}
+
+/// Runs kernels on this processor, on the threads of the current rayon pool.
+#[derive(Clone)]
+pub struct Executor {
+    checks: Checks,
+    stack_bytes: usize,
+    /// What workers of earlier launches have left: reserving stacks takes longer than many a launch.
+    idle: Arc<Mutex<Vec<Memory>>>,
+}
+
+impl core::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Executor").field("checks", &self.checks).field("stack_bytes", &self.stack_bytes).finish()
+    }
+}
+
+impl Executor {
+    /// The size of each thread's stack unless [`Executor::stack_bytes`] chooses another, in bytes.
+    pub const DEFAULT_STACK_BYTES: usize = 64 << 10;
+
+    /// An executor that checks what `checks` says.
+    pub fn new(checks: Checks) -> Self {
+        Self { checks, stack_bytes: Self::DEFAULT_STACK_BYTES, idle: Arc::default() }
+    }
+
+    /// The same executor with stacks of at least `bytes` bytes for each thread of a block, and no fewer than 16 KiB. They
+    /// take address space at once, but memory only as far as kernels use them.
+    pub fn stack_bytes(self, bytes: usize) -> Self {
+        Self { stack_bytes: bytes.max(16 << 10), idle: Arc::default(), ..self }
+    }
+
+    /// Runs a kernel on a grid of blocks, with `dynamic_shared_bytes` of launch-sized shared memory for each block.
+    ///
+    /// # Errors
+    /// See [`LaunchError`]. After a [fault](LaunchError::Fault) some blocks have run and others have not.
+    ///
+    /// # Panics
+    /// If called from within a kernel.
+    ///
+    /// # Safety
+    /// All views among the kernel's arguments are of memory of this processor that is valid during the launch, and views
+    /// that the kernel may write to overlap no other.
+    pub unsafe fn launch<K: Kernel>(
+        &self,
+        kernel: K,
+        grid: Dim3,
+        dynamic_shared_bytes: usize,
+    ) -> Result<(), LaunchError> {
+        kernel.check()?;
+        check_limits::<K>(grid, dynamic_shared_bytes)?;
+        assert!(context::try_current().is_none(), "a kernel cannot launch kernels");
+        panics::install_hook();
+        overflow::install();
+
+        let launch = Launch::new(grid);
+        let workers = (rayon::current_num_threads() as u64).min(launch.total.div_ceil(launch.portion));
+        rayon::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|_| {
+                    let result = self.take_memory().map(|memory| {
+                        // SAFETY: the caller's promise, and the check above.
+                        unsafe { launch.work(&kernel, self.checks, dynamic_shared_bytes, &memory) };
+                        self.idle().push(memory);
+                    });
+                    if let Err(error) = result {
+                        launch.fail(0, error);
+                    }
+                });
+            }
+        });
+        launch.result()
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Memory>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_memory(&self) -> Result<Memory, LaunchError> {
+        if let Some(memory) = self.idle().pop() {
+            return Ok(memory);
+        }
+        let bytes = Stacks::reserved_bytes(self.stack_bytes);
+        let stacks = Stacks::new(self.stack_bytes).map_err(|source| LaunchError::Stacks { bytes, source })?;
+        Ok(Memory { stacks, shared: SharedMemory::new() })
+    }
+}
+
+fn check_limits<K: Kernel>(grid: Dim3, dynamic_shared_bytes: usize) -> Result<(), LaunchError> {
+    let (kernel, block) = (K::NAME, K::BLOCK);
+    if grid.volume() == 0 || grid.x > MAX_GRID.x || grid.y > MAX_GRID.y || grid.z > MAX_GRID.z {
+        return Err(LaunchError::Grid { kernel, grid });
+    }
+    if block.volume() == 0 || block.volume() > MAX_THREADS as u128 || block.z > MAX_BLOCK_Z {
+        return Err(LaunchError::Block { kernel, block });
+    }
+    if dynamic_shared_bytes > MAX_SHARED {
+        return Err(LaunchError::DynamicShared { kernel, bytes: dynamic_shared_bytes, limit: MAX_SHARED });
+    }
+    Ok(())
+}
+
+/// What the workers of a launch share.
+struct Launch {
+    grid: Dim3,
+    /// The number of blocks. It fits: the extents have 31, 16 and 16 bits.
+    total: u64,
+    /// How many blocks a worker takes at a time.
+    portion: u64,
+    /// The first block, in linear order, that no worker has taken.
+    next: AtomicU64,
+    /// The first block that is known to fail.
+    first_failed: AtomicU64,
+    failure: Mutex<Option<(u64, LaunchError)>>,
+}
+
+impl Launch {
+    fn new(grid: Dim3) -> Self {
+        let total = u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z);
+        // Many portions for each worker, so that all finish together, but not one access to a shared counter per block.
+        let portion = (total / (64 * rayon::current_num_threads() as u64)).clamp(1, 256);
+        Self {
+            grid,
+            total,
+            portion,
+            next: AtomicU64::new(0),
+            first_failed: AtomicU64::new(u64::MAX),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Runs blocks until none is left. Blocks are taken in order, and one that comes before a block known to fail is run
+    /// nevertheless; so the failure that is left in the end does not depend on how the work was shared.
+    ///
+    /// # Safety
+    /// As for [`Executor::launch`], and the kernel's [`Kernel::check`] has succeeded.
+    unsafe fn work<K: Kernel>(&self, kernel: &K, checks: Checks, dynamic_shared_bytes: usize, memory: &Memory) {
+        let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
+        let context = Context::new::<K>(checks, self.grid, dynamic_shared_bytes, memory, &visit_views);
+        let _entered = context.enter();
+        // SAFETY: the caller's promise; the context is entered, and dropped after the block.
+        let mut block = unsafe { Block::new(&context, kernel) };
+        loop {
+            let first = self.next.fetch_add(self.portion, Ordering::Relaxed);
+            for index in first..self.total.min(first.saturating_add(self.portion)) {
+                if index > self.first_failed.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Err(fault) = block.run(self.position(index)) {
+                    return self.fail(index, LaunchError::Fault(fault));
+                }
+            }
+            if first >= self.total {
+                return;
+            }
+        }
+    }
+
+    /// The coordinates of a block in the grid.
+    fn position(&self, index: u64) -> Dim3 {
+        let (x, y) = (u64::from(self.grid.x), u64::from(self.grid.y));
+        Dim3::new((index % x) as u32, (index / x % y) as u32, (index / x / y) as u32)
+    }
+
+    fn fail(&self, index: u64, error: LaunchError) {
+        self.first_failed.fetch_min(index, Ordering::Relaxed);
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.as_ref().is_none_or(|(known, _)| index < *known) {
+            *failure = Some((index, error));
+        }
+    }
+
+    fn result(self) -> Result<(), LaunchError> {
+        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Makes a stack overflow in a kernel a report instead of a segmentation fault.
+//!
+//! A thread that runs into a guard page raises SIGSEGV. The handler recognizes by the address that a thread of a kernel
+//! has overflowed, throws away what is on its stack, and lets its coroutine return [`Ended::StackOverflow`] to the worker.
+//! All other faults go to the handler that was there before: Rust's own reports overflows of ordinary stacks.
+//!
+//! Handlers run on the alternative signal stack that Rust's runtime gives to every thread of a Rust program.
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(super) use handler::install;
+
+/// Elsewhere only overflows that the canaries show are reported.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub(super) fn install() {}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod handler {
+    use core::ffi::{c_int, c_void};
+    use core::mem;
+    use core::ptr;
+    use std::sync::OnceLock;
+
+    use corosensei::trap::TrapHandlerRegs;
+
+    use super::super::context::{Ended, try_current};
+
+    /// What handled SIGSEGV before.
+    static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+    type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+    /// Sets the handler, once for the process.
+    pub(in super::super) fn install() {
+        PREVIOUS.get_or_init(|| {
+            // SAFETY: all-zero is a value of this plain C struct.
+            let (mut action, mut previous): (libc::sigaction, libc::sigaction) = unsafe { mem::zeroed() };
+            let handler: Handler = handle;
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            // SAFETY: both point to valid structs, and the handler is of the kind that SA_SIGINFO asks for.
+            unsafe {
+                libc::sigemptyset(&mut action.sa_mask);
+                libc::sigaction(libc::SIGSEGV, &action, &mut previous);
+            }
+            previous
+        });
+    }
+
+    extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+        // SAFETY: the system passes valid pointers, and the context of an x86-64 thread.
+        let handled = unsafe { end_coroutine((*info).si_addr().addr(), &mut *context.cast::<libc::ucontext_t>()) };
+        if !handled {
+            call_previous(signal, info, context);
+        }
+    }
+
+    /// If `address` is in the stacks of the kernel that was interrupted, makes its coroutine return when the handler does.
+    fn end_coroutine(address: usize, interrupted: &mut libc::ucontext_t) -> bool {
+        let registers = &mut interrupted.uc_mcontext.gregs;
+        let stack_pointer = registers[libc::REG_RSP as usize] as usize;
+        let Some(context) = try_current() else { return false };
+        let stacks = &context.memory.stacks;
+        // A frame larger than a page may be a page or more below the address where the overflow was noticed.
+        if !stacks.contain(address) || !stacks.contain(stack_pointer) {
+            return false;
+        }
+        let Some(coroutine) = context.thread().trap_handler.get() else { return false };
+        // SAFETY: the interrupted code ran on this thread's stack, or, below it, on what are stacks of threads that will
+        // not run again. What it has not finished of its writes to the context are plain numbers, none of which is read
+        // any more but `current`, which only the worker writes.
+        let TrapHandlerRegs { rip, rsp, rbp, rdi, rsi } =
+            unsafe { coroutine.setup_trap_handler(|| Ended::StackOverflow) };
+        for (register, value) in [
+            (libc::REG_RIP, rip),
+            (libc::REG_RSP, rsp),
+            (libc::REG_RBP, rbp),
+            (libc::REG_RDI, rdi),
+            (libc::REG_RSI, rsi),
+        ] {
+            registers[register as usize] = value as i64;
+        }
+        true
+    }
+
+    fn call_previous(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+        match PREVIOUS.get() {
+            Some(previous) if ![libc::SIG_DFL, libc::SIG_IGN].contains(&previous.sa_sigaction) => {
+                // SAFETY: it was set as a handler. One without SA_SIGINFO takes only the first argument, and in the C
+                // calling convention of this platform ignores the others.
+                let handler = unsafe { mem::transmute::<usize, Handler>(previous.sa_sigaction) };
+                handler(signal, info, context);
+            }
+            // The faulting instruction runs again, and the fault now ends the process.
+            // SAFETY: sets the default action.
+            _ => unsafe {
+                let mut default: libc::sigaction = mem::zeroed();
+                default.sa_sigaction = libc::SIG_DFL;
+                libc::sigaction(signal, &default, ptr::null_mut());
+            },
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The stacks of a block's threads.
+
+#[cfg(any(target_os = "linux", test))]
+use core::ptr;
+use core::ptr::NonNull;
+use std::io;
+
+use corosensei::stack::{DefaultStack, Stack, StackPointer};
+
+use super::MAX_THREADS;
+
+const PAGE: usize = 4096;
+const CACHE_LINE: usize = 64;
+
+/// What stands in the canaries: no address, and no number that a kernel is likely to write.
+const CANARY: u64 = 0xA5C3_96E1_5A3C_691E;
+type Canary = [u64; CACHE_LINE / size_of::<u64>()];
+
+/// One mapping with a stack for each thread of a block, used for all blocks that a worker runs.
+///
+/// ```text
+/// low address                                                                           high address
+/// | guard page | canary · guard page · stack 0 | canary · guard page · stack 1 | …
+///                                  ← grows down                 ← grows down
+/// ```
+///
+/// A stack that overflows runs into its guard page. These inner guards are Linux's light ones (`MADV_GUARD_INSTALL`, from
+/// 6.13), which do not count as mappings; pages made inaccessible in the usual way would split the mapping, and 1024
+/// stacks for each of many workers exceed the number of mappings that a process may have. Where the kernel does not know
+/// them, an overflow writes over the canary, which is checked whenever the thread stops running, or, if it never does,
+/// reaches the guard page below the whole, which DefaultStack makes. [`super::overflow`] handles the guard pages.
+///
+/// The distance between two stacks is not a multiple of a page: if it were, the tops of all stacks, which is what a block
+/// of many threads mostly touches, would compete for the same few lines of the cache. And a canary lies next to the top
+/// of the stack below it, on a page that is in use anyway.
+pub(super) struct Stacks {
+    memory: DefaultStack,
+    stack_bytes: usize,
+}
+
+/// One stack of [`Stacks`].
+pub(super) struct ThreadStack {
+    base: StackPointer,
+    limit: StackPointer,
+}
+
+impl Stacks {
+    /// How many bytes [`Stacks::new`] reserves.
+    pub(super) fn reserved_bytes(stack_bytes: usize) -> usize {
+        Self::stride(stack_bytes).saturating_mul(MAX_THREADS)
+    }
+
+    /// The distance between two stacks: the stack, a whole page wherever it may begin, the canary, and up to the first
+    /// odd number of cache lines.
+    fn stride(stack_bytes: usize) -> usize {
+        stack_bytes.saturating_add(PAGE) / PAGE * PAGE + 2 * PAGE + CACHE_LINE
+    }
+
+    /// Stacks of at least `stack_bytes` for the largest possible block.
+    pub(super) fn new(stack_bytes: usize) -> io::Result<Self> {
+        let stacks = Self::without_inner_guards(stack_bytes)?;
+        for thread in 0..MAX_THREADS {
+            let guard = (stacks.limit(thread) + CACHE_LINE).next_multiple_of(PAGE);
+            install_guard(guard);
+        }
+        Ok(stacks)
+    }
+
+    /// Stacks that only the lowest guard page and the canaries watch over.
+    fn without_inner_guards(stack_bytes: usize) -> io::Result<Self> {
+        let memory = DefaultStack::new(Self::reserved_bytes(stack_bytes))?;
+        let stacks = Self { memory, stack_bytes };
+        for thread in 0..MAX_THREADS {
+            // SAFETY: the canary's place is inside the mapping and aligned for it, and nothing else refers to it.
+            unsafe { stacks.canary(thread).write([CANARY; _]) };
+        }
+        Ok(stacks)
+    }
+
+    /// The size that each stack was asked to have.
+    pub(super) fn stack_bytes(&self) -> usize {
+        self.stack_bytes
+    }
+
+    /// The stack of one thread.
+    ///
+    /// # Safety
+    /// The stacks outlive the result, and no other code uses this thread's stack.
+    pub(super) unsafe fn stack(&self, thread: usize) -> ThreadStack {
+        let limit = self.limit(thread);
+        let base = limit + Self::stride(self.stack_bytes);
+        let address = |address| StackPointer::new(address).expect("an address inside a mapping is not zero");
+        ThreadStack { base: address(base), limit: address(limit) }
+    }
+
+    /// Whether `address` is in one of the stacks or in the guard page below them.
+    pub(super) fn contain(&self, address: usize) -> bool {
+        (self.memory.limit().get()..self.memory.base().get()).contains(&address)
+    }
+
+    /// Whether nothing has written over the canary of a thread's stack.
+    #[inline]
+    pub(super) fn intact(&self, thread: usize) -> bool {
+        // SAFETY: inside the mapping, aligned and initialized; whatever has been written there are numbers.
+        let canary = unsafe { self.canary(thread).read_volatile() };
+        canary.iter().fold(0, |difference, word| difference | (word ^ CANARY)) == 0
+    }
+
+    fn canary(&self, thread: usize) -> NonNull<Canary> {
+        NonNull::with_exposed_provenance(
+            StackPointer::new(self.limit(thread)).expect("an address inside a mapping is not zero"),
+        )
+    }
+
+    /// The lowest address of a thread's part of the mapping.
+    #[inline]
+    fn limit(&self, thread: usize) -> usize {
+        assert!(thread < MAX_THREADS);
+        self.memory.base().get() - (MAX_THREADS - thread) * Self::stride(self.stack_bytes)
+    }
+}
+
+/// Makes a page inaccessible, if the kernel knows how to without splitting the mapping. The canaries are there for when it
+/// does not.
+#[cfg(target_os = "linux")]
+fn install_guard(page: usize) {
+    /// `MADV_GUARD_INSTALL` of Linux's `mman-common.h`, which the libc crate does not have yet.
+    const GUARD_INSTALL: core::ffi::c_int = 102;
+    // SAFETY: the page lies inside a stack's part of the mapping, below what a thread may use.
+    unsafe { libc::madvise(ptr::with_exposed_provenance_mut(page), PAGE, GUARD_INSTALL) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn install_guard(_page: usize) {}
+
+// SAFETY: both ends are multiples of 16 inside a mapping that lives long enough (`Stacks::stack`), and are further apart
+// than `MIN_STACK_SIZE`. An overflow is caught by a guard page or reported by the canary before another thread runs.
+unsafe impl Stack for ThreadStack {
+    fn base(&self) -> StackPointer {
+        self.base
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_below_a_stack_is_noticed_for_that_stack_only() {
+        let stacks = Stacks::new(10_000).unwrap();
+        // SAFETY: the stack is used as plain memory.
+        let stack = unsafe { stacks.stack(7) };
+        assert!(stack.base().get() - stack.limit().get() >= 10_000 + PAGE);
+        for offset in [0, 8, CACHE_LINE - 8] {
+            let word = ptr::with_exposed_provenance_mut::<u64>(stack.limit().get() + offset);
+            // SAFETY: inside the mapping, and aligned.
+            unsafe { word.write(1) };
+            assert!(!stacks.intact(7) && stacks.intact(6) && stacks.intact(8));
+            // SAFETY: as above.
+            unsafe { word.write(CANARY) };
+            assert!(stacks.intact(7));
+        }
+    }
+
+    #[test]
+    fn stacks_lie_side_by_side_and_their_tops_in_different_cache_sets() {
+        let stacks = Stacks::without_inner_guards(64 << 10).unwrap();
+        // SAFETY: the stacks are not used.
+        let (first, second) = unsafe { (stacks.stack(0), stacks.stack(1)) };
+        assert_eq!(first.base(), second.limit());
+        assert_ne!(first.base().get() % PAGE, second.base().get() % PAGE);
+        assert!(stacks.contain(first.limit().get() - 1), "the guard page belongs to the stacks");
+        // SAFETY: as above.
+        let last = unsafe { stacks.stack(MAX_THREADS - 1) };
+        assert!(stacks.contain(last.base().get() - 1) && !stacks.contain(last.base().get()));
+    }
+}

@@ -1,0 +1,228 @@
+//! Views of global memory: what a kernel receives instead of a bare pointer.
+
+use core::marker::PhantomData;
+
+use crate::{Element, KernelParam};
+
+/// A read-only view of `len` elements of global memory.
+///
+/// The layout is the same on both sides, an address and a 64-bit length, so that the host can pass it to a launch as it
+/// stands. On the CPU every access checks its index, also the `_unchecked` ones; on the GPU those are plain loads.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct GlobalSlice<'a, T> {
+    pointer: *const T,
+    len: u64,
+    lifetime: PhantomData<&'a [T]>,
+}
+
+/// A view of `len` elements of global memory that a kernel may write to.
+///
+/// Every thread of a launch holds the same view, so it can be copied, unlike a `&mut [T]`. That no two threads access an
+/// element at once, unless both only read, is the kernel's to arrange, and why writing is `unsafe`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct GlobalSliceMut<'a, T> {
+    pointer: *mut T,
+    len: u64,
+    lifetime: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a view is a slice reference in all but name. Writing through the mutable one is unsafe, with the contract that
+// makes sharing it sound.
+unsafe impl<T: Element> Send for GlobalSlice<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for GlobalSlice<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Send for GlobalSliceMut<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for GlobalSliceMut<'_, T> {}
+
+impl<'a, T: Element> GlobalSlice<'a, T> {
+    /// The view of a slice in this processor's memory.
+    #[inline(always)]
+    pub fn new(slice: &'a [T]) -> Self {
+        Self { pointer: slice.as_ptr(), len: slice.len() as u64, lifetime: PhantomData }
+    }
+
+    /// The view of `len` elements at `pointer`, which may be an address in a GPU's memory.
+    ///
+    /// # Safety
+    /// For the lifetime of the view, wherever a kernel with this view runs, `pointer` is aligned for `T` and valid for
+    /// reads of `len` elements, and nothing writes to them.
+    #[inline(always)]
+    pub const unsafe fn from_raw_parts(pointer: *const T, len: usize) -> Self {
+        Self { pointer, len: len as u64, lifetime: PhantomData }
+    }
+
+    /// The number of elements.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no elements.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first element.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *const T {
+        self.pointer
+    }
+
+    /// Element `index`, or `None` past the end.
+    #[inline(always)]
+    #[track_caller]
+    pub fn get(&self, index: usize) -> Option<T> {
+        // SAFETY: the index was compared with the length.
+        (index < self.len()).then(|| unsafe { self.get_unchecked(index) })
+    }
+
+    /// Element `index`: one load.
+    ///
+    /// # Safety
+    /// `index < self.len()`. (On the CPU a larger one ends the launch with a report instead.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_unchecked(&self, index: usize) -> T {
+        // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
+        unsafe { T::load(element(self.pointer, self.len(), index, 1)) }
+    }
+}
+
+impl GlobalSlice<'_, f32> {
+    /// The four elements from `index`: one 16-byte load (`ld.global.v4.f32`).
+    ///
+    /// # Safety
+    /// `index + 4 <= self.len()`, and the address of element `index` is a multiple of 16. (Both are checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get4_unchecked(&self, index: usize) -> [f32; 4] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b, c, d): (f32, f32, f32, f32);
+            // SAFETY: a load from inside the view, aligned, by the caller's promise. It is `readonly` but not `pure`'s
+            // `nomem`: it may not move above a store to the same memory.
+            unsafe {
+                core::arch::asm!(
+                    "ld.global.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
+                    a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
+                    address = in(reg64) self.pointer.add(index),
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            [a, b, c, d]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let first = element(self.pointer, self.len(), index, 4);
+            // SAFETY: the four elements are in bounds: just checked.
+            core::array::from_fn(|i| unsafe { f32::load(first.add(i)) })
+        }
+    }
+}
+
+impl<'a, T: Element> GlobalSliceMut<'a, T> {
+    /// The view of a slice in this processor's memory.
+    #[inline(always)]
+    pub fn new(slice: &'a mut [T]) -> Self {
+        Self { pointer: slice.as_mut_ptr(), len: slice.len() as u64, lifetime: PhantomData }
+    }
+
+    /// The view of `len` elements at `pointer`, which may be an address in a GPU's memory.
+    ///
+    /// # Safety
+    /// For the lifetime of the view, wherever a kernel with this view runs, `pointer` is aligned for `T` and valid for
+    /// reads and writes of `len` elements, and nothing else accesses them.
+    #[inline(always)]
+    pub const unsafe fn from_raw_parts(pointer: *mut T, len: usize) -> Self {
+        Self { pointer, len: len as u64, lifetime: PhantomData }
+    }
+
+    /// The number of elements.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no elements.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first element.
+    #[inline(always)]
+    pub fn as_mut_ptr(&self) -> *mut T {
+        self.pointer
+    }
+
+    /// Element `index`: one load.
+    ///
+    /// # Safety
+    /// `index < self.len()` (checked on the CPU), and no other thread writes the element without a barrier between.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_unchecked(&self, index: usize) -> T {
+        // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
+        unsafe { T::load(element(self.pointer, self.len(), index, 1)) }
+    }
+
+    /// Writes `value` to element `index`: one store.
+    ///
+    /// # Safety
+    /// `index < self.len()` (checked on the CPU), and no other thread accesses the element without a barrier between.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn set_unchecked(&self, index: usize, value: T) {
+        // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
+        unsafe { T::store(element(self.pointer, self.len(), index, 1).cast_mut(), value) }
+    }
+}
+
+/// The address of the `count` elements from `index` of a view of `len` elements at `pointer`.
+#[inline(always)]
+#[cfg(target_arch = "nvptx64")]
+fn element<T>(pointer: *const T, _len: usize, index: usize, _count: usize) -> *const T {
+    // SAFETY: a view's pointer is to global memory. The addition may leave the view only where the caller breaks the
+    // contract of the accessor.
+    unsafe { crate::nvptx::global(pointer).add(index) }
+}
+
+/// The address of the `count` elements from `index` of a view of `len` elements at `pointer`; ends the launch with a
+/// report unless they are in bounds and the address is a multiple of their size.
+#[inline(always)]
+#[cfg(not(target_arch = "nvptx64"))]
+#[track_caller]
+fn element<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *const T {
+    if index >= len || count > len - index {
+        crate::executor::out_of_bounds(pointer.cast(), index, count, len);
+    }
+    // SAFETY: in bounds.
+    let address = unsafe { pointer.add(index) };
+    if !address.addr().is_multiple_of(count * size_of::<T>()) {
+        crate::executor::misaligned(pointer.cast(), index, count * size_of::<T>());
+    }
+    address
+}
+
+// SAFETY: `repr(C)`, without padding, the same on both sides, and what `visit_views` reports is all the memory it names.
+unsafe impl<T: Element> KernelParam for GlobalSlice<'_, T> {
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
+        let bytes = self.len() * size_of::<T>();
+        visit(crate::View { name, address: self.pointer.addr(), bytes, access: crate::ViewAccess::Read });
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<T: Element> KernelParam for GlobalSliceMut<'_, T> {
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
+        let bytes = self.len() * size_of::<T>();
+        visit(crate::View { name, address: self.pointer.addr(), bytes, access: crate::ViewAccess::ReadWrite });
+    }
+}

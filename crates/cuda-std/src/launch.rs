@@ -1,0 +1,58 @@
+//! What `#[kernel]` makes of a kernel on the CPU side, and what a launch needs of it.
+
+use core::ffi::c_void;
+use std::string::String;
+use std::vec::Vec;
+
+use crate::{Dim3, View};
+
+/// A kernel with its arguments, ready to be launched. `#[kernel]` implements this for the struct it makes.
+///
+/// # Safety
+/// [`Kernel::NAME`] is a PTX entry point whose parameters are those that [`Kernel::visit_params`] reports, in that order,
+/// compiled from the same source as [`Kernel::run_thread`]; every view among them is reported by [`Kernel::visit_views`].
+pub unsafe trait Kernel: Copy + Send + Sync {
+    /// The name of the entry point in the PTX.
+    const NAME: &'static str;
+
+    /// The shape of every block: the kernel's launch bounds. A launch uses this shape and no other.
+    const BLOCK: Dim3;
+
+    /// Whether the arguments fulfil the `requires` conditions of the kernel.
+    ///
+    /// # Errors
+    /// The first condition that does not hold, with the kernel's name and the values in question.
+    fn check(&self) -> Result<(), ContractViolation>;
+
+    /// Calls `visit` with the address of every argument, in the order of the PTX parameters.
+    fn visit_params(&self, visit: &mut dyn FnMut(*const c_void));
+
+    /// Calls `visit` for every view of memory among the arguments.
+    fn visit_views(&self, visit: &mut dyn FnMut(View<'_>));
+
+    /// Runs the kernel's body as one thread of a block, on the CPU.
+    ///
+    /// # Safety
+    /// Called by the executor, which has set up the thread's context, and only after [`Kernel::check`] succeeded. The
+    /// views are of memory that this processor can access, and mutable ones overlap no other.
+    unsafe fn run_thread(self);
+
+    /// The addresses of the arguments, as `cuLaunchKernel` takes them. They are valid while `self` is borrowed.
+    fn param_addresses(&self) -> Vec<*mut c_void> {
+        let mut addresses = Vec::new();
+        self.visit_params(&mut |address| addresses.push(address.cast_mut()));
+        addresses
+    }
+}
+
+/// A `requires` condition of a kernel that the arguments of a launch do not fulfil.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("kernel `{kernel}` cannot be launched with these arguments: it requires `{condition}`{values}")]
+pub struct ContractViolation {
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// The condition, as written in the source.
+    pub condition: &'static str,
+    /// The values of the two sides where the condition is a comparison (` (4 against 5)`), otherwise empty.
+    pub values: String,
+}

@@ -1,0 +1,87 @@
+//! rust-cuda's `cuda_std` names for kernels that rustc's own NVPTX backend compiles, and that also run on the CPU.
+//!
+//! A kernel is a plain function under [`kernel`]:
+//!
+//! ```
+//! use cuda_std::prelude::*;
+//! # extern crate tilewright_cuda_std as cuda_std;
+//!
+//! /// `y[i] = a·x[i] + y[i]`, one thread per element.
+//! #[kernel(block = 256, requires(x.len() == y.len()))]
+//! pub fn axpy_fp32(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+//!     let i = thread::index_1d();
+//!     if i < x.len() {
+//!         // SAFETY: i < x.len(), and the launch has checked that y is as long; no other thread has this i.
+//!         unsafe { y.set_unchecked(i, math::fma(a, x.get_unchecked(i), y.get_unchecked(i))) }
+//!     }
+//! }
+//! ```
+//!
+//! Compiled for `nvptx64-nvidia-cuda` this is the PTX entry point `axpy_fp32`. Compiled for the CPU it is a struct of the
+//! same name whose fields are the arguments: a launch is `axpy_fp32 { a: 2.0, x, y }`, so an argument that is missing or
+//! of the wrong type does not compile, and one that breaks `requires` is refused before anything runs.
+//!
+//! # Two implementations of every item
+//!
+//! | | GPU (`target_arch = "nvptx64"`) | CPU |
+//! |---|---|---|
+//! | [`thread`], [`warp`] | special registers, `bar.sync`, `shfl.sync` | the executor's coroutines |
+//! | [`GlobalSlice`], [`GlobalSliceMut`] | a pointer and a length; `_unchecked` is a plain load or store | every access checked |
+//! | [`Shared`], [`SharedSlice`] | `.shared` memory | a store per block, with a shadow that sees races |
+//!
+//! # Safety
+//!
+//! What a kernel may do to memory rests on three things. The types of its arguments carry invariants that their safe
+//! constructors establish; `requires` states what must hold between arguments and is checked by every launch; and the
+//! block always has the shape that [`kernel`] names. The body's `unsafe` blocks say which of these they rely on.
+
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, core_intrinsics, ffi_const, stdarch_nvptx))]
+#![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
+
+#[cfg(not(target_arch = "nvptx64"))]
+extern crate std;
+
+mod dim;
+mod element;
+mod global;
+pub mod hint;
+pub mod math;
+mod param;
+pub mod shared;
+pub mod thread;
+pub mod warp;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod executor;
+#[cfg(not(target_arch = "nvptx64"))]
+mod launch;
+#[cfg(target_arch = "nvptx64")]
+mod nvptx;
+
+pub use dim::Dim3;
+pub use element::Element;
+pub use global::{GlobalSlice, GlobalSliceMut};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use launch::{ContractViolation, Kernel};
+pub use param::KernelParam;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use param::{View, ViewAccess};
+pub use shared::{Shared, SharedSlice, dynamic_shared};
+pub use tilewright_cuda_std_macros::{KernelParam, kernel};
+
+/// What a kernel source imports: `use cuda_std::prelude::*;`.
+pub mod prelude {
+    pub use crate::{
+        Dim3, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, dynamic_shared, hint, kernel, math,
+        thread, warp,
+    };
+}
+
+/// What the expansions of the macros refer to.
+#[doc(hidden)]
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod __private {
+    pub use std::format;
+    pub use std::string::String;
+}

@@ -1,0 +1,28 @@
+//! What only the GPU side needs: the panic handler and the address-space marker of the link step.
+
+/// A panic in a kernel stops the grid: the launch fails with `CUDA_ERROR_LAUNCH_FAILED`.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: `trap` has no preconditions.
+    unsafe { core::arch::nvptx::trap() }
+}
+
+unsafe extern "C" {
+    /// Not a function that exists: the link step (`cuda_builder`) replaces each call by a cast of the pointer to LLVM's
+    /// address space 1 and back, from which address-space inference makes `ld.global` and `st.global` of the accesses.
+    /// Rust pointers have no address space, so without the mark they would be generic `ld` and `st`.
+    ///
+    /// `ffi_const` lets LLVM merge, move and drop the calls until then: the result depends on the argument alone.
+    #[unsafe(ffi_const)]
+    fn __tilewright_address_space_global(pointer: *const u8) -> *const u8;
+}
+
+/// Tells the compiler that `pointer` points to global memory.
+///
+/// # Safety
+/// It does.
+#[inline(always)]
+pub(crate) unsafe fn global<T>(pointer: *const T) -> *const T {
+    // SAFETY: the link step replaces the call by the identity; the caller vouches for the address space it names.
+    unsafe { __tilewright_address_space_global(pointer.cast()).cast() }
+}

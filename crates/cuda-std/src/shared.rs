@@ -1,0 +1,266 @@
+//! Shared memory: arrays that the threads of one block have in common.
+
+use crate::Element;
+
+/// A static array in shared memory, one for each block.
+///
+/// Declared inside a kernel, where [`kernel`](crate::kernel) places it in the `.shared` address space; the build fails
+/// if such an array ends up anywhere else. A block's array holds nothing until the block has written to it.
+///
+/// ```
+/// # extern crate tilewright_cuda_std as cuda_std;
+/// use cuda_std::prelude::*;
+///
+/// /// Reverses blocks of 256 elements.
+/// #[kernel(block = 256, requires(x.len() % 256 == 0))]
+/// pub fn reverse_blocks_fp32(x: GlobalSliceMut<'_, f32>) {
+///     static TILE: Shared<[f32; 256]> = Shared::new();
+///     let (i, t) = (thread::index_1d(), thread::thread_idx_x() as usize);
+///     if i - t >= x.len() {
+///         return; // the same for the whole block
+///     }
+///     // SAFETY: i < x.len(), because the length is a multiple of the block; t < 256; the barrier, which all threads of
+///     // the block reach, separates the writes to the tile from the reads.
+///     unsafe {
+///         TILE.write(t, x.get_unchecked(i));
+///         thread::sync_threads();
+///         x.set_unchecked(i, TILE.read(255 - t));
+///     }
+/// }
+/// ```
+///
+/// `A` is `[T; N]` or an array of such; it is indexed by `usize`, or by `[row, column]`, or by `[plane, row, column]`.
+/// A generic function cannot own a static, so a body that several kernels share takes `&'static Shared<…>` parameters.
+pub struct Shared<A: SharedArray> {
+    #[cfg(target_arch = "nvptx64")]
+    array: core::cell::UnsafeCell<core::mem::MaybeUninit<A>>,
+    #[cfg(not(target_arch = "nvptx64"))]
+    identity: crate::executor::SharedIdentity,
+    #[cfg(not(target_arch = "nvptx64"))]
+    array: core::marker::PhantomData<fn() -> A>,
+}
+
+// SAFETY: every access is unsafe, and its contract rules out concurrent ones that conflict. (On the CPU the value holds no
+// array at all, only the key to the block's.)
+#[cfg(target_arch = "nvptx64")]
+unsafe impl<A: SharedArray> Sync for Shared<A> {}
+
+impl<A: SharedArray> Shared<A> {
+    /// An array that holds nothing yet.
+    #[track_caller]
+    #[allow(clippy::new_without_default, reason = "only meant as the initial value of a static")]
+    pub const fn new() -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            Self { array: core::cell::UnsafeCell::new(core::mem::MaybeUninit::uninit()) }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            Self { identity: crate::executor::SharedIdentity::new(), array: core::marker::PhantomData }
+        }
+    }
+
+    /// The element at `index`: one load from shared memory.
+    ///
+    /// # Safety
+    /// `index` is within the array; the element has been written, and the write is separated from this read by a barrier
+    /// unless this thread made it. (All of this is checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn read(&'static self, index: A::Index) -> A::Element {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, and free of races, by the caller's promise.
+        unsafe {
+            A::Element::load(self.array.get().cast::<A::Element>().add(A::offset(index)))
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            crate::executor::shared_read::<A>(&self.identity, index)
+        }
+    }
+
+    /// Writes `value` to the element at `index`: one store to shared memory.
+    ///
+    /// # Safety
+    /// `index` is within the array, and no other thread accesses the element without a barrier between the two accesses.
+    /// (Both are checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn write(&'static self, index: A::Index, value: A::Element) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, and free of races, by the caller's promise.
+        unsafe {
+            A::Element::store(self.array.get().cast::<A::Element>().add(A::offset(index)), value);
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            crate::executor::shared_write::<A>(&self.identity, index, value);
+        }
+    }
+}
+
+/// `len` elements of the shared memory whose size the launch chose. See [`dynamic_shared`].
+#[derive(Clone, Copy)]
+pub struct SharedSlice<T> {
+    #[cfg(target_arch = "nvptx64")]
+    pointer: *mut T,
+    #[cfg(not(target_arch = "nvptx64"))]
+    byte_offset: usize,
+    len: usize,
+    #[cfg(not(target_arch = "nvptx64"))]
+    element: core::marker::PhantomData<fn() -> T>,
+}
+
+/// The `len` elements that begin `byte_offset` bytes into the launch-sized shared memory of this block.
+///
+/// # Safety
+/// `byte_offset` is a multiple of the element's size, the end is within the size that the launch was given, and slices of
+/// different element types do not overlap. (All of this is checked on the CPU.)
+#[inline(always)]
+#[track_caller]
+pub unsafe fn dynamic_shared<T: Element>(byte_offset: usize, len: usize) -> SharedSlice<T> {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        unsafe extern "C" {
+            /// The link step makes `.extern .shared` of it: the base of the launch-sized shared memory.
+            static __tilewright_dynamic_shared: [u8; 0];
+        }
+        // SAFETY: only the address is taken; the offset stays within the launch's size by the caller's promise.
+        let pointer = unsafe { (&raw const __tilewright_dynamic_shared).cast::<u8>().add(byte_offset) };
+        SharedSlice { pointer: pointer.cast_mut().cast(), len }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        crate::executor::dynamic_shared_bounds(byte_offset, len, size_of::<T>());
+        SharedSlice { byte_offset, len, element: core::marker::PhantomData }
+    }
+}
+
+impl<T: Element> SharedSlice<T> {
+    /// The number of elements.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Element `index`: one load from shared memory.
+    ///
+    /// # Safety
+    /// As for [`Shared::read`].
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn read(&self, index: usize) -> T {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, and free of races, by the caller's promise.
+        unsafe {
+            T::load(self.pointer.add(index))
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            crate::executor::dynamic_shared_read(self.byte_offset, self.len, index)
+        }
+    }
+
+    /// Writes `value` to element `index`: one store to shared memory.
+    ///
+    /// # Safety
+    /// As for [`Shared::write`].
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn write(&self, index: usize, value: T) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, and free of races, by the caller's promise.
+        unsafe {
+            T::store(self.pointer.add(index), value);
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            crate::executor::dynamic_shared_write(self.byte_offset, self.len, index, value);
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The arrays that [`Shared`] can hold: `[T; N]`, `[[T; C]; R]` and `[[[T; C]; R]; P]`.
+pub trait SharedArray: sealed::Sealed + 'static {
+    /// What the array is made of.
+    type Element: Element;
+    /// `usize`, `[usize; 2]` or `[usize; 3]`.
+    type Index: Copy + core::fmt::Debug;
+    /// The number of elements.
+    const LEN: usize;
+    /// The extents, in the order of the indices.
+    #[doc(hidden)]
+    const EXTENTS: &'static [usize];
+
+    /// The position of the element at `index` among all elements, the last index running fastest.
+    #[doc(hidden)]
+    fn offset(index: Self::Index) -> usize;
+
+    /// Whether every coordinate of `index` is within its extent.
+    #[doc(hidden)]
+    fn contains(index: Self::Index) -> bool;
+}
+
+impl<T: Element, const N: usize> sealed::Sealed for [T; N] {}
+impl<T: Element, const N: usize> SharedArray for [T; N] {
+    type Element = T;
+    type Index = usize;
+    const LEN: usize = N;
+    const EXTENTS: &'static [usize] = &[N];
+
+    #[inline(always)]
+    fn offset(index: usize) -> usize {
+        index
+    }
+
+    #[inline(always)]
+    fn contains(index: usize) -> bool {
+        index < N
+    }
+}
+
+impl<T: Element, const C: usize, const R: usize> sealed::Sealed for [[T; C]; R] {}
+impl<T: Element, const C: usize, const R: usize> SharedArray for [[T; C]; R] {
+    type Element = T;
+    type Index = [usize; 2];
+    const LEN: usize = R * C;
+    const EXTENTS: &'static [usize] = &[R, C];
+
+    #[inline(always)]
+    fn offset([row, column]: [usize; 2]) -> usize {
+        row * C + column
+    }
+
+    #[inline(always)]
+    fn contains([row, column]: [usize; 2]) -> bool {
+        row < R && column < C
+    }
+}
+
+impl<T: Element, const C: usize, const R: usize, const P: usize> sealed::Sealed for [[[T; C]; R]; P] {}
+impl<T: Element, const C: usize, const R: usize, const P: usize> SharedArray for [[[T; C]; R]; P] {
+    type Element = T;
+    type Index = [usize; 3];
+    const LEN: usize = P * R * C;
+    const EXTENTS: &'static [usize] = &[P, R, C];
+
+    #[inline(always)]
+    fn offset([plane, row, column]: [usize; 3]) -> usize {
+        (plane * R + row) * C + column
+    }
+
+    #[inline(always)]
+    fn contains([plane, row, column]: [usize; 3]) -> bool {
+        plane < P && row < R && column < C
+    }
+}

@@ -1,0 +1,59 @@
+//! Which thread this is, how many there are, and the barrier of a block.
+
+macro_rules! coordinates {
+    ($($name:ident, $register:ident, $context:ident, $axis:ident, $doc:literal;)*) => { $(
+        #[doc = $doc]
+        #[inline(always)]
+        pub fn $name() -> u32 {
+            #[cfg(target_arch = "nvptx64")]
+            // SAFETY: reading a special register has no preconditions.
+            unsafe {
+                core::arch::nvptx::$register() as u32
+            }
+            #[cfg(not(target_arch = "nvptx64"))]
+            {
+                crate::executor::$context().$axis
+            }
+        }
+    )* };
+}
+
+coordinates! {
+    thread_idx_x, _thread_idx_x, thread_idx, x, "The x coordinate of this thread in its block.";
+    thread_idx_y, _thread_idx_y, thread_idx, y, "The y coordinate of this thread in its block.";
+    thread_idx_z, _thread_idx_z, thread_idx, z, "The z coordinate of this thread in its block.";
+    block_idx_x, _block_idx_x, block_idx, x, "The x coordinate of this block in the grid.";
+    block_idx_y, _block_idx_y, block_idx, y, "The y coordinate of this block in the grid.";
+    block_idx_z, _block_idx_z, block_idx, z, "The z coordinate of this block in the grid.";
+    block_dim_x, _block_dim_x, block_dim, x, "The x extent of a block, in threads.";
+    block_dim_y, _block_dim_y, block_dim, y, "The y extent of a block, in threads.";
+    block_dim_z, _block_dim_z, block_dim, z, "The z extent of a block, in threads.";
+    grid_dim_x, _grid_dim_x, grid_dim, x, "The x extent of the grid, in blocks.";
+    grid_dim_y, _grid_dim_y, grid_dim, y, "The y extent of the grid, in blocks.";
+    grid_dim_z, _grid_dim_z, grid_dim, z, "The z extent of the grid, in blocks.";
+}
+
+/// The position of this thread among all threads of a one-dimensional grid. 64 bits wide, unlike rust-cuda's, whose 32 wrap
+/// in a grid of more than 2³² threads.
+#[inline(always)]
+pub fn index_1d() -> usize {
+    block_idx_x() as usize * block_dim_x() as usize + thread_idx_x() as usize
+}
+
+/// Waits until all threads of the block have come here (`bar.sync 0`). What they wrote to shared and global memory before,
+/// all of them see after.
+///
+/// # Safety
+/// All threads of the block reach the same calls in the same order: the call does not stand in a branch that only some of
+/// them take, and none has returned before. (The executor on the CPU reports it if they do not.)
+#[inline(always)]
+#[track_caller]
+pub unsafe fn sync_threads() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise is the instruction's condition.
+    unsafe {
+        core::arch::nvptx::_syncthreads();
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::executor::barrier();
+}

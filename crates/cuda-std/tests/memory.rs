@@ -1,0 +1,253 @@
+//! Accesses outside of views and arrays, each with the access that is just inside.
+
+#![allow(clippy::undocumented_unsafe_blocks, reason = "many of these kernels break the contracts on purpose")]
+
+extern crate tilewright_cuda_std as cuda_std;
+
+mod common;
+
+use common::{ALL_CHECKS, at, fault, launch, line_of, succeed};
+use cuda_std::executor::{Checks, FaultKind, LaunchError, SharedArrayName};
+use cuda_std::prelude::*;
+
+const SOURCE: &str = include_str!("memory.rs");
+
+#[kernel(block = 32)]
+fn copies(from: GlobalSlice<'_, f32>, to: GlobalSliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    unsafe {
+        let value = from.get_unchecked(i); // <load>
+        to.set_unchecked(i, value); // <store>
+    }
+}
+
+#[test]
+fn a_load_past_the_end_is_reported() {
+    let mut to = [0.0; 64];
+    for checks in ALL_CHECKS {
+        let from: Vec<f32> = (0..63).map(|i| i as f32).collect();
+        let kernel = copies { from: GlobalSlice::new(&from), to: GlobalSliceMut::new(&mut to) };
+        let fault = fault(checks, kernel, 2);
+        assert_eq!((fault.block, fault.thread), (at(1, 0, 0), at(31, 0, 0)));
+        assert_eq!(fault.kind, FaultKind::OutOfBounds { view: Some("from".into()), index: 63, count: 1, len: 63 });
+        let location = fault.location.clone().unwrap();
+        assert_eq!(location.line, line_of(SOURCE, "load"));
+        assert!(location.file.ends_with("tests/memory.rs"), "{location}");
+        assert_eq!(
+            fault.to_string(),
+            format!(
+                "kernel `copies`, block (1, 0, 0), thread (31, 0, 0), {location}: element 63 is out of bounds of view \
+                 `from`, which has 63"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_store_past_the_end_is_reported_and_none_inside_is() {
+    let from: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    for checks in ALL_CHECKS {
+        let mut to = [0.0; 65];
+        let kernel = copies { from: GlobalSlice::new(&from), to: GlobalSliceMut::new(&mut to[..40]) };
+        let fault = fault(checks, kernel, 2);
+        assert_eq!((fault.block, fault.thread), (at(1, 0, 0), at(8, 0, 0)));
+        assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "store"));
+        assert_eq!(fault.kind, FaultKind::OutOfBounds { view: Some("to".into()), index: 40, count: 1, len: 40 });
+        assert_eq!(to[40..], [0.0; 25]);
+
+        succeed(checks, copies { from: GlobalSlice::new(&from), to: GlobalSliceMut::new(&mut to[..64]) }, 2);
+        assert_eq!(to[..64], from);
+        assert_eq!(to[64], 0.0);
+    }
+}
+
+#[derive(Clone, Copy, KernelParam)]
+#[repr(C)]
+struct Matrix<'a> {
+    columns: u64,
+    data: GlobalSlice<'a, f64>,
+}
+
+#[kernel(block = (4, 2))]
+fn reads_row_3(a: Matrix<'_>, b: Matrix<'_>) {
+    let column = thread::thread_idx_x() as usize;
+    unsafe { a.data.get_unchecked(column) + b.data.get_unchecked(3 * b.columns as usize + column) };
+}
+
+#[test]
+fn a_view_in_a_struct_is_named_by_its_path() {
+    let data = [0.0; 12];
+    let a = Matrix { columns: 4, data: GlobalSlice::new(&data) };
+    let b = Matrix { columns: 4, data: GlobalSlice::new(&data[1..]) };
+    let fault = fault(Checks::Bounds, reads_row_3 { a, b }, 1);
+    assert_eq!(fault.kind, FaultKind::OutOfBounds { view: Some("b.data".into()), index: 12, count: 1, len: 11 });
+    assert_eq!(fault.thread, at(0, 0, 0));
+}
+
+#[kernel(block = 1)]
+fn reads_first(x: GlobalSlice<'_, u32>, y: GlobalSlice<'_, u32>) {
+    unsafe { y.get_unchecked(x.len()) };
+}
+
+#[test]
+fn views_that_cannot_be_told_apart_are_both_named() {
+    let kernel = reads_first { x: GlobalSlice::new(&[]), y: GlobalSlice::new(&[]) };
+    let FaultKind::OutOfBounds { view, .. } = fault(Checks::Bounds, kernel, 1).kind else { panic!() };
+    assert_eq!(view.unwrap(), "x` or `y");
+}
+
+#[kernel(block = 2)]
+fn reads_vectors(x: GlobalSlice<'_, f32>, first: u64, y: GlobalSliceMut<'_, f32>) {
+    let t = thread::thread_idx_x() as usize;
+    let four = unsafe { x.get4_unchecked(first as usize + 4 * t) }; // <vector>
+    for (i, value) in four.into_iter().enumerate() {
+        unsafe { y.set_unchecked(4 * t + i, value) };
+    }
+}
+
+#[repr(align(16))]
+struct Aligned([f32; 13]);
+
+#[test]
+fn a_vector_load_has_to_be_aligned_and_inside() {
+    let x = Aligned(core::array::from_fn(|i| i as f32));
+    let mut y = [0.0; 8];
+    for checks in ALL_CHECKS {
+        let y = GlobalSliceMut::new(&mut y);
+        let kernel = |x, first| reads_vectors { x: GlobalSlice::new(x), first, y };
+        let misaligned = fault(checks, kernel(&x.0, 3), 1);
+        assert_eq!(misaligned.kind, FaultKind::Misaligned { view: Some("x".into()), index: 3, bytes: 16 });
+        assert_eq!(misaligned.location.unwrap().line, line_of(SOURCE, "vector"));
+        let base_misaligned = fault(checks, kernel(&x.0[1..], 0), 1);
+        assert_eq!(base_misaligned.kind, FaultKind::Misaligned { view: Some("x".into()), index: 0, bytes: 16 });
+
+        let outside = fault(checks, kernel(&x.0, 8), 1);
+        assert_eq!(outside.kind, FaultKind::OutOfBounds { view: Some("x".into()), index: 12, count: 4, len: 13 });
+        assert_eq!(outside.thread, at(1, 0, 0));
+        assert!(
+            outside.to_string().ends_with("the 4 elements from 12 are not all in bounds of view `x`, which has 13")
+        );
+
+        succeed(checks, kernel(&x.0, 4), 1);
+    }
+    assert_eq!(y, x.0[4..12]);
+}
+
+#[kernel(block = 1)]
+fn writes_shared(row: u64, column: u64) {
+    static TILE: Shared<[[f32; 5]; 3]> = Shared::new(); // <tile>
+    unsafe { TILE.write([row as usize, column as usize], 1.0) }; // <tile write>
+}
+
+#[test]
+fn an_index_outside_a_shared_array_is_reported_as_written() {
+    for checks in ALL_CHECKS {
+        succeed(checks, writes_shared { row: 2, column: 4 }, 1);
+        // The last is inside if only the offset counts.
+        for (row, column) in [(3, 0), (u64::MAX, u64::MAX), (1, 5)] {
+            let fault = fault(checks, writes_shared { row, column }, 1);
+            assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "tile write"));
+            let FaultKind::SharedOutOfBounds { array, index } = fault.kind else { panic!("{:?}", fault.kind) };
+            assert_eq!(index, format!("[{row}, {column}]"));
+            let SharedArrayName::Static { declared, type_name } = array else { panic!("{array:?}") };
+            assert_eq!((declared.line, type_name), (line_of(SOURCE, "tile"), "[[f32; 5]; 3]"));
+        }
+    }
+}
+
+#[kernel(block = 4)]
+fn uses_dynamic(byte_offset: u64, len: u64, index: u64, out: GlobalSliceMut<'_, f64>) {
+    let t = thread::thread_idx_x() as usize;
+    unsafe {
+        let slice = dynamic_shared::<f64>(byte_offset as usize, len as usize); // <slice>
+        slice.write(t + index as usize, t as f64 + 0.5); // <slice write>
+        thread::sync_threads();
+        out.set_unchecked(t, slice.read(3 - t + index as usize));
+    }
+}
+
+#[test]
+fn launch_sized_memory_is_as_large_as_the_launch_says() {
+    let mut out = [0.0; 4];
+    for checks in ALL_CHECKS {
+        let mut run = |byte_offset, len, index| {
+            let out = GlobalSliceMut::new(&mut out);
+            launch(checks, uses_dynamic { byte_offset, len, index, out }, 3, 64)
+        };
+        run(16, 6, 2).unwrap();
+        for (byte_offset, len) in [(20, 1), (16, 7), (72, 0), (8, u64::MAX)] {
+            let Err(LaunchError::Fault(fault)) = run(byte_offset, len, 0) else { panic!() };
+            let (byte_offset, len) = (byte_offset as usize, len as usize);
+            let kind = FaultKind::DynamicSharedBounds { byte_offset, len, element_bytes: 8, available: 64 };
+            assert_eq!(fault.kind, kind);
+            assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "slice"));
+        }
+        let Err(LaunchError::Fault(fault)) = run(16, 6, 3) else { panic!() };
+        let kind = FaultKind::SharedOutOfBounds { array: SharedArrayName::Dynamic, index: "6".into() };
+        assert_eq!((fault.kind, fault.thread), (kind, at(3, 0, 0)));
+        assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "slice write"));
+    }
+    assert_eq!(out, [3.5, 2.5, 1.5, 0.5]);
+}
+
+#[kernel(block = 1)]
+fn uses_much_shared_memory(second: u32) {
+    static FIRST: Shared<[u64; 6000]> = Shared::new();
+    static SECOND: Shared<[u64; 144]> = Shared::new();
+    static THIRD: Shared<[u32; 1]> = Shared::new();
+    unsafe {
+        FIRST.write(5999, 1);
+        SECOND.write(143, 1);
+        if second != 0 {
+            THIRD.write(0, 1); // <third>
+        }
+    }
+}
+
+#[test]
+fn a_block_cannot_have_more_shared_memory_than_on_a_gpu() {
+    for checks in ALL_CHECKS {
+        launch(checks, uses_much_shared_memory { second: 0 }, 2, (227 - 48) << 10).unwrap();
+
+        let above = fault(checks, uses_much_shared_memory { second: 1 }, 2);
+        assert_eq!(above.location.unwrap().line, line_of(SOURCE, "third"));
+        let FaultKind::SharedLimit { static_bytes, dynamic_bytes, .. } = above.kind else { panic!("{:?}", above.kind) };
+        assert_eq!((static_bytes, dynamic_bytes), ((48 << 10) + 4, 0));
+
+        let result = launch(checks, uses_much_shared_memory { second: 0 }, 2, ((227 - 48) << 10) + 1);
+        let Err(LaunchError::Fault(fault)) = result else { panic!("{result:?}") };
+        assert!(matches!(fault.kind, FaultKind::SharedLimit { static_bytes: 0xC000, dynamic_bytes: 0x2CC01, .. }));
+    }
+}
+
+/// Block 0 writes all of an array, the others only a part, and all read an element of the rest.
+#[kernel(block = 8)]
+fn reads_what_block_0_wrote(out: GlobalSliceMut<'_, f64>) {
+    static ARRAY: Shared<[[f64; 2]; 4]> = Shared::new(); // <array>
+    let t = thread::thread_idx_x() as usize;
+    unsafe {
+        if thread::block_idx_x() == 0 || t < 4 {
+            ARRAY.write([t / 2, t % 2], 7.0);
+        }
+        thread::sync_threads();
+        if t == 5 {
+            out.set_unchecked(thread::block_idx_x() as usize, ARRAY.read([t / 2, t % 2])); // <unwritten>
+        }
+    }
+}
+
+#[test]
+fn memory_that_this_block_has_not_written_holds_nothing() {
+    let mut out = [0.0; 2];
+    // Without the check: neither garbage, nor what another block left.
+    succeed(Checks::Bounds, reads_what_block_0_wrote { out: GlobalSliceMut::new(&mut out) }, 2);
+    assert!(out[0] == 7.0 && out[1].is_nan(), "{out:?}");
+
+    let fault = fault(Checks::Full, reads_what_block_0_wrote { out: GlobalSliceMut::new(&mut out) }, 2);
+    assert_eq!((fault.block, fault.thread), (at(1, 0, 0), at(5, 0, 0)));
+    assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "unwritten"));
+    let FaultKind::UnwrittenShared { array, element } = fault.kind else { panic!("{:?}", fault.kind) };
+    assert_eq!(element, "[2, 1]");
+    let SharedArrayName::Static { declared, .. } = array else { panic!("{array:?}") };
+    assert_eq!(declared.line, line_of(SOURCE, "array"));
+}

@@ -1,0 +1,44 @@
+//! Tilewright's kernels: general matrix products, `C = α·A·B + β·C`, and matrix–vector products, `y = α·A·x + β·y`.
+//!
+//! One source, compiled twice: by `cuda_builder` to PTX for the GPU, and by the host's compiler for the CPU executor,
+//! where every access is checked. The crate knows nothing of devices; it also exports what a launch has to agree with
+//! the kernel on (argument types, block shapes, grids), so that the host cannot drift from it.
+//!
+//! # The ladder
+//!
+//! Each kernel stands for one idea; read them in this order.
+//!
+//! | kernel | idea |
+//! |---|---|
+//! | [`gemm::naive_1d`] | one thread per element of C, numbered along a line |
+//! | [`gemm::naive_2d`] | one thread per element of C, arranged like C |
+//! | [`gemm::tiled`], 16×16 and 32×32 | a block shares what its threads would all load |
+//! | [`gemv::block_reduction`] | a block shares one long sum |
+//!
+//! # Precision
+//!
+//! It is part of every kernel's name. `fp32` means: operands and result are IEEE 754 binary32, and every multiplication
+//! and addition of the sum is one fused operation rounded to nearest. Nothing is ever rounded to TF32.
+//!
+//! # Sizes
+//!
+//! Rows and columns are at most 2³¹ − 1, as in every BLAS. Offsets into memory are 64-bit: a matrix may have as many
+//! elements as fit in memory.
+
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
+
+mod geometry;
+mod matrix;
+mod scale;
+mod vector;
+
+pub mod gemm;
+pub mod gemv;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use geometry::Grid;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use matrix::ShapeError;
+pub use matrix::{Matrix, MatrixMut};
+pub use vector::{Vector, VectorMut};

@@ -1,0 +1,326 @@
+//! Matrices in global memory, in any layout that two strides can describe.
+//!
+//! ```text
+//! element (row, col)  =  data[row · row_stride + col · col_stride]
+//!
+//! stored by rows,    leading dimension ld:   row_stride = ld, col_stride = 1
+//! stored by columns, leading dimension ld:   row_stride = 1,  col_stride = ld
+//! ```
+//!
+//! A transposed matrix is the same data with the two strides exchanged, so a kernel that takes these types has all of NN,
+//! NT, TN and TT without a word about them: it only has to look at the strides where it chooses which thread loads what.
+
+use cuda_std::prelude::*;
+
+/// A matrix that a kernel reads.
+///
+/// Invariant, which the constructor establishes and kernels rely on: every element lies inside `data`.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct Matrix<'a> {
+    data: GlobalSlice<'a, f32>,
+    row_stride: u64,
+    col_stride: u64,
+    rows: u32,
+    cols: u32,
+}
+
+/// A matrix that a kernel writes, and may read.
+///
+/// Invariant, which the constructor establishes and kernels rely on: every element lies inside `data`, and no two elements
+/// are the same place in memory.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct MatrixMut<'a> {
+    data: GlobalSliceMut<'a, f32>,
+    row_stride: u64,
+    col_stride: u64,
+    rows: u32,
+    cols: u32,
+}
+
+impl<'a> Matrix<'a> {
+    /// The number of rows.
+    #[inline(always)]
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// The number of columns.
+    #[inline(always)]
+    pub fn cols(&self) -> u32 {
+        self.cols
+    }
+
+    /// Whether neighbours in a row are neighbours in memory, so that threads with consecutive columns load from
+    /// consecutive addresses, which the hardware serves as one access ("coalesced").
+    #[inline(always)]
+    pub fn is_contiguous_along_rows(&self) -> bool {
+        self.col_stride == 1
+    }
+
+    /// The element at (`row`, `col`).
+    ///
+    /// # Safety
+    /// `row < self.rows()` and `col < self.cols()`.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn at(&self, row: u32, col: u32) -> f32 {
+        // SAFETY: in bounds by the invariant, for a row and a column inside the matrix.
+        unsafe { self.data.get_unchecked(offset(row, col, self.row_stride, self.col_stride)) }
+    }
+
+    /// The element at (`row`, `col`), or zero outside the matrix.
+    #[inline(always)]
+    #[track_caller]
+    pub fn at_or_zero(&self, row: u32, col: u32) -> f32 {
+        if row < self.rows && col < self.cols {
+            // SAFETY: just compared.
+            unsafe { self.at(row, col) }
+        } else {
+            0.0
+        }
+    }
+
+    /// The transpose: the same memory, with the strides exchanged.
+    #[inline(always)]
+    pub fn transposed(self) -> Self {
+        Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
+    }
+}
+
+impl<'a> MatrixMut<'a> {
+    /// The number of rows.
+    #[inline(always)]
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// The number of columns.
+    #[inline(always)]
+    pub fn cols(&self) -> u32 {
+        self.cols
+    }
+
+    /// The element at (`row`, `col`).
+    ///
+    /// # Safety
+    /// `row < self.rows()` and `col < self.cols()`, and no other thread writes the element.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn at(&self, row: u32, col: u32) -> f32 {
+        // SAFETY: in bounds by the invariant, for a row and a column inside the matrix.
+        unsafe { self.data.get_unchecked(offset(row, col, self.row_stride, self.col_stride)) }
+    }
+
+    /// Writes `value` to the element at (`row`, `col`).
+    ///
+    /// # Safety
+    /// `row < self.rows()` and `col < self.cols()`, and no other thread accesses the element.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn set(&self, row: u32, col: u32, value: f32) {
+        // SAFETY: in bounds by the invariant, for a row and a column inside the matrix.
+        unsafe { self.data.set_unchecked(offset(row, col, self.row_stride, self.col_stride), value) }
+    }
+
+    /// The transpose: the same memory, with the strides exchanged.
+    #[inline(always)]
+    pub fn transposed(self) -> Self {
+        Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
+    }
+}
+
+/// The place of an element in the data. 64 bits: a matrix of 2³¹ elements and more is ordinary.
+#[inline(always)]
+fn offset(row: u32, col: u32, row_stride: u64, col_stride: u64) -> usize {
+    (u64::from(row) * row_stride + u64::from(col) * col_stride) as usize
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod construct {
+    //! The constructors, which only the host calls.
+
+    use super::*;
+
+    /// Why operands do not make a matrix, a vector or a product.
+    #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+    #[non_exhaustive]
+    pub enum ShapeError {
+        /// A dimension is larger than kernels count.
+        #[error("{what} is {extent}, which is more than the largest supported extent, 2147483647 (2^31 - 1)")]
+        TooLarge {
+            /// Which dimension.
+            what: &'static str,
+            /// Its extent.
+            extent: u64,
+        },
+        /// The last element lies beyond the end of the data, or its offset does not fit in 64 bits.
+        #[error(
+            "a {rows} x {cols} matrix with row stride {row_stride} and column stride {col_stride} does not fit in the \
+             {len} elements it was given: pass more data or smaller strides"
+        )]
+        OutOfBounds {
+            /// The number of rows.
+            rows: u32,
+            /// The number of columns.
+            cols: u32,
+            /// Elements between neighbouring rows.
+            row_stride: u64,
+            /// Elements between neighbouring columns.
+            col_stride: u64,
+            /// The number of elements there are.
+            len: u64,
+        },
+        /// Two elements of a matrix that is to be written would be the same place in memory.
+        #[error(
+            "the elements of a {rows} x {cols} output with row stride {row_stride} and column stride {col_stride} overlap: \
+             the larger stride must be at least the extent that the smaller one spans"
+        )]
+        Overlap {
+            /// The number of rows.
+            rows: u32,
+            /// The number of columns.
+            cols: u32,
+            /// Elements between neighbouring rows.
+            row_stride: u64,
+            /// Elements between neighbouring columns.
+            col_stride: u64,
+        },
+        /// Operands whose shapes do not make a product.
+        #[error("{left} is {left_extent}, but {right} is {right_extent}: they must be equal")]
+        Mismatch {
+            /// The one extent, in words such as `the number of columns of A`.
+            left: &'static str,
+            /// Its value.
+            left_extent: u32,
+            /// The other extent.
+            right: &'static str,
+            /// Its value.
+            right_extent: u32,
+        },
+    }
+
+    impl ShapeError {
+        /// Refuses two extents that differ.
+        pub(crate) fn unless_equal(left: (&'static str, u32), right: (&'static str, u32)) -> Result<(), Self> {
+            if left.1 == right.1 {
+                return Ok(());
+            }
+            Err(Self::Mismatch { left: left.0, left_extent: left.1, right: right.0, right_extent: right.1 })
+        }
+    }
+
+    /// `extent` as kernels count it.
+    fn dimension(what: &'static str, extent: usize) -> Result<u32, ShapeError> {
+        match u32::try_from(extent) {
+            Ok(small) if small <= i32::MAX as u32 => Ok(small),
+            _ => Err(ShapeError::TooLarge { what, extent: extent as u64 }),
+        }
+    }
+
+    fn check_bounds(rows: u32, cols: u32, row_stride: u64, col_stride: u64, len: u64) -> Result<(), ShapeError> {
+        if rows == 0 || cols == 0 {
+            return Ok(());
+        }
+        let along = |extent: u32, stride: u64| u64::from(extent - 1).checked_mul(stride);
+        let last = along(rows, row_stride).zip(along(cols, col_stride)).and_then(|(r, c)| r.checked_add(c));
+        match last {
+            Some(last) if last < len => Ok(()),
+            _ => Err(ShapeError::OutOfBounds { rows, cols, row_stride, col_stride, len }),
+        }
+    }
+
+    /// Whether two elements of a matrix with these strides share a place; the matrix is known to be within its data.
+    fn overlaps(rows: u32, cols: u32, row_stride: u64, col_stride: u64) -> bool {
+        let (inner, outer) = if row_stride <= col_stride {
+            ((rows, row_stride), (cols, col_stride))
+        } else {
+            ((cols, col_stride), (rows, row_stride))
+        };
+        let inner_is_line = inner.0 <= 1;
+        let outer_is_line = outer.0 <= 1;
+        let inner_overlaps = !inner_is_line && inner.1 == 0;
+        let outer_overlaps = !outer_is_line && outer.1 <= u64::from(inner.0.saturating_sub(1)) * inner.1;
+        rows > 0 && cols > 0 && (inner_overlaps || outer_overlaps)
+    }
+
+    impl<'a> Matrix<'a> {
+        /// A `rows`×`cols` matrix in `data`, with its strides in elements.
+        ///
+        /// # Errors
+        /// [`ShapeError::TooLarge`] for a dimension of more than 2³¹ − 1, [`ShapeError::OutOfBounds`] if the last element
+        /// is not inside `data`. A matrix without elements needs no data.
+        pub fn new(
+            data: GlobalSlice<'a, f32>,
+            rows: usize,
+            cols: usize,
+            row_stride: usize,
+            col_stride: usize,
+        ) -> Result<Self, ShapeError> {
+            let rows = dimension("the number of rows", rows)?;
+            let cols = dimension("the number of columns", cols)?;
+            let (row_stride, col_stride) = (row_stride as u64, col_stride as u64);
+            check_bounds(rows, cols, row_stride, col_stride, data.len() as u64)?;
+            Ok(Self { data, row_stride, col_stride, rows, cols })
+        }
+    }
+
+    impl<'a> MatrixMut<'a> {
+        /// A `rows`×`cols` matrix in `data`, with its strides in elements.
+        ///
+        /// # Errors
+        /// As for [`Matrix::new`], and [`ShapeError::Overlap`] if two elements would be the same place in memory.
+        pub fn new(
+            data: GlobalSliceMut<'a, f32>,
+            rows: usize,
+            cols: usize,
+            row_stride: usize,
+            col_stride: usize,
+        ) -> Result<Self, ShapeError> {
+            let rows = dimension("the number of rows", rows)?;
+            let cols = dimension("the number of columns", cols)?;
+            let (row_stride, col_stride) = (row_stride as u64, col_stride as u64);
+            check_bounds(rows, cols, row_stride, col_stride, data.len() as u64)?;
+            if overlaps(rows, cols, row_stride, col_stride) {
+                return Err(ShapeError::Overlap { rows, cols, row_stride, col_stride });
+            }
+            Ok(Self { data, row_stride, col_stride, rows, cols })
+        }
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use construct::ShapeError;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_element_must_be_inside_the_data() {
+        let data = [0.0; 11];
+        let view = GlobalSlice::new(&data);
+        // 3 x 3 with a leading dimension of 4: the last element is number 2·4 + 2 = 10.
+        assert!(Matrix::new(view, 3, 3, 4, 1).is_ok());
+        assert!(Matrix::new(view, 3, 3, 1, 4).is_ok());
+        assert!(matches!(Matrix::new(view, 3, 4, 4, 1), Err(ShapeError::OutOfBounds { len: 11, .. })));
+        assert!(matches!(Matrix::new(view, 2, 2, usize::MAX, 1), Err(ShapeError::OutOfBounds { .. })));
+        assert!(matches!(Matrix::new(view, 3, 3, usize::MAX, usize::MAX), Err(ShapeError::OutOfBounds { .. })));
+        assert!(Matrix::new(GlobalSlice::new(&[]), 0, 5, 7, 1).is_ok());
+        assert!(matches!(Matrix::new(view, 1 << 31, 0, 1, 1), Err(ShapeError::TooLarge { extent: 0x8000_0000, .. })));
+    }
+
+    #[test]
+    fn an_output_must_not_overlap_itself() {
+        let mut data = [0.0; 16];
+        let view = GlobalSliceMut::new(&mut data);
+        for (rows, cols, row_stride, col_stride) in [(4, 4, 4, 1), (4, 4, 1, 4), (2, 3, 8, 2), (1, 4, 0, 1), (4, 1, 1, 0)] {
+            assert!(MatrixMut::new(view, rows, cols, row_stride, col_stride).is_ok(), "{rows} x {cols}");
+        }
+        for (rows, cols, row_stride, col_stride) in [(4, 4, 3, 1), (4, 4, 0, 1), (2, 2, 1, 1), (3, 3, 2, 1), (2, 2, 0, 0)] {
+            let made = MatrixMut::new(view, rows, cols, row_stride, col_stride);
+            assert!(matches!(made, Err(ShapeError::Overlap { .. })), "{rows} x {cols}, {row_stride}, {col_stride}");
+        }
+    }
+}

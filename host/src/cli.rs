@@ -1,0 +1,189 @@
+//! The command line's grammar.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use tilewright::device::DeviceChoice;
+use tilewright::input::Distribution;
+use tilewright::problem::Overrides;
+use tilewright::run::Options;
+
+/// Matrix products by kernels written in Rust: run, checked and timed on a GPU, or on the CPU without one.
+#[derive(Debug, Parser)]
+#[command(name = "tilewright", version, args_conflicts_with_subcommands = true)]
+#[command(
+    after_help = "Exit codes: 0 all checks passed; 1 a check failed, or a kernel did something wrong; 2 bad input, or \
+                        something is missing."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// Without a subcommand, its flags belong to `run`.
+    #[command(flatten)]
+    pub(crate) run: RunFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run kernels on the named problems, check every element of the results, and time them (the default)
+    Run(RunFlags),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunFlags {
+    /// A problem to run; may be repeated [default: those that the kernels are for]
+    #[arg(long, value_name = "NAME")]
+    problem: Vec<String>,
+
+    /// A kernel to run; may be repeated [default: those that are for the problem]
+    #[arg(long, value_name = "NAME")]
+    kernel: Vec<String>,
+
+    /// List problems and kernels, and do nothing else
+    #[arg(long)]
+    pub(crate) list: bool,
+
+    /// Rows of op(A) and C
+    #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
+    m: Option<usize>,
+
+    /// Columns of op(B) and C
+    #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
+    n: Option<usize>,
+
+    /// Columns of op(A) and rows of op(B)
+    #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
+    k: Option<usize>,
+
+    /// Whether A is stored transposed, as k rows of m
+    #[arg(long, value_name = "BOOL", help_heading = "Sizes", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, require_equals = false, default_missing_value = "true")]
+    trans_a: Option<bool>,
+
+    /// Whether B is stored transposed, as n rows of k
+    #[arg(long, value_name = "BOOL", help_heading = "Sizes", action = ArgAction::Set)]
+    #[arg(num_args = 0..=1, require_equals = false, default_missing_value = "true")]
+    trans_b: Option<bool>,
+
+    /// Elements from one stored row of A to the next [default: no gaps]
+    #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
+    lda: Option<usize>,
+
+    /// Elements from one stored row of B to the next [default: no gaps]
+    #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
+    ldb: Option<usize>,
+
+    /// Elements from one row of C to the next [default: no gaps]
+    #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
+    ldc: Option<usize>,
+
+    /// The factor of the product [default: 1]
+    #[arg(long, value_name = "NUMBER", help_heading = "Inputs", allow_negative_numbers = true)]
+    alpha: Option<f32>,
+
+    /// The factor of the old C, which is not read if this is zero [default: 0]
+    #[arg(long, value_name = "NUMBER", help_heading = "Inputs", allow_negative_numbers = true)]
+    beta: Option<f32>,
+
+    /// What the random inputs are made from
+    #[arg(long, value_name = "NUMBER", help_heading = "Inputs", default_value_t = 0)]
+    seed: u64,
+
+    /// How inputs are distributed: uniform-11 for [-1, 1], uniform-01 for [0, 1]
+    #[arg(long, value_name = "NAME", help_heading = "Inputs", default_value = "uniform-11")]
+    inputs: Distribution,
+
+    /// How often to run each kernel for its times [default: 20 on a GPU, 3 on the CPU]
+    #[arg(long, value_name = "COUNT")]
+    runs: Option<usize>,
+
+    /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: DeviceChoice,
+
+    /// On the CPU: report races in shared memory and reads of what nobody wrote, too
+    #[arg(long)]
+    check: bool,
+
+    /// Also write the report as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Run the kernels of this PTX file, which must have been built from the same sources (`cargo xtask build-ptx`)
+    #[arg(long, value_name = "FILE")]
+    ptx: Option<PathBuf>,
+}
+
+impl RunFlags {
+    pub(crate) fn options(self) -> Options {
+        Options {
+            problems: self.problem,
+            kernels: self.kernel,
+            overrides: Overrides {
+                m: self.m,
+                n: self.n,
+                k: self.k,
+                trans_a: self.trans_a,
+                trans_b: self.trans_b,
+                lda: self.lda,
+                ldb: self.ldb,
+                ldc: self.ldc,
+                alpha: self.alpha,
+                beta: self.beta,
+            },
+            runs: self.runs,
+            seed: self.seed,
+            inputs: self.inputs,
+            device: self.device,
+            full_checks: self.check,
+            ptx: self.ptx,
+            json: self.json,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_is_what_there_is_without_a_subcommand() {
+        let bare =
+            Cli::try_parse_from(["tilewright", "--problem", "at-b", "--trans-a", "false", "--beta", "-2"]).unwrap();
+        assert!(bare.command.is_none());
+        let bare = bare.run.options();
+        let Some(Command::Run(named)) =
+            Cli::try_parse_from(["tilewright", "run", "--problem", "at-b", "--trans-a=false", "--beta=-2"])
+                .unwrap()
+                .command
+        else {
+            panic!("`run` is a subcommand");
+        };
+        let named = named.options();
+        assert_eq!(format!("{bare:?}"), format!("{named:?}"));
+        assert_eq!(
+            (bare.overrides.trans_a, bare.overrides.trans_b, bare.overrides.beta),
+            (Some(false), None, Some(-2.0))
+        );
+        let flag = Cli::try_parse_from(["tilewright", "--trans-b"]).unwrap().run.options();
+        assert_eq!(flag.overrides.trans_b, Some(true));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for arguments in
+            [&["--device", "tpu"][..], &["--device", "cuda:x"], &["--m", "-1"], &["--inputs", "normal"], &["x"]]
+        {
+            let all = ["tilewright"].iter().chain(arguments);
+            assert_eq!(Cli::try_parse_from(all).unwrap_err().exit_code(), 2, "{arguments:?}");
+        }
+    }
+}

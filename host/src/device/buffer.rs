@@ -1,0 +1,207 @@
+//! Memory of a device.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use bytemuck::{Pod, Zeroable};
+use cuda_driver::DeviceMemory;
+use cuda_std::{Element, GlobalSlice, GlobalSliceMut};
+
+use super::{Backend, Device};
+use crate::Error;
+
+/// An array of elements in a device's memory. Views of it are what kernels take.
+///
+/// Whatever was launched before a copy or before the buffer's end is finished by then: both wait for it.
+pub struct Buffer<T: Element + Pod> {
+    device: Device,
+    memory: Memory<T>,
+}
+
+enum Memory<T: Element + Pod> {
+    Cuda(DeviceMemory<T>),
+    Cpu(AlignedMemory<T>),
+}
+
+impl Device {
+    /// Allocates memory for `len` elements, whose values are unspecified.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where the GPU has too little free memory, or where the size does not fit an address range.
+    pub fn allocate<T: Element + Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
+        let memory = match &self.inner.backend {
+            Backend::Cuda(cuda) => Memory::Cuda(cuda.gpu.allocate(len)?),
+            Backend::Cpu(_) => Memory::Cpu(AlignedMemory::zeroed(len)?),
+        };
+        let buffer = Buffer { device: self.clone(), memory };
+        self.inner.allocations.insert(buffer.address(), buffer.bytes());
+        Ok(buffer)
+    }
+
+    /// Allocates memory for a copy of `data`, and copies it there.
+    ///
+    /// # Errors
+    /// As for [`Device::allocate`], and [`Error::Driver`] if an earlier kernel has failed.
+    pub fn upload<T: Element + Pod>(&self, data: &[T]) -> Result<Buffer<T>, Error> {
+        let mut buffer = self.allocate(data.len())?;
+        buffer.copy_from(data)?;
+        Ok(buffer)
+    }
+}
+
+impl<T: Element + Pod> Buffer<T> {
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        match &self.memory {
+            Memory::Cuda(memory) => memory.len(),
+            Memory::Cpu(memory) => memory.len,
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The device whose memory this is.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Copies `source` into the buffer.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`]; [`Error::Driver`] if an earlier kernel has failed.
+    pub fn copy_from(&mut self, source: &[T]) -> Result<(), Error> {
+        self.check_length(source.len())?;
+        match &mut self.memory {
+            Memory::Cuda(memory) => memory.copy_from_host(source)?,
+            Memory::Cpu(memory) => memory.as_mut_slice().copy_from_slice(source),
+        }
+        Ok(())
+    }
+
+    /// Copies the buffer into `target`.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`]; [`Error::Driver`] if an earlier kernel has failed.
+    pub fn copy_to(&self, target: &mut [T]) -> Result<(), Error> {
+        self.check_length(target.len())?;
+        match &self.memory {
+            Memory::Cuda(memory) => memory.copy_to_host(target)?,
+            Memory::Cpu(memory) => target.copy_from_slice(memory.as_slice()),
+        }
+        Ok(())
+    }
+
+    /// Sets every byte of the buffer. A byte of `0xFF` makes every floating-point element a NaN, which shows where a
+    /// kernel has not written.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if an earlier kernel has failed.
+    pub fn fill_bytes(&mut self, value: u8) -> Result<(), Error> {
+        match &mut self.memory {
+            Memory::Cuda(memory) => memory.fill_bytes(value)?,
+            Memory::Cpu(memory) => bytemuck::cast_slice_mut(memory.as_mut_slice()).fill(value),
+        }
+        Ok(())
+    }
+
+    /// The buffer as a kernel that only reads takes it.
+    pub fn view(&self) -> GlobalSlice<'_, T> {
+        match &self.memory {
+            // SAFETY: the memory is the buffer's, which the view borrows: until the view's end it is neither freed nor
+            // written. A launch on another device refuses the view, and dropping the buffer waits for what was launched.
+            Memory::Cuda(memory) => unsafe {
+                GlobalSlice::from_raw_parts(std::ptr::without_provenance(memory.address() as usize), memory.len())
+            },
+            Memory::Cpu(memory) => GlobalSlice::new(memory.as_slice()),
+        }
+    }
+
+    /// The buffer as a kernel that writes takes it.
+    pub fn view_mut(&mut self) -> GlobalSliceMut<'_, T> {
+        match &mut self.memory {
+            // SAFETY: as for `view`; the view borrows the buffer mutably, so there is no other one, apart from copies of
+            // it, which a launch refuses because they overlap.
+            Memory::Cuda(memory) => unsafe {
+                GlobalSliceMut::from_raw_parts(
+                    std::ptr::without_provenance_mut(memory.address() as usize),
+                    memory.len(),
+                )
+            },
+            Memory::Cpu(memory) => GlobalSliceMut::new(memory.as_mut_slice()),
+        }
+    }
+
+    fn check_length(&self, host: usize) -> Result<(), Error> {
+        if host == self.len() { Ok(()) } else { Err(Error::LengthMismatch { host, device: self.len() }) }
+    }
+
+    fn address(&self) -> usize {
+        match &self.memory {
+            Memory::Cuda(memory) => memory.address() as usize,
+            Memory::Cpu(memory) => memory.lines.as_ptr().addr(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.len() * size_of::<T>()
+    }
+}
+
+impl<T: Element + Pod> Drop for Buffer<T> {
+    /// Takes the buffer from the list of live ones, before its memory is freed and its address can be another's.
+    fn drop(&mut self) {
+        self.device.inner.allocations.remove(self.address(), self.bytes());
+    }
+}
+
+impl<T: Element + Pod> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("device", &self.device.name()).field("len", &self.len()).finish()
+    }
+}
+
+/// Memory of this processor, aligned as GPU memory is, so that what a kernel may assume there holds here.
+struct AlignedMemory<T> {
+    lines: Vec<Line>,
+    len: usize,
+    elements: PhantomData<T>,
+}
+
+/// CUDA aligns every allocation to at least 256 bytes.
+#[derive(Clone, Copy)]
+#[repr(C, align(256))]
+struct Line([u8; 256]);
+
+// SAFETY: bytes, of which all patterns including zero are values.
+unsafe impl Zeroable for Line {}
+// SAFETY: an array of bytes as large as its alignment: no padding, and every bit pattern is a value.
+unsafe impl Pod for Line {}
+
+impl<T: Element + Pod> AlignedMemory<T> {
+    fn zeroed(len: usize) -> Result<Self, Error> {
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .filter(|&bytes| bytes <= isize::MAX as usize - size_of::<Line>())
+            .ok_or(cuda_driver::Error::SizeOverflow { len, element_bytes: size_of::<T>() })?;
+        let count = bytes.div_ceil(size_of::<Line>());
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(count).map_err(|_| Error::NotEnoughMemory {
+            place: "on the host".to_owned(),
+            needs: crate::Bytes(bytes as u128),
+            has: crate::Bytes(crate::problem::available_host_memory().unwrap_or(0)),
+        })?;
+        lines.resize(count, Line([0; 256]));
+        Ok(Self { lines, len, elements: PhantomData })
+    }
+
+    fn as_slice(&self) -> &[T] {
+        &bytemuck::cast_slice(&self.lines)[..self.len]
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+    }
+}

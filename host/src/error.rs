@@ -1,0 +1,262 @@
+//! What can go wrong, with a message that names the cause, the values and what to do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use cuda_std::ContractViolation;
+use cuda_std::executor::LaunchError;
+use gpu_kernels::ShapeError;
+
+/// An error of this library. Its message is complete and stands on its own.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operands do not make a product, or one of them is no matrix that kernels can take.
+    #[error("{0}")]
+    Shape(#[from] ShapeError),
+
+    /// The arguments of a launch break a `requires` condition of the kernel.
+    #[error("{0}")]
+    Contract(#[from] ContractViolation),
+
+    /// The GPU's driver reports a failure.
+    #[error("{0}")]
+    Driver(#[from] cuda_driver::Error),
+
+    /// The CPU executor could not run a kernel, or caught it doing something that it must not do.
+    #[error("{0}")]
+    Executor(#[from] LaunchError),
+
+    /// A view among the arguments of a launch is not of memory that this device has allocated.
+    #[error(
+        "kernel `{kernel}`: the view `{view}` ({bytes} bytes at {address:#x}) is not inside a buffer of {device}: pass \
+         views of buffers that were allocated on the device of the launch"
+    )]
+    ForeignView {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The path of the view among the kernel's parameters.
+        view: String,
+        /// Its address.
+        address: usize,
+        /// Its size in bytes.
+        bytes: usize,
+        /// The device of the launch.
+        device: String,
+    },
+
+    /// A view that the kernel writes to overlaps another view of the same launch.
+    #[error(
+        "kernel `{kernel}`: the view `{written}`, which is written, overlaps the view `{other}`: give the result a \
+         buffer of its own"
+    )]
+    OverlappingViews {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The view that is written.
+        written: String,
+        /// The view that it overlaps.
+        other: String,
+    },
+
+    /// No embedded PTX runs on the device.
+    #[error(
+        "{device} has compute capability {compute_capability}, and the kernels are compiled for {available} only. Use a \
+         GPU of compute capability {lowest} or newer, or --device cpu"
+    )]
+    IncapableDevice {
+        /// The device.
+        device: String,
+        /// What it can do.
+        compute_capability: String,
+        /// The architectures that there is PTX for.
+        available: String,
+        /// The lowest compute capability that one of them runs on.
+        lowest: String,
+    },
+
+    /// This build has no PTX in it.
+    #[error("this build contains no PTX for GPUs: {reason}")]
+    NoPtx {
+        /// Why, and what to do.
+        reason: String,
+    },
+
+    /// A file that was to be PTX is something else.
+    #[error("{} is not PTX: {reason}. Build it with `cargo xtask build-ptx`", .path.display())]
+    BadPtxFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// Options that contradict each other, or a value that makes no sense.
+    #[error("{0}")]
+    Usage(String),
+
+    /// There is no kernel or problem of this name.
+    #[error("unknown {what} `{name}`{}; there are {}", nearest_hint(.nearest), .known.join(", "))]
+    UnknownName {
+        /// `kernel` or `problem`.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The known name that is most like it, if one is.
+        nearest: Option<String>,
+        /// All known names.
+        known: Vec<&'static str>,
+    },
+
+    /// The kernel cannot compute this product, on any device.
+    #[error("kernel `{kernel}` cannot compute {product}: {reason}")]
+    Ineligible {
+        /// The kernel.
+        kernel: &'static str,
+        /// The product.
+        product: String,
+        /// Why, and what to choose instead.
+        reason: String,
+    },
+
+    /// A problem with an extent beyond what kernels count.
+    #[error("{what} is {extent}: it can be at most 2147483647 (2^31 - 1)")]
+    ExtentTooLarge {
+        /// Which extent.
+        what: &'static str,
+        /// Its value.
+        extent: usize,
+    },
+
+    /// A leading dimension that is shorter than the rows it separates.
+    #[error(
+        "the leading dimension of {matrix} is {leading_dimension}, but its stored rows have {cols} elements: it must be at \
+         least that"
+    )]
+    LeadingDimension {
+        /// `A`, `B` or `C`.
+        matrix: &'static str,
+        /// The leading dimension.
+        leading_dimension: usize,
+        /// The number of stored columns.
+        cols: usize,
+    },
+
+    /// A matrix whose size in bytes does not fit into an address range.
+    #[error(
+        "{matrix}, stored as {rows} rows with a leading dimension of {leading_dimension}, has more bytes than can be \
+         addressed: choose smaller sizes"
+    )]
+    SizeOverflow {
+        /// `A`, `B` or `C`.
+        matrix: &'static str,
+        /// The number of stored rows.
+        rows: usize,
+        /// The elements from one stored row to the next.
+        leading_dimension: usize,
+    },
+
+    /// More memory than there is.
+    #[error(
+        "not enough memory {place}: {needs} are needed, {has} are free. Choose smaller sizes with --m, --n and --k, or \
+         free memory"
+    )]
+    NotEnoughMemory {
+        /// Where.
+        place: String,
+        /// What the problem needs.
+        needs: Bytes,
+        /// What there is.
+        has: Bytes,
+    },
+
+    /// A buffer and a slice of different lengths.
+    #[error("cannot copy between {host} elements on the host and {device} elements on the device: the lengths differ")]
+    LengthMismatch {
+        /// The elements on the host.
+        host: usize,
+        /// The elements on the device.
+        device: usize,
+    },
+
+    /// A file could not be read or written.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    File {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// An error for a name that is not among `known`, with the most similar of these.
+    pub(crate) fn unknown_name(what: &'static str, name: &str, known: Vec<&'static str>) -> Self {
+        let similarity = |candidate: &str| strsim::jaro_winkler(&name.to_lowercase(), candidate);
+        let nearest = known
+            .iter()
+            .map(|candidate| (similarity(candidate), *candidate))
+            .filter(|(similarity, _)| *similarity > 0.7)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, candidate)| candidate.to_owned());
+        Self::UnknownName { what, name: name.to_owned(), nearest, known }
+    }
+
+    /// Whether a kernel did something wrong, as opposed to a launch or an input that was refused.
+    pub fn is_kernel_fault(&self) -> bool {
+        match self {
+            Self::Executor(error) => matches!(error, LaunchError::Fault(_)),
+            Self::Driver(error) => matches!(error, cuda_driver::Error::ContextLost { .. }),
+            _ => false,
+        }
+    }
+}
+
+fn nearest_hint(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// A number of bytes, shown in a unit that a reader takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u128);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} bytes", self.0);
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        write!(f, "{value:.1} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_nearest_one_or_with_none() {
+        let known = vec!["matvec", "large-k", "at-b", "a-bt"];
+        let message = Error::unknown_name("problem", "matvek", known.clone()).to_string();
+        assert!(message.contains("did you mean `matvec`?") && message.contains("large-k"), "{message}");
+        let message = Error::unknown_name("problem", "LargeK", known.clone()).to_string();
+        assert!(message.contains("did you mean `large-k`?"), "{message}");
+        let message = Error::unknown_name("problem", "xyz", known).to_string();
+        assert!(!message.contains("did you mean"), "{message}");
+    }
+
+    #[test]
+    fn bytes_are_shown_in_their_unit() {
+        assert_eq!(Bytes(1023).to_string(), "1023 bytes");
+        assert_eq!(Bytes(8 << 30).to_string(), "8.0 GiB");
+        assert_eq!(Bytes(1 << 71).to_string(), "2048.0 EiB");
+    }
+}

@@ -1,0 +1,304 @@
+//! Between `ndarray` views and a device's memory.
+//!
+//! Kernels take matrices in any layout that two non-negative strides describe. What is such a layout without gaps goes to
+//! the device as it stands in memory: by rows, by columns, or with a row or a column that is repeated. Anything else is
+//! packed first, by rows or by columns, whichever is nearer to how it lies in memory:
+//!
+//! ```text
+//!  a.slice(s![.., ..;2])        a b c d          a c e g     every other column: packed, because the elements between
+//!                               e f g h    ──►                are not the view's to read (someone else may be writing
+//!                                                             to them), and because they would travel for nothing
+//!  a.slice(s![..;-1, ..])       a b        ──►   c d a b      a negative stride: packed
+//!                               c d
+//! ```
+
+use gpu_kernels::{Matrix, MatrixMut, Vector, VectorMut};
+
+use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, Slice};
+
+use crate::Error;
+use crate::device::{Buffer, Device};
+
+/// A matrix in a device's memory, with its strides.
+#[derive(Debug)]
+pub struct DeviceMatrix {
+    buffer: Buffer<f32>,
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+    packed: bool,
+}
+
+impl DeviceMatrix {
+    /// Copies a matrix to the device.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where the GPU has too little free memory, or an earlier kernel has failed.
+    pub fn upload(device: &Device, matrix: ArrayView2<'_, f32>) -> Result<Self, Error> {
+        match direct(matrix) {
+            Some((slice, strides)) => Ok(Self::with(device.upload(slice)?, matrix.dim(), strides, false)),
+            None => {
+                let (elements, strides) = pack(matrix);
+                Ok(Self::with(device.upload(&elements)?, matrix.dim(), strides, true))
+            }
+        }
+    }
+
+    /// Allocates a matrix on the device, in the layout in which `like` would be uploaded. Its elements are NaN, so that
+    /// one that no kernel writes does not look like a result.
+    ///
+    /// # Errors
+    /// As for [`DeviceMatrix::upload`].
+    pub fn unwritten(device: &Device, like: ArrayView2<'_, f32>) -> Result<Self, Error> {
+        let (len, strides, packed) = match direct(like) {
+            Some((slice, strides)) => (slice.len(), strides, false),
+            None => (like.len(), packed_strides(like), true),
+        };
+        let mut made = Self::with(device.allocate(len)?, like.dim(), strides, packed);
+        made.clear()?;
+        Ok(made)
+    }
+
+    fn with(buffer: Buffer<f32>, shape: (usize, usize), strides: [usize; 2], packed: bool) -> Self {
+        let ((rows, cols), [row_stride, col_stride]) = (shape, strides);
+        Self { buffer, rows, cols, row_stride, col_stride, packed }
+    }
+
+    /// Makes every element NaN, also those in gaps between rows.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if an earlier kernel has failed.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.buffer.fill_bytes(NAN_BYTE)
+    }
+
+    /// The first `rows` rows and `cols` columns. The rest stays in memory, as gaps: this is how a matrix with a leading
+    /// dimension larger than its rows comes about.
+    ///
+    /// # Panics
+    /// If the matrix has fewer rows or columns.
+    pub fn narrowed(self, rows: usize, cols: usize) -> Self {
+        assert!(rows <= self.rows && cols <= self.cols, "{rows} x {cols} of a {} x {} matrix", self.rows, self.cols);
+        Self { rows, cols, ..self }
+    }
+
+    /// The transpose: the same memory, with the strides exchanged.
+    pub fn transposed(self) -> Self {
+        Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Whether the matrix lies differently on the device than in the view that it came from.
+    pub fn is_packed(&self) -> bool {
+        self.packed
+    }
+
+    /// The memory, in the order in which it lies there, gaps included.
+    pub fn buffer(&self) -> &Buffer<f32> {
+        &self.buffer
+    }
+
+    /// The memory, to be written.
+    pub fn buffer_mut(&mut self) -> &mut Buffer<f32> {
+        &mut self.buffer
+    }
+
+    /// The matrix as kernels read it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for more than 2³¹ − 1 rows or columns.
+    pub fn matrix(&self) -> Result<Matrix<'_>, Error> {
+        Ok(Matrix::new(self.buffer.view(), self.rows, self.cols, self.row_stride, self.col_stride)?)
+    }
+
+    /// The matrix as kernels write it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for more than 2³¹ − 1 rows or columns, or if elements share a place in memory.
+    pub fn matrix_mut(&mut self) -> Result<MatrixMut<'_>, Error> {
+        let Self { rows, cols, row_stride, col_stride, .. } = *self;
+        Ok(MatrixMut::new(self.buffer.view_mut(), rows, cols, row_stride, col_stride)?)
+    }
+
+    /// A matrix of one column as kernels read a vector.
+    ///
+    /// # Errors
+    /// As for [`DeviceMatrix::matrix`], and [`Error::Usage`] for any other number of columns.
+    pub fn vector(&self) -> Result<Vector<'_>, Error> {
+        self.one_column()?;
+        Ok(Vector::new(self.buffer.view(), self.rows, self.row_stride)?)
+    }
+
+    /// A matrix of one column as kernels write a vector.
+    ///
+    /// # Errors
+    /// As for [`DeviceMatrix::matrix_mut`], and [`Error::Usage`] for any other number of columns.
+    pub fn vector_mut(&mut self) -> Result<VectorMut<'_>, Error> {
+        self.one_column()?;
+        let Self { rows, row_stride, .. } = *self;
+        Ok(VectorMut::new(self.buffer.view_mut(), rows, row_stride)?)
+    }
+
+    fn one_column(&self) -> Result<(), Error> {
+        match self.cols {
+            1 => Ok(()),
+            cols => Err(Error::Usage(format!("a {} x {cols} matrix is no vector: it needs one column", self.rows))),
+        }
+    }
+
+    /// Copies the matrix back into a view of the shape that it came from, after everything launched so far.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if a kernel has failed.
+    ///
+    /// # Panics
+    /// If the shapes differ.
+    pub fn download(&self, mut target: ArrayViewMut2<'_, f32>) -> Result<(), Error> {
+        assert_eq!(target.dim(), (self.rows, self.cols), "a matrix is copied back into a view of its own shape");
+        if target.is_empty() {
+            return Ok(());
+        }
+        let strides = [self.row_stride, self.col_stride];
+        let as_it_stands = direct(target.view())
+            .is_some_and(|(slice, target_strides)| slice.len() == self.buffer.len() && target_strides == strides);
+        if as_it_stands && let Some(slice) = target.as_slice_memory_order_mut() {
+            return self.buffer.copy_to(slice);
+        }
+        let mut elements = vec![0.0; self.buffer.len()];
+        self.buffer.copy_to(&mut elements)?;
+        let stored = ArrayView2::from_shape((self.rows, self.cols).strides(strides.into()), &elements)
+            .expect("a matrix lies within its buffer");
+        target.assign(&stored);
+        Ok(())
+    }
+}
+
+/// 0xFFFF_FFFF is a NaN.
+const NAN_BYTE: u8 = 0xFF;
+
+/// The elements of a matrix as they stand in memory, with the strides of rows and of columns, if kernels can take it like
+/// that: no stride is negative and there are no gaps. A stride of zero, which repeats a row or a column, is fine.
+fn direct(matrix: ArrayView2<'_, f32>) -> Option<(&[f32], [usize; 2])> {
+    if matrix.is_empty() {
+        return Some((&[], [0, 0]));
+    }
+    let mut distinct = matrix;
+    let mut strides = [0; 2];
+    for (axis, stride) in strides.iter_mut().enumerate() {
+        // Along an axis of one element the stride means nothing, and ndarray leaves any number there.
+        if matrix.len_of(Axis(axis)) > 1 {
+            *stride = usize::try_from(matrix.strides()[axis]).ok()?;
+        }
+        if *stride == 0 {
+            distinct.slice_axis_inplace(Axis(axis), Slice::from(..1));
+        }
+    }
+    distinct.to_slice_memory_order().map(|slice| (slice, strides))
+}
+
+/// Whether to pack by columns: where they lie closer together in memory than rows do.
+fn by_columns(matrix: ArrayView2<'_, f32>) -> bool {
+    let [row_stride, col_stride] = [matrix.strides()[0].unsigned_abs(), matrix.strides()[1].unsigned_abs()];
+    row_stride < col_stride
+}
+
+/// The strides of rows and of columns that [`pack`] gives a matrix.
+fn packed_strides(matrix: ArrayView2<'_, f32>) -> [usize; 2] {
+    let (rows, cols) = matrix.dim();
+    if by_columns(matrix) { [1, rows] } else { [cols, 1] }
+}
+
+/// A copy of a matrix without gaps.
+fn pack(matrix: ArrayView2<'_, f32>) -> (Vec<f32>, [usize; 2]) {
+    let elements =
+        if by_columns(matrix) { matrix.t().iter().copied().collect() } else { matrix.iter().copied().collect() };
+    (elements, packed_strides(matrix))
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_std::executor::Checks;
+    use ndarray::{Array2, s};
+
+    use super::*;
+
+    fn numbers(rows: usize, cols: usize) -> Array2<f32> {
+        Array2::from_shape_fn((rows, cols), |(row, col)| (100 * row + col) as f32)
+    }
+
+    /// Uploads a view, says whether it was packed, and checks that what comes back, into memory of any layout, is the
+    /// view's content.
+    fn packed(view: ArrayView2<'_, f32>) -> bool {
+        let device = Device::cpu(Checks::Bounds);
+        let there = DeviceMatrix::upload(&device, view).unwrap();
+        let (rows, cols) = view.dim();
+        let mut by_rows = Array2::zeros((rows, cols));
+        there.download(by_rows.view_mut()).unwrap();
+        assert_eq!(by_rows, view);
+        let mut by_columns = Array2::zeros((rows, cols).f());
+        there.download(by_columns.view_mut()).unwrap();
+        assert_eq!(by_columns, view);
+        let mut with_gaps = Array2::from_elem((2 * rows, 3 * cols), -1.0);
+        there.download(with_gaps.slice_mut(s![..;-2, 1..;3])).unwrap();
+        assert_eq!(with_gaps.slice(s![..;-2, 1..;3]), view);
+        assert_eq!(with_gaps.iter().filter(|&&element| element == -1.0).count(), 5 * rows * cols);
+        there.is_packed()
+    }
+
+    #[test]
+    fn what_kernels_can_take_goes_as_it_stands_and_the_rest_is_packed() {
+        let a = numbers(6, 9);
+        assert!(!packed(a.view()));
+        assert!(!packed(a.t()));
+        assert!(!packed(a.slice(s![2..5, ..])), "whole rows have no gaps");
+        assert!(!packed(a.slice(s![3..4, 2..7])), "nor has one piece of a row");
+        assert!(!packed(a.slice(s![3..3, ..])));
+        assert!(!packed(a.slice(s![..1, ..]).broadcast((4, 9)).unwrap()), "a repeated row");
+        assert!(!packed(numbers(9, 1).broadcast((9, 5)).unwrap()), "a repeated column");
+        assert!(!packed(numbers(1, 1).broadcast((3, 5)).unwrap()));
+
+        assert!(packed(a.slice(s![.., 2..7])), "gaps between rows");
+        assert!(packed(a.slice(s![..;2, ..;3])));
+        assert!(packed(a.slice(s![..;-1, ..])));
+        assert!(packed(a.slice(s![.., ..;-1])));
+        assert!(packed(a.slice(s![..;-1, ..;-1])));
+        assert!(packed(a.t().slice(s![1..8, ..])));
+        assert!(packed(a.slice(s![..;-1, ..1])));
+    }
+
+    #[test]
+    fn packing_keeps_to_how_the_matrix_lies_in_memory() {
+        let device = Device::cpu(Checks::Bounds);
+        let a = numbers(6, 9);
+        let by_rows = DeviceMatrix::upload(&device, a.slice(s![.., ..8])).unwrap();
+        assert_eq!((by_rows.row_stride, by_rows.col_stride), (8, 1));
+        let by_columns = DeviceMatrix::upload(&device, a.slice(s![.., ..8]).reversed_axes()).unwrap();
+        assert_eq!((by_columns.row_stride, by_columns.col_stride), (1, 8));
+    }
+
+    #[test]
+    fn a_broadcast_uploads_only_what_is_distinct() {
+        let device = Device::cpu(Checks::Bounds);
+        let row = numbers(1, 9);
+        let there = DeviceMatrix::upload(&device, row.broadcast((1000, 9)).unwrap()).unwrap();
+        assert_eq!((there.rows(), there.cols(), there.buffer().len()), (1000, 9, 9));
+    }
+
+    #[test]
+    fn a_result_that_nobody_wrote_is_nan() {
+        let device = Device::cpu(Checks::Bounds);
+        let mut result = numbers(2, 3);
+        DeviceMatrix::unwritten(&device, result.view()).unwrap().download(result.view_mut()).unwrap();
+        assert!(result.iter().all(|element| element.is_nan()));
+    }
+}

@@ -1,0 +1,293 @@
+//! The products that are run by name, and the memory that a product needs.
+
+use crate::kernels::Family;
+use crate::{Bytes, Error};
+
+/// The extents of a product: an m×k matrix times a k×n matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The rows of op(A) and of C.
+    pub m: usize,
+    /// The columns of op(B) and of C.
+    pub n: usize,
+    /// The columns of op(A) and the rows of op(B).
+    pub k: usize,
+}
+
+/// A product with a name.
+#[derive(Debug)]
+pub struct Problem {
+    /// The name, as `--problem` takes it.
+    pub name: &'static str,
+    /// The formula.
+    pub formula: &'static str,
+    /// The sizes on a GPU.
+    pub full: Sizes,
+    /// The sizes on the CPU executor, which is slower by some orders of magnitude.
+    pub reduced: Sizes,
+    /// Whether A is stored transposed, as k×m.
+    pub trans_a: bool,
+    /// Whether B is stored transposed, as n×k.
+    pub trans_b: bool,
+    /// The kernels that run it unless others are asked for.
+    pub family: Family,
+}
+
+/// All problems.
+pub static ALL: [Problem; 4] = [
+    Problem {
+        name: "matvec",
+        formula: "A·x",
+        full: Sizes { m: 2048, n: 1, k: 1_048_576 },
+        reduced: Sizes { m: 256, n: 1, k: 65_536 },
+        trans_a: false,
+        trans_b: false,
+        family: Family::Gemv,
+    },
+    Problem {
+        name: "large-k",
+        formula: "A·B",
+        full: Sizes { m: 256, n: 256, k: 524_288 },
+        reduced: Sizes { m: 64, n: 64, k: 16_384 },
+        trans_a: false,
+        trans_b: false,
+        family: Family::Gemm,
+    },
+    Problem {
+        name: "at-b",
+        formula: "Aᵀ·B",
+        full: Sizes { m: 2048, n: 4096, k: 8192 },
+        reduced: Sizes { m: 256, n: 512, k: 512 },
+        trans_a: true,
+        trans_b: false,
+        family: Family::Gemm,
+    },
+    Problem {
+        name: "a-bt",
+        formula: "A·Bᵀ",
+        full: Sizes { m: 2048, n: 4096, k: 8192 },
+        reduced: Sizes { m: 256, n: 512, k: 512 },
+        trans_a: false,
+        trans_b: true,
+        family: Family::Gemm,
+    },
+];
+
+/// The problem of this name.
+///
+/// # Errors
+/// [`Error::UnknownName`], with the name that is most like it.
+pub fn find(name: &str) -> Result<&'static Problem, Error> {
+    let known = || ALL.iter().map(|problem| problem.name).collect();
+    ALL.iter().find(|problem| problem.name == name).ok_or_else(|| Error::unknown_name("problem", name, known()))
+}
+
+/// What a user changes about a problem.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "named after what they override")]
+pub struct Overrides {
+    pub m: Option<usize>,
+    pub n: Option<usize>,
+    pub k: Option<usize>,
+    pub trans_a: Option<bool>,
+    pub trans_b: Option<bool>,
+    /// The leading dimension of the stored A.
+    pub lda: Option<usize>,
+    /// The leading dimension of the stored B.
+    pub ldb: Option<usize>,
+    /// The leading dimension of C.
+    pub ldc: Option<usize>,
+    /// 1 if not given.
+    pub alpha: Option<f32>,
+    /// 0 if not given.
+    pub beta: Option<f32>,
+}
+
+impl Problem {
+    /// The full or the reduced sizes, with what the user has changed.
+    pub fn sizes(&self, reduced: bool, overrides: &Overrides) -> Sizes {
+        let Sizes { m, n, k } = if reduced { self.reduced } else { self.full };
+        Sizes { m: overrides.m.unwrap_or(m), n: overrides.n.unwrap_or(n), k: overrides.k.unwrap_or(k) }
+    }
+
+    /// The product to compute: at full or at reduced sizes, with what the user has changed.
+    ///
+    /// # Errors
+    /// [`Error::ExtentTooLarge`], [`Error::LeadingDimension`], [`Error::SizeOverflow`].
+    pub fn product(&self, reduced: bool, overrides: &Overrides) -> Result<Product, Error> {
+        let Sizes { m, n, k } = self.sizes(reduced, overrides);
+        for (what, extent) in [("m", m), ("n", n), ("k", k)] {
+            if extent > i32::MAX as usize {
+                return Err(Error::ExtentTooLarge { what, extent });
+            }
+        }
+        let trans_a = overrides.trans_a.unwrap_or(self.trans_a);
+        let trans_b = overrides.trans_b.unwrap_or(self.trans_b);
+        let (rows_a, cols_a) = if trans_a { (k, m) } else { (m, k) };
+        let (rows_b, cols_b) = if trans_b { (n, k) } else { (k, n) };
+        Ok(Product {
+            sizes: Sizes { m, n, k },
+            trans_a,
+            trans_b,
+            a: Stored::new("A", rows_a, cols_a, overrides.lda)?,
+            b: Stored::new("B", rows_b, cols_b, overrides.ldb)?,
+            c: Stored::new("C", m, n, overrides.ldc)?,
+            alpha: overrides.alpha.unwrap_or(1.0),
+            beta: overrides.beta.unwrap_or(0.0),
+        })
+    }
+}
+
+/// How a matrix lies in memory: by rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The number of stored rows.
+    pub rows: usize,
+    /// The number of stored columns.
+    pub cols: usize,
+    /// The elements from one row to the next.
+    pub leading_dimension: usize,
+}
+
+impl Stored {
+    fn new(matrix: &'static str, rows: usize, cols: usize, leading_dimension: Option<usize>) -> Result<Self, Error> {
+        let leading_dimension = leading_dimension.unwrap_or(cols);
+        if leading_dimension < cols {
+            return Err(Error::LeadingDimension { matrix, leading_dimension, cols });
+        }
+        // Views of memory, and copies, count in bytes and in isize.
+        let bytes = rows.checked_mul(leading_dimension).and_then(|elements| elements.checked_mul(size_of::<f32>()));
+        match bytes {
+            Some(bytes) if isize::try_from(bytes).is_ok() => Ok(Self { rows, cols, leading_dimension }),
+            _ => Err(Error::SizeOverflow { matrix, rows, leading_dimension }),
+        }
+    }
+
+    /// The number of elements in memory, those between the rows included.
+    pub fn elements(&self) -> usize {
+        self.rows * self.leading_dimension
+    }
+
+    fn bytes(&self) -> u128 {
+        self.elements() as u128 * size_of::<f32>() as u128
+    }
+}
+
+/// A product to compute, `C = α·op(A)·op(B) + β·C`, where op transposes or does nothing. Its sizes have been checked: they
+/// are what kernels count, and every matrix fits into an address range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Product {
+    /// The extents.
+    pub sizes: Sizes,
+    /// Whether op(A) is the transpose of the stored A.
+    pub trans_a: bool,
+    /// Whether op(B) is the transpose of the stored B.
+    pub trans_b: bool,
+    /// A as it is stored.
+    pub a: Stored,
+    /// B as it is stored.
+    pub b: Stored,
+    /// C as it is stored.
+    pub c: Stored,
+    /// The factor of the product.
+    pub alpha: f32,
+    /// The factor of the old C.
+    pub beta: f32,
+}
+
+impl Product {
+    /// `NN`, `NT`, `TN` or `TT`: for A and for B, whether it is stored as it is used or transposed.
+    pub fn layout(&self) -> &'static str {
+        match (self.trans_a, self.trans_b) {
+            (false, false) => "NN",
+            (false, true) => "NT",
+            (true, false) => "TN",
+            (true, true) => "TT",
+        }
+    }
+
+    /// The additions and multiplications.
+    pub fn operations(&self) -> f64 {
+        let Sizes { m, n, k } = self.sizes;
+        2.0 * m as f64 * n as f64 * k as f64
+    }
+
+    /// The bytes of the operands and the result: what has to move between memory and processor at the least.
+    pub fn traffic(&self) -> f64 {
+        let Sizes { m, n, k } = self.sizes;
+        let reads_c = if self.beta == 0.0 { 0.0 } else { 1.0 };
+        4.0 * (m as f64 * k as f64 + k as f64 * n as f64 + (1.0 + reads_c) * m as f64 * n as f64)
+    }
+
+    /// The memory that A, B and C take on a device.
+    pub fn device_bytes(&self) -> Bytes {
+        Bytes(self.a.bytes() + self.b.bytes() + self.c.bytes())
+    }
+
+    /// The memory that running the product takes on the host: the inputs, the result before and after, the reference and
+    /// its bounds in double precision, and what the CPU executor's device would hold.
+    pub fn host_bytes(&self, on_cpu: bool) -> Bytes {
+        let reference = 2 * size_of::<f64>() as u128 * (self.sizes.m as u128 * self.sizes.n as u128);
+        let device = if on_cpu { self.device_bytes().0 } else { 0 };
+        Bytes(self.a.bytes() + self.b.bytes() + 2 * self.c.bytes() + reference + device)
+    }
+}
+
+/// The memory that the system could give to this process, where it tells.
+pub(crate) fn available_host_memory() -> Option<u128> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u128 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(overrides: Overrides) -> String {
+        ALL[2].product(false, &overrides).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_four_problems_are_those_of_the_documentation() {
+        let product = find("matvec").unwrap().product(false, &Overrides::default()).unwrap();
+        assert_eq!(product.a.elements(), 1 << 31);
+        assert_eq!(product.sizes.n, 1);
+        let product = find("at-b").unwrap().product(false, &Overrides::default()).unwrap();
+        assert_eq!((product.a.rows, product.a.cols, product.b.rows, product.b.cols), (8192, 2048, 8192, 4096));
+        assert_eq!((product.layout(), product.c.rows, product.c.cols), ("TN", 2048, 4096));
+        let product = find("a-bt").unwrap().product(false, &Overrides::default()).unwrap();
+        assert_eq!((product.a.rows, product.a.cols, product.b.rows, product.b.cols), (2048, 8192, 4096, 8192));
+        assert_eq!(product.layout(), "NT");
+        let product = find("large-k").unwrap().product(false, &Overrides::default()).unwrap();
+        assert_eq!((product.operations(), product.layout()), (2.0 * 256.0 * 256.0 * 524_288.0, "NN"));
+        assert!(find("large-m").unwrap_err().to_string().contains("did you mean `large-k`?"));
+    }
+
+    #[test]
+    fn sizes_are_checked_before_anything_is_allocated() {
+        let most = i32::MAX as usize;
+        let message = refusal(Overrides { m: Some(most + 1), ..Overrides::default() });
+        assert!(message.contains("m is 2147483648"), "{message}");
+        // 2^31 x 2^31 floats are 2^64 bytes.
+        let message = refusal(Overrides { m: Some(most), n: Some(1), k: Some(most), ..Overrides::default() });
+        assert!(message.contains("more bytes than can be addressed"), "{message}");
+        let message = refusal(Overrides { lda: Some(usize::MAX), ..Overrides::default() });
+        assert!(message.contains('A') && message.contains("more bytes"), "{message}");
+        let message = refusal(Overrides { ldb: Some(4095), ..Overrides::default() });
+        assert!(message.contains("of B is 4095") && message.contains("4096"), "{message}");
+        // Nothing at all is a size like any other.
+        let nothing = Overrides { m: Some(0), n: Some(0), k: Some(0), ..Overrides::default() };
+        assert_eq!(ALL[0].product(false, &nothing).unwrap().device_bytes(), Bytes(0));
+    }
+
+    #[test]
+    fn the_memory_counts_what_is_held() {
+        let overrides = Overrides { m: Some(3), n: Some(4), k: Some(5), lda: Some(10), ..Overrides::default() };
+        let product = find("large-k").unwrap().product(false, &overrides).unwrap();
+        assert_eq!(product.device_bytes(), Bytes(4 * (3 * 10 + 5 * 4 + 3 * 4)));
+        assert_eq!(product.host_bytes(false), Bytes(4 * (30 + 20 + 2 * 12) + 16 * 12));
+        assert_eq!(product.host_bytes(true).0 - product.host_bytes(false).0, product.device_bytes().0);
+    }
+}

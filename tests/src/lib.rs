@@ -1,0 +1,18 @@
+//! What the integration tests share: a product with everything around it that a kernel must leave alone, its result in
+//! double precision, and the kernels by name.
+//!
+//! ```text
+//!  Shape, Layouts ──► Problem ──run by a Kernel on a Place──► Problem, C changed
+//!                        │                                       │
+//!                        └── expected() ──► Expected ── check ◄──┘
+//! ```
+
+mod expected;
+mod kernel;
+mod operand;
+mod problem;
+
+pub use expected::Expected;
+pub use kernel::{Error, Kernel, Place};
+pub use operand::{Layout, Operand, Order, SENTINEL};
+pub use problem::{Layouts, Problem, Shape};

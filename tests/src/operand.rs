@@ -1,0 +1,177 @@
+//! A matrix in memory, with guard words before and after it.
+
+use std::fmt;
+use std::ops::Range;
+
+use ndarray::Array2;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+/// What stands in memory where there is no element: in the gaps between rows, and before and after the matrix. It is a
+/// NaN, so that a result into which it was read is wrong, and an unusual one, so that a write to its place shows.
+pub const SENTINEL: f32 = f32::from_bits(0x7FC0_DEAD);
+
+/// The guard words on either side.
+const GUARD: usize = 64;
+
+/// Which elements are neighbours in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Those of a row.
+    ByRows,
+    /// Those of a column: a transposed matrix that is read in place.
+    ByColumns,
+}
+
+/// How a matrix lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Which elements are neighbours.
+    pub order: Order,
+    /// The elements from one neighbour to the next, at least 1.
+    pub step: usize,
+    /// The elements by which the leading dimension is larger than it has to be.
+    pub padding: usize,
+}
+
+impl Layout {
+    /// By rows, without gaps.
+    pub const ROWS: Self = Self { order: Order::ByRows, step: 1, padding: 0 };
+    /// By columns, without gaps.
+    pub const COLUMNS: Self = Self { order: Order::ByColumns, step: 1, padding: 0 };
+
+    /// The same with a leading dimension that is larger by `padding`.
+    pub const fn padded(self, padding: usize) -> Self {
+        Self { padding, ..self }
+    }
+
+    /// The same with neighbours `step` elements apart.
+    pub const fn spread(self, step: usize) -> Self {
+        Self { step, ..self }
+    }
+
+    /// The strides of rows and of columns of a `rows`×`cols` matrix.
+    pub const fn strides(self, rows: usize, cols: usize) -> [usize; 2] {
+        match self.order {
+            Order::ByRows => [cols * self.step + self.padding, self.step],
+            Order::ByColumns => [self.step, rows * self.step + self.padding],
+        }
+    }
+}
+
+/// A matrix in memory, guarded.
+#[derive(Clone)]
+pub struct Operand {
+    /// Guard words, the matrix with its gaps, guard words.
+    pub(crate) memory: Vec<f32>,
+    rows: usize,
+    cols: usize,
+    strides: [usize; 2],
+}
+
+impl Operand {
+    /// A `rows`×`cols` matrix of random numbers, uniform in [−1, 1].
+    pub fn random(rows: usize, cols: usize, layout: Layout, seed: u64) -> Self {
+        let mut generator = StdRng::seed_from_u64(seed);
+        Self::from_fn(rows, cols, layout, |_, _| generator.random_range(-1.0..=1.0))
+    }
+
+    /// A matrix of the elements that `element` gives for rows and columns.
+    pub fn from_fn(rows: usize, cols: usize, layout: Layout, mut element: impl FnMut(usize, usize) -> f32) -> Self {
+        let strides = layout.strides(rows, cols);
+        let len = if rows == 0 || cols == 0 { 0 } else { (rows - 1) * strides[0] + (cols - 1) * strides[1] + 1 };
+        let mut operand = Self { memory: vec![SENTINEL; GUARD + len + GUARD], rows, cols, strides };
+        for row in 0..rows {
+            for col in 0..cols {
+                operand.set(row, col, element(row, col));
+            }
+        }
+        operand
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The strides of rows and of columns.
+    pub fn strides(&self) -> [usize; 2] {
+        self.strides
+    }
+
+    /// The element at (`row`, `col`).
+    pub fn at(&self, row: usize, col: usize) -> f32 {
+        self.memory[self.position(row, col)]
+    }
+
+    /// Makes `value` the element at (`row`, `col`).
+    pub fn set(&mut self, row: usize, col: usize, value: f32) {
+        let position = self.position(row, col);
+        self.memory[position] = value;
+    }
+
+    /// Makes `value` every element.
+    pub fn fill(&mut self, value: f32) {
+        for (row, col) in self.indices() {
+            self.set(row, col, value);
+        }
+    }
+
+    /// The part of the memory that the matrix takes: from its first element to its last.
+    pub(crate) fn extent(&self) -> Range<usize> {
+        GUARD..self.memory.len() - GUARD
+    }
+
+    /// The matrix in double precision.
+    pub fn to_f64(&self) -> Array2<f64> {
+        Array2::from_shape_fn((self.rows, self.cols), |(row, col)| f64::from(self.at(row, col)))
+    }
+
+    /// The bits of all elements, by rows.
+    pub fn bits(&self) -> Vec<u32> {
+        self.indices().map(|(row, col)| self.at(row, col).to_bits()).collect()
+    }
+
+    /// Whether everything around the elements is as it was made.
+    ///
+    /// # Errors
+    /// The first place that was written to, in words.
+    pub fn check_surroundings(&self) -> Result<(), String> {
+        let mut is_element = vec![false; self.memory.len()];
+        for (row, col) in self.indices() {
+            is_element[self.position(row, col)] = true;
+        }
+        let written =
+            (0..self.memory.len()).find(|&i| !is_element[i] && self.memory[i].to_bits() != SENTINEL.to_bits());
+        match written {
+            Some(position) => Err(format!(
+                "the word {} elements after the first of {self:?} is no element, but is now {}",
+                position as isize - GUARD as isize,
+                self.memory[position]
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn indices(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let cols = self.cols;
+        (0..self.rows).flat_map(move |row| (0..cols).map(move |col| (row, col)))
+    }
+
+    fn position(&self, row: usize, col: usize) -> usize {
+        assert!(row < self.rows && col < self.cols, "({row}, {col}) of {self:?}");
+        GUARD + row * self.strides[0] + col * self.strides[1]
+    }
+}
+
+impl fmt::Debug for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, cols, strides: [row_stride, col_stride], .. } = self;
+        write!(f, "a {rows} x {cols} matrix with strides ({row_stride}, {col_stride})")
+    }
+}

@@ -1,0 +1,51 @@
+//! The repository's tasks, run as `cargo xtask <task>`. What CI runs is `cargo xtask test`.
+
+mod build_ptx;
+mod doctor;
+mod sass;
+mod setup;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The repository's tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Shows what is on this machine and what is missing.
+    Doctor,
+    /// Gets what is missing for compiling kernels to PTX and for assembling it.
+    Setup(setup::Arguments),
+    /// Compiles the kernels to PTX and shows what each needs.
+    BuildPtx(build_ptx::Arguments),
+    /// Shows which machine instructions the kernels become.
+    Sass(sass::Arguments),
+    /// Runs everything that CI runs, setting up what it needs.
+    Test(test::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Doctor => doctor::run(),
+        Task::Setup(arguments) => setup::run(&arguments),
+        Task::BuildPtx(arguments) => build_ptx::run(&arguments),
+        Task::Sass(arguments) => sass::run(&arguments),
+        Task::Test(arguments) => test::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

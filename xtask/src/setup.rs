@@ -1,0 +1,189 @@
+//! `cargo xtask setup`: gets what is missing for compiling kernels to PTX, and for assembling the PTX.
+//!
+//! The compiler comes from rustup where rustup can fetch the two components, and else from Debian's packages. NVIDIA's
+//! assembler comes from its Python packages, into the target directory. What is there already is not touched, so a second
+//! run does nothing.
+
+use std::io::{IsTerminal, Write};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use cuda_builder::inspect::CudaTool;
+use cuda_builder::toolchain::Toolchain;
+
+use crate::workspace::{command, first_line, kernel_crate, root, target_dir};
+
+/// The options of `setup`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Only say what would be done.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Rust 1.96, its source, and LLVM 22, as Debian 12's security updates carry them for building browsers.
+const PACKAGES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm", "llvm-22"];
+const COMPONENTS: [&str; 2] = ["rust-src", "llvm-tools"];
+/// NVIDIA's assembler, of the CUDA 13.0 toolkit, and its disassemblers, which are not packaged in that version.
+const WHEELS: [&str; 3] =
+    ["nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-nvdisasm==13.5.37", "nvidia-cuda-cuobjdump==13.5.37"];
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut steps = Vec::new();
+    if let Err(missing) = Toolchain::find(&kernel_crate()) {
+        println!("{missing}.");
+        steps.push(Step::Compiler { ways: compiler_ways()? });
+    }
+    let absent: Vec<_> = CudaTool::ALL.into_iter().filter(|tool| tool.find().is_none()).map(CudaTool::name).collect();
+    if !absent.is_empty() {
+        println!("Missing of NVIDIA's tools: {}.", absent.join(", "));
+        steps.push(Step::CudaTools(pip()));
+    }
+    if steps.is_empty() {
+        println!("Nothing to do: everything that compiling and assembling kernels needs is there.");
+        return Ok(());
+    }
+
+    println!("To do:");
+    for step in &steps {
+        step.print();
+    }
+    if arguments.dry_run {
+        return Ok(());
+    }
+    if !arguments.yes && !confirmed()? {
+        bail!("nothing was done");
+    }
+    steps.into_iter().try_for_each(Step::carry_out)?;
+    println!("Done: kernels can be compiled and assembled.");
+    Ok(())
+}
+
+enum Step {
+    /// Ways to get a compiler, to be tried in order.
+    Compiler {
+        ways: Vec<Vec<Command>>,
+    },
+    CudaTools(Command),
+}
+
+impl Step {
+    fn print(&self) {
+        match self {
+            Self::Compiler { ways } => {
+                for (number, way) in ways.iter().enumerate() {
+                    let lines: Vec<_> = way.iter().map(shown).collect();
+                    let otherwise = if number > 0 { "or, if that fails, " } else { "" };
+                    println!("  {otherwise}{}", lines.join(" && "));
+                }
+            }
+            Self::CudaTools(command) => println!("  {}", shown(command)),
+        }
+    }
+
+    fn carry_out(self) -> anyhow::Result<()> {
+        match self {
+            Self::Compiler { ways } => {
+                for way in ways {
+                    let done = way.into_iter().try_for_each(execute);
+                    if let Err(error) = &done {
+                        println!("{error:#}");
+                    }
+                    if Toolchain::find(&kernel_crate()).is_ok() {
+                        return Ok(());
+                    }
+                }
+                let missing = Toolchain::find(&kernel_crate()).map(|_| ()).expect_err("looked for it just now");
+                bail!("{missing}, but it could not. {}", by_hand());
+            }
+            Self::CudaTools(command) => {
+                execute(command).context("NVIDIA's tools come as Python packages, by python3 and pip")?;
+                match CudaTool::ALL.into_iter().find(|tool| tool.find().is_none()) {
+                    Some(tool) => bail!("`{}` is still missing after the installation", tool.name()),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// The ways to a compiler that this machine offers.
+fn compiler_ways() -> anyhow::Result<Vec<Vec<Command>>> {
+    let mut ways = Vec::new();
+    let mut active = command("rustup", &["show", "active-toolchain"]);
+    // Not the toolchain that this program was started with, but the one that the repository pins.
+    active.env_remove("RUSTUP_TOOLCHAIN");
+    if let Some(toolchain) = first_line(active).as_deref().and_then(|line| line.split(' ').next()) {
+        let mut add = command("rustup", &["component", "add", "--toolchain", toolchain]);
+        add.args(COMPONENTS);
+        ways.push(vec![add]);
+    }
+    if first_line(command("apt-get", &["--version"])).is_some() {
+        if first_line(command("id", &["-u"])).as_deref() == Some("0") {
+            ways.push(apt("env", &[]));
+        } else if first_line(command("sudo", &["--version"])).is_some() {
+            ways.push(apt("sudo", &["env"]));
+        } else {
+            println!("Debian's packages can only be installed by root: there is no sudo.");
+        }
+    }
+    if ways.is_empty() {
+        bail!("there is neither a rustup nor an apt-get that could be used here. {}", by_hand());
+    }
+    Ok(ways)
+}
+
+fn apt(program: &str, arguments: &[&str]) -> Vec<Command> {
+    let apt = |rest: &[&str]| {
+        let mut apt = command(program, arguments);
+        apt.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(rest);
+        apt
+    };
+    let mut install = apt(&["install", "-y", "--no-install-recommends"]);
+    install.args(PACKAGES);
+    vec![apt(&["update"]), install]
+}
+
+fn pip() -> Command {
+    let directory = target_dir().join("tools/cuda");
+    let mut pip = command("python3", &["-m", "pip", "install", "--no-deps", "--upgrade", "--target"]);
+    pip.arg(directory).args(WHEELS);
+    pip
+}
+
+fn by_hand() -> String {
+    format!(
+        "What is needed: Rust 1.95 or later with the components {}; or, on Debian 12 with its security updates, the packages \
+         {}. `cargo xtask doctor` shows what has been found, and the documentation of `cuda_builder::toolchain` which \
+         environment variables name a compiler elsewhere",
+        COMPONENTS.join(" and "),
+        PACKAGES.join(", ")
+    )
+}
+
+fn confirmed() -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("this is no terminal to ask on: pass --yes to go ahead");
+    }
+    print!("Go ahead? [y/N] ");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn execute(mut command: Command) -> anyhow::Result<()> {
+    println!("$ {}", shown(&command));
+    let status = command.status().with_context(|| format!("`{}` cannot be run", shown(&command)))?;
+    if status.success() { Ok(()) } else { bail!("`{}` failed ({status})", shown(&command)) }
+}
+
+/// A command as it would be typed in the repository's root.
+fn shown(command: &Command) -> String {
+    let root = format!("{}/", root().display());
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    words.map(|word| word.to_string_lossy().replace(&root, "")).collect::<Vec<_>>().join(" ")
+}

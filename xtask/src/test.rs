@@ -1,0 +1,137 @@
+//! `cargo xtask test`: everything that CI runs, in order.
+
+use std::env;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+use crate::workspace::{command, first_line, root, table};
+
+/// The options of `test`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Leave out the setup, the documentation, the licences and the downstream crate.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// What came of a step.
+enum Outcome {
+    Passed,
+    Failed,
+    /// And why.
+    Skipped(&'static str),
+}
+
+struct Step {
+    name: &'static str,
+    /// Whether `--quick` leaves it out.
+    thorough: bool,
+    action: fn() -> Action,
+}
+
+enum Action {
+    Run(Command),
+    Skip(&'static str),
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "setup", thorough: true, action: || Action::Run(xtask(&["setup", "--yes"])) },
+    Step { name: "format", thorough: false, action: || Action::Run(cargo(&["fmt", "--all", "--check"])) },
+    Step {
+        name: "clippy",
+        thorough: false,
+        action: || Action::Run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+    },
+    Step { name: "tests", thorough: false, action: || Action::Run(cargo(&["test", "--workspace", "--no-fail-fast"])) },
+    Step {
+        name: "documentation",
+        thorough: true,
+        action: || {
+            let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
+            doc.env("RUSTDOCFLAGS", "-Dwarnings");
+            Action::Run(doc)
+        },
+    },
+    Step { name: "licences and advisories", thorough: true, action: deny },
+    Step { name: "downstream crate", thorough: true, action: downstream },
+    Step { name: "PTX", thorough: false, action: || Action::Run(xtask(&["build-ptx", "--strict"])) },
+];
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut results = Vec::new();
+    for step in STEPS.iter().filter(|step| !(arguments.quick && step.thorough)) {
+        println!("\n==> {}", step.name);
+        let start = Instant::now();
+        let outcome = match (step.action)() {
+            Action::Run(command) => execute(command),
+            Action::Skip(why) => {
+                println!("skipped: {why}");
+                Outcome::Skipped(why)
+            }
+        };
+        println!("<== {} took {}", step.name, seconds(start.elapsed()));
+        results.push((step.name, outcome, start.elapsed()));
+    }
+
+    let mut rows = table(["step", "result", "time"]);
+    for (name, outcome, time) in &results {
+        let result = match outcome {
+            Outcome::Passed => "passed".to_owned(),
+            Outcome::Failed => "FAILED".to_owned(),
+            Outcome::Skipped(why) => format!("skipped: {why}"),
+        };
+        rows.add_row([(*name).to_owned(), result, seconds(*time)]);
+    }
+    println!("\n{rows}");
+    let failed: Vec<_> =
+        results.iter().filter(|(_, outcome, _)| matches!(outcome, Outcome::Failed)).map(|(name, ..)| *name).collect();
+    if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+}
+
+fn execute(mut command: Command) -> Outcome {
+    match command.status() {
+        Ok(status) if status.success() => Outcome::Passed,
+        Ok(status) => {
+            println!("failed: {status}");
+            Outcome::Failed
+        }
+        Err(error) => {
+            println!("{} cannot be run: {error}", command.get_program().display());
+            Outcome::Failed
+        }
+    }
+}
+
+/// The cargo that runs this task.
+fn cargo(arguments: &[&str]) -> Command {
+    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    command(&cargo, arguments)
+}
+
+fn xtask(arguments: &[&str]) -> Command {
+    let program = env::current_exe().unwrap_or_default();
+    command(&program.to_string_lossy(), arguments)
+}
+
+fn deny() -> Action {
+    match first_line(cargo(&["deny", "--version"])) {
+        Some(_) => Action::Run(cargo(&["deny", "check"])),
+        None => Action::Skip("cargo-deny is not installed"),
+    }
+}
+
+fn downstream() -> Action {
+    let directory = root().join("tests/downstream");
+    if !directory.join("Cargo.toml").is_file() {
+        return Action::Skip("there is no tests/downstream");
+    }
+    let mut build = cargo(&["build"]);
+    build.current_dir(directory);
+    Action::Run(build)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}

@@ -1,0 +1,43 @@
+//! Where things are, and running other programs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use comfy_table::{ContentArrangement, Table, presets};
+
+/// The repository's root.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the workspace")
+}
+
+/// The crate whose kernels the tasks build unless told otherwise.
+pub(crate) fn kernel_crate() -> PathBuf {
+    root().join("gpu-kernels")
+}
+
+/// The target directory that this program was built into: the one that bears cargo's cache tag.
+pub(crate) fn target_dir() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let target = program.ancestors().find(|directory| directory.join("CACHEDIR.TAG").is_file());
+    target.map_or_else(|| root().join("target"), Path::to_owned)
+}
+
+/// A command that runs in the repository's root.
+pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// The first line that a program prints, or `None` if it cannot be run or fails.
+pub(crate) fn first_line(mut command: Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned())
+}
+
+/// A table with a heading, without lines.
+pub(crate) fn table<const N: usize>(heading: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(heading);
+    table
+}
