@@ -315,10 +315,14 @@ mod tests {
     fn an_output_must_not_overlap_itself() {
         let mut data = [0.0; 16];
         let view = GlobalSliceMut::new(&mut data);
-        for (rows, cols, row_stride, col_stride) in [(4, 4, 4, 1), (4, 4, 1, 4), (2, 3, 8, 2), (1, 4, 0, 1), (4, 1, 1, 0)] {
+        for (rows, cols, row_stride, col_stride) in
+            [(4, 4, 4, 1), (4, 4, 1, 4), (2, 3, 8, 2), (1, 4, 0, 1), (4, 1, 1, 0)]
+        {
             assert!(MatrixMut::new(view, rows, cols, row_stride, col_stride).is_ok(), "{rows} x {cols}");
         }
-        for (rows, cols, row_stride, col_stride) in [(4, 4, 3, 1), (4, 4, 0, 1), (2, 2, 1, 1), (3, 3, 2, 1), (2, 2, 0, 0)] {
+        for (rows, cols, row_stride, col_stride) in
+            [(4, 4, 3, 1), (4, 4, 0, 1), (2, 2, 1, 1), (3, 3, 2, 1), (2, 2, 0, 0)]
+        {
             let made = MatrixMut::new(view, rows, cols, row_stride, col_stride);
             assert!(matches!(made, Err(ShapeError::Overlap { .. })), "{rows} x {cols}, {row_stride}, {col_stride}");
         }

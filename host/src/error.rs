@@ -240,6 +240,8 @@ impl fmt::Display for Bytes {
 
 #[cfg(test)]
 mod tests {
+    use cuda_std::executor::{Fault, FaultKind};
+
     use super::*;
 
     #[test]
@@ -249,8 +251,18 @@ mod tests {
         assert!(message.contains("did you mean `matvec`?") && message.contains("large-k"), "{message}");
         let message = Error::unknown_name("problem", "LargeK", known.clone()).to_string();
         assert!(message.contains("did you mean `large-k`?"), "{message}");
-        let message = Error::unknown_name("problem", "xyz", known).to_string();
+        let message = Error::unknown_name("problem", "transpose", known).to_string();
         assert!(!message.contains("did you mean"), "{message}");
+    }
+
+    #[test]
+    fn a_fault_of_a_kernel_is_told_from_a_launch_that_was_refused() {
+        let (kernel, origin) = ("k", cuda_std::Dim3::new(0, 0, 0));
+        let kind = FaultKind::Panic { message: "oh".to_owned() };
+        let fault = Fault { kernel, block: origin, thread: origin, location: None, kind };
+        assert!(Error::from(LaunchError::Fault(Box::new(fault))).is_kernel_fault());
+        assert!(!Error::from(LaunchError::Grid { kernel, grid: origin }).is_kernel_fault());
+        assert!(!Error::Usage("no".to_owned()).is_kernel_fault());
     }
 
     #[test]

@@ -30,9 +30,9 @@ pub struct Packed {
 /// let (device, _why_no_gpu) = Device::open();
 /// let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
 /// let b = array![[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]];
-/// let mut c = array![[100.0, 100.0], [100.0, 100.0]];
+/// let mut c = array![[100.0, 100.0], [100.0, 100.0f32]];
 /// tilewright::gemm(&device, &kernels::GEMM_TILED_16_FP32, 2.0, a.view(), b.view(), 0.5, c.view_mut())?;
-/// assert_eq!(c, array![[58.0, 60.0], [70.0, 72.0]].mapv(|x: f32| x));
+/// assert_eq!(c, array![[58.0, 60.0], [70.0, 72.0]]);
 ///
 /// // A transpose is a view like any other: this is Aᵀ·A, read in place.
 /// let mut gram = ndarray::Array2::zeros((3, 3));
@@ -94,4 +94,88 @@ pub fn gemv(
     y: ArrayViewMut1<'_, f32>,
 ) -> Result<Packed, Error> {
     gemm(device, kernel, alpha, a, x.insert_axis(Axis(1)), beta, y.insert_axis(Axis(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_std::executor::Checks;
+    use ndarray::{Array1, Array2, ShapeBuilder, s};
+
+    use super::*;
+    use crate::kernels;
+
+    /// Small whole numbers, so that every sum is exact in fp32.
+    fn numbers(rows: usize, cols: usize) -> Array2<f32> {
+        Array2::from_shape_fn((rows, cols), |(row, col)| ((7 * row + 3 * col) % 11) as f32 - 5.0)
+    }
+
+    /// Multiplies by every general kernel, and compares with ndarray's product.
+    fn agrees(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Packed {
+        let device = Device::cpu(Checks::Full);
+        let before = numbers(a.nrows(), b.ncols());
+        let expected = 2.0 * &a.dot(&b) - 3.0 * &before;
+        let mut packed = Packed::default();
+        for kernel in kernels::of(kernels::Family::Gemm) {
+            let mut c = before.clone();
+            packed = gemm(&device, kernel, 2.0, a, b, -3.0, c.view_mut()).unwrap();
+            assert_eq!(c, expected, "{}", kernel.name);
+            // A result with gaps and negative strides, whose gaps stay as they are.
+            let mut c = Array2::from_elem((2 * a.nrows(), 3 * b.ncols()), 77.0);
+            let mut part = c.slice_mut(s![..;-2, 2..;3]);
+            part.assign(&before);
+            assert!(gemm(&device, kernel, 2.0, a, b, -3.0, part.view_mut()).unwrap().c);
+            assert_eq!(part, expected, "{}", kernel.name);
+            assert_eq!(c.iter().filter(|&&x| x == 77.0).count(), 5 * expected.len());
+        }
+        packed
+    }
+
+    #[test]
+    fn any_strides_give_the_product_that_ndarray_gives() {
+        let (a, b) = (numbers(17, 23), numbers(23, 9));
+        assert_eq!(agrees(a.view(), b.view()), Packed::default());
+        let (a_t, b_t) = (numbers(23, 17), numbers(9, 23));
+        assert_eq!(agrees(a_t.t(), b_t.t()), Packed::default());
+        let by_columns = Array2::from_shape_fn((17, 23).f(), |(row, col)| (row % 3) as f32 - (col % 4) as f32);
+        assert_eq!(agrees(by_columns.view(), b.view()), Packed::default());
+        let large = numbers(40, 60);
+        let only_a = Packed { a: true, ..Packed::default() };
+        assert_eq!(agrees(large.slice(s![2..19, 5..28]), b.view()), only_a);
+        assert_eq!(agrees(large.slice(s![..34;2, ..46;2]), b.view()), only_a);
+        assert_eq!(agrees(a.slice(s![..;-1, ..]), b.view()), only_a);
+        let only_b = Packed { b: true, ..Packed::default() };
+        assert_eq!(agrees(a.view(), b.slice(s![..;-1, ..;-1])), only_b);
+        let (row, column) = (numbers(1, 23), numbers(23, 1));
+        assert_eq!(agrees(row.broadcast((17, 23)).unwrap(), b.view()), Packed::default());
+        assert_eq!(agrees(a.view(), column.broadcast((23, 9)).unwrap()), Packed::default());
+    }
+
+    #[test]
+    fn vectors_may_be_every_other_element_or_run_backwards() {
+        let device = Device::cpu(Checks::Full);
+        let (a, x) = (numbers(17, 23), numbers(1, 46).remove_axis(Axis(0)));
+        for kernel in kernels::ALL {
+            let x = x.slice(s![..;-2]);
+            let mut y = Array1::from_elem(34, f32::NAN);
+            gemv(&device, kernel, 1.0, a.view(), x, 0.0, y.slice_mut(s![1..;2])).unwrap();
+            assert_eq!(y.slice(s![1..;2]), a.dot(&x), "{}", kernel.name);
+        }
+    }
+
+    #[test]
+    fn shapes_that_make_no_product_are_refused_and_the_result_stays() {
+        let device = Device::cpu(Checks::Bounds);
+        let (a, b) = (numbers(4, 5), numbers(6, 3));
+        for kernel in kernels::of(kernels::Family::Gemm) {
+            let mut c = numbers(4, 3);
+            let error = gemm(&device, kernel, 1.0, a.view(), b.view(), 0.0, c.view_mut()).unwrap_err();
+            assert!(error.to_string().contains("the number of columns of A is 5"), "{error}");
+            let error = gemm(&device, kernel, 1.0, a.view(), a.t(), 0.0, c.view_mut()).unwrap_err();
+            assert!(error.to_string().contains("the number of columns of C is 3"), "{error}");
+            assert_eq!(c, numbers(4, 3));
+        }
+        let mut c = numbers(4, 3);
+        let error = gemm(&device, &kernels::GEMV_BLOCK_REDUCTION_FP32, 1.0, a.view(), b.view(), 0.0, c.view_mut());
+        assert!(matches!(error, Err(Error::Ineligible { .. })));
+    }
 }

@@ -164,6 +164,7 @@ pub(crate) fn temporary_beside(path: &Path) -> Result<tempfile::NamedTempFile, E
         return Err(failed(std::io::ErrorKind::IsADirectory.into()));
     }
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::metadata(directory).map_err(failed)?;
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tilewright-");
     #[cfg(unix)]
@@ -201,7 +202,7 @@ impl ProblemReport {
     pub fn table(&self) -> String {
         let Self { problem, formula, m, n, k, layout, leading_dimensions: [lda, ldb, ldc], .. } = self;
         let reduced = match self.reduced_from {
-            Some([m, n, k]) => format!(" (reduced from m={m} n={n} k={k})"),
+            Some([m, n, k]) => format!(" (reduced for the CPU executor from m={m} n={n} k={k})"),
             None => String::new(),
         };
         let mut text = format!("\n{problem}: {formula}, m={m} n={n} k={k}{reduced}\n");
@@ -246,8 +247,8 @@ impl ProblemReport {
                 figure(timing.min_ms),
                 figure(timing.p90_ms),
                 figure(if by_bytes { result.tb_per_s } else { result.tflop_per_s }),
-                format!("{:.2e}", check.frobenius_error),
-                format!("{:.2e}", check.max_error),
+                error_figure(check.frobenius_error),
+                error_figure(check.max_error),
                 worst,
                 (if check.passed { "ok" } else { "FAILED" }).to_owned(),
             ]);
@@ -258,7 +259,7 @@ impl ProblemReport {
         text += &format!("{table}\n");
         for result in &self.results {
             text += &format!(
-                "  {}: first call {} ms, download {} ms, {} runs\n",
+                "  {}: first call {} ms, download {} ms, runs: {}\n",
                 result.kernel,
                 figure(result.first_call_ms),
                 figure(result.download_ms),
@@ -295,6 +296,11 @@ impl KernelReport {
         }
         text
     }
+}
+
+/// An error: with its power of ten, because it is read beside its bound.
+fn error_figure(value: f64) -> String {
+    if value == 0.0 { "0".to_owned() } else { format!("{value:.2e}") }
 }
 
 /// A number with three to four digits that matter.
@@ -390,7 +396,8 @@ mod tests {
             "{message}"
         );
         let missing = directory.path().join("no such directory").join("report.json");
-        assert!(report().write_json(&missing).is_err());
+        let message = report().write_json(&missing).unwrap_err().to_string();
+        assert!(message.ends_with("report.json: No such file or directory (os error 2)"), "{message}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
@@ -399,7 +406,10 @@ mod tests {
         let report = report();
         let table = report.problems[0].table();
         assert!(table.lines().filter(|line| line.starts_with('|')).all(|line| line.chars().count() <= 120), "{table}");
-        assert!(table.contains("m=256 n=512 k=512 (reduced from m=2048 n=4096 k=8192)"), "{table}");
+        assert!(
+            table.contains("m=128 n=512 k=512 (reduced for the CPU executor from m=2048 n=4096 k=8192)"),
+            "{table}"
+        );
         assert!(table.contains("FAILED") && table.contains("(3, 4) is inf, should be 1.25e-1"), "{table}");
         assert!(report.heading().contains("CPU executor") && report.heading().starts_with("No GPU"));
         assert!(report.summary().contains("1 of 1 checks FAILED"));

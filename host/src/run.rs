@@ -60,15 +60,16 @@ pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Err
         .map(|(problem, kernels)| {
             let product = problem.product(device.is_cpu(), &options.overrides)?;
             let Sizes { m, n, k } = product.sizes;
-            kernels.iter().try_for_each(|kernel| kernel.eligible(m, n, k))?;
+            for kernel in &kernels {
+                kernel.eligible(m, n, k)?;
+                device.has_kernel(kernel.name)?;
+            }
             check_memory(&device, &product)?;
             Ok((problem, product, kernels))
         })
         .collect::<Result<Vec<_>, Error>>()?;
 
-    let note = why_cpu.map(|reason| {
-        format!("No GPU is used: {reason}.\nThe same kernels run on the CPU executor instead, at reduced sizes.")
-    });
+    let note = why_cpu.map(|reason| format!("No GPU is used, the same kernels run on the CPU executor: {reason}."));
     let mut report = Report::begin(device.describe(), note, options.inputs, options.seed);
     print(&report.heading());
     for (problem, product, kernels) in plan {

@@ -1,16 +1,17 @@
 //! The kernels, and where they run.
 
 use cuda_std::executor::Executor;
-use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut};
+use cuda_std::{Dim3, Kernel as _, GlobalSlice, GlobalSliceMut};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemv::Gemv;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
-use gpu_kernels::{Grid, Matrix, MatrixMut, Vector, VectorMut};
 
-use crate::Problem;
+use tilewright::device::{Device, Embedded};
+
+use crate::{Problem, View};
 
 /// Any of the errors that running a kernel can give.
 pub type Error = Box<dyn std::error::Error>;
@@ -33,6 +34,8 @@ pub enum Place<'a> {
     Executor(&'a Executor),
     /// On the CPU executor, on another grid.
     ExecutorGrid(&'a Executor, Dim3),
+    /// On a device of the library, in memory of that device.
+    Device(&'a Device),
 }
 
 impl Kernel {
@@ -42,6 +45,17 @@ impl Kernel {
 
     /// Those that multiply matrices.
     pub const GEMM: [Self; 4] = [Self::GemmNaive1d, Self::GemmNaive2d, Self::GemmTiled16, Self::GemmTiled32];
+
+    /// The name of the entry point.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GemvBlockReduction => gemv_block_reduction_fp32::NAME,
+            Self::GemmNaive1d => gemm_naive_1d_fp32::NAME,
+            Self::GemmNaive2d => gemm_naive_2d_fp32::NAME,
+            Self::GemmTiled16 => gemm_tiled_16_fp32::NAME,
+            Self::GemmTiled32 => gemm_tiled_32_fp32::NAME,
+        }
+    }
 
     /// Computes a copy of the product, and looks at everything: the result, what surrounds it, and the operands.
     ///
@@ -65,39 +79,47 @@ impl Kernel {
     /// # Errors
     /// What building the arguments or the launch reports.
     pub fn run(self, place: Place<'_>, problem: &mut Problem) -> Result<(), Error> {
-        let (alpha, beta) = (problem.alpha, problem.beta);
-        let (a_range, b_range, c_range) = (problem.a.extent(), problem.b.extent(), problem.c.extent());
-        let a = GlobalSlice::new(&problem.a.memory[a_range]);
-        let b = GlobalSlice::new(&problem.b.memory[b_range]);
-        let (c_shape, c_strides) = ((problem.c.rows(), problem.c.cols()), problem.c.strides());
-        let c = GlobalSliceMut::new(&mut problem.c.memory[c_range]);
-        let (a_strides, b_strides) = (problem.a.strides(), problem.b.strides());
+        let Problem { alpha, a, b, beta, c } = problem;
+        let Place::Device(device) = place else {
+            return self.launch(place, *alpha, a.view(), b.view(), *beta, c.view_mut());
+        };
+        // With the guard words, so that these too are looked at after it.
+        let (a_there, b_there) = (device.upload(&a.memory)?, device.upload(&b.memory)?);
+        let mut c_there = device.upload(&c.memory)?;
+        self.launch(place, *alpha, a.view_of(a_there.view()), b.view_of(b_there.view()), *beta, c.view_of_mut(c_there.view_mut()))?;
+        a_there.copy_to(&mut a.memory)?;
+        b_there.copy_to(&mut b.memory)?;
+        c_there.copy_to(&mut c.memory)?;
+        Ok(())
+    }
 
-        let a = Matrix::new(a, problem.a.rows(), problem.a.cols(), a_strides[0], a_strides[1])?;
-        if self == Self::GemvBlockReduction {
-            assert_eq!((problem.b.cols(), c_shape.1), (1, 1), "a matrix-vector kernel takes vectors");
-            let x = Vector::new(b, problem.b.rows(), b_strides[0])?;
-            let y = VectorMut::new(c, c_shape.0, c_strides[0])?;
-            return place.launch(gemv_block_reduction_fp32 { gemv: Gemv::new(alpha, a, x, beta, y)? });
-        }
-        let b = Matrix::new(b, problem.b.rows(), problem.b.cols(), b_strides[0], b_strides[1])?;
-        let c = MatrixMut::new(c, c_shape.0, c_shape.1, c_strides[0], c_strides[1])?;
-        let gemm = Gemm::new(alpha, a, b, beta, c)?;
+    fn launch(
+        self,
+        place: Place<'_>,
+        alpha: f32,
+        a: View<GlobalSlice<'_, f32>>,
+        b: View<GlobalSlice<'_, f32>>,
+        beta: f32,
+        c: View<GlobalSliceMut<'_, f32>>,
+    ) -> Result<(), Error> {
+        let gemm = || Gemm::new(alpha, a.matrix()?, b.matrix()?, beta, c.matrix_mut()?);
+        let gemv = || Gemv::new(alpha, a.matrix()?, b.vector()?, beta, c.vector_mut()?);
         match self {
-            Self::GemvBlockReduction => unreachable!(),
-            Self::GemmNaive1d => place.launch(gemm_naive_1d_fp32 { gemm }),
-            Self::GemmNaive2d => place.launch(gemm_naive_2d_fp32 { gemm }),
-            Self::GemmTiled16 => place.launch(gemm_tiled_16_fp32 { gemm }),
-            Self::GemmTiled32 => place.launch(gemm_tiled_32_fp32 { gemm }),
+            Self::GemvBlockReduction => place.launch(gemv_block_reduction_fp32 { gemv: gemv()? }),
+            Self::GemmNaive1d => place.launch(gemm_naive_1d_fp32 { gemm: gemm()? }),
+            Self::GemmNaive2d => place.launch(gemm_naive_2d_fp32 { gemm: gemm()? }),
+            Self::GemmTiled16 => place.launch(gemm_tiled_16_fp32 { gemm: gemm()? }),
+            Self::GemmTiled32 => place.launch(gemm_tiled_32_fp32 { gemm: gemm()? }),
         }
     }
 }
 
 impl Place<'_> {
-    fn launch(self, kernel: impl Grid) -> Result<(), Error> {
+    fn launch(self, kernel: impl Embedded) -> Result<(), Error> {
         let (executor, grid) = match self {
             Self::Executor(executor) => (executor, kernel.grid()),
             Self::ExecutorGrid(executor, grid) => (executor, grid),
+            Self::Device(device) => return Ok(device.launch(kernel)?),
         };
         // SAFETY: the views are of slices that are borrowed for as long as the kernel value lives, the one of C mutably.
         Ok(unsafe { executor.launch(kernel, grid, 0) }?)

@@ -14,5 +14,5 @@ mod problem;
 
 pub use expected::Expected;
 pub use kernel::{Error, Kernel, Place};
-pub use operand::{Layout, Operand, Order, SENTINEL};
+pub use operand::{Geometry, Layout, Operand, Order, SENTINEL, View};
 pub use problem::{Layouts, Problem, Shape};

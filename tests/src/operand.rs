@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use cuda_std::{GlobalSlice, GlobalSliceMut};
+use gpu_kernels::{Matrix, MatrixMut, ShapeError, Vector, VectorMut};
 use ndarray::Array2;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -64,9 +66,63 @@ impl Layout {
 pub struct Operand {
     /// Guard words, the matrix with its gaps, guard words.
     pub(crate) memory: Vec<f32>,
+    pub(crate) geometry: Geometry,
+}
+
+/// The extents of a matrix and its strides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
     rows: usize,
     cols: usize,
-    strides: [usize; 2],
+    row_stride: usize,
+    col_stride: usize,
+}
+
+/// A matrix in the memory of a device or of this processor, as kernels take it: `S` is a view of its extent.
+#[derive(Clone, Copy)]
+pub struct View<S> {
+    /// The memory from the first element to the last.
+    pub slice: S,
+    /// Where in it the elements are.
+    pub geometry: Geometry,
+}
+
+impl<'a> View<GlobalSlice<'a, f32>> {
+    /// The matrix.
+    ///
+    /// # Errors
+    /// As for [`Matrix::new`].
+    pub fn matrix(self) -> Result<Matrix<'a>, ShapeError> {
+        let Geometry { rows, cols, row_stride, col_stride } = self.geometry;
+        Matrix::new(self.slice, rows, cols, row_stride, col_stride)
+    }
+
+    /// The matrix, which has one column, as a vector.
+    ///
+    /// # Errors
+    /// As for [`Vector::new`].
+    pub fn vector(self) -> Result<Vector<'a>, ShapeError> {
+        Vector::new(self.slice, self.geometry.rows, self.geometry.row_stride)
+    }
+}
+
+impl<'a> View<GlobalSliceMut<'a, f32>> {
+    /// The matrix.
+    ///
+    /// # Errors
+    /// As for [`MatrixMut::new`].
+    pub fn matrix_mut(self) -> Result<MatrixMut<'a>, ShapeError> {
+        let Geometry { rows, cols, row_stride, col_stride } = self.geometry;
+        MatrixMut::new(self.slice, rows, cols, row_stride, col_stride)
+    }
+
+    /// The matrix, which has one column, as a vector.
+    ///
+    /// # Errors
+    /// As for [`VectorMut::new`].
+    pub fn vector_mut(self) -> Result<VectorMut<'a>, ShapeError> {
+        VectorMut::new(self.slice, self.geometry.rows, self.geometry.row_stride)
+    }
 }
 
 impl Operand {
@@ -78,9 +134,10 @@ impl Operand {
 
     /// A matrix of the elements that `element` gives for rows and columns.
     pub fn from_fn(rows: usize, cols: usize, layout: Layout, mut element: impl FnMut(usize, usize) -> f32) -> Self {
-        let strides = layout.strides(rows, cols);
-        let len = if rows == 0 || cols == 0 { 0 } else { (rows - 1) * strides[0] + (cols - 1) * strides[1] + 1 };
-        let mut operand = Self { memory: vec![SENTINEL; GUARD + len + GUARD], rows, cols, strides };
+        let [row_stride, col_stride] = layout.strides(rows, cols);
+        let len = if rows == 0 || cols == 0 { 0 } else { (rows - 1) * row_stride + (cols - 1) * col_stride + 1 };
+        let geometry = Geometry { rows, cols, row_stride, col_stride };
+        let mut operand = Self { memory: vec![SENTINEL; GUARD + len + GUARD], geometry };
         for row in 0..rows {
             for col in 0..cols {
                 operand.set(row, col, element(row, col));
@@ -91,17 +148,23 @@ impl Operand {
 
     /// The number of rows.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.geometry.rows
     }
 
     /// The number of columns.
     pub fn cols(&self) -> usize {
-        self.cols
+        self.geometry.cols
     }
 
-    /// The strides of rows and of columns.
-    pub fn strides(&self) -> [usize; 2] {
-        self.strides
+    /// The matrix as kernels on this processor read it.
+    pub fn view(&self) -> View<GlobalSlice<'_, f32>> {
+        View { slice: GlobalSlice::new(&self.memory[self.extent()]), geometry: self.geometry }
+    }
+
+    /// The matrix as kernels on this processor write it.
+    pub fn view_mut(&mut self) -> View<GlobalSliceMut<'_, f32>> {
+        let extent = self.extent();
+        View { slice: GlobalSliceMut::new(&mut self.memory[extent]), geometry: self.geometry }
     }
 
     /// The element at (`row`, `col`).
@@ -122,6 +185,22 @@ impl Operand {
         }
     }
 
+    /// The matrix in a copy of its memory, guard words included, as kernels read it.
+    pub(crate) fn view_of<'a>(&self, copy: GlobalSlice<'a, f32>) -> View<GlobalSlice<'a, f32>> {
+        assert_eq!(copy.len(), self.memory.len(), "a copy is as long as the original");
+        // SAFETY: the extent is a part of the copy, whose lifetime the part has.
+        let slice = unsafe { GlobalSlice::from_raw_parts(copy.as_ptr().wrapping_add(GUARD), self.extent().len()) };
+        View { slice, geometry: self.geometry }
+    }
+
+    /// The matrix in a copy of its memory, guard words included, as kernels write it.
+    pub(crate) fn view_of_mut<'a>(&self, copy: GlobalSliceMut<'a, f32>) -> View<GlobalSliceMut<'a, f32>> {
+        assert_eq!(copy.len(), self.memory.len(), "a copy is as long as the original");
+        // SAFETY: the extent is a part of the copy, which is given away.
+        let slice = unsafe { GlobalSliceMut::from_raw_parts(copy.as_mut_ptr().wrapping_add(GUARD), self.extent().len()) };
+        View { slice, geometry: self.geometry }
+    }
+
     /// The part of the memory that the matrix takes: from its first element to its last.
     pub(crate) fn extent(&self) -> Range<usize> {
         GUARD..self.memory.len() - GUARD
@@ -129,7 +208,7 @@ impl Operand {
 
     /// The matrix in double precision.
     pub fn to_f64(&self) -> Array2<f64> {
-        Array2::from_shape_fn((self.rows, self.cols), |(row, col)| f64::from(self.at(row, col)))
+        Array2::from_shape_fn((self.rows(), self.cols()), |(row, col)| f64::from(self.at(row, col)))
     }
 
     /// The bits of all elements, by rows.
@@ -159,19 +238,19 @@ impl Operand {
     }
 
     fn indices(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let cols = self.cols;
-        (0..self.rows).flat_map(move |row| (0..cols).map(move |col| (row, col)))
+        let Geometry { rows, cols, .. } = self.geometry;
+        (0..rows).flat_map(move |row| (0..cols).map(move |col| (row, col)))
     }
 
     fn position(&self, row: usize, col: usize) -> usize {
-        assert!(row < self.rows && col < self.cols, "({row}, {col}) of {self:?}");
-        GUARD + row * self.strides[0] + col * self.strides[1]
+        assert!(row < self.rows() && col < self.cols(), "({row}, {col}) of {self:?}");
+        GUARD + row * self.geometry.row_stride + col * self.geometry.col_stride
     }
 }
 
 impl fmt::Debug for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, cols, strides: [row_stride, col_stride], .. } = self;
+        let Geometry { rows, cols, row_stride, col_stride } = self.geometry;
         write!(f, "a {rows} x {cols} matrix with strides ({row_stride}, {col_stride})")
     }
 }

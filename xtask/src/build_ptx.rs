@@ -31,11 +31,11 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Emit {
-    /// PTX, as <crate>.<arch>.ptx.
+    /// PTX, as `<crate>.<arch>.ptx`.
     Ptx,
-    /// The LLVM IR it is made from, as <crate>.<arch>.ll.
+    /// The LLVM IR it is made from, as `<crate>.<arch>.ll`.
     LlvmIr,
-    /// Machine code, as <crate>.<arch>.cubin.
+    /// Machine code, as `<crate>.<arch>.cubin`.
     Cubin,
 }
 

@@ -49,3 +49,23 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_and_their_options_parse() {
+        for line in [
+            "doctor",
+            "setup --yes --dry-run",
+            "build-ptx --arch sm_80,sm_90a --emit ptx,llvm-ir,cubin --out x --strict",
+            "sass gemv --arch sm_80 --full",
+            "test --quick",
+        ] {
+            let words = ["cargo xtask"].into_iter().chain(line.split(' '));
+            assert!(Arguments::try_parse_from(words).is_ok(), "{line}");
+        }
+        assert!(Arguments::try_parse_from(["cargo xtask", "build-ptx", "--arch", "sm_1"]).is_err());
+    }
+}

@@ -1,6 +1,7 @@
 //! `cargo xtask setup`: gets what is missing for compiling kernels to PTX, and for assembling the PTX.
 //!
-//! The compiler comes from rustup where rustup can fetch the two components, and else from Debian's packages. NVIDIA's
+//! The compiler comes from rustup where rustup can fetch the two components and may (`RUSTUP_AUTO_INSTALL` is not 0), and
+//! else from Debian's packages. NVIDIA's
 //! assembler comes from its Python packages, into the target directory. What is there already is not touched, so a second
 //! run does nothing.
 
@@ -113,10 +114,14 @@ impl Step {
 /// The ways to a compiler that this machine offers.
 fn compiler_ways() -> anyhow::Result<Vec<Vec<Command>>> {
     let mut ways = Vec::new();
+    // Who sets this has told rustup to fetch nothing on its own.
+    let may_fetch = std::env::var_os("RUSTUP_AUTO_INSTALL").is_none_or(|value| value != "0");
     let mut active = command("rustup", &["show", "active-toolchain"]);
     // Not the toolchain that this program was started with, but the one that the repository pins.
     active.env_remove("RUSTUP_TOOLCHAIN");
-    if let Some(toolchain) = first_line(active).as_deref().and_then(|line| line.split(' ').next()) {
+    if !may_fetch {
+        println!("RUSTUP_AUTO_INSTALL=0 is set, so rustup is not asked to fetch components.");
+    } else if let Some(toolchain) = first_line(active).as_deref().and_then(|line| line.split(' ').next()) {
         let mut add = command("rustup", &["component", "add", "--toolchain", toolchain]);
         add.args(COMPONENTS);
         ways.push(vec![add]);

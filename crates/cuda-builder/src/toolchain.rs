@@ -109,6 +109,8 @@ struct Source {
     rustc: PathBuf,
     /// The directory that changes when the compiler appears there.
     appears_in: Option<PathBuf>,
+    /// The only place to look for LLVM's tools, if there is one.
+    llvm_bin: Option<PathBuf>,
 }
 
 /// What a compiler says of itself.
@@ -120,21 +122,23 @@ struct Version {
 
 impl Source {
     fn all() -> Vec<Self> {
+        let llvm_bin = std::env::var_os(LLVM_BIN_VARIABLE).map(PathBuf::from);
         if let Some(rustc) = std::env::var_os(RUSTC_VARIABLE) {
             let rustc = PathBuf::from(rustc);
             let name = format!("the compiler that {RUSTC_VARIABLE} names, {},", rustc.display());
-            return vec![Self { name, appears_in: rustc.parent().map(Path::to_owned), rustc }];
+            return vec![Self { name, appears_in: rustc.parent().map(Path::to_owned), rustc, llvm_bin }];
         }
         let packaged = PathBuf::from("/usr/bin/rustc");
         let packaged = Self {
             name: "the packaged compiler /usr/bin/rustc".to_owned(),
             rustc: packaged,
             appears_in: Some(PathBuf::from("/usr/bin")),
+            llvm_bin: llvm_bin.clone(),
         };
         match find_on_path("rustc") {
             Some(rustc) if rustc != packaged.rustc => {
                 let name = "the active `rustc` on PATH".to_owned();
-                vec![Self { name, rustc, appears_in: None }, packaged]
+                vec![Self { name, rustc, appears_in: None, llvm_bin }, packaged]
             }
             _ => vec![packaged],
         }
@@ -184,18 +188,26 @@ impl Source {
             watch.push(rustlib.clone());
         }
         let own_tools = rustlib.join(&version.host).join("bin");
-        let llvm_bin = llvm_bin(&own_tools, version.llvm_major());
+        let llvm_bin = match &self.llvm_bin {
+            Some(only) => Some(only.clone()).filter(|only| is_complete(only)),
+            None if is_complete(&own_tools) => Some(own_tools),
+            None => packaged_llvm_bin(version.llvm_major()),
+        };
         if llvm_bin.is_none() {
-            lacks.push(match std::env::var_os(LLVM_BIN_VARIABLE) {
-                Some(directory) => format!(
-                    "LLVM's tools (not all of {} are in {}, which {LLVM_BIN_VARIABLE} names)",
-                    LLVM_TOOLS.join(", "),
-                    directory.display()
-                ),
-                None => format!("LLVM's tools (llvm-tools, or llvm-{} or later)", version.llvm_major()),
-            });
-            // A package of LLVM also puts versioned names such as `opt-22` here.
-            watch.extend([rustlib.join(&version.host), PathBuf::from("/usr/bin")]);
+            match &self.llvm_bin {
+                Some(directory) => {
+                    let (tools, directory_name) = (LLVM_TOOLS.join(", "), directory.display());
+                    lacks.push(format!(
+                        "LLVM's tools (not all of {tools} are in {directory_name}, which {LLVM_BIN_VARIABLE} names)"
+                    ));
+                    watch.push(directory.clone());
+                }
+                None => {
+                    lacks.push(format!("LLVM's tools (llvm-tools, or llvm-{} or later)", version.llvm_major()));
+                    // A package of LLVM also puts versioned names such as `opt-22` into the second.
+                    watch.extend([rustlib.join(&version.host), PathBuf::from("/usr/bin")]);
+                }
+            }
         }
         match llvm_bin {
             Some(llvm_bin) if lacks.is_empty() => Ok(Toolchain {
@@ -228,15 +240,13 @@ impl Version {
     }
 }
 
-/// The directory with LLVM's tools that can read the bitcode of a compiler with LLVM `major`, or `None`.
-fn llvm_bin(compilers_own: &Path, major: u32) -> Option<PathBuf> {
-    let complete = |directory: &Path| LLVM_TOOLS.iter().all(|tool| directory.join(tool).is_file());
-    if let Some(directory) = std::env::var_os(LLVM_BIN_VARIABLE) {
-        return Some(PathBuf::from(directory)).filter(|directory| complete(directory));
-    }
-    if complete(compilers_own) {
-        return Some(compilers_own.to_owned());
-    }
+/// Whether all of LLVM's tools are in a directory.
+fn is_complete(directory: &Path) -> bool {
+    LLVM_TOOLS.iter().all(|tool| directory.join(tool).is_file())
+}
+
+/// The packaged tools that can read the bitcode of a compiler with LLVM `major`: later versions read what older ones write.
+fn packaged_llvm_bin(major: u32) -> Option<PathBuf> {
     let mut packaged: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib")
         .into_iter()
         .flatten()
@@ -244,7 +254,7 @@ fn llvm_bin(compilers_own: &Path, major: u32) -> Option<PathBuf> {
         .filter_map(|entry| {
             Some((entry.file_name().to_str()?.strip_prefix("llvm-")?.parse().ok()?, entry.path().join("bin")))
         })
-        .filter(|(number, directory)| *number >= major && complete(directory))
+        .filter(|(number, directory)| *number >= major && is_complete(directory))
         .collect();
     packaged.sort();
     packaged.into_iter().next().map(|(_, directory)| directory)
@@ -274,5 +284,124 @@ fn output(program: &Path, arguments: &[&str], directory: &Path) -> Result<String
     } else {
         let message = String::from_utf8_lossy(&output.stderr);
         Err(message.lines().next().unwrap_or("no message").trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// For tests that write a script and run it: a process that another test starts between the two would inherit the file
+    /// while it is open for writing, and such a file cannot be run.
+    fn one_at_a_time() -> MutexGuard<'static, ()> {
+        static RUNNING: Mutex<()> = Mutex::new(());
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A directory with the layout of a toolchain, whose rustc is a script.
+    fn sysroot(release: &str, llvm: &str) -> TempDir {
+        let sysroot = tempfile::tempdir().unwrap();
+        let root = sysroot.path().display().to_string();
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = --print ] && echo {root} && exit\n\
+             printf 'rustc {release}\\nrelease: {release}\\nhost: x\\nLLVM version: {llvm}\\n'\n"
+        );
+        add(&sysroot, "bin/rustc", &script);
+        add(&sysroot, "bin/cargo", "");
+        fs::create_dir_all(sysroot.path().join("lib/rustlib/x/bin")).unwrap();
+        sysroot
+    }
+
+    fn add(sysroot: &TempDir, file: &str, text: &str) {
+        let path = sysroot.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn add_core(sysroot: &TempDir) {
+        add(sysroot, "lib/rustlib/src/rust/library/Cargo.lock", "");
+    }
+
+    fn add_llvm(sysroot: &TempDir) {
+        LLVM_TOOLS.iter().for_each(|tool| add(sysroot, &format!("lib/rustlib/x/bin/{tool}"), ""));
+    }
+
+    fn examine(sysroot: &TempDir) -> Result<Toolchain, Unusable> {
+        let rustc = sysroot.path().join("bin/rustc");
+        Source { name: "the fake".to_owned(), rustc, appears_in: None, llvm_bin: None }.examine(Path::new("/"))
+    }
+
+    #[test]
+    fn takes_a_complete_toolchain() {
+        let _guard = one_at_a_time();
+        let sysroot = sysroot("1.95.0", "22.1.2");
+        add_core(&sysroot);
+        add_llvm(&sysroot);
+        let toolchain = examine(&sysroot).unwrap();
+        assert_eq!(toolchain.cargo, sysroot.path().join("bin/cargo"));
+        assert_eq!(toolchain.llvm_tool("llc"), sysroot.path().join("lib/rustlib/x/bin/llc"));
+        assert_eq!((toolchain.rust_version.as_str(), toolchain.llvm_version.as_str()), ("1.95.0", "22.1.2"));
+    }
+
+    #[test]
+    fn says_what_is_missing_and_watches_where_it_will_appear() {
+        let _guard = one_at_a_time();
+        // No package has an LLVM of this version.
+        let sysroot = sysroot("1.95.0", "999.0.0");
+        let rustlib = sysroot.path().join("lib/rustlib");
+        let unusable = examine(&sysroot).unwrap_err();
+        assert_eq!(unusable.lacks.len(), 2, "{unusable:?}");
+        assert!(unusable.lacks[0].contains("rust-src") && unusable.lacks[1].contains("llvm-999"), "{unusable:?}");
+        for directory in [rustlib.join("x"), rustlib, PathBuf::from("/usr/bin")] {
+            assert!(unusable.watch.contains(&directory), "{unusable:?}");
+        }
+
+        add_core(&sysroot);
+        assert_eq!(examine(&sysroot).unwrap_err().lacks.len(), 1);
+        add(&sysroot, "lib/rustlib/x/bin/llc", "");
+        assert_eq!(examine(&sysroot).unwrap_err().lacks.len(), 1, "one of three tools is not enough");
+        add_llvm(&sysroot);
+        examine(&sysroot).unwrap();
+        fs::remove_file(sysroot.path().join("bin/cargo")).unwrap();
+        assert!(examine(&sysroot).unwrap_err().lacks[0].contains("cargo"));
+    }
+
+    #[test]
+    fn refuses_an_old_compiler_and_one_that_does_not_run() {
+        let _guard = one_at_a_time();
+        let old = sysroot("1.94.1", "22.1.2");
+        add_core(&old);
+        add_llvm(&old);
+        let unusable = examine(&old).unwrap_err();
+        assert_eq!(unusable.lacks, ["a new enough rustc (it is 1.94.1, the kernels need 1.95)"]);
+
+        let broken = sysroot("1.95.0", "22.1.2");
+        add(&broken, "bin/rustc", "#!/bin/sh\necho broken >&2\nexit 1\n");
+        assert_eq!(examine(&broken).unwrap_err().lacks, ["a rustc that runs (broken)"]);
+
+        let nowhere = tempfile::tempdir().unwrap();
+        assert_eq!(examine(&nowhere).unwrap_err().lacks, ["rustc and cargo"]);
+    }
+
+    #[test]
+    fn the_message_names_every_candidate_and_the_command() {
+        let unusable = |source: &str, lacks: &str| Unusable {
+            source: source.to_owned(),
+            lacks: vec![lacks.to_owned()],
+            watch: Vec::new(),
+        };
+        let missing = Missing { candidates: vec![unusable("the first", "a"), unusable("the second", "b")] };
+        assert_eq!(
+            missing.to_string(),
+            "there is no toolchain that compiles kernels to PTX; the first lacks a; the second lacks b. \
+             `cargo xtask setup` gets what is missing"
+        );
     }
 }

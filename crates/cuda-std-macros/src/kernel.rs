@@ -126,11 +126,9 @@ struct Parameter {
 fn parameters(function: &ItemFn) -> Result<Vec<Parameter>> {
     let one = |argument: &FnArg| match argument {
         FnArg::Typed(typed) => match &*typed.pat {
-            Pat::Ident(pattern) if pattern.by_ref.is_none() && pattern.subpat.is_none() => Ok(Parameter {
-                name: pattern.ident.clone(),
-                mutability: pattern.mutability,
-                kind: typed.ty.clone(),
-            }),
+            Pat::Ident(pattern) if pattern.by_ref.is_none() && pattern.subpat.is_none() => {
+                Ok(Parameter { name: pattern.ident.clone(), mutability: pattern.mutability, kind: typed.ty.clone() })
+            }
             pattern => Err(Error::new(pattern.span(), "a kernel parameter is a plain name")),
         },
         FnArg::Receiver(receiver) => Err(Error::new(receiver.span(), "a kernel is not a method")),

@@ -18,7 +18,7 @@ use syn::parse_macro_input;
 ///
 /// | argument | meaning |
 /// |---|---|
-/// | `block = x`, `(x, y)` or `(x, y, z)` | the shape of every block, in integer literals; becomes the launch bounds (`.maxntid`) and the constant `BLOCK` |
+/// | `block = x`, `(x, y)` or `(x, y, z)` | the shape of every block, in integer literals; becomes the launch bounds (`.reqntid`) and the constant `BLOCK` |
 /// | `min_blocks = n` | ask the assembler for registers few enough that `n` blocks fit on a multiprocessor (`.minnctapersm`) |
 /// | `arch = "sm_90a"` | compile for this architecture only |
 /// | `requires(condition, …)` | what a launch checks of the arguments before it runs; the body may rely on it |

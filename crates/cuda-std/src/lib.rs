@@ -36,7 +36,10 @@
 //! block always has the shape that [`kernel`] names. The body's `unsafe` blocks say which of these they rely on.
 
 #![no_std]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, core_intrinsics, ffi_const, stdarch_nvptx))]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    feature(asm_experimental_arch, core_intrinsics, ffi_const, link_llvm_intrinsics, stdarch_nvptx)
+)]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 
 #[cfg(not(target_arch = "nvptx64"))]

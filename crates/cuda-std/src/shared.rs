@@ -56,7 +56,7 @@ impl<A: SharedArray> Shared<A> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            Self { identity: crate::executor::SharedIdentity::new(), array: core::marker::PhantomData }
+            Self { identity: crate::executor::SharedIdentity::new::<A>(), array: core::marker::PhantomData }
         }
     }
 

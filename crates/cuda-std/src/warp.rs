@@ -56,16 +56,70 @@ pub fn lane_id() -> u32 {
 #[track_caller]
 pub unsafe fn sync_warp(mask: u32) {
     #[cfg(target_arch = "nvptx64")]
-    // SAFETY: the caller's promise is the instruction's condition. Memory counts as changed: the assembly is not `nomem`.
+    // SAFETY: the caller's promise is the instruction's condition.
     unsafe {
-        core::arch::asm!("bar.warp.sync {mask};", mask = in(reg32) mask, options(nostack, preserves_flags));
+        intrinsic::bar_warp_sync(mask);
     }
     #[cfg(not(target_arch = "nvptx64"))]
     crate::executor::sync_warp(mask);
 }
 
+/// Where a lane takes its value from in a shuffle.
+#[derive(Clone, Copy)]
+pub(crate) enum Shuffle {
+    /// A number of lanes below.
+    Up,
+    /// A number of lanes above.
+    Down,
+    /// The lane with some bits flipped.
+    Xor,
+    /// A lane by its number in the segment.
+    Idx,
+}
+
+/// The lane whose value `lane` receives in a shuffle, and whether it is within reach, from the operands `b` and `c` of
+/// `shfl.sync`, as the PTX ISA defines it: `c` has the clamp value in bits 0 to 4 and the segment mask in bits 8 to 12.
+#[inline(always)]
+pub(crate) fn source_lane(shuffle: Shuffle, lane: u32, b: u32, c: u32) -> (u32, bool) {
+    let (b, clamp, segment) = ((b & 31) as i32, (c & 31) as i32, (c >> 8 & 31) as i32);
+    let lane = lane as i32;
+    let min_lane = lane & segment;
+    let max_lane = min_lane | clamp & !segment;
+    let (source, inside) = match shuffle {
+        Shuffle::Up => (lane - b, lane - b >= max_lane),
+        Shuffle::Down => (lane + b, lane + b <= max_lane),
+        Shuffle::Xor => (lane ^ b, lane ^ b <= max_lane),
+        Shuffle::Idx => (min_lane | b & !segment, min_lane | b & !segment <= max_lane),
+    };
+    (if inside { source } else { lane } as u32, inside)
+}
+
+/// LLVM's intrinsics, as `core::arch::nvptx` declares its own. Inline assembly would not do: LLVM may copy it into the
+/// branches of a condition, where the lanes would no longer meet. Of an intrinsic it knows better (`convergent`).
+#[cfg(target_arch = "nvptx64")]
+mod intrinsic {
+    unsafe extern "C" {
+        #[link_name = "llvm.nvvm.bar.warp.sync"]
+        pub(super) fn bar_warp_sync(mask: u32);
+        #[link_name = "llvm.nvvm.shfl.sync.up.i32"]
+        pub(super) fn shfl_up(mask: u32, value: u32, b: u32, c: u32) -> u32;
+        #[link_name = "llvm.nvvm.shfl.sync.down.i32"]
+        pub(super) fn shfl_down(mask: u32, value: u32, b: u32, c: u32) -> u32;
+        #[link_name = "llvm.nvvm.shfl.sync.bfly.i32"]
+        pub(super) fn shfl_bfly(mask: u32, value: u32, b: u32, c: u32) -> u32;
+        #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+        pub(super) fn shfl_idx(mask: u32, value: u32, b: u32, c: u32) -> u32;
+        #[link_name = "llvm.nvvm.vote.all.sync"]
+        pub(super) fn vote_all(mask: u32, predicate: bool) -> bool;
+        #[link_name = "llvm.nvvm.vote.any.sync"]
+        pub(super) fn vote_any(mask: u32, predicate: bool) -> bool;
+        #[link_name = "llvm.nvvm.vote.ballot.sync"]
+        pub(super) fn vote_ballot(mask: u32, predicate: bool) -> u32;
+    }
+}
+
 macro_rules! shuffles {
-    ($($name:ident, $operand:ident, $mode:literal, $operation:ident, $clamp:literal, $doc:literal;)*) => { $(
+    ($($name:ident, $operand:ident, $mode:literal, $intrinsic:ident, $shuffle:ident, $operation:ident, $doc:literal;)*) => { $(
         #[doc = $doc]
         ///
         #[doc = concat!("`shfl.sync.", $mode, ".b32`, twice for a value of 8 bytes.")]
@@ -79,37 +133,19 @@ macro_rules! shuffles {
         #[inline(always)]
         #[track_caller]
         pub unsafe fn $name<T: Element>(mask: u32, value: T, $operand: u32, width: u32) -> (T, bool) {
+            let c = shuffle_operand(Shuffle::$shuffle, width);
             #[cfg(target_arch = "nvptx64")]
             {
-                // The clamp in bits 0 to 4, and in bits 8 to 12 the bits of a lane's number that are the same for all
-                // lanes of its segment.
-                let c = LANES.wrapping_sub(width) << 8 | $clamp;
-                shuffle_words(value, |word| {
-                    let (received, inside): (u32, u32);
-                    // SAFETY: the caller's promise is the instruction's condition. The braces make the predicate's name
-                    // local to this copy of the text. The instruction must stay where it is, so it is not `pure`.
-                    unsafe {
-                        core::arch::asm!(
-                            "{{",
-                            ".reg .pred inside;",
-                            concat!("shfl.sync.", $mode, ".b32 {received}|inside, {word}, {b}, {c}, {mask};"),
-                            "selp.u32 {inside}, 1, 0, inside;",
-                            "}}",
-                            received = out(reg32) received, inside = out(reg32) inside,
-                            word = in(reg32) word, b = in(reg32) $operand, c = in(reg32) c, mask = in(reg32) mask,
-                            options(nomem, nostack, preserves_flags),
-                        );
-                    }
-                    (received, inside != 0)
-                })
+                let (_, inside) = source_lane(Shuffle::$shuffle, lane_id(), $operand, c);
+                // SAFETY: the caller's promise is the instruction's condition.
+                let shuffle = |word| unsafe { intrinsic::$intrinsic(mask, word, $operand, c) };
+                let bits = to_bits(value);
+                let low = shuffle(bits as u32);
+                let high = if size_of::<T>() == 8 { shuffle((bits >> 32) as u32) } else { 0 };
+                (from_bits(u64::from(high) << 32 | u64::from(low)), inside)
             }
             #[cfg(not(target_arch = "nvptx64"))]
             {
-                assert!(
-                    width.is_power_of_two() && width <= LANES,
-                    "the width of a shuffle is 1, 2, 4, 8, 16 or 32; this one has {width}"
-                );
-                let c = (LANES - width) << 8 | $clamp;
                 let operation = WarpOperation::$operation;
                 let (bits, inside) =
                     crate::executor::shuffle(operation, mask, size_of::<T>(), to_bits(value), $operand, c);
@@ -120,15 +156,28 @@ macro_rules! shuffles {
 }
 
 shuffles! {
-    warp_shuffle_down, delta, "down", ShuffleDown, 31,
+    warp_shuffle_down, delta, "down", shfl_down, Down, ShuffleDown,
         "The value of the lane `delta` above this one (`delta` modulo 32), and whether that lane is in this one's segment.";
-    warp_shuffle_up, delta, "up", ShuffleUp, 0,
+    warp_shuffle_up, delta, "up", shfl_up, Up, ShuffleUp,
         "The value of the lane `delta` below this one (`delta` modulo 32), and whether that lane is in this one's segment.";
-    warp_shuffle_xor, lane_mask, "bfly", ShuffleXor, 31,
+    warp_shuffle_xor, lane_mask, "bfly", shfl_bfly, Xor, ShuffleXor,
         "The value of the lane whose number is this one's with the bits of `lane_mask` flipped, and whether that lane is in \
          this one's segment or in one below.";
-    warp_shuffle_idx, lane, "idx", ShuffleIdx, 31,
+    warp_shuffle_idx, lane, "idx", shfl_idx, Idx, ShuffleIdx,
         "The value of lane `lane`, modulo `width`, of this lane's segment, and `true`.";
+}
+
+/// The operand `c` of `shfl.sync` for segments of `width` lanes.
+#[inline(always)]
+#[track_caller]
+fn shuffle_operand(shuffle: Shuffle, width: u32) -> u32 {
+    #[cfg(not(target_arch = "nvptx64"))]
+    assert!(
+        width.is_power_of_two() && width <= LANES,
+        "the width of a shuffle is 1, 2, 4, 8, 16 or 32; this one has {width}"
+    );
+    let clamp = if matches!(shuffle, Shuffle::Up) { 0 } else { 31 };
+    LANES.wrapping_sub(width) << 8 | clamp
 }
 
 /// Whether `predicate` is true in all lanes in `mask` that have not returned (`vote.sync.all`).
@@ -139,23 +188,9 @@ shuffles! {
 #[track_caller]
 pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
     #[cfg(target_arch = "nvptx64")]
-    {
-        let result: u32;
-        // SAFETY: the caller's promise is the instruction's condition. The braces make the predicates' names local to
-        // this copy of the text. The instruction must stay where it is, so it is not `pure`.
-        unsafe {
-            core::arch::asm!(
-                "{{",
-                ".reg .pred own, result;",
-                "setp.ne.u32 own, {own}, 0;",
-                "vote.sync.all.pred result, own, {mask};",
-                "selp.u32 {result}, 1, 0, result;",
-                "}}",
-                result = out(reg32) result, own = in(reg32) u32::from(predicate), mask = in(reg32) mask,
-                options(nomem, nostack, preserves_flags),
-            );
-        }
-        result != 0
+    // SAFETY: the caller's promise is the instruction's condition.
+    unsafe {
+        intrinsic::vote_all(mask, predicate)
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
@@ -171,22 +206,9 @@ pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
 #[track_caller]
 pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
     #[cfg(target_arch = "nvptx64")]
-    {
-        let result: u32;
-        // SAFETY: as for `warp_vote_all`.
-        unsafe {
-            core::arch::asm!(
-                "{{",
-                ".reg .pred own, result;",
-                "setp.ne.u32 own, {own}, 0;",
-                "vote.sync.any.pred result, own, {mask};",
-                "selp.u32 {result}, 1, 0, result;",
-                "}}",
-                result = out(reg32) result, own = in(reg32) u32::from(predicate), mask = in(reg32) mask,
-                options(nomem, nostack, preserves_flags),
-            );
-        }
-        result != 0
+    // SAFETY: the caller's promise is the instruction's condition.
+    unsafe {
+        intrinsic::vote_any(mask, predicate)
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
@@ -202,39 +224,14 @@ pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
 #[track_caller]
 pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
     #[cfg(target_arch = "nvptx64")]
-    {
-        let ballot: u32;
-        // SAFETY: as for `warp_vote_all`.
-        unsafe {
-            core::arch::asm!(
-                "{{",
-                ".reg .pred own;",
-                "setp.ne.u32 own, {own}, 0;",
-                "vote.sync.ballot.b32 {ballot}, own, {mask};",
-                "}}",
-                ballot = out(reg32) ballot, own = in(reg32) u32::from(predicate), mask = in(reg32) mask,
-                options(nomem, nostack, preserves_flags),
-            );
-        }
-        ballot
+    // SAFETY: the caller's promise is the instruction's condition.
+    unsafe {
+        intrinsic::vote_ballot(mask, predicate)
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
         crate::executor::vote(WarpOperation::VoteBallot, mask, predicate)
     }
-}
-
-/// Shuffles a value word by word; `shuffle` returns the word received, and a flag that is the same for all words.
-#[cfg(target_arch = "nvptx64")]
-#[inline(always)]
-fn shuffle_words<T: Element>(value: T, shuffle: impl Fn(u32) -> (u32, bool)) -> (T, bool) {
-    let bits = to_bits(value);
-    let (low, inside) = shuffle(bits as u32);
-    if size_of::<T>() == size_of::<u32>() {
-        return (from_bits(low.into()), inside);
-    }
-    let (high, _) = shuffle((bits >> 32) as u32);
-    (from_bits(u64::from(high) << 32 | u64::from(low)), inside)
 }
 
 /// The bits of a value of 4 or 8 bytes.

@@ -207,7 +207,7 @@ fn reverses_in_a_warp(how: u32) {
             0 => {}
             1 => warp::sync_warp(warp::ALL_LANES),
             2 => warp::sync_warp(if lane < 16 { 0xFFFF } else { 0xFFFF_0000 }),
-            _ => drop(warp::warp_shuffle_xor(warp::ALL_LANES, 1.0f32, 1, 32)),
+            _ => _ = warp::warp_shuffle_xor(warp::ALL_LANES, 1.0f32, 1, 32),
         }
         ARRAY.read(t - lane + 31 - lane); // <warp read>
     }
@@ -339,17 +339,19 @@ fn slices_of_launch_sized_memory_that_overlap_race() {
     assert_eq!(element, "2");
 }
 
-/// A read that comes before any write: in this executor's order only, if another thread writes before the next barrier.
+/// Thread 0 reads an element, and may use it as an index; thread 1 may write it, with a barrier between or without.
 #[kernel(block = 2)]
-fn reads_too_early(written: u32, late: u32, out: GlobalSliceMut<'_, u32>) {
+fn reads_too_early(used: u32, barrier: u32, written: u32, out: GlobalSliceMut<'_, u32>) {
     static ARRAY: Shared<[u32; 2]> = Shared::new();
     let t = thread::thread_idx_x();
     unsafe {
         if t == 0 {
             let index = ARRAY.read(1); // <early>
-            out.set_unchecked(index as usize, 1);
+            if used != 0 {
+                out.set_unchecked(index as usize, 1);
+            }
         }
-        if late != 0 {
+        if barrier != 0 {
             thread::sync_threads();
         }
         if t == 1 && written != 0 {
@@ -359,24 +361,25 @@ fn reads_too_early(written: u32, late: u32, out: GlobalSliceMut<'_, u32>) {
 }
 
 #[test]
-fn a_read_before_the_write_is_a_race_unless_a_barrier_separates_them() {
-    let mut out = [0; 1 << 31 >> 20];
-    let mut run = |written, late, length| {
-        let out = GlobalSliceMut::new(&mut out[..length]);
-        fault(Checks::Full, reads_too_early { written, late, out }, 1)
+fn a_read_of_unwritten_memory_is_reported_as_such_unless_a_later_write_makes_it_a_race() {
+    let mut out = [0];
+    let mut run = |used, barrier, written| {
+        fault(Checks::Full, reads_too_early { used, barrier, written, out: GlobalSliceMut::new(&mut out) }, 1)
     };
-    // The index that was read is poison, and so the store fails first; but that is not where things went wrong.
-    for (written, late) in [(1, 0), (1, 1), (0, 0)] {
-        let fault = run(written, late, 1);
+    // With `used`, the index is poison, and so the store fails first; but that is not where things went wrong.
+    for (used, barrier, written) in [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)] {
+        let fault = run(used, barrier, written);
         assert!(matches!(fault.kind, FaultKind::UnwrittenShared { .. }), "{fault}");
         assert_eq!((fault.thread, fault.location.unwrap().line), (at(0, 0, 0), line("early")));
     }
+    let expected = [(line("early"), AccessKind::Read), (line("late"), AccessKind::Write)];
+    assert_eq!(lines(&run(0, 0, 1)), expected);
 }
 
 /// Every thread reads its neighbour's element, which nobody has written yet, and writes its own.
 #[kernel(block = 96)]
 fn shifts_without_barrier() {
-    static ARRAY: Shared<[f32; 97]> = Shared::new();
+    static ARRAY: Shared<[f32; 97]> = Shared::new(); // <shift array>
     let t = thread::thread_idx_x() as usize;
     unsafe {
         let next = ARRAY.read(t + 1); // <shift read>
@@ -395,7 +398,7 @@ fn reads_that_race_with_later_writes_are_not_taken_for_reads_of_unwritten_memory
          array `[f32; 97]` declared at {file}:{}, and thread (0, 0, 0) reads it at {file}:{} with no barrier between them",
         shifts_without_barrier::NAME,
         line("shift write"),
-        line("shift write") - 5,
+        line("shift array"),
         line("shift read"),
         file = fault.location.as_ref().unwrap().file,
     );

@@ -11,6 +11,10 @@
 //!    └─────┘   └───────────┘
 //! ```
 //!
+//! While a thread waits for a load, others compute, so a multiprocessor should hold as many threads as it can schedule:
+//! 2048. Each kernel's `min_blocks` keeps its registers few enough for that, 32 for each thread. Left alone, the compiler
+//! takes up to 88 for addresses that it could as well compute again, and a third of the threads take twice the time.
+//!
 //! All kernels of this module take a [`Gemm`] and nothing else, for any m, n and k from 0, any strides of A and B (so all
 //! of NN, NT, TN and TT), and any strides of C that keep its elements apart.
 
@@ -44,13 +48,7 @@ impl<'a> Gemm<'a> {
     /// # Errors
     /// [`ShapeError::Mismatch`] unless A is m×k, B is k×n and C is m×n for some m, n, k.
     #[cfg(not(target_arch = "nvptx64"))]
-    pub fn new(
-        alpha: f32,
-        a: Matrix<'a>,
-        b: Matrix<'a>,
-        beta: f32,
-        c: MatrixMut<'a>,
-    ) -> Result<Self, ShapeError> {
+    pub fn new(alpha: f32, a: Matrix<'a>, b: Matrix<'a>, beta: f32, c: MatrixMut<'a>) -> Result<Self, ShapeError> {
         ShapeError::unless_equal(("the number of columns of A", a.cols()), ("the number of rows of B", b.rows()))?;
         ShapeError::unless_equal(("the number of rows of A", a.rows()), ("the number of rows of C", c.rows()))?;
         ShapeError::unless_equal(("the number of columns of B", b.cols()), ("the number of columns of C", c.cols()))?;
@@ -80,8 +78,8 @@ impl<'a> Gemm<'a> {
     /// alone.
     ///
     /// A load takes hundreds of cycles, a multiplication four. Eight terms are loaded before the first of them is
-    /// multiplied, so that a thread has sixteen loads under way at a time: measured on an H200, a sixth less time than with
-    /// as few as the compiler chooses.
+    /// multiplied, so that a thread has sixteen loads under way at a time. On an H200 that takes a quarter off the time of
+    /// the compiler's own order (2048×4096×8192, TN: 26 instead of 35 ms).
     ///
     /// # Safety
     /// `row < self.m()` and `col < self.n()`.

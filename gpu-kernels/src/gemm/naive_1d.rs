@@ -24,7 +24,7 @@ use cuda_std::prelude::*;
 use super::Gemm;
 
 /// `C = α·A·B + β·C` in fp32, by one thread for each element, numbered along a line.
-#[kernel(block = 256)]
+#[kernel(block = 256, min_blocks = 8)]
 pub fn gemm_naive_1d_fp32(gemm: Gemm<'_>) {
     let (m, n) = (gemm.m() as usize, gemm.n() as usize);
     if n == 0 {

@@ -11,10 +11,11 @@
 //! ```
 //!
 //! The idea: the grid has the shape of the result. There is no division, and a block touches a compact piece of C, so that
-//! its loads from B hit the cache eight times where the line of [`naive_1d`](super::naive_1d) hits it once.
+//! its eight warps find the columns of B in the cache that one of them has loaded.
 //!
 //! What it costs: still two loads for each multiplication. Coalesced where B is stored by rows; the load from A is one
-//! address for the whole warp in any layout, so `Aᵀ·B` read in place costs no more than `A·B`.
+//! address for the whole warp in any layout, so `Aᵀ·B` read in place costs no more than `A·B`. Where B is stored by columns,
+//! nothing helps: the 32 lanes load from 32 different lines.
 //!
 //! Registers only, no shared memory; any device.
 
@@ -23,18 +24,15 @@ use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
 use super::Gemm;
-use crate::geometry::tile_rows;
+use crate::geometry::first_row;
 
 /// `C = α·A·B + β·C` in fp32, by one thread for each element, in blocks of 32 columns by 8 rows.
-#[kernel(block = (32, 8))]
+#[kernel(block = (32, 8), min_blocks = 8)]
 pub fn gemm_naive_2d_fp32(gemm: Gemm<'_>) {
     let col = thread::block_idx_x() * thread::block_dim_x() + thread::thread_idx_x();
-    for first_row in tile_rows(gemm.m(), thread::block_dim_y()) {
-        let row = first_row + thread::thread_idx_y();
-        if row >= gemm.m() || col >= gemm.n() {
-            return;
-        }
-        // SAFETY: row < m and col < n; no other thread of the grid has this row and this column.
+    let row = first_row(thread::block_dim_y()) + thread::thread_idx_y();
+    if row < gemm.m() && col < gemm.n() {
+        // SAFETY: row < m and col < n, as just compared; no other thread of the grid has this row and this column.
         unsafe { gemm.finish(row, col, gemm.dot(row, col)) };
     }
 }

@@ -41,13 +41,13 @@ use cuda_std::prelude::*;
 
 use super::Gemm;
 use crate::Matrix;
-use crate::geometry::tile_rows;
+use crate::geometry::first_row;
 
 /// A tile in shared memory: `ROWS` rows of which `PITCH - 4` elements are used.
 type Tile<const ROWS: usize, const PITCH: usize> = Shared<[[f32; PITCH]; ROWS]>;
 
 /// `C = α·A·B + β·C` in fp32, by tiles of 32×32 in shared memory, one thread for each element of the tile.
-#[kernel(block = (32, 32))]
+#[kernel(block = (32, 32), min_blocks = 2)]
 pub fn gemm_tiled_32_fp32(gemm: Gemm<'_>) {
     static TILE_A: Shared<[[f32; 36]; 32]> = Shared::new();
     static TILE_B: Shared<[[f32; 36]; 32]> = Shared::new();
@@ -56,7 +56,7 @@ pub fn gemm_tiled_32_fp32(gemm: Gemm<'_>) {
 }
 
 /// `C = α·A·B + β·C` in fp32, by tiles of 16×16 in shared memory, one thread for each element of the tile.
-#[kernel(block = (16, 16))]
+#[kernel(block = (16, 16), min_blocks = 8)]
 pub fn gemm_tiled_16_fp32(gemm: Gemm<'_>) {
     static TILE_A: Shared<[[f32; 20]; 16]> = Shared::new();
     static TILE_B: Shared<[[f32; 20]; 16]> = Shared::new();
@@ -75,30 +75,28 @@ unsafe fn tiled<const TILE: usize, const PITCH: usize>(
     tile_b: &'static Tile<TILE, PITCH>,
 ) {
     let (x, y) = (thread::thread_idx_x() as usize, thread::thread_idx_y() as usize);
-    let first_col = thread::block_idx_x() * TILE as u32;
-    for first_row in tile_rows(gemm.m(), TILE as u32) {
-        let mut sum = 0.0;
-        let mut k0 = 0;
-        while k0 < gemm.terms() {
-            // SAFETY: x and y are below TILE. Each thread writes its own element of each tile; the first barrier separates
-            // the writes from the reads of the other threads, the second one these reads from the next writes. The number
-            // of iterations is the same for all threads of the block, so all of them reach both barriers.
-            unsafe {
-                load_tile(&gemm.a, first_row, k0, tile_a);
-                load_tile(&gemm.b, k0, first_col, tile_b);
-                thread::sync_threads();
-                for l in 0..TILE {
-                    sum = math::fma(tile_a.read([y, l]), tile_b.read([l, x]), sum);
-                }
-                thread::sync_threads();
+    let (first_row, first_col) = (first_row(TILE as u32), thread::block_idx_x() * TILE as u32);
+    let mut sum = 0.0;
+    let mut k0 = 0;
+    while k0 < gemm.terms() {
+        // SAFETY: x and y are below TILE. Each thread writes its own element of each tile; the first barrier separates the
+        // writes from the reads of the other threads, the second one these reads from the next writes. The number of
+        // iterations is the same for all threads of the block, so all of them reach both barriers.
+        unsafe {
+            load_tile(&gemm.a, first_row, k0, tile_a);
+            load_tile(&gemm.b, k0, first_col, tile_b);
+            thread::sync_threads();
+            for l in 0..TILE {
+                sum = math::fma(tile_a.read([y, l]), tile_b.read([l, x]), sum);
             }
-            k0 += TILE as u32;
+            thread::sync_threads();
         }
-        let (row, col) = (first_row + y as u32, first_col + x as u32);
-        if row < gemm.m() && col < gemm.n() {
-            // SAFETY: inside C; no other thread of the grid has this row and this column.
-            unsafe { gemm.finish(row, col, sum) };
-        }
+        k0 += TILE as u32;
+    }
+    let (row, col) = (first_row + y as u32, first_col + x as u32);
+    if row < gemm.m() && col < gemm.n() {
+        // SAFETY: inside C, as just compared; no other thread of the grid has this row and this column.
+        unsafe { gemm.finish(row, col, sum) };
     }
 }
 

@@ -26,7 +26,7 @@ use super::Gemv;
 const THREADS: u32 = gemv_block_reduction_fp32::BLOCK.x;
 
 /// `y = α·A·x + β·y` in fp32, by one block for each row and a tree of sums in shared memory.
-#[kernel(block = 256)]
+#[kernel(block = 256, min_blocks = 8)]
 pub fn gemv_block_reduction_fp32(gemv: Gemv<'_>) {
     static SUMS: Shared<[f32; THREADS as usize]> = Shared::new();
     let row = thread::block_idx_x();

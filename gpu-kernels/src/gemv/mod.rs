@@ -27,13 +27,7 @@ impl<'a> Gemv<'a> {
     /// # Errors
     /// [`ShapeError::Mismatch`] unless A is m×k, x has k elements and y has m.
     #[cfg(not(target_arch = "nvptx64"))]
-    pub fn new(
-        alpha: f32,
-        a: Matrix<'a>,
-        x: Vector<'a>,
-        beta: f32,
-        y: VectorMut<'a>,
-    ) -> Result<Self, ShapeError> {
+    pub fn new(alpha: f32, a: Matrix<'a>, x: Vector<'a>, beta: f32, y: VectorMut<'a>) -> Result<Self, ShapeError> {
         ShapeError::unless_equal(("the number of columns of A", a.cols()), ("the length of x", x.len()))?;
         ShapeError::unless_equal(("the number of rows of A", a.rows()), ("the length of y", y.len()))?;
         Ok(Self { a, x, y, scale: Scale { alpha, beta } })

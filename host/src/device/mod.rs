@@ -153,6 +153,20 @@ impl Device {
         Ok(())
     }
 
+    /// Whether the device has a kernel of this name. The CPU executor has all.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if the PTX that was loaded lacks it.
+    pub fn has_kernel(&self, name: &str) -> Result<(), Error> {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) if !cuda.module.kernels().iter().any(|kernel| kernel == name) => {
+                let available = cuda.module.kernels().to_vec();
+                Err(cuda_driver::Error::NoSuchKernel { name: name.to_owned(), available }.into())
+            }
+            Backend::Cuda(_) | Backend::Cpu(_) => Ok(()),
+        }
+    }
+
     /// Waits until everything launched so far has finished.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub struct Function {
     pub name: String,
     /// Whether it is an entry point.
     pub is_kernel: bool,
-    /// The shape of a block (`.maxntid`).
+    /// The shape of a block (`.reqntid`).
     pub block: Option<[u32; 3]>,
     /// How many blocks have to fit on a multiprocessor (`.minnctapersm`).
     pub min_blocks: Option<u32>,
@@ -79,7 +79,7 @@ pub enum CheckError {
     #[error("`{0}` is called and not defined by any crate")]
     Undefined(String),
     /// A kernel has no launch bounds.
-    #[error("kernel `{0}` has no `.maxntid`")]
+    #[error("kernel `{0}` has no `.reqntid`")]
     NoLaunchBounds(String),
     /// The entry points are not the kernels that were linked.
     #[error("the entry points are {found:?}, the kernels are {expected:?}")]
@@ -196,7 +196,7 @@ impl Function {
             let list = after.split(['\n', '.']).next().unwrap_or("");
             list.split(',').map_while(|number| number.trim().parse().ok()).collect()
         };
-        let block = match numbers(".maxntid")[..] {
+        let block = match numbers(".reqntid")[..] {
             [] => None,
             [x] => Some([x, 1, 1]),
             [x, y] => Some([x, y, 1]),
@@ -337,7 +337,7 @@ mod tests {
             ".version 7.8\n.target sm_90a\n.address_size 64\n\n\t// .globl k\n\
              .extern .shared .align 1024 .b8 dynamic[];\n.shared .align 4 .b8 TILE[128];\n.shared .align 4 .b8 TILE2[64];\n\
              .global .align 4 .u32 table[2] = {{1, 2}};\n\
-             .visible .entry k(\n\t.param .u64 .ptr .align 1 k_param_0\n)\n.maxntid 32, 8, 1\n.minnctapersm 2\n\
+             .visible .entry k(\n\t.param .u64 .ptr .align 1 k_param_0\n)\n.reqntid 32, 8, 1\n.minnctapersm 2\n\
              {{\n{body}\n}}\n"
         );
         Ptx::parse(&text).unwrap()

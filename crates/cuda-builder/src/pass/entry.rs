@@ -49,10 +49,10 @@ impl Entry {
         Ok(Self { block, min_blocks, arch })
     }
 
-    /// The function attributes from which LLVM makes `.maxntid` and `.minnctapersm`.
+    /// The function attributes from which LLVM makes `.reqntid` and `.minnctapersm`.
     pub(super) fn attributes(&self) -> String {
         let [x, y, z] = self.block;
-        let mut attributes = format!(r#""nvvm.maxntid"="{x},{y},{z}""#);
+        let mut attributes = format!(r#""nvvm.reqntid"="{x},{y},{z}""#);
         if let Some(blocks) = self.min_blocks {
             attributes += &format!(r#" "nvvm.minctasm"="{blocks}""#);
         }
@@ -73,10 +73,10 @@ mod tests {
     fn reads_what_the_macro_writes() {
         let entry = Entry::parse("tilewright.kernel block=32,8,1").unwrap().unwrap();
         assert_eq!(entry, Entry { block: [32, 8, 1], min_blocks: None, arch: None });
-        assert_eq!(entry.attributes(), r#""nvvm.maxntid"="32,8,1""#);
+        assert_eq!(entry.attributes(), r#""nvvm.reqntid"="32,8,1""#);
         let entry = Entry::parse("tilewright.kernel block=256,1,1 min_blocks=2 arch=sm_90a").unwrap().unwrap();
         assert_eq!(entry, Entry { block: [256, 1, 1], min_blocks: Some(2), arch: Some(Arch::Sm90a) });
-        assert_eq!(entry.attributes(), r#""nvvm.maxntid"="256,1,1" "nvvm.minctasm"="2""#);
+        assert_eq!(entry.attributes(), r#""nvvm.reqntid"="256,1,1" "nvvm.minctasm"="2""#);
     }
 
     #[test]

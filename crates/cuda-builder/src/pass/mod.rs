@@ -15,7 +15,7 @@
 //!      →  %tilewright.global.6 = addrspacecast ptr %0 to ptr addrspace(1)
 //!         %6 = addrspacecast ptr addrspace(1) %tilewright.global.6 to ptr
 //! define ptx_kernel void @k(ptr %0) #0 section "tilewright.kernel block=32,8,1 min_blocks=2" {
-//!      →  define ptx_kernel void @k(ptr %0) #0 "nvvm.maxntid"="32,8,1" "nvvm.minctasm"="2" {
+//!      →  define ptx_kernel void @k(ptr %0) #0 "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" {
 //! "target-cpu"="sm_80"
 //!      →  "target-cpu"="sm_90a"                              (the architecture asked for)
 //! ```

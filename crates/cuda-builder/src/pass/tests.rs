@@ -53,7 +53,7 @@ fn kernels_get_launch_bounds_and_the_architecture() {
 }
 attributes #0 = { nounwind "target-cpu"="sm_80" "x"="y" }
 "#;
-    let expected = r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 "nvvm.maxntid"="32,8,1" "nvvm.minctasm"="2" align 4 {
+    let expected = r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" align 4 {
 }
 attributes #0 = { nounwind "target-cpu"="sm_90a" "x"="y" }
 "#;

@@ -69,6 +69,11 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Whether a stack has overflowed, which may have left anything.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.damaged
+    }
+
     fn run_threads(&mut self) -> Result<(), Box<Fault>> {
         let warps = self.context.threads.len().div_ceil(LANES);
         loop {

@@ -57,13 +57,17 @@ pub(super) enum State {
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) operation: WarpOperation,
-    /// 4 or 8; lanes only meet with others that shuffle values of the same size.
-    pub(super) bytes: usize,
+    /// 4 or 8 for a shuffle, otherwise 0.
+    pub(super) bytes: u8,
     pub(super) mask: u32,
     pub(super) value: u64,
     /// The `b` and `c` operands of `shfl.sync`.
     pub(super) b: u32,
     pub(super) c: u32,
+}
+
+impl Request {
+    pub(super) const NONE: Self = Self { operation: WarpOperation::Sync, bytes: 0, mask: 0, value: 0, b: 0, c: 0 };
 }
 
 /// One thread of the block.
@@ -118,13 +122,12 @@ impl<'a> Context<'a> {
     ) -> Self {
         let Dim3 { x, y, z } = K::BLOCK;
         let positions = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| Dim3::new(x, y, z))));
-        let nothing = Request { operation: WarpOperation::Sync, bytes: 0, mask: 0, value: 0, b: 0, c: 0 };
         let threads: Box<[_]> = positions
             .map(|index| Thread {
                 index,
                 state: Cell::new(State::Ready),
                 location: Cell::new(Location::caller()),
-                request: Cell::new(nothing),
+                request: Cell::new(Request::NONE),
                 response: Cell::new((0, false)),
                 interval: Cell::new(0),
                 yielder: Cell::new(ptr::null()),
@@ -162,7 +165,7 @@ impl<'a> Context<'a> {
     }
 
     /// Stops the running thread until its worker resumes it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn suspend(&self, state: State, location: &'static Location<'static>) {
         let thread = self.thread();
         thread.location.set(location);

@@ -2,14 +2,14 @@
 //! store; everything else is out of line.
 
 use core::fmt::Debug;
+use core::ops::Range;
 use core::panic::Location;
+use core::ptr;
 use std::format;
 
 use super::context::{LANES, Request, State, current, try_current};
-use super::fault::{AccessKind, FaultKind, OtherAccess, SharedArrayName, WarpOperation};
-use super::shared_memory::{
-    Conflict, Content, Declaration, Placement, SharedIdentity, WORD, is_read_enough, placement, unchecked_data,
-};
+use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
+use super::shared_memory::{Conflict, Content, DYNAMIC, SharedIdentity, WORD, is_read_enough, with_placement};
 use super::{Checks, MAX_SHARED, MAX_STATIC_SHARED};
 use crate::shared::SharedArray;
 use crate::{Dim3, Element};
@@ -79,31 +79,19 @@ fn global_fault(base: *const u8, kind: impl FnOnce(Option<std::string::String>) 
 /// Element `index` of a static array, as the running block has it.
 #[inline(always)]
 #[track_caller]
-pub(crate) fn shared_read<A: SharedArray>(identity: &'static SharedIdentity, index: A::Index) -> A::Element {
-    let offset = static_offset::<A>(identity, index, Location::caller());
-    let mut data = unchecked_data(identity);
-    if data.is_null() {
-        let placement = static_placement::<A>(identity, Location::caller());
-        check_read::<A::Element>(|| Declaration::of_static::<A>(identity), placement, offset, Location::caller());
-        data = placement.data;
-    }
-    // SAFETY: the element is inside the array and its offset is a multiple of its size. Only this OS thread uses the data.
-    unsafe { *data.add(offset).cast() }
+pub(crate) fn shared_read<A: SharedArray>(array: &'static SharedIdentity, index: A::Index) -> A::Element {
+    let offset = static_offset::<A>(array, index, Location::caller());
+    // SAFETY: the element is inside the array, and aligned. No other OS thread uses the data.
+    unsafe { *data_to_read::<A::Element>(array, offset, Location::caller()).add(offset).cast() }
 }
 
 /// Writes element `index` of a static array, as the running block has it.
 #[inline(always)]
 #[track_caller]
-pub(crate) fn shared_write<A: SharedArray>(identity: &'static SharedIdentity, index: A::Index, value: A::Element) {
-    let offset = static_offset::<A>(identity, index, Location::caller());
-    let mut data = unchecked_data(identity);
-    if data.is_null() {
-        let placement = static_placement::<A>(identity, Location::caller());
-        check_write::<A::Element>(|| Declaration::of_static::<A>(identity), placement, offset, Location::caller());
-        data = placement.data;
-    }
+pub(crate) fn shared_write<A: SharedArray>(array: &'static SharedIdentity, index: A::Index, value: A::Element) {
+    let offset = static_offset::<A>(array, index, Location::caller());
     // SAFETY: as for `shared_read`.
-    unsafe { *data.add(offset).cast() = value };
+    unsafe { *data_to_write::<A::Element>(array, offset, Location::caller()).add(offset).cast() = value };
 }
 
 /// Ends the launch unless `len` elements of `element_bytes` bytes at `byte_offset` fit into the launch-sized memory.
@@ -123,165 +111,186 @@ pub(crate) fn dynamic_shared_bounds(byte_offset: usize, len: usize, element_byte
 #[inline(always)]
 #[track_caller]
 pub(crate) fn dynamic_shared_read<T: Element>(byte_offset: usize, len: usize, index: usize) -> T {
-    let (placement, offset) = dynamic_placement::<T>(byte_offset, len, index, Location::caller());
-    check_read::<T>(dynamic_declaration, placement, offset, Location::caller());
+    let offset = dynamic_offset::<T>(byte_offset, len, index, Location::caller());
+    let data = data_to_read::<T>(&DYNAMIC, offset, Location::caller());
     // SAFETY: as for `shared_read`.
-    unsafe { *placement.data.add(offset).cast() }
+    unsafe { *data.add(offset).cast() }
 }
 
 /// Writes element `index` of a slice of the launch-sized memory.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn dynamic_shared_write<T: Element>(byte_offset: usize, len: usize, index: usize, value: T) {
-    let (placement, offset) = dynamic_placement::<T>(byte_offset, len, index, Location::caller());
-    check_write::<T>(dynamic_declaration, placement, offset, Location::caller());
+    let offset = dynamic_offset::<T>(byte_offset, len, index, Location::caller());
+    let data = data_to_write::<T>(&DYNAMIC, offset, Location::caller());
     // SAFETY: as for `shared_read`.
-    unsafe { *placement.data.add(offset).cast() = value };
+    unsafe { *data.add(offset).cast() = value };
 }
 
 /// How many bytes into a static array the element at `index` is; ends the launch if there is none.
 #[inline(always)]
 fn static_offset<A: SharedArray>(
-    identity: &'static SharedIdentity,
+    array: &'static SharedIdentity,
     index: A::Index,
     location: &'static Location<'static>,
 ) -> usize {
     if !A::contains(index) {
-        shared_out_of_bounds(Declaration::of_static::<A>(identity).name(), &index, location);
+        shared_out_of_bounds(array, index, location);
     }
     A::offset(index) * size_of::<A::Element>()
 }
 
-/// Where the running block has a static array.
+/// How many bytes into the launch-sized memory element `index` of a slice is; ends the launch if there is none.
 #[inline(always)]
-fn static_placement<A: SharedArray>(
-    identity: &'static SharedIdentity,
-    location: &'static Location<'static>,
-) -> Placement {
-    let placement = placement(Some(identity));
-    if placement.data.is_null() {
-        return place(Some(identity), Declaration::of_static::<A>(identity), location);
-    }
-    placement
-}
-
-/// Where the running block has the launch-sized memory, and how many bytes into it element `index` of the slice is; ends
-/// the launch if there is none.
-#[inline(always)]
-fn dynamic_placement<T: Element>(
+fn dynamic_offset<T: Element>(
     byte_offset: usize,
     len: usize,
     index: usize,
     location: &'static Location<'static>,
-) -> (Placement, usize) {
+) -> usize {
     if index >= len {
-        shared_out_of_bounds(SharedArrayName::Dynamic, &index, location);
+        shared_out_of_bounds(&DYNAMIC, index, location);
     }
-    let available = current().dynamic_bytes;
-    let element_bytes = size_of::<T>();
+    let (available, element_bytes) = (current().dynamic_bytes, size_of::<T>());
     // The slice may have been made in another launch, with more memory.
     if byte_offset + len * element_bytes > available {
         current().fail(location, FaultKind::DynamicSharedBounds { byte_offset, len, element_bytes, available });
     }
-    let placement = placement(None);
-    let placement = if placement.data.is_null() { place(None, dynamic_declaration(), location) } else { placement };
-    (placement, byte_offset + index * element_bytes)
+    byte_offset + index * element_bytes
 }
 
-fn dynamic_declaration() -> Declaration {
-    Declaration::of_dynamic(current().dynamic_bytes)
-}
-
+/// The index is taken by value: for a reference, the fast path would have to store it.
 #[cold]
 #[inline(never)]
-fn shared_out_of_bounds(array: SharedArrayName, index: &dyn Debug, location: &'static Location<'static>) -> ! {
-    current().fail(location, FaultKind::SharedOutOfBounds { array, index: format!("{index:?}") })
+fn shared_out_of_bounds<I: Debug>(array: &SharedIdentity, index: I, location: &'static Location<'static>) -> ! {
+    let kind = FaultKind::SharedOutOfBounds { array: array.name(), index: format!("{index:?}") };
+    current().fail(location, kind)
 }
 
-/// Gives the running block a static array, or without an identity the launch-sized memory.
-#[cold]
-#[inline(never)]
-fn place(
-    identity: Option<&'static SharedIdentity>,
-    declaration: Declaration,
+/// The data of an array, after the read of the element at `offset`, which is inside, has been checked.
+#[inline(always)]
+fn data_to_read<T: Element>(
+    array: &'static SharedIdentity,
+    offset: usize,
     location: &'static Location<'static>,
-) -> Placement {
+) -> *mut u8 {
+    with_placement(array, |placement| {
+        let (data, keys) = (placement.unchecked.get(), placement.keys.get());
+        if !data.is_null() {
+            return data;
+        }
+        if keys.is_null() {
+            return data_to_read_first::<T>(array, offset, location);
+        }
+        for word in words::<T>(offset) {
+            // SAFETY: there is a key for each word of the array, and the element is inside.
+            if !is_read_enough(unsafe { *keys.add(word) }) {
+                note_read(array, word, location);
+            }
+        }
+        placement.data.get()
+    })
+}
+
+/// The data of an array, after the write of the element at `offset`, which is inside, has been checked.
+#[inline(always)]
+fn data_to_write<T: Element>(
+    array: &'static SharedIdentity,
+    offset: usize,
+    location: &'static Location<'static>,
+) -> *mut u8 {
+    with_placement(array, |placement| {
+        let (data, keys) = (placement.unchecked.get(), placement.keys.get());
+        if !data.is_null() {
+            return data;
+        }
+        if keys.is_null() {
+            return data_to_write_first::<T>(array, offset, location);
+        }
+        words::<T>(offset).for_each(|word| note_write(array, word, location));
+        placement.data.get()
+    })
+}
+
+/// [`data_to_read`] for the block's first access to the array.
+#[cold]
+#[inline(never)]
+fn data_to_read_first<T: Element>(
+    array: &'static SharedIdentity,
+    offset: usize,
+    location: &'static Location<'static>,
+) -> *mut u8 {
+    place(array, location);
+    if current().checks == Checks::Full {
+        words::<T>(offset).for_each(|word| note_read(array, word, location));
+    }
+    with_placement(array, |placement| placement.data.get())
+}
+
+/// [`data_to_write`] for the block's first access to the array.
+#[cold]
+#[inline(never)]
+fn data_to_write_first<T: Element>(
+    array: &'static SharedIdentity,
+    offset: usize,
+    location: &'static Location<'static>,
+) -> *mut u8 {
+    place(array, location);
+    if current().checks == Checks::Full {
+        words::<T>(offset).for_each(|word| note_write(array, word, location));
+    }
+    with_placement(array, |placement| placement.data.get())
+}
+
+/// The words of an element.
+#[inline(always)]
+fn words<T: Element>(offset: usize) -> Range<usize> {
+    offset / WORD..(offset + size_of::<T>()) / WORD
+}
+
+/// Gives the running block an array that it has not used before.
+fn place(array: &'static SharedIdentity, location: &'static Location<'static>) {
     let context = current();
     let (shared, dynamic_bytes) = (&context.memory.shared, context.dynamic_bytes);
-    let static_bytes = shared.static_bytes() + if identity.is_some() { declaration.bytes } else { 0 };
+    let static_bytes = shared.static_bytes() + array.static_bytes();
     if static_bytes > MAX_STATIC_SHARED || static_bytes + dynamic_bytes > MAX_SHARED {
-        context.fail(location, FaultKind::SharedLimit { array: declaration.name(), static_bytes, dynamic_bytes });
+        context.fail(location, FaultKind::SharedLimit { array: array.name(), static_bytes, dynamic_bytes });
     }
-    shared.place(identity, declaration, context.checks == Checks::Full)
+    let bytes = if ptr::eq(array, &DYNAMIC) { dynamic_bytes } else { array.static_bytes() };
+    shared.place(array, bytes, context.checks == Checks::Full);
 }
 
-/// Enters the read of an element into the shadow, if there is one.
-#[inline(always)]
-fn check_read<T: Element>(
-    declaration: impl Fn() -> Declaration,
-    placement: Placement,
-    offset: usize,
-    location: &'static Location<'static>,
-) {
-    if placement.keys.is_null() {
-        return;
-    }
-    for word in offset / WORD..(offset + size_of::<T>()) / WORD {
-        // SAFETY: there is a key for each word of the array, and the element is inside it: the callers have checked.
-        if is_read_enough(unsafe { *placement.keys.add(word) }) {
-            continue;
-        }
-        match note_read(placement, word, location) {
-            Ok(Content::Written) => {}
-            Ok(Content::Unwritten) => unwritten(declaration(), word, location),
-            Err(conflict) => race(declaration(), word, location, AccessKind::Read, conflict),
-        }
-    }
-}
-
-/// Enters the write of an element into the shadow, if there is one.
-#[inline(always)]
-fn check_write<T: Element>(
-    declaration: impl Fn() -> Declaration,
-    placement: Placement,
-    offset: usize,
-    location: &'static Location<'static>,
-) {
-    if placement.keys.is_null() {
-        return;
-    }
-    for word in offset / WORD..(offset + size_of::<T>()) / WORD {
-        if let Err(conflict) = note_write(placement, word, location) {
-            race(declaration(), word, location, AccessKind::Write, conflict);
-        }
-    }
-}
-
-/// `word` is inside the array, which has keys.
+/// Enters a read into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
-fn note_read(placement: Placement, word: usize, location: &'static Location<'static>) -> Result<Content, Conflict> {
+fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
     let context = current();
-    // SAFETY: the callers have just got the placement from the running block's, and checked it and the word.
-    unsafe { context.memory.shared.note_read(placement, word, context.current.get(), location) }
+    // SAFETY: the callers have checked the word, and that the running block uses the array, with keys.
+    match unsafe { context.memory.shared.note_read(array, word, context.current.get(), location) } {
+        Ok(Content::Written) => {}
+        Ok(Content::Unwritten) => unwritten(array, word, location),
+        Err(conflict) => race(array, word, location, AccessKind::Read, conflict),
+    }
 }
 
-/// `word` is inside the array, which has keys.
+/// Enters a write into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
-fn note_write(placement: Placement, word: usize, location: &'static Location<'static>) -> Result<(), Conflict> {
+fn note_write(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
     let context = current();
     // SAFETY: as for `note_read`.
-    unsafe { context.memory.shared.note_write(placement, word, context.current.get(), location) }
+    if let Err(conflict) = unsafe { context.memory.shared.note_write(array, word, context.current.get(), location) } {
+        race(array, word, location, AccessKind::Write, conflict);
+    }
 }
 
 /// Keeps in mind that nobody has written what this thread reads. It is reported when the epoch ends, unless another thread
 /// writes it until then: that is a race, which the order of this executor made look like this.
 #[cold]
 #[inline(never)]
-fn unwritten(declaration: Declaration, word: usize, location: &'static Location<'static>) {
+fn unwritten(array: &SharedIdentity, word: usize, location: &'static Location<'static>) {
     let context = current();
     let earlier = context.unwritten_read.take();
     context.unwritten_read.set(earlier.or_else(|| {
-        let kind = FaultKind::UnwrittenShared { array: declaration.name(), element: declaration.index(word) };
+        let kind = FaultKind::UnwrittenShared { array: array.name(), element: array.index(word) };
         Some(context.report(Some(location.into()), kind))
     }));
 }
@@ -289,7 +298,7 @@ fn unwritten(declaration: Declaration, word: usize, location: &'static Location<
 #[cold]
 #[inline(never)]
 fn race(
-    declaration: Declaration,
+    array: &SharedIdentity,
     word: usize,
     location: &'static Location<'static>,
     access: AccessKind,
@@ -298,14 +307,14 @@ fn race(
     let context = current();
     let thread = context.threads[conflict.thread].index;
     let other = OtherAccess { thread, location: conflict.location.into(), access: conflict.access };
-    let (array, element) = (declaration.name(), declaration.index(word));
+    let (array, element) = (array.name(), array.index(word));
     context.fail(location, FaultKind::Race { array, element, access, other })
 }
 
 // Waiting for others.
 
 /// Waits for all threads of the block.
-#[inline]
+#[inline(always)]
 #[track_caller]
 pub(crate) fn barrier() {
     current().suspend(State::Barrier, Location::caller());
@@ -313,23 +322,28 @@ pub(crate) fn barrier() {
 
 /// Waits for the lanes in `mask`, and with them carries out a shuffle of values of `bytes` bytes with the operands `b` and
 /// `c` of `shfl.sync`. Returns the value and the predicate.
+#[inline(always)]
 #[track_caller]
 pub(crate) fn shuffle(operation: WarpOperation, mask: u32, bytes: usize, value: u64, b: u32, c: u32) -> (u64, bool) {
-    warp_operation(Request { operation, bytes, mask, value, b, c })
+    warp_operation(Request { operation, bytes: bytes as u8, mask, value, b, c })
 }
 
 /// Waits for the lanes in `mask`, and returns the mask of those with a true predicate, for a ballot; otherwise 0 or 1.
+#[inline(always)]
 #[track_caller]
 pub(crate) fn vote(operation: WarpOperation, mask: u32, predicate: bool) -> u32 {
-    warp_operation(Request { operation, bytes: 0, mask, value: predicate.into(), b: 0, c: 0 }).0 as u32
+    warp_operation(Request { operation, mask, value: predicate.into(), ..Request::NONE }).0 as u32
 }
 
 /// Waits for the lanes in `mask`; what they wrote before, all of them see after.
+#[inline(always)]
 #[track_caller]
 pub(crate) fn sync_warp(mask: u32) {
-    warp_operation(Request { operation: WarpOperation::Sync, bytes: 0, mask, value: 0, b: 0, c: 0 });
+    warp_operation(Request { mask, ..Request::NONE });
 }
 
+/// Inlined into the kernel: a processor predicts badly where functions return to when it has come to them by a switch.
+#[inline(always)]
 #[track_caller]
 fn warp_operation(request: Request) -> (u64, bool) {
     let context = current();

@@ -80,7 +80,7 @@ impl Executor {
     /// The same executor with stacks of at least `bytes` bytes for each thread of a block, and no fewer than 16 KiB. They
     /// take address space at once, but memory only as far as kernels use them.
     pub fn stack_bytes(self, bytes: usize) -> Self {
-        Self { stack_bytes: bytes.max(16 << 10), idle: Arc::default(), ..self }
+        Self { stack_bytes: bytes.clamp(*stacks::SIZES.start(), *stacks::SIZES.end()), idle: Arc::default(), ..self }
     }
 
     /// Runs a kernel on a grid of blocks, with `dynamic_shared_bytes` of launch-sized shared memory for each block.
@@ -113,8 +113,10 @@ impl Executor {
                 scope.spawn(|_| {
                     let result = self.take_memory().map(|memory| {
                         // SAFETY: the caller's promise, and the check above.
-                        unsafe { launch.work(&kernel, self.checks, dynamic_shared_bytes, &memory) };
-                        self.idle().push(memory);
+                        let state = unsafe { launch.work(&kernel, self.checks, dynamic_shared_bytes, &memory) };
+                        if state == MemoryState::Reusable {
+                            self.idle().push(memory);
+                        }
                     });
                     if let Err(error) = result {
                         launch.fail(0, error);
@@ -153,6 +155,14 @@ fn check_limits<K: Kernel>(grid: Dim3, dynamic_shared_bytes: usize) -> Result<()
     Ok(())
 }
 
+/// What a launch has left of a worker's memory.
+#[derive(PartialEq, Eq)]
+enum MemoryState {
+    Reusable,
+    /// A stack overflowed: canaries may be lost, and what the thread was changing may be half changed.
+    Damaged,
+}
+
 /// What the workers of a launch share.
 struct Launch {
     grid: Dim3,
@@ -187,7 +197,13 @@ impl Launch {
     ///
     /// # Safety
     /// As for [`Executor::launch`], and the kernel's [`Kernel::check`] has succeeded.
-    unsafe fn work<K: Kernel>(&self, kernel: &K, checks: Checks, dynamic_shared_bytes: usize, memory: &Memory) {
+    unsafe fn work<K: Kernel>(
+        &self,
+        kernel: &K,
+        checks: Checks,
+        dynamic_shared_bytes: usize,
+        memory: &Memory,
+    ) -> MemoryState {
         let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
         let context = Context::new::<K>(checks, self.grid, dynamic_shared_bytes, memory, &visit_views);
         let _entered = context.enter();
@@ -197,14 +213,15 @@ impl Launch {
             let first = self.next.fetch_add(self.portion, Ordering::Relaxed);
             for index in first..self.total.min(first.saturating_add(self.portion)) {
                 if index > self.first_failed.load(Ordering::Relaxed) {
-                    return;
+                    return MemoryState::Reusable;
                 }
                 if let Err(fault) = block.run(self.position(index)) {
-                    return self.fail(index, LaunchError::Fault(fault));
+                    self.fail(index, LaunchError::Fault(fault));
+                    return if block.is_damaged() { MemoryState::Damaged } else { MemoryState::Reusable };
                 }
             }
             if first >= self.total {
-                return;
+                return MemoryState::Reusable;
             }
         }
     }

@@ -100,3 +100,74 @@ mod handler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::ffi::c_void;
+    use core::hint::black_box;
+    use std::sync::Mutex;
+
+    use super::super::context::Memory;
+    use super::super::shared_memory::SharedMemory;
+    use super::super::stacks::Stacks;
+    use super::super::{Checks, Executor, FaultKind, LaunchError};
+    use crate::{ContractViolation, Dim3, Kernel, View, thread};
+
+    /// In the second of two blocks, thread `culprit` needs a deep stack.
+    #[derive(Clone, Copy)]
+    struct Recurses {
+        culprit: u32,
+        depth: u64,
+    }
+
+    fn recurse(depth: u64) -> u64 {
+        let frame = black_box([depth; 20]);
+        if depth == 0 { 0 } else { 1 + recurse(depth - 1) + frame[3] / u64::MAX }
+    }
+
+    // SAFETY: it is only run on the CPU, and has no views.
+    unsafe impl Kernel for Recurses {
+        const NAME: &'static str = "recurses";
+        const BLOCK: Dim3 = Dim3::new(1024, 1, 1);
+
+        fn check(&self) -> Result<(), ContractViolation> {
+            Ok(())
+        }
+
+        fn visit_params(&self, _: &mut dyn FnMut(*const c_void)) {}
+
+        fn visit_views(&self, _: &mut dyn FnMut(View<'_>)) {}
+
+        unsafe fn run_thread(self) {
+            // SAFETY: all threads reach both barriers.
+            unsafe { thread::sync_threads() };
+            if thread::block_idx_x() == 1 && thread::thread_idx_x() == self.culprit {
+                black_box(recurse(self.depth));
+            }
+            // SAFETY: as above.
+            unsafe { thread::sync_threads() };
+        }
+    }
+
+    #[test]
+    fn without_guard_pages_between_the_stacks_the_canaries_show_an_overflow() {
+        let stack_bytes = Executor::DEFAULT_STACK_BYTES;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        // A little too deep, so that the thread comes back over the canary; and endless, down to the lowest guard page.
+        for depth in [600, 1 << 40] {
+            for culprit in [0, 1, 512, 1023] {
+                let stacks = Stacks::without_inner_guards(stack_bytes).unwrap();
+                let mut executor = Executor::new(Checks::Full);
+                executor.idle = Mutex::new(std::vec![Memory { stacks, shared: SharedMemory::new() }]).into();
+                // SAFETY: the kernel has no views.
+                let result = pool.install(|| unsafe { executor.launch(Recurses { culprit, depth }, Dim3::from(2), 0) });
+                let Err(LaunchError::Fault(fault)) = result else { panic!("{result:?}") };
+                assert_eq!((fault.block, fault.thread), (Dim3::new(1, 0, 0), Dim3::new(culprit, 0, 0)));
+                assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: stack_bytes });
+                // The next launch does not find what the overflow has left.
+                // SAFETY: as above.
+                pool.install(|| unsafe { executor.launch(Recurses { culprit, depth: 0 }, Dim3::from(2), 0) }).unwrap();
+            }
+        }
+    }
+}

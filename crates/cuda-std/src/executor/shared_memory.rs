@@ -41,6 +41,7 @@ use std::{thread_local, vec};
 use super::MAX_THREADS;
 use super::context::LANES;
 use super::fault::{AccessKind, SharedArrayName};
+use crate::shared::SharedArray;
 
 /// What shared memory holds before a block has written to it, where that is not reported: NaN as a float.
 pub(super) const POISON: u32 = 0x7FFF_7FFF;
@@ -48,12 +49,19 @@ pub(super) const POISON: u32 = 0x7FFF_7FFF;
 /// The size of what one shadow stands for.
 pub(super) const WORD: usize = 4;
 
-/// Which array a `Shared` static is: where it was declared, and the number under which workers keep it.
-#[derive(Debug)]
+/// An array in shared memory: what is known of it from its type and its declaration, and the number under which workers
+/// keep what their blocks have in it.
 pub(crate) struct SharedIdentity {
-    /// [`UNNUMBERED`] until first used.
-    number: AtomicUsize,
-    declared: &'static Location<'static>,
+    /// The number times the size of a [`Placement`]: the way into the table that each access takes. [`UNNUMBERED`] until
+    /// first used.
+    scaled_number: AtomicUsize,
+    /// `None` for the launch-sized memory.
+    declared: Option<&'static Location<'static>>,
+    type_name: fn() -> &'static str,
+    extents: &'static [usize],
+    element_bytes: usize,
+    /// What the array takes of a block's static shared memory.
+    static_bytes: usize,
 }
 
 /// How many numbers there are. Each takes 32 bytes in every thread of the process.
@@ -62,67 +70,56 @@ const NUMBERS: usize = 512;
 /// The number of arrays that have not been used yet. No block uses this one.
 const UNNUMBERED: usize = 0;
 
-/// The number of the launch-sized memory.
-pub(super) const DYNAMIC: usize = 1;
+/// The launch-sized memory, seen as an array of words.
+pub(super) static DYNAMIC: SharedIdentity = SharedIdentity {
+    scaled_number: AtomicUsize::new(size_of::<Placement>()),
+    declared: None,
+    type_name: || "",
+    extents: &[],
+    element_bytes: WORD,
+    static_bytes: 0,
+};
 
 impl SharedIdentity {
     #[track_caller]
-    pub(crate) const fn new() -> Self {
-        Self { number: AtomicUsize::new(UNNUMBERED), declared: Location::caller() }
-    }
-
-    /// Less than [`NUMBERS`].
-    #[inline(always)]
-    fn number(&self) -> usize {
-        // Relaxed: nothing but the number itself depends on it.
-        self.number.load(Ordering::Relaxed)
+    pub(crate) const fn new<A: SharedArray>() -> Self {
+        let element_bytes = size_of::<A::Element>();
+        Self {
+            scaled_number: AtomicUsize::new(UNNUMBERED),
+            declared: Some(Location::caller()),
+            type_name: core::any::type_name::<A>,
+            extents: A::EXTENTS,
+            element_bytes,
+            static_bytes: A::LEN * element_bytes,
+        }
     }
 
     /// The number, which this array gets now if it has none.
-    pub(super) fn assigned_number(&self) -> usize {
-        static NEXT: AtomicUsize = AtomicUsize::new(DYNAMIC + 1);
-        if self.number() != UNNUMBERED {
-            return self.number();
+    fn assigned_number(&self) -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(2);
+        // Relaxed, here and elsewhere: nothing but the number itself depends on it.
+        let mut scaled = self.scaled_number.load(Ordering::Relaxed);
+        if scaled == UNNUMBERED {
+            let new = NEXT.fetch_add(1, Ordering::Relaxed);
+            assert!(new < NUMBERS, "a program can use at most {} different shared arrays", NUMBERS - 2);
+            scaled = new * size_of::<Placement>();
+            if let Err(other_thread_was_first) =
+                self.scaled_number.compare_exchange(UNNUMBERED, scaled, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                scaled = other_thread_was_first;
+            }
         }
-        let new = NEXT.fetch_add(1, Ordering::Relaxed);
-        assert!(new < NUMBERS, "a program can use at most {} different shared arrays", NUMBERS - DYNAMIC - 1);
-        match self.number.compare_exchange(UNNUMBERED, new, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => new,
-            Err(other_thread_was_first) => other_thread_was_first,
-        }
-    }
-}
-
-/// What the executor knows of an array from its type.
-#[derive(Clone, Copy)]
-pub(super) struct Declaration {
-    /// `None` for the launch-sized memory.
-    pub(super) declared: Option<&'static Location<'static>>,
-    pub(super) type_name: &'static str,
-    pub(super) extents: &'static [usize],
-    pub(super) element_bytes: usize,
-    pub(super) bytes: usize,
-}
-
-impl Declaration {
-    pub(super) fn of_static<A: crate::shared::SharedArray>(identity: &SharedIdentity) -> Self {
-        let element_bytes = size_of::<A::Element>();
-        Self {
-            declared: Some(identity.declared),
-            type_name: core::any::type_name::<A>(),
-            extents: A::EXTENTS,
-            element_bytes,
-            bytes: A::LEN * element_bytes,
-        }
+        scaled / size_of::<Placement>()
     }
 
-    pub(super) fn of_dynamic(bytes: usize) -> Self {
-        Self { declared: None, type_name: "", extents: &[], element_bytes: WORD, bytes }
+    /// What the array takes of a block's static shared memory.
+    pub(super) fn static_bytes(&self) -> usize {
+        self.static_bytes
     }
 
     pub(super) fn name(&self) -> SharedArrayName {
         match self.declared {
-            Some(declared) => SharedArrayName::Static { declared: declared.into(), type_name: self.type_name },
+            Some(declared) => SharedArrayName::Static { declared: declared.into(), type_name: (self.type_name)() },
             None => SharedArrayName::Dynamic,
         }
     }
@@ -130,9 +127,7 @@ impl Declaration {
     /// The position of a word as the source indexes the array: `5`, or `[3, 17]`.
     pub(super) fn index(&self, word: usize) -> String {
         let mut rest = word * WORD / self.element_bytes;
-        let Some((_, faster)) = self.extents.split_first().filter(|(_, faster)| !faster.is_empty()) else {
-            return rest.to_string();
-        };
+        let faster = self.extents.get(1..).unwrap_or_default();
         let mut coordinates = Vec::new();
         for axis in 0..faster.len() {
             let stride: usize = faster[axis..].iter().product();
@@ -140,30 +135,37 @@ impl Declaration {
             rest %= stride;
         }
         coordinates.push(rest);
-        format!("{coordinates:?}")
+        if coordinates.len() == 1 { rest.to_string() } else { format!("{coordinates:?}") }
     }
 }
 
 /// Where the running block has an array.
-#[derive(Clone, Copy)]
 pub(super) struct Placement {
-    /// Null until the block uses the array.
-    pub(super) data: *mut u8,
-    /// One key for each word; null if accesses are not to be checked.
-    pub(super) keys: *mut u64,
-    /// One shadow for each word, as there are keys.
-    shadows: *mut Shadow,
+    /// The data if accesses need not be checked; null otherwise, and until the block uses the array.
+    pub(super) unchecked: Cell<*mut u8>,
+    /// The data; null until the block uses the array.
+    pub(super) data: Cell<*mut u8>,
+    /// One key for each word; null if accesses need not be checked.
+    pub(super) keys: Cell<*mut u64>,
+    /// One shadow for each word, if there are keys.
+    shadows: Cell<*mut Shadow>,
 }
 
 impl Placement {
-    const NONE: Self = Self { data: ptr::null_mut(), keys: ptr::null_mut(), shadows: ptr::null_mut() };
+    const fn nowhere() -> Self {
+        Self {
+            unchecked: Cell::new(ptr::null_mut()),
+            data: Cell::new(ptr::null_mut()),
+            keys: Cell::new(ptr::null_mut()),
+            shadows: Cell::new(ptr::null_mut()),
+        }
+    }
 }
 
 /// What a worker has set up for the block that it runs.
 struct FastPath {
-    /// The data of the arrays whose accesses need not be checked, at their numbers; null for all others.
-    unchecked: [Cell<*mut u8>; NUMBERS],
-    placements: [Cell<Placement>; NUMBERS],
+    /// By number.
+    placements: [Placement; NUMBERS],
     /// The tick of the last barrier.
     epoch: Cell<u64>,
     /// The interval of the thread that runs.
@@ -175,28 +177,19 @@ thread_local! {
     /// nothing to drop, and no bounds to check.
     static FAST_PATH: FastPath = const {
         FastPath {
-            unchecked: [const { Cell::new(ptr::null_mut()) }; NUMBERS],
-            placements: [const { Cell::new(Placement::NONE) }; NUMBERS],
+            placements: [const { Placement::nowhere() }; NUMBERS],
             epoch: Cell::new(0),
             interval: Cell::new(0),
         }
     };
 }
 
-/// The data of an array in the running block; null if the block has not used it yet, or accesses are to be checked.
+/// Reads where the running block has an array.
 #[inline(always)]
-pub(super) fn unchecked_data(identity: &SharedIdentity) -> *mut u8 {
-    // SAFETY: the number is less than the length: `assigned_number` gives no others.
-    FAST_PATH.with(|path| unsafe { path.unchecked.get_unchecked(identity.number()) }.get())
-}
-
-/// Where the running block has a static array, or without an identity the launch-sized memory. No data if the block has
-/// not used it yet.
-#[inline(always)]
-pub(super) fn placement(identity: Option<&SharedIdentity>) -> Placement {
-    let number = identity.map_or(DYNAMIC, SharedIdentity::number);
-    // SAFETY: as above.
-    FAST_PATH.with(|path| unsafe { path.placements.get_unchecked(number) }.get())
+pub(super) fn with_placement<R>(array: &SharedIdentity, read: impl FnOnce(&Placement) -> R) -> R {
+    let scaled = array.scaled_number.load(Ordering::Relaxed);
+    // SAFETY: numbers are less than the length of the table: `assigned_number` gives no others.
+    FAST_PATH.with(|path| read(unsafe { &*path.placements.as_ptr().byte_add(scaled) }))
 }
 
 /// Whether a key tells that there are readers enough, for what the running thread reads.
@@ -258,7 +251,6 @@ struct Shadow {
 /// The memory behind a [`Placement`]; it stays where it is from block to block.
 #[derive(Default)]
 struct Storage {
-    declaration: Option<Declaration>,
     data: Vec<u64>,
     keys: Vec<u64>,
     shadows: Vec<Shadow>,
@@ -269,6 +261,8 @@ pub(super) struct SharedMemory {
     storage: RefCell<Vec<Storage>>,
     /// The numbers of the arrays that the running block uses.
     in_use: RefCell<Vec<usize>>,
+    /// The size of the static ones among them.
+    static_bytes: Cell<usize>,
     clock: Cell<u64>,
     /// The tick at which the running block began.
     block: Cell<u64>,
@@ -306,6 +300,7 @@ impl SharedMemory {
         Self {
             storage: RefCell::default(),
             in_use: RefCell::default(),
+            static_bytes: Cell::new(0),
             clock: Cell::new(1),
             block: Cell::new(1),
             epoch: Cell::new(1),
@@ -328,11 +323,15 @@ impl SharedMemory {
 
     /// Takes the arrays away from the block that used them, so that nobody on this OS thread finds them any more.
     pub(super) fn end_block(&self) {
+        self.static_bytes.set(0);
         let numbers = self.in_use.take();
         FAST_PATH.with(|path| {
             for number in numbers {
-                path.unchecked[number].set(ptr::null_mut());
-                path.placements[number].set(Placement::NONE);
+                let Placement { unchecked, data, keys, shadows } = &path.placements[number];
+                unchecked.set(ptr::null_mut());
+                data.set(ptr::null_mut());
+                keys.set(ptr::null_mut());
+                shadows.set(ptr::null_mut());
             }
         });
     }
@@ -375,65 +374,58 @@ impl SharedMemory {
         now
     }
 
-    /// Gives the running block an array that it has not used before: a static one, or without an identity the launch-sized
-    /// memory.
-    pub(super) fn place(
-        &self,
-        identity: Option<&SharedIdentity>,
-        declaration: Declaration,
-        checked: bool,
-    ) -> Placement {
-        let number = identity.map_or(DYNAMIC, SharedIdentity::assigned_number);
+    /// Gives the running block an array of `bytes` bytes that it has not used before.
+    pub(super) fn place(&self, array: &SharedIdentity, bytes: usize, checked: bool) {
+        let number = array.assigned_number();
         let mut storage = self.storage.borrow_mut();
         if storage.len() <= number {
             storage.resize_with(number + 1, Storage::default);
         }
-        let array = &mut storage[number];
-        array.declaration = Some(declaration);
-        let words = declaration.bytes.div_ceil(WORD);
-        if array.data.len() * 2 < words {
-            array.data = vec![0; words.div_ceil(2)];
+        let Storage { data, keys, shadows } = &mut storage[number];
+        let words = bytes.div_ceil(WORD);
+        if data.len() * 2 < words {
+            *data = vec![0; words.div_ceil(2)];
         }
-        if checked && array.keys.len() < words {
-            array.keys = vec![0; words];
-            array.shadows = vec![Shadow { write: Access::NONE, reads: [Access::NONE; 2] }; words];
+        if checked && keys.len() < words {
+            *keys = vec![0; words];
+            *shadows = vec![Shadow { write: Access::NONE, reads: [Access::NONE; 2] }; words];
         }
         let poison = u64::from(POISON);
-        array.data[..words.div_ceil(2)].fill(poison << 32 | poison);
-        let mut placement = Placement { data: array.data.as_mut_ptr().cast(), ..Placement::NONE };
-        if checked {
-            placement.keys = array.keys.as_mut_ptr();
-            placement.shadows = array.shadows.as_mut_ptr();
-        }
-        FAST_PATH.with(|path| {
-            path.unchecked[number].set(if checked { ptr::null_mut() } else { placement.data });
-            path.placements[number].set(placement);
-        });
+        data[..words.div_ceil(2)].fill(poison << 32 | poison);
         self.in_use.borrow_mut().push(number);
-        placement
+        self.static_bytes.set(self.static_bytes() + array.static_bytes);
+        with_placement(array, |placement| {
+            let data = data.as_mut_ptr().cast();
+            placement.data.set(data);
+            if checked {
+                placement.keys.set(keys.as_mut_ptr());
+                placement.shadows.set(shadows.as_mut_ptr());
+            } else {
+                placement.unchecked.set(data);
+            }
+        });
     }
 
     /// The size of the static arrays that the running block uses.
     pub(super) fn static_bytes(&self) -> usize {
-        let (storage, in_use) = (self.storage.borrow(), self.in_use.borrow());
-        let arrays = in_use.iter().filter(|&&number| number != DYNAMIC);
-        arrays.filter_map(|&number| storage[number].declaration).map(|array| array.bytes).sum()
+        self.static_bytes.get()
     }
 
-    /// Enters what `thread`, which runs, does to one word into the shadow.
+    /// Enters a write of one word by `thread`, which runs, into the shadow.
     ///
     /// # Safety
-    /// `placement` is the running block's, with keys, and `word` is one of the array's words.
+    /// The running block uses the array, which has keys, and `word` is one of its words.
     #[inline]
     pub(super) unsafe fn note_write(
         &self,
-        placement: Placement,
+        array: &SharedIdentity,
         word: usize,
         thread: usize,
         location: &'static Location<'static>,
     ) -> Result<(), Conflict> {
-        // SAFETY: the shadow exists, and no other reference to any is held when a thread runs.
-        let shadow = unsafe { &mut *placement.shadows.add(word) };
+        let (keys, shadows) = with_placement(array, |placement| (placement.keys.get(), placement.shadows.get()));
+        // SAFETY: the key and the shadow exist. No other references to keys or shadows are held when a thread runs.
+        let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
         let me = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
         let epoch = Stamp::new(self.epoch.get(), 0);
         if shadow.write.stamp >= epoch || shadow.reads[0].stamp >= epoch {
@@ -443,8 +435,7 @@ impl SharedMemory {
             shadow.reads = [Access::NONE; 2];
         }
         shadow.write = Access { stamp: me, location: Some(location) };
-        // SAFETY: the key exists.
-        unsafe { *placement.keys.add(word) = 0 };
+        *key = 0;
         Ok(())
     }
 
@@ -455,24 +446,24 @@ impl SharedMemory {
     #[inline]
     pub(super) unsafe fn note_read(
         &self,
-        placement: Placement,
+        array: &SharedIdentity,
         word: usize,
         thread: usize,
         location: &'static Location<'static>,
     ) -> Result<Content, Conflict> {
+        let (keys, shadows) = with_placement(array, |placement| (placement.keys.get(), placement.shadows.get()));
         // SAFETY: as for `note_write`.
-        let shadow = unsafe { &mut *placement.shadows.add(word) };
+        let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
         let me = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
-        let epoch = self.epoch.get();
-        if shadow.write.stamp >= Stamp::new(epoch, 0) {
+        let epoch = Stamp::new(self.epoch.get(), 0);
+        if shadow.write.stamp >= epoch {
             self.conflict(shadow.write, me, AccessKind::Write)?;
         }
         let read = Access { stamp: me, location: Some(location) };
-        if shadow.reads[0].stamp < Stamp::new(epoch, 0) {
+        if shadow.reads[0].stamp < epoch {
             shadow.reads[0] = read;
-        } else if let Some(key) = self.add_read(&mut shadow.reads, read) {
-            // SAFETY: the key exists.
-            unsafe { *placement.keys.add(word) = key };
+        } else if let Some(enough) = self.add_read(&mut shadow.reads, read) {
+            *key = enough;
         }
         let written = shadow.write.stamp >= Stamp::new(self.block.get(), 0);
         Ok(if written { Content::Written } else { Content::Unwritten })
@@ -529,6 +520,35 @@ impl SharedMemory {
                 Err(Conflict { thread: other.stamp.thread(), location, access })
             }
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_named_as_the_source_indexes_it() {
+        let line = SharedIdentity::new::<[f32; 40]>();
+        let wide = SharedIdentity::new::<[f64; 40]>();
+        let plane = SharedIdentity::new::<[[f32; 5]; 7]>();
+        let volume = SharedIdentity::new::<[[[u64; 4]; 3]; 2]>();
+        assert_eq!((line.index(17), wide.index(17)), ("17".into(), "8".into()));
+        assert_eq!((plane.index(0), plane.index(34)), ("[0, 0]".into(), "[6, 4]".into()));
+        assert_eq!(volume.index(2 * (5 * 4 + 3) + 1), "[1, 2, 3]");
+        assert_eq!(DYNAMIC.index(9), "9");
+        assert_eq!((plane.static_bytes(), volume.static_bytes(), DYNAMIC.static_bytes()), (140, 192, 0));
+    }
+
+    #[test]
+    fn the_table_of_placements_is_entered_with_valid_numbers_only() {
+        for array in [SharedIdentity::new::<[f32; 1]>(), SharedIdentity::new::<[f32; 1]>()] {
+            assert_eq!(array.scaled_number.load(Ordering::Relaxed), UNNUMBERED);
+            let number = array.assigned_number();
+            assert!((2..NUMBERS).contains(&number));
+            assert_eq!((array.assigned_number(), DYNAMIC.assigned_number()), (number, 1));
+            assert_eq!(array.scaled_number.load(Ordering::Relaxed), number * size_of::<Placement>());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The stacks of a block's threads.
 
+use core::ops::RangeInclusive;
 #[cfg(any(target_os = "linux", test))]
 use core::ptr;
 use core::ptr::NonNull;
@@ -15,6 +16,10 @@ const CACHE_LINE: usize = 64;
 /// What stands in the canaries: no address, and no number that a kernel is likely to write.
 const CANARY: u64 = 0xA5C3_96E1_5A3C_691E;
 type Canary = [u64; CACHE_LINE / size_of::<u64>()];
+
+/// The sizes that a stack can be asked to have. With the largest, the address space does not suffice for those of a block,
+/// but the arithmetic does.
+pub(super) const SIZES: RangeInclusive<usize> = 16 << 10..=1 << 50;
 
 /// One mapping with a stack for each thread of a block, used for all blocks that a worker runs.
 ///
@@ -36,6 +41,10 @@ type Canary = [u64; CACHE_LINE / size_of::<u64>()];
 pub(super) struct Stacks {
     memory: DefaultStack,
     stack_bytes: usize,
+    /// The distance between two stacks.
+    stride: usize,
+    /// The lowest address of the part of the mapping that belongs to the first thread.
+    lowest: usize,
 }
 
 /// One stack of [`Stacks`].
@@ -47,16 +56,15 @@ pub(super) struct ThreadStack {
 impl Stacks {
     /// How many bytes [`Stacks::new`] reserves.
     pub(super) fn reserved_bytes(stack_bytes: usize) -> usize {
-        Self::stride(stack_bytes).saturating_mul(MAX_THREADS)
+        Self::stride(stack_bytes) * MAX_THREADS
     }
 
-    /// The distance between two stacks: the stack, a whole page wherever it may begin, the canary, and up to the first
-    /// odd number of cache lines.
+    /// The distance between two stacks: the stack in whole pages, one page wherever it may begin, and the canary.
     fn stride(stack_bytes: usize) -> usize {
-        stack_bytes.saturating_add(PAGE) / PAGE * PAGE + 2 * PAGE + CACHE_LINE
+        stack_bytes.next_multiple_of(PAGE) + 2 * PAGE + CACHE_LINE
     }
 
-    /// Stacks of at least `stack_bytes` for the largest possible block.
+    /// Stacks of at least `stack_bytes`, one of [`SIZES`], for the largest possible block.
     pub(super) fn new(stack_bytes: usize) -> io::Result<Self> {
         let stacks = Self::without_inner_guards(stack_bytes)?;
         for thread in 0..MAX_THREADS {
@@ -67,9 +75,10 @@ impl Stacks {
     }
 
     /// Stacks that only the lowest guard page and the canaries watch over.
-    fn without_inner_guards(stack_bytes: usize) -> io::Result<Self> {
+    pub(super) fn without_inner_guards(stack_bytes: usize) -> io::Result<Self> {
         let memory = DefaultStack::new(Self::reserved_bytes(stack_bytes))?;
-        let stacks = Self { memory, stack_bytes };
+        let lowest = memory.base().get() - Self::reserved_bytes(stack_bytes);
+        let stacks = Self { memory, stack_bytes, stride: Self::stride(stack_bytes), lowest };
         for thread in 0..MAX_THREADS {
             // SAFETY: the canary's place is inside the mapping and aligned for it, and nothing else refers to it.
             unsafe { stacks.canary(thread).write([CANARY; _]) };
@@ -88,7 +97,7 @@ impl Stacks {
     /// The stacks outlive the result, and no other code uses this thread's stack.
     pub(super) unsafe fn stack(&self, thread: usize) -> ThreadStack {
         let limit = self.limit(thread);
-        let base = limit + Self::stride(self.stack_bytes);
+        let base = limit + self.stride;
         let address = |address| StackPointer::new(address).expect("an address inside a mapping is not zero");
         ThreadStack { base: address(base), limit: address(limit) }
     }
@@ -116,7 +125,7 @@ impl Stacks {
     #[inline]
     fn limit(&self, thread: usize) -> usize {
         assert!(thread < MAX_THREADS);
-        self.memory.base().get() - (MAX_THREADS - thread) * Self::stride(self.stack_bytes)
+        self.lowest + thread * self.stride
     }
 }
 

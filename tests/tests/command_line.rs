@@ -1,0 +1,349 @@
+//! The program from end to end: what it prints, writes and returns.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The program, built with the profile of this test, so that it is never an old one.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    // <target directory>/<profile>/deps/<this test>
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let directory = test.ancestors().nth(2).expect("tests lie in `deps`");
+    let target_dir = directory.parent().expect("profiles have directories");
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(profile) => profile,
+        None => panic!("what profile is {}?", directory.display()),
+    };
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "host", "--bin", "tilewright", "--profile", profile, "--target-dir"])
+        .arg(target_dir)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo can be run");
+    assert!(status.success(), "the program does not build");
+    directory.join("tilewright")
+});
+
+/// The program with these arguments, and no driver that it could find: as on a machine without a GPU.
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(&*PROGRAM);
+    command.args(arguments).env("TILEWRIGHT_LIBCUDA", "/nonexistent/libcuda.so.1").stdin(Stdio::null());
+    command
+}
+
+/// What a program has done.
+#[derive(Debug)]
+struct Done {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn run(arguments: &[&str]) -> Done {
+    let output = program(arguments).output().expect("the program runs");
+    let text = |bytes| String::from_utf8(bytes).expect("the program writes text");
+    Done { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// Runs what has to succeed.
+#[track_caller]
+fn succeed(arguments: &[&str]) -> String {
+    let done = run(arguments);
+    assert!(done.code == Some(0) && done.stderr.is_empty(), "{arguments:?}: {done:?}");
+    done.stdout
+}
+
+/// Runs what has to be refused, with code 2, nothing on the standard output, and a message that has all `parts`.
+#[track_caller]
+fn refused(arguments: &[&str], parts: &[&str]) {
+    let done = run(arguments);
+    assert!(done.code == Some(2) && done.stdout.is_empty(), "{arguments:?}: {done:?}");
+    for part in parts {
+        assert!(done.stderr.contains(part), "{arguments:?}: {:?} does not say {part:?}", done.stderr);
+    }
+}
+
+/// A product that takes no time.
+const SMALL: [&str; 11] =
+    ["--device", "cpu", "--problem", "large-k", "--m", "17", "--n", "33", "--k", "40", "--runs=2"];
+
+fn small(more: &[&'static str]) -> Vec<&'static str> {
+    [&SMALL, more].concat()
+}
+
+/// Runs with `--json`, and reads what has been written. Nothing else may be left in the directory.
+fn json(arguments: &[&str]) -> Value {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("report.json");
+    succeed(&[arguments, &["--json", path.to_str().unwrap()]].concat());
+    assert_eq!(entries(directory.path()), ["report.json"]);
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn entries(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+const GEMM_KERNELS: [&str; 4] =
+    ["gemm_naive_1d_fp32", "gemm_naive_2d_fp32", "gemm_tiled_16_fp32", "gemm_tiled_32_fp32"];
+
+#[test]
+fn a_small_run_prints_a_table() {
+    let table = succeed(&SMALL);
+    for part in ["CPU executor", "m=17 n=33 k=40", "layout NN", "median ms", "All 4 checks passed"] {
+        assert!(table.contains(part), "{table} does not say {part:?}");
+    }
+    for kernel in GEMM_KERNELS {
+        let row = table.lines().find(|line| line.contains('|') && line.contains(kernel));
+        let row = row.unwrap_or_else(|| panic!("no row for {kernel}: {table}"));
+        assert!(row.contains(" ok "), "{row}");
+    }
+    assert_eq!(table.lines().filter(|line| line.contains(" ok ")).count(), 4);
+    let named = succeed(&[&["run"], &SMALL[..]].concat());
+    assert!(named.contains("All 4 checks passed"), "`run` is what happens without a subcommand");
+}
+
+#[test]
+fn without_a_gpu_it_says_so_and_runs_reduced_sizes_on_the_cpu() {
+    let table = succeed(&["--problem", "matvec", "--runs", "1"]);
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].starts_with("No GPU is used") && lines[0].contains("no CUDA driver"), "{table}");
+    assert!(lines.iter().filter(|line| line.contains("no CUDA driver")).count() == 1, "said once: {table}");
+    for part in ["Device: CPU executor", "m=256 n=1 k=65536 (reduced for the CPU executor from m=2048 n=1 k=1048576)"] {
+        assert!(table.contains(part), "{table} does not say {part:?}");
+    }
+}
+
+#[test]
+fn json_has_everything_that_the_table_has() {
+    let report = json(&small(&["--check", "--seed", "7", "--trans-a", "--trans-b", "--alpha=2", "--beta=-0.5", "--ldc=40"]));
+    assert_eq!((&report["device"]["kind"], &report["device"]["checks"]), (&"cpu".into(), &"full".into()));
+    assert_eq!((&report["seed"], &report["note"]), (&7.into(), &Value::Null));
+    assert!(report["date"].as_str().unwrap().ends_with('Z'), "{}", report["date"]);
+    let [problem] = &report["problems"].as_array().unwrap()[..] else { panic!("one problem: {report}") };
+    for (field, value) in [("problem", "large-k"), ("layout", "TT")] {
+        assert_eq!(problem[field], value);
+    }
+    for (field, value) in [("m", 17), ("n", 33), ("k", 40)] {
+        assert_eq!(problem[field], value);
+    }
+    assert_eq!((&problem["alpha"], &problem["beta"]), (&2.0.into(), &(-0.5).into()));
+    assert_eq!(problem["leading_dimensions"], Value::from(vec![17, 40, 40]));
+    let results = problem["results"].as_array().unwrap();
+    assert_eq!(results.iter().map(|result| result["kernel"].as_str().unwrap()).collect::<Vec<_>>(), GEMM_KERNELS);
+    for result in results {
+        assert_eq!((&result["precision"], &result["timing"]["runs"]), (&"fp32".into(), &2.into()));
+        for field in ["median_ms", "min_ms", "p90_ms", "max_ms"] {
+            assert!(result["timing"][field].as_f64().unwrap() > 0.0, "{field}: {result}");
+        }
+        for field in ["first_call_ms", "download_ms", "tflop_per_s", "tb_per_s"] {
+            assert!(result[field].as_f64().unwrap() >= 0.0, "{field}: {result}");
+        }
+        let check = &result["check"];
+        assert_eq!((&check["passed"], &check["elements"]), (&true.into(), &(17 * 33).into()));
+        for (error, bound) in [("frobenius_error", "frobenius_bound"), ("max_error", "max_bound")] {
+            let (error, bound) = (check[error].as_f64().unwrap(), check[bound].as_f64().unwrap());
+            assert!(0.0 < error && error <= bound, "{check}");
+        }
+        assert!(check["worst"]["row"].as_u64().unwrap() < 17 && check["worst"]["col"].as_u64().unwrap() < 33);
+    }
+}
+
+#[test]
+fn the_seed_decides_the_inputs() {
+    let error = |seed: &'static str| {
+        let report = json(&small(&["--seed", seed, "--kernel", "gemm_naive_1d_fp32"]));
+        report["problems"][0]["results"][0]["check"]["frobenius_error"].as_f64().unwrap()
+    };
+    assert_eq!(error("1"), error("1"));
+    assert_ne!(error("1"), error("2"));
+}
+
+#[test]
+fn unknown_names_are_answered_with_the_nearest() {
+    refused(&["--problem", "mat-vec"], &["unknown problem `mat-vec`", "did you mean `matvec`?"]);
+    refused(&["--kernel", "gemm_tiled_64_fp32"], &["unknown kernel `gemm_tiled_64_fp32`", "did you mean `gemm_tiled_"]);
+    refused(&["--devize", "cpu"], &["--devize", "--device"]);
+    refused(&["--device", "gpu"], &["gpu", "cuda"]);
+}
+
+#[test]
+fn bad_sizes_are_refused_with_their_values_and_nothing_is_written() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("report.json");
+    fs::write(&file, "old").unwrap();
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["--m", "2147483648"], &["m is 2147483648", "2147483647"]),
+        (&["--k", "99999999999999999999"], &["99999999999999999999"]),
+        (&["--n", "-1"], &["-1"]),
+        (&["--m", "2147483647", "--n", "1", "--k", "2147483647"], &["A", "2147483647", "more bytes than can be addressed"]),
+        (&["--m", "2000000", "--n", "1", "--k", "2000000"], &["not enough memory on the host", "TiB are needed", "are free"]),
+        (&["--m", "8", "--n", "8", "--k", "9", "--lda", "8"], &["leading dimension of A is 8", "9"]),
+        (&["--kernel", "gemv_block_reduction_fp32", "--n", "2"], &["gemv_block_reduction_fp32", "n must be 1"]),
+        (&["--runs", "0"], &["--runs 1"]),
+    ];
+    for (arguments, parts) in cases {
+        let always = ["--device", "cpu", "--problem", "large-k", "--json", file.to_str().unwrap()];
+        refused(&[&always, arguments].concat(), parts);
+        assert_eq!(entries(directory.path()), ["report.json"], "{arguments:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old", "{arguments:?}");
+    }
+}
+
+#[test]
+fn json_that_cannot_be_written_is_refused_before_the_run() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    let missing = directory.path().join("missing").join("report.json");
+    let in_a_file = file.join("report.json");
+    for path in [directory.path(), &missing, &in_a_file] {
+        let path = path.to_str().unwrap();
+        refused(&[&SMALL, &["--json", path][..]].concat(), &["cannot write", path]);
+    }
+    assert_eq!(entries(directory.path()), ["file"]);
+}
+
+#[test]
+fn a_file_that_is_no_ptx_is_refused_even_without_a_gpu() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str, content: &[u8]| {
+        let path = directory.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let garbage = path("garbage.ptx", b"\x7fELF\xff\xfe");
+    refused(&["--ptx", &garbage], &["garbage.ptx is not PTX", "not text", "cargo xtask build-ptx"]);
+    let empty = path("empty.ptx", b"");
+    refused(&["--ptx", &empty], &["empty.ptx is not PTX", ".version"]);
+    refused(&["--ptx", "/nonexistent/x.ptx"], &["cannot read /nonexistent/x.ptx"]);
+    // What looks like PTX needs a GPU: there is no going on without one if it is asked for.
+    let plausible = path("plausible.ptx", b".version 7.0\n.target sm_80\n");
+    refused(&["--ptx", &plausible], &["no CUDA driver", "/nonexistent/libcuda.so.1", "Install the NVIDIA driver"]);
+    refused(&["--ptx", &plausible, "--device", "cpu"], &["--ptx", "CPU executor"]);
+    refused(&["--device", "cuda"], &["no CUDA driver"]);
+}
+
+#[test]
+fn lists_and_helps() {
+    let list = succeed(&["--list"]);
+    for name in ["matvec", "large-k", "at-b", "a-bt", "gemv_block_reduction_fp32"].iter().chain(&GEMM_KERNELS) {
+        assert!(list.contains(name), "{list} does not have {name}");
+    }
+    let help = succeed(&["--help"]);
+    for flag in [
+        "--json", "--problem", "--kernel", "--m", "--n", "--k", "--trans-a", "--trans-b", "--runs", "--seed", "--device",
+        "--list", "--check", "--ptx",
+    ] {
+        assert!(help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n")), "{help} does not have {flag}");
+    }
+    assert!(succeed(&["run", "--help"]).contains("--json"));
+    assert_eq!(succeed(&["--version"]), format!("tilewright {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_closed_standard_output_is_no_reason_to_panic() {
+    for arguments in [&["--list"][..], &["--help"], &SMALL] {
+        let mut child =
+            program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+        drop(child.stdout.take()); // as `| head -0` would
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(0) && errors.is_empty(), "{arguments:?}: {}: {errors}", output.status);
+    }
+}
+
+#[test]
+fn the_program_does_not_load_a_driver() {
+    let output = Command::new("ldd").arg(&*PROGRAM).output().expect("ldd is part of the C library's tools");
+    let libraries = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && libraries.contains("libc.so"), "{libraries}");
+    assert!(!libraries.contains("cuda"), "{libraries}");
+}
+
+/// Waits for a program that should end soon.
+fn end(child: &mut Child) -> Option<i32> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(10) {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(start.elapsed() < Duration::from_secs(3), "it took {:?}", start.elapsed());
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    panic!("it goes on after ten seconds");
+}
+
+fn interrupt(child: &Child) {
+    let id = libc::pid_t::try_from(child.id()).unwrap();
+    // SAFETY: sends a signal to a child that has not been waited for, so the number is still its.
+    assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
+}
+
+#[test]
+fn ctrl_c_ends_a_long_run_with_code_130_and_leaves_no_file() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("report.json");
+    let arguments =
+        ["--device", "cpu", "--problem", "a-bt", "--runs", "1000000", "--json", file.to_str().unwrap()];
+    let mut child = program(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut heading = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut heading).unwrap();
+    assert!(heading.contains("tilewright"), "{heading}");
+    std::thread::sleep(Duration::from_millis(300));
+    interrupt(&child);
+    assert_eq!(end(&mut child), Some(130));
+    assert!(entries(directory.path()).is_empty());
+}
+
+/// The two ends of a new terminal of 80 columns: the one of the person before it, and the one of the program.
+fn terminal() -> [OwnedFd; 2] {
+    let (mut person, mut program) = (-1, -1);
+    let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the two numbers are written to; no name and no modes are asked for or given.
+    let opened = unsafe {
+        libc::openpty(&raw mut person, &raw mut program, std::ptr::null_mut(), std::ptr::null(), &raw const size)
+    };
+    assert_eq!(opened, 0, "there are no terminals: {}", std::io::Error::last_os_error());
+    // SAFETY: `openpty` has just opened both, and nothing else has them.
+    [person, program].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[test]
+fn ctrl_c_takes_the_progress_bar_off_the_terminal() {
+    // What every bar ends with.
+    const BAR: &str = " left";
+    let [person, at_program] = terminal();
+    // Either the inputs or the reference take long enough for a bar, with and without optimization.
+    let arguments = ["--device", "cpu", "--problem", "a-bt", "--m", "4096", "--n", "4096", "--k", "8192"];
+    let mut child = program(&arguments).stdout(Stdio::null()).stderr(at_program).spawn().unwrap();
+    let mut person = fs::File::from(person);
+    let mut seen = String::new();
+    let start = Instant::now();
+    while !seen.contains(BAR) {
+        assert!(start.elapsed() < Duration::from_secs(60), "there is no progress bar: {seen:?}");
+        let mut bytes = [0; 4096];
+        let count = person.read(&mut bytes).unwrap();
+        seen += &String::from_utf8_lossy(&bytes[..count]);
+    }
+    interrupt(&child);
+    assert_eq!(end(&mut child), Some(130));
+    let mut rest = Vec::new();
+    // At its end a terminal gives an error.
+    let _ = person.read_to_end(&mut rest);
+    seen += &String::from_utf8_lossy(&rest);
+    let after_the_bar = seen.rsplit_once(BAR).unwrap().1;
+    assert!(after_the_bar.contains("\x1b[2K"), "the line was not erased: {after_the_bar:?}");
+    let left = after_the_bar.rsplit_once("\x1b[2K").unwrap().1;
+    assert!(left.trim().is_empty(), "something is left: {left:?}");
+}

@@ -1,0 +1,268 @@
+//! The kernels on a GPU. Where there is none, every test is listed as ignored, with "skipped: no device" as the reason.
+//!
+//! Needs nothing at run time but the driver: the test program can be carried to a machine without Rust.
+
+use std::io::Write;
+use std::sync::OnceLock;
+
+use cuda_driver::Error as DriverError;
+use cuda_std::executor::{Checks, Executor};
+use gpu_kernels::gemm::Gemm;
+use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
+use gpu_kernels::{Matrix, MatrixMut};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use tests::{Kernel, Layout, Layouts, Operand, Place, Problem, Shape};
+use tilewright::{Buffer, Device, Error};
+
+const NO_DEVICE: &str = "skipped: no device";
+
+/// The GPU, which is opened once; `None` if there is none. What else can be wrong fails every test.
+fn device() -> Result<Option<&'static Device>, Failed> {
+    static DEVICE: OnceLock<Result<Option<Device>, String>> = OnceLock::new();
+    let opened = DEVICE.get_or_init(|| match Device::cuda(0) {
+        Ok(device) => Ok(Some(device)),
+        Err(Error::Driver(DriverError::NoDriver { .. } | DriverError::NoDevice { .. })) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    });
+    Ok(opened.as_ref()?.as_ref())
+}
+
+/// A test that needs a GPU.
+fn trial(name: impl Into<String>, test: impl Fn(&Device) -> Result<Completion, Failed> + Send + 'static) -> Trial {
+    Trial::ignorable_test(name, move || match device()? {
+        Some(device) => test(device),
+        None => Ok(Completion::ignored_with(NO_DEVICE)),
+    })
+}
+
+/// As [`trial`], for tests that can run on every GPU.
+fn test(name: impl Into<String>, test: impl Fn(&Device) -> Result<(), Failed> + Send + 'static) -> Trial {
+    trial(name, move |device| test(device).map(|()| Completion::Completed))
+}
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for kernel in Kernel::ALL {
+        for (layouts, layout) in Layouts::ALL.into_iter().zip(["NN", "NT", "TN", "TT"]) {
+            if kernel == Kernel::GemvBlockReduction && layout.ends_with('T') {
+                continue; // a vector is its own transpose
+            }
+            trials.push(test(format!("{}::{layout}", kernel.name()), move |device| products(device, kernel, layouts)));
+        }
+        let name = |what: &str| format!("{}::{what}", kernel.name());
+        trials.push(test(name("factors"), move |device| factors(device, kernel)));
+        trials.push(test(name("large"), move |device| large(device, kernel)));
+        trials.push(test(name("same_bits_every_time"), move |device| same_bits_every_time(device, kernel)));
+        trials.push(test(name("same_bits_as_on_the_cpu"), move |device| same_bits_as_on_the_cpu(device, kernel)));
+    }
+    trials.push(trial("elements_beyond_32_bit_offsets", far_elements));
+    trials.push(test("errors::out_of_memory", out_of_memory));
+    trials.push(test("errors::corrupt_ptx", corrupt_ptx));
+    trials.push(test("errors::ptx_without_the_kernel", ptx_without_the_kernel));
+    trials.push(test("errors::a_view_of_another_device", a_view_of_another_device));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn check(device: &Device, kernel: Kernel, problem: &Problem) -> Result<(), Failed> {
+    kernel.check(Place::Device(device), problem).map_err(|reason| format!("{problem:?}: {reason}").into())
+}
+
+/// Any kernel with a shape that it can compute.
+fn shape_for(kernel: Kernel, m: usize, n: usize, k: usize) -> Shape {
+    Shape { m, n: if kernel == Kernel::GemvBlockReduction { 1 } else { n }, k }
+}
+
+/// Odd extents, with and without gaps in memory.
+fn products(device: &Device, kernel: Kernel, layouts: Layouts) -> Result<(), Failed> {
+    const EXTENTS: [usize; 9] = [0, 1, 7, 15, 16, 17, 31, 32, 33];
+    let mut seed = 0;
+    for m in EXTENTS {
+        for n in EXTENTS {
+            for k in EXTENTS {
+                seed += 1;
+                // Vectors: the third extent stands for nothing, so it makes the sums longer.
+                let k = if kernel == Kernel::GemvBlockReduction { k + 37 * n } else { k };
+                let layouts = if seed % 2 == 0 { layouts } else { layouts.padded() };
+                check(device, kernel, &Problem::new(shape_for(kernel, m, n, k), layouts, seed))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Factors that hide what they multiply, which then is NaN, and others.
+fn factors(device: &Device, kernel: Kernel) -> Result<(), Failed> {
+    for alpha in [0.0, 1.0, -1.0, 0.37] {
+        for beta in [0.0, 1.0, -1.0, 0.37] {
+            for k in [0, 40] {
+                let layouts = Layouts { c: Layout::COLUMNS.padded(2), ..Layouts::ALL[0].padded() };
+                let layouts = if kernel == Kernel::GemvBlockReduction { Layouts::ALL[0].padded() } else { layouts };
+                let mut problem = Problem::new(shape_for(kernel, 18, 33, k), layouts, 3).scaled(alpha, beta);
+                if alpha == 0.0 {
+                    problem.a.fill(f32::NAN);
+                    problem.b.fill(f32::NAN);
+                }
+                if beta == 0.0 {
+                    problem.c.fill(f32::NAN);
+                }
+                check(device, kernel, &problem)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Extents that are no multiples of anything, and so many blocks that they run on all multiprocessors.
+fn large(device: &Device, kernel: Kernel) -> Result<(), Failed> {
+    for layouts in Layouts::ALL {
+        if kernel == Kernel::GemvBlockReduction && layouts.b == Layout::COLUMNS {
+            continue;
+        }
+        let (m, k) = if kernel == Kernel::GemvBlockReduction { (3001, 4099) } else { (701, 397) };
+        check(device, kernel, &Problem::new(shape_for(kernel, m, 1033, k), layouts, 5))?;
+    }
+    Ok(())
+}
+
+fn bits(place: Place<'_>, kernel: Kernel, problem: &Problem) -> Result<Vec<u32>, Failed> {
+    let mut computed = problem.clone();
+    kernel.run(place, &mut computed)?;
+    Ok(computed.c.bits())
+}
+
+fn same_bits_every_time(device: &Device, kernel: Kernel) -> Result<(), Failed> {
+    let problem = Problem::new(shape_for(kernel, 257, 129, 1031), Layouts::ALL[2], 7).scaled(1.5, -0.5);
+    let first = bits(Place::Device(device), kernel, &problem)?;
+    for run in 1..20 {
+        if bits(Place::Device(device), kernel, &problem)? != first {
+            return Err(format!("run {run} gives another result than the first").into());
+        }
+    }
+    Ok(())
+}
+
+/// The executor runs the same source, and every operation of it is rounded as on a GPU: so the results are the same, bit by
+/// bit, also where they are subnormal, infinite or zero. Only NaNs are of different kinds.
+fn same_bits_as_on_the_cpu(device: &Device, kernel: Kernel) -> Result<(), Failed> {
+    const RARE: [f32; 4] = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX];
+    const SMALL: [f32; 6] = [-0.0, 1e-40, -1e-45, f32::MIN_POSITIVE, -1.5e-30, 2e-20];
+    let executor = Executor::new(Checks::Bounds);
+    let mut problem = Problem::new(shape_for(kernel, 67, 66, 333), Layouts::ALL[3], 11);
+    for special in [false, true] {
+        if special {
+            let replace = |operand: &mut Operand, step: usize| {
+                for position in (0..operand.rows() * operand.cols()).step_by(step) {
+                    let turn = position / step;
+                    let value = if turn % 50 == 7 { RARE[turn / 50 % 4] } else { SMALL[turn % 6] };
+                    operand.set(position / operand.cols(), position % operand.cols(), value);
+                }
+            };
+            replace(&mut problem.a, 43);
+            replace(&mut problem.b, 47);
+            for l in 0..problem.a.cols() {
+                problem.a.set(3, l, if l % 2 == 0 { -1e-45 } else { 3e-39 });
+            }
+        }
+        for (alpha, beta) in [(1.0, 0.0), (-0.7, 0.3)] {
+            let problem = problem.clone().scaled(alpha, beta);
+            let there = bits(Place::Device(device), kernel, &problem)?;
+            let here = bits(Place::Executor(&executor), kernel, &problem)?;
+            for (position, (there, here)) in there.into_iter().zip(here).enumerate() {
+                let (a, b) = (f32::from_bits(there), f32::from_bits(here));
+                if there != here && !(a.is_nan() && b.is_nan()) {
+                    return Err(format!("element {position} is {a:e} on the GPU and {b:e} on the CPU").into());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A matrix of three rows that lie more than 2³¹ elements apart: written by a kernel, then read by one.
+fn far_elements(device: &Device) -> Result<Completion, Failed> {
+    const STRIDE: usize = (1 << 31) + 1029;
+    const FAR: usize = 3;
+    const NEAR: usize = 4;
+    let len = (FAR - 1) * STRIDE + NEAR;
+    let needed = (len * size_of::<f32>()) as u128 + (1 << 28);
+    match device.free_memory()? {
+        Some(free) if free.0 >= needed => {}
+        _ => return Ok(Completion::ignored_with(format!("skipped: needs {needed} bytes of free GPU memory"))),
+    }
+    let mut far: Buffer<f32> = device.allocate(len)?;
+    far.fill_bytes(0xFF)?;
+    let numbers: Vec<f32> = (0..FAR * NEAR).map(|i| i as f32 + 1.0).collect();
+    let identity: Vec<f32> = (0..NEAR * NEAR).map(|i| f32::from(u8::from(i % (NEAR + 1) == 0))).collect();
+    let (numbers_there, identity) = (device.upload(&numbers)?, device.upload(&identity)?);
+    let identity = Matrix::new(identity.view(), NEAR, NEAR, NEAR, 1)?;
+
+    let a = Matrix::new(numbers_there.view(), FAR, NEAR, NEAR, 1)?;
+    let c = MatrixMut::new(far.view_mut(), FAR, NEAR, STRIDE, 1)?;
+    device.launch(gemm_naive_2d_fp32 { gemm: Gemm::new(1.0, a, identity, 0.0, c)? })?;
+
+    let mut copy = device.upload(&vec![f32::NAN; FAR * NEAR])?;
+    let a = Matrix::new(far.view(), FAR, NEAR, STRIDE, 1)?;
+    let c = MatrixMut::new(copy.view_mut(), FAR, NEAR, NEAR, 1)?;
+    device.launch(gemm_naive_2d_fp32 { gemm: Gemm::new(1.0, a, identity, 0.0, c)? })?;
+    let mut found = vec![0.0; FAR * NEAR];
+    copy.copy_to(&mut found)?;
+    if found == numbers { Ok(Completion::Completed) } else { Err(format!("{found:?} for {numbers:?}").into()) }
+}
+
+/// Fails unless `result` is an error whose message has all `parts`.
+fn expect_error<T, E: ToString>(result: Result<T, E>, parts: &[&str]) -> Result<(), Failed> {
+    let Err(error) = result else { return Err("there was no error".into()) };
+    let message = error.to_string();
+    match parts.iter().find(|part| !message.contains(**part)) {
+        Some(part) => Err(format!("{message:?} does not say {part:?}").into()),
+        None => Ok(()),
+    }
+}
+
+/// The device can be used after an error that it recovers from.
+fn still_works(device: &Device) -> Result<(), Failed> {
+    check(device, Kernel::GemmTiled16, &Problem::new(Shape { m: 20, n: 20, k: 20 }, Layouts::ALL[0], 1))
+}
+
+fn out_of_memory(device: &Device) -> Result<(), Failed> {
+    // 4 TiB, more than any GPU has.
+    expect_error(device.allocate::<f32>(1 << 40), &["out of GPU memory", "4398046511104", "free", "nvidia-smi"])?;
+    expect_error(device.allocate::<f32>(usize::MAX), &["more than any GPU can address"])?;
+    still_works(device)
+}
+
+fn with_ptx(text: &str) -> Result<Result<Device, Error>, Failed> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(text.as_bytes())?;
+    // SAFETY: none of the modules of these tests has a kernel with the name of one of the library's.
+    Ok(unsafe { Device::cuda_with_ptx(0, file.path()) })
+}
+
+fn corrupt_ptx(device: &Device) -> Result<(), Failed> {
+    expect_error(with_ptx("hello")?, &["is not PTX", ".version", "cargo xtask build-ptx"])?;
+    let broken = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { nonsense; }\n";
+    expect_error(with_ptx(broken)?, &["PTX", "line 4"])?;
+    expect_error(with_ptx(&broken.replace("7.0", "99.9").replace("nonsense", "ret"))?, &["PTX", "driver"])?;
+    still_works(device)
+}
+
+fn ptx_without_the_kernel(device: &Device) -> Result<(), Failed> {
+    let other = with_ptx(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry other() { ret; }\n")??;
+    let mut problem = Problem::new(Shape { m: 2, n: 2, k: 2 }, Layouts::ALL[0], 1);
+    let result = Kernel::GemmTiled16.run(Place::Device(&other), &mut problem);
+    expect_error(result, &["gemm_tiled_16_fp32", "other"])?;
+    still_works(device)
+}
+
+fn a_view_of_another_device(device: &Device) -> Result<(), Failed> {
+    let cpu = Device::cpu(Checks::Bounds);
+    let (here, there) = (cpu.upload(&[1.0f32; 4])?, device.upload(&[1.0f32; 4])?);
+    let mut c = device.upload(&[0.0f32; 4])?;
+    let a = Matrix::new(here.view(), 2, 2, 2, 1)?;
+    let b = Matrix::new(there.view(), 2, 2, 2, 1)?;
+    let c = MatrixMut::new(c.view_mut(), 2, 2, 2, 1)?;
+    let result = device.launch(gemm_naive_2d_fp32 { gemm: Gemm::new(1.0, a, b, 0.0, c)? });
+    expect_error(result, &["gemm_naive_2d_fp32", "gemm.a.data", "is not inside a buffer of CUDA device 0"])?;
+    still_works(device)
+}
