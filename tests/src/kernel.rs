@@ -1,7 +1,7 @@
 //! The kernels, and where they run.
 
 use cuda_std::executor::Executor;
-use cuda_std::{Dim3, Kernel as _, GlobalSlice, GlobalSliceMut};
+use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, Kernel as _};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
@@ -86,7 +86,14 @@ impl Kernel {
         // With the guard words, so that these too are looked at after it.
         let (a_there, b_there) = (device.upload(&a.memory)?, device.upload(&b.memory)?);
         let mut c_there = device.upload(&c.memory)?;
-        self.launch(place, *alpha, a.view_of(a_there.view()), b.view_of(b_there.view()), *beta, c.view_of_mut(c_there.view_mut()))?;
+        self.launch(
+            place,
+            *alpha,
+            a.view_of(a_there.view()),
+            b.view_of(b_there.view()),
+            *beta,
+            c.view_of_mut(c_there.view_mut()),
+        )?;
         a_there.copy_to(&mut a.memory)?;
         b_there.copy_to(&mut b.memory)?;
         c_there.copy_to(&mut c.memory)?;

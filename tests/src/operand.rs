@@ -197,7 +197,8 @@ impl Operand {
     pub(crate) fn view_of_mut<'a>(&self, copy: GlobalSliceMut<'a, f32>) -> View<GlobalSliceMut<'a, f32>> {
         assert_eq!(copy.len(), self.memory.len(), "a copy is as long as the original");
         // SAFETY: the extent is a part of the copy, which is given away.
-        let slice = unsafe { GlobalSliceMut::from_raw_parts(copy.as_mut_ptr().wrapping_add(GUARD), self.extent().len()) };
+        let slice =
+            unsafe { GlobalSliceMut::from_raw_parts(copy.as_mut_ptr().wrapping_add(GUARD), self.extent().len()) };
         View { slice, geometry: self.geometry }
     }
 

@@ -125,7 +125,8 @@ fn without_a_gpu_it_says_so_and_runs_reduced_sizes_on_the_cpu() {
 
 #[test]
 fn json_has_everything_that_the_table_has() {
-    let report = json(&small(&["--check", "--seed", "7", "--trans-a", "--trans-b", "--alpha=2", "--beta=-0.5", "--ldc=40"]));
+    let report =
+        json(&small(&["--check", "--seed", "7", "--trans-a", "--trans-b", "--alpha=2", "--beta=-0.5", "--ldc=40"]));
     assert_eq!((&report["device"]["kind"], &report["device"]["checks"]), (&"cpu".into(), &"full".into()));
     assert_eq!((&report["seed"], &report["note"]), (&7.into(), &Value::Null));
     assert!(report["date"].as_str().unwrap().ends_with('Z'), "{}", report["date"]);
@@ -185,8 +186,14 @@ fn bad_sizes_are_refused_with_their_values_and_nothing_is_written() {
         (&["--m", "2147483648"], &["m is 2147483648", "2147483647"]),
         (&["--k", "99999999999999999999"], &["99999999999999999999"]),
         (&["--n", "-1"], &["-1"]),
-        (&["--m", "2147483647", "--n", "1", "--k", "2147483647"], &["A", "2147483647", "more bytes than can be addressed"]),
-        (&["--m", "2000000", "--n", "1", "--k", "2000000"], &["not enough memory on the host", "TiB are needed", "are free"]),
+        (
+            &["--m", "2147483647", "--n", "1", "--k", "2147483647"],
+            &["A", "2147483647", "more bytes than can be addressed"],
+        ),
+        (
+            &["--m", "2000000", "--n", "1", "--k", "2000000"],
+            &["not enough memory on the host", "TiB are needed", "are free"],
+        ),
         (&["--m", "8", "--n", "8", "--k", "9", "--lda", "8"], &["leading dimension of A is 8", "9"]),
         (&["--kernel", "gemv_block_reduction_fp32", "--n", "2"], &["gemv_block_reduction_fp32", "n must be 1"]),
         (&["--runs", "0"], &["--runs 1"]),
@@ -241,10 +248,25 @@ fn lists_and_helps() {
     }
     let help = succeed(&["--help"]);
     for flag in [
-        "--json", "--problem", "--kernel", "--m", "--n", "--k", "--trans-a", "--trans-b", "--runs", "--seed", "--device",
-        "--list", "--check", "--ptx",
+        "--json",
+        "--problem",
+        "--kernel",
+        "--m",
+        "--n",
+        "--k",
+        "--trans-a",
+        "--trans-b",
+        "--runs",
+        "--seed",
+        "--device",
+        "--list",
+        "--check",
+        "--ptx",
     ] {
-        assert!(help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n")), "{help} does not have {flag}");
+        assert!(
+            help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n")),
+            "{help} does not have {flag}"
+        );
     }
     assert!(succeed(&["run", "--help"]).contains("--json"));
     assert_eq!(succeed(&["--version"]), format!("tilewright {}\n", env!("CARGO_PKG_VERSION")));
@@ -294,8 +316,7 @@ fn interrupt(child: &Child) {
 fn ctrl_c_ends_a_long_run_with_code_130_and_leaves_no_file() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("report.json");
-    let arguments =
-        ["--device", "cpu", "--problem", "a-bt", "--runs", "1000000", "--json", file.to_str().unwrap()];
+    let arguments = ["--device", "cpu", "--problem", "a-bt", "--runs", "1000000", "--json", file.to_str().unwrap()];
     let mut child = program(&arguments).stdout(Stdio::piped()).spawn().unwrap();
     let mut heading = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut heading).unwrap();

@@ -1,9 +1,9 @@
 //! The mistakes that are made most often in kernels like ours: the executor reports each with block, thread and line,
 //! and the same kernel without the mistake runs.
 
+use cuda_std::Kernel;
 use cuda_std::executor::{AccessKind, Checks, Elsewhere, Executor, Fault, FaultKind, LaunchError, Place};
 use cuda_std::prelude::*;
-use cuda_std::Kernel;
 use gpu_kernels::{Matrix, MatrixMut};
 use tests::{Layouts, Problem, Shape};
 
@@ -117,7 +117,10 @@ fn source_line(fault: &Fault) -> u32 {
 }
 
 /// Has `run` compute a product of these extents, and judges the result.
-fn multiply<T>(shape: Shape, run: impl FnOnce(Matrix<'_>, Matrix<'_>, MatrixMut<'_>, Dim3) -> T) -> (T, Result<(), String>) {
+fn multiply<T>(
+    shape: Shape,
+    run: impl FnOnce(Matrix<'_>, Matrix<'_>, MatrixMut<'_>, Dim3) -> T,
+) -> (T, Result<(), String>) {
     let mut problem = Problem::new(shape, Layouts::ALL[0], 1);
     let expected = problem.expected();
     let grid = Dim3::new(shape.n.div_ceil(32) as u32, shape.m.div_ceil(32) as u32, 1);

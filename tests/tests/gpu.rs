@@ -6,6 +6,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 
 use cuda_driver::Error as DriverError;
+use cuda_std::GlobalSlice;
 use cuda_std::executor::{Checks, Executor};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
@@ -179,7 +180,8 @@ fn same_bits_as_on_the_cpu(device: &Device, kernel: Kernel) -> Result<(), Failed
     Ok(())
 }
 
-/// A matrix of three rows that lie more than 2³¹ elements apart: written by a kernel, then read by one.
+/// A matrix of three rows that lie more than 2³¹ elements apart: written by a kernel, then read by one. In between its rows
+/// are read one by one, from where they should be.
 fn far_elements(device: &Device) -> Result<Completion, Failed> {
     const STRIDE: usize = (1 << 31) + 1029;
     const FAR: usize = 3;
@@ -190,24 +192,35 @@ fn far_elements(device: &Device) -> Result<Completion, Failed> {
         Some(free) if free.0 >= needed => {}
         _ => return Ok(Completion::ignored_with(format!("skipped: needs {needed} bytes of free GPU memory"))),
     }
+    let identity: Vec<f32> = (0..NEAR * NEAR).map(|i| f32::from(u8::from(i % (NEAR + 1) == 0))).collect();
+    let identity = device.upload(&identity)?;
+    let identity = Matrix::new(identity.view(), NEAR, NEAR, NEAR, 1)?;
+    let copy = |from: Matrix<'_>, to: MatrixMut<'_>| -> Result<(), Failed> {
+        Ok(device.launch(gemm_naive_2d_fp32 { gemm: Gemm::new(1.0, from, identity, 0.0, to)? })?)
+    };
+
     let mut far: Buffer<f32> = device.allocate(len)?;
     far.fill_bytes(0xFF)?;
     let numbers: Vec<f32> = (0..FAR * NEAR).map(|i| i as f32 + 1.0).collect();
-    let identity: Vec<f32> = (0..NEAR * NEAR).map(|i| f32::from(u8::from(i % (NEAR + 1) == 0))).collect();
-    let (numbers_there, identity) = (device.upload(&numbers)?, device.upload(&identity)?);
-    let identity = Matrix::new(identity.view(), NEAR, NEAR, NEAR, 1)?;
+    let numbers_there = device.upload(&numbers)?;
+    let from = Matrix::new(numbers_there.view(), FAR, NEAR, NEAR, 1)?;
+    copy(from, MatrixMut::new(far.view_mut(), FAR, NEAR, STRIDE, 1)?)?;
 
-    let a = Matrix::new(numbers_there.view(), FAR, NEAR, NEAR, 1)?;
-    let c = MatrixMut::new(far.view_mut(), FAR, NEAR, STRIDE, 1)?;
-    device.launch(gemm_naive_2d_fp32 { gemm: Gemm::new(1.0, a, identity, 0.0, c)? })?;
-
-    let mut copy = device.upload(&vec![f32::NAN; FAR * NEAR])?;
-    let a = Matrix::new(far.view(), FAR, NEAR, STRIDE, 1)?;
-    let c = MatrixMut::new(copy.view_mut(), FAR, NEAR, NEAR, 1)?;
-    device.launch(gemm_naive_2d_fp32 { gemm: Gemm::new(1.0, a, identity, 0.0, c)? })?;
+    let mut back = device.upload(&[f32::NAN; FAR * NEAR])?;
     let mut found = vec![0.0; FAR * NEAR];
-    copy.copy_to(&mut found)?;
-    if found == numbers { Ok(Completion::Completed) } else { Err(format!("{found:?} for {numbers:?}").into()) }
+    for (row, found) in found.chunks_mut(NEAR).enumerate() {
+        // SAFETY: the elements of one row are a part of the buffer, which is borrowed.
+        let part = unsafe { GlobalSlice::from_raw_parts(far.view().as_ptr().wrapping_add(row * STRIDE), NEAR) };
+        let mut row_back = device.upload(&[f32::NAN; NEAR])?;
+        copy(Matrix::new(part, 1, NEAR, NEAR, 1)?, MatrixMut::new(row_back.view_mut(), 1, NEAR, NEAR, 1)?)?;
+        row_back.copy_to(found)?;
+    }
+    if found != numbers {
+        return Err(format!("written: {found:?} for {numbers:?}").into());
+    }
+    copy(Matrix::new(far.view(), FAR, NEAR, STRIDE, 1)?, MatrixMut::new(back.view_mut(), FAR, NEAR, NEAR, 1)?)?;
+    back.copy_to(&mut found)?;
+    if found == numbers { Ok(Completion::Completed) } else { Err(format!("read: {found:?} for {numbers:?}").into()) }
 }
 
 /// Fails unless `result` is an error whose message has all `parts`.

@@ -94,12 +94,12 @@ pub(crate) enum FailureKind {
 
 thread_local! {
     // A cell of a `Copy` type has no destructor, so forwarders may be called while a thread ends.
-    static LAST_FAILURE: Cell<Option<Failure>> = const { Cell::new(None) };
+    static FIRST_FAILURE: Cell<Option<Failure>> = const { Cell::new(None) };
 }
 
-/// Returns what is remembered of this thread's last failed call, and forgets it.
+/// Returns what is remembered of this thread's first failed call since the last time, and forgets it.
 pub(crate) fn take_failure() -> Option<Failure> {
-    LAST_FAILURE.take()
+    FIRST_FAILURE.take()
 }
 
 /// A function of the driver's library, looked up when it is first called.
@@ -137,7 +137,8 @@ impl Entry {
 
     #[cold]
     fn failed(&self, kind: FailureKind) -> CUresult {
-        LAST_FAILURE.set(Some(Failure { function: self.name, kind }));
+        // The first one since somebody asked is the cause: what `cust` calls after it, to clean up, fails as well.
+        FIRST_FAILURE.set(FIRST_FAILURE.get().or(Some(Failure { function: self.name, kind })));
         match kind {
             FailureKind::Returned(code) => clamp(code),
             FailureKind::NoDriver => CUresult::CUDA_ERROR_NO_DEVICE,

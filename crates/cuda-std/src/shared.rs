@@ -114,8 +114,8 @@ pub struct SharedSlice<T> {
 /// The `len` elements that begin `byte_offset` bytes into the launch-sized shared memory of this block.
 ///
 /// # Safety
-/// `byte_offset` is a multiple of the element's size, the end is within the size that the launch was given, and slices of
-/// different element types do not overlap. (All of this is checked on the CPU.)
+/// `byte_offset` is a multiple of the element's size, and the end is within the size that the launch was given. (Both are
+/// checked on the CPU. Slices may overlap; races between their elements are seen there as between those of one slice.)
 #[inline(always)]
 #[track_caller]
 pub unsafe fn dynamic_shared<T: Element>(byte_offset: usize, len: usize) -> SharedSlice<T> {

@@ -276,6 +276,43 @@ fn the_order_of_accesses_is_transitive() {
     assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
 }
 
+/// Lanes 0 and 1 read an element, synchronize, and lane 0 writes it; lane 2 then reads it, ordered by nothing or by a barrier.
+#[kernel(block = 32)]
+fn writes_after_some_reads(barrier: u32) {
+    static ARRAY: Shared<[f32; 1]> = Shared::new();
+    let lane = warp::lane_id();
+    unsafe {
+        if lane == 3 {
+            ARRAY.write(0, 1.0);
+        }
+        thread::sync_threads();
+        if lane < 2 {
+            ARRAY.read(0);
+            warp::sync_warp(3);
+            if lane == 0 {
+                ARRAY.write(0, 2.0); // <after some>
+            }
+        }
+        if barrier != 0 {
+            thread::sync_threads();
+        }
+        if lane == 2 {
+            // Waits for nobody, but lets the others go first; this does not order memory.
+            warp::warp_vote_any(4, true);
+            ARRAY.read(0); // <some more>
+        }
+    }
+}
+
+#[test]
+fn a_write_ends_what_earlier_reads_have_settled() {
+    succeed(Checks::Full, writes_after_some_reads { barrier: 1 }, 1);
+    let fault = fault(Checks::Full, writes_after_some_reads { barrier: 0 }, 1);
+    let expected =
+        [(at(0, 0, 0), line("after some"), AccessKind::Write), (at(2, 0, 0), line("some more"), AccessKind::Read)];
+    assert_eq!(race(&fault), expected);
+}
+
 /// Sums the numbers of 64 threads; the last steps within a warp, as old code does it.
 #[kernel(block = 64)]
 fn warp_synchronous_sum(synchronized: u32, out: GlobalSliceMut<'_, f32>) {

@@ -31,10 +31,11 @@ use crate::geometry::first_row;
 pub fn gemm_naive_2d_fp32(gemm: Gemm<'_>) {
     let col = thread::block_idx_x() * thread::block_dim_x() + thread::thread_idx_x();
     let row = first_row(thread::block_dim_y()) + thread::thread_idx_y();
-    if row < gemm.m() && col < gemm.n() {
-        // SAFETY: row < m and col < n, as just compared; no other thread of the grid has this row and this column.
-        unsafe { gemm.finish(row, col, gemm.dot(row, col)) };
+    if row >= gemm.m() || col >= gemm.n() {
+        return; // rather than a branch around the rest, which would keep the strides out of the uniform registers
     }
+    // SAFETY: row < m and col < n, as just compared; no other thread of the grid has this row and this column.
+    unsafe { gemm.finish(row, col, gemm.dot(row, col)) };
 }
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -405,3 +405,14 @@ fn a_failure_in_opening_leaves_nothing_open() {
         assert_eq!(live_objects(), 0);
     });
 }
+
+#[test]
+fn the_first_failure_of_an_operation_is_the_one_reported() {
+    // `cust` destroys what it got instead of a stream, which fails as well.
+    let variables = [("FAKE_CUDA", "cuStreamCreateWithPriority=700")];
+    isolated("the_first_failure_of_an_operation_is_the_one_reported", fake_library, &variables, || {
+        let error = Gpu::open(0).unwrap_err();
+        assert!(matches!(error, Error::ContextLost { .. }), "{error}");
+        assert_says(&error, &["cuStreamCreateWithPriority", "CUDA_ERROR_ILLEGAL_ADDRESS (700)"]);
+    });
+}

@@ -19,12 +19,15 @@ const INVALID_VALUE: u32 = 1;
 const OUT_OF_MEMORY: u32 = 2;
 const INVALID_DEVICE: u32 = 101;
 const INVALID_CONTEXT: u32 = 201;
+const INVALID_HANDLE: u32 = 400;
 const NOT_FOUND: u32 = 500;
 const ILLEGAL_ADDRESS: u32 = 700;
 
 /// "The GPU's" memory: 8 GiB, of which 1 GiB is always in use.
 const TOTAL_MEMORY: usize = 8 << 30;
 const USED_MEMORY: usize = 1 << 30;
+/// What is no stream.
+const NO_STREAM: usize = 0xBAD;
 /// Beyond this size, copies and fills touch the first and last byte only.
 const LARGE: usize = 1 << 30;
 
@@ -221,12 +224,18 @@ fn destroy(function: &str) -> u32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, _priority: c_int) -> u32 {
+    // As the real driver does where the context is lost, this leaves something behind also if it fails.
+    // SAFETY: the caller passes a place for the stream.
+    unsafe { *stream = NO_STREAM };
     check!(prescribed_in_context("cuStreamCreateWithPriority"));
     create(stream)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuStreamDestroy_v2(_stream: usize) -> u32 {
+extern "C" fn cuStreamDestroy_v2(stream: usize) -> u32 {
+    if stream == NO_STREAM {
+        return INVALID_HANDLE;
+    }
     destroy("cuStreamDestroy_v2")
 }
 

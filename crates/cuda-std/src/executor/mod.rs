@@ -1,4 +1,74 @@
 //! Runs kernels on the CPU, and checks what they do.
+//!
+//! ```
+//! # extern crate tilewright_cuda_std as cuda_std;
+//! use cuda_std::executor::{Checks, Executor};
+//! use cuda_std::prelude::*;
+//!
+//! #[kernel(block = 64)]
+//! pub fn doubles(x: GlobalSliceMut<'_, f32>) {
+//!     let i = thread::index_1d();
+//!     // SAFETY: no other thread has this i. But is it below x.len()?
+//!     unsafe { x.set_unchecked(i, 2.0 * x.get_unchecked(i)) }
+//! }
+//!
+//! let mut x = vec![1.0; 100];
+//! let kernel = doubles { x: GlobalSliceMut::new(&mut x) };
+//! // SAFETY: the only view is of a slice of this program.
+//! let error = unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::from(2), 0) }.unwrap_err();
+//! let message = error.to_string();
+//! assert!(message.starts_with("kernel `doubles`, block (1, 0, 0), thread (36, 0, 0), "));
+//! assert!(message.ends_with(": element 100 is out of bounds of view `x`, which has 100"));
+//! ```
+//!
+//! # How a grid is run
+//!
+//! Each thread of a block is a coroutine: a stack of its own, and a switch of a few nanoseconds in place of waiting. Each
+//! worker, a thread of the rayon pool, has one set of coroutines, shared arrays and stacks, and runs one block after the
+//! other with it. Blocks are given out in linear order, some at a time.
+//!
+//! ```text
+//!  grid        block 0 │ block 1 │ block 2 │ block 3 │ …        given out in order
+//!                 │                   │
+//!  workers     worker A            worker B                     one for each thread of the pool
+//!                 │
+//!  warps       warp 0                  warp 1            …      one after the other
+//!              0  1  2  3 … 31         32 33 34 35 … 63
+//!  lanes       ●──●──●──●───●          ●──●──●──●────●          each runs until it waits or returns
+//!              ╎  ╎  ╎  ╎   ╎ shuffle  ╎  ╎  ╎  ╎    ╎          when all its lanes have come: exchange, run again
+//!              ●──●──●──●───●          ╎  ╎  ╎  ╎    ╎
+//!              ═══════════════════════════════════════ barrier  when all threads have come: a new epoch, from warp 0
+//!              ●──●──●──●───●          ●──●──●──●────●
+//! ```
+//!
+//! So a thread runs alone between two waits, in an order that is always the same. When no thread can go on and not all have
+//! returned, some wait for others that never come: that is how a barrier in a divergent branch, or a shuffle without all of
+//! its lanes, becomes a report with the lines where they are.
+//!
+//! # What is checked
+//!
+//! | | how |
+//! |---|---|
+//! | accesses to global and shared memory | the index against the length, at every access |
+//! | barriers, shuffles, votes | who waits where when nobody can go on |
+//! | stacks | guard pages, and a canary for each stack |
+//! | panics | caught, with message and line; nothing is printed |
+//! | races in shared memory, reads of what nobody wrote | a shadow of each 4 bytes, with [`Checks::Full`] |
+//!
+//! Whether there is a race is not a matter of the order in which threads happen to run: accesses conflict unless a barrier
+//! or a `sync_warp` orders them. Without [`Checks::Full`], shared memory that the block has not written reads as NaN.
+//!
+//! After a fault the block's threads are unwound, so that what they own is dropped. Only if a stack has overflowed they are
+//! abandoned, because then nothing is known of the stacks.
+//!
+//! # What is not checked
+//!
+//! Races in global memory, between blocks or within one: such accesses are atomic, so that they are harmless to this
+//! program, but what they result in is any of the values. A kernel that waits for a value to be written by another thread
+//! without a barrier waits forever. Race reports can miss a conflict where `sync_warp` is called with a mask for a part of
+//! a warp (see the end of the description in `shared_memory.rs`), but never invent one. Overflows that no guard page stops
+//! are reported by the canary, unless the thread skips it: a frame with more than 64 bytes that it does not write. That
+//! takes a kernel of Linux older than 6.13, or another system.
 
 mod block;
 mod context;

@@ -551,4 +551,21 @@ mod tests {
             assert_eq!(array.scaled_number.load(Ordering::Relaxed), number * size_of::<Placement>());
         }
     }
+    #[test]
+    fn readers_that_every_writer_conflicts_with_are_kept() {
+        let memory = SharedMemory::new();
+        memory.begin_block();
+        let mut reads = [Access::NONE; 2];
+        let mut read = |thread: usize| {
+            let stamp = Stamp::new(memory.first_interval(thread / LANES), thread);
+            let key = memory.add_read(&mut reads, Access { stamp, location: Some(Location::caller()) });
+            (key, reads.map(|read| read.stamp.thread()))
+        };
+        assert_eq!(read(3), (None, [3, 0]));
+        assert_eq!(read(3), (None, [3, 0]));
+        assert_eq!(read(4), (Some(memory.first_interval(0)), [3, 4]));
+        assert_eq!(read(5), (None, [3, 4]));
+        // A writer in warp 0 may be ordered after the others, but not after this one.
+        assert_eq!(read(40), (Some(memory.epoch.get()), [3, 40]));
+    }
 }
