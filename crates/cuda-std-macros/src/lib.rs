@@ -1,5 +1,5 @@
 //! The attribute and the derive of `cuda_std`. Their documentation for users is where they are re-exported; what they
-//! expand to is described in [`mod@kernel`] and [`mod@param`].
+//! expand to is described in the modules `kernel` and `param`.
 //!
 //! Both refer to `::cuda_std`: a crate that uses them imports the library under that name.
 

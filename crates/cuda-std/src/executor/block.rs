@@ -7,8 +7,9 @@ use std::vec::Vec;
 
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::context::{Context, Ended, LANES, State, Thread};
-use super::exchange::{exchange, lanes_of_warp, meets};
+use super::Checks;
+use super::context::{Context, Ended, LANES, Request, State, Thread};
+use super::exchange::{exchange, lanes_in, lanes_of_warp, mask_of, meets};
 use super::fault::{Elsewhere, Fault, FaultKind, Place};
 use super::panics;
 use super::shared_memory::set_interval;
@@ -44,7 +45,7 @@ impl<'a> Block<'a> {
             };
             // SAFETY: what the closure borrows, it borrows for 'a, and `Block` drops the coroutine within that.
             let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, body) };
-            thread.trap_handler.set(Some(coroutine.trap_handler()));
+            context.details[position].trap_handler.set(Some(coroutine.trap_handler()));
             coroutine
         };
         Self { context, coroutines: context.threads.iter().enumerate().map(start).collect(), damaged: false }
@@ -75,21 +76,20 @@ impl<'a> Block<'a> {
     }
 
     fn run_threads(&mut self) -> Result<(), Box<Fault>> {
-        let warps = self.context.threads.len().div_ceil(LANES);
+        let threads = self.context.threads.len();
         loop {
-            for warp in 0..warps {
-                self.run_warp(warp)?;
+            let mut waiting = 0;
+            for warp in 0..threads.div_ceil(LANES) {
+                waiting += self.run_warp(warp)?;
             }
             // Now every thread waits at the barrier or has returned.
             if let Some(fault) = self.context.unwritten_read.take() {
                 return Err(fault);
             }
-            let threads = &self.context.threads;
-            let waiting = threads.iter().filter(|thread| thread.state.get() == State::Barrier).count();
             if waiting == 0 {
                 return Ok(());
             }
-            if waiting < threads.len() {
+            if waiting < threads {
                 return Err(self.barrier_divergence(waiting));
             }
             self.context.memory.shared.begin_epoch();
@@ -97,76 +97,80 @@ impl<'a> Block<'a> {
     }
 
     /// Runs the threads of a warp, all of which are at the beginning or at a barrier that all threads have reached, until
-    /// each of them waits at the next barrier or has returned.
-    fn run_warp(&mut self, warp: usize) -> Result<(), Box<Fault>> {
+    /// each of them waits at the next barrier or has returned. Returns how many wait.
+    fn run_warp(&mut self, warp: usize) -> Result<usize, Box<Fault>> {
         let context = self.context;
         let lanes = lanes_of_warp(context, warp);
-        let interval = context.memory.shared.first_interval(warp);
-        for thread in lanes {
-            thread.state.set(State::Ready);
-            thread.interval.set(interval);
+        if context.checks == Checks::Full {
+            let interval = context.memory.shared.first_interval(warp);
+            lanes.iter().for_each(|thread| thread.interval.set(interval));
         }
+        let mut at_barrier = 0;
+        let mut in_operation = 0u32;
+        let mut ready = mask_of(lanes);
         loop {
-            let mut wait_for_lanes = false;
-            for (lane, thread) in lanes.iter().enumerate() {
-                if thread.state.get() == State::Ready {
-                    self.resume(warp * LANES + lane)?;
+            for lane in lanes_in(ready) {
+                match self.resume(warp * LANES + lane)? {
+                    State::Barrier => at_barrier += 1,
+                    State::Warp => in_operation |= 1 << lane,
+                    _ => {}
                 }
-                wait_for_lanes |= thread.state.get() == State::Warp;
             }
-            if !wait_for_lanes {
-                return Ok(());
+            if in_operation == 0 {
+                return Ok(at_barrier);
             }
-            if !exchange(context, warp) {
+            ready = exchange(context, warp);
+            if ready == 0 {
                 return Err(self.warp_divergence(warp));
             }
+            in_operation &= !ready;
         }
     }
 
     /// Runs one thread until it waits, returns or fails.
     #[inline]
-    fn resume(&mut self, position: usize) -> Result<(), Box<Fault>> {
+    fn resume(&mut self, position: usize) -> Result<State, Box<Fault>> {
         let context = self.context;
+        let thread = &context.threads[position];
         context.current.set(position);
-        set_interval(context.threads[position].interval.get());
+        if context.checks == Checks::Full {
+            set_interval(thread.interval.get());
+        }
         let ended = matches!(self.coroutines[position].resume(()), CoroutineResult::Return(Ended::StackOverflow));
         let stacks = &context.memory.stacks;
         if ended || !stacks.intact(position) {
             self.damaged = true;
             return Err(context.report(None, FaultKind::StackOverflow { bytes: stacks.stack_bytes() }));
         }
-        if context.threads[position].state.get() == State::Faulted {
-            return Err(context.fault.take().expect("a thread that fails leaves a report"));
+        match thread.state.get() {
+            State::Faulted => Err(context.fault.take().expect("a thread that fails leaves a report")),
+            state => Ok(state),
         }
-        Ok(())
     }
 
     #[cold]
     fn barrier_divergence(&self, waiting: usize) -> Box<Fault> {
         let threads = &self.context.threads;
-        let is_waiting = |thread: &&Thread| thread.state.get() == State::Barrier;
-        let absent = elsewhere(threads.iter().filter(|thread| !is_waiting(thread)));
-        self.report_waiting(
-            threads.iter().position(|thread| is_waiting(&thread)),
-            FaultKind::BarrierDivergence { waiting, absent },
-        )
+        let is_waiting = |position: &usize| threads[*position].state.get() == State::Barrier;
+        let absent = self.elsewhere((0..threads.len()).filter(|position| !is_waiting(position)));
+        self.report_waiting((0..threads.len()).find(is_waiting), FaultKind::BarrierDivergence { waiting, absent })
     }
 
     #[cold]
     fn warp_divergence(&self, warp: usize) -> Box<Fault> {
-        let lanes = lanes_of_warp(self.context, warp);
-        let first = lanes.iter().position(|thread| thread.state.get() == State::Warp);
-        let request = lanes[first.unwrap_or_default()].request.get();
-        let named =
-            lanes.iter().enumerate().filter(|(lane, _)| request.mask >> lane & 1 == 1).map(|(_, thread)| thread);
-        let absent = named.filter(|thread| match thread.state.get() {
-            State::Warp => !meets(&thread.request.get(), &request),
+        let (context, first_lane) = (self.context, warp * LANES);
+        let positions = first_lane..first_lane + lanes_of_warp(context, warp).len();
+        let state = |position: usize| context.threads[position].state.get();
+        let first = positions.clone().find(|&position| state(position) == State::Warp);
+        let request = context.details[first.unwrap_or(first_lane)].request.get();
+        let named = positions.filter(|position| request.mask >> (position - first_lane) & 1 == 1);
+        let absent = named.filter(|&position| match state(position) {
+            State::Warp => !meets(&context.details[position].request.get(), &request),
             State::Returned => false,
             _ => true,
         });
-        let kind =
-            FaultKind::WarpDivergence { operation: request.operation, mask: request.mask, absent: elsewhere(absent) };
-        self.report_waiting(first.map(|lane| warp * LANES + lane), kind)
+        let Request { operation, mask, .. } = request;
+        self.report_waiting(first, FaultKind::WarpDivergence { operation, mask, absent: self.elsewhere(absent) })
     }
 
     /// A report on the thread in `position`, which waits.
@@ -175,27 +179,28 @@ impl<'a> Block<'a> {
         self.context.current.set(position);
         self.context.report(Some(self.context.threads[position].location.get().into()), kind)
     }
-}
 
-/// Where threads are, with those in the same place taken together.
-fn elsewhere<'t>(threads: impl Iterator<Item = &'t Thread>) -> Vec<Elsewhere> {
-    let mut places: Vec<Elsewhere> = Vec::new();
-    for thread in threads {
-        let location = thread.location.get().into();
-        let place = match thread.state.get() {
-            State::Barrier => Place::Barrier(location),
-            State::Warp => {
-                let request = thread.request.get();
-                Place::Warp { operation: request.operation, mask: request.mask, location }
+    /// Where threads are, with those in the same place taken together.
+    fn elsewhere(&self, positions: impl Iterator<Item = usize>) -> Vec<Elsewhere> {
+        let mut places: Vec<Elsewhere> = Vec::new();
+        for position in positions {
+            let thread = &self.context.threads[position];
+            let location = thread.location.get().into();
+            let place = match thread.state.get() {
+                State::Barrier => Place::Barrier(location),
+                State::Warp => {
+                    let Request { operation, mask, .. } = self.context.details[position].request.get();
+                    Place::Warp { operation, mask, location }
+                }
+                State::New | State::Returned | State::Faulted => Place::Returned,
+            };
+            match places.iter_mut().find(|known| known.place == place) {
+                Some(known) => known.count += 1,
+                None => places.push(Elsewhere { first: thread.index, count: 1, place }),
             }
-            State::Ready | State::Returned | State::Faulted => Place::Returned,
-        };
-        match places.iter_mut().find(|known| known.place == place) {
-            Some(known) => known.count += 1,
-            None => places.push(Elsewhere { first: thread.index, count: 1, place }),
         }
+        places
     }
-    places
 }
 
 impl Drop for Block<'_> {

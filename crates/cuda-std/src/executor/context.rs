@@ -41,8 +41,8 @@ pub(super) struct Memory {
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Not begun, or what it waited for has come.
-    Ready,
+    /// Has not begun.
+    New,
     /// Waits at a barrier.
     Barrier,
     /// Waits for lanes of its warp.
@@ -70,17 +70,22 @@ impl Request {
     pub(super) const NONE: Self = Self { operation: WarpOperation::Sync, bytes: 0, mask: 0, value: 0, b: 0, c: 0 };
 }
 
-/// One thread of the block.
+/// One thread of the block: what each switch touches, kept small, because it is a large part of what a block keeps the
+/// cache busy with.
 pub(super) struct Thread {
-    pub(super) index: Dim3,
-    pub(super) state: Cell<State>,
+    pub(super) yielder: Cell<*const Yielder>,
     /// Where it waits.
     pub(super) location: Cell<&'static Location<'static>>,
-    pub(super) request: Cell<Request>,
-    pub(super) response: Cell<(u64, bool)>,
     /// See [`super::shared_memory`].
     pub(super) interval: Cell<u64>,
-    pub(super) yielder: Cell<*const Yielder>,
+    pub(super) state: Cell<State>,
+    pub(super) index: Dim3,
+}
+
+/// What else there is to a thread.
+pub(super) struct Details {
+    pub(super) request: Cell<Request>,
+    pub(super) response: Cell<(u64, bool)>,
     pub(super) trap_handler: Cell<Option<CoroutineTrapHandler<Ended>>>,
 }
 
@@ -92,6 +97,8 @@ pub(super) struct Context<'a> {
     pub(super) block_dim: Dim3,
     pub(super) block: Cell<Dim3>,
     pub(super) threads: Box<[Thread]>,
+    /// In the order of `threads`.
+    pub(super) details: Box<[Details]>,
     /// The thread that runs, or ran last, by its position in linear order.
     pub(super) current: Cell<usize>,
     pub(super) dynamic_bytes: usize,
@@ -124,16 +131,18 @@ impl<'a> Context<'a> {
         let positions = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| Dim3::new(x, y, z))));
         let threads: Box<[_]> = positions
             .map(|index| Thread {
-                index,
-                state: Cell::new(State::Ready),
-                location: Cell::new(Location::caller()),
-                request: Cell::new(Request::NONE),
-                response: Cell::new((0, false)),
-                interval: Cell::new(0),
                 yielder: Cell::new(ptr::null()),
-                trap_handler: Cell::new(None),
+                location: Cell::new(Location::caller()),
+                interval: Cell::new(0),
+                state: Cell::new(State::New),
+                index,
             })
             .collect();
+        let details = threads.iter().map(|_| Details {
+            request: Cell::new(Request::NONE),
+            response: Cell::new((0, false)),
+            trap_handler: Cell::new(None),
+        });
         assert!((1..=MAX_THREADS).contains(&threads.len()), "the launch has checked the shape of the block");
         Self {
             kernel: K::NAME,
@@ -141,6 +150,7 @@ impl<'a> Context<'a> {
             grid,
             block_dim: K::BLOCK,
             block: Cell::new(Dim3::new(0, 0, 0)),
+            details: details.collect(),
             threads,
             current: Cell::new(0),
             dynamic_bytes,
@@ -173,6 +183,12 @@ impl<'a> Context<'a> {
         // SAFETY: this is the running thread, so its coroutine has begun, which set the yielder, and the yielder lives at
         // the base of the stack that this very call runs on.
         unsafe { (*thread.yielder.get()).suspend(()) };
+    }
+
+    /// What else there is to the running thread.
+    #[inline(always)]
+    pub(super) fn details(&self) -> &Details {
+        &self.details[self.current.get()]
     }
 
     /// A report on the running thread.

@@ -1,37 +1,37 @@
 //! What the lanes of a warp do together: shuffles, votes and the warp's own barrier.
 
 use super::Checks;
-use super::context::{Context, LANES, Request, State, Thread};
+use super::context::{Context, Details, LANES, Request, State, Thread};
 use super::fault::WarpOperation;
 use super::shared_memory::POISON;
 use crate::warp::{Shuffle, source_lane};
 
-/// Carries out the operations of a warp for which all lanes have come that take part, and makes those lanes ready.
-/// Returns whether there were any.
+/// Carries out the operations of a warp for which all lanes have come that take part. Returns the mask of those lanes, which
+/// can go on.
 ///
 /// An operation takes place among the lanes that its mask names and that have not returned. Each of them has to wait in
 /// the same operation with the same mask; as on the GPU, the calls may stand on different lines.
-pub(super) fn exchange(context: &Context<'_>, warp: usize) -> bool {
-    let lanes = lanes_of_warp(context, warp);
+pub(super) fn exchange(context: &Context<'_>, warp: usize) -> u32 {
+    let (lanes, details) = (lanes_of_warp(context, warp), &context.details[warp * LANES..]);
     let mut requests = [Request::NONE; LANES];
     let (mut waiting, mut alive) = (0u32, 0u32);
     for (lane, thread) in lanes.iter().enumerate() {
-        requests[lane] = thread.request.get();
+        requests[lane] = details[lane].request.get();
         waiting |= u32::from(thread.state.get() == State::Warp) << lane;
         alive |= u32::from(thread.state.get() != State::Returned) << lane;
     }
-    let mut any = false;
+    let mut ready = 0;
     while waiting != 0 {
         let first = &requests[waiting.trailing_zeros() as usize];
         let same = |lane: usize| u32::from(meets(&requests[lane], first)) << lane;
         let called = lanes_in(waiting).map(same).fold(0, |called, lane| called | lane);
         if called == first.mask & alive {
             carry_out(context, warp, &requests, called, first.operation);
-            any = true;
+            ready |= called;
         }
         waiting &= !called;
     }
-    any
+    ready
 }
 
 /// The threads of a warp: fewer than 32 if it is the last of a block whose size is not a multiple of that.
@@ -40,12 +40,18 @@ pub(super) fn lanes_of_warp<'c>(context: &'c Context<'_>, warp: usize) -> &'c [T
     &context.threads[first..context.threads.len().min(first + LANES)]
 }
 
+/// The mask that names all threads of a warp.
+pub(super) fn mask_of(lanes: &[Thread]) -> u32 {
+    u32::MAX >> (LANES - lanes.len())
+}
+
 /// Whether two lanes wait for the same thing.
 pub(super) fn meets(one: &Request, other: &Request) -> bool {
     (one.operation, one.bytes, one.mask) == (other.operation, other.bytes, other.mask)
 }
 
-fn lanes_in(mask: u32) -> impl Iterator<Item = usize> {
+/// The lanes that a mask names.
+pub(super) fn lanes_in(mask: u32) -> impl Iterator<Item = usize> {
     let mut rest = mask;
     core::iter::from_fn(move || {
         let lane = (rest != 0).then(|| rest.trailing_zeros() as usize);
@@ -56,12 +62,11 @@ fn lanes_in(mask: u32) -> impl Iterator<Item = usize> {
 
 /// Carries out one operation among the lanes in `mask`, all of which wait for it.
 fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], mask: u32, operation: WarpOperation) {
-    let lanes = lanes_of_warp(context, warp);
+    let (lanes, details) = (lanes_of_warp(context, warp), &context.details[warp * LANES..]);
     match operation {
         WarpOperation::Sync => {
             if context.checks == Checks::Full {
-                let existing = u32::MAX >> (LANES - lanes.len());
-                let interval = context.memory.shared.sync_warp(warp, mask, existing);
+                let interval = context.memory.shared.sync_warp(warp, mask, mask_of(lanes));
                 lanes_in(mask).for_each(|lane| lanes[lane].interval.set(interval));
             }
         }
@@ -72,22 +77,21 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
                 WarpOperation::VoteAny => u32::from(ballot != 0),
                 _ => ballot,
             };
-            lanes_in(mask).for_each(|lane| lanes[lane].response.set((result.into(), true)));
+            lanes_in(mask).for_each(|lane| details[lane].response.set((result.into(), true)));
         }
-        WarpOperation::ShuffleUp => shuffle(lanes, requests, mask, Shuffle::Up),
-        WarpOperation::ShuffleDown => shuffle(lanes, requests, mask, Shuffle::Down),
-        WarpOperation::ShuffleXor => shuffle(lanes, requests, mask, Shuffle::Xor),
-        WarpOperation::ShuffleIdx => shuffle(lanes, requests, mask, Shuffle::Idx),
+        WarpOperation::ShuffleUp => shuffle(details, requests, mask, Shuffle::Up),
+        WarpOperation::ShuffleDown => shuffle(details, requests, mask, Shuffle::Down),
+        WarpOperation::ShuffleXor => shuffle(details, requests, mask, Shuffle::Xor),
+        WarpOperation::ShuffleIdx => shuffle(details, requests, mask, Shuffle::Idx),
     }
-    lanes_in(mask).for_each(|lane| lanes[lane].state.set(State::Ready));
 }
 
-fn shuffle(lanes: &[Thread], requests: &[Request; LANES], mask: u32, shuffle: Shuffle) {
+fn shuffle(details: &[Details], requests: &[Request; LANES], mask: u32, shuffle: Shuffle) {
     let poison = u64::from(POISON) << 32 | u64::from(POISON);
     for lane in lanes_in(mask) {
         let (source, inside) = source_lane(shuffle, lane as u32, requests[lane].b, requests[lane].c);
         // What a lane gets from one that does not take part is undefined on the GPU.
         let value = if mask >> source & 1 == 1 { requests[source as usize].value } else { poison };
-        lanes[lane].response.set((value, inside));
+        details[lane].response.set((value, inside));
     }
 }

@@ -352,7 +352,7 @@ fn warp_operation(request: Request) -> (u64, bool) {
         let Request { operation, mask, .. } = request;
         context.fail(Location::caller(), FaultKind::LaneNotInMask { operation, mask, lane });
     }
-    context.thread().request.set(request);
+    context.details().request.set(request);
     context.suspend(State::Warp, Location::caller());
-    context.thread().response.get()
+    context.details().response.get()
 }

@@ -67,7 +67,7 @@
 //! program, but what they result in is any of the values. A kernel that waits for a value to be written by another thread
 //! without a barrier waits forever. Race reports can miss a conflict where `sync_warp` is called with a mask for a part of
 //! a warp (see the end of the description in `shared_memory.rs`), but never invent one. Overflows that no guard page stops
-//! are reported by the canary, unless the thread skips it: a frame with more than 64 bytes that it does not write. That
+//! are reported by the canary, unless the thread skips it: a frame with more than 32 bytes that it does not write. That
 //! takes a kernel of Linux older than 6.13, or another system.
 
 mod block;

@@ -64,7 +64,7 @@ mod handler {
         if !stacks.contain(address) || !stacks.contain(stack_pointer) {
             return false;
         }
-        let Some(coroutine) = context.thread().trap_handler.get() else { return false };
+        let Some(coroutine) = context.details().trap_handler.get() else { return false };
         // SAFETY: the interrupted code ran on this thread's stack, or, below it, on what are stacks of threads that will
         // not run again. What it has not finished of its writes to the context are plain numbers, none of which is read
         // any more but `current`, which only the worker writes.

@@ -15,7 +15,7 @@ const CACHE_LINE: usize = 64;
 
 /// What stands in the canaries: no address, and no number that a kernel is likely to write.
 const CANARY: u64 = 0xA5C3_96E1_5A3C_691E;
-type Canary = [u64; CACHE_LINE / size_of::<u64>()];
+type Canary = [u64; 4];
 
 /// The sizes that a stack can be asked to have. With the largest, the address space does not suffice for those of a block,
 /// but the arithmetic does.
@@ -36,8 +36,8 @@ pub(super) const SIZES: RangeInclusive<usize> = 16 << 10..=1 << 50;
 /// reaches the guard page below the whole, which DefaultStack makes. [`super::overflow`] handles the guard pages.
 ///
 /// The distance between two stacks is not a multiple of a page: if it were, the tops of all stacks, which is what a block
-/// of many threads mostly touches, would compete for the same few lines of the cache. And a canary lies next to the top
-/// of the stack below it, on a page that is in use anyway.
+/// of many threads mostly touches, would compete for the same few lines of the cache. And a canary takes half a line, of
+/// which the other half is the top of the stack below it, so that checking it costs no line of its own.
 pub(super) struct Stacks {
     memory: DefaultStack,
     stack_bytes: usize,
@@ -56,7 +56,7 @@ pub(super) struct ThreadStack {
 impl Stacks {
     /// How many bytes [`Stacks::new`] reserves.
     pub(super) fn reserved_bytes(stack_bytes: usize) -> usize {
-        Self::stride(stack_bytes) * MAX_THREADS
+        Self::stride(stack_bytes) * MAX_THREADS + CACHE_LINE
     }
 
     /// The distance between two stacks: the stack in whole pages, one page wherever it may begin, and the canary.
@@ -68,7 +68,7 @@ impl Stacks {
     pub(super) fn new(stack_bytes: usize) -> io::Result<Self> {
         let stacks = Self::without_inner_guards(stack_bytes)?;
         for thread in 0..MAX_THREADS {
-            let guard = (stacks.limit(thread) + CACHE_LINE).next_multiple_of(PAGE);
+            let guard = (stacks.limit(thread) + size_of::<Canary>()).next_multiple_of(PAGE);
             install_guard(guard);
         }
         Ok(stacks)
@@ -77,7 +77,7 @@ impl Stacks {
     /// Stacks that only the lowest guard page and the canaries watch over.
     pub(super) fn without_inner_guards(stack_bytes: usize) -> io::Result<Self> {
         let memory = DefaultStack::new(Self::reserved_bytes(stack_bytes))?;
-        let lowest = memory.base().get() - Self::reserved_bytes(stack_bytes);
+        let lowest = memory.base().get() - size_of::<Canary>() - Self::stride(stack_bytes) * MAX_THREADS;
         let stacks = Self { memory, stack_bytes, stride: Self::stride(stack_bytes), lowest };
         for thread in 0..MAX_THREADS {
             // SAFETY: the canary's place is inside the mapping and aligned for it, and nothing else refers to it.
@@ -164,7 +164,7 @@ mod tests {
         // SAFETY: the stack is used as plain memory.
         let stack = unsafe { stacks.stack(7) };
         assert!(stack.base().get() - stack.limit().get() >= 10_000 + PAGE);
-        for offset in [0, 8, CACHE_LINE - 8] {
+        for offset in [0, 8, size_of::<Canary>() - 8] {
             let word = ptr::with_exposed_provenance_mut::<u64>(stack.limit().get() + offset);
             // SAFETY: inside the mapping, and aligned.
             unsafe { word.write(1) };
@@ -185,6 +185,8 @@ mod tests {
         assert!(stacks.contain(first.limit().get() - 1), "the guard page belongs to the stacks");
         // SAFETY: as above.
         let last = unsafe { stacks.stack(MAX_THREADS - 1) };
-        assert!(stacks.contain(last.base().get() - 1) && !stacks.contain(last.base().get()));
+        assert!(stacks.contain(last.base().get() - 1) && !stacks.contain(last.base().get() + PAGE));
+        // A canary and the top of the stack below it are in one line of the cache.
+        assert_eq!(second.limit().get() % CACHE_LINE + size_of::<Canary>(), CACHE_LINE);
     }
 }
