@@ -123,7 +123,8 @@ fn large(device: &Device, kernel: Kernel) -> Result<(), Failed> {
         let (m, k) = if kernel == Kernel::GemvBlockReduction { (3001, 4099) } else { (701, 397) };
         check(device, kernel, &Problem::new(shape_for(kernel, m, 1033, k), layouts, 5))?;
     }
-    Ok(())
+    // More rows of tiles than a grid can have along y.
+    check(device, kernel, &Problem::new(shape_for(kernel, 65_535 * 32 + 33, 3, 2), Layouts::ALL[0], 5))
 }
 
 fn bits(place: Place<'_>, kernel: Kernel, problem: &Problem) -> Result<Vec<u32>, Failed> {

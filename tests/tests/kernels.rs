@@ -165,26 +165,35 @@ fn operands_are_not_read_if_alpha_is_zero_nor_the_result_if_beta_is_zero() {
     }
 }
 
-/// The grid may be smaller than the problem where the kernel's blocks go on to further tiles: the naive kernel along a line
-/// promises it for every grid, the others for the rows of tiles, gemv not at all. A larger grid is fine with every kernel.
+/// The naive kernel along a line promises to work on every grid. The other gemm kernels count rows of tiles along y and z
+/// together, in any proportion. A grid with more blocks than there is work for is fine with every kernel.
 #[test]
 fn grids_of_other_sizes_than_the_kernel_asks_for() {
     let shape = Shape { m: 130, n: 70, k: 9 };
     let problem = Problem::new(shape, Layouts::ALL[1].padded(), 5).scaled(1.5, -1.0);
-    let on = |x, y| Place::ExecutorGrid(&EXECUTOR, Dim3::new(x, y, 1));
+    let on = |x, y, z| Place::ExecutorGrid(&EXECUTOR, Dim3::new(x, y, z));
     for x in [1, 2, 3, 35, 36, 100] {
-        check_on(Kernel::GemmNaive1d, on(x, 1), &problem);
+        check_on(Kernel::GemmNaive1d, on(x, 1, 1), &problem);
     }
-    for (kernel, tile_cols) in [(Kernel::GemmNaive2d, 32), (Kernel::GemmTiled16, 16), (Kernel::GemmTiled32, 32)] {
-        let across = shape.n.div_ceil(tile_cols) as u32;
-        for (x, y) in [(across, 1), (across, 2), (across, 3), (across, 100), (across + 2, 4)] {
-            check_on(kernel, on(x, y), &problem);
+    for (kernel, tile) in
+        [(Kernel::GemmNaive2d, (8, 32)), (Kernel::GemmTiled16, (16, 16)), (Kernel::GemmTiled32, (32, 32))]
+    {
+        let down = shape.m.div_ceil(tile.0) as u32;
+        let across = shape.n.div_ceil(tile.1) as u32;
+        for (x, y, z) in [(across, 1, down), (across, 2, down.div_ceil(2)), (across, 4, down), (across + 2, down, 1)] {
+            check_on(kernel, on(x, y, z), &problem);
         }
     }
     let problem = Problem::new(Shape { m: 7, n: 1, k: 300 }, Layouts::ALL[0], 5).scaled(1.5, -1.0);
     for x in [7, 8, 20] {
-        check_on(Kernel::GemvBlockReduction, on(x, 1), &problem);
+        check_on(Kernel::GemvBlockReduction, on(x, 1, 1), &problem);
     }
+}
+
+#[test]
+fn more_rows_of_tiles_than_a_grid_can_have_along_y() {
+    let shape = Shape { m: 65_535 * 8 + 9, n: 1, k: 2 };
+    check(Kernel::GemmNaive2d, &Problem::new(shape, Layouts::ALL[0], 5));
 }
 
 /// The sum of one element as a gemm kernel computes it: one fused operation after the other.
