@@ -100,11 +100,11 @@ pub(crate) struct RunFlags {
 
     /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: DeviceChoice,
+    pub(crate) device: DeviceChoice,
 
-    /// On the CPU: report races in shared memory and reads of what nobody wrote, too
+    /// Run on the CPU, and report races in shared memory and reads of what nobody wrote, too
     #[arg(long)]
-    check: bool,
+    pub(crate) check: bool,
 
     /// Also write the report as JSON
     #[arg(long, value_name = "FILE")]
@@ -112,10 +112,11 @@ pub(crate) struct RunFlags {
 
     /// Run the kernels of this PTX file, which must have been built from the same sources (`cargo xtask build-ptx`)
     #[arg(long, value_name = "FILE")]
-    ptx: Option<PathBuf>,
+    pub(crate) ptx: Option<PathBuf>,
 }
 
 impl RunFlags {
+    /// What to run, apart from the device.
     pub(crate) fn options(self) -> Options {
         Options {
             problems: self.problem,
@@ -135,9 +136,7 @@ impl RunFlags {
             runs: self.runs,
             seed: self.seed,
             inputs: self.inputs,
-            device: self.device,
-            full_checks: self.check,
-            ptx: self.ptx,
+            note: None,
             json: self.json,
         }
     }

@@ -204,6 +204,17 @@ impl Error {
         Self::UnknownName { what, name: name.to_owned(), nearest, known }
     }
 
+    /// Whether there is nothing that could run PTX, or no PTX to run: no driver, no device, or none embedded. All else that
+    /// is wrong with a GPU is worth knowing.
+    pub(crate) fn is_absence_of_gpus(&self) -> bool {
+        use cuda_driver::Error::{BadOrdinal, NoDevice, NoDriver};
+        match self {
+            Self::NoPtx { .. } => true,
+            Self::Driver(error) => matches!(error, NoDriver { .. } | NoDevice { .. } | BadOrdinal { count: 0, .. }),
+            _ => false,
+        }
+    }
+
     /// Whether a kernel did something wrong, as opposed to a launch or an input that was refused.
     pub fn is_kernel_fault(&self) -> bool {
         match self {
@@ -263,6 +274,26 @@ mod tests {
         assert!(Error::from(LaunchError::Fault(Box::new(fault))).is_kernel_fault());
         assert!(!Error::from(LaunchError::Grid { kernel, grid: origin }).is_kernel_fault());
         assert!(!Error::Usage("no".to_owned()).is_kernel_fault());
+    }
+
+    #[test]
+    fn a_gpu_that_is_not_there_is_told_from_one_that_does_not_work() {
+        use cuda_driver::{DriverCall, DriverVersion, Error::*};
+        let call = || DriverCall { function: "cuInit", code: 1, name: "N".to_owned(), description: String::new() };
+        let no_driver = NoDriver { tried: "libcuda.so.1".to_owned(), reason: "not there".to_owned() };
+        for absent in [no_driver, NoDevice { call: call(), visible_devices: None }, BadOrdinal { ordinal: 0, count: 0 }]
+        {
+            assert!(Error::from(absent.clone()).is_absence_of_gpus(), "{absent}");
+        }
+        assert!(Error::NoPtx { reason: "no rustc".to_owned() }.is_absence_of_gpus());
+        let old = DriverTooOld { found: DriverVersion { major: 10, minor: 2 }, needed: DriverVersion::MINIMUM };
+        let full = OutOfMemory { requested: 1, free: 0, total: 1, call: call() };
+        let broken =
+            [old, full, ContextLost { call: call() }, Call { call: call() }, BadOrdinal { ordinal: 1, count: 1 }];
+        for broken in broken {
+            assert!(!Error::from(broken.clone()).is_absence_of_gpus(), "{broken}");
+        }
+        assert!(!Error::Usage("no".to_owned()).is_absence_of_gpus());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! use tilewright::{Device, kernels};
 //!
 //! // A CUDA GPU if there is one, otherwise the CPU executor and the reason.
-//! let (device, _why_no_gpu) = Device::open();
+//! let (device, _why_no_gpu) = Device::open()?;
 //! let a = array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
 //! let b = array![[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]];
 //! let mut c = ndarray::Array2::zeros((3, 3));
@@ -44,3 +44,8 @@ pub use error::{Bytes, Error};
 pub use multiply::{Packed, gemm, gemv};
 pub use operand::DeviceMatrix;
 pub use problem::Product;
+
+/// The examples in the README, which have to compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -6,8 +6,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use cli::{Cli, Command};
-use tilewright::{kernels, problem, progress, run};
+use cli::{Cli, Command, RunFlags};
+use cuda_std::executor::Checks;
+use tilewright::device::DeviceChoice;
+use tilewright::run::{self, Options};
+use tilewright::{Device, Error, kernels, problem, progress};
 
 /// A check failed, or a kernel did something wrong.
 const FAILED: u8 = 1;
@@ -31,15 +34,71 @@ fn main() -> ExitCode {
         list();
         return ExitCode::SUCCESS;
     }
-    match run::run(&flags.options(), print) {
+    let (device, note) = match open(&flags) {
+        Ok(opened) => opened,
+        Err(error) => {
+            complain(&error);
+            if matches!(error, Error::Driver(_)) {
+                let _ = writeln!(std::io::stderr(), "To do without a GPU, run on the CPU: --device cpu");
+            }
+            return ExitCode::from(REFUSED);
+        }
+    };
+    match run::run(&device, &Options { note, ..flags.options() }, print) {
         Ok(report) if report.passed() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(FAILED),
         Err(error) => {
-            // As with the standard output: if nobody listens, the exit code has to do.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
+            complain(&error);
             ExitCode::from(if error.is_kernel_fault() { FAILED } else { REFUSED })
         }
     }
+}
+
+/// Opens the device that the flags ask for, and says why it is the CPU if they leave that open.
+fn open(flags: &RunFlags) -> Result<(Device, Option<String>), Error> {
+    let refuse = |reason: &str| Err(Error::Usage(reason.to_owned()));
+    let checks = if flags.check { Checks::Full } else { Checks::Bounds };
+    let ordinal = match (flags.device, &flags.ptx) {
+        (DeviceChoice::Cpu, Some(_)) => {
+            return refuse("--ptx is for GPUs: the CPU executor runs no PTX; leave out --ptx, or --device cpu");
+        }
+        (_, Some(_)) if flags.check => {
+            return refuse("--ptx is for GPUs, and --check for the CPU executor; leave out one of the two");
+        }
+        (DeviceChoice::Cuda(_), _) if flags.check => {
+            return refuse(
+                "--check is for the CPU executor: a GPU cannot do it; leave out --check, or choose --device cpu",
+            );
+        }
+        (DeviceChoice::Cpu, None) => return Ok((Device::cpu(checks), None)),
+        (DeviceChoice::Auto, None) if flags.check => {
+            let note = "No GPU is used: --check needs the CPU executor, which runs the same kernels.";
+            return Ok((Device::cpu(checks), Some(note.to_owned())));
+        }
+        (DeviceChoice::Auto, None) => {
+            let (device, reason) = Device::open()?;
+            let note = reason.map(|reason| {
+                // A reason can quote what somebody else has written, such as a path, on several lines.
+                let reason = reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+                format!("No GPU is used, the same kernels run on the CPU executor: {reason}.")
+            });
+            return Ok((device, note));
+        }
+        (DeviceChoice::Auto, Some(_)) => 0,
+        (DeviceChoice::Cuda(ordinal), _) => ordinal,
+    };
+    let device = match &flags.ptx {
+        // SAFETY: that the file has been built from the sources of these kernels is for the user to see to: the
+        // documentation of the flag demands it, and no program could find out.
+        Some(path) => unsafe { Device::cuda_with_ptx(ordinal, path)? },
+        None => Device::cuda(ordinal)?,
+    };
+    Ok((device, None))
+}
+
+/// Writes to the standard error. As with the standard output: if nobody listens, the exit code has to do.
+fn complain(error: &Error) {
+    let _ = writeln!(std::io::stderr(), "error: {error}");
 }
 
 /// Writes to the standard output. If that has been closed, as by `| head`, there is nobody to tell.

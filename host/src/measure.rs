@@ -18,7 +18,7 @@ const WARM_UP_LAUNCHES: usize = 256;
 const GPU_RUNS: usize = 20;
 const CPU_RUNS: usize = 3;
 
-/// The times of a kernel, in milliseconds. Transfers, the launch itself and the PTX compiler are not in them.
+/// The times of a kernel, in milliseconds. Transfers and the PTX compiler are not in them. For what is, see [`measure`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// How often it was run.
@@ -49,6 +49,15 @@ impl Timing {
 
 /// Measures what `launch` puts on the device, which should not wait for it. A GPU is kept busy for a while first; nothing
 /// waits between the measured runs, of which there are as many as asked for, or 20 on a GPU and 3 on the CPU.
+///
+/// On a GPU a time is what lies between two events, one queued before the launch and one after it. The GPU runs one kernel
+/// while the host queues the next, so the host's part does not show, unless the kernel is the shorter of the two: queuing
+/// takes the host some microseconds, and a kernel that needs less is measured as that gap.
+///
+/// ```text
+///  long kernel:   event ████████████ event ████████████ event     the time is the kernel's
+///  short kernel:  event ██·········· event ██·········· event     the time is that of queuing it
+/// ```
 ///
 /// # Errors
 /// Those of `launch`; [`Error::Usage`] for no runs at all; [`Error::Driver`] if a kernel has failed.

@@ -6,8 +6,9 @@ use crate::device::Device;
 use crate::kernels::KernelInfo;
 use crate::{DeviceMatrix, Error};
 
-/// Which operands had to be packed on their way to the device, because kernels cannot take them as they lie in memory:
-/// those with negative strides, and those with gaps. Packing costs a copy on the host; results are the same.
+/// Which operands had to be packed on their way to the device: those with negative strides, which kernels do not take, and
+/// those with gaps. What lies in the gaps is not the view's to read (another thread may be writing there), so memory
+/// cannot be copied with them. Packing costs a copy on the host; results are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Packed {
     /// A was packed.
@@ -27,7 +28,7 @@ pub struct Packed {
 /// use ndarray::array;
 /// use tilewright::{Device, kernels};
 ///
-/// let (device, _why_no_gpu) = Device::open();
+/// let (device, _why_no_gpu) = Device::open()?;
 /// let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
 /// let b = array![[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]];
 /// let mut c = array![[100.0, 100.0], [100.0, 100.0f32]];
@@ -72,7 +73,7 @@ pub fn gemm(
 /// use ndarray::{Array1, array};
 /// use tilewright::{Device, kernels};
 ///
-/// let (device, _why_no_gpu) = Device::open();
+/// let (device, _why_no_gpu) = Device::open()?;
 /// let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
 /// let x = array![1.0, 0.0, -1.0];
 /// let mut y = Array1::zeros(2);

@@ -1,5 +1,7 @@
 //! The products that are run by name, and the memory that a product needs.
 
+use std::path::Path;
+
 use crate::kernels::Family;
 use crate::{Bytes, Error};
 
@@ -97,9 +99,9 @@ pub struct Overrides {
     pub ldb: Option<usize>,
     /// The leading dimension of C.
     pub ldc: Option<usize>,
-    /// 1 if not given.
+    /// 1 if not given. It has to be finite.
     pub alpha: Option<f32>,
-    /// 0 if not given.
+    /// 0 if not given. It has to be finite.
     pub beta: Option<f32>,
 }
 
@@ -113,12 +115,23 @@ impl Problem {
     /// The product to compute: at full or at reduced sizes, with what the user has changed.
     ///
     /// # Errors
-    /// [`Error::ExtentTooLarge`], [`Error::LeadingDimension`], [`Error::SizeOverflow`].
+    /// [`Error::ExtentTooLarge`], [`Error::LeadingDimension`], [`Error::SizeOverflow`]; [`Error::Usage`] for a factor that
+    /// is not finite, whose results could not be checked.
     pub fn product(&self, reduced: bool, overrides: &Overrides) -> Result<Product, Error> {
         let Sizes { m, n, k } = self.sizes(reduced, overrides);
         for (what, extent) in [("m", m), ("n", n), ("k", k)] {
             if extent > i32::MAX as usize {
                 return Err(Error::ExtentTooLarge { what, extent });
+            }
+        }
+        let (alpha, beta) = (overrides.alpha.unwrap_or(1.0), overrides.beta.unwrap_or(0.0));
+        for (name, factor) in [("alpha", alpha), ("beta", beta)] {
+            if !factor.is_finite() {
+                return Err(Error::Usage(format!(
+                    "{name} is {factor} in fp32: choose a finite number, from {:e} to {:e}",
+                    f32::MIN,
+                    f32::MAX
+                )));
             }
         }
         let trans_a = overrides.trans_a.unwrap_or(self.trans_a);
@@ -132,8 +145,8 @@ impl Problem {
             a: Stored::new("A", rows_a, cols_a, overrides.lda)?,
             b: Stored::new("B", rows_b, cols_b, overrides.ldb)?,
             c: Stored::new("C", m, n, overrides.ldc)?,
-            alpha: overrides.alpha.unwrap_or(1.0),
-            beta: overrides.beta.unwrap_or(0.0),
+            alpha,
+            beta,
         })
     }
 }
@@ -233,12 +246,28 @@ impl Product {
     }
 }
 
-/// The memory that the system could give to this process, where it tells.
+/// The memory that the system could give to this process, where it tells: what is available, or what the process's control
+/// group may still take if that is less, as in a container.
 pub(crate) fn available_host_memory() -> Option<u128> {
+    [available_memory(), control_group_memory(Path::new("/sys/fs/cgroup"))].into_iter().flatten().min()
+}
+
+fn available_memory() -> Option<u128> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u128 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
+}
+
+/// What a control group (version 2) may still take, if it has a limit. The pages of files count as in use there, but the
+/// kernel drops them when memory is short.
+fn control_group_memory(directory: &Path) -> Option<u128> {
+    let read = |file| std::fs::read_to_string(directory.join(file)).ok();
+    let number = |text: &str| text.trim().parse::<u128>().ok();
+    let (limit, used) = (number(&read("memory.max")?)?, number(&read("memory.current")?)?);
+    let statistics = read("memory.stat").unwrap_or_default();
+    let inactive = statistics.lines().find_map(|line| number(line.strip_prefix("inactive_file ")?)).unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(inactive)))
 }
 
 #[cfg(test)]
@@ -280,6 +309,33 @@ mod tests {
         // Nothing at all is a size like any other.
         let nothing = Overrides { m: Some(0), n: Some(0), k: Some(0), ..Overrides::default() };
         assert_eq!(ALL[0].product(false, &nothing).unwrap().device_bytes(), Bytes(0));
+    }
+
+    #[test]
+    fn factors_that_are_not_finite_are_refused() {
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let message = refusal(Overrides { alpha: Some(wrong), ..Overrides::default() });
+            assert!(message.starts_with(&format!("alpha is {wrong} in fp32")), "{message}");
+            let message = refusal(Overrides { beta: Some(wrong), ..Overrides::default() });
+            assert!(message.starts_with(&format!("beta is {wrong} in fp32")), "{message}");
+        }
+        let most = Overrides { alpha: Some(f32::MAX), beta: Some(f32::MIN), ..Overrides::default() };
+        assert!(ALL[2].product(false, &most).is_ok());
+    }
+
+    #[test]
+    fn a_control_group_limits_the_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let memory_with = |file: &str, content: &str| {
+            std::fs::write(directory.path().join(file), content).unwrap();
+            control_group_memory(directory.path())
+        };
+        assert_eq!(control_group_memory(directory.path()), None);
+        assert_eq!(memory_with("memory.max", "1000\n"), None);
+        assert_eq!(memory_with("memory.current", "700\n"), Some(300));
+        assert_eq!(memory_with("memory.stat", "anon 500\nfile 200\ninactive_file 150\n"), Some(450));
+        assert_eq!(memory_with("memory.max", "400\n"), Some(0));
+        assert_eq!(memory_with("memory.max", "max\n"), None);
     }
 
     #[test]

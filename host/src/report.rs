@@ -24,7 +24,7 @@ pub struct Report {
     pub commit: Option<String>,
     /// Where the kernels ran.
     pub device: DeviceInfo,
-    /// Why the CPU executor was taken where any device would do.
+    /// Why the CPU executor was taken where any device would do, on one line.
     pub note: Option<String>,
     /// How the operands were distributed.
     pub inputs: Distribution,
@@ -59,8 +59,6 @@ pub struct ProblemReport {
     pub beta: f32,
     /// How long A and B took to the device, in milliseconds.
     pub upload_ms: f64,
-    /// Whether A or B had to be packed for that.
-    pub packed: bool,
     /// How long the reference took, in milliseconds.
     pub reference_ms: f64,
     /// The kernels.
@@ -192,7 +190,6 @@ impl ProblemReport {
             alpha: product.alpha,
             beta: product.beta,
             upload_ms: 0.0,
-            packed: false,
             reference_ms: 0.0,
             results: Vec::new(),
         }
@@ -210,12 +207,7 @@ impl ProblemReport {
         if (self.alpha, self.beta) != (1.0, 0.0) {
             text += &format!(", alpha={} beta={}", self.alpha, self.beta);
         }
-        text += &format!(
-            "; upload {} ms{}, reference {} ms\n",
-            figure(self.upload_ms),
-            if self.packed { " (packed)" } else { "" },
-            figure(self.reference_ms)
-        );
+        text += &format!("; upload {} ms, reference {} ms\n", figure(self.upload_ms), figure(self.reference_ms));
         if let Some(first) = self.results.first() {
             text += &format!(
                 "  bounds: relative Frobenius error {:.2e}, largest |error| / sum of |a||b| {:.2e}\n",

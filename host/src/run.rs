@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use cuda_std::executor::Checks;
 use ndarray::{Array2, ArrayView2, s};
 
 use crate::check::Reference;
-use crate::device::{Device, DeviceChoice};
+use crate::device::Device;
 use crate::input::{self, Distribution};
 use crate::kernels::{self, KernelInfo};
 use crate::measure::measure;
@@ -30,24 +29,20 @@ pub struct Options {
     pub seed: u64,
     /// How the operands are distributed.
     pub inputs: Distribution,
-    /// Where to run.
-    pub device: DeviceChoice,
-    /// On the CPU executor: whether to look for races too.
-    pub full_checks: bool,
-    /// A PTX file to load instead of the embedded PTX.
-    pub ptx: Option<PathBuf>,
+    /// Why the device was taken, on one line, where that needs saying. It is for the report.
+    pub note: Option<String>,
     /// Where to write the report as JSON.
     pub json: Option<PathBuf>,
 }
 
-/// Runs what `options` ask for, and gives `print` what there is to read, as it comes.
+/// Runs what `options` ask for on a device, and gives `print` what there is to read, as it comes.
 ///
-/// Names and sizes are checked first, then the device is opened; nothing is allocated before the memory is known to
-/// suffice. A failed check is no error: the report says so.
+/// Names and sizes are checked first; nothing is allocated before the memory is known to suffice. A failed check is no
+/// error: the report says so.
 ///
 /// # Errors
 /// All of [`Error`]: for options that make no sense, for what cannot run, and for kernels that fail while they run.
-pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Error> {
+pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Error> {
     let selection = select(&options.problems, &options.kernels)?;
     if options.runs == Some(0) {
         return Err(Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned()));
@@ -55,7 +50,6 @@ pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Err
     if let Some(path) = &options.json {
         temporary_beside(path)?;
     }
-    let (device, why_cpu) = open(options)?;
     let plan = (selection.into_iter())
         .map(|(problem, kernels)| {
             let product = problem.product(device.is_cpu(), &options.overrides)?;
@@ -64,17 +58,16 @@ pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Err
                 kernel.eligible(m, n, k)?;
                 device.has_kernel(kernel.name)?;
             }
-            check_memory(&device, &product)?;
+            check_memory(device, &product)?;
             Ok((problem, product, kernels))
         })
         .collect::<Result<Vec<_>, Error>>()?;
 
-    let note = why_cpu.map(|reason| format!("No GPU is used, the same kernels run on the CPU executor: {reason}."));
-    let mut report = Report::begin(device.describe(), note, options.inputs, options.seed);
+    let mut report = Report::begin(device.describe(), options.note.clone(), options.inputs, options.seed);
     print(&report.heading());
     for (problem, product, kernels) in plan {
         let full = problem.sizes(false, &options.overrides);
-        let one = run_problem(&device, ProblemReport::new(problem, &product, full), &product, &kernels, options)?;
+        let one = run_problem(device, ProblemReport::new(problem, &product, full), &product, &kernels, options)?;
         print(&one.table());
         report.problems.push(one);
     }
@@ -103,30 +96,6 @@ fn select(problems: &[String], kernels: &[String]) -> Result<Vec<Selected>, Erro
         (problem, kernels)
     });
     Ok(pairs.filter(|(_, kernels)| !kernels.is_empty()).collect())
-}
-
-/// Opens the device, and says why it is the CPU if any would have done.
-fn open(options: &Options) -> Result<(Device, Option<Error>), Error> {
-    let checks = if options.full_checks { Checks::Full } else { Checks::Bounds };
-    let ordinal = match options.device {
-        DeviceChoice::Auto => 0,
-        DeviceChoice::Cuda(ordinal) => ordinal,
-        DeviceChoice::Cpu if options.ptx.is_some() => {
-            return Err(Error::Usage(
-                "--ptx is for GPUs: the CPU executor runs no PTX; leave one of the two".to_owned(),
-            ));
-        }
-        DeviceChoice::Cpu => return Ok((Device::cpu(checks), None)),
-    };
-    let device = match &options.ptx {
-        // SAFETY: who names a PTX file says that it is one of these kernels'; the documentation of the flag says so too.
-        Some(path) => unsafe { Device::cuda_with_ptx(ordinal, path)? },
-        None => match Device::cuda(ordinal) {
-            Err(reason) if options.device == DeviceChoice::Auto => return Ok((Device::cpu(checks), Some(reason))),
-            opened => opened?,
-        },
-    };
-    Ok((device, None))
 }
 
 /// Refuses a product for which there is not enough memory.
@@ -184,7 +153,6 @@ fn run_problem(
     let start = Instant::now();
     let (a_there, b_there) = (a.upload(device)?, b.upload(device)?);
     report.upload_ms = milliseconds(start);
-    report.packed = a_there.is_packed() || b_there.is_packed();
     let a_there = if product.trans_a { a_there.transposed() } else { a_there };
     let b_there = if product.trans_b { b_there.transposed() } else { b_there };
 
@@ -237,6 +205,8 @@ fn milliseconds(start: Instant) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use cuda_std::executor::Checks;
+
     use super::*;
 
     fn selected(problems: &[&str], kernels: &[&str]) -> Vec<(&'static str, Vec<&'static str>)> {
@@ -276,13 +246,13 @@ mod tests {
         };
         let problems = vec!["large-k".to_owned()];
         let kernels = kernels::ALL.iter().map(|kernel| kernel.name.to_owned()).collect();
-        Options { problems, kernels, overrides, runs: Some(1), device: DeviceChoice::Cpu, ..Options::default() }
+        Options { problems, kernels, overrides, runs: Some(1), ..Options::default() }
     }
 
     #[test]
     fn every_kernel_passes_on_a_product_with_gaps_and_factors() {
         let mut printed = String::new();
-        let report = run(&Options { full_checks: true, ..small() }, |text| printed += text).unwrap();
+        let report = run(&Device::cpu(Checks::Full), &small(), |text| printed += text).unwrap();
         assert!(report.passed(), "{printed}");
         assert_eq!(report.problems[0].results.len(), 5);
         assert_eq!(report.problems[0].leading_dimensions, [23, 5, 3]);
@@ -291,7 +261,9 @@ mod tests {
 
     #[test]
     fn options_that_make_no_sense_are_refused_before_anything_runs() {
-        let refusal = |options: Options| run(&options, |text| panic!("printed {text}")).unwrap_err().to_string();
+        let refusal = |options: Options| {
+            run(&Device::cpu(Checks::Bounds), &options, |text| panic!("printed {text}")).unwrap_err().to_string()
+        };
         let mut options = small();
         options.overrides.n = Some(2);
         options.overrides.ldc = None;
@@ -303,7 +275,6 @@ mod tests {
             message.contains("not enough memory on the host: 512.0 TiB") || message.contains("TiB are needed"),
             "{message}"
         );
-        assert!(refusal(Options { ptx: Some("x.ptx".into()), ..small() }).contains("--ptx"));
         assert!(refusal(Options { runs: Some(0), ..small() }).contains("--runs 1"));
         assert!(
             refusal(Options { json: Some("/no such directory/x.json".into()), ..small() }).contains("cannot write")

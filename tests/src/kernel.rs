@@ -109,14 +109,27 @@ impl Kernel {
         beta: f32,
         c: View<GlobalSliceMut<'_, f32>>,
     ) -> Result<(), Error> {
-        let gemm = || Gemm::new(alpha, a.matrix()?, b.matrix()?, beta, c.matrix_mut()?);
-        let gemv = || Gemv::new(alpha, a.matrix()?, b.vector()?, beta, c.vector_mut()?);
+        if self == Self::GemvBlockReduction {
+            let gemv = Gemv::new(alpha, a.matrix()?, b.vector()?, beta, c.vector_mut()?)?;
+            return place.launch(gemv_block_reduction_fp32 { gemv });
+        }
+        self.launch_gemm(place, Gemm::new(alpha, a.matrix()?, b.matrix()?, beta, c.matrix_mut()?)?)
+    }
+
+    /// Launches one of [`Kernel::GEMM`].
+    ///
+    /// # Errors
+    /// What the launch reports.
+    ///
+    /// # Panics
+    /// If the kernel is none of those.
+    pub fn launch_gemm(self, place: Place<'_>, gemm: Gemm<'_>) -> Result<(), Error> {
         match self {
-            Self::GemvBlockReduction => place.launch(gemv_block_reduction_fp32 { gemv: gemv()? }),
-            Self::GemmNaive1d => place.launch(gemm_naive_1d_fp32 { gemm: gemm()? }),
-            Self::GemmNaive2d => place.launch(gemm_naive_2d_fp32 { gemm: gemm()? }),
-            Self::GemmTiled16 => place.launch(gemm_tiled_16_fp32 { gemm: gemm()? }),
-            Self::GemmTiled32 => place.launch(gemm_tiled_32_fp32 { gemm: gemm()? }),
+            Self::GemvBlockReduction => panic!("{} does not multiply matrices", self.name()),
+            Self::GemmNaive1d => place.launch(gemm_naive_1d_fp32 { gemm }),
+            Self::GemmNaive2d => place.launch(gemm_naive_2d_fp32 { gemm }),
+            Self::GemmTiled16 => place.launch(gemm_tiled_16_fp32 { gemm }),
+            Self::GemmTiled32 => place.launch(gemm_tiled_32_fp32 { gemm }),
         }
     }
 }

@@ -47,10 +47,36 @@ struct Done {
     stderr: String,
 }
 
-fn run(arguments: &[&str]) -> Done {
-    let output = program(arguments).output().expect("the program runs");
+fn done(mut command: Command) -> Done {
+    let output = command.output().expect("the program runs");
     let text = |bytes| String::from_utf8(bytes).expect("the program writes text");
     Done { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn run(arguments: &[&str]) -> Done {
+    done(program(arguments))
+}
+
+/// The driver that `cuda-driver` is tested with: it has a GPU of compute capability 9.0, and fails where it is told to.
+static FAKE_DRIVER: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/cuda-driver/tests/driver/fake_libcuda.rs");
+    let directory = TempDir::new().unwrap();
+    let library = directory.path().join("libcuda_fake.so");
+    let output = Command::new("rustc")
+        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "--check-cfg=cfg(without_uuid)"])
+        .args(["-Adead_code", "-Anon_snake_case", "-Cpanic=abort", "-o"])
+        .args([&library, &source])
+        .output()
+        .expect("rustc can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    (directory, library)
+});
+
+/// Runs on the fake driver, with this variable for it.
+fn run_on_fake_driver(variable: (&str, &str), arguments: &[&str]) -> Done {
+    let mut command = program(arguments);
+    command.env("TILEWRIGHT_LIBCUDA", &FAKE_DRIVER.1).env_remove("CUDA_VISIBLE_DEVICES").env(variable.0, variable.1);
+    done(command)
 }
 
 /// Runs what has to succeed.
@@ -124,6 +150,61 @@ fn without_a_gpu_it_says_so_and_runs_reduced_sizes_on_the_cpu() {
 }
 
 #[test]
+fn the_reason_for_the_cpu_is_one_line_whatever_it_quotes() {
+    let mut command = program(&["--problem", "matvec", "--m=2", "--k=3", "--runs=1"]);
+    command.env("TILEWRIGHT_LIBCUDA", "/nonexistent/with a\nline");
+    let done = done(command);
+    let lines: Vec<_> = done.stdout.lines().collect();
+    assert!(lines[0].contains("with a line") && lines[1].starts_with("tilewright "), "{done:?}");
+}
+
+#[test]
+fn only_a_gpu_that_is_not_there_makes_room_for_the_cpu() {
+    let arguments = ["--problem", "matvec", "--m=2", "--k=3", "--runs=1"];
+    let done = run_on_fake_driver(("FAKE_CUDA", "cuInit=100"), &arguments);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{done:?}");
+    let lines: Vec<_> = done.stdout.lines().collect();
+    assert!(lines[0].starts_with("No GPU is used") && lines[0].contains("no CUDA device"), "{done:?}");
+    assert!(lines[1].starts_with("tilewright "), "{done:?}");
+    for (variable, part) in [
+        (("FAKE_CUDA_VERSION", "10020"), "too old: it supports CUDA 10.2"),
+        (("FAKE_CUDA", "cuInit=999"), "cuInit returned CUDA_ERROR_UNKNOWN"),
+        (("FAKE_CUDA", "cuDevicePrimaryCtxRetain=2"), "CUDA_ERROR_OUT_OF_MEMORY"),
+        (("FAKE_CUDA", "cuStreamCreateWithPriority=719"), "context is lost"),
+        (("FAKE_CUDA", "cuModuleLoadDataEx=218"), "does not accept the PTX"),
+    ] {
+        let done = run_on_fake_driver(variable, &arguments);
+        assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{variable:?}: {done:?}");
+        assert!(done.stderr.contains(part) && done.stderr.ends_with("on the CPU: --device cpu\n"), "{done:?}");
+    }
+}
+
+#[test]
+fn a_driver_gets_ptx_that_it_reads() {
+    let arguments = ["--device", "cuda", "--problem", "matvec", "--m=2", "--k=3"];
+    for (version, arch) in [("11080", "sm_80"), ("12000", "sm_90a"), ("13000", "sm_90a")] {
+        let done = run_on_fake_driver(("FAKE_CUDA_VERSION", version), &arguments);
+        assert!(done.stdout.contains(&format!("PTX for {arch} loaded")), "{version}: {done:?}");
+    }
+}
+
+#[test]
+fn checks_are_for_the_cpu() {
+    let arguments = ["--check", "--problem", "matvec", "--m=2", "--k=3", "--runs=1"];
+    let done = run_on_fake_driver(("FAKE_CUDA", ""), &arguments);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{done:?}");
+    let lines: Vec<_> = done.stdout.lines().collect();
+    assert!(lines[0].starts_with("No GPU is used: --check") && lines[1].starts_with("tilewright "), "{done:?}");
+    assert!(done.stdout.contains("checks: full"), "{done:?}");
+    for device in ["cuda", "cuda:0"] {
+        let done = run_on_fake_driver(("FAKE_CUDA", ""), &[&arguments[..], &["--device", device]].concat());
+        assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{done:?}");
+        assert!(done.stderr.contains("leave out --check, or choose --device cpu"), "{done:?}");
+    }
+    refused(&["--check", "--ptx", "x.ptx"], &["--ptx is for GPUs, and --check for the CPU executor"]);
+}
+
+#[test]
 fn json_has_everything_that_the_table_has() {
     let report =
         json(&small(&["--check", "--seed", "7", "--trans-a", "--trans-b", "--alpha=2", "--beta=-0.5", "--ldc=40"]));
@@ -182,7 +263,7 @@ fn bad_sizes_are_refused_with_their_values_and_nothing_is_written() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("report.json");
     fs::write(&file, "old").unwrap();
-    let cases: [(&[&str], &[&str]); 8] = [
+    let cases: [(&[&str], &[&str]); 11] = [
         (&["--m", "2147483648"], &["m is 2147483648", "2147483647"]),
         (&["--k", "99999999999999999999"], &["99999999999999999999"]),
         (&["--n", "-1"], &["-1"]),
@@ -197,6 +278,9 @@ fn bad_sizes_are_refused_with_their_values_and_nothing_is_written() {
         (&["--m", "8", "--n", "8", "--k", "9", "--lda", "8"], &["leading dimension of A is 8", "9"]),
         (&["--kernel", "gemv_block_reduction_fp32", "--n", "2"], &["gemv_block_reduction_fp32", "n must be 1"]),
         (&["--runs", "0"], &["--runs 1"]),
+        (&["--alpha", "nan"], &["alpha is NaN in fp32", "finite"]),
+        (&["--beta=-inf"], &["beta is -inf in fp32", "finite"]),
+        (&["--beta", "1e39"], &["beta is inf in fp32", "3.4028235e38"]),
     ];
     for (arguments, parts) in cases {
         let always = ["--device", "cpu", "--problem", "large-k", "--json", file.to_str().unwrap()];

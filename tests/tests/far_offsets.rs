@@ -9,12 +9,10 @@ use std::{io, ptr, slice};
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{GlobalSlice, GlobalSliceMut};
 use gpu_kernels::gemm::Gemm;
-use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
-use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
-use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemv::Gemv;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 use gpu_kernels::{Grid, Matrix, MatrixMut, Vector, VectorMut};
+use tests::{Kernel, Place};
 
 /// The elements between neighbours: as many as 31 bits count, and some more. So the third neighbour is beyond 2³² elements,
 /// although the index and the stride are not; and an offset that was cut off at 32 bits would be that of a hole.
@@ -93,22 +91,17 @@ fn launch(kernel: impl Grid) {
 /// Launches each kernel on a product with these operands, and compares the result, which lies in memory with these strides.
 fn check_gemm(a: Matrix<'_>, b: Matrix<'_>, c: &mut [f32], c_strides: [usize; 2]) {
     let (m, n, k) = (a.rows() as usize, b.cols() as usize, a.cols() as usize);
-    for kernel in 0..4 {
+    for kernel in Kernel::GEMM {
         let offset = |row: usize, col: usize| row * c_strides[0] + col * c_strides[1];
         for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
             c[offset(row, col)] = 0.5;
         }
         let view = MatrixMut::new(GlobalSliceMut::new(c), m, n, c_strides[0], c_strides[1]).unwrap();
         let gemm = Gemm::new(1.0, a, b, 2.0, view).unwrap();
-        match kernel {
-            0 => launch(gemm_naive_1d_fp32 { gemm }),
-            1 => launch(gemm_naive_2d_fp32 { gemm }),
-            2 => launch(gemm_tiled_16_fp32 { gemm }),
-            _ => launch(gemm_tiled_32_fp32 { gemm }),
-        }
+        kernel.launch_gemm(Place::Executor(&Executor::new(Checks::Full)), gemm).unwrap();
         for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
             let found = c[offset(row, col)];
-            assert_eq!(found, product(row, col, k) + 1.0, "kernel {kernel}, ({row}, {col})");
+            assert_eq!(found, product(row, col, k) + 1.0, "{}, ({row}, {col})", kernel.name());
         }
     }
 }

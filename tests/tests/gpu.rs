@@ -5,13 +5,14 @@
 use std::io::Write;
 use std::sync::OnceLock;
 
-use cuda_driver::Error as DriverError;
-use cuda_std::GlobalSlice;
+use cuda_driver::{Error as DriverError, Gpu, Module};
 use cuda_std::executor::{Checks, Executor};
+use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use tests::device_features::{self, Feature, Launcher, X, untouched};
 use tests::{Kernel, Layout, Layouts, Operand, Place, Problem, Shape};
 use tilewright::{Buffer, Device, Error};
 
@@ -56,6 +57,10 @@ fn main() {
         trials.push(test(name("large"), move |device| large(device, kernel)));
         trials.push(test(name("same_bits_every_time"), move |device| same_bits_every_time(device, kernel)));
         trials.push(test(name("same_bits_as_on_the_cpu"), move |device| same_bits_as_on_the_cpu(device, kernel)));
+    }
+    for feature in Feature::ALL {
+        let (name, _) = feature.name_and_block();
+        trials.push(trial(format!("device_features::{name}"), move |_| device_feature(feature)));
     }
     trials.push(trial("elements_beyond_32_bit_offsets", far_elements));
     trials.push(test("errors::out_of_memory", out_of_memory));
@@ -179,6 +184,63 @@ fn same_bits_as_on_the_cpu(device: &Device, kernel: Kernel) -> Result<(), Failed
         }
     }
     Ok(())
+}
+
+/// A module on a GPU, as something that runs its kernels.
+struct OnGpu(Module);
+
+impl Launcher for OnGpu {
+    type Error = DriverError;
+
+    unsafe fn launch<K: cuda_std::Kernel>(
+        &self,
+        kernel: K,
+        blocks: u32,
+        dynamic_shared_bytes: u32,
+    ) -> Result<(), DriverError> {
+        let Dim3 { x, y, z } = K::BLOCK;
+        let function = self.0.function(K::NAME)?;
+        // SAFETY: the caller's promise. `Kernel` vouches for the arguments, which are copied before this returns.
+        unsafe { function.launch([blocks, 1, 1], [x, y, z], dynamic_shared_bytes, &mut kernel.param_addresses()) }
+    }
+}
+
+/// One of the kernels of `fixtures/device-features`: gives what it does on the CPU, which is what it should.
+fn device_feature(feature: Feature) -> Result<Completion, Failed> {
+    let modules = match device_features::PTX {
+        Ok(modules) => modules,
+        Err(reason) => return Ok(Completion::ignored_with(format!("skipped: no PTX: {reason}"))),
+    };
+    // For the lowest architecture, so for every GPU.
+    let (_, ptx) = modules.first().ok_or("there is no module")?;
+    let (x, mut here, mut there) = (X::new(), untouched(), untouched());
+    // SAFETY: the slices are this process's, and two different ones.
+    unsafe {
+        feature.launch(&Executor::new(Checks::Full), GlobalSlice::new(&x.0), GlobalSliceMut::new(&mut here))?;
+    }
+
+    let gpu = Gpu::open(0)?;
+    let mut x_there = gpu.allocate::<f32>(x.0.len())?;
+    x_there.copy_from_host(&x.0)?;
+    let mut y_there = gpu.allocate::<u64>(there.len())?;
+    y_there.copy_from_host(&there)?;
+    let (x_address, y_address) = (x_there.address() as usize as *const f32, y_there.address() as usize as *mut u64);
+    // SAFETY: the addresses are those of two arrays of these lengths, which stay allocated until the kernel has finished:
+    // the copy below waits for it. The driver aligns them to 256 bytes.
+    unsafe {
+        let x_view = GlobalSlice::from_raw_parts(x_address, x_there.len());
+        let y_view = GlobalSliceMut::from_raw_parts(y_address, y_there.len());
+        feature.launch(&OnGpu(gpu.load_ptx(ptx)?), x_view, y_view)?;
+    }
+    y_there.copy_to_host(&mut there)?;
+    for (place, y) in [("GPU", &there), ("CPU", &here)] {
+        for (position, (found, expected)) in y.iter().zip(feature.expected(&x)).enumerate() {
+            if *found != expected {
+                return Err(format!("element {position} is {found:#x} on the {place}, not {expected:#x}").into());
+            }
+        }
+    }
+    Ok(Completion::Completed)
 }
 
 /// A matrix of three rows that lie more than 2³¹ elements apart: written by a kernel, then read by one. In between its rows

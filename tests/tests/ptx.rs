@@ -13,6 +13,7 @@ use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
+use tests::device_features::Feature;
 
 /// What the documentation of a kernel says of its machine code.
 struct Claims {
@@ -20,18 +21,24 @@ struct Claims {
     block: Dim3,
     /// Static shared memory, in bytes.
     shared_bytes: u32,
-    /// Whether the loop that multiplies loads its operands from global memory, or from shared memory in fours.
+    /// What the assembler rounds that up to a multiple of: the alignment of launch-sized shared memory, if any kernel of the
+    /// module has such.
+    shared_alignment: u32,
+    /// From where the loop that multiplies loads its operands.
     operands: Operands,
 }
 
 #[derive(PartialEq)]
 enum Operands {
     Global,
+    /// Shared memory, in fours.
     SharedVectors,
+    /// There is no such loop.
+    NoLoop,
 }
 
 fn claims<K: Kernel>(shared_bytes: u32, operands: Operands) -> Claims {
-    Claims { name: K::NAME, block: K::BLOCK, shared_bytes, operands }
+    Claims { name: K::NAME, block: K::BLOCK, shared_bytes, shared_alignment: 1, operands }
 }
 
 fn all_claims() -> Vec<Claims> {
@@ -47,6 +54,8 @@ fn all_claims() -> Vec<Claims> {
 /// What is known about one kernel in one module.
 struct Evidence {
     ptx: Function,
+    /// The opcodes of all instructions of the PTX, with everything that belongs to them: `shfl.sync.up.b32`.
+    opcodes: Vec<String>,
     resources: KernelResources,
     code: KernelCode,
 }
@@ -54,7 +63,7 @@ struct Evidence {
 impl Claims {
     /// Everything that is not as claimed, in words.
     fn broken(&self, evidence: &Evidence) -> Vec<String> {
-        let Evidence { ptx, resources, code } = evidence;
+        let Evidence { ptx, resources, code, .. } = evidence;
         let mut broken = Vec::new();
         let mut require = |fulfilled: bool, what: String| {
             if !fulfilled {
@@ -68,7 +77,8 @@ impl Claims {
         require(spills == 0, format!("spills {spills}"));
         let limit = 65_536 / (x * y * z);
         require(resources.registers <= limit, format!("{} registers of {limit}", resources.registers));
-        require(resources.shared_bytes == self.shared_bytes, format!("shared memory {}", resources.shared_bytes));
+        let rounded_bytes = self.shared_bytes.next_multiple_of(self.shared_alignment);
+        require(resources.shared_bytes == rounded_bytes, format!("shared memory {}", resources.shared_bytes));
         require(ptx.shared_bytes == u64::from(self.shared_bytes), format!("shared arrays {}", ptx.shared_bytes));
         let generic = ptx.memory.iter().find(|access| access.space().is_none());
         require(generic.is_none(), format!("generic access {generic:?}"));
@@ -76,12 +86,16 @@ impl Claims {
 
         let loops = loops(code);
         let mut multiplying = loops.iter().filter(|body| count(body, "FFMA") > 0).peekable();
-        require(multiplying.peek().is_some(), "no loop with FFMA".to_owned());
+        match self.operands {
+            Operands::NoLoop => require(multiplying.peek().is_none(), "a loop with FFMA".to_owned()),
+            _ => require(multiplying.peek().is_some(), "no loop with FFMA".to_owned()),
+        }
         for body in multiplying {
             require(count(body, "FADD") == 0, "FADD in a loop with FFMA".to_owned());
             let loads = match self.operands {
                 Operands::Global => count(body, "LDG") > 0 && count(body, "LDS") == 0,
                 Operands::SharedVectors => body.iter().any(|opcode| opcode.starts_with("LDS.128")),
+                Operands::NoLoop => continue,
             };
             require(loads, "operands loaded in another way".to_owned());
         }
@@ -115,6 +129,16 @@ fn count(opcodes: &[&str], operation: &str) -> usize {
     opcodes.iter().filter(|opcode| opcode.split('.').next() == Some(operation)).count()
 }
 
+/// The opcodes of a kernel in a module of PTX. Every instruction has a line of its own, perhaps with a guard: `@%p1 bra $L;`.
+fn ptx_opcodes(module: &str, kernel: &str) -> Vec<String> {
+    let (_, kernel) = module.split_once(&format!(".entry {kernel}(")).expect("the kernel is in the module");
+    let (body, _) = kernel.split_once("\n}").expect("the kernel has an end");
+    let statements = body.lines().map(str::trim).filter(|line| line.ends_with(';'));
+    let instructions = statements.filter(|line| !line.starts_with('.'));
+    let opcodes = instructions.filter_map(|line| line.split_ascii_whitespace().find(|word| !word.starts_with('@')));
+    opcodes.map(|opcode| opcode.trim_end_matches(';').to_owned()).collect()
+}
+
 const ARCHS: [Arch; 2] = [Arch::Sm80, Arch::Sm90a];
 
 /// The workspace's own target directory of kernels, so that `core` is compiled once for everything.
@@ -143,7 +167,8 @@ fn examine(crate_dir: &str) -> Vec<(Arch, Vec<Evidence>)> {
             assert!(ptx.is_kernel, "{arch}: `{}` was not inlined", ptx.name);
             let resources = assembly.kernels.iter().find(|kernel| kernel.name == ptx.name).unwrap().clone();
             let code = code.iter().find(|kernel| kernel.name == ptx.name).unwrap().clone();
-            Evidence { ptx, resources, code }
+            let opcodes = ptx_opcodes(&module.ptx, &ptx.name);
+            Evidence { ptx, opcodes, resources, code }
         });
         (arch, evidence.collect())
     });
@@ -185,7 +210,10 @@ fn the_modules_ask_for_no_newer_ptx_than_their_architecture() {
 
 #[test]
 fn what_is_wrong_with_weak_kernels_is_found() {
-    let any = |name, x, y, shared_bytes, operands| Claims { name, block: Dim3::new(x, y, 1), shared_bytes, operands };
+    let any = |name, x, y, shared_bytes, operands| {
+        let block = Dim3::new(x, y, 1);
+        Claims { name, block, shared_bytes, shared_alignment: 1, operands }
+    };
     for (arch, kernels) in examine("fixtures/weak-kernels") {
         let broken = |claims: Claims| {
             let evidence = kernels.iter().find(|evidence| evidence.ptx.name == claims.name).unwrap();
@@ -214,4 +242,60 @@ fn a_shared_array_outside_of_a_kernel_fails_the_build() {
     let error = build("fixtures/misplaced-shared").unwrap_err();
     let Error::Pass { source: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
     assert_eq!((kernel.as_str(), name.as_str()), ("reverse", "misplaced_shared::OUTSIDE"));
+}
+
+/// The alignment of launch-sized shared memory, in bytes: the largest that anything in it can need.
+const LAUNCH_SIZED_ALIGNMENT: u32 = 1024;
+
+/// How opcodes begin, and how many of them there are.
+type Instructions = &'static [(&'static str, usize)];
+
+/// The kernels of `fixtures/device-features`: their shared memory in bytes, and the instructions that they are there for.
+const FEATURES: [(Feature, u32, Instructions); 8] = [
+    (Feature::VectorLoad, 0, &[("ld.global.v4.", 1)]),
+    (Feature::ReverseInThreeDimensions, 320, &[("st.shared.", 1), ("bar.sync", 1), ("ld.shared.", 1)]),
+    (Feature::LaunchSizedMemory, 0, &[("st.shared.", 2), ("bar.sync", 1), ("ld.shared.", 2)]),
+    (
+        Feature::ShufflesOf4Bytes,
+        0,
+        &[("shfl.sync.down.", 1), ("shfl.sync.up.", 1), ("shfl.sync.bfly.", 1), ("shfl.sync.idx.", 1)],
+    ),
+    (
+        Feature::ShufflesOf8Bytes,
+        0,
+        &[("shfl.sync.down.", 2), ("shfl.sync.up.", 2), ("shfl.sync.bfly.", 2), ("shfl.sync.idx.", 2)],
+    ),
+    (Feature::Votes, 0, &[("vote.sync.all.", 1), ("vote.sync.any.", 2), ("vote.sync.ballot.", 2)]),
+    (Feature::WarpBarrier, 256, &[("st.shared.", 1), ("bar.warp.sync", 1), ("ld.shared.", 1), ("bar.sync", 0)]),
+    (Feature::LaneNumbers, 0, &[("ld.global.", 1), ("st.global.", 2)]),
+];
+
+#[test]
+fn features_become_the_instructions_that_they_are_documented_as() {
+    assert_eq!(FEATURES.map(|(feature, ..)| feature), Feature::ALL);
+    for (arch, kernels) in examine("fixtures/device-features") {
+        assert_eq!(kernels.len(), FEATURES.len(), "{arch}");
+        for (feature, shared_bytes, instructions) in FEATURES {
+            let (name, block) = feature.name_and_block();
+            let evidence = kernels.iter().find(|evidence| evidence.ptx.name == name).unwrap();
+            let shared_alignment = LAUNCH_SIZED_ALIGNMENT;
+            let claims = Claims { name, block, shared_bytes, shared_alignment, operands: Operands::NoLoop };
+            assert_eq!(claims.broken(evidence), [""; 0], "{name} for {arch}");
+            for &(instruction, expected) in instructions {
+                let found = evidence.opcodes.iter().filter(|opcode| opcode.starts_with(instruction)).count();
+                assert_eq!(found, expected, "{instruction} in {name} for {arch}: {:?}", evidence.opcodes);
+            }
+        }
+        let vector_load = kernels.iter().find(|evidence| evidence.ptx.name == "vector_load").unwrap();
+        assert!(vector_load.code.opcodes().any(|opcode| opcode.starts_with("LDG.E.128")), "{arch}");
+    }
+}
+
+#[test]
+fn launch_sized_shared_memory_is_external_and_aligned() {
+    for module in build("fixtures/device-features").unwrap_or_else(|error| panic!("{error}")).modules {
+        let declarations: Vec<_> = module.ptx.lines().filter(|line| line.contains(".extern .shared")).collect();
+        let expected = format!(".extern .shared .align {LAUNCH_SIZED_ALIGNMENT} .b8 __tilewright_dynamic_shared[];");
+        assert_eq!(declarations, [expected], "{}", module.arch);
+    }
 }

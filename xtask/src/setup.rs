@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let absent: Vec<_> = CudaTool::ALL.into_iter().filter(|tool| tool.find().is_none()).map(CudaTool::name).collect();
     if !absent.is_empty() {
         println!("Missing of NVIDIA's tools: {}.", absent.join(", "));
-        steps.push(Step::CudaTools(pip()));
+        steps.push(Step::CudaTools(cuda_tools()));
     }
     if steps.is_empty() {
         println!("Nothing to do: everything that compiling and assembling kernels needs is there.");
@@ -68,7 +68,7 @@ enum Step {
     Compiler {
         ways: Vec<Vec<Command>>,
     },
-    CudaTools(Command),
+    CudaTools(Vec<Command>),
 }
 
 impl Step {
@@ -81,7 +81,7 @@ impl Step {
                     println!("  {otherwise}{}", lines.join(" && "));
                 }
             }
-            Self::CudaTools(command) => println!("  {}", shown(command)),
+            Self::CudaTools(commands) => commands.iter().for_each(|command| println!("  {}", shown(command))),
         }
     }
 
@@ -100,8 +100,11 @@ impl Step {
                 let missing = Toolchain::find(&kernel_crate()).map(|_| ()).expect_err("looked for it just now");
                 bail!("{missing}, but it could not. {}", by_hand());
             }
-            Self::CudaTools(command) => {
-                execute(command).context("NVIDIA's tools come as Python packages, by python3 and pip")?;
+            Self::CudaTools(commands) => {
+                commands
+                    .into_iter()
+                    .try_for_each(execute)
+                    .context("NVIDIA's tools come as Python packages, by python3 and pip")?;
                 match CudaTool::ALL.into_iter().find(|tool| tool.find().is_none()) {
                     Some(tool) => bail!("`{}` is still missing after the installation", tool.name()),
                     None => Ok(()),
@@ -127,12 +130,9 @@ fn compiler_ways() -> anyhow::Result<Vec<Vec<Command>>> {
         ways.push(vec![add]);
     }
     if first_line(command("apt-get", &["--version"])).is_some() {
-        if first_line(command("id", &["-u"])).as_deref() == Some("0") {
-            ways.push(apt("env", &[]));
-        } else if first_line(command("sudo", &["--version"])).is_some() {
-            ways.push(apt("sudo", &["env"]));
-        } else {
-            println!("Debian's packages can only be installed by root: there is no sudo.");
+        match apt(&PACKAGES) {
+            Some(way) => ways.push(way),
+            None => println!("Debian's packages can only be installed by root: there is no sudo."),
         }
     }
     if ways.is_empty() {
@@ -141,15 +141,32 @@ fn compiler_ways() -> anyhow::Result<Vec<Vec<Command>>> {
     Ok(ways)
 }
 
-fn apt(program: &str, arguments: &[&str]) -> Vec<Command> {
+/// Installs Debian packages, if this user may: as root, or through sudo.
+fn apt(packages: &[&str]) -> Option<Vec<Command>> {
+    let (program, arguments): (_, &[&str]) = if first_line(command("id", &["-u"])).as_deref() == Some("0") {
+        ("env", &[])
+    } else if first_line(command("sudo", &["--version"])).is_some() {
+        ("sudo", &["env"])
+    } else {
+        return None;
+    };
     let apt = |rest: &[&str]| {
         let mut apt = command(program, arguments);
         apt.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(rest);
         apt
     };
     let mut install = apt(&["install", "-y", "--no-install-recommends"]);
-    install.args(PACKAGES);
-    vec![apt(&["update"]), install]
+    install.args(packages);
+    Some(vec![apt(&["update"]), install])
+}
+
+/// The way to NVIDIA's tools: by pip, which Debian has as a package of its own.
+fn cuda_tools() -> Vec<Command> {
+    let has_pip = first_line(command("python3", &["-m", "pip", "--version"])).is_some();
+    let has_apt = first_line(command("apt-get", &["--version"])).is_some();
+    let mut commands = if !has_pip && has_apt { apt(&["python3-pip"]).unwrap_or_default() } else { Vec::new() };
+    commands.push(pip());
+    commands
 }
 
 fn pip() -> Command {

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::workspace::{command, first_line, root, table};
+use crate::workspace::{command, first_line, table};
 
 /// The options of `test`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Leave out the setup, the documentation, the licences and the downstream crate.
+    /// Leave out the setup, the documentation and the licences.
     #[arg(long)]
     quick: bool,
 }
@@ -55,7 +55,6 @@ const STEPS: &[Step] = &[
         },
     },
     Step { name: "licences and advisories", thorough: true, action: deny },
-    Step { name: "downstream crate", thorough: true, action: downstream },
     Step { name: "PTX", thorough: false, action: || Action::Run(xtask(&["build-ptx", "--strict"])) },
 ];
 
@@ -120,16 +119,6 @@ fn deny() -> Action {
         Some(_) => Action::Run(cargo(&["deny", "check"])),
         None => Action::Skip("cargo-deny is not installed"),
     }
-}
-
-fn downstream() -> Action {
-    let directory = root().join("tests/downstream");
-    if !directory.join("Cargo.toml").is_file() {
-        return Action::Skip("there is no tests/downstream");
-    }
-    let mut build = cargo(&["build"]);
-    build.current_dir(directory);
-    Action::Run(build)
 }
 
 fn seconds(time: Duration) -> String {

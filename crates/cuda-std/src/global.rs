@@ -8,6 +8,9 @@ use crate::{Element, KernelParam};
 ///
 /// The layout is the same on both sides, an address and a 64-bit length, so that the host can pass it to a launch as it
 /// stands. On the CPU every access checks its index, also the `_unchecked` ones; on the GPU those are plain loads.
+///
+/// The memory may be a GPU's, which this processor cannot read. So the elements are there only for a kernel that was
+/// launched with the view: outside of a kernel every access panics, also to a view of this processor's memory.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct GlobalSlice<'a, T> {
@@ -19,7 +22,8 @@ pub struct GlobalSlice<'a, T> {
 /// A view of `len` elements of global memory that a kernel may write to.
 ///
 /// Every thread of a launch holds the same view, so it can be copied, unlike a `&mut [T]`. That no two threads access an
-/// element at once, unless both only read, is the kernel's to arrange, and why writing is `unsafe`.
+/// element at once, unless both only read, is the kernel's to arrange, and why writing is `unsafe`. As with
+/// [`GlobalSlice`], every access outside of a kernel panics.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct GlobalSliceMut<'a, T> {
@@ -74,6 +78,9 @@ impl<'a, T: Element> GlobalSlice<'a, T> {
     }
 
     /// Element `index`, or `None` past the end.
+    ///
+    /// # Panics
+    /// If there is such an element, but no kernel runs: the memory may be a GPU's.
     #[inline(always)]
     #[track_caller]
     pub fn get(&self, index: usize) -> Option<T> {
@@ -194,10 +201,17 @@ fn element<T>(pointer: *const T, _len: usize, index: usize, _count: usize) -> *c
 
 /// The address of the `count` elements from `index` of a view of `len` elements at `pointer`; ends the launch with a
 /// report unless they are in bounds and the address is a multiple of their size.
+///
+/// Outside of a kernel it panics, because a view can be of a GPU's memory, and reading it is safe. Inside, the views are
+/// those of the launch, which this processor can access: that is the contract of
+/// [`Executor::launch`](crate::executor::Executor::launch).
 #[inline(always)]
 #[cfg(not(target_arch = "nvptx64"))]
 #[track_caller]
 fn element<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *const T {
+    if !crate::executor::is_in_kernel() {
+        crate::executor::view_outside_of_a_kernel();
+    }
     if index >= len || count > len - index {
         crate::executor::out_of_bounds(pointer.cast(), index, count, len);
     }

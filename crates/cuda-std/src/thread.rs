@@ -45,7 +45,13 @@ pub fn index_1d() -> usize {
 ///
 /// # Safety
 /// All threads of the block reach the same calls in the same order: the call does not stand in a branch that only some of
-/// them take, and none has returned before. (The executor on the CPU reports it if they do not.)
+/// them take, and none has returned before.
+///
+/// The executor on the CPU reports a barrier that some threads of the block never reach, and threads of one warp that wait
+/// at different calls, by file, line and column. Two things it does not report. Threads of different warps may wait at
+/// different calls: to the hardware that is one barrier. And threads of one warp that come to the same call in different
+/// rounds of a loop, or by different calls of a function around it, are not told apart, although the compiler may have
+/// made several instructions of the call.
 #[inline(always)]
 #[track_caller]
 pub unsafe fn sync_threads() {

@@ -216,6 +216,61 @@ fn stacks_can_be_made_larger() {
     assert!(matches!(error, LaunchError::Stacks { .. }), "{error}");
 }
 
+/// Calls `action` when `bytes` bytes of the stack below `top` are in use.
+fn with_stack_used(top: usize, bytes: usize, action: &dyn Fn()) {
+    let frame = black_box([0u8; 64]);
+    if top - frame.as_ptr().addr() < bytes {
+        with_stack_used(top, bytes, action);
+    } else {
+        action();
+    }
+    black_box(&frame);
+}
+
+/// In the last thread, something that makes the executor allocate, when `bytes` bytes of its stack are in use.
+#[kernel(block = 64)]
+fn allocates_deep_down(bytes: u64, how: u32, out: GlobalSliceMut<'_, u32>) {
+    static ARRAY: Shared<[u32; 64]> = Shared::new();
+    static OTHER: Shared<[u32; 64]> = Shared::new();
+    let t = thread::thread_idx_x() as usize;
+    unsafe { ARRAY.write(t, 1) };
+    if t == 63 {
+        let top = &raw const t;
+        with_stack_used(top.addr(), bytes as usize, &|| unsafe {
+            match how {
+                0 => OTHER.write(0, 1),
+                1 => out.set_unchecked(64, 1),
+                2 => ARRAY.write(t + 1, 1),
+                3 => ARRAY.write(5, 1),
+                _ => warp::sync_warp(1),
+            }
+        });
+    }
+}
+
+#[test]
+fn the_executor_does_not_allocate_where_little_stack_is_left() {
+    for how in 0..5 {
+        let mut out = [0; 64];
+        let out = GlobalSliceMut::new(&mut out);
+        match launch(Checks::Full, allocates_deep_down { bytes: 40 << 10, how, out }, 1, 0) {
+            Ok(()) => assert_eq!(how, 0),
+            Err(LaunchError::Fault(fault)) => match fault.kind {
+                FaultKind::OutOfBounds { .. } => assert_eq!(how, 1),
+                FaultKind::SharedOutOfBounds { .. } => assert_eq!(how, 2),
+                FaultKind::Race { .. } => assert_eq!(how, 3),
+                FaultKind::LaneNotInMask { .. } => assert_eq!(how, 4),
+                _ => panic!("{fault}"),
+            },
+            Err(error) => panic!("{error}"),
+        }
+        // Of the 64 KiB, and up to a page more, there are still at least some 3 KiB.
+        let fault = fault(Checks::Full, allocates_deep_down { bytes: 60 << 10, how, out }, 1);
+        assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: Executor::DEFAULT_STACK_BYTES }, "{how}");
+        assert_eq!(fault.thread, at(63, 0, 0));
+    }
+}
+
 #[kernel(block = 32)]
 fn panics(values: GlobalSlice<'_, u32>, how: u32) {
     let t = thread::thread_idx_x();
@@ -301,7 +356,6 @@ fn launches_from_several_threads_do_not_disturb_each_other() {
 #[test]
 fn outside_of_a_kernel_the_functions_of_kernels_say_so() {
     static ARRAY: Shared<[f32; 4]> = Shared::new();
-    let values = [1.0f32];
     let cases: [(&str, fn()); 4] = [
         ("no kernel is running", || _ = thread::thread_idx_x()),
         ("no kernel is running", || unsafe { thread::sync_threads() }),
@@ -314,8 +368,40 @@ fn outside_of_a_kernel_the_functions_of_kernels_say_so() {
         let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap();
         assert!(message.contains(expected), "{message}");
     }
+}
+
+/// Writes what `get` finds at `index`, or the length if it finds nothing.
+#[kernel(block = 1)]
+fn gets(x: GlobalSlice<'_, f32>, index: u64, out: GlobalSliceMut<'_, f32>) {
+    let value = x.get(index as usize).unwrap_or(x.len() as f32);
+    unsafe { out.set_unchecked(0, value) };
+}
+
+#[test]
+fn views_are_accessed_inside_kernels_only() {
+    let (values, mut out) = ([7.0f32; 4], [0.0f32; 4]);
+    for (index, expected) in [(3, 7.0), (4, 4.0)] {
+        succeed(Checks::Full, gets { x: GlobalSlice::new(&values), index, out: GlobalSliceMut::new(&mut out) }, 1);
+        assert_eq!(out[0], expected);
+    }
+
     let view = GlobalSlice::new(&values);
-    assert_eq!((view.get(0), view.get(1)), (Some(1.0), None));
-    let panic = std::panic::catch_unwind(|| unsafe { view.get_unchecked(1) }).unwrap_err();
-    assert!(panic.downcast_ref::<String>().unwrap().contains("element 1 is out of bounds"));
+    // An address that this processor cannot access, as that of a GPU's memory. The contract of the view speaks of where
+    // kernels run, and none runs with this one: `get` has to be safe here all the same.
+    let foreign = unsafe { GlobalSlice::from_raw_parts(std::ptr::without_provenance::<f32>(4096), 4) };
+    let view_mut = GlobalSliceMut::new(&mut out);
+    let cases: [&dyn Fn(); 6] = [
+        &|| _ = view.get(0),
+        &|| _ = foreign.get(3),
+        &|| _ = unsafe { view.get_unchecked(1) },
+        &|| _ = unsafe { view.get4_unchecked(0) },
+        &|| _ = unsafe { view_mut.get_unchecked(9) },
+        &|| unsafe { view_mut.set_unchecked(0, 1.0) },
+    ];
+    for case in cases {
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(case)).unwrap_err();
+        let message = panic.downcast_ref::<&str>().unwrap();
+        assert!(message.starts_with("a view can only be read or written inside a kernel: "), "{message}");
+    }
+    assert_eq!((view.get(4), out[0]), (None, 4.0));
 }

@@ -47,14 +47,49 @@ fn a_barrier_that_some_threads_never_reach_is_reported() {
             let absent = [Elsewhere { first, count: 128 - limit as usize, place: Place::Returned }];
             assert_eq!(barrier_divergence(&fault), (limit as usize, &absent[..]));
         }
-        // None or all; or two different calls, which is one barrier.
+        // None or all; or two calls for different warps, which is one barrier.
         succeed(checks, branches { limit: 0, both: 0 }, 3);
         succeed(checks, branches { limit: 128, both: 0 }, 3);
-        succeed(checks, branches { limit: 50, both: 1 }, 3);
+        succeed(checks, branches { limit: 32, both: 1 }, 3);
+        succeed(checks, branches { limit: 96, both: 1 }, 3);
     }
     let message = fault(Checks::Bounds, branches { limit: 127, both: 0 }, 1).to_string();
     let expected = "127 threads wait at a barrier that the others never reach: thread (15, 3, 1) has returned";
     assert!(message.ends_with(expected), "{message}");
+}
+
+#[test]
+fn a_warp_that_is_split_between_two_barriers_is_reported() {
+    for checks in ALL_CHECKS {
+        // The warp of thread 50 has 18 threads at one barrier and 14 at the other.
+        let fault = fault(checks, branches { limit: 50, both: 1 }, 3);
+        assert_eq!((fault.block, fault.thread), (at(0, 0, 0), at(0, 2, 0)));
+        assert_eq!(fault.location, Some(line("then")));
+        let elsewhere = vec![Elsewhere { first: at(2, 3, 0), count: 14, place: Place::Barrier(line("else")) }];
+        assert_eq!(fault.kind, FaultKind::WarpSplitAtBarriers { waiting: 18, elsewhere });
+        let expected = format!(
+            "18 threads of the warp wait at this barrier, and others of the same warp at another: 14 threads, the first of \
+             them (2, 3, 0), wait at the barrier at {}; a warp has to come to a barrier as a whole, by one call",
+            line("else")
+        );
+        assert!(fault.to_string().ends_with(&expected), "{fault}");
+    }
+}
+
+/// Two calls on one line, which lane 31 takes the second of.
+#[kernel(block = 64)]
+fn branches_on_one_line() {
+    let calls: [fn(); 2] = [|| unsafe { thread::sync_threads() }, || unsafe { thread::sync_threads() }]; // <one line>
+    calls[usize::from(warp::lane_id() == 31)]();
+}
+
+#[test]
+fn two_barriers_on_one_line_are_two() {
+    let fault = fault(Checks::Bounds, branches_on_one_line {}, 1);
+    let place = Place::Barrier(line("one line"));
+    let elsewhere = vec![Elsewhere { first: at(31, 0, 0), count: 1, place }];
+    assert_eq!(fault.kind, FaultKind::WarpSplitAtBarriers { waiting: 31, elsewhere });
+    assert_eq!(fault.location, Some(line("one line")));
 }
 
 /// Returns early in whole blocks, or in single threads.

@@ -15,7 +15,7 @@
 //! the load from A is one broadcast, and the one from B is coalesced where B is stored by rows. Where B is stored by
 //! columns (`A·Bᵀ` read in place), the 32 lanes load from 32 different lines of the cache, and that decides the time.
 //!
-//! Registers only, no shared memory; any device.
+//! Source: the textbook's definition of the product. 32 registers, no shared memory; any device.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;

@@ -17,7 +17,7 @@
 //! address for the whole warp in any layout, so `Aᵀ·B` read in place costs no more than `A·B`. Where B is stored by columns,
 //! nothing helps: the 32 lanes load from 32 different lines.
 //!
-//! Registers only, no shared memory; any device.
+//! Source: as old as CUDA (NVIDIA's programming guide, "Thread Hierarchy"). 32 registers, no shared memory; any device.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;

@@ -32,8 +32,8 @@
 //! memory, and writing down a column would take 32 turns. Four elements of padding spread them over eight banks, and keep
 //! rows aligned to 16 bytes, so that step 3 loads four neighbours of a row of tile A at once.
 //!
-//! Source: the idea is as old as CUDA (NVIDIA's programming guide, "Shared Memory"). TILE² threads, 8·TILE·(TILE + 4)
-//! bytes of shared memory; any device.
+//! Source: the idea is as old as CUDA (NVIDIA's programming guide, "Shared Memory"). TILE² threads of 32 registers,
+//! 8·TILE·(TILE + 4) bytes of shared memory; any device.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;

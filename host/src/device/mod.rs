@@ -72,11 +72,17 @@ struct Cpu {
 }
 
 impl Device {
-    /// The first CUDA GPU if it can be used, otherwise the CPU executor with bounds checks, and then the reason for it.
-    pub fn open() -> (Self, Option<Error>) {
+    /// The first CUDA GPU. Where there is none to use, the CPU executor with bounds checks, and the reason: no driver, no
+    /// device, or no PTX in this build.
+    ///
+    /// # Errors
+    /// Those of [`Device::cuda`] for a GPU that is there and does not work: [`Error::IncapableDevice`] and
+    /// [`Error::Driver`], as for a driver that is too old. [`Device::cpu`] is there all the same.
+    pub fn open() -> Result<(Self, Option<Error>), Error> {
         match Self::cuda(0) {
-            Ok(device) => (device, None),
-            Err(reason) => (Self::cpu(Checks::Bounds), Some(reason)),
+            Ok(device) => Ok((device, None)),
+            Err(reason) if reason.is_absence_of_gpus() => Ok((Self::cpu(Checks::Bounds), Some(reason))),
+            Err(error) => Err(error),
         }
     }
 

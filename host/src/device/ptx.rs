@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cuda_driver::{ComputeCapability, Properties};
+use cuda_driver::{ComputeCapability, DriverVersion, Properties};
 
 use crate::Error;
 
@@ -27,7 +27,7 @@ pub(super) struct Ptx {
 pub(super) fn embedded_for(gpu: &Properties) -> Result<Ptx, Error> {
     let modules = embedded::PTX.map_err(|reason| Error::NoPtx { reason: reason.to_owned() })?;
     let archs: Vec<&str> = modules.iter().map(|(arch, _)| *arch).collect();
-    match choose(&archs, gpu.compute_capability) {
+    match choose(modules, gpu.compute_capability, gpu.driver) {
         Some(index) => Ok(Ptx { arch: modules[index].0.to_owned(), text: modules[index].1.to_owned() }),
         None => Err(Error::IncapableDevice {
             device: format!("CUDA device {} ({})", gpu.ordinal, gpu.name),
@@ -59,15 +59,28 @@ pub(super) fn from_file(path: &Path) -> Result<Ptx, Error> {
     if text.contains('\0') {
         return Err(bad("it contains a NUL byte"));
     }
-    let directive = |name: &str| {
-        let line = text.lines().map(str::trim_start).find_map(|line| line.strip_prefix(name))?;
-        line.split([' ', '\t', ',']).find(|word| !word.is_empty()).map(str::to_owned)
-    };
-    if directive(".version").is_none() {
+    if directive(&text, ".version").is_none() {
         return Err(bad("it has no `.version` directive"));
     }
-    let arch = directive(".target").ok_or_else(|| bad("it has no `.target` directive"))?;
+    let arch = directive(&text, ".target").ok_or_else(|| bad("it has no `.target` directive"))?.to_owned();
     Ok(Ptx { arch, text })
+}
+
+/// The first word after a directive that begins a line.
+fn directive<'text>(text: &'text str, name: &str) -> Option<&'text str> {
+    let line = text.lines().map(str::trim_start).find_map(|line| line.strip_prefix(name))?;
+    line.split([' ', '\t', ',']).find(|word| !word.is_empty())
+}
+
+/// Whether a driver reads the PTX, by the version of the PTX language that it is written in. CUDA 11.0 reads PTX 7.0 and
+/// what is older, CUDA 11.8 PTX 7.8, CUDA 12.0 PTX 8.0, CUDA 13.0 PTX 9.0. (From CUDA 12.6 on, the minor version of PTX
+/// lags behind by one, which makes a driver seem to read more than it does.)
+fn is_read_by(text: &str, driver: DriverVersion) -> bool {
+    let version = directive(text, ".version").and_then(|version| {
+        let (major, minor) = version.split_once('.')?;
+        Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+    });
+    version.is_some_and(|(major, minor)| (major + 4, minor) <= (driver.major, driver.minor))
 }
 
 /// Which GPUs PTX for an architecture runs on.
@@ -93,12 +106,13 @@ impl Target {
     }
 }
 
-/// The position of the best architecture for a GPU: the newest that runs on it, the more specific one among equals.
-fn choose(archs: &[&str], gpu: ComputeCapability) -> Option<usize> {
-    let targets = archs.iter().enumerate().filter_map(|(index, arch)| Some((index, Target::parse(arch)?)));
+/// The position of the best module for a GPU: the newest architecture that runs on it, the more specific one among equals.
+/// What the driver does not read is taken only if it reads none of them, for the error that says so.
+fn choose(modules: &[(&str, &str)], gpu: ComputeCapability, driver: DriverVersion) -> Option<usize> {
+    let targets = modules.iter().enumerate().filter_map(|(index, (arch, _))| Some((index, Target::parse(arch)?)));
     targets
         .filter(|(_, target)| target.runs_on(gpu))
-        .max_by_key(|(_, target)| (target.capability, target.exact))
+        .max_by_key(|&(index, target)| (is_read_by(modules[index].1, driver), target.capability, target.exact))
         .map(|(index, _)| index)
 }
 
@@ -109,7 +123,26 @@ mod tests {
     use super::*;
 
     fn chosen(archs: &[&'static str], major: u32, minor: u32) -> Option<&'static str> {
-        choose(archs, ComputeCapability { major, minor }).map(|index| archs[index])
+        let modules: Vec<_> = archs.iter().map(|&arch| (arch, ".version 7.0")).collect();
+        let driver = DriverVersion { major: 11, minor: 4 };
+        choose(&modules, ComputeCapability { major, minor }, driver).map(|index| archs[index])
+    }
+
+    #[test]
+    fn a_driver_gets_ptx_that_it_reads() {
+        let chosen = |versions: [&str; 2], major, minor| {
+            let texts = versions.map(|version| format!("//\n\n.version {version}\n.target sm_0\n"));
+            let modules = [("sm_80", texts[0].as_str()), ("sm_90a", &texts[1])];
+            let hopper = ComputeCapability { major: 9, minor: 0 };
+            choose(&modules, hopper, DriverVersion { major, minor }).map(|index| modules[index].0)
+        };
+        assert_eq!(chosen(["7.0", "8.0"], 11, 8), Some("sm_80"));
+        assert_eq!(chosen(["7.0", "8.0"], 12, 0), Some("sm_90a"));
+        assert_eq!(chosen(["7.0", "7.8"], 11, 8), Some("sm_90a"));
+        assert_eq!(chosen(["7.0", "7.8"], 11, 7), Some("sm_80"));
+        assert_eq!(chosen(["8.0", "9.0"], 12, 9), Some("sm_80"));
+        assert_eq!(chosen(["8.0", "9.0"], 13, 0), Some("sm_90a"));
+        assert_eq!(chosen(["8.0", "8.1"], 11, 8), Some("sm_90a"), "neither is read: the driver will say so");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Runs blocks, one at a time, on one worker.
 
+use core::panic::Location;
 use core::ptr;
 use std::boxed::Box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -117,7 +118,10 @@ impl<'a> Block<'a> {
                 }
             }
             if in_operation == 0 {
-                return Ok(at_barrier);
+                return match split_at(lanes) {
+                    Some(barrier) => Err(self.warp_split_at_barriers(warp, barrier)),
+                    None => Ok(at_barrier),
+                };
             }
             ready = exchange(context, warp);
             if ready == 0 {
@@ -138,7 +142,7 @@ impl<'a> Block<'a> {
         }
         let ended = matches!(self.coroutines[position].resume(()), CoroutineResult::Return(Ended::StackOverflow));
         let stacks = &context.memory.stacks;
-        if ended || !stacks.intact(position) {
+        if ended || thread.state.get() == State::StackOverflow || !stacks.intact(position) {
             self.damaged = true;
             return Err(context.report(None, FaultKind::StackOverflow { bytes: stacks.stack_bytes() }));
         }
@@ -154,6 +158,19 @@ impl<'a> Block<'a> {
         let is_waiting = |position: &usize| threads[*position].state.get() == State::Barrier;
         let absent = self.elsewhere((0..threads.len()).filter(|position| !is_waiting(position)));
         self.report_waiting((0..threads.len()).find(is_waiting), FaultKind::BarrierDivergence { waiting, absent })
+    }
+
+    /// `barrier` is where the first waiting thread of the warp waits.
+    #[cold]
+    fn warp_split_at_barriers(&self, warp: usize, barrier: &'static Location<'static>) -> Box<Fault> {
+        let (threads, first_lane) = (&self.context.threads, warp * LANES);
+        let lanes = first_lane..first_lane + lanes_of_warp(self.context, warp).len();
+        let (here, others): (Vec<_>, Vec<_>) = lanes
+            .filter(|&position| threads[position].state.get() == State::Barrier)
+            .partition(|&position| threads[position].location.get() == barrier);
+        let kind =
+            FaultKind::WarpSplitAtBarriers { waiting: here.len(), elsewhere: self.elsewhere(others.into_iter()) };
+        self.report_waiting(here.first().copied(), kind)
     }
 
     #[cold]
@@ -192,7 +209,7 @@ impl<'a> Block<'a> {
                     let Request { operation, mask, .. } = self.context.details[position].request.get();
                     Place::Warp { operation, mask, location }
                 }
-                State::New | State::Returned | State::Faulted => Place::Returned,
+                State::New | State::Returned | State::Faulted | State::StackOverflow => Place::Returned,
             };
             match places.iter_mut().find(|known| known.place == place) {
                 Some(known) => known.count += 1,
@@ -201,6 +218,15 @@ impl<'a> Block<'a> {
         }
         places
     }
+}
+
+/// If not all threads of a warp that wait at barriers wait at the same one, the place of the first.
+fn split_at(lanes: &[Thread]) -> Option<&'static Location<'static>> {
+    let waiting = lanes.iter().filter(|thread| thread.state.get() == State::Barrier);
+    let mut barriers = waiting.map(|thread| thread.location.get());
+    let first = barriers.next()?;
+    // Comparing addresses comes first because it is faster. One place may have several.
+    barriers.any(|other| !ptr::eq(first, other) && first != other).then_some(first)
 }
 
 impl Drop for Block<'_> {

@@ -19,6 +19,10 @@ use crate::{Dim3, Kernel};
 /// The lanes of a warp.
 pub(super) const LANES: usize = crate::warp::LANES as usize;
 
+/// What a thread must have left of its stack, in bytes, for the executor to allocate there, or to unwind it after a
+/// report. An estimate on the safe side: a few frames of ordinary size.
+const HEADROOM: usize = 8 << 10;
+
 /// How a thread's coroutine switches back to the worker.
 pub(super) type Yielder = corosensei::Yielder<(), ()>;
 
@@ -51,6 +55,8 @@ pub(super) enum State {
     Returned,
     /// Has done something that ends the launch; the context says what.
     Faulted,
+    /// Has too little stack left for what it is about to do.
+    StackOverflow,
 }
 
 /// What a lane brings to an operation of its warp.
@@ -191,6 +197,20 @@ impl<'a> Context<'a> {
         &self.details[self.current.get()]
     }
 
+    /// Ends the launch with the report of a stack overflow unless the running thread has [`HEADROOM`] left.
+    ///
+    /// What allocates or borrows on a thread's stack begins with this: [`super::overflow`] says why.
+    pub(super) fn require_headroom(&self) {
+        let here = 0u8;
+        let left = self.memory.stacks.left(self.current.get(), ptr::from_ref(&here).addr());
+        if left < HEADROOM {
+            loop {
+                // Not resumed: after an overflow, stacks are abandoned.
+                self.suspend(State::StackOverflow, self.thread().location.get());
+            }
+        }
+    }
+
     /// A report on the running thread.
     pub(super) fn report(&self, location: Option<SourceLine>, kind: FaultKind) -> Box<Fault> {
         let (block, thread) = (self.block.get(), self.thread().index);
@@ -200,6 +220,7 @@ impl<'a> Context<'a> {
     /// Ends the launch because of what the running thread does.
     #[cold]
     pub(super) fn fail(&self, location: &'static Location<'static>, kind: FaultKind) -> ! {
+        self.require_headroom();
         self.fault.set(Some(self.report(Some(location.into()), kind)));
         loop {
             // Resumed once, to unwind: then `suspend` does not return.

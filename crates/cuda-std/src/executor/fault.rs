@@ -197,6 +197,18 @@ pub enum FaultKind {
         /// Where the other threads are: those in the same place together, in the order of their first thread.
         absent: Vec<Elsewhere>,
     },
+    /// Threads of one warp wait at barriers in different places of the source.
+    #[error(
+        "{waiting} threads of the warp wait at this barrier, and others of the same warp at another: {}; a warp has to \
+         come to a barrier as a whole, by one call",
+        list(elsewhere)
+    )]
+    WarpSplitAtBarriers {
+        /// How many threads of the warp wait where the thread of the report does.
+        waiting: usize,
+        /// Where those wait that are at other barriers. The line is the same if two calls stand on one line.
+        elsewhere: Vec<Elsewhere>,
+    },
     /// An operation of a warp that some of the lanes named in its mask never reach.
     #[error("{operation} with mask {mask:#010x} waits for lanes that never come: {}", list(absent))]
     WarpDivergence {

@@ -48,8 +48,24 @@ pub(crate) fn lane() -> u32 {
 
 // Global memory.
 
-/// Ends the launch: an access to `count` elements from `index` of a view that begins at `base` and has `len`. Outside of a
-/// kernel it panics.
+/// Whether a kernel runs on this OS thread.
+#[inline(always)]
+pub(crate) fn is_in_kernel() -> bool {
+    try_current().is_some()
+}
+
+/// Panics: a view is accessed where no kernel runs.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn view_outside_of_a_kernel() -> ! {
+    panic!(
+        "a view can only be read or written inside a kernel: its memory may be a GPU's, and no kernel is running on this \
+         thread; on the host, use what the view was made of"
+    )
+}
+
+/// Ends the launch: an access to `count` elements from `index` of a view that begins at `base` and has `len`.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -58,7 +74,7 @@ pub(crate) fn out_of_bounds(base: *const u8, index: usize, count: usize, len: us
 }
 
 /// Ends the launch: an access of `bytes` bytes at element `index` of a view that begins at `base`, at an address that is
-/// not a multiple of `bytes`. Outside of a kernel it panics.
+/// not a multiple of `bytes`.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -68,10 +84,9 @@ pub(crate) fn misaligned(base: *const u8, index: usize, bytes: usize) -> ! {
 
 #[track_caller]
 fn global_fault(base: *const u8, kind: impl FnOnce(Option<std::string::String>) -> FaultKind) -> ! {
-    match try_current() {
-        Some(context) => context.fail(Location::caller(), kind(context.view_name(base.addr()))),
-        None => panic!("{}", kind(None)),
-    }
+    let context = current();
+    context.require_headroom();
+    context.fail(Location::caller(), kind(context.view_name(base.addr())))
 }
 
 // Shared memory.
@@ -163,6 +178,7 @@ fn dynamic_offset<T: Element>(
 #[cold]
 #[inline(never)]
 fn shared_out_of_bounds<I: Debug>(array: &SharedIdentity, index: I, location: &'static Location<'static>) -> ! {
+    current().require_headroom();
     let kind = FaultKind::SharedOutOfBounds { array: array.name(), index: format!("{index:?}") };
     current().fail(location, kind)
 }
@@ -251,6 +267,7 @@ fn words<T: Element>(offset: usize) -> Range<usize> {
 /// Gives the running block an array that it has not used before.
 fn place(array: &'static SharedIdentity, location: &'static Location<'static>) {
     let context = current();
+    context.require_headroom();
     let (shared, dynamic_bytes) = (&context.memory.shared, context.dynamic_bytes);
     let static_bytes = shared.static_bytes() + array.static_bytes();
     if static_bytes > MAX_STATIC_SHARED || static_bytes + dynamic_bytes > MAX_SHARED {
@@ -288,6 +305,7 @@ fn note_write(array: &'static SharedIdentity, word: usize, location: &'static Lo
 #[inline(never)]
 fn unwritten(array: &SharedIdentity, word: usize, location: &'static Location<'static>) {
     let context = current();
+    context.require_headroom();
     let earlier = context.unwritten_read.take();
     context.unwritten_read.set(earlier.or_else(|| {
         let kind = FaultKind::UnwrittenShared { array: array.name(), element: array.index(word) };
@@ -305,6 +323,7 @@ fn race(
     conflict: Conflict,
 ) -> ! {
     let context = current();
+    context.require_headroom();
     let thread = context.threads[conflict.thread].index;
     let other = OtherAccess { thread, location: conflict.location.into(), access: conflict.access };
     let (array, element) = (array.name(), array.index(word));

@@ -4,6 +4,13 @@
 //! has overflowed, throws away what is on its stack, and lets its coroutine return [`Ended::StackOverflow`] to the worker.
 //! All other faults go to the handler that was there before: Rust's own reports overflows of ordinary stacks.
 //!
+//! What is thrown away is not finished first: an allocation would leave the allocator locked, and what follows on this OS
+//! thread would wait for it forever. So the executor's own code on a thread's stack looks at what is left before it
+//! allocates or borrows (`Context::require_headroom`), and reports the overflow then. That does not cover
+//!
+//! - kernels that themselves allocate, lock or panic, none of which is for a GPU, in the last few kilobytes of a stack;
+//! - threads that wait there for others when another thread's fault ends the launch, because unwinding them takes stack.
+//!
 //! Handlers run on the alternative signal stack that Rust's runtime gives to every thread of a Rust program.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

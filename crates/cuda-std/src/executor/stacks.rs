@@ -68,8 +68,7 @@ impl Stacks {
     pub(super) fn new(stack_bytes: usize) -> io::Result<Self> {
         let stacks = Self::without_inner_guards(stack_bytes)?;
         for thread in 0..MAX_THREADS {
-            let guard = (stacks.limit(thread) + size_of::<Canary>()).next_multiple_of(PAGE);
-            install_guard(guard);
+            install_guard(stacks.guard(thread));
         }
         Ok(stacks)
     }
@@ -113,6 +112,16 @@ impl Stacks {
         // SAFETY: inside the mapping, aligned and initialized; whatever has been written there are numbers.
         let canary = unsafe { self.canary(thread).read_volatile() };
         canary.iter().fold(0, |difference, word| difference | (word ^ CANARY)) == 0
+    }
+
+    /// How many bytes there are between an address in a thread's stack and the guard page below; none if it is lower.
+    pub(super) fn left(&self, thread: usize, address: usize) -> usize {
+        address.saturating_sub(self.guard(thread) + PAGE)
+    }
+
+    /// The page between a thread's canary and its stack. Only in [`Stacks::new`] it is made inaccessible.
+    fn guard(&self, thread: usize) -> usize {
+        (self.limit(thread) + size_of::<Canary>()).next_multiple_of(PAGE)
     }
 
     fn canary(&self, thread: usize) -> NonNull<Canary> {

@@ -1,0 +1,182 @@
+//! The kernels of `fixtures/device-features`, what they are run with, and what has to come out.
+
+use cuda_std::executor::{Executor, LaunchError};
+use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, Kernel};
+use kernels::{
+    LAUNCH_SIZED_BYTES, LOWER_LANES, THREADS, X_LEN, Y_LEN, lane_numbers, launch_sized_memory,
+    reverse_in_three_dimensions, shuffles_of_4_bytes, shuffles_of_8_bytes, vector_load, votes, warp_barrier,
+};
+
+// The source itself, because a crate with a workspace of its own cannot be a dependency.
+#[path = "../fixtures/device-features/src/kernels.rs"]
+pub mod kernels;
+
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+
+/// What a slot holds that no thread has written to.
+const UNTOUCHED: u64 = 0x5EA1_5EA1_5EA1_5EA1;
+
+/// A kernel of `fixtures/device-features`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named after the kernels")]
+pub enum Feature {
+    VectorLoad,
+    ReverseInThreeDimensions,
+    LaunchSizedMemory,
+    ShufflesOf4Bytes,
+    ShufflesOf8Bytes,
+    Votes,
+    WarpBarrier,
+    LaneNumbers,
+}
+
+/// Something that runs kernels.
+pub trait Launcher {
+    /// What can go wrong.
+    type Error;
+
+    /// Runs a kernel on `blocks` blocks along x.
+    ///
+    /// # Errors
+    /// If it cannot be launched, or fails.
+    ///
+    /// # Safety
+    /// All views among the kernel's arguments are of memory that it can access until it has finished, views that it may
+    /// write to overlap no other, and it needs no more launch-sized shared memory.
+    unsafe fn launch<K: Kernel>(&self, kernel: K, blocks: u32, dynamic_shared_bytes: u32) -> Result<(), Self::Error>;
+}
+
+impl Launcher for Executor {
+    type Error = LaunchError;
+
+    unsafe fn launch<K: Kernel>(&self, kernel: K, blocks: u32, dynamic_shared_bytes: u32) -> Result<(), LaunchError> {
+        // SAFETY: the caller's promise.
+        unsafe { Executor::launch(self, kernel, blocks.into(), dynamic_shared_bytes as usize) }
+    }
+}
+
+/// The argument `x` of the kernels, where they can load four elements at once.
+#[derive(Clone, Debug)]
+#[repr(C, align(16))]
+pub struct X(pub [f32; X_LEN]);
+
+impl X {
+    /// From −19.75 in steps of a half: negative in the first warp, of both signs in the second, then positive.
+    #[allow(clippy::new_without_default, reason = "not an empty one")]
+    pub fn new() -> Self {
+        Self(std::array::from_fn(|i| i as f32 * 0.5 - 19.75))
+    }
+}
+
+/// The argument `y` of the kernels, before any of them has run.
+pub fn untouched() -> Vec<u64> {
+    vec![UNTOUCHED; Y_LEN]
+}
+
+impl Feature {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::VectorLoad,
+        Self::ReverseInThreeDimensions,
+        Self::LaunchSizedMemory,
+        Self::ShufflesOf4Bytes,
+        Self::ShufflesOf8Bytes,
+        Self::Votes,
+        Self::WarpBarrier,
+        Self::LaneNumbers,
+    ];
+
+    /// The name of the entry point, and the shape of a block.
+    pub fn name_and_block(self) -> (&'static str, Dim3) {
+        fn of<K: Kernel>() -> (&'static str, Dim3) {
+            (K::NAME, K::BLOCK)
+        }
+        match self {
+            Self::VectorLoad => of::<vector_load<'_>>(),
+            Self::ReverseInThreeDimensions => of::<reverse_in_three_dimensions<'_>>(),
+            Self::LaunchSizedMemory => of::<launch_sized_memory<'_>>(),
+            Self::ShufflesOf4Bytes => of::<shuffles_of_4_bytes<'_>>(),
+            Self::ShufflesOf8Bytes => of::<shuffles_of_8_bytes<'_>>(),
+            Self::Votes => of::<votes<'_>>(),
+            Self::WarpBarrier => of::<warp_barrier<'_>>(),
+            Self::LaneNumbers => of::<lane_numbers<'_>>(),
+        }
+    }
+
+    /// Runs the kernel, on a block more than it needs.
+    ///
+    /// # Errors
+    /// What the launch reports.
+    ///
+    /// # Safety
+    /// The views are of memory that `launcher`'s kernels can access until they have finished, and do not overlap.
+    pub unsafe fn launch<L: Launcher>(
+        self,
+        launcher: &L,
+        x: GlobalSlice<'_, f32>,
+        y: GlobalSliceMut<'_, u64>,
+    ) -> Result<(), L::Error> {
+        let (_, block) = self.name_and_block();
+        let blocks = THREADS as u32 / block.volume() as u32 + 1;
+        // SAFETY: the caller's promise. Only one kernel uses launch-sized shared memory, and gets what it needs.
+        unsafe {
+            match self {
+                Self::VectorLoad => launcher.launch(vector_load { x, y }, blocks, 0),
+                Self::ReverseInThreeDimensions => launcher.launch(reverse_in_three_dimensions { x, y }, blocks, 0),
+                Self::LaunchSizedMemory => {
+                    launcher.launch(launch_sized_memory { x, y }, blocks, LAUNCH_SIZED_BYTES as u32)
+                }
+                Self::ShufflesOf4Bytes => launcher.launch(shuffles_of_4_bytes { x, y }, blocks, 0),
+                Self::ShufflesOf8Bytes => launcher.launch(shuffles_of_8_bytes { x, y }, blocks, 0),
+                Self::Votes => launcher.launch(votes { x, y }, blocks, 0),
+                Self::WarpBarrier => launcher.launch(warp_barrier { x, y }, blocks, 0),
+                Self::LaneNumbers => launcher.launch(lane_numbers { x, y }, blocks, 0),
+            }
+        }
+    }
+
+    /// What is in `y` when the kernel has run.
+    pub fn expected(self, x: &X) -> Vec<u64> {
+        let X(x) = x;
+        let bits = |i: usize| u64::from(x[i].to_bits());
+        let mut y = untouched();
+        for i in 0..THREADS {
+            let (lane, first) = (i % 32, i / 32 * 32);
+            let slots = match self {
+                Self::VectorLoad => (4 * i..4 * i + 4).map(bits).collect(),
+                Self::ReverseInThreeDimensions => vec![bits(i / 64 * 64 + 63 - i % 64)],
+                Self::LaunchSizedMemory => {
+                    let block = i / 64 * 64;
+                    vec![bits(block + (i + 1) % 64), (block + 63 - i % 64) as u64]
+                }
+                Self::ShufflesOf4Bytes => shuffled(lane, |lane| bits(first + lane)),
+                Self::ShufflesOf8Bytes => shuffled(lane, |lane| (f64::from(x[first + lane]) * 1.1).to_bits()),
+                Self::Votes => {
+                    let ballot = (0..32).filter(|lane| x[first + lane] > 0.0).fold(0u64, |mask, lane| mask | 1 << lane);
+                    let lower = (1 << LOWER_LANES) - 1;
+                    let any_above_is_not = ballot | lower != 0xFFFF_FFFF;
+                    let part = if lane < LOWER_LANES as usize { ballot & lower } else { any_above_is_not.into() };
+                    vec![(ballot == 0xFFFF_FFFF).into(), (ballot != 0).into(), ballot, part]
+                }
+                Self::WarpBarrier => vec![bits(first + (lane + 1) % 32)],
+                Self::LaneNumbers => vec![(i % 48 % 32) as u64, bits(i)],
+            };
+            for (slot, value) in slots.into_iter().enumerate() {
+                y[slot * THREADS + i] = value;
+            }
+        }
+        y
+    }
+}
+
+/// The slots of a lane after `shuffles`: 5 down in segments of 16 lanes, 3 up in segments of 8, the bits of 9 flipped, which
+/// leads into another segment of 8, though not upwards, and lane 13 modulo 8 of each segment.
+fn shuffled(lane: usize, value: impl Fn(usize) -> u64) -> Vec<u64> {
+    let sources = [
+        (lane % 16 + 5 < 16).then(|| lane + 5),
+        (lane % 8 >= 3).then(|| lane - 3),
+        (lane / 8 % 2 == 1).then_some(lane ^ 9),
+        Some(lane / 8 * 8 + 5),
+    ];
+    sources.into_iter().flat_map(|source| [value(source.unwrap_or(lane)), source.is_some().into()]).collect()
+}
