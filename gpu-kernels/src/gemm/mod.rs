@@ -13,7 +13,7 @@
 //!
 //! While a thread waits for a load, others compute, so a multiprocessor should hold as many threads as it can schedule:
 //! 2048. Each kernel's `min_blocks` keeps its registers few enough for that, 32 for each thread. Left alone, the compiler
-//! takes up to 88, for addresses that it could as well compute again, and a third of the threads are left.
+//! takes up to 88, for addresses that it could as well compute again, and a quarter of the threads are left.
 //!
 //! All kernels of this module take a [`Gemm`] and nothing else, for any m, n and k from 0, any strides of A and B (so all
 //! of NN, NT, TN and TT), and any strides of C that keep its elements apart.

@@ -196,7 +196,7 @@ fn data_to_read<T: Element>(
             return data;
         }
         if keys.is_null() {
-            return data_to_read_first::<T>(array, offset, location);
+            return data_at_first_access(array, words::<T>(offset), location, note_read);
         }
         for word in words::<T>(offset) {
             // SAFETY: there is a key for each word of the array, and the element is inside.
@@ -221,39 +221,25 @@ fn data_to_write<T: Element>(
             return data;
         }
         if keys.is_null() {
-            return data_to_write_first::<T>(array, offset, location);
+            return data_at_first_access(array, words::<T>(offset), location, note_write);
         }
         words::<T>(offset).for_each(|word| note_write(array, word, location));
         placement.data.get()
     })
 }
 
-/// [`data_to_read`] for the block's first access to the array.
+/// [`data_to_read`] or [`data_to_write`], by what `note` enters into the shadow, for the block's first access to the array.
 #[cold]
 #[inline(never)]
-fn data_to_read_first<T: Element>(
+fn data_at_first_access(
     array: &'static SharedIdentity,
-    offset: usize,
+    words: Range<usize>,
     location: &'static Location<'static>,
+    note: fn(&'static SharedIdentity, usize, &'static Location<'static>),
 ) -> *mut u8 {
     place(array, location);
     if current().checks == Checks::Full {
-        words::<T>(offset).for_each(|word| note_read(array, word, location));
-    }
-    with_placement(array, |placement| placement.data.get())
-}
-
-/// [`data_to_write`] for the block's first access to the array.
-#[cold]
-#[inline(never)]
-fn data_to_write_first<T: Element>(
-    array: &'static SharedIdentity,
-    offset: usize,
-    location: &'static Location<'static>,
-) -> *mut u8 {
-    place(array, location);
-    if current().checks == Checks::Full {
-        words::<T>(offset).for_each(|word| note_write(array, word, location));
+        words.for_each(|word| note(array, word, location));
     }
     with_placement(array, |placement| placement.data.get())
 }
