@@ -28,6 +28,7 @@
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
+mod batch;
 mod geometry;
 mod matrix;
 mod scale;
@@ -36,6 +37,7 @@ mod vector;
 pub mod gemm;
 pub mod gemv;
 
+pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use geometry::Grid;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -82,6 +82,46 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// Whether neighbours in a column are neighbours in memory.
+    #[inline(always)]
+    pub fn is_contiguous_along_cols(&self) -> bool {
+        self.row_stride == 1
+    }
+
+    /// The elements between neighbouring rows.
+    #[inline(always)]
+    pub fn row_stride(&self) -> u64 {
+        self.row_stride
+    }
+
+    /// The elements between neighbouring columns.
+    #[inline(always)]
+    pub fn col_stride(&self) -> u64 {
+        self.col_stride
+    }
+
+    /// The memory, gaps included.
+    #[inline(always)]
+    pub fn data(&self) -> GlobalSlice<'a, f32> {
+        self.data
+    }
+
+    /// The place of an element in [`Matrix::data`].
+    #[inline(always)]
+    pub fn offset(&self, row: u32, col: u32) -> usize {
+        offset(row, col, self.row_stride, self.col_stride)
+    }
+
+    /// The matrix of the same shape whose first element is `distance` elements further on.
+    ///
+    /// # Safety
+    /// All elements of that matrix lie inside the data.
+    #[inline(always)]
+    pub(crate) unsafe fn moved_by(self, distance: u64) -> Self {
+        // SAFETY: the caller's promise.
+        Self { data: unsafe { self.data.from_unchecked(distance as usize) }, ..self }
+    }
+
     /// The transpose: the same memory, with the strides exchanged.
     #[inline(always)]
     pub fn transposed(self) -> Self {
@@ -122,6 +162,46 @@ impl<'a> MatrixMut<'a> {
     pub unsafe fn set(&self, row: u32, col: u32, value: f32) {
         // SAFETY: in bounds by the invariant, for a row and a column inside the matrix.
         unsafe { self.data.set_unchecked(offset(row, col, self.row_stride, self.col_stride), value) }
+    }
+
+    /// Whether neighbours in a row are neighbours in memory.
+    #[inline(always)]
+    pub fn is_contiguous_along_rows(&self) -> bool {
+        self.col_stride == 1
+    }
+
+    /// The elements between neighbouring rows.
+    #[inline(always)]
+    pub fn row_stride(&self) -> u64 {
+        self.row_stride
+    }
+
+    /// The elements between neighbouring columns.
+    #[inline(always)]
+    pub fn col_stride(&self) -> u64 {
+        self.col_stride
+    }
+
+    /// The memory, gaps included.
+    #[inline(always)]
+    pub fn data(&self) -> GlobalSliceMut<'a, f32> {
+        self.data
+    }
+
+    /// The place of an element in [`MatrixMut::data`].
+    #[inline(always)]
+    pub fn offset(&self, row: u32, col: u32) -> usize {
+        offset(row, col, self.row_stride, self.col_stride)
+    }
+
+    /// The matrix of the same shape whose first element is `distance` elements further on.
+    ///
+    /// # Safety
+    /// All elements of that matrix lie inside the data.
+    #[inline(always)]
+    pub(crate) unsafe fn moved_by(self, distance: u64) -> Self {
+        // SAFETY: the caller's promise.
+        Self { data: unsafe { self.data.from_unchecked(distance as usize) }, ..self }
     }
 
     /// The transpose: the same memory, with the strides exchanged.
@@ -187,6 +267,42 @@ mod construct {
             /// Elements between neighbouring columns.
             col_stride: u64,
         },
+        /// The last matrix of a batch ends beyond the end of the data.
+        #[error(
+            "{count} matrices of {span} elements from first to last, each {stride} after the one before, do not fit in the \
+             {len} elements they were given: pass more data or a smaller batch stride"
+        )]
+        BatchOutOfBounds {
+            /// The number of matrices.
+            count: u64,
+            /// Elements between the beginnings of neighbouring matrices.
+            stride: u64,
+            /// Elements from the first to the last of one matrix.
+            span: u64,
+            /// The number of elements there are.
+            len: u64,
+        },
+        /// A matrix of a batch that is to be written begins before the one before it has ended.
+        #[error(
+            "{count} outputs of {span} elements from first to last overlap if each is {stride} after the one before: pass \
+             a larger batch stride"
+        )]
+        BatchOverlap {
+            /// The number of matrices.
+            count: u64,
+            /// Elements between the beginnings of neighbouring matrices.
+            stride: u64,
+            /// Elements from the first to the last of one matrix.
+            span: u64,
+        },
+        /// A product that takes more blocks than a grid has.
+        #[error(
+            "{tiles} tiles are more than the blocks of a grid, 2147483647 (2^31 - 1): use fewer splits or smaller batches"
+        )]
+        TooManyTiles {
+            /// The number of tiles of all results and splits.
+            tiles: u64,
+        },
         /// Operands whose shapes do not make a product.
         #[error("{left} is {left_extent}, but {right} is {right_extent}: they must be equal")]
         Mismatch {
@@ -202,20 +318,20 @@ mod construct {
     }
 
     impl ShapeError {
+        /// `extent` as kernels count it.
+        pub(crate) fn dimension(what: &'static str, extent: usize) -> Result<u32, Self> {
+            match u32::try_from(extent) {
+                Ok(small) if small <= i32::MAX as u32 => Ok(small),
+                _ => Err(Self::TooLarge { what, extent: extent as u64 }),
+            }
+        }
+
         /// Refuses two extents that differ.
         pub(crate) fn unless_equal(left: (&'static str, u32), right: (&'static str, u32)) -> Result<(), Self> {
             if left.1 == right.1 {
                 return Ok(());
             }
             Err(Self::Mismatch { left: left.0, left_extent: left.1, right: right.0, right_extent: right.1 })
-        }
-    }
-
-    /// `extent` as kernels count it.
-    fn dimension(what: &'static str, extent: usize) -> Result<u32, ShapeError> {
-        match u32::try_from(extent) {
-            Ok(small) if small <= i32::MAX as u32 => Ok(small),
-            _ => Err(ShapeError::TooLarge { what, extent: extent as u64 }),
         }
     }
 
@@ -263,8 +379,8 @@ mod construct {
             row_stride: usize,
             col_stride: usize,
         ) -> Result<Self, ShapeError> {
-            let rows = dimension("the number of rows", rows)?;
-            let cols = dimension("the number of columns", cols)?;
+            let rows = ShapeError::dimension("the number of rows", rows)?;
+            let cols = ShapeError::dimension("the number of columns", cols)?;
             let (row_stride, col_stride) = (row_stride as u64, col_stride as u64);
             check_bounds(rows, cols, row_stride, col_stride, data.len() as u64)?;
             Ok(Self { data, row_stride, col_stride, rows, cols })
@@ -283,8 +399,8 @@ mod construct {
             row_stride: usize,
             col_stride: usize,
         ) -> Result<Self, ShapeError> {
-            let rows = dimension("the number of rows", rows)?;
-            let cols = dimension("the number of columns", cols)?;
+            let rows = ShapeError::dimension("the number of rows", rows)?;
+            let cols = ShapeError::dimension("the number of columns", cols)?;
             let (row_stride, col_stride) = (row_stride as u64, col_stride as u64);
             check_bounds(rows, cols, row_stride, col_stride, data.len() as u64)?;
             if overlaps(rows, cols, row_stride, col_stride) {

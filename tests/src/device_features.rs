@@ -3,8 +3,8 @@
 use cuda_std::executor::{Executor, LaunchError};
 use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, Kernel};
 use kernels::{
-    LAUNCH_SIZED_BYTES, LOWER_LANES, THREADS, X_LEN, Y_LEN, lane_numbers, launch_sized_memory,
-    reverse_in_three_dimensions, shuffles_of_4_bytes, shuffles_of_8_bytes, vector_load, votes, warp_barrier,
+    LOWER_LANES, THREADS, X_LEN, Y_LEN, lane_numbers, launch_sized_memory, reverse_in_three_dimensions,
+    shuffles_of_4_bytes, shuffles_of_8_bytes, vector_load, votes, warp_barrier,
 };
 
 // The source itself, because a crate with a workspace of its own cannot be a dependency.
@@ -41,17 +41,17 @@ pub trait Launcher {
     /// If it cannot be launched, or fails.
     ///
     /// # Safety
-    /// All views among the kernel's arguments are of memory that it can access until it has finished, views that it may
-    /// write to overlap no other, and it needs no more launch-sized shared memory.
-    unsafe fn launch<K: Kernel>(&self, kernel: K, blocks: u32, dynamic_shared_bytes: u32) -> Result<(), Self::Error>;
+    /// All views among the kernel's arguments are of memory that it can access until it has finished, and views that it may
+    /// write to overlap no other.
+    unsafe fn launch<K: Kernel>(&self, kernel: K, blocks: u32) -> Result<(), Self::Error>;
 }
 
 impl Launcher for Executor {
     type Error = LaunchError;
 
-    unsafe fn launch<K: Kernel>(&self, kernel: K, blocks: u32, dynamic_shared_bytes: u32) -> Result<(), LaunchError> {
+    unsafe fn launch<K: Kernel>(&self, kernel: K, blocks: u32) -> Result<(), LaunchError> {
         // SAFETY: the caller's promise.
-        unsafe { Executor::launch(self, kernel, blocks.into(), dynamic_shared_bytes as usize) }
+        unsafe { Executor::launch(self, kernel, blocks.into()) }
     }
 }
 
@@ -118,19 +118,17 @@ impl Feature {
     ) -> Result<(), L::Error> {
         let (_, block) = self.name_and_block();
         let blocks = THREADS as u32 / block.volume() as u32 + 1;
-        // SAFETY: the caller's promise. Only one kernel uses launch-sized shared memory, and gets what it needs.
+        // SAFETY: the caller's promise.
         unsafe {
             match self {
-                Self::VectorLoad => launcher.launch(vector_load { x, y }, blocks, 0),
-                Self::ReverseInThreeDimensions => launcher.launch(reverse_in_three_dimensions { x, y }, blocks, 0),
-                Self::LaunchSizedMemory => {
-                    launcher.launch(launch_sized_memory { x, y }, blocks, LAUNCH_SIZED_BYTES as u32)
-                }
-                Self::ShufflesOf4Bytes => launcher.launch(shuffles_of_4_bytes { x, y }, blocks, 0),
-                Self::ShufflesOf8Bytes => launcher.launch(shuffles_of_8_bytes { x, y }, blocks, 0),
-                Self::Votes => launcher.launch(votes { x, y }, blocks, 0),
-                Self::WarpBarrier => launcher.launch(warp_barrier { x, y }, blocks, 0),
-                Self::LaneNumbers => launcher.launch(lane_numbers { x, y }, blocks, 0),
+                Self::VectorLoad => launcher.launch(vector_load { x, y }, blocks),
+                Self::ReverseInThreeDimensions => launcher.launch(reverse_in_three_dimensions { x, y }, blocks),
+                Self::LaunchSizedMemory => launcher.launch(launch_sized_memory { x, y }, blocks),
+                Self::ShufflesOf4Bytes => launcher.launch(shuffles_of_4_bytes { x, y }, blocks),
+                Self::ShufflesOf8Bytes => launcher.launch(shuffles_of_8_bytes { x, y }, blocks),
+                Self::Votes => launcher.launch(votes { x, y }, blocks),
+                Self::WarpBarrier => launcher.launch(warp_barrier { x, y }, blocks),
+                Self::LaneNumbers => launcher.launch(lane_numbers { x, y }, blocks),
             }
         }
     }

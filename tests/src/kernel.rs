@@ -142,6 +142,6 @@ impl Place<'_> {
             Self::Device(device) => return Ok(device.launch(kernel)?),
         };
         // SAFETY: the views are of slices that are borrowed for as long as the kernel value lives, the one of C mutably.
-        Ok(unsafe { executor.launch(kernel, grid, 0) }?)
+        Ok(unsafe { executor.launch(kernel, grid) }?)
     }
 }

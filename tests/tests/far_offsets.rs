@@ -85,7 +85,7 @@ fn product(row: usize, col: usize, k: usize) -> f32 {
 
 fn launch(kernel: impl Grid) {
     // SAFETY: the kernel's views are of slices that are borrowed until after the launch, the one it writes exclusively.
-    unsafe { Executor::new(Checks::Full).launch(kernel, kernel.grid(), 0) }.unwrap();
+    unsafe { Executor::new(Checks::Full).launch(kernel, kernel.grid()) }.unwrap();
 }
 
 /// Launches each kernel on a product with these operands, and compares the result, which lies in memory with these strides.

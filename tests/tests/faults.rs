@@ -93,7 +93,7 @@ fn line(mark: &str) -> u32 {
 /// Launches a kernel whose views are of slices that the caller has borrowed, mutably where they are mutable.
 fn launch(kernel: impl Kernel, grid: impl Into<Dim3>) -> Result<(), LaunchError> {
     // SAFETY: as the caller has it.
-    unsafe { Executor::new(Checks::Full).launch(kernel, grid.into(), 0) }
+    unsafe { Executor::new(Checks::Full).launch(kernel, grid.into()) }
 }
 
 fn fault<K: Kernel>(kernel: K, grid: impl Into<Dim3>) -> Fault {

@@ -192,16 +192,11 @@ struct OnGpu(Module);
 impl Launcher for OnGpu {
     type Error = DriverError;
 
-    unsafe fn launch<K: cuda_std::Kernel>(
-        &self,
-        kernel: K,
-        blocks: u32,
-        dynamic_shared_bytes: u32,
-    ) -> Result<(), DriverError> {
+    unsafe fn launch<K: cuda_std::Kernel>(&self, kernel: K, blocks: u32) -> Result<(), DriverError> {
         let Dim3 { x, y, z } = K::BLOCK;
         let function = self.0.function(K::NAME)?;
         // SAFETY: the caller's promise. `Kernel` vouches for the arguments, which are copied before this returns.
-        unsafe { function.launch([blocks, 1, 1], [x, y, z], dynamic_shared_bytes, &mut kernel.param_addresses()) }
+        unsafe { function.launch([blocks, 1, 1], [x, y, z], K::DYNAMIC_SHARED_BYTES, &mut kernel.param_addresses()) }
     }
 }
 

@@ -43,6 +43,6 @@ fn right_use() {
     let scaling = Scaling { x: GlobalSlice::new(&x), factor: 2.0 };
     let kernel = scale_and_transpose { scaling, y: GlobalSliceMut::new(&mut y) };
     // SAFETY: the views are of slices that are borrowed here, the one that is written exclusively.
-    unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::new(1, 1, 1), 0) }.unwrap();
+    unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::new(1, 1, 1)) }.unwrap();
     assert_eq!(y[..5], [0.0, 16.0, 32.0, 48.0, 2.0]);
 }

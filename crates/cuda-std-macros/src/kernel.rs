@@ -32,12 +32,14 @@ pub(crate) struct Arguments {
     block: [u32; 3],
     min_blocks: Option<u32>,
     arch: Option<String>,
+    dynamic_shared: Option<Expr>,
     requires: Vec<Expr>,
 }
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let (mut block, mut min_blocks, mut arch, mut requires) = (None, None, None, None);
+        let (mut block, mut min_blocks, mut arch) = (None, None, None);
+        let (mut dynamic_shared, mut requires) = (None, None);
         while !input.is_empty() {
             let name: Ident = input.parse()?;
             let repeated = match name.to_string().as_str() {
@@ -53,6 +55,10 @@ impl Parse for Arguments {
                     input.parse::<Token![=]>()?;
                     arch.replace(parse_arch(&input.parse()?)?).is_some()
                 }
+                "dynamic_shared" => {
+                    input.parse::<Token![=]>()?;
+                    dynamic_shared.replace(input.parse::<Expr>()?).is_some()
+                }
                 "requires" => {
                     let conditions;
                     syn::parenthesized!(conditions in input);
@@ -62,7 +68,10 @@ impl Parse for Arguments {
                 _ => {
                     return Err(Error::new(
                         name.span(),
-                        format!("unknown argument `{name}`: expected `block`, `min_blocks`, `arch` or `requires`"),
+                        format!(
+                            "unknown argument `{name}`: expected `block`, `min_blocks`, `arch`, `dynamic_shared` or \
+                             `requires`"
+                        ),
                     ));
                 }
             };
@@ -76,7 +85,14 @@ impl Parse for Arguments {
         let block = block.ok_or_else(|| {
             Error::new(Span::call_site(), "the shape of a block is missing: write `#[kernel(block = 256)]`")
         })?;
-        Ok(Self { block, min_blocks, arch, requires: requires.unwrap_or_default() })
+        Ok(Self { block, min_blocks, arch, dynamic_shared, requires: requires.unwrap_or_default() })
+    }
+}
+
+impl Arguments {
+    /// The launch-sized shared memory, in bytes, as a constant expression.
+    fn dynamic_shared(&self) -> TokenStream {
+        self.dynamic_shared.as_ref().map_or_else(|| quote!(0), |bytes| quote!(#bytes))
     }
 }
 
@@ -170,14 +186,17 @@ fn check_signature(function: &ItemFn) -> Result<()> {
     Ok(())
 }
 
+/// Whether a type is named so, whatever module its path goes through and whatever its own arguments are.
+fn is_named(kind: &Type, name: &str) -> bool {
+    matches!(kind, Type::Path(path) if path.path.segments.last().is_some_and(|segment| segment.ident == name))
+}
+
 /// Places `static` items of type `Shared<…>` in shared memory.
 struct PlaceShared;
 
 impl VisitMut for PlaceShared {
     fn visit_item_static_mut(&mut self, item: &mut syn::ItemStatic) {
-        if let Type::Path(path) = &*item.ty
-            && path.path.segments.last().is_some_and(|segment| segment.ident == "Shared")
-        {
+        if is_named(&item.ty, "Shared") {
             item.attrs.push(parse_quote!(#[unsafe(link_section = ".shared")]));
         }
     }
@@ -207,7 +226,7 @@ impl VisitMut for NameLifetimes {
 pub(crate) fn expand(arguments: Arguments, function: ItemFn) -> Result<TokenStream> {
     check_signature(&function)?;
     let parameters = parameters(&function)?;
-    let on_gpu = expand_for_gpu(&arguments, &function);
+    let on_gpu = expand_for_gpu(&arguments, &function, &parameters);
     let on_cpu = expand_for_cpu(&arguments, &function, parameters)?;
     Ok(quote! {
         #on_gpu
@@ -215,7 +234,7 @@ pub(crate) fn expand(arguments: Arguments, function: ItemFn) -> Result<TokenStre
     })
 }
 
-fn expand_for_gpu(arguments: &Arguments, function: &ItemFn) -> TokenStream {
+fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parameter]) -> TokenStream {
     let [x, y, z] = arguments.block;
     let mut section = format!("tilewright.kernel block={x},{y},{z}");
     if let Some(blocks) = arguments.min_blocks {
@@ -224,6 +243,14 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn) -> TokenStream {
     if let Some(arch) = &arguments.arch {
         section += &format!(" arch={arch}");
     }
+    let maps: Vec<String> = (0..parameters.len())
+        .filter(|&index| is_named(&parameters[index].kind, "TensorMap"))
+        .map(|index| index.to_string())
+        .collect();
+    if !maps.is_empty() {
+        section += &format!(" tensor_maps={}", maps.join(","));
+    }
+    let dynamic_shared = arguments.dynamic_shared();
     let mut body = function.block.clone();
     PlaceShared.visit_block_mut(&mut body);
     let (attributes, visibility) = (&function.attrs, &function.vis);
@@ -243,6 +270,7 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn) -> TokenStream {
         #[allow(dead_code, missing_docs)]
         impl #name {
             #visibility const BLOCK: ::cuda_std::Dim3 = ::cuda_std::Dim3::new(#x, #y, #z);
+            #visibility const DYNAMIC_SHARED_BYTES: u32 = #dynamic_shared;
         }
     }
 }
@@ -261,6 +289,7 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
     let name_string = name.to_string();
     let (attributes, visibility, statements) = (&function.attrs, &function.vis, &function.block);
     let [x, y, z] = arguments.block;
+    let dynamic_shared = arguments.dynamic_shared();
     let names: Vec<_> = parameters.iter().map(|parameter| &parameter.name).collect();
     let kinds: Vec<_> = parameters.iter().map(|parameter| &parameter.kind).collect();
     let strings: Vec<_> = names.iter().map(|name| name.to_string()).collect();
@@ -284,6 +313,8 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
         impl #generics #name #generics {
             /// The shape of every block.
             #visibility const BLOCK: ::cuda_std::Dim3 = ::cuda_std::Dim3::new(#x, #y, #z);
+            /// The launch-sized shared memory of every block, in bytes.
+            #visibility const DYNAMIC_SHARED_BYTES: u32 = #dynamic_shared;
         }
 
         // SAFETY: this and the entry point above come from the same function, and every parameter reports its views.
@@ -291,6 +322,7 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
         unsafe impl #generics ::cuda_std::Kernel for #name #generics {
             const NAME: &'static str = #name_string;
             const BLOCK: ::cuda_std::Dim3 = Self::BLOCK;
+            const DYNAMIC_SHARED_BYTES: u32 = Self::DYNAMIC_SHARED_BYTES;
 
             #[allow(unused_variables)]
             fn check(&self) -> ::core::result::Result<(), ::cuda_std::ContractViolation> {

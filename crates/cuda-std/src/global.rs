@@ -100,7 +100,48 @@ impl<'a, T: Element> GlobalSlice<'a, T> {
     }
 }
 
-impl GlobalSlice<'_, f32> {
+impl<'a> GlobalSlice<'a, f32> {
+    /// The part that begins at element `first`. Its length is what is left.
+    ///
+    /// # Safety
+    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported.)
+    #[inline(always)]
+    pub unsafe fn from_unchecked(self, first: usize) -> Self {
+        #[cfg(not(target_arch = "nvptx64"))]
+        let first = first.min(self.len());
+        Self { pointer: self.pointer.wrapping_add(first), len: self.len - first as u64, lifetime: PhantomData }
+    }
+
+    /// The two elements from `index`: one 8-byte load (`ld.global.v2.f32`).
+    ///
+    /// # Safety
+    /// `index + 2 <= self.len()`, and the address of element `index` is a multiple of 8. (Both are checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get2_unchecked(&self, index: usize) -> [f32; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b): (f32, f32);
+            // SAFETY: a load from inside the view, aligned, by the caller's promise. It is `readonly` rather than `nomem`:
+            // it may not move above a store to the same memory.
+            unsafe {
+                core::arch::asm!(
+                    "ld.global.v2.f32 {{{a}, {b}}}, [{address}];",
+                    a = out(reg32) a, b = out(reg32) b,
+                    address = in(reg64) self.pointer.add(index),
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            [a, b]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let first = element(self.pointer, self.len(), index, 2);
+            // SAFETY: the two elements are in bounds: just checked.
+            core::array::from_fn(|i| unsafe { f32::load(first.add(i)) })
+        }
+    }
+
     /// The four elements from `index`: one 16-byte load (`ld.global.v4.f32`).
     ///
     /// # Safety
@@ -111,8 +152,7 @@ impl GlobalSlice<'_, f32> {
         #[cfg(target_arch = "nvptx64")]
         {
             let (a, b, c, d): (f32, f32, f32, f32);
-            // SAFETY: a load from inside the view, aligned, by the caller's promise. It is `readonly` but not `pure`'s
-            // `nomem`: it may not move above a store to the same memory.
+            // SAFETY: as for `get2_unchecked`.
             unsafe {
                 core::arch::asm!(
                     "ld.global.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
@@ -128,6 +168,72 @@ impl GlobalSlice<'_, f32> {
             let first = element(self.pointer, self.len(), index, 4);
             // SAFETY: the four elements are in bounds: just checked.
             core::array::from_fn(|i| unsafe { f32::load(first.add(i)) })
+        }
+    }
+}
+
+impl GlobalSliceMut<'_, f32> {
+    /// The part that begins at element `first`. Its length is what is left.
+    ///
+    /// # Safety
+    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported.)
+    #[inline(always)]
+    pub unsafe fn from_unchecked(self, first: usize) -> Self {
+        #[cfg(not(target_arch = "nvptx64"))]
+        let first = first.min(self.len());
+        Self { pointer: self.pointer.wrapping_add(first), len: self.len - first as u64, lifetime: PhantomData }
+    }
+
+    /// Writes two elements from `index` on: one 8-byte store (`st.global.v2.f32`).
+    ///
+    /// # Safety
+    /// As for [`GlobalSliceMut::set_unchecked`] for both; the address of element `index` is a multiple of 8. (Bounds and
+    /// alignment are checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn set2_unchecked(&self, index: usize, values: [f32; 2]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: a store inside the view, aligned, by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "st.global.v2.f32 [{address}], {{{a}, {b}}};",
+                address = in(reg64) self.pointer.add(index), a = in(reg32) values[0], b = in(reg32) values[1],
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.set_all(index, values);
+    }
+
+    /// Writes four elements from `index` on: one 16-byte store (`st.global.v4.f32`).
+    ///
+    /// # Safety
+    /// As for [`GlobalSliceMut::set_unchecked`] for all four; the address of element `index` is a multiple of 16. (Bounds
+    /// and alignment are checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn set4_unchecked(&self, index: usize, values: [f32; 4]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: a store inside the view, aligned, by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "st.global.v4.f32 [{address}], {{{a}, {b}, {c}, {d}}};",
+                address = in(reg64) self.pointer.add(index),
+                a = in(reg32) values[0], b = in(reg32) values[1], c = in(reg32) values[2], d = in(reg32) values[3],
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.set_all(index, values);
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    fn set_all<const N: usize>(&self, index: usize, values: [f32; N]) {
+        let first = element(self.pointer.cast_const(), self.len(), index, N).cast_mut();
+        for (i, value) in values.into_iter().enumerate() {
+            // SAFETY: the elements are in bounds: just checked.
+            unsafe { f32::store(first.add(i), value) };
         }
     }
 }

@@ -18,6 +18,10 @@ pub unsafe trait Kernel: Copy + Send + Sync {
     /// The shape of every block: the kernel's launch bounds. A launch uses this shape and no other.
     const BLOCK: Dim3;
 
+    /// The launch-sized ("dynamic") shared memory of every block, in bytes, as the `dynamic_shared` argument of `#[kernel]`
+    /// says. A launch gives exactly this much.
+    const DYNAMIC_SHARED_BYTES: u32;
+
     /// Whether the arguments fulfil the `requires` conditions of the kernel.
     ///
     /// # Errors

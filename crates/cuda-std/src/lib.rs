@@ -45,6 +45,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+pub mod convert;
 mod dim;
 mod element;
 mod global;
@@ -76,8 +77,8 @@ pub use tilewright_cuda_std_macros::{KernelParam, kernel};
 /// What a kernel source imports: `use cuda_std::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Dim3, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, dynamic_shared, hint, kernel, math,
-        thread, warp,
+        Dim3, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, convert, dynamic_shared, hint, kernel,
+        math, thread, warp,
     };
 }
 

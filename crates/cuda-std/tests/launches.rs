@@ -60,6 +60,7 @@ struct Shaped<const X: u32, const Y: u32, const Z: u32>;
 unsafe impl<const X: u32, const Y: u32, const Z: u32> Kernel for Shaped<X, Y, Z> {
     const NAME: &'static str = "shaped";
     const BLOCK: Dim3 = Dim3::new(X, Y, Z);
+    const DYNAMIC_SHARED_BYTES: u32 = 0;
 
     fn check(&self) -> Result<(), ContractViolation> {
         Ok(())
@@ -75,23 +76,23 @@ unsafe impl<const X: u32, const Y: u32, const Z: u32> Kernel for Shaped<X, Y, Z>
 #[test]
 fn a_launch_has_the_limits_of_cuda() {
     for grid in [at(0, 1, 1), at(1, 0, 1), at(1, 1, 0), at(1 << 31, 1, 1), at(1, 65_536, 1), at(1, 1, 65_536)] {
-        let error = launch(Checks::Bounds, nothing {}, grid, 0).unwrap_err();
+        let error = launch(Checks::Bounds, nothing {}, grid).unwrap_err();
         assert!(matches!(error, LaunchError::Grid { kernel: "nothing", grid: refused } if refused == grid), "{error}");
     }
     succeed(Checks::Bounds, nothing {}, at(1, 1, 65_535));
     succeed(Checks::Bounds, nothing {}, at(1, 65_535, 1));
 
-    let error = launch(Checks::Bounds, nothing {}, 1, (227 << 10) + 1).unwrap_err();
+    let error = launch(Checks::Bounds, WithShared::<{ (227 << 10) + 1 }, _>(nothing {}), 1).unwrap_err();
     assert!(matches!(error, LaunchError::DynamicShared { bytes: 232_449, limit: 232_448, .. }), "{error}");
-    launch(Checks::Bounds, nothing {}, 1, 227 << 10).unwrap();
+    launch(Checks::Bounds, WithShared::<{ 227 << 10 }, _>(nothing {}), 1).unwrap();
 
     succeed(Checks::Bounds, Shaped::<16, 1, 64>, 1);
     succeed(Checks::Bounds, Shaped::<1024, 1, 1>, 1);
     for error in [
-        launch(Checks::Bounds, Shaped::<1025, 1, 1>, 1, 0),
-        launch(Checks::Bounds, Shaped::<33, 32, 1>, 1, 0),
-        launch(Checks::Bounds, Shaped::<1, 1, 65>, 1, 0),
-        launch(Checks::Bounds, Shaped::<1, 0, 1>, 1, 0),
+        launch(Checks::Bounds, Shaped::<1025, 1, 1>, 1),
+        launch(Checks::Bounds, Shaped::<33, 32, 1>, 1),
+        launch(Checks::Bounds, Shaped::<1, 1, 65>, 1),
+        launch(Checks::Bounds, Shaped::<1, 0, 1>, 1),
     ] {
         assert!(matches!(error, Err(LaunchError::Block { .. })), "{error:?}");
     }
@@ -109,7 +110,7 @@ fn with_contract(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
 fn arguments_that_break_the_contract_are_refused_before_anything_runs() {
     let mut y = [0.0; 3];
     let kernel = with_contract { x: GlobalSlice::new(&[1.0; 4]), y: GlobalSliceMut::new(&mut y) };
-    let error = launch(Checks::Full, kernel, 1, 0).unwrap_err();
+    let error = launch(Checks::Full, kernel, 1).unwrap_err();
     assert!(matches!(&error, LaunchError::Contract(violation) if violation.kernel == "with_contract"), "{error}");
     assert_eq!(y, [0.0; 3]);
 }
@@ -205,14 +206,14 @@ fn stacks_can_be_made_larger() {
     let mut depths = [0; 257];
     for (depth, large) in [(2_000, 0), (0, 1)] {
         let kernel = recurses { culprit: 3, depth, large, depths: GlobalSliceMut::new(&mut depths) };
-        unsafe { executor.launch(kernel, at(1, 1, 1), 0).unwrap() };
+        unsafe { executor.launch(kernel, at(1, 1, 1)).unwrap() };
     }
     let kernel = recurses { culprit: 3, depth: 1 << 40, large: 0, depths: GlobalSliceMut::new(&mut depths) };
-    let Err(LaunchError::Fault(fault)) = (unsafe { executor.launch(kernel, at(1, 1, 1), 0) }) else { panic!() };
+    let Err(LaunchError::Fault(fault)) = (unsafe { executor.launch(kernel, at(1, 1, 1)) }) else { panic!() };
     assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: 4 << 20 });
 
     let impossible = Executor::new(Checks::Full).stack_bytes(usize::MAX);
-    let error = unsafe { impossible.launch(nothing {}, at(1, 1, 1), 0) }.unwrap_err();
+    let error = unsafe { impossible.launch(nothing {}, at(1, 1, 1)) }.unwrap_err();
     assert!(matches!(error, LaunchError::Stacks { .. }), "{error}");
 }
 
@@ -253,7 +254,7 @@ fn the_executor_does_not_allocate_where_little_stack_is_left() {
     for how in 0..5 {
         let mut out = [0; 64];
         let out = GlobalSliceMut::new(&mut out);
-        match launch(Checks::Full, allocates_deep_down { bytes: 40 << 10, how, out }, 1, 0) {
+        match launch(Checks::Full, allocates_deep_down { bytes: 40 << 10, how, out }, 1) {
             Ok(()) => assert_eq!(how, 0),
             Err(LaunchError::Fault(fault)) => match fault.kind {
                 FaultKind::OutOfBounds { .. } => assert_eq!(how, 1),
@@ -280,7 +281,7 @@ fn panics(values: GlobalSlice<'_, u32>, how: u32) {
         match how {
             0 => assert_eq!(values.len() as u32, t, "the values of {t}"), // <assert>
             1 => _ = black_box(local[values.len()]),                      // <index>
-            2 => _ = unsafe { Executor::new(Checks::Full).launch(nothing {}, at(1, 1, 1), 0) }, // <nested>
+            2 => _ = unsafe { Executor::new(Checks::Full).launch(nothing {}, at(1, 1, 1)) }, // <nested>
             _ => std::panic::panic_any(how),                              // <any>
         }
     }
@@ -337,12 +338,10 @@ fn launches_from_several_threads_do_not_disturb_each_other() {
         for _ in 0..10 {
             let mut sums = [0.0; 200];
             let kernel = block_sums { x: GlobalSlice::new(&x), sums: GlobalSliceMut::new(&mut sums) };
-            unsafe { executor.launch(kernel, at(200, 1, 1), 0) }.unwrap();
+            unsafe { executor.launch(kernel, at(200, 1, 1)) }.unwrap();
             assert_eq!(sums[..], expected);
             let short = block_sums { x: GlobalSlice::new(&x[..128 * 150 + 5]), sums: GlobalSliceMut::new(&mut sums) };
-            let Err(LaunchError::Fault(fault)) = (unsafe { executor.launch(short, at(200, 1, 1), 0) }) else {
-                panic!()
-            };
+            let Err(LaunchError::Fault(fault)) = (unsafe { executor.launch(short, at(200, 1, 1)) }) else { panic!() };
             assert_eq!((fault.block, fault.thread), (at(150, 0, 0), at(5, 0, 0)));
         }
     };

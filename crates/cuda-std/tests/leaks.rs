@@ -57,7 +57,7 @@ fn nothing_is_left_behind_by_launches_that_fail() {
     let mut failures = 0;
     let mut run = |how| {
         let kernel = fails_holding_things { how, out: GlobalSliceMut::new(&mut out) };
-        failures += usize::from(unsafe { executor.launch(kernel, Dim3::from(2), 0) }.is_err());
+        failures += usize::from(unsafe { executor.launch(kernel, Dim3::from(2)) }.is_err());
     };
     let resident_kilobytes = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -158,7 +158,7 @@ fn an_index_outside_a_shared_array_is_reported_as_written() {
     }
 }
 
-#[kernel(block = 4)]
+#[kernel(block = 4, dynamic_shared = 64)]
 fn uses_dynamic(byte_offset: u64, len: u64, index: u64, out: GlobalSliceMut<'_, f64>) {
     let t = thread::thread_idx_x() as usize;
     unsafe {
@@ -170,12 +170,12 @@ fn uses_dynamic(byte_offset: u64, len: u64, index: u64, out: GlobalSliceMut<'_, 
 }
 
 #[test]
-fn launch_sized_memory_is_as_large_as_the_launch_says() {
+fn launch_sized_memory_is_as_large_as_the_kernel_says() {
     let mut out = [0.0; 4];
     for checks in ALL_CHECKS {
         let mut run = |byte_offset, len, index| {
             let out = GlobalSliceMut::new(&mut out);
-            launch(checks, uses_dynamic { byte_offset, len, index, out }, 3, 64)
+            launch(checks, uses_dynamic { byte_offset, len, index, out }, 3)
         };
         run(16, 6, 2).unwrap();
         for (byte_offset, len) in [(20, 1), (16, 7), (72, 0), (8, u64::MAX)] {
@@ -210,14 +210,15 @@ fn uses_much_shared_memory(second: u32) {
 #[test]
 fn a_block_cannot_have_more_shared_memory_than_on_a_gpu() {
     for checks in ALL_CHECKS {
-        launch(checks, uses_much_shared_memory { second: 0 }, 2, (227 - 48) << 10).unwrap();
+        launch(checks, WithShared::<{ (227 - 48) << 10 }, _>(uses_much_shared_memory { second: 0 }), 2).unwrap();
 
         let above = fault(checks, uses_much_shared_memory { second: 1 }, 2);
         assert_eq!(above.location.unwrap().line, line_of(SOURCE, "third"));
         let FaultKind::SharedLimit { static_bytes, dynamic_bytes, .. } = above.kind else { panic!("{:?}", above.kind) };
         assert_eq!((static_bytes, dynamic_bytes), ((48 << 10) + 4, 0));
 
-        let result = launch(checks, uses_much_shared_memory { second: 0 }, 2, ((227 - 48) << 10) + 1);
+        let result =
+            launch(checks, WithShared::<{ ((227 - 48) << 10) + 1 }, _>(uses_much_shared_memory { second: 0 }), 2);
         let Err(LaunchError::Fault(fault)) = result else { panic!("{result:?}") };
         assert!(matches!(fault.kind, FaultKind::SharedLimit { static_bytes: 0xC000, dynamic_bytes: 0x2CC01, .. }));
     }

@@ -352,7 +352,7 @@ fn a_warp_synchronous_reduction_needs_sync_warp() {
 }
 
 /// Writes 4 bytes and reads 8 that begin `read_at` bytes into launch-sized memory.
-#[kernel(block = 2)]
+#[kernel(block = 2, dynamic_shared = 24)]
 fn overlaps(read_at: u64) {
     unsafe {
         let narrow = dynamic_shared::<f32>(0, 4);
@@ -368,7 +368,7 @@ fn overlaps(read_at: u64) {
 
 #[test]
 fn slices_of_launch_sized_memory_that_overlap_race() {
-    let run = |read_at| common::launch(Checks::Full, overlaps { read_at }, 1, 24);
+    let run = |read_at| common::launch(Checks::Full, overlaps { read_at }, 1);
     run(0).unwrap();
     run(16).unwrap();
     let Err(cuda_std::executor::LaunchError::Fault(fault)) = run(8) else { panic!() };

@@ -20,7 +20,9 @@
 
 pub mod naive_1d;
 pub mod naive_2d;
+pub mod split;
 pub mod tiled;
+pub mod tiles;
 
 use cuda_std::prelude::*;
 

@@ -39,7 +39,6 @@ pub use ptx::missing_ptx;
 /// - The embedded PTX has been compiled from the source of this kernel, under its [`NAME`](cuda_std::Kernel::NAME).
 /// - Its body, run on [`Grid::grid`], is defined for all arguments that safe code can make and [`check`](cuda_std::Kernel::check) accepts,
 ///   if the views are valid and those that are written overlap no other.
-/// - It uses no launch-sized shared memory.
 pub unsafe trait Embedded: Grid {}
 
 /// Where kernels run. A handle: clones are of the same device.
@@ -147,14 +146,14 @@ impl Device {
                     cuda.function(K::NAME)?.launch(
                         [grid.x, grid.y, grid.z],
                         [block.x, block.y, block.z],
-                        0,
+                        K::DYNAMIC_SHARED_BYTES,
                         &mut params,
                     )?;
                 }
             }
             // SAFETY: the arguments fulfil the kernel's conditions, all views are of live buffers in this processor's
             // memory, which their lifetimes borrow, and what is written overlaps nothing: just checked.
-            Backend::Cpu(cpu) => unsafe { cpu.executor.launch(kernel, grid, 0)? },
+            Backend::Cpu(cpu) => unsafe { cpu.executor.launch(kernel, grid)? },
         }
         Ok(())
     }

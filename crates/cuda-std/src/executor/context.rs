@@ -129,7 +129,6 @@ impl<'a> Context<'a> {
     pub(super) fn new<K: Kernel>(
         checks: Checks,
         grid: Dim3,
-        dynamic_bytes: usize,
         memory: &'a Memory,
         visit_views: &'a VisitViews<'a>,
     ) -> Self {
@@ -159,7 +158,7 @@ impl<'a> Context<'a> {
             details: details.collect(),
             threads,
             current: Cell::new(0),
-            dynamic_bytes,
+            dynamic_bytes: K::DYNAMIC_SHARED_BYTES as usize,
             memory,
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),

@@ -15,7 +15,7 @@
 //! let mut x = vec![1.0; 100];
 //! let kernel = doubles { x: GlobalSliceMut::new(&mut x) };
 //! // SAFETY: the only view is of a slice of this program.
-//! let error = unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::from(2), 0) }.unwrap_err();
+//! let error = unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::from(2)) }.unwrap_err();
 //! let message = error.to_string();
 //! assert!(message.starts_with("kernel `doubles`, block (1, 0, 0), thread (36, 0, 0), "));
 //! assert!(message.ends_with(": element 100 is out of bounds of view `x`, which has 100"));
@@ -153,7 +153,7 @@ impl Executor {
         Self { stack_bytes: bytes.clamp(*stacks::SIZES.start(), *stacks::SIZES.end()), idle: Arc::default(), ..self }
     }
 
-    /// Runs a kernel on a grid of blocks, with `dynamic_shared_bytes` of launch-sized shared memory for each block.
+    /// Runs a kernel on a grid of blocks.
     ///
     /// # Errors
     /// See [`LaunchError`]. After a [fault](LaunchError::Fault) some blocks have run and others have not.
@@ -164,14 +164,9 @@ impl Executor {
     /// # Safety
     /// All views among the kernel's arguments are of memory of this processor that is valid during the launch, and views
     /// that the kernel may write to overlap no other.
-    pub unsafe fn launch<K: Kernel>(
-        &self,
-        kernel: K,
-        grid: Dim3,
-        dynamic_shared_bytes: usize,
-    ) -> Result<(), LaunchError> {
+    pub unsafe fn launch<K: Kernel>(&self, kernel: K, grid: Dim3) -> Result<(), LaunchError> {
         kernel.check()?;
-        check_limits::<K>(grid, dynamic_shared_bytes)?;
+        check_limits::<K>(grid)?;
         assert!(context::try_current().is_none(), "a kernel cannot launch kernels");
         panics::install_hook();
         overflow::install();
@@ -183,7 +178,7 @@ impl Executor {
                 scope.spawn(|_| {
                     let result = self.take_memory().map(|memory| {
                         // SAFETY: the caller's promise, and the check above.
-                        let state = unsafe { launch.work(&kernel, self.checks, dynamic_shared_bytes, &memory) };
+                        let state = unsafe { launch.work(&kernel, self.checks, &memory) };
                         if state == MemoryState::Reusable {
                             self.idle().push(memory);
                         }
@@ -211,8 +206,8 @@ impl Executor {
     }
 }
 
-fn check_limits<K: Kernel>(grid: Dim3, dynamic_shared_bytes: usize) -> Result<(), LaunchError> {
-    let (kernel, block) = (K::NAME, K::BLOCK);
+fn check_limits<K: Kernel>(grid: Dim3) -> Result<(), LaunchError> {
+    let (kernel, block, dynamic_shared_bytes) = (K::NAME, K::BLOCK, K::DYNAMIC_SHARED_BYTES as usize);
     if grid.volume() == 0 || grid.x > MAX_GRID.x || grid.y > MAX_GRID.y || grid.z > MAX_GRID.z {
         return Err(LaunchError::Grid { kernel, grid });
     }
@@ -267,15 +262,9 @@ impl Launch {
     ///
     /// # Safety
     /// As for [`Executor::launch`], and the kernel's [`Kernel::check`] has succeeded.
-    unsafe fn work<K: Kernel>(
-        &self,
-        kernel: &K,
-        checks: Checks,
-        dynamic_shared_bytes: usize,
-        memory: &Memory,
-    ) -> MemoryState {
+    unsafe fn work<K: Kernel>(&self, kernel: &K, checks: Checks, memory: &Memory) -> MemoryState {
         let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
-        let context = Context::new::<K>(checks, self.grid, dynamic_shared_bytes, memory, &visit_views);
+        let context = Context::new::<K>(checks, self.grid, memory, &visit_views);
         let _entered = context.enter();
         // SAFETY: the caller's promise; the context is entered, and dropped after the block.
         let mut block = unsafe { Block::new(&context, kernel) };

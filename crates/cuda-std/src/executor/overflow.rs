@@ -136,6 +136,7 @@ mod tests {
     unsafe impl Kernel for Recurses {
         const NAME: &'static str = "recurses";
         const BLOCK: Dim3 = Dim3::new(1024, 1, 1);
+        const DYNAMIC_SHARED_BYTES: u32 = 0;
 
         fn check(&self) -> Result<(), ContractViolation> {
             Ok(())
@@ -167,13 +168,13 @@ mod tests {
                 let mut executor = Executor::new(Checks::Full);
                 executor.idle = Mutex::new(std::vec![Memory { stacks, shared: SharedMemory::new() }]).into();
                 // SAFETY: the kernel has no views.
-                let result = pool.install(|| unsafe { executor.launch(Recurses { culprit, depth }, Dim3::from(2), 0) });
+                let result = pool.install(|| unsafe { executor.launch(Recurses { culprit, depth }, Dim3::from(2)) });
                 let Err(LaunchError::Fault(fault)) = result else { panic!("{result:?}") };
                 assert_eq!((fault.block, fault.thread), (Dim3::new(1, 0, 0), Dim3::new(culprit, 0, 0)));
                 assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: stack_bytes });
                 // The next launch does not find what the overflow has left.
                 // SAFETY: as above.
-                pool.install(|| unsafe { executor.launch(Recurses { culprit, depth: 0 }, Dim3::from(2), 0) }).unwrap();
+                pool.install(|| unsafe { executor.launch(Recurses { culprit, depth: 0 }, Dim3::from(2)) }).unwrap();
             }
         }
     }

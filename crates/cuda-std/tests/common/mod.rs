@@ -5,38 +5,61 @@
 use std::sync::LazyLock;
 
 use cuda_std::executor::{Checks, Executor, Fault, LaunchError};
-use cuda_std::{Dim3, Kernel};
+use cuda_std::{ContractViolation, Dim3, Kernel, View};
 
 /// Both ways to check, for what has to be the same in both.
 pub(crate) const ALL_CHECKS: [Checks; 2] = [Checks::Bounds, Checks::Full];
 
 /// Launches a kernel whose views the caller has made of slices.
-pub(crate) fn launch<K: Kernel>(
-    checks: Checks,
-    kernel: K,
-    grid: impl Into<Dim3>,
-    shared_bytes: usize,
-) -> Result<(), LaunchError> {
+pub(crate) fn launch<K: Kernel>(checks: Checks, kernel: K, grid: impl Into<Dim3>) -> Result<(), LaunchError> {
     static EXECUTORS: LazyLock<[Executor; 2]> = LazyLock::new(|| ALL_CHECKS.map(Executor::new));
     // SAFETY: the views are of slices that the test borrows, mutably where they are mutable.
-    unsafe { EXECUTORS[checks as usize].launch(kernel, grid.into(), shared_bytes) }
+    unsafe { EXECUTORS[checks as usize].launch(kernel, grid.into()) }
 }
 
 /// Launches a kernel that is right.
 pub(crate) fn succeed<K: Kernel>(checks: Checks, kernel: K, grid: impl Into<Dim3>) {
-    if let Err(error) = launch(checks, kernel, grid, 0) {
+    if let Err(error) = launch(checks, kernel, grid) {
         panic!("{checks:?}: {error}");
     }
 }
 
 /// Launches a kernel that is wrong.
 pub(crate) fn fault<K: Kernel>(checks: Checks, kernel: K, grid: impl Into<Dim3>) -> Fault {
-    match launch(checks, kernel, grid, 0) {
+    match launch(checks, kernel, grid) {
         Err(LaunchError::Fault(fault)) => {
             assert_eq!(fault.kernel, K::NAME);
             *fault
         }
         other => panic!("{checks:?}: expected a fault of `{}`, got {other:?}", K::NAME),
+    }
+}
+
+/// A kernel with another size of launch-sized shared memory than its own.
+#[derive(Clone, Copy)]
+pub(crate) struct WithShared<const BYTES: u32, K>(pub(crate) K);
+
+// SAFETY: the kernel's own implementation does everything.
+unsafe impl<const BYTES: u32, K: Kernel> Kernel for WithShared<BYTES, K> {
+    const NAME: &'static str = K::NAME;
+    const BLOCK: Dim3 = K::BLOCK;
+    const DYNAMIC_SHARED_BYTES: u32 = BYTES;
+
+    fn check(&self) -> Result<(), ContractViolation> {
+        self.0.check()
+    }
+
+    fn visit_params(&self, visit: &mut dyn FnMut(*const core::ffi::c_void)) {
+        self.0.visit_params(visit);
+    }
+
+    fn visit_views(&self, visit: &mut dyn FnMut(View<'_>)) {
+        self.0.visit_views(visit);
+    }
+
+    unsafe fn run_thread(self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.run_thread() }
     }
 }
 

@@ -1,0 +1,197 @@
+//! Batches: matrices of one shape and layout, each the same distance from the one before.
+//!
+//! ```text
+//! matrix i, element (row, col)  =  data[i · stride + row · row_stride + col · col_stride]
+//! ```
+//!
+//! This is what cuBLAS calls a strided batch. One matrix alone is a batch of one. An operand that all products share is a
+//! batch with stride 0.
+
+use cuda_std::prelude::*;
+
+use crate::{Matrix, MatrixMut};
+
+/// Matrices that a kernel reads.
+///
+/// Invariant, which the constructors establish and kernels rely on: every element of every matrix lies inside the data.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct MatrixBatch<'a> {
+    first: Matrix<'a>,
+    stride: u64,
+    count: u64,
+}
+
+/// Matrices that a kernel writes, and may read.
+///
+/// Invariant, which the constructors establish and kernels rely on: every element of every matrix lies inside the data,
+/// and no two elements are the same place in memory.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct MatrixBatchMut<'a> {
+    first: MatrixMut<'a>,
+    stride: u64,
+    count: u64,
+}
+
+impl<'a> MatrixBatch<'a> {
+    /// The number of matrices.
+    #[inline(always)]
+    pub fn count(&self) -> u32 {
+        self.count as u32
+    }
+
+    /// The elements between the beginnings of neighbouring matrices.
+    #[inline(always)]
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+
+    /// The first matrix, whose shape and layout are those of all.
+    #[inline(always)]
+    pub fn first(&self) -> Matrix<'a> {
+        self.first
+    }
+
+    /// Matrix `index`.
+    ///
+    /// # Safety
+    /// `index < self.count()`.
+    #[inline(always)]
+    pub unsafe fn at(&self, index: u32) -> Matrix<'a> {
+        // SAFETY: inside the data by the invariant.
+        unsafe { self.first.moved_by(u64::from(index) * self.stride) }
+    }
+}
+
+impl<'a> MatrixBatchMut<'a> {
+    /// The number of matrices.
+    #[inline(always)]
+    pub fn count(&self) -> u32 {
+        self.count as u32
+    }
+
+    /// The elements between the beginnings of neighbouring matrices.
+    #[inline(always)]
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+
+    /// The first matrix, whose shape and layout are those of all.
+    #[inline(always)]
+    pub fn first(&self) -> MatrixMut<'a> {
+        self.first
+    }
+
+    /// Matrix `index`.
+    ///
+    /// # Safety
+    /// `index < self.count()`.
+    #[inline(always)]
+    pub unsafe fn at(&self, index: u32) -> MatrixMut<'a> {
+        // SAFETY: inside the data by the invariant.
+        unsafe { self.first.moved_by(u64::from(index) * self.stride) }
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod construct {
+    //! The constructors, which only the host calls.
+
+    use super::*;
+    use crate::ShapeError;
+
+    /// The elements from the first to the last of a matrix, both included; none for a matrix without elements. It fits: a
+    /// matrix that exists lies inside its data.
+    fn span(rows: u32, cols: u32, row_stride: u64, col_stride: u64) -> u64 {
+        if rows == 0 || cols == 0 {
+            return 0;
+        }
+        u64::from(rows - 1) * row_stride + u64::from(cols - 1) * col_stride + 1
+    }
+
+    /// Checks that `count` pieces of `span` elements, each `stride` from the one before, end within `len` elements.
+    fn check(span: u64, stride: usize, count: usize, len: usize) -> Result<u64, ShapeError> {
+        let number = u64::from(ShapeError::dimension("the number of matrices in a batch", count)?);
+        let end = (number.saturating_sub(1)).checked_mul(stride as u64).and_then(|last| last.checked_add(span));
+        if number > 0 && span > 0 && end.is_none_or(|end| end > len as u64) {
+            return Err(ShapeError::BatchOutOfBounds { count: number, stride: stride as u64, span, len: len as u64 });
+        }
+        Ok(number)
+    }
+
+    impl<'a> MatrixBatch<'a> {
+        /// `count` matrices like `first`, each `stride` elements after the one before, in the same data.
+        ///
+        /// # Errors
+        /// [`ShapeError::TooLarge`] for more than 2³¹ − 1 matrices, [`ShapeError::BatchOutOfBounds`] if the last one is not
+        /// inside the data.
+        pub fn new(first: Matrix<'a>, stride: usize, count: usize) -> Result<Self, ShapeError> {
+            let span = span(first.rows(), first.cols(), first.row_stride(), first.col_stride());
+            let count = check(span, stride, count, first.data().len())?;
+            Ok(Self { first, stride: stride as u64, count })
+        }
+    }
+
+    impl<'a> MatrixBatchMut<'a> {
+        /// `count` matrices like `first`, each `stride` elements after the one before, in the same data.
+        ///
+        /// # Errors
+        /// As for [`MatrixBatch::new`], and [`ShapeError::BatchOverlap`] unless each matrix begins after the one before has
+        /// ended.
+        pub fn new(first: MatrixMut<'a>, stride: usize, count: usize) -> Result<Self, ShapeError> {
+            let span = span(first.rows(), first.cols(), first.row_stride(), first.col_stride());
+            let count = check(span, stride, count, first.data().len())?;
+            if count > 1 && span > stride as u64 {
+                return Err(ShapeError::BatchOverlap { count, stride: stride as u64, span });
+            }
+            Ok(Self { first, stride: stride as u64, count })
+        }
+    }
+
+    impl<'a> From<Matrix<'a>> for MatrixBatch<'a> {
+        /// A batch of one.
+        fn from(first: Matrix<'a>) -> Self {
+            Self { first, stride: 0, count: 1 }
+        }
+    }
+
+    impl<'a> From<MatrixMut<'a>> for MatrixBatchMut<'a> {
+        /// A batch of one.
+        fn from(first: MatrixMut<'a>) -> Self {
+            Self { first, stride: 0, count: 1 }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ShapeError;
+
+    #[test]
+    fn a_batch_lies_inside_its_data() {
+        let data = [0.0; 100];
+        let matrix = Matrix::new(GlobalSlice::new(&data), 3, 4, 10, 1).unwrap(); // 24 elements from first to last
+        for (stride, count, fits) in
+            [(24, 4, true), (25, 4, true), (26, 4, false), (0, 1 << 20, true), (76, 2, true), (77, 2, false)]
+        {
+            assert_eq!(MatrixBatch::new(matrix, stride, count).is_ok(), fits, "{stride}, {count}");
+        }
+        assert!(matches!(MatrixBatch::new(matrix, 1, 1 << 31), Err(ShapeError::TooLarge { .. })));
+        assert!(matches!(MatrixBatch::new(matrix, usize::MAX, 3), Err(ShapeError::BatchOutOfBounds { .. })));
+        let nothing = Matrix::new(GlobalSlice::new(&data), 0, 4, 10, 1).unwrap();
+        assert_eq!(MatrixBatch::new(nothing, usize::MAX, 5).unwrap().count(), 5);
+        assert_eq!(MatrixBatch::new(matrix, 5, 0).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn matrices_that_are_written_do_not_overlap() {
+        let mut data = [0.0; 100];
+        let matrix = MatrixMut::new(GlobalSliceMut::new(&mut data), 3, 4, 10, 1).unwrap();
+        assert!(MatrixBatchMut::new(matrix, 24, 4).is_ok());
+        assert!(matches!(MatrixBatchMut::new(matrix, 23, 4), Err(ShapeError::BatchOverlap { .. })));
+        assert!(matches!(MatrixBatchMut::new(matrix, 0, 2), Err(ShapeError::BatchOverlap { .. })));
+        assert!(MatrixBatchMut::new(matrix, 0, 1).is_ok());
+    }
+}

@@ -1,0 +1,341 @@
+//! A product cut into tiles: what every kernel takes that gives each block a tile of C, and which tile a block has.
+//!
+//! ```text
+//!        C of each product of the batch                    k, cut into splits
+//!        ┌────┬────┬────┬────┐                             ┌──────────┬──────────┐
+//!        │  0 │  2 │  4 │  6 │  ┐ a group of rows of       │ split 0  │ split 1  │   each split has partial sums of
+//!        ├────┼────┼────┼────┤  │ tiles: the blocks that   └──────────┴──────────┘   its own, which another kernel
+//!        │  1 │  3 │  5 │  7 │  ┘ run at a time share            tiles of k          adds up in order
+//!        ├────┼────┼────┼────┤    rows of A and columns
+//!        │  8 │ 10 │ 12 │ 14 │    of B in the L2 cache
+//!        └────┴────┴────┴────┘
+//!
+//! block = (product · splits + split) · tiles of one C + position of the tile in the order above
+//! ```
+
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::prelude::*;
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::ShapeError;
+use crate::scale::Scale;
+use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
+
+/// The rows of C that a group of tiles has. At 2048, what the blocks of one wave read of A and of B is about the same.
+const GROUP_ROWS: u32 = 2048;
+
+/// CUDA's limit for the blocks of a one-dimensional grid.
+pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
+
+/// The size of the tile that a block computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileShape {
+    /// Rows of C.
+    pub m: u32,
+    /// Columns of C.
+    pub n: u32,
+    /// Terms of the sums that are loaded at a time. Splits begin at multiples of it.
+    pub k: u32,
+}
+
+/// Products of matrices, `C = α·A·B + β·C` for each of a batch, of which every block computes a tile.
+///
+/// With more than one split, the terms of each sum are divided among as many blocks, and what they compute are partial
+/// products in a batch of their own: those of product `i` are partials `i · splits` to `(i + 1) · splits - 1`.
+///
+/// Invariant, which the constructors establish and kernels rely on: every A is m×k, every B is k×n and every C is m×n, and
+/// there are as many of A and of B as products, and `splits` times as many of C.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct TiledGemm<'a> {
+    a: MatrixBatch<'a>,
+    b: MatrixBatch<'a>,
+    c: MatrixBatchMut<'a>,
+    scale: Scale,
+    splits: u64,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<'a> TiledGemm<'a> {
+    /// `C = α·A·B + β·C` for each product of a batch.
+    ///
+    /// # Errors
+    /// [`ShapeError::Mismatch`] unless, for some m, n and k, A is m×k, B is k×n and C is m×n, and there are as many of each.
+    pub fn new(
+        alpha: f32,
+        a: impl Into<MatrixBatch<'a>>,
+        b: impl Into<MatrixBatch<'a>>,
+        beta: f32,
+        c: impl Into<MatrixBatchMut<'a>>,
+    ) -> Result<Self, ShapeError> {
+        Self::with(a.into(), b.into(), c.into(), Scale { alpha, beta }, 1)
+    }
+
+    /// Partial sums of `A·B`: split `s` of product `i` goes to partial `i · splits + s`.
+    ///
+    /// # Errors
+    /// As for [`TiledGemm::new`], with `splits` times as many partials as products.
+    pub fn split(
+        a: impl Into<MatrixBatch<'a>>,
+        b: impl Into<MatrixBatch<'a>>,
+        partials: impl Into<MatrixBatchMut<'a>>,
+        splits: u32,
+    ) -> Result<Self, ShapeError> {
+        Self::with(a.into(), b.into(), partials.into(), Scale { alpha: 1.0, beta: 0.0 }, splits)
+    }
+
+    fn with(
+        a: MatrixBatch<'a>,
+        b: MatrixBatch<'a>,
+        c: MatrixBatchMut<'a>,
+        scale: Scale,
+        splits: u32,
+    ) -> Result<Self, ShapeError> {
+        let (first_a, first_b, first_c) = (a.first(), b.first(), c.first());
+        let mismatch = ShapeError::unless_equal;
+        mismatch(("the number of columns of A", first_a.cols()), ("the number of rows of B", first_b.rows()))?;
+        mismatch(("the number of rows of A", first_a.rows()), ("the number of rows of C", first_c.rows()))?;
+        mismatch(("the number of columns of B", first_b.cols()), ("the number of columns of C", first_c.cols()))?;
+        mismatch(("the number of matrices A", a.count()), ("the number of matrices B", b.count()))?;
+        let outputs = u64::from(a.count()) * u64::from(splits);
+        let outputs = ShapeError::dimension("the number of results and splits", outputs as usize)?;
+        mismatch(("the number of results and splits", outputs), ("the number of matrices C", c.count()))?;
+        Ok(Self { a, b, c, scale, splits: u64::from(splits.max(1)) })
+    }
+
+    /// The number of blocks that compute the product: one for each tile of each output.
+    pub fn blocks(&self, shape: TileShape) -> u64 {
+        let tiles = u64::from(self.m().div_ceil(shape.m)) * u64::from(self.n().div_ceil(shape.n));
+        tiles.saturating_mul(u64::from(self.c.count()))
+    }
+
+    /// The grid for tiles of this shape. A kernel `requires` that [`TiledGemm::blocks`] is at most [`MAX_BLOCKS`].
+    pub fn grid(&self, shape: TileShape) -> Dim3 {
+        crate::geometry::line_of_blocks(self.blocks(shape))
+    }
+
+    /// The operands A.
+    pub fn a(&self) -> MatrixBatch<'a> {
+        self.a
+    }
+
+    /// The operands B.
+    pub fn b(&self) -> MatrixBatch<'a> {
+        self.b
+    }
+}
+
+impl<'a> TiledGemm<'a> {
+    /// The number of rows of every A and C.
+    #[inline(always)]
+    pub fn m(&self) -> u32 {
+        self.c.first().rows()
+    }
+
+    /// The number of columns of every B and C.
+    #[inline(always)]
+    pub fn n(&self) -> u32 {
+        self.c.first().cols()
+    }
+
+    /// The number of terms of each sum; none if α is zero, because then neither A nor B may be read.
+    #[inline(always)]
+    pub fn terms(&self) -> u32 {
+        self.scale.terms(self.a.first().cols())
+    }
+
+    /// The number of splits.
+    #[inline(always)]
+    pub fn splits(&self) -> u32 {
+        self.splits as u32
+    }
+
+    /// The tile of block `block`, or `None` for the one block of a grid without work.
+    #[inline(always)]
+    pub(crate) fn tile(&self, shape: TileShape, block: u32) -> Option<Tile<'a>> {
+        let (down, across) = (self.m().div_ceil(shape.m), self.n().div_ceil(shape.n));
+        let (output, position) = divide(block, down * across);
+        if output >= self.c.count() {
+            return None;
+        }
+        let (product, split) = divide(output, self.splits());
+        // Groups of `height` rows of tiles; the last one may be lower.
+        let height = (GROUP_ROWS / shape.m).max(1);
+        let (group, place) = divide(position, height * across);
+        let (col, row) = divide(place, height.min(down - group * height));
+        let (steps, splits) = (u64::from(self.terms().div_ceil(shape.k)), self.splits);
+        let first_term = |split: u64| ((steps * split / splits) as u32 * shape.k).min(self.terms());
+        // SAFETY: product < products and output < outputs, which is how many there are.
+        let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(output)) };
+        Some(Tile {
+            a,
+            b,
+            c,
+            scale: self.scale,
+            terms: self.terms(),
+            product,
+            row: (group * height + row) * shape.m,
+            col: col * shape.n,
+            k_begin: first_term(u64::from(split)),
+            k_end: first_term(u64::from(split) + 1),
+        })
+    }
+}
+
+/// Quotient and remainder. (Written with `/` alone, a divisor that might be zero brings panic code with it.)
+#[inline(always)]
+fn divide(dividend: u32, divisor: u32) -> (u32, u32) {
+    let quotient = dividend.checked_div(divisor).unwrap_or(u32::MAX);
+    (quotient, dividend.wrapping_sub(quotient.wrapping_mul(divisor)))
+}
+
+/// What one block computes: the tile of `c` whose first element is (`row`, `col`), from the terms `k_begin` to `k_end`.
+#[derive(Clone, Copy)]
+pub(crate) struct Tile<'a> {
+    pub(crate) a: Matrix<'a>,
+    pub(crate) b: Matrix<'a>,
+    pub(crate) c: MatrixMut<'a>,
+    scale: Scale,
+    terms: u32,
+    /// Which product of the batch.
+    pub(crate) product: u32,
+    pub(crate) row: u32,
+    pub(crate) col: u32,
+    pub(crate) k_begin: u32,
+    pub(crate) k_end: u32,
+}
+
+impl Tile<'_> {
+    /// Completes `N` neighbours in a row of C, from (`row`, `col`) on: `C = α·sum + β·C`. What lies outside of C is left
+    /// out. C is not read if β is zero. Where C allows it, they are one store of `N` elements.
+    ///
+    /// # Safety
+    /// `col` is a multiple of `N`, and no other thread accesses these elements of C.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn finish<const N: usize>(&self, row: u32, col: u32, sums: [f32; N]) {
+        if row >= self.c.rows() {
+            return;
+        }
+        let value = |i: usize| {
+            // SAFETY: only called for elements of C, which are this thread's alone.
+            self.scale.combine(self.terms, sums[i], || unsafe { self.c.at(row, col + i as u32) })
+        };
+        if self.takes_vectors_of(N as u32) {
+            if col < self.c.cols() {
+                let values: [f32; N] = core::array::from_fn(value);
+                let offset = self.c.offset(row, col);
+                // SAFETY: inside C: the row and the column are, and the number of columns is a multiple of N, as is
+                // `col`. Aligned, as `takes_vectors_of` has found.
+                unsafe { store_vector(self.c.data(), offset, values) };
+            }
+            return;
+        }
+        for i in 0..N {
+            if col + (i as u32) < self.c.cols() {
+                // SAFETY: inside C, and this thread's alone.
+                unsafe { self.c.set(row, col + i as u32, value(i)) };
+            }
+        }
+    }
+
+    /// Whether `count` neighbours in a row of C, from a multiple of `count` on, are either all inside C and one aligned
+    /// vector, or all outside.
+    #[inline(always)]
+    fn takes_vectors_of(&self, count: u32) -> bool {
+        let multiple = |value: u64| value & u64::from(count - 1) == 0;
+        self.c.is_contiguous_along_rows()
+            && multiple(u64::from(self.c.cols()))
+            && multiple(self.c.row_stride())
+            && multiple(self.c.data().as_mut_ptr() as u64 / size_of::<f32>() as u64)
+    }
+}
+
+/// Stores 2 or 4 elements at once.
+///
+/// # Safety
+/// They are inside the view, aligned to their size together, and this thread's alone.
+#[inline(always)]
+#[track_caller]
+unsafe fn store_vector<const N: usize>(data: GlobalSliceMut<'_, f32>, offset: usize, values: [f32; N]) {
+    const { assert!(N == 2 || N == 4, "vectors have 2 or 4 elements") };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if N == 2 {
+            data.set2_unchecked(offset, [values[0], values[1]]);
+        } else {
+            data.set4_unchecked(offset, [values[0], values[1], values[N - 2], values[N - 1]]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::collections::HashSet;
+    use std::vec;
+
+    use super::*;
+
+    const SHAPE: TileShape = TileShape { m: 512, n: 128, k: 32 };
+
+    #[test]
+    fn every_tile_of_every_split_has_one_block() {
+        for (m, n, k, products, splits) in
+            [(1, 1, 1, 1, 1), (4000, 500, 100, 1, 1), (5121, 129, 1000, 3, 4), (512, 128, 32, 2, 5), (513, 1, 0, 1, 3)]
+        {
+            let data = vec![0.0f32; m.max(n) * k.max(1)];
+            let a = Matrix::new(GlobalSlice::new(&data), m, k, k, 1).unwrap();
+            let b = Matrix::new(GlobalSlice::new(&data), k, n, n, 1).unwrap();
+            let mut partials = vec![0.0f32; m * n * products * splits];
+            let c = MatrixMut::new(GlobalSliceMut::new(&mut partials), m, n, n, 1).unwrap();
+            let a = MatrixBatch::new(a, 0, products).unwrap();
+            let b = MatrixBatch::new(b, 0, products).unwrap();
+            let c = MatrixBatchMut::new(c, m * n, products * splits).unwrap();
+            let gemm = TiledGemm::split(a, b, c, splits as u32).unwrap();
+            let blocks = gemm.blocks(SHAPE);
+            assert_eq!(blocks, (m.div_ceil(512) * n.div_ceil(128) * products * splits) as u64);
+            let mut seen = HashSet::new();
+            let mut terms = 0;
+            for block in 0..blocks as u32 {
+                let tile = gemm.tile(SHAPE, block).unwrap();
+                assert!(tile.row < m as u32 && tile.row.is_multiple_of(512), "{}", tile.row);
+                assert!(tile.col < n as u32 && tile.col.is_multiple_of(128), "{}", tile.col);
+                assert!(tile.k_begin.is_multiple_of(32) || tile.k_begin == tile.k_end);
+                terms += u64::from(tile.k_end - tile.k_begin);
+                let output = tile.c.data().as_mut_ptr().addr();
+                assert!(seen.insert((output, tile.row, tile.col)), "two blocks have the same tile");
+            }
+            assert_eq!(terms, (m.div_ceil(512) * n.div_ceil(128) * products * k) as u64);
+            assert!(gemm.tile(SHAPE, blocks as u32).is_none());
+        }
+    }
+
+    #[test]
+    fn a_product_without_results_has_no_tiles() {
+        let a = Matrix::new(GlobalSlice::new(&[]), 0, 5, 5, 1).unwrap();
+        let data = [0.0; 15];
+        let b = Matrix::new(GlobalSlice::new(&data), 5, 3, 3, 1).unwrap();
+        let mut nothing = [];
+        let c = MatrixMut::new(GlobalSliceMut::new(&mut nothing), 0, 3, 3, 1).unwrap();
+        let gemm = TiledGemm::new(1.0, a, b, 0.0, c).unwrap();
+        assert_eq!((gemm.blocks(SHAPE), gemm.grid(SHAPE)), (0, Dim3::new(1, 1, 1)));
+        assert!(gemm.tile(SHAPE, 0).is_none());
+    }
+
+    #[test]
+    fn partials_are_as_many_as_products_times_splits() {
+        let data = [0.0; 15];
+        let a = Matrix::new(GlobalSlice::new(&data), 3, 5, 5, 1).unwrap();
+        let b = Matrix::new(GlobalSlice::new(&data), 5, 3, 3, 1).unwrap();
+        let mut partials = [0.0; 18];
+        let c = MatrixMut::new(GlobalSliceMut::new(&mut partials), 3, 3, 3, 1).unwrap();
+        let batch = MatrixBatchMut::new(c, 9, 2).unwrap();
+        assert!(TiledGemm::split(a, b, batch, 2).is_ok());
+        for splits in [0, 1, 3] {
+            assert!(matches!(TiledGemm::split(a, b, batch, splits), Err(ShapeError::Mismatch { .. })));
+        }
+    }
+}
