@@ -15,6 +15,8 @@
 //! | [`gemm::tiled`], 16×16 and 32×32 | a block shares what its threads would all load |
 //! | [`gemv::block_reduction`] | a block shares one long sum |
 //!
+//! Not on the ladder: [`probe`], kernels that do one thing only, to measure what a GPU can do at most.
+//!
 //! # Precision
 //!
 //! It is part of every kernel's name. `fp32` means: operands and result are IEEE 754 binary32, and every multiplication
@@ -26,6 +28,10 @@
 //! elements as fit in memory.
 
 #![no_std]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "an array stays in registers only if it is indexed by constants, which iterators over it hide"
+)]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
 
 mod batch;
@@ -36,6 +42,7 @@ mod vector;
 
 pub mod gemm;
 pub mod gemv;
+pub mod probe;
 
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]

@@ -20,7 +20,19 @@ pub struct VectorMut<'a> {
     len: u32,
 }
 
-impl Vector<'_> {
+impl<'a> Vector<'a> {
+    /// The memory, gaps included.
+    #[inline(always)]
+    pub fn data(&self) -> GlobalSlice<'a, f32> {
+        self.data
+    }
+
+    /// The elements between neighbours.
+    #[inline(always)]
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+
     /// The number of elements.
     #[inline(always)]
     pub fn len(&self) -> u32 {
@@ -45,7 +57,19 @@ impl Vector<'_> {
     }
 }
 
-impl VectorMut<'_> {
+impl<'a> VectorMut<'a> {
+    /// The memory, gaps included.
+    #[inline(always)]
+    pub fn data(&self) -> GlobalSliceMut<'a, f32> {
+        self.data
+    }
+
+    /// The elements between neighbours.
+    #[inline(always)]
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+
     /// The number of elements.
     #[inline(always)]
     pub fn len(&self) -> u32 {

@@ -9,6 +9,8 @@
 //!  ‖E‖ / ‖C‖  ≤  2·√K·2⁻²⁴     (Frobenius norms)          and          max |E| / S  ≤  4·√K·2⁻²⁴
 //! ```
 //!
+//! These are the bounds of [`Precision::Fp32Strict`]; the others allow more, as [`Precision::tolerance`] says.
+//!
 //! 2⁻²⁴ is the rounding error of one fp32 operation, and √K is how such errors add up when they are independent: a sum in
 //! fp32 passes in any order, and one whose operands were rounded to TF32 (2⁻¹¹) does not.
 //!
@@ -25,9 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::Progress;
 use crate::report::number;
-
-/// The rounding error of one fp32 operation, relative to its result.
-const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
+use crate::{Precision, Tolerance};
 
 /// Rows and columns of the result that are computed at once, and terms that are converted to double precision at once.
 /// The converted blocks stay in a cache.
@@ -111,14 +111,21 @@ impl Reference {
         Self { expected, magnitude, terms: (terms + usize::from(beta != 0.0)).max(1) }
     }
 
-    /// Compares a result with the reference, every element of it.
+    /// Compares a result with the reference, every element of it, by the bounds of [`Precision::Fp32Strict`].
     ///
     /// # Panics
     /// If the result has another shape than the reference.
     pub fn check(&self, result: ArrayView2<'_, f32>) -> Outcome {
+        self.check_in(Precision::Fp32Strict, result)
+    }
+
+    /// Compares a result with the reference, every element of it, by the bounds of a precision.
+    ///
+    /// # Panics
+    /// If the result has another shape than the reference.
+    pub fn check_in(&self, precision: Precision, result: ArrayView2<'_, f32>) -> Outcome {
         assert_eq!(result.dim(), self.expected.dim(), "the result has another shape than the reference");
-        let root = (self.terms as f64).sqrt();
-        let (frobenius_bound, max_bound) = (2.0 * root * ROUNDING, 4.0 * root * ROUNDING);
+        let Tolerance { frobenius: frobenius_bound, max: max_bound } = precision.tolerance(self.terms);
 
         let tallies: Vec<Tally> = (result.axis_chunks_iter(Axis(0), BLOCK_ROWS).into_par_iter())
             .enumerate()
@@ -192,6 +199,35 @@ pub struct Outcome {
     pub bad: u64,
     /// The first eight of these, by rows.
     pub first_bad: Vec<Element>,
+}
+
+impl Outcome {
+    /// What is found of no results at all.
+    pub(crate) fn of_nothing(precision: Precision) -> Self {
+        let Tolerance { frobenius: frobenius_bound, max: max_bound } = precision.tolerance(0);
+        let (frobenius_error, max_error, elements, bad, first_bad) = (0.0, 0.0, 0, 0, Vec::new());
+        let worst = None;
+        Self { passed: true, frobenius_error, frobenius_bound, max_error, max_bound, worst, elements, bad, first_bad }
+    }
+
+    /// What is found of a result and of the one after it in a batch: the larger of each error, and elements numbered by
+    /// their rows within their own matrix.
+    pub(crate) fn and(self, next: Self) -> Self {
+        let mut first_bad = self.first_bad;
+        first_bad.extend(next.first_bad);
+        first_bad.truncate(NAMED);
+        Self {
+            passed: self.passed && next.passed,
+            frobenius_error: self.frobenius_error.max(next.frobenius_error),
+            frobenius_bound: self.frobenius_bound,
+            worst: if next.max_error > self.max_error { next.worst } else { self.worst },
+            max_error: self.max_error.max(next.max_error),
+            max_bound: self.max_bound,
+            elements: self.elements + next.elements,
+            bad: self.bad + next.bad,
+            first_bad,
+        }
+    }
 }
 
 /// One element of a result.

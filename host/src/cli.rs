@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use tilewright::Precision;
+use tilewright::bench::args::BenchFlags;
 use tilewright::device::DeviceChoice;
 use tilewright::input::Distribution;
 use tilewright::problem::Overrides;
 use tilewright::run::Options;
+use tilewright::{plan, tune};
 
 /// Matrix products by kernels written in Rust: run, checked and timed on a GPU, or on the CPU without one.
 #[derive(Debug, Parser)]
@@ -28,6 +31,32 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run kernels on the named problems, check every element of the results, and time them (the default)
     Run(RunFlags),
+    /// Measure kernels beside cuBLAS on a GPU: times in turns, shares of what the GPU can do, errors; compare with older runs
+    Bench(BenchFlags),
+    /// Measure on a GPU which kernel is the fastest for which product, and write that to a table
+    Tune(TuneFlags),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneFlags {
+    /// The file to write the table to, as JSON
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// A precision to measure; may be repeated [default: all]
+    #[arg(long, value_name = "NAME")]
+    precision: Vec<Precision>,
+
+    /// The GPU: auto (the first), cuda, or cuda:N for GPU number N
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: DeviceChoice,
+}
+
+impl TuneFlags {
+    /// What to measure, apart from the device.
+    pub(crate) fn options(self) -> tune::Options {
+        tune::Options { precisions: self.precision, output: self.output }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -40,7 +69,25 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "NAME")]
     kernel: Vec<String>,
 
-    /// List problems and kernels, and do nothing else
+    /// How precise products have to be: fp32-strict, fp32, fp32-normwise, tf32, bf16 or fp16 [default: that of the kernels,
+    /// or fp32]
+    #[arg(long, value_name = "NAME")]
+    precision: Option<Precision>,
+
+    /// Among how many blocks to divide each sum [default: what is fastest]
+    #[arg(long, value_name = "COUNT")]
+    splits: Option<u32>,
+
+    /// A table of measured times to choose kernels by, of `tilewright tune` on this GPU; `none` to choose by the model alone
+    /// [default: the table that is built in, if there is one for the GPU]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) table: Option<PathBuf>,
+
+    /// Say which kernels could compute each product, which is chosen and why, its tiles, splits and workspace
+    #[arg(long)]
+    explain: bool,
+
+    /// List problems, kernels and precisions, and do nothing else
     #[arg(long)]
     pub(crate) list: bool,
 
@@ -55,6 +102,10 @@ pub(crate) struct RunFlags {
     /// Columns of op(A) and rows of op(B)
     #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
     k: Option<usize>,
+
+    /// The number of products, each of matrices of its own [default: 1]
+    #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
+    batch: Option<usize>,
 
     /// Whether A is stored transposed, as k rows of m
     #[arg(long, value_name = "BOOL", help_heading = "Sizes", action = ArgAction::Set)]
@@ -113,6 +164,10 @@ pub(crate) struct RunFlags {
     /// Run the kernels of this PTX file, which must have been built from the same sources (`cargo xtask build-ptx`)
     #[arg(long, value_name = "FILE")]
     pub(crate) ptx: Option<PathBuf>,
+
+    /// Run kernels compiled for this architecture only, such as sm_80: the portable kernels on any GPU
+    #[arg(long, value_name = "ARCH", conflicts_with = "ptx")]
+    pub(crate) arch: Option<String>,
 }
 
 impl RunFlags {
@@ -121,10 +176,15 @@ impl RunFlags {
         Options {
             problems: self.problem,
             kernels: self.kernel,
+            precision: self.precision,
+            splits: self.splits,
+            tables: plan::Tables::Embedded,
+            explain: self.explain,
             overrides: Overrides {
                 m: self.m,
                 n: self.n,
                 k: self.k,
+                batch: self.batch,
                 trans_a: self.trans_a,
                 trans_b: self.trans_b,
                 lda: self.lda,

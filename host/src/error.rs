@@ -7,6 +7,10 @@ use cuda_std::ContractViolation;
 use cuda_std::executor::LaunchError;
 use gpu_kernels::ShapeError;
 
+use crate::Precision;
+use crate::plan::Refusal;
+use crate::plan::table::TableFault;
+
 /// An error of this library. Its message is complete and stands on its own.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -26,6 +30,10 @@ pub enum Error {
     /// The CPU executor could not run a kernel, or caught it doing something that it must not do.
     #[error("{0}")]
     Executor(#[from] LaunchError),
+
+    /// cuBLAS is not there, or cannot do what was asked of it.
+    #[error("{0}")]
+    Baseline(#[from] crate::baseline::BaselineError),
 
     /// A view among the arguments of a launch is not of memory that this device has allocated.
     #[error(
@@ -75,6 +83,21 @@ pub enum Error {
         lowest: String,
     },
 
+    /// There is PTX of a kernel, but none that this GPU takes.
+    #[error(
+        "kernel `{kernel}` is compiled for {available} only, and {device} takes PTX for {taken}: choose another kernel"
+    )]
+    KernelForOtherGpus {
+        /// The kernel's name.
+        kernel: String,
+        /// The architectures that there is PTX of it for.
+        available: String,
+        /// The device.
+        device: String,
+        /// The architectures whose PTX the device takes.
+        taken: String,
+    },
+
     /// This build has no PTX in it.
     #[error("this build contains no PTX for GPUs: {reason}")]
     NoPtx {
@@ -108,15 +131,134 @@ pub enum Error {
         known: Vec<&'static str>,
     },
 
-    /// The kernel cannot compute this product, on any device.
-    #[error("kernel `{kernel}` cannot compute {product}: {reason}")]
+    /// The kernel that was asked for cannot compute this product on this device.
+    #[error("kernel `{kernel}` cannot compute {product}: {reason}{}", others_hint(.others))]
     Ineligible {
         /// The kernel.
         kernel: &'static str,
         /// The product.
         product: String,
-        /// Why, and what to choose instead.
-        reason: String,
+        /// Why.
+        reason: Box<Refusal>,
+        /// The kernels that can, in the same precision.
+        others: Vec<&'static str>,
+    },
+
+    /// No kernel of a precision can compute this product on this device.
+    #[error("no kernel computes {product} in {precision} on {device}{}", refusals_list(.refusals, .precisions))]
+    NoKernel {
+        /// The precision asked for.
+        precision: Precision,
+        /// The product.
+        product: String,
+        /// The device.
+        device: String,
+        /// The kernels of the precision, and why each cannot.
+        refusals: Vec<(&'static str, Refusal)>,
+        /// The precisions in which the product can be computed there.
+        precisions: Vec<Precision>,
+    },
+
+    /// A plan was given operands other than those it was made for.
+    #[error(
+        "this plan, for kernel `{kernel}`, does not fit: {what} {given}, and it was made for {planned}: make a plan for them"
+    )]
+    PlanMismatch {
+        /// The kernel of the plan.
+        kernel: &'static str,
+        /// What differs, in words.
+        what: &'static str,
+        /// What the plan was made for.
+        planned: String,
+        /// What it was given.
+        given: String,
+    },
+
+    /// A workspace is smaller than the plan needs.
+    #[error("the workspace has {has}, and the plan needs {needs}: allocate it with `GemmPlan::workspace`")]
+    WorkspaceTooSmall {
+        /// What the plan needs.
+        needs: Bytes,
+        /// What there is.
+        has: Bytes,
+    },
+
+    /// A file that was to be a table of measured times is none.
+    #[error("{} is no table of measured times: {fault}", .path.display())]
+    BadTable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: TableFault,
+    },
+
+    /// A table of measured times is of another GPU.
+    #[error(
+        "the table is of {table}, and the device is {device}, on which other kernels may be the fastest: measure one there \
+         with `tilewright tune`, or leave out --table"
+    )]
+    TableForOtherGpu {
+        /// The GPU of the table.
+        table: String,
+        /// The device.
+        device: String,
+    },
+
+    /// Operands whose shapes do not make a product.
+    #[error("{left} is {left_extent}, but {right} is {right_extent}: they must be equal")]
+    Operands {
+        /// The one extent, in words such as `the number of columns of A`.
+        left: &'static str,
+        /// Its value.
+        left_extent: usize,
+        /// The other extent.
+        right: &'static str,
+        /// Its value.
+        right_extent: usize,
+    },
+
+    /// Matrices of which an element is not in the buffer.
+    #[error(
+        "{count} matrices of {rows} x {cols} from element {offset} on, with strides {strides:?} of rows, columns and \
+         matrices, end with element {last}, and the buffer has {len}: pass a longer buffer or smaller strides"
+    )]
+    OutsideBuffer {
+        /// The rows of each.
+        rows: usize,
+        /// The columns of each.
+        cols: usize,
+        /// The number of matrices.
+        count: usize,
+        /// The strides of rows, of columns and of matrices.
+        strides: [usize; 3],
+        /// The place of the first element.
+        offset: usize,
+        /// The place of the last element.
+        last: u128,
+        /// The length of the buffer.
+        len: usize,
+    },
+
+    /// Matrices that end beyond what can be addressed.
+    #[error(
+        "{matrix}, {batch} of {rows} x {cols} with strides {row_stride} and {col_stride}, each {batch_stride} after the one \
+         before, has more bytes than can be addressed: choose smaller sizes"
+    )]
+    PlacementOverflow {
+        /// `A`, `B` or `C`.
+        matrix: &'static str,
+        /// The number of rows.
+        rows: usize,
+        /// The number of columns.
+        cols: usize,
+        /// The number of matrices.
+        batch: usize,
+        /// The elements from one row to the next.
+        row_stride: usize,
+        /// The elements from one column to the next.
+        col_stride: usize,
+        /// The elements from one matrix to the next.
+        batch_stride: usize,
     },
 
     /// A problem with an extent beyond what kernels count.
@@ -227,6 +369,22 @@ impl Error {
 
 fn nearest_hint(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
+}
+
+fn others_hint(others: &[&str]) -> String {
+    if others.is_empty() { String::new() } else { format!(". These can: {}", others.join(", ")) }
+}
+
+fn refusals_list(refusals: &[(&str, Refusal)], precisions: &[Precision]) -> String {
+    let mut text = String::new();
+    for (kernel, refusal) in refusals {
+        text += &format!("\n  {kernel}: {refusal}");
+    }
+    let precisions: Vec<_> = precisions.iter().map(|precision| precision.name()).collect();
+    match precisions.is_empty() {
+        true => text,
+        false => format!("{text}\nIt can be computed with --precision {}", precisions.join(" or ")),
+    }
 }
 
 /// A number of bytes, shown in a unit that a reader takes in.

@@ -2,14 +2,14 @@
 //!
 //! ```
 //! use ndarray::array;
-//! use tilewright::{Device, kernels};
+//! use tilewright::{Device, Precision};
 //!
 //! // A CUDA GPU if there is one, otherwise the CPU executor and the reason.
 //! let (device, _why_no_gpu) = Device::open()?;
 //! let a = array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
 //! let b = array![[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]];
 //! let mut c = ndarray::Array2::zeros((3, 3));
-//! tilewright::gemm(&device, &kernels::GEMM_TILED_32_FP32, 1.0, a.view(), b.view(), 0.0, c.view_mut())?;
+//! tilewright::gemm(&device, Precision::Fp32, 1.0, a.view(), b.view(), 0.0, c.view_mut())?;
 //! assert_eq!(c, a.dot(&b));
 //! # Ok::<(), tilewright::Error>(())
 //! ```
@@ -19,13 +19,18 @@
 //! | module | what |
 //! |---|---|
 //! | [`device`] | where kernels run, and launches that are safe |
-//! | [`kernels`] | the kernels by name |
+//! | [`kernels`] | the kernels by name, and what each can compute |
+//! | [`plan`] | which kernel computes a product, and why |
 //! | [`operand`] | `ndarray` views to a device and back |
 //! | [`problem`], [`input`] | products by name, and random operands for them |
 //! | [`check`] | whether a result is right |
 //! | [`mod@measure`], [`report`] | how long it took; tables and JSON |
+//! | [`tune`] | which kernel is the fastest for which product |
+//! | [`mod@bench`], [`baseline`] | kernels beside cuBLAS, and shares of what the GPU can do |
 //! | [`mod@run`] | all of it in turn: what the command line does |
 
+pub mod baseline;
+pub mod bench;
 pub mod check;
 pub mod device;
 mod error;
@@ -34,15 +39,19 @@ pub mod kernels;
 pub mod measure;
 mod multiply;
 pub mod operand;
+pub mod plan;
+mod precision;
 pub mod problem;
 pub mod progress;
 pub mod report;
 pub mod run;
+pub mod tune;
 
 pub use device::{Buffer, Device};
 pub use error::{Bytes, Error};
 pub use multiply::{Packed, gemm, gemv};
 pub use operand::DeviceMatrix;
+pub use precision::{Precision, Tolerance};
 pub use problem::Product;
 
 /// The examples in the README, which have to compile and run.

@@ -4,13 +4,16 @@ mod cli;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
-use cli::{Cli, Command, RunFlags};
+use cli::{Cli, Command, RunFlags, TuneFlags};
 use cuda_std::executor::Checks;
+use tilewright::bench::args::BenchFlags;
 use tilewright::device::DeviceChoice;
+use tilewright::plan::{Table, Tables};
 use tilewright::run::{self, Options};
-use tilewright::{Device, Error, kernels, problem, progress};
+use tilewright::{Device, Error, Precision, kernels, problem, progress, tune};
 
 /// A check failed, or a kernel did something wrong.
 const FAILED: u8 = 1;
@@ -21,15 +24,17 @@ const INTERRUPTED: i32 = 130;
 
 fn main() -> ExitCode {
     let Cli { command, run } = Cli::parse();
-    let flags = match command {
-        None => run,
-        Some(Command::Run(flags)) => flags,
-    };
     // Without a handler the program ends all the same, only with a progress bar left behind.
     let _ = ctrlc::set_handler(|| {
         progress::clear();
         std::process::exit(INTERRUPTED);
     });
+    let flags = match command {
+        None => run,
+        Some(Command::Run(flags)) => flags,
+        Some(Command::Bench(flags)) => return bench(flags),
+        Some(Command::Tune(flags)) => return tune(flags),
+    };
     if flags.list {
         list();
         return ExitCode::SUCCESS;
@@ -37,16 +42,31 @@ fn main() -> ExitCode {
     let (device, note) = match open(&flags) {
         Ok(opened) => opened,
         Err(error) => {
-            complain(&error);
-            if matches!(error, Error::Driver(_)) {
-                let _ = writeln!(std::io::stderr(), "To do without a GPU, run on the CPU: --device cpu");
-            }
+            complain_of_device(&error);
             return ExitCode::from(REFUSED);
         }
     };
-    match run::run(&device, &Options { note, ..flags.options() }, print) {
+    let tables = match tables(&flags) {
+        Ok(tables) => tables,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(REFUSED);
+        }
+    };
+    match run::run(&device, &Options { note, tables, ..flags.options() }, print) {
         Ok(report) if report.passed() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(FAILED),
+        Err(error) => {
+            complain_of_device(&error);
+            ExitCode::from(if error.is_kernel_fault() { FAILED } else { REFUSED })
+        }
+    }
+}
+
+/// Runs `bench`.
+fn bench(flags: BenchFlags) -> ExitCode {
+    match flags.run(print) {
+        Ok(nothing_slower) => ExitCode::from(if nothing_slower { 0 } else { FAILED }),
         Err(error) => {
             complain(&error);
             ExitCode::from(if error.is_kernel_fault() { FAILED } else { REFUSED })
@@ -54,16 +74,44 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs `tune`.
+fn tune(flags: TuneFlags) -> ExitCode {
+    let device = match flags.device {
+        DeviceChoice::Auto => Device::cuda(0),
+        DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal),
+        DeviceChoice::Cpu => Ok(Device::cpu(Checks::Bounds)),
+    };
+    match device.and_then(|device| tune::run(&device, &flags.options(), print)) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(if error.is_kernel_fault() { FAILED } else { REFUSED })
+        }
+    }
+}
+
+/// The tables of measured times that the flags ask for.
+fn tables(flags: &RunFlags) -> Result<Tables, Error> {
+    match &flags.table {
+        None => Ok(Tables::Embedded),
+        Some(path) if path.as_os_str() == "none" => Ok(Tables::None),
+        Some(path) => Ok(Tables::This(Arc::new(Table::read(path)?))),
+    }
+}
+
 /// Opens the device that the flags ask for, and says why it is the CPU if they leave that open.
 fn open(flags: &RunFlags) -> Result<(Device, Option<String>), Error> {
     let refuse = |reason: &str| Err(Error::Usage(reason.to_owned()));
     let checks = if flags.check { Checks::Full } else { Checks::Bounds };
-    let ordinal = match (flags.device, &flags.ptx) {
-        (DeviceChoice::Cpu, Some(_)) => {
-            return refuse("--ptx is for GPUs: the CPU executor runs no PTX; leave out --ptx, or --device cpu");
+    let for_gpus = flags.ptx.as_ref().map(|_| "--ptx").or(flags.arch.as_ref().map(|_| "--arch"));
+    let ordinal = match (flags.device, for_gpus) {
+        (DeviceChoice::Cpu, Some(flag)) => {
+            return refuse(&format!(
+                "{flag} is for GPUs: the CPU executor runs no PTX; leave out {flag}, or --device cpu"
+            ));
         }
-        (_, Some(_)) if flags.check => {
-            return refuse("--ptx is for GPUs, and --check for the CPU executor; leave out one of the two");
+        (_, Some(flag)) if flags.check => {
+            return refuse(&format!("{flag} is for GPUs, and --check for the CPU executor; leave out one of the two"));
         }
         (DeviceChoice::Cuda(_), _) if flags.check => {
             return refuse(
@@ -87,13 +135,22 @@ fn open(flags: &RunFlags) -> Result<(Device, Option<String>), Error> {
         (DeviceChoice::Auto, Some(_)) => 0,
         (DeviceChoice::Cuda(ordinal), _) => ordinal,
     };
-    let device = match &flags.ptx {
+    let device = match (&flags.ptx, &flags.arch) {
         // SAFETY: that the file has been built from the sources of these kernels is for the user to see to: the
         // documentation of the flag demands it, and no program could find out.
-        Some(path) => unsafe { Device::cuda_with_ptx(ordinal, path)? },
-        None => Device::cuda(ordinal)?,
+        (Some(path), _) => unsafe { Device::cuda_with_ptx(ordinal, path)? },
+        (None, Some(arch)) => Device::cuda_with_arch(ordinal, arch)?,
+        (None, None) => Device::cuda(ordinal)?,
     };
     Ok((device, None))
+}
+
+/// The same of what may be the fault of a GPU, with a way around it.
+fn complain_of_device(error: &Error) {
+    complain(error);
+    if matches!(error, Error::Driver(_)) && !error.is_kernel_fault() {
+        let _ = writeln!(std::io::stderr(), "To do without a GPU, run on the CPU: --device cpu");
+    }
 }
 
 /// Writes to the standard error. As with the standard output: if nobody listens, the exit code has to do.
@@ -115,8 +172,12 @@ fn list() {
         text += &format!("  {:<8} {:<5} {full} ({reduced})\n", problem.name, problem.formula);
     }
     text += "\nKernels:\n";
-    for kernel in kernels::ALL {
-        text += &format!("  {:<26} {}\n", kernel.name, kernel.idea);
+    for kernel in kernels::ALL.iter() {
+        text += &format!("  {:<32} {}\n", kernel.name, kernel.idea);
+    }
+    text += "\nPrecisions:\n";
+    for precision in Precision::ALL {
+        text += &format!("  {:<14} {}\n", precision, precision.summary());
     }
     print(&text);
 }

@@ -3,7 +3,8 @@
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 use crate::device::Device;
-use crate::kernels::KernelInfo;
+use crate::plan::{Description, GemmPlan, Options};
+use crate::problem::Sizes;
 use crate::{DeviceMatrix, Error};
 
 /// Which operands had to be packed on their way to the device: those with negative strides, which kernels do not take, and
@@ -19,23 +20,26 @@ pub struct Packed {
     pub c: bool,
 }
 
-/// Computes `C = α·A·B + β·C` in fp32 on a device, for views with any strides.
+/// Computes `C = α·A·B + β·C` on a device, for views with any strides.
 ///
 /// A is m×k, B is k×n and C is m×n; each of m, n and k may be zero. As in every BLAS, C is not read if β is zero, and
 /// neither A nor B if α is zero. Returns after C has arrived.
 ///
+/// `options` says how: a [`Precision`](crate::Precision), a kernel, or both with more as [`Options`]. A
+/// [plan](crate::plan) makes the rest of it.
+///
 /// ```
 /// use ndarray::array;
-/// use tilewright::{Device, kernels};
+/// use tilewright::{Device, Precision, kernels};
 ///
 /// let (device, _why_no_gpu) = Device::open()?;
 /// let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
 /// let b = array![[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]];
 /// let mut c = array![[100.0, 100.0], [100.0, 100.0f32]];
-/// tilewright::gemm(&device, &kernels::GEMM_TILED_16_FP32, 2.0, a.view(), b.view(), 0.5, c.view_mut())?;
+/// tilewright::gemm(&device, Precision::Fp32, 2.0, a.view(), b.view(), 0.5, c.view_mut())?;
 /// assert_eq!(c, array![[58.0, 60.0], [70.0, 72.0]]);
 ///
-/// // A transpose is a view like any other: this is Aᵀ·A, read in place.
+/// // A transpose is a view like any other: this is Aᵀ·A, read in place. Here by a kernel of our choice.
 /// let mut gram = ndarray::Array2::zeros((3, 3));
 /// tilewright::gemm(&device, &kernels::GEMM_NAIVE_2D_FP32, 1.0, a.t(), a.view(), 0.0, gram.view_mut())?;
 /// assert_eq!(gram, a.t().dot(&a));
@@ -43,58 +47,71 @@ pub struct Packed {
 /// ```
 ///
 /// # Errors
-/// [`Error::Shape`] if the shapes do not make a product, [`Error::Ineligible`] for a matrix–vector kernel and a B of more
-/// or less than one column, [`Error::Driver`] and [`Error::Executor`] where the device fails. C is then unchanged.
+/// [`Error::Operands`] and [`Error::ExtentTooLarge`] if the shapes do not make a product that kernels can compute; those of
+/// [`GemmPlan::new`] if no kernel, or not the one asked for, can compute it so; [`Error::Driver`] and [`Error::Executor`]
+/// where the device fails. C is then unchanged.
 pub fn gemm(
     device: &Device,
-    kernel: &KernelInfo,
+    options: impl Into<Options>,
     alpha: f32,
     a: ArrayView2<'_, f32>,
     b: ArrayView2<'_, f32>,
     beta: f32,
     c: ArrayViewMut2<'_, f32>,
 ) -> Result<Packed, Error> {
-    kernel.eligible(c.nrows(), c.ncols(), a.ncols())?;
+    for (left, left_extent, right, right_extent) in [
+        ("the number of columns of A", a.ncols(), "the number of rows of B", b.nrows()),
+        ("the number of rows of A", a.nrows(), "the number of rows of C", c.nrows()),
+        ("the number of columns of B", b.ncols(), "the number of columns of C", c.ncols()),
+    ] {
+        if left_extent != right_extent {
+            return Err(Error::Operands { left, left_extent, right, right_extent });
+        }
+    }
+    let sizes = Sizes { m: c.nrows(), n: c.ncols(), k: a.ncols() };
+    let [a_placed, b_placed, c_placed] = [a, b, c.view()].map(DeviceMatrix::placement_of);
+    let product = Description::new(sizes, 1, a_placed, b_placed, c_placed)?.with_factors(alpha, beta);
+    let plan = GemmPlan::new(device, &product, &options.into())?;
+
     let a = DeviceMatrix::upload(device, a)?;
     let b = DeviceMatrix::upload(device, b)?;
     let mut result =
         if beta == 0.0 { DeviceMatrix::unwritten(device, c.view())? } else { DeviceMatrix::upload(device, c.view())? };
-    kernel.launch(device, alpha, &a, &b, beta, &mut result)?;
+    plan.run(device, alpha, &a, &b, beta, &mut result, &mut plan.workspace(device)?)?;
     result.download(c)?;
     Ok(Packed { a: a.is_packed(), b: b.is_packed(), c: result.is_packed() })
 }
 
-/// Computes `y = α·A·x + β·y` in fp32 on a device, for views with any strides.
+/// Computes `y = α·A·x + β·y` on a device, for views with any strides.
 ///
 /// A is m×k, x has k elements and y has m. Any kernel will do: to a general one, x and y are matrices of one column. For
-/// zero factors and sizes, see [`gemm`].
+/// options, zero factors and sizes, see [`gemm`].
 ///
 /// ```
 /// use ndarray::{Array1, array};
-/// use tilewright::{Device, kernels};
+/// use tilewright::{Device, Precision};
 ///
 /// let (device, _why_no_gpu) = Device::open()?;
 /// let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
 /// let x = array![1.0, 0.0, -1.0];
 /// let mut y = Array1::zeros(2);
-/// tilewright::gemv(&device, &kernels::GEMV_BLOCK_REDUCTION_FP32, 1.0, a.view(), x.view(), 0.0, y.view_mut())?;
+/// tilewright::gemv(&device, Precision::Fp32, 1.0, a.view(), x.view(), 0.0, y.view_mut())?;
 /// assert_eq!(y, array![-2.0, -2.0]);
 /// # Ok::<(), tilewright::Error>(())
 /// ```
 ///
 /// # Errors
-/// [`Error::Shape`] if the shapes do not make a product, [`Error::Driver`] and [`Error::Executor`] where the device fails.
-/// y is then unchanged.
+/// As for [`gemm`]. y is then unchanged.
 pub fn gemv(
     device: &Device,
-    kernel: &KernelInfo,
+    options: impl Into<Options>,
     alpha: f32,
     a: ArrayView2<'_, f32>,
     x: ArrayView1<'_, f32>,
     beta: f32,
     y: ArrayViewMut1<'_, f32>,
 ) -> Result<Packed, Error> {
-    gemm(device, kernel, alpha, a, x.insert_axis(Axis(1)), beta, y.insert_axis(Axis(1)))
+    gemm(device, options, alpha, a, x.insert_axis(Axis(1)), beta, y.insert_axis(Axis(1)))
 }
 
 #[cfg(test)]
@@ -103,29 +120,36 @@ mod tests {
     use ndarray::{Array1, Array2, ShapeBuilder, s};
 
     use super::*;
-    use crate::kernels;
+    use crate::{Precision, kernels};
 
     /// Small whole numbers, so that every sum is exact in fp32.
     fn numbers(rows: usize, cols: usize) -> Array2<f32> {
         Array2::from_shape_fn((rows, cols), |(row, col)| ((7 * row + 3 * col) % 11) as f32 - 5.0)
     }
 
-    /// Multiplies by every general kernel, and compares with ndarray's product.
+    /// The rungs of the ladder for matrices, and what is planned in each precision. The tests' numbers are exact in all.
+    fn ways() -> Vec<Options> {
+        let rungs = kernels::LADDER.into_iter().filter(|kernel| kernel.family() == kernels::Family::Gemm);
+        let precisions = [Precision::Fp32Strict, Precision::Fp32, Precision::Tf32, Precision::Bf16, Precision::Fp16];
+        rungs.map(Options::from).chain(precisions.map(Options::from)).collect()
+    }
+
+    /// Multiplies in every way, and compares with ndarray's product.
     fn agrees(a: ArrayView2<'_, f32>, b: ArrayView2<'_, f32>) -> Packed {
         let device = Device::cpu(Checks::Full);
         let before = numbers(a.nrows(), b.ncols());
         let expected = 2.0 * &a.dot(&b) - 3.0 * &before;
         let mut packed = Packed::default();
-        for kernel in kernels::of(kernels::Family::Gemm) {
+        for options in ways() {
             let mut c = before.clone();
-            packed = gemm(&device, kernel, 2.0, a, b, -3.0, c.view_mut()).unwrap();
-            assert_eq!(c, expected, "{}", kernel.name);
+            packed = gemm(&device, options.clone(), 2.0, a, b, -3.0, c.view_mut()).unwrap();
+            assert_eq!(c, expected, "{options:?}");
             // A result with gaps and negative strides, whose gaps stay as they are.
             let mut c = Array2::from_elem((2 * a.nrows(), 3 * b.ncols()), 77.0);
             let mut part = c.slice_mut(s![..;-2, 2..;3]);
             part.assign(&before);
-            assert!(gemm(&device, kernel, 2.0, a, b, -3.0, part.view_mut()).unwrap().c);
-            assert_eq!(part, expected, "{}", kernel.name);
+            assert!(gemm(&device, options.clone(), 2.0, a, b, -3.0, part.view_mut()).unwrap().c);
+            assert_eq!(part, expected, "{options:?}");
             assert_eq!(c.iter().filter(|&&x| x == 77.0).count(), 5 * expected.len());
         }
         packed
@@ -155,7 +179,7 @@ mod tests {
     fn vectors_may_be_every_other_element_or_run_backwards() {
         let device = Device::cpu(Checks::Full);
         let (a, x) = (numbers(17, 23), numbers(1, 46).remove_axis(Axis(0)));
-        for kernel in kernels::ALL {
+        for kernel in kernels::LADDER {
             let x = x.slice(s![..;-2]);
             let mut y = Array1::from_elem(34, f32::NAN);
             gemv(&device, kernel, 1.0, a.view(), x, 0.0, y.slice_mut(s![1..;2])).unwrap();
@@ -167,16 +191,17 @@ mod tests {
     fn shapes_that_make_no_product_are_refused_and_the_result_stays() {
         let device = Device::cpu(Checks::Bounds);
         let (a, b) = (numbers(4, 5), numbers(6, 3));
-        for kernel in kernels::of(kernels::Family::Gemm) {
+        for options in ways() {
             let mut c = numbers(4, 3);
-            let error = gemm(&device, kernel, 1.0, a.view(), b.view(), 0.0, c.view_mut()).unwrap_err();
+            let error = gemm(&device, options.clone(), 1.0, a.view(), b.view(), 0.0, c.view_mut()).unwrap_err();
             assert!(error.to_string().contains("the number of columns of A is 5"), "{error}");
-            let error = gemm(&device, kernel, 1.0, a.view(), a.t(), 0.0, c.view_mut()).unwrap_err();
+            let error = gemm(&device, options, 1.0, a.view(), a.t(), 0.0, c.view_mut()).unwrap_err();
             assert!(error.to_string().contains("the number of columns of C is 3"), "{error}");
             assert_eq!(c, numbers(4, 3));
         }
         let mut c = numbers(4, 3);
-        let error = gemm(&device, &kernels::GEMV_BLOCK_REDUCTION_FP32, 1.0, a.view(), b.view(), 0.0, c.view_mut());
+        let b = b.slice(s![1.., ..]);
+        let error = gemm(&device, &kernels::GEMV_BLOCK_REDUCTION_FP32, 1.0, a.view(), b, 0.0, c.view_mut());
         assert!(matches!(error, Err(Error::Ineligible { .. })));
     }
 }

@@ -12,21 +12,28 @@
 //!                               c d
 //! ```
 
-use gpu_kernels::{Matrix, MatrixMut, Vector, VectorMut};
+use cuda_std::{GlobalSlice, GlobalSliceMut};
+use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, Slice};
 
 use crate::Error;
 use crate::device::{Buffer, Device};
+use crate::plan::Placement;
 
-/// A matrix in a device's memory, with its strides.
+/// A matrix in a device's memory, with its strides; or a batch of them, of one shape and layout, each the same distance
+/// from the one before.
 #[derive(Debug)]
 pub struct DeviceMatrix {
     buffer: Buffer<f32>,
+    /// The place of the first element in the buffer.
+    offset: usize,
     rows: usize,
     cols: usize,
     row_stride: usize,
     col_stride: usize,
+    count: usize,
+    batch_stride: usize,
     packed: bool,
 }
 
@@ -60,9 +67,57 @@ impl DeviceMatrix {
         Ok(made)
     }
 
+    /// Where the elements of a view would lie once uploaded.
+    pub(crate) fn placement_of(matrix: ArrayView2<'_, f32>) -> Placement {
+        let [row_stride, col_stride] = direct(matrix).map_or_else(|| packed_strides(matrix), |(_, strides)| strides);
+        Placement { row_stride, col_stride, batch_stride: 0, alignment: 256 }
+    }
+
     fn with(buffer: Buffer<f32>, shape: (usize, usize), strides: [usize; 2], packed: bool) -> Self {
         let ((rows, cols), [row_stride, col_stride]) = (shape, strides);
-        Self { buffer, rows, cols, row_stride, col_stride, packed }
+        Self { buffer, offset: 0, rows, cols, row_stride, col_stride, count: 1, batch_stride: 0, packed }
+    }
+
+    /// A matrix in a buffer, with the strides of rows and of columns in elements.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if an element is not in the buffer.
+    pub fn new(buffer: Buffer<f32>, rows: usize, cols: usize, strides: [usize; 2]) -> Result<Self, Error> {
+        Self::with(buffer, (rows, cols), strides, false).inside()
+    }
+
+    /// A batch of `count` matrices like this one, each beginning `stride` elements after the one before. With a stride of 0
+    /// they are all the same one, which is fine for operands.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if an element is not in the buffer.
+    pub fn into_batch(self, count: usize, stride: usize) -> Result<Self, Error> {
+        Self { count, batch_stride: stride, ..self }.inside()
+    }
+
+    /// The same matrices, `distance` elements further on in the buffer.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if an element is not in the buffer.
+    pub fn moved_by(self, distance: usize) -> Result<Self, Error> {
+        let offset = self.offset.saturating_add(distance);
+        Self { offset, ..self }.inside()
+    }
+
+    /// Refuses matrices with elements outside of the buffer.
+    fn inside(self) -> Result<Self, Error> {
+        let Self { offset, rows, cols, row_stride, col_stride, count, batch_stride, .. } = self;
+        if rows == 0 || cols == 0 || count == 0 {
+            return Ok(self);
+        }
+        let along = |extent: usize, stride: usize| (extent as u128 - 1).saturating_mul(stride as u128);
+        let distances = [along(rows, row_stride), along(cols, col_stride), along(count, batch_stride)];
+        let last = distances.into_iter().fold(offset as u128, u128::saturating_add);
+        if last < self.buffer.len() as u128 {
+            return Ok(self);
+        }
+        let strides = [row_stride, col_stride, batch_stride];
+        Err(Error::OutsideBuffer { rows, cols, count, strides, offset, last, len: self.buffer.len() })
     }
 
     /// Makes every element NaN, also those in gaps between rows.
@@ -113,72 +168,146 @@ impl DeviceMatrix {
         &mut self.buffer
     }
 
-    /// The matrix as kernels read it.
+    /// The number of matrices in the batch: 1 for one alone.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Where the elements lie, with values for those strides that mean nothing.
+    pub fn placement(&self) -> Placement {
+        // Allocations are aligned to 256 bytes.
+        let address = 256 | (self.buffer.view().as_ptr().addr() + self.offset * size_of::<f32>());
+        let alignment = 1 << address.trailing_zeros();
+        let Self { row_stride, col_stride, batch_stride, .. } = *self;
+        Placement { row_stride, col_stride, batch_stride, alignment }.canonical(self.rows, self.cols, self.count)
+    }
+
+    /// The first matrix as kernels read it.
     ///
     /// # Errors
     /// [`Error::Shape`] for more than 2³¹ − 1 rows or columns.
     pub fn matrix(&self) -> Result<Matrix<'_>, Error> {
-        Ok(Matrix::new(self.buffer.view(), self.rows, self.cols, self.row_stride, self.col_stride)?)
+        self.matrix_at(0)
     }
 
-    /// The matrix as kernels write it.
+    /// Matrix `index` of the batch as kernels read it.
+    ///
+    /// # Errors
+    /// As for [`DeviceMatrix::matrix`].
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn matrix_at(&self, index: usize) -> Result<Matrix<'_>, Error> {
+        let Placement { row_stride, col_stride, .. } = self.placement();
+        let all = self.buffer.view();
+        let first = self.first(index);
+        // SAFETY: the rest of the buffer from an element on that is in it, borrowed as the whole is.
+        let rest = unsafe { GlobalSlice::from_raw_parts(all.as_ptr().wrapping_add(first), all.len() - first) };
+        Ok(Matrix::new(rest, self.rows, self.cols, row_stride, col_stride)?)
+    }
+
+    /// The first matrix as kernels write it.
     ///
     /// # Errors
     /// [`Error::Shape`] for more than 2³¹ − 1 rows or columns, or if elements share a place in memory.
     pub fn matrix_mut(&mut self) -> Result<MatrixMut<'_>, Error> {
-        let Self { rows, cols, row_stride, col_stride, .. } = *self;
-        Ok(MatrixMut::new(self.buffer.view_mut(), rows, cols, row_stride, col_stride)?)
+        self.matrix_mut_at(0)
     }
 
-    /// A matrix of one column as kernels read a vector.
+    /// Matrix `index` of the batch as kernels write it.
     ///
     /// # Errors
-    /// As for [`DeviceMatrix::matrix`], and [`Error::Usage`] for any other number of columns.
-    pub fn vector(&self) -> Result<Vector<'_>, Error> {
-        self.one_column()?;
-        Ok(Vector::new(self.buffer.view(), self.rows, self.row_stride)?)
+    /// As for [`DeviceMatrix::matrix_mut`].
+    ///
+    /// # Panics
+    /// If there are not as many.
+    pub fn matrix_mut_at(&mut self, index: usize) -> Result<MatrixMut<'_>, Error> {
+        let Placement { row_stride, col_stride, .. } = self.placement();
+        let (first, rows, cols) = (self.first(index), self.rows, self.cols);
+        let all = self.buffer.view_mut();
+        // SAFETY: the rest of the buffer from an element on that is in it, borrowed as the whole is.
+        let rest = unsafe { GlobalSliceMut::from_raw_parts(all.as_mut_ptr().wrapping_add(first), all.len() - first) };
+        Ok(MatrixMut::new(rest, rows, cols, row_stride, col_stride)?)
     }
 
-    /// A matrix of one column as kernels write a vector.
+    /// All matrices as kernels read them.
     ///
     /// # Errors
-    /// As for [`DeviceMatrix::matrix_mut`], and [`Error::Usage`] for any other number of columns.
-    pub fn vector_mut(&mut self) -> Result<VectorMut<'_>, Error> {
-        self.one_column()?;
-        let Self { rows, row_stride, .. } = *self;
-        Ok(VectorMut::new(self.buffer.view_mut(), rows, row_stride)?)
+    /// As for [`DeviceMatrix::matrix`], and [`Error::Shape`] for more than 2³¹ − 1 matrices.
+    pub fn batch(&self) -> Result<MatrixBatch<'_>, Error> {
+        self.batch_of(self.matrix_at(0)?)
     }
 
-    fn one_column(&self) -> Result<(), Error> {
-        match self.cols {
-            1 => Ok(()),
-            cols => Err(Error::Usage(format!("a {} x {cols} matrix is no vector: it needs one column", self.rows))),
-        }
+    /// The transposes of all matrices as kernels read them.
+    ///
+    /// # Errors
+    /// As for [`DeviceMatrix::batch`].
+    pub fn transposed_batch(&self) -> Result<MatrixBatch<'_>, Error> {
+        self.batch_of(self.matrix_at(0)?.transposed())
     }
 
-    /// Copies the matrix back into a view of the shape that it came from, after everything launched so far.
+    fn batch_of<'a>(&self, first: Matrix<'a>) -> Result<MatrixBatch<'a>, Error> {
+        Ok(MatrixBatch::new(first, self.placement().batch_stride, self.count)?)
+    }
+
+    /// All matrices as kernels write them, or their transposes.
+    ///
+    /// # Errors
+    /// As for [`DeviceMatrix::matrix_mut`], and [`Error::Shape`] for more than 2³¹ − 1 matrices, or if some overlap.
+    pub fn batch_mut(&mut self, transposed: bool) -> Result<MatrixBatchMut<'_>, Error> {
+        let (stride, count) = (self.placement().batch_stride, self.count);
+        let first = self.matrix_mut_at(0)?;
+        Ok(MatrixBatchMut::new(if transposed { first.transposed() } else { first }, stride, count)?)
+    }
+
+    /// The place of a matrix's first element in the buffer; that of its end if the matrix has no elements.
+    fn first(&self, index: usize) -> usize {
+        assert!(index < self.count.max(1), "matrix {index} of {}", self.count);
+        // What has elements has been found to lie inside the buffer.
+        let place = index.saturating_mul(self.batch_stride).saturating_add(self.offset);
+        place.min(self.buffer.len())
+    }
+
+    /// Copies the first matrix back into a view of the shape that it came from, after everything launched so far.
     ///
     /// # Errors
     /// [`Error::Driver`] if a kernel has failed.
     ///
     /// # Panics
     /// If the shapes differ.
-    pub fn download(&self, mut target: ArrayViewMut2<'_, f32>) -> Result<(), Error> {
-        assert_eq!(target.dim(), (self.rows, self.cols), "a matrix is copied back into a view of its own shape");
-        if target.is_empty() {
+    pub fn download(&self, target: ArrayViewMut2<'_, f32>) -> Result<(), Error> {
+        self.download_all(&mut [target])
+    }
+
+    /// Copies the first matrices back, one into each view, after everything launched so far.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if a kernel has failed.
+    ///
+    /// # Panics
+    /// If the shapes differ, or there are more views than matrices.
+    pub fn download_all(&self, targets: &mut [ArrayViewMut2<'_, f32>]) -> Result<(), Error> {
+        for target in targets.iter() {
+            assert_eq!(target.dim(), (self.rows, self.cols), "a matrix is copied back into a view of its own shape");
+        }
+        if targets.iter().all(|target| target.is_empty()) {
             return Ok(());
         }
         let strides = [self.row_stride, self.col_stride];
-        let as_it_stands = direct(target.view())
-            .is_some_and(|(slice, target_strides)| slice.len() == self.buffer.len() && target_strides == strides);
-        if as_it_stands && let Some(slice) = target.as_slice_memory_order_mut() {
-            return self.buffer.copy_to(slice);
+        if let [target] = targets {
+            let as_it_stands = direct(target.view())
+                .is_some_and(|(slice, target_strides)| slice.len() == self.buffer.len() && target_strides == strides);
+            if as_it_stands && let Some(slice) = target.as_slice_memory_order_mut() {
+                return self.buffer.copy_to(slice);
+            }
         }
         let mut elements = vec![0.0; self.buffer.len()];
         self.buffer.copy_to(&mut elements)?;
-        let stored = ArrayView2::from_shape((self.rows, self.cols).strides(strides.into()), &elements)
-            .expect("a matrix lies within its buffer");
-        target.assign(&stored);
+        for (index, target) in targets.iter_mut().enumerate() {
+            let shape = (self.rows, self.cols).strides(strides.into());
+            let stored = ArrayView2::from_shape(shape, &elements[self.first(index)..]);
+            target.assign(&stored.expect("a matrix lies within its buffer"));
+        }
         Ok(())
     }
 }

@@ -99,6 +99,8 @@ pub struct Overrides {
     pub ldb: Option<usize>,
     /// The leading dimension of C.
     pub ldc: Option<usize>,
+    /// The number of products, 1 if not given.
+    pub batch: Option<usize>,
     /// 1 if not given. It has to be finite.
     pub alpha: Option<f32>,
     /// 0 if not given. It has to be finite.
@@ -119,7 +121,8 @@ impl Problem {
     /// is not finite, whose results could not be checked.
     pub fn product(&self, reduced: bool, overrides: &Overrides) -> Result<Product, Error> {
         let Sizes { m, n, k } = self.sizes(reduced, overrides);
-        for (what, extent) in [("m", m), ("n", n), ("k", k)] {
+        let batch = overrides.batch.unwrap_or(1);
+        for (what, extent) in [("m", m), ("n", n), ("k", k), ("batch", batch)] {
             if extent > i32::MAX as usize {
                 return Err(Error::ExtentTooLarge { what, extent });
             }
@@ -142,16 +145,17 @@ impl Problem {
             sizes: Sizes { m, n, k },
             trans_a,
             trans_b,
-            a: Stored::new("A", rows_a, cols_a, overrides.lda)?,
-            b: Stored::new("B", rows_b, cols_b, overrides.ldb)?,
-            c: Stored::new("C", m, n, overrides.ldc)?,
+            batch,
+            a: Stored::new("A", rows_a, cols_a, overrides.lda, batch)?,
+            b: Stored::new("B", rows_b, cols_b, overrides.ldb, batch)?,
+            c: Stored::new("C", m, n, overrides.ldc, batch)?,
             alpha,
             beta,
         })
     }
 }
 
-/// How a matrix lies in memory: by rows.
+/// How a matrix lies in memory: by rows. The matrices of a batch follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The number of stored rows.
@@ -163,20 +167,26 @@ pub struct Stored {
 }
 
 impl Stored {
-    fn new(matrix: &'static str, rows: usize, cols: usize, leading_dimension: Option<usize>) -> Result<Self, Error> {
+    fn new(
+        matrix: &'static str,
+        rows: usize,
+        cols: usize,
+        leading_dimension: Option<usize>,
+        batch: usize,
+    ) -> Result<Self, Error> {
         let leading_dimension = leading_dimension.unwrap_or(cols);
         if leading_dimension < cols {
             return Err(Error::LeadingDimension { matrix, leading_dimension, cols });
         }
         // Views of memory, and copies, count in bytes and in isize.
         let bytes = rows.checked_mul(leading_dimension).and_then(|elements| elements.checked_mul(size_of::<f32>()));
-        match bytes {
+        match bytes.and_then(|bytes| bytes.checked_mul(batch.max(1))) {
             Some(bytes) if isize::try_from(bytes).is_ok() => Ok(Self { rows, cols, leading_dimension }),
             _ => Err(Error::SizeOverflow { matrix, rows, leading_dimension }),
         }
     }
 
-    /// The number of elements in memory, those between the rows included.
+    /// The number of elements of one matrix in memory, those between the rows included.
     pub fn elements(&self) -> usize {
         self.rows * self.leading_dimension
     }
@@ -192,6 +202,8 @@ impl Stored {
 pub struct Product {
     /// The extents.
     pub sizes: Sizes,
+    /// The number of products, each of operands of its own.
+    pub batch: usize,
     /// Whether op(A) is the transpose of the stored A.
     pub trans_a: bool,
     /// Whether op(B) is the transpose of the stored B.
@@ -222,19 +234,20 @@ impl Product {
     /// The additions and multiplications.
     pub fn operations(&self) -> f64 {
         let Sizes { m, n, k } = self.sizes;
-        2.0 * m as f64 * n as f64 * k as f64
+        2.0 * m as f64 * n as f64 * k as f64 * self.batch as f64
     }
 
     /// The bytes of the operands and the result: what has to move between memory and processor at the least.
     pub fn traffic(&self) -> f64 {
         let Sizes { m, n, k } = self.sizes;
         let reads_c = if self.beta == 0.0 { 0.0 } else { 1.0 };
-        4.0 * (m as f64 * k as f64 + k as f64 * n as f64 + (1.0 + reads_c) * m as f64 * n as f64)
+        let one = m as f64 * k as f64 + k as f64 * n as f64 + (1.0 + reads_c) * m as f64 * n as f64;
+        4.0 * one * self.batch as f64
     }
 
     /// The memory that A, B and C take on a device.
     pub fn device_bytes(&self) -> Bytes {
-        Bytes(self.a.bytes() + self.b.bytes() + self.c.bytes())
+        Bytes((self.a.bytes() + self.b.bytes() + self.c.bytes()) * self.batch as u128)
     }
 
     /// The memory that running the product takes on the host: the inputs, the result before and after, the reference and
@@ -242,7 +255,7 @@ impl Product {
     pub fn host_bytes(&self, on_cpu: bool) -> Bytes {
         let reference = 2 * size_of::<f64>() as u128 * (self.sizes.m as u128 * self.sizes.n as u128);
         let device = if on_cpu { self.device_bytes().0 } else { 0 };
-        Bytes(self.a.bytes() + self.b.bytes() + 2 * self.c.bytes() + reference + device)
+        Bytes((self.a.bytes() + self.b.bytes() + 2 * self.c.bytes() + reference) * self.batch as u128 + device)
     }
 }
 

@@ -6,12 +6,13 @@ use std::path::Path;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
 use crate::check::Outcome;
 use crate::device::DeviceInfo;
 use crate::input::Distribution;
 use crate::measure::Timing;
+use crate::plan::Explanation;
 use crate::problem::{Problem, Product, Sizes};
+use crate::{Error, Precision};
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,8 @@ pub struct ProblemReport {
     pub n: usize,
     /// The length of the sums.
     pub k: usize,
+    /// The number of products.
+    pub batch: usize,
     /// The full m, n and k, if smaller ones ran.
     pub reduced_from: Option<[usize; 3]>,
     /// `NN`, `NT`, `TN` or `TT`.
@@ -70,8 +73,14 @@ pub struct ProblemReport {
 pub struct KernelReport {
     /// Its name.
     pub kernel: String,
-    /// The precision of operands, sums and result.
-    pub precision: String,
+    /// The precision that was asked for.
+    pub precision: Precision,
+    /// Among how many blocks each sum was divided.
+    pub splits: u32,
+    /// The memory that it took besides the operands.
+    pub workspace_bytes: u64,
+    /// Why this kernel, if that was asked for.
+    pub explanation: Option<Explanation>,
     /// The first launch until its end, in milliseconds: with what the driver does on a kernel's first use.
     pub first_call_ms: f64,
     /// The times after that.
@@ -115,8 +124,8 @@ impl Report {
         let commit = self.commit.as_ref().map(|commit| format!(", commit {commit}")).unwrap_or_default();
         let note = self.note.as_ref().map(|note| format!("{note}\n")).unwrap_or_default();
         format!(
-            "{note}tilewright {}{commit}, {}\nDevice: {}\nInputs: {}, seed {}. Precision: fp32 operands and results, fused \
-             fp32 sums. Every element is checked.\n",
+            "{note}tilewright {}{commit}, {}\nDevice: {}\nInputs: {}, seed {}. Operands and results are fp32. Every element is \
+             checked.\n",
             self.version, self.date, self.device, self.inputs, self.seed
         )
     }
@@ -184,6 +193,7 @@ impl ProblemReport {
             m,
             n,
             k,
+            batch: product.batch,
             reduced_from: (full != product.sizes).then_some([full.m, full.n, full.k]),
             layout: product.layout().to_owned(),
             leading_dimensions: [product.a, product.b, product.c].map(|stored| stored.leading_dimension),
@@ -202,16 +212,21 @@ impl ProblemReport {
             Some([m, n, k]) => format!(" (reduced for the CPU executor from m={m} n={n} k={k})"),
             None => String::new(),
         };
-        let mut text = format!("\n{problem}: {formula}, m={m} n={n} k={k}{reduced}\n");
+        let batch = if self.batch == 1 { String::new() } else { format!(" batch={}", self.batch) };
+        let mut text = format!("\n{problem}: {formula}, m={m} n={n} k={k}{batch}{reduced}\n");
         text += &format!("  layout {layout}, lda={lda} ldb={ldb} ldc={ldc}");
         if (self.alpha, self.beta) != (1.0, 0.0) {
             text += &format!(", alpha={} beta={}", self.alpha, self.beta);
         }
         text += &format!("; upload {} ms, reference {} ms\n", figure(self.upload_ms), figure(self.reference_ms));
-        if let Some(first) = self.results.first() {
+        let mut bounds: Vec<_> = (self.results.iter())
+            .map(|result| (result.precision, result.check.frobenius_bound, result.check.max_bound))
+            .collect();
+        bounds.dedup();
+        for (precision, frobenius, max) in bounds {
             text += &format!(
-                "  bounds: relative Frobenius error {:.2e}, largest |error| / sum of |a||b| {:.2e}\n",
-                first.check.frobenius_bound, first.check.max_bound
+                "  bounds for {precision}: relative Frobenius error {frobenius:.2e}, largest |error| / sum of |a||b| \
+                 {max:.2e}\n"
             );
         }
 
@@ -221,31 +236,30 @@ impl ProblemReport {
         table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header([
             "kernel",
+            "precision",
             "median ms",
             "min ms",
             "p90 ms",
             rate,
             "rel. error",
             "max error",
-            "worst at",
             "check",
         ]);
         for result in &self.results {
             let KernelReport { timing, check, .. } = result;
-            let worst = check.worst.map_or_else(|| "-".to_owned(), |worst| format!("{},{}", worst.row, worst.col));
             table.add_row([
                 result.kernel.clone(),
+                result.precision.to_string(),
                 figure(timing.median_ms),
                 figure(timing.min_ms),
                 figure(timing.p90_ms),
                 figure(if by_bytes { result.tb_per_s } else { result.tflop_per_s }),
                 error_figure(check.frobenius_error),
                 error_figure(check.max_error),
-                worst,
                 (if check.passed { "ok" } else { "FAILED" }).to_owned(),
             ]);
         }
-        for column in table.column_iter_mut().skip(1) {
+        for column in table.column_iter_mut().skip(2) {
             column.set_cell_alignment(CellAlignment::Right);
         }
         text += &format!("{table}\n");
@@ -344,7 +358,10 @@ mod tests {
         let timing = Timing { runs: 3, median_ms: 2.0, min_ms: 1.5, p90_ms: 2.5, max_ms: 2.5 };
         one.results.push(KernelReport {
             kernel: "gemm_tiled_32_fp32".to_owned(),
-            precision: "fp32".to_owned(),
+            precision: Precision::Fp32Strict,
+            splits: 1,
+            workspace_bytes: 0,
+            explanation: None,
             first_call_ms: 123.4,
             timing,
             tflop_per_s: 0.067,

@@ -5,22 +5,32 @@ use std::time::Instant;
 
 use ndarray::{Array2, ArrayView2, s};
 
-use crate::check::Reference;
+use crate::check::{Outcome, Reference};
 use crate::device::Device;
 use crate::input::{self, Distribution};
 use crate::kernels::{self, KernelInfo};
 use crate::measure::measure;
+use crate::plan::{self, Description, GemmPlan};
 use crate::problem::{self, Overrides, Problem, Product, Sizes, Stored};
 use crate::report::{KernelReport, ProblemReport, Report, temporary_beside};
-use crate::{DeviceMatrix, Error};
+use crate::{Bytes, DeviceMatrix, Error, Precision};
 
 /// What to run, and how. The default is everything, as it is.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The names of the problems; all that the kernels are for if there are none.
     pub problems: Vec<String>,
-    /// The names of the kernels; all that are for the problem if there are none.
+    /// The names of the kernels. If there are none: the ladder and what a plan chooses, or that alone if a precision or
+    /// splits are asked for.
     pub kernels: Vec<String>,
+    /// The precision; if there is none, that of each kernel, and for what a plan chooses [`Precision::Fp32`].
+    pub precision: Option<Precision>,
+    /// Among how many blocks to divide each sum.
+    pub splits: Option<u32>,
+    /// Which measured times to go by.
+    pub tables: plan::Tables,
+    /// Whether to print, and to report, why each plan is what it is.
+    pub explain: bool,
     /// What to change about the problems.
     pub overrides: Overrides,
     /// How often to run each kernel for its times; see [`measure`].
@@ -43,31 +53,31 @@ pub struct Options {
 /// # Errors
 /// All of [`Error`]: for options that make no sense, for what cannot run, and for kernels that fail while they run.
 pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Error> {
-    let selection = select(&options.problems, &options.kernels)?;
+    let selection = select(options)?;
     if options.runs == Some(0) {
         return Err(Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned()));
     }
     if let Some(path) = &options.json {
         temporary_beside(path)?;
     }
-    let plan = (selection.into_iter())
-        .map(|(problem, kernels)| {
+    let prepared = (selection.into_iter())
+        .map(|(problem, choices)| {
             let product = problem.product(device.is_cpu(), &options.overrides)?;
-            let Sizes { m, n, k } = product.sizes;
-            for kernel in &kernels {
-                kernel.eligible(m, n, k)?;
-                device.has_kernel(kernel.name)?;
-            }
-            check_memory(device, &product)?;
-            Ok((problem, product, kernels))
+            let plans = plans(device, &product, &choices)?;
+            check_memory(device, &product, &plans)?;
+            plans.iter().try_for_each(|plan| plan.load(device))?;
+            Ok((problem, product, plans))
         })
         .collect::<Result<Vec<_>, Error>>()?;
 
     let mut report = Report::begin(device.describe(), options.note.clone(), options.inputs, options.seed);
     print(&report.heading());
-    for (problem, product, kernels) in plan {
+    for (problem, product, plans) in prepared {
+        if options.explain {
+            plans.iter().for_each(|plan| print(&format!("\n{}", plan.explanation())));
+        }
         let full = problem.sizes(false, &options.overrides);
-        let one = run_problem(device, ProblemReport::new(problem, &product, full), &product, &kernels, options)?;
+        let one = run_problem(device, ProblemReport::new(problem, &product, full), &product, &plans, options)?;
         print(&one.table());
         report.problems.push(one);
     }
@@ -78,116 +88,151 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
     Ok(report)
 }
 
-/// A problem with the kernels that are to run it.
-type Selected = (&'static Problem, Vec<&'static KernelInfo>);
+/// A problem with the ways in which it is to be run.
+type Selected = (&'static Problem, Vec<plan::Options>);
 
 /// Which problems and kernels go together: where one of the two is not asked for, what the other is for.
-fn select(problems: &[String], kernels: &[String]) -> Result<Vec<Selected>, Error> {
-    let kernels = kernels.iter().map(|name| kernels::find(name)).collect::<Result<Vec<_>, _>>()?;
-    let named = problems.iter().map(|name| problem::find(name)).collect::<Result<Vec<_>, _>>()?;
+fn select(options: &Options) -> Result<Vec<Selected>, Error> {
+    let kernels = options.kernels.iter().map(|name| kernels::find(name)).collect::<Result<Vec<_>, _>>()?;
+    let named = options.problems.iter().map(|name| problem::find(name)).collect::<Result<Vec<_>, _>>()?;
     let chosen: Vec<&'static Problem> = if named.is_empty() { problem::ALL.iter().collect() } else { named.clone() };
+    let with = |kernel: Option<&'static KernelInfo>| plan::Options {
+        precision: options.precision,
+        kernel,
+        splits: options.splits,
+        tables: options.tables.clone(),
+    };
     let pairs = chosen.into_iter().map(|problem| {
         let own = |kernel: &&'static KernelInfo| kernel.family() == problem.family;
-        let kernels: Vec<_> = match (kernels.is_empty(), named.is_empty()) {
-            (true, _) => kernels::ALL.into_iter().filter(own).collect(),
-            (false, true) => kernels.iter().copied().filter(own).collect(),
-            (false, false) => kernels.clone(),
+        let choices: Vec<_> = match (kernels.is_empty(), named.is_empty()) {
+            (true, _) if options.precision.is_some() || options.splits.is_some() => vec![with(None)],
+            (true, _) => kernels::LADDER.into_iter().filter(own).map(Some).chain([None]).map(with).collect(),
+            (false, true) => kernels.iter().copied().filter(own).map(|kernel| with(Some(kernel))).collect(),
+            (false, false) => kernels.iter().map(|kernel| with(Some(kernel))).collect(),
         };
-        (problem, kernels)
+        (problem, choices)
     });
-    Ok(pairs.filter(|(_, kernels)| !kernels.is_empty()).collect())
+    Ok(pairs.filter(|(_, choices)| !choices.is_empty()).collect())
+}
+
+/// The plans for a product; one that says the same as another is left out.
+fn plans(device: &Device, product: &Product, choices: &[plan::Options]) -> Result<Vec<GemmPlan>, Error> {
+    let description = Description::of_product(product)?;
+    let mut plans: Vec<GemmPlan> = Vec::new();
+    for choice in choices {
+        let plan = GemmPlan::new(device, &description, choice)?;
+        let known = |other: &GemmPlan| other.kernel().name == plan.kernel().name && other.splits() == plan.splits();
+        if !plans.iter().any(known) {
+            plans.push(plan);
+        }
+    }
+    Ok(plans)
 }
 
 /// Refuses a product for which there is not enough memory.
-fn check_memory(device: &Device, product: &Product) -> Result<(), Error> {
+fn check_memory(device: &Device, product: &Product, plans: &[GemmPlan]) -> Result<(), Error> {
+    let workspace = plans.iter().map(GemmPlan::workspace_bytes).max().unwrap_or(0) as u128;
     let refuse_unless = |place: String, needs, has| match has {
         Some(has) if needs > has => Err(Error::NotEnoughMemory { place, needs, has }),
         _ => Ok(()),
     };
-    let host = problem::available_host_memory().map(crate::Bytes);
-    refuse_unless("on the host".to_owned(), product.host_bytes(device.is_cpu()), host)?;
+    let host = problem::available_host_memory().map(Bytes);
+    let (host_bytes, device_bytes) = (product.host_bytes(device.is_cpu()).0, product.device_bytes().0);
     if device.is_cpu() {
-        return Ok(());
+        return refuse_unless("on the host".to_owned(), Bytes(host_bytes + workspace), host);
     }
-    refuse_unless(format!("on {}", device.name()), product.device_bytes(), device.free_memory()?)
+    refuse_unless("on the host".to_owned(), Bytes(host_bytes), host)?;
+    refuse_unless(format!("on {}", device.name()), Bytes(device_bytes + workspace), device.free_memory()?)
 }
 
-/// A matrix in this processor's memory, stored by rows.
-struct HostMatrix {
+/// The matrices of a batch in this processor's memory, stored by rows, one after the other.
+struct HostMatrices {
     elements: Vec<f32>,
     stored: Stored,
+    count: usize,
 }
 
-impl HostMatrix {
-    fn random(stored: Stored, options: &Options, operand: u64) -> Self {
-        Self { elements: input::random(stored.elements(), options.inputs, options.seed, operand), stored }
+impl HostMatrices {
+    fn random(stored: Stored, count: usize, options: &Options, operand: u64) -> Self {
+        let len = stored.elements() * count;
+        Self { elements: input::random(len, options.inputs, options.seed, operand), stored, count }
     }
 
-    /// All elements, those between the rows included.
-    fn whole(&self) -> ArrayView2<'_, f32> {
-        let shape = (self.stored.rows, self.stored.leading_dimension);
-        ArrayView2::from_shape(shape, &self.elements).expect("there are as many elements as the shape says")
+    /// Matrix `index`, or its transpose.
+    fn view(&self, index: usize, transposed: bool) -> ArrayView2<'_, f32> {
+        let (shape, size) = ((self.stored.rows, self.stored.leading_dimension), self.stored.elements());
+        let elements = &self.elements[index * size..(index + 1) * size];
+        let whole = ArrayView2::from_shape(shape, elements).expect("there are as many elements as the shape says");
+        let stored = whole.slice_move(s![.., ..self.stored.cols]);
+        if transposed { stored.reversed_axes() } else { stored }
     }
 
-    fn view(&self) -> ArrayView2<'_, f32> {
-        self.whole().slice_move(s![.., ..self.stored.cols])
-    }
-
-    fn upload(&self, device: &Device) -> Result<DeviceMatrix, Error> {
-        Ok(DeviceMatrix::upload(device, self.whole())?.narrowed(self.stored.rows, self.stored.cols))
+    fn upload(&self, device: &Device, transposed: bool) -> Result<DeviceMatrix, Error> {
+        let Stored { rows, cols, leading_dimension } = self.stored;
+        let there = DeviceMatrix::new(device.upload(&self.elements)?, rows, cols, [leading_dimension, 1])?;
+        let there = there.into_batch(self.count, self.stored.elements())?;
+        Ok(if transposed { there.transposed() } else { there })
     }
 }
 
-/// Runs kernels on one product.
+/// Runs plans for one product, or a batch of them.
 fn run_problem(
     device: &Device,
     mut report: ProblemReport,
     product: &Product,
-    kernels: &[&KernelInfo],
+    plans: &[GemmPlan],
     options: &Options,
 ) -> Result<ProblemReport, Error> {
-    let a = HostMatrix::random(product.a, options, 0);
-    let b = HostMatrix::random(product.b, options, 1);
-    let c = HostMatrix::random(product.c, options, 2);
+    let Product { sizes: Sizes { m, n, .. }, batch, trans_a, trans_b, alpha, beta, .. } = *product;
+    let a = HostMatrices::random(product.a, batch, options, 0);
+    let b = HostMatrices::random(product.b, batch, options, 1);
+    let c = HostMatrices::random(product.c, batch, options, 2);
 
     let start = Instant::now();
-    let (a_there, b_there) = (a.upload(device)?, b.upload(device)?);
+    let (a_there, b_there) = (a.upload(device, trans_a)?, b.upload(device, trans_b)?);
     report.upload_ms = milliseconds(start);
-    let a_there = if product.trans_a { a_there.transposed() } else { a_there };
-    let b_there = if product.trans_b { b_there.transposed() } else { b_there };
 
     let start = Instant::now();
-    let a_used = if product.trans_a { a.view().reversed_axes() } else { a.view() };
-    let b_used = if product.trans_b { b.view().reversed_axes() } else { b.view() };
-    let reference = Reference::new(product.alpha, a_used, b_used, product.beta, c.view());
+    let references: Vec<_> = (0..batch)
+        .map(|i| Reference::new(alpha, a.view(i, trans_a), b.view(i, trans_b), beta, c.view(i, false)))
+        .collect();
     report.reference_ms = milliseconds(start);
 
-    let mut c_there = c.upload(device)?;
-    for kernel in kernels {
-        if product.beta == 0.0 {
+    let mut c_there = c.upload(device, false)?;
+    for plan in plans {
+        if beta == 0.0 {
             // What it held before must not count: a kernel that reads it, or leaves an element out, gives NaN.
             c_there.clear()?;
         } else {
             c_there.buffer_mut().copy_from(&c.elements)?;
         }
-        let launch = |c: &mut DeviceMatrix| kernel.launch(device, product.alpha, &a_there, &b_there, product.beta, c);
+        let mut workspace = plan.workspace(device)?;
+        workspace.clear()?;
+        let mut launch = |c: &mut DeviceMatrix| plan.run(device, alpha, &a_there, &b_there, beta, c, &mut workspace);
 
         let start = Instant::now();
         launch(&mut c_there)?;
         device.synchronize()?;
         let first_call_ms = milliseconds(start);
 
-        let mut result = Array2::zeros((product.sizes.m, product.sizes.n));
+        let mut results = vec![Array2::zeros((m, n)); batch];
         let start = Instant::now();
-        c_there.download(result.view_mut())?;
+        c_there.download_all(&mut results.iter_mut().map(|result| result.view_mut()).collect::<Vec<_>>())?;
         let download_ms = milliseconds(start);
-        let check = reference.check(result.view());
+        let outcomes = references.iter().zip(&results).map(|(reference, result)| {
+            // A precision that was asked for is kept by whatever kernel.
+            reference.check_in(plan.precision(), result.view())
+        });
+        let check = outcomes.reduce(Outcome::and).unwrap_or_else(|| Outcome::of_nothing(plan.precision()));
 
         let timing = measure(device, options.runs, || launch(&mut c_there))?;
         let per_second = |amount: f64| amount / (timing.median_ms * 1e-3).max(f64::MIN_POSITIVE) * 1e-12;
         report.results.push(KernelReport {
-            kernel: kernel.name.to_owned(),
-            precision: "fp32".to_owned(),
+            kernel: plan.kernel().name.to_owned(),
+            precision: plan.precision(),
+            splits: plan.splits(),
+            workspace_bytes: plan.workspace_bytes() as u64,
+            explanation: options.explain.then(|| plan.explanation().clone()),
             first_call_ms,
             timing,
             tflop_per_s: per_second(product.operations()),
@@ -211,11 +256,10 @@ mod tests {
 
     fn selected(problems: &[&str], kernels: &[&str]) -> Vec<(&'static str, Vec<&'static str>)> {
         let strings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        let selected = select(&strings(problems), &strings(kernels)).unwrap();
-        selected
-            .into_iter()
-            .map(|(problem, kernels)| (problem.name, kernels.iter().map(|k| k.name).collect()))
-            .collect()
+        let options = Options { problems: strings(problems), kernels: strings(kernels), ..Options::default() };
+        let name = |choice: &plan::Options| choice.kernel.map_or("planned", |kernel| kernel.name);
+        let selected = select(&options).unwrap();
+        selected.into_iter().map(|(problem, choices)| (problem.name, choices.iter().map(name).collect())).collect()
     }
 
     #[test]
@@ -225,10 +269,10 @@ mod tests {
             everything.iter().map(|(problem, _)| *problem).collect::<Vec<_>>(),
             ["matvec", "large-k", "at-b", "a-bt"]
         );
-        assert_eq!(everything.iter().map(|(_, kernels)| kernels.len()).collect::<Vec<_>>(), [1, 4, 4, 4]);
+        assert_eq!(everything.iter().map(|(_, kernels)| kernels.len()).collect::<Vec<_>>(), [2, 5, 5, 5]);
         assert_eq!(selected(&[], &["gemv_block_reduction_fp32"]), [("matvec", vec!["gemv_block_reduction_fp32"])]);
         assert_eq!(selected(&["matvec"], &["gemm_naive_1d_fp32"]), [("matvec", vec!["gemm_naive_1d_fp32"])]);
-        assert_eq!(selected(&["at-b"], &[])[0].1.len(), 4);
+        assert_eq!(selected(&["at-b"], &[])[0].1.len(), 5);
     }
 
     fn small() -> Options {
@@ -245,7 +289,7 @@ mod tests {
             ..Overrides::default()
         };
         let problems = vec!["large-k".to_owned()];
-        let kernels = kernels::ALL.iter().map(|kernel| kernel.name.to_owned()).collect();
+        let kernels = kernels::LADDER.iter().map(|kernel| kernel.name.to_owned()).collect();
         Options { problems, kernels, overrides, runs: Some(1), ..Options::default() }
     }
 

@@ -11,9 +11,15 @@ pub mod device_features;
 mod expected;
 mod kernel;
 mod operand;
+mod planned;
 mod problem;
+mod program;
+mod tensor_cores;
 
 pub use expected::Expected;
 pub use kernel::{Error, Kernel, Place};
 pub use operand::{Geometry, Layout, Operand, Order, SENTINEL, View};
+pub use planned::Planned;
 pub use problem::{Layouts, Problem, Shape};
+pub use program::program;
+pub use tensor_cores::{MmaPrecision, launch_mma, run_mma};

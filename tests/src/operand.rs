@@ -156,6 +156,11 @@ impl Operand {
         self.geometry.cols
     }
 
+    /// The strides of rows and of columns.
+    pub(crate) fn strides(&self) -> [usize; 2] {
+        [self.geometry.row_stride, self.geometry.col_stride]
+    }
+
     /// The matrix as kernels on this processor read it.
     pub fn view(&self) -> View<GlobalSlice<'_, f32>> {
         View { slice: GlobalSlice::new(&self.memory[self.extent()]), geometry: self.geometry }

@@ -125,17 +125,17 @@ const GEMM_KERNELS: [&str; 4] =
 #[test]
 fn a_small_run_prints_a_table() {
     let table = succeed(&SMALL);
-    for part in ["CPU executor", "m=17 n=33 k=40", "layout NN", "median ms", "All 4 checks passed"] {
+    for part in ["CPU executor", "m=17 n=33 k=40", "layout NN", "median ms", "All 5 checks passed"] {
         assert!(table.contains(part), "{table} does not say {part:?}");
     }
-    for kernel in GEMM_KERNELS {
+    for kernel in GEMM_KERNELS.into_iter().chain(["gemm_mma_nn_fp32_3xtf32"]) {
         let row = table.lines().find(|line| line.contains('|') && line.contains(kernel));
         let row = row.unwrap_or_else(|| panic!("no row for {kernel}: {table}"));
         assert!(row.contains(" ok "), "{row}");
     }
-    assert_eq!(table.lines().filter(|line| line.contains(" ok ")).count(), 4);
+    assert_eq!(table.lines().filter(|line| line.contains(" ok ")).count(), 5);
     let named = succeed(&[&["run"], &SMALL[..]].concat());
-    assert!(named.contains("All 4 checks passed"), "`run` is what happens without a subcommand");
+    assert!(named.contains("All 5 checks passed"), "`run` is what happens without a subcommand");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_driver_gets_ptx_that_it_reads() {
     let arguments = ["--device", "cuda", "--problem", "matvec", "--m=2", "--k=3"];
     for (version, arch) in [("11080", "sm_80"), ("12000", "sm_90a"), ("13000", "sm_90a")] {
         let done = run_on_fake_driver(("FAKE_CUDA_VERSION", version), &arguments);
-        assert!(done.stdout.contains(&format!("PTX for {arch} loaded")), "{version}: {done:?}");
+        assert!(done.stdout.contains(&format!("PTX for {arch}\n")), "{version}: {done:?}");
     }
 }
 
@@ -221,9 +221,13 @@ fn json_has_everything_that_the_table_has() {
     assert_eq!((&problem["alpha"], &problem["beta"]), (&2.0.into(), &(-0.5).into()));
     assert_eq!(problem["leading_dimensions"], Value::from(vec![17, 40, 40]));
     let results = problem["results"].as_array().unwrap();
-    assert_eq!(results.iter().map(|result| result["kernel"].as_str().unwrap()).collect::<Vec<_>>(), GEMM_KERNELS);
+    let (planned, rungs) = results.split_last().unwrap();
+    assert_eq!(rungs.iter().map(|result| result["kernel"].as_str().unwrap()).collect::<Vec<_>>(), GEMM_KERNELS);
+    assert!(rungs.iter().all(|result| result["precision"] == "fp32-strict"), "{report}");
+    assert_eq!((&planned["kernel"], &planned["precision"]), (&"gemm_mma_tt_fp32_3xtf32".into(), &"fp32".into()));
     for result in results {
-        assert_eq!((&result["precision"], &result["timing"]["runs"]), (&"fp32".into(), &2.into()));
+        assert_eq!((&result["timing"]["runs"], &result["splits"]), (&2.into(), &1.into()));
+        assert_eq!((&result["explanation"], &result["workspace_bytes"]), (&Value::Null, &0.into()));
         for field in ["median_ms", "min_ms", "p90_ms", "max_ms"] {
             assert!(result["timing"][field].as_f64().unwrap() > 0.0, "{field}: {result}");
         }
@@ -238,6 +242,66 @@ fn json_has_everything_that_the_table_has() {
         }
         assert!(check["worst"]["row"].as_u64().unwrap() < 17 && check["worst"]["col"].as_u64().unwrap() < 33);
     }
+}
+
+#[test]
+fn a_precision_is_planned_and_explained() {
+    let arguments = small(&["--precision", "tf32", "--splits", "2", "--batch", "3", "--explain"]);
+    let text = succeed(&arguments);
+    for part in [
+        "Plan for 3 times m=17 n=33 k=40",
+        "precision  tf32: operands rounded to TF32",
+        "kernel     gemm_mma_nn_tf32",
+        "sums divided among 2",
+        "step 2     add up the partial sums",
+        "its precision is fp32-strict, and tf32 is asked for",
+        "batch=3",
+        "bounds for tf32",
+        "All 1 checks passed",
+    ] {
+        assert!(text.contains(part), "{text} does not say {part:?}");
+    }
+    let report = json(&arguments);
+    let problem = &report["problems"][0];
+    let [result] = &problem["results"].as_array().unwrap()[..] else { panic!("one result: {report}") };
+    assert_eq!((&problem["batch"], &result["check"]["elements"]), (&3.into(), &(3 * 17 * 33).into()));
+    assert_eq!((&result["precision"], &result["splits"]), (&"tf32".into(), &2.into()));
+    assert_eq!(result["workspace_bytes"], 4 * 2 * 3 * 17 * 33);
+    assert_eq!(result["explanation"]["kernel"], "gemm_mma_nn_tf32");
+    assert_eq!(result["explanation"]["reason"]["by"], "ladder");
+}
+
+#[test]
+fn what_a_plan_cannot_do_is_refused_with_the_reason() {
+    let refused = |more: &[&'static str], parts: &[&str]| refused(&small(more), parts);
+    refused(&["--kernel", "gemm_mma_nt_tf32"], &["gemm_mma_nt_tf32", "B stored by columns", "B is by rows", "nn_tf32"]);
+    refused(&["--kernel", "gemm_mma_nn_tf32", "--precision", "fp32"], &["its precision is tf32", "--precision tf32"]);
+    refused(&["--kernel", "gemm_wgmma_nn_fp32_mixed"], &["CPU executor has no model"]);
+    refused(&["--kernel", "gemm_tiled_16_fp32", "--splits", "2"], &["does not divide its sums"]);
+    refused(&["--precision", "fp32-strict", "--splits", "4000"], &["no kernel computes", "4000 splits are asked for"]);
+    refused(&["--splits", "0"], &["--splits 1"]);
+    refused(&["--precision", "fp64"], &["fp64", "fp32-strict"]);
+    refused(&["--batch", "2147483648"], &["batch is 2147483648"]);
+    refused(&["--arch", "sm_80"], &["--arch is for GPUs"]);
+}
+
+#[test]
+fn tables_are_of_one_gpu_and_made_on_one() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("table.json");
+    let table = path.to_str().unwrap();
+    refused(&[&SMALL, &["--table", table][..]].concat(), &["cannot read", table]);
+    fs::write(&path, "{}").unwrap();
+    refused(&[&SMALL, &["--table", table][..]].concat(), &["is no table of measured times", "schema"]);
+    let content = r#"{"schema": 1, "gpu": "NVIDIA H200", "driver": "", "version": "", "date": "", "entries": []}"#;
+    fs::write(&path, content).unwrap();
+    refused(&[&SMALL, &["--table", table][..]].concat(), &["the table is of NVIDIA H200", "tilewright tune"]);
+    assert!(succeed(&small(&["--table", "none"])).contains("All 5 checks passed"));
+
+    refused(&["tune", "--device", "cpu", "--output", table], &["needs one"]);
+    refused(&["tune", "--output", table], &["no CUDA driver"]);
+    refused(&["tune"], &["--output"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), content);
 }
 
 #[test]
@@ -346,6 +410,12 @@ fn lists_and_helps() {
         "--list",
         "--check",
         "--ptx",
+        "--arch",
+        "--precision",
+        "--splits",
+        "--batch",
+        "--explain",
+        "--table",
     ] {
         assert!(
             help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n")),

@@ -13,7 +13,8 @@ use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tests::device_features::{self, Feature, Launcher, X, untouched};
-use tests::{Kernel, Layout, Layouts, Operand, Place, Problem, Shape};
+use tests::{Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
+use tilewright::kernels::{Family, KernelInfo};
 use tilewright::{Buffer, Device, Error};
 
 const NO_DEVICE: &str = "skipped: no device";
@@ -57,6 +58,14 @@ fn main() {
         trials.push(test(name("large"), move |device| large(device, kernel)));
         trials.push(test(name("same_bits_every_time"), move |device| same_bits_every_time(device, kernel)));
         trials.push(test(name("same_bits_as_on_the_cpu"), move |device| same_bits_as_on_the_cpu(device, kernel)));
+    }
+    for &kernel in tilewright::kernels::ALL.iter() {
+        let name = |what: &str| format!("planned::{}::{what}", kernel.name);
+        for (layouts, layout) in Layouts::ALL.into_iter().zip(["NN", "NT", "TN", "TT"]) {
+            trials.push(trial(name(layout), move |device| planned_products(device, kernel, layouts)));
+        }
+        trials.push(trial(name("factors"), move |device| planned_factors(device, kernel)));
+        trials.push(trial(name("same_bits_every_time"), move |device| planned_same_bits(device, kernel)));
     }
     for feature in Feature::ALL {
         let (name, _) = feature.name_and_block();
@@ -186,6 +195,126 @@ fn same_bits_as_on_the_cpu(device: &Device, kernel: Kernel) -> Result<(), Failed
     Ok(())
 }
 
+/// Why a kernel of the registry is not tested here, if it is not: it is for other GPUs.
+fn not_for(device: &Device, kernel: &KernelInfo) -> Option<Completion> {
+    let error = device.has_kernel(kernel.name).err()?;
+    Some(Completion::ignored_with(format!("skipped: {error}")))
+}
+
+/// Computes a product by a plan for a kernel; whether the kernel can.
+fn check_planned(
+    device: &Device,
+    kernel: &'static KernelInfo,
+    splits: Option<u32>,
+    problem: &Problem,
+) -> Result<bool, Failed> {
+    let check = || match Planned::new(device, kernel, splits, problem)? {
+        Some(mut planned) => planned.check().map(|()| true),
+        None => Ok(false),
+    };
+    check().map_err(|reason: tests::Error| format!("{problem:?}, splits {splits:?}: {reason}").into())
+}
+
+/// Any product that a kernel of the registry can compute.
+fn planned_shape(kernel: &KernelInfo, [m, n, k]: [usize; 3]) -> Shape {
+    Shape { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k }
+}
+
+/// Extents below, at and beyond those of tiles, in memory without gaps, with any gaps, and with such as tensor maps allow;
+/// with the splits that the plan chooses, and with others.
+fn planned_products(device: &Device, kernel: &'static KernelInfo, layouts: Layouts) -> Result<Completion, Failed> {
+    const EXTENTS: [[usize; 3]; 16] = [
+        [1, 1, 1],
+        [7, 5, 3],
+        [16, 8, 8],
+        [33, 65, 31],
+        [64, 64, 64],
+        [65, 31, 129],
+        [127, 129, 33],
+        [128, 128, 32],
+        [129, 257, 65],
+        [256, 128, 96],
+        [257, 130, 100],
+        [300, 3, 1025],
+        [3, 300, 260],
+        [0, 5, 4],
+        [5, 0, 4],
+        [5, 4, 0],
+    ];
+    if let Some(skipped) = not_for(device, kernel) {
+        return Ok(skipped);
+    }
+    let mut computed = 0;
+    for (seed, extents) in EXTENTS.into_iter().enumerate() {
+        let shape = planned_shape(kernel, extents);
+        let aligned = |layout: Layout, rows: usize, cols: usize| {
+            let line = if layout.order == Order::ByRows { cols } else { rows };
+            layout.padded(line.next_multiple_of(4) - line + 4)
+        };
+        let with_tensor_maps =
+            Layouts { a: aligned(layouts.a, shape.m, shape.k), b: aligned(layouts.b, shape.k, shape.n), c: layouts.c };
+        for layouts in [layouts, layouts.padded(), with_tensor_maps] {
+            let problem = Problem::new(shape, layouts, seed as u64);
+            for splits in [None, Some(1), Some(2), Some(5)] {
+                computed += usize::from(check_planned(device, kernel, splits, &problem)?);
+            }
+        }
+    }
+    // A kernel that refuses everything is not tested.
+    match computed {
+        0 if layouts == Layouts::ALL[0] => Err("the kernel has computed none of the products".into()),
+        0 => Ok(Completion::ignored_with("skipped: the kernel computes no product in this layout")),
+        _ => Ok(Completion::Completed),
+    }
+}
+
+/// Factors that hide what they multiply, which then is NaN, and others.
+fn planned_factors(device: &Device, kernel: &'static KernelInfo) -> Result<Completion, Failed> {
+    if let Some(skipped) = not_for(device, kernel) {
+        return Ok(skipped);
+    }
+    for (alpha, beta) in [(0.0, 0.0), (0.0, -1.5), (1.0, 0.0), (-0.7, 1.0), (0.37, -0.4)] {
+        for layouts in Layouts::ALL {
+            for splits in [None, Some(3)] {
+                let shape = planned_shape(kernel, [130, 70, 150]);
+                let mut problem = Problem::new(shape, layouts.padded(), 3).scaled(alpha, beta);
+                if alpha == 0.0 {
+                    problem.a.fill(f32::NAN);
+                    problem.b.fill(f32::NAN);
+                }
+                if beta == 0.0 {
+                    problem.c.fill(f32::NAN);
+                }
+                check_planned(device, kernel, splits, &problem)?;
+            }
+        }
+    }
+    Ok(Completion::Completed)
+}
+
+/// Every kernel that does not say otherwise gives the same bits on every run, whatever the splits.
+fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Completion, Failed> {
+    if let Some(skipped) = not_for(device, kernel) {
+        return Ok(skipped);
+    }
+    if kernel.varies {
+        return Ok(Completion::ignored_with("skipped: the kernel's documentation says that its results vary"));
+    }
+    for layouts in Layouts::ALL {
+        for splits in [None, Some(4)] {
+            let problem = Problem::new(planned_shape(kernel, [257, 129, 1031]), layouts, 7).scaled(1.5, -0.5);
+            let Some(mut planned) = Planned::new(device, kernel, splits, &problem)? else { continue };
+            let first = planned.run()?.bits();
+            for run in 1..20 {
+                if planned.run()?.bits() != first {
+                    return Err(format!("{problem:?}, splits {splits:?}: run {run} gives another result").into());
+                }
+            }
+        }
+    }
+    Ok(Completion::Completed)
+}
+
 /// A module on a GPU, as something that runs its kernels.
 struct OnGpu(Module);
 
@@ -202,12 +331,14 @@ impl Launcher for OnGpu {
 
 /// One of the kernels of `fixtures/device-features`: gives what it does on the CPU, which is what it should.
 fn device_feature(feature: Feature) -> Result<Completion, Failed> {
-    let modules = match device_features::PTX {
-        Ok(modules) => modules,
+    let archs = match device_features::PTX {
+        Ok(archs) => archs,
         Err(reason) => return Ok(Completion::ignored_with(format!("skipped: no PTX: {reason}"))),
     };
     // For the lowest architecture, so for every GPU.
-    let (_, ptx) = modules.first().ok_or("there is no module")?;
+    let (_, kernels) = archs.first().ok_or("there is no PTX")?;
+    let (name, _) = feature.name_and_block();
+    let (_, ptx) = kernels.iter().find(|(kernel, _)| *kernel == name).ok_or("the kernel has no PTX")?;
     let (x, mut here, mut there) = (X::new(), untouched(), untouched());
     // SAFETY: the slices are this process's, and two different ones.
     unsafe {

@@ -12,7 +12,7 @@ static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Ful
 
 #[test]
 fn the_kernels_under_test_are_those_of_the_library() {
-    let library: Vec<_> = tilewright::kernels::ALL.iter().map(|kernel| kernel.name).collect();
+    let library: Vec<_> = tilewright::kernels::LADDER.iter().map(|kernel| kernel.name).collect();
     assert_eq!(Kernel::ALL.map(Kernel::name).as_slice(), library);
 }
 

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use cuda_builder::inspect::{CudaTool, KernelResources, ToolError, assemble};
+use cuda_builder::inspect::{Examination, ToolError, assemble, examine};
 use cuda_builder::{Arch, CudaBuilder, KernelEntry, write_atomically};
 
-use crate::workspace::{kernel_crate, table, target_dir};
+use crate::workspace::{examinations, kernel_crate, table, target_dir};
 
 /// The options of `build-ptx`.
 #[derive(clap::Args)]
@@ -24,7 +24,11 @@ pub(crate) struct Arguments {
     /// The crate with the kernels [default: gpu-kernels].
     #[arg(long, value_name = "DIR")]
     crate_dir: Option<PathBuf>,
-    /// Fail on a compiler's warning, a stack frame or a spill, and if there is no ptxas to tell.
+    /// Only the kernels whose names contain this, in the table. The files have all.
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+    /// Fail on a compiler's warning and on anything that a kernel should not do (a stack frame, spills, generic accesses, no
+    /// tensor-core instructions where its name says so), and if there are no tools to tell.
     #[arg(long)]
     strict: bool,
 }
@@ -51,8 +55,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         eprintln!("{warning}");
     }
 
-    let mut rows = table(["kernel", "arch", "block", "registers", "stack", "spills", "shared"]);
-    let mut objections: Vec<String> = Vec::new();
     let mut files = Vec::new();
     for module in &build.modules {
         if arguments.emit.contains(&Emit::Ptx) {
@@ -62,31 +64,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let text = std::fs::read(&module.llvm_ir).with_context(|| module.llvm_ir.display().to_string())?;
             files.push(write(&out, &build.name, module.arch, "ll", &text)?);
         }
-        let assembly = match assemble(&module.ptx, module.arch) {
-            Ok(assembly) => Some(assembly),
-            // Everything else goes without.
-            Err(ToolError::Missing(_)) if !(arguments.strict || arguments.emit.contains(&Emit::Cubin)) => None,
-            Err(error) => return Err(error).with_context(|| format!("assembling {}", module.path.display())),
-        };
-        if let Some(assembly) = &assembly {
-            objections.extend(assembly.warnings.iter().map(|warning| format!("{}: {warning}", module.arch)));
-            if arguments.emit.contains(&Emit::Cubin) {
-                files.push(write(&out, &build.name, module.arch, "cubin", &assembly.cubin)?);
-            }
+        if arguments.emit.contains(&Emit::Cubin) {
+            let assembly = assemble(&module.ptx, module.arch);
+            let assembly = assembly.with_context(|| format!("assembling {}", module.path.display()))?;
+            files.push(write(&out, &build.name, module.arch, "cubin", &assembly.cubin)?);
         }
-        for kernel in &module.kernels {
-            let resources =
-                assembly.iter().flat_map(|assembly| &assembly.kernels).find(|other| other.name == kernel.name);
-            rows.add_row(row(kernel, module.arch, resources));
-            if let Some(resources) = resources.filter(|resources| !resources.is_in_registers()) {
-                objections.push(format!("{} for {} has a stack frame or spills", resources.name, module.arch));
-            }
+    }
+
+    let wanted = arguments.kernel.as_deref().unwrap_or("");
+    let kernels: Vec<(Arch, &KernelEntry)> = (build.modules.iter())
+        .flat_map(|module| module.kernels.iter().map(|kernel| (module.arch, kernel)))
+        .filter(|(_, kernel)| kernel.name.contains(wanted))
+        .collect();
+    let examined = match examine(&kernels, &examinations()) {
+        Ok(examined) => Some(examined),
+        Err(ToolError::Missing(tool)) if !arguments.strict => {
+            println!("`{}` is missing, which has more to tell: `cargo xtask setup` gets it.", tool.name());
+            None
         }
+        Err(error) => return Err(error.into()),
+    };
+    let mut rows = table(["kernel", "arch", "block", "registers", "stack", "spills", "shared", "objections"]);
+    let mut objections: Vec<String> = Vec::new();
+    for (position, (arch, kernel)) in kernels.iter().enumerate() {
+        let examination = examined.as_ref().map(|examined| &examined[position]);
+        let found = examination.map_or_else(Vec::new, |examination| examination.objections(kernel));
+        rows.add_row(row(kernel, *arch, examination, found.len()));
+        objections.extend(found.into_iter().map(|what| format!("{} for {arch}: {what}", kernel.name)));
     }
     println!("{rows}");
-    if CudaTool::Ptxas.find().is_none() {
-        println!("What is not shown is for ptxas to say, which is missing: `cargo xtask setup` gets it.");
-    }
     for file in files {
         println!("wrote {}", file.display());
     }
@@ -94,22 +100,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         eprintln!("{objection}");
     }
     if arguments.strict && !(objections.is_empty() && build.warnings.is_empty()) {
-        bail!("{} warnings of the compiler, {} objections of the assembler", build.warnings.len(), objections.len());
+        bail!("{} warnings of the compiler, {} objections to kernels", build.warnings.len(), objections.len());
     }
     Ok(())
 }
 
-fn row(kernel: &KernelEntry, arch: Arch, resources: Option<&KernelResources>) -> [String; 7] {
+fn row(kernel: &KernelEntry, arch: Arch, examination: Option<&Examination>, objections: usize) -> [String; 8] {
     let [x, y, z] = kernel.block;
-    let of = |show: fn(&KernelResources) -> String| resources.map_or_else(|| "-".to_owned(), show);
+    let of = |show: fn(&Examination) -> String| examination.map_or_else(|| "-".to_owned(), show);
     [
         kernel.name.clone(),
         arch.to_string(),
         format!("{x}x{y}x{z}"),
-        of(|resources| resources.registers.to_string()),
-        of(|resources| format!("{} B", resources.stack_bytes)),
-        of(|resources| format!("{} B", resources.spill_store_bytes + resources.spill_load_bytes)),
-        of(|resources| format!("{} B", resources.shared_bytes)),
+        of(|examination| examination.resources.registers.to_string()),
+        of(|examination| format!("{} B", examination.resources.stack_bytes)),
+        of(|examination| {
+            format!("{} B", examination.resources.spill_store_bytes + examination.resources.spill_load_bytes)
+        }),
+        of(|examination| format!("{} B", examination.resources.shared_bytes)),
+        examination.map_or_else(|| "-".to_owned(), |_| objections.to_string()),
     ]
 }
 

@@ -59,7 +59,7 @@ mod tests {
         for line in [
             "doctor",
             "setup --yes --dry-run",
-            "build-ptx --arch sm_80,sm_90a --emit ptx,llvm-ir,cubin --out x --strict",
+            "build-ptx --arch sm_80,sm_90a --emit ptx,llvm-ir,cubin --out x --kernel tiled --strict",
             "sass gemv --arch sm_80 --full",
             "test --quick",
         ] {

@@ -1,10 +1,10 @@
 //! `cargo xtask sass`: which machine instructions the kernels become.
 
 use anyhow::bail;
-use cuda_builder::inspect::{assemble, disassemble};
+use cuda_builder::inspect::examine;
 use cuda_builder::{Arch, CudaBuilder};
 
-use crate::workspace::{kernel_crate, table, target_dir};
+use crate::workspace::{examinations, kernel_crate, table, target_dir};
 
 /// The options of `sass`.
 #[derive(clap::Args)]
@@ -19,21 +19,23 @@ pub(crate) struct Arguments {
     full: bool,
 }
 
-/// The operations that are counted: accesses of global and of shared memory, fused multiply-adds, tensor cores, and the
-/// generic and local accesses that no kernel should have.
-const OPERATIONS: [&str; 12] = ["LDG", "STG", "LDGSTS", "LDS", "STS", "LDSM", "FFMA", "HMMA", "LD", "ST", "LDL", "STL"];
+/// The operations that are counted: accesses of global and of shared memory, copies between them, fused multiply-adds, tensor
+/// cores, and the generic and local accesses that no kernel should have.
+const OPERATIONS: [&str; 14] =
+    ["LDG", "STG", "LDGSTS", "UTMALDG", "LDS", "STS", "LDSM", "FFMA", "HMMA", "HGMMA", "LD", "ST", "LDL", "STL"];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let build =
         CudaBuilder::new(kernel_crate()).arch(arguments.arch).target_dir(target_dir().join("cuda-builder")).build()?;
-    let ptx = &build.modules[0].ptx;
-    let all = disassemble(&assemble(ptx, arguments.arch)?.cubin)?;
+    let all = &build.modules[0].kernels;
     let wanted = arguments.kernel.as_deref().unwrap_or("");
-    let kernels: Vec<_> = all.iter().filter(|kernel| kernel.name.contains(wanted)).collect();
-    if kernels.is_empty() {
+    let chosen: Vec<_> =
+        all.iter().filter(|kernel| kernel.name.contains(wanted)).map(|kernel| (arguments.arch, kernel)).collect();
+    if chosen.is_empty() {
         let names: Vec<_> = all.iter().map(|kernel| kernel.name.as_str()).collect();
         bail!("no kernel's name contains `{wanted}`; there are: {}", names.join(", "));
     }
+    let kernels: Vec<_> = examine(&chosen, &examinations())?.into_iter().map(|examined| examined.code).collect();
 
     let mut heading = vec!["kernel", "instructions", "LDG.128", "LDS.128"];
     heading.extend(OPERATIONS);

@@ -22,6 +22,11 @@ pub(crate) fn target_dir() -> PathBuf {
     target.map_or_else(|| root().join("target"), Path::to_owned)
 }
 
+/// Where results of NVIDIA's tools are kept; the tests keep theirs there too.
+pub(crate) fn examinations() -> PathBuf {
+    target_dir().join("cuda-builder/examined")
+}
+
 /// A command that runs in the repository's root.
 pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);

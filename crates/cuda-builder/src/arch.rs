@@ -48,6 +48,21 @@ impl Arch {
     }
 }
 
+impl Arch {
+    /// The version of the PTX language that modules are written in unless asked for a newer one: what the architecture needs,
+    /// and at least 7.4. That is the language of CUDA 11.4, which drivers have to support in any case, so inline assembly may
+    /// use what it has.
+    pub const fn ptx_version(self) -> (u32, u32) {
+        match self {
+            Self::Sm80 | Self::Sm86 => (7, 4),
+            Self::Sm89 | Self::Sm90 => (7, 8),
+            Self::Sm90a => (8, 0),
+            Self::Sm100 | Self::Sm100a => (8, 6),
+            Self::Sm120 => (8, 7),
+        }
+    }
+}
+
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

@@ -42,7 +42,7 @@ pub struct Build {
 pub struct PtxModule {
     /// The architecture.
     pub arch: Arch,
-    /// The PTX itself.
+    /// The PTX of all kernels. A program loads [`KernelEntry::ptx`] instead, one kernel at a time.
     pub ptx: String,
     /// The file that holds it: in the directory of [`CudaBuilder::copy_to`], else in the target directory.
     pub path: PathBuf,
@@ -65,6 +65,9 @@ pub struct KernelEntry {
     pub min_blocks: Option<u32>,
     /// The static shared memory of a block, in bytes, without what alignment adds.
     pub shared_bytes: u64,
+    /// A module with this kernel alone and what it needs, cut out of [`PtxModule::ptx`]: see
+    /// [`split_by_kernel`](crate::inspect::split_by_kernel).
+    pub ptx: String,
 }
 
 impl CudaBuilder {
@@ -103,7 +106,7 @@ impl CudaBuilder {
     }
 
     /// Asks for at least this version of the PTX language, for instructions written as inline assembly that need it. By
-    /// default it is the lowest that has the architecture, so that as many drivers as possible take the module.
+    /// default it is [`Arch::ptx_version`], so that as many drivers as possible take the module.
     pub fn ptx_version(mut self, major: u32, minor: u32) -> Self {
         self.ptx_version = Some((major, minor));
         self
@@ -145,16 +148,21 @@ impl CudaBuilder {
 }
 
 impl PtxModule {
-    fn new(arch: Arch, Linked { ptx, parsed, path, llvm_ir }: Linked) -> Self {
+    fn new(arch: Arch, Linked { ptx, parsed, kernels, path, llvm_ir }: Linked) -> Self {
         let Ptx { version: ptx_version, functions, .. } = parsed;
         let kernels = functions
             .into_iter()
             .filter(|function| function.is_kernel)
-            .map(|kernel| KernelEntry {
-                name: kernel.name,
-                block: kernel.block.unwrap_or([1; 3]),
-                min_blocks: kernel.min_blocks,
-                shared_bytes: kernel.shared_bytes,
+            .zip(kernels)
+            .map(|(kernel, (name, ptx))| {
+                debug_assert_eq!(kernel.name, name, "both are in the order of the PTX");
+                KernelEntry {
+                    name,
+                    block: kernel.block.unwrap_or([1; 3]),
+                    min_blocks: kernel.min_blocks,
+                    shared_bytes: kernel.shared_bytes,
+                    ptx,
+                }
             })
             .collect();
         Self { arch, ptx, path, llvm_ir, ptx_version, kernels }

@@ -1,7 +1,7 @@
 //! The link: from the archive of bitcode to checked PTX for one architecture.
 //!
 //! ```text
-//! archive ─llvm-link→ IR ─pass→ IR ─opt→ <arch>.ll ─llc→ <arch>.ptx ─check→ done
+//! archive ─llvm-link→ IR ─pass→ IR ─opt→ <arch>.ll ─llc→ <arch>.ptx ─check, split→ a module for each kernel
 //! ```
 //!
 //! The results stay beside a stamp that names everything they were made from, so that a link with the same inputs is a
@@ -14,7 +14,7 @@ use std::process::Command;
 
 use crate::compile::UNROLL_THRESHOLD;
 use crate::files::write_atomically;
-use crate::inspect::Ptx;
+use crate::inspect::{Ptx, split_by_kernel};
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error, environment, pass};
 
@@ -38,6 +38,8 @@ pub(crate) struct Link<'a> {
 pub(crate) struct Linked {
     pub(crate) ptx: String,
     pub(crate) parsed: Ptx,
+    /// The kernels, each with a module of its own, in the order of the PTX.
+    pub(crate) kernels: Vec<(String, String)>,
     pub(crate) path: PathBuf,
     pub(crate) llvm_ir: PathBuf,
 }
@@ -60,8 +62,10 @@ impl Link<'_> {
                 ptx
             }
         };
-        let parsed = Ptx::parse(&ptx).map_err(|source| Error::Check { arch, ptx: ptx_path.clone(), source })?;
-        Ok(Linked { ptx, parsed, path: ptx_path, llvm_ir: ir_path })
+        let refuse = |source| Error::Check { arch, ptx: ptx_path.clone(), source };
+        let parsed = Ptx::parse(&ptx).map_err(refuse)?;
+        let kernels = split_by_kernel(&ptx).map_err(refuse)?;
+        Ok(Linked { ptx, parsed, kernels, path: ptx_path, llvm_ir: ir_path })
     }
 
     fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<String, Error> {
@@ -87,9 +91,8 @@ impl Link<'_> {
         write_atomically(ir_path, optimized.as_bytes())?;
 
         let ptx = self.run("llc", |tool| {
-            if let Some((major, minor)) = self.ptx_version {
-                tool.arg(format!("-mattr=+ptx{major}{minor}"));
-            }
+            let (major, minor) = self.ptx_version.map_or(arch.ptx_version(), |version| version.max(arch.ptx_version()));
+            tool.arg(format!("-mattr=+ptx{major}{minor}"));
             tool.args(["-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
         })?;
         write_atomically(ptx_path, ptx.as_bytes())?;
@@ -131,12 +134,14 @@ impl Link<'_> {
 fn builder_hash() -> u64 {
     let mut hasher = DefaultHasher::new();
     [
+        include_str!("arch.rs"),
         include_str!("link.rs"),
         include_str!("pass/entry.rs"),
         include_str!("pass/ir.rs"),
         include_str!("pass/marker.rs"),
         include_str!("pass/mod.rs"),
         include_str!("inspect/ptx.rs"),
+        include_str!("inspect/split.rs"),
     ]
     .hash(&mut hasher);
     UNROLL_THRESHOLD.hash(&mut hasher);

@@ -49,7 +49,7 @@ fn kernels_become_ptx_with_shared_memory_and_launch_bounds() {
     assert_eq!(names(&build, 0), ["lookup", "reverse_dynamic", "reverse_static"]);
     assert_eq!(names(&build, 1), ["lookup", "reverse_dynamic", "reverse_static", "rotate_sm90a"]);
     let [ampere, hopper] = &build.modules[..] else { panic!("two modules") };
-    assert_eq!((ampere.ptx_version, hopper.ptx_version), ((7, 0), (8, 0)));
+    assert_eq!((ampere.ptx_version, hopper.ptx_version), ((7, 4), (8, 0)));
 
     let kernel = |name: &str| hopper.kernels.iter().find(|kernel| kernel.name == name).unwrap();
     let reverse = kernel("reverse_static");
@@ -87,6 +87,61 @@ fn ptxas_takes_the_modules() {
         let counts = ["LDG", "STG", "LDS", "STS", "LD", "ST"].map(|operation| reverse.count(operation));
         assert_eq!(counts, [1, 1, 1, 1, 0, 0], "{}", reverse.listing);
     }
+}
+
+/// A kernel in its own module is the kernel that it is among the others: the same instructions, in the same registers.
+#[test]
+fn kernels_are_the_same_in_modules_of_their_own() {
+    for module in build("alone", "").unwrap().modules {
+        let together = inspect::assemble(&module.ptx, module.arch).unwrap();
+        let code_together = inspect::disassemble(&together.cubin).unwrap();
+        let listed: Vec<_> = module.kernels.iter().map(|kernel| (module.arch, kernel)).collect();
+        let cache = tempfile::tempdir().unwrap();
+        let alone = inspect::examine(&listed, cache.path()).unwrap();
+        assert_eq!(alone.len(), module.kernels.len());
+        let mut without_launch_sized = 0;
+        for (kernel, alone) in module.kernels.iter().zip(&alone) {
+            assert_eq!(kernel.ptx.matches(".entry").count(), 1, "{}", kernel.ptx);
+            let of = |code: &&inspect::KernelCode| code.name == kernel.name;
+            let together_code = code_together.iter().find(of).unwrap();
+            // Labels are numbered through the module.
+            let opcodes = |code: &inspect::KernelCode| code.opcodes().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(opcodes(&alone.code), opcodes(together_code), "{}", kernel.name);
+            let resources = together.kernels.iter().find(|other| other.name == kernel.name).unwrap();
+            assert_eq!(alone.resources.registers, resources.registers, "{}", kernel.name);
+            assert_eq!(alone.objections(kernel), [""; 0], "{}", kernel.name);
+            if !kernel.ptx.contains(".extern .shared") {
+                // Launch-sized memory of another kernel does not reach it.
+                assert_eq!(u64::from(alone.resources.shared_bytes), kernel.shared_bytes, "{}", kernel.name);
+                without_launch_sized += 1;
+            }
+        }
+        assert!((1..module.kernels.len()).contains(&without_launch_sized), "both kinds are there");
+
+        // The second time, what was kept.
+        let entries = fs::read_dir(cache.path()).unwrap().count();
+        assert_eq!(entries, module.kernels.len());
+        assert_eq!(inspect::examine(&listed, cache.path()).unwrap(), alone);
+        assert_eq!(fs::read_dir(cache.path()).unwrap().count(), entries);
+        // What was kept is read rather than made again.
+        for entry in fs::read_dir(cache.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, text.replace("0 bytes spill stores", "8 bytes spill stores")).unwrap();
+        }
+        let spilled = inspect::examine(&listed, cache.path()).unwrap();
+        assert!(spilled.iter().all(|kernel| kernel.resources.spill_store_bytes == 8));
+    }
+}
+
+#[test]
+fn a_kernel_that_ptxas_refuses_is_an_error_and_is_not_kept() {
+    let mut module = build("refused", "").unwrap().modules.remove(0);
+    module.kernels[0].ptx = module.kernels[0].ptx.replace("ret;", "return;");
+    let cache = tempfile::tempdir().unwrap();
+    let error = inspect::examine(&[(module.arch, &module.kernels[0])], cache.path()).unwrap_err().to_string();
+    assert!(error.contains("ptxas"), "{error}");
+    assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -210,6 +265,11 @@ fn a_newer_ptx_version_can_be_asked_for() {
     let crate_dir = fixture("version", "");
     let build = CudaBuilder::new(&crate_dir).target_dir(target_dir()).ptx_version(8, 3).build().unwrap();
     assert_eq!(build.modules[0].ptx_version, (8, 3));
+    // At least what the architecture needs.
+    let builder = CudaBuilder::new(&crate_dir).target_dir(target_dir()).ptx_version(7, 5).archs(Arch::ALL);
+    for module in builder.build().unwrap().modules {
+        assert_eq!(module.ptx_version, module.arch.ptx_version().max((7, 5)), "{}", module.arch);
+    }
 }
 
 #[test]
@@ -237,7 +297,10 @@ fn embed_writes_the_ptx_or_the_reason_and_runs_again_only_if_needed() {
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 fn main() {
     match PTX {
-        Ok(modules) => for (arch, ptx) in modules { println!("{arch} {}", ptx.contains("reverse_static")) },
+        Ok(modules) => for (arch, kernels) in modules {
+            let (name, ptx) = kernels.iter().find(|(name, _)| *name == "reverse_static").unwrap();
+            println!("{arch} {}", ptx.contains(".target sm_80") && ptx.matches(".entry").count() == 1 && ptx.contains(name));
+        },
         Err(reason) => println!("{reason}"),
     }
 }"#;

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::call::{CallError, DriverCall};
 use crate::gpu::{ComputeCapability, DriverVersion};
 use crate::library::{self, LIBRARY_VARIABLE};
+use crate::tensor_map::{TensorMapFault, TensorMapRejected};
 
 /// An error of this crate. Its message is complete: cause, values, the driver's own code and name, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -120,6 +121,10 @@ pub enum Error {
     #[error("{0}")]
     LaunchRejected(Box<LaunchRejected>),
 
+    /// An array cannot be described by a tensor map.
+    #[error("{0}")]
+    TensorMapRejected(Box<TensorMapRejected>),
+
     /// A kernel, or the hardware, failed in a way that ends the GPU's context. Every further call on this GPU fails.
     #[error(
         "the GPU's context is lost: {call}. {} All GPU memory of this process is gone with it: start the program \
@@ -155,6 +160,10 @@ impl Error {
             | Error::Call { call } => Some(call),
             Error::PtxRejected(rejected) => rejected.call.as_ref(),
             Error::LaunchRejected(rejected) => Some(&rejected.call),
+            Error::TensorMapRejected(rejected) => match &rejected.fault {
+                TensorMapFault::Refused(call) => Some(call),
+                _ => None,
+            },
             Error::NoDriver { .. }
             | Error::DriverTooOld { .. }
             | Error::MissingFunction { .. }

@@ -1,5 +1,6 @@
 //! An open GPU: its primary context and one stream.
 
+use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
 
@@ -261,6 +262,25 @@ impl Gpu {
     pub fn synchronize(&self) -> Result<(), Error> {
         self.bind()?;
         Ok(call(|| self.inner.stream.synchronize())?)
+    }
+
+    /// The stream on which everything runs, a `CUstream`, for libraries such as cuBLAS that are to work in the same order.
+    /// It is valid as long as this GPU is open.
+    ///
+    /// What is started there through other interfaces runs between what is started here before and after. Who does so sees
+    /// to it that the memory it uses is not freed until it has finished, and that this GPU's context is current on the
+    /// thread ([`Gpu::make_current`]).
+    pub fn raw_stream(&self) -> *mut c_void {
+        self.inner.stream.as_inner().cast()
+    }
+
+    /// Makes this GPU's context current on the calling thread, for libraries that expect it so. The methods of this crate
+    /// see to it themselves.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`] after a kernel has failed.
+    pub fn make_current(&self) -> Result<(), Error> {
+        Ok(self.bind()?)
     }
 
     /// Makes the context current on this thread.

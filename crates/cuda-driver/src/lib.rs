@@ -70,6 +70,7 @@ mod library;
 mod memory;
 mod module;
 mod ptx;
+mod tensor_map;
 
 pub use cust;
 pub use cust::memory::bytemuck::Pod;
@@ -81,3 +82,8 @@ pub use gpu::{ComputeCapability, DriverVersion, Gpu, MemoryInfo, Properties, dri
 pub use library::LIBRARY_VARIABLE;
 pub use memory::DeviceMemory;
 pub use module::{Function, Module, Resources};
+pub use ptx::{PtxSummary, PtxTarget};
+pub use tensor_map::{
+    EncodedTensorMap, L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorMapRejected, TensorSwizzle,
+    TiledTensor,
+};

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cust::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
@@ -174,7 +175,9 @@ impl Module {
             Ok(_) => no_such_kernel(),
             Err(error) => error.into(),
         })?;
-        Ok(Function { raw, name: name.to_owned(), resources: Resources::query(raw)?, module: self.clone() })
+        let (name, resources, module) = (name.to_owned(), Resources::query(raw)?, self.clone());
+        let asked_for_shared_memory = AtomicBool::new(false);
+        Ok(Function { inner: Arc::new(LoadedFunction { raw, name, resources, asked_for_shared_memory, module }) })
     }
 }
 
@@ -210,35 +213,42 @@ impl Resources {
     }
 }
 
-/// A kernel of a loaded module.
+/// A kernel of a loaded module. A handle: clones are of the same kernel.
 #[derive(Clone)]
 pub struct Function {
+    inner: Arc<LoadedFunction>,
+}
+
+struct LoadedFunction {
     raw: CUfunction,
     name: String,
     resources: Resources,
+    /// Whether the driver has been asked for more launch-sized shared memory than a block gets without.
+    asked_for_shared_memory: AtomicBool,
     module: Module,
 }
 
 // SAFETY: the driver's functions may be called with a function from any thread on which its context is current.
-unsafe impl Send for Function {}
+unsafe impl Send for LoadedFunction {}
 // SAFETY: as for `Send`; what `launch` changes of a function, it always changes to the same value.
-unsafe impl Sync for Function {}
+unsafe impl Sync for LoadedFunction {}
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Function").field("name", &self.name).field("resources", &self.resources).finish_non_exhaustive()
+        let LoadedFunction { name, resources, .. } = &*self.inner;
+        f.debug_struct("Function").field("name", name).field("resources", resources).finish_non_exhaustive()
     }
 }
 
 impl Function {
     /// The kernel's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.inner.name
     }
 
     /// What the kernel takes of a multiprocessor.
     pub fn resources(&self) -> Resources {
-        self.resources
+        self.inner.resources
     }
 
     /// Launches the kernel, after everything that was started before. This does not wait.
@@ -263,22 +273,17 @@ impl Function {
         dynamic_shared_bytes: u32,
         params: &mut [*mut c_void],
     ) -> Result<(), Error> {
-        let gpu = &self.module.inner.gpu;
+        let LoadedFunction { raw, resources, module, .. } = &*self.inner;
+        let gpu = &module.inner.gpu;
         gpu.bind()?;
-        let max_shared_bytes = gpu.properties().max_shared_bytes_per_block_optin;
-        let static_shared_bytes = self.resources.static_shared_bytes;
-        if static_shared_bytes.saturating_add(dynamic_shared_bytes) > SHARED_BYTES_WITHOUT_ASKING {
-            // Always the most that there is, so that launches on several threads do not take it from each other.
-            let limit = i32::try_from(max_shared_bytes.saturating_sub(static_shared_bytes)).unwrap_or(i32::MAX);
-            let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the function's module is loaded.
-            call(|| unsafe { sys::cuFuncSetAttribute(self.raw, attribute, limit) })?;
+        if resources.static_shared_bytes.saturating_add(dynamic_shared_bytes) > SHARED_BYTES_WITHOUT_ASKING {
+            self.ask_for_shared_memory()?;
         }
         // SAFETY: the caller's promise is about the arguments and what the kernel does with them; function and stream
         // are of the current context, and the driver only reads the addresses.
         let launched = call(|| unsafe {
             sys::cuLaunchKernel(
-                self.raw,
+                *raw,
                 grid[0],
                 grid[1],
                 grid[2],
@@ -293,17 +298,34 @@ impl Function {
         });
         launched.map_err(|error| match error.returned_any(code::LAUNCH_REJECTED) {
             Ok(call) => Error::LaunchRejected(Box::new(LaunchRejected {
-                kernel: self.name.clone(),
+                kernel: self.inner.name.clone(),
                 grid,
                 block,
                 dynamic_shared_bytes,
-                static_shared_bytes,
-                max_shared_bytes,
-                max_threads_per_block: self.resources.max_threads_per_block,
+                static_shared_bytes: resources.static_shared_bytes,
+                max_shared_bytes: gpu.properties().max_shared_bytes_per_block_optin,
+                max_threads_per_block: resources.max_threads_per_block,
                 max_grid: gpu.properties().max_grid,
                 call,
             })),
             Err(error) => error.into(),
         })
+    }
+
+    /// Asks the driver, once, for all the launch-sized shared memory that this kernel can have: always the most that there
+    /// is, so that launches on several threads do not take it from each other. The context is current.
+    fn ask_for_shared_memory(&self) -> Result<(), CallError> {
+        let LoadedFunction { raw, resources, asked_for_shared_memory, module, .. } = &*self.inner;
+        // Relaxed is enough: who does not see it yet asks again, for the same.
+        if asked_for_shared_memory.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let max_bytes = module.inner.gpu.properties().max_shared_bytes_per_block_optin;
+        let limit = i32::try_from(max_bytes.saturating_sub(resources.static_shared_bytes)).unwrap_or(i32::MAX);
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function's module is loaded.
+        call(|| unsafe { sys::cuFuncSetAttribute(*raw, attribute, limit) })?;
+        asked_for_shared_memory.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }

@@ -30,13 +30,19 @@ pub(crate) fn expand(item: &DeriveInput) -> Result<TokenStream> {
         // SAFETY: `repr(C)`, all fields are kernel parameters themselves (asserted below), and all are visited.
         unsafe impl #parameters ::cuda_std::KernelParam for #name #arguments #bounds {
             #[cfg(not(target_arch = "nvptx64"))]
+            const HAS_VIEWS: bool = false #( || <#kinds as ::cuda_std::KernelParam>::HAS_VIEWS )*;
+
+            #[cfg(not(target_arch = "nvptx64"))]
             #[allow(unused_variables)]
             fn visit_views(&self, name: &str, visit: &mut dyn ::core::ops::FnMut(::cuda_std::View<'_>)) {
-                #( ::cuda_std::KernelParam::visit_views(
-                    &self.#members,
-                    &::cuda_std::__private::format!(#suffixes),
-                    visit,
-                ); )*
+                // Names are made for what has views only: most fields are numbers, and every launch comes here.
+                #( if <#kinds as ::cuda_std::KernelParam>::HAS_VIEWS {
+                    ::cuda_std::KernelParam::visit_views(
+                        &self.#members,
+                        &::cuda_std::__private::format!(#suffixes),
+                        visit,
+                    );
+                } )*
             }
         }
 

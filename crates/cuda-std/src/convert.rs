@@ -1,4 +1,4 @@
-//! Conversions to the 16-bit formats of tensor cores, two numbers to a register.
+//! Conversions to the formats of tensor cores, those of 16 bits two numbers to a register.
 
 /// Two numbers rounded to bf16 (8 significant bits, the exponents of fp32), to nearest, ties to even: `first` in the lower
 /// half of the result, `second` in the upper (`cvt.rn.bf16x2.f32`, sm_80).
@@ -46,6 +46,29 @@ pub fn f16x2(first: f32, second: f32) -> u32 {
     }
 }
 
+/// `x` rounded to TF32 (11 significant bits, the exponents of fp32), to nearest, ties away from zero (`cvt.rna.tf32.f32`,
+/// sm_80). Numbers that round up beyond the largest become infinite, and a NaN stays one.
+#[inline(always)]
+pub fn tf32(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: u32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "cvt.rna.tf32.f32 {result}, {x};",
+                result = out(reg32) result, x = in(reg32) x,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        f32::from_bits(result)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        if x.is_nan() { f32::from_bits(0x7FFF_FFFF) } else { f32::from_bits((x.to_bits() + 0x1000) & 0xFFFF_E000) }
+    }
+}
+
 #[cfg(not(target_arch = "nvptx64"))]
 fn pair(first: u16, second: u16) -> u32 {
     u32::from(second) << 16 | u32::from(first)
@@ -54,6 +77,15 @@ fn pair(first: u16, second: u16) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rounds_to_tf32_with_ties_away_from_zero() {
+        let ulp = 2f32.powi(-10);
+        assert_eq!(tf32(1.0 + 0.49 * ulp), 1.0);
+        assert_eq!((tf32(1.0 + 0.5 * ulp), tf32(-1.0 - 0.5 * ulp)), (1.0 + ulp, -1.0 - ulp));
+        assert_eq!((tf32(f32::MAX), tf32(f32::NEG_INFINITY)), (f32::INFINITY, f32::NEG_INFINITY));
+        assert!(tf32(f32::from_bits(0x7FFF_FFFF)).is_nan() && tf32(f32::from_bits(0x7F80_0001)).is_nan());
+    }
 
     #[test]
     fn rounds_to_nearest_with_ties_to_even() {

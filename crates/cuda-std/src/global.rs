@@ -170,6 +170,36 @@ impl<'a> GlobalSlice<'a, f32> {
             core::array::from_fn(|i| unsafe { f32::load(first.add(i)) })
         }
     }
+
+    /// The four elements from `index`, which this kernel reads only once: one 16-byte load that leaves the first-level cache
+    /// to others (`ld.global.nc.L1::no_allocate.v4.f32`).
+    ///
+    /// # Safety
+    /// As for [`GlobalSlice::get4_unchecked`]. That nothing writes to the elements while the kernel runs, which `nc` demands,
+    /// is what a read-only view promises.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get4_streaming_unchecked(&self, index: usize) -> [f32; 4] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b, c, d): (f32, f32, f32, f32);
+            // SAFETY: as for `get2_unchecked`.
+            unsafe {
+                core::arch::asm!(
+                    "ld.global.nc.L1::no_allocate.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
+                    a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
+                    address = in(reg64) self.pointer.add(index),
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            [a, b, c, d]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.get4_unchecked(index)
+        }
+    }
 }
 
 impl GlobalSliceMut<'_, f32> {
@@ -225,6 +255,38 @@ impl GlobalSliceMut<'_, f32> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         self.set_all(index, values);
+    }
+
+    /// Adds `value` to element `index` in one step that no other such addition interrupts (`red.global.add.f32`, relaxed).
+    /// In which order the additions of several threads happen, and so how their sum is rounded, is not defined. Unlike all
+    /// other arithmetic here, it takes subnormal numbers for zero, operands and results both (PTX ISA, `red`).
+    ///
+    /// # Safety
+    /// `index < self.len()` (checked on the CPU). No thread reads or writes the element in another way while some add to it.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn atomic_add_unchecked(&self, index: usize, value: f32) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: inside the view by the caller's promise; an atomic addition needs nothing else.
+        unsafe {
+            core::arch::asm!(
+                "red.relaxed.gpu.global.add.f32 [{address}], {value};",
+                address = in(reg64) self.pointer.add(index), value = in(reg32) value,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            use core::sync::atomic::{AtomicU32, Ordering};
+            let target = element(self.pointer.cast_const(), self.len(), index, 1);
+            // SAFETY: in bounds and aligned: just checked. An f32 and an AtomicU32 have the same layout, and all concurrent
+            // accesses are atomic, those of other blocks included (see `Element`).
+            let target = unsafe { &*target.cast::<AtomicU32>() };
+            let flushed = |x: f32| if x.is_subnormal() { 0.0f32.copysign(x) } else { x };
+            let add = |bits| Some(flushed(flushed(f32::from_bits(bits)) + flushed(value)).to_bits());
+            // The function always gives a new value, so this cannot fail.
+            let _ = target.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]

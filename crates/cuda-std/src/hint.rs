@@ -26,3 +26,35 @@ pub fn keep_rolled(counter: u32) -> u32 {
         counter
     }
 }
+
+/// Has the compiler compute the values before this point, and have them in registers here. Left to itself it moves
+/// arithmetic to where its results are needed, past asynchronous products that it does not know of, and then lacks registers.
+#[inline(always)]
+pub fn pin<T: Register, const N: usize>(values: &mut [T; N]) {
+    for value in values {
+        value.pin();
+    }
+}
+
+/// A number that fits a register of 32 bits.
+pub trait Register: Copy {
+    #[doc(hidden)]
+    fn pin(&mut self);
+}
+
+macro_rules! register {
+    ($($number:ty),*) => { $(
+        impl Register for $number {
+            #[inline(always)]
+            fn pin(&mut self) {
+                #[cfg(target_arch = "nvptx64")]
+                // SAFETY: a comment, through which the value passes unchanged.
+                unsafe {
+                    core::arch::asm!("// {0}", inout(reg32) *self, options(nomem, nostack, preserves_flags));
+                }
+            }
+        }
+    )* };
+}
+
+register!(f32, u32);

@@ -45,16 +45,22 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate std;
 
+pub mod async_copy;
 pub mod convert;
 mod dim;
 mod element;
 mod global;
 pub mod hint;
+pub mod hopper;
+pub mod ldmatrix;
 pub mod math;
+pub mod mma;
 mod param;
 pub mod shared;
+mod tensor_map;
 pub mod thread;
 pub mod warp;
+pub mod wgmma;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod executor;
@@ -72,13 +78,14 @@ pub use param::KernelParam;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess};
 pub use shared::{Shared, SharedSlice, dynamic_shared};
+pub use tensor_map::TensorMap;
 pub use tilewright_cuda_std_macros::{KernelParam, kernel};
 
 /// What a kernel source imports: `use cuda_std::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Dim3, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, convert, dynamic_shared, hint, kernel,
-        math, thread, warp,
+        Dim3, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, TensorMap, convert, dynamic_shared, hint,
+        kernel, math, thread, warp,
     };
 }
 

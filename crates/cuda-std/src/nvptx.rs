@@ -15,6 +15,20 @@ unsafe extern "C" {
     /// `ffi_const` lets LLVM merge, move and drop the calls until then: the result depends on the argument alone.
     #[unsafe(ffi_const)]
     fn __tilewright_address_space_global(pointer: *const u8) -> *const u8;
+
+    /// Replaced likewise, by a cast to address space 3 and the number that the address is there.
+    #[unsafe(ffi_const)]
+    fn __tilewright_address_in_shared(pointer: *const u8) -> u32;
+}
+
+/// The 32-bit address in the shared window of a pointer to shared memory, as `ldmatrix`, `cp.async` and their like take it.
+///
+/// # Safety
+/// The pointer is to shared memory.
+#[inline(always)]
+pub(crate) unsafe fn shared_address<T>(pointer: *const T) -> u32 {
+    // SAFETY: the link step replaces the call by a cast, which the caller vouches for.
+    unsafe { __tilewright_address_in_shared(pointer.cast()) }
 }
 
 /// Tells the compiler that `pointer` points to global memory.

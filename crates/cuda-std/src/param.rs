@@ -6,8 +6,12 @@
 ///
 /// # Safety
 /// The type has the same size, alignment (at most 16) and meaning of its bytes on the GPU and on the CPU, and
-/// [`KernelParam::visit_views`] reports every view in it.
+/// [`KernelParam::visit_views`] reports every view in it; there is none if [`KernelParam::HAS_VIEWS`] says so.
 pub unsafe trait KernelParam: Copy + Send + Sync {
+    /// Whether there can be a view in it. Where there is none, a launch does not ask.
+    #[cfg(not(target_arch = "nvptx64"))]
+    const HAS_VIEWS: bool = true;
+
     /// Calls `visit` for every view of memory in this parameter. `name` is the parameter's own; a derived struct appends
     /// its fields' names to it (`gemm.a.data`).
     #[cfg(not(target_arch = "nvptx64"))]
@@ -42,6 +46,9 @@ macro_rules! number {
     ($($number:ty),*) => { $(
         // SAFETY: a primitive number: the same on both sides, and no view.
         unsafe impl KernelParam for $number {
+            #[cfg(not(target_arch = "nvptx64"))]
+            const HAS_VIEWS: bool = false;
+
             #[cfg(not(target_arch = "nvptx64"))]
             fn visit_views(&self, _name: &str, _visit: &mut dyn FnMut(View<'_>)) {}
         }

@@ -149,6 +149,36 @@ impl<T: Element> SharedSlice<T> {
         self.len == 0
     }
 
+    /// The part that begins at element `first`; nothing if there is no such element. Where `first` is a constant it costs
+    /// nothing: it becomes part of the instructions that access the elements.
+    #[inline(always)]
+    pub fn skip(self, first: usize) -> Self {
+        Self {
+            #[cfg(target_arch = "nvptx64")]
+            pointer: self.pointer.wrapping_add(first),
+            #[cfg(not(target_arch = "nvptx64"))]
+            byte_offset: self.byte_offset + first.min(self.len) * size_of::<T>(),
+            len: self.len.saturating_sub(first),
+            ..self
+        }
+    }
+
+    /// The address of element `index` in the shared window, in bytes: what instructions take that read or write shared
+    /// memory by themselves. The index is not checked.
+    #[inline(always)]
+    #[cfg(target_arch = "nvptx64")]
+    pub fn shared_address(&self, index: usize) -> u32 {
+        // SAFETY: a slice of shared memory points to shared memory.
+        unsafe { crate::nvptx::shared_address(self.pointer.wrapping_add(index)) }
+    }
+
+    /// Where the slice begins in the launch-sized memory, in bytes, its number of elements, and the size of one.
+    #[inline(always)]
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn place(&self) -> (usize, usize, usize) {
+        (self.byte_offset, self.len, size_of::<T>())
+    }
+
     /// Element `index`: one load from shared memory.
     ///
     /// # Safety
@@ -183,6 +213,106 @@ impl<T: Element> SharedSlice<T> {
         {
             crate::executor::dynamic_shared_write(self.byte_offset, self.len, index, value);
         }
+    }
+}
+
+impl SharedSlice<f32> {
+    /// The two elements from `index`: one 8-byte load (`ld.shared.v2.f32`).
+    ///
+    /// # Safety
+    /// As for [`SharedSlice::read`] for both; `index`, counted from the beginning of the block's launch-sized memory, is
+    /// even.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn read2(&self, index: usize) -> [f32; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b): (f32, f32);
+            // SAFETY: in bounds, aligned and free of races by the caller's promise. Not `pure`: it may not move across a
+            // barrier.
+            unsafe {
+                core::arch::asm!(
+                    "ld.shared.v2.f32 {{{a}, {b}}}, [{address}];",
+                    a = out(reg32) a, b = out(reg32) b, address = in(reg32) self.shared_address(index),
+                    options(readonly, nostack, preserves_flags),
+                );
+            }
+            [a, b]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            self.read_all(index)
+        }
+    }
+
+    /// The four elements from `index`: one 16-byte load (`ld.shared.v4.f32`).
+    ///
+    /// # Safety
+    /// As for [`SharedSlice::read`] for all four; `index`, counted from the beginning of the block's launch-sized memory,
+    /// is a multiple of 4.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn read4(&self, index: usize) -> [f32; 4] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b, c, d): (f32, f32, f32, f32);
+            // SAFETY: as for `read2`.
+            unsafe {
+                core::arch::asm!(
+                    "ld.shared.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
+                    a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
+                    address = in(reg32) self.shared_address(index),
+                    options(readonly, nostack, preserves_flags),
+                );
+            }
+            [a, b, c, d]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            self.read_all(index)
+        }
+    }
+
+    /// Writes four elements from `index` on: one 16-byte store (`st.shared.v4.f32`).
+    ///
+    /// # Safety
+    /// As for [`SharedSlice::write`] for all four; `index`, counted from the beginning of the block's launch-sized memory,
+    /// is a multiple of 4.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn write4(&self, index: usize, values: [f32; 4]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, aligned and free of races by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "st.shared.v4.f32 [{address}], {{{a}, {b}, {c}, {d}}};",
+                address = in(reg32) self.shared_address(index),
+                a = in(reg32) values[0], b = in(reg32) values[1], c = in(reg32) values[2], d = in(reg32) values[3],
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        for (i, value) in values.into_iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { self.write(self.aligned(index, 4) + i, value) };
+        }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    fn read_all<const N: usize>(&self, index: usize) -> [f32; N] {
+        let first = self.aligned(index, N);
+        // SAFETY: the caller of the public function promises what `read` asks for, and it is checked.
+        core::array::from_fn(|i| unsafe { self.read(first + i) })
+    }
+
+    /// The index of the first of `count` elements, which have to lie at a multiple of their size together.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    fn aligned(&self, index: usize, count: usize) -> usize {
+        let place = self.byte_offset / size_of::<f32>() + index;
+        assert!(place.is_multiple_of(count), "{count} elements from place {place} of shared memory are not aligned");
+        index
     }
 }
 

@@ -34,10 +34,12 @@ pub fn lane_id() -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let lane: u32;
-        // SAFETY: reading a special register has no preconditions.
+        // SAFETY: reading a special register has no preconditions, and there are 32 lanes.
         unsafe {
-            core::arch::asm!("mov.u32 {}, %laneid;", out(reg32) lane, options(pure, nomem, nostack, preserves_flags))
-        };
+            core::arch::asm!("mov.u32 {}, %laneid;", out(reg32) lane, options(pure, nomem, nostack, preserves_flags));
+            // The compiler does not know what the register holds; divisions and masks become shorter where it does.
+            core::hint::assert_unchecked(lane < LANES);
+        }
         lane
     }
     #[cfg(not(target_arch = "nvptx64"))]

@@ -8,7 +8,7 @@ mod common;
 
 use std::hint::black_box;
 
-use common::{ALL_CHECKS, at, fault, launch, line_of, succeed};
+use common::{ALL_CHECKS, WithShared, at, fault, launch, line_of, succeed};
 use cuda_std::executor::{Checks, Executor, FaultKind, LaunchError};
 use cuda_std::prelude::*;
 use cuda_std::{ContractViolation, Kernel, View};

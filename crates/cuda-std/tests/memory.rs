@@ -6,7 +6,7 @@ extern crate tilewright_cuda_std as cuda_std;
 
 mod common;
 
-use common::{ALL_CHECKS, at, fault, launch, line_of, succeed};
+use common::{ALL_CHECKS, WithShared, at, fault, launch, line_of, succeed};
 use cuda_std::executor::{Checks, FaultKind, LaunchError, SharedArrayName};
 use cuda_std::prelude::*;
 

@@ -19,67 +19,76 @@
 //!
 //! # Where this does not hold
 //!
-//! If x is not finite, `x - high` is NaN. Near the largest number, rounding up overflows. Below about 2⁻¹⁰⁰, `low` comes
-//! near the smallest normal number and loses bits. [`Extremes`] notices such operands, and the kernel computes the tiles
-//! that they touch exactly.
+//! If x is not finite, or 2¹¹⁴ or more, the parts are infinite or NaN, and with them every sum that x goes into: kernels
+//! look at their sums at the end. Below about 2⁻¹⁰⁰, `low` comes near the smallest normal number and loses bits, which no sum shows; [`Extremes`]
+//! notices such operands. Either way, the kernel computes the tiles that they touch again, exactly.
 
-/// The bits of an fp32 number that TF32 keeps.
-const TF32_BITS: u32 = 0xFFFF_E000;
+use cuda_std::{hint, math};
+
 /// Half of the lowest bit that TF32 keeps.
 const TF32_HALF: u32 = 0x1000;
 
-/// `x` rounded to the nearest TF32 number, ties away from zero. Near the largest fp32 number the result is infinite.
-#[inline(always)]
-pub fn round_to_tf32(x: f32) -> f32 {
-    f32::from_bits(x.to_bits().wrapping_add(TF32_HALF) & TF32_BITS)
-}
-
-/// `(high, low)`: the nearest TF32 number, and what is left of `x`, exactly.
+/// `(high, low)`: `x` rounded to the nearest TF32 number, and what is left of it, exactly. Both are infinite or NaN if `x` is
+/// NaN, infinite, or of magnitude 2¹¹⁵ or more.
+///
+/// The rounding is that of T. J. Dekker, "A floating-point technique for extending the available precision" (Numerische
+/// Mathematik 18, 1971), section 5, in two fused operations: 8193·x is rounded 13 bits above x's last place, and taking
+/// 8192·x away again, exactly, leaves x rounded there. Done on the bits instead, a NaN of all ones would become zero.
 #[inline(always)]
 pub fn split_tf32(x: f32) -> (f32, f32) {
-    let high = round_to_tf32(x);
+    let high = math::fma(-8192.0, x, math::fma(8192.0, x, x));
     (high, x - high)
 }
 
 /// `x` with half a unit of TF32's last place added, so that hardware that ignores the lower bits of its operand takes the
-/// nearest TF32 number: [`round_to_tf32`] in one instruction less.
+/// nearest TF32 number. Not for x that is NaN.
 #[inline(always)]
 pub fn prepare_tf32(x: f32) -> f32 {
     f32::from_bits(x.to_bits().wrapping_add(TF32_HALF))
 }
 
-/// Notices operands that cannot be split: not finite, of magnitude 2¹²⁶ or more, or below 2⁻¹⁰⁰ without being zero.
+/// Notices operands that are too small to be split: below 2⁻¹⁰⁰ without being zero.
 ///
-/// It keeps the largest and the smallest magnitude seen; zero does not count as small. Three integer instructions for each
-/// operand, and one comparison at the end.
+/// It keeps the smallest magnitude seen, apart from zero: two integer instructions for each operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Extremes {
-    largest: u32,
+    /// Twice the bits of the magnitude, which drops the sign, less one, which makes zero the largest number there is.
     smallest: u32,
 }
 
-/// The bits of 2⁻¹⁰⁰ and of 2¹²⁶, shifted left by one to drop the sign.
-const RANGE: (u32, u32) = ((127 - 100) << 24, (127 + 126) << 24);
+/// 2⁻¹⁰⁰ in the form that [`Extremes`] keeps.
+const SMALLEST: u32 = ((127 - 100) << 24) - 1;
 
 impl Extremes {
     /// Nothing seen yet.
     #[inline(always)]
     pub fn new() -> Self {
-        Self { largest: 0, smallest: u32::MAX }
+        Self { smallest: u32::MAX }
     }
 
     /// Takes an operand into account.
     #[inline(always)]
     pub fn see(&mut self, x: f32) {
-        let magnitude = x.to_bits() << 1;
-        self.largest = self.largest.max(magnitude);
-        self.smallest = self.smallest.min(magnitude.wrapping_sub(1)); // zero becomes the largest number there is
+        let bits = x.to_bits();
+        self.smallest = self.smallest.min(bits.wrapping_add(bits).wrapping_sub(1));
     }
 
-    /// Whether any operand seen cannot be split.
+    /// Takes operands into account, here rather than wherever the compiler would find it convenient: it would keep them in
+    /// registers until then.
+    #[inline(always)]
+    pub fn see_now<const N: usize>(&mut self, operands: &[f32; N]) {
+        for i in 0..N {
+            self.see(operands[i]);
+        }
+        let mut smallest = [self.smallest];
+        hint::pin(&mut smallest);
+        self.smallest = smallest[0];
+    }
+
+    /// Whether any operand seen is too small.
     #[inline(always)]
     pub fn any(&self) -> bool {
-        self.largest >= RANGE.1 || self.smallest < RANGE.0 - 1
+        self.smallest < SMALLEST
     }
 }
 
@@ -97,35 +106,49 @@ mod tests {
 
     #[test]
     fn rounds_to_eleven_bits() {
-        let ulp = POWER(-10);
-        assert_eq!(round_to_tf32(1.0 + 0.49 * ulp), 1.0);
-        assert_eq!(round_to_tf32(1.0 + 0.5 * ulp), 1.0 + ulp);
-        assert_eq!(round_to_tf32(-1.0 - 0.51 * ulp), -1.0 - ulp);
-        assert_eq!(round_to_tf32(-0.0).to_bits(), (-0.0f32).to_bits());
-        assert_eq!(round_to_tf32(f32::MAX), f32::INFINITY);
+        let (ulp, high) = (POWER(-10), |x| split_tf32(x).0);
+        assert_eq!(high(1.0 + 0.49 * ulp), 1.0);
+        assert_eq!(high(1.0 + 0.51 * ulp), 1.0 + ulp);
+        assert_eq!(high(-1.0 - 0.51 * ulp), -1.0 - ulp);
+        assert_eq!(high(2.0 - 0.24 * ulp), 2.0);
+        assert_eq!((high(0.0), high(-0.0)), (0.0, 0.0));
     }
 
     #[test]
     fn the_parts_make_the_whole() {
-        for x in [1.0, -1.234_567_8, 3.0e-30, 8.0e37, POWER(-100) * 1.999_999_9, 0.0] {
+        let mut x = POWER(-100);
+        while x < POWER(113) {
             let (high, low) = split_tf32(x);
             assert_eq!(f64::from(high) + f64::from(low), f64::from(x));
             assert!(low.abs() <= high.abs() * POWER(-11));
-            assert_eq!(high.to_bits() & !TF32_BITS, 0);
-            assert_eq!(prepare_tf32(x).to_bits() & TF32_BITS, high.to_bits());
+            assert_eq!(high.to_bits() & (2 * TF32_HALF - 1), 0, "{x:e}");
+            assert!((prepare_tf32(x).to_bits() & !(2 * TF32_HALF - 1)).abs_diff(high.to_bits()) <= 2 * TF32_HALF);
+            x *= 1.000_976_7;
         }
     }
 
     #[test]
-    fn notices_exactly_what_cannot_be_split() {
+    fn what_is_not_finite_or_too_large_stays_so() {
+        for x in
+            [f32::NAN, f32::from_bits(0x7FFF_FFFF), f32::from_bits(0x7F80_0001), f32::INFINITY, f32::MAX, POWER(115)]
+        {
+            for x in [x, -x] {
+                let (high, low) = split_tf32(x);
+                assert!(!high.is_finite() && !low.is_finite(), "{x:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn notices_exactly_what_is_too_small() {
         let noticed = |values: &[f32]| {
             let mut extremes = Extremes::new();
             values.iter().for_each(|&x| extremes.see(x));
             extremes.any()
         };
         assert!(!noticed(&[]));
-        assert!(!noticed(&[0.0, -0.0, 1.0, -1.0, POWER(-100), -POWER(-100), POWER(126).next_down(), -1e37]));
-        for x in [f32::NAN, f32::INFINITY, f32::MAX, POWER(126), POWER(-100).next_down(), f32::MIN_POSITIVE, 1e-45] {
+        assert!(!noticed(&[0.0, -0.0, 1.0, -1.0, POWER(-100), -POWER(-100), f32::MAX, f32::INFINITY, f32::NAN]));
+        for x in [POWER(-100).next_down(), f32::MIN_POSITIVE, 1e-45] {
             assert!(noticed(&[1.0, x, 0.0]) && noticed(&[0.0, -x, 2.0]), "{x:e}");
         }
     }

@@ -115,6 +115,11 @@ impl<'a> TiledGemm<'a> {
         crate::geometry::line_of_blocks(self.blocks(shape))
     }
 
+    /// Whether C is only written: β is zero, or what is written are partial sums.
+    pub fn overwrites(&self) -> bool {
+        self.scale.beta == 0.0
+    }
+
     /// The operands A.
     pub fn a(&self) -> MatrixBatch<'a> {
         self.a
@@ -151,21 +156,33 @@ impl<'a> TiledGemm<'a> {
         self.splits as u32
     }
 
+    /// The position, among those of a C, of the tile in row `row` and column `col` of tiles.
+    #[inline(always)]
+    pub(crate) fn position(&self, shape: TileShape, row: u32, col: u32) -> u32 {
+        let (down, across) = (self.m().div_ceil(shape.m), self.n().div_ceil(shape.n));
+        let height = (GROUP_ROWS / shape.m).max(1);
+        let first = row / height * height;
+        first * across + col * height.min(down - first) + (row - first)
+    }
+
     /// The tile of block `block`, or `None` for the one block of a grid without work.
     #[inline(always)]
     pub(crate) fn tile(&self, shape: TileShape, block: u32) -> Option<Tile<'a>> {
-        let (down, across) = (self.m().div_ceil(shape.m), self.n().div_ceil(shape.n));
+        // Pinned, so that a kernel which asks for its tile again, at its end, computes it again: what the compiler would keep
+        // until then takes registers.
+        let mut numbers = [block, self.m(), self.n(), self.terms(), self.c.count(), self.splits()];
+        hint::pin(&mut numbers);
+        let [block, m, n, terms, outputs, splits] = numbers;
+        let (down, across) = (m.div_ceil(shape.m), n.div_ceil(shape.n));
         let (output, position) = divide(block, down * across);
-        if output >= self.c.count() {
+        if output >= outputs {
             return None;
         }
-        let (product, split) = divide(output, self.splits());
-        // Groups of `height` rows of tiles; the last one may be lower.
-        let height = (GROUP_ROWS / shape.m).max(1);
-        let (group, place) = divide(position, height * across);
-        let (col, row) = divide(place, height.min(down - group * height));
-        let (steps, splits) = (u64::from(self.terms().div_ceil(shape.k)), self.splits);
-        let first_term = |split: u64| ((steps * split / splits) as u32 * shape.k).min(self.terms());
+        let (product, split) = divide(output, splits);
+        let (row, col) = place(shape, position, down, across);
+        // Splits of as many steps, or one more: the first ones.
+        let (steps, longer) = divide(terms.div_ceil(shape.k), splits);
+        let first_term = |split: u32| ((split * steps + split.min(longer)) * shape.k).min(terms);
         // SAFETY: product < products and output < outputs, which is how many there are.
         let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(output)) };
         Some(Tile {
@@ -173,14 +190,24 @@ impl<'a> TiledGemm<'a> {
             b,
             c,
             scale: self.scale,
-            terms: self.terms(),
+            terms,
             product,
-            row: (group * height + row) * shape.m,
-            col: col * shape.n,
-            k_begin: first_term(u64::from(split)),
-            k_end: first_term(u64::from(split) + 1),
+            row,
+            col,
+            k_begin: first_term(split),
+            k_end: first_term(split + 1),
         })
     }
+}
+
+/// The first row and column of the tile in position `position` of a C of `down`×`across` tiles: groups of rows of tiles, the
+/// last of which may have fewer, and the tiles of a group column by column.
+#[inline(always)]
+fn place(shape: TileShape, position: u32, down: u32, across: u32) -> (u32, u32) {
+    let height = (GROUP_ROWS / shape.m).max(1);
+    let (group, place) = divide(position, height * across);
+    let (col, row) = divide(place, height.min(down - group * height));
+    ((group * height + row) * shape.m, col * shape.n)
 }
 
 /// Quotient and remainder. (Written with `/` alone, a divisor that might be zero brings panic code with it.)
@@ -215,27 +242,51 @@ impl Tile<'_> {
     #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn finish<const N: usize>(&self, row: u32, col: u32, sums: [f32; N]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.finish_groups::<N, 1>(row, col, 0, [sums]) }
+    }
+
+    /// Completes `GROUPS` groups of `N` neighbours in a row of C, the first from (`row`, `col`) on, each `distance` columns
+    /// after the one before; otherwise as [`Tile::finish`].
+    ///
+    /// # Safety
+    /// As for [`Tile::finish`], for every group.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn finish_groups<const N: usize, const GROUPS: usize>(
+        &self,
+        row: u32,
+        col: u32,
+        distance: u32,
+        sums: [[f32; N]; GROUPS],
+    ) {
         if row >= self.c.rows() {
             return;
         }
-        let value = |i: usize| {
+        let value = |col: u32, sum: f32| {
             // SAFETY: only called for elements of C, which are this thread's alone.
-            self.scale.combine(self.terms, sums[i], || unsafe { self.c.at(row, col + i as u32) })
+            self.scale.combine(self.terms, sum, || unsafe { self.c.at(row, col) })
         };
         if self.takes_vectors_of(N as u32) {
-            if col < self.c.cols() {
-                let values: [f32; N] = core::array::from_fn(value);
-                let offset = self.c.offset(row, col);
-                // SAFETY: inside C: the row and the column are, and the number of columns is a multiple of N, as is
-                // `col`. Aligned, as `takes_vectors_of` has found.
-                unsafe { store_vector(self.c.data(), offset, values) };
+            let first = self.c.offset(row, col);
+            for group in 0..GROUPS {
+                let skipped = group as u32 * distance;
+                if col + skipped < self.c.cols() {
+                    let values: [f32; N] = core::array::from_fn(|i| value(col + skipped + i as u32, sums[group][i]));
+                    // SAFETY: inside C: the row and the column are, and the number of columns is a multiple of N, as is
+                    // `col`. Aligned, as `takes_vectors_of` has found.
+                    unsafe { store_vector(self.c.data(), first + skipped as usize, values) };
+                }
             }
             return;
         }
-        for i in 0..N {
-            if col + (i as u32) < self.c.cols() {
-                // SAFETY: inside C, and this thread's alone.
-                unsafe { self.c.set(row, col + i as u32, value(i)) };
+        for group in 0..GROUPS {
+            for i in 0..N {
+                let col = col + group as u32 * distance + i as u32;
+                if col < self.c.cols() {
+                    // SAFETY: inside C, and this thread's alone.
+                    unsafe { self.c.set(row, col, value(col, sums[group][i])) };
+                }
             }
         }
     }
@@ -301,6 +352,8 @@ mod tests {
             let mut terms = 0;
             for block in 0..blocks as u32 {
                 let tile = gemm.tile(SHAPE, block).unwrap();
+                let tiles = (m.div_ceil(512) * n.div_ceil(128)) as u32;
+                assert_eq!(gemm.position(SHAPE, tile.row / 512, tile.col / 128), block % tiles);
                 assert!(tile.row < m as u32 && tile.row.is_multiple_of(512), "{}", tile.row);
                 assert!(tile.col < n as u32 && tile.col.is_multiple_of(128), "{}", tile.col);
                 assert!(tile.k_begin.is_multiple_of(32) || tile.k_begin == tile.k_end);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cuda_std::{Kernel, ViewAccess};
+use cuda_std::{Kernel, View, ViewAccess};
 
 use crate::Error;
 
@@ -35,50 +35,72 @@ impl Allocations {
     /// Views can be copied, and those of host slices are as safe to make as those of buffers: without this check, safe
     /// code could have a GPU read host memory, or two threads of a kernel write to one place.
     pub(super) fn check<K: Kernel>(&self, kernel: &K, device: impl Fn() -> String) -> Result<(), Error> {
-        let mut views: Vec<(String, Range<usize>, ViewAccess)> = Vec::new();
+        // Most launches are fine, and should cost little: names are only written down for an error.
+        let mut views: Vec<(Range<usize>, ViewAccess)> = Vec::with_capacity(8);
         let mut refused = None;
-        let live = self.lock();
-        kernel.visit_views(&mut |view| {
-            if view.bytes == 0 || refused.is_some() {
-                return;
-            }
-            // The buffer with the highest address that is not beyond the view's.
-            let buffer = live.range(..=view.address).next_back();
-            let inside = buffer.is_some_and(|(&start, &bytes)| {
-                let offset = view.address - start;
-                offset <= bytes && view.bytes <= bytes - offset
-            });
-            if !inside {
-                refused = Some(Error::ForeignView {
-                    kernel: K::NAME,
-                    view: view.name.to_owned(),
-                    address: view.address,
-                    bytes: view.bytes,
-                    device: device(),
-                });
-                return;
-            }
-            // No overflow: the view is inside an allocation.
-            let range = view.address..view.address + view.bytes;
-            for (name, other, access) in &views {
-                let overlap = range.start < other.end && other.start < range.end;
-                let written = [*access, view.access].contains(&ViewAccess::ReadWrite);
-                if overlap && written {
-                    let (written, other) = match view.access {
-                        ViewAccess::ReadWrite => (view.name.to_owned(), name.clone()),
-                        ViewAccess::Read => (name.clone(), view.name.to_owned()),
-                    };
-                    refused = Some(Error::OverlappingViews { kernel: K::NAME, written, other });
+        {
+            let live = self.lock();
+            kernel.visit_views(&mut |view| {
+                if refused.is_some() {
                     return;
                 }
+                refused = refusal(&live, &views, &view)
+                    .map(|refusal| (refusal, view.name.to_owned(), view.address, view.bytes));
+                // No overflow where it is not refused: the view is inside an allocation.
+                views.push((view.address..view.address.wrapping_add(view.bytes), view.access));
+            });
+        }
+        let Some((refusal, view, address, bytes)) = refused else { return Ok(()) };
+        Err(match refusal {
+            Refusal::Foreign => Error::ForeignView { kernel: K::NAME, view, address, bytes, device: device() },
+            Refusal::Overlaps { other, other_is_written } => {
+                let other = view_name(kernel, other);
+                let (written, other) = if other_is_written { (other, view) } else { (view, other) };
+                Error::OverlappingViews { kernel: K::NAME, written, other }
             }
-            views.push((view.name.to_owned(), range, view.access));
-        });
-        refused.map_or(Ok(()), Err)
+        })
     }
 
     /// No code that holds the lock can panic halfway through a change, so a poisoned lock guards a map in order.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why a launch is refused.
+enum Refusal {
+    /// A view is not inside a live buffer.
+    Foreign,
+    /// It overlaps an earlier one, by its position, and one of the two is written.
+    Overlaps { other: usize, other_is_written: bool },
+}
+
+/// What is wrong with a view that comes after `others`.
+fn refusal(live: &BTreeMap<usize, usize>, others: &[(Range<usize>, ViewAccess)], view: &View<'_>) -> Option<Refusal> {
+    if view.bytes == 0 {
+        return None;
+    }
+    // The buffer with the highest address that is not beyond the view's.
+    let buffer = live.range(..=view.address).next_back();
+    let inside = buffer.is_some_and(|(&start, &bytes)| {
+        let offset = view.address - start;
+        offset <= bytes && view.bytes <= bytes - offset
+    });
+    if !inside {
+        return Some(Refusal::Foreign);
+    }
+    let range = view.address..view.address + view.bytes;
+    let is_written = view.access == ViewAccess::ReadWrite;
+    let other = others.iter().position(|(other, access)| {
+        let overlap = range.start < other.end && other.start < range.end && !other.is_empty();
+        overlap && (is_written || *access == ViewAccess::ReadWrite)
+    })?;
+    Some(Refusal::Overlaps { other, other_is_written: !is_written })
+}
+
+/// The name of the view at a position among the kernel's.
+fn view_name<K: Kernel>(kernel: &K, position: usize) -> String {
+    let mut names = Vec::new();
+    kernel.visit_views(&mut |view| names.push(view.name.to_owned()));
+    names.swap_remove(position)
 }

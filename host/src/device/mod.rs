@@ -14,24 +14,30 @@
 
 mod allocations;
 mod buffer;
+mod info;
+mod loader;
 mod ptx;
+mod tensor_map;
 
-use std::collections::HashMap;
+use std::ffi::c_void;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cuda_driver::{Function, Gpu, Module};
+use cuda_driver::{Gpu, Properties};
 use cuda_std::executor::{Checks, Executor};
 use gpu_kernels::Grid;
-use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Error};
 use allocations::Allocations;
 pub use buffer::Buffer;
+pub use info::DeviceInfo;
+pub use loader::LoadedKernel;
+use loader::Loader;
 pub use ptx::missing_ptx;
+pub use tensor_map::{Lines, TensorLayout, TensorTile};
 
 /// A kernel that a [`Device`] can launch.
 ///
@@ -59,10 +65,7 @@ enum Backend {
 
 struct Cuda {
     gpu: Gpu,
-    module: Module,
-    arch: String,
-    /// The kernels that were launched before, by name.
-    functions: Mutex<HashMap<&'static str, Function>>,
+    loader: Loader,
 }
 
 struct Cpu {
@@ -85,33 +88,42 @@ impl Device {
         }
     }
 
-    /// The CUDA GPU of this number, counted from 0, with the best of the embedded PTX loaded.
+    /// The CUDA GPU of this number, counted from 0, with the best that it can run of the embedded PTX of each kernel. What
+    /// the driver makes of a kernel is loaded when it is first used: see [`Device::prepare`].
     ///
     /// # Errors
-    /// [`Error::Driver`] where there is no driver or no such GPU, or where the driver refuses the PTX; [`Error::NoPtx`];
-    /// [`Error::IncapableDevice`].
+    /// [`Error::Driver`] where there is no driver or no such GPU; [`Error::NoPtx`]; [`Error::IncapableDevice`].
     pub fn cuda(ordinal: usize) -> Result<Self, Error> {
         let gpu = Gpu::open(ordinal)?;
-        let ptx = ptx::embedded_for(gpu.properties())?;
-        Self::load(gpu, ptx)
+        let ptx = ptx::embedded_for(gpu.properties(), None)?;
+        Ok(Self::new(Backend::Cuda(Cuda { loader: Loader::of_embedded(gpu.clone(), ptx), gpu })))
     }
 
-    /// The CUDA GPU of this number, counted from 0, with PTX from a file instead of the embedded one.
+    /// The CUDA GPU of this number, counted from 0, with the embedded PTX for one architecture and no other: `sm_80` has the
+    /// portable kernels, which any GPU since then runs, to see how they do there.
     ///
     /// # Errors
-    /// Those of [`Device::cuda`], [`Error::File`] and [`Error::BadPtxFile`]. The file is looked at first.
+    /// Those of [`Device::cuda`], [`Error::IncapableDevice`] also for a GPU that runs other PTX only; [`Error::Usage`] if this
+    /// build has no PTX for the architecture.
+    pub fn cuda_with_arch(ordinal: usize, arch: &str) -> Result<Self, Error> {
+        let gpu = Gpu::open(ordinal)?;
+        let ptx = ptx::embedded_for(gpu.properties(), Some(arch))?;
+        Ok(Self::new(Backend::Cuda(Cuda { loader: Loader::of_embedded(gpu.clone(), ptx), gpu })))
+    }
+
+    /// The CUDA GPU of this number, counted from 0, with PTX from a file instead of the embedded one, loaded at once.
+    ///
+    /// # Errors
+    /// [`Error::File`] and [`Error::BadPtxFile`], before anything else; [`Error::Driver`] where there is no driver or no such
+    /// GPU, or where the driver refuses the PTX.
     ///
     /// # Safety
     /// Kernels in the file whose names are those of [`Embedded`] kernels have been compiled from the same source as these.
     pub unsafe fn cuda_with_ptx(ordinal: usize, path: &Path) -> Result<Self, Error> {
         let ptx = ptx::from_file(path)?;
-        Self::load(Gpu::open(ordinal)?, ptx)
-    }
-
-    fn load(gpu: Gpu, ptx: ptx::Ptx) -> Result<Self, Error> {
-        let module = gpu.load_ptx(&ptx.text)?;
-        let cuda = Cuda { gpu, module, arch: ptx.arch, functions: Mutex::default() };
-        Ok(Self::new(Backend::Cuda(cuda)))
+        let gpu = Gpu::open(ordinal)?;
+        let loader = Loader::of_file(gpu.clone(), ptx)?;
+        Ok(Self::new(Backend::Cuda(Cuda { gpu, loader })))
     }
 
     /// The CPU executor.
@@ -128,8 +140,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Contract`], [`Error::ForeignView`] and [`Error::OverlappingViews`] for arguments that the kernel cannot be
-    /// launched with: then nothing runs. [`Error::Driver`] if the PTX does not have the kernel, or an earlier one failed on
-    /// the GPU. [`Error::Executor`] if the CPU executor caught the kernel doing something wrong.
+    /// launched with: then nothing runs. Those of [`Device::prepare`]; [`Error::Driver`] if an earlier kernel failed on the
+    /// GPU. [`Error::Executor`] if the CPU executor caught the kernel doing something wrong.
     pub fn launch<K: Embedded>(&self, kernel: K) -> Result<(), Error> {
         kernel.check()?;
         self.inner.allocations.check(&kernel, || self.name())?;
@@ -143,7 +155,7 @@ impl Device {
                 // buffers of this GPU, and what is written overlaps nothing: just checked. A buffer waits for the GPU
                 // before it is freed, and its views borrow it. The grid and the block are the kernel's own.
                 unsafe {
-                    cuda.function(K::NAME)?.launch(
+                    cuda.loader.function(K::NAME)?.launch(
                         [grid.x, grid.y, grid.z],
                         [block.x, block.y, block.z],
                         K::DYNAMIC_SHARED_BYTES,
@@ -158,17 +170,76 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the device has a kernel of this name. The CPU executor has all.
+    /// Checks that the device has a kernel of this name, and loads nothing. The CPU executor has all.
     ///
     /// # Errors
-    /// [`Error::Driver`] if the PTX that was loaded lacks it.
+    /// [`Error::KernelForOtherGpus`] if there is PTX of the kernel, but none that this GPU runs; [`Error::Driver`] if there is
+    /// none at all.
     pub fn has_kernel(&self, name: &str) -> Result<(), Error> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) if !cuda.module.kernels().iter().any(|kernel| kernel == name) => {
-                let available = cuda.module.kernels().to_vec();
-                Err(cuda_driver::Error::NoSuchKernel { name: name.to_owned(), available }.into())
-            }
-            Backend::Cuda(_) | Backend::Cpu(_) => Ok(()),
+            Backend::Cuda(cuda) => cuda.loader.has_kernel(name),
+            Backend::Cpu(_) => Ok(()),
+        }
+    }
+
+    /// Makes a kernel ready for its first launch: has the driver compile and load its PTX, if that has not been done, which
+    /// takes from a millisecond to some seconds. Otherwise the first launch does that. It tells what was loaded; `None` on
+    /// the CPU executor.
+    ///
+    /// # Errors
+    /// Those of [`Device::has_kernel`]; [`Error::Driver`] if the driver refuses the PTX, or an earlier kernel has failed.
+    pub fn prepare(&self, name: &str) -> Result<Option<LoadedKernel>, Error> {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => Ok(Some(cuda.loader.prepare(name)?)),
+            Backend::Cpu(_) => Ok(None),
+        }
+    }
+
+    /// The kernels that were loaded so far, in the order of their loading. None on the CPU executor.
+    pub fn loaded_kernels(&self) -> Vec<LoadedKernel> {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => cuda.loader.loaded(),
+            Backend::Cpu(_) => Vec::new(),
+        }
+    }
+
+    /// What the driver says of the GPU: compute capability, multiprocessors, second-level cache, shared memory of a block.
+    /// `None` for the CPU executor.
+    pub fn gpu_properties(&self) -> Option<&Properties> {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => Some(cuda.gpu.properties()),
+            Backend::Cpu(_) => None,
+        }
+    }
+
+    /// Whether kernels that there are for one architecture only, such as `sm_90a`, can run: the device takes PTX for exactly
+    /// this one. Never on the CPU executor, nor on a GPU that was opened for another architecture.
+    pub fn takes_ptx_for(&self, arch: &str) -> bool {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => cuda.loader.archs().contains(&arch),
+            Backend::Cpu(_) => false,
+        }
+    }
+
+    /// The stream on which the GPU runs everything, a `CUstream`, for libraries such as cuBLAS: what they are told to do on
+    /// it runs between what was launched before and after. `None` on the CPU executor. It is valid while the device is open.
+    ///
+    /// The library needs the GPU's context to be current on the thread: see [`Device::make_current`].
+    pub fn raw_stream(&self) -> Option<*mut c_void> {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => Some(cuda.gpu.raw_stream()),
+            Backend::Cpu(_) => None,
+        }
+    }
+
+    /// Makes the GPU's context current on this thread, for other libraries; the methods of this crate need no such call.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if a kernel has failed.
+    pub fn make_current(&self) -> Result<(), Error> {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => Ok(cuda.gpu.make_current()?),
+            Backend::Cpu(_) => Ok(()),
         }
     }
 
@@ -224,8 +295,7 @@ impl Device {
                     memory_bytes: properties.total_memory as u64,
                     driver_cuda_version: properties.driver.to_string(),
                     driver_release: properties.driver_release.clone(),
-                    ptx_arch: cuda.arch.clone(),
-                    ptx_load_ms: cuda.module.load_time().as_secs_f64() * 1e3,
+                    ptx_arch: cuda.loader.archs().first().copied().unwrap_or_default().to_owned(),
                 }
             }
             Backend::Cpu(cpu) => DeviceInfo::Cpu {
@@ -241,20 +311,25 @@ impl Device {
 
     /// Has `launch` queue the same work `runs` times, and returns what each took on the device. On a GPU the times are
     /// measured there, between events, and nothing waits before the last run is queued; on the CPU they are wall-clock
-    /// times.
+    /// times. If a kernel was loaded meanwhile, which belongs to no run, all of it is measured again.
     ///
     /// # Errors
     /// Those of `launch`; [`Error::Driver`] if a kernel has failed.
     pub fn time(&self, runs: usize, mut launch: impl FnMut() -> Result<(), Error>) -> Result<Vec<Duration>, Error> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => {
+            // Every kernel is loaded once, so this ends.
+            Backend::Cuda(cuda) => loop {
+                let loads = cuda.loader.count();
                 let mut events = vec![cuda.gpu.record_event()?];
                 for _ in 0..runs {
                     launch()?;
                     events.push(cuda.gpu.record_event()?);
                 }
-                events.windows(2).map(|pair| Ok(pair[1].elapsed_since(&pair[0])?)).collect()
-            }
+                let times = events.windows(2).map(|pair| Ok(pair[1].elapsed_since(&pair[0])?)).collect();
+                if cuda.loader.count() == loads {
+                    return times;
+                }
+            },
             Backend::Cpu(_) => (0..runs)
                 .map(|_| {
                     let start = Instant::now();
@@ -266,92 +341,9 @@ impl Device {
     }
 }
 
-impl Cuda {
-    fn function(&self, name: &'static str) -> Result<Function, Error> {
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = functions.get(name) {
-            return Ok(function.clone());
-        }
-        let function = self.module.function(name)?;
-        functions.insert(name, function.clone());
-        Ok(function)
-    }
-}
-
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Device").field(&self.name()).finish()
-    }
-}
-
-/// What there is to know about a device, for reports.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub enum DeviceInfo {
-    /// A CUDA GPU.
-    Cuda {
-        /// Its number, counted from 0.
-        ordinal: usize,
-        /// The product's name.
-        name: String,
-        /// What `nvidia-smi -L` shows.
-        uuid: String,
-        /// Its generation, such as `9.0`.
-        compute_capability: String,
-        /// The number of streaming multiprocessors.
-        multiprocessors: u32,
-        /// Its memory in bytes.
-        memory_bytes: u64,
-        /// The CUDA version that the driver supports.
-        driver_cuda_version: String,
-        /// The release of the NVIDIA driver, where the system tells.
-        driver_release: Option<String>,
-        /// The architecture that the loaded PTX is for.
-        ptx_arch: String,
-        /// How long the driver took to compile and load the PTX, in milliseconds.
-        ptx_load_ms: f64,
-    },
-    /// The CPU executor.
-    Cpu {
-        /// The processor's name, where the system tells.
-        name: Option<String>,
-        /// The number of threads that run blocks.
-        threads: usize,
-        /// `bounds` or `full`.
-        checks: String,
-    },
-}
-
-impl fmt::Display for DeviceInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cuda {
-                ordinal,
-                name,
-                compute_capability,
-                multiprocessors,
-                memory_bytes,
-                driver_cuda_version,
-                driver_release,
-                ptx_arch,
-                ptx_load_ms,
-                ..
-            } => {
-                let release = driver_release.as_ref().map(|release| format!(" {release}")).unwrap_or_default();
-                write!(
-                    f,
-                    "CUDA device {ordinal}: {name} (compute capability {compute_capability}, {multiprocessors} \
-                     multiprocessors, {}), driver{release} (CUDA {driver_cuda_version}), PTX for {ptx_arch} loaded in \
-                     {ptx_load_ms:.1} ms",
-                    Bytes(u128::from(*memory_bytes))
-                )
-            }
-            Self::Cpu { name, threads, checks } => {
-                let name = name.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
-                let plural = if *threads == 1 { "" } else { "s" };
-                write!(f, "CPU executor{name} ({threads} thread{plural}, checks: {checks})")
-            }
-        }
     }
 }
 

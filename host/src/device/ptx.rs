@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cuda_driver::{ComputeCapability, DriverVersion, Properties};
+use cuda_driver::{ComputeCapability, DriverVersion, Properties, PtxSummary, PtxTarget};
 
 use crate::Error;
 
@@ -11,7 +11,10 @@ mod embedded {
     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 }
 
-/// One PTX module.
+/// The kernels for one architecture, such as `sm_90a`: the name of each, and its PTX.
+pub(super) type ArchPtx = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// One PTX module from a file.
 #[derive(Clone, Debug)]
 pub(super) struct Ptx {
     /// The architecture it is for, such as `sm_90a`.
@@ -20,27 +23,36 @@ pub(super) struct Ptx {
     pub(super) text: String,
 }
 
-/// The best embedded PTX for a GPU.
+/// The embedded PTX that a GPU runs, the best first: all of it, or that for one architecture.
 ///
 /// # Errors
-/// [`Error::NoPtx`] if the build has none, [`Error::IncapableDevice`] if none of it runs on the GPU.
-pub(super) fn embedded_for(gpu: &Properties) -> Result<Ptx, Error> {
-    let modules = embedded::PTX.map_err(|reason| Error::NoPtx { reason: reason.to_owned() })?;
-    let archs: Vec<&str> = modules.iter().map(|(arch, _)| *arch).collect();
-    match choose(modules, gpu.compute_capability, gpu.driver) {
-        Some(index) => Ok(Ptx { arch: modules[index].0.to_owned(), text: modules[index].1.to_owned() }),
-        None => Err(Error::IncapableDevice {
+/// [`Error::NoPtx`] if the build has none, [`Error::Usage`] if it has none for the architecture,
+/// [`Error::IncapableDevice`] if none runs on the GPU.
+pub(super) fn embedded_for(gpu: &Properties, arch: Option<&str>) -> Result<Vec<ArchPtx>, Error> {
+    let all = embedded::PTX.map_err(|reason| Error::NoPtx { reason: reason.to_owned() })?;
+    let names = |archs: &[ArchPtx]| archs.iter().map(|(arch, _)| *arch).collect::<Vec<_>>().join(", ");
+    let offered: Vec<ArchPtx> = all.iter().copied().filter(|(name, _)| arch.is_none_or(|arch| arch == *name)).collect();
+    if let (Some(arch), true) = (arch, offered.is_empty()) {
+        return Err(Error::Usage(format!("this build has no PTX for `{arch}`: it has that for {}", names(all))));
+    }
+    let runnable = choose(&offered, gpu.compute_capability, gpu.driver);
+    if runnable.is_empty() {
+        let lowest = offered.iter().filter_map(|(arch, _)| Some(PtxTarget::parse(arch)?.capability())).min();
+        return Err(Error::IncapableDevice {
             device: format!("CUDA device {} ({})", gpu.ordinal, gpu.name),
             compute_capability: gpu.compute_capability.to_string(),
-            lowest: archs
-                .iter()
-                .filter_map(|arch| Target::parse(arch))
-                .map(|target| target.capability)
-                .min()
-                .map_or_else(|| "none".to_owned(), |lowest| lowest.to_string()),
-            available: archs.join(", "),
-        }),
+            lowest: lowest.map_or_else(|| "none".to_owned(), |lowest| lowest.to_string()),
+            available: names(&offered),
+        });
     }
+    Ok(runnable)
+}
+
+/// The architectures that there is PTX of a kernel for.
+pub(super) fn archs_with(kernel: &str) -> Vec<&'static str> {
+    let all = embedded::PTX.unwrap_or_default();
+    let having = all.iter().filter(|(_, kernels)| kernels.iter().any(|(name, _)| *name == kernel));
+    having.map(|(arch, _)| *arch).collect()
 }
 
 /// Why the build has no PTX, if it has none.
@@ -59,61 +71,29 @@ pub(super) fn from_file(path: &Path) -> Result<Ptx, Error> {
     if text.contains('\0') {
         return Err(bad("it contains a NUL byte"));
     }
-    if directive(&text, ".version").is_none() {
+    let summary = PtxSummary::of(&text);
+    if summary.version.is_none() {
         return Err(bad("it has no `.version` directive"));
     }
-    let arch = directive(&text, ".target").ok_or_else(|| bad("it has no `.target` directive"))?.to_owned();
+    let arch = summary.target.ok_or_else(|| bad("it has no `.target` directive"))?;
     Ok(Ptx { arch, text })
 }
 
-/// The first word after a directive that begins a line.
-fn directive<'text>(text: &'text str, name: &str) -> Option<&'text str> {
-    let line = text.lines().map(str::trim_start).find_map(|line| line.strip_prefix(name))?;
-    line.split([' ', '\t', ',']).find(|word| !word.is_empty())
-}
-
-/// Whether a driver reads the PTX, by the version of the PTX language that it is written in. CUDA 11.0 reads PTX 7.0 and
-/// what is older, CUDA 11.8 PTX 7.8, CUDA 12.0 PTX 8.0, CUDA 13.0 PTX 9.0. (From CUDA 12.6 on, the minor version of PTX
-/// lags behind by one, which makes a driver seem to read more than it does.)
-fn is_read_by(text: &str, driver: DriverVersion) -> bool {
-    let version = directive(text, ".version").and_then(|version| {
-        let (major, minor) = version.split_once('.')?;
-        Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
-    });
-    version.is_some_and(|(major, minor)| (major + 4, minor) <= (driver.major, driver.minor))
-}
-
-/// Which GPUs PTX for an architecture runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Target {
-    capability: ComputeCapability,
-    /// `sm_90a`: only on exactly this compute capability, not on later ones.
-    exact: bool,
-}
-
-impl Target {
-    /// `sm_90a` is compute capability 9.0, exactly; `sm_120` is 12.0 or later.
-    fn parse(arch: &str) -> Option<Self> {
-        let rest = arch.strip_prefix("sm_")?;
-        let digits = rest.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let number: u32 = digits.parse().ok()?;
-        let capability = ComputeCapability { major: number / 10, minor: number % 10 };
-        Some(Self { capability, exact: digits.len() < rest.len() })
-    }
-
-    fn runs_on(self, gpu: ComputeCapability) -> bool {
-        if self.exact { self.capability == gpu } else { self.capability <= gpu }
-    }
-}
-
-/// The position of the best module for a GPU: the newest architecture that runs on it, the more specific one among equals.
-/// What the driver does not read is taken only if it reads none of them, for the error that says so.
-fn choose(modules: &[(&str, &str)], gpu: ComputeCapability, driver: DriverVersion) -> Option<usize> {
-    let targets = modules.iter().enumerate().filter_map(|(index, (arch, _))| Some((index, Target::parse(arch)?)));
-    targets
-        .filter(|(_, target)| target.runs_on(gpu))
-        .max_by_key(|&(index, target)| (is_read_by(modules[index].1, driver), target.capability, target.exact))
-        .map(|(index, _)| index)
+/// What of the PTX runs on a GPU: the newest architecture first, the more specific one among equals. What the driver does not
+/// read comes last, and only if it reads none of it, for the error that says so.
+fn choose(archs: &[ArchPtx], capability: ComputeCapability, driver: DriverVersion) -> Vec<ArchPtx> {
+    let mut runnable: Vec<(bool, PtxTarget, ArchPtx)> = (archs.iter())
+        .filter_map(|&arch| {
+            let target = PtxTarget::parse(arch.0).filter(|target| target.runs_on(capability))?;
+            // All modules for an architecture are written in one version.
+            let (_, ptx) = arch.1.first()?;
+            Some((PtxSummary::of(ptx).is_read_by(driver), target, arch))
+        })
+        .collect();
+    runnable.sort_by_key(|&(is_read, target, _)| std::cmp::Reverse((is_read, target)));
+    let any_is_read = runnable.iter().any(|(is_read, ..)| *is_read);
+    runnable.retain(|(is_read, ..)| *is_read || !any_is_read);
+    runnable.into_iter().map(|(_, _, arch)| arch).collect()
 }
 
 #[cfg(test)]
@@ -122,40 +102,48 @@ mod tests {
 
     use super::*;
 
-    fn chosen(archs: &[&'static str], major: u32, minor: u32) -> Option<&'static str> {
-        let modules: Vec<_> = archs.iter().map(|&arch| (arch, ".version 7.0")).collect();
-        let driver = DriverVersion { major: 11, minor: 4 };
-        choose(&modules, ComputeCapability { major, minor }, driver).map(|index| archs[index])
+    /// The architectures whose PTX, written in these versions, a GPU with such a driver takes, best first.
+    fn chosen(archs: &[(&'static str, &'static str)], gpu: [u32; 2], driver: [u32; 2]) -> Vec<&'static str> {
+        let archs: Vec<ArchPtx> = (archs.iter())
+            .map(|(arch, version)| {
+                let ptx = format!("//\n\n.version {version}\n.target {arch}\n");
+                let kernels: &[_] = Box::leak(Box::new([("k", &*ptx.leak())]));
+                (*arch, kernels)
+            })
+            .collect();
+        let capability = ComputeCapability { major: gpu[0], minor: gpu[1] };
+        let driver = DriverVersion { major: driver[0], minor: driver[1] };
+        choose(&archs, capability, driver).into_iter().map(|(arch, _)| arch).collect()
     }
 
     #[test]
     fn a_driver_gets_ptx_that_it_reads() {
-        let chosen = |versions: [&str; 2], major, minor| {
-            let texts = versions.map(|version| format!("//\n\n.version {version}\n.target sm_0\n"));
-            let modules = [("sm_80", texts[0].as_str()), ("sm_90a", &texts[1])];
-            let hopper = ComputeCapability { major: 9, minor: 0 };
-            choose(&modules, hopper, DriverVersion { major, minor }).map(|index| modules[index].0)
+        let chosen = |versions: [&'static str; 2], major, minor| {
+            chosen(&[("sm_80", versions[0]), ("sm_90a", versions[1])], [9, 0], [major, minor])
         };
-        assert_eq!(chosen(["7.0", "8.0"], 11, 8), Some("sm_80"));
-        assert_eq!(chosen(["7.0", "8.0"], 12, 0), Some("sm_90a"));
-        assert_eq!(chosen(["7.0", "7.8"], 11, 8), Some("sm_90a"));
-        assert_eq!(chosen(["7.0", "7.8"], 11, 7), Some("sm_80"));
-        assert_eq!(chosen(["8.0", "9.0"], 12, 9), Some("sm_80"));
-        assert_eq!(chosen(["8.0", "9.0"], 13, 0), Some("sm_90a"));
-        assert_eq!(chosen(["8.0", "8.1"], 11, 8), Some("sm_90a"), "neither is read: the driver will say so");
+        assert_eq!(chosen(["7.0", "8.0"], 11, 8), ["sm_80"]);
+        assert_eq!(chosen(["7.0", "8.0"], 12, 0), ["sm_90a", "sm_80"]);
+        assert_eq!(chosen(["7.0", "7.8"], 11, 8), ["sm_90a", "sm_80"]);
+        assert_eq!(chosen(["7.0", "7.8"], 11, 7), ["sm_80"]);
+        assert_eq!(chosen(["8.0", "9.0"], 12, 9), ["sm_80"]);
+        assert_eq!(chosen(["8.0", "8.1"], 11, 8), ["sm_90a", "sm_80"], "neither is read: the driver will say so");
     }
 
     #[test]
-    fn a_gpu_gets_the_newest_ptx_that_runs_on_it() {
+    fn a_gpu_gets_what_runs_on_it_the_newest_first() {
+        let chosen = |archs: &[&'static str], major, minor| {
+            let archs: Vec<_> = archs.iter().map(|&arch| (arch, "7.0")).collect();
+            chosen(&archs, [major, minor], [11, 4])
+        };
         let archs = ["sm_80", "sm_90a"];
-        assert_eq!(chosen(&archs, 7, 5), None);
-        assert_eq!(chosen(&archs, 8, 0), Some("sm_80"));
-        assert_eq!(chosen(&archs, 8, 9), Some("sm_80"));
-        assert_eq!(chosen(&archs, 9, 0), Some("sm_90a"));
-        assert_eq!(chosen(&archs, 10, 0), Some("sm_80"));
-        assert_eq!(chosen(&archs, 12, 0), Some("sm_80"));
-        assert_eq!(chosen(&["sm_90", "sm_90a", "sm_80"], 9, 0), Some("sm_90a"));
-        assert_eq!(chosen(&["sm_90", "sm_90a", "sm_100"], 12, 1), Some("sm_100"));
+        assert!(chosen(&archs, 7, 5).is_empty());
+        assert_eq!(chosen(&archs, 8, 0), ["sm_80"]);
+        assert_eq!(chosen(&archs, 8, 9), ["sm_80"]);
+        assert_eq!(chosen(&archs, 9, 0), ["sm_90a", "sm_80"]);
+        assert_eq!(chosen(&archs, 10, 0), ["sm_80"]);
+        assert_eq!(chosen(&archs, 12, 0), ["sm_80"]);
+        assert_eq!(chosen(&["sm_90", "sm_90a", "sm_80"], 9, 0), ["sm_90a", "sm_90", "sm_80"]);
+        assert_eq!(chosen(&["sm_90", "sm_90a", "sm_100"], 12, 1), ["sm_100", "sm_90"]);
     }
 
     #[test]

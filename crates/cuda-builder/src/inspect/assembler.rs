@@ -15,6 +15,8 @@ pub struct Assembly {
     pub kernels: Vec<KernelResources>,
     /// The assembler's warnings and performance advice.
     pub warnings: Vec<String>,
+    /// Everything that the assembler has said.
+    pub report: String,
 }
 
 /// What one kernel needs, as `ptxas -v` reports it.
@@ -53,10 +55,16 @@ pub fn assemble(ptx: &str, arch: Arch) -> Result<Assembly, ToolError> {
     std::fs::write(&source, ptx).map_err(io)?;
     let (_, report) =
         CudaTool::Ptxas.run(|ptxas| ptxas.args(["-v", "-O3", "-arch", arch.name(), "-o"]).args([&result, &source]))?;
+    let (kernels, warnings) = read_report(&report)?;
+    Ok(Assembly { cubin: std::fs::read(&result).map_err(io)?, kernels, warnings, report })
+}
+
+/// The kernels, and the warnings and advice, in a report of `ptxas -v`.
+pub(super) fn read_report(report: &str) -> Result<(Vec<KernelResources>, Vec<String>), ToolError> {
     let kernels =
-        kernels(&report).map_err(|what| ToolError::Unexpected { tool: CudaTool::Ptxas, what: what.to_owned() })?;
+        kernels(report).map_err(|what| ToolError::Unexpected { tool: CudaTool::Ptxas, what: what.to_owned() })?;
     let warnings = report.lines().filter(|line| !is_routine(line)).map(|line| line.trim().to_owned()).collect();
-    Ok(Assembly { cubin: std::fs::read(&result).map_err(io)?, kernels, warnings })
+    Ok((kernels, warnings))
 }
 
 /// Whether a line of the report is one of those that there are for every kernel.

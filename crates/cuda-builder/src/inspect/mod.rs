@@ -1,13 +1,18 @@
 //! Reading PTX, what the assembler says of it, and the machine code that it becomes.
 //!
-//! [`Ptx`] needs no tool. [`assemble`] and [`disassemble`] run NVIDIA's `ptxas` and `nvdisasm`, which need no GPU.
+//! [`Ptx`] and [`split_by_kernel`] need no tool. [`assemble`], [`disassemble`] and [`examine`] run NVIDIA's `ptxas` and
+//! `nvdisasm`, which need no GPU.
 
 mod assembler;
+mod examine;
 mod ptx;
 mod sass;
+mod split;
 mod tools;
 
 pub use assembler::{Assembly, KernelResources, assemble};
+pub use examine::{Examination, examine};
 pub use ptx::{CheckError, Function, MemoryInstruction, Ptx};
 pub use sass::{KernelCode, disassemble};
+pub use split::split_by_kernel;
 pub use tools::{CUDA_BIN_VARIABLE, CudaTool, ToolError};

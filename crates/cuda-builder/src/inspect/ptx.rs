@@ -111,23 +111,13 @@ impl Ptx {
     /// [`CheckError::Malformed`] if it is no PTX, or ends in the middle.
     pub fn parse(text: &str) -> Result<Self, CheckError> {
         let malformed = |what: &str| CheckError::Malformed(what.to_owned());
-        let (mut version, mut target) = (None, None);
-        let mut code = String::with_capacity(text.len());
-        for line in text.lines().map(without_comment) {
-            // These directives end with the line, all others with `;`.
-            let mut words = line.split_ascii_whitespace();
-            match words.next() {
-                Some(".version") => version = words.next().and_then(parse_version),
-                Some(".target") => target = words.next().map(|word| word.trim_end_matches(',').to_owned()),
-                Some(".address_size" | ".file" | ".loc") => {}
-                _ => {
-                    code.push_str(line);
-                    code.push('\n');
-                }
-            }
-        }
-        let version = version.ok_or_else(|| malformed("there is no `.version`"))?;
-        let target = target.ok_or_else(|| malformed("there is no `.target`"))?;
+        let (head, code) = head_and_code(text);
+        let operand = |directive: &str| {
+            head.iter().find_map(|line| line.strip_prefix(directive)?.split_ascii_whitespace().next())
+        };
+        let version = operand(".version").and_then(parse_version).ok_or_else(|| malformed("there is no `.version`"))?;
+        let target = operand(".target").ok_or_else(|| malformed("there is no `.target`"))?;
+        let target = target.trim_end_matches(',').to_owned();
         let mut module = Self { version, target, functions: Vec::new(), undefined: Vec::new() };
         let mut shared = Vec::new();
         for item in items(&code).ok_or_else(|| malformed("it ends in the middle of something"))? {
@@ -234,13 +224,62 @@ impl Function {
     }
 }
 
-enum Item<'a> {
+/// The directives at the head of a module, `.version`, `.target` and `.address_size`, each a line; and everything else
+/// without comments, file names and line numbers.
+pub(super) fn head_and_code(text: &str) -> (Vec<&str>, String) {
+    let mut head = Vec::new();
+    let mut code = String::with_capacity(text.len());
+    for line in text.lines().map(without_comment) {
+        // These directives end with the line, all others with `;`.
+        match line.split_ascii_whitespace().next() {
+            Some(".version" | ".target" | ".address_size") => head.push(line.trim()),
+            Some(".file" | ".loc") => {}
+            _ => {
+                code.push_str(line);
+                code.push('\n');
+            }
+        }
+    }
+    (head, code)
+}
+
+/// What stands at the top of a module.
+pub(super) enum Item<'a> {
+    /// A kernel or a function: what stands before the braces, and in between.
     Function { header: &'a str, body: &'a str },
+    /// A variable or a prototype, without its `;`.
     Statement(&'a str),
 }
 
+impl<'a> Item<'a> {
+    /// What the item defines or declares; `None` if that is nothing with a name.
+    pub(super) fn name(&self) -> Option<&'a str> {
+        let (Self::Function { header: declaration, .. } | Self::Statement(declaration)) = *self;
+        if let Some(directive) = words(declaration).find(|word| matches!(*word, ".entry" | ".func")) {
+            return function_name(declaration, directive);
+        }
+        let is_variable = words(declaration).any(|word| matches!(word, ".shared" | ".global" | ".const"));
+        // The initial value may name other variables.
+        let declaration = declaration.split(['=', '[']).next().filter(|_| is_variable)?;
+        words(declaration).last()
+    }
+
+    /// Whether it is a kernel.
+    pub(super) fn is_kernel(&self) -> bool {
+        matches!(self, Self::Function { header, .. } if words(header).any(|word| word == ".entry"))
+    }
+
+    /// The item as it stands in the module.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Function { header, body } => format!("{}\n{{{body}}}\n", header.trim()),
+            Self::Statement(statement) => format!("{};\n", statement.trim()),
+        }
+    }
+}
+
 /// The functions and statements at the top; `None` if a brace or a `;` is missing.
-fn items(code: &str) -> Option<Vec<Item<'_>>> {
+pub(super) fn items(code: &str) -> Option<Vec<Item<'_>>> {
     let mut items = Vec::new();
     let mut rest = code;
     while !rest.trim().is_empty() {
@@ -293,7 +332,7 @@ fn instruction(statement: &str) -> &str {
 }
 
 /// The words of PTX: names, directives and numbers.
-fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$.%".contains(c))).filter(|word| !word.is_empty())
 }
 

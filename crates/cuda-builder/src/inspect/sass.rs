@@ -38,15 +38,20 @@ impl KernelCode {
 /// # Errors
 /// [`ToolError::Missing`] without nvdisasm, [`ToolError::Failed`] with its message if it refuses the file.
 pub fn disassemble(cubin: &[u8]) -> Result<Vec<KernelCode>, ToolError> {
+    Ok(parse(&listing(cubin)?))
+}
+
+/// What nvdisasm writes of machine code.
+pub(super) fn listing(cubin: &[u8]) -> Result<String, ToolError> {
     let io = |source: io::Error| ToolError::Io { path: PathBuf::from(CudaTool::Nvdisasm.name()), source };
     let directory = tempfile::tempdir().map_err(io)?;
     let path = directory.path().join("module.cubin");
     std::fs::write(&path, cubin).map_err(io)?;
     let (listing, _) = CudaTool::Nvdisasm.run(|nvdisasm| nvdisasm.arg("-c").arg(&path))?;
-    Ok(parse(&listing))
+    Ok(listing)
 }
 
-fn parse(listing: &str) -> Vec<KernelCode> {
+pub(super) fn parse(listing: &str) -> Vec<KernelCode> {
     let mut kernels: Vec<KernelCode> = Vec::new();
     for line in listing.lines() {
         if let Some(name) = line.strip_prefix(".text.").and_then(|label| label.strip_suffix(':')) {

@@ -83,6 +83,30 @@ pub(super) fn parenthesized(text: &str, open: usize) -> Option<&str> {
     None
 }
 
+/// The items of a list, split at the commas outside of parentheses, brackets, braces and strings.
+pub(super) fn split_list(list: &str) -> Vec<String> {
+    let bytes = list.as_bytes();
+    let (mut items, mut start, mut at, mut depth) = (Vec::new(), 0, 0, 0i32);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => {
+                at = end_of_string(bytes, at);
+                continue;
+            }
+            b'(' | b'[' | b'{' | b'<' => depth += 1,
+            b')' | b']' | b'}' | b'>' => depth -= 1,
+            b',' if depth == 0 => {
+                items.push(list[start..at].trim().to_owned());
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    items.push(list[start..].trim().to_owned());
+    items
+}
+
 /// The section of a definition: the range of the clause, with the space (and in a global's definition the comma) before
 /// it, and the section's name.
 pub(super) fn section(definition: &str) -> Option<(Range<usize>, &str)> {

@@ -1,11 +1,16 @@
-//! The marker by which `cuda_std` says that a pointer is to global memory: a call of a function that does not exist.
+//! The markers by which `cuda_std` says what a pointer is to: calls of functions that do not exist.
 
 use std::collections::HashSet;
 
 use super::{PassError, ir};
 
-/// The function that `cuda_std` calls.
-pub(super) const NAME: &str = "__tilewright_address_space_global";
+/// What the names of all markers begin with.
+pub(super) const PREFIX: &str = "__tilewright_address_";
+/// The function that gives back its argument, a pointer to global memory.
+const GLOBAL: &str = "__tilewright_address_space_global";
+/// The function that gives the 32-bit address of a pointer to shared memory, as instructions take it that name an address in
+/// the shared window.
+const SHARED: &str = "__tilewright_address_in_shared";
 
 /// Attributes of an argument that are words of their own.
 const WORDS: &[&str] =
@@ -13,12 +18,13 @@ const WORDS: &[&str] =
 /// Attributes of an argument that have parentheses.
 const FUNCTIONS: &[&str] = &["captures", "dereferenceable", "dereferenceable_or_null"];
 
-/// Whether a `declare` line declares the marker.
+/// Whether a `declare` line declares a marker.
 pub(super) fn is_declaration(line: &str) -> bool {
-    ir::global_names(line).next().is_some_and(|(_, name)| name == NAME)
+    ir::global_names(line).next().is_some_and(|(_, name)| name == GLOBAL || name == SHARED)
 }
 
-/// Replaces the call on `line` by a cast to address space 1 and one back.
+/// Replaces the call on `line`: by a cast to address space 1 and one back, or by a cast to address space 3 and the number
+/// that the address is there.
 pub(super) fn replace_call(line: &str, shared: &HashSet<&str>) -> Result<String, PassError> {
     let refuse = |reason| PassError::UnknownMarkerUse { reason, line: line.trim().to_owned() };
     let (result, call) = line.trim_start().split_once(" = ").ok_or_else(|| refuse("the result has no name"))?;
@@ -26,19 +32,25 @@ pub(super) fn replace_call(line: &str, shared: &HashSet<&str>) -> Result<String,
     let (range, callee) = ir::global_names(call).next().ok_or_else(|| refuse("no function is named"))?;
     let before: Vec<&str> = call[..range.start].split_ascii_whitespace().collect();
     let is_call = matches!(before[..], ["call", ..] | ["tail" | "notail", "call", ..]);
-    if !is_call || callee != NAME {
+    if !is_call || (callee != GLOBAL && callee != SHARED) {
         return Err(refuse("it is not called"));
     }
     let argument =
         ir::parenthesized(call, range.end).ok_or_else(|| refuse("the arguments do not end where the line does"))?;
     let value = value(argument).ok_or_else(|| refuse("the argument has attributes that are not known"))?;
+    let cast = match name.strip_prefix('"') {
+        Some(rest) => format!("%\"tilewright.cast.{rest}"),
+        None => format!("%tilewright.cast.{name}"),
+    };
+    if callee == SHARED {
+        return Ok(format!(
+            "  {cast} = addrspacecast ptr {} to ptr addrspace(3)\n  {result} = ptrtoint ptr addrspace(3) {cast} to i32",
+            super::with_casts(value, shared)
+        ));
+    }
     if ir::global_names(value).any(|(_, name)| shared.contains(name)) {
         return Err(refuse("the argument is in shared memory"));
     }
-    let cast = match name.strip_prefix('"') {
-        Some(rest) => format!("%\"tilewright.global.{rest}"),
-        None => format!("%tilewright.global.{name}"),
-    };
     Ok(format!(
         "  {cast} = addrspacecast ptr {value} to ptr addrspace(1)\n  {result} = addrspacecast ptr addrspace(1) {cast} to ptr"
     ))
@@ -75,19 +87,30 @@ mod tests {
     #[test]
     fn becomes_two_casts() {
         let line = "  %6 = tail call noundef ptr @__tilewright_address_space_global(ptr noundef %0) #28, !dbg !7";
-        let expected = "  %tilewright.global.6 = addrspacecast ptr %0 to ptr addrspace(1)\n  \
-                        %6 = addrspacecast ptr addrspace(1) %tilewright.global.6 to ptr";
+        let expected = "  %tilewright.cast.6 = addrspacecast ptr %0 to ptr addrspace(1)\n  \
+                        %6 = addrspacecast ptr addrspace(1) %tilewright.cast.6 to ptr";
         assert_eq!(replaced(line).unwrap(), expected);
     }
 
     #[test]
     fn takes_any_argument_and_name() {
         let line = r#"  %"a b" = call ptr @__tilewright_address_space_global(ptr nonnull align 4 dereferenceable(8) getelementptr (i8, ptr @C, i64 4))"#;
-        let expected = "  %\"tilewright.global.a b\" = addrspacecast ptr getelementptr (i8, ptr @C, i64 4) to ptr addrspace(1)\n  \
-                        %\"a b\" = addrspacecast ptr addrspace(1) %\"tilewright.global.a b\" to ptr";
+        let expected = "  %\"tilewright.cast.a b\" = addrspacecast ptr getelementptr (i8, ptr @C, i64 4) to ptr addrspace(1)\n  \
+                        %\"a b\" = addrspacecast ptr addrspace(1) %\"tilewright.cast.a b\" to ptr";
         assert_eq!(replaced(line).unwrap(), expected);
         let line = "  %x.i = call ptr @__tilewright_address_space_global(ptr null)";
         assert!(replaced(line).unwrap().contains("addrspacecast ptr null to ptr addrspace(1)"));
+    }
+
+    #[test]
+    fn an_address_in_shared_memory_becomes_a_number() {
+        let line = "  %6 = call noundef i32 @__tilewright_address_in_shared(ptr noundef %0) #28";
+        let expected = "  %tilewright.cast.6 = addrspacecast ptr %0 to ptr addrspace(3)\n  \
+                        %6 = ptrtoint ptr addrspace(3) %tilewright.cast.6 to i32";
+        assert_eq!(replaced(line).unwrap(), expected);
+        let line = "  %6 = call i32 @__tilewright_address_in_shared(ptr getelementptr (i8, ptr @TILE, i64 16))";
+        let cast = "addrspacecast ptr getelementptr (i8, ptr addrspacecast (ptr addrspace(3) @TILE to ptr), i64 16) to";
+        assert!(replaced(line).unwrap().contains(cast));
     }
 
     #[test]

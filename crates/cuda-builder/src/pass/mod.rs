@@ -12,10 +12,15 @@
 //! @__tilewright_dynamic_shared = external global [0 x i8]
 //!      →  @__tilewright_dynamic_shared = external addrspace(3) global [0 x i8], align 1024
 //! %6 = tail call ptr @__tilewright_address_space_global(ptr %0)
-//!      →  %tilewright.global.6 = addrspacecast ptr %0 to ptr addrspace(1)
-//!         %6 = addrspacecast ptr addrspace(1) %tilewright.global.6 to ptr
+//!      →  %tilewright.cast.6 = addrspacecast ptr %0 to ptr addrspace(1)
+//!         %6 = addrspacecast ptr addrspace(1) %tilewright.cast.6 to ptr
+//! %7 = tail call i32 @__tilewright_address_in_shared(ptr %1)
+//!      →  %tilewright.cast.7 = addrspacecast ptr %1 to ptr addrspace(3)
+//!         %7 = ptrtoint ptr addrspace(3) %tilewright.cast.7 to i32
 //! define ptx_kernel void @k(ptr %0) #0 section "tilewright.kernel block=32,8,1 min_blocks=2" {
 //!      →  define ptx_kernel void @k(ptr %0) #0 "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" {
+//! define ptx_kernel void @k(ptr %map) #0 section "tilewright.kernel … tensor_maps=0" {
+//!      →  define ptx_kernel void @k(ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %map) #0 … {
 //! "target-cpu"="sm_80"
 //!      →  "target-cpu"="sm_90a"                              (the architecture asked for)
 //! ```
@@ -133,7 +138,7 @@ pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
             continue;
         } else if line.starts_with("attributes #") {
             Cow::Owned(with_target(line, arch))
-        } else if line.contains(marker::NAME) {
+        } else if line.contains(marker::PREFIX) {
             Cow::Owned(marker::replace_call(line, &shared)?)
         } else {
             with_casts(line, &shared)
@@ -214,8 +219,11 @@ fn definition(line: &str, arch: Arch) -> Result<(String, Option<String>), PassEr
     let kernel = name.to_owned();
     let is_entry = line[..range.start].split(' ').any(|word| word == "ptx_kernel");
     match ir::section(&line).and_then(|(clause, section)| Some((clause, section, Entry::parse(section)?))) {
-        Some((clause, _, Ok(entry))) if is_entry => {
-            let line = format!("{} {}{}", &line[..clause.start], entry.attributes(), &line[clause.end..]);
+        Some((clause, section, Ok(entry))) if is_entry => {
+            let head = entry.with_tensor_maps(&line[..clause.start], range.end).map_err(|reason| {
+                PassError::MalformedEntry { kernel: kernel.clone(), section: section.to_owned(), reason }
+            })?;
+            let line = format!("{head} {}{}", entry.attributes(), &line[clause.end..]);
             Ok((line, entry.arch.is_none_or(|only| only == arch).then_some(kernel)))
         }
         Some((_, section, entry)) => {

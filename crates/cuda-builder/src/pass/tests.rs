@@ -42,8 +42,8 @@ fn launch_sized_shared_memory_is_external_and_aligned() {
 fn marker_calls_become_casts_and_the_declaration_goes() {
     let ir = "declare noundef ptr @__tilewright_address_space_global(ptr noundef) unnamed_addr #2\n  \
               %2 = tail call ptr @__tilewright_address_space_global(ptr noundef %0) #9\n";
-    let expected = "  %tilewright.global.2 = addrspacecast ptr %0 to ptr addrspace(1)\n  \
-                    %2 = addrspacecast ptr addrspace(1) %tilewright.global.2 to ptr\n";
+    let expected = "  %tilewright.cast.2 = addrspacecast ptr %0 to ptr addrspace(1)\n  \
+                    %2 = addrspacecast ptr addrspace(1) %tilewright.cast.2 to ptr\n";
     assert_eq!(rewritten(ir), expected);
 }
 

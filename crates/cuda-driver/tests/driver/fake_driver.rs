@@ -18,7 +18,7 @@ const PTX: &str = "\
 ";
 
 /// Asks the fake driver for one of its counters.
-fn counter<T: Copy>(name: &str) -> T {
+pub(crate) fn counter<T: Copy>(name: &str) -> T {
     // SAFETY: the library is open already; the functions take nothing and return what the callers below say.
     unsafe {
         let library = libloading::Library::new(std::env::var(LIBRARY_VARIABLE).unwrap()).unwrap();
@@ -32,7 +32,7 @@ fn live_objects() -> i32 {
 }
 
 /// Asserts that a message has all of these parts.
-fn assert_says(error: &Error, parts: &[&str]) {
+pub(crate) fn assert_says(error: &Error, parts: &[&str]) {
     let message = error.to_string();
     for part in parts {
         assert!(message.contains(part), "`{part}` is not in: {message}");
@@ -266,6 +266,8 @@ fn a_refused_launch_names_the_limits_and_leaves_the_gpu_usable() {
         );
         launch([1, 1, 1], [256, 1, 1], 200 << 10).unwrap();
         assert_eq!(counter::<i32>("fake_dynamic_shared_limit"), 225 << 10, "227 KiB less the 2 KiB of static memory");
+        launch([1, 1, 1], [256, 1, 1], 225 << 10).unwrap();
+        assert_eq!(counter::<u32>("fake_set_attributes"), 1, "once is enough");
         let error = launch([1, 1, 1], [256, 1, 1], 226 << 10).unwrap_err();
         assert_says(&error, &["231424 + 2048 bytes", "232448 bytes of shared memory"]);
         gpu.synchronize().unwrap();

@@ -2,6 +2,7 @@
 //!
 //! - `FAKE_CUDA="cuInit=999,cuStreamSynchronize=715"` makes functions return these codes and do nothing else.
 //! - `FAKE_CUDA_VERSION=13000` is the version it reports; it is 12040 otherwise.
+//! - `FAKE_CUDA_CAPABILITY=8.0` is the compute capability of its GPUs; it is 9.0 otherwise.
 //! - Functions that need a context return `CUDA_ERROR_INVALID_CONTEXT` on a thread where none is current.
 //! - PTX with the line `// reject 218` is rejected with that code and a log.
 //! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700.
@@ -11,7 +12,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 const SUCCESS: u32 = 0;
@@ -34,6 +35,9 @@ const LARGE: usize = 1 << 30;
 static LIVE_OBJECTS: AtomicI32 = AtomicI32::new(0);
 static LOST: AtomicU32 = AtomicU32::new(SUCCESS);
 static LAST_COPY_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// How often functions were called that a program should call rarely.
+static LOADED_MODULES: AtomicU32 = AtomicU32::new(0);
+static SET_ATTRIBUTES: AtomicU32 = AtomicU32::new(0);
 static DYNAMIC_SHARED_LIMIT: AtomicI32 = AtomicI32::new(48 * 1024);
 static MEMORY: Mutex<Option<HashMap<u64, usize>>> = Mutex::new(None);
 
@@ -43,7 +47,9 @@ thread_local! {
 
 /// The code that the environment prescribes for a function, or that a lost context returns.
 fn prescribed(function: &str) -> u32 {
-    let prescriptions = std::env::var("FAKE_CUDA").unwrap_or_default();
+    // Read once: to look at the environment takes longer than a launch.
+    static PRESCRIPTIONS: OnceLock<String> = OnceLock::new();
+    let prescriptions = PRESCRIPTIONS.get_or_init(|| std::env::var("FAKE_CUDA").unwrap_or_default());
     let code = prescriptions.split(',').filter_map(|entry| entry.split_once('=')).find(|entry| entry.0 == function);
     match code {
         Some((_, code)) => code.parse().unwrap(),
@@ -81,6 +87,16 @@ extern "C" fn fake_last_copy_bytes() -> usize {
 #[unsafe(no_mangle)]
 extern "C" fn fake_dynamic_shared_limit() -> i32 {
     DYNAMIC_SHARED_LIMIT.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_loaded_modules() -> u32 {
+    LOADED_MODULES.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_set_attributes() -> u32 {
+    SET_ATTRIBUTES.load(SeqCst)
 }
 
 #[unsafe(no_mangle)]
@@ -177,13 +193,20 @@ extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device:
         6 | 7 => 65535,
         8 => 48 * 1024,
         16 => 132,
-        75 => 9,
-        76 => 0,
+        75 => compute_capability().0,
+        76 => compute_capability().1,
         97 => 227 * 1024,
         _ => 1000 + attribute,
     };
     unsafe { *value = answer };
     SUCCESS
+}
+
+/// 9.0, unless the environment says otherwise.
+fn compute_capability() -> (c_int, c_int) {
+    let text = std::env::var("FAKE_CUDA_CAPABILITY").unwrap_or_else(|_| "9.0".to_owned());
+    let (major, minor) = text.split_once('.').unwrap();
+    (major.parse().unwrap(), minor.parse().unwrap())
 }
 
 #[unsafe(no_mangle)]
@@ -375,6 +398,7 @@ unsafe extern "C" fn cuModuleLoadDataEx(
         return rest.split_whitespace().next().unwrap().parse().unwrap();
     }
     LIVE_OBJECTS.fetch_add(1, SeqCst);
+    LOADED_MODULES.fetch_add(1, SeqCst);
     unsafe { *module = Box::into_raw(Box::new(ptx)) as usize };
     SUCCESS
 }
@@ -424,6 +448,7 @@ extern "C" fn cuFuncSetAttribute(_function: usize, attribute: c_int, value: c_in
     check!(prescribed_in_context("cuFuncSetAttribute"));
     assert_eq!(attribute, 8, "MAX_DYNAMIC_SHARED_SIZE_BYTES is all that is set");
     DYNAMIC_SHARED_LIMIT.store(value, SeqCst);
+    SET_ATTRIBUTES.fetch_add(1, SeqCst);
     SUCCESS
 }
 
@@ -458,6 +483,38 @@ unsafe extern "C" fn cuLaunchKernel(
         },
         2 => LOST.store(ILLEGAL_ADDRESS, SeqCst),
         _ => {}
+    }
+    SUCCESS
+}
+
+/// What the driver makes of this is its secret; this one writes down what it was given.
+#[cfg(not(without_tensor_maps))]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuTensorMapEncodeTiled(
+    map: *mut [u64; 16],
+    data_type: c_uint,
+    rank: c_uint,
+    address: u64,
+    extents: *const u64,
+    strides: *const u64,
+    tile: *const c_uint,
+    element_strides: *const c_uint,
+    interleave: c_uint,
+    swizzle: c_uint,
+    l2_promotion: c_uint,
+    fill: c_uint,
+) -> u32 {
+    check!(prescribed_in_context("cuTensorMapEncodeTiled"));
+    assert!(map as usize % 64 == 0 && (1..=5).contains(&rank) && interleave == 0 && fill == 0);
+    let rank = rank as usize;
+    unsafe {
+        let mut words = vec![data_type.into(), rank as u64, address, swizzle.into(), l2_promotion.into()];
+        words.extend_from_slice(std::slice::from_raw_parts(extents, rank));
+        words.extend_from_slice(std::slice::from_raw_parts(strides, rank - 1));
+        words.extend(std::slice::from_raw_parts(tile, rank).iter().map(|&extent| u64::from(extent)));
+        assert!(std::slice::from_raw_parts(element_strides, rank).iter().all(|&stride| stride == 1));
+        words.resize(16, 0);
+        *map = words.try_into().unwrap();
     }
     SUCCESS
 }

@@ -3,6 +3,7 @@
 
 mod fake_driver;
 mod no_driver;
+mod tensor_maps;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,6 +52,12 @@ fn fake_library_without_uuid() -> &'static Path {
     LIBRARY.get_or_init(|| compile("libcuda_fake_without_uuid.so", &["--cfg", "without_uuid"]))
 }
 
+/// The fake driver as before CUDA 12: without the function `cuTensorMapEncodeTiled`.
+fn fake_library_without_tensor_maps() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| compile("libcuda_fake_without_tensor_maps.so", &["--cfg", "without_tensor_maps"]))
+}
+
 fn compile(name: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver/fake_libcuda.rs");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -59,7 +66,12 @@ fn compile(name: &str, options: &[&str]) -> PathBuf {
     std::fs::create_dir_all(&folder).unwrap();
     let compiled = folder.join(name);
     let output = Command::new("rustc")
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "--check-cfg=cfg(without_uuid)"])
+        .args([
+            "--edition=2024",
+            "--crate-type=cdylib",
+            "--crate-name=cuda",
+            "--check-cfg=cfg(without_uuid,without_tensor_maps)",
+        ])
         .args(["-Adead_code", "-Anon_snake_case", "-Cpanic=abort"])
         .args(options)
         .arg("-o")

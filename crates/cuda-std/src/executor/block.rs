@@ -10,6 +10,7 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use super::Checks;
 use super::context::{Context, Ended, LANES, Request, State, Thread};
+use super::copies;
 use super::exchange::{exchange, lanes_in, lanes_of_warp, mask_of, meets};
 use super::fault::{Elsewhere, Fault, FaultKind, Place};
 use super::panics;
@@ -41,6 +42,7 @@ impl<'a> Block<'a> {
                 loop {
                     // SAFETY: the caller's promise, and `resume` has made this the current thread of the context.
                     unsafe { (*kernel).run_thread() };
+                    copies::require_none();
                     context.suspend(State::Returned, thread.location.get());
                 }
             };
@@ -183,7 +185,7 @@ impl<'a> Block<'a> {
         let named = positions.filter(|position| request.mask >> (position - first_lane) & 1 == 1);
         let absent = named.filter(|&position| match state(position) {
             State::Warp => !meets(&context.details[position].request.get(), &request),
-            State::Returned => false,
+            State::Returned => request.operation.is_aligned(),
             _ => true,
         });
         let Request { operation, mask, .. } = request;

@@ -10,6 +10,7 @@ use std::vec::Vec;
 
 use corosensei::trap::CoroutineTrapHandler;
 
+use super::copies::Copies;
 use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
 use super::shared_memory::SharedMemory;
 use super::stacks::Stacks;
@@ -70,11 +71,23 @@ pub(super) struct Request {
     /// The `b` and `c` operands of `shfl.sync`.
     pub(super) b: u32,
     pub(super) c: u32,
+    /// What an aligned operation does with the payloads of all lanes.
+    pub(super) collective: Option<Collective>,
 }
 
 impl Request {
-    pub(super) const NONE: Self = Self { operation: WarpOperation::Sync, bytes: 0, mask: 0, value: 0, b: 0, c: 0 };
+    pub(super) const NONE: Self =
+        Self { operation: WarpOperation::Sync, bytes: 0, mask: 0, value: 0, b: 0, c: 0, collective: None };
 }
+
+/// The most words that a lane brings to an aligned operation of its warp, and takes from it.
+pub(crate) const PAYLOAD: usize = 10;
+
+/// What one lane brings to an aligned operation, or takes from it.
+pub(crate) type Payload = [u32; PAYLOAD];
+
+/// An operation of all lanes of a warp: makes what the lanes take out of what they bring, in place.
+pub(crate) type Collective = fn(&mut [Payload; LANES]);
 
 /// One thread of the block: what each switch touches, kept small, because it is a large part of what a block keeps the
 /// cache busy with.
@@ -92,6 +105,8 @@ pub(super) struct Thread {
 pub(super) struct Details {
     pub(super) request: Cell<Request>,
     pub(super) response: Cell<(u64, bool)>,
+    pub(super) payload: Cell<Payload>,
+    pub(super) copies: Cell<Copies>,
     pub(super) trap_handler: Cell<Option<CoroutineTrapHandler<Ended>>>,
 }
 
@@ -146,6 +161,8 @@ impl<'a> Context<'a> {
         let details = threads.iter().map(|_| Details {
             request: Cell::new(Request::NONE),
             response: Cell::new((0, false)),
+            payload: Cell::new([0; PAYLOAD]),
+            copies: Cell::default(),
             trap_handler: Cell::new(None),
         });
         assert!((1..=MAX_THREADS).contains(&threads.len()), "the launch has checked the shape of the block");

@@ -10,7 +10,8 @@ use crate::warp::{Shuffle, source_lane};
 /// can go on.
 ///
 /// An operation takes place among the lanes that its mask names and that have not returned. Each of them has to wait in
-/// the same operation with the same mask; as on the GPU, the calls may stand on different lines.
+/// the same operation with the same mask; as on the GPU, the calls may stand on different lines. An aligned operation takes
+/// all 32 lanes, and none may have returned.
 pub(super) fn exchange(context: &Context<'_>, warp: usize) -> u32 {
     let (lanes, details) = (lanes_of_warp(context, warp), &context.details[warp * LANES..]);
     let mut requests = [Request::NONE; LANES];
@@ -25,7 +26,8 @@ pub(super) fn exchange(context: &Context<'_>, warp: usize) -> u32 {
         let first = &requests[waiting.trailing_zeros() as usize];
         let same = |lane: usize| u32::from(meets(&requests[lane], first)) << lane;
         let called = lanes_in(waiting).map(same).fold(0, |called, lane| called | lane);
-        if called == first.mask & alive {
+        let expected = if first.operation.is_aligned() { first.mask } else { first.mask & alive };
+        if called == expected {
             carry_out(context, warp, &requests, called, first.operation);
             ready |= called;
         }
@@ -78,6 +80,13 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
                 _ => ballot,
             };
             lanes_in(mask).for_each(|lane| details[lane].response.set((result.into(), true)));
+        }
+        WarpOperation::LoadMatrices | WarpOperation::MmaTf32 | WarpOperation::MmaBf16 | WarpOperation::MmaFp16 => {
+            let collective = lanes_in(mask).find_map(|lane| requests[lane].collective);
+            let collective = collective.expect("an aligned operation comes with what it does");
+            let mut payloads = core::array::from_fn(|lane| details[lane].payload.get());
+            collective(&mut payloads);
+            details.iter().zip(payloads).for_each(|(lane, payload)| lane.payload.set(payload));
         }
         WarpOperation::ShuffleUp => shuffle(details, requests, mask, Shuffle::Up),
         WarpOperation::ShuffleDown => shuffle(details, requests, mask, Shuffle::Down),

@@ -166,6 +166,27 @@ pub enum FaultKind {
         /// The launch-sized shared memory.
         dynamic_bytes: usize,
     },
+    /// An access to several neighbours in shared memory at an address that is not a multiple of their size together.
+    #[error("the address of element {index} of {array} is not a multiple of {bytes} bytes")]
+    SharedMisaligned {
+        /// The array.
+        array: SharedArrayName,
+        /// The first element of the access.
+        index: usize,
+        /// The size of the access.
+        bytes: usize,
+    },
+    /// A thread returns from the kernel before it has waited for a copy that it has issued.
+    #[error(
+        "the thread returns without having waited for an asynchronous copy of {bytes} bytes to byte {byte_offset} of the \
+         launch-sized shared memory, which it issued here"
+    )]
+    CopyNotAwaited {
+        /// Where the copy goes.
+        byte_offset: usize,
+        /// Its size.
+        bytes: usize,
+    },
     /// Two threads access an element of shared memory without a barrier between them, and at least one of them writes.
     #[error(
         "a race: this thread {} element {element} of {array}, and thread {} {} it at {} with no barrier between them",
@@ -181,7 +202,8 @@ pub enum FaultKind {
         /// The access that it conflicts with.
         other: OtherAccess,
     },
-    /// A read of shared memory that no thread of the block had written.
+    /// A read of shared memory that no thread of the block had written. An asynchronous copy has written its target only
+    /// when the thread that issued it has waited for it.
     #[error("element {element} of {array} is read, but no thread of this block has written it")]
     UnwrittenShared {
         /// The array.
@@ -346,7 +368,7 @@ impl fmt::Display for Elsewhere {
 
 /// An operation that lanes of a warp carry out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named after the functions of `warp`")]
+#[allow(missing_docs, reason = "named after the functions of `warp`, `ldmatrix` and `mma`")]
 pub enum WarpOperation {
     ShuffleUp,
     ShuffleDown,
@@ -356,6 +378,17 @@ pub enum WarpOperation {
     VoteAny,
     VoteBallot,
     Sync,
+    LoadMatrices,
+    MmaTf32,
+    MmaBf16,
+    MmaFp16,
+}
+
+impl WarpOperation {
+    /// Whether all 32 lanes have to take part (`.aligned`), so that a lane that has returned is missed as well.
+    pub(super) fn is_aligned(self) -> bool {
+        matches!(self, Self::LoadMatrices | Self::MmaTf32 | Self::MmaBf16 | Self::MmaFp16)
+    }
 }
 
 impl fmt::Display for WarpOperation {
@@ -369,6 +402,10 @@ impl fmt::Display for WarpOperation {
             Self::VoteAny => "`warp_vote_any`",
             Self::VoteBallot => "`warp_vote_ballot`",
             Self::Sync => "`sync_warp`",
+            Self::LoadMatrices => "`ldmatrix_x4`",
+            Self::MmaTf32 => "`mma_m16n8k8_tf32`",
+            Self::MmaBf16 => "`mma_m16n8k16_bf16`",
+            Self::MmaFp16 => "`mma_m16n8k16_fp16`",
         })
     }
 }
@@ -389,6 +426,9 @@ fn out_of_bounds(view: &Option<String>, index: usize, count: usize, len: usize) 
 }
 
 fn list(places: &[Elsewhere]) -> String {
+    if places.is_empty() {
+        return "the block has no threads for them".into();
+    }
     let places: Vec<_> = places.iter().map(|place| format!("{place}")).collect();
     places.join("; ")
 }

@@ -7,7 +7,7 @@ use core::panic::Location;
 use core::ptr;
 use std::format;
 
-use super::context::{LANES, Request, State, current, try_current};
+use super::context::{Collective, LANES, Payload, Request, State, current, try_current};
 use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
 use super::shared_memory::{Conflict, Content, DYNAMIC, SharedIdentity, WORD, is_read_enough, with_placement};
 use super::{Checks, MAX_SHARED, MAX_STATIC_SHARED};
@@ -228,6 +228,50 @@ fn data_to_write<T: Element>(
     })
 }
 
+/// The words of the `bytes` bytes from element `index` of a slice of the launch-sized memory, which begins at `byte_offset`
+/// and has `len` elements of `element_bytes` bytes. Ends the launch unless they are inside the slice and aligned to their
+/// size together.
+#[inline(always)]
+pub(super) fn dynamic_words(
+    (byte_offset, len, element_bytes): (usize, usize, usize),
+    index: usize,
+    bytes: usize,
+    location: &'static Location<'static>,
+) -> Range<usize> {
+    if index >= len || bytes / element_bytes > len - index {
+        shared_out_of_bounds(&DYNAMIC, index, location);
+    }
+    let available = current().dynamic_bytes;
+    if byte_offset + len * element_bytes > available {
+        current().fail(location, FaultKind::DynamicSharedBounds { byte_offset, len, element_bytes, available });
+    }
+    let first = byte_offset + index * element_bytes;
+    if !first.is_multiple_of(bytes) {
+        current().fail(location, FaultKind::SharedMisaligned { array: DYNAMIC.name(), index, bytes });
+    }
+    first / WORD..(first + bytes) / WORD
+}
+
+/// The data of an array, after `note` has entered an access to `words`, which are inside, into the shadow.
+pub(super) fn words_to_write(
+    array: &'static SharedIdentity,
+    words: Range<usize>,
+    location: &'static Location<'static>,
+    note: fn(&'static SharedIdentity, usize, &'static Location<'static>),
+) -> *mut u8 {
+    with_placement(array, |placement| {
+        let (data, keys) = (placement.unchecked.get(), placement.keys.get());
+        if !data.is_null() {
+            return data;
+        }
+        if keys.is_null() {
+            return data_at_first_access(array, words, location, note);
+        }
+        words.for_each(|word| note(array, word, location));
+        placement.data.get()
+    })
+}
+
 /// [`data_to_read`] or [`data_to_write`], by what `note` enters into the shadow, for the block's first access to the array.
 #[cold]
 #[inline(never)]
@@ -277,12 +321,19 @@ fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Loc
 
 /// Enters a write into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
-fn note_write(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+pub(super) fn note_write(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
     let context = current();
     // SAFETY: as for `note_read`.
     if let Err(conflict) = unsafe { context.memory.shared.note_write(array, word, context.current.get(), location) } {
         race(array, word, location, AccessKind::Write, conflict);
     }
+}
+
+/// Enters a write that has not happened yet into the shadow: it conflicts as a write does, and leaves the word unwritten.
+pub(super) fn note_pending_write(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+    note_write(array, word, location);
+    // SAFETY: as for `note_read`.
+    unsafe { current().memory.shared.forget_write(array, word) };
 }
 
 /// Keeps in mind that nobody has written what this thread reads. It is reported when the epoch ends, unless another thread
@@ -330,7 +381,7 @@ pub(crate) fn barrier() {
 #[inline(always)]
 #[track_caller]
 pub(crate) fn shuffle(operation: WarpOperation, mask: u32, bytes: usize, value: u64, b: u32, c: u32) -> (u64, bool) {
-    warp_operation(Request { operation, bytes: bytes as u8, mask, value, b, c })
+    warp_operation(Request { operation, bytes: bytes as u8, mask, value, b, c, collective: None })
 }
 
 /// Waits for the lanes in `mask`, and returns the mask of those with a true predicate, for a ballot; otherwise 0 or 1.
@@ -345,6 +396,23 @@ pub(crate) fn vote(operation: WarpOperation, mask: u32, predicate: bool) -> u32 
 #[track_caller]
 pub(crate) fn sync_warp(mask: u32) {
     warp_operation(Request { mask, ..Request::NONE });
+}
+
+/// Waits for all lanes of the warp, and lets `collective` make what each of them takes out of what all of them bring.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn collective(operation: WarpOperation, payload: Payload, collective: Collective) -> Payload {
+    current().details().payload.set(payload);
+    warp_operation(Request { operation, mask: u32::MAX, collective: Some(collective), ..Request::NONE });
+    current().details().payload.get()
+}
+
+/// The byte in the launch-sized memory where the `bytes` bytes from element `index` of a slice begin; ends the launch unless
+/// they are inside the slice and aligned to their size together. The slice is given as for [`dynamic_words`].
+#[inline(always)]
+#[track_caller]
+pub(crate) fn dynamic_shared_place(slice: (usize, usize, usize), index: usize, bytes: usize) -> usize {
+    dynamic_words(slice, index, bytes, Location::caller()).start * WORD
 }
 
 /// Inlined into the kernel: a processor predicts badly where functions return to when it has come to them by a switch.

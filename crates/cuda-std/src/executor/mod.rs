@@ -53,6 +53,7 @@
 //! | barriers, shuffles, votes | who waits where when nobody can go on |
 //! | stacks | guard pages, and a canary for each stack |
 //! | panics | caught, with message and line; nothing is printed |
+//! | asynchronous copies | that threads wait for them, and read what they write after that only |
 //! | races in shared memory, reads of what nobody wrote | a shadow of each 4 bytes, with [`Checks::Full`] |
 //!
 //! Whether there is a race is not a matter of the order in which threads happen to run: accesses conflict unless a barrier
@@ -72,6 +73,7 @@
 
 mod block;
 mod context;
+mod copies;
 mod exchange;
 mod fault;
 mod hooks;
@@ -84,6 +86,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
+pub(crate) use context::{PAYLOAD, Payload};
+pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use fault::{
     AccessKind, Elsewhere, Fault, FaultKind, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine,
     WarpOperation,

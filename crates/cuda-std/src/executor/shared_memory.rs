@@ -439,6 +439,16 @@ impl SharedMemory {
         Ok(())
     }
 
+    /// Makes a word one that nobody has written.
+    ///
+    /// # Safety
+    /// As for [`SharedMemory::note_write`].
+    pub(super) unsafe fn forget_write(&self, array: &SharedIdentity, word: usize) {
+        let shadows = with_placement(array, |placement| placement.shadows.get());
+        // SAFETY: as for `note_write`.
+        unsafe { (*shadows.add(word)).write = Access::NONE };
+    }
+
     /// Enters a read of one word by `thread`, which runs, into the shadow.
     ///
     /// # Safety

@@ -1,0 +1,248 @@
+//! What NVIDIA's tools say of many kernels: each assembled and disassembled once, several at a time.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+use std::{fs, io, thread};
+
+use serde_json::{Value, json};
+
+use super::assembler::{Assembly, KernelResources};
+use super::sass::{self, KernelCode};
+use super::tools::{CudaTool, ToolError};
+use super::{assemble, assembler};
+use crate::{Arch, KernelEntry, write_atomically};
+
+/// The registers of a multiprocessor, of 32 bits each. They are handed out to threads in eights.
+const REGISTERS: u32 = 64 * 1024;
+
+/// The shared memory that a block can have, in bytes: on Hopper, the most of all.
+const MAX_SHARED_BYTES: u32 = 227 * 1024;
+
+/// Results that nobody asked for in this time are removed.
+const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// What is known of a kernel's machine code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Examination {
+    /// What it needs.
+    pub resources: KernelResources,
+    /// The assembler's warnings and performance advice.
+    pub warnings: Vec<String>,
+    /// Its instructions.
+    pub code: KernelCode,
+}
+
+/// Assembles and disassembles kernels, each in its own module, as many at a time as there are processors.
+///
+/// Results are kept in the directory `cache` under the hash of everything that they depend on, so that only what has changed
+/// is looked at again.
+///
+/// # Errors
+/// [`ToolError::Missing`] without `ptxas` and `nvdisasm`; [`ToolError::Failed`] with the message of a tool that refuses a
+/// kernel.
+pub fn examine(kernels: &[(Arch, &KernelEntry)], cache: &Path) -> Result<Vec<Examination>, ToolError> {
+    let tools = tools()?;
+    let next = AtomicUsize::new(0);
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(kernels.len());
+    let mut results = thread::scope(|scope| {
+        let work = || -> Vec<(usize, Result<Examination, ToolError>)> {
+            std::iter::from_fn(|| {
+                let position = next.fetch_add(1, Ordering::Relaxed);
+                let &(arch, kernel) = kernels.get(position)?;
+                Some((position, examine_one(&tools, arch, kernel, cache)))
+            })
+            .collect()
+        };
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let results = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        results.flatten().collect::<Vec<_>>()
+    });
+    results.sort_by_key(|(position, _)| *position);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// What identifies the tools: another version gives other results.
+fn tools() -> Result<String, ToolError> {
+    let identity = |tool: CudaTool| -> Result<String, ToolError> {
+        let path = tool.find().ok_or(ToolError::Missing(tool))?;
+        let metadata = fs::metadata(&path).map_err(|source| ToolError::Io { path: path.clone(), source })?;
+        Ok(format!("{} {} {:?}\n", path.display(), metadata.len(), metadata.modified().ok()))
+    };
+    Ok(identity(CudaTool::Ptxas)? + &identity(CudaTool::Nvdisasm)?)
+}
+
+fn examine_one(tools: &str, arch: Arch, kernel: &KernelEntry, cache: &Path) -> Result<Examination, ToolError> {
+    let entry = cache.join(format!("{}.{arch}.{}.json", kernel.name, key(tools, arch, &kernel.ptx)));
+    let kept = fs::read(&entry).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let texts = kept.as_ref().and_then(|kept| Some((kept["report"].as_str()?, kept["listing"].as_str()?)));
+    if let Some((report, listing)) = texts {
+        return read(&kernel.name, report, listing);
+    }
+    let of_kernel = |error| match error {
+        ToolError::Failed { tool, status, message } => {
+            ToolError::Failed { tool, status, message: format!("`{}` for {arch}: {message}", kernel.name) }
+        }
+        other => other,
+    };
+    let Assembly { cubin, report, .. } = assemble(&kernel.ptx, arch).map_err(of_kernel)?;
+    let listing = sass::listing(&cubin).map_err(of_kernel)?;
+    let examination = read(&kernel.name, &report, &listing)?;
+    let failed = |source: io::Error| ToolError::Io { path: entry.clone(), source };
+    write_atomically(&entry, json!({ "report": report, "listing": listing }).to_string().as_bytes())
+        .map_err(|error| failed(io::Error::other(error)))?;
+    remove_old(cache);
+    Ok(examination)
+}
+
+/// The hash of everything that a result depends on, in hexadecimal digits.
+fn key(tools: &str, arch: Arch, ptx: &str) -> String {
+    // Two hashes of 64 bits, so that no two kernels ever share one.
+    let hash = |half: u8| {
+        let mut hasher = DefaultHasher::new();
+        (half, tools, arch, ptx, include_str!("assembler.rs"), include_str!("sass.rs")).hash(&mut hasher);
+        hasher.finish()
+    };
+    format!("{:016x}{:016x}", hash(0), hash(1))
+}
+
+/// Makes sense of what the two tools have said of one kernel.
+fn read(name: &str, report: &str, listing: &str) -> Result<Examination, ToolError> {
+    let lacking = |tool| ToolError::Unexpected { tool, what: format!("it does not mention the kernel `{name}`") };
+    let (kernels, warnings) = assembler::read_report(report)?;
+    let resources = kernels.into_iter().find(|kernel| kernel.name == name).ok_or(lacking(CudaTool::Ptxas))?;
+    let code = sass::parse(listing).into_iter().find(|kernel| kernel.name == name);
+    Ok(Examination { resources, warnings, code: code.ok_or(lacking(CudaTool::Nvdisasm))? })
+}
+
+/// Removes results that have been there for long: they would be made again. What cannot be removed stays.
+fn remove_old(cache: &Path) {
+    let Some(limit) = SystemTime::now().checked_sub(KEPT_FOR) else { return };
+    let entries = fs::read_dir(cache).into_iter().flatten().flatten();
+    let old = entries.filter(|entry| {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        modified.is_ok_and(|modified| modified < limit)
+    });
+    for path in old.map(|entry| entry.path()).collect::<Vec<PathBuf>>() {
+        let _ = fs::remove_file(path);
+    }
+}
+
+impl Examination {
+    /// What is wrong with a kernel that should be fast, in words. The rules hold for all of them:
+    ///
+    /// - everything is in registers: no stack frame, no spills, no access of local memory;
+    /// - a block fits into a multiprocessor's registers and shared memory;
+    /// - the assembler has no warning and no advice (C7508: `setmaxnreg` ignored; C7510 to C7514: `wgmma` serialized);
+    /// - no access goes through a generic address, and no address of shared memory has become one;
+    /// - a kernel whose name says `wgmma` or `mma` uses these instructions: `HGMMA` and `HMMA` in the machine code.
+    pub fn objections(&self, kernel: &KernelEntry) -> Vec<String> {
+        let Self { resources, warnings, code } = self;
+        let mut objections = Vec::new();
+        let mut require = |fulfilled: bool, what: String| {
+            if !fulfilled {
+                objections.push(what);
+            }
+        };
+        require(resources.stack_bytes == 0, format!("stack frame {}", resources.stack_bytes));
+        let spills = resources.spill_store_bytes + resources.spill_load_bytes;
+        require(spills == 0, format!("spills {spills}"));
+        let local = code.count("LDL") + code.count("STL");
+        require(local == 0 || spills > 0, format!("accesses of local memory {local}"));
+
+        let threads: u32 = kernel.block.iter().product();
+        let limit = REGISTERS / threads.next_multiple_of(32).max(1) / 8 * 8;
+        require(resources.registers <= limit, format!("{} registers of {limit}", resources.registers));
+        let shared = resources.shared_bytes;
+        require(shared <= MAX_SHARED_BYTES, format!("{shared} bytes of shared memory of {MAX_SHARED_BYTES}"));
+        for warning in warnings {
+            require(false, format!("ptxas says: {warning}"));
+        }
+
+        // Those that name their memory have operations of their own: LDG, LDS, ATOMG.
+        let generic: usize = ["LD", "ST", "ATOM"].iter().map(|operation| code.count(operation)).sum();
+        require(generic == 0, format!("accesses through generic addresses {generic}"));
+        let made_generic = kernel.ptx.matches("cvta.shared").count();
+        require(made_generic == 0, format!("addresses of shared memory made generic {made_generic}"));
+
+        let name = &kernel.name;
+        let has = |part: &str| name.split('_').any(|word| word == part);
+        require(!has("wgmma") || code.count("HGMMA") > 0, "no HGMMA".to_owned());
+        require(!has("mma") || code.count("HMMA") > 0, "no HMMA".to_owned());
+        objections
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(name: &str, block: [u32; 3], ptx: &str) -> KernelEntry {
+        KernelEntry { name: name.to_owned(), block, min_blocks: None, shared_bytes: 0, ptx: ptx.to_owned() }
+    }
+
+    fn examination(registers: u32, instructions: &[&str]) -> Examination {
+        let resources = KernelResources {
+            name: "k".to_owned(),
+            registers,
+            stack_bytes: 0,
+            spill_store_bytes: 0,
+            spill_load_bytes: 0,
+            shared_bytes: 1024,
+        };
+        let instructions = instructions.iter().map(|&instruction| instruction.to_owned()).collect();
+        let code = KernelCode { name: "k".to_owned(), instructions, listing: String::new() };
+        Examination { resources, warnings: Vec::new(), code }
+    }
+
+    #[test]
+    fn a_good_kernel_has_no_objections() {
+        let good =
+            examination(168, &["LDG.E R0, [R2.64]", "LDS R1, [R2]", "REDG.E.ADD [R2.64], R5", "HGMMA.64x8x8 R0"]);
+        assert_eq!(good.objections(&kernel("gemm_wgmma_nn", [384, 1, 1], "")), [""; 0]);
+        assert_eq!(examination(64, &["HMMA.1688 R0"]).objections(&kernel("gemm_mma_nn", [32, 32, 1], "")), [""; 0]);
+    }
+
+    #[test]
+    fn every_rule_objects() {
+        let objections = |kernel: &KernelEntry, change: &dyn Fn(&mut Examination)| {
+            let mut examination = examination(64, &["LDG.E R0, [R2.64]"]);
+            change(&mut examination);
+            examination.objections(kernel).join("; ")
+        };
+        let plain = kernel("plain", [32, 1, 1], "");
+        assert_eq!(objections(&plain, &|_| {}), "");
+        assert_eq!(objections(&plain, &|e| e.resources.stack_bytes = 8), "stack frame 8");
+        assert_eq!(objections(&plain, &|e| e.resources.spill_load_bytes = 4), "spills 4");
+        let local = |e: &mut Examination| e.code.instructions.push("@P0 STL.64 [R1], R2".to_owned());
+        assert_eq!(objections(&plain, &local), "accesses of local memory 1");
+        // 168 registers for each of 384 threads are all that there are; 65 become 72, for 1024 threads too many.
+        let large = |e: &mut Examination| e.resources.registers = 169;
+        assert_eq!(objections(&kernel("plain", [384, 1, 1], ""), &large), "169 registers of 168");
+        let more = |e: &mut Examination| e.resources.registers = 65;
+        assert_eq!(objections(&kernel("plain", [1, 1024, 1], ""), &more), "65 registers of 64");
+        let shared = objections(&plain, &|e| e.resources.shared_bytes = 232_449);
+        assert_eq!(shared, "232449 bytes of shared memory of 232448");
+        let warned = objections(&plain, &|e| e.warnings.push("(C7514) serialized".to_owned()));
+        assert_eq!(warned, "ptxas says: (C7514) serialized");
+        for access in ["LD.E.64 R0, [R2]", "@!P1 ST.E desc[UR4][R2.64], R0", "ATOM.E.ADD PT, R9, [R2]"] {
+            let generic = |e: &mut Examination| e.code.instructions.push(access.to_owned());
+            assert_eq!(objections(&plain, &generic), "accesses through generic addresses 1", "{access}");
+        }
+        let converted = kernel("plain", [32, 1, 1], "\tcvta.shared.u64 %rd1, %rd2;\n");
+        assert_eq!(objections(&converted, &|_| {}), "addresses of shared memory made generic 1");
+        assert_eq!(objections(&kernel("gemm_mma_nn_fp32", [32, 1, 1], ""), &|_| {}), "no HMMA");
+        assert_eq!(objections(&kernel("gemm_wgmma_nn_fp32", [32, 1, 1], ""), &|_| {}), "no HGMMA");
+    }
+
+    #[test]
+    fn results_are_kept_under_what_they_depend_on() {
+        let other_tools = key("ptxas 2", Arch::Sm80, "ptx");
+        let keys =
+            [key("ptxas 1", Arch::Sm80, "ptx"), key("ptxas 1", Arch::Sm90a, "ptx"), key("ptxas 1", Arch::Sm80, "PTX")];
+        assert_eq!(keys[0], key("ptxas 1", Arch::Sm80, "ptx"));
+        assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[0] != other_tools);
+    }
+}

@@ -1,0 +1,113 @@
+//! Copies from global to shared memory that go on while the thread does something else (`cp.async`, sm_80).
+//!
+//! ```text
+//! copy_async::<4, _>(tile, i, data, j, 4);   ┐ any number of copies …
+//! commit_group();                            ┘ … make a group
+//! …                                            arithmetic, while the data arrives
+//! wait_group::<0>();                           this thread's own copies have arrived, and this thread sees them
+//! thread::sync_threads();                      so have those of all other threads, and all see them
+//! ```
+//!
+//! No register holds the data on its way. On the CPU a copy takes place at the wait that covers it and no earlier, so that a
+//! read of its target before that is reported, as is a thread that returns without having waited.
+
+use crate::{Element, GlobalSlice, SharedSlice};
+
+/// Issues a copy of `count` elements, from element `from` of `source` on, to the `N` elements from `to` on of `target`. Those
+/// of the `N` that are left, from `count` on, become zero; with a `count` of zero `source` is not read at all.
+///
+/// `cp.async.ca.shared.global` for 4 or 8 bytes, and `cp.async.cg.shared.global` for 16, which goes past the L1 cache; each
+/// with the size of the source as the last operand. sm_80.
+///
+/// # Panics
+/// On the CPU, if `count > N`.
+///
+/// # Safety
+/// - `count <= N`, and `from + count <= source.len()`, unless `count` is zero.
+/// - `to + N <= target.len()`.
+/// - The addresses of both are multiples of the size of `N` elements.
+/// - No other thread accesses the target between this call and a barrier after the [`wait_group`] that covers the copy, nor
+///   without a barrier before this call; nor does this thread before that wait.
+/// - Before it returns, the thread waits for the copy.
+///
+/// (All of this is checked on the CPU.)
+#[inline(always)]
+#[track_caller]
+pub unsafe fn copy_async<const N: usize, T: Element>(
+    target: &SharedSlice<T>,
+    to: usize,
+    source: &GlobalSlice<'_, T>,
+    from: usize,
+    count: u32,
+) {
+    const { assert!(matches!(N * size_of::<T>(), 4 | 8 | 16), "an asynchronous copy has 4, 8 or 16 bytes") };
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let (target, source) = (target.shared_address(to), source.as_ptr().wrapping_add(from));
+        let bytes = count * size_of::<T>() as u32;
+        // SAFETY: both are in bounds and aligned, and nobody else accesses the target, by the caller's promise. The
+        // instruction reads no more than `bytes` bytes of the source.
+        unsafe {
+            match N * size_of::<T>() {
+                4 => core::arch::asm!(
+                    "cp.async.ca.shared.global [{target}], [{source}], 4, {bytes};",
+                    target = in(reg32) target, source = in(reg64) source, bytes = in(reg32) bytes,
+                    options(nostack, preserves_flags),
+                ),
+                8 => core::arch::asm!(
+                    "cp.async.ca.shared.global [{target}], [{source}], 8, {bytes};",
+                    target = in(reg32) target, source = in(reg64) source, bytes = in(reg32) bytes,
+                    options(nostack, preserves_flags),
+                ),
+                _ => core::arch::asm!(
+                    "cp.async.cg.shared.global [{target}], [{source}], 16, {bytes};",
+                    target = in(reg32) target, source = in(reg64) source, bytes = in(reg32) bytes,
+                    options(nostack, preserves_flags),
+                ),
+            }
+        }
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let (count, bytes) = (count as usize, N * size_of::<T>());
+        assert!(count <= N, "a copy of {N} elements cannot take {count} from its source");
+        if count > 0 && (from >= source.len() || count > source.len() - from) {
+            crate::executor::out_of_bounds(source.as_ptr().cast(), from, count, source.len());
+        }
+        let address = source.as_ptr().wrapping_add(from);
+        if !address.addr().is_multiple_of(bytes) {
+            crate::executor::misaligned(source.as_ptr().cast(), from, bytes);
+        }
+        let words = count * size_of::<T>() / size_of::<u32>();
+        crate::executor::copy_to_shared(address.cast(), words, target.place(), to, bytes);
+    }
+}
+
+/// Makes a group of all copies that this thread has issued since the last group; it may be empty (`cp.async.commit_group`,
+/// sm_80).
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn commit_group() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the instruction has no preconditions. It touches memory as far as the compiler is concerned, so that it stays
+    // between the copies.
+    unsafe {
+        core::arch::asm!("cp.async.commit_group;", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::executor::commit_copies();
+}
+
+/// Waits until all groups of this thread but the `LATEST` most recent ones have arrived (`cp.async.wait_group`, sm_80). This
+/// thread then sees what they have written; others see it after a barrier.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn wait_group<const LATEST: u32>() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: as for `commit_group`: the reads that follow stay behind it.
+    unsafe {
+        core::arch::asm!("cp.async.wait_group {latest};", latest = const LATEST, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::executor::wait_for_copies(LATEST.into());
+}

@@ -1,0 +1,108 @@
+//! Asynchronous copies from global to shared memory, as each thread has them under way.
+//!
+//! ```text
+//! thread       copy ─ copy ─ commit ─ copy ─ commit ─ wait_group::<1> ─────────────── wait_group::<0>
+//! its copies   └── group 0 ──┘        └─ 1 ──┘        group 0 takes place here        group 1 here
+//! ```
+//!
+//! On a GPU a copy takes place some time between its issue and the wait that covers it. Here it takes place *at* that wait,
+//! which is the latest: who reads the target earlier reads what nobody has written. At its issue a copy counts as a write
+//! that has not happened yet: it conflicts with accesses of other threads that no barrier separates from it, what was there
+//! is replaced by NaNs, and the words become unwritten. When it takes place it is a write by the thread that waits, so that
+//! other threads need a barrier after the wait before they read.
+
+use core::ops::Range;
+use core::panic::Location;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::vec::Vec;
+
+use super::context::current;
+use super::fault::FaultKind;
+use super::hooks::{dynamic_words, note_pending_write, note_write, words_to_write};
+use super::shared_memory::{DYNAMIC, POISON, WORD};
+
+/// The copies of one thread that have not taken place.
+#[derive(Default)]
+pub(super) struct Copies {
+    pending: Vec<Copy>,
+    /// The number of groups that have been committed: the number of the group that the next copy belongs to.
+    committed: u64,
+}
+
+struct Copy {
+    source: *const AtomicU32,
+    /// How many words are read from the source. The others of the target become zero.
+    source_words: usize,
+    /// The target, in words of the launch-sized memory.
+    target: Range<usize>,
+    group: u64,
+    location: &'static Location<'static>,
+}
+
+/// Issues a copy of `source_words` words, followed by zeros up to `bytes` bytes, to element `index` of a slice of shared
+/// memory with `len` elements of `element_bytes` bytes from `byte_offset` on.
+///
+/// The words at `source` are in bounds of a view of the launch; the callers have checked it.
+#[track_caller]
+pub(crate) fn copy_to_shared(
+    source: *const u32,
+    source_words: usize,
+    (byte_offset, len, element_bytes): (usize, usize, usize),
+    index: usize,
+    bytes: usize,
+) {
+    let (context, location) = (current(), Location::caller());
+    context.require_headroom();
+    let target = dynamic_words((byte_offset, len, element_bytes), index, bytes, location);
+    let data = words_to_write(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
+    for word in target.clone() {
+        // SAFETY: inside the launch-sized memory: `dynamic_words` has checked it. No other OS thread uses the data.
+        unsafe { *data.add(word) = POISON };
+    }
+    let mut copies = context.details().copies.take();
+    let group = copies.committed;
+    copies.pending.push(Copy { source: source.cast(), source_words, target, group, location });
+    context.details().copies.set(copies);
+}
+
+/// Makes a group of the copies that this thread has issued since the last one. It may be empty.
+#[track_caller]
+pub(crate) fn commit_copies() {
+    let copies = &current().details().copies;
+    let Copies { pending, committed } = copies.take();
+    copies.set(Copies { pending, committed: committed + 1 });
+}
+
+/// Carries out the copies of all groups of this thread but the `latest` most recent ones.
+#[track_caller]
+pub(crate) fn wait_for_copies(latest: u64) {
+    let context = current();
+    context.require_headroom();
+    let mut copies = context.details().copies.take();
+    let end = copies.committed.saturating_sub(latest);
+    // Copies stand in the order of their groups.
+    let covered = copies.pending.iter().take_while(|copy| copy.group < end).count();
+    for Copy { source, source_words, target, location, .. } in copies.pending.drain(..covered) {
+        let data = words_to_write(&DYNAMIC, target.clone(), location, note_write).cast::<u32>();
+        for (i, word) in target.enumerate() {
+            // SAFETY: in bounds of a view, whose memory this processor can access (`copy_to_shared`); all concurrent
+            // accesses are atomic (`Element`).
+            let value = if i < source_words { unsafe { (*source.add(i)).load(Ordering::Relaxed) } } else { 0 };
+            // SAFETY: inside the launch-sized memory, as for the issue. No other OS thread uses the data.
+            unsafe { *data.add(word) = value };
+        }
+    }
+    context.details().copies.set(copies);
+}
+
+/// Ends the launch if the running thread, which returns from the kernel, has copies under way.
+pub(super) fn require_none() {
+    let context = current();
+    let copies = context.details().copies.take();
+    if let Some(copy) = copies.pending.first() {
+        let (byte_offset, bytes) = (copy.target.start * WORD, copy.target.len() * WORD);
+        context.fail(copy.location, FaultKind::CopyNotAwaited { byte_offset, bytes });
+    }
+    // What is kept is the allocation; the next block counts its groups anew.
+    context.details().copies.set(Copies { pending: copies.pending, committed: 0 });
+}

@@ -1,0 +1,299 @@
+//! Instructions that only compute capability 9.0 has (`sm_90a`), beside the warpgroup products of [`wgmma`](crate::wgmma):
+//! barriers in shared memory, tile copies by the copy engine (TMA), registers moved between warpgroups, and barriers of a
+//! part of a block.
+//!
+//! ```text
+//!  producer                     barrier `full`                       consumers
+//!  arrive_expecting(bytes) ───► 1 arrival, bytes to come
+//!  load_tile(…, full) ────────► … bytes have come: phase over ─────► wait(parity) returns: the tile is there
+//!                               barrier `empty`
+//!  wait(parity) ◄────────────── all arrivals: phase over ◄────────── arrive(): the tile has been read
+//! ```
+//!
+//! A barrier has phases. `wait(parity)` waits until the phase of that parity is over; the first phase has parity 0. A
+//! barrier on which nothing has happened counts as having completed the phase of parity 1, so the producer's first wait
+//! for an empty place returns at once.
+//!
+//! There is no model of these on the CPU yet: there, every function ends the launch with a report that says so.
+
+use crate::{SharedSlice, TensorMap};
+
+/// Ends a launch on the CPU.
+#[cfg(not(target_arch = "nvptx64"))]
+#[cold]
+#[track_caller]
+pub(crate) fn not_modelled(instruction: &str) -> ! {
+    panic!("`{instruction}` has no model on the CPU: run this kernel on a GPU of compute capability 9.0");
+}
+
+/// A barrier of the kind `mbarrier`: 8 bytes of shared memory.
+#[derive(Clone, Copy)]
+pub struct Barrier {
+    #[cfg(target_arch = "nvptx64")]
+    address: u32,
+}
+
+impl Barrier {
+    /// The barrier at element `index` of a slice.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn at(slice: SharedSlice<u64>, index: usize) -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            Self { address: slice.shared_address(index) }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            _ = (slice, index);
+            not_modelled("mbarrier")
+        }
+    }
+
+    /// Prepares the barrier for phases of `arrivals` arrivals (`mbarrier.init`, sm_80).
+    ///
+    /// # Safety
+    /// One thread calls this, before any other use; [`fence_barrier_init`] and a barrier of the block separate it from them.
+    #[inline(always)]
+    pub unsafe fn init(self, arrivals: u32) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: the address is that of 8 bytes of shared memory which nothing else uses, by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "mbarrier.init.shared::cta.b64 [{address}], {arrivals};",
+                address = in(reg32) self.address, arrivals = in(reg32) arrivals,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            _ = arrivals;
+            not_modelled("mbarrier.init")
+        }
+    }
+
+    /// Arrives (`mbarrier.arrive`, sm_80). What this thread did before is seen by those who wait for the phase.
+    ///
+    /// # Safety
+    /// The barrier has been initialized, and the phase expects this arrival.
+    #[inline(always)]
+    pub unsafe fn arrive(self) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: an initialized barrier, by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "mbarrier.arrive.shared::cta.b64 _, [{address}];",
+                address = in(reg32) self.address,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        not_modelled("mbarrier.arrive")
+    }
+
+    /// Arrives, and makes the phase wait for `bytes` bytes from the copy engine besides (`mbarrier.arrive.expect_tx`,
+    /// sm_90).
+    ///
+    /// # Safety
+    /// As for [`Barrier::arrive`]; copies of exactly so many bytes complete on the barrier in this phase.
+    #[inline(always)]
+    pub unsafe fn arrive_expecting(self, bytes: u32) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: an initialized barrier, by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "mbarrier.arrive.expect_tx.shared::cta.b64 _, [{address}], {bytes};",
+                address = in(reg32) self.address, bytes = in(reg32) bytes,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            _ = bytes;
+            not_modelled("mbarrier.arrive.expect_tx")
+        }
+    }
+
+    /// Waits until the phase of this parity is over (`mbarrier.try_wait.parity` until it succeeds, sm_90). What those who arrived
+    /// had done before is seen after.
+    ///
+    /// # Safety
+    /// The barrier has been initialized; the current phase, or the one before, has this parity.
+    #[inline(always)]
+    pub unsafe fn wait(self, parity: u32) {
+        // SAFETY: the caller's promise.
+        while !unsafe { self.is_over(parity) } {}
+    }
+
+    /// Whether the phase of this parity is over, after waiting a short while for that (`mbarrier.try_wait.parity`, sm_90).
+    ///
+    /// # Safety
+    /// As for [`Barrier::wait`].
+    #[inline(always)]
+    pub unsafe fn is_over(self, parity: u32) -> bool {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let over: u32;
+            // SAFETY: an initialized barrier, by the caller's promise.
+            unsafe {
+                core::arch::asm!(
+                    "{{ .reg .pred over;",
+                    "mbarrier.try_wait.parity.shared::cta.b64 over, [{address}], {parity};",
+                    "selp.u32 {over}, 1, 0, over; }}",
+                    over = out(reg32) over, address = in(reg32) self.address, parity = in(reg32) parity,
+                    options(nostack, preserves_flags),
+                );
+            }
+            over != 0
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            _ = parity;
+            not_modelled("mbarrier.try_wait")
+        }
+    }
+}
+
+/// Makes initialized barriers visible to the copy engine (`fence.mbarrier_init`, sm_90).
+#[inline(always)]
+pub fn fence_barrier_init() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: a fence has no preconditions.
+    unsafe {
+        core::arch::asm!("fence.mbarrier_init.release.cluster;", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    not_modelled("fence.mbarrier_init")
+}
+
+/// Makes what this thread has written to shared memory visible to the copy engine and to the tensor cores, once a barrier
+/// has told them (`fence.proxy.async`, sm_90).
+#[inline(always)]
+pub fn fence_async_shared() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: a fence has no preconditions.
+    unsafe {
+        core::arch::asm!("fence.proxy.async.shared::cta;", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    not_modelled("fence.proxy.async")
+}
+
+/// Fetches a tensor map ahead of its first use (`prefetch.tensormap`, sm_90).
+#[inline(always)]
+pub fn prefetch_tensor_map(map: TensorMap<'_>) {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the address is that of a tensor map; fetching it changes nothing.
+    unsafe {
+        core::arch::asm!("prefetch.tensormap [{map}];", map = in(reg64) map.address(), options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        _ = map;
+        not_modelled("prefetch.tensormap")
+    }
+}
+
+/// Has the copy engine load the tile at the coordinates `at` (the fastest-running first) of a three-dimensional tensor map
+/// to the address of element `index` of `target`, and tell `barrier` of the bytes (`cp.async.bulk.tensor.3d`, sm_90). The
+/// shape of the tile is the map's box; what lies outside of the matrix is filled with zeros.
+///
+/// # Safety
+/// One thread calls this. The target is as large as the box, aligned as its swizzle needs (1024 bytes for 128-byte rows),
+/// and nothing accesses it until the phase of the barrier that counts these bytes is over.
+#[inline(always)]
+pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'_>, at: [u32; 3], barrier: Barrier) {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!(
+            "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes \
+             [{target}], [{map}, {{{x}, {y}, {z}}}], [{barrier}];",
+            target = in(reg32) target.shared_address(index), map = in(reg64) map.address(),
+            x = in(reg32) at[0], y = in(reg32) at[1], z = in(reg32) at[2], barrier = in(reg32) barrier.address,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        _ = (target, index, map, at, barrier);
+        not_modelled("cp.async.bulk.tensor")
+    }
+}
+
+/// Gives up registers of this warp, down to `N` for each thread (`setmaxnreg.dec`, sm_90a).
+///
+/// # Safety
+/// All warps of the warpgroup call this once, before they need as many; `N` is a multiple of 8 from 24 to 256 and at most
+/// what a thread has now.
+#[inline(always)]
+pub unsafe fn release_registers<const N: u32>() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!("setmaxnreg.dec.sync.aligned.u32 {count};", count = const N, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    not_modelled("setmaxnreg")
+}
+
+/// Asks for registers that others have given up, up to `N` for each thread, and waits for them (`setmaxnreg.inc`, sm_90a).
+///
+/// # Safety
+/// As for [`release_registers`], with `N` at least what a thread has now; the registers of all warps together are not more
+/// than the block was launched with.
+#[inline(always)]
+pub unsafe fn acquire_registers<const N: u32>() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!("setmaxnreg.inc.sync.aligned.u32 {count};", count = const N, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    not_modelled("setmaxnreg")
+}
+
+/// Waits for `THREADS` threads of the block at barrier `ID` (`bar.sync`). Barrier 0 is that of
+/// [`sync_threads`](crate::thread::sync_threads).
+///
+/// # Safety
+/// Exactly `THREADS` threads, in whole warps, reach this barrier, and all threads of each such warp do.
+#[inline(always)]
+pub unsafe fn sync_part<const ID: u32, const THREADS: u32>() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!(
+            "bar.sync {id}, {threads};",
+            id = const ID, threads = const THREADS,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    not_modelled("bar.sync with a part of the block")
+}
+
+/// True for one lane of the warp, always the same one (`elect.sync`, sm_90). Unlike a comparison of the lane's number it
+/// takes no register.
+///
+/// # Safety
+/// All lanes of the warp come here together.
+#[inline(always)]
+pub unsafe fn elect_one() -> bool {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let elected: u32;
+        // SAFETY: the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "{{ .reg .pred elected;",
+                "elect.sync _|elected, 0xFFFFFFFF;",
+                "selp.u32 {elected}, 1, 0, elected; }}",
+                elected = out(reg32) elected,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        elected != 0
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    not_modelled("elect.sync")
+}

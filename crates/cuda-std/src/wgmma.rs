@@ -1,0 +1,310 @@
+//! Products by a warpgroup (`wgmma`, sm_90a): four warps, 128 threads, multiply a 64×K tile of A, in registers or in shared
+//! memory, and a K×N tile of B in shared memory, and add the result to 64×N sums in registers.
+//!
+//! ```text
+//!  sums of warp w (rows 16·w to 16·w + 15), lane = 4·g + q, for each group j of 8 columns:
+//!
+//!     row g          columns 8·j + 2·q, + 1        d[4·j], d[4·j + 1]
+//!     row g + 8                                    d[4·j + 2], d[4·j + 3]
+//!
+//!  A in registers, 4 of 32 bits: rows g, g + 8, g, g + 8;  positions q, q, q + 4, q + 4 of 8 (TF32),
+//!                                pairs 2q, 2q, 2q + 8, 2q + 8 of 16 (bf16, fp16)
+//! ```
+//!
+//! The products are asynchronous: [`fence`], products, [`commit`], and [`wait`] before the sums are read. Until then neither
+//! the sums nor the registers of A may be touched, and the tiles in shared memory must not change. The compiler does not
+//! know of this; kernels keep it by passing the sums through [`wait`].
+//!
+//! There is no model of these on the CPU yet.
+
+/// Describes a tile in shared memory to `wgmma`: rows of 128 bytes, one for each row of A or column of B ("K-major"), in
+/// the pattern of the copy engine's 128-byte swizzle, in which the eight 16-byte pieces of row r are exchanged by XOR with
+/// r mod 8.
+#[derive(Clone, Copy)]
+pub struct Descriptor {
+    /// The lower half of the descriptor; the upper one is the same for all tiles.
+    #[cfg(target_arch = "nvptx64")]
+    lower: u32,
+}
+
+impl Descriptor {
+    /// The tile that begins at element `index` of a slice, at a multiple of 1024 bytes.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn at(slice: crate::SharedSlice<f32>, index: usize) -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            // PTX ISA, "Matrix descriptor format", in units of 16 bytes: the address, and a leading-dimension offset, which
+            // this swizzle ignores (1).
+            Self { lower: slice.shared_address(index) >> 4 & 0x3FFF | 1 << 16 }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            _ = (slice, index);
+            crate::hopper::not_modelled("wgmma")
+        }
+    }
+
+    /// The whole descriptor. Its upper half: the distance of groups of 8 rows, 1024 bytes (64), and the 128-byte swizzle (1).
+    #[inline(always)]
+    #[cfg(target_arch = "nvptx64")]
+    fn bits(self) -> u64 {
+        (1 << 30 | 64) << 32 | u64::from(self.lower)
+    }
+
+    /// The part of the tile's rows that begins `bytes` bytes further on, a multiple of 16.
+    #[inline(always)]
+    pub fn offset(self, bytes: u32) -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            Self { lower: self.lower + (bytes >> 4) }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            _ = bytes;
+            self
+        }
+    }
+}
+
+/// The element types of a product: how `wgmma` names them, and how many terms one instruction adds up.
+pub trait Format {
+    /// Which instruction it is.
+    #[doc(hidden)]
+    const KIND: Kind;
+}
+
+/// The instructions that there are.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Tf32,
+    Bf16,
+    Fp16,
+}
+
+/// TF32: 8 terms, of 32 bits each; the low 13 bits are ignored.
+#[derive(Clone, Copy, Debug)]
+pub struct Tf32;
+/// bf16: 16 terms.
+#[derive(Clone, Copy, Debug)]
+pub struct Bf16;
+/// fp16: 16 terms.
+#[derive(Clone, Copy, Debug)]
+pub struct Fp16;
+
+impl Format for Tf32 {
+    const KIND: Kind = Kind::Tf32;
+}
+impl Format for Bf16 {
+    const KIND: Kind = Kind::Bf16;
+}
+impl Format for Fp16 {
+    const KIND: Kind = Kind::Fp16;
+}
+
+/// Orders this warpgroup's accesses to registers before the products that follow (`wgmma.fence`).
+///
+/// # Safety
+/// All 128 threads of the warpgroup come here together.
+#[inline(always)]
+pub unsafe fn fence() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!("wgmma.fence.sync.aligned;", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::hopper::not_modelled("wgmma.fence")
+}
+
+/// Makes the products since the last such call a group that can be waited for (`wgmma.commit_group`).
+///
+/// # Safety
+/// All 128 threads of the warpgroup come here together.
+#[inline(always)]
+pub unsafe fn commit() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!("wgmma.commit_group.sync.aligned;", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::hopper::not_modelled("wgmma.commit_group")
+}
+
+/// What `wgmma` adds to: 64×N sums, `N / 2` in each of 128 threads.
+pub trait Sums: Sized {
+    /// Waits until at most `PENDING` groups are under way (`wgmma.wait_group`). The sums pass through, so that the compiler
+    /// reads none of them before.
+    ///
+    /// # Safety
+    /// All 128 threads of the warpgroup come here together.
+    unsafe fn wait<const PENDING: u32>(&mut self);
+
+    /// Sets the sums to A·B, with 4 registers of A and a tile of B.
+    ///
+    /// # Safety
+    /// All 128 threads of the warpgroup come here together, after [`fence`]. Until a wait for the group has returned, the
+    /// tile of B does not change. The sums pass through that wait before they are used.
+    unsafe fn set<F: Format>(&mut self, a: [u32; 4], b: Descriptor);
+
+    /// Adds A·B, with 4 registers of A and a tile of B.
+    ///
+    /// # Safety
+    /// As for [`Sums::set`].
+    unsafe fn add<F: Format>(&mut self, a: [u32; 4], b: Descriptor);
+
+    /// Sets the sums to A·B, with both tiles in shared memory.
+    ///
+    /// # Safety
+    /// As for [`Sums::set`], and the tile of A does not change either.
+    unsafe fn set_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor);
+
+    /// Adds A·B, with both tiles in shared memory.
+    ///
+    /// # Safety
+    /// As for [`Sums::set_shared`].
+    unsafe fn add_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor);
+}
+
+/// One instruction. The placeholders of an assembly template are literals, so the positions of all sums have to be listed.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! instruction {
+    ($n:literal, $types:literal, $modes:literal, $direction:ident, $adds:literal, $sums:ident, [$($a:tt)*], $b:ident,
+     $first:literal $($i:literal)*) => {
+        instruction!(@operand $n, $types, $modes, $direction, $adds, $sums, $b, $first $($i)*; $($a)*)
+    };
+    (@operand $n:literal, $types:literal, $modes:literal, $direction:ident, $adds:literal, $sums:ident, $b:ident,
+     $first:literal $($i:literal)*; registers $a:ident) => {
+        core::arch::asm!(
+            concat!("{{ .reg .pred add; setp.ne.u32 add, ", $adds, ", 0;"),
+            concat!("wgmma.mma_async.sync.aligned.m64n", $n, $types),
+            concat!("{{ {", $first, "}", $(", {", $i, "}",)* " }},"),
+            concat!("{{ {a0}, {a1}, {a2}, {a3} }}, {b}, add, 1, 1", $modes, "; }}"),
+            $direction(reg32) $sums[$first], $($direction(reg32) $sums[$i],)*
+            a0 = in(reg32) $a[0], a1 = in(reg32) $a[1], a2 = in(reg32) $a[2], a3 = in(reg32) $a[3], b = in(reg64) $b.bits(),
+            options(nostack, preserves_flags),
+        )
+    };
+    (@operand $n:literal, $types:literal, $modes:literal, $direction:ident, $adds:literal, $sums:ident, $b:ident,
+     $first:literal $($i:literal)*; shared $a:ident) => {
+        core::arch::asm!(
+            concat!("{{ .reg .pred add; setp.ne.u32 add, ", $adds, ", 0;"),
+            concat!("wgmma.mma_async.sync.aligned.m64n", $n, $types),
+            concat!("{{ {", $first, "}", $(", {", $i, "}",)* " }}, {a}, {b}, add, 1, 1", $modes, "; }}"),
+            $direction(reg32) $sums[$first], $($direction(reg32) $sums[$i],)*
+            a = in(reg64) $a.bits(), b = in(reg64) $b.bits(),
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Implements [`Sums`] for a 64×`n` result, of which each thread has `count` sums.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! sums {
+    ($n:literal, $count:literal, $first:literal $($i:literal)*) => {
+        impl Sums for [f32; $count] {
+            #[inline(always)]
+            unsafe fn wait<const PENDING: u32>(&mut self) {
+                // SAFETY: the caller's promise; the values pass through unchanged.
+                unsafe {
+                    core::arch::asm!(
+                        concat!("wgmma.wait_group.sync.aligned {pending}; // {", $first, "}", $(" {", $i, "}",)*),
+                        inout(reg32) self[$first], $(inout(reg32) self[$i],)* pending = const PENDING,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn set<F: Format>(&mut self, a: [u32; 4], b: Descriptor) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match F::KIND {
+                        Kind::Tf32 => instruction!($n, "k8.f32.tf32.tf32", "", out, "0", self, [registers a], b, $first $($i)*),
+                        Kind::Bf16 => instruction!($n, "k16.f32.bf16.bf16", ", 0", out, "0", self, [registers a], b, $first $($i)*),
+                        Kind::Fp16 => instruction!($n, "k16.f32.f16.f16", ", 0", out, "0", self, [registers a], b, $first $($i)*),
+                    }
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn add<F: Format>(&mut self, a: [u32; 4], b: Descriptor) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match F::KIND {
+                        Kind::Tf32 => instruction!($n, "k8.f32.tf32.tf32", "", inout, "1", self, [registers a], b, $first $($i)*),
+                        Kind::Bf16 => instruction!($n, "k16.f32.bf16.bf16", ", 0", inout, "1", self, [registers a], b, $first $($i)*),
+                        Kind::Fp16 => instruction!($n, "k16.f32.f16.f16", ", 0", inout, "1", self, [registers a], b, $first $($i)*),
+                    }
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn set_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match F::KIND {
+                        Kind::Tf32 => instruction!($n, "k8.f32.tf32.tf32", "", out, "0", self, [shared a], b, $first $($i)*),
+                        Kind::Bf16 => instruction!($n, "k16.f32.bf16.bf16", ", 0, 0", out, "0", self, [shared a], b, $first $($i)*),
+                        Kind::Fp16 => instruction!($n, "k16.f32.f16.f16", ", 0, 0", out, "0", self, [shared a], b, $first $($i)*),
+                    }
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn add_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor) {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match F::KIND {
+                        Kind::Tf32 => instruction!($n, "k8.f32.tf32.tf32", "", inout, "1", self, [shared a], b, $first $($i)*),
+                        Kind::Bf16 => instruction!($n, "k16.f32.bf16.bf16", ", 0, 0", inout, "1", self, [shared a], b, $first $($i)*),
+                        Kind::Fp16 => instruction!($n, "k16.f32.f16.f16", ", 0, 0", inout, "1", self, [shared a], b, $first $($i)*),
+                    }
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "nvptx64")]
+#[rustfmt::skip]
+sums!(128, 64,
+            0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38
+            39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
+#[cfg(target_arch = "nvptx64")]
+#[rustfmt::skip]
+sums!(256, 128,
+            0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38
+            39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73
+            74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106
+            107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127);
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<const COUNT: usize> Sums for [f32; COUNT] {
+    #[track_caller]
+    unsafe fn wait<const PENDING: u32>(&mut self) {
+        crate::hopper::not_modelled("wgmma.wait_group")
+    }
+
+    #[track_caller]
+    unsafe fn set<F: Format>(&mut self, _: [u32; 4], _: Descriptor) {
+        crate::hopper::not_modelled("wgmma.mma_async")
+    }
+
+    #[track_caller]
+    unsafe fn add<F: Format>(&mut self, _: [u32; 4], _: Descriptor) {
+        crate::hopper::not_modelled("wgmma.mma_async")
+    }
+
+    #[track_caller]
+    unsafe fn set_shared<F: Format>(&mut self, _: Descriptor, _: Descriptor) {
+        crate::hopper::not_modelled("wgmma.mma_async")
+    }
+
+    #[track_caller]
+    unsafe fn add_shared<F: Format>(&mut self, _: Descriptor, _: Descriptor) {
+        crate::hopper::not_modelled("wgmma.mma_async")
+    }
+}

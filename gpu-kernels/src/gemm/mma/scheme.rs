@@ -1,0 +1,229 @@
+//! What becomes of an operand in registers, and which products of tensor cores make a product: the precisions.
+
+use cuda_std::mma::{mma_m16n8k8_tf32, mma_m16n8k16_bf16, mma_m16n8k16_fp16};
+use cuda_std::prelude::*;
+
+use crate::gemm::split::{Extremes, split_tf32};
+
+/// Four terms of a line in a lane, `q`, `q + 4`, `q + 8` and `q + 12`, as fragments of two TF32 products of 8 terms: the
+/// first has the first two in the places `q` and `q + 4`, the second the others.
+pub(super) type Tf32 = [f32; 4];
+
+/// The same four as fragments of one product of 16 terms in 16-bit numbers: the places are `2q`, `2q + 1`, `2q + 8` and
+/// `2q + 9`. So a term has another place in a product of this kind than in one of TF32; the sum does not mind, as long as A
+/// and B agree.
+pub(super) type Pairs = [u32; 2];
+
+/// A precision: how operands are prepared and multiplied.
+pub(super) trait Scheme {
+    /// Four terms of a line, prepared.
+    type Parts: Copy;
+
+    /// Whether the result is to be as that of fp32, so that a tile with operands that this scheme cannot split is computed
+    /// again.
+    const EXACT: bool;
+
+    /// Prepares four terms, and takes them into account in `seen` if it splits them.
+    fn prepare(terms: [f32; 4], seen: &mut Extremes) -> Self::Parts;
+
+    /// The products of [`TILES`] tiles of 16 rows of A with as many of 8 columns of B, over 16 terms. `a[i]` are rows `g` and
+    /// `g + 8` of tile `i`, and `b[j]` is column `g` of tile `j`.
+    ///
+    /// # Safety
+    /// The whole warp calls this function together.
+    unsafe fn multiply(a: [[Self::Parts; 2]; TILES], b: [Self::Parts; TILES]) -> Products;
+}
+
+/// The tiles of A, and of B, that are multiplied at a time: four products that do not wait for each other.
+pub(super) const TILES: usize = 2;
+
+/// Products by tile of A and by tile of B.
+pub(super) type Products = [[[f32; 4]; TILES]; TILES];
+
+const NOTHING: Products = [[[0.0; 4]; TILES]; TILES];
+
+/// Adds the TF32 products over 16 terms to `sums`.
+///
+/// # Safety
+/// The whole warp calls this function together.
+#[inline(always)]
+#[track_caller]
+unsafe fn add_tf32(sums: &mut Products, a: [[Tf32; 2]; TILES], b: [Tf32; TILES]) {
+    for half in 0..2 {
+        for i in 0..TILES {
+            for j in 0..TILES {
+                let [upper, lower] = a[i];
+                let (first, second) = (2 * half, 2 * half + 1);
+                let a = [upper[first], lower[first], upper[second], lower[second]];
+                // SAFETY: the caller's promise.
+                sums[i][j] = unsafe { mma_m16n8k8_tf32(a, [b[j][first], b[j][second]], sums[i][j]) };
+            }
+        }
+    }
+}
+
+/// Adds the bf16 products over 16 terms to `sums`.
+///
+/// # Safety
+/// The whole warp calls this function together.
+#[inline(always)]
+#[track_caller]
+unsafe fn add_bf16(sums: &mut Products, a: [[Pairs; 2]; TILES], b: [Pairs; TILES]) {
+    for i in 0..TILES {
+        for j in 0..TILES {
+            let [upper, lower] = a[i];
+            // SAFETY: the caller's promise.
+            sums[i][j] = unsafe { mma_m16n8k16_bf16([upper[0], lower[0], upper[1], lower[1]], b[j], sums[i][j]) };
+        }
+    }
+}
+
+#[inline(always)]
+fn to_bf16(terms: [f32; 4]) -> Pairs {
+    [convert::bf16x2(terms[0], terms[1]), convert::bf16x2(terms[2], terms[3])]
+}
+
+/// One TF32 product for high·high, and two bf16 products for high·low and low·high ([`crate::gemm::split`]).
+pub(super) struct Mixed;
+
+/// The parts of an operand of [`Mixed`].
+#[derive(Clone, Copy)]
+pub(super) struct MixedParts {
+    tf32: Tf32,
+    /// `tf32` rounded to bf16.
+    high: Pairs,
+    low: Pairs,
+}
+
+impl Scheme for Mixed {
+    type Parts = MixedParts;
+    const EXACT: bool = true;
+
+    #[inline(always)]
+    fn prepare(terms: [f32; 4], seen: &mut Extremes) -> MixedParts {
+        terms.iter().for_each(|&term| seen.see(term));
+        let parts = terms.map(split_tf32);
+        let (tf32, low) = (parts.map(|(high, _)| high), parts.map(|(_, low)| low));
+        MixedParts { tf32, high: to_bf16(tf32), low: to_bf16(low) }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn multiply(a: [[MixedParts; 2]; TILES], b: [MixedParts; TILES]) -> Products {
+        let mut sums = NOTHING;
+        // SAFETY: the caller's promise.
+        unsafe {
+            add_bf16(&mut sums, a.map(|rows| rows.map(|row| row.low)), b.map(|column| column.high));
+            add_bf16(&mut sums, a.map(|rows| rows.map(|row| row.high)), b.map(|column| column.low));
+            add_tf32(&mut sums, a.map(|rows| rows.map(|row| row.tf32)), b.map(|column| column.tf32));
+        }
+        sums
+    }
+}
+
+/// Three TF32 products ([`crate::gemm::split`]).
+pub(super) struct ThreeTf32;
+
+/// The parts of an operand of [`ThreeTf32`].
+#[derive(Clone, Copy)]
+pub(super) struct Tf32Parts {
+    high: Tf32,
+    /// What is left, cut off to TF32 by the hardware.
+    low: Tf32,
+}
+
+impl Scheme for ThreeTf32 {
+    type Parts = Tf32Parts;
+    const EXACT: bool = true;
+
+    #[inline(always)]
+    fn prepare(terms: [f32; 4], seen: &mut Extremes) -> Tf32Parts {
+        terms.iter().for_each(|&term| seen.see(term));
+        let parts = terms.map(split_tf32);
+        Tf32Parts { high: parts.map(|(high, _)| high), low: parts.map(|(_, low)| low) }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn multiply(a: [[Tf32Parts; 2]; TILES], b: [Tf32Parts; TILES]) -> Products {
+        let mut sums = NOTHING;
+        // SAFETY: the caller's promise.
+        unsafe {
+            add_tf32(&mut sums, a.map(|rows| rows.map(|row| row.low)), b.map(|column| column.high));
+            add_tf32(&mut sums, a.map(|rows| rows.map(|row| row.high)), b.map(|column| column.low));
+            add_tf32(&mut sums, a.map(|rows| rows.map(|row| row.high)), b.map(|column| column.high));
+        }
+        sums
+    }
+}
+
+/// One TF32 product.
+pub(super) struct OneTf32;
+
+impl Scheme for OneTf32 {
+    type Parts = Tf32;
+    const EXACT: bool = false;
+
+    #[inline(always)]
+    fn prepare(terms: [f32; 4], _: &mut Extremes) -> Tf32 {
+        terms.map(convert::tf32)
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn multiply(a: [[Tf32; 2]; TILES], b: [Tf32; TILES]) -> Products {
+        let mut sums = NOTHING;
+        // SAFETY: the caller's promise.
+        unsafe { add_tf32(&mut sums, a, b) };
+        sums
+    }
+}
+
+/// One bf16 product.
+pub(super) struct OneBf16;
+
+impl Scheme for OneBf16 {
+    type Parts = Pairs;
+    const EXACT: bool = false;
+
+    #[inline(always)]
+    fn prepare(terms: [f32; 4], _: &mut Extremes) -> Pairs {
+        to_bf16(terms)
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn multiply(a: [[Pairs; 2]; TILES], b: [Pairs; TILES]) -> Products {
+        let mut sums = NOTHING;
+        // SAFETY: the caller's promise.
+        unsafe { add_bf16(&mut sums, a, b) };
+        sums
+    }
+}
+
+/// One fp16 product.
+pub(super) struct OneFp16;
+
+impl Scheme for OneFp16 {
+    type Parts = Pairs;
+    const EXACT: bool = false;
+
+    #[inline(always)]
+    fn prepare(terms: [f32; 4], _: &mut Extremes) -> Pairs {
+        [convert::f16x2(terms[0], terms[1]), convert::f16x2(terms[2], terms[3])]
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn multiply(a: [[Pairs; 2]; TILES], b: [Pairs; TILES]) -> Products {
+        let mut sums = NOTHING;
+        for i in 0..TILES {
+            for j in 0..TILES {
+                let [upper, lower] = a[i];
+                // SAFETY: the caller's promise.
+                sums[i][j] = unsafe { mma_m16n8k16_fp16([upper[0], lower[0], upper[1], lower[1]], b[j], sums[i][j]) };
+            }
+        }
+        sums
+    }
+}

@@ -1,0 +1,477 @@
+//! A thread keeps a tile of C in its registers: what it loads from shared memory once, it multiplies many times.
+//!
+//! ```text
+//!                                   TILE.n
+//!                              ┌──────────────┐
+//!                  16 terms →  │  panel of B  │         for each 16 terms of the sums:
+//!                              └──────────────┘         1. every thread loads its part of the next panels into registers
+//!                16            ┌──────┬──────┬┄         2. 16 times: 8 elements of a column of the panel of A and 16 of a
+//!              ┌─────┐         │ warp │ warp │             row of that of B go to registers, and all 128 products are
+//!              │panel│         │ 0    │ 1    │             added to the thread's 8×16 sums
+//!      TILE.m  │ of  │         ├──────┼──────┼┄         3. the next panels go to the other buffer in shared memory;
+//!              │  A  │         │ 4    │ 5    │             one barrier
+//!              └─────┘         └──────┴──────┴┄
+//!
+//!  A warp has 8 lanes down and 4 across. Each lane has two chunks of 4 rows, 32 rows apart, and four chunks of 4 columns, 16
+//!  columns apart, so that what the lanes of a warp load at a time lies side by side.
+//! ```
+//!
+//! The idea: [`tiled`](super::tiled) needs two loads from shared memory for each multiplication. Here 24 numbers are loaded
+//! for 128 of them, four at a time: 24 of 543 instructions of the inner loop are loads, 512 are multiplications.
+//!
+//! **Panels lie term by term in shared memory**, as the sums need them. An operand whose neighbours in memory are neighbours
+//! in a row of the panel too (B stored by rows, A by columns) is copied four elements at a time. The other kind, where
+//! neighbours in memory are terms of one sum, is turned on the way: loaded four at a time, and written one below the other.
+//! Every element is loaded once by a block, so loads leave the L1 cache alone.
+//!
+//! **Which lane has which rows**: bits 0 and 2 of its number say which columns, bits 1, 3 and 4 which rows. (Half a per cent
+//! faster than lanes numbered row by row.)
+//!
+//! **Partial sums.** The error of a sum grows with what is added up in one place. After every 1024 terms the sums are added to
+//! others in shared memory and begin again from zero, which costs some 350 instructions in 140,000.
+//!
+//! **Alignment.** A panel inside its matrix is loaded 16 bytes at a time if the operand's base and strides allow it, else
+//! element by element; one at the edge element by element, with zeros outside. Which, is the same for the whole block.
+//!
+//! **What it costs.** 256 threads of at most 255 registers, 179 KiB of shared memory, one block on a multiprocessor, on devices
+//! that have so much for a block (sm_90: 227 KiB; sm_80, with 163, has not). The kernels with 64 in their names: 128 threads of
+//! at most 128 registers, 34 KiB, four blocks; any device from sm_80 on.
+//!
+//! On an H200 (2026-11-21), A 2048×8192 and B 8192×4096, in ms, and cuBLAS fp32 in the same process:
+//!
+//! | | nn | nt | tn | tt |
+//! |---|---|---|---|---|
+//! | 128×256 | 2.87 | 3.00 | 2.85 | 2.95 |
+//! | 64×64 | 3.59 | 3.62 | 3.36 | 3.60 |
+//! | cuBLAS | 2.66 | 2.69 | 2.62 | 2.77 |
+//! | error (relative, Frobenius; U[0, 1)) | 1.6e-7 | 1.6e-7 | 1.6e-7 | 1.6e-7 |
+//! | cuBLAS's | 1.2e-6 | 1.2e-6 | 6.0e-7 | 1.2e-6 |
+//!
+//! The clock is at its highest, 1980 MHz, all the time; at that, multiplications alone would take 2.05 ms.
+//!
+//! Source: V. Volkov, J. Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008), for sums in registers; the
+//! two-buffered pipeline is that of NVIDIA's CUTLASS ("efficient GEMM").
+
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::prelude::*;
+
+#[cfg(not(target_arch = "nvptx64"))]
+use super::tiles::MAX_BLOCKS;
+use super::tiles::{Tile, TileShape, TiledGemm};
+use crate::Matrix;
+
+/// The terms of the sums in a panel.
+const PANEL_TERMS: usize = 16;
+
+/// The terms that a round of the inner loop multiplies: so many that what is not a multiplication hardly counts, and so few
+/// that the loop fits in the cache of instructions.
+const ROUND: usize = 4;
+
+/// The elements by which a row of a panel, and of the tile of sums, is longer than it has to be.
+const PADDING: usize = 4;
+
+/// After so many panels the sums in registers are added to those in shared memory.
+const PANELS_PER_PARTIAL_SUM: u32 = 1024 / PANEL_TERMS as u32;
+
+/// The lanes of a warp that are below each other, and those that are beside each other.
+const LANES_DOWN: usize = 8;
+const LANES_ACROSS: usize = 4;
+
+/// The tile of a block of 256 threads.
+pub const TILE: TileShape = TileShape { m: 128, n: 256, k: PANEL_TERMS as u32 };
+
+/// The tile of a block of 128 threads, for products too small to give every multiprocessor one of [`TILE`].
+pub const TILE_64: TileShape = TileShape { m: 64, n: 64, k: PANEL_TERMS as u32 };
+
+/// The launch-sized shared memory of a block: two buffers of two panels, and the tile of sums.
+const fn shared_bytes(tile: TileShape) -> u32 {
+    let panels = tile.k * (tile.m + tile.n + 2 * PADDING as u32);
+    (2 * panels + tile.m * (tile.n + PADDING as u32)) * size_of::<f32>() as u32
+}
+
+macro_rules! kernels {
+    ($($large:ident, $small:ident, $a:ident, $b:ident, $a_turned:literal, $b_turned:literal, $layouts:literal;)*) => { $(
+        #[doc = concat!("`C = α·A·B + β·C` in fp32, ", $layouts, ", by tiles of 128×256.")]
+        #[kernel(block = 256, min_blocks = 1, dynamic_shared = shared_bytes(TILE), requires(
+            gemm.a().first().$a(), gemm.b().first().$b(), gemm.blocks(TILE) <= MAX_BLOCKS
+        ))]
+        pub fn $large(gemm: TiledGemm<'_>) {
+            // SAFETY: a block of 2×4 warps, all threads of which come here, with the shared memory that the tile needs; the
+            // launch has checked the layouts.
+            unsafe { register_tiled::<$a_turned, $b_turned, 8, 16, 2, 4, 2, 4>(gemm, TILE) }
+        }
+
+        #[doc = concat!("`C = α·A·B + β·C` in fp32, ", $layouts, ", by tiles of 64×64.")]
+        #[kernel(block = 128, min_blocks = 4, dynamic_shared = shared_bytes(TILE_64), requires(
+            gemm.a().first().$a(), gemm.b().first().$b(), gemm.blocks(TILE_64) <= MAX_BLOCKS
+        ))]
+        pub fn $small(gemm: TiledGemm<'_>) {
+            // SAFETY: a block of 2×2 warps, likewise.
+            unsafe { register_tiled::<$a_turned, $b_turned, 4, 8, 2, 2, 2, 2>(gemm, TILE_64) }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $large<'_> {
+            fn grid(&self) -> Dim3 {
+                self.gemm.grid(TILE)
+            }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $small<'_> {
+            fn grid(&self) -> Dim3 {
+                self.gemm.grid(TILE_64)
+            }
+        }
+    )* };
+}
+
+kernels! {
+    gemm_register_tiled_nn_fp32, gemm_register_tiled_64_nn_fp32, is_contiguous_along_rows, is_contiguous_along_rows,
+        true, false, "A and B stored by rows";
+    gemm_register_tiled_nt_fp32, gemm_register_tiled_64_nt_fp32, is_contiguous_along_rows, is_contiguous_along_cols,
+        true, true, "A stored by rows and B by columns";
+    gemm_register_tiled_tn_fp32, gemm_register_tiled_64_tn_fp32, is_contiguous_along_cols, is_contiguous_along_rows,
+        false, false, "A stored by columns and B by rows";
+    gemm_register_tiled_tt_fp32, gemm_register_tiled_64_tt_fp32, is_contiguous_along_cols, is_contiguous_along_cols,
+        false, true, "A and B stored by columns";
+}
+
+/// The body of all kernels: `WARPS_M`×`WARPS_N` warps, each thread of which has `ROWS`×`COLS` sums, and loads `LOADS_A` and
+/// `LOADS_B` times four elements of each panel. `A_TURNED` and `B_TURNED` say whether neighbours in memory are terms of one
+/// sum.
+///
+/// # Safety
+/// Called by all threads of a block of so many warps with [`shared_bytes`] of `shape`, which is the tile that they make. The
+/// strides of A and B that the layouts say to be 1 are.
+#[inline(always)]
+unsafe fn register_tiled<
+    const A_TURNED: bool,
+    const B_TURNED: bool,
+    const ROWS: usize,
+    const COLS: usize,
+    const WARPS_M: usize,
+    const WARPS_N: usize,
+    const LOADS_A: usize,
+    const LOADS_B: usize,
+>(
+    gemm: TiledGemm<'_>,
+    shape: TileShape,
+) {
+    let Some(tile) = gemm.tile(shape, thread::block_idx_x()) else {
+        return; // the whole block
+    };
+    let (m, n) = const { (WARPS_M * LANES_DOWN * ROWS, WARPS_N * LANES_ACROSS * COLS) };
+    let threads = const { WARPS_M * WARPS_N * 32 };
+    let (pitch_a, pitch_b) = (m + PADDING, n + PADDING);
+    let buffer_len = PANEL_TERMS * (pitch_a + pitch_b);
+    // SAFETY: within what `shared_bytes` counts.
+    let (panels, sums_tile) =
+        unsafe { (dynamic_shared::<f32>(0, 2 * buffer_len), dynamic_shared::<f32>(8 * buffer_len, m * (n + PADDING))) };
+
+    let t = thread::thread_idx_x() as usize;
+    let (lane, warp) = (t % 32, t / 32);
+    let (lane_down, lane_across) = (lane >> 1 & 1 | lane >> 2 & 6, lane & 1 | lane >> 1 & 2);
+    let first_row = warp / WARPS_N * (LANES_DOWN * ROWS) + lane_down * 4;
+    let first_col = warp % WARPS_N * (LANES_ACROSS * COLS) + lane_across * 4;
+    let place = SumsPlace { first: first_row * (n + PADDING) + first_col, pitch: n + PADDING };
+
+    let mut panel_a = Panel::<A_TURNED, LOADS_A>::new(tile.a.transposed(), tile.row, &tile, t, threads);
+    let mut panel_b = Panel::<B_TURNED, LOADS_B>::new(tile.b, tile.col, &tile, t, threads);
+    let mut sums = [[0.0; COLS]; ROWS];
+    let mut panels_left = (tile.k_end - tile.k_begin).div_ceil(PANEL_TERMS as u32);
+    let mut panels_to_partial_sum = PANELS_PER_PARTIAL_SUM;
+    let mut has_partial_sums = false;
+
+    // SAFETY: rows and columns are below the extents of the panels and of the tile, and every thread writes elements of its
+    // own. There are two buffers: what is written to one, the barrier before the next iteration separates from the reads
+    // that follow, and the one before that separated it from the earlier reads. The number of iterations is the same for all
+    // threads of the block, so all of them reach every barrier.
+    unsafe {
+        if panels_left > 0 {
+            let mut buffer = 0;
+            panel_a.store(panel_a.load(), panels, 0);
+            panel_b.store(panel_b.load(), panels, PANEL_TERMS * pitch_a);
+            thread::sync_threads();
+            let mut a = fragment::<ROWS, LANES_DOWN>(panels, first_row);
+            let mut b = fragment::<COLS, LANES_ACROSS>(panels, PANEL_TERMS * pitch_a + first_col);
+            loop {
+                panel_a.advance();
+                panel_b.advance();
+                let (loaded_a, loaded_b) = (panel_a.load(), panel_b.load()); // beyond the last one: zeros
+                let (mut from_a, mut from_b) = (buffer + first_row, buffer + PANEL_TERMS * pitch_a + first_col);
+                let mut rounds_left = (PANEL_TERMS / ROUND) as u32;
+                loop {
+                    for l in 0..ROUND - 1 {
+                        let next_a = fragment::<ROWS, LANES_DOWN>(panels, from_a + (l + 1) * pitch_a);
+                        let next_b = fragment::<COLS, LANES_ACROSS>(panels, from_b + (l + 1) * pitch_b);
+                        multiply(&mut sums, a, b);
+                        (a, b) = (next_a, next_b);
+                    }
+                    rounds_left -= 1;
+                    if rounds_left == 0 {
+                        break;
+                    }
+                    (from_a, from_b) = (from_a + ROUND * pitch_a, from_b + ROUND * pitch_b);
+                    let next_a = fragment::<ROWS, LANES_DOWN>(panels, from_a);
+                    let next_b = fragment::<COLS, LANES_ACROSS>(panels, from_b);
+                    multiply(&mut sums, a, b);
+                    (a, b) = (next_a, next_b);
+                    rounds_left = hint::keep_rolled(rounds_left);
+                }
+                buffer = buffer_len - buffer;
+                panel_a.store(loaded_a, panels, buffer);
+                panel_b.store(loaded_b, panels, buffer + PANEL_TERMS * pitch_a);
+                thread::sync_threads();
+                let next_a = fragment::<ROWS, LANES_DOWN>(panels, buffer + first_row);
+                let next_b = fragment::<COLS, LANES_ACROSS>(panels, buffer + PANEL_TERMS * pitch_a + first_col);
+                multiply(&mut sums, a, b);
+                (a, b) = (next_a, next_b);
+                panels_left -= 1;
+                if panels_left == 0 {
+                    break;
+                }
+                panels_to_partial_sum -= 1;
+                if panels_to_partial_sum == 0 {
+                    place.add(sums_tile, &sums, has_partial_sums);
+                    sums = [[0.0; COLS]; ROWS];
+                    has_partial_sums = true;
+                    panels_to_partial_sum = PANELS_PER_PARTIAL_SUM;
+                }
+            }
+        }
+        place.add(sums_tile, &sums, has_partial_sums);
+        thread::sync_threads();
+    }
+    store_tile(&tile, sums_tile, n, m * n / 4, threads);
+}
+
+/// A panel of an operand: [`PANEL_TERMS`] rows, each with the tile's rows of A or columns of B, and what of it a thread loads:
+/// `LOADS` times four elements that are neighbours in memory. If `TURNED`, these lie below each other in the panel, else side
+/// by side.
+struct Panel<'a, const TURNED: bool, const LOADS: usize> {
+    /// The terms of the sums are its rows.
+    matrix: Matrix<'a>,
+    /// The first row of the panel in the matrix, and the row where the block's terms end.
+    row: u32,
+    row_end: u32,
+    /// The first column of the panel in the matrix.
+    col: u32,
+    /// The place in memory of this thread's first element.
+    offset: u64,
+    /// Whether all columns of the panel are inside the matrix.
+    is_inside: bool,
+    /// Whether four neighbours are one aligned vector.
+    has_vectors: bool,
+    thread: usize,
+    threads: usize,
+}
+
+impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
+    /// The first panel of a tile.
+    #[inline(always)]
+    fn new(matrix: Matrix<'a>, col: u32, tile: &Tile<'_>, thread: usize, threads: usize) -> Self {
+        let multiple_of_4 = |value: u64| value & 3 == 0;
+        let (other_stride, width) = (
+            if TURNED { matrix.col_stride() } else { matrix.row_stride() },
+            (LOADS * 4 * threads / PANEL_TERMS) as u32,
+        );
+        let mut panel = Self {
+            matrix,
+            row: tile.k_begin,
+            row_end: tile.k_end,
+            col,
+            offset: 0,
+            is_inside: matrix.cols() >= width && col <= matrix.cols() - width,
+            has_vectors: multiple_of_4(other_stride)
+                && multiple_of_4(matrix.data().as_ptr() as u64 / size_of::<f32>() as u64),
+            thread,
+            threads,
+        };
+        let (row, col) = panel.position(0);
+        panel.offset = panel.place(panel.row + row as u32, panel.col + col as u32);
+        panel
+    }
+
+    /// The place of an element in memory, one of whose strides is known to be 1.
+    #[inline(always)]
+    fn place(&self, row: u32, col: u32) -> u64 {
+        let (row, col) = (u64::from(row), u64::from(col));
+        if TURNED { row + col * self.matrix.col_stride() } else { row * self.matrix.row_stride() + col }
+    }
+
+    /// Where in the panel the first of the four elements of load `load` is.
+    #[inline(always)]
+    fn position(&self, load: usize) -> (usize, usize) {
+        let width = LOADS * 4 * self.threads / PANEL_TERMS;
+        let i = self.thread + load * self.threads;
+        if TURNED {
+            (i % 4 * 4, i / 4) // four threads for a column
+        } else {
+            (i / (width / 4), i % (width / 4) * 4)
+        }
+    }
+
+    /// The distance in memory from the first element of load 0 to that of load `load`: the same for all threads.
+    #[inline(always)]
+    fn distance(&self, load: usize) -> u64 {
+        let width = LOADS * 4 * self.threads / PANEL_TERMS;
+        let i = load * self.threads;
+        if TURNED {
+            (i / 4) as u64 * self.matrix.col_stride()
+        } else {
+            (i / (width / 4)) as u64 * self.matrix.row_stride()
+        }
+    }
+
+    /// Goes to the panel with the following terms.
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.row += PANEL_TERMS as u32;
+        self.offset += PANEL_TERMS as u64 * if TURNED { 1 } else { self.matrix.row_stride() };
+    }
+
+    /// Loads this thread's part, with zeros outside the matrix and beyond the block's terms.
+    ///
+    /// # Safety
+    /// The stride along which `TURNED` says that elements are neighbours is 1.
+    #[inline(always)]
+    unsafe fn load(&self) -> [[f32; 4]; LOADS] {
+        let data = self.matrix.data();
+        let at = |load: usize| (self.offset + self.distance(load)) as usize;
+        if self.is_inside && self.row + PANEL_TERMS as u32 <= self.row_end {
+            if self.has_vectors {
+                // SAFETY: the whole panel is inside the matrix; and aligned: the base is, its stride is a multiple of four
+                // elements, and so are the panel's first row, its first column and the position in it.
+                return core::array::from_fn(|load| unsafe { data.get4_streaming_unchecked(at(load)) });
+            }
+            return core::array::from_fn(|load| {
+                // SAFETY: the whole panel is inside the matrix.
+                core::array::from_fn(|j| unsafe { data.get_unchecked(at(load) + j) })
+            });
+        }
+        core::array::from_fn(|load| {
+            let (row, col) = self.position(load);
+            let (row, col) = (self.row + row as u32, self.col + col as u32);
+            core::array::from_fn(|j| {
+                let (row, col) = if TURNED { (row + j as u32, col) } else { (row, col + j as u32) };
+                if row < self.row_end && col < self.matrix.cols() {
+                    // SAFETY: inside the matrix: the block's terms end with its rows or before.
+                    unsafe { data.get_unchecked(at(load) + j) }
+                } else {
+                    0.0
+                }
+            })
+        })
+    }
+
+    /// Writes what [`Panel::load`] loaded to the panel that begins at element `first` of `panels`.
+    ///
+    /// # Safety
+    /// The panel lies within `panels`, at a multiple of four elements, and barriers separate this from reads.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store(&self, values: [[f32; 4]; LOADS], panels: SharedSlice<f32>, first: usize) {
+        let pitch = LOADS * 4 * self.threads / PANEL_TERMS + PADDING;
+        for (load, four) in values.into_iter().enumerate() {
+            let (row, col) = self.position(load);
+            let place = first + row * pitch + col;
+            // SAFETY: inside the panel, and this thread's own. Aligned: the pitch and the column are multiples of four.
+            unsafe {
+                if TURNED {
+                    for (j, element) in four.into_iter().enumerate() {
+                        panels.write(place + j * pitch, element);
+                    }
+                } else {
+                    panels.write4(place, four);
+                }
+            }
+        }
+    }
+}
+
+/// `N` elements of a row of a panel, in chunks of four, one chunk for each of `LANES` lanes between one and the next of the
+/// same lane.
+///
+/// # Safety
+/// They lie within `panels`, `first` is a multiple of 4, and a barrier separates this from the writes.
+#[inline(always)]
+#[track_caller]
+unsafe fn fragment<const N: usize, const LANES: usize>(panels: SharedSlice<f32>, first: usize) -> [f32; N] {
+    let mut fragment = [0.0; N];
+    for chunk in 0..N / 4 {
+        // SAFETY: the caller's promise.
+        let four = unsafe { panels.read4(first + chunk * LANES * 4) };
+        for (i, element) in four.into_iter().enumerate() {
+            fragment[chunk * 4 + i] = element;
+        }
+    }
+    fragment
+}
+
+/// Adds all products of a column and a row to the sums.
+#[inline(always)]
+fn multiply<const ROWS: usize, const COLS: usize>(sums: &mut [[f32; COLS]; ROWS], a: [f32; ROWS], b: [f32; COLS]) {
+    for row in 0..ROWS {
+        for step in 0..COLS {
+            // Back and forth, so that from one product to the next one operand stays the same.
+            let col = if row % 2 == 0 { step } else { COLS - 1 - step };
+            sums[row][col] = math::fma(a[row], b[col], sums[row][col]);
+        }
+    }
+}
+
+/// Where a thread's sums are in the tile of sums.
+struct SumsPlace {
+    first: usize,
+    pitch: usize,
+}
+
+impl SumsPlace {
+    /// Adds the sums to those in the tile, or sets them if there are none yet.
+    ///
+    /// # Safety
+    /// The thread's rows and columns are within the tile, and no other thread has them.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn add<const ROWS: usize, const COLS: usize>(
+        &self,
+        tile: SharedSlice<f32>,
+        sums: &[[f32; COLS]; ROWS],
+        to_others: bool,
+    ) {
+        for (row, sums) in sums.iter().enumerate() {
+            for chunk in 0..COLS / 4 {
+                let below = row / 4 * LANES_DOWN * 4 + row % 4;
+                let place = self.first + below * self.pitch + chunk * LANES_ACROSS * 4;
+                let mut four: [f32; 4] = core::array::from_fn(|i| sums[chunk * 4 + i]);
+                // SAFETY: inside the tile and this thread's own; aligned, because the pitch and the first column are
+                // multiples of four.
+                unsafe {
+                    if to_others {
+                        let others = tile.read4(place);
+                        four = core::array::from_fn(|i| others[i] + four[i]);
+                    }
+                    tile.write4(place, four);
+                }
+            }
+        }
+    }
+}
+
+/// Completes the tile of C: every thread takes four neighbours at a time, so that a warp stores whole lines of memory.
+#[inline(always)]
+fn store_tile(tile: &Tile<'_>, sums: SharedSlice<f32>, width: usize, fours: usize, threads: usize) {
+    let mut i = thread::thread_idx_x() as usize;
+    while i < fours {
+        let (row, col) = (i / (width / 4), i % (width / 4) * 4);
+        // SAFETY: inside the tile of sums, aligned, and written before the last barrier. No other thread of the grid has
+        // this part of C.
+        unsafe {
+            let four = sums.read4(row * (width + PADDING) + col);
+            tile.finish::<4>(tile.row + row as u32, tile.col + col as u32, four);
+        }
+        i += threads;
+    }
+}

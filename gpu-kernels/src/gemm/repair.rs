@@ -1,0 +1,88 @@
+//! The second part of a product whose blocks have shared the looking for operands that cannot be split.
+//!
+//! ```text
+//!               columns of tiles
+//!              ┌────┬────┬────┐
+//!              │    │ B! │    │         block (0, 1) has marked B: column 1 has an operand that is too small
+//!   rows of    ├────┼────┼────┤
+//!   tiles      │ A! │    │    │         block (1, 0) has marked A: row 1 has one
+//!              └────┴────┴────┘
+//!                                       computed again: (0, 1), and all of row 1
+//! ```
+//!
+//! Without marks, every block finds that out by reading a few numbers, and ends.
+
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::prelude::*;
+
+use super::exact;
+use super::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
+
+/// The mark of a block that has found operands in A that are too small to be split.
+pub const MARK_A: u32 = 1;
+/// The mark of a block that has found such operands in B.
+pub const MARK_B: u32 = 2;
+
+/// The tile of a block, which is that of the kernels whose marks it reads.
+pub const TILE: TileShape = TileShape { m: 256, n: 128, k: 32 };
+
+/// The threads of a block.
+const THREADS: u32 = gemm_repair_fp32::BLOCK.x;
+
+/// Computes `C = α·A·B` in fp32 for the tiles whose operands are marked, and leaves the others as they are.
+///
+/// `marks` has those of the blocks of a product with `splits` splits and the same tiles.
+#[kernel(
+    block = 256,
+    min_blocks = 2,
+    requires(
+        gemm.blocks(TILE) <= MAX_BLOCKS,
+        gemm.splits() == 1,
+        gemm.overwrites(),
+        u64::from(splits) * gemm.blocks(TILE) <= marks.len() as u64
+    )
+)]
+pub fn gemm_repair_fp32(gemm: TiledGemm<'_>, marks: GlobalSlice<'_, u32>, splits: u32) {
+    static FOUND: Shared<[u32; (THREADS / 32) as usize]> = Shared::new();
+    let Some(tile) = gemm.tile(TILE, thread::block_idx_x()) else { return };
+    let thread = thread::thread_idx_x();
+    let (down, across) = (gemm.m().div_ceil(TILE.m), gemm.n().div_ceil(TILE.n));
+    let mut found = 0;
+    for split in 0..splits {
+        let first = (tile.product * splits + split) * down * across;
+        let mark = |row, col| {
+            let block = first + gemm.position(TILE, row, col);
+            // SAFETY: below the number of blocks of all splits, which a launch has compared with that of the marks.
+            unsafe { marks.get_unchecked(block as usize) }
+        };
+        for col in (thread..across).step_by(THREADS as usize) {
+            found |= mark(tile.row / TILE.m, col) & MARK_A;
+        }
+        for row in (thread..down).step_by(THREADS as usize) {
+            found |= mark(row, tile.col / TILE.n) & MARK_B;
+        }
+    }
+    // SAFETY: one lane of each warp writes its element, and all threads wait before they read. Nobody else writes the tile.
+    unsafe {
+        let found = warp::warp_vote_any(warp::ALL_LANES, found != 0);
+        if warp::lane_id() == 0 {
+            FOUND.write((thread / 32) as usize, found.into());
+        }
+        thread::sync_threads();
+        let mut any = 0;
+        for warp in 0..THREADS / 32 {
+            any |= FOUND.read(warp as usize);
+        }
+        if any != 0 {
+            exact::compute_tile(&tile, TILE, thread, THREADS);
+        }
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl crate::Grid for gemm_repair_fp32<'_> {
+    fn grid(&self) -> Dim3 {
+        self.gemm.grid(TILE)
+    }
+}

@@ -1,0 +1,234 @@
+//! The second pass of a product whose sums were split: adds up the partial sums, always in the same order.
+//!
+//! ```text
+//!  partials of product i     P[i · splits]   P[i · splits + 1]   …   P[i · splits + splits - 1]       each m×n
+//!                                 │                │                        │
+//!  C of product i   =  β·C + α · ( +  ──────────►  +  ──────────►  …  ───►  + )
+//! ```
+//!
+//! Each thread has four neighbours of C, or one where the layouts do not allow that, and loads eight partials of them before
+//! it adds the first, so that there are enough loads under way. The result does not depend on how blocks were scheduled: the
+//! same bits on every run.
+//!
+//! What it costs: every partial is read once, C is written once and, unless β is zero, read once. No shared memory; any
+//! device.
+
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::prelude::*;
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::ShapeError;
+use crate::scale::Scale;
+use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
+
+/// The neighbours in a line of C that a thread has.
+const WIDTH: usize = 4;
+
+/// The vectors of partials that a thread loads before it adds the first of them, and of single elements.
+const VECTORS_AT_A_TIME: usize = 8;
+const ELEMENTS_AT_A_TIME: usize = 2;
+
+/// Sums of partial results: `C = α·Σ P[s] + β·C` for each of a batch, where those of product `i` are partials `i · splits` to
+/// `(i + 1) · splits - 1`, as [`TiledGemm::split`](super::tiles::TiledGemm::split) has them written.
+///
+/// Invariant, which the constructors establish and kernels rely on: every P and every C is m×n, and there are `splits` times
+/// as many of P as of C; or α is zero, and there are no partials.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct SplitReduction<'a> {
+    partials: MatrixBatch<'a>,
+    c: MatrixBatchMut<'a>,
+    scale: Scale,
+    splits: u64,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<'a> SplitReduction<'a> {
+    /// `C = α·Σ P[s] + β·C` over `splits` partials for each result.
+    ///
+    /// If α is zero, no partial is read; if β is zero, C is not. (A product without terms needs no splits: computed in one
+    /// pass, it ignores even an infinite α, which here multiplies the partial sums, zeros.)
+    ///
+    /// # Errors
+    /// [`ShapeError::Mismatch`] unless all partials and results have the same shape, and there are `splits` times as many
+    /// partials as results; [`ShapeError::TooLarge`] if that many cannot be counted.
+    pub fn new(
+        alpha: f32,
+        partials: impl Into<MatrixBatch<'a>>,
+        splits: u32,
+        beta: f32,
+        c: impl Into<MatrixBatchMut<'a>>,
+    ) -> Result<Self, ShapeError> {
+        let (partials, c) = (partials.into(), c.into());
+        let mismatch = ShapeError::unless_equal;
+        let (first_partial, first_c) = (partials.first(), c.first());
+        mismatch(("the number of rows of the partials", first_partial.rows()), ("that of C", first_c.rows()))?;
+        mismatch(("the number of columns of the partials", first_partial.cols()), ("that of C", first_c.cols()))?;
+        let expected = u64::from(c.count()) * u64::from(splits);
+        let expected = ShapeError::dimension("the number of results and splits", expected as usize)?;
+        mismatch(("the number of partials", partials.count()), ("the number of results and splits", expected))?;
+        Ok(Self { partials, c, scale: Scale { alpha, beta }, splits: u64::from(splits) })
+    }
+
+    /// `C = β·C`, which is zero if β is, whatever C held: what has to come before a kernel that only adds to its result.
+    ///
+    /// # Errors
+    /// None that is known: the results have been checked already.
+    pub fn scaling(beta: f32, c: impl Into<MatrixBatchMut<'a>>) -> Result<Self, ShapeError> {
+        let nothing = Matrix::new(GlobalSlice::new(&[]), 0, 0, 0, 1)?;
+        let partials = MatrixBatch::new(nothing, 0, 0)?;
+        Ok(Self { partials, c: c.into(), scale: Scale { alpha: 0.0, beta }, splits: 0 })
+    }
+}
+
+impl<'a> SplitReduction<'a> {
+    /// The shape of a result, and its lines: those of its rows and columns whose elements are neighbours in memory.
+    #[inline(always)]
+    fn lines(&self) -> Lines {
+        let c = self.c.first();
+        let are_columns = !(c.is_contiguous_along_rows() && c.cols() > 1) && c.row_stride() == 1;
+        let (number, length) = if are_columns { (c.cols(), c.rows()) } else { (c.rows(), c.cols()) };
+        Lines { are_columns, number, length, pieces: length.div_ceil(WIDTH as u32) }
+    }
+
+    /// The number of pieces of work: for each line of each result, one for every [`WIDTH`] elements.
+    #[inline(always)]
+    fn pieces(&self) -> u64 {
+        let lines = self.lines();
+        u64::from(self.c.count()) * u64::from(lines.number) * u64::from(lines.pieces)
+    }
+
+    /// Computes [`WIDTH`] neighbours of a result, or what of them is inside.
+    ///
+    /// # Safety
+    /// `piece < self.pieces()`, and no other thread has the same piece.
+    #[inline(always)]
+    unsafe fn reduce(&self, piece: u64) {
+        let lines = self.lines();
+        let (line, place) = divide(piece, u64::from(lines.pieces));
+        let (result, row) = divide(line, u64::from(lines.number));
+        let (row, col) = (row as u32, place as u32 * WIDTH as u32);
+        // SAFETY: there are as many results.
+        let c = lines.of_output(unsafe { self.c.at(result as u32) });
+        let count = (lines.length - col).min(WIDTH as u32) as usize;
+
+        let partial = lines.of_input(self.partials.first());
+        let terms = self.scale.terms(1);
+        let mut sums = [0.0; WIDTH];
+        if terms > 0 {
+            let first = result * self.splits;
+            let base = partial.offset(row, col) as u64;
+            let of = |split: u64| base + (first + split) * self.partials.stride();
+            let is_aligned = self.partials.stride().is_multiple_of(4)
+                && (lines.number == 1 || partial.row_stride().is_multiple_of(4));
+            // SAFETY: the line and `count` elements of it from `col` on are inside each partial, and the partials are all
+            // there; aligned as just found.
+            unsafe {
+                if is_aligned && count == WIDTH && has_vectors(partial.col_stride(), partial.data().as_ptr()) {
+                    let load = |split| partial.data().get4_unchecked(of(split) as usize);
+                    sums = add_in_order::<VECTORS_AT_A_TIME>(self.splits, load);
+                } else {
+                    sums = add_in_order::<ELEMENTS_AT_A_TIME>(self.splits, |split| {
+                        let load = |i: usize| {
+                            partial.data().get_unchecked((of(split) + i as u64 * partial.col_stride()) as usize)
+                        };
+                        core::array::from_fn(|i| if i < count { load(i) } else { 0.0 })
+                    });
+                }
+            }
+        }
+
+        // SAFETY: inside C and this thread's own.
+        let value = |i: usize| unsafe { self.scale.combine(terms, sums[i], || c.at(row, col + i as u32)) };
+        let place = c.offset(row, col);
+        // SAFETY: as above; the place is a multiple of four elements from an aligned base.
+        unsafe {
+            if count == WIDTH && place.is_multiple_of(4) && has_vectors(c.col_stride(), c.data().as_mut_ptr()) {
+                c.data().set4_unchecked(place, core::array::from_fn(value));
+            } else {
+                for i in 0..WIDTH {
+                    if i < count {
+                        c.set(row, col + i as u32, value(i));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The lines of a result, along which threads have neighbours.
+struct Lines {
+    are_columns: bool,
+    number: u32,
+    length: u32,
+    /// The pieces of a line.
+    pieces: u32,
+}
+
+impl Lines {
+    /// A partial with its lines as rows.
+    #[inline(always)]
+    fn of_input<'a>(&self, partial: Matrix<'a>) -> Matrix<'a> {
+        if self.are_columns { partial.transposed() } else { partial }
+    }
+
+    /// A result with its lines as rows.
+    #[inline(always)]
+    fn of_output<'a>(&self, c: MatrixMut<'a>) -> MatrixMut<'a> {
+        if self.are_columns { c.transposed() } else { c }
+    }
+}
+
+/// Whether neighbours in a line are neighbours in memory, and four of them from an aligned place on are a vector.
+#[inline(always)]
+fn has_vectors(stride: u64, base: *const f32) -> bool {
+    stride == 1 && (base as u64).is_multiple_of(16)
+}
+
+/// The sums of `count` vectors, in their order, several of which are loaded before the first is added.
+#[inline(always)]
+fn add_in_order<const AT_A_TIME: usize>(count: u64, load: impl Fn(u64) -> [f32; WIDTH]) -> [f32; WIDTH] {
+    let mut sums = [0.0; WIDTH];
+    let mut next = 0;
+    while next + AT_A_TIME as u64 <= count {
+        let loaded: [[f32; WIDTH]; AT_A_TIME] = core::array::from_fn(|i| load(next + i as u64));
+        for partial in loaded {
+            sums = core::array::from_fn(|j| sums[j] + partial[j]);
+        }
+        next += AT_A_TIME as u64;
+    }
+    while next < count {
+        let last = load(next);
+        sums = core::array::from_fn(|j| sums[j] + last[j]);
+        next += 1;
+    }
+    sums
+}
+
+/// Quotient and remainder. (Written with `/` alone, a divisor that might be zero brings panic code with it.)
+#[inline(always)]
+fn divide(dividend: u64, divisor: u64) -> (u64, u64) {
+    let quotient = dividend.checked_div(divisor).unwrap_or(u64::MAX);
+    (quotient, dividend.wrapping_sub(quotient.wrapping_mul(divisor)))
+}
+
+/// `C = α·Σ P[s] + β·C` in fp32, each sum in the order of the partials, one thread for four neighbours of C.
+#[kernel(block = 128, min_blocks = 8)]
+pub fn gemm_split_reduction_fp32(reduction: SplitReduction<'_>) {
+    let pieces = reduction.pieces();
+    let threads = u64::from(thread::grid_dim_x()) * u64::from(thread::block_dim_x());
+    let mut piece = thread::index_1d() as u64;
+    while piece < pieces {
+        // SAFETY: just compared; the threads of the grid take pieces that are different.
+        unsafe { reduction.reduce(piece) };
+        piece += threads;
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl crate::Grid for gemm_split_reduction_fp32<'_> {
+    fn grid(&self) -> Dim3 {
+        crate::geometry::line_of_blocks(self.reduction.pieces().div_ceil(u64::from(Self::BLOCK.x)))
+    }
+}

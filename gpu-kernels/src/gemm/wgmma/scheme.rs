@@ -1,0 +1,153 @@
+//! The schemes by which the parts of split operands are multiplied: see [`split`](crate::gemm::split).
+
+use cuda_std::prelude::*;
+use cuda_std::wgmma::{Bf16, Descriptor, Sums, Tf32};
+
+use super::operand::{Fragments, NEXT_PIECE, OTHER_HALF, Unit};
+use crate::gemm::split::{prepare_tf32, split_tf32};
+
+/// What the second operand of a scheme consists of, and how it is multiplied.
+pub(super) trait Scheme {
+    /// Splits this thread's fragments of A into the registers of the first and of the second operand.
+    fn split_fragments(raw: &Fragments<f32>) -> (Fragments<u32>, Fragments<u32>);
+
+    /// Where the second operand of a unit of B goes, in the tile at element `tile`.
+    fn second_piece(unit: Unit, tile: u32) -> u32;
+
+    /// How far the other half of it is from there, by exclusive or.
+    const SECOND_DISTANCE: u32;
+
+    /// The second operand of eight numbers of B, from them and from what is left of them.
+    fn second_of_b(values: [f32; 8], low: [f32; 8]) -> [f32; 8];
+
+    /// Sets 64×128 sums to the product of 32 terms, from the smallest parts to the largest. Asynchronous.
+    ///
+    /// # Safety
+    /// As for [`Sums::set`]; the caller fences before and commits after.
+    unsafe fn multiply(
+        sums: &mut [f32; 64],
+        first_a: &Fragments<u32>,
+        second_a: &Fragments<u32>,
+        first_b: Descriptor,
+        second_b: Descriptor,
+    );
+}
+
+/// Three TF32 products.
+pub(super) struct ThreeTf32;
+
+/// One TF32 product and two bf16 products.
+pub(super) struct Mixed;
+
+/// The four registers of step `step`.
+#[inline(always)]
+fn registers(fragments: &Fragments<u32>, step: usize) -> [u32; 4] {
+    [fragments[4 * step], fragments[4 * step + 1], fragments[4 * step + 2], fragments[4 * step + 3]]
+}
+
+/// The bytes of 8 terms in TF32, or 16 in bf16.
+const STEP: u32 = 32;
+
+impl Scheme for ThreeTf32 {
+    const SECOND_DISTANCE: u32 = NEXT_PIECE;
+
+    #[inline(always)]
+    fn split_fragments(raw: &Fragments<f32>) -> (Fragments<u32>, Fragments<u32>) {
+        let (mut high, mut low) = ([0; 16], [0; 16]);
+        for i in 0..16 {
+            let parts = split_tf32(raw[i]);
+            high[i] = parts.0.to_bits();
+            low[i] = prepare_tf32(parts.1).to_bits();
+        }
+        (high, low)
+    }
+
+    #[inline(always)]
+    fn second_piece(unit: Unit, tile: u32) -> u32 {
+        unit.piece(tile)
+    }
+
+    #[inline(always)]
+    fn second_of_b(_: [f32; 8], low: [f32; 8]) -> [f32; 8] {
+        core::array::from_fn(|i| prepare_tf32(low[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(
+        sums: &mut [f32; 64],
+        first_a: &Fragments<u32>,
+        second_a: &Fragments<u32>,
+        first_b: Descriptor,
+        second_b: Descriptor,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            sums.set::<Tf32>(registers(second_a, 0), first_b);
+            for step in 1..4 {
+                sums.add::<Tf32>(registers(second_a, step), first_b.offset(step as u32 * STEP));
+            }
+            for step in 0..4 {
+                sums.add::<Tf32>(registers(first_a, step), second_b.offset(step as u32 * STEP));
+            }
+            for step in 0..4 {
+                sums.add::<Tf32>(registers(first_a, step), first_b.offset(step as u32 * STEP));
+            }
+        }
+    }
+}
+
+impl Scheme for Mixed {
+    const SECOND_DISTANCE: u32 = OTHER_HALF;
+
+    #[inline(always)]
+    fn split_fragments(raw: &Fragments<f32>) -> (Fragments<u32>, Fragments<u32>) {
+        let (mut high, mut low) = ([0; 16], [0.0; 16]);
+        for i in 0..16 {
+            let parts = split_tf32(raw[i]);
+            high[i] = parts.0.to_bits();
+            low[i] = parts.1;
+        }
+        // Two steps of 8 terms make one of 16: registers 0 to 7 have the numbers themselves, 8 to 15 what is left.
+        let mut pairs = [0; 16];
+        for step in 0..4 {
+            for row in 0..2 {
+                let at = 4 * step + row;
+                pairs[2 * step + row] = convert::bf16x2(raw[at], raw[at + 2]);
+                pairs[8 + 2 * step + row] = convert::bf16x2(low[at], low[at + 2]);
+            }
+        }
+        (high, pairs)
+    }
+
+    #[inline(always)]
+    fn second_piece(unit: Unit, tile: u32) -> u32 {
+        unit.bf16_piece(tile)
+    }
+
+    #[inline(always)]
+    fn second_of_b(values: [f32; 8], low: [f32; 8]) -> [f32; 8] {
+        let pair = |x: [f32; 8], i: usize| f32::from_bits(convert::bf16x2(x[i], x[i + 4]));
+        core::array::from_fn(|i| if i < 4 { pair(values, i) } else { pair(low, i - 4) })
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(
+        sums: &mut [f32; 64],
+        first_a: &Fragments<u32>,
+        second_a: &Fragments<u32>,
+        first_b: Descriptor,
+        second_b: Descriptor,
+    ) {
+        // The rows of the second tile of B: 64 bytes of the numbers, then 64 bytes of what is left of them.
+        // SAFETY: the caller's promise.
+        unsafe {
+            sums.set::<Bf16>(registers(second_a, 2), second_b);
+            sums.add::<Bf16>(registers(second_a, 3), second_b.offset(STEP));
+            sums.add::<Bf16>(registers(second_a, 0), second_b.offset(2 * STEP));
+            sums.add::<Bf16>(registers(second_a, 1), second_b.offset(3 * STEP));
+            for step in 0..4 {
+                sums.add::<Tf32>(registers(first_a, step), first_b.offset(step as u32 * STEP));
+            }
+        }
+    }
+}

@@ -1,0 +1,627 @@
+//! fp32-accurate products on tensor cores, `C = α·A·B + β·C`, in one pass over A and B.
+//!
+//! ```text
+//!  global memory          raw places             second places         registers
+//!
+//!  A 256×32 ──────────► ┌──────────┐
+//!            copy       │ A        │ ─────────────────────────────────► split ─┐
+//!            engine     │          │              warpgroups 1, 2:             │   high·high
+//!  B 32×128 ──────────► │ B        │ ─► split ─► ┌──────────┐                  ├─► high·low  ─► partial ─► sums
+//!            (warp 0)   └──────────┘   (warps    │ second   │ ─────────────────┘   low·high     sums       (fp32)
+//!                             └─────── 1 to 3) ──│ of B     │
+//!                              first of B        └──────────┘
+//! ```
+//!
+//! A block computes a tile of 256×128 in steps of 32 terms. Its roles, each of which has a function here:
+//!
+//! - **load**, one thread of warp 0, has the copy engine fill the raw places.
+//! - **convert**, warps 1 to 3: split B, 128×32 numbers in each step. The first part goes back to where it came from if B is
+//!   K-major, otherwise to a tile of its own, transposed, because TF32 operands have to be K-major.
+//! - **multiply**, warpgroups 1 and 2: each has 128 rows, as two halves of 64. They split A in registers, multiply, and
+//!   *promote*: the tensor cores add up 32 terms, cutting off what does not fit, and these partial sums are added in fp32,
+//!   rounded to nearest. Without that, the error would grow with the number of terms, all of it towards zero.
+//!
+//! What bounds it is shared memory: 128 bytes a clock, of which the tensor cores' reading of B takes half at any size of
+//! tile, the rest being copies and splits. The tile is high rather than wide because only B goes through the converters.
+//!
+//! # Operands that cannot be split
+//!
+//! See [`crate::gemm::split`]. Sums that are not finite tell of large ones, and the block computes its tile again by
+//! multiplications and additions in fp32. Small ones have to be looked for. There are two ways:
+//!
+//! - Without `marks`, each block looks at all its operands, and again computes its tile itself. That takes about 5 % of the
+//!   time of a long product: instructions of the warps that multiply are what it waits for.
+//! - With `marks`, the blocks that have the same rows of A share the looking at them, eight at a time, and likewise with B. What a block has found it writes to its mark, and
+//!   [`gemm_repair_fp32`](crate::gemm::repair::gemm_repair_fp32), launched next, computes the tiles again whose operands
+//!   anyone has marked. C must not be needed any more by then: β is zero.
+//!
+//! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized persistent" kernels; of the split,
+//! [`crate::gemm::split`]. 168 registers at launch, of which warpgroup 0 gives up all but 40, so that the others have 232;
+//! 208 to 225 KB of shared memory, one block on a multiprocessor.
+
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::hopper;
+use cuda_std::prelude::*;
+use cuda_std::wgmma::{self, Descriptor, Sums};
+
+use super::operand::{
+    BOX, Fragments, KMajor, Major, MnMajor, NEXT_PIECE, ROW, Unit, fragment_place, fragment_rows, load_fragments,
+    load_unit, store_unit,
+};
+use super::ring::Ring;
+use super::scheme::{Mixed, Scheme, ThreeTf32};
+use crate::gemm::exact;
+use crate::gemm::repair::{MARK_A, MARK_B};
+use crate::gemm::split::{Extremes, split_tf32};
+use crate::gemm::tiles::{MAX_BLOCKS, Tile, TileShape, TiledGemm};
+
+/// The tile of a block.
+pub const TILE: TileShape = TileShape { m: 256, n: 128, k: ROW };
+
+/// The elements of a tile of A, as loaded.
+const A_TILE: u32 = TILE.m * ROW;
+/// The elements of a tile of B.
+const B_TILE: u32 = TILE.n * ROW;
+/// The elements of a raw place.
+const RAW: u32 = A_TILE + B_TILE;
+/// The places for second operands.
+const SECOND_STAGES: u32 = 2;
+/// The rows of C that a warpgroup computes at a time.
+const HALF: u32 = 64;
+/// The sums of a thread for such a half.
+const SUMS: usize = 64;
+/// The warps that multiply.
+const MULTIPLIERS: u32 = 8;
+/// The warps that convert.
+const CONVERTERS: u32 = 3;
+/// The turns in which they go through a tile of B.
+const TURNS: u32 = 16;
+/// The first warp that multiplies. One before it loads, and the others convert.
+const FIRST_MULTIPLIER: u32 = 1 + CONVERTERS;
+/// The warps of a block.
+const WARPS: u32 = FIRST_MULTIPLIER + MULTIPLIERS;
+
+/// What depends on the layout of B: a B that is not K-major needs a tile for each of its two operands, which leaves room for
+/// one raw place less.
+const fn raw_stages(b_is_k_major: bool) -> u32 {
+    if b_is_k_major { 4 } else { 3 }
+}
+
+/// The elements of a place for second operands.
+const fn second_place(b_is_k_major: bool) -> u32 {
+    if b_is_k_major { B_TILE } else { 2 * B_TILE }
+}
+
+/// The shared memory of a block, in bytes: raw places, second places, barriers, and a vote of each warp.
+const fn shared_bytes(b_is_k_major: bool) -> u32 {
+    let places = raw_stages(b_is_k_major) * RAW + SECOND_STAGES * second_place(b_is_k_major);
+    places * 4 + (raw_stages(b_is_k_major) + SECOND_STAGES) * 16 + WARPS * 4
+}
+
+/// What a block tells the threads that multiply about sums that are infinite or NaN, beside the marks.
+const NOT_FINITE: u32 = 4;
+
+/// What all roles of a block share.
+struct Block<'a, const RAW_STAGES: u32> {
+    gemm: TiledGemm<'a>,
+    memory: SharedSlice<f32>,
+    raw: Ring<RAW_STAGES>,
+    second: Ring<SECOND_STAGES>,
+    votes: SharedSlice<u32>,
+    steps: u32,
+    looks: [Looks; 2],
+}
+
+/// In which steps a block looks at an operand for numbers that are too small.
+#[derive(Clone, Copy)]
+struct Looks {
+    /// Whether it shares the steps with the blocks that have the same rows of A (columns of B).
+    shared: bool,
+    /// Its place among those.
+    place: u32,
+}
+
+impl Looks {
+    /// How many blocks share the steps. With more, some look at the same.
+    const SHARERS: u32 = 8;
+
+    #[inline(always)]
+    fn new(sharers: u32, place: u32) -> Self {
+        Self { shared: sharers >= Self::SHARERS, place }
+    }
+
+    /// The next step, from `step` on, in which it looks.
+    #[inline(always)]
+    fn next(&self, step: u32) -> u32 {
+        if self.shared { step + self.place.wrapping_sub(step) % Self::SHARERS } else { step }
+    }
+}
+
+/// The body of all kernels of this module.
+///
+/// # Safety
+/// Called by all threads of a block of 384, launched with [`shared_bytes`] of shared memory, and with tensor maps of A and
+/// of B of `gemm`, in the layouts that `A` and `B` say.
+#[inline(always)]
+unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
+    map_a: TensorMap<'_>,
+    map_b: TensorMap<'_>,
+    gemm: TiledGemm<'_>,
+    marks: GlobalSliceMut<'_, u32>,
+) {
+    let Some(tile) = gemm.tile(TILE, thread::block_idx_x()) else { return };
+    let places = RAW_STAGES * RAW + SECOND_STAGES * second_place(B::K);
+    let barriers = places as usize * 4;
+    let second = barriers + Ring::<RAW_STAGES>::BARRIERS as usize * 8;
+    let votes = second + Ring::<SECOND_STAGES>::BARRIERS as usize * 8;
+    // SAFETY: within what the launch gives, and aligned.
+    let mut block = unsafe {
+        Block {
+            gemm,
+            memory: dynamic_shared(0, places as usize),
+            raw: Ring::new(dynamic_shared(barriers, Ring::<RAW_STAGES>::BARRIERS as usize)),
+            second: Ring::new(dynamic_shared(second, Ring::<SECOND_STAGES>::BARRIERS as usize)),
+            votes: dynamic_shared(votes, WARPS as usize),
+            steps: (tile.k_end - tile.k_begin).div_ceil(TILE.k),
+            looks: [
+                Looks::new(if marks.is_empty() { 1 } else { gemm.n().div_ceil(TILE.n) }, tile.col / TILE.n),
+                Looks::new(if marks.is_empty() { 1 } else { gemm.m().div_ceil(TILE.m) }, tile.row / TILE.m),
+            ],
+        }
+    };
+    let thread = thread::thread_idx_x();
+    // SAFETY: one thread prepares the barriers, and all wait for it. Every role passes every place of the rings it uses, in
+    // order, `steps` times.
+    unsafe {
+        if thread == 0 {
+            block.raw.init(1, MULTIPLIERS);
+            block.second.init(CONVERTERS, MULTIPLIERS);
+            hopper::fence_barrier_init();
+        }
+        thread::sync_threads();
+        let warp = warp_number();
+        if warp < FIRST_MULTIPLIER {
+            hopper::release_registers::<40>();
+            let mut found = false;
+            if warp > 0 {
+                found = convert::<A, B, S, RAW_STAGES>(&mut block, warp - 1);
+            } else {
+                load::<A, B, RAW_STAGES>(&mut block, map_a, map_b);
+            }
+            any_thread(block.votes, [found, false]);
+        } else {
+            hopper::acquire_registers::<232>();
+            multiply::<A, B, S, RAW_STAGES>(&mut block, marks);
+        }
+    }
+}
+
+/// The number of this warp in its block. Every call computes it anew, for a role that should not keep it in a register.
+///
+/// # Safety
+/// All lanes of the warp come here together.
+#[inline(always)]
+unsafe fn warp_number() -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { uniform(thread::thread_idx_x() / 32) }
+}
+
+/// A value that is the same in all lanes, from the first of them, so that the assembler knows that it is, and keeps it in a
+/// register for the whole warp.
+///
+/// # Safety
+/// All lanes of the warp come here together.
+#[inline(always)]
+unsafe fn uniform(value: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, value, 0, 32).0 }
+}
+
+/// Has the copy engine fill the raw places.
+///
+/// # Safety
+/// As for [`multiply_split`]; called by all lanes of a warp, of which one does the work: where all compute the same, the
+/// operands of the copies are in registers for the whole warp, as the copy engine wants them.
+#[inline(always)]
+unsafe fn load<A: Major, B: Major, const RAW_STAGES: u32>(
+    block: &mut Block<'_, RAW_STAGES>,
+    map_a: TensorMap<'_>,
+    map_b: TensorMap<'_>,
+) {
+    let Some(tile) = block.gemm.tile(TILE, thread::block_idx_x()) else { return };
+    hopper::prefetch_tensor_map(map_a);
+    hopper::prefetch_tensor_map(map_b);
+    // SAFETY: all lanes come here.
+    let (row, col, product, k_begin) =
+        unsafe { (uniform(tile.row), uniform(tile.col), uniform(tile.product), uniform(tile.k_begin)) };
+    for step in 0..block.steps {
+        let (place, barrier, k) = (block.raw.stage * RAW, block.raw.full(), k_begin + step * TILE.k);
+        // SAFETY: the place is empty, and counts as full when all its bytes have come. Boxes lie at multiples of 4 KB.
+        unsafe {
+            block.raw.wait_empty();
+            if hopper::elect_one() {
+                barrier.arrive_expecting(RAW * 4);
+            }
+            load_operand::<A>(block.memory, place, TILE.m, map_a, [k, row, product], barrier);
+            load_operand::<B>(block.memory, place + A_TILE, TILE.n, map_b, [k, col, product], barrier);
+        }
+        block.raw.advance();
+    }
+}
+
+/// Loads `rows` rows of A (columns of B), with 32 terms of each. `at` is the first term, the first row, and the product.
+///
+/// # Safety
+/// As for [`hopper::load_tile`], but called by all lanes of a warp.
+#[inline(always)]
+unsafe fn load_operand<O: Major>(
+    memory: SharedSlice<f32>,
+    place: u32,
+    rows: u32,
+    map: TensorMap<'_>,
+    at: [u32; 3],
+    barrier: hopper::Barrier,
+) {
+    let [k, first, product] = at;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if O::K {
+            if hopper::elect_one() {
+                hopper::load_tile(memory, place as usize, map, [k, first, product], barrier);
+            }
+        } else {
+            for i in 0..rows / 32 {
+                if hopper::elect_one() {
+                    hopper::load_tile(memory, (place + i * BOX) as usize, map, [first + i * 32, k, product], barrier);
+                }
+            }
+        }
+    }
+}
+
+/// Splits the tiles of B. Returns whether any operand that it has looked at is too small.
+///
+/// # Safety
+/// As for [`multiply_split`]; called by all lanes of the converters' warps, of which this is number `warp`.
+#[inline(always)]
+unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
+    block: &mut Block<'_, RAW_STAGES>,
+    warp: u32,
+) -> bool {
+    let mut extremes = Extremes::new();
+    for step in 0..block.steps {
+        let second_ring = block.second.after(step);
+        let raw_b = block.raw.stage * RAW + A_TILE;
+        let place = RAW_STAGES * RAW + second_ring.stage * second_place(B::K);
+        let (first, second) = if B::K { (raw_b, place) } else { (place, place + B_TILE) };
+        // SAFETY: the raw place is full, and the second empty. The fence and the arrival come after the last store of the
+        // warp.
+        unsafe {
+            second_ring.wait_empty();
+            block.raw.wait_full();
+            if block.looks[1].next(step) == step {
+                convert_tile::<A, B, S, true>(block.memory, warp, [raw_b, first, second], &mut extremes);
+            } else {
+                convert_tile::<A, B, S, false>(block.memory, warp, [raw_b, first, second], &mut extremes);
+            }
+            hopper::fence_async_shared();
+            warp::sync_warp(warp::ALL_LANES);
+            if hopper::elect_one() {
+                second_ring.full().arrive();
+            }
+        }
+        block.raw.advance();
+    }
+    extremes.any()
+}
+
+/// Splits this warp's part of the raw tile of B at the first of three places into operands at the other two.
+///
+/// # Safety
+/// The raw tile is complete, and nobody else accesses the other places; every converter comes here.
+#[inline(always)]
+unsafe fn convert_tile<A: Major, B: Major, S: Scheme, const LOOK: bool>(
+    memory: SharedSlice<f32>,
+    warp: u32,
+    [raw, first, second]: [u32; 3],
+    extremes: &mut Extremes,
+) {
+    let lane = warp::lane_id();
+    let mut turn = warp;
+    while turn < TURNS {
+        let unit = Unit::of::<B>(turn, lane);
+        // SAFETY: inside the tiles, and every unit has one lane.
+        unsafe {
+            let values = load_unit::<A, B>(memory, unit.source::<B>(raw));
+            if LOOK {
+                extremes.see_now(&values);
+            }
+            let (mut high, mut low) = ([0.0; 8], [0.0; 8]);
+            for i in 0..8 {
+                (high[i], low[i]) = split_tf32(values[i]);
+            }
+            store_unit(memory, unit.piece(first), NEXT_PIECE, high);
+            store_unit(memory, S::second_piece(unit, second), S::SECOND_DISTANCE, S::second_of_b(values, low));
+        }
+        turn = hint::keep_rolled(turn + CONVERTERS);
+    }
+}
+
+/// What a block has found: [`MARK_A`] and [`MARK_B`] for operands too small to be split, [`NOT_FINITE`] for sums.
+///
+/// # Safety
+/// All threads of the block call this once, with what they have found themselves.
+#[inline(always)]
+unsafe fn any_thread(votes: SharedSlice<u32>, [too_small, not_finite]: [bool; 2]) -> u32 {
+    let warp = thread::thread_idx_x() / 32;
+    // SAFETY: one lane of each warp writes its element, and all threads wait before they read.
+    unsafe {
+        let mark = if warp < FIRST_MULTIPLIER { MARK_B } else { MARK_A };
+        let mut vote = 0;
+        if warp::warp_vote_any(warp::ALL_LANES, too_small) {
+            vote |= mark;
+        }
+        if warp::warp_vote_any(warp::ALL_LANES, not_finite) {
+            vote |= NOT_FINITE;
+        }
+        if warp::lane_id() == 0 {
+            votes.write(warp as usize, vote);
+        }
+        thread::sync_threads();
+        let mut any = 0;
+        for warp in 0..WARPS {
+            any |= votes.read(warp as usize);
+        }
+        any
+    }
+}
+
+/// What a thread that multiplies keeps from step to step.
+struct Multiplier {
+    /// Where its part of A is, in the raw place that comes next.
+    place_in_a: u32,
+    /// What it has loaded of that: the first half of its rows.
+    raw: Fragments<f32>,
+    sums: [[f32; SUMS]; 2],
+    extremes: Extremes,
+    step: u32,
+}
+
+impl Multiplier {
+    /// Multiplies 32 terms of both halves, and loads the first half of the next step. `LOOK` is whether it looks for
+    /// operands that are too small: a parameter of the function, because a branch at each half costs more than the looking.
+    ///
+    /// # Safety
+    /// As for [`multiply_split`]; called by all lanes of a warpgroup that multiplies, when the next raw place is full.
+    #[inline(always)]
+    unsafe fn step<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32, const LOOK: bool>(
+        &mut self,
+        block: &mut Block<'_, RAW_STAGES>,
+    ) {
+        let memory = block.memory;
+        let second_ring = block.second.after(self.step);
+        let raw_place = block.raw.stage * RAW;
+        let place = RAW_STAGES * RAW + second_ring.stage * second_place(B::K);
+        let first_b = Descriptor::at(memory, (if B::K { raw_place + A_TILE } else { place }) as usize);
+        let second_b = Descriptor::at(memory, (if B::K { place } else { place + B_TILE }) as usize);
+        // SAFETY: a place is read when it is full, and given back when the products that read it have finished.
+        unsafe {
+            let (first_a, second_a) = self.split::<S, LOOK>();
+            second_ring.wait_full();
+            let mut partial = [0f32; SUMS];
+            wgmma::fence();
+            S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);
+            wgmma::commit();
+            partial.wait::<0>();
+            self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.place_in_a);
+            promote(&mut self.sums[0], &partial);
+
+            let (first_a, second_a) = self.split::<S, LOOK>();
+            let mut partial = [0f32; SUMS];
+            wgmma::fence();
+            S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);
+            wgmma::commit();
+            if !B::K && hopper::elect_one() {
+                block.raw.empty().arrive(); // A is in registers, and the converters are done: nobody reads it any more
+            }
+            let raw_empty = block.raw.empty();
+            block.raw.advance();
+            self.place_in_a =
+                if block.raw.stage == 0 { self.place_in_a - (RAW_STAGES - 1) * RAW } else { self.place_in_a + RAW };
+            self.step += 1;
+            partial.wait::<0>();
+            if hopper::elect_one() {
+                if B::K {
+                    raw_empty.arrive();
+                }
+                second_ring.empty().arrive();
+            }
+            if self.step < block.steps {
+                block.raw.wait_full();
+            }
+            // After the last step these are bytes of no meaning, which nobody uses: a load that is made only sometimes
+            // costs registers.
+            self.raw = load_fragments::<A>(memory, self.place_in_a);
+            promote(&mut self.sums[1], &partial);
+        }
+    }
+
+    /// Splits what has been loaded of A.
+    #[inline(always)]
+    fn split<S: Scheme, const LOOK: bool>(&mut self) -> (Fragments<u32>, Fragments<u32>) {
+        if LOOK {
+            self.extremes.see_now(&self.raw);
+        }
+        let (mut first, mut second) = S::split_fragments(&self.raw);
+        hint::pin(&mut first);
+        hint::pin(&mut second);
+        (first, second)
+    }
+}
+
+/// Multiplies, promotes, and completes C.
+///
+/// # Safety
+/// As for [`multiply_split`]; called by all lanes of the multipliers' warps.
+#[inline(always)]
+unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
+    block: &mut Block<'_, RAW_STAGES>,
+    marks: GlobalSliceMut<'_, u32>,
+) {
+    // SAFETY: all lanes come here.
+    let place_in_a = unsafe { fragment_place::<A>(first_row(warp_number()), warp::lane_id()) };
+    let mut multiplier =
+        Multiplier { place_in_a, raw: [0.0; 16], sums: [[0.0; SUMS]; 2], extremes: Extremes::new(), step: 0 };
+    // SAFETY: all lanes of all four warps of the warpgroup come here together: the number of steps is the same for the whole
+    // block, and so is whether it looks.
+    unsafe {
+        if block.steps > 0 {
+            block.raw.wait_full();
+            multiplier.raw = load_fragments::<A>(block.memory, place_in_a);
+        }
+        while multiplier.step < block.steps {
+            let look = block.looks[0].next(multiplier.step).min(block.steps);
+            while multiplier.step < look {
+                multiplier.step::<A, B, S, RAW_STAGES, false>(block);
+            }
+            if multiplier.step < block.steps {
+                multiplier.step::<A, B, S, RAW_STAGES, true>(block);
+            }
+        }
+    }
+    let Multiplier { sums, extremes, .. } = multiplier;
+    // SAFETY: the converters vote as well.
+    let found = unsafe { any_thread(block.votes, [extremes.any(), !are_finite(&sums)]) };
+    let mut inexact = found != 0;
+    if !marks.is_empty() {
+        if thread::thread_idx_x() == FIRST_MULTIPLIER * 32 {
+            // SAFETY: a launch has checked that there is a mark for each block, and one thread of each writes it.
+            unsafe { marks.set_unchecked(thread::block_idx_x() as usize, found & (MARK_A | MARK_B)) };
+        }
+        inexact = found & NOT_FINITE != 0;
+    }
+    // Computed again: kept through the loop, it would take registers there.
+    let Some(tile) = block.gemm.tile(TILE, thread::block_idx_x()) else { return };
+    if inexact {
+        // SAFETY: all multipliers come here, and nobody else writes this tile of C.
+        unsafe { exact::compute_tile(&tile, TILE, thread::thread_idx_x() - FIRST_MULTIPLIER * 32, MULTIPLIERS * 32) };
+        return;
+    }
+    let lane = warp::lane_id();
+    let (row, distance) = fragment_rows::<A>(lane);
+    // SAFETY: all lanes come here.
+    let first_row = unsafe { first_row(warp_number()) };
+    let (row, col) = (tile.row + first_row + row, tile.col + 2 * (lane & 3));
+    // SAFETY: rows and columns of this thread alone; columns begin at even numbers.
+    unsafe {
+        complete::<0>(&tile, row, col, &sums[0]);
+        complete::<1>(&tile, row + distance, col, &sums[0]);
+        complete::<0>(&tile, row + HALF, col, &sums[1]);
+        complete::<1>(&tile, row + HALF + distance, col, &sums[1]);
+    }
+}
+
+/// The first row of a warp that multiplies: a warpgroup has two halves of 64 rows, and each of its warps 16 rows of each half.
+#[inline(always)]
+fn first_row(warp: u32) -> u32 {
+    let warp = warp - FIRST_MULTIPLIER;
+    warp / 4 * 2 * HALF + warp % 4 * 16
+}
+
+/// Whether no sum is infinite or NaN.
+#[inline(always)]
+fn are_finite(sums: &[[f32; SUMS]; 2]) -> bool {
+    // Zero times anything finite is zero.
+    let mut zero = 0.0;
+    for i in 0..SUMS {
+        zero = math::fma(sums[0][i], 0.0, zero);
+        zero = math::fma(sums[1][i], 0.0, zero);
+    }
+    zero == 0.0
+}
+
+/// Completes the columns of C that this thread has in one row: the first or the second of the two rows that `sums` is of.
+///
+/// # Safety
+/// No other thread accesses these elements of C; `col` is even.
+#[inline(always)]
+unsafe fn complete<const SECOND_ROW: usize>(tile: &Tile<'_>, row: u32, col: u32, sums: &[f32; SUMS]) {
+    let groups = core::array::from_fn(|group| [sums[4 * group + 2 * SECOND_ROW], sums[4 * group + 2 * SECOND_ROW + 1]]);
+    // SAFETY: the caller's promise.
+    unsafe { tile.finish_groups::<2, { SUMS / 4 }>(row, col, 8, groups) }
+}
+
+/// Adds partial sums, rounding to nearest.
+#[inline(always)]
+fn promote(sums: &mut [f32; SUMS], partial: &[f32; SUMS]) {
+    for i in 0..SUMS {
+        sums[i] += partial[i];
+    }
+    hint::pin(sums);
+}
+
+/// Whether a tensor map is of an operand with `rows` rows of `terms` terms each, of `count` products, in tiles of
+/// `tile_rows` rows.
+#[cfg(not(target_arch = "nvptx64"))]
+fn describes<O: Major>(map: &TensorMap<'_>, rows: u32, terms: u32, count: u32, tile_rows: u32) -> bool {
+    let (extents, tile) = if O::K { ([terms, rows], [ROW, tile_rows]) } else { ([rows, terms], [32, 32]) };
+    map.extents() == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
+        && map.tile() == [tile[0], tile[1], 1]
+}
+
+/// Makes the entry points: all have the same parameters and differ in types.
+macro_rules! entry_points {
+    ($($name:ident, $a:ident, $b:ident, $scheme:ident, $doc:literal;)*) => { $(
+        #[doc = $doc]
+        #[kernel(
+            block = 384,
+            min_blocks = 1,
+            arch = "sm_90a",
+            dynamic_shared = shared_bytes($b::K),
+            requires(
+                gemm.blocks(TILE) <= MAX_BLOCKS,
+                marks.is_empty() || marks.len() as u64 >= gemm.blocks(TILE),
+                marks.is_empty() || gemm.overwrites(),
+                describes::<$a>(&map_a, gemm.m(), gemm.a().first().cols(), gemm.a().count(), TILE.m),
+                describes::<$b>(&map_b, gemm.n(), gemm.b().first().rows(), gemm.b().count(), TILE.n)
+            )
+        )]
+        pub fn $name(
+            map_a: TensorMap<'_>,
+            map_b: TensorMap<'_>,
+            gemm: TiledGemm<'_>,
+            marks: GlobalSliceMut<'_, u32>,
+        ) {
+            // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
+            // tensor maps describe.
+            unsafe { multiply_split::<$a, $b, $scheme, { raw_stages($b::K) }>(map_a, map_b, gemm, marks) }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $name<'_> {
+            fn grid(&self) -> Dim3 {
+                self.gemm.grid(TILE)
+            }
+        }
+    )* };
+}
+
+entry_points! {
+    gemm_wgmma_nn_fp32_mixed, KMajor, MnMajor, Mixed,
+        "`C = α·A·B + β·C` in fp32 by one TF32 and two bf16 products, A and B stored by rows.";
+    gemm_wgmma_nt_fp32_mixed, KMajor, KMajor, Mixed,
+        "`C = α·A·B + β·C` in fp32 by one TF32 and two bf16 products, A stored by rows and B by columns.";
+    gemm_wgmma_tn_fp32_mixed, MnMajor, MnMajor, Mixed,
+        "`C = α·A·B + β·C` in fp32 by one TF32 and two bf16 products, A stored by columns and B by rows.";
+    gemm_wgmma_tt_fp32_mixed, MnMajor, KMajor, Mixed,
+        "`C = α·A·B + β·C` in fp32 by one TF32 and two bf16 products, A and B stored by columns.";
+    gemm_wgmma_nn_fp32_3xtf32, KMajor, MnMajor, ThreeTf32,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, A and B stored by rows.";
+    gemm_wgmma_nt_fp32_3xtf32, KMajor, KMajor, ThreeTf32,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, A stored by rows and B by columns.";
+    gemm_wgmma_tn_fp32_3xtf32, MnMajor, MnMajor, ThreeTf32,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, A stored by columns and B by rows.";
+    gemm_wgmma_tt_fp32_3xtf32, MnMajor, KMajor, ThreeTf32,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, A and B stored by columns.";
+}

@@ -1,0 +1,195 @@
+//! Matrices of a device as its copy engine sees them.
+//!
+//! ```text
+//!        ◀ length ▶
+//!       ┌──────────┬ ─ ─ ┐ ▲            dimension 0: along a line, whose elements lie side by side
+//!       │ line     │ gap   lines        dimension 1: from line to line
+//!       └──────────┴ ─ ─ ┘ ▼            dimension 2: from matrix to matrix
+//!        ◀ line stride  ▶
+//! ```
+//!
+//! A kernel loads tiles of one matrix each. What such a tile has outside of the matrix is zero. In shared memory it lies with
+//! the 128-byte swizzle.
+
+use cuda_driver::{L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorMapRejected};
+use cuda_driver::{TensorSwizzle, TiledTensor};
+use cuda_std::{Element, GlobalSlice, TensorMap};
+use gpu_kernels::{MatrixBatch, ShapeError};
+
+use super::{Backend, Device};
+use crate::Error;
+
+/// Which lines of a matrix have their elements side by side in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// Its rows.
+    Rows,
+    /// Its columns.
+    Columns,
+}
+
+/// The tiles that a kernel loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorTile {
+    /// What the elements are.
+    pub element: TensorElement,
+    /// The elements along a line. They have at most 128 bytes.
+    pub length: u32,
+    /// The lines, at most 256.
+    pub lines: u32,
+}
+
+/// Where the matrices lie in an array. Lengths and strides are in elements of the tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorLayout {
+    /// The elements of a line.
+    pub length: u64,
+    /// The lines of a matrix.
+    pub lines: u64,
+    /// From one line to the next.
+    pub line_stride: u64,
+    /// The matrices.
+    pub matrices: u64,
+    /// From one matrix to the next.
+    pub matrix_stride: u64,
+}
+
+impl TensorLayout {
+    /// Three dimensions also for a single matrix, because a kernel is written for one number of them.
+    fn dimensions(&self, tile: &TensorTile) -> [TensorDimension; 3] {
+        let bytes = tile.element.bytes();
+        // A stride that leads to nothing may be any, but the driver looks at it.
+        let stride = |stride: u64, count: u64| match count {
+            1 => self.length.saturating_mul(bytes).checked_next_multiple_of(16).unwrap_or(u64::MAX).min((1 << 40) - 16),
+            _ => stride.saturating_mul(bytes),
+        };
+        [
+            TensorDimension { extent: self.length, byte_stride: bytes, tile: tile.length },
+            TensorDimension { extent: self.lines, byte_stride: stride(self.line_stride, self.lines), tile: tile.lines },
+            TensorDimension { extent: self.matrices, byte_stride: stride(self.matrix_stride, self.matrices), tile: 1 },
+        ]
+    }
+
+    /// Checks that every element lies within `len`.
+    fn check(&self, len: u64) -> Result<(), ShapeError> {
+        let last = |count: u64, stride: u64| u128::from(count.saturating_sub(1)) * u128::from(stride);
+        let span = last(self.lines, self.line_stride).saturating_add(u128::from(self.length));
+        let end = last(self.matrices, self.matrix_stride).saturating_add(span);
+        if end <= u128::from(len) {
+            return Ok(());
+        }
+        let span = u64::try_from(span).unwrap_or(u64::MAX);
+        Err(ShapeError::BatchOutOfBounds { count: self.matrices, stride: self.matrix_stride, span, len })
+    }
+}
+
+impl Device {
+    /// A tensor map of matrices in an array, for a kernel that loads tiles of them. It lives as long as the view, and counts
+    /// as one in a launch.
+    ///
+    /// The array's elements may be other numbers than the tiles': a packed operand of bf16 is an array of `u32`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if a matrix is not inside the view; [`Error::Driver`] for what the copy engine cannot load
+    /// ([`TensorMapFault`] lists it: most often, lines that do not begin at multiples of 16 bytes), and on GPUs and drivers
+    /// without tensor maps; [`Error::Usage`] on the CPU executor, which has no copy engine.
+    pub fn tensor_map<'a, T: Element>(
+        &self,
+        view: GlobalSlice<'a, T>,
+        layout: &TensorLayout,
+        tile: &TensorTile,
+    ) -> Result<TensorMap<'a>, Error> {
+        let Backend::Cuda(cuda) = &self.inner.backend else {
+            return Err(Error::Usage("tensor maps are for GPUs: the CPU executor has no copy engine".to_owned()));
+        };
+        let bytes = view.len() * size_of::<T>();
+        layout.check(bytes as u64 / tile.element.bytes())?;
+        let address = view.as_ptr().addr();
+        let dimensions = layout.dimensions(tile);
+        let map = cuda.gpu.encode_tensor_map(&TiledTensor {
+            element: tile.element,
+            address: address as u64,
+            dimensions: &dimensions,
+            swizzle: TensorSwizzle::Bytes128,
+            l2_promotion: L2Promotion::Bytes256,
+        })?;
+        let (extents, tile) =
+            (dimensions.map(|dimension| dimension.extent), dimensions.map(|dimension| dimension.tile));
+        // SAFETY: the bytes say just this. Every element that they describe is inside the view, as checked above; what is
+        // outside of the extents is not loaded. The view's memory is valid and not written to for its lifetime.
+        Ok(unsafe { TensorMap::from_raw_parts(map.words, address, bytes, extents, tile) })
+    }
+
+    /// A tensor map of a batch of matrices whose rows, or columns, have their elements side by side. See
+    /// [`Device::tensor_map`].
+    ///
+    /// # Errors
+    /// As there; also [`Error::Driver`] if those elements do not lie side by side, or if the tiles' are not of 4 bytes.
+    pub fn tensor_map_of_batch<'a>(
+        &self,
+        batch: &MatrixBatch<'a>,
+        lines: Lines,
+        tile: &TensorTile,
+    ) -> Result<TensorMap<'a>, Error> {
+        let first = batch.first();
+        let (length, count, stride, line_stride) = match lines {
+            Lines::Rows => (first.cols(), first.rows(), first.col_stride(), first.row_stride()),
+            Lines::Columns => (first.rows(), first.cols(), first.row_stride(), first.col_stride()),
+        };
+        let layout = TensorLayout {
+            length: length.into(),
+            lines: count.into(),
+            line_stride,
+            matrices: batch.count().into(),
+            matrix_stride: batch.stride(),
+        };
+        let element_bytes = tile.element.bytes();
+        let byte_stride = stride.saturating_mul(size_of::<f32>() as u64);
+        if element_bytes != size_of::<f32>() as u64 || (stride != 1 && length > 1) {
+            return Err(cuda_driver::Error::TensorMapRejected(Box::new(TensorMapRejected {
+                fault: TensorMapFault::Apart { byte_stride, element_bytes },
+                element: tile.element,
+                address: first.data().as_ptr().addr() as u64,
+                dimensions: layout.dimensions(tile).to_vec(),
+            }))
+            .into());
+        }
+        self.tensor_map(first.data(), &layout, tile)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_std::executor::Checks;
+
+    use super::*;
+
+    const LAYOUT: TensorLayout = TensorLayout { length: 10, lines: 3, line_stride: 12, matrices: 2, matrix_stride: 40 };
+    const TILE: TensorTile = TensorTile { element: TensorElement::Tf32, length: 32, lines: 128 };
+
+    #[test]
+    fn every_element_has_to_be_inside_the_array() {
+        assert_eq!(LAYOUT.check(40 + 24 + 10), Ok(()));
+        assert!(LAYOUT.check(40 + 24 + 9).is_err());
+        let huge = TensorLayout { lines: u64::MAX, line_stride: u64::MAX, matrices: u64::MAX, ..LAYOUT };
+        assert!(matches!(huge.check(u64::MAX), Err(ShapeError::BatchOutOfBounds { span: u64::MAX, .. })));
+        let extents = huge.dimensions(&TILE).map(|dimension| dimension.byte_stride);
+        assert_eq!(extents, [4, u64::MAX, 160], "what does not fit is refused later, and does not wrap around");
+    }
+
+    #[test]
+    fn a_single_line_or_matrix_needs_no_stride() {
+        let single = TensorLayout { lines: 1, line_stride: 7, matrices: 1, matrix_stride: 3, ..LAYOUT };
+        assert_eq!(single.dimensions(&TILE).map(|dimension| dimension.byte_stride), [4, 48, 48]);
+        let strides = LAYOUT.dimensions(&TILE).map(|dimension| dimension.byte_stride);
+        assert_eq!(strides, [4, 48, 160]);
+    }
+
+    #[test]
+    fn the_cpu_has_no_tensor_maps() {
+        let device = Device::cpu(Checks::Bounds);
+        let buffer = device.upload(&[0.0f32; 100]).unwrap();
+        let error = device.tensor_map(buffer.view(), &LAYOUT, &TILE).unwrap_err();
+        assert!(error.to_string().contains("CPU executor"), "{error}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Products of matrices and vectors whose sums are divided among blocks: [`gpu_kernels::gemv`].
+
+use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits, groups_of_rows};
+use gpu_kernels::gemv::transposed_split::{self, gemv_transposed_split_fp32, gemv_transposed_splits};
+
+use super::{KernelInfo, Launch, Performance, Scheme, Target};
+use crate::device::Embedded;
+use crate::plan::Storage;
+
+// SAFETY (all three): a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined
+// for whatever its arguments' safe constructors and its conditions let through, on the grid that it names, as its source
+// explains.
+// SAFETY: see above.
+unsafe impl Embedded for gemv_split_fp32<'_> {}
+// SAFETY: see above.
+unsafe impl Embedded for gemv_transposed_split_fp32<'_> {}
+// SAFETY: see above.
+unsafe impl Embedded for gemv_split_atomic_fp32<'_> {}
+
+/// Each sum is added to the result by as many blocks as share it, in whatever order they come.
+pub static GEMV_SPLIT_ATOMIC_FP32: KernelInfo = KernelInfo {
+    name: "gemv_split_atomic_fp32",
+    idea: "the same in one pass: blocks add their partial sums to the result as they come",
+    varies: true,
+    launch: Launch::AtomicGemv {
+        launch: |device, gemv, splits| device.launch(gemv_split_atomic_fp32 { gemv, splits }),
+        splits: gemv_splits,
+        groups: groups_of_rows,
+    },
+    ..GEMV_SPLIT
+};
+
+/// For a matrix that is stored by rows.
+pub static GEMV_SPLIT_FP32: KernelInfo = GEMV_SPLIT;
+
+/// For a matrix that is stored by columns: a transposed matrix, read in place.
+pub static GEMV_TRANSPOSED_SPLIT_FP32: KernelInfo = KernelInfo {
+    name: "gemv_transposed_split_fp32",
+    idea: "blocks share long sums over a matrix that is stored by columns; a second pass adds up, in order",
+    a: Some(Storage::ByColumns),
+    launch: Launch::SplitGemv {
+        launch: |device, gemv| device.launch(gemv_transposed_split_fp32 { gemv }),
+        splits: gemv_transposed_splits,
+        groups: transposed_split::groups_of_rows,
+    },
+    ..GEMV_SPLIT
+};
+
+/// The share of the bandwidth is that of a sketch of such a kernel on an H200.
+const GEMV_SPLIT: KernelInfo = KernelInfo {
+    name: "gemv_split_fp32",
+    idea: "blocks share long sums, four rows at a time; a second pass adds up what they have, in order",
+    scheme: Scheme::Fp32,
+    a: Some(Storage::ByRows),
+    b: None,
+    tensor_maps: false,
+    target: Target::Any,
+    on_cpu: true,
+    tile: None,
+    divides_sums: true,
+    varies: false,
+    performance: Performance { blocks_per_multiprocessor: 3, share_of_peak: 1.0 },
+    launch: Launch::SplitGemv {
+        launch: |device, gemv| device.launch(gemv_split_fp32 { gemv }),
+        splits: gemv_splits,
+        groups: groups_of_rows,
+    },
+};

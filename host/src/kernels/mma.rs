@@ -1,0 +1,58 @@
+//! Products on tensor cores of any GPU from sm_80 on: [`gpu_kernels::gemm::mma`].
+
+use gpu_kernels::gemm::mma::*;
+
+use super::{Common, KernelInfo, Launch, Performance, Scheme, Target, tiled_kernels};
+use crate::plan::Storage::{ByColumns, ByRows};
+
+/// The share of the peak is that of a sketch of such a kernel on an H200, where `mma.sync` does not reach the peak of the
+/// tensor cores.
+const THREE_TF32: Common = Common {
+    idea: "tensor cores of any GPU from sm_80 on multiply parts of the operands; fp32 additions collect the products",
+    scheme: Scheme::Fp32ThreeTf32,
+    tile: SHAPE,
+    target: Target::Any,
+    tensor_maps: false,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.4 },
+};
+const MIXED: Common = Common { scheme: Scheme::Fp32Mixed, ..THREE_TF32 };
+const ONE_TF32: Common = Common {
+    idea: "tensor cores of any GPU from sm_80 on multiply rounded operands",
+    scheme: Scheme::Tf32,
+    ..THREE_TF32
+};
+const ONE_BF16: Common = Common { scheme: Scheme::Bf16, ..ONE_TF32 };
+const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_TF32 };
+
+tiled_kernels! {
+    /// One fp16 product.
+    pub static MMA_FP16 = ONE_FP16:
+        gemm_mma_nn_fp16 ByRows ByRows,
+        gemm_mma_nt_fp16 ByRows ByColumns,
+        gemm_mma_tn_fp16 ByColumns ByRows,
+        gemm_mma_tt_fp16 ByColumns ByColumns;
+    /// One bf16 product.
+    pub static MMA_BF16 = ONE_BF16:
+        gemm_mma_nn_bf16 ByRows ByRows,
+        gemm_mma_nt_bf16 ByRows ByColumns,
+        gemm_mma_tn_bf16 ByColumns ByRows,
+        gemm_mma_tt_bf16 ByColumns ByColumns;
+    /// One TF32 product.
+    pub static MMA_TF32 = ONE_TF32:
+        gemm_mma_nn_tf32 ByRows ByRows,
+        gemm_mma_nt_tf32 ByRows ByColumns,
+        gemm_mma_tn_tf32 ByColumns ByRows,
+        gemm_mma_tt_tf32 ByColumns ByColumns;
+    /// Three TF32 products.
+    pub static MMA_FP32_3XTF32 = THREE_TF32:
+        gemm_mma_nn_fp32_3xtf32 ByRows ByRows,
+        gemm_mma_nt_fp32_3xtf32 ByRows ByColumns,
+        gemm_mma_tn_fp32_3xtf32 ByColumns ByRows,
+        gemm_mma_tt_fp32_3xtf32 ByColumns ByColumns;
+    /// One TF32 and two bf16 products.
+    pub static MMA_FP32_MIXED = MIXED:
+        gemm_mma_nn_fp32_mixed ByRows ByRows,
+        gemm_mma_nt_fp32_mixed ByRows ByColumns,
+        gemm_mma_tn_fp32_mixed ByColumns ByRows,
+        gemm_mma_tt_fp32_mixed ByColumns ByColumns;
+}

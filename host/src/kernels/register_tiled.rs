@@ -1,0 +1,39 @@
+//! Products on CUDA cores with tiles in registers: [`gpu_kernels::gemm::register_tiled`].
+
+use gpu_kernels::gemm::register_tiled::*;
+
+use super::{Common, KernelInfo, Launch, Performance, Scheme, Target, tiled_kernels};
+use crate::plan::Storage::{ByColumns, ByRows};
+
+/// The kernels with large tiles.
+const LARGE: Common = Common {
+    idea: "a thread shares what its sums would all load: 8x16 of them in registers",
+    scheme: Scheme::Fp32,
+    tile: TILE,
+    target: Target::Any,
+    tensor_maps: false,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
+};
+
+/// The kernels with small tiles.
+const SMALL: Common = Common {
+    idea: "the same with smaller tiles, for products that would have too few large ones",
+    tile: TILE_64,
+    performance: Performance { blocks_per_multiprocessor: 4, share_of_peak: 0.6 },
+    ..LARGE
+};
+
+tiled_kernels! {
+    /// Tiles of 64×64.
+    pub static REGISTER_TILED_64 = SMALL:
+        gemm_register_tiled_64_nn_fp32 ByRows ByRows,
+        gemm_register_tiled_64_nt_fp32 ByRows ByColumns,
+        gemm_register_tiled_64_tn_fp32 ByColumns ByRows,
+        gemm_register_tiled_64_tt_fp32 ByColumns ByColumns;
+    /// Tiles of 128×256.
+    pub static REGISTER_TILED = LARGE:
+        gemm_register_tiled_nn_fp32 ByRows ByRows,
+        gemm_register_tiled_nt_fp32 ByRows ByColumns,
+        gemm_register_tiled_tn_fp32 ByColumns ByRows,
+        gemm_register_tiled_tt_fp32 ByColumns ByColumns;
+}

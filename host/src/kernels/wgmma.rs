@@ -1,0 +1,79 @@
+//! Products on tensor cores that are fed by the copy engine, for compute capability 9.0: [`gpu_kernels::gemm::wgmma`].
+
+use cuda_driver::TensorElement;
+use cuda_std::TensorMap;
+use gpu_kernels::MatrixBatch;
+use gpu_kernels::gemm::tiles::TileShape;
+use gpu_kernels::gemm::wgmma::split::*;
+
+use super::{Common, KernelInfo, Launch, Performance, Scheme, Target};
+use crate::Error;
+use crate::device::{Device, Embedded, Lines, TensorTile};
+use crate::plan::Storage::{self, ByColumns, ByRows};
+
+/// The share of the peak is that of a sketch of such a kernel on an H200.
+const THREE_TF32: Common = Common {
+    idea: "the copy engine feeds tensor cores; a part of each block splits operands for the others",
+    scheme: Scheme::Fp32ThreeTf32,
+    tile: TILE,
+    target: Target::Sm90a,
+    tensor_maps: true,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.9 },
+};
+const MIXED: Common = Common {
+    scheme: Scheme::Fp32Mixed,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.75 },
+    ..THREE_TF32
+};
+
+/// Registers kernels that take two tensor maps and a `TiledGemm`.
+macro_rules! tensor_map_kernels {
+    ($($(#[$doc:meta])* pub static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;)*) => { $(
+        $(
+            // SAFETY: a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined
+            // for whatever its arguments' safe constructors and its conditions let through, on the grid that it names, as
+            // its source explains.
+            unsafe impl Embedded for $kernel<'_> {}
+        )*
+        $(#[$doc])*
+        pub static $family: [KernelInfo; 4] = [$(
+            $common.of(stringify!($kernel), $a, $b, Launch::Marking(|device, gemm, marks| {
+                let map_a = map_of_a(device, gemm.a(), $a, $common.tile)?;
+                let map_b = map_of_b(device, gemm.b(), $b, $common.tile)?;
+                device.launch($kernel { map_a, map_b, gemm, marks })
+            }))
+        ),*];
+    )* };
+}
+
+tensor_map_kernels! {
+    /// Three TF32 products.
+    pub static WGMMA_FP32_3XTF32 = THREE_TF32:
+        gemm_wgmma_nn_fp32_3xtf32 ByRows ByRows,
+        gemm_wgmma_nt_fp32_3xtf32 ByRows ByColumns,
+        gemm_wgmma_tn_fp32_3xtf32 ByColumns ByRows,
+        gemm_wgmma_tt_fp32_3xtf32 ByColumns ByColumns;
+    /// One TF32 and two bf16 products.
+    pub static WGMMA_FP32_MIXED = MIXED:
+        gemm_wgmma_nn_fp32_mixed ByRows ByRows,
+        gemm_wgmma_nt_fp32_mixed ByRows ByColumns,
+        gemm_wgmma_tn_fp32_mixed ByColumns ByRows,
+        gemm_wgmma_tt_fp32_mixed ByColumns ByColumns;
+}
+
+/// A tensor map of A. Where terms are neighbours, a box has all rows of a tile; otherwise it has as many rows as terms.
+fn map_of_a<'a>(device: &Device, a: MatrixBatch<'a>, stored: Storage, tile: TileShape) -> Result<TensorMap<'a>, Error> {
+    let (lines, height) = if stored == ByRows { (Lines::Rows, tile.m) } else { (Lines::Columns, tile.k) };
+    device.tensor_map_of_batch(&a, lines, &boxes(tile, height))
+}
+
+/// A tensor map of B. Where terms are neighbours, a box has all columns of a tile; otherwise it has as many columns as terms.
+fn map_of_b<'a>(device: &Device, b: MatrixBatch<'a>, stored: Storage, tile: TileShape) -> Result<TensorMap<'a>, Error> {
+    let (lines, height) = if stored == ByRows { (Lines::Rows, tile.k) } else { (Lines::Columns, tile.n) };
+    device.tensor_map_of_batch(&b, lines, &boxes(tile, height))
+}
+
+/// Numbers are copied as they are: the kernels split them.
+fn boxes(tile: TileShape, lines: u32) -> TensorTile {
+    TensorTile { element: TensorElement::Fp32, length: tile.k, lines }
+}

@@ -1,0 +1,136 @@
+//! How long a product should take, from a few rates: what a choice rests on where nothing has been measured.
+//!
+//! ```text
+//! time  =  launch  +  max(waves · (steps · time of a step + fixed part), bytes / bandwidth)     the kernel
+//!       +  launch  +  bytes of the partial sums / bandwidth                                     where sums are divided
+//!       +  launch  +  bytes of the copies / bandwidth                                           for each prepared operand
+//!       +  launch                                                                               where tiles may be repaired
+//!
+//! waves  =  ⌈blocks / (multiprocessors · blocks on each)⌉        steps  =  ⌈terms / (terms of a step · splits)⌉
+//! ```
+//!
+//! It is a roofline with the steps that tiles make in it. What it is for is the order of the candidates; its times may well
+//! be off by a third.
+//!
+//! The rates are those that NVIDIA publishes for a multiprocessor of the generation at 1.7 GHz; the bandwidth of the H200 is
+//! measured. GPUs of a generation differ in their bandwidth: an RTX 4090 and an L4 come out the same here.
+
+use crate::kernels::{Family, KernelInfo, Launch, Scheme};
+use crate::plan::preparation::Preparation;
+use crate::plan::{Description, DeviceFacts, Processor, Storage};
+
+/// What a launch costs, in seconds, as long as the GPU waits for it.
+const LAUNCH: f64 = 3e-6;
+
+/// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
+const BLOCK: f64 = 3e-6;
+
+/// What a term of a sum costs a thread that loads it from memory itself, in seconds: eight terms are under way at a time.
+const TERM: f64 = 600e-9 / 8.0;
+
+/// The rates of a device, in operations and in bytes per second.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    /// fp32 operations of all multiprocessors.
+    fp32: f64,
+    /// TF32 operations of all multiprocessors.
+    tf32: f64,
+    /// The memory's bandwidth.
+    bandwidth: f64,
+}
+
+impl Rates {
+    fn of(device: &DeviceFacts) -> Self {
+        const CLOCK: f64 = 1.7e9;
+        let Processor::Gpu { compute_capability, .. } = device.processor else {
+            return Self { fp32: 1e9, tf32: 1e9, bandwidth: 1e9 };
+        };
+        // Operations of a multiprocessor in a clock, and the bandwidth of the memory.
+        let (fp32, tf32, bandwidth) = match compute_capability {
+            (8, 0) => (128.0, 1024.0, 1.5e12),
+            (8, _) => (256.0, 512.0, 0.6e12),
+            (9, _) => (256.0, 2048.0, 4.2e12),
+            _ => (256.0, 1024.0, 1.5e12),
+        };
+        let all = CLOCK * f64::from(device.multiprocessors.max(1));
+        Self { fp32: fp32 * all, tf32: tf32 * all, bandwidth }
+    }
+
+    /// The rate at which a scheme multiplies, in operations of the product.
+    fn peak(&self, scheme: Scheme) -> f64 {
+        // What a product of the scheme costs, in TF32 products.
+        let products = match scheme {
+            Scheme::Fp32 => return self.fp32,
+            Scheme::Fp32Mixed => 2.0,
+            Scheme::Fp32ThreeTf32 => 3.0,
+            Scheme::Fp32ScaledFp16 => 1.5,
+            Scheme::Tf32 => 1.0,
+            Scheme::Bf16 | Scheme::Fp16 => 0.5,
+        };
+        self.tf32 / products
+    }
+}
+
+/// The time that a kernel should take, in milliseconds.
+pub(crate) fn estimate(
+    kernel: &KernelInfo,
+    device: &DeviceFacts,
+    product: &Description,
+    splits: u32,
+    preparations: &[Preparation; 2],
+) -> f64 {
+    let rates = Rates::of(device);
+    let performance = kernel.performance;
+    let slots = f64::from(device.multiprocessors.max(1)) * f64::from(performance.blocks_per_multiprocessor);
+    let waves = (kernel.blocks(product, splits) as f64 / slots).ceil();
+    let streaming = product.traffic() / rates.bandwidth;
+    let results = 4.0 * product.m as f64 * product.n as f64 * product.batch as f64;
+
+    let multiply = match (kernel.family(), kernel.tile) {
+        (Family::Gemv, _) => {
+            // Reading alone: fewer blocks than there is room for read less at a time. What has no preference for a layout
+            // was written for rows; in a matrix stored otherwise, the loads of a warp come from as many lines as it has lanes.
+            let filled = (kernel.blocks(product, splits) as f64 / slots).clamp(1.0 / slots, 1.0);
+            let scattered = if kernel.a.is_none() && product.a.storage() != Storage::ByRows { 8.0 } else { 1.0 };
+            BLOCK + streaming * scattered / (performance.share_of_peak * filled)
+        }
+        (Family::Gemm, Some(tile)) => {
+            let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
+            let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k);
+            let step = work * slots / (rates.peak(kernel.scheme) * performance.share_of_peak);
+            // Neighbours in a column are stored one by one, each in a sector of its own.
+            let scattered = if product.c.storage() == Storage::ByRows { 0.0 } else { 7.0 * results / rates.bandwidth };
+            (waves * (steps * step + BLOCK)).max(streaming) + scattered
+        }
+        (Family::Gemm, None) => {
+            // A thread computes its sum alone, and waits for its terms.
+            let computing = product.operations() / (rates.peak(kernel.scheme) * performance.share_of_peak);
+            computing.max(streaming).max(waves * product.terms() as f64 * TERM) + BLOCK
+        }
+    };
+    let reduction = if splits > 1 { LAUNCH + results * (2.0 * f64::from(splits) + 1.0) / rates.bandwidth } else { 0.0 };
+    let prepared = |bytes: usize| LAUNCH + 2.0 * bytes as f64 / rates.bandwidth;
+    let preparation: f64 = preparations.iter().filter_map(Preparation::bytes).map(prepared).sum();
+    let repair = if kernel.marks(product, splits) > 0 { LAUNCH } else { 0.0 };
+    (LAUNCH + multiply + reduction + preparation + repair) * 1e3
+}
+
+/// Numbers of splits that fill whole waves of blocks, of which one should be best; always with 1.
+pub(crate) fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Description) -> Vec<u32> {
+    let most = kernel.pieces(product);
+    if let Launch::SplitGemv { splits, .. } | Launch::AtomicGemv { splits, .. } = kernel.launch {
+        return vec![splits(product.m as u32, product.terms() as u32, device.multiprocessors).clamp(1, most)];
+    }
+    let slots = u128::from(device.multiprocessors.max(1)) * u128::from(kernel.performance.blocks_per_multiprocessor);
+    let undivided = kernel.blocks(product, 1).max(1);
+    let mut candidates = vec![1];
+    for waves in 1..=4 {
+        let splits = (waves * slots / undivided).min(most.into()) as u32;
+        if splits > 1 && product.batch as u64 * u64::from(splits) <= i32::MAX as u64 {
+            candidates.push(splits);
+        }
+    }
+    candidates.sort_unstable();
+    candidates.dedup();
+    candidates
+}

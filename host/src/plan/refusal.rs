@@ -1,0 +1,113 @@
+//! Why a kernel is not taken for a product.
+
+use crate::Precision;
+use crate::plan::Storage;
+
+/// Why a kernel cannot compute a product, or may not be chosen for it unasked.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It computes in another precision than the one asked for.
+    #[error("its precision is {has}, and {wanted} is asked for: choose --precision {has}, or another kernel")]
+    Precision {
+        /// Its precision.
+        has: Precision,
+        /// The precision asked for.
+        wanted: Precision,
+    },
+    /// It multiplies a matrix and a vector.
+    #[error(
+        "it multiplies a matrix and a vector, so n must be 1, but n is {n}: choose --n 1, or one of the gemm kernels"
+    )]
+    NotAVector {
+        /// The columns of the result.
+        n: usize,
+    },
+    /// It is for operands that are stored otherwise.
+    #[error("it needs {operand} stored {needs}, but {operand} is {has}")]
+    Layout {
+        /// `A` or `B`.
+        operand: &'static str,
+        /// What it needs, in words.
+        needs: &'static str,
+        /// How the operand is stored, in words.
+        has: &'static str,
+    },
+    /// It is compiled for another architecture.
+    #[error("it is compiled for {needs} only, and {device} does not run that")]
+    Architecture {
+        /// The architecture.
+        needs: &'static str,
+        /// The device.
+        device: String,
+    },
+    /// The CPU executor has no model of its instructions.
+    #[error("the CPU executor has no model of the instructions it uses")]
+    NotOnCpu,
+    /// The PTX that the device has loaded does not have it.
+    #[error("the PTX that {device} has loaded does not have it")]
+    NotInPtx {
+        /// The device.
+        device: String,
+    },
+    /// A grid has not enough blocks.
+    #[error("it would take {blocks} blocks, and a grid has at most 2147483647: use fewer splits, or a smaller batch")]
+    TooManyBlocks {
+        /// The blocks.
+        blocks: u128,
+    },
+    /// It cannot divide its sums.
+    #[error("it does not divide its sums, but {splits} splits are asked for: leave out --splits")]
+    NoSplits {
+        /// The splits.
+        splits: u32,
+    },
+    /// There are more splits than pieces of the sums.
+    #[error("{splits} splits are asked for, but its sums have {most} pieces only: ask for at most that many")]
+    TooManySplits {
+        /// The splits.
+        splits: u32,
+        /// The most that there can be.
+        most: u32,
+    },
+    /// There is nothing to multiply, and it prepares operands for that.
+    #[error("the sums have no terms, and it is for products only")]
+    NoTerms,
+    /// The workspace would not fit.
+    #[error("it needs a workspace of {needs}, and the device has {has} of memory")]
+    Workspace {
+        /// The size of the workspace.
+        needs: crate::Bytes,
+        /// The memory of the device.
+        has: crate::Bytes,
+    },
+    /// It does not keep what the precision promises for sums this short. It can be had by its name.
+    #[error("for k below {from}, its error is above what {precision} promises: only by its name")]
+    ShortSums {
+        /// The precision.
+        precision: Precision,
+        /// The shortest sums that it is for.
+        from: usize,
+    },
+    /// The order of its additions varies. It can be had by its name.
+    #[error("it adds up in an order that varies, so its bits do too: only by its name")]
+    Varies,
+}
+
+impl Refusal {
+    /// Whether the kernel may be had by its name all the same.
+    pub fn yields_to_name(&self) -> bool {
+        matches!(self, Self::ShortSums { .. } | Self::Varies)
+    }
+}
+
+impl Storage {
+    /// In words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::ByRows => "by rows",
+            Self::ByColumns => "by columns",
+            Self::Spread => "with gaps between all elements",
+        }
+    }
+}

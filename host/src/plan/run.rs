@@ -1,0 +1,145 @@
+//! Running a plan.
+
+use cuda_std::GlobalSliceMut;
+use gpu_kernels::gemm::Gemm;
+use gpu_kernels::gemm::split_reduction::SplitReduction;
+use gpu_kernels::gemm::tiles::TiledGemm;
+use gpu_kernels::gemv::{Gemv, SplitGemv};
+use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Vector, VectorMut};
+
+use crate::kernels::{Launch, add_partial_sums, repair_marked_tiles};
+use crate::plan::workspace::{read, words};
+use crate::plan::{Description, GemmPlan, Workspace};
+use crate::{Bytes, Device, DeviceMatrix, Error};
+
+impl GemmPlan {
+    /// Queues `C = α·A·B + β·C` for each product of the batch. Does not wait for it, allocates nothing, and copies nothing
+    /// between host and device, so it can be timed as it is.
+    ///
+    /// The workspace must not be given to anything that runs on another stream meanwhile; plans that use it one after the
+    /// other are fine.
+    ///
+    /// # Errors
+    /// [`Error::Operands`] if these do not make a product; [`Error::PlanMismatch`] if they are not placed as the plan was
+    /// made for, or α is zero and was not, or the other way round; [`Error::WorkspaceTooSmall`]; [`Error::ForeignView`] if
+    /// something is not in memory of the device; those of [`Device::launch`].
+    #[allow(clippy::too_many_arguments, reason = "those of a BLAS, and where to run")]
+    pub fn run(
+        &self,
+        device: &Device,
+        alpha: f32,
+        a: &DeviceMatrix,
+        b: &DeviceMatrix,
+        beta: f32,
+        c: &mut DeviceMatrix,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let given = Description::of(alpha, a, b, beta, c)?;
+        if let Some((what, planned, given)) = self.product.difference(&given) {
+            return Err(Error::PlanMismatch { kernel: self.kernel.name, what, planned, given });
+        }
+        if workspace.bytes() < self.workspace_bytes {
+            let (needs, has) = (Bytes(self.workspace_bytes as u128), Bytes(workspace.bytes() as u128));
+            return Err(Error::WorkspaceTooSmall { needs, has });
+        }
+        if self.product.is_empty() {
+            return Ok(());
+        }
+        match self.kernel.launch {
+            Launch::Tiled(_) | Launch::Marking(_) => {
+                let (a, b) = match self.transposed {
+                    false => (a.batch()?, b.batch()?),
+                    true => (b.transposed_batch()?, a.transposed_batch()?),
+                };
+                self.run_batch(device, alpha, a, b, beta, c.batch_mut(self.transposed)?, workspace)
+            }
+            _ => (0..self.product.batch).try_for_each(|index| {
+                let (a, b, c) = (a.matrix_at(index)?, b.matrix_at(index)?, c.matrix_mut_at(index)?);
+                match self.transposed {
+                    false => self.run_one(device, alpha, a, b, beta, c, workspace),
+                    true => {
+                        self.run_one(device, alpha, b.transposed(), a.transposed(), beta, c.transposed(), workspace)
+                    }
+                }
+            }),
+        }
+    }
+
+    /// All products, by a kernel that takes batches.
+    #[allow(clippy::too_many_arguments, reason = "those of a BLAS, and where to run")]
+    fn run_batch(
+        &self,
+        device: &Device,
+        alpha: f32,
+        a: MatrixBatch<'_>,
+        b: MatrixBatch<'_>,
+        beta: f32,
+        c: MatrixBatchMut<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let [prepare_a, prepare_b] = &self.preparations;
+        let parts = [prepare_a.part(), prepare_b.part(), self.partials.clone(), self.marks.clone()];
+        let [for_a, for_b, for_partials, for_marks] = workspace.parts(parts)?;
+        let (a, b) = (prepare_a.run(device, a, for_a)?, prepare_b.run(device, b, for_b)?);
+
+        // A plan for β = 0 may be run with another one, and then cannot compute tiles again from what they were.
+        let marks = if beta == 0.0 { words(for_marks) } else { GlobalSliceMut::new(&mut []) };
+        let multiply = |gemm| match self.kernel.launch {
+            Launch::Tiled(launch) => launch(device, gemm),
+            Launch::Marking(launch) => launch(device, gemm, marks),
+            _ => unreachable!("takes one product at a time"),
+        };
+        let whole = TiledGemm::new(alpha, a, b, beta, c)?;
+        if self.splits == 1 {
+            multiply(whole)?;
+        } else {
+            let (m, n) = (c.first().rows() as usize, c.first().cols() as usize);
+            let count = self.product.batch * self.splits as usize;
+            let partials = MatrixBatchMut::new(MatrixMut::new(for_partials, m, n, n, 1)?, m * n, count)?;
+            multiply(TiledGemm::split(a, b, partials, self.splits)?)?;
+            let partials = MatrixBatch::new(Matrix::new(read(for_partials), m, n, n, 1)?, m * n, count)?;
+            add_partial_sums(device, SplitReduction::new(alpha, partials, self.splits, beta, c)?)?;
+        }
+        if marks.is_empty() { Ok(()) } else { repair_marked_tiles(device, whole, read(marks), self.splits) }
+    }
+
+    /// One product, by a kernel that does not take batches.
+    #[allow(clippy::too_many_arguments, reason = "those of a BLAS, and where to run")]
+    fn run_one(
+        &self,
+        device: &Device,
+        alpha: f32,
+        a: Matrix<'_>,
+        b: Matrix<'_>,
+        beta: f32,
+        c: MatrixMut<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        if let Launch::Gemm(launch) = self.kernel.launch {
+            return launch(device, Gemm::new(alpha, a, b, beta, c)?);
+        }
+        let x = Vector::new(b.data(), b.rows() as usize, b.row_stride() as usize)?;
+        let m = c.rows() as usize;
+        let y = VectorMut::new(c.data(), m, c.row_stride() as usize)?;
+        match self.kernel.launch {
+            Launch::Gemv(launch) => launch(device, Gemv::new(alpha, a, x, beta, y)?),
+            Launch::SplitGemv { launch, .. } if self.splits == 1 => {
+                launch(device, SplitGemv::new(alpha, a, x, beta, y)?)
+            }
+            Launch::SplitGemv { launch, .. } => {
+                let splits = self.splits as usize;
+                let [for_partials] = workspace.parts([self.partials.clone()])?;
+                let partials = MatrixMut::new(for_partials, splits, m, m, 1)?;
+                launch(device, SplitGemv::split(a, x, partials)?)?;
+                let partials = Matrix::new(read(for_partials), m, 1, 1, m)?;
+                let partials = MatrixBatch::new(partials, m, splits)?;
+                add_partial_sums(device, SplitReduction::new(alpha, partials, self.splits, beta, c)?)
+            }
+            Launch::AtomicGemv { launch, .. } => {
+                add_partial_sums(device, SplitReduction::scaling(beta, c)?)?;
+                launch(device, SplitGemv::new(alpha, a, x, 1.0, y)?, self.splits)
+            }
+            Launch::Gemm(_) | Launch::Tiled(_) | Launch::Marking(_) => unreachable!("launched elsewhere"),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Tables of measured times, by which plans choose kernels on a GPU that has been measured (`tilewright tune`).
+//!
+//! A table is of one GPU, by the name of the product. For a product it is asked as follows:
+//!
+//! 1. Entries count that have the same precision and the same layout (NN, NT, TN, TT), and agree with it in whether tensor
+//!    maps can describe both operands, and whether it is a product with a vector (n = 1).
+//! 2. Of these, the nearest is taken: the *distance* of two products is the largest of `|log₂(m / m')|`, the same of n, k
+//!    and the number of products. An entry that is further away than 1, a factor of two in any of them, says nothing.
+//! 3. The fastest of its kernels that can compute the product is chosen. If it is exactly this product, its sums are divided
+//!    as was measured; otherwise as the [model](crate::plan) has it, because the best number of splits depends on each size.
+//!
+//! Where a table says nothing, the model chooses.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Description, DeviceFacts, Storage};
+use crate::{Error, Precision};
+
+/// The version of the format.
+const SCHEMA: u32 = 1;
+
+/// The tables that this build has: the name of each file in `tables` and its content.
+const EMBEDDED: [(&str, &str); 0] = [];
+
+static TABLES: LazyLock<Vec<Arc<Table>>> = LazyLock::new(|| {
+    // Tests see to it that all of them can be read.
+    EMBEDDED.iter().filter_map(|(_, text)| Table::parse(text).ok()).map(Arc::new).collect()
+});
+
+/// Which tables a plan may use.
+#[derive(Clone, Debug, Default)]
+pub enum Tables {
+    /// Those that this build has, if one is of the GPU.
+    #[default]
+    Embedded,
+    /// None: the model chooses.
+    None,
+    /// This one, which has to be of the GPU.
+    This(Arc<Table>),
+}
+
+/// Measured times of one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// The version of the format.
+    pub schema: u32,
+    /// The name of the GPU, such as `NVIDIA H200`.
+    pub gpu: String,
+    /// The release of its driver, and the CUDA version that it supports.
+    pub driver: String,
+    /// The version of this crate.
+    pub version: String,
+    /// The commit that the program was built from; none outside a repository.
+    pub commit: Option<String>,
+    /// When the measurement began, in UTC (RFC 3339).
+    pub date: String,
+    /// What was measured.
+    pub entries: Vec<Entry>,
+}
+
+/// The times of one product.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The precision.
+    pub precision: Precision,
+    /// `NN`, `NT`, `TN` or `TT`.
+    pub layout: String,
+    /// The rows of A and C.
+    pub m: usize,
+    /// The columns of B and C.
+    pub n: usize,
+    /// The columns of A and rows of B.
+    pub k: usize,
+    /// The number of products.
+    pub batch: usize,
+    /// Whether tensor maps can describe both operands.
+    pub aligned: bool,
+    /// The kernels, the fastest first.
+    pub times: Vec<KernelTime>,
+}
+
+/// The time of a kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelTime {
+    /// Its name.
+    pub kernel: String,
+    /// Among how many blocks each sum was divided.
+    pub splits: u32,
+    /// The median, in microseconds, with all steps of the plan.
+    pub median_us: f64,
+}
+
+/// What is wrong with a file that should be a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableFault {
+    /// It is not JSON, or lacks something.
+    #[error("{0}")]
+    Json(String),
+    /// It has another format.
+    #[error("its format is version {0}, and this program reads version 1: measure again with `tilewright tune`")]
+    Schema(u32),
+    /// A time that is none.
+    #[error("the time of {kernel} for {product} is {median_us} us: it has to be a positive number")]
+    Time {
+        /// The kernel.
+        kernel: String,
+        /// The product.
+        product: String,
+        /// What it says.
+        median_us: String,
+    },
+    /// The kernels of an entry are not in order.
+    #[error("the kernels for {0} are not in the order of their times")]
+    Order(String),
+}
+
+/// What a product is looked up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    layout: &'static str,
+    /// m, n, k and the number of products.
+    extents: [usize; 4],
+    aligned: bool,
+}
+
+impl Key {
+    /// The key of a product; none if an operand is stored neither by rows nor by columns, or there is nothing to multiply.
+    pub fn of(product: &Description) -> Option<Self> {
+        let by_rows = product.n == 1 || product.m == 1 || product.c.storage() != Storage::ByColumns;
+        let Description { m, n, k, batch, a, b, .. } = if by_rows { *product } else { product.transposed() };
+        let layout = match (a.storage(), b.storage()) {
+            _ if product.is_empty() || product.terms() == 0 => return None,
+            (Storage::ByRows, Storage::ByRows) => "NN",
+            (Storage::ByRows, Storage::ByColumns) => "NT",
+            (Storage::ByColumns, Storage::ByRows) => "TN",
+            (Storage::ByColumns, Storage::ByColumns) => "TT",
+            (Storage::Spread, _) | (_, Storage::Spread) => return None,
+        };
+        let aligned = a.fits_tensor_map(m, k, batch) && b.fits_tensor_map(k, n, batch);
+        Some(Self { layout, extents: [m, n, k, batch], aligned })
+    }
+
+    /// An entry for this product.
+    pub(crate) fn entry(&self, precision: Precision, times: Vec<KernelTime>) -> Entry {
+        let Self { layout, extents: [m, n, k, batch], aligned } = *self;
+        Entry { precision, layout: layout.to_owned(), m, n, k, batch, aligned, times }
+    }
+
+    /// How far an entry is from the product; none if it says nothing about it.
+    fn distance(&self, entry: &Entry, precision: Precision) -> Option<f64> {
+        let extents = [entry.m, entry.n, entry.k, entry.batch];
+        let vector = |n: usize| n == 1;
+        if (entry.precision, entry.layout.as_str(), entry.aligned) != (precision, self.layout, self.aligned)
+            || vector(entry.n) != vector(self.extents[1])
+            || extents.contains(&0)
+        {
+            return None;
+        }
+        let along = |(one, other): (usize, usize)| (one as f64 / other as f64).log2().abs();
+        let distance = self.extents.into_iter().zip(extents).map(along).fold(0.0, f64::max);
+        (distance <= 1.0).then_some(distance)
+    }
+}
+
+impl Table {
+    /// An empty table of a GPU.
+    pub(crate) fn begin(gpu: &str, driver: String) -> Self {
+        Self {
+            schema: SCHEMA,
+            gpu: gpu.to_owned(),
+            driver,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("TILEWRIGHT_COMMIT").map(str::to_owned),
+            date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Reads a table from a file.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be read, [`Error::BadTable`] if it is none.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        Self::parse(&text).map_err(|fault| Error::BadTable { path: path.to_owned(), fault })
+    }
+
+    /// Reads a table.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, TableFault> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema: u32,
+        }
+        let bad = |error: serde_json::Error| TableFault::Json(error.to_string());
+        let Version { schema } = serde_json::from_str(text).map_err(bad)?;
+        if schema != SCHEMA {
+            return Err(TableFault::Schema(schema));
+        }
+        let table: Self = serde_json::from_str(text).map_err(bad)?;
+        for entry in &table.entries {
+            for KernelTime { kernel, median_us, .. } in &entry.times {
+                if !(median_us.is_finite() && *median_us > 0.0) {
+                    let (kernel, product, median_us) = (kernel.clone(), entry.product(), median_us.to_string());
+                    return Err(TableFault::Time { kernel, product, median_us });
+                }
+            }
+            if !entry.times.is_sorted_by(|one, other| one.median_us <= other.median_us) {
+                return Err(TableFault::Order(entry.product()));
+            }
+        }
+        Ok(table)
+    }
+
+    /// Writes the table as JSON. The file is complete or not there: it gets its name when it is written.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
+        let mut file = crate::report::temporary_beside(path)?;
+        serde_json::to_writer_pretty(&mut file, self).map_err(|error| failed(error.into()))?;
+        std::io::Write::write_all(&mut file, b"\n").map_err(failed)?;
+        file.persist(path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    /// Where the table is from, for explanations.
+    pub(crate) fn source(&self) -> String {
+        let commit = self.commit.as_ref().map(|commit| format!(", commit {commit}")).unwrap_or_default();
+        format!("{}{commit}", self.date)
+    }
+
+    /// The entry that says most about a product, and whether it is exactly this one.
+    pub(crate) fn nearest(&self, product: &Description, precision: Precision) -> Option<(&Entry, bool)> {
+        let key = Key::of(product)?;
+        let near = self.entries.iter().filter_map(|entry| Some((entry, key.distance(entry, precision)?)));
+        let (entry, distance) = near.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        Some((entry, distance == 0.0))
+    }
+}
+
+impl Entry {
+    /// The product in a few words.
+    pub(crate) fn product(&self) -> String {
+        let Self { precision, layout, m, n, k, batch, aligned, .. } = self;
+        let batch = if *batch == 1 { String::new() } else { format!("{batch} times ") };
+        let aligned = if *aligned { "" } else { ", not aligned" };
+        format!("{batch}{layout} m={m} n={n} k={k} in {precision}{aligned}")
+    }
+}
+
+impl Tables {
+    /// The table for a device, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::TableForOtherGpu`] if a certain table is to be used, and is not of this device.
+    pub(crate) fn table(&self, device: &DeviceFacts) -> Result<Option<&Table>, Error> {
+        match self {
+            Self::None => Ok(None),
+            Self::Embedded => Ok(TABLES.iter().map(Arc::as_ref).find(|table| table.gpu == device.name)),
+            Self::This(table) if table.gpu == device.name && !device.is_cpu() => Ok(Some(table)),
+            Self::This(table) => Err(Error::TableForOtherGpu { table: table.gpu.clone(), device: device.name.clone() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `cargo test` runs where the sources are; a table there that the list above lacks would never be used.
+    #[test]
+    fn all_tables_are_embedded_and_can_be_read() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/plan/tables");
+        let files = std::fs::read_dir(directory).map(|files| files.map(|file| file.unwrap().file_name()).collect());
+        let mut files: Vec<_> = files.unwrap_or_default();
+        files.sort();
+        assert_eq!(files, EMBEDDED.map(|(name, _)| std::ffi::OsString::from(name)));
+        for (name, text) in EMBEDDED {
+            assert!(Table::parse(text).is_ok_and(|table| !table.entries.is_empty()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Memory that plans need besides the operands: copies of operands, partial sums.
+//!
+//! ```text
+//! │ copy of A │ copy of B │ partial sums │ marks │        each part aligned to 256 bytes; none of them has to be there
+//! ```
+
+use std::ops::Range;
+
+use cuda_std::{Element, GlobalSlice, GlobalSliceMut};
+
+use crate::device::{Buffer, Device};
+use crate::{Bytes, Error};
+
+/// The elements at whose multiples the parts of a workspace begin: 256 bytes.
+const ALIGNMENT: usize = 64;
+
+/// Memory for whatever a plan needs besides the operands. It is allocated once, and any plan that needs no more can use it,
+/// one after the other.
+#[derive(Debug)]
+pub struct Workspace {
+    buffer: Option<Buffer<f32>>,
+}
+
+impl Workspace {
+    /// No memory at all: enough for plans that need none.
+    pub fn none() -> Self {
+        Self { buffer: None }
+    }
+
+    /// Allocates at least this many bytes.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] or [`Error::NotEnoughMemory`] where the device has too little free memory.
+    pub fn new(device: &Device, bytes: usize) -> Result<Self, Error> {
+        match bytes.div_ceil(size_of::<f32>()) {
+            0 => Ok(Self::none()),
+            elements => Ok(Self { buffer: Some(device.allocate(elements)?) }),
+        }
+    }
+
+    /// The size.
+    pub fn bytes(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |buffer| buffer.len() * size_of::<f32>())
+    }
+
+    /// Makes every byte `0xFF`, so that what is read before it has been written comes out as NaN.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if an earlier kernel has failed.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.buffer.as_mut().map_or(Ok(()), |buffer| buffer.fill_bytes(0xFF))
+    }
+
+    /// These parts, which come one after the other.
+    ///
+    /// # Errors
+    /// [`Error::WorkspaceTooSmall`].
+    ///
+    /// # Panics
+    /// If a part begins before the one before it has ended.
+    pub(crate) fn parts<const N: usize>(
+        &mut self,
+        ranges: [Range<usize>; N],
+    ) -> Result<[GlobalSliceMut<'_, f32>; N], Error> {
+        let needs = ranges.iter().filter(|range| !range.is_empty()).map(|range| range.end).max().unwrap_or(0);
+        let has = self.buffer.as_ref().map_or(0, Buffer::len);
+        if needs > has {
+            let bytes = |elements: usize| Bytes(elements as u128 * size_of::<f32>() as u128);
+            return Err(Error::WorkspaceTooSmall { needs: bytes(needs), has: bytes(has) });
+        }
+        let first = self.buffer.as_mut().map_or(std::ptr::null_mut(), |buffer| buffer.view_mut().as_mut_ptr());
+        let mut end = 0;
+        Ok(ranges.map(|range| {
+            if range.is_empty() {
+                return GlobalSliceMut::new(&mut []);
+            }
+            assert!(end <= range.start, "parts of a workspace do not overlap");
+            end = range.end;
+            // SAFETY: a part of the buffer, which the result borrows mutably; the parts do not overlap.
+            unsafe { GlobalSliceMut::from_raw_parts(first.wrapping_add(range.start), range.len()) }
+        }))
+    }
+}
+
+/// Memory that is read when it has been written. A launch refuses to read and to write it at the same time.
+pub(crate) fn read<T: Element>(written: GlobalSliceMut<'_, T>) -> GlobalSlice<'_, T> {
+    // SAFETY: the same memory, for the same time.
+    unsafe { GlobalSlice::from_raw_parts(written.as_mut_ptr(), written.len()) }
+}
+
+/// Memory for numbers of another type of the same size.
+pub(crate) fn words(elements: GlobalSliceMut<'_, f32>) -> GlobalSliceMut<'_, u32> {
+    // SAFETY: the same memory, for the same time; all bits are a number of either type, and they have the same alignment.
+    unsafe { GlobalSliceMut::from_raw_parts(elements.as_mut_ptr().cast(), elements.len()) }
+}
+
+/// Gives out parts of a workspace that has yet to be allocated.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
+    elements: u128,
+}
+
+impl Layout {
+    /// A part of `elements`, aligned; none if the end is beyond what can be addressed.
+    pub(crate) fn part(&mut self, elements: u128) -> Option<Range<usize>> {
+        if elements == 0 {
+            return Some(0..0);
+        }
+        let start = self.elements.next_multiple_of(ALIGNMENT as u128);
+        let end = start.checked_add(elements).filter(|&end| end <= (isize::MAX as usize / size_of::<f32>()) as u128)?;
+        self.elements = end;
+        Some(start as usize..end as usize)
+    }
+
+    /// The bytes of all parts.
+    pub(crate) fn bytes(&self) -> usize {
+        self.elements as usize * size_of::<f32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_std::executor::Checks;
+
+    use super::*;
+
+    #[test]
+    fn parts_are_aligned_and_do_not_overlap() {
+        let mut layout = Layout::default();
+        assert_eq!(layout.part(0), Some(0..0));
+        assert_eq!(layout.part(5), Some(0..5));
+        assert_eq!(layout.part(100), Some(64..164));
+        assert_eq!(layout.bytes(), 4 * 164);
+        assert_eq!(layout.part(u128::from(u64::MAX)), None);
+        assert_eq!(layout.part(u128::MAX), None);
+        assert_eq!(layout.bytes(), 4 * 164);
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        let device = Device::cpu(Checks::Bounds);
+        let mut workspace = Workspace::new(&device, 9).unwrap();
+        assert_eq!((workspace.bytes(), Workspace::none().bytes()), (12, 0));
+        let [one, none, other] = workspace.parts([0..1, 0..0, 1..3]).unwrap();
+        assert_eq!((one.len(), none.len(), other.len()), (1, 0, 2));
+        let message = workspace.parts([0..4, 4..4]).map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("16 bytes") && message.contains("12 bytes"), "{message}");
+        assert!(matches!(Workspace::none().parts([0..1, 1..1]), Err(Error::WorkspaceTooSmall { .. })));
+        assert!(Workspace::none().parts([0..0, 0..0]).is_ok());
+    }
+}

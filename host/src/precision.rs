@@ -1,0 +1,186 @@
+//! How precise a product is: what a user names, what is promised for it, and what a check may therefore demand.
+//!
+//! Operands and results are fp32 in memory, always. The precision says what happens in between. It is a part of every
+//! plan, table and report, and nothing changes it silently: where no kernel of the precision asked for can compute a
+//! product, there is an error that says so.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The precision of a product. Operands and results are fp32 in memory.
+///
+/// Errors are given as the relative Frobenius error `‖E‖ / ‖C‖`, and element by element as `|E| / Σ|a||b|`, both against
+/// the exact product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Precision {
+    /// Every multiplication and addition is one fused operation on a CUDA core, rounded to nearest. No operand is ever
+    /// split or rounded.
+    ///
+    /// As for any sum in fp32, the error grows with the length of the running sums, which is the kernel's matter: about
+    /// `√K·2⁻²⁴` for those of the ladder, less where partial sums are added up.
+    #[serde(rename = "fp32-strict")]
+    Fp32Strict,
+
+    /// As accurate as fp32, element by element, over the whole range of fp32: the default.
+    ///
+    /// Tensor cores multiply parts of the operands, and fp32 additions, rounded to nearest, collect the products. Two
+    /// schemes: three TF32 products (3xTF32), or one TF32 product and two bf16 products (mixed), which costs two thirds. The
+    /// error is at most 3·10⁻⁷ (relative Frobenius) for K < 2048 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is
+    /// larger, and `|E| / Σ|a||b|` at most 10⁻⁶. The mixed scheme is chosen only where K is at least 2048.
+    ///
+    /// Operands that cannot be split (not finite, from 2¹²⁶ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
+    /// tiles that they touch are computed as in [`Precision::Fp32Strict`]: infinities and NaN come out in the class that a
+    /// sum in fp32 gives. Where no tensor core can be used, the kernels of [`Precision::Fp32Strict`] compute the product;
+    /// the explanation of the plan says so.
+    #[default]
+    #[serde(rename = "fp32")]
+    Fp32,
+
+    /// Three fp16 products, of operands scaled per row of A and per column of B: half the cost of 3xTF32. Never chosen
+    /// unless it is named.
+    ///
+    /// **Accurate against the largest elements of a row and a column only**: the error of an element is small beside
+    /// `K · max|row of A| · max|column of B|`, not beside the element. This breaks it:
+    ///
+    /// ```text
+    /// A = [2²⁰  2⁻²⁰]     B = [0]     A·B = 2⁻²⁰ exactly
+    ///                         [1]
+    /// ```
+    ///
+    /// Scaled by the row's maximum, 2⁻²⁰ becomes 2⁻⁴⁰, of which two fp16 numbers hold nothing: the result is 0, and its
+    /// error 100 %. Use it where the elements of a row are of similar size.
+    #[serde(rename = "fp32-normwise")]
+    Fp32Normwise,
+
+    /// One TF32 product: operands rounded to nearest, to 11 significant bits; sums in fp32. `|E| / Σ|a||b|` is at most about
+    /// 2⁻¹⁰.
+    #[serde(rename = "tf32")]
+    Tf32,
+
+    /// Operands rounded to the nearest bf16 number (8 significant bits, the range of fp32); sums in fp32. `|E| / Σ|a||b|` is
+    /// at most about 2⁻⁷.
+    #[serde(rename = "bf16")]
+    Bf16,
+
+    /// Operands rounded to the nearest fp16 number: 11 significant bits. What is 65520 or more in magnitude becomes
+    /// infinite, and below 2⁻¹⁴ bits are lost. Sums in fp32. Between these, `|E| / Σ|a||b|` is at most about 2⁻¹⁰.
+    #[serde(rename = "fp16")]
+    Fp16,
+}
+
+/// How large the errors of a result may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// The largest relative Frobenius error.
+    pub frobenius: f64,
+    /// The largest `|E| / Σ|a||b|`.
+    pub max: f64,
+}
+
+/// The rounding error of one fp32 operation, relative to its result.
+const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
+
+impl Precision {
+    /// All precisions.
+    pub const ALL: [Self; 6] = [Self::Fp32Strict, Self::Fp32, Self::Fp32Normwise, Self::Tf32, Self::Bf16, Self::Fp16];
+
+    /// The terms from which on the mixed scheme keeps what [`Precision::Fp32`] promises.
+    pub const MIXED_FROM: usize = 2048;
+
+    /// The name, as `--precision`, tables and JSON have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fp32Strict => "fp32-strict",
+            Self::Fp32 => "fp32",
+            Self::Fp32Normwise => "fp32-normwise",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+            Self::Fp16 => "fp16",
+        }
+    }
+
+    /// What is rounded to what, in one line.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Self::Fp32Strict => "fused fp32 operations on CUDA cores",
+            Self::Fp32 => "as accurate as fp32, element by element",
+            Self::Fp32Normwise => "accurate against the largest element of a row or column only",
+            Self::Tf32 => "operands rounded to TF32, fp32 sums",
+            Self::Bf16 => "operands rounded to bf16, fp32 sums",
+            Self::Fp16 => "operands rounded to fp16, fp32 sums",
+        }
+    }
+
+    /// What a check of random operands of similar size may demand for sums of `terms` terms: the errors of independent
+    /// roundings in fp32, and what the precision allows on top.
+    ///
+    /// ```text
+    ///               ‖E‖ / ‖C‖                               |E| / S
+    ///  fp32-strict  2·√K·2⁻²⁴                                4·√K·2⁻²⁴
+    ///  fp32         the same, at least 3·10⁻⁷ or 7·10⁻⁷      the same, at least 10⁻⁶
+    ///  tf32, fp16   2·√K·2⁻²⁴ + 2⁻¹⁰                         4·√K·2⁻²⁴ + 2⁻¹⁰ (1 + 2⁻¹⁰)
+    ///  bf16         2·√K·2⁻²⁴ + 2⁻⁷                          4·√K·2⁻²⁴ + 2⁻⁷ (1 + 2⁻⁷)
+    /// ```
+    pub fn tolerance(self, terms: usize) -> Tolerance {
+        let root = (terms.max(1) as f64).sqrt();
+        let fp32 = Tolerance { frobenius: 2.0 * root * ROUNDING, max: 4.0 * root * ROUNDING };
+        // Two roundings of relative size u/2 each: u for their sum, and a little for their product.
+        let rounded = |u: f64| Tolerance { frobenius: fp32.frobenius + u, max: fp32.max + u * (1.0 + u) };
+        match self {
+            Self::Fp32Strict => fp32,
+            Self::Fp32 | Self::Fp32Normwise => {
+                let least = if terms < Self::MIXED_FROM { 3e-7 } else { 7e-7 };
+                Tolerance { frobenius: fp32.frobenius.max(least), max: fp32.max.max(1e-6) }
+            }
+            Self::Tf32 | Self::Fp16 => rounded(1.0 / 1024.0),
+            Self::Bf16 => rounded(1.0 / 128.0),
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Precision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|precision| precision.name() == text)
+            .ok_or_else(|| format!("expected one of {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_everywhere() {
+        for precision in Precision::ALL {
+            assert_eq!(precision.name().parse(), Ok(precision));
+            assert_eq!(serde_json::to_string(&precision).unwrap(), format!("\"{precision}\""));
+        }
+        assert!("FP32".parse::<Precision>().unwrap_err().contains("fp32-normwise"));
+        assert_eq!(Precision::default(), Precision::Fp32);
+    }
+
+    #[test]
+    fn a_lower_precision_tolerates_more() {
+        for terms in [0, 1, 2047, 2048, 1 << 19] {
+            let of = |precision: Precision| precision.tolerance(terms);
+            use Precision::*;
+            for (tight, loose) in [(Fp32Strict, Fp32), (Fp32, Tf32), (Tf32, Bf16)] {
+                assert!(of(tight).frobenius <= of(loose).frobenius && of(tight).max <= of(loose).max);
+            }
+        }
+        // A result of TF32 operands does not pass as fp32.
+        assert!(Precision::Fp32.tolerance(8192).frobenius < 5.5e-5 / 4.0);
+    }
+}

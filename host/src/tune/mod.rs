@@ -1,0 +1,211 @@
+//! Measures which kernel is the fastest for which product, and writes it down: `tilewright tune`.
+//!
+//! For each shape, layout and precision of a list ([`cases`]), every kernel that can compute the product is timed, with the
+//! numbers of splits that might suit it. What the model has far behind is left out. The result is a [`Table`] of this GPU;
+//! `host/src/plan/tables` has those that are built in.
+//!
+//! A time is the median of several, each of as many runs in a row as make 200 µs, with all steps of the plan. Operands that
+//! fit into the GPU's cache stay there from run to run. That is enough to compare kernels; `tilewright bench` is for figures.
+
+pub mod cases;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cases::Case;
+
+use crate::device::{Device, DeviceInfo};
+use crate::input::{self, Distribution};
+use crate::kernels::{self, KernelInfo};
+use crate::plan::table::{Entry, KernelTime, Key};
+use crate::plan::{self, Description, DeviceFacts, GemmPlan, Table, Tables, model};
+use crate::report::temporary_beside;
+use crate::{DeviceMatrix, Error, Precision};
+
+/// Ways that the model expects to take so many times as long as the fastest are not measured.
+const FAR_BEHIND: f64 = 5.0;
+
+/// How long the runs of one time are together, at least, and how many they are at most.
+const TOGETHER: Duration = Duration::from_micros(200);
+const MOST_TOGETHER: usize = 64;
+
+/// How many times are taken for a median.
+const TIMES: usize = 7;
+
+/// What to measure, and where to write it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The precisions; all if there are none.
+    pub precisions: Vec<Precision>,
+    /// The file that is written. What has been measured so far is written after every shape.
+    pub output: PathBuf,
+}
+
+/// Measures on a GPU, gives `print` a line for each product as it comes, and writes the table.
+///
+/// # Errors
+/// [`Error::Usage`] on the CPU executor, whose times say nothing; [`Error::File`], before anything is measured where possible;
+/// [`Error::NotEnoughMemory`] and [`Error::Driver`] if the GPU fails.
+pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Table, Error> {
+    let DeviceInfo::Cuda { name, driver_release, driver_cuda_version, .. } = device.describe() else {
+        return Err(Error::Usage(
+            "times on the CPU executor say nothing about a GPU: `tilewright tune` needs one".to_owned(),
+        ));
+    };
+    temporary_beside(&options.output)?;
+    let release = driver_release.map(|release| format!("{release}, ")).unwrap_or_default();
+    let mut table = Table::begin(&name, format!("{release}CUDA {driver_cuda_version}"));
+    let precisions = if options.precisions.is_empty() { &cases::PRECISIONS[..] } else { &options.precisions };
+    for case in cases::all() {
+        for entry in measure_case(device, &case, precisions)? {
+            let best = entry.times.first().map_or("no kernel".to_owned(), |best| {
+                format!("{} with {} splits: {:.1} us", best.kernel, best.splits, best.median_us)
+            });
+            print(&format!("{}: {best}\n", entry.product()));
+            table.entries.push(entry);
+        }
+        table.write(&options.output)?;
+    }
+    Ok(table)
+}
+
+/// Measures one product in some precisions. What no kernel can compute gives no entry.
+fn measure_case(device: &Device, case: &Case, precisions: &[Precision]) -> Result<Vec<Entry>, Error> {
+    let product = case.description()?;
+    let Some(key) = Key::of(&product) else { return Ok(Vec::new()) };
+    let facts = DeviceFacts::of(device);
+    let [a, b, c] = case.placements();
+    let [a_len, b_len, c_len] = case.elements();
+    let (m, n, k) = (product.m, product.n, product.k);
+    let there = |len: usize, number| {
+        let elements = input::random(len, Distribution::Uniform11, 0, number);
+        device.upload(&elements)
+    };
+    let placed = |buffer, rows, cols, place: plan::Placement| {
+        let strides = [place.row_stride, place.col_stride];
+        DeviceMatrix::new(buffer, rows, cols, strides)?.into_batch(product.batch, place.batch_stride)
+    };
+    let a = placed(there(a_len, 0)?, m, k, a)?;
+    let b = placed(there(b_len, 1)?, k, n, b)?;
+    let mut c = placed(device.allocate(c_len)?, m, n, c)?;
+
+    let mut entries = Vec::new();
+    for &precision in precisions {
+        let mut times = Vec::new();
+        for plan in candidates(device, &facts, &product, precision)? {
+            let mut workspace = plan.workspace(device)?;
+            let median = time(device, || plan.run(device, 1.0, &a, &b, 0.0, &mut c, &mut workspace))?;
+            let median_us = (median.as_secs_f64() * 1e6).max(1e-3);
+            times.push(KernelTime { kernel: plan.kernel().name.to_owned(), splits: plan.splits(), median_us });
+        }
+        times.sort_by(|one, other| one.median_us.total_cmp(&other.median_us));
+        // Of each kernel the best splits.
+        let mut seen: Vec<String> = Vec::new();
+        times.retain(|time| {
+            let first = !seen.contains(&time.kernel);
+            seen.push(time.kernel.clone());
+            first
+        });
+        if !times.is_empty() {
+            entries.push(key.entry(precision, times));
+        }
+    }
+    Ok(entries)
+}
+
+/// The plans to measure: every kernel that may be chosen unasked, with the splits that might suit it.
+fn candidates(
+    device: &Device,
+    facts: &DeviceFacts,
+    product: &Description,
+    precision: Precision,
+) -> Result<Vec<GemmPlan>, Error> {
+    let plan = |kernel: &'static KernelInfo, splits: u32| {
+        let (precision, kernel, splits) = (Some(precision), Some(kernel), Some(splits));
+        match GemmPlan::new(device, product, &plan::Options { precision, kernel, splits, tables: Tables::None }) {
+            Ok(plan) => Ok(Some(plan)),
+            Err(Error::Ineligible { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    let mut plans = Vec::new();
+    for &kernel in kernels::ALL.iter() {
+        if kernel.refusal(facts, product, precision, None).is_some() {
+            continue;
+        }
+        for splits in splits_to_try(kernel, facts, product) {
+            plans.extend(plan(kernel, splits)?);
+        }
+    }
+    let estimate = |plan: &GemmPlan| plan.explanation().estimated_ms.unwrap_or(0.0);
+    let least = plans.iter().map(estimate).fold(f64::INFINITY, f64::min);
+    plans.retain(|plan| estimate(plan) <= FAR_BEHIND * least);
+    Ok(plans)
+}
+
+/// Those that the model knows, and some more and fewer.
+fn splits_to_try(kernel: &KernelInfo, facts: &DeviceFacts, product: &Description) -> Vec<u32> {
+    let modelled = model::candidate_splits(kernel, facts, product);
+    let most = kernel.pieces(product);
+    let mut splits: Vec<u32> =
+        modelled.iter().flat_map(|&splits| [splits / 2, splits, splits.saturating_mul(2)]).collect();
+    splits.push(1);
+    splits.retain(|&splits| (1..=most).contains(&splits));
+    splits.sort_unstable();
+    splits.dedup();
+    splits
+}
+
+/// The median time of a run on the device.
+fn time(device: &Device, mut run: impl FnMut() -> Result<(), Error>) -> Result<Duration, Error> {
+    // The first run has the driver load kernels.
+    run()?;
+    let once = device.time(2, &mut run)?.into_iter().min().unwrap_or_default();
+    let together = TOGETHER.as_nanos().div_ceil(once.as_nanos().max(1)).clamp(1, MOST_TOGETHER as u128) as usize;
+    let mut times = device.time(TIMES, || (0..together).try_for_each(|_| run()))?;
+    times.sort();
+    Ok(times[times.len() / 2] / together as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_std::executor::Checks;
+
+    use super::*;
+    use crate::problem::Sizes;
+
+    #[test]
+    fn all_cases_are_products_and_no_two_are_the_same() {
+        let cases = cases::all();
+        for (index, case) in cases.iter().enumerate() {
+            let product = case.description().unwrap();
+            assert!(Key::of(&product).is_some(), "{case:?}");
+            assert!(!cases[..index].contains(case), "{case:?}");
+            let bytes: usize = case.elements().iter().map(|elements| 4 * elements).sum();
+            assert!(bytes <= 16 << 30, "{case:?} has {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_case_is_measured_with_every_kernel_that_can_compute_it() {
+        let device = Device::cpu(Checks::Bounds);
+        let case = Case { sizes: Sizes { m: 5, n: 1, k: 70 }, batch: 2, trans_a: false, trans_b: false };
+        let entries = measure_case(&device, &case, &[Precision::Fp32Strict]).unwrap();
+        let [Entry { times, batch: 2, m: 5, n: 1, k: 70, aligned: false, .. }] = &entries[..] else {
+            panic!("{entries:?}");
+        };
+        let names: Vec<_> = times.iter().map(|time| time.kernel.as_str()).collect();
+        for kernel in ["gemv_block_reduction_fp32", "gemv_split_fp32", "gemm_tiled_32_fp32"] {
+            assert_eq!(names.iter().filter(|name| **name == kernel).count(), 1, "{names:?}");
+        }
+        assert!(!names.contains(&"gemv_split_atomic_fp32"), "its bits vary");
+        assert!(times.is_sorted_by(|one, other| one.median_us <= other.median_us && one.median_us > 0.0));
+    }
+
+    #[test]
+    fn the_cpu_is_not_measured_for_a_table() {
+        let options = Options { precisions: Vec::new(), output: "/no such directory/table.json".into() };
+        let error = run(&Device::cpu(Checks::Bounds), &options, |_| ()).unwrap_err();
+        assert!(error.to_string().contains("needs one"), "{error}");
+    }
+}

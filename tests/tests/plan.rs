@@ -1,0 +1,447 @@
+//! Plans: which kernel is chosen for what on which device, and what is refused and why.
+
+use std::sync::Arc;
+
+use cuda_std::executor::Checks;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use tilewright::kernels::{self, KernelInfo};
+use tilewright::plan::table::{Entry, KernelTime, TableFault};
+use tilewright::plan::{
+    self, Description, DeviceFacts, GemmPlan, Options, Placement, Processor, Reason, Refusal, Table, Tables,
+};
+use tilewright::problem::Sizes;
+use tilewright::{Device, Error, Precision};
+
+fn gpu(name: &str, compute_capability: (u32, u32), multiprocessors: u32, gibibytes: u64) -> DeviceFacts {
+    let processor = Processor::Gpu { compute_capability, sm_90a: compute_capability == (9, 0) };
+    DeviceFacts { name: name.to_owned(), processor, multiprocessors, memory_bytes: Some(gibibytes << 30) }
+}
+
+fn h200() -> DeviceFacts {
+    gpu("NVIDIA H200", (9, 0), 132, 140)
+}
+
+fn a100() -> DeviceFacts {
+    gpu("NVIDIA A100-SXM4-80GB", (8, 0), 108, 80)
+}
+
+/// An H200 that was opened for portable PTX only.
+fn portable_h200() -> DeviceFacts {
+    DeviceFacts { processor: Processor::Gpu { compute_capability: (9, 0), sm_90a: false }, ..h200() }
+}
+
+fn cpu() -> DeviceFacts {
+    DeviceFacts::of(&Device::cpu(Checks::Bounds))
+}
+
+/// A product without gaps, in a layout such as `NT`.
+fn product(layout: &str, m: usize, n: usize, k: usize) -> Description {
+    let (a, b) = layout.split_at(1);
+    let placed = |transposed: &str, rows: usize, cols: usize| match transposed {
+        "N" => Placement::by_rows(cols),
+        _ => Placement::by_columns(rows),
+    };
+    Description::new(Sizes { m, n, k }, 1, placed(a, m, k), placed(b, k, n), Placement::by_rows(n)).unwrap()
+}
+
+/// What the model chooses.
+fn chosen(device: &DeviceFacts, product: &Description, precision: Precision) -> GemmPlan {
+    let options = Options { tables: Tables::None, ..Options::from(precision) };
+    plan::plan(device, product, &options).unwrap()
+}
+
+fn name(device: &DeviceFacts, product: &Description, precision: Precision) -> &'static str {
+    chosen(device, product, precision).kernel().name
+}
+
+fn kernel(name: &str) -> &'static KernelInfo {
+    kernels::find(name).unwrap()
+}
+
+fn refusal(device: &DeviceFacts, product: &Description, options: Options) -> Refusal {
+    match plan::plan(device, product, &options) {
+        Err(Error::Ineligible { reason, .. }) => *reason,
+        other => panic!("{:?}", other.map(|plan| plan.explanation().clone())),
+    }
+}
+
+#[test]
+fn every_layout_has_its_kernel_on_every_device() {
+    use Precision::{Bf16, Fp16, Fp32, Fp32Strict, Tf32};
+    for layout in ["NN", "NT", "TN", "TT"] {
+        let product = product(layout, 2048, 4096, 8192);
+        let is = |device: &DeviceFacts, precision, pattern: &str| {
+            let expected = pattern.replace("..", &layout.to_lowercase());
+            assert_eq!(name(device, &product, precision), expected, "{layout} in {precision} on {device}");
+        };
+        is(&h200(), Fp32, "gemm_wgmma_.._fp32_mixed");
+        is(&portable_h200(), Fp32, "gemm_mma_.._fp32_mixed");
+        is(&a100(), Fp32, "gemm_mma_.._fp32_mixed");
+        is(&cpu(), Fp32, "gemm_mma_.._fp32_mixed");
+        for device in [h200(), portable_h200(), a100(), cpu()] {
+            is(&device, Fp32Strict, "gemm_register_tiled_.._fp32");
+        }
+        for device in [portable_h200(), a100(), cpu()] {
+            is(&device, Tf32, "gemm_mma_.._tf32");
+            is(&device, Bf16, "gemm_mma_.._bf16");
+            is(&device, Fp16, "gemm_mma_.._fp16");
+        }
+    }
+}
+
+#[test]
+fn short_sums_take_the_more_accurate_scheme() {
+    for (k, scheme) in [(512, "3xtf32"), (2047, "3xtf32"), (2048, "mixed"), (65_536, "mixed")] {
+        for (device, class) in [(h200(), "wgmma"), (a100(), "mma"), (cpu(), "mma")] {
+            let expected = format!("gemm_{class}_nt_fp32_{scheme}");
+            assert_eq!(name(&device, &product("NT", 2048, 2048, k), Precision::Fp32), expected, "k={k} on {device}");
+        }
+    }
+    // The other can be had by its name, and the explanation says what that means.
+    let forced = Options::from(kernel("gemm_mma_nt_fp32_mixed"));
+    let plan = plan::plan(&cpu(), &product("NT", 20, 20, 64), &forced).unwrap();
+    assert_eq!((plan.precision(), &plan.explanation().reason), (Precision::Fp32, &Reason::Name));
+    assert!(plan.explanation().notes.iter().any(|note| note.contains("k below 2048")), "{}", plan.explanation());
+}
+
+#[test]
+fn few_tiles_divide_long_sums_among_all_multiprocessors() {
+    let plan = chosen(&h200(), &product("NN", 256, 256, 524_288), Precision::Fp32);
+    assert_eq!((plan.kernel().name, plan.splits()), ("gemm_wgmma_nn_fp32_mixed", 66));
+    assert_eq!(plan.explanation().blocks, 132);
+    assert_eq!(plan.workspace_bytes(), 4 * 66 * 256 * 256);
+    assert_eq!(plan.explanation().steps.len(), 2, "{}", plan.explanation());
+    // Where C need not be kept, blocks mark what they cannot split, and another kernel looks at it last.
+    let overwriting = product("NN", 256, 256, 524_288).with_factors(1.0, 0.0);
+    let plan = chosen(&h200(), &overwriting, Precision::Fp32);
+    assert_eq!(plan.workspace_bytes(), 4 * (66 * 256 * 256 + 132));
+    assert!(plan.explanation().steps[2].contains("gemm_repair_fp32"), "{}", plan.explanation());
+    // A product that fills the GPU anyway needs no second pass.
+    assert_eq!(chosen(&h200(), &product("NN", 8192, 8192, 8192), Precision::Fp32).splits(), 1);
+    assert_eq!(chosen(&h200(), &product("NN", 32_768, 32_768, 32), Precision::Fp32).splits(), 1);
+}
+
+#[test]
+fn vectors_have_their_kernels_from_either_side() {
+    let is = |product: Description, expected: &str, transposed: bool| {
+        for device in [h200(), a100()] {
+            let plan = chosen(&device, &product, Precision::Fp32);
+            assert_eq!(plan.kernel().name, expected, "{product} on {device}");
+            let told = plan.explanation().notes.iter().any(|note| note.contains("transpose"));
+            assert_eq!(told, transposed, "{}", plan.explanation());
+        }
+    };
+    is(product("NN", 2048, 1, 1_048_576), "gemv_split_fp32", false);
+    is(product("TN", 2048, 1, 1_048_576), "gemv_transposed_split_fp32", false);
+    // A row times a matrix is the matrix' transpose times a column.
+    is(product("NN", 1, 2048, 65_536), "gemv_transposed_split_fp32", true);
+    is(product("NT", 1, 2048, 65_536), "gemv_split_fp32", true);
+    assert_eq!(name(&cpu(), &product("NN", 256, 1, 65_536), Precision::Fp32), "gemv_split_fp32");
+}
+
+#[test]
+fn what_tensor_maps_cannot_describe_is_copied_first() {
+    // Rows of 2949 and 5921 elements do not begin at multiples of 16 bytes.
+    let irregular = product("NN", 8205, 5921, 2949);
+    let plan = chosen(&h200(), &irregular, Precision::Fp32);
+    assert_eq!(plan.kernel().name, "gemm_wgmma_nn_fp32_mixed");
+    assert_eq!(plan.explanation().steps.len(), 3 + usize::from(plan.splits() > 1), "{}", plan.explanation());
+    assert!(plan.workspace_bytes() >= 4 * (8205 * 2952 + 2949 * 5924), "{}", plan.explanation());
+    // Other kernels take them as they are.
+    assert_eq!(chosen(&a100(), &irregular, Precision::Fp32).workspace_bytes(), 0);
+    // An address is part of it.
+    let mut aligned = product("NT", 2048, 2048, 2048);
+    assert_eq!(chosen(&h200(), &aligned, Precision::Fp32).explanation().steps.len(), 1);
+    aligned.b.alignment = 4;
+    let plan = chosen(&h200(), &aligned, Precision::Fp32);
+    assert!(plan.explanation().steps[0].starts_with("copy B"), "{}", plan.explanation());
+}
+
+#[test]
+fn spread_operands_are_copied_or_fall_to_the_ladder() {
+    let mut spread = product("NN", 300, 200, 4096);
+    spread.a = Placement { row_stride: 3 * 4096, col_stride: 3, ..spread.a };
+    for device in [h200(), a100(), cpu()] {
+        let plan = chosen(&device, &spread, Precision::Fp32);
+        assert!(plan.explanation().steps[0].starts_with("copy A"), "{device}: {}", plan.explanation());
+        assert_eq!(chosen(&device, &spread, Precision::Tf32).precision(), Precision::Tf32);
+    }
+    // α = 0: nothing may be read, so nothing is copied.
+    let unread = spread.with_factors(0.0, 1.0);
+    let plan = chosen(&h200(), &unread, Precision::Fp32);
+    assert_eq!((plan.workspace_bytes(), plan.splits()), (0, 1));
+    assert!(kernels::LADDER.iter().any(|rung| rung.name == plan.kernel().name), "{}", plan.explanation());
+    // A device without memory for the copy.
+    let tight = DeviceFacts { memory_bytes: Some(1 << 20), ..a100() };
+    let plan = chosen(&tight, &spread, Precision::Fp32);
+    assert!(kernels::LADDER.iter().any(|rung| rung.name == plan.kernel().name), "{}", plan.explanation());
+    let refused = refusal(&tight, &spread, Options::from(kernel("gemm_mma_nn_fp32_mixed")));
+    assert!(matches!(refused, Refusal::Workspace { .. }), "{refused}");
+}
+
+#[test]
+fn a_result_that_is_stored_by_columns_is_computed_as_its_transpose() {
+    let mut by_columns = product("NN", 2048, 1024, 4096);
+    by_columns.c = Placement::by_columns(2048);
+    let plan = chosen(&a100(), &by_columns, Precision::Fp32);
+    assert_eq!(plan.kernel().name, "gemm_mma_tt_fp32_mixed");
+    // A kernel that is named for the product as it stands does it, too.
+    let named = plan::plan(&a100(), &by_columns, &Options::from(kernel("gemm_mma_nn_fp32_mixed"))).unwrap();
+    assert!(named.explanation().notes.is_empty(), "{}", named.explanation());
+}
+
+#[test]
+fn kernels_are_refused_with_the_reason() {
+    let gemm = product("NT", 300, 200, 4096);
+    let forced = |name: &str| Options::from(kernel(name));
+    let refused = |device: &DeviceFacts, options: Options| refusal(device, &gemm, options);
+    assert_eq!(refused(&h200(), forced("gemv_block_reduction_fp32")), Refusal::NotAVector { n: 200 });
+    assert_eq!(
+        refused(&a100(), forced("gemm_wgmma_nt_fp32_mixed")),
+        Refusal::Architecture { needs: "sm_90a", device: a100().to_string() }
+    );
+    assert!(matches!(refused(&portable_h200(), forced("gemm_wgmma_nt_fp32_mixed")), Refusal::Architecture { .. }));
+    assert_eq!(refused(&cpu(), forced("gemm_wgmma_nt_fp32_mixed")), Refusal::NotOnCpu);
+    assert_eq!(
+        refused(&h200(), forced("gemm_mma_nn_tf32")),
+        Refusal::Layout { operand: "B", needs: "by rows", has: "by columns" }
+    );
+    let other = Options { precision: Some(Precision::Fp32Strict), ..forced("gemm_mma_nt_tf32") };
+    assert_eq!(refused(&h200(), other), Refusal::Precision { has: Precision::Tf32, wanted: Precision::Fp32Strict });
+    let split = |name: &str, splits| Options { splits: Some(splits), ..forced(name) };
+    assert_eq!(refused(&h200(), split("gemm_tiled_32_fp32", 2)), Refusal::NoSplits { splits: 2 });
+    let most = 4096 / kernel("gemm_mma_nt_tf32").tile.unwrap().k;
+    let too_many = Refusal::TooManySplits { splits: most + 1, most };
+    assert_eq!(refused(&h200(), split("gemm_mma_nt_tf32", most + 1)), too_many);
+    let many = Description { batch: 1 << 30, ..gemm };
+    assert!(matches!(refusal(&h200(), &many, forced("gemm_mma_nt_tf32")), Refusal::TooManyBlocks { .. }));
+    assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), forced("gemm_wgmma_nt_fp32_mixed")), Refusal::NoTerms);
+    assert!(matches!(
+        plan::plan(&h200(), &gemm, &Options { splits: Some(0), ..Options::default() }),
+        Err(Error::Usage(_))
+    ));
+}
+
+#[test]
+fn refusals_say_what_can_do_it() {
+    let gemm = product("NT", 300, 200, 4096);
+    let error = plan::plan(&a100(), &gemm, &Options::from(kernel("gemm_wgmma_nt_fp32_mixed"))).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("sm_90a") && message.contains("gemm_mma_nt_fp32_mixed"), "{message}");
+
+    let splits = Options { splits: Some(3), ..Options::from(Precision::Fp32Strict) };
+    let plan = plan::plan(&a100(), &gemm, &splits).unwrap();
+    assert_eq!(plan.splits(), 3, "{}", plan.explanation());
+
+    // A kernel of another precision is never taken instead.
+    let mut cases = 0;
+    for (device, precision) in [(a100(), Precision::Fp32Normwise), (cpu(), Precision::Fp32Normwise)] {
+        let Err(error) = plan::plan(&device, &gemm, &Options::from(precision)) else { continue };
+        assert!(matches!(error, Error::NoKernel { precision: Precision::Fp32Normwise, .. }), "{error}");
+        let message = error.to_string();
+        assert!(message.contains("fp32-normwise") && message.contains("--precision fp32-strict or fp32"), "{message}");
+        cases += 1;
+    }
+    assert_eq!(cases, 2);
+}
+
+#[test]
+fn only_names_get_what_is_never_chosen() {
+    let matvec = product("NN", 512, 1, 4096);
+    for device in [h200(), a100(), cpu()] {
+        let plan = chosen(&device, &matvec, Precision::Fp32);
+        let atomic = plan.explanation().candidates.iter().find(|it| it.kernel == "gemv_split_atomic_fp32").unwrap();
+        assert!(atomic.refusal.as_ref().is_some_and(|refusal| refusal.contains("only by its name")));
+        let named = plan::plan(&device, &matvec, &Options::from(kernel("gemv_split_atomic_fp32"))).unwrap();
+        assert_eq!((named.explanation().steps.len(), named.workspace_bytes()), (2, 0));
+    }
+}
+
+#[test]
+fn an_explanation_says_everything_and_survives_json() {
+    let plan = chosen(&h200(), &product("NN", 256, 256, 524_288), Precision::Fp32);
+    let explanation = plan.explanation();
+    let text = explanation.to_string();
+    for part in [
+        "m=256 n=256 k=524288",
+        "NVIDIA H200",
+        "fp32: as accurate as fp32",
+        "gemm_wgmma_nn_fp32_mixed",
+        "the model estimates",
+        "256x128",
+        "132 blocks, sums divided among 66",
+        "16.5 MiB",
+        "step 2     add up the partial sums",
+        "estimate",
+        "gemm_mma_nn_fp32_3xtf32",
+        "gemm_mma_nn_tf32, gemm_mma_nt_tf32",
+        "its precision is tf32",
+    ] {
+        assert!(text.contains(part), "{text} does not say {part:?}");
+    }
+    let json = serde_json::to_string(explanation).unwrap();
+    let back: plan::Explanation = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (back.kernel, back.reason, back.candidates.len()),
+        (explanation.kernel.clone(), Reason::Model, kernels::ALL.len())
+    );
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused_before_anything_else() {
+    let sizes = |m, n, k| Sizes { m, n, k };
+    let new = |sizes, batch, a| Description::new(sizes, batch, a, Placement::by_rows(1), Placement::by_rows(1));
+    let any = Placement::by_rows(1);
+    assert!(matches!(new(sizes(1 << 31, 1, 1), 1, any), Err(Error::ExtentTooLarge { what: "m", .. })));
+    assert!(matches!(new(sizes(1, 1, 1), usize::MAX, any), Err(Error::ExtentTooLarge { what: "batch", .. })));
+    let far = Placement { row_stride: usize::MAX, ..any };
+    assert!(matches!(new(sizes(2, 1, 2), 1, far), Err(Error::PlacementOverflow { matrix: "A", .. })));
+    let far = Placement { batch_stride: usize::MAX / 2, ..any };
+    assert!(matches!(new(sizes(1, 1, 1), 3, far), Err(Error::PlacementOverflow { matrix: "A", .. })));
+    assert!(matches!(new(sizes(1, 1, 1), 1, Placement { alignment: 12, ..any }), Err(Error::Usage(_))));
+    assert!(matches!(new(sizes(1, 1, 1), 1, Placement { alignment: 0, ..any }), Err(Error::Usage(_))));
+}
+
+fn table(entries: Vec<Entry>) -> Table {
+    let json = serde_json::json!({
+        "schema": 1, "gpu": "NVIDIA H200", "driver": "580.1, CUDA 13.0", "version": "0.1.0", "commit": "abc",
+        "date": "2026-11-21T00:00:00Z", "entries": entries,
+    });
+    Table::parse(&json.to_string()).unwrap()
+}
+
+fn entry(layout: &str, [m, n, k]: [usize; 3], aligned: bool, times: &[(&str, u32, f64)]) -> Entry {
+    let time =
+        |&(kernel, splits, median_us): &(&str, u32, f64)| KernelTime { kernel: kernel.to_owned(), splits, median_us };
+    let (precision, times) = (Precision::Fp32, times.iter().map(time).collect());
+    Entry { precision, layout: layout.to_owned(), m, n, k, batch: 1, aligned, times }
+}
+
+#[test]
+fn a_table_of_the_gpu_decides_where_it_has_something_near() {
+    let slow = "gemm_mma_nt_fp32_3xtf32";
+    let table = Arc::new(table(vec![
+        entry("NT", [1024, 1024, 1024], true, &[("gemm_that_was", 1, 5.0), (slow, 4, 10.0)]),
+        entry("NT", [4096, 4096, 4096], true, &[("gemm_mma_nt_fp32_mixed", 2, 100.0)]),
+    ]));
+    let options = Options { tables: Tables::This(Arc::clone(&table)), ..Options::from(Precision::Fp32) };
+    let with = |product: &Description| plan::plan(&h200(), product, &options).unwrap();
+
+    let exact = with(&product("NT", 1024, 1024, 1024));
+    assert_eq!((exact.kernel().name, exact.splits()), (slow, 4), "{}", exact.explanation());
+    assert!(exact.explanation().to_string().contains("measured as the fastest: 10.0 us for NT m=1024"));
+    let near = with(&product("NT", 2000, 600, 1500));
+    assert_eq!(near.kernel().name, slow, "{}", near.explanation());
+    // Between the two, the nearer one.
+    let between = product("NT", 2048, 2048, 2100);
+    assert_eq!(with(&between).kernel().name, "gemm_mma_nt_fp32_mixed");
+    // Too far, another layout, not aligned, another precision: the model.
+    let mut unaligned = product("NT", 1024, 1024, 1024);
+    unaligned.a.alignment = 4;
+    for other in [product("NT", 1024, 1024, 300), product("NN", 1024, 1024, 1024), unaligned] {
+        assert_eq!(with(&other).explanation().reason, Reason::Model, "{other}");
+    }
+    // A transposed result is the transposed product.
+    let mut by_columns = product("NT", 1024, 1024, 1024);
+    by_columns.c = Placement::by_columns(1024);
+    assert_eq!(with(&by_columns).kernel().name, slow);
+    // By its name, a kernel is taken whatever a table says; splits likewise.
+    let named = Options { kernel: Some(kernel("gemm_wgmma_nt_fp32_mixed")), ..options.clone() };
+    assert_eq!(plan::plan(&h200(), &between, &named).unwrap().explanation().reason, Reason::Name);
+    let split = Options { splits: Some(3), ..options };
+    assert_eq!(plan::plan(&h200(), &product("NT", 1024, 1024, 1024), &split).unwrap().splits(), 3);
+}
+
+#[test]
+fn a_table_of_another_gpu_is_refused() {
+    let options = Options { tables: Tables::This(Arc::new(table(Vec::new()))), ..Options::default() };
+    for device in [a100(), cpu()] {
+        let error = plan::plan(&device, &product("NN", 8, 8, 8), &options).unwrap_err();
+        assert!(matches!(error, Error::TableForOtherGpu { .. }), "{error}");
+        let message = error.to_string();
+        assert!(message.contains("NVIDIA H200") && message.contains(&device.name), "{message}");
+    }
+    assert!(plan::plan(&h200(), &product("NN", 8, 8, 8), &options).is_ok());
+}
+
+#[test]
+fn tables_come_back_as_they_were_and_bad_ones_are_refused() {
+    let table = table(vec![entry("TN", [1, 2, 3], false, &[("gemm_mma_tn_tf32", 1, 1.5)])]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table.json");
+    std::fs::write(&path, "old").unwrap();
+    table.write(&path).unwrap();
+    assert_eq!(Table::read(&path).unwrap(), table);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
+
+    let text = serde_json::to_string(&table).unwrap();
+    let fault = |from: &str, to: &str| Table::parse(&text.replace(from, to)).unwrap_err();
+    assert_eq!(fault("\"schema\":1", "\"schema\":2"), TableFault::Schema(2));
+    assert!(matches!(fault("\"m\":1", "\"m\":-1"), TableFault::Json(_)));
+    assert!(matches!(fault("{", "["), TableFault::Json(_)));
+    assert!(matches!(fault("1.5", "0.0"), TableFault::Time { .. }));
+    let unsorted = entry("TN", [1, 2, 3], true, &[("gemm_mma_tn_tf32", 1, 1.5), ("gemm_mma_tn_bf16", 1, 1.0)]);
+    let text = serde_json::to_string(&Table { entries: vec![unsorted], ..table }).unwrap();
+    assert!(matches!(Table::parse(&text), Err(TableFault::Order(_))));
+
+    std::fs::write(&path, "{}").unwrap();
+    let message = Table::read(&path).unwrap_err().to_string();
+    assert!(message.contains("table.json is no table") && message.contains("schema"), "{message}");
+    let missing = directory.path().join("missing.json");
+    assert!(matches!(Table::read(&missing), Err(Error::File { action: "read", .. })));
+}
+
+fn extent() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        0..200usize,
+        Just(0),
+        Just(1),
+        Just(2048),
+        0..=i32::MAX as usize,
+        Just(i32::MAX as usize),
+        any::<usize>()
+    ]
+}
+
+fn placement() -> impl Strategy<Value = Placement> {
+    let stride = || prop_oneof![Just(0usize), Just(1), 0..10_000usize, any::<usize>()];
+    (stride(), stride(), stride(), 2..9u32).prop_map(|(row_stride, col_stride, batch_stride, power)| Placement {
+        row_stride,
+        col_stride,
+        batch_stride,
+        alignment: 1 << power,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 3000, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// Whatever the sizes: a plan that keeps its promises, or an error.
+    #[test]
+    fn planning_never_fails_otherwise_than_by_an_error(
+        (m, n, k, batch) in (extent(), extent(), extent(), extent()),
+        (a, b, c) in (placement(), placement(), placement()),
+        (device, precision, alpha) in (0..4usize, 0..6usize, any::<bool>()),
+        splits in prop_oneof![Just(None), (0..5000u32).prop_map(Some), any::<u32>().prop_map(Some)],
+        named in prop_oneof![Just(None), any::<usize>().prop_map(Some)],
+    ) {
+        let Ok(product) = Description::new(Sizes { m, n, k }, batch, a, b, c) else { return Ok(()) };
+        let product = product.with_factors(f32::from(u8::from(alpha)), 0.0);
+        let device = &[h200(), a100(), portable_h200(), cpu()][device];
+        let precision = Some(Precision::ALL[precision]);
+        let kernel = named.map(|index| kernels::ALL[index % kernels::ALL.len()]);
+        let options = Options { precision, kernel, splits, tables: Tables::Embedded };
+        if let Ok(plan) = plan::plan(device, &product, &options) {
+            prop_assert!(plan.kernel().scheme.serves(plan.precision()));
+            prop_assert!(kernel.is_none_or(|kernel| kernel.name == plan.kernel().name));
+            prop_assert!(splits.is_none_or(|splits| splits == plan.splits()));
+            prop_assert!(plan.splits() == 1 || plan.kernel().divides_sums);
+            prop_assert!(device.memory_bytes.is_none_or(|bytes| plan.workspace_bytes() as u64 <= bytes));
+            prop_assert!(plan.explanation().estimated_ms.is_none_or(|time| time.is_finite() && time > 0.0));
+            prop_assert!(plan.explanation().to_string().len() > 100);
+        }
+    }
+}
