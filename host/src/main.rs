@@ -56,9 +56,13 @@ fn main() -> ExitCode {
     match run::run(&device, &Options { note, tables, ..flags.options() }, print) {
         Ok(report) if report.passed() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(FAILED),
+        Err(error) if error.is_kernel_fault() => {
+            complain(&error);
+            ExitCode::from(FAILED)
+        }
         Err(error) => {
             complain_of_device(&error);
-            ExitCode::from(if error.is_kernel_fault() { FAILED } else { REFUSED })
+            ExitCode::from(REFUSED)
         }
     }
 }
@@ -148,7 +152,7 @@ fn open(flags: &RunFlags) -> Result<(Device, Option<String>), Error> {
 /// The same of what may be the fault of a GPU, with a way around it.
 fn complain_of_device(error: &Error) {
     complain(error);
-    if matches!(error, Error::Driver(_)) && !error.is_kernel_fault() {
+    if matches!(error, Error::Driver(_)) {
         let _ = writeln!(std::io::stderr(), "To do without a GPU, run on the CPU: --device cpu");
     }
 }

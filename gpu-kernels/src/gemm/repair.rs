@@ -17,7 +17,9 @@ use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
 use super::exact;
-use super::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
+#[cfg(not(target_arch = "nvptx64"))]
+use super::tiles::MAX_BLOCKS;
+use super::tiles::{TileShape, TiledGemm};
 
 /// The mark of a block that has found operands in A that are too small to be split.
 pub const MARK_A: u32 = 1;

@@ -54,7 +54,9 @@ use super::scheme::{Mixed, Scheme, ThreeTf32};
 use crate::gemm::exact;
 use crate::gemm::repair::{MARK_A, MARK_B};
 use crate::gemm::split::{Extremes, split_tf32};
-use crate::gemm::tiles::{MAX_BLOCKS, Tile, TileShape, TiledGemm};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 
 /// The tile of a block.
 pub const TILE: TileShape = TileShape { m: 256, n: 128, k: ROW };
