@@ -11,5 +11,5 @@ fn scale(factor: f32, x: GlobalSliceMut<'_, f32>) {
 fn main() {
     let mut x = [1.0f32; 32];
     let kernel = scale { x: GlobalSliceMut::new(&mut x) };
-    unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::new(1, 1, 1), 0) }.unwrap();
+    unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::new(1, 1, 1)) }.unwrap();
 }

@@ -101,8 +101,7 @@ impl<'a> Planned<'a> {
         let bound = loss(scheme) + 4.0 * terms.sqrt() * ROUNDING;
         for (index, &found) in result.indexed_iter() {
             let off = (found - value[index]).abs();
-            // A NaN is not within any bound.
-            if !(off <= bound * magnitude[index]) {
+            if off.is_nan() || off > bound * magnitude[index] {
                 return Err(format!(
                     "element {index:?} is {found} and should be {}: {:.3e} of the sum of magnitudes, beyond {bound:.3e}",
                     value[index],

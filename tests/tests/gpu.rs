@@ -262,10 +262,17 @@ fn planned_products(device: &Device, kernel: &'static KernelInfo, layouts: Layou
     }
     // A kernel that refuses everything is not tested.
     match computed {
-        0 if layouts == Layouts::ALL[0] => Err("the kernel has computed none of the products".into()),
+        0 if layouts == own_layouts(kernel) => Err("the kernel has computed none of the products".into()),
         0 => Ok(Completion::ignored_with("skipped: the kernel computes no product in this layout")),
         _ => Ok(Completion::Completed),
     }
+}
+
+/// The layouts that a kernel is for, by its name; any kernel without such a name takes A and B by rows.
+fn own_layouts(kernel: &KernelInfo) -> Layouts {
+    let named = ["_nn_", "_nt_", "_tn_", "_tt_"].iter().position(|part| kernel.name.contains(part));
+    let transposed = kernel.name.contains("_transposed_").then_some(2);
+    Layouts::ALL[named.or(transposed).unwrap_or(0)]
 }
 
 /// Factors that hide what they multiply, which then is NaN, and others.

@@ -92,7 +92,7 @@ fn every_layout_has_its_kernel_on_every_device() {
 
 #[test]
 fn short_sums_take_the_more_accurate_scheme() {
-    for (k, scheme) in [(512, "3xtf32"), (2047, "3xtf32"), (2048, "mixed"), (65_536, "mixed")] {
+    for (k, scheme) in [(512, "3xtf32"), (2559, "3xtf32"), (2560, "mixed"), (65_536, "mixed")] {
         for (device, class) in [(h200(), "wgmma"), (a100(), "mma"), (cpu(), "mma")] {
             let expected = format!("gemm_{class}_nt_fp32_{scheme}");
             assert_eq!(name(&device, &product("NT", 2048, 2048, k), Precision::Fp32), expected, "k={k} on {device}");
@@ -102,7 +102,7 @@ fn short_sums_take_the_more_accurate_scheme() {
     let forced = Options::from(kernel("gemm_mma_nt_fp32_mixed"));
     let plan = plan::plan(&cpu(), &product("NT", 20, 20, 64), &forced).unwrap();
     assert_eq!((plan.precision(), &plan.explanation().reason), (Precision::Fp32, &Reason::Name));
-    assert!(plan.explanation().notes.iter().any(|note| note.contains("k below 2048")), "{}", plan.explanation());
+    assert!(plan.explanation().notes.iter().any(|note| note.contains("k below 2560")), "{}", plan.explanation());
 }
 
 #[test]

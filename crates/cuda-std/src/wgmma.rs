@@ -11,9 +11,9 @@
 //!                                pairs 2q, 2q, 2q + 8, 2q + 8 of 16 (bf16, fp16)
 //! ```
 //!
-//! The products are asynchronous: [`fence`], products, [`commit`], and [`wait`] before the sums are read. Until then neither
+//! The products are asynchronous: [`fence`], products, [`commit`], and [`wait`](Sums::wait) before the sums are read. Until then neither
 //! the sums nor the registers of A may be touched, and the tiles in shared memory must not change. The compiler does not
-//! know of this; kernels keep it by passing the sums through [`wait`].
+//! know of this; kernels keep it by passing the sums through [`wait`](Sums::wait).
 //!
 //! There is no model of these on the CPU yet.
 

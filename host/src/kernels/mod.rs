@@ -263,9 +263,15 @@ impl KernelInfo {
 
     /// How many marks it makes for a product: none if it makes none.
     pub(crate) fn marks(&self, product: &Description, splits: u32) -> u128 {
+        /// The blocks that share the looking at an operand: with fewer, each looks at all of it anyway.
+        const SHARERS: usize = 8;
+        /// The terms of a sum from which on the time saved is more than that of launching another kernel.
+        const WORTHWHILE: usize = 1024;
+        let Some(tile) = self.tile.filter(|_| matches!(self.launch, Launch::Marking(_))) else { return 0 };
+        let shared = product.n.div_ceil(tile.n as usize) >= SHARERS;
+        let long = product.terms() / splits.max(1) as usize >= WORTHWHILE;
         // Tiles are computed again when the results have been written, so these must not have been needed.
-        let marks = matches!(self.launch, Launch::Marking(_)) && product.beta_is_zero && product.terms() > 0;
-        if marks { self.blocks(product, splits) } else { 0 }
+        if shared && long && product.beta_is_zero { self.blocks(product, splits) } else { 0 }
     }
 
     /// The precision that it computes in.
