@@ -73,7 +73,7 @@ impl Case {
             launch_for(self.a.order, SplitGemv::new(self.alpha, a, x, self.beta, out).unwrap());
             return y;
         }
-        let layout = if self.m % 2 == 0 { Layout::ROWS.padded(3) } else { Layout::COLUMNS };
+        let layout = if self.m.is_multiple_of(2) { Layout::ROWS.padded(3) } else { Layout::COLUMNS };
         let mut partials = Operand::random(self.splits, self.m, layout, 9);
         partials.fill(f32::NAN);
         launch_for(self.a.order, SplitGemv::split(a, x, partials.view_mut().matrix_mut().unwrap()).unwrap());
