@@ -75,7 +75,9 @@ impl Case {
     /// The largest errors that [`Precision::Fp32`] may have where cuBLAS has smaller ones: relative in the Frobenius norm,
     /// and element by element against Σ|a||b|.
     pub fn error_bounds(&self) -> Option<(f64, f64)> {
-        let frobenius = if self.sizes.k < Precision::MIXED_FROM { 3e-7 } else { 7e-7 };
+        /// The terms from which on a sum is long.
+        const LONG: usize = 2048;
+        let frobenius = if self.sizes.k < LONG { 3e-7 } else { 7e-7 };
         (self.precision == Precision::Fp32).then_some((frobenius, 1e-6))
     }
 }
