@@ -13,14 +13,19 @@
 //! | [`gemm::naive_1d`] | one thread per element of C, numbered along a line |
 //! | [`gemm::naive_2d`] | one thread per element of C, arranged like C |
 //! | [`gemm::tiled`], 16×16 and 32×32 | a block shares what its threads would all load |
+//! | [`gemm::register_tiled`] | a thread shares what its 128 sums would all load |
+//! | [`gemm::mma`] | tensor cores, and what they take to be as accurate as fp32 |
+//! | [`gemm::wgmma`] | tensor cores fed by the copy engine, with a role for each warp |
 //! | [`gemv::block_reduction`] | a block shares one long sum |
+//! | [`gemv::split`], [`gemv::transposed_split`] | blocks share one long sum |
 //!
 //! Not on the ladder: [`probe`], kernels that do one thing only, to measure what a GPU can do at most.
 //!
 //! # Precision
 //!
-//! It is part of every kernel's name. `fp32` means: operands and result are IEEE 754 binary32, and every multiplication
-//! and addition of the sum is one fused operation rounded to nearest. Nothing is ever rounded to TF32.
+//! It is part of every kernel's name. `fp32` alone means: operands and result are IEEE 754 binary32, and every multiplication
+//! and addition of the sum is one fused operation rounded to nearest. `fp32_3xtf32` and `fp32_mixed` compute on tensor cores by
+//! parts of the operands, with errors like those of fp32 ([`gemm::split`]); `tf32`, `bf16` and `fp16` round the operands.
 //!
 //! # Sizes
 //!
