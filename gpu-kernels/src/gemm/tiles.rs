@@ -275,7 +275,9 @@ impl Tile<'_> {
                 let skipped = group as u32 * distance;
                 if col + skipped < self.c.cols() {
                     // SAFETY: as below.
-                    unsafe { store_vector(self.c.data(), first + skipped as usize, sums[group].map(|sum| factor * sum)) };
+                    unsafe {
+                        store_vector(self.c.data(), first + skipped as usize, sums[group].map(|sum| factor * sum))
+                    };
                 }
             }
             return;
