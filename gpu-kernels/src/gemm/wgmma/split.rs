@@ -49,6 +49,7 @@ use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Sums};
 
+use super::looks::{Looks, NOT_FINITE, are_finite, found_by_any};
 use super::operand::{
     BOX, Fragments, KMajor, Major, MnMajor, NEXT_PIECE, ROW, Unit, fragment_place, fragment_rows, load_fragments,
     load_unit, store_unit,
@@ -105,9 +106,6 @@ const fn shared_bytes(b_is_k_major: bool) -> u32 {
     places * 4 + (raw_stages(b_is_k_major) + SECOND_STAGES) * 16 + WARPS * 4
 }
 
-/// What a block tells the threads that multiply about sums that are infinite or NaN, beside the marks.
-const NOT_FINITE: u32 = 4;
-
 /// What all roles of a block share.
 struct Block<'a, const RAW_STAGES: u32> {
     gemm: TiledGemm<'a>,
@@ -117,31 +115,6 @@ struct Block<'a, const RAW_STAGES: u32> {
     votes: SharedSlice<u32>,
     steps: u32,
     looks: [Looks; 2],
-}
-
-/// In which steps a block looks at an operand for numbers that are too small.
-#[derive(Clone, Copy)]
-struct Looks {
-    /// Whether it shares the steps with the blocks that have the same rows of A (columns of B).
-    shared: bool,
-    /// Its place among those.
-    place: u32,
-}
-
-impl Looks {
-    /// How many blocks share the steps. With more, some look at the same.
-    const SHARERS: u32 = 8;
-
-    #[inline(always)]
-    fn new(sharers: u32, place: u32) -> Self {
-        Self { shared: sharers >= Self::SHARERS, place }
-    }
-
-    /// The next step, from `step` on, in which it looks.
-    #[inline(always)]
-    fn next(&self, step: u32) -> u32 {
-        if self.shared { step + self.place.wrapping_sub(step) % Self::SHARERS } else { step }
-    }
 }
 
 /// The body of all kernels of this module.
@@ -195,7 +168,7 @@ unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
             } else {
                 load::<A, B, RAW_STAGES>(&mut block, map_a, map_b);
             }
-            any_thread(block.votes, [found, false]);
+            found_by_any(block.votes, FIRST_MULTIPLIER, [found, false]);
         } else {
             hopper::acquire_registers::<232>();
             multiply::<A, B, S, RAW_STAGES>(&mut block, marks);
@@ -354,35 +327,6 @@ unsafe fn convert_tile<A: Major, B: Major, S: Scheme, const LOOK: bool>(
     }
 }
 
-/// What a block has found: [`MARK_A`] and [`MARK_B`] for operands too small to be split, [`NOT_FINITE`] for sums.
-///
-/// # Safety
-/// All threads of the block call this once, with what they have found themselves.
-#[inline(always)]
-unsafe fn any_thread(votes: SharedSlice<u32>, [too_small, not_finite]: [bool; 2]) -> u32 {
-    let warp = thread::thread_idx_x() / 32;
-    // SAFETY: one lane of each warp writes its element, and all threads wait before they read.
-    unsafe {
-        let mark = if warp < FIRST_MULTIPLIER { MARK_B } else { MARK_A };
-        let mut vote = 0;
-        if warp::warp_vote_any(warp::ALL_LANES, too_small) {
-            vote |= mark;
-        }
-        if warp::warp_vote_any(warp::ALL_LANES, not_finite) {
-            vote |= NOT_FINITE;
-        }
-        if warp::lane_id() == 0 {
-            votes.write(warp as usize, vote);
-        }
-        thread::sync_threads();
-        let mut any = 0;
-        for warp in 0..WARPS {
-            any |= votes.read(warp as usize);
-        }
-        any
-    }
-}
-
 /// What a thread that multiplies keeps from step to step.
 struct Multiplier {
     /// Where its part of A is, in the raw place that comes next.
@@ -498,7 +442,7 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     }
     let Multiplier { sums, extremes, .. } = multiplier;
     // SAFETY: the converters vote as well.
-    let found = unsafe { any_thread(block.votes, [extremes.any(), !are_finite(&sums)]) };
+    let found = unsafe { found_by_any(block.votes, FIRST_MULTIPLIER, [extremes.any(), !are_finite(&sums)]) };
     let mut inexact = found != 0;
     if !marks.is_empty() {
         if thread::thread_idx_x() == FIRST_MULTIPLIER * 32 {
@@ -533,18 +477,6 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
 fn first_row(warp: u32) -> u32 {
     let warp = warp - FIRST_MULTIPLIER;
     warp / 4 * 2 * HALF + warp % 4 * 16
-}
-
-/// Whether no sum is infinite or NaN.
-#[inline(always)]
-fn are_finite(sums: &[[f32; SUMS]; 2]) -> bool {
-    // Zero times anything finite is zero.
-    let mut zero = 0.0;
-    for i in 0..SUMS {
-        zero = math::fma(sums[0][i], 0.0, zero);
-        zero = math::fma(sums[1][i], 0.0, zero);
-    }
-    zero == 0.0
 }
 
 /// Completes the columns of C that this thread has in one row: the first or the second of the two rows that `sums` is of.
