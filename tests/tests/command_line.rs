@@ -10,34 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// The program, built with the profile of this test, so that it is never an old one.
-static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
-    // <target directory>/<profile>/deps/<this test>
-    let test = std::env::current_exe().expect("a test knows where it is");
-    let directory = test.ancestors().nth(2).expect("tests lie in `deps`");
-    let target_dir = directory.parent().expect("profiles have directories");
-    let profile = match directory.file_name().and_then(|name| name.to_str()) {
-        Some("debug") => "dev",
-        Some(profile) => profile,
-        None => panic!("what profile is {}?", directory.display()),
-    };
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "host", "--bin", "tilewright", "--profile", profile, "--target-dir"])
-        .arg(target_dir)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()
-        .expect("cargo can be run");
-    assert!(status.success(), "the program does not build");
-    directory.join("tilewright")
-});
-
-/// The program with these arguments, and no driver that it could find: as on a machine without a GPU.
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(&*PROGRAM);
-    command.args(arguments).env("TILEWRIGHT_LIBCUDA", "/nonexistent/libcuda.so.1").stdin(Stdio::null());
-    command
-}
+use tests::program;
 
 /// What a program has done.
 #[derive(Debug)]
@@ -440,7 +413,8 @@ fn a_closed_standard_output_is_no_reason_to_panic() {
 
 #[test]
 fn the_program_does_not_load_a_driver() {
-    let output = Command::new("ldd").arg(&*PROGRAM).output().expect("ldd is part of the C library's tools");
+    let output =
+        Command::new("ldd").arg(program(&[]).get_program()).output().expect("ldd is part of the C library's tools");
     let libraries = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && libraries.contains("libc.so"), "{libraries}");
     assert!(!libraries.contains("cuda"), "{libraries}");

@@ -136,9 +136,7 @@ impl<'a> GlobalSlice<'a, f32> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            let first = element(self.pointer, self.len(), index, 2);
-            // SAFETY: the two elements are in bounds: just checked.
-            core::array::from_fn(|i| unsafe { f32::load(first.add(i)) })
+            self.get_all(index)
         }
     }
 
@@ -165,9 +163,7 @@ impl<'a> GlobalSlice<'a, f32> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            let first = element(self.pointer, self.len(), index, 4);
-            // SAFETY: the four elements are in bounds: just checked.
-            core::array::from_fn(|i| unsafe { f32::load(first.add(i)) })
+            self.get_all(index)
         }
     }
 
@@ -199,6 +195,14 @@ impl<'a> GlobalSlice<'a, f32> {
         unsafe {
             self.get4_unchecked(index)
         }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    fn get_all<const N: usize>(&self, index: usize) -> [f32; N] {
+        let first = element(self.pointer, self.len(), index, N);
+        // SAFETY: the elements are in bounds: just checked.
+        core::array::from_fn(|i| unsafe { f32::load(first.add(i)) })
     }
 }
 

@@ -19,15 +19,13 @@ use cuda_std::prelude::*;
 use super::exact;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
-use super::tiles::{TileShape, TiledGemm};
+use super::tiles::TiledGemm;
+use super::wgmma::split::TILE;
 
 /// The mark of a block that has found operands in A that are too small to be split.
 pub const MARK_A: u32 = 1;
 /// The mark of a block that has found such operands in B.
 pub const MARK_B: u32 = 2;
-
-/// The tile of a block, which is that of the kernels whose marks it reads.
-pub const TILE: TileShape = TileShape { m: 256, n: 128, k: 32 };
 
 /// The threads of a block.
 const THREADS: u32 = gemm_repair_fp32::BLOCK.x;

@@ -211,9 +211,7 @@ unsafe fn multiply<S: Scheme, A: Arrangement, B: Arrangement>(gemm: TiledGemm<'_
     }
 
     // Found again, rather than kept in registers all the time.
-    let mut block = [thread::block_idx_x()];
-    hint::pin(&mut block);
-    let Some(tile) = gemm.tile(SHAPE, block[0]) else { return };
+    let Some(tile) = gemm.tile(SHAPE, thread::block_idx_x()) else { return };
     if S::EXACT {
         // SAFETY: all threads come here, after the last read of a stage but for the rounds' own; the function begins with a
         // barrier.

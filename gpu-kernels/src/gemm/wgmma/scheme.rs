@@ -4,12 +4,12 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{Bf16, Descriptor, Sums, Tf32};
 
 use super::operand::{Fragments, NEXT_PIECE, OTHER_HALF, Unit};
-use crate::gemm::split::{prepare_tf32, split_tf32};
+use crate::gemm::split::prepare_tf32;
 
 /// What the second operand of a scheme consists of, and how it is multiplied.
 pub(super) trait Scheme {
-    /// Splits this thread's fragments of A into the registers of the first and of the second operand.
-    fn split_fragments(raw: &Fragments<f32>) -> (Fragments<u32>, Fragments<u32>);
+    /// The second operand of this thread's fragments of A, from them and from what is left of them.
+    fn second_of_a(raw: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32>;
 
     /// Where the second operand of a unit of B goes, in the tile at element `tile`.
     fn second_piece(unit: Unit, tile: u32) -> u32;
@@ -52,14 +52,8 @@ impl Scheme for ThreeTf32 {
     const SECOND_DISTANCE: u32 = NEXT_PIECE;
 
     #[inline(always)]
-    fn split_fragments(raw: &Fragments<f32>) -> (Fragments<u32>, Fragments<u32>) {
-        let (mut high, mut low) = ([0; 16], [0; 16]);
-        for i in 0..16 {
-            let parts = split_tf32(raw[i]);
-            high[i] = parts.0.to_bits();
-            low[i] = prepare_tf32(parts.1).to_bits();
-        }
-        (high, low)
+    fn second_of_a(_: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32> {
+        low.map(|low| prepare_tf32(low).to_bits())
     }
 
     #[inline(always)]
@@ -100,13 +94,7 @@ impl Scheme for Mixed {
     const SECOND_DISTANCE: u32 = OTHER_HALF;
 
     #[inline(always)]
-    fn split_fragments(raw: &Fragments<f32>) -> (Fragments<u32>, Fragments<u32>) {
-        let (mut high, mut low) = ([0; 16], [0.0; 16]);
-        for i in 0..16 {
-            let parts = split_tf32(raw[i]);
-            high[i] = parts.0.to_bits();
-            low[i] = parts.1;
-        }
+    fn second_of_a(raw: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32> {
         // Two steps of 8 terms make one of 16: registers 0 to 7 have the numbers themselves, 8 to 15 what is left.
         let mut pairs = [0; 16];
         for step in 0..4 {
@@ -116,7 +104,7 @@ impl Scheme for Mixed {
                 pairs[8 + 2 * step + row] = convert::bf16x2(low[at], low[at + 2]);
             }
         }
-        (high, pairs)
+        pairs
     }
 
     #[inline(always)]

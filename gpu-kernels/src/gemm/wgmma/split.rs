@@ -403,7 +403,12 @@ impl Multiplier {
         if LOOK {
             self.extremes.see_now(&self.raw);
         }
-        let (mut first, mut second) = S::split_fragments(&self.raw);
+        let (mut first, mut low) = ([0; 16], [0.0; 16]);
+        for i in 0..16 {
+            let (high, rest) = split_tf32(self.raw[i]);
+            (first[i], low[i]) = (high.to_bits(), rest);
+        }
+        let mut second = S::second_of_a(&self.raw, &low);
         hint::pin(&mut first);
         hint::pin(&mut second);
         (first, second)
