@@ -19,13 +19,15 @@
 //! | [`gemv::block_reduction`] | a block shares one long sum |
 //! | [`gemv::split`], [`gemv::transposed_split`] | blocks share one long sum |
 //!
-//! Not on the ladder: [`probe`], kernels that do one thing only, to measure what a GPU can do at most.
+//! Not on the ladder: [`pack`], kernels that bring operands into another form first, and [`probe`], kernels that do one thing
+//! only, to measure what a GPU can do at most.
 //!
 //! # Precision
 //!
 //! It is part of every kernel's name. `fp32` alone means: operands and result are IEEE 754 binary32, and every multiplication
-//! and addition of the sum is one fused operation rounded to nearest. `fp32_3xtf32` and `fp32_mixed` compute on tensor cores by
-//! parts of the operands, with errors like those of fp32 ([`gemm::split`]); `tf32`, `bf16` and `fp16` round the operands.
+//! and addition of the sum is one fused operation rounded to nearest. `fp32_3xtf32`, `fp32_mixed` and `fp32_3xfp16` compute on
+//! tensor cores by parts of the operands, with errors like those of fp32 ([`gemm::split`], [`pack::scaled`]); `fp32_normwise` by
+//! parts that are accurate beside the largest elements of rows and columns; `tf32`, `bf16` and `fp16` round the operands.
 //!
 //! # Sizes
 //!
@@ -47,6 +49,7 @@ mod vector;
 
 pub mod gemm;
 pub mod gemv;
+pub mod pack;
 pub mod probe;
 
 pub use batch::{MatrixBatch, MatrixBatchMut};

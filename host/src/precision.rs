@@ -25,15 +25,18 @@ pub enum Precision {
 
     /// As accurate as fp32, element by element, over the whole range of fp32: the default.
     ///
-    /// Tensor cores multiply parts of the operands, and fp32 additions, rounded to nearest, collect the products. Two
-    /// schemes: three TF32 products (3xTF32), or one TF32 product and two bf16 products (mixed), which costs two thirds. The
-    /// error is at most 3·10⁻⁷ (relative Frobenius) for K < 2048 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is
-    /// larger, and `|E| / Σ|a||b|` at most 10⁻⁶. The mixed scheme is chosen only where K is at least [`Precision::MIXED_FROM`].
+    /// Tensor cores multiply parts of the operands, and fp32 additions, rounded to nearest, collect the products. Three
+    /// schemes: three TF32 products (3xTF32); one TF32 product and two bf16 products (mixed), which costs two thirds; or three
+    /// fp16 products of scaled operands (3xFP16), which costs half, and packing them first. The error is at most 3·10⁻⁷
+    /// (relative Frobenius) for K < 2048 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is larger, and `|E| / Σ|a||b|`
+    /// at most 10⁻⁶. The mixed scheme is chosen only where K is at least [`Precision::MIXED_FROM`].
     ///
     /// Operands that cannot be split (not finite, from 2¹²⁶ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
     /// tiles that they touch are computed as in [`Precision::Fp32Strict`]: infinities and NaN come out in the class that a
-    /// sum in fp32 gives. Where no tensor core can be used, the kernels of [`Precision::Fp32Strict`] compute the product;
-    /// the explanation of the plan says so.
+    /// sum in fp32 gives. For 3xFP16, more is noticed: rows of A and columns of B of which an element is less than 2⁻²⁸ of the
+    /// largest without being zero, or the largest below 2⁻⁶⁰ or from 2⁷⁸ up. Their parts of the result, 256 by 256 elements
+    /// each, are computed by one of the other two schemes. Where no tensor core can be used, the kernels of
+    /// [`Precision::Fp32Strict`] compute the product; the explanation of the plan says so.
     #[default]
     #[serde(rename = "fp32")]
     Fp32,
@@ -45,12 +48,17 @@ pub enum Precision {
     /// `K · max|row of A| · max|column of B|`, not beside the element. This breaks it:
     ///
     /// ```text
-    /// A = [2²⁰  2⁻²⁰]     B = [0]     A·B = 2⁻²⁰ exactly
+    /// A = [2²⁰  2⁻³²]     B = [0]     A·B = 2⁻³² exactly
     ///                         [1]
     /// ```
     ///
-    /// Scaled by the row's maximum, 2⁻²⁰ becomes 2⁻⁴⁰, of which two fp16 numbers hold nothing: the result is 0, and its
-    /// error 100 %. Use it where the elements of a row are of similar size.
+    /// Scaled so that the row's largest element is 2¹⁴, 2⁻³² becomes 2⁻³⁸, of which two fp16 numbers hold nothing: what they
+    /// can hold are multiples of 2⁻³⁵. The result is 0, and its error 100 %. An element keeps 22 bits if it is at least 2⁻²⁸ of
+    /// the largest of its row, one bit less for each power of two below that, and none from 2⁻⁵⁰ on. Use it where what is
+    /// smaller than that does not count, or meets something in each row and column that is not.
+    ///
+    /// Rows of A and columns of B with infinities or NaN, or with a largest element below 2⁻⁶⁰ or from 2⁷⁸ up, are noticed;
+    /// their parts of the result, 256 by 256 elements each, are computed as in [`Precision::Fp32`].
     #[serde(rename = "fp32-normwise")]
     Fp32Normwise,
 

@@ -50,6 +50,11 @@ impl<'a> Planned<'a> {
         }
     }
 
+    /// The plan.
+    pub fn plan(&self) -> &GemmPlan {
+        &self.plan
+    }
+
     /// Runs the plan on a C as it was, and looks at what is around it, and at the operands.
     ///
     /// # Errors
@@ -122,6 +127,8 @@ fn loss(scheme: Scheme) -> f64 {
         Scheme::Fp32 => 0.0,
         Scheme::Fp32Mixed => on_tensor_cores(MmaPrecision::Fp32Mixed),
         Scheme::Fp32ThreeTf32 => on_tensor_cores(MmaPrecision::Fp32ThreeTf32),
+        // Each operand keeps 22 bits: see `gpu_kernels::pack::scaled`.
+        Scheme::Fp32ThreeFp16 => 1e-6,
         // Of the maxima of rows and columns: two halves of a unit in the last of 22 bits, and what two low parts give.
         Scheme::Fp32ScaledFp16 => 1e-6,
         Scheme::Tf32 => on_tensor_cores(MmaPrecision::Tf32),
@@ -131,7 +138,7 @@ fn loss(scheme: Scheme) -> f64 {
 }
 
 /// By what an error is measured: magnitudes of elements, or for schemes that scale rows, the largest of its row.
-fn magnitudes(scheme: Scheme, a: &Array2<f64>) -> Array2<f64> {
+pub(crate) fn magnitudes(scheme: Scheme, a: &Array2<f64>) -> Array2<f64> {
     let mut magnitudes = a.mapv(f64::abs);
     if scheme == Scheme::Fp32ScaledFp16 {
         for mut row in magnitudes.axis_iter_mut(Axis(0)) {
@@ -143,6 +150,6 @@ fn magnitudes(scheme: Scheme, a: &Array2<f64>) -> Array2<f64> {
 }
 
 /// The same for the columns of B.
-fn magnitudes_of_columns(scheme: Scheme, b: &Array2<f64>) -> Array2<f64> {
+pub(crate) fn magnitudes_of_columns(scheme: Scheme, b: &Array2<f64>) -> Array2<f64> {
     magnitudes(scheme, &b.t().to_owned()).reversed_axes()
 }

@@ -13,8 +13,9 @@ use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tests::device_features::{self, Feature, Launcher, X, untouched};
+use tests::special::{self, Special};
 use tests::{Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
-use tilewright::kernels::{Family, KernelInfo};
+use tilewright::kernels::{Family, KernelInfo, Scheme, Target};
 use tilewright::{Buffer, Device, Error};
 
 const NO_DEVICE: &str = "skipped: no device";
@@ -66,6 +67,12 @@ fn main() {
         }
         trials.push(trial(name("factors"), move |device| planned_factors(device, kernel)));
         trials.push(trial(name("same_bits_every_time"), move |device| planned_same_bits(device, kernel)));
+    }
+    for &kernel in tilewright::kernels::ALL.iter().filter(|kernel| kernel.target == Target::Sm90a) {
+        for special in Special::ALL.into_iter().filter(|special| special.suits(kernel.scheme)) {
+            let name = format!("special::{}::{special:?}", kernel.name);
+            trials.push(trial(name, move |device| planned_special(device, kernel, special)));
+        }
     }
     for feature in Feature::ALL {
         let (name, _) = feature.name_and_block();
@@ -317,6 +324,33 @@ fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Com
                     return Err(format!("{problem:?}, splits {splits:?}: run {run} gives another result").into());
                 }
             }
+        }
+    }
+    Ok(Completion::Completed)
+}
+
+/// Operands that are not like random numbers. What is as accurate as fp32 is held to 10⁻⁶ of the sum of magnitudes; sums of
+/// tensor cores are cut off, which for rounded operands, whose sums stay there, is no more than the rounding.
+fn planned_special(device: &Device, kernel: &'static KernelInfo, special: Special) -> Result<Completion, Failed> {
+    if let Some(skipped) = not_for(device, kernel) {
+        return Ok(skipped);
+    }
+    let bound = match kernel.scheme {
+        Scheme::Bf16 => 2f64.powi(-7),
+        Scheme::Tf32 | Scheme::Fp16 => 2f64.powi(-9),
+        // Sums of less than a few thousand terms are what this scheme is not chosen for.
+        Scheme::Fp32Mixed => 2e-6,
+        _ => 1e-6,
+    };
+    for (seed, layouts) in Layouts::ALL.into_iter().enumerate() {
+        for (layouts, factors, splits) in
+            [(layouts, (1.0, 0.0), None), (layouts.padded(), (-0.7, 0.3), Some(1)), (layouts, (1.5, -1.0), Some(3))]
+        {
+            let problem = special.problem(layouts, seed as u64).scaled(factors.0, factors.1);
+            let Some(mut planned) = Planned::new(device, kernel, splits, &problem)? else { continue };
+            let result = planned.run()?;
+            special::check(&problem, &result, kernel.scheme, bound)
+                .map_err(|reason| format!("{problem:?}: {reason}\n{}", planned.plan().explanation()))?;
         }
     }
     Ok(Completion::Completed)

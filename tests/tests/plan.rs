@@ -59,6 +59,12 @@ fn kernel(name: &str) -> &'static KernelInfo {
     kernels::find(name).unwrap()
 }
 
+/// What a kernel would do.
+fn plan_with(device: &DeviceFacts, product: &Description, name: &str, splits: u32) -> GemmPlan {
+    let options = Options { splits: Some(splits), ..Options::from(kernel(name)) };
+    plan::plan(device, product, &options).unwrap()
+}
+
 fn refusal(device: &DeviceFacts, product: &Description, options: Options) -> Refusal {
     match plan::plan(device, product, &options) {
         Err(Error::Ineligible { reason, .. }) => *reason,
@@ -68,14 +74,18 @@ fn refusal(device: &DeviceFacts, product: &Description, options: Options) -> Ref
 
 #[test]
 fn every_layout_has_its_kernel_on_every_device() {
-    use Precision::{Bf16, Fp16, Fp32, Fp32Strict, Tf32};
+    use Precision::{Bf16, Fp16, Fp32, Fp32Normwise, Fp32Strict, Tf32};
     for layout in ["NN", "NT", "TN", "TT"] {
         let product = product(layout, 2048, 4096, 8192);
         let is = |device: &DeviceFacts, precision, pattern: &str| {
             let expected = pattern.replace("..", &layout.to_lowercase());
             assert_eq!(name(device, &product, precision), expected, "{layout} in {precision} on {device}");
         };
-        is(&h200(), Fp32, "gemm_wgmma_.._fp32_mixed");
+        is(&h200(), Fp32, "gemm_wgmma_packed_fp32_3xfp16");
+        is(&h200(), Fp32Normwise, "gemm_wgmma_packed_fp32_normwise");
+        is(&h200(), Bf16, "gemm_wgmma_packed_bf16");
+        is(&h200(), Fp16, "gemm_wgmma_packed_fp16");
+        is(&h200(), Tf32, if layout == "NT" { "gemm_wgmma_nt_tf32" } else { "gemm_wgmma_tt_tf32" });
         is(&portable_h200(), Fp32, "gemm_mma_.._fp32_mixed");
         is(&a100(), Fp32, "gemm_mma_.._fp32_mixed");
         is(&cpu(), Fp32, "gemm_mma_.._fp32_mixed");
@@ -93,10 +103,16 @@ fn every_layout_has_its_kernel_on_every_device() {
 #[test]
 fn short_sums_take_the_more_accurate_scheme() {
     for (k, scheme) in [(512, "3xtf32"), (2559, "3xtf32"), (2560, "mixed"), (65_536, "mixed")] {
-        for (device, class) in [(h200(), "wgmma"), (a100(), "mma"), (cpu(), "mma")] {
-            let expected = format!("gemm_{class}_nt_fp32_{scheme}");
+        for device in [a100(), cpu()] {
+            let expected = format!("gemm_mma_nt_fp32_{scheme}");
             assert_eq!(name(&device, &product("NT", 2048, 2048, k), Precision::Fp32), expected, "k={k} on {device}");
         }
+        // On Hopper, for what three fp16 products are not fit.
+        let unfit = plan_with(&h200(), &product("NT", 2048, 2048, k), "gemm_wgmma_packed_fp32_3xfp16", 1);
+        let fallback = format!("with gemm_wgmma_nt_fp32_{scheme}");
+        assert!(unfit.explanation().steps.last().unwrap().ends_with(&fallback), "k={k}: {}", unfit.explanation());
+        let plan = chosen(&h200(), &product("NT", 2048, 2048, k), Precision::Fp32);
+        assert!(plan.kernel().scheme != kernels::Scheme::Fp32Mixed || k >= 2560, "{}", plan.explanation());
     }
     // The other can be had by its name, and the explanation says what that means.
     let forced = Options::from(kernel("gemm_mma_nt_fp32_mixed"));
@@ -114,9 +130,11 @@ fn few_tiles_divide_long_sums_among_all_multiprocessors() {
     assert_eq!(plan.explanation().steps.len(), 2, "{}", plan.explanation());
     // Where C need not be kept, and many blocks have the same operands, they share the looking for those that cannot be
     // split: each has a mark, and another kernel looks at these last. Two columns of tiles are too few.
-    let steps = |product: Description| chosen(&h200(), &product.with_factors(1.0, 0.0), Precision::Fp32);
-    assert_eq!(steps(product("NN", 256, 256, 524_288)).workspace_bytes(), 4 * 66 * 256 * 256);
-    let plan = steps(product("NN", 2048, 4096, 8192));
+    let steps = |product: Description, splits| {
+        plan_with(&h200(), &product.with_factors(1.0, 0.0), "gemm_wgmma_nn_fp32_mixed", splits)
+    };
+    assert_eq!(steps(product("NN", 256, 256, 524_288), 66).workspace_bytes(), 4 * 66 * 256 * 256);
+    let plan = steps(product("NN", 2048, 4096, 8192), 1);
     assert_eq!((plan.workspace_bytes(), plan.explanation().blocks), (4 * 256, 256));
     assert!(plan.explanation().steps[1].contains("gemm_repair_fp32"), "{}", plan.explanation());
     // A product that fills the GPU anyway needs no second pass.
@@ -146,18 +164,107 @@ fn vectors_have_their_kernels_from_either_side() {
 fn what_tensor_maps_cannot_describe_is_copied_first() {
     // Rows of 2949 and 5921 elements do not begin at multiples of 16 bytes.
     let irregular = product("NN", 8205, 5921, 2949);
-    let plan = chosen(&h200(), &irregular, Precision::Fp32);
-    assert_eq!(plan.kernel().name, "gemm_wgmma_nn_fp32_mixed");
-    assert_eq!(plan.explanation().steps.len(), 3 + usize::from(plan.splits() > 1), "{}", plan.explanation());
+    let plan = plan_with(&h200(), &irregular, "gemm_wgmma_nn_fp32_mixed", 1);
+    assert_eq!(plan.explanation().steps.len(), 3, "{}", plan.explanation());
     assert!(plan.workspace_bytes() >= 4 * (8205 * 2952 + 2949 * 5924), "{}", plan.explanation());
     // Other kernels take them as they are.
     assert_eq!(chosen(&a100(), &irregular, Precision::Fp32).workspace_bytes(), 0);
     // An address is part of it.
     let mut aligned = product("NT", 2048, 2048, 2048);
-    assert_eq!(chosen(&h200(), &aligned, Precision::Fp32).explanation().steps.len(), 1);
+    let three_tf32 = |product: &Description| plan_with(&h200(), product, "gemm_wgmma_nt_fp32_3xtf32", 1);
+    assert_eq!(three_tf32(&aligned).explanation().steps.len(), 1);
     aligned.b.alignment = 4;
-    let plan = chosen(&h200(), &aligned, Precision::Fp32);
+    let plan = three_tf32(&aligned);
     assert!(plan.explanation().steps[0].starts_with("copy B"), "{}", plan.explanation());
+}
+
+#[test]
+fn tf32_copies_no_more_than_it_has_to() {
+    let plan = |layout: &str, m, n, k| chosen(&h200(), &product(layout, m, n, k), Precision::Tf32);
+    let is_transposed = |plan: &GemmPlan| plan.explanation().notes.iter().any(|note| note.contains("transpose"));
+    for (layout, name, transposed) in
+        [("NT", "gemm_wgmma_nt_tf32", false), ("TT", "gemm_wgmma_tt_tf32", false), ("NN", "gemm_wgmma_tt_tf32", true)]
+    {
+        let plan = plan(layout, 2048, 4096, 8192);
+        assert_eq!((plan.kernel().name, plan.workspace_bytes()), (name, 0), "{}", plan.explanation());
+        assert_eq!((is_transposed(&plan), plan.explanation().steps.len()), (transposed, 1), "{}", plan.explanation());
+    }
+    // One of the two has to be copied, and its copy is a transpose: the smaller one.
+    for (m, n, transposed) in [(8192, 1024, false), (1024, 8192, true)] {
+        let plan = plan("TN", m, n, 8192);
+        assert_eq!(plan.kernel().name, "gemm_wgmma_tt_tf32");
+        assert_eq!(
+            (is_transposed(&plan), plan.workspace_bytes()),
+            (transposed, 4 * 1024 * 8192),
+            "{}",
+            plan.explanation()
+        );
+        let copy = "copy B into the workspace, by columns, 8192 apart, with matrix_copy_fp32";
+        assert_eq!(plan.explanation().steps[0], copy, "{}", plan.explanation());
+    }
+    // Whatever lies otherwise is copied for a kernel that is named.
+    let named = plan_with(&h200(), &product("TN", 300, 200, 4096), "gemm_wgmma_nt_tf32", 1);
+    assert!(named.explanation().steps[0].starts_with("copy"), "{}", named.explanation());
+    let mut spread = product("NT", 300, 200, 4096);
+    spread.b = Placement { row_stride: 3, col_stride: 3 * 4096, ..spread.b };
+    let plan = plan_with(&h200(), &spread, "gemm_wgmma_nt_tf32", 1);
+    assert_eq!(plan.workspace_bytes(), 4 * 200 * 4096, "{}", plan.explanation());
+}
+
+#[test]
+fn packed_operands_come_from_anywhere() {
+    const NAMES: [&str; 4] = [
+        "gemm_wgmma_packed_bf16",
+        "gemm_wgmma_packed_fp16",
+        "gemm_wgmma_packed_fp32_3xfp16",
+        "gemm_wgmma_packed_fp32_normwise",
+    ];
+    let mut spread = product("NT", 300, 200, 4099);
+    spread.a = Placement { row_stride: 3 * 4099, col_stride: 3, alignment: 4, ..spread.a };
+    for (index, name) in NAMES.into_iter().enumerate() {
+        for layout in ["NN", "NT", "TN", "TT"] {
+            let aligned = plan_with(&h200(), &product(layout, 300, 200, 4096), name, 2);
+            let steps = &aligned.explanation().steps;
+            assert!(steps[0].starts_with("pack A") && steps[1].starts_with("pack B"), "{}", aligned.explanation());
+            // Words, partial sums; of what is scaled also factors of whole groups, chunks, and a word for each group.
+            let (a, b, partials) = (300 * 4096, 200 * 4096, 2 * 300 * 200);
+            if index < 2 {
+                assert_eq!((steps.len(), aligned.workspace_bytes()), (4, 4 * ((a + b) / 2 + partials)));
+                continue;
+            }
+            let fallback = format!("with gemm_wgmma_{}_fp32_3xtf32, to partial sums", layout.to_lowercase());
+            assert!(steps[3].contains(&fallback), "{}", aligned.explanation());
+            assert!(aligned.explanation().notes.iter().any(|note| note.contains("left to")));
+            // 8 chunks of 512 terms, and parts that begin at multiples of 64 words.
+            let (of_a, of_b) = (a + 2 * 8 * 300 + 512 + 64, b + 2 * 8 * 200 + 256 + 64);
+            assert_eq!((steps.len(), aligned.workspace_bytes()), (5, 4 * (of_a + of_b + partials)));
+        }
+        let irregular = plan_with(&h200(), &spread, name, 1);
+        let copies = irregular.explanation().steps.iter().filter(|step| step.starts_with("copy")).count();
+        assert_eq!(copies, if index < 2 { 0 } else { 2 }, "{}", irregular.explanation());
+        assert_eq!(irregular.explanation().notes.len(), if index < 2 { 0 } else { 3 }, "{}", irregular.explanation());
+
+        let gemm = product("NT", 300, 200, 4096);
+        assert!(matches!(refusal(&a100(), &gemm, Options::from(kernel(name))), Refusal::Architecture { .. }));
+        assert_eq!(refusal(&cpu(), &gemm, Options::from(kernel(name))), Refusal::NotOnCpu);
+        assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), Options::from(kernel(name))), Refusal::NoTerms);
+        let split = Options { splits: Some(65), ..Options::from(kernel(name)) };
+        assert_eq!(refusal(&h200(), &gemm, split), Refusal::TooManySplits { splits: 65, most: 64 });
+        let tight = DeviceFacts { memory_bytes: Some(1 << 20), ..h200() };
+        assert!(matches!(refusal(&tight, &gemm, Options::from(kernel(name))), Refusal::Workspace { .. }));
+    }
+}
+
+#[test]
+fn short_or_divided_sums_leave_unfit_lines_to_three_tf32_products() {
+    let step = |k, splits| {
+        let plan = plan_with(&h200(), &product("TN", 512, 512, k), "gemm_wgmma_packed_fp32_normwise", splits);
+        plan.explanation().steps.iter().find(|step| step.contains("unfit rows")).unwrap().clone()
+    };
+    assert!(step(2560, 1).ends_with("with gemm_wgmma_tn_fp32_mixed"));
+    assert!(step(2559, 1).ends_with("with gemm_wgmma_tn_fp32_3xtf32"));
+    assert!(step(5120, 2).contains("gemm_wgmma_tn_fp32_mixed, to partial sums"));
+    assert!(step(5119, 2).contains("gemm_wgmma_tn_fp32_3xtf32, to partial sums"));
 }
 
 #[test]
@@ -323,10 +430,14 @@ fn entry(layout: &str, [m, n, k]: [usize; 3], aligned: bool, times: &[(&str, u32
 #[test]
 fn a_table_of_the_gpu_decides_where_it_has_something_near() {
     let slow = "gemm_mma_nt_fp32_3xtf32";
-    let table = Arc::new(table(vec![
+    let near = vec![
         entry("NT", [1024, 1024, 1024], true, &[("gemm_that_was", 1, 5.0), (slow, 4, 10.0)]),
         entry("NT", [4096, 4096, 4096], true, &[("gemm_mma_nt_fp32_mixed", 2, 100.0)]),
-    ]));
+    ];
+    // Somewhere it has all kernels; otherwise it would be older than those that it has not.
+    let all: Vec<_> = kernels::ALL.iter().map(|kernel| (kernel.name, 1, 1.0)).collect();
+    let with_all = [near.clone(), vec![entry("TT", [1, 1, 1], false, &all)]].concat();
+    let (old, table) = (Arc::new(table(near)), Arc::new(table(with_all)));
     let options = Options { tables: Tables::This(Arc::clone(&table)), ..Options::from(Precision::Fp32) };
     let with = |product: &Description| plan::plan(&h200(), product, &options).unwrap();
 
@@ -348,6 +459,10 @@ fn a_table_of_the_gpu_decides_where_it_has_something_near() {
     let mut by_columns = product("NT", 1024, 1024, 1024);
     by_columns.c = Placement::by_columns(1024);
     assert_eq!(with(&by_columns).kernel().name, slow);
+    // Of a table that is older than the kernel that the model takes for the fastest, nothing is taken.
+    let options_old = Options { tables: Tables::This(old), ..Options::from(Precision::Fp32) };
+    let plan = plan::plan(&h200(), &product("NT", 1024, 1024, 1024), &options_old).unwrap();
+    assert_eq!(plan.explanation().reason, Reason::Model, "{}", plan.explanation());
     // By its name, a kernel is taken whatever a table says; splits likewise.
     let named = Options { kernel: Some(kernel("gemm_wgmma_nt_fp32_mixed")), ..options.clone() };
     assert_eq!(plan::plan(&h200(), &between, &named).unwrap().explanation().reason, Reason::Name);

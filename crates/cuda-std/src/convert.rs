@@ -46,6 +46,33 @@ pub fn f16x2(first: f32, second: f32) -> u32 {
     }
 }
 
+/// The two fp16 numbers of a word as fp32 numbers, exactly: the lower half first (`cvt.f32.f16`, twice).
+#[inline(always)]
+pub fn from_f16x2(pair: u32) -> [f32; 2] {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let (first, second): (f32, f32);
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "{{",
+                ".reg .b16 lower, upper;",
+                "mov.b32 {{lower, upper}}, {pair};",
+                "cvt.f32.f16 {first}, lower;",
+                "cvt.f32.f16 {second}, upper;",
+                "}}",
+                first = out(reg32) first, second = out(reg32) second, pair = in(reg32) pair,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        [first, second]
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        [pair as u16, (pair >> 16) as u16].map(|bits| half::f16::from_bits(bits).to_f32())
+    }
+}
+
 /// `x` rounded to TF32 (11 significant bits, the exponents of fp32), to nearest, ties away from zero (`cvt.rna.tf32.f32`,
 /// sm_80). Numbers that round up beyond the largest become infinite, and a NaN stays one.
 #[inline(always)]
@@ -94,5 +121,13 @@ mod tests {
         assert_eq!(f16x2(1.0, -2.0), 0xC000_3C00);
         assert_eq!(f16x2(65504.0, 65520.0), 0x7C00_7BFF);
         assert_eq!(f16x2(1.0 + 1.0 / 2048.0, 1.0 + 3.0 / 2048.0), 0x3C02_3C00);
+    }
+
+    #[test]
+    fn fp16_comes_back_as_it_was() {
+        let smallest = 2f32.powi(-24);
+        for pair in [[1.0, -2.0], [65504.0, -0.0], [smallest, -1023.0 * smallest], [f32::INFINITY, 0.5]] {
+            assert_eq!(from_f16x2(f16x2(pair[0], pair[1])).map(f32::to_bits), pair.map(f32::to_bits));
+        }
     }
 }

@@ -234,6 +234,12 @@ pub(crate) struct Tile<'a> {
 }
 
 impl Tile<'_> {
+    /// The number of steps in which the terms are loaded.
+    #[inline(always)]
+    pub(crate) fn steps(&self, shape: TileShape) -> u32 {
+        (self.k_end - self.k_begin).div_ceil(shape.k)
+    }
+
     /// Completes `N` neighbours in a row of C, from (`row`, `col`) on: `C = α·sum + β·C`. What lies outside of C is left
     /// out. C is not read if β is zero. Where C allows it, they are one store of `N` elements.
     ///
@@ -305,6 +311,53 @@ impl Tile<'_> {
         }
     }
 
+    /// Completes 2×2 elements of C for each of `GROUPS` groups, the first from (`row`, `col`) on, each `distance` columns after
+    /// the one before; `sums` has the rows of each. Where C is stored by columns and allows it, pairs of rows are one store.
+    ///
+    /// # Safety
+    /// As for [`Tile::finish`], for every group; `row` is even, too.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn finish_squares<const GROUPS: usize>(
+        &self,
+        row: u32,
+        col: u32,
+        distance: u32,
+        sums: [[[f32; 2]; 2]; GROUPS],
+    ) {
+        let transposed = Tile { c: self.c.transposed(), row: self.col, col: self.row, ..*self };
+        if transposed.takes_vectors_of(2) && self.scale.beta == 0.0 {
+            if row >= self.c.rows() {
+                return;
+            }
+            let factor = if self.terms == 0 { 0.0 } else { self.scale.alpha };
+            let first = self.c.offset(row, col);
+            for group in 0..GROUPS {
+                for i in 0..2 {
+                    let skipped = group as u32 * distance + i as u32;
+                    if col + skipped < self.c.cols() {
+                        let offset = first + skipped as usize * self.c.col_stride() as usize;
+                        // SAFETY: inside C: the column is, and the row, which is even, as the number of rows is. Aligned, as
+                        // `takes_vectors_of` has found.
+                        unsafe {
+                            store_vector(
+                                self.c.data(),
+                                offset,
+                                [factor * sums[group][0][i], factor * sums[group][1][i]],
+                            )
+                        };
+                    }
+                }
+            }
+            return;
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.finish_groups::<2, GROUPS>(row, col, distance, row_of::<0, GROUPS>(&sums));
+            self.finish_groups::<2, GROUPS>(row + 1, col, distance, row_of::<1, GROUPS>(&sums));
+        }
+    }
+
     /// Whether `count` neighbours in a row of C, from a multiple of `count` on, are either all inside C and one aligned
     /// vector, or all outside.
     #[inline(always)]
@@ -315,6 +368,16 @@ impl Tile<'_> {
             && multiple(self.c.row_stride())
             && multiple(self.c.data().as_mut_ptr() as u64 / size_of::<f32>() as u64)
     }
+}
+
+/// One of the two rows of each group.
+#[inline(always)]
+pub(crate) fn row_of<const ROW: usize, const GROUPS: usize>(sums: &[[[f32; 2]; 2]; GROUPS]) -> [[f32; 2]; GROUPS] {
+    let mut row = [[0.0; 2]; GROUPS];
+    for group in 0..GROUPS {
+        row[group] = sums[group][ROW];
+    }
+    row
 }
 
 /// Stores 2 or 4 elements at once.

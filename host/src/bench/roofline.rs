@@ -100,7 +100,7 @@ impl Roofline {
             Scheme::Fp32 => (ms(work.operations, &self.fma), "CUDA cores"),
             Scheme::Fp32Mixed => (tf32(1.0)? + half(2.0)?, "tensor cores"),
             Scheme::Fp32ThreeTf32 => (tf32(3.0)?, "tensor cores"),
-            Scheme::Fp32ScaledFp16 => (half(3.0)?, "tensor cores"),
+            Scheme::Fp32ThreeFp16 | Scheme::Fp32ScaledFp16 => (half(3.0)?, "tensor cores"),
             Scheme::Tf32 => (tf32(1.0)?, "tensor cores"),
             Scheme::Bf16 | Scheme::Fp16 => (half(1.0)?, "tensor cores"),
         };

@@ -54,6 +54,7 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     a: Some(Storage::ByRows),
     b: None,
     tensor_maps: false,
+    transposing: false,
     target: Target::Any,
     on_cpu: true,
     tile: None,

@@ -1,22 +1,102 @@
 //! Kernels that do what comes before or after a product.
 
-use cuda_std::{GlobalSlice, Kernel};
+use cuda_std::{GlobalSlice, GlobalSliceMut, Kernel};
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
 use gpu_kernels::gemm::split_reduction::{SplitReduction, gemm_split_reduction_fp32};
-
 use gpu_kernels::gemm::tiles::TiledGemm;
+use gpu_kernels::pack::copy::matrix_copy_fp32;
+use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
+use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16};
+use gpu_kernels::pack::whole::pack_whole_lines_fp16;
+use gpu_kernels::{MatrixBatch, MatrixBatchMut};
 
 use crate::Error;
 use crate::device::{Device, Embedded};
 
-// SAFETY: a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined for whatever
-// its arguments' safe constructors let through, on the grid that it names, as its source explains.
+// SAFETY (all nine): a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined for
+// whatever its arguments' safe constructors and its conditions let through, on the grid that it names, as its source
+// explains.
+// SAFETY: see above.
 unsafe impl Embedded for gemm_split_reduction_fp32<'_> {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Embedded for gemm_repair_fp32<'_> {}
+// SAFETY: see above.
+unsafe impl Embedded for matrix_copy_fp32<'_> {}
+// SAFETY: see above.
+unsafe impl Embedded for pack_bf16<'_> {}
+// SAFETY: see above.
+unsafe impl Embedded for pack_fp16<'_> {}
+// SAFETY: see above.
+unsafe impl Embedded for line_extremes_fp32<'_> {}
+// SAFETY: see above.
+unsafe impl Embedded for line_scales_fp16<'_> {}
+// SAFETY: see above.
+unsafe impl Embedded for pack_scaled_fp16<'_> {}
+// SAFETY: see above.
+unsafe impl Embedded for pack_whole_lines_fp16<'_> {}
+
+/// The kernel that adds up partial sums.
+pub(crate) const REDUCTION: &str = gemm_split_reduction_fp32::NAME;
+/// The kernel that computes marked tiles again.
+pub(crate) const REPAIR: &str = gemm_repair_fp32::NAME;
+/// The kernel that copies matrices.
+pub(crate) const COPY: &str = matrix_copy_fp32::NAME;
 
 /// The names of the kernels that plans use besides those that multiply.
-pub static HELPERS: [&str; 2] = [gemm_split_reduction_fp32::NAME, gemm_repair_fp32::NAME];
+pub static HELPERS: [&str; 9] = [
+    REDUCTION,
+    REPAIR,
+    COPY,
+    pack_bf16::NAME,
+    pack_fp16::NAME,
+    line_extremes_fp32::NAME,
+    line_scales_fp16::NAME,
+    pack_scaled_fp16::NAME,
+    pack_whole_lines_fp16::NAME,
+];
+
+/// What packed operands are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// bf16 numbers, two to a word.
+    Bf16,
+    /// fp16 numbers, two to a word.
+    Fp16,
+    /// Two fp16 numbers for each, of lines that are scaled by powers of two.
+    ScaledFp16 {
+        /// Whether a line is unfit that has elements too small beside its largest.
+        element_by_element: bool,
+    },
+}
+
+impl Format {
+    /// The words from one line to the next, for lines of `terms` terms.
+    pub(crate) fn pitch(self, terms: u32) -> u32 {
+        match self {
+            Self::Bf16 | Self::Fp16 => half::pitch(terms),
+            Self::ScaledFp16 { .. } => scaled::pitch(terms),
+        }
+    }
+
+    /// The kernels that pack an operand, in their order; of lines that are scaled, `whole` ones or in chunks.
+    pub(crate) fn kernels(self, whole: bool) -> &'static [&'static str] {
+        match self {
+            Self::Bf16 => &[pack_bf16::NAME],
+            Self::Fp16 => &[pack_fp16::NAME],
+            Self::ScaledFp16 { .. } if whole => &[pack_whole_lines_fp16::NAME, line_scales_fp16::NAME],
+            Self::ScaledFp16 { .. } => &[line_extremes_fp32::NAME, line_scales_fp16::NAME, pack_scaled_fp16::NAME],
+        }
+    }
+
+    /// What is done to an operand, in words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Bf16 => "round it to bf16",
+            Self::Fp16 => "round it to fp16",
+            Self::ScaledFp16 { .. } => "scale its lines and split it into two fp16 parts",
+        }
+    }
+}
 
 /// Adds up the partial sums of a product whose sums were divided.
 pub(crate) fn add_partial_sums(device: &Device, reduction: SplitReduction<'_>) -> Result<(), Error> {
@@ -31,4 +111,60 @@ pub(crate) fn repair_marked_tiles(
     splits: u32,
 ) -> Result<(), Error> {
     device.launch(gemm_repair_fp32 { gemm, marks, splits })
+}
+
+/// Copies matrices.
+pub(crate) fn copy_matrices(device: &Device, from: MatrixBatch<'_>, to: MatrixBatchMut<'_>) -> Result<(), Error> {
+    device.launch(matrix_copy_fp32 { from, to })
+}
+
+/// Rounds the rows of matrices to bf16 or fp16.
+pub(crate) fn pack_rounded(
+    device: &Device,
+    format: Format,
+    source: MatrixBatch<'_>,
+    words: GlobalSliceMut<'_, u32>,
+) -> Result<(), Error> {
+    match format {
+        Format::Bf16 => device.launch(pack_bf16 { source, words }),
+        Format::Fp16 | Format::ScaledFp16 { .. } => device.launch(pack_fp16 { source, words }),
+    }
+}
+
+/// Where scaled operands go.
+#[derive(Clone, Copy)]
+pub(crate) struct ScaledParts<'a> {
+    pub(crate) extremes: GlobalSliceMut<'a, u32>,
+    pub(crate) factors: GlobalSliceMut<'a, f32>,
+    pub(crate) unfit: GlobalSliceMut<'a, u32>,
+    pub(crate) words: GlobalSliceMut<'a, u32>,
+}
+
+/// Scales the rows of matrices and splits them into two fp16 parts: in `chunks`, or in one pass if there are none.
+pub(crate) fn pack_scaled(
+    device: &Device,
+    source: MatrixBatch<'_>,
+    chunks: Option<Chunks>,
+    element_by_element: bool,
+    parts: ScaledParts<'_>,
+) -> Result<(), Error> {
+    use crate::plan::read;
+    let ScaledParts { extremes, factors, unfit, words } = parts;
+    match chunks {
+        Some(chunks) => device.launch(line_extremes_fp32 { source, chunks, extremes })?,
+        None => device.launch(pack_whole_lines_fp16 { source, extremes, words })?,
+    }
+    device.launch(line_scales_fp16 {
+        extremes: read(extremes),
+        lines: source.first().rows(),
+        matrices: source.count(),
+        chunks: chunks.map_or(1, |chunks| chunks.count),
+        factors,
+        unfit,
+        element_by_element: element_by_element.into(),
+    })?;
+    match chunks {
+        Some(_) => device.launch(pack_scaled_fp16 { source, factors: read(factors), words }),
+        None => Ok(()),
+    }
 }

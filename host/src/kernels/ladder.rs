@@ -33,6 +33,7 @@ const fn rung(name: &'static str, idea: &'static str, launch: Launch) -> KernelI
         a: None,
         b: None,
         tensor_maps: false,
+        transposing: false,
         target: Target::Any,
         on_cpu: true,
         tile: None,

@@ -7,13 +7,16 @@ mod gemv;
 mod helpers;
 mod ladder;
 mod mma;
+mod packed;
 mod register_tiled;
 mod wgmma;
 
 use std::sync::LazyLock;
 
-use cuda_std::GlobalSliceMut;
+use cuda_std::{GlobalSlice, GlobalSliceMut};
 use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
+use gpu_kernels::gemm::wgmma::scaled::Scales;
+use gpu_kernels::gemm::wgmma::unfit::Unfit;
 use gpu_kernels::{
     gemm::Gemm,
     gemv::{Gemv, SplitGemv},
@@ -26,11 +29,15 @@ use crate::{Error, Precision};
 
 pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 pub use helpers::HELPERS;
-pub(crate) use helpers::{add_partial_sums, repair_marked_tiles};
+pub(crate) use helpers::{
+    COPY, Format, REDUCTION, REPAIR, ScaledParts, add_partial_sums, copy_matrices, pack_rounded, pack_scaled,
+    repair_marked_tiles,
+};
 pub use ladder::{
     GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32, LADDER,
 };
 pub use mma::{MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32};
+pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_TF32};
 pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64};
 pub use wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED};
 
@@ -56,6 +63,7 @@ impl Common {
             a: Some(a),
             b: Some(b),
             tensor_maps,
+            transposing: false,
             target,
             on_cpu: matches!(target, Target::Any),
             tile: Some(tile),
@@ -103,6 +111,8 @@ pub enum Scheme {
     Fp32Mixed,
     /// Three TF32 products.
     Fp32ThreeTf32,
+    /// Three fp16 products of scaled operands, where they lose nothing by that.
+    Fp32ThreeFp16,
     /// Three fp16 products of scaled operands.
     Fp32ScaledFp16,
     /// One TF32 product.
@@ -118,7 +128,7 @@ impl Scheme {
     pub fn precision(self) -> Precision {
         match self {
             Self::Fp32 => Precision::Fp32Strict,
-            Self::Fp32Mixed | Self::Fp32ThreeTf32 => Precision::Fp32,
+            Self::Fp32Mixed | Self::Fp32ThreeTf32 | Self::Fp32ThreeFp16 => Precision::Fp32,
             Self::Fp32ScaledFp16 => Precision::Fp32Normwise,
             Self::Tf32 => Precision::Tf32,
             Self::Bf16 => Precision::Bf16,
@@ -137,6 +147,7 @@ impl Scheme {
             Self::Fp32 => "fused fp32 operations on CUDA cores",
             Self::Fp32Mixed => "mixed: one TF32 and two bf16 products on tensor cores, fp32 promotion",
             Self::Fp32ThreeTf32 => "3xTF32: three TF32 products on tensor cores, fp32 promotion",
+            Self::Fp32ThreeFp16 => "3xFP16: three fp16 products of scaled operands on tensor cores, fp32 promotion",
             Self::Fp32ScaledFp16 => "three fp16 products of scaled operands on tensor cores, fp32 promotion",
             Self::Tf32 => "one TF32 product on tensor cores",
             Self::Bf16 => "one bf16 product on tensor cores",
@@ -179,6 +190,8 @@ pub struct KernelInfo {
     pub b: Option<Storage>,
     /// Whether it loads its operands by tensor maps. What these cannot describe is copied into the workspace first.
     pub tensor_maps: bool,
+    /// Whether operands that are stored otherwise than it needs are copied into the workspace first, too.
+    pub transposing: bool,
     /// What it is compiled for.
     pub target: Target,
     /// Whether the CPU executor can run it.
@@ -202,8 +215,10 @@ pub(crate) enum Launch {
     Gemm(fn(&Device, Gemm<'_>) -> Result<(), Error>),
     /// A batch of products, whose sums may be divided.
     Tiled(fn(&Device, TiledGemm<'_>) -> Result<(), Error>),
-    /// The same, with a mark for each block if there are any, for [`repair_marked_tiles`] to go by.
-    Marking(fn(&Device, TiledGemm<'_>, GlobalSliceMut<'_, u32>) -> Result<(), Error>),
+    /// The same, with a mark for each block if there are any, for [`repair_marked_tiles`] to go by, and for some tiles only.
+    Marking(fn(&Device, TiledGemm<'_>, GlobalSliceMut<'_, u32>, Unfit<'_>) -> Result<(), Error>),
+    /// The same, of packed operands.
+    Packed { format: Format, launch: fn(&Device, TiledGemm<'_>, [PackedOperand<'_>; 2]) -> Result<(), Error> },
     /// One matrix and one vector, whose sums may be divided.
     SplitGemv {
         launch: fn(&Device, SplitGemv<'_>) -> Result<(), Error>,
@@ -222,13 +237,22 @@ pub(crate) enum Launch {
     },
 }
 
+/// An operand as it has been packed: its lines, and what goes with them if they are scaled.
+#[derive(Clone, Copy)]
+pub(crate) struct PackedOperand<'a> {
+    pub(crate) words: GlobalSlice<'a, u32>,
+    pub(crate) scales: Scales<'a>,
+}
+
 /// All kernels that multiply, in the order of the ladder: from the simplest to those that use the most of the hardware.
 pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let gemv = [&GEMV_SPLIT_ATOMIC_FP32, &GEMV_SPLIT_FP32, &GEMV_TRANSPOSED_SPLIT_FP32];
     let on_cuda_cores = REGISTER_TILED_64.iter().chain(&REGISTER_TILED);
     let of_rounded_operands = MMA_FP16.iter().chain(&MMA_BF16).chain(&MMA_TF32);
+    let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
     let of_split_operands = MMA_FP32_3XTF32.iter().chain(&MMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XTF32).chain(&WGMMA_FP32_MIXED);
+    let of_split_operands = of_split_operands.chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_FP32_3XFP16);
     let families = on_cuda_cores.chain(of_rounded_operands).chain(of_split_operands);
     LADDER.into_iter().chain(gemv).chain(families).collect()
 });
@@ -252,13 +276,30 @@ impl KernelInfo {
     pub fn family(&self) -> Family {
         match self.launch {
             Launch::Gemv(_) | Launch::SplitGemv { .. } | Launch::AtomicGemv { .. } => Family::Gemv,
-            Launch::Gemm(_) | Launch::Tiled(_) | Launch::Marking(_) => Family::Gemm,
+            Launch::Gemm(_) | Launch::Tiled(_) | Launch::Marking(_) | Launch::Packed { .. } => Family::Gemm,
         }
     }
 
     /// Whether a launch computes one product of a batch, so that there are as many launches.
     pub(crate) fn one_by_one(&self) -> bool {
-        !matches!(self.launch, Launch::Tiled(_) | Launch::Marking(_))
+        !matches!(self.launch, Launch::Tiled(_) | Launch::Marking(_) | Launch::Packed { .. })
+    }
+
+    /// How it needs its operands packed, if it does.
+    pub(crate) fn format(&self) -> Option<Format> {
+        match self.launch {
+            Launch::Packed { format, .. } => Some(format),
+            _ => None,
+        }
+    }
+
+    /// The kernel that computes what it leaves out: the tiles of lines that are unfit for it. That one reads the operands
+    /// themselves, which are stored like this.
+    pub(crate) fn fallback(&self, [a, b]: [Storage; 2], terms_of_a_split: usize) -> Option<&'static Self> {
+        let Some(Format::ScaledFp16 { .. }) = self.format() else { return None };
+        let long = terms_of_a_split >= Precision::MIXED_FROM;
+        let family = if long { &WGMMA_FP32_MIXED } else { &WGMMA_FP32_3XTF32 };
+        family.iter().find(|kernel| (kernel.a, kernel.b) == (Some(a), Some(b)))
     }
 
     /// How many marks it makes for a product: none if it makes none.
@@ -325,8 +366,8 @@ impl KernelInfo {
             Processor::Cpu | Processor::Gpu { .. } => {}
         }
         for (operand, needs, has) in [("A", self.a, product.a.storage()), ("B", self.b, product.b.storage())] {
-            // What is spread can be copied first, if it may be read at all.
-            let copied = has == Storage::Spread && !self.one_by_one() && product.terms() > 0;
+            // What is spread can be copied first, if it may be read at all; for some kernels, whatever lies otherwise.
+            let copied = (has == Storage::Spread || self.transposing) && !self.one_by_one() && product.terms() > 0;
             if let Some(needs) = needs
                 && needs != has
                 && !copied

@@ -37,10 +37,11 @@ macro_rules! tensor_map_kernels {
         )*
         $(#[$doc])*
         pub static $family: [KernelInfo; 4] = [$(
-            $common.of(stringify!($kernel), $a, $b, Launch::Marking(|device, gemm, marks| {
-                let map_a = map_of_a(device, gemm.a(), $a, $common.tile)?;
-                let map_b = map_of_b(device, gemm.b(), $b, $common.tile)?;
-                device.launch($kernel { map_a, map_b, gemm, marks })
+            $common.of(stringify!($kernel), $a, $b, Launch::Marking(|device, gemm, marks, only| {
+                // Numbers are copied as they are: the kernels split them.
+                let map_a = map_of_a(device, gemm.a(), $a, $common.tile, TensorElement::Fp32)?;
+                let map_b = map_of_b(device, gemm.b(), $b, $common.tile, TensorElement::Fp32)?;
+                device.launch($kernel { map_a, map_b, gemm, marks, only })
             }))
         ),*];
     )* };
@@ -62,18 +63,25 @@ tensor_map_kernels! {
 }
 
 /// A tensor map of A. Where terms are neighbours, a box has all rows of a tile; otherwise it has as many rows as terms.
-fn map_of_a<'a>(device: &Device, a: MatrixBatch<'a>, stored: Storage, tile: TileShape) -> Result<TensorMap<'a>, Error> {
-    let (lines, height) = if stored == ByRows { (Lines::Rows, tile.m) } else { (Lines::Columns, tile.k) };
-    device.tensor_map_of_batch(&a, lines, &boxes(tile, height))
+pub(super) fn map_of_a<'a>(
+    device: &Device,
+    a: MatrixBatch<'a>,
+    stored: Storage,
+    tile: TileShape,
+    element: TensorElement,
+) -> Result<TensorMap<'a>, Error> {
+    let (stored, lines) = if stored == ByRows { (Lines::Rows, tile.m) } else { (Lines::Columns, tile.k) };
+    device.tensor_map_of_batch(&a, stored, &TensorTile { element, length: tile.k, lines })
 }
 
 /// A tensor map of B. Where terms are neighbours, a box has all columns of a tile; otherwise it has as many columns as terms.
-fn map_of_b<'a>(device: &Device, b: MatrixBatch<'a>, stored: Storage, tile: TileShape) -> Result<TensorMap<'a>, Error> {
-    let (lines, height) = if stored == ByRows { (Lines::Rows, tile.k) } else { (Lines::Columns, tile.n) };
-    device.tensor_map_of_batch(&b, lines, &boxes(tile, height))
-}
-
-/// Numbers are copied as they are: the kernels split them.
-fn boxes(tile: TileShape, lines: u32) -> TensorTile {
-    TensorTile { element: TensorElement::Fp32, length: tile.k, lines }
+pub(super) fn map_of_b<'a>(
+    device: &Device,
+    b: MatrixBatch<'a>,
+    stored: Storage,
+    tile: TileShape,
+    element: TensorElement,
+) -> Result<TensorMap<'a>, Error> {
+    let (stored, lines) = if stored == ByRows { (Lines::Rows, tile.k) } else { (Lines::Columns, tile.n) };
+    device.tensor_map_of_batch(&b, stored, &TensorTile { element, length: tile.k, lines })
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::kernels::{self, Family, HELPERS, KernelInfo, Launch, Scheme};
+use crate::kernels::{self, Family, KernelInfo, Launch, REDUCTION, REPAIR, Scheme};
 use crate::plan::explanation::{Candidate, Explanation, Reason};
 use crate::plan::preparation::{Operand, Preparation};
 use crate::plan::workspace::Layout;
@@ -20,6 +20,7 @@ pub fn plan(device: &DeviceFacts, product: &Description, options: &Options) -> R
 /// A kernel, and how it would compute the product.
 struct Way {
     kernel: &'static KernelInfo,
+    fallback: Option<&'static KernelInfo>,
     transposed: bool,
     splits: u32,
     preparations: [Preparation; 2],
@@ -76,6 +77,18 @@ pub(super) fn choose(
 impl Question<'_> {
     /// How a kernel would compute the product.
     fn way(&self, kernel: &'static KernelInfo, named: bool) -> Result<Way, Refusal> {
+        // Where operands may have to be copied, of the transposes perhaps less.
+        if kernel.transposing {
+            let ways = [false, true].map(|transposed| {
+                let product = if transposed { self.product.transposed() } else { *self.product };
+                self.way_of(kernel, named, &product, transposed)
+            });
+            return match ways {
+                [Ok(one), Ok(other)] => Ok(if other.estimated_ms < one.estimated_ms { other } else { one }),
+                [Err(_), Ok(way)] => Ok(way),
+                [way, Err(_)] => way,
+            };
+        }
         // The transposes, too, where C is stored by columns, or is a row that is a column then.
         let by_columns = self.product.c.storage() == Storage::ByColumns || self.product.m == 1;
         if by_columns && let Ok(way) = self.way_of(kernel, named, &self.product.transposed(), true) {
@@ -125,8 +138,10 @@ impl Question<'_> {
                 return Err(refused(layout.bytes() as u128));
             }
             let estimated_ms = model::estimate(kernel, self.device, product, splits, &preparations);
+            let storages = operands.map(|operand| operand.storage_of_fallback());
             Ok(Way {
                 kernel,
+                fallback: kernel.fallback(storages, product.terms() / splits.max(1) as usize),
                 transposed,
                 splits,
                 preparations,
@@ -151,6 +166,10 @@ impl Question<'_> {
         ways: &mut [(&'static KernelInfo, Result<Way, Refusal>)],
         table: &Table,
     ) -> Option<(usize, Reason)> {
+        // A kernel that is newer than the table, and should be faster than all others.
+        if self.preferred(ways).is_some_and(|(index, _)| !table.has(ways[index].0.name)) {
+            return None;
+        }
         let (entry, exact) = table.nearest(self.product, self.precision)?;
         let position = |name: &str| ways.iter().position(|(kernel, way)| kernel.name == name && way.is_ok());
         let (index, time) = entry.times.iter().find_map(|time| Some((position(&time.kernel)?, time)))?;
@@ -246,6 +265,7 @@ impl Question<'_> {
             product: *self.product,
             transposed: way.transposed,
             kernel: way.kernel,
+            fallback: way.fallback,
             splits: way.splits,
             preparations: way.preparations,
             partials: way.partials,
@@ -261,9 +281,15 @@ impl Question<'_> {
             notes.push("computed as the transpose, C' = B'·A': the same numbers in the same places".to_owned());
         }
         for (operand, preparation) in operands(way.kernel, computed).iter().zip(&way.preparations) {
-            if preparation.bytes().is_some() {
-                notes.push(format!("{} is copied first, because the kernel cannot load it as it lies", operand.name));
-            }
+            notes.extend(preparation.note(operand.name));
+        }
+        if let Some(fallback) = way.fallback {
+            let what = if way.kernel.scheme == Scheme::Fp32ScaledFp16 {
+                "with infinities, NaN or a largest element that is very large or small"
+            } else {
+                "with infinities, NaN, or elements too small beside their largest"
+            };
+            notes.push(format!("rows of A and columns of B {what} are left to {}", fallback.name));
         }
         if self.precision == Precision::Fp32 && way.kernel.scheme == Scheme::Fp32 {
             notes.push("no tensor cores: all operations are fused fp32 ones, as for fp32-strict".to_owned());
@@ -282,8 +308,8 @@ impl Question<'_> {
 fn operands(kernel: &KernelInfo, product: &Description) -> [Operand; 2] {
     let Description { m, n, k, batch, a, b, .. } = *product;
     [
-        Operand { name: "A", placement: a, rows: m, cols: k, batch, needs: kernel.a },
-        Operand { name: "B", placement: b, rows: k, cols: n, batch, needs: kernel.b },
+        Operand { name: "A", placement: a, rows: m, cols: k, batch, needs: kernel.a, lines_are_rows: true },
+        Operand { name: "B", placement: b, rows: k, cols: n, batch, needs: kernel.b, lines_are_rows: false },
     ]
 }
 
@@ -295,28 +321,32 @@ fn steps(way: &Way, product: &Description) -> Vec<String> {
     } else {
         String::new()
     };
-    let (name, helper) = (kernel.name, HELPERS[0]);
+    let name = kernel.name;
     let mut steps = Vec::new();
     for (operand, preparation) in operands(kernel, product).iter().zip(&way.preparations) {
-        if let Preparation::Copied { placement, count, .. } = preparation {
-            let what = if *count == 1 { "" } else { ", all of the batch," };
-            steps.push(format!("copy {}{what} into the workspace, {placement}, with {helper}", operand.name));
-        }
+        steps.extend(preparation.steps(operand.name));
     }
+    let to = if *splits == 1 { "" } else { ", to partial sums in the workspace" };
+    let fallback = way.fallback.map(|fallback| {
+        format!("multiply the tiles of unfit rows and columns, if there are any, with {}{to}", fallback.name)
+    });
     match kernel.launch {
         Launch::AtomicGemv { .. } => {
-            steps.push(format!("scale the result by beta with {helper}{times}"));
+            steps.push(format!("scale the result by beta with {REDUCTION}{times}"));
             steps.push(format!("multiply with {name}, {splits} splits, and add to the result{times}"));
         }
-        _ if *splits == 1 => steps.push(format!("multiply with {name}{times}")),
+        _ if *splits == 1 => {
+            steps.push(format!("multiply with {name}{times}"));
+            steps.extend(fallback);
+        }
         _ => {
-            steps.push(format!("multiply with {name}, {splits} splits, to partial sums in the workspace{times}"));
-            steps.push(format!("add up the partial sums, in order, with {helper}{times}"));
+            steps.push(format!("multiply with {name}, {splits} splits{to}{times}"));
+            steps.extend(fallback);
+            steps.push(format!("add up the partial sums, in order, with {REDUCTION}{times}"));
         }
     }
     if !way.marks.is_empty() {
-        steps
-            .push(format!("compute tiles again whose operands cannot be split, if there are any, with {}", HELPERS[1]));
+        steps.push(format!("compute tiles again whose operands cannot be split, if there are any, with {REPAIR}"));
     }
     steps
 }

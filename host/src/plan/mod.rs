@@ -7,8 +7,8 @@
 //!                     ▼
 //!                 GemmPlan        explanation(), workspace(), run()
 //!
-//!  run:   prepare A, prepare B  ─►  multiply  ─►  add up partial sums
-//!         └── where needed ──┘                    └── where sums are divided
+//!  run:   prepare A, prepare B  ─►  multiply  ─►  multiply what is unfit  ─►  add up partial sums
+//!         └── where needed ──┘                    └── where operands may be ┘   └── where sums are divided
 //! ```
 //!
 //! A plan depends on sizes, strides and alignment, not on addresses or numbers: it is made once and run often, on operands
@@ -57,6 +57,7 @@ pub use facts::{DeviceFacts, Processor};
 pub use refusal::Refusal;
 pub use table::{Table, Tables};
 pub use workspace::Workspace;
+pub(crate) use workspace::read;
 
 use crate::kernels::{self, KernelInfo};
 use crate::{Device, Error, Precision};
@@ -94,6 +95,8 @@ pub struct GemmPlan {
     /// The transposes are multiplied: `Cᵀ = Bᵀ·Aᵀ`.
     transposed: bool,
     kernel: &'static KernelInfo,
+    /// The kernel that computes what the other one leaves out, if it leaves out anything.
+    fallback: Option<&'static KernelInfo>,
     splits: u32,
     /// For A and B of the product as it is computed.
     preparations: [Preparation; 2],
@@ -146,11 +149,11 @@ impl GemmPlan {
     /// # Errors
     /// Those of [`Device::prepare`].
     pub fn load(&self, device: &Device) -> Result<(), Error> {
-        let copies = self.preparations.iter().any(|preparation| preparation.bytes().is_some());
-        let adds = copies || self.splits > 1 || self.kernel.varies;
-        let helpers = [(adds, kernels::HELPERS[0]), (!self.marks.is_empty(), kernels::HELPERS[1])];
-        let helpers = helpers.into_iter().filter(|(used, _)| *used).map(|(_, name)| name);
-        [self.kernel.name].into_iter().chain(helpers).try_for_each(|name| device.prepare(name).map(drop))
+        let adds = (self.splits > 1 || self.kernel.varies).then_some(kernels::REDUCTION);
+        let repairs = (!self.marks.is_empty()).then_some(kernels::REPAIR);
+        let before = self.preparations.iter().flat_map(Preparation::kernels);
+        let after = self.fallback.map(|kernel| kernel.name).into_iter().chain(adds).chain(repairs);
+        before.chain([self.kernel.name]).chain(after).try_for_each(|name| device.prepare(name).map(drop))
     }
 
     /// Allocates the workspace that the plan needs.

@@ -3,8 +3,9 @@
 //! ```text
 //! time  =  launch  +  max(waves · (steps · time of a step + fixed part), bytes / bandwidth)     the kernel
 //!       +  launch  +  bytes of the partial sums / bandwidth                                     where sums are divided
-//!       +  launch  +  bytes of the copies / bandwidth                                           for each prepared operand
-//!       +  launch                                                                               where tiles may be repaired
+//!       +  launches  +  bytes read and written / bandwidth                                      for each prepared operand
+//!       +  launch                                                                               where tiles may be repaired,
+//!                                                                                               or left to another kernel
 //!
 //! waves  =  ⌈blocks / (multiprocessors · blocks on each)⌉        steps  =  ⌈terms / (terms of a step · splits)⌉
 //! ```
@@ -15,7 +16,7 @@
 //! The rates are those that NVIDIA publishes for a multiprocessor of the generation at 1.7 GHz; the bandwidth of the H200 is
 //! measured. GPUs of a generation differ in their bandwidth: an RTX 4090 and an L4 come out the same here.
 
-use crate::kernels::{Family, KernelInfo, Launch, Scheme};
+use crate::kernels::{Family, Format, KernelInfo, Launch, Scheme};
 use crate::plan::preparation::Preparation;
 use crate::plan::{Description, DeviceFacts, Processor, Storage};
 
@@ -24,6 +25,9 @@ const LAUNCH: f64 = 3e-6;
 
 /// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
 const BLOCK: f64 = 3e-6;
+
+/// The share of the bandwidth that packing and copying operands reaches.
+const PREPARING: f64 = 0.7;
 
 /// What a term of a sum costs a thread that loads it from memory itself, in seconds: eight terms are under way at a time.
 const TERM: f64 = 600e-9 / 8.0;
@@ -63,7 +67,7 @@ impl Rates {
             Scheme::Fp32 => return self.fp32,
             Scheme::Fp32Mixed => 2.0,
             Scheme::Fp32ThreeTf32 => 3.0,
-            Scheme::Fp32ScaledFp16 => 1.5,
+            Scheme::Fp32ThreeFp16 | Scheme::Fp32ScaledFp16 => 1.5,
             Scheme::Tf32 => 1.0,
             Scheme::Bf16 | Scheme::Fp16 => 0.5,
         };
@@ -98,8 +102,11 @@ pub(crate) fn estimate(
             let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
             let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k);
             let step = work * slots / (rates.peak(kernel.scheme) * performance.share_of_peak);
-            // Neighbours in a column are stored one by one, each in a sector of its own.
-            let scattered = if product.c.storage() == Storage::ByRows { 0.0 } else { 7.0 * results / rates.bandwidth };
+            // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
+            // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
+            let times = if kernel.transposing { 1.0 } else { 7.0 };
+            let by_columns = product.c.storage() != Storage::ByRows;
+            let scattered = if by_columns { times * results / rates.bandwidth } else { 0.0 };
             (waves * (steps * step + BLOCK)).max(streaming) + scattered
         }
         (Family::Gemm, None) => {
@@ -109,9 +116,10 @@ pub(crate) fn estimate(
         }
     };
     let reduction = if splits > 1 { LAUNCH + results * (2.0 * f64::from(splits) + 1.0) / rates.bandwidth } else { 0.0 };
-    let prepared = |bytes: usize| LAUNCH + 2.0 * bytes as f64 / rates.bandwidth;
-    let preparation: f64 = preparations.iter().filter_map(Preparation::bytes).map(prepared).sum();
-    let repair = if kernel.marks(product, splits) > 0 { LAUNCH } else { 0.0 };
+    let prepared = |(launches, bytes): (u32, f64)| f64::from(launches) * LAUNCH + bytes / (PREPARING * rates.bandwidth);
+    let preparation: f64 = preparations.iter().map(|preparation| prepared(preparation.cost())).sum();
+    let leaves_out = matches!(kernel.format(), Some(Format::ScaledFp16 { .. }));
+    let repair = if leaves_out || kernel.marks(product, splits) > 0 { LAUNCH } else { 0.0 };
     (LAUNCH + multiply + reduction + preparation + repair) * 1e3
 }
 

@@ -1,28 +1,38 @@
-//! What happens to an operand before it is multiplied: nothing, or a copy that lies as the kernel needs it.
+//! What happens to an operand before it is multiplied: nothing, a copy that lies as the kernel needs it, or packing.
 //!
 //! ```text
 //!  a b c d e · ·     rows of 5, 7 apart: a tensor map cannot       a b c d e · · ·     in the workspace: rows 8 apart,
 //!  f g h i j · ·     describe them                            ──►  f g h i j · · ·     aligned to 256 bytes
 //!
-//!  a · b · c ·       every other element                      ──►  a b c ·
-//!  d · e · f ·                                                     d e f ·
+//!  a · b · c ·       every other element                      ──►  a b c ·             by rows, or
+//!  d · e · f ·                                                     d e f ·             a d · ·  b e · ·  c f · ·
+//!
+//!  any strides       a kernel of packed operands              ──►  │ab│cd│e0│ …        lines of words
 //! ```
 //!
-//! The copy costs reading and writing the operand once, which is little beside a product of large matrices.
+//! The copy costs reading and writing the operand once, which is little beside a product of large matrices. Packing is
+//! [`gpu_kernels::pack`]'s. An operand that is scaled also keeps a form that can be multiplied as it is, where it lies or in a
+//! copy, for the kernel that computes what its lines are unfit for.
 
 use std::ops::Range;
 
-use cuda_std::GlobalSliceMut;
-use gpu_kernels::gemm::split_reduction::SplitReduction;
+use cuda_std::{GlobalSlice, GlobalSliceMut};
+use gpu_kernels::gemm::wgmma::scaled::Scales;
+use gpu_kernels::gemm::wgmma::unfit::GROUP;
+use gpu_kernels::pack::scaled::Chunks;
+use gpu_kernels::pack::whole;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
-use crate::kernels::{KernelInfo, add_partial_sums};
-use crate::plan::workspace::{Layout, read};
+use crate::kernels::{COPY, Format, KernelInfo, PackedOperand, ScaledParts, copy_matrices, pack_rounded, pack_scaled};
+use crate::plan::workspace::{Layout, read, words};
 use crate::plan::{Placement, Storage};
 use crate::{Device, Error};
 
 /// The elements at whose multiples the lines of copies begin: 16 bytes.
 const LINE_ALIGNMENT: usize = 4;
+
+/// The parts of a workspace that an operand can have.
+pub(crate) const PARTS: usize = 5;
 
 /// How an operand gets to the kernel that multiplies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,14 +40,46 @@ pub(crate) enum Preparation {
     /// The kernel reads it where it is.
     InPlace,
     /// It is copied into the workspace.
-    Copied {
-        /// The part of the workspace, in elements.
-        part: Range<usize>,
-        /// How the copies lie there.
-        placement: Placement,
-        /// How many matrices are copied: one where all products share it.
-        count: usize,
-    },
+    Copied(Copied),
+    /// It is packed into the workspace.
+    Packed(Packed),
+}
+
+/// A copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Copied {
+    /// The part of the workspace, in elements.
+    part: Range<usize>,
+    /// How the copies lie there.
+    placement: Placement,
+    /// How many matrices are copied: one where all products share it.
+    count: usize,
+}
+
+/// Packed lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Packed {
+    format: Format,
+    /// Whether the lines are the rows of the operand.
+    lines_are_rows: bool,
+    /// The part of the workspace that has the packed words.
+    words: Range<usize>,
+    /// What scaled lines have besides.
+    scaled: Option<Scaled>,
+    /// The elements of all matrices.
+    elements: u128,
+}
+
+/// What goes with lines that are scaled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Scaled {
+    /// How their extremes are looked for; none for lines that are packed in one pass.
+    chunks: Option<Chunks>,
+    extremes: Range<usize>,
+    factors: Range<usize>,
+    unfit: Range<usize>,
+    /// The operand as another kernel can multiply it, if it cannot where it is.
+    copy: Option<Copied>,
 }
 
 /// An operand of the product as it is computed.
@@ -51,47 +93,231 @@ pub(crate) struct Operand {
     pub(crate) batch: usize,
     /// How the kernel needs it to be stored, if that matters.
     pub(crate) needs: Option<Storage>,
+    /// Whether its lines, whose terms are multiplied, are its rows.
+    pub(crate) lines_are_rows: bool,
+}
+
+/// An operand that is ready.
+pub(crate) struct Prepared<'a> {
+    /// As it is or as a copy.
+    pub(crate) operand: MatrixBatch<'a>,
+    /// As it has been packed; nothing if it has not.
+    pub(crate) packed: PackedOperand<'a>,
 }
 
 impl Operand {
-    /// What a kernel needs to happen to the operand. Its copy takes a part of the layout; `None` if that is too large.
+    /// What a kernel needs to happen to the operand. What comes of it takes parts of the layout; `None` if that is too large.
     pub(crate) fn prepare(&self, kernel: &KernelInfo, layout: &mut Layout) -> Option<Preparation> {
+        if let Some(format) = kernel.format() {
+            return Some(Preparation::Packed(self.pack(format, layout)?));
+        }
         let Some(needs) = self.needs else { return Some(Preparation::InPlace) };
-        let loadable = !kernel.tensor_maps || self.placement.fits_tensor_map(self.rows, self.cols, self.batch);
-        if loadable && self.placement.storage() != Storage::Spread {
+        if self.placement.storage() == needs && (!kernel.tensor_maps || self.has_tensor_map()) {
             return Some(Preparation::InPlace);
         }
+        Some(Preparation::Copied(self.copy(needs, kernel.tensor_maps, layout)?))
+    }
+
+    /// How a kernel gets to read the operand that computes what others are unfit for: as it is stored, if a tensor map can
+    /// describe it so, otherwise in a copy.
+    pub(crate) fn storage_of_fallback(&self) -> Storage {
+        match self.placement.storage() {
+            Storage::Spread if self.lines_are_rows => Storage::ByRows,
+            Storage::Spread => Storage::ByColumns,
+            storage => storage,
+        }
+    }
+
+    fn has_tensor_map(&self) -> bool {
+        self.placement.fits_tensor_map(self.rows, self.cols, self.batch)
+    }
+
+    fn copy(&self, needs: Storage, for_tensor_maps: bool, layout: &mut Layout) -> Option<Copied> {
         let (lines, length) = if needs == Storage::ByRows { (self.rows, self.cols) } else { (self.cols, self.rows) };
         let line_stride = length.next_multiple_of(LINE_ALIGNMENT);
         // A tensor map has no matrices in one place.
-        let shared = self.batch > 1 && self.placement.batch_stride == 0 && !kernel.tensor_maps;
+        let shared = self.batch > 1 && self.placement.batch_stride == 0 && !for_tensor_maps;
         let count = if shared { 1 } else { self.batch };
         let part = layout.part((lines as u128 * line_stride as u128).checked_mul(count as u128)?)?;
         let batch_stride = if count > 1 { lines * line_stride } else { 0 };
         let by_rows = Placement { row_stride: line_stride, col_stride: 1, batch_stride, alignment: 256 };
         let placement = if needs == Storage::ByRows { by_rows } else { by_rows.transposed() };
-        Some(Preparation::Copied { part, placement, count })
+        Some(Copied { part, placement, count })
+    }
+
+    fn pack(&self, format: Format, layout: &mut Layout) -> Option<Packed> {
+        let (lines, terms) = if self.lines_are_rows { (self.rows, self.cols) } else { (self.cols, self.rows) };
+        let all_lines = self.batch as u128 * lines as u128;
+        let words = layout.part(all_lines.checked_mul(format.pitch(terms as u32).into())?)?;
+        let scaled = match format {
+            Format::Bf16 | Format::Fp16 => None,
+            Format::ScaledFp16 { .. } => {
+                // Only where a line's terms lie side by side can a team of threads load all of them at once.
+                let needed = if self.lines_are_rows { Storage::ByRows } else { Storage::ByColumns };
+                let is_whole = self.placement.storage() == needed && terms <= whole::MOST_TERMS as usize;
+                let chunks = (!is_whole).then(|| Chunks::of(lines as u32, terms as u32, self.batch as u32));
+                let groups = self.batch as u128 * (lines as u32).div_ceil(GROUP) as u128;
+                let words_of = chunks.unwrap_or(Chunks { terms: terms as u32, count: 1 });
+                let extremes = layout.part(words_of.words(lines as u32, self.batch as u32))?;
+                let factors = layout.part(groups * u128::from(GROUP))?;
+                let unfit = layout.part(groups)?;
+                let copy = match self.placement.storage() != Storage::Spread && self.has_tensor_map() {
+                    true => None,
+                    false => Some(self.copy(self.storage_of_fallback(), true, layout)?),
+                };
+                Some(Scaled { chunks, extremes, factors, unfit, copy })
+            }
+        };
+        let lines_are_rows = self.lines_are_rows;
+        Some(Packed { format, lines_are_rows, words, scaled, elements: all_lines * terms as u128 })
     }
 }
 
+impl Copied {
+    fn bytes(&self) -> usize {
+        self.part.len() * size_of::<f32>()
+    }
+
+    fn run<'a>(
+        &self,
+        device: &Device,
+        operand: MatrixBatch<'a>,
+        memory: GlobalSliceMut<'a, f32>,
+    ) -> Result<MatrixBatch<'a>, Error> {
+        let Self { placement: Placement { row_stride, col_stride, batch_stride, .. }, count, .. } = *self;
+        let first = operand.first();
+        let (rows, cols) = (first.rows() as usize, first.cols() as usize);
+        let from = MatrixBatch::new(first, operand.stride() as usize, count)?;
+        let to = MatrixMut::new(memory, rows, cols, row_stride, col_stride)?;
+        copy_matrices(device, from, MatrixBatchMut::new(to, batch_stride, count)?)?;
+        let copy = Matrix::new(read(memory), rows, cols, row_stride, col_stride)?;
+        Ok(MatrixBatch::new(copy, batch_stride, operand.count() as usize)?)
+    }
+}
+
+impl Packed {
+    /// The kernels that it takes, in their order.
+    fn kernels(&self) -> &'static [&'static str] {
+        self.format.kernels(self.scaled.as_ref().is_some_and(|scaled| scaled.chunks.is_none()))
+    }
+
+    fn run<'a>(
+        &self,
+        device: &Device,
+        operand: MatrixBatch<'a>,
+        [for_words, for_extremes, for_factors, for_unfit, for_copy]: [GlobalSliceMut<'a, f32>; PARTS],
+    ) -> Result<Prepared<'a>, Error> {
+        let first = if self.lines_are_rows { operand.first() } else { operand.first().transposed() };
+        let source = MatrixBatch::new(first, operand.stride() as usize, operand.count() as usize)?;
+        let for_words = words(for_words);
+        let (Some(Scaled { chunks, copy, .. }), Format::ScaledFp16 { element_by_element }) =
+            (&self.scaled, self.format)
+        else {
+            pack_rounded(device, self.format, source, for_words)?;
+            return Ok(Prepared { operand, packed: PackedOperand { words: read(for_words), scales: no_scales() } });
+        };
+        let (extremes, unfit) = (words(for_extremes), words(for_unfit));
+        let parts = ScaledParts { extremes, factors: for_factors, unfit, words: for_words };
+        pack_scaled(device, source, *chunks, element_by_element, parts)?;
+        let operand = match copy {
+            Some(copy) => copy.run(device, operand, for_copy)?,
+            None => operand,
+        };
+        let scales = Scales { factors: read(for_factors), unfit: read(unfit) };
+        Ok(Prepared { operand, packed: PackedOperand { words: read(for_words), scales } })
+    }
+}
+
+/// What goes with an operand that is not scaled.
+fn no_scales<'a>() -> Scales<'a> {
+    Scales { factors: GlobalSlice::new(&[]), unfit: GlobalSlice::new(&[]) }
+}
+
 impl Preparation {
-    /// The bytes of the copy, if there is one.
-    pub(crate) fn bytes(&self) -> Option<usize> {
+    /// The launches that it takes, and the bytes that these read and write.
+    pub(crate) fn cost(&self) -> (u32, f64) {
+        let of_copy = |copy: &Copied| (1, 2.0 * copy.bytes() as f64);
+        match self {
+            Self::InPlace => (0, 0.0),
+            Self::Copied(copy) => of_copy(copy),
+            Self::Packed(Packed { format, words, scaled, elements, .. }) => {
+                let (read, written) = (4.0 * *elements as f64, 4.0 * words.len() as f64);
+                match scaled {
+                    None => (1, read + written),
+                    Some(Scaled { copy, chunks, .. }) => {
+                        let (copies, copied) = copy.as_ref().map_or((0, 0.0), of_copy);
+                        let reads = if chunks.is_some() { 2.0 } else { 1.0 };
+                        let launches = format.kernels(chunks.is_none()).len() as u32;
+                        (launches + copies, reads * read + written + copied)
+                    }
+                }
+            }
+        }
+    }
+
+    /// The kernels that it takes, in their order.
+    pub(crate) fn kernels(&self) -> Vec<&'static str> {
+        match self {
+            Self::InPlace => Vec::new(),
+            Self::Copied(_) => vec![COPY],
+            Self::Packed(packed) => {
+                let copy = self.copied().map(|_| COPY);
+                packed.kernels().iter().copied().chain(copy).collect()
+            }
+        }
+    }
+
+    /// The copy that is made, if one is.
+    fn copied(&self) -> Option<&Copied> {
         match self {
             Self::InPlace => None,
-            Self::Copied { part, .. } => Some(part.len() * size_of::<f32>()),
+            Self::Copied(copy) => Some(copy),
+            Self::Packed(packed) => packed.scaled.as_ref()?.copy.as_ref(),
         }
     }
 
-    /// The part of the workspace that it takes.
-    pub(crate) fn part(&self) -> Range<usize> {
+    /// What is done to an operand of this name, in words, a step each.
+    pub(crate) fn steps(&self, name: &str) -> Vec<String> {
+        let all = |count: usize| if count == 1 { "" } else { ", all of the batch," };
+        let mut steps = Vec::new();
+        if let Self::Packed(packed) = self {
+            let (what, kernels) = (packed.format.words(), packed.kernels().join(", "));
+            steps.push(format!("pack {name} into the workspace: {what}, with {kernels}"));
+        }
+        if let Some(Copied { placement, count, .. }) = self.copied() {
+            let all = all(*count);
+            let what_for = if let Self::Packed(_) = self { ", for what is unfit" } else { "" };
+            steps.push(format!("copy {name}{all} into the workspace, {placement}, with {COPY}{what_for}"));
+        }
+        steps
+    }
+
+    /// Why it is necessary, in words, if it is.
+    pub(crate) fn note(&self, name: &str) -> Option<String> {
         match self {
-            Self::InPlace => 0..0,
-            Self::Copied { part, .. } => part.clone(),
+            Self::InPlace => None,
+            Self::Copied(_) => Some(format!("{name} is copied first, because the kernel cannot load it as it lies")),
+            Self::Packed(_) => self.copied().map(|_| {
+                format!("{name} is copied, too, because the kernel for unfit lines cannot load it as it lies")
+            }),
         }
     }
 
-    /// Queues what has to be done, and gives the operand as the kernel takes it. `memory` is the part of the workspace.
+    /// The parts of the workspace that it takes, one after the other.
+    pub(crate) fn parts(&self) -> [Range<usize>; PARTS] {
+        const NONE: Range<usize> = 0..0;
+        match self {
+            Self::InPlace => [NONE; PARTS],
+            Self::Copied(copy) => [NONE, NONE, NONE, NONE, copy.part.clone()],
+            Self::Packed(Packed { words, scaled: None, .. }) => [words.clone(), NONE, NONE, NONE, NONE],
+            Self::Packed(Packed { words, scaled: Some(Scaled { extremes, factors, unfit, copy, .. }), .. }) => {
+                let copy = copy.as_ref().map_or(NONE, |copy| copy.part.clone());
+                [words.clone(), extremes.clone(), factors.clone(), unfit.clone(), copy]
+            }
+        }
+    }
+
+    /// Queues what has to be done, and gives the operand as the kernel takes it. `memory` has the parts of the workspace.
     ///
     /// # Errors
     /// [`Error::Shape`], and those of [`Device::launch`].
@@ -99,20 +325,15 @@ impl Preparation {
         &self,
         device: &Device,
         operand: MatrixBatch<'a>,
-        memory: GlobalSliceMut<'a, f32>,
-    ) -> Result<MatrixBatch<'a>, Error> {
-        let Self::Copied { placement: Placement { row_stride, col_stride, batch_stride, .. }, count, .. } = *self
-        else {
-            return Ok(operand);
-        };
-        let first = operand.first();
-        let (rows, cols) = (first.rows() as usize, first.cols() as usize);
-        let from = MatrixBatch::new(first, operand.stride() as usize, count)?;
-        let to = MatrixMut::new(memory, rows, cols, row_stride, col_stride)?;
-        let to = MatrixBatchMut::new(to, batch_stride, count)?;
-        // A sum of one part.
-        add_partial_sums(device, SplitReduction::new(1.0, from, 1, 0.0, to)?)?;
-        let copy = Matrix::new(read(memory), rows, cols, row_stride, col_stride)?;
-        Ok(MatrixBatch::new(copy, batch_stride, operand.count() as usize)?)
+        memory: [GlobalSliceMut<'a, f32>; PARTS],
+    ) -> Result<Prepared<'a>, Error> {
+        let unpacked = PackedOperand { words: GlobalSlice::new(&[]), scales: no_scales() };
+        match self {
+            Self::InPlace => Ok(Prepared { operand, packed: unpacked }),
+            Self::Copied(copy) => {
+                Ok(Prepared { operand: copy.run(device, operand, memory[PARTS - 1])?, packed: unpacked })
+            }
+            Self::Packed(packed) => packed.run(device, operand, memory),
+        }
     }
 }

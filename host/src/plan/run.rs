@@ -4,10 +4,12 @@ use cuda_std::GlobalSliceMut;
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::split_reduction::SplitReduction;
 use gpu_kernels::gemm::tiles::TiledGemm;
+use gpu_kernels::gemm::wgmma::unfit::Unfit;
 use gpu_kernels::gemv::{Gemv, SplitGemv};
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Vector, VectorMut};
 
 use crate::kernels::{Launch, add_partial_sums, repair_marked_tiles};
+use crate::plan::preparation::Prepared;
 use crate::plan::workspace::{read, words};
 use crate::plan::{Description, GemmPlan, Workspace};
 use crate::{Bytes, Device, DeviceMatrix, Error};
@@ -46,7 +48,7 @@ impl GemmPlan {
             return Ok(());
         }
         match self.kernel.launch {
-            Launch::Tiled(_) | Launch::Marking(_) => {
+            Launch::Tiled(_) | Launch::Marking(_) | Launch::Packed { .. } => {
                 let (a, b) = match self.transposed {
                     false => (a.batch()?, b.batch()?),
                     true => (b.transposed_batch()?, a.transposed_batch()?),
@@ -78,16 +80,31 @@ impl GemmPlan {
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         let [prepare_a, prepare_b] = &self.preparations;
-        let parts = [prepare_a.part(), prepare_b.part(), self.partials.clone(), self.marks.clone()];
-        let [for_a, for_b, for_partials, for_marks] = workspace.parts(parts)?;
-        let (a, b) = (prepare_a.run(device, a, for_a)?, prepare_b.run(device, b, for_b)?);
+        let [a0, a1, a2, a3, a4] = prepare_a.parts();
+        let [b0, b1, b2, b3, b4] = prepare_b.parts();
+        let (partials, marks) = (self.partials.clone(), self.marks.clone());
+        let parts = workspace.parts([a0, a1, a2, a3, a4, b0, b1, b2, b3, b4, partials, marks])?;
+        let [a0, a1, a2, a3, a4, b0, b1, b2, b3, b4, for_partials, for_marks] = parts;
+        let Prepared { operand: a, packed: packed_a } = prepare_a.run(device, a, [a0, a1, a2, a3, a4])?;
+        let Prepared { operand: b, packed: packed_b } = prepare_b.run(device, b, [b0, b1, b2, b3, b4])?;
 
         // A plan for β = 0 may be run with another one, and then cannot compute tiles again from what they were.
-        let marks = if beta == 0.0 { words(for_marks) } else { GlobalSliceMut::new(&mut []) };
-        let multiply = |gemm| match self.kernel.launch {
-            Launch::Tiled(launch) => launch(device, gemm),
-            Launch::Marking(launch) => launch(device, gemm, marks),
-            _ => unreachable!("takes one product at a time"),
+        let no_marks = GlobalSliceMut::new(&mut []);
+        let marks = if beta == 0.0 { words(for_marks) } else { no_marks };
+        let multiply = |gemm| {
+            match self.kernel.launch {
+                Launch::Tiled(launch) => launch(device, gemm)?,
+                Launch::Marking(launch) => launch(device, gemm, marks, Unfit::everything())?,
+                Launch::Packed { launch, .. } => launch(device, gemm, [packed_a, packed_b])?,
+                _ => unreachable!("takes one product at a time"),
+            }
+            // What is unfit for the one kernel, the other one computes, and nothing else.
+            match self.fallback.map(|kernel| &kernel.launch) {
+                Some(Launch::Marking(launch)) => {
+                    launch(device, gemm, no_marks, Unfit { a: packed_a.scales.unfit, b: packed_b.scales.unfit })
+                }
+                _ => Ok(()),
+            }
         };
         let whole = TiledGemm::new(alpha, a, b, beta, c)?;
         if self.splits == 1 {
@@ -139,7 +156,9 @@ impl GemmPlan {
                 add_partial_sums(device, SplitReduction::scaling(beta, c)?)?;
                 launch(device, SplitGemv::new(alpha, a, x, 1.0, y)?, self.splits)
             }
-            Launch::Gemm(_) | Launch::Tiled(_) | Launch::Marking(_) => unreachable!("launched elsewhere"),
+            Launch::Gemm(_) | Launch::Tiled(_) | Launch::Marking(_) | Launch::Packed { .. } => {
+                unreachable!("launched elsewhere")
+            }
         }
     }
 }

@@ -9,7 +9,8 @@
 //! 3. The fastest of its kernels that can compute the product is chosen. If it is exactly this product, its sums are divided
 //!    as was measured; otherwise as the [model](crate::plan) has it, because the best number of splits depends on each size.
 //!
-//! Where a table says nothing, the model chooses.
+//! Where a table says nothing, the model chooses. So it does if it takes a kernel for the fastest of which the table has no time
+//! for any product: such a kernel is newer than the table.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -235,6 +236,11 @@ impl Table {
     pub(crate) fn source(&self) -> String {
         let commit = self.commit.as_ref().map(|commit| format!(", commit {commit}")).unwrap_or_default();
         format!("{}{commit}", self.date)
+    }
+
+    /// Whether it has a time of this kernel, for whatever product.
+    pub(crate) fn has(&self, kernel: &str) -> bool {
+        self.entries.iter().flat_map(|entry| &entry.times).any(|time| time.kernel == kernel)
     }
 
     /// The entry that says most about a product, and whether it is exactly this one.

@@ -3,6 +3,10 @@
 //! | module | what |
 //! |---|---|
 //! | [`split`] | fp32-accurate products: operands split into parts on the way to the tensor cores |
+//! | [`unfit`] | which tiles alone are to be computed, after a kernel that could not multiply their operands |
+//! | [`scaled`] | fp32-accurate products of operands that have been scaled and split before |
+//! | [`single`] | products of rounded operands: TF32, bf16, fp16 |
+//! | `pipeline` | the frame of the latter two: the copy engine feeds the tensor cores |
 //! | `looks` | what cannot be split: who looks for it, and who is told |
 //! | `ring` | places in shared memory that one role fills and another empties |
 //! | `operand` | how operands lie there, and how threads read them |
@@ -10,6 +14,10 @@
 
 mod looks;
 mod operand;
+mod pipeline;
 mod ring;
+pub mod scaled;
 mod scheme;
+pub mod single;
 pub mod split;
+pub mod unfit;

@@ -1,0 +1,211 @@
+//! A block in which the copy engine feeds tensor cores, and nothing comes between: the frame of the kernels whose operands
+//! are multiplied as they were copied.
+//!
+//! ```text
+//!  global memory                    four places in shared memory              registers
+//!
+//!  A: 128 rows of 128 bytes    ──►  ┌──────────┐                              warpgroup 1: 64×256 sums, rows 0 to 63
+//!  B: 256 columns of 128 bytes ──►  │ A    16K │ ─────────────────────────►
+//!             copy engine           │ B    32K │      tensor cores            warpgroup 2: rows 64 to 127
+//!             (warp 0)              └──────────┘
+//! ```
+//!
+//! There are as many blocks as the GPU runs at a time, and each computes one tile of C after the other: block b those of
+//! numbers b, b + blocks, and so on. While it completes a tile, the copy engine fills the places for the next one.
+//!
+//! Warps 1 to 3 have nothing to do: registers are moved between whole warpgroups, and the first one gives up all but 24 of
+//! its own, so that those that multiply have 240.
+//!
+//! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized" kernels.
+
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::hopper;
+use cuda_std::prelude::*;
+
+use super::operand::{BOX, Major, ROW};
+use super::ring::Ring;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::TiledGemm;
+use crate::gemm::tiles::{Tile, TileShape};
+
+/// The rows of a tile of C.
+pub(super) const M: u32 = 128;
+/// The columns of a tile of C.
+pub(super) const N: u32 = 256;
+/// The rows of C that a warpgroup has.
+pub(super) const PART: u32 = 64;
+
+/// The words of 32 bits of a tile of A.
+pub(super) const A_TILE: u32 = M * ROW;
+/// The words of a place.
+const PLACE: u32 = A_TILE + N * ROW;
+/// The number of places.
+const STAGES: u32 = 4;
+/// The warps of the warpgroup that loads.
+pub(super) const LOADERS: u32 = 4;
+/// Their registers, for each thread.
+pub(super) const LOADER_REGISTERS: u32 = 24;
+/// The registers of a thread that multiplies: 128·24 + 256·240 are the 384·168 of the launch.
+pub(super) const MULTIPLIER_REGISTERS: u32 = 240;
+/// The warps that multiply.
+const MULTIPLIERS: u32 = 8;
+
+/// The shared memory of a block, in bytes: places and barriers.
+pub(super) const SHARED_BYTES: u32 = STAGES * (PLACE * 4 + 16);
+
+/// The tile of C of a block that loads so many terms at a time.
+pub(super) const fn tile_shape(terms: u32) -> TileShape {
+    TileShape { m: M, n: N, k: terms }
+}
+
+/// The grid for tiles of this shape, of no more than `blocks` blocks.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) fn grid(gemm: &TiledGemm<'_>, shape: TileShape, blocks: u32) -> Dim3 {
+    let grid = gemm.grid(shape);
+    Dim3 { x: grid.x.min(blocks.max(1)), ..grid }
+}
+
+/// Where a role of the block stands.
+#[derive(Clone, Copy)]
+pub(super) struct Pipeline {
+    pub(super) memory: SharedSlice<f32>,
+    ring: Ring<STAGES>,
+}
+
+impl Pipeline {
+    /// Prepares the block. From then on, the warps below [`LOADERS`] have [`LOADER_REGISTERS`], of which warp 0 loads, and the
+    /// others have [`MULTIPLIER_REGISTERS`] and multiply.
+    ///
+    /// # Safety
+    /// Called once by all threads of a block of 384, launched with [`SHARED_BYTES`] of shared memory.
+    #[inline(always)]
+    pub(super) unsafe fn open() -> Self {
+        let places = (STAGES * PLACE) as usize;
+        // SAFETY: within what the launch gives, and aligned; one thread prepares the barriers, and all wait for it.
+        unsafe {
+            let (memory, barriers) =
+                (dynamic_shared(0, places), dynamic_shared(places * 4, Ring::<STAGES>::BARRIERS as usize));
+            let pipeline = Self { memory, ring: Ring::new(barriers) };
+            if thread::thread_idx_x() == 0 {
+                pipeline.ring.init(1, MULTIPLIERS);
+                hopper::fence_barrier_init();
+            }
+            thread::sync_threads();
+            pipeline
+        }
+    }
+
+    /// Has the copy engine fill the places for a tile, with `ELEMENTS` elements of each row and column at a time. A step of the
+    /// tile takes `PLACES` of them.
+    ///
+    /// # Safety
+    /// Called by all lanes of the warp that loads; the maps are of A and B of the products, in the layouts that the kernel
+    /// needs. B is K-major.
+    #[inline(always)]
+    pub(super) unsafe fn load<A: Major, const PLACES: u32, const ELEMENTS: u32>(
+        &mut self,
+        map_a: TensorMap<'_>,
+        map_b: TensorMap<'_>,
+        tile: &Tile<'_>,
+        shape: TileShape,
+    ) {
+        // The copy engine takes its operands from registers for the whole warp.
+        // SAFETY: all lanes come here.
+        let [row, col, product, first] = [tile.row, tile.col, tile.product, tile.k_begin / shape.k * PLACES]
+            .map(|value| unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, value, 0, 32).0 });
+        for step in 0..PLACES * tile.steps(shape) {
+            let (place, barrier, k) = (self.place(), self.ring.full(), (first + step) * ELEMENTS);
+            // SAFETY: the place is empty, and counts as full when all its bytes have come. Boxes lie at multiples of 4 KB.
+            // One lane of the warp has each copy made.
+            unsafe {
+                self.ring.wait_empty();
+                if hopper::elect_one() {
+                    barrier.arrive_expecting(PLACE * 4);
+                }
+                if A::K {
+                    if hopper::elect_one() {
+                        hopper::load_tile(self.memory, place as usize, map_a, [k, row, product], barrier);
+                    }
+                } else {
+                    for i in 0..M / 32 {
+                        if hopper::elect_one() {
+                            let place = (place + i * BOX) as usize;
+                            hopper::load_tile(self.memory, place, map_a, [row + i * 32, k, product], barrier);
+                        }
+                    }
+                }
+                if hopper::elect_one() {
+                    hopper::load_tile(self.memory, (place + A_TILE) as usize, map_b, [k, col, product], barrier);
+                }
+            }
+            self.ring.advance();
+        }
+    }
+
+    /// Where the next place begins.
+    #[inline(always)]
+    pub(super) fn place(&self) -> u32 {
+        self.ring.stage * PLACE
+    }
+
+    /// Waits until the next place is full.
+    ///
+    /// # Safety
+    /// Called by threads that multiply, which have passed every place before.
+    #[inline(always)]
+    pub(super) unsafe fn wait(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.ring.wait_full() }
+    }
+
+    /// The pipeline one place further on.
+    #[inline(always)]
+    pub(super) fn next(mut self) -> Self {
+        self.ring.advance();
+        self
+    }
+
+    /// On to the place after the next. The result tells that this warp does not read the one before any more.
+    #[inline(always)]
+    pub(super) fn advance(&mut self) -> hopper::Barrier {
+        let read = self.ring.empty();
+        self.ring.advance();
+        read
+    }
+}
+
+/// Tells that this warp does not read a place any more.
+///
+/// # Safety
+/// All lanes of a warp that multiplies come here, once for each place.
+#[inline(always)]
+pub(super) unsafe fn give_back(place: hopper::Barrier) {
+    // SAFETY: the caller's promise: one arrival of each warp.
+    unsafe {
+        if hopper::elect_one() {
+            place.arrive();
+        }
+    }
+}
+
+/// The number of this warp in its block, in a register for the whole warp.
+///
+/// # Safety
+/// All lanes of the warp come here.
+#[inline(always)]
+pub(super) unsafe fn warp_number() -> u32 {
+    // SAFETY: all lanes come here.
+    unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, thread::thread_idx_x() / 32, 0, 32).0 }
+}
+
+/// The number of this warp among the four of its warpgroup, and of the warpgroup among those that multiply.
+///
+/// # Safety
+/// All lanes of a warp that multiplies come here.
+#[inline(always)]
+pub(super) unsafe fn warp_and_part() -> (u32, u32) {
+    // SAFETY: all lanes come here.
+    let warp = unsafe { warp_number() };
+    (warp % 4, warp / 4 - LOADERS / 4)
+}

@@ -1,0 +1,332 @@
+//! fp32-accurate products by three fp16 products of packed, scaled operands, `C = α·A·B + β·C`.
+//!
+//! ```text
+//!  a line of a packed operand, 128 bytes for 32 terms:   │ high 0 … 31, fp16 │ low 0 … 31, fp16 │      and its factor
+//!
+//!  x · scale  =  high  +  low · 2⁻¹¹                     A·B  =  high·high  +  2⁻¹¹ · (high·low + low·high)
+//!
+//!  partial sums of 64 terms      64×128      low·high, high·low ──► · 2⁻¹¹ ──► + high·high ──► added to the sums, in fp32
+//! ```
+//!
+//! [`crate::pack`] scales each line, a row of A or a column of B, by the power of two that brings its largest element to the
+//! top of fp16's range, and splits what comes out into two fp16 numbers of 11 bits each, of which the low one is scaled once
+//! more. A product of the tensor cores in fp16 costs half of one in TF32, and there are three of them: three quarters of what
+//! the mixed scheme of [`crate::gemm::split`] costs, and about half of its error.
+//!
+//! An element that is very much smaller than the largest of its line loses bits. Packing notices lines with such elements
+//! (it says where the limit is), and lines that are not finite; the 256×256 parts of C that these belong to are not computed
+//! here, but by a kernel of [`super::split`], restricted to them.
+//!
+//! The frame is [`pipeline`](super::pipeline). A warpgroup has 64×256 sums, as two halves of 128 columns, and partial sums
+//! for one half. While it scales these and adds them to its sums, the products of the other warpgroup run: the tensor pipe is
+//! active 91 % of the time (profiled on an H200).
+//!
+//! M, N, K = 2048, 4096, 8192 took 0.525 ms on an H200, 262 TFLOP/s, without packing (2026-11-21). With 32 terms between
+//! promotions, and A read through registers, it took 0.605 ms; with 64 and A through registers 0.567 ms.
+//!
+//! 168 registers at launch, 240 in the warpgroups that multiply; 192 KB of shared memory, one block on a multiprocessor.
+
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::hopper;
+use cuda_std::prelude::*;
+use cuda_std::wgmma::{self, Descriptor, Fp16, Sums};
+
+use super::operand::{KMajor, ROW};
+#[cfg(not(target_arch = "nvptx64"))]
+use super::pipeline::grid;
+use super::pipeline::{
+    A_TILE, LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, SHARED_BYTES, give_back, tile_shape,
+    warp_and_part, warp_number,
+};
+use super::unfit::GROUP;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
+
+/// The tile of a block.
+pub const TILE: TileShape = tile_shape(64);
+
+/// What a low part is scaled by in addition.
+pub const LOW_SCALE: f32 = 2048.0;
+
+/// The columns of a half.
+const HALF: u32 = 128;
+/// The sums of a thread for a half.
+const SUMS: usize = 64;
+/// The bytes of the terms that one instruction adds up, in a row of 128.
+const STEP: u32 = 32;
+/// Where the low parts are in a row.
+const LOW: u32 = 64;
+/// The fp16 numbers of a place: a high and a low part of each term.
+const ELEMENTS: u32 = 64;
+/// The places for a step, of 32 terms each.
+const PLACES: u32 = 2;
+
+/// What goes with an operand that has been scaled line by line.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct Scales<'a> {
+    /// For each line of each matrix of the batch, what a product with it is to be multiplied by. The lines of a matrix are
+    /// filled up to a multiple of [`GROUP`].
+    pub factors: GlobalSlice<'a, f32>,
+    /// For each group of [`GROUP`] lines of each matrix, whether any of them could not be split: not zero.
+    pub unfit: GlobalSlice<'a, u32>,
+}
+
+impl Scales<'_> {
+    /// Whether these are those of `count` matrices of `lines` lines.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn are_of(&self, count: u32, lines: u32) -> bool {
+        let groups = u64::from(count) * u64::from(lines.div_ceil(GROUP));
+        self.factors.len() as u64 >= groups * u64::from(GROUP) && self.unfit.len() as u64 >= groups
+    }
+
+    /// Whether the group of a line, of matrix `product` with `lines` lines, could not be split.
+    ///
+    /// # Safety
+    /// There are such a matrix and such a line.
+    #[inline(always)]
+    unsafe fn is_unfit(&self, product: u32, lines: u32, line: u32) -> bool {
+        let group = u64::from(product) * u64::from(lines.div_ceil(GROUP)) + u64::from(line / GROUP);
+        // SAFETY: a launch has checked that every group has its word.
+        unsafe { self.unfit.get_unchecked(group as usize) != 0 }
+    }
+
+    /// The factors of the lines from `line` on, of matrix `product` with `lines` lines.
+    ///
+    /// # Safety
+    /// There are such a matrix and such a line; the result is read up to the end of the line's group only.
+    #[inline(always)]
+    unsafe fn factors(&self, product: u32, lines: u32, line: u32) -> GlobalSlice<'_, f32> {
+        let first = u64::from(product) * u64::from(lines.div_ceil(GROUP) * GROUP) + u64::from(line);
+        // SAFETY: a launch has checked that every line of every group has its factor.
+        unsafe { self.factors.from_unchecked(first as usize) }
+    }
+}
+
+/// The body of both kernels of this module.
+///
+/// # Safety
+/// Called by all threads of a block of 384, launched with [`SHARED_BYTES`] of shared memory, and with tensor maps of A and B
+/// of `gemm` as they have been packed, and what goes with them.
+#[inline(always)]
+unsafe fn multiply_scaled(
+    map_a: TensorMap<'_>,
+    map_b: TensorMap<'_>,
+    gemm: TiledGemm<'_>,
+    scales_a: Scales<'_>,
+    scales_b: Scales<'_>,
+) {
+    let scales = [scales_a, scales_b];
+    // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
+    // acquire registers together.
+    unsafe {
+        let mut pipeline = Pipeline::open();
+        let warp = warp_number();
+        if warp < LOADERS {
+            hopper::release_registers::<LOADER_REGISTERS>();
+            if warp == 0 {
+                hopper::prefetch_tensor_map(map_a);
+                hopper::prefetch_tensor_map(map_b);
+                let mut block = thread::block_idx_x();
+                while let Some(tile) = gemm.tile(TILE, block) {
+                    if !is_unfit(&tile, gemm, scales) {
+                        pipeline.load::<KMajor, PLACES, ELEMENTS>(map_a, map_b, &tile, TILE);
+                    }
+                    block += thread::grid_dim_x();
+                }
+            }
+        } else {
+            hopper::acquire_registers::<MULTIPLIER_REGISTERS>();
+            multiply(pipeline, gemm, scales);
+        }
+    }
+}
+
+/// Multiplies and completes C, tile by tile.
+///
+/// # Safety
+/// Called by all lanes of the warps that multiply.
+#[inline(always)]
+unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, scales: [Scales<'_>; 2]) {
+    // SAFETY: all lanes come here.
+    let in_a = unsafe { warp_and_part().1 } * PART * ROW;
+    let mut block = thread::block_idx_x();
+    while let Some(tile) = gemm.tile(TILE, block) {
+        // SAFETY: all lanes come here, and come to the same conclusions; places are read when they are full, and given back
+        // when the products that read them have finished.
+        unsafe {
+            if !is_unfit(&tile, gemm, scales) {
+                let mut sums = [[0f32; SUMS]; 2];
+                for _ in 0..tile.steps(TILE) {
+                    let places = [pipeline, pipeline.next()];
+                    places[0].wait();
+                    places[1].wait();
+                    add_half(&mut sums[0], &places, in_a, 0);
+                    add_half(&mut sums[1], &places, in_a, HALF * ROW * 4);
+                    give_back(pipeline.advance());
+                    give_back(pipeline.advance());
+                }
+                finish(gemm, block, scales, &sums);
+            }
+        }
+        block += thread::grid_dim_x();
+    }
+}
+
+/// Adds the products of the terms of two places, for the rows that begin at word `in_a` of A and 128 columns, which begin
+/// `in_b` bytes further on in B.
+///
+/// # Safety
+/// As for [`multiply`]; the places are full.
+#[inline(always)]
+unsafe fn add_half(sums: &mut [f32; SUMS], places: &[Pipeline; 2], in_a: u32, in_b: u32) {
+    let mut partial = [0f32; SUMS];
+    // SAFETY: the caller's promise. The sums are read when the products have finished.
+    unsafe {
+        let [(a, b), (next_a, next_b)] = places.map(|place| {
+            let at = |index: u32| Descriptor::at(place.memory, (place.place() + index) as usize);
+            (at(in_a), at(A_TILE).offset(in_b))
+        });
+        wgmma::fence();
+        partial.set_shared::<Fp16>(a.offset(LOW), b);
+        partial.add_shared::<Fp16>(a.offset(LOW + STEP), b.offset(STEP));
+        partial.add_shared::<Fp16>(a, b.offset(LOW));
+        partial.add_shared::<Fp16>(a.offset(STEP), b.offset(LOW + STEP));
+        partial.add_shared::<Fp16>(next_a.offset(LOW), next_b);
+        partial.add_shared::<Fp16>(next_a.offset(LOW + STEP), next_b.offset(STEP));
+        partial.add_shared::<Fp16>(next_a, next_b.offset(LOW));
+        partial.add_shared::<Fp16>(next_a.offset(STEP), next_b.offset(LOW + STEP));
+        wgmma::commit();
+        partial.wait::<0>();
+        for i in 0..SUMS {
+            partial[i] *= 1.0 / LOW_SCALE;
+        }
+        hint::pin(&mut partial);
+        wgmma::fence();
+        partial.add_shared::<Fp16>(a, b);
+        partial.add_shared::<Fp16>(a.offset(STEP), b.offset(STEP));
+        partial.add_shared::<Fp16>(next_a, next_b);
+        partial.add_shared::<Fp16>(next_a.offset(STEP), next_b.offset(STEP));
+        wgmma::commit();
+        partial.wait::<0>();
+    }
+    for i in 0..SUMS {
+        sums[i] += partial[i];
+    }
+    hint::pin(sums);
+}
+
+/// Whether a tile belongs to lines that could not be split.
+///
+/// # Safety
+/// The tile is one of the product.
+#[inline(always)]
+unsafe fn is_unfit(tile: &Tile<'_>, gemm: TiledGemm<'_>, [a, b]: [Scales<'_>; 2]) -> bool {
+    // SAFETY: the tile begins inside of C.
+    unsafe { a.is_unfit(tile.product, gemm.m(), tile.row) || b.is_unfit(tile.product, gemm.n(), tile.col) }
+}
+
+/// Completes C.
+///
+/// # Safety
+/// Called by all lanes of the warps that multiply, with the sums of their tile.
+#[inline(always)]
+unsafe fn finish(gemm: TiledGemm<'_>, block: u32, scales: [Scales<'_>; 2], sums: &[[f32; SUMS]; 2]) {
+    // Computed again: kept through the loop, it would take registers there.
+    let Some(tile) = gemm.tile(TILE, block) else { return };
+    let lane = warp::lane_id();
+    // SAFETY: all lanes come here. Rows and columns of this thread alone; columns begin at even numbers.
+    unsafe {
+        let (warp, part) = warp_and_part();
+        let (row, col) = (tile.row + part * PART + warp * 16 + lane / 4, tile.col + 2 * (lane & 3));
+        complete::<0>(&tile, gemm, scales, row, col, &sums[0]);
+        complete::<1>(&tile, gemm, scales, row + 8, col, &sums[0]);
+        complete::<0>(&tile, gemm, scales, row, col + HALF, &sums[1]);
+        complete::<1>(&tile, gemm, scales, row + 8, col + HALF, &sums[1]);
+    }
+}
+
+/// Completes the columns of C that this thread has in one row: the first or the second of the two rows that `sums` is of.
+///
+/// # Safety
+/// No other thread accesses these elements of C; `col` is even.
+#[inline(always)]
+unsafe fn complete<const SECOND_ROW: usize>(
+    tile: &Tile<'_>,
+    gemm: TiledGemm<'_>,
+    [scales_a, scales_b]: [Scales<'_>; 2],
+    row: u32,
+    col: u32,
+    sums: &[f32; SUMS],
+) {
+    let mut groups = [[0.0; 2]; SUMS / 4];
+    // SAFETY: the product is one of the batch; the tile begins inside of C, and is no larger than a group of lines.
+    unsafe {
+        let factor = scales_a.factors(tile.product, gemm.m(), row).get_unchecked(0);
+        let others = scales_b.factors(tile.product, gemm.n(), col);
+        for group in 0..SUMS / 4 {
+            let other = others.get2_unchecked(8 * group);
+            for i in 0..2 {
+                groups[group][i] = sums[4 * group + 2 * SECOND_ROW + i] * (factor * other[i]);
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { tile.finish_groups::<2, { SUMS / 4 }>(row, col, 8, groups) }
+}
+
+/// Whether a tensor map is of `count` packed operands of `lines` lines with `terms` terms, in tiles of `tile_lines` lines.
+#[cfg(not(target_arch = "nvptx64"))]
+fn describes(map: &TensorMap<'_>, [lines, terms, count]: [u32; 3], tile_lines: u32) -> bool {
+    let elements = u64::from(terms.div_ceil(ELEMENTS / 2)) * u64::from(ELEMENTS);
+    map.extents() == [elements, u64::from(lines), u64::from(count)] && map.tile() == [ELEMENTS, tile_lines, 1]
+}
+
+/// Makes the entry points, which differ in their names only: what is unfit has been decided when the operands were packed.
+macro_rules! entry_points {
+    ($($name:ident, $doc:literal;)*) => { $(
+        #[doc = $doc]
+        #[kernel(
+            block = 384,
+            min_blocks = 1,
+            arch = "sm_90a",
+            dynamic_shared = SHARED_BYTES,
+            requires(
+                gemm.blocks(TILE) <= MAX_BLOCKS,
+                describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], TILE.m),
+                describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], TILE.n),
+                scales_a.are_of(gemm.a().count(), gemm.m()),
+                scales_b.are_of(gemm.b().count(), gemm.n())
+            )
+        )]
+        pub fn $name(
+            map_a: TensorMap<'_>,
+            map_b: TensorMap<'_>,
+            gemm: TiledGemm<'_>,
+            scales_a: Scales<'_>,
+            scales_b: Scales<'_>,
+            blocks: u32,
+        ) {
+            _ = blocks; // for the grid alone
+            // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
+            // tensor maps describe and what goes with them.
+            unsafe { multiply_scaled(map_a, map_b, gemm, scales_a, scales_b) }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $name<'_> {
+            fn grid(&self) -> Dim3 {
+                grid(&self.gemm, TILE, self.blocks)
+            }
+        }
+    )* };
+}
+
+entry_points! {
+    gemm_wgmma_packed_fp32_3xfp16,
+        "`C = α·A·B + β·C` in fp32, of packed operands, except for what belongs to lines with elements that are too different.";
+    gemm_wgmma_packed_fp32_normwise,
+        "`C = α·A·B + β·C`, accurate against the largest elements of the rows of A and the columns of B, of packed operands.";
+}

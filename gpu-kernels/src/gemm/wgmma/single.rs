@@ -1,0 +1,324 @@
+//! Products of rounded operands, `C = α·A·B + β·C`: one product of the tensor cores, in TF32, bf16 or fp16.
+//!
+//! ```text
+//!              A                                                     B
+//!  nt   TF32   rows of 32 terms, from shared memory                  columns of 32 terms
+//!  tt   TF32   32 terms of 32 rows, through registers: TF32          columns of 32 terms
+//!              operands in shared memory have to be K-major
+//!  packed      rows of 64 terms, two to a word                       columns of 64 terms, two to a word
+//! ```
+//!
+//! The frame is [`pipeline`](super::pipeline). TF32 operands are rounded by the copy engine on their way (its element type
+//! is `TFLOAT32`); those of 16 bits have been packed by [`crate::pack`]. `A·B` is computed as the transpose, `Bᵀ·Aᵀ`, by `tt`;
+//! for `Aᵀ·B` one of the operands has to be copied first.
+//!
+//! The sums stay in the tensor cores' accumulators from the first term to the last. These truncate, which costs less than
+//! the rounding of the operands does.
+//!
+//! For M, N, K = 2048, 4096, 8192 on an H200, `nt` and `tt` took 0.315 to 0.318 ms, as cuBLAS did in TF32 in turns with them,
+//! and the packed kernels 0.173 and 0.178 ms, without packing (2026-11-21). Profiled: tensor pipe active 94.5 % of the time
+//! (cuBLAS 95.9 %).
+//!
+//! 168 registers at launch, 240 in the warpgroups that multiply; 192 KB of shared memory, one block on a multiprocessor.
+
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::hopper;
+use cuda_std::prelude::*;
+use cuda_std::wgmma::{self, Bf16, Descriptor, Format, Fp16, Sums, Tf32};
+
+use super::operand::{BOX, KMajor, Major, MnMajor, ROW};
+#[cfg(not(target_arch = "nvptx64"))]
+use super::pipeline::grid;
+use super::pipeline::{
+    A_TILE, LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, SHARED_BYTES, give_back, tile_shape,
+    warp_and_part, warp_number,
+};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{Tile, TileShape, TiledGemm, row_of};
+
+/// The tile of a block in TF32.
+pub const TILE_TF32: TileShape = tile_shape(32);
+/// The tile of a block in bf16 and fp16.
+pub const TILE_HALF: TileShape = tile_shape(64);
+
+/// The bytes of the terms that one instruction adds up, in a row of 128.
+const STEP: u32 = 32;
+/// The instructions for a row.
+const STEPS: u32 = 4;
+/// The columns of a half, which is completed at a time.
+const HALF: u32 = 128;
+/// The sums of a thread.
+const SUMS: usize = 128;
+/// The groups of eight columns of a half.
+const GROUPS: usize = SUMS / 8;
+
+/// How A gets to the tensor cores.
+trait Source: Major {
+    /// Adds the product of what a place has of A and B, for the rows of this warpgroup. Asynchronous.
+    ///
+    /// # Safety
+    /// As for [`Sums::add`]; the place is full.
+    unsafe fn multiply<F: Format>(
+        sums: &mut [f32; SUMS],
+        memory: SharedSlice<f32>,
+        place: u32,
+        part: u32,
+        b: Descriptor,
+    );
+
+    /// Whether a step may be prepared while the one before is under way: not where A is in registers, because they are those
+    /// of the next step, too.
+    const AHEAD: bool;
+
+    /// Completes C.
+    ///
+    /// # Safety
+    /// Called by all lanes of the warps that multiply, with the sums of their tile.
+    unsafe fn finish(tile: &Tile<'_>, sums: &[f32; SUMS]);
+}
+
+impl Source for KMajor {
+    const AHEAD: bool = true;
+
+    #[inline(always)]
+    unsafe fn multiply<F: Format>(
+        sums: &mut [f32; SUMS],
+        memory: SharedSlice<f32>,
+        place: u32,
+        part: u32,
+        b: Descriptor,
+    ) {
+        let a = Descriptor::at(memory, (place + part * PART * ROW) as usize);
+        // SAFETY: the caller's promise.
+        unsafe {
+            wgmma::fence();
+            for step in 0..STEPS {
+                sums.add_shared::<F>(a.offset(step * STEP), b.offset(step * STEP));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn finish(tile: &Tile<'_>, sums: &[f32; SUMS]) {
+        // SAFETY: the caller's promise. Rows and columns of this thread alone; columns begin at even numbers.
+        unsafe {
+            let (warp, part) = warp_and_part();
+            let (row, col) = (tile.row + part * PART + warp * 16 + warp::lane_id() / 4, tile.col + first_col());
+            let (first, second) = (squares::<0>(sums), squares::<1>(sums));
+            tile.finish_groups::<2, GROUPS>(row, col, 8, row_of::<0, GROUPS>(&first));
+            tile.finish_groups::<2, GROUPS>(row, col + HALF, 8, row_of::<0, GROUPS>(&second));
+            tile.finish_groups::<2, GROUPS>(row + 8, col, 8, row_of::<1, GROUPS>(&first));
+            tile.finish_groups::<2, GROUPS>(row + 8, col + HALF, 8, row_of::<1, GROUPS>(&second));
+        }
+    }
+}
+
+/// Lane 4·g + q reads the terms q and q + 4 of each eight, for two neighbouring rows at a time. A place for 32 rows of one
+/// term has its eight pieces, of four rows each, exchanged by XOR with the term mod 8; so that the sixteen lanes of a half
+/// warp, g = 0 to 3 and q = 0 to 3, meet in no bank, lanes g and g + 2 must have pieces that differ by 4:
+///
+/// ```text
+///  g        0  1    2  3    4  5    6  7
+///  piece    p       p + 4   p + 1   p + 5        p = 0 for the even warps of 32 rows, 2 for the odd ones
+/// ```
+impl Source for MnMajor {
+    const AHEAD: bool = false;
+
+    #[inline(always)]
+    unsafe fn multiply<F: Format>(
+        sums: &mut [f32; SUMS],
+        memory: SharedSlice<f32>,
+        place: u32,
+        part: u32,
+        b: Descriptor,
+    ) {
+        // SAFETY: all lanes come here.
+        let (warp, _) = unsafe { warp_and_part() };
+        let (q, row) = (warp::lane_id() % 4, first_of_two_rows(warp));
+        let at = place + part * (PART / 32 * BOX) + row / 32 * BOX + q * ROW + ((row % 32) ^ (q * 4));
+        let mut a = [[0u32; 4]; STEPS as usize];
+        // SAFETY: inside the tile, and even.
+        unsafe {
+            for step in 0..STEPS {
+                let memory = memory.skip((step * 8 * ROW) as usize);
+                let first = memory.read2(at as usize);
+                let second = memory.skip((4 * ROW) as usize).read2((at ^ 16) as usize);
+                a[step as usize] = [first[0], first[1], second[0], second[1]].map(f32::to_bits);
+            }
+            wgmma::fence();
+            for step in 0..STEPS {
+                sums.add::<F>(a[step as usize], b.offset(step * STEP));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn finish(tile: &Tile<'_>, sums: &[f32; SUMS]) {
+        // SAFETY: as above; rows begin at even numbers, too.
+        unsafe {
+            let (warp, part) = warp_and_part();
+            let (row, col) = (tile.row + part * PART + first_of_two_rows(warp), tile.col + first_col());
+            tile.finish_squares::<GROUPS>(row, col, 8, squares::<0>(sums));
+            tile.finish_squares::<GROUPS>(row, col + HALF, 8, squares::<1>(sums));
+        }
+    }
+}
+
+/// The first of the two neighbouring rows of its warpgroup's part that a thread has where A is not K-major.
+#[inline(always)]
+fn first_of_two_rows(warp: u32) -> u32 {
+    let g = warp::lane_id() / 4;
+    let piece = (warp % 2) * 2 + (g >> 1 & 1) * 4 + (g >> 2);
+    warp / 2 * 32 + piece * 4 + (g & 1) * 2
+}
+
+/// The first column of each eight that a thread has.
+#[inline(always)]
+fn first_col() -> u32 {
+    warp::lane_id() % 4 * 2
+}
+
+/// The body of all kernels of this module: `TERMS` terms for each row of a place.
+///
+/// # Safety
+/// Called by all threads of a block of 384, launched with [`SHARED_BYTES`] of shared memory, and with tensor maps of A, in
+/// the layout that `A` says, and of B, K-major, of `gemm`, in the format `F`.
+#[inline(always)]
+unsafe fn multiply_rounded<A: Source, F: Format, const TERMS: u32>(
+    map_a: TensorMap<'_>,
+    map_b: TensorMap<'_>,
+    gemm: TiledGemm<'_>,
+) {
+    let shape = tile_shape(TERMS);
+    // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
+    // acquire registers together.
+    unsafe {
+        let mut pipeline = Pipeline::open();
+        let warp = warp_number();
+        if warp < LOADERS {
+            hopper::release_registers::<LOADER_REGISTERS>();
+            if warp == 0 {
+                hopper::prefetch_tensor_map(map_a);
+                hopper::prefetch_tensor_map(map_b);
+                let mut block = thread::block_idx_x();
+                while let Some(tile) = gemm.tile(shape, block) {
+                    pipeline.load::<A, 1, TERMS>(map_a, map_b, &tile, shape);
+                    block += thread::grid_dim_x();
+                }
+            }
+        } else {
+            hopper::acquire_registers::<MULTIPLIER_REGISTERS>();
+            let mut block = thread::block_idx_x();
+            while let Some(tile) = gemm.tile(shape, block) {
+                let mut sums = [0f32; SUMS];
+                multiply::<A, F>(&mut sums, &mut pipeline, tile.steps(shape));
+                // Computed again: kept through the loop, it would take registers there.
+                if let Some(tile) = gemm.tile(shape, block) {
+                    A::finish(&tile, &sums);
+                }
+                block += thread::grid_dim_x();
+            }
+        }
+    }
+}
+
+/// Adds the products of a tile's steps.
+///
+/// # Safety
+/// Called by all lanes of the warps that multiply.
+#[inline(always)]
+unsafe fn multiply<A: Source, F: Format>(sums: &mut [f32; SUMS], pipeline: &mut Pipeline, steps: u32) {
+    let mut previous = None;
+    // SAFETY: all lanes come here. A place is read when it is full, and given back when the products that read it have
+    // finished, as have the sums when they are read.
+    unsafe {
+        let (_, part) = warp_and_part();
+        for _ in 0..steps {
+            pipeline.wait();
+            let place = pipeline.place();
+            let b = Descriptor::at(pipeline.memory, (place + A_TILE) as usize);
+            A::multiply::<F>(sums, pipeline.memory, place, part, b);
+            wgmma::commit();
+            let read = pipeline.advance();
+            if A::AHEAD {
+                sums.wait::<1>();
+                if let Some(previous) = previous {
+                    give_back(previous);
+                }
+                previous = Some(read);
+            } else {
+                sums.wait::<0>();
+                give_back(read);
+            }
+        }
+        sums.wait::<0>();
+        if let Some(previous) = previous {
+            give_back(previous);
+        }
+    }
+}
+
+/// The sums that a thread has in the groups of half a tile: of each group of 8 columns, two in each of two rows.
+#[inline(always)]
+fn squares<const SECOND_HALF: usize>(sums: &[f32; SUMS]) -> [[[f32; 2]; 2]; GROUPS] {
+    let mut squares = [[[0.0; 2]; 2]; GROUPS];
+    for group in 0..GROUPS {
+        let at = SECOND_HALF * SUMS / 2 + 4 * group;
+        squares[group] = [[sums[at], sums[at + 1]], [sums[at + 2], sums[at + 3]]];
+    }
+    squares
+}
+
+/// Whether a tensor map is of an operand with `lines` lines of `terms` terms each, of `count` products, in tiles of
+/// `tile_lines` lines and `tile_terms` terms.
+#[cfg(not(target_arch = "nvptx64"))]
+fn describes<O: Major>(map: &TensorMap<'_>, [lines, terms, count]: [u32; 3], tile_lines: u32, tile_terms: u32) -> bool {
+    let (extents, tile) =
+        if O::K { ([terms, lines], [tile_terms, tile_lines]) } else { ([lines, terms], [32, tile_terms]) };
+    map.extents() == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
+        && map.tile() == [tile[0], tile[1], 1]
+}
+
+/// Makes the entry points: all have the same parameters and differ in types.
+macro_rules! entry_points {
+    ($($name:ident, $a:ident, $format:ident, $tile:ident, $doc:literal;)*) => { $(
+        #[doc = $doc]
+        #[kernel(
+            block = 384,
+            min_blocks = 1,
+            arch = "sm_90a",
+            dynamic_shared = SHARED_BYTES,
+            requires(
+                gemm.blocks($tile) <= MAX_BLOCKS,
+                describes::<$a>(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], $tile.m, $tile.k),
+                describes::<KMajor>(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], $tile.n, $tile.k)
+            )
+        )]
+        pub fn $name(map_a: TensorMap<'_>, map_b: TensorMap<'_>, gemm: TiledGemm<'_>, blocks: u32) {
+            _ = blocks; // for the grid alone
+            // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
+            // tensor maps describe.
+            unsafe { multiply_rounded::<$a, $format, { $tile.k }>(map_a, map_b, gemm) }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $name<'_> {
+            fn grid(&self) -> Dim3 {
+                grid(&self.gemm, $tile, self.blocks)
+            }
+        }
+    )* };
+}
+
+entry_points! {
+    gemm_wgmma_nt_tf32, KMajor, Tf32, TILE_TF32,
+        "`C = α·A·B + β·C` in TF32, A stored by rows and B by columns.";
+    gemm_wgmma_tt_tf32, MnMajor, Tf32, TILE_TF32,
+        "`C = α·A·B + β·C` in TF32, A and B stored by columns.";
+    gemm_wgmma_packed_bf16, KMajor, Bf16, TILE_HALF,
+        "`C = α·A·B + β·C` in bf16, of packed operands.";
+    gemm_wgmma_packed_fp16, KMajor, Fp16, TILE_HALF,
+        "`C = α·A·B + β·C` in fp16, of packed operands.";
+}

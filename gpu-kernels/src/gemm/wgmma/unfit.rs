@@ -1,0 +1,123 @@
+//! Which tiles of a product are still to be computed, after a kernel that cannot multiply all operands.
+//!
+//! ```text
+//!               columns of B, 256 each
+//!                0    1    0
+//!              ┌────┬────┬────┐
+//!  rows      0 │    │ ▒▒ │    │         ▒ computed: a line of A or of B that it needs was not fit
+//!  of A,       ├────┼────┼────┤           for the other kernel
+//!  256 each  1 │ ▒▒ │ ▒▒ │ ▒▒ │
+//!              └────┴────┴────┘
+//! ```
+
+use cuda_std::prelude::*;
+
+use crate::gemm::tiles::Tile;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::TiledGemm;
+
+/// The rows of A, or columns of B, that have one flag.
+pub const GROUP: u32 = 256;
+
+/// Which lines of the operands another kernel could not multiply: for each group of 256 rows of every A, and of 256 columns of
+/// every B, not zero if any of them. The flags of product `i` begin at `i · ⌈m/256⌉` and `i · ⌈n/256⌉`. Both empty: everything
+/// is to be computed.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct Unfit<'a> {
+    /// The flags of A.
+    pub a: GlobalSlice<'a, u32>,
+    /// The flags of B.
+    pub b: GlobalSlice<'a, u32>,
+}
+
+impl Unfit<'_> {
+    /// No flags: everything is to be computed.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn everything() -> Self {
+        Self { a: GlobalSlice::new(&[]), b: GlobalSlice::new(&[]) }
+    }
+
+    /// Whether there are no flags.
+    #[inline(always)]
+    pub fn is_everything(&self) -> bool {
+        self.a.is_empty() && self.b.is_empty()
+    }
+
+    /// Whether there are no flags, or one for each group of a product.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn covers(&self, gemm: &TiledGemm<'_>) -> bool {
+        let groups = |lines: u32| u64::from(lines.div_ceil(GROUP)) * u64::from(gemm.a().count());
+        self.is_everything() || (self.a.len() as u64 >= groups(gemm.m()) && self.b.len() as u64 >= groups(gemm.n()))
+    }
+
+    /// Whether a tile, which lies in one group of rows and one of columns, is to be computed.
+    ///
+    /// # Safety
+    /// [`Unfit::covers`] the product, and the tile is one of it.
+    #[inline(always)]
+    pub(super) unsafe fn contains(&self, tile: &Tile<'_>) -> bool {
+        if self.is_everything() {
+            return true;
+        }
+        let [of_a, of_b] = flags_of(tile);
+        // SAFETY: there is a flag for each group, by the caller's promise.
+        unsafe { self.a.get_unchecked(of_a) | self.b.get_unchecked(of_b) != 0 }
+    }
+}
+
+/// Which flags of A and of B a tile has.
+#[inline(always)]
+fn flags_of(tile: &Tile<'_>) -> [usize; 2] {
+    let flag = |lines: u32, first: u32| (tile.product * lines.div_ceil(GROUP) + first / GROUP) as usize;
+    [flag(tile.c.rows(), tile.row), flag(tile.c.cols(), tile.col)]
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::gemm::wgmma::split::TILE;
+    use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
+
+    const ROWS: usize = 600;
+    const COLS: usize = 300;
+
+    fn with_two_products(test: impl FnOnce(TiledGemm<'_>)) {
+        let mut results = std::vec![0.0; ROWS * COLS * 2];
+        let a = Matrix::new(GlobalSlice::new(&[0.0; ROWS]), ROWS, 1, 1, 1).unwrap();
+        let b = Matrix::new(GlobalSlice::new(&[0.0; COLS]), 1, COLS, COLS, 1).unwrap();
+        let c = MatrixMut::new(GlobalSliceMut::new(&mut results), ROWS, COLS, COLS, 1).unwrap();
+        let c = MatrixBatchMut::new(c, ROWS * COLS, 2).unwrap();
+        let (a, b) = (MatrixBatch::new(a, 0, 2).unwrap(), MatrixBatch::new(b, 0, 2).unwrap());
+        test(TiledGemm::new(1.0, a, b, 0.0, c).unwrap());
+    }
+
+    #[test]
+    fn every_group_has_a_flag() {
+        with_two_products(|gemm| {
+            let tiles = (0..gemm.blocks(TILE) as u32).map(|block| gemm.tile(TILE, block).unwrap());
+            let flags: HashMap<_, _> =
+                tiles.map(|tile| ((tile.product, tile.row, tile.col), flags_of(&tile))).collect();
+            assert_eq!(flags.len(), 2 * 3 * 3);
+            assert_eq!((flags[&(0, 0, 0)], flags[&(0, 0, 128)]), ([0, 0], [0, 0]));
+            assert_eq!((flags[&(0, 512, 128)], flags[&(0, 256, 256)]), ([2, 0], [1, 1]));
+            assert_eq!((flags[&(1, 0, 0)], flags[&(1, 512, 256)]), ([3, 2], [5, 3]));
+        });
+    }
+
+    #[test]
+    fn flags_are_enough_or_none() {
+        with_two_products(|gemm| {
+            let flags =
+                |of_a, of_b| Unfit { a: GlobalSlice::new(&[1; 9][..of_a]), b: GlobalSlice::new(&[1; 9][..of_b]) };
+            assert!(Unfit::everything().covers(&gemm) && flags(6, 4).covers(&gemm) && flags(7, 9).covers(&gemm));
+            for (of_a, of_b) in [(5, 4), (6, 3), (6, 0), (0, 4)] {
+                assert!(!flags(of_a, of_b).covers(&gemm), "{of_a}, {of_b}");
+            }
+        });
+    }
+}

@@ -1,0 +1,27 @@
+//! Kernels that bring an operand into another form before it is multiplied.
+//!
+//! ```text
+//!             terms                                       words
+//!         ┌───────────────┐                       ┌───────────────────┐
+//!   lines │ any strides,  │  ──► tiles of 64×64   │ line 0            │   every line a multiple of 128 bytes,
+//!         │ rows of A or  │      through shared   ├───────────────────┤   zeros behind the last term:
+//!         │ columns of B  │      memory           │ line 1            │   what the copy engine loads best
+//!         └───────────────┘                       └───────────────────┘
+//! ```
+//!
+//! The *lines* of an operand are what a product multiplies with one another: the rows of A, the columns of B. Each has the k
+//! *terms* of its sums.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`copy`] | the same numbers, in other places |
+//! | [`half`] | numbers rounded to bf16 or fp16, two to a word |
+//! | [`scaled`] | lines scaled by powers of two, each number in two fp16 parts |
+//! | [`whole`] | the same in one pass, for lines that fit into registers |
+//! | `tile` | how a tile gets from memory with any strides to shared memory |
+
+pub mod copy;
+pub mod half;
+pub mod scaled;
+mod tile;
+pub mod whole;

@@ -1,0 +1,174 @@
+//! Products on tensor cores whose operands are multiplied as the copy engine loads them, for compute capability 9.0:
+//! [`gpu_kernels::gemm::wgmma::single`] and [`gpu_kernels::gemm::wgmma::scaled`].
+
+use cuda_driver::TensorElement;
+use cuda_std::TensorMap;
+use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
+use gpu_kernels::gemm::wgmma::scaled::*;
+use gpu_kernels::gemm::wgmma::single::*;
+
+use super::wgmma::{map_of_a, map_of_b};
+use super::{Common, Format, KernelInfo, Launch, PackedOperand, Performance, Scheme, Target};
+use crate::Error;
+use crate::device::{Device, Embedded, TensorLayout, TensorTile};
+use crate::plan::Storage::{ByColumns, ByRows};
+
+/// The shares of the peak are those of 2048×4096×8192 on an H200 at the model's clock.
+const ONE_TF32: Common = Common {
+    idea: "the copy engine rounds operands to TF32 on their way to tensor cores",
+    scheme: Scheme::Tf32,
+    tile: TILE_TF32,
+    target: Target::Sm90a,
+    tensor_maps: true,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.92 },
+};
+const ONE_BF16: Common = Common {
+    idea: "operands are rounded and packed first; the copy engine feeds tensor cores with them",
+    scheme: Scheme::Bf16,
+    tile: TILE_HALF,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
+    ..ONE_TF32
+};
+const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_BF16 };
+const NORMWISE: Common = Common {
+    idea: "operands are scaled, split and packed first; the copy engine feeds tensor cores with the parts",
+    scheme: Scheme::Fp32ScaledFp16,
+    tile: TILE,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
+    ..ONE_TF32
+};
+const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
+
+/// What a device has to know of kernels.
+macro_rules! embedded {
+    ($($kernel:ident)*) => { $(
+        // SAFETY: a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined for
+        // whatever its arguments' safe constructors and its conditions let through, on the grid that it names, as its source
+        // explains.
+        unsafe impl Embedded for $kernel<'_> {}
+    )* };
+}
+
+embedded! {
+    gemm_wgmma_nt_tf32 gemm_wgmma_tt_tf32 gemm_wgmma_packed_bf16 gemm_wgmma_packed_fp16
+    gemm_wgmma_packed_fp32_3xfp16 gemm_wgmma_packed_fp32_normwise
+}
+
+/// A kernel of operands that are rounded by the copy engine. B is stored by columns, and copied where it is not.
+macro_rules! rounding {
+    ($kernel:ident, $a:ident) => {
+        KernelInfo {
+            transposing: true,
+            ..ONE_TF32.of(
+                stringify!($kernel),
+                $a,
+                ByColumns,
+                Launch::Tiled(|device, gemm| {
+                    let map_a = map_of_a(device, gemm.a(), $a, TILE_TF32, TensorElement::Tf32)?;
+                    let map_b = map_of_b(device, gemm.b(), ByColumns, TILE_TF32, TensorElement::Tf32)?;
+                    device.launch($kernel { map_a, map_b, gemm, blocks: blocks(device) })
+                }),
+            )
+        }
+    };
+}
+
+/// A kernel of rounded operands.
+macro_rules! rounded {
+    ($kernel:ident, $common:ident, $format:ident) => {
+        packed(
+            $common,
+            stringify!($kernel),
+            Launch::Packed {
+                format: Format::$format,
+                launch: |device, gemm, [a, b]| {
+                    let (terms, element) = (gemm.a().first().cols(), TensorElement::$format);
+                    let map_a =
+                        map_of(device, a, [gemm.m(), terms, gemm.a().count()], Format::$format, element, TILE_HALF.m)?;
+                    let map_b =
+                        map_of(device, b, [gemm.n(), terms, gemm.a().count()], Format::$format, element, TILE_HALF.n)?;
+                    device.launch($kernel { map_a, map_b, gemm, blocks: blocks(device) })
+                },
+            },
+        )
+    };
+}
+
+/// A kernel of operands that are scaled and split.
+macro_rules! scaled {
+    ($kernel:ident, $common:ident, $element_by_element:literal) => {
+        packed(
+            $common,
+            stringify!($kernel),
+            Launch::Packed {
+                format: Format::ScaledFp16 { element_by_element: $element_by_element },
+                launch: |device, gemm, [a, b]| {
+                    let [map_a, map_b] = maps_of_scaled(device, &gemm, [a, b])?;
+                    let (scales_a, scales_b) = (a.scales, b.scales);
+                    device.launch($kernel { map_a, map_b, gemm, scales_a, scales_b, blocks: blocks(device) })
+                },
+            },
+        )
+    };
+}
+
+/// Packing takes operands from anywhere.
+const fn packed(common: Common, name: &'static str, launch: Launch) -> KernelInfo {
+    KernelInfo { a: None, b: None, ..common.of(name, ByRows, ByColumns, launch) }
+}
+
+/// One TF32 product.
+pub static WGMMA_TF32: [KernelInfo; 2] =
+    [rounding!(gemm_wgmma_nt_tf32, ByRows), rounding!(gemm_wgmma_tt_tf32, ByColumns)];
+/// One bf16 product.
+pub static WGMMA_BF16: [KernelInfo; 1] = [rounded!(gemm_wgmma_packed_bf16, ONE_BF16, Bf16)];
+/// One fp16 product.
+pub static WGMMA_FP16: [KernelInfo; 1] = [rounded!(gemm_wgmma_packed_fp16, ONE_FP16, Fp16)];
+/// Three fp16 products, accurate element by element.
+pub static WGMMA_FP32_3XFP16: [KernelInfo; 1] = [scaled!(gemm_wgmma_packed_fp32_3xfp16, THREE_FP16, true)];
+/// Three fp16 products, accurate against the largest elements of rows and columns.
+pub static WGMMA_FP32_NORMWISE: [KernelInfo; 1] = [scaled!(gemm_wgmma_packed_fp32_normwise, NORMWISE, false)];
+
+/// The blocks that the GPU runs at a time: these kernels take a multiprocessor each, and go from tile to tile.
+fn blocks(device: &Device) -> u32 {
+    device.gpu_properties().map_or(1, |gpu| gpu.multiprocessors)
+}
+
+/// A tensor map of an operand with `lines` lines of `terms` terms for each of `count` products, packed as two numbers to a
+/// word; a tile has `tile_lines` lines of 128 bytes.
+fn map_of<'a>(
+    device: &Device,
+    operand: PackedOperand<'a>,
+    [lines, terms, count]: [u32; 3],
+    format: Format,
+    element: TensorElement,
+    tile_lines: u32,
+) -> Result<TensorMap<'a>, Error> {
+    let line_stride = 2 * u64::from(format.pitch(terms));
+    // Of a scaled operand, a number has two parts, in groups that are always full.
+    let length = if format == Format::Bf16 || format == Format::Fp16 { terms.into() } else { line_stride };
+    let layout = TensorLayout {
+        length,
+        lines: lines.into(),
+        line_stride,
+        matrices: count.into(),
+        matrix_stride: u64::from(lines) * line_stride,
+    };
+    device.tensor_map(operand.words, &layout, &TensorTile { element, length: 64, lines: tile_lines })
+}
+
+/// Tensor maps of operands that are scaled and split.
+fn maps_of_scaled<'a>(
+    device: &Device,
+    gemm: &TiledGemm<'_>,
+    [a, b]: [PackedOperand<'a>; 2],
+) -> Result<[TensorMap<'a>; 2], Error> {
+    // The pitch is the same, whatever is unfit.
+    let format = Format::ScaledFp16 { element_by_element: true };
+    let (terms, count) = (gemm.a().first().cols(), gemm.a().count());
+    let TileShape { m, n, .. } = TILE;
+    Ok([
+        map_of(device, a, [gemm.m(), terms, count], format, TensorElement::Fp16, m)?,
+        map_of(device, b, [gemm.n(), terms, count], format, TensorElement::Fp16, n)?,
+    ])
+}

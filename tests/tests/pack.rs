@@ -1,0 +1,366 @@
+//! The kernels that bring operands into another form, on the CPU executor with all its checks: every word is what a plain
+//! computation on this processor gives, bit by bit.
+
+use std::sync::LazyLock;
+
+use cuda_std::convert::{bf16x2, f16x2};
+use cuda_std::executor::{Checks, Executor};
+use cuda_std::{ContractViolation, GlobalSlice, GlobalSliceMut, Kernel as _};
+use gpu_kernels::gemm::wgmma::unfit::GROUP;
+use gpu_kernels::pack::copy::matrix_copy_fp32;
+use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
+use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16, split_fp16};
+use gpu_kernels::pack::whole::{MOST_TERMS, pack_whole_lines_fp16};
+use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
+
+static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
+
+fn launch(kernel: impl Grid) {
+    let grid = kernel.grid();
+    // SAFETY: the views are of slices that outlive the launch, those that are written borrowed mutably.
+    unsafe { EXECUTOR.launch(kernel, grid) }.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// What stands where there is no element: a NaN that shows in every result.
+const GAP: u32 = 0x7FC0_DEAD;
+
+/// Where the elements of matrices lie.
+#[derive(Clone, Copy, Debug)]
+struct Lay {
+    row_stride: usize,
+    col_stride: usize,
+    batch_stride: usize,
+    len: usize,
+}
+
+/// Every kind of strides: without gaps, with gaps, apart in both directions, and all of these transposed.
+fn lays(lines: usize, terms: usize, matrices: usize) -> Vec<Lay> {
+    let mut lays = Vec::new();
+    for (step, padding) in [(1, 0), (1, 3), (3, 2)] {
+        for transposed in [false, true] {
+            let (outer, inner) = if transposed { (terms, lines) } else { (lines, terms) };
+            let pitch = inner * step + padding;
+            let batch_stride = outer * pitch + 1;
+            let strides = if transposed { [step, pitch] } else { [pitch, step] };
+            let len = 2 + batch_stride * matrices.max(1);
+            lays.push(Lay { row_stride: strides[0], col_stride: strides[1], batch_stride, len });
+        }
+    }
+    lays
+}
+
+/// Matrices in memory, two elements behind its beginning.
+struct Source {
+    lay: Lay,
+    lines: usize,
+    terms: usize,
+    matrices: usize,
+    memory: Vec<f32>,
+}
+
+impl Source {
+    fn new([lines, terms, matrices]: [usize; 3], lay: Lay, element: impl Fn(usize, usize, usize) -> f32) -> Self {
+        let mut source = Self { lay, lines, terms, matrices, memory: vec![f32::from_bits(GAP); lay.len] };
+        for matrix in 0..matrices {
+            for line in 0..lines {
+                for term in 0..terms {
+                    let place = source.place(matrix, line, term);
+                    source.memory[place] = element(matrix, line, term);
+                }
+            }
+        }
+        source
+    }
+
+    fn place(&self, matrix: usize, line: usize, term: usize) -> usize {
+        2 + matrix * self.lay.batch_stride + line * self.lay.row_stride + term * self.lay.col_stride
+    }
+
+    /// An element; zero behind the last.
+    fn at(&self, matrix: usize, line: usize, term: usize) -> f32 {
+        if term < self.terms { self.memory[self.place(matrix, line, term)] } else { 0.0 }
+    }
+
+    fn batch(&self) -> MatrixBatch<'_> {
+        let view = GlobalSlice::new(&self.memory[2..]);
+        let first = Matrix::new(view, self.lines, self.terms, self.lay.row_stride, self.lay.col_stride).unwrap();
+        MatrixBatch::new(first, self.lay.batch_stride, self.matrices).unwrap()
+    }
+
+    fn all_lines(&self) -> impl Iterator<Item = (usize, usize)> {
+        let lines = self.lines;
+        (0..self.matrices).flat_map(move |matrix| (0..lines).map(move |line| (matrix, line)))
+    }
+
+    fn line(&self, (matrix, line): (usize, usize)) -> Vec<f32> {
+        (0..self.terms).map(|term| self.at(matrix, line, term)).collect()
+    }
+}
+
+/// Numbers of all magnitudes that fp32 has, and what is no number at all.
+fn any_number(matrix: usize, line: usize, term: usize) -> f32 {
+    let hash = (matrix * 31 + line * 1009 + term * 7919 + 12345).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    match hash >> 58 {
+        0 => [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, f32::MAX, 65520.0][hash % 8],
+        _ => f32::from_bits((hash >> 20) as u32),
+    }
+}
+
+/// Numbers of similar size, some of them zero.
+fn ordinary(matrix: usize, line: usize, term: usize) -> f32 {
+    let hash = (matrix * 31 + line * 1009 + term * 7919 + 5).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    if hash.is_multiple_of(17) { 0.0 } else { hash as f32 / (1u64 << 31) as f32 - 1.0 }
+}
+
+/// Extents below, at and beyond those of tiles; lines, terms, matrices.
+const SHAPES: [[usize; 3]; 15] = [
+    [0, 0, 0],
+    [0, 5, 1],
+    [5, 0, 2],
+    [5, 4, 0],
+    [1, 1, 1],
+    [1, 131, 1],
+    [131, 1, 2],
+    [3, 31, 2],
+    [33, 32, 1],
+    [64, 64, 1],
+    [7, 97, 3],
+    [65, 63, 2],
+    [63, 130, 1],
+    [128, 65, 1],
+    [257, 33, 2],
+];
+
+/// All shapes from wherever they may lie.
+fn everywhere(element: fn(usize, usize, usize) -> f32, mut check: impl FnMut(&Source)) {
+    for shape in SHAPES {
+        for lay in lays(shape[0], shape[1], shape[2]) {
+            check(&Source::new(shape, lay, element));
+        }
+    }
+}
+
+#[test]
+fn copies_have_every_element_in_its_place_and_nothing_else_is_written() {
+    everywhere(any_number, |source| {
+        for lay in lays(source.lines, source.terms, source.matrices) {
+            let shape = [source.lines, source.terms, source.matrices];
+            let expected = Source::new(shape, lay, |matrix, line, term| source.at(matrix, line, term));
+            let mut memory = vec![f32::from_bits(GAP); lay.len];
+            let view = GlobalSliceMut::new(&mut memory[2..]);
+            let first = MatrixMut::new(view, source.lines, source.terms, lay.row_stride, lay.col_stride).unwrap();
+            let to = MatrixBatchMut::new(first, lay.batch_stride, source.matrices).unwrap();
+            launch(matrix_copy_fp32 { from: source.batch(), to });
+            let bits = |memory: &[f32]| memory.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&memory), bits(&expected.memory), "{shape:?} from {:?} to {lay:?}", source.lay);
+        }
+    });
+}
+
+#[test]
+fn a_copy_of_another_shape_is_refused() {
+    let source = Source::new([3, 4, 1], lays(3, 4, 1)[0], ordinary);
+    let mut memory = [0.0; 12];
+    let to = MatrixMut::new(GlobalSliceMut::new(&mut memory), 4, 3, 3, 1).unwrap();
+    let violation = matrix_copy_fp32 { from: source.batch(), to: to.into() }.check().unwrap_err();
+    assert!(matches!(violation, ContractViolation { .. }), "{violation}");
+}
+
+#[test]
+fn rounded_operands_are_packed_two_to_a_word() {
+    everywhere(any_number, |source| {
+        let pitch = half::pitch(source.terms as u32) as usize;
+        assert_eq!(pitch, source.terms.div_ceil(64) * 32);
+        macro_rules! check {
+            ($($kernel:ident $round:ident)*) => { $(
+                // A word more than is needed.
+                let mut words = vec![GAP; source.matrices * source.lines * pitch + 1];
+                launch($kernel { source: source.batch(), words: GlobalSliceMut::new(&mut words) });
+                assert_eq!(words.pop(), Some(GAP));
+                let expected: Vec<u32> = (source.all_lines())
+                    .flat_map(|(matrix, line)| (0..pitch).map(move |word| (matrix, line, 2 * word)))
+                    .map(|(matrix, line, term)| $round(source.at(matrix, line, term), source.at(matrix, line, term + 1)))
+                    .collect();
+                assert_eq!(words, expected, "{:?} from {:?}", [source.lines, source.terms, source.matrices], source.lay);
+            )* };
+        }
+        check!(pack_bf16 bf16x2 pack_fp16 f16x2);
+    });
+}
+
+/// What the kernels make of an operand: its words, the factors of its lines, and whether its groups are unfit. Without chunks, in
+/// one pass.
+fn scaled(source: &Source, chunks: Option<Chunks>, element_by_element: bool) -> (Vec<u32>, Vec<f32>, Vec<u32>) {
+    let (lines, terms, matrices) = (source.lines as u32, source.terms as u32, source.matrices as u32);
+    let counted = chunks.unwrap_or(Chunks { terms, count: 1 });
+    let mut extremes = vec![GAP; counted.words(lines, matrices) as usize];
+    let for_extremes = GlobalSliceMut::new(&mut extremes);
+    let mut words = vec![GAP; source.lines * source.matrices * scaled::pitch(terms) as usize + 1];
+    match chunks {
+        Some(chunks) => launch(line_extremes_fp32 { source: source.batch(), chunks, extremes: for_extremes }),
+        None => launch(pack_whole_lines_fp16 {
+            source: source.batch(),
+            extremes: for_extremes,
+            words: GlobalSliceMut::new(&mut words),
+        }),
+    }
+    let mut unfit = vec![GAP; lines.div_ceil(GROUP) as usize * source.matrices];
+    let mut factors = vec![f32::NAN; unfit.len() * GROUP as usize];
+    launch(line_scales_fp16 {
+        extremes: GlobalSlice::new(&extremes),
+        lines,
+        matrices,
+        chunks: counted.count,
+        factors: GlobalSliceMut::new(&mut factors),
+        unfit: GlobalSliceMut::new(&mut unfit),
+        element_by_element: element_by_element.into(),
+    });
+    if chunks.is_some() {
+        launch(pack_scaled_fp16 {
+            source: source.batch(),
+            factors: GlobalSlice::new(&factors),
+            words: GlobalSliceMut::new(&mut words),
+        });
+    }
+    assert_eq!(words.pop(), Some(GAP));
+    (words, factors, unfit)
+}
+
+/// A line's factor and whether it is unfit, by plain arithmetic in f64.
+fn expected_factor(line: &[f32], element_by_element: bool) -> (f32, bool) {
+    let magnitudes = || line.iter().map(|x| f64::from(x.abs())).filter(|&x| x != 0.0);
+    if magnitudes().any(|x| !x.is_finite()) {
+        return (1.0, true);
+    }
+    let largest = magnitudes().fold(0.0, f64::max);
+    if largest == 0.0 {
+        return (1.0, false);
+    }
+    let power = |x: f64| 2f64.powi(x.log2().floor() as i32);
+    if largest < 2f64.powi(-60) || largest >= 2f64.powi(78) {
+        return (1.0, true);
+    }
+    let smallest = magnitudes().fold(f64::INFINITY, f64::min);
+    let factor = power(largest) / 2f64.powi(14);
+    (factor as f32, element_by_element && smallest / factor < 2f64.powi(-14))
+}
+
+#[track_caller]
+fn check_scaled(source: &Source, chunks: Chunks, element_by_element: bool) {
+    let case = format!("{:?} from {:?}, {chunks:?}", [source.lines, source.terms, source.matrices], source.lay);
+    let (words, factors, unfit) = scaled(source, Some(chunks), element_by_element);
+    let whole = scaled(source, None, element_by_element);
+    assert_eq!((&words, &factors, &unfit), (&whole.0, &whole.1, &whole.2), "whole lines: {case}");
+    let groups = source.lines.div_ceil(GROUP as usize);
+    let mut expected_unfit = vec![false; groups * source.matrices];
+    let pitch = scaled::pitch(source.terms as u32) as usize;
+    assert_eq!(pitch, source.terms.div_ceil(32) * 32);
+    for (index, at) in source.all_lines().enumerate() {
+        let (factor, is_unfit) = expected_factor(&source.line(at), element_by_element);
+        assert_eq!(factors[at.0 * groups * GROUP as usize + at.1], factor, "line {at:?} of {case}");
+        expected_unfit[at.0 * groups + at.1 / GROUP as usize] |= is_unfit;
+        for group in 0..pitch / 32 {
+            for pair in 0..16 {
+                let term = 32 * group + 2 * pair;
+                let x = [term, term + 1].map(|term| source.at(at.0, at.1, term) * (1.0 / factor));
+                let first = index * pitch + 32 * group + pair;
+                assert_eq!([words[first], words[first + 16]], split_fp16(x), "line {at:?}, term {term} of {case}");
+            }
+        }
+    }
+    for (index, &factor) in factors.iter().enumerate() {
+        let is_filling = index % (groups * GROUP as usize) >= source.lines;
+        assert!(!is_filling || factor == 1.0, "factor {index} of {case}");
+    }
+    assert_eq!(unfit.iter().map(|&word| word != 0).collect::<Vec<_>>(), expected_unfit, "{case}");
+}
+
+#[test]
+fn scaled_operands_have_their_parts_their_factors_and_what_is_unfit() {
+    for element_by_element in [false, true] {
+        for numbers in [any_number, ordinary] {
+            everywhere(numbers, |source| {
+                let chunks = Chunks::of(source.lines as u32, source.terms as u32, source.matrices as u32);
+                check_scaled(source, chunks, element_by_element);
+            });
+        }
+    }
+}
+
+#[test]
+fn lines_of_many_chunks_have_the_extremes_of_all() {
+    for lay in lays(40, 1500, 2) {
+        let source = Source::new([40, 1500, 2], lay, |matrix, line, term| {
+            // The largest and the smallest of each line somewhere else.
+            let at = (line * 37 + matrix * 501) % 1500;
+            match term {
+                _ if term == at => 3.0 * 2f32.powi(line as i32 - 20),
+                _ if term == (at + 777) % 1500 => -2f32.powi(line as i32 - 20 - 26 - (line % 3) as i32),
+                _ => 2f32.powi(line as i32 - 30) * ordinary(matrix, line, term).abs().max(0.01),
+            }
+        });
+        for chunks in
+            [Chunks { terms: 512, count: 3 }, Chunks { terms: 1500, count: 1 }, Chunks { terms: 7, count: 215 }]
+        {
+            check_scaled(&source, chunks, true);
+        }
+    }
+}
+
+#[test]
+fn long_lines_are_packed_whole_by_a_block() {
+    for terms in [1025, MOST_TERMS as usize - 1, MOST_TERMS as usize] {
+        let source = Source::new([3, terms, 1], lays(3, terms, 1)[0], |matrix, line, term| {
+            // The largest in the share of the last thread.
+            if term == terms - 1 { 5.0 } else { ordinary(matrix, line, term) }
+        });
+        check_scaled(&source, Chunks::of(3, terms as u32, 1), true);
+    }
+}
+
+#[test]
+fn one_unfit_line_makes_its_group_unfit_and_no_other() {
+    let lay = lays(600, 3, 2)[0];
+    for (bad, x) in [(0, f32::INFINITY), (255, f32::NAN), (256, 1e30), (599, 1e-30), (300, 2f32.powi(-29))] {
+        let source = Source::new([600, 3, 2], lay, |matrix, line, term| {
+            let is_bad = matrix == 1 && line == bad;
+            if is_bad && (term == 1 || (x != 2f32.powi(-29) && x.is_finite())) { x } else { 1.0 }
+        });
+        let chunks = Chunks::of(600, 3, 2);
+        let expected: Vec<_> = (0..6).map(|group| u32::from(group == 3 + bad as u32 / GROUP)).collect();
+        assert_eq!(scaled(&source, Some(chunks), true).2, expected, "{x:e} in line {bad}");
+        if bad == 300 {
+            assert_eq!(
+                scaled(&source, Some(chunks), false).2,
+                vec![0; 6],
+                "too small beside others, which normwise is no fault"
+            );
+        } else {
+            assert_eq!(scaled(&source, Some(chunks), false).2, expected, "{x:e} in line {bad}");
+        }
+    }
+}
+
+#[test]
+fn buffers_that_are_too_small_are_refused() {
+    let source = Source::new([5, 70, 2], lays(5, 70, 2)[1], ordinary);
+    let mut words = [0; 640];
+    let refused = pack_bf16 { source: source.batch(), words: GlobalSliceMut::new(&mut words[..639]) }.check();
+    assert!(refused.unwrap_err().to_string().contains("fits"));
+    assert!(pack_fp16 { source: source.batch(), words: GlobalSliceMut::new(&mut words) }.check().is_ok());
+    let chunks = Chunks { terms: 32, count: 3 };
+    let extremes = GlobalSliceMut::new(&mut words[..60]);
+    assert!(line_extremes_fp32 { source: source.batch(), chunks, extremes }.check().is_ok());
+    assert!(
+        line_extremes_fp32 { source: source.batch(), chunks: Chunks { count: 2, ..chunks }, extremes }.check().is_err()
+    );
+    let factors = [1.0; 512];
+    let (mut enough, mut too_few) = ([0; 960], [0; 959]);
+    let pack = |factors: &[f32], words: &mut [u32]| {
+        let (factors, words) = (GlobalSlice::new(factors), GlobalSliceMut::new(words));
+        pack_scaled_fp16 { source: source.batch(), factors, words }.check()
+    };
+    assert!(pack(&factors, &mut enough).is_ok());
+    assert!(pack(&factors[..511], &mut enough).is_err());
+    assert!(pack(&factors, &mut too_few).is_err());
+}
