@@ -10,11 +10,13 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 /// What stands in memory where there is no element: in the gaps between rows, and before and after the matrix. It is a
-/// NaN, so that a result into which it was read is wrong, and an unusual one, so that a write to its place shows.
-pub const SENTINEL: f32 = f32::from_bits(0x7FC0_DEAD);
+/// NaN, so that a result into which it was read is wrong, and an unusual one, so that a write to its place shows. And a
+/// signalling one: whatever is computed with it is quiet, and thus another, so that not even a result into which it was
+/// read can take its place unseen.
+pub const SENTINEL: f32 = f32::from_bits(0x7F80_DEAD);
 
-/// The guard words on either side.
-const GUARD: usize = 64;
+/// The guard words on either side: 256 bytes, so that what is between them is aligned as it would be alone.
+pub(crate) const GUARD: usize = 64;
 
 /// Which elements are neighbours in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

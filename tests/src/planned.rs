@@ -1,35 +1,138 @@
 //! The kernels of the registry, each by a plan that was made for it, in memory of a device with guard words.
+//!
+//! ```text
+//!  operand    │ guard │ matrix with its gaps │ guard │ guard │ next of the batch │ guard │ …
+//!  workspace  │ guard │ copy of A │ gap │ copy of B │ gap │ partial sums │ gap │ marks │ guard │
+//! ```
+//!
+//! After every run, all that a kernel may not write to is compared with what it was: guards, gaps, and the operands.
+
+use std::ops::Range;
 
 use ndarray::{Array2, Axis};
 use tilewright::kernels::{KernelInfo, Scheme};
-use tilewright::plan::{Description, GemmPlan, Options};
+use tilewright::plan::{Description, GemmPlan, Options, Workspace};
 use tilewright::{Device, DeviceMatrix};
 
-use crate::{Error, MmaPrecision, Operand, Problem};
+use crate::operand::GUARD;
+use crate::{Error, Layouts, MmaPrecision, Operand, Problem, SENTINEL, Shape};
 
 /// The rounding error of one fp32 operation, relative to its result.
 const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
+
+/// Products of one shape and layout.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    problems: Vec<Problem>,
+    /// Whether all of them have the same A, and the same B, which then is in memory once.
+    shared: [bool; 2],
+}
+
+impl From<Problem> for Batch {
+    /// A batch of one.
+    fn from(problem: Problem) -> Self {
+        Self { problems: vec![problem], shared: [false; 2] }
+    }
+}
+
+impl Batch {
+    /// `count` products of random matrices, with α = 1 and β = 0; `shared` says whether they have A and B in common.
+    pub fn new(count: usize, shared: [bool; 2], shape: Shape, layouts: Layouts, seed: u64) -> Self {
+        let mut problems: Vec<_> =
+            (0..count).map(|index| Problem::new(shape, layouts, seed.wrapping_add(101 * index as u64))).collect();
+        if let Some((first, others)) = problems.split_first_mut() {
+            for other in others {
+                if shared[0] {
+                    other.a = first.a.clone();
+                }
+                if shared[1] {
+                    other.b = first.b.clone();
+                }
+            }
+        }
+        Self { problems, shared }
+    }
+
+    /// The same with other factors.
+    pub fn scaled(self, alpha: f32, beta: f32) -> Self {
+        let problems = self.problems.into_iter().map(|problem| problem.scaled(alpha, beta)).collect();
+        Self { problems, ..self }
+    }
+}
+
+/// The results of a batch.
+#[derive(Clone, Debug)]
+pub struct Results(Vec<Operand>);
+
+impl Results {
+    /// The result of each product.
+    pub fn iter(&self) -> impl Iterator<Item = &Operand> {
+        self.0.iter()
+    }
+
+    /// The bits of all elements of all results.
+    pub fn bits(&self) -> Vec<u32> {
+        self.0.iter().flat_map(Operand::bits).collect()
+    }
+}
 
 /// A plan that uses `kernel` for `C = α·A·B + β·C`, and its operands in memory of a device.
 #[derive(Debug)]
 pub struct Planned<'a> {
     device: &'a Device,
     plan: GemmPlan,
-    problem: &'a Problem,
+    batch: &'a Batch,
     a: DeviceMatrix,
     b: DeviceMatrix,
     c: DeviceMatrix,
 }
 
-/// A copy of an operand's memory on a device, guard words included.
-fn upload(device: &Device, operand: &Operand) -> Result<DeviceMatrix, Error> {
-    let buffer = device.upload(&operand.memory)?;
-    let (rows, cols) = (operand.rows(), operand.cols());
-    Ok(DeviceMatrix::new(buffer, rows, cols, operand.strides())?.moved_by(operand.extent().start)?)
+/// The memory of operands, guard words included, one after the other.
+fn memory(operands: &[&Operand]) -> Vec<f32> {
+    operands.iter().flat_map(|operand| operand.memory.iter().copied()).collect()
+}
+
+/// A copy of the operands of a batch on a device; of the first if they are `shared`.
+fn upload(device: &Device, operands: &[&Operand], shared: bool) -> Result<DeviceMatrix, Error> {
+    let first = operands.first().ok_or("a batch of nothing")?;
+    let buffer = device.upload(&memory(if shared { &operands[..1] } else { operands }))?;
+    let matrix = DeviceMatrix::new(buffer, first.rows(), first.cols(), first.strides())?;
+    let stride = if shared { 0 } else { first.memory.len() };
+    Ok(matrix.moved_by(first.extent().start)?.into_batch(operands.len(), stride)?)
+}
+
+/// What a device has where `before` was put; fails if something around the elements has changed.
+fn download(there: &DeviceMatrix, before: &[&Operand]) -> Result<Vec<Operand>, Error> {
+    let mut copies: Vec<Operand> = before.iter().map(|&operand| operand.clone()).collect();
+    let mut all = vec![0.0; there.buffer().len()];
+    there.buffer().copy_to(&mut all)?;
+    for (index, copy) in copies.iter_mut().enumerate() {
+        let len = copy.memory.len();
+        let start = (index * len) % all.len(); // a shared one is there once
+        copy.memory.copy_from_slice(&all[start..start + len]);
+        copy.check_surroundings()?;
+    }
+    Ok(copies)
+}
+
+/// Whether everything outside of the parts of a workspace is as it was made. The parts are counted from the end of the first
+/// guard on.
+fn check_around_parts(memory: &[f32], parts: &[Range<usize>]) -> Result<(), String> {
+    let is_inside = |position: usize| parts.iter().any(|part| position >= GUARD && part.contains(&(position - GUARD)));
+    let written =
+        (0..memory.len()).find(|&position| memory[position].to_bits() != SENTINEL.to_bits() && !is_inside(position));
+    match written {
+        Some(position) => Err(format!(
+            "word {} of the workspace is in none of its parts, {parts:?}, but is now {}",
+            position as isize - GUARD as isize,
+            memory[position]
+        )),
+        None => Ok(()),
+    }
 }
 
 impl<'a> Planned<'a> {
-    /// Plans a product. `None` if the kernel cannot compute it.
+    /// Plans products. `None` if the kernel cannot compute them.
     ///
     /// # Errors
     /// What placing the operands reports, or planning apart from a refusal.
@@ -37,14 +140,18 @@ impl<'a> Planned<'a> {
         device: &'a Device,
         kernel: &'static KernelInfo,
         splits: Option<u32>,
-        problem: &'a Problem,
+        batch: &'a Batch,
     ) -> Result<Option<Self>, Error> {
-        let [a, b, c] = [&problem.a, &problem.b, &problem.c].map(|operand| upload(device, operand));
-        let (a, b, c) = (a?, b?, c?);
-        let product = Description::of(problem.alpha, &a, &b, problem.beta, &c)?;
+        let of = |operand: fn(&Problem) -> &Operand| batch.problems.iter().map(operand).collect::<Vec<_>>();
+        let [shared_a, shared_b] = batch.shared;
+        let a = upload(device, &of(|problem| &problem.a), shared_a)?;
+        let b = upload(device, &of(|problem| &problem.b), shared_b)?;
+        let c = upload(device, &of(|problem| &problem.c), false)?;
+        let Problem { alpha, beta, .. } = batch.problems[0];
+        let product = Description::of(alpha, &a, &b, beta, &c)?;
         let options = Options { kernel: Some(kernel), splits, ..Options::default() };
         match GemmPlan::new(device, &product, &options) {
-            Ok(plan) => Ok(Some(Self { device, plan, problem, a, b, c })),
+            Ok(plan) => Ok(Some(Self { device, plan, batch, a, b, c })),
             Err(tilewright::Error::Ineligible { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -55,29 +162,34 @@ impl<'a> Planned<'a> {
         &self.plan
     }
 
-    /// Runs the plan on a C as it was, and looks at what is around it, and at the operands.
+    /// Runs the plan on a C as it was, and looks at what is around it, at the operands, and at what is around the parts of
+    /// the workspace.
     ///
     /// # Errors
     /// What the plan reports, or what is wrong, in words.
-    pub fn run(&mut self) -> Result<Operand, Error> {
-        let Self { device, plan, problem, a, b, c } = self;
-        c.buffer_mut().copy_from(&problem.c.memory)?;
-        let mut workspace = plan.workspace(device)?;
-        // What is read before it is written shows.
-        workspace.clear()?;
-        plan.run(device, problem.alpha, a, b, problem.beta, c, &mut workspace)?;
-        let download = |there: &DeviceMatrix, operand: &Operand| -> Result<Operand, Error> {
-            let mut copy = operand.clone();
-            there.buffer().copy_to(&mut copy.memory)?;
-            copy.check_surroundings()?;
-            Ok(copy)
-        };
-        for (name, there, before) in [("A", &*a, &problem.a), ("B", &*b, &problem.b)] {
-            if download(there, before)?.bits() != before.bits() {
-                return Err(format!("{name} was changed").into());
+    pub fn run(&mut self) -> Result<Results, Error> {
+        let Self { device, plan, batch, a, b, c } = self;
+        let of = |operand: fn(&Problem) -> &Operand| batch.problems.iter().map(operand).collect::<Vec<_>>();
+        let (all_a, all_b, all_c) = (of(|problem| &problem.a), of(|problem| &problem.b), of(|problem| &problem.c));
+        c.buffer_mut().copy_from(&memory(&all_c))?;
+
+        // Of NaNs, so that what is read before it is written shows.
+        let len = plan.workspace_bytes().div_ceil(size_of::<f32>());
+        let mut around = vec![SENTINEL; GUARD + len + GUARD];
+        let mut workspace = Workspace::within(device.upload(&around)?, GUARD..GUARD + len);
+        let Problem { alpha, beta, .. } = batch.problems[0];
+        plan.run(device, alpha, a, b, beta, c, &mut workspace)?;
+        workspace.buffer().ok_or("the workspace has lost its memory")?.copy_to(&mut around)?;
+        check_around_parts(&around, &plan.workspace_parts())?;
+
+        for (name, there, before) in [("A", &*a, all_a), ("B", &*b, all_b)] {
+            for (index, (after, before)) in download(there, &before)?.iter().zip(before).enumerate() {
+                if after.bits() != before.bits() {
+                    return Err(format!("{name} of product {index} was changed").into());
+                }
             }
         }
-        download(c, &problem.c)
+        Ok(Results(download(c, &all_c)?))
     }
 
     /// Runs the plan and compares every element with the product in double precision.
@@ -88,35 +200,60 @@ impl<'a> Planned<'a> {
     /// # Errors
     /// As for [`Planned::run`]; what is wrong, in words.
     pub fn check(&mut self) -> Result<(), Error> {
-        let result = self.run()?.to_f64();
-        let Problem { alpha, a, b, beta, c } = self.problem;
-        let (alpha, beta) = (f64::from(*alpha), f64::from(*beta));
-        let (mut value, mut magnitude) = (Array2::zeros(result.dim()), Array2::zeros(result.dim()));
         let scheme = self.plan.kernel().scheme;
-        if alpha != 0.0 {
-            let (a, b) = (a.to_f64(), b.to_f64());
-            value.scaled_add(alpha, &a.dot(&b));
-            magnitude.scaled_add(alpha.abs(), &magnitudes(scheme, &a).dot(&magnitudes_of_columns(scheme, &b)));
-        }
-        if beta != 0.0 {
-            value.scaled_add(beta, &c.to_f64());
-            magnitude.scaled_add(beta.abs(), &c.to_f64().mapv(f64::abs));
-        }
-        let terms = (self.problem.a.cols() + 2) as f64;
-        let bound = loss(scheme) + 4.0 * terms.sqrt() * ROUNDING;
-        for (index, &found) in result.indexed_iter() {
-            let off = (found - value[index]).abs();
-            if off.is_nan() || off > bound * magnitude[index] {
-                return Err(format!(
-                    "element {index:?} is {found} and should be {}: {:.3e} of the sum of magnitudes, beyond {bound:.3e}",
-                    value[index],
-                    off / magnitude[index]
-                )
-                .into());
-            }
+        let Results(results) = self.run()?;
+        for (index, (result, problem)) in results.iter().zip(&self.batch.problems).enumerate() {
+            compare(scheme, problem, result).map_err(|reason| format!("product {index}: {reason}"))?;
         }
         Ok(())
     }
+
+    /// Plans products, and checks them; whether the kernel could compute them.
+    ///
+    /// # Errors
+    /// As for [`Planned::new`] and [`Planned::check`], with the products.
+    pub fn check_one(
+        device: &'a Device,
+        kernel: &'static KernelInfo,
+        splits: Option<u32>,
+        batch: &'a Batch,
+    ) -> Result<bool, String> {
+        let check = || match Self::new(device, kernel, splits, batch)? {
+            Some(mut planned) => planned.check().map(|()| true),
+            None => Ok(false),
+        };
+        check().map_err(|reason: Error| format!("{}: {batch:?}, splits {splits:?}: {reason}", kernel.name))
+    }
+}
+
+/// Compares one result.
+fn compare(scheme: Scheme, problem: &Problem, result: &Operand) -> Result<(), String> {
+    let result = result.to_f64();
+    let Problem { alpha, a, b, beta, c } = problem;
+    let terms = (a.cols() + 2) as f64;
+    let (alpha, beta) = (f64::from(*alpha), f64::from(*beta));
+    let (mut value, mut magnitude) = (Array2::zeros(result.dim()), Array2::zeros(result.dim()));
+    if alpha != 0.0 {
+        let (a, b) = (a.to_f64(), b.to_f64());
+        value.scaled_add(alpha, &a.dot(&b));
+        magnitude.scaled_add(alpha.abs(), &magnitudes(scheme, &a).dot(&magnitudes_of_columns(scheme, &b)));
+    }
+    if beta != 0.0 {
+        value.scaled_add(beta, &c.to_f64());
+        magnitude.scaled_add(beta.abs(), &c.to_f64().mapv(f64::abs));
+    }
+    let bound = loss(scheme) + 4.0 * terms.sqrt() * ROUNDING;
+    for (index, &found) in result.indexed_iter() {
+        let off = (found - value[index]).abs();
+        if off.is_nan() || off > bound * magnitude[index] {
+            return Err(format!(
+                "element {index:?} is {found} and should be {}: {:.3e} of the sum of magnitudes, beyond {bound:.3e}",
+                value[index],
+                off / magnitude[index]
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// What a scheme loses of the operands, as a part of `Σ|a||b|`.
@@ -152,4 +289,24 @@ pub(crate) fn magnitudes(scheme: Scheme, a: &Array2<f64>) -> Array2<f64> {
 /// The same for the columns of B.
 pub(crate) fn magnitudes_of_columns(scheme: Scheme, b: &Array2<f64>) -> Array2<f64> {
     magnitudes(scheme, &b.t().to_owned()).reversed_axes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_beside_the_parts_of_a_workspace_is_found() {
+        let parts = [0..5, 64..70];
+        let mut memory = vec![SENTINEL; GUARD + 70 + GUARD];
+        for part in &parts {
+            memory[GUARD + part.start..GUARD + part.end].fill(1.0);
+        }
+        assert_eq!(check_around_parts(&memory, &parts), Ok(()));
+        for (position, word) in [(GUARD - 1, "word -1 "), (GUARD + 5, "word 5 "), (GUARD + 70, "word 70 ")] {
+            let mut written = memory.clone();
+            written[position] = f32::from_bits(SENTINEL.to_bits() + 1);
+            assert!(check_around_parts(&written, &parts).is_err_and(|error| error.starts_with(word)));
+        }
+    }
 }

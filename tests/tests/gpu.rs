@@ -12,9 +12,9 @@ use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use tests::device_features::{self, Feature, Launcher, X, untouched};
+use tests::device_features::{self, Fault, Feature, Launcher, X, untouched};
 use tests::special::{self, Special};
-use tests::{Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
+use tests::{Batch, Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
 use tilewright::kernels::{Family, KernelInfo, Scheme, Target};
 use tilewright::{Buffer, Device, Error};
 
@@ -61,11 +61,13 @@ fn main() {
         trials.push(test(name("same_bits_as_on_the_cpu"), move |device| same_bits_as_on_the_cpu(device, kernel)));
     }
     for &kernel in tilewright::kernels::ALL.iter() {
+        trials.push(trial(format!("few::{}", kernel.name), move |device| few_products(device, kernel)));
         let name = |what: &str| format!("planned::{}::{what}", kernel.name);
         for (layouts, layout) in Layouts::ALL.into_iter().zip(["NN", "NT", "TN", "TT"]) {
             trials.push(trial(name(layout), move |device| planned_products(device, kernel, layouts)));
         }
         trials.push(trial(name("factors"), move |device| planned_factors(device, kernel)));
+        trials.push(trial(name("batches"), move |device| planned_batches(device, kernel)));
         trials.push(trial(name("same_bits_every_time"), move |device| planned_same_bits(device, kernel)));
     }
     for &kernel in tilewright::kernels::ALL.iter().filter(|kernel| kernel.target == Target::Sm90a) {
@@ -73,6 +75,10 @@ fn main() {
             let name = format!("special::{}::{special:?}", kernel.name);
             trials.push(trial(name, move |device| planned_special(device, kernel, special)));
         }
+    }
+    for fault in Fault::ALL {
+        let name = format!("planted::{}_{}", fault.tool(), fault.name());
+        trials.push(trial(name, move |_| planted(fault)).with_ignored_flag(true));
     }
     for feature in Feature::ALL {
         let (name, _) = feature.name_and_block();
@@ -215,16 +221,21 @@ fn check_planned(
     splits: Option<u32>,
     problem: &Problem,
 ) -> Result<bool, Failed> {
-    let check = || match Planned::new(device, kernel, splits, problem)? {
-        Some(mut planned) => planned.check().map(|()| true),
-        None => Ok(false),
-    };
-    check().map_err(|reason: tests::Error| format!("{problem:?}, splits {splits:?}: {reason}").into())
+    Ok(Planned::check_one(device, kernel, splits, &Batch::from(problem.clone()))?)
 }
 
 /// Any product that a kernel of the registry can compute.
 fn planned_shape(kernel: &KernelInfo, [m, n, k]: [usize; 3]) -> Shape {
     Shape { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k }
+}
+
+/// The layouts with gaps such as tensor maps allow.
+fn for_tensor_maps(layouts: Layouts, shape: Shape) -> Layouts {
+    let aligned = |layout: Layout, rows: usize, cols: usize| {
+        let line = if layout.order == Order::ByRows { cols } else { rows };
+        layout.padded(line.next_multiple_of(4) - line + 4)
+    };
+    Layouts { a: aligned(layouts.a, shape.m, shape.k), b: aligned(layouts.b, shape.k, shape.n), c: layouts.c }
 }
 
 /// Extents below, at and beyond those of tiles, in memory without gaps, with any gaps, and with such as tensor maps allow;
@@ -254,13 +265,7 @@ fn planned_products(device: &Device, kernel: &'static KernelInfo, layouts: Layou
     let mut computed = 0;
     for (seed, extents) in EXTENTS.into_iter().enumerate() {
         let shape = planned_shape(kernel, extents);
-        let aligned = |layout: Layout, rows: usize, cols: usize| {
-            let line = if layout.order == Order::ByRows { cols } else { rows };
-            layout.padded(line.next_multiple_of(4) - line + 4)
-        };
-        let with_tensor_maps =
-            Layouts { a: aligned(layouts.a, shape.m, shape.k), b: aligned(layouts.b, shape.k, shape.n), c: layouts.c };
-        for layouts in [layouts, layouts.padded(), with_tensor_maps] {
+        for layouts in [layouts, layouts.padded(), for_tensor_maps(layouts, shape)] {
             let problem = Problem::new(shape, layouts, seed as u64);
             for splits in [None, Some(1), Some(2), Some(5)] {
                 computed += usize::from(check_planned(device, kernel, splits, &problem)?);
@@ -273,6 +278,27 @@ fn planned_products(device: &Device, kernel: &'static KernelInfo, layouts: Layou
         0 => Ok(Completion::ignored_with("skipped: the kernel computes no product in this layout")),
         _ => Ok(Completion::Completed),
     }
+}
+
+/// As little as shows most: for tools under which a kernel takes a hundred times as long.
+fn few_products(device: &Device, kernel: &'static KernelInfo) -> Result<Completion, Failed> {
+    if let Some(skipped) = not_for(device, kernel) {
+        return Ok(skipped);
+    }
+    let layouts = own_layouts(kernel);
+    let mut computed = 0;
+    for (seed, extents) in [[7, 5, 3], [33, 65, 41], [130, 67, 70]].into_iter().enumerate() {
+        let shape = planned_shape(kernel, extents);
+        for layouts in [layouts.padded(), for_tensor_maps(layouts, shape)] {
+            for splits in [None, Some(2)] {
+                let batch = Batch::new(2, [false, true], shape, layouts, seed as u64).scaled(-0.7, 0.3);
+                let one = Problem::new(shape, layouts, seed as u64);
+                computed += usize::from(check_planned(device, kernel, splits, &one)?);
+                computed += usize::from(Planned::check_one(device, kernel, splits, &batch)?);
+            }
+        }
+    }
+    if computed == 0 { Err("the kernel has computed none of the products".into()) } else { Ok(Completion::Completed) }
 }
 
 /// The layouts that a kernel is for, by its name; any kernel without such a name takes A and B by rows.
@@ -306,6 +332,27 @@ fn planned_factors(device: &Device, kernel: &'static KernelInfo) -> Result<Compl
     Ok(Completion::Completed)
 }
 
+/// Batches, with an operand for each product or one that all share.
+fn planned_batches(device: &Device, kernel: &'static KernelInfo) -> Result<Completion, Failed> {
+    if let Some(skipped) = not_for(device, kernel) {
+        return Ok(skipped);
+    }
+    let layouts = own_layouts(kernel);
+    let mut computed = 0;
+    for (seed, extents) in [[1, 1, 1], [65, 31, 129], [130, 257, 64], [5, 4, 0]].into_iter().enumerate() {
+        for shared in [[false, false], [true, false], [false, true], [true, true]] {
+            for layouts in [layouts, layouts.padded()] {
+                for (factors, splits) in [((1.0, 0.0), None), ((-0.7, 0.3), Some(1)), ((1.0, 0.0), Some(3))] {
+                    let shape = planned_shape(kernel, extents);
+                    let batch = Batch::new(3, shared, shape, layouts, seed as u64).scaled(factors.0, factors.1);
+                    computed += usize::from(Planned::check_one(device, kernel, splits, &batch)?);
+                }
+            }
+        }
+    }
+    if computed == 0 { Err("the kernel has computed none of the batches".into()) } else { Ok(Completion::Completed) }
+}
+
 /// Every kernel that does not say otherwise gives the same bits on every run, whatever the splits.
 fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Completion, Failed> {
     if let Some(skipped) = not_for(device, kernel) {
@@ -317,11 +364,12 @@ fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Com
     for layouts in Layouts::ALL {
         for splits in [None, Some(4)] {
             let problem = Problem::new(planned_shape(kernel, [257, 129, 1031]), layouts, 7).scaled(1.5, -0.5);
-            let Some(mut planned) = Planned::new(device, kernel, splits, &problem)? else { continue };
+            let batch = Batch::from(problem);
+            let Some(mut planned) = Planned::new(device, kernel, splits, &batch)? else { continue };
             let first = planned.run()?.bits();
             for run in 1..20 {
                 if planned.run()?.bits() != first {
-                    return Err(format!("{problem:?}, splits {splits:?}: run {run} gives another result").into());
+                    return Err(format!("{batch:?}, splits {splits:?}: run {run} gives another result").into());
                 }
             }
         }
@@ -347,10 +395,13 @@ fn planned_special(device: &Device, kernel: &'static KernelInfo, special: Specia
             [(layouts, (1.0, 0.0), None), (layouts.padded(), (-0.7, 0.3), Some(1)), (layouts, (1.5, -1.0), Some(3))]
         {
             let problem = special.problem(layouts, seed as u64).scaled(factors.0, factors.1);
-            let Some(mut planned) = Planned::new(device, kernel, splits, &problem)? else { continue };
-            let result = planned.run()?;
-            special::check(&problem, &result, kernel.scheme, bound)
-                .map_err(|reason| format!("{problem:?}: {reason}\n{}", planned.plan().explanation()))?;
+            let batch = Batch::from(problem.clone());
+            let Some(mut planned) = Planned::new(device, kernel, splits, &batch)? else { continue };
+            let results = planned.run()?;
+            for result in results.iter() {
+                special::check(&problem, result, kernel.scheme, bound)
+                    .map_err(|reason| format!("{problem:?}: {reason}\n{}", planned.plan().explanation()))?;
+            }
         }
     }
     Ok(Completion::Completed)
@@ -370,16 +421,51 @@ impl Launcher for OnGpu {
     }
 }
 
-/// One of the kernels of `fixtures/device-features`: gives what it does on the CPU, which is what it should.
-fn device_feature(feature: Feature) -> Result<Completion, Failed> {
+/// The PTX of a kernel of `fixtures/device-features`, or why there is none.
+fn ptx_of_feature(name: &str) -> Result<Result<&'static str, Completion>, Failed> {
     let archs = match device_features::PTX {
         Ok(archs) => archs,
-        Err(reason) => return Ok(Completion::ignored_with(format!("skipped: no PTX: {reason}"))),
+        Err(reason) => return Ok(Err(Completion::ignored_with(format!("skipped: no PTX: {reason}")))),
     };
     // For the lowest architecture, so for every GPU.
     let (_, kernels) = archs.first().ok_or("there is no PTX")?;
-    let (name, _) = feature.name_and_block();
     let (_, ptx) = kernels.iter().find(|(kernel, _)| *kernel == name).ok_or("the kernel has no PTX")?;
+    Ok(Ok(ptx))
+}
+
+/// A kernel with a fault, for a tool that has to report it: see CONTRIBUTING.md. Without the tool nothing shows.
+fn planted(fault: Fault) -> Result<Completion, Failed> {
+    let ptx = match ptx_of_feature(fault.name())? {
+        Ok(ptx) => ptx,
+        Err(skipped) => return Ok(skipped),
+    };
+    let gpu = Gpu::open(0)?;
+    let X(x) = X::new();
+    let mut x_there = gpu.allocate::<f32>(x.len())?;
+    if fault != Fault::ReadUnwritten {
+        x_there.copy_from_host(&x)?;
+    }
+    let mut y = untouched();
+    let mut y_there = gpu.allocate::<u64>(y.len())?;
+    y_there.copy_from_host(&y)?;
+    let (x_address, y_address) = (x_there.address() as usize as *const f32, y_there.address() as usize as *mut u64);
+    // SAFETY: as in `device_feature` below. The driver hands out memory in pages, of which x takes a part, and y another.
+    unsafe {
+        let x_view = GlobalSlice::from_raw_parts(x_address, x_there.len());
+        let y_view = GlobalSliceMut::from_raw_parts(y_address, y_there.len());
+        fault.launch(&OnGpu(gpu.load_ptx(ptx)?), x_view, y_view)?;
+    }
+    y_there.copy_to_host(&mut y)?;
+    Ok(Completion::Completed)
+}
+
+/// One of the kernels of `fixtures/device-features`: gives what it does on the CPU, which is what it should.
+fn device_feature(feature: Feature) -> Result<Completion, Failed> {
+    let (name, _) = feature.name_and_block();
+    let ptx = match ptx_of_feature(name)? {
+        Ok(ptx) => ptx,
+        Err(skipped) => return Ok(skipped),
+    };
     let (x, mut here, mut there) = (X::new(), untouched(), untouched());
     // SAFETY: the slices are this process's, and two different ones.
     unsafe {

@@ -20,6 +20,18 @@ pub struct CudaBuilder {
     target_dir: Option<PathBuf>,
     copy_to: Option<PathBuf>,
     ptx_version: Option<(u32, u32)>,
+    pipeline: Pipeline,
+}
+
+/// Which of the compilers' passes run on kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pipeline {
+    /// All of rustc's and of LLVM's: what programs run.
+    #[default]
+    Fast,
+    /// None that could copy or move what threads have to execute together. What comes out does the same, with more
+    /// registers here and there: something to compare with ([`inspect::parted`](crate::inspect::parted)).
+    Convergent,
 }
 
 /// What a build has made.
@@ -74,7 +86,8 @@ impl CudaBuilder {
     /// Builds the crate whose `Cargo.toml` is in `crate_dir`, for [`Arch::Sm80`] unless told otherwise.
     pub fn new(crate_dir: impl Into<PathBuf>) -> Self {
         let archs = vec![Arch::Sm80];
-        Self { crate_dir: crate_dir.into(), archs, target_dir: None, copy_to: None, ptx_version: None }
+        let (crate_dir, pipeline) = (crate_dir.into(), Pipeline::Fast);
+        Self { crate_dir, archs, target_dir: None, copy_to: None, ptx_version: None, pipeline }
     }
 
     /// Builds for one architecture.
@@ -112,6 +125,12 @@ impl CudaBuilder {
         self
     }
 
+    /// Which passes run.
+    pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
+        self.pipeline = pipeline;
+        self
+    }
+
     /// Compiles, links and checks. With nothing changed since the last time this takes a fraction of a second.
     ///
     /// # Errors
@@ -124,8 +143,14 @@ impl CudaBuilder {
             Some(directory) => std::path::absolute(directory).map_err(Error::io("find", directory))?,
             None => default_target_dir(&toolchain, &crate_dir)?,
         };
+        // Each pipeline has its own flags for rustc, and its own results.
+        let target_dir = match self.pipeline {
+            Pipeline::Fast => target_dir,
+            Pipeline::Convergent => target_dir.join("convergent"),
+        };
         let _lock = lock(&target_dir)?;
-        let Compiled { name, archive, warnings, sources } = compile(&toolchain, &crate_dir, &target_dir)?;
+        let Compiled { name, archive, warnings, sources } =
+            compile(&toolchain, &crate_dir, &target_dir, self.pipeline)?;
         let directory = target_dir.join("ptx").join(&name);
         let link = Link {
             toolchain: &toolchain,
@@ -133,6 +158,7 @@ impl CudaBuilder {
             archive: &archive,
             directory: &directory,
             ptx_version: self.ptx_version,
+            pipeline: self.pipeline,
         };
         let mut modules = Vec::new();
         for &arch in &self.archs {

@@ -10,11 +10,18 @@ use std::{fs, io};
 use serde_json::Value;
 
 use crate::toolchain::Toolchain;
-use crate::{Arch, Error, environment};
+use crate::{Arch, Error, Pipeline, environment};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 /// What the code is compiled for before the link step knows better.
-const BASE: Arch = Arch::Sm80;
+pub(crate) const BASE: Arch = Arch::Sm80;
+
+/// LLVM's passes are left to the link step, which marks first what threads have to come to together.
+const NO_PASSES: &str = "-Cno-prepopulate-passes";
+
+/// rustc's own jump threading copies whatever stands between two branches on the same condition, a barrier too, into both
+/// arms. Marks keep LLVM's passes from that; rustc's know nothing of it, and this is the one that copies calls.
+const NO_JUMP_THREADING: &str = "-Zmir-enable-passes=-JumpThreading";
 
 /// How far rustc's and `opt`'s full unrolling may go, in LLVM's units. At the default (300) a loop over an array of
 /// accumulators can stay a loop, and then the array is in local memory, because registers cannot be indexed.
@@ -57,8 +64,16 @@ pub(crate) struct Compiled {
 }
 
 /// Compiles the library of the crate in `crate_dir`.
-pub(crate) fn compile(toolchain: &Toolchain, crate_dir: &Path, target_dir: &Path) -> Result<Compiled, Error> {
-    let flags = [format!("-Ctarget-cpu={BASE}"), format!("-Cllvm-args=-unroll-threshold={UNROLL_THRESHOLD}")];
+pub(crate) fn compile(
+    toolchain: &Toolchain,
+    crate_dir: &Path,
+    target_dir: &Path,
+    pipeline: Pipeline,
+) -> Result<Compiled, Error> {
+    let mut flags = vec![format!("-Ctarget-cpu={BASE}"), format!("-Cllvm-args=-unroll-threshold={UNROLL_THRESHOLD}")];
+    if pipeline == Pipeline::Convergent {
+        flags.extend([NO_PASSES.to_owned(), NO_JUMP_THREADING.to_owned()]);
+    }
     let output = environment::command(&toolchain.cargo)
         .args(["rustc", "--lib", "--crate-type", "staticlib", "--release", "--target", TARGET])
         // `core` has no prebuilt library for this target, and building it is unstable: hence also RUSTC_BOOTSTRAP.

@@ -48,7 +48,7 @@ pub mod toolchain;
 
 pub use arch::{Arch, UnknownArch};
 pub use build_script::{SKIP_VARIABLE, embed};
-pub use builder::{Build, CudaBuilder, KernelEntry, PtxModule};
+pub use builder::{Build, CudaBuilder, KernelEntry, Pipeline, PtxModule};
 pub use error::Error;
 pub use files::write_atomically;
 pub use pass::PassError;

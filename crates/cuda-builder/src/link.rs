@@ -12,14 +12,27 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::compile::UNROLL_THRESHOLD;
+use crate::compile::{BASE, UNROLL_THRESHOLD};
 use crate::files::write_atomically;
 use crate::inspect::{Ptx, split_by_kernel};
 use crate::toolchain::Toolchain;
-use crate::{Arch, Error, environment, pass};
+use crate::{Arch, Error, Pipeline, environment, pass};
 
-/// The passes of LLVM. Address-space inference comes first, because the cleanup at the beginning of the pipeline would
-/// remove the casts that it follows.
+/// For [`Pipeline::Convergent`]: jump threading, and what shows it its chances. Code with iterators needs it, and LLVM has it
+/// do nothing for targets where the lanes of a warp may part; so these passes run on a module that does not say for what
+/// target it is. What is marked `convergent` is left where it is.
+const THREADING: &str = "internalize,globaldce,cgscc(devirt<4>(inline,function<eager-inv>(sroa<modify-cfg>,\
+    early-cse<memssa>,jump-threading,correlated-propagation,simplifycfg,instcombine<no-verify-fixpoint>,\
+    jump-threading,simplifycfg)))";
+
+/// How much [`THREADING`] inlines, in LLVM's units. For our target they are worth eleven times as much.
+const THREADING_INLINES: u32 = 60;
+
+/// The passes that rustc would run, and leaves to us for [`Pipeline::Convergent`].
+const PASSES_OF_RUSTC: &str = "internalize,globaldce,lto-pre-link<O3>,lto<O3>";
+
+/// The passes of LLVM that follow. Address-space inference comes first, because the cleanup at the beginning of the pipeline
+/// would remove the casts that it follows.
 const PASSES: &str = "internalize,globaldce,function(infer-address-spaces),default<O3>";
 
 /// What to link, and with what.
@@ -31,6 +44,7 @@ pub(crate) struct Link<'a> {
     /// Where the results stay.
     pub(crate) directory: &'a Path,
     pub(crate) ptx_version: Option<(u32, u32)>,
+    pub(crate) pipeline: Pipeline,
 }
 
 /// The results for one architecture.
@@ -47,21 +61,9 @@ pub(crate) struct Linked {
 impl Link<'_> {
     pub(crate) fn link(&self, arch: Arch) -> Result<Linked, Error> {
         let file = |extension| self.directory.join(format!("{arch}.{extension}"));
-        let (ptx_path, ir_path, stamp_path) = (file("ptx"), file("ll"), file("stamp"));
-        let stamp = self.stamp(arch)?;
-        let made = fs::read_to_string(&stamp_path).is_ok_and(|made| made == stamp) && ir_path.is_file();
-        let ptx = match fs::read_to_string(&ptx_path) {
-            Ok(ptx) if made => ptx,
-            _ => {
-                // Without the stamp, whatever an interrupted or a failed link leaves is made again.
-                if stamp_path.exists() {
-                    fs::remove_file(&stamp_path).map_err(Error::io("remove", &stamp_path))?;
-                }
-                let ptx = self.make(arch, &ir_path, &ptx_path)?;
-                write_atomically(&stamp_path, stamp.as_bytes())?;
-                ptx
-            }
-        };
+        let (ptx_path, ir_path) = (file("ptx"), file("ll"));
+        let stamp = format!("{}arch {arch}\nptx version {:?}\n", self.stamp()?, self.ptx_version);
+        let ptx = kept(&[&ptx_path, &ir_path], &stamp, || self.make(arch, &ir_path, &ptx_path))?;
         let refuse = |source| Error::Check { arch, ptx: ptx_path.clone(), source };
         let parsed = Ptx::parse(&ptx).map_err(refuse)?;
         let kernels = split_by_kernel(&ptx).map_err(refuse)?;
@@ -69,25 +71,13 @@ impl Link<'_> {
     }
 
     fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<String, Error> {
-        fs::create_dir_all(self.directory).map_err(Error::io("create the directory", self.directory))?;
-        let scratch = tempfile::tempdir_in(self.directory).map_err(Error::io("create a file in", self.directory))?;
-        let linked = self.run("llvm-link", |tool| {
-            // The archive also holds an object that is no bitcode: rustc's list of exported symbols.
-            tool.args(["-S", "--ignore-non-bitcode", "-o", "-"]).arg(self.archive)
-        })?;
+        let linked = self.linked()?;
         let rewritten = pass::rewrite(&linked, arch).map_err(|source| Error::Pass { arch, source })?;
         if rewritten.kernels.is_empty() {
             return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
         }
 
-        let input = scratch.path().join("rewritten.ll");
-        fs::write(&input, &rewritten.ir).map_err(Error::io("write", &input))?;
-        let optimized = self.run("opt", |tool| {
-            tool.args(["-S", "-o", "-", &format!("-mcpu={arch}"), &format!("--passes={PASSES}")])
-                .arg(format!("--internalize-public-api-list={}", rewritten.kernels.join(",")))
-                .arg(format!("-unroll-threshold={UNROLL_THRESHOLD}"))
-                .arg(&input)
-        })?;
+        let optimized = self.optimize(&rewritten.ir, PASSES, &for_arch(arch), &rewritten.kernels)?;
         write_atomically(ir_path, optimized.as_bytes())?;
 
         let ptx = self.run("llc", |tool| {
@@ -96,12 +86,55 @@ impl Link<'_> {
             tool.args(["-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
         })?;
         write_atomically(ptx_path, ptx.as_bytes())?;
+        if self.pipeline == Pipeline::Convergent {
+            return Ok(ptx); // never runs
+        }
         Ptx::parse(&ptx).and_then(|parsed| parsed.check(&rewritten.kernels)).map_err(|source| Error::Check {
             arch,
             ptx: ptx_path.to_owned(),
             source,
         })?;
         Ok(ptx)
+    }
+
+    /// The whole crate as one module of LLVM IR, after the passes that come before ours.
+    fn linked(&self) -> Result<String, Error> {
+        let link = || {
+            self.run("llvm-link", |tool| {
+                // The archive also holds an object that is no bitcode: rustc's list of exported symbols.
+                tool.args(["-S", "--ignore-non-bitcode", "-o", "-"]).arg(self.archive)
+            })
+        };
+        if self.pipeline == Pipeline::Fast {
+            return link();
+        }
+        // The same for all architectures, so it is kept.
+        let path = self.directory.join("linked.ll");
+        kept(&[&path], &self.stamp()?, || {
+            let linked = link()?;
+            let kernels = pass::kernels(&linked);
+            let (nameless, target) = pass::without_target(&pass::mark_convergent(&linked));
+            let inline = format!("-inline-threshold={THREADING_INLINES}");
+            let threaded = self.optimize(&nameless, THREADING, &[inline], &kernels)?;
+            let threaded = pass::with_target(&threaded, &target);
+            let optimized = self.optimize(&threaded, PASSES_OF_RUSTC, &for_arch(BASE), &kernels)?;
+            write_atomically(&path, optimized.as_bytes())?;
+            Ok(optimized)
+        })
+    }
+
+    /// Runs passes of LLVM. Only the kernels have to stay.
+    fn optimize(&self, ir: &str, passes: &str, options: &[String], kernels: &[String]) -> Result<String, Error> {
+        fs::create_dir_all(self.directory).map_err(Error::io("create the directory", self.directory))?;
+        let scratch = tempfile::tempdir_in(self.directory).map_err(Error::io("create a file in", self.directory))?;
+        let input = scratch.path().join("input.ll");
+        fs::write(&input, ir).map_err(Error::io("write", &input))?;
+        self.run("opt", |tool| {
+            tool.args(["-S", "-o", "-", &format!("--passes={passes}")])
+                .args(options)
+                .arg(format!("--internalize-public-api-list={}", kernels.join(",")))
+                .arg(&input)
+        })
     }
 
     /// Runs one of LLVM's tools and gives what it writes to its standard output.
@@ -115,19 +148,40 @@ impl Link<'_> {
         Err(Error::Tool { tool: path.display().to_string(), status: output.status, message })
     }
 
-    /// Everything that the results depend on.
-    fn stamp(&self, arch: Arch) -> Result<String, Error> {
+    /// Everything that the results depend on, apart from the architecture.
+    fn stamp(&self) -> Result<String, Error> {
         let archive = fs::metadata(self.archive).map_err(Error::io("read", self.archive))?;
         let modified = archive.modified().map_err(Error::io("read", self.archive))?;
         Ok(format!(
-            "builder {:016x}\n{:?}\narch {arch}\nptx version {:?}\n{} {} {modified:?}\n",
+            "builder {:016x}\n{:?}\n{} {} {modified:?}\n",
             builder_hash(),
             self.toolchain,
-            self.ptx_version,
             self.archive.display(),
             archive.len(),
         ))
     }
+}
+
+/// What `opt` has to be told about the target.
+fn for_arch(arch: Arch) -> [String; 2] {
+    [format!("-mcpu={arch}"), format!("-unroll-threshold={UNROLL_THRESHOLD}")]
+}
+
+/// What is in the first of these files, if all are there and the stamp beside it says that they were made from the same
+/// things; otherwise `make` makes them, and gives it.
+fn kept(files: &[&Path], stamp: &str, make: impl FnOnce() -> Result<String, Error>) -> Result<String, Error> {
+    let stamp_path = files[0].with_extension("stamp");
+    let made = fs::read_to_string(&stamp_path).is_ok_and(|made| made == stamp);
+    if made && files.iter().all(|file| file.is_file()) {
+        return fs::read_to_string(files[0]).map_err(Error::io("read", files[0]));
+    }
+    // Without the stamp, whatever an interrupted or a failed link leaves is made again.
+    if stamp_path.exists() {
+        fs::remove_file(&stamp_path).map_err(Error::io("remove", &stamp_path))?;
+    }
+    let text = make()?;
+    write_atomically(&stamp_path, stamp.as_bytes())?;
+    Ok(text)
 }
 
 /// Changes with the parts of this crate that decide what comes out, so that no result of older code is taken for current.
@@ -135,7 +189,9 @@ fn builder_hash() -> u64 {
     let mut hasher = DefaultHasher::new();
     [
         include_str!("arch.rs"),
+        include_str!("compile.rs"),
         include_str!("link.rs"),
+        include_str!("pass/convergence.rs"),
         include_str!("pass/entry.rs"),
         include_str!("pass/ir.rs"),
         include_str!("pass/marker.rs"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tilewright_cuda_builder::inspect::{self, CheckError, Ptx};
 use tilewright_cuda_builder::toolchain::{LLVM_TOOLS, Toolchain};
-use tilewright_cuda_builder::{Arch, Build, CudaBuilder, Error, PassError, write_atomically};
+use tilewright_cuda_builder::{Arch, Build, CudaBuilder, Error, PassError, Pipeline, write_atomically};
 
 /// The workspace's own, so that `core` is compiled once for everything.
 fn target_dir() -> PathBuf {
@@ -87,6 +87,55 @@ fn ptxas_takes_the_modules() {
         let counts = ["LDG", "STG", "LDS", "STS", "LD", "ST"].map(|operation| reverse.count(operation));
         assert_eq!(counts, [1, 1, 1, 1, 0, 0], "{}", reverse.listing);
     }
+}
+
+/// Two kernels that write to shared memory in some lanes, meet, and then ask again which lanes those were. Both come out with
+/// the barrier in either arm of the first question: by rustc's jump threading, and, if LLVM does not know of the inline
+/// assembly what it is, by LLVM.
+const MEETINGS: &str = r#"
+macro_rules! meeting {
+    ($name:ident, $barrier:expr) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(link_section = "tilewright.kernel block=256,1,1")]
+        pub unsafe extern "ptx-kernel" fn $name(x: *mut f32, lanes: u32) {
+            #[unsafe(link_section = ".shared")]
+            static TILE: Shared<[f32; 256]> = Shared::new();
+            unsafe {
+                let t = _thread_idx_x() as usize & 255;
+                let x = global(x);
+                let tile = TILE.get().cast::<f32>();
+                let mut kind = None;
+                if (t as u32 & 31) < lanes {
+                    tile.add(t).write(*x.add(t));
+                    kind = Some(3u32);
+                }
+                $barrier;
+                match kind {
+                    Some(k) => *x.add(t) = *tile.add(255 - t) + k as f32,
+                    None => *x.add(t + 256) = *tile.add(t ^ 1) * 2.0,
+                }
+            }
+        }
+    };
+}
+meeting!(meet_at_an_intrinsic, _syncthreads());
+meeting!(meet_at_assembly, core::arch::asm!("bar.sync 0;"));
+"#;
+
+#[test]
+fn barriers_that_the_compiler_has_copied_are_found() {
+    let directory = fixture("meetings", MEETINGS);
+    let text = fs::read_to_string(directory.join("src/lib.rs")).unwrap();
+    let text = text.replace("stdarch_nvptx)", "stdarch_nvptx, asm_experimental_arch)");
+    write_atomically(&directory.join("src/lib.rs"), text.as_bytes()).unwrap();
+    let build = |pipeline| CudaBuilder::new(&directory).target_dir(target_dir()).pipeline(pipeline).build().unwrap();
+    let (fast, convergent) = (build(Pipeline::Fast), build(Pipeline::Convergent));
+    let found = inspect::parted(&fast.modules[0].kernels, &convergent.modules[0].kernels);
+    for name in ["meet_at_an_intrinsic", "meet_at_assembly"] {
+        let expected = format!("{name}: 2 times `bar.sync`, and 1 times where nothing can be copied");
+        assert!(found.contains(&expected), "{found:?}");
+    }
+    assert_eq!(found.len(), 2, "{found:?}");
 }
 
 /// A kernel in its own module is the kernel that it is among the others: the same instructions, in the same registers.

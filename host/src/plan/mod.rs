@@ -144,6 +144,13 @@ impl GemmPlan {
         self.workspace_bytes
     }
 
+    /// The parts of the workspace that [`GemmPlan::run`] writes to, in elements and in their order: of A and of B packed words,
+    /// extremes, factors, flags and a copy, then the partial sums, and the marks of blocks. What the plan does not need is empty.
+    pub fn workspace_parts(&self) -> [Range<usize>; 12] {
+        let [[a0, a1, a2, a3, a4], [b0, b1, b2, b3, b4]] = self.preparations.each_ref().map(Preparation::parts);
+        [a0, a1, a2, a3, a4, b0, b1, b2, b3, b4, self.partials.clone(), self.marks.clone()]
+    }
+
     /// Has the device load the kernels of the plan, so that no run has to. Does nothing if they are loaded, or on the CPU.
     ///
     /// # Errors

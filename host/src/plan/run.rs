@@ -80,10 +80,7 @@ impl GemmPlan {
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         let [prepare_a, prepare_b] = &self.preparations;
-        let [a0, a1, a2, a3, a4] = prepare_a.parts();
-        let [b0, b1, b2, b3, b4] = prepare_b.parts();
-        let (partials, marks) = (self.partials.clone(), self.marks.clone());
-        let parts = workspace.parts([a0, a1, a2, a3, a4, b0, b1, b2, b3, b4, partials, marks])?;
+        let parts = workspace.parts(self.workspace_parts())?;
         let [a0, a1, a2, a3, a4, b0, b1, b2, b3, b4, for_partials, for_marks] = parts;
         let Prepared { operand: a, packed: packed_a } = prepare_a.run(device, a, [a0, a1, a2, a3, a4])?;
         let Prepared { operand: b, packed: packed_b } = prepare_b.run(device, b, [b0, b1, b2, b3, b4])?;

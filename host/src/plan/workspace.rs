@@ -20,12 +20,14 @@ const ALIGNMENT: usize = 64;
 #[derive(Debug)]
 pub struct Workspace {
     buffer: Option<Buffer<f32>>,
+    /// The elements of the buffer that plans use.
+    range: Range<usize>,
 }
 
 impl Workspace {
     /// No memory at all: enough for plans that need none.
     pub fn none() -> Self {
-        Self { buffer: None }
+        Self { buffer: None, range: 0..0 }
     }
 
     /// Allocates at least this many bytes.
@@ -35,16 +37,32 @@ impl Workspace {
     pub fn new(device: &Device, bytes: usize) -> Result<Self, Error> {
         match bytes.div_ceil(size_of::<f32>()) {
             0 => Ok(Self::none()),
-            elements => Ok(Self { buffer: Some(device.allocate(elements)?) }),
+            elements => Ok(Self { buffer: Some(device.allocate(elements)?), range: 0..elements }),
         }
+    }
+
+    /// Uses these elements of a buffer, and leaves the others as they are.
+    ///
+    /// # Panics
+    /// If they are not in the buffer, or do not begin at a multiple of 64.
+    pub fn within(buffer: Buffer<f32>, range: Range<usize>) -> Self {
+        let len = buffer.len();
+        assert!(range.start <= range.end && range.end <= len, "elements {range:?} of a buffer of {len}");
+        assert!(range.start.is_multiple_of(ALIGNMENT), "a workspace from element {} on is not aligned", range.start);
+        Self { buffer: Some(buffer), range }
+    }
+
+    /// The whole buffer, if there is one.
+    pub fn buffer(&self) -> Option<&Buffer<f32>> {
+        self.buffer.as_ref()
     }
 
     /// The size.
     pub fn bytes(&self) -> usize {
-        self.buffer.as_ref().map_or(0, |buffer| buffer.len() * size_of::<f32>())
+        self.range.len() * size_of::<f32>()
     }
 
-    /// Makes every byte `0xFF`, so that what is read before it has been written comes out as NaN.
+    /// Makes every byte of the whole buffer `0xFF`, so that what is read before it has been written comes out as NaN.
     ///
     /// # Errors
     /// [`Error::Driver`] if an earlier kernel has failed.
@@ -64,12 +82,14 @@ impl Workspace {
         ranges: [Range<usize>; N],
     ) -> Result<[GlobalSliceMut<'_, f32>; N], Error> {
         let needs = ranges.iter().filter(|range| !range.is_empty()).map(|range| range.end).max().unwrap_or(0);
-        let has = self.buffer.as_ref().map_or(0, Buffer::len);
+        let has = self.range.len();
         if needs > has {
             let bytes = |elements: usize| Bytes(elements as u128 * size_of::<f32>() as u128);
             return Err(Error::WorkspaceTooSmall { needs: bytes(needs), has: bytes(has) });
         }
+        let start = self.range.start;
         let first = self.buffer.as_mut().map_or(std::ptr::null_mut(), |buffer| buffer.view_mut().as_mut_ptr());
+        let first = first.wrapping_add(start);
         let mut end = 0;
         Ok(ranges.map(|range| {
             if range.is_empty() {
@@ -77,7 +97,7 @@ impl Workspace {
             }
             assert!(end <= range.start, "parts of a workspace do not overlap");
             end = range.end;
-            // SAFETY: a part of the buffer, which the result borrows mutably; the parts do not overlap.
+            // SAFETY: a part of the range, so of the buffer, which the result borrows mutably; the parts do not overlap.
             unsafe { GlobalSliceMut::from_raw_parts(first.wrapping_add(range.start), range.len()) }
         }))
     }

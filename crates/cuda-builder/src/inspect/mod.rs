@@ -1,6 +1,6 @@
 //! Reading PTX, what the assembler says of it, and the machine code that it becomes.
 //!
-//! [`Ptx`] and [`split_by_kernel`] need no tool. [`assemble`], [`disassemble`] and [`examine`] run NVIDIA's `ptxas` and
+//! [`Ptx`], [`split_by_kernel`] and [`parted`] need no tool. [`assemble`], [`disassemble`] and [`examine`] run NVIDIA's `ptxas` and
 //! `nvdisasm`, which need no GPU.
 
 mod assembler;
@@ -8,6 +8,7 @@ mod examine;
 mod ptx;
 mod sass;
 mod split;
+mod together;
 mod tools;
 
 pub use assembler::{Assembly, KernelResources, assemble};
@@ -15,4 +16,5 @@ pub use examine::{Examination, examine};
 pub use ptx::{CheckError, Function, MemoryInstruction, Ptx};
 pub use sass::{KernelCode, disassemble};
 pub use split::split_by_kernel;
+pub use together::{executed_together, parted};
 pub use tools::{CUDA_BIN_VARIABLE, CudaTool, ToolError};

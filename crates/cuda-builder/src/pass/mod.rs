@@ -31,6 +31,7 @@
 //! The pass reads line by line, which LLVM's printer makes possible: one definition or instruction per line. What has a
 //! mark but not a known shape is an error, so that no mark is ever lost in silence.
 
+mod convergence;
 mod entry;
 mod ir;
 mod marker;
@@ -41,6 +42,7 @@ use std::collections::{HashMap, HashSet};
 use rustc_demangle::demangle;
 
 use crate::Arch;
+pub(crate) use convergence::mark_convergent;
 use entry::Entry;
 use ir::Variable;
 
@@ -121,6 +123,32 @@ pub(crate) struct Rewritten {
     pub(crate) kernels: Vec<String>,
 }
 
+/// The start of the line that says for what target a module is.
+const TARGET: &str = "target triple = ";
+
+/// The module without the line that says for what target it is, and that line.
+pub(crate) fn without_target(ir: &str) -> (String, String) {
+    let (target, others): (Vec<&str>, Vec<&str>) = ir.lines().partition(|line| line.starts_with(TARGET));
+    (others.join("\n"), target.join("\n"))
+}
+
+/// The module with such a line again.
+pub(crate) fn with_target(ir: &str, target: &str) -> String {
+    format!("{target}\n{ir}")
+}
+
+/// The names of all entry points in textual LLVM IR, whatever they are for.
+pub(crate) fn kernels(ir: &str) -> Vec<String> {
+    ir.lines().filter_map(|line| entry_name(line).map(str::to_owned)).collect()
+}
+
+/// The name of the entry point whose definition begins on this line.
+fn entry_name(line: &str) -> Option<&str> {
+    let definition = line.strip_prefix("define ")?;
+    let (range, name) = ir::global_names(definition).next()?;
+    definition[..range.start].split(' ').any(|word| word == "ptx_kernel").then_some(name)
+}
+
 /// Rewrites textual LLVM IR as the module's documentation says.
 pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
     let shared = shared_variables(ir)?;
@@ -137,7 +165,7 @@ pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
         } else if line.starts_with("declare ") && marker::is_declaration(line) {
             continue;
         } else if line.starts_with("attributes #") {
-            Cow::Owned(with_target(line, arch))
+            Cow::Owned(for_arch(line, arch))
         } else if line.contains(marker::PREFIX) {
             Cow::Owned(marker::replace_call(line, &shared)?)
         } else {
@@ -214,10 +242,10 @@ fn with_casts<'a>(line: &'a str, shared: &HashSet<&str>) -> Cow<'a, str> {
 
 /// The first line of a function, and its name if it is a kernel for `arch`.
 fn definition(line: &str, arch: Arch) -> Result<(String, Option<String>), PassError> {
-    let line = with_target(line, arch);
+    let line = for_arch(line, arch);
     let Some((range, name)) = ir::global_names(&line).next() else { return Ok((line, None)) };
     let kernel = name.to_owned();
-    let is_entry = line[..range.start].split(' ').any(|word| word == "ptx_kernel");
+    let is_entry = entry_name(&line).is_some();
     match ir::section(&line).and_then(|(clause, section)| Some((clause, section, Entry::parse(section)?))) {
         Some((clause, section, Ok(entry))) if is_entry => {
             let head = entry.with_tensor_maps(&line[..clause.start], range.end).map_err(|reason| {
@@ -236,7 +264,7 @@ fn definition(line: &str, arch: Arch) -> Result<(String, Option<String>), PassEr
 }
 
 /// The line with the architecture that its function attributes name replaced.
-fn with_target(line: &str, arch: Arch) -> String {
+fn for_arch(line: &str, arch: Arch) -> String {
     const ATTRIBUTE: &str = r#""target-cpu"=""#;
     match line.split_once(ATTRIBUTE).and_then(|(before, rest)| Some((before, rest.split_once('"')?.1))) {
         Some((before, after)) => format!("{before}{ATTRIBUTE}{arch}\"{after}"),
