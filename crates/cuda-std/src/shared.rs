@@ -273,6 +273,30 @@ impl SharedSlice<f32> {
         }
     }
 
+    /// Writes two elements from `index` on: one 8-byte store (`st.shared.v2.f32`).
+    ///
+    /// # Safety
+    /// As for [`SharedSlice::write`] for both; `index`, counted from the beginning of the block's launch-sized memory, is
+    /// even.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn write2(&self, index: usize, values: [f32; 2]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, aligned and free of races by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "st.shared.v2.f32 [{address}], {{{a}, {b}}};",
+                address = in(reg32) self.shared_address(index), a = in(reg32) values[0], b = in(reg32) values[1],
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.write_all(index, values);
+        }
+    }
+
     /// Writes four elements from `index` on: one 16-byte store (`st.shared.v4.f32`).
     ///
     /// # Safety
@@ -292,9 +316,21 @@ impl SharedSlice<f32> {
             );
         }
         #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.write_all(index, values);
+        }
+    }
+
+    /// # Safety
+    /// As for [`SharedSlice::write`], for all elements.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    unsafe fn write_all<const N: usize>(&self, index: usize, values: [f32; N]) {
+        let first = self.aligned(index, N);
         for (i, value) in values.into_iter().enumerate() {
             // SAFETY: the caller's promise.
-            unsafe { self.write(self.aligned(index, 4) + i, value) };
+            unsafe { self.write(first + i, value) };
         }
     }
 

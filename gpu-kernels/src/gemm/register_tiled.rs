@@ -21,8 +21,9 @@
 //!
 //! **Panels lie term by term in shared memory**, as the sums need them. An operand whose neighbours in memory are neighbours
 //! in a row of the panel too (B stored by rows, A by columns) is copied four elements at a time. The other kind, where
-//! neighbours in memory are terms of one sum, is turned on the way: loaded four at a time, and written one below the other.
-//! Every element is loaded once by a block, so loads leave the L1 cache alone.
+//! neighbours in memory are terms of one sum, is turned on the way: a thread loads four terms each of two or four neighbours,
+//! and writes these neighbours together, four rows one below the other. A warp writes to the rows of all rounds of a panel at a
+//! time, so there is a gap between them that shifts them to other banks. Every element is loaded once by a block, so loads leave the L1 cache alone.
 //!
 //! **Which lane has which rows**: bits 0 and 2 of its number say which columns, bits 1, 3 and 4 which rows. (Half a per cent
 //! faster than lanes numbered row by row.)
@@ -33,7 +34,7 @@
 //! **Alignment.** A panel inside its matrix is loaded 16 bytes at a time if the operand's base and strides allow it, else
 //! element by element; one at the edge element by element, with zeros outside. Which, is the same for the whole block.
 //!
-//! **What it costs.** 256 threads of at most 255 registers, 179 KiB of shared memory, one block on a multiprocessor, on devices
+//! **What it costs.** 256 threads of at most 255 registers, 180 KiB of shared memory, one block on a multiprocessor, on devices
 //! that have so much for a block (sm_90: 227 KiB; sm_80, with 163, has not). The kernels with 64 in their names: 128 threads of
 //! at most 128 registers, 34 KiB, four blocks; any device from sm_80 on.
 //!
@@ -41,9 +42,9 @@
 //!
 //! | | nn | nt | tn | tt |
 //! |---|---|---|---|---|
-//! | 128×256 | 2.87 | 3.00 | 2.85 | 2.95 |
-//! | 64×64 | 3.59 | 3.62 | 3.36 | 3.60 |
-//! | cuBLAS | 2.66 | 2.69 | 2.62 | 2.77 |
+//! | 128×256 | 2.85 | 2.95 | 2.85 | 2.87 |
+//! | 64×64 (before the gap between rounds) | 3.59 | 3.62 | 3.36 | 3.60 |
+//! | cuBLAS | 2.65 | 2.69 | 2.62 | 2.77 |
 //! | error (relative, Frobenius; U[0, 1)) | 1.6e-7 | 1.6e-7 | 1.6e-7 | 1.6e-7 |
 //! | cuBLAS's | 1.2e-6 | 1.2e-6 | 6.0e-7 | 1.2e-6 |
 //!
@@ -71,6 +72,20 @@ const ROUND: usize = 4;
 /// The elements by which a row of a panel, and of the tile of sums, is longer than it has to be.
 const PADDING: usize = 4;
 
+/// The elements between the rows of one round and those of the next: so many that what four threads write at a time, which
+/// have the same columns of four rounds, lies in different banks of shared memory.
+const GAP: usize = 8;
+
+/// The elements of the rows of a round in a panel of so many columns.
+const fn round_len(width: usize) -> usize {
+    ROUND * (width + PADDING) + GAP
+}
+
+/// The elements of a panel of so many columns.
+const fn panel_len(width: usize) -> usize {
+    PANEL_TERMS / ROUND * round_len(width)
+}
+
 /// After so many panels the sums in registers are added to those in shared memory.
 const PANELS_PER_PARTIAL_SUM: u32 = 1024 / PANEL_TERMS as u32;
 
@@ -86,7 +101,7 @@ pub const TILE_64: TileShape = TileShape { m: 64, n: 64, k: PANEL_TERMS as u32 }
 
 /// The launch-sized shared memory of a block: two buffers of two panels, and the tile of sums.
 const fn shared_bytes(tile: TileShape) -> u32 {
-    let panels = tile.k * (tile.m + tile.n + 2 * PADDING as u32);
+    let panels = (panel_len(tile.m as usize) + panel_len(tile.n as usize)) as u32;
     (2 * panels + tile.m * (tile.n + PADDING as u32)) * size_of::<f32>() as u32
 }
 
@@ -165,7 +180,7 @@ unsafe fn register_tiled<
     let (m, n) = const { (WARPS_M * LANES_DOWN * ROWS, WARPS_N * LANES_ACROSS * COLS) };
     let threads = const { WARPS_M * WARPS_N * 32 };
     let (pitch_a, pitch_b) = (m + PADDING, n + PADDING);
-    let buffer_len = PANEL_TERMS * (pitch_a + pitch_b);
+    let (panel_a_len, buffer_len) = (panel_len(m), panel_len(m) + panel_len(n));
     // SAFETY: within what `shared_bytes` counts.
     let (panels, sums_tile) =
         unsafe { (dynamic_shared::<f32>(0, 2 * buffer_len), dynamic_shared::<f32>(8 * buffer_len, m * (n + PADDING))) };
@@ -192,15 +207,15 @@ unsafe fn register_tiled<
         if panels_left > 0 {
             let mut buffer = 0;
             panel_a.store(panel_a.load(), panels, 0);
-            panel_b.store(panel_b.load(), panels, PANEL_TERMS * pitch_a);
+            panel_b.store(panel_b.load(), panels, panel_a_len);
             thread::sync_threads();
             let mut a = fragment::<ROWS, LANES_DOWN>(panels, first_row);
-            let mut b = fragment::<COLS, LANES_ACROSS>(panels, PANEL_TERMS * pitch_a + first_col);
+            let mut b = fragment::<COLS, LANES_ACROSS>(panels, panel_a_len + first_col);
             loop {
                 panel_a.advance();
                 panel_b.advance();
                 let (loaded_a, loaded_b) = (panel_a.load(), panel_b.load()); // beyond the last one: zeros
-                let (mut from_a, mut from_b) = (buffer + first_row, buffer + PANEL_TERMS * pitch_a + first_col);
+                let (mut from_a, mut from_b) = (buffer + first_row, buffer + panel_a_len + first_col);
                 let mut rounds_left = (PANEL_TERMS / ROUND) as u32;
                 loop {
                     for l in 0..ROUND - 1 {
@@ -213,7 +228,7 @@ unsafe fn register_tiled<
                     if rounds_left == 0 {
                         break;
                     }
-                    (from_a, from_b) = (from_a + ROUND * pitch_a, from_b + ROUND * pitch_b);
+                    (from_a, from_b) = (from_a + round_len(m), from_b + round_len(n));
                     let next_a = fragment::<ROWS, LANES_DOWN>(panels, from_a);
                     let next_b = fragment::<COLS, LANES_ACROSS>(panels, from_b);
                     multiply(&mut sums, a, b);
@@ -222,10 +237,10 @@ unsafe fn register_tiled<
                 }
                 buffer = buffer_len - buffer;
                 panel_a.store(loaded_a, panels, buffer);
-                panel_b.store(loaded_b, panels, buffer + PANEL_TERMS * pitch_a);
+                panel_b.store(loaded_b, panels, buffer + panel_a_len);
                 thread::sync_threads();
                 let next_a = fragment::<ROWS, LANES_DOWN>(panels, buffer + first_row);
-                let next_b = fragment::<COLS, LANES_ACROSS>(panels, buffer + PANEL_TERMS * pitch_a + first_col);
+                let next_b = fragment::<COLS, LANES_ACROSS>(panels, buffer + panel_a_len + first_col);
                 multiply(&mut sums, a, b);
                 (a, b) = (next_a, next_b);
                 panels_left -= 1;
@@ -307,7 +322,7 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
         let width = LOADS * 4 * self.threads / PANEL_TERMS;
         let i = self.thread + load * self.threads;
         if TURNED {
-            (i % 4 * 4, i / 4) // four threads for a column
+            (self.thread % 4 * 4, self.thread / 4 * LOADS + load) // four threads for a column
         } else {
             (i / (width / 4), i % (width / 4) * 4)
         }
@@ -319,7 +334,7 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
         let width = LOADS * 4 * self.threads / PANEL_TERMS;
         let i = load * self.threads;
         if TURNED {
-            (i / 4) as u64 * self.matrix.col_stride()
+            load as u64 * self.matrix.col_stride()
         } else {
             (i / (width / 4)) as u64 * self.matrix.row_stride()
         }
@@ -374,17 +389,22 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
     #[track_caller]
     unsafe fn store(&self, values: [[f32; 4]; LOADS], panels: SharedSlice<f32>, first: usize) {
         let pitch = LOADS * 4 * self.threads / PANEL_TERMS + PADDING;
-        for (load, four) in values.into_iter().enumerate() {
-            let (row, col) = self.position(load);
-            let place = first + row * pitch + col;
-            // SAFETY: inside the panel, and this thread's own. Aligned: the pitch and the column are multiples of four.
-            unsafe {
-                if TURNED {
-                    for (j, element) in four.into_iter().enumerate() {
-                        panels.write(place + j * pitch, element);
+        let place = |(row, col): (usize, usize)| first + row * pitch + row / ROUND * GAP + col;
+        // SAFETY: inside the panel, and this thread's own. Aligned: the pitch is a multiple of four, and so is the column, or
+        // of two where two elements are written.
+        unsafe {
+            if TURNED {
+                let (row, col) = self.position(0);
+                for j in 0..4 {
+                    let place = place((row, col)) + j * pitch;
+                    match LOADS {
+                        2 => panels.write2(place, [values[0][j], values[1][j]]),
+                        _ => panels.write4(place, core::array::from_fn(|load| values[load][j])),
                     }
-                } else {
-                    panels.write4(place, four);
+                }
+            } else {
+                for (load, four) in values.into_iter().enumerate() {
+                    panels.write4(place(self.position(load)), four);
                 }
             }
         }
