@@ -39,8 +39,8 @@ macro_rules! tensor_map_kernels {
         pub static $family: [KernelInfo; 4] = [$(
             $common.of(stringify!($kernel), $a, $b, Launch::Marking(|device, gemm, marks, only| {
                 // Numbers are copied as they are: the kernels split them.
-                let map_a = map_of_a(device, gemm.a(), $a, $common.tile, TensorElement::Fp32)?;
-                let map_b = map_of_b(device, gemm.b(), $b, $common.tile, TensorElement::Fp32)?;
+                let map_a = map_of_a(device, gemm.a(), $a, BOXES, TensorElement::Fp32)?;
+                let map_b = map_of_b(device, gemm.b(), $b, BOXES, TensorElement::Fp32)?;
                 device.launch($kernel { map_a, map_b, gemm, marks, only })
             }))
         ),*];
@@ -62,26 +62,26 @@ tensor_map_kernels! {
         gemm_wgmma_tt_fp32_mixed ByColumns ByColumns;
 }
 
-/// A tensor map of A. Where terms are neighbours, a box has all rows of a tile; otherwise it has as many rows as terms.
+/// A tensor map of A. Where terms are neighbours, a box has as many rows as `boxes`; otherwise it has as many rows as terms.
 pub(super) fn map_of_a<'a>(
     device: &Device,
     a: MatrixBatch<'a>,
     stored: Storage,
-    tile: TileShape,
+    boxes: TileShape,
     element: TensorElement,
 ) -> Result<TensorMap<'a>, Error> {
-    let (stored, lines) = if stored == ByRows { (Lines::Rows, tile.m) } else { (Lines::Columns, tile.k) };
-    device.tensor_map_of_batch(&a, stored, &TensorTile { element, length: tile.k, lines })
+    let (stored, lines) = if stored == ByRows { (Lines::Rows, boxes.m) } else { (Lines::Columns, boxes.k) };
+    device.tensor_map_of_batch(&a, stored, &TensorTile { element, length: boxes.k, lines })
 }
 
-/// A tensor map of B. Where terms are neighbours, a box has all columns of a tile; otherwise it has as many columns as terms.
+/// A tensor map of B, likewise with columns for rows.
 pub(super) fn map_of_b<'a>(
     device: &Device,
     b: MatrixBatch<'a>,
     stored: Storage,
-    tile: TileShape,
+    boxes: TileShape,
     element: TensorElement,
 ) -> Result<TensorMap<'a>, Error> {
-    let (stored, lines) = if stored == ByRows { (Lines::Rows, tile.k) } else { (Lines::Columns, tile.n) };
-    device.tensor_map_of_batch(&b, stored, &TensorTile { element, length: tile.k, lines })
+    let (stored, lines) = if stored == ByRows { (Lines::Rows, boxes.k) } else { (Lines::Columns, boxes.n) };
+    device.tensor_map_of_batch(&b, stored, &TensorTile { element, length: boxes.k, lines })
 }

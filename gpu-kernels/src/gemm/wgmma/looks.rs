@@ -11,9 +11,9 @@ pub(super) const NOT_FINITE: u32 = 4;
 #[derive(Clone, Copy)]
 pub(super) struct Looks {
     /// Whether it shares the steps with the blocks that have the same rows of A (columns of B).
-    shared: bool,
+    pub(super) shared: bool,
     /// Its place among those.
-    pub(super) place: u32,
+    place: u32,
 }
 
 impl Looks {
@@ -25,37 +25,29 @@ impl Looks {
         Self { shared: sharers >= Self::SHARERS, place }
     }
 
-    /// The next step, from `step` on, in which it looks.
+    /// Whether it looks in step `step`.
     #[inline(always)]
-    pub(super) fn next(&self, step: u32) -> u32 {
-        if self.shared { step + self.place.wrapping_sub(step) % Self::SHARERS } else { step }
+    pub(super) fn at(&self, step: u32) -> bool {
+        !self.shared || self.place.wrapping_sub(step).is_multiple_of(Self::SHARERS)
     }
 }
 
 /// What a block has found: [`MARK_A`] and [`MARK_B`] for operands too small to be split, [`NOT_FINITE`] for sums.
 ///
 /// # Safety
-/// All threads of the block call this once, with what they have found themselves. `votes` has an element for each warp, of
-/// which those from `first_multiplier` on have looked at A, and the others at B.
+/// All threads of the block call this once, with what they have found themselves. `votes` has an element for each warp.
 #[inline(always)]
-pub(super) unsafe fn found_by_any(
-    votes: SharedSlice<u32>,
-    first_multiplier: u32,
-    [too_small, not_finite]: [bool; 2],
-) -> u32 {
-    let warp = thread::thread_idx_x() / 32;
+pub(super) unsafe fn found_by_any(votes: SharedSlice<u32>, found: u32) -> u32 {
     // SAFETY: one lane of each warp writes its element, and all threads wait before they read.
     unsafe {
-        let mark = if warp < first_multiplier { MARK_B } else { MARK_A };
         let mut vote = 0;
-        if warp::warp_vote_any(warp::ALL_LANES, too_small) {
-            vote |= mark;
-        }
-        if warp::warp_vote_any(warp::ALL_LANES, not_finite) {
-            vote |= NOT_FINITE;
+        for what in [MARK_A, MARK_B, NOT_FINITE] {
+            if warp::warp_vote_any(warp::ALL_LANES, found & what != 0) {
+                vote |= what;
+            }
         }
         if warp::lane_id() == 0 {
-            votes.write(warp as usize, vote);
+            votes.write((thread::thread_idx_x() / 32) as usize, vote);
         }
         thread::sync_threads();
         let mut any = 0;

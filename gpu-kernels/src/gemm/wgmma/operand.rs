@@ -108,90 +108,117 @@ pub(super) fn fragment_rows<A: Major>(lane: u32) -> (u32, u32) {
     if A::K { (g, 8) } else { (2 * g, 1) }
 }
 
-/// Eight terms of one column of B, which a lane converts.
+/// The turns in which a warp converts its 32 columns of B.
+pub(super) const TURNS: u32 = 4;
+/// The elements of its columns in a tile, in either layout, and those that it converts in a turn.
+pub(super) const COLUMNS: u32 = 32 * ROW;
+const TURN: u32 = COLUMNS / TURNS;
+
+/// What a lane converts of a tile of B: in each turn, eight terms of one column.
+///
+/// ```text
+///  K-major: turn t has columns 8t to 8t + 7 of the 32,      otherwise: turn t has terms 8t to 8t + 7 of all 32 columns,
+///           a lane eight of the terms of one of them                   a lane those of one of them
+/// ```
 #[derive(Clone, Copy)]
-pub(super) struct Unit {
+pub(super) struct Share {
+    /// Where the warp's columns are in a tile.
+    columns: u32,
+    /// Where this lane's column is in a K-major tile, with the number that its pieces are exchanged by as a distance.
     column: u32,
-    /// Which eight terms.
+    /// Which eight terms of a K-major tile.
     group: u32,
-    /// Where the eight are in a tile as it was loaded.
-    source: u32,
+    lane: u32,
 }
 
-impl Unit {
-    /// The unit of a lane in turn `turn` of 16. Together the turns cover a tile, 128 columns of 32 terms, each turn 256
-    /// elements of it that are neighbours, without bank conflicts: eight columns of a K-major tile, otherwise eight terms of
-    /// 32 columns.
+/// Where the operands of eight terms are in their column of a K-major tile: in two pieces.
+#[derive(Clone, Copy)]
+pub(super) struct Pieces {
+    /// From the first piece of eight terms to that of the next eight.
+    group: u32,
+    /// From the first piece to the second, by exclusive or.
+    other: u32,
+}
+
+impl Pieces {
+    /// TF32 operands: four in each piece.
+    pub(super) const TF32: Self = Self { group: 2 * PIECE, other: PIECE };
+    /// bf16 operands in the first half of the row, and what is left of them in the second.
+    pub(super) const BF16: Self = Self { group: PIECE, other: ROW / 2 };
+}
+
+impl Share {
+    /// That of a lane of warp `warp` of those that convert.
     #[inline(always)]
-    pub(super) fn of<B: Major>(turn: u32, lane: u32) -> Self {
+    pub(super) fn of<B: Major>(warp: u32, lane: u32) -> Self {
+        let (row, group) = if B::K { (lane & 7, lane >> 3) } else { (lane, 0) };
+        Self { columns: warp * COLUMNS, column: row * ROW + (row & 7) * PIECE, group, lane }
+    }
+
+    /// Where the numbers of turn 0 are in the tile at element `tile`, as loaded: K-major two pieces, otherwise the first four
+    /// of eight terms.
+    #[inline(always)]
+    pub(super) fn sources<B: Major>(self, tile: u32) -> [u32; 4] {
         if B::K {
-            let unit = Self { column: turn * 8 + (lane & 7), group: lane >> 3, source: 0 };
-            Self { source: unit.piece(0), ..unit }
+            let first = self.target::<B>(Pieces::TF32, tile);
+            plain([first, first ^ PIECE, 0, 0])
         } else {
-            Self { column: turn / 4 * 32 + lane, group: turn % 4, source: turn * 8 * ROW + lane }
+            let first = tile + self.columns + self.lane;
+            plain(core::array::from_fn(|term| first ^ (term as u32 * PIECE)))
         }
     }
 
-    /// Where the unit's numbers begin in the tile at element `tile`.
+    /// Where the operands of turn 0 go in the K-major tile at element `tile`.
     #[inline(always)]
-    pub(super) fn source<B: Major>(self, tile: u32) -> u32 {
-        tile + self.source
-    }
-
-    /// Where the first four of the unit's TF32 operands go, in the K-major tile at element `tile`. The other four go
-    /// to the piece whose number differs in the lowest bit.
-    #[inline(always)]
-    pub(super) fn piece(self, tile: u32) -> u32 {
-        tile + self.column * ROW + (((2 * self.group) ^ (self.column & 7)) * PIECE)
-    }
-
-    /// Where the unit's bf16 operands go, in the K-major tile at element `tile`: a piece in the first half of the column's
-    /// row. What is left of them goes to the same piece of the second half.
-    #[inline(always)]
-    pub(super) fn bf16_piece(self, tile: u32) -> u32 {
-        tile + self.column * ROW + ((self.group ^ (self.column & 7)) * PIECE)
+    pub(super) fn target<B: Major>(self, pieces: Pieces, tile: u32) -> u32 {
+        plain([(tile + self.columns + self.column) ^ (self.group * pieces.group)])[0]
     }
 }
 
-/// How far the second of a unit's two pieces is from the first, by exclusive or: for TF32 operands.
-pub(super) const NEXT_PIECE: u32 = PIECE;
-/// The same for bf16 operands and what is left of them.
-pub(super) const OTHER_HALF: u32 = ROW / 2;
-
-/// Reads a unit's numbers, which begin at `source`, in the order of the positions for an A of this kind.
+/// Reads the numbers of a turn, from those of turn 0 at `sources` on, in the order of the positions for an A of this kind.
 ///
 /// # Safety
-/// The tile is complete, and the places are inside of it.
+/// The tile is complete, and the places are those of a [`Share`] of it.
 #[inline(always)]
-pub(super) unsafe fn load_unit<A: Major, B: Major>(memory: SharedSlice<f32>, source: u32) -> [f32; 8] {
+pub(super) unsafe fn load_unit<A: Major, B: Major>(
+    memory: SharedSlice<f32>,
+    sources: &[u32; 4],
+    turn: u32,
+) -> [f32; 8] {
     let mut terms = [0.0; 8];
-    if B::K {
-        for half in 0..2 {
-            // SAFETY: inside the tile, at a piece.
-            let four = unsafe { memory.read4((source ^ (half * NEXT_PIECE)) as usize) };
-            for i in 0..4 {
-                terms[4 * half as usize + i] = four[i];
+    for term in 0..8 {
+        // SAFETY: inside the tile, at a piece if four are read.
+        unsafe {
+            if !B::K {
+                let source = if term < 4 { sources[term] } else { plain([sources[term - 4] ^ (4 * PIECE)])[0] };
+                terms[term] = memory.skip((turn * TURN + term as u32 * ROW) as usize).read(source as usize);
+            } else if term % 4 == 0 {
+                let four = memory.skip((turn * TURN) as usize).read4(sources[term / 4] as usize);
+                terms[term..term + 4].copy_from_slice(&four);
             }
-        }
-    } else {
-        for term in 0..8 {
-            let [at] = plain([source ^ (term * PIECE)]);
-            // SAFETY: inside the tile.
-            terms[term as usize] = unsafe { memory.read((at + term * ROW) as usize) };
         }
     }
     if A::K { terms } else { [terms[0], terms[2], terms[4], terms[6], terms[1], terms[3], terms[5], terms[7]] }
 }
 
-/// Writes eight numbers to two pieces, the second at a distance of `distance` by exclusive or.
+/// Writes the operands of a turn to their pieces, those of turn 0 being at `target`.
 ///
 /// # Safety
-/// The pieces are inside the memory, and no other thread accesses them.
+/// The tile is this one's to write, the place that of a [`Share`] of it, and no other thread accesses the pieces.
 #[inline(always)]
-pub(super) unsafe fn store_unit(memory: SharedSlice<f32>, piece: u32, distance: u32, values: [f32; 8]) {
+pub(super) unsafe fn store_unit<B: Major>(
+    memory: SharedSlice<f32>,
+    pieces: Pieces,
+    target: u32,
+    turn: u32,
+    values: [f32; 8],
+) {
+    // Computed here and now: the pieces of all turns would take registers.
+    let (skipped, [piece]) = if B::K { (turn * TURN, [target]) } else { (0, plain([target ^ (turn * pieces.group)])) };
+    let memory = memory.skip(skipped as usize);
     // SAFETY: the caller's promise.
     unsafe {
         memory.write4(piece as usize, [values[0], values[1], values[2], values[3]]);
-        memory.write4((piece ^ distance) as usize, [values[4], values[5], values[6], values[7]]);
+        memory.write4((piece ^ pieces.other) as usize, [values[4], values[5], values[6], values[7]]);
     }
 }

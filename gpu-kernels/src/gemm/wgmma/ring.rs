@@ -37,6 +37,15 @@ impl<const STAGES: u32> Ring<STAGES> {
         Self { stage: steps % STAGES, parity: (steps / STAGES) & 1, ..*self }
     }
 
+    /// The ring as it stands for a role that is `STAGES - 2` steps ahead: it comes to the place of the step before the last.
+    #[inline(always)]
+    pub(super) fn ahead(&self) -> Self {
+        match self.stage {
+            0 | 1 => Self { stage: self.stage + STAGES - 2, ..*self },
+            stage => Self { stage: stage - 2, parity: self.parity ^ 1, ..*self },
+        }
+    }
+
     /// Prepares the barriers: a place is full after `fillers` arrivals, and empty after `readers`.
     ///
     /// # Safety

@@ -3,7 +3,7 @@
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{Bf16, Descriptor, Sums, Tf32};
 
-use super::operand::{Fragments, NEXT_PIECE, OTHER_HALF, Unit};
+use super::operand::{Fragments, Pieces};
 use crate::gemm::split::prepare_tf32;
 
 /// What the second operand of a scheme consists of, and how it is multiplied.
@@ -11,11 +11,8 @@ pub(super) trait Scheme {
     /// The second operand of this thread's fragments of A, from them and from what is left of them.
     fn second_of_a(raw: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32>;
 
-    /// Where the second operand of a unit of B goes, in the tile at element `tile`.
-    fn second_piece(unit: Unit, tile: u32) -> u32;
-
-    /// How far the other half of it is from there, by exclusive or.
-    const SECOND_DISTANCE: u32;
+    /// Where the second operand of B is.
+    const SECOND: Pieces;
 
     /// The second operand of eight numbers of B, from them and from what is left of them.
     fn second_of_b(values: [f32; 8], low: [f32; 8]) -> [f32; 8];
@@ -49,16 +46,11 @@ fn registers(fragments: &Fragments<u32>, step: usize) -> [u32; 4] {
 const STEP: u32 = 32;
 
 impl Scheme for ThreeTf32 {
-    const SECOND_DISTANCE: u32 = NEXT_PIECE;
+    const SECOND: Pieces = Pieces::TF32;
 
     #[inline(always)]
     fn second_of_a(_: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32> {
         low.map(|low| prepare_tf32(low).to_bits())
-    }
-
-    #[inline(always)]
-    fn second_piece(unit: Unit, tile: u32) -> u32 {
-        unit.piece(tile)
     }
 
     #[inline(always)]
@@ -91,7 +83,7 @@ impl Scheme for ThreeTf32 {
 }
 
 impl Scheme for Mixed {
-    const SECOND_DISTANCE: u32 = OTHER_HALF;
+    const SECOND: Pieces = Pieces::BF16;
 
     #[inline(always)]
     fn second_of_a(raw: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32> {
@@ -105,11 +97,6 @@ impl Scheme for Mixed {
             }
         }
         pairs
-    }
-
-    #[inline(always)]
-    fn second_piece(unit: Unit, tile: u32) -> u32 {
-        unit.bf16_piece(tile)
     }
 
     #[inline(always)]

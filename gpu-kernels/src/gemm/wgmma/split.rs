@@ -7,16 +7,17 @@
 //!            copy       │ A        │ ─────────────────────────────────► split ─┐
 //!            engine     │          │              warpgroups 1, 2:             │   high·high
 //!  B 32×128 ──────────► │ B        │ ─► split ─► ┌──────────┐                  ├─► high·low  ─► partial ─► sums
-//!            (warp 0)   └──────────┘   (warps    │ second   │ ─────────────────┘   low·high     sums       (fp32)
-//!                             └─────── 1 to 3) ──│ of B     │
+//!          (warps 0 to  └──────────┘   (warps    │ second   │ ─────────────────┘   low·high     sums       (fp32)
+//!           3)                └─────── 0 to 3) ──│ of B     │
 //!                              first of B        └──────────┘
 //! ```
 //!
 //! A block computes a tile of 256×128 in steps of 32 terms. Its roles, each of which has a function here:
 //!
-//! - **load**, warp 0: has the copy engine fill the raw places.
-//! - **convert**, warps 1 to 3: split B, 128×32 numbers in each step. The first part goes back to where it came from if B is
-//!   K-major, otherwise to a tile of its own, transposed, because TF32 operands have to be K-major.
+//! - **load** and **convert**, warps 0 to 3: each has the copy engine fill its quarter of the raw places, and splits 32
+//!   columns of B, 32×32 numbers in each step. The first part goes back to where it came from if B is K-major, otherwise to a
+//!   tile of its own, transposed, because TF32 operands have to be K-major. What a warp does in a step is unrolled, so that
+//!   most of its addresses are constants; how long it takes from an empty second place to a full one is what holds the kernel.
 //! - **multiply**, warpgroups 1 and 2: each has 128 rows, as two halves of 64. They split A in registers, multiply, and
 //!   *promote*: the tensor cores add up 32 terms, cutting off what does not fit, and these partial sums are added in fp32,
 //!   rounded to nearest. Without that, the error would grow with the number of terms, all of it towards zero.
@@ -30,16 +31,16 @@
 //! See [`crate::gemm::split`]. Sums that are not finite tell of large ones, and the block computes its tile again by
 //! multiplications and additions in fp32. Small ones have to be looked for. There are two ways:
 //!
-//! - Without `marks`, each block looks at all its operands, and again computes its tile itself. That takes about 5 % of the
-//!   time of a long product: instructions of the warps that multiply are what it waits for.
+//! - Without `marks`, each block looks at all its operands, and again computes its tile itself. That takes about 4 % of the
+//!   time of a long product. The warps that multiply look at A, because those that convert have no time for all of it.
 //! - With `marks`, the blocks that have the same rows of A share the looking at them, eight at a time, and likewise with B.
+//!   Then the warps that convert look at both, in shared memory.
 //!   What a block has found it writes to its mark, and [`gemm_repair_fp32`](crate::gemm::repair::gemm_repair_fp32), launched
 //!   next, computes the tiles again whose operands anyone has marked. C must not be needed any more by then: β is zero.
 //!
 //! A launch with flags of [`Unfit`] operands computes only the tiles that need them.
 //!
-//! On an H200, M, N, K = 2048, 4096, 8192 took 0.787 ms for `A·Bᵀ` and 0.830 ms for `Aᵀ·B` in the mixed scheme, 0.950 and
-//! 1.004 ms with three TF32 products (2026-11-21).
+//! On an H200, M, N, K = 2048, 4096, 8192 took 0.807 ms for `A·Bᵀ` and 0.794 ms for `Aᵀ·B` in the mixed scheme (2026-11-21).
 //!
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized persistent" kernels; of the split,
 //! [`crate::gemm::split`]. 168 registers at launch, of which warpgroup 0 gives up all but 40, so that the others have 232;
@@ -53,8 +54,8 @@ use cuda_std::wgmma::{self, Descriptor, Sums};
 
 use super::looks::{Looks, NOT_FINITE, are_finite, found_by_any};
 use super::operand::{
-    BOX, Fragments, KMajor, Major, MnMajor, NEXT_PIECE, ROW, Unit, fragment_place, fragment_rows, load_fragments,
-    load_unit, store_unit,
+    BOX, COLUMNS, Fragments, KMajor, Major, MnMajor, Pieces, ROW, Share, TURNS, fragment_place, fragment_rows,
+    load_fragments, load_unit, store_unit,
 };
 use super::ring::Ring;
 use super::scheme::{Mixed, Scheme, ThreeTf32};
@@ -88,12 +89,12 @@ const HALF: u32 = 64;
 const SUMS: usize = 64;
 /// The warps that multiply.
 const MULTIPLIERS: u32 = 8;
-/// The warps that convert.
-const CONVERTERS: u32 = 3;
-/// The turns in which they go through a tile of B.
-const TURNS: u32 = 16;
-/// The first warp that multiplies. One before it loads, and the others convert.
-const FIRST_MULTIPLIER: u32 = 1 + CONVERTERS;
+/// The warps that load and convert, each a quarter of a tile of A and 32 columns of B.
+const CONVERTERS: u32 = TILE.n / 32;
+/// What such a warp loads at a time of operands that are K-major. Of the others it is boxes of 32 rows or columns.
+pub const BOXES: TileShape = TileShape { m: TILE.m / CONVERTERS, n: TILE.n / CONVERTERS, k: TILE.k };
+/// The first warp that multiplies.
+const FIRST_MULTIPLIER: u32 = CONVERTERS;
 /// The warps of a block.
 const WARPS: u32 = FIRST_MULTIPLIER + MULTIPLIERS;
 
@@ -167,7 +168,7 @@ unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     // order, `steps` times.
     unsafe {
         if thread == 0 {
-            block.raw.init(1, MULTIPLIERS);
+            block.raw.init(CONVERTERS, CONVERTERS + MULTIPLIERS);
             block.second.init(CONVERTERS, MULTIPLIERS);
             hopper::fence_barrier_init();
         }
@@ -175,13 +176,8 @@ unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
         let warp = warp_number();
         if warp < FIRST_MULTIPLIER {
             hopper::release_registers::<40>();
-            let mut found = false;
-            if warp > 0 {
-                found = convert::<A, B, S, RAW_STAGES>(&mut block, warp - 1);
-            } else {
-                load::<A, B, RAW_STAGES>(&mut block, map_a, map_b);
-            }
-            found_by_any(block.votes, FIRST_MULTIPLIER, [found, false]);
+            let found = convert::<A, B, S, RAW_STAGES>(&mut block, warp, map_a, map_b);
+            found_by_any(block.votes, found);
         } else {
             hopper::acquire_registers::<232>();
             multiply::<A, B, S, RAW_STAGES>(&mut block, marks);
@@ -210,42 +206,52 @@ unsafe fn uniform(value: u32) -> u32 {
     unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, value, 0, 32).0 }
 }
 
-/// Has the copy engine fill the raw places.
+/// What a warp has the copy engine load.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    map_a: TensorMap<'a>,
+    map_b: TensorMap<'a>,
+    /// The first row of A and column of B.
+    row: u32,
+    col: u32,
+    product: u32,
+    /// The first term.
+    k: u32,
+}
+
+/// Has the copy engine fill a warp's part of the next raw place of a ring with what step `step` needs, when that is empty.
 ///
 /// # Safety
-/// As for [`multiply_split`]; called by all lanes of a warp, of which one does the work: where all compute the same, the
-/// operands of the copies are in registers for the whole warp, as the copy engine wants them.
+/// As for [`multiply_split`]; called by all lanes of the converters' warps, of which this is number `warp`.
 #[inline(always)]
 unsafe fn load<A: Major, B: Major, const RAW_STAGES: u32>(
-    block: &mut Block<'_, RAW_STAGES>,
-    map_a: TensorMap<'_>,
-    map_b: TensorMap<'_>,
+    memory: SharedSlice<f32>,
+    warp: u32,
+    raw: Ring<RAW_STAGES>,
+    source: Source<'_>,
+    step: u32,
 ) {
-    let Some(tile) = block.gemm.tile(TILE, thread::block_idx_x()) else { return };
-    hopper::prefetch_tensor_map(map_a);
-    hopper::prefetch_tensor_map(map_b);
-    // SAFETY: all lanes come here.
-    let (row, col, product, k_begin) =
-        unsafe { (uniform(tile.row), uniform(tile.col), uniform(tile.product), uniform(tile.k_begin)) };
-    for step in 0..block.steps {
-        let (place, barrier, k) = (block.raw.stage * RAW, block.raw.full(), k_begin + step * TILE.k);
-        // SAFETY: the place is empty, and counts as full when all its bytes have come. Boxes lie at multiples of 4 KB.
-        unsafe {
-            block.raw.wait_empty();
-            if hopper::elect_one() {
-                barrier.arrive_expecting(RAW * 4);
-            }
-            load_operand::<A>(block.memory, place, TILE.m, map_a, [k, row, product], barrier);
-            load_operand::<B>(block.memory, place + A_TILE, TILE.n, map_b, [k, col, product], barrier);
+    let Source { map_a, map_b, row, col, product, k } = source;
+    let k = k + step * TILE.k;
+    let (place, barrier) = (raw.stage * RAW, raw.full());
+    let (place_a, place_b) = (place + warp * BOXES.m * ROW, place + A_TILE + warp * BOXES.n * ROW);
+    // SAFETY: the place is empty, and counts as full when all its bytes have come, those that each warp announces. Boxes lie
+    // at multiples of 4 KB.
+    unsafe {
+        raw.wait_empty();
+        if hopper::elect_one() {
+            barrier.arrive_expecting((BOXES.m + BOXES.n) * ROW * 4);
         }
-        block.raw.advance();
+        load_operand::<A>(memory, place_a, BOXES.m, map_a, [k, row, product], barrier);
+        load_operand::<B>(memory, place_b, BOXES.n, map_b, [k, col, product], barrier);
     }
 }
 
 /// Loads `rows` rows of A (columns of B), with 32 terms of each. `at` is the first term, the first row, and the product.
 ///
 /// # Safety
-/// As for [`hopper::load_tile`], but called by all lanes of a warp.
+/// As for [`hopper::load_tile`], but called by all lanes of a warp, of which one does the work: where all compute the same,
+/// the operands of the copies are in registers for the whole warp, as the copy engine wants them.
 #[inline(always)]
 unsafe fn load_operand<O: Major>(
     memory: SharedSlice<f32>,
@@ -272,7 +278,8 @@ unsafe fn load_operand<O: Major>(
     }
 }
 
-/// Splits the tiles of B. Returns whether any operand that it has looked at is too small.
+/// Has the raw places filled, splits the tiles of B, and looks for operands that are too small. Returns the marks of those of
+/// which it has found some.
 ///
 /// # Safety
 /// As for [`multiply_split`]; called by all lanes of the converters' warps, of which this is number `warp`.
@@ -280,63 +287,120 @@ unsafe fn load_operand<O: Major>(
 unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     block: &mut Block<'_, RAW_STAGES>,
     warp: u32,
-) -> bool {
-    let mut extremes = Extremes::new();
+    map_a: TensorMap<'_>,
+    map_b: TensorMap<'_>,
+) -> u32 {
+    let Some(tile) = block.gemm.tile(TILE, thread::block_idx_x()) else { return 0 };
+    // SAFETY: all lanes come here.
+    let (row, col, product, k) =
+        unsafe { (uniform(tile.row), uniform(tile.col), uniform(tile.product), uniform(tile.k_begin)) };
+    let (row, col) = (row + warp * BOXES.m, col + warp * BOXES.n);
+    let source = Source { map_a, map_b, row, col, product, k };
+    let share = Share::of::<B>(warp, warp::lane_id());
+    let mut extremes = [Extremes::new(); 2];
+    // SAFETY: all places are empty.
+    unsafe {
+        for step in 0..block.steps.min(RAW_STAGES) {
+            load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.after(step), source, step);
+        }
+    }
     for step in 0..block.steps {
         let second_ring = block.second.after(step);
-        let raw_b = block.raw.stage * RAW + A_TILE;
+        let raw_a = block.raw.stage * RAW;
+        let raw_b = raw_a + A_TILE;
         let place = RAW_STAGES * RAW + second_ring.stage * second_place(B::K);
-        let (first, second) = if B::K { (raw_b, place) } else { (place, place + B_TILE) };
+        let targets = if B::K { [raw_b, place] } else { [place, place + B_TILE] };
+        let next = step + RAW_STAGES - 2;
+        let loads = step >= 2 && next < block.steps;
         // SAFETY: the raw place is full, and the second empty. The fence and the arrival come after the last store of the
-        // warp.
+        // warp, and the raw place is given back when the warp has looked at it.
         unsafe {
-            second_ring.wait_empty();
-            block.raw.wait_full();
-            if block.looks[1].next(step) == step {
-                convert_tile::<A, B, S, true>(block.memory, warp, [raw_b, first, second], &mut extremes);
-            } else {
-                convert_tile::<A, B, S, false>(block.memory, warp, [raw_b, first, second], &mut extremes);
+            if !B::K && loads {
+                load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.ahead(), source, next);
             }
+            block.raw.wait_full();
+            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second_ring);
             hopper::fence_async_shared();
             warp::sync_warp(warp::ALL_LANES);
             if hopper::elect_one() {
                 second_ring.full().arrive();
             }
+            if B::K && loads {
+                load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.ahead(), source, next);
+            }
+            if block.looks[0].shared && block.looks[0].at(step) {
+                look_at::<{ A_TILE / CONVERTERS }>(
+                    block.memory,
+                    raw_a + warp * (A_TILE / CONVERTERS),
+                    &mut extremes[0],
+                );
+            }
+            // A K-major B is no longer there, but its first parts are: as large as it, and zero where it is.
+            if block.looks[1].at(step) {
+                look_at::<COLUMNS>(block.memory, raw_b + warp * COLUMNS, &mut extremes[1]);
+            }
+            warp::sync_warp(warp::ALL_LANES);
+            if hopper::elect_one() {
+                block.raw.empty().arrive();
+            }
         }
         block.raw.advance();
     }
-    extremes.any()
+    let mark = |extremes: Extremes, mark| if extremes.any() { mark } else { 0 };
+    mark(extremes[0], MARK_A) | mark(extremes[1], MARK_B)
 }
 
-/// Splits this warp's part of the raw tile of B at the first of three places into operands at the other two.
+/// Splits this warp's part of the raw tile of B at `raw` into operands at two other places.
 ///
 /// # Safety
 /// The raw tile is complete, and nobody else accesses the other places; every converter comes here.
 #[inline(always)]
-unsafe fn convert_tile<A: Major, B: Major, S: Scheme, const LOOK: bool>(
+unsafe fn convert_tile<A: Major, B: Major, S: Scheme>(
     memory: SharedSlice<f32>,
-    warp: u32,
-    [raw, first, second]: [u32; 3],
-    extremes: &mut Extremes,
+    share: Share,
+    raw: u32,
+    [first, second]: [u32; 2],
+    second_ring: Ring<SECOND_STAGES>,
 ) {
-    let lane = warp::lane_id();
-    let mut turn = warp;
-    while turn < TURNS {
-        let unit = Unit::of::<B>(turn, lane);
-        // SAFETY: inside the tiles, and every unit has one lane.
-        unsafe {
-            let values = load_unit::<A, B>(memory, unit.source::<B>(raw));
-            if LOOK {
-                extremes.see_now(&values);
-            }
+    let sources = share.sources::<B>(raw);
+    let (first, second) = (share.target::<B>(Pieces::TF32, first), share.target::<B>(S::SECOND, second));
+    // SAFETY: inside the tiles, and every unit has one lane.
+    unsafe {
+        if !B::K {
+            second_ring.wait_empty();
+        }
+        let mut values = load_unit::<A, B>(memory, &sources, 0);
+        for turn in 0..TURNS {
             let (mut high, mut low) = ([0.0; 8], [0.0; 8]);
             for i in 0..8 {
                 (high[i], low[i]) = split_tf32(values[i]);
             }
-            store_unit(memory, unit.piece(first), NEXT_PIECE, high);
-            store_unit(memory, S::second_piece(unit, second), S::SECOND_DISTANCE, S::second_of_b(values, low));
+            let second_of_b = S::second_of_b(values, low);
+            if B::K && turn == 0 {
+                hint::pin(&mut high);
+                second_ring.wait_empty();
+            }
+            store_unit::<B>(memory, Pieces::TF32, first, turn, high);
+            // Between the stores, where the fewest registers are needed for anything else.
+            if turn + 1 < TURNS {
+                values = load_unit::<A, B>(memory, &sources, turn + 1);
+            }
+            store_unit::<B>(memory, S::SECOND, second, turn, second_of_b);
         }
-        turn = hint::keep_rolled(turn + CONVERTERS);
+    }
+}
+
+/// Looks at `COUNT` elements of a raw place, from element `first` on.
+///
+/// # Safety
+/// They are complete, and begin at a piece; called by all lanes of the warp.
+#[inline(always)]
+unsafe fn look_at<const COUNT: u32>(memory: SharedSlice<f32>, first: u32, extremes: &mut Extremes) {
+    let place = first + 4 * warp::lane_id();
+    for i in 0..COUNT / 128 {
+        // SAFETY: inside what is to be looked at, at a piece.
+        let four = unsafe { memory.skip((i * 128) as usize).read4(place as usize) };
+        extremes.see_now(&four);
     }
 }
 
@@ -352,8 +416,7 @@ struct Multiplier {
 }
 
 impl Multiplier {
-    /// Multiplies 32 terms of both halves, and loads the first half of the next step. `LOOK` is whether it looks for
-    /// operands that are too small: a parameter of the function, because a branch at each half costs more than the looking.
+    /// Multiplies 32 terms of both halves, and loads the first half of the next step.
     ///
     /// # Safety
     /// As for [`multiply_split`]; called by all lanes of a warpgroup that multiplies, when the next raw place is full.
@@ -442,25 +505,26 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     let mut multiplier =
         Multiplier { place_in_a, raw: [0.0; 16], sums: [[0.0; SUMS]; 2], extremes: Extremes::new(), step: 0 };
     // SAFETY: all lanes of all four warps of the warpgroup come here together: the number of steps is the same for the whole
-    // block, and so is whether it looks.
+    // block.
     unsafe {
         if block.steps > 0 {
             block.raw.wait_full();
             multiplier.raw = load_fragments::<A>(block.memory, place_in_a);
         }
-        while multiplier.step < block.steps {
-            let look = block.looks[0].next(multiplier.step).min(block.steps);
-            while multiplier.step < look {
+        if block.looks[0].shared {
+            while multiplier.step < block.steps {
                 multiplier.step::<A, B, S, RAW_STAGES, false>(block);
             }
-            if multiplier.step < block.steps {
+        } else {
+            while multiplier.step < block.steps {
                 multiplier.step::<A, B, S, RAW_STAGES, true>(block);
             }
         }
     }
     let Multiplier { sums, extremes, .. } = multiplier;
+    let found = if extremes.any() { MARK_A } else { 0 } | if are_finite(&sums) { 0 } else { NOT_FINITE };
     // SAFETY: the converters vote as well.
-    let found = unsafe { found_by_any(block.votes, FIRST_MULTIPLIER, [extremes.any(), !are_finite(&sums)]) };
+    let found = unsafe { found_by_any(block.votes, found) };
     let mut inexact = found != 0;
     if !marks.is_empty() {
         if thread::thread_idx_x() == FIRST_MULTIPLIER * 32 {
@@ -517,11 +581,11 @@ fn promote(sums: &mut [f32; SUMS], partial: &[f32; SUMS]) {
     hint::pin(sums);
 }
 
-/// Whether a tensor map is of an operand with `rows` rows of `terms` terms each, of `count` products, in tiles of
-/// `tile_rows` rows.
+/// Whether a tensor map is of an operand with `rows` rows of `terms` terms each, of `count` products, in boxes of
+/// `box_rows` rows.
 #[cfg(not(target_arch = "nvptx64"))]
-fn describes<O: Major>(map: &TensorMap<'_>, rows: u32, terms: u32, count: u32, tile_rows: u32) -> bool {
-    let (extents, tile) = if O::K { ([terms, rows], [ROW, tile_rows]) } else { ([rows, terms], [32, 32]) };
+fn describes<O: Major>(map: &TensorMap<'_>, rows: u32, terms: u32, count: u32, box_rows: u32) -> bool {
+    let (extents, tile) = if O::K { ([terms, rows], [ROW, box_rows]) } else { ([rows, terms], [32, 32]) };
     map.extents() == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
         && map.tile() == [tile[0], tile[1], 1]
 }
@@ -539,8 +603,8 @@ macro_rules! entry_points {
                 gemm.blocks(TILE) <= MAX_BLOCKS,
                 marks.is_empty() || marks.len() as u64 >= gemm.blocks(TILE),
                 marks.is_empty() || gemm.overwrites(),
-                describes::<$a>(&map_a, gemm.m(), gemm.a().first().cols(), gemm.a().count(), TILE.m),
-                describes::<$b>(&map_b, gemm.n(), gemm.b().first().rows(), gemm.b().count(), TILE.n),
+                describes::<$a>(&map_a, gemm.m(), gemm.a().first().cols(), gemm.a().count(), BOXES.m),
+                describes::<$b>(&map_b, gemm.n(), gemm.b().first().rows(), gemm.b().count(), BOXES.n),
                 only.covers(&gemm),
                 only.is_everything() || marks.is_empty()
             )
