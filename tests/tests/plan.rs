@@ -235,8 +235,14 @@ fn packed_operands_come_from_anywhere() {
             let fallback = format!("with gemm_wgmma_{}_fp32_3xtf32, to partial sums", layout.to_lowercase());
             assert!(steps[3].contains(&fallback), "{}", aligned.explanation());
             assert!(aligned.explanation().notes.iter().any(|note| note.contains("left to")));
-            // 8 chunks of 512 terms, and parts that begin at multiples of 64 words.
-            let (of_a, of_b) = (a + 2 * 8 * 300 + 512 + 64, b + 2 * 8 * 200 + 256 + 64);
+            // Lines whose terms lie side by side are packed whole, others in 8 chunks of 512 terms. Parts begin at multiples of
+            // 64 words.
+            let chunks = |lies_well: bool| if lies_well { 1 } else { 8 };
+            let extremes = |lines: usize, chunks: usize| (2 * lines * chunks).next_multiple_of(64);
+            let (chunks_a, chunks_b) = (chunks(layout.starts_with('N')), chunks(layout.ends_with('T')));
+            assert_eq!(steps[0].contains("pack_whole_lines_fp16"), chunks_a == 1, "{}", aligned.explanation());
+            assert_eq!(steps[1].contains("pack_whole_lines_fp16"), chunks_b == 1, "{}", aligned.explanation());
+            let (of_a, of_b) = (a + extremes(300, chunks_a) + 512 + 64, b + extremes(200, chunks_b) + 256 + 64);
             assert_eq!((steps.len(), aligned.workspace_bytes()), (5, 4 * (of_a + of_b + partials)));
         }
         let irregular = plan_with(&h200(), &spread, name, 1);

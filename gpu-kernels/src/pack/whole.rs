@@ -53,10 +53,10 @@ pub fn pack_whole_lines_fp16(
     static SEEN: Shared<[[u32; 2]; WARPS as usize]> = Shared::new();
     let (lines, terms) = (source.first().rows(), source.first().cols());
     let team = if terms <= MOST_OF_WARP { warp::LANES } else { THREADS };
-    let (of_block, of_team) = (thread::thread_idx_x() / team, thread::thread_idx_x() % team);
+    let (teams, of_block, of_team) = (THREADS / team, thread::thread_idx_x() / team, thread::thread_idx_x() % team);
     let all_lines = u64::from(lines) * u64::from(source.count());
     let half = extremes.len() / 2;
-    let mut first = u64::from(thread::block_idx_x()) * u64::from(THREADS / team);
+    let mut first = u64::from(thread::block_idx_x()) * u64::from(teams);
     while first < all_lines {
         // Pinned: whatever follows from them for each pair would be kept from line to line, in more registers than there are.
         let mut numbers = [of_team, team, terms];
@@ -108,7 +108,7 @@ pub fn pack_whole_lines_fp16(
                 }
             }
         }
-        first += u64::from(thread::grid_dim_x()) * u64::from(THREADS / team);
+        first += u64::from(thread::grid_dim_x()) * u64::from(teams);
     }
 }
 

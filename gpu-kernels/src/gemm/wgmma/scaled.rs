@@ -17,7 +17,7 @@
 //! (it says where the limit is), and lines that are not finite; the 256×256 parts of C that these belong to are not computed
 //! here, but by a kernel of [`super::split`], restricted to them.
 //!
-//! The frame is [`pipeline`](super::pipeline). A warpgroup has 64×256 sums, as two halves of 128 columns, and partial sums
+//! The frame is `pipeline`. A warpgroup has 64×256 sums, as two halves of 128 columns, and partial sums
 //! for one half. While it scales these and adds them to its sums, the products of the other warpgroup run: the tensor pipe is
 //! active 91 % of the time (profiled on an H200).
 //!

@@ -8,7 +8,7 @@
 //!  packed      rows of 64 terms, two to a word                       columns of 64 terms, two to a word
 //! ```
 //!
-//! The frame is [`pipeline`](super::pipeline). TF32 operands are rounded by the copy engine on their way (its element type
+//! The frame is `pipeline`. TF32 operands are rounded by the copy engine on their way (its element type
 //! is `TFLOAT32`); those of 16 bits have been packed by [`crate::pack`]. `A·B` is computed as the transpose, `Bᵀ·Aᵀ`, by `tt`;
 //! for `Aᵀ·B` one of the operands has to be copied first.
 //!

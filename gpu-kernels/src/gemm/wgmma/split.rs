@@ -300,8 +300,10 @@ unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     let mut extremes = [Extremes::new(); 2];
     // SAFETY: all places are empty.
     unsafe {
-        for step in 0..block.steps.min(RAW_STAGES) {
+        let mut step = 0;
+        while step < block.steps.min(RAW_STAGES) {
             load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.after(step), source, step);
+            step = hint::keep_rolled(step + 1);
         }
     }
     for step in 0..block.steps {
