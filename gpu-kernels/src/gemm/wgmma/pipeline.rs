@@ -25,6 +25,7 @@ use cuda_std::prelude::*;
 
 use super::operand::{BOX, Major, ROW};
 use super::ring::Ring;
+use super::{uniform, warp_number};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::TiledGemm;
 use crate::gemm::tiles::{Tile, TileShape};
@@ -112,8 +113,8 @@ impl Pipeline {
     ) {
         // The copy engine takes its operands from registers for the whole warp.
         // SAFETY: all lanes come here.
-        let [row, col, product, first] = [tile.row, tile.col, tile.product, tile.k_begin / shape.k * PLACES]
-            .map(|value| unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, value, 0, 32).0 });
+        let [row, col, product, first] =
+            [tile.row, tile.col, tile.product, tile.k_begin / shape.k * PLACES].map(|value| unsafe { uniform(value) });
         for step in 0..PLACES * tile.steps(shape) {
             let (place, barrier, k) = (self.place(), self.ring.full(), (first + step) * ELEMENTS);
             // SAFETY: the place is empty, and counts as full when all its bytes have come. Boxes lie at multiples of 4 KB.
@@ -187,16 +188,6 @@ pub(super) unsafe fn give_back(place: hopper::Barrier) {
             place.arrive();
         }
     }
-}
-
-/// The number of this warp in its block, in a register for the whole warp.
-///
-/// # Safety
-/// All lanes of the warp come here.
-#[inline(always)]
-pub(super) unsafe fn warp_number() -> u32 {
-    // SAFETY: all lanes come here.
-    unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, thread::thread_idx_x() / 32, 0, 32).0 }
 }
 
 /// The number of this warp among the four of its warpgroup, and of the warpgroup among those that multiply.

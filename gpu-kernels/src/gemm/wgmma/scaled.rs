@@ -37,9 +37,10 @@ use super::operand::{KMajor, ROW};
 use super::pipeline::grid;
 use super::pipeline::{
     A_TILE, LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, SHARED_BYTES, give_back, tile_shape,
-    warp_and_part, warp_number,
+    warp_and_part,
 };
 use super::unfit::GROUP;
+use super::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};

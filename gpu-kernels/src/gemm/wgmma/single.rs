@@ -32,8 +32,9 @@ use super::operand::{BOX, KMajor, Major, MnMajor, ROW};
 use super::pipeline::grid;
 use super::pipeline::{
     A_TILE, LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, SHARED_BYTES, give_back, tile_shape,
-    warp_and_part, warp_number,
+    warp_and_part,
 };
+use super::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm, row_of};
