@@ -16,6 +16,13 @@ const THREE_TF32: Common = Common {
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.4 },
 };
 const MIXED: Common = Common { scheme: Scheme::Fp32Mixed, ..THREE_TF32 };
+/// The kernels with small tiles.
+const SMALL_THREE_TF32: Common = Common {
+    idea: "the same with smaller tiles and fewer terms for a warp, for products that would have too few large tiles",
+    tile: SHAPE_64X32,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.3 },
+    ..THREE_TF32
+};
 const ONE_TF32: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply rounded operands",
     scheme: Scheme::Tf32,
@@ -43,6 +50,12 @@ tiled_kernels! {
         gemm_mma_nt_tf32 ByRows ByColumns,
         gemm_mma_tn_tf32 ByColumns ByRows,
         gemm_mma_tt_tf32 ByColumns ByColumns;
+    /// Three TF32 products, tiles of 64×32.
+    pub static MMA_64X32_FP32_3XTF32 = SMALL_THREE_TF32:
+        gemm_mma_64x32_nn_fp32_3xtf32 ByRows ByRows,
+        gemm_mma_64x32_nt_fp32_3xtf32 ByRows ByColumns,
+        gemm_mma_64x32_tn_fp32_3xtf32 ByColumns ByRows,
+        gemm_mma_64x32_tt_fp32_3xtf32 ByColumns ByColumns;
     /// Three TF32 products.
     pub static MMA_FP32_3XTF32 = THREE_TF32:
         gemm_mma_nn_fp32_3xtf32 ByRows ByRows,

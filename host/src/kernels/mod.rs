@@ -36,7 +36,7 @@ pub(crate) use helpers::{
 pub use ladder::{
     GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32, LADDER,
 };
-pub use mma::{MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32};
+pub use mma::{MMA_64X32_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32};
 pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_TF32};
 pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64};
 pub use wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED};
@@ -250,7 +250,7 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let on_cuda_cores = REGISTER_TILED_64.iter().chain(&REGISTER_TILED);
     let of_rounded_operands = MMA_FP16.iter().chain(&MMA_BF16).chain(&MMA_TF32);
     let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
-    let of_split_operands = MMA_FP32_3XTF32.iter().chain(&MMA_FP32_MIXED);
+    let of_split_operands = MMA_64X32_FP32_3XTF32.iter().chain(&MMA_FP32_3XTF32).chain(&MMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XTF32).chain(&WGMMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_FP32_3XFP16);
     let families = on_cuda_cores.chain(of_rounded_operands).chain(of_split_operands);

@@ -49,6 +49,12 @@
 //! help, because they have too few registers. Where no line is aligned, `fp32_mixed` takes
 //! 2.85 ms.
 //!
+//! **Small products.** The kernels with `64x32` in their names have 12 warps for a tile of 64×32: six pairs, of which each has
+//! the whole tile, and 16 of the 96 terms of a step for itself. Their sums meet in shared memory at the end. So 512×512×512
+//! are 128 blocks and one launch: 0.0135 ms (NN), 0.0136 (NT), 0.0131 (TN), 0.0128 (TT) on the H200, where cuBLAS takes 0.0150,
+//! 0.0160, 0.0149 and 0.0151. 256³ takes 0.0087 ms as cuBLAS does, and 1024³ 0.0768 where cuBLAS takes 0.0585: there are too
+//! many loads for each product. 384 threads with up to 168 registers, 144 KB of shared memory.
+//!
 //! Copies are of 16 bytes where every line, or term, of an operand begins at a multiple of 16 bytes, and of 4 bytes elsewhere.
 //! 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
 //! sm_80 on has.
@@ -70,200 +76,240 @@ use super::split::Extremes;
 use super::tiles::MAX_BLOCKS;
 use super::tiles::{Tile, TileShape, TiledGemm};
 
-/// The rows of C of a block.
-const ROWS: u32 = 128;
-/// The columns of C of a block.
-const COLS: u32 = 256;
-/// The terms of a step.
-const DEPTH: u32 = 16;
-/// The tile of a block of any kernel of this module.
-pub const SHAPE: TileShape = TileShape { m: ROWS, n: COLS, k: DEPTH };
-
-/// The threads of a block.
-const THREADS: u32 = 256;
+/// The terms of a tile of an operand in shared memory.
+const DEPTH: u32 = BLOCK_TERMS;
 /// The rows of C of a warp.
 const WARP_ROWS: u32 = BLOCK_LINES;
-/// The columns of C of a warp.
-const WARP_COLS: u32 = 128;
-/// The warps one below the other.
-const WARPS_DOWN: u32 = ROWS / WARP_ROWS;
-
 /// Tiles of 16 rows of a warp.
 const DOWN: usize = WARP_ROWS as usize / 16;
-/// Tiles of 8 columns of a warp.
-const ACROSS: usize = WARP_COLS as usize / 8;
-/// Blocks of columns of a warp, of which each is four tiles.
-const BLOCKS: usize = (WARP_COLS / BLOCK_LINES) as usize;
 
-/// The steps that are in shared memory at a time.
-const STAGES: u32 = 4;
-/// The elements of a stage: those of A, then those of B.
-const STAGE: u32 = (ROWS + COLS) * DEPTH;
-/// The launch-sized shared memory, in bytes.
-const SHARED_BYTES: u32 = STAGES * STAGE * size_of::<f32>() as u32;
+/// How a block is divided among its warps. `PART_THREADS` threads have a tile of `ROWS`×`COLS`, of which each warp has 32 rows and
+/// `ACROSS` times 8 columns; and there are `PARTS` times as many, of which each set has terms of its own, 16 in a step. The
+/// copies of `PENDING` steps may be under way when another one is waited for.
+struct Division<
+    const ROWS: u32,
+    const COLS: u32,
+    const PART_THREADS: u32,
+    const ACROSS: usize,
+    const PARTS: u32,
+    const PENDING: u32,
+    const SHARES_BLOCK: bool,
+>;
+
+/// The division of the kernels with large tiles: as drawn above.
+type Large = Division<128, 256, 256, 16, 1, 2, false>;
+/// The tile of a block of a kernel that does not say another one in its name.
+pub const SHAPE: TileShape = Large::SHAPE;
+
+/// The division of the kernels with small tiles: 2 warps for the tile, and 6 times as many for the terms of a step.
+type Small = Division<64, 32, 64, 4, 6, 2, true>;
+/// The tile of a block of a kernel with `64x32` in its name, for products too small to give every multiprocessor one of
+/// [`SHAPE`].
+pub const SHAPE_64X32: TileShape = Small::SHAPE;
 
 /// The sums of a warp: by tile of 16 rows and by tile of 8 columns, as tensor cores have them.
-type Sums = [[[f32; 4]; ACROSS]; DOWN];
+type Sums<const ACROSS: usize> = [[[f32; 4]; ACROSS]; DOWN];
 
 /// A kernel for each layout of A and B and each precision.
 macro_rules! kernels {
     ($(
-        $name:ident, $scheme:ident, $a:ident $a_contiguous:ident, $b:ident $b_contiguous:ident, $doc:expr;
+        $name:ident, $division:ident $block:tt, $scheme:ident, $a:ident $a_contiguous:ident,
+        $b:ident $b_contiguous:ident, $doc:expr;
     )*) => { $(
         #[doc = $doc]
         #[kernel(
-            block = 256,
+            block = $block,
             min_blocks = 1,
-            dynamic_shared = SHARED_BYTES,
+            dynamic_shared = $division::SHARED_BYTES,
             requires(
                 gemm.a().first().$a_contiguous(),
                 gemm.b().first().$b_contiguous(),
-                gemm.blocks(SHAPE) <= MAX_BLOCKS
+                gemm.blocks($division::SHAPE) <= MAX_BLOCKS
             )
         )]
         pub fn $name(gemm: TiledGemm<'_>) {
             // SAFETY: a block of 256 threads, all of which come here, with the shared memory that the kernel names; the
             // layouts are as the launch has checked.
-            unsafe { multiply::<$scheme, $a, $b>(gemm) }
+            unsafe { $division::multiply::<$scheme, $a, $b>(gemm) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
         impl crate::Grid for $name<'_> {
             fn grid(&self) -> Dim3 {
-                self.gemm.grid(SHAPE)
+                self.gemm.grid($division::SHAPE)
             }
         }
     )* };
 }
 
-/// The four layouts of one precision.
+/// The four layouts of one division and one precision.
 macro_rules! layouts {
-    ($scheme:ident, $precision:literal, $nn:ident $nt:ident $tn:ident $tt:ident) => {
+    ($division:ident $block:tt, $scheme:ident, $precision:literal, $nn:ident $nt:ident $tn:ident $tt:ident) => {
         kernels! {
-            $nn, $scheme, AlongTerms is_contiguous_along_rows, AlongLines is_contiguous_along_rows,
+            $nn, $division $block, $scheme, AlongTerms is_contiguous_along_rows, AlongLines is_contiguous_along_rows,
                 concat!("`C = α·A·B + β·C` in ", $precision, ", with A and B stored by rows.");
-            $nt, $scheme, AlongTerms is_contiguous_along_rows, AlongTerms is_contiguous_along_cols,
+            $nt, $division $block, $scheme, AlongTerms is_contiguous_along_rows, AlongTerms is_contiguous_along_cols,
                 concat!("`C = α·A·B + β·C` in ", $precision, ", with A stored by rows and B by columns.");
-            $tn, $scheme, AlongLines is_contiguous_along_cols, AlongLines is_contiguous_along_rows,
+            $tn, $division $block, $scheme, AlongLines is_contiguous_along_cols, AlongLines is_contiguous_along_rows,
                 concat!("`C = α·A·B + β·C` in ", $precision, ", with A stored by columns and B by rows.");
-            $tt, $scheme, AlongLines is_contiguous_along_cols, AlongTerms is_contiguous_along_cols,
+            $tt, $division $block, $scheme, AlongLines is_contiguous_along_cols, AlongTerms is_contiguous_along_cols,
                 concat!("`C = α·A·B + β·C` in ", $precision, ", with A and B stored by columns.");
         }
     };
 }
 
-layouts!(Mixed, "fp32, split in TF32 and bf16 products",
+layouts!(Large 256, Mixed, "fp32, split in TF32 and bf16 products",
     gemm_mma_nn_fp32_mixed gemm_mma_nt_fp32_mixed gemm_mma_tn_fp32_mixed gemm_mma_tt_fp32_mixed);
-layouts!(ThreeTf32, "fp32, split in three TF32 products",
+layouts!(Large 256, ThreeTf32, "fp32, split in three TF32 products",
     gemm_mma_nn_fp32_3xtf32 gemm_mma_nt_fp32_3xtf32 gemm_mma_tn_fp32_3xtf32 gemm_mma_tt_fp32_3xtf32);
-layouts!(OneTf32, "TF32, operands rounded to nearest",
+layouts!(Small 384, ThreeTf32, "fp32, split in three TF32 products, by tiles of 64×32",
+    gemm_mma_64x32_nn_fp32_3xtf32 gemm_mma_64x32_nt_fp32_3xtf32
+    gemm_mma_64x32_tn_fp32_3xtf32 gemm_mma_64x32_tt_fp32_3xtf32);
+layouts!(Large 256, OneTf32, "TF32, operands rounded to nearest",
     gemm_mma_nn_tf32 gemm_mma_nt_tf32 gemm_mma_tn_tf32 gemm_mma_tt_tf32);
-layouts!(OneBf16, "bf16, operands rounded to nearest",
+layouts!(Large 256, OneBf16, "bf16, operands rounded to nearest",
     gemm_mma_nn_bf16 gemm_mma_nt_bf16 gemm_mma_tn_bf16 gemm_mma_tt_bf16);
-layouts!(OneFp16, "fp16, operands rounded to nearest",
+layouts!(Large 256, OneFp16, "fp16, operands rounded to nearest",
     gemm_mma_nn_fp16 gemm_mma_nt_fp16 gemm_mma_tn_fp16 gemm_mma_tt_fp16);
 
-/// The body of all kernels.
-///
-/// # Safety
-/// Called by all threads of a block of [`THREADS`] with [`SHARED_BYTES`] of launch-sized shared memory; A and B are arranged
-/// as `A` and `B` say.
-#[inline(always)]
-unsafe fn multiply<S: Scheme, A: Arrangement, B: Arrangement>(gemm: TiledGemm<'_>) {
-    let Some(tile) = gemm.tile(SHAPE, thread::block_idx_x()) else { return };
-    // SAFETY: as large as the launch made it.
-    let shared = unsafe { dynamic_shared::<f32>(0, (STAGES * STAGE) as usize) };
-    let a = Lines { matrix: tile.a, first: tile.row };
-    let b = Lines { matrix: tile.b.transposed(), first: tile.col };
-    let (vectors_a, vectors_b) = (a.take_vectors::<A>(), b.take_vectors::<B>());
+impl<
+    const ROWS: u32,
+    const COLS: u32,
+    const PART_THREADS: u32,
+    const ACROSS: usize,
+    const PARTS: u32,
+    const PENDING: u32,
+    const SHARES_BLOCK: bool,
+> Division<ROWS, COLS, PART_THREADS, ACROSS, PARTS, PENDING, SHARES_BLOCK>
+{
+    /// The columns of C of a warp.
+    const WARP_COLS: u32 = ACROSS as u32 * 8;
+    /// The blocks of columns of a warp, of which each is four tiles.
+    const BLOCKS: usize = ACROSS / 4;
+    /// The warps one below the other.
+    const WARPS_DOWN: u32 = ROWS / WARP_ROWS;
+    /// The tile of a block.
+    const SHAPE: TileShape = TileShape { m: ROWS, n: COLS, k: PARTS * DEPTH };
 
-    let (warp_row, warp_col) = warp_origin(thread::thread_idx_x());
-    let has_work = tile.row + warp_row < tile.c.rows() && tile.col + warp_col < tile.c.cols();
-    let mut sums: Sums = [[[0.0; 4]; ACROSS]; DOWN];
-    let mut seen = Extremes::new();
+    /// The warps that have the same terms.
+    const WARPS: u32 = PART_THREADS / warp::LANES;
+    /// The threads of a block.
+    const THREADS: u32 = PARTS * PART_THREADS;
 
-    // Round t issues the copies of step t and multiplies step t + 1 - STAGES.
-    let steps = (tile.k_end - tile.k_begin).div_ceil(DEPTH);
-    let mut round = 0;
-    while round < steps + STAGES - 1 {
-        // Of the copies of each round that has been, which may be none, those of the two latest may still be under way.
-        async_copy::wait_group::<{ STAGES - 2 }>();
-        // SAFETY: the number of rounds is the same for all threads of the block. The barrier makes the copies of all threads
-        // visible to all of them, and separates the reads of the slot that is copied to next from these copies.
-        unsafe { thread::sync_threads() };
-        if round < steps {
-            let (slot, term) = (round % STAGES * STAGE, tile.k_begin + round * DEPTH);
-            // SAFETY: the slot is inside the shared memory, as is the step inside the terms. The barrier above, and the one
-            // after the wait, separate the copies from reads; all are waited for, because the last copies are issued in
-            // round `steps - 1`, and STAGES - 1 rounds follow.
-            unsafe {
-                a.copy::<S, A, ROWS>(&shared, slot, term, tile.k_end, vectors_a);
-                b.copy::<S, B, COLS>(&shared, slot + ROWS * DEPTH, term, tile.k_end, vectors_b);
+    /// The steps that are in shared memory at a time.
+    const STAGES: u32 = PENDING + 2;
+    /// The elements of a part of a stage: those of A, then those of B.
+    const PART: u32 = (ROWS + COLS) * DEPTH;
+    /// The elements of a stage.
+    const STAGE: u32 = PARTS * Self::PART;
+    /// The launch-sized shared memory, in bytes.
+    const SHARED_BYTES: u32 = Self::STAGES * Self::STAGE * size_of::<f32>() as u32;
+
+    /// The body of all kernels.
+    ///
+    /// # Safety
+    /// Called by all threads of a block of [`Self::THREADS`] with [`Self::SHARED_BYTES`] of launch-sized shared memory; A and
+    /// B are arranged as `A` and `B` say.
+    #[inline(always)]
+    unsafe fn multiply<S: Scheme, A: Arrangement, B: Arrangement>(gemm: TiledGemm<'_>) {
+        let Some(tile) = gemm.tile(Self::SHAPE, thread::block_idx_x()) else { return };
+        // SAFETY: as large as the launch made it.
+        let shared = unsafe { dynamic_shared::<f32>(0, (Self::STAGES * Self::STAGE) as usize) };
+        const {
+            assert!(Self::WARPS_DOWN * (COLS / Self::WARP_COLS) == Self::WARPS && SHARES_BLOCK == (PARTS > 1));
+        };
+        let a = Lines::<A, ROWS, PART_THREADS, SHARES_BLOCK>::new(tile.a, tile.row);
+        let b = Lines::<B, COLS, PART_THREADS, SHARES_BLOCK>::new(tile.b.transposed(), tile.col);
+        let (vectors_a, vectors_b) = (a.take_vectors(), b.take_vectors());
+
+        let (warp_row, warp_col) = Self::warp_origin(thread::thread_idx_x());
+        // Pinned: it would be found out again in every round, from four numbers.
+        let mut has_work = [u32::from(tile.row + warp_row < tile.c.rows() && tile.col + warp_col < tile.c.cols())];
+        hint::pin(&mut has_work);
+        let mut sums: Sums<ACROSS> = [[[0.0; 4]; ACROSS]; DOWN];
+        let mut seen = Extremes::new();
+
+        // Round t issues the copies of step t, which begins at `term`, and multiplies step t + 1 - STAGES. How many rounds are
+        // left is counted, too: the number of all would be one register more.
+        let mut left = (tile.k_end - tile.k_begin).div_ceil(Self::SHAPE.k) + Self::STAGES - 1;
+        let mut round = 0;
+        while left > 0 {
+            // Of the copies of each round that has been, which may be none, those of the latest may still be under way.
+            async_copy::wait_group::<PENDING>();
+            // SAFETY: the number of rounds is the same for all threads of the block. The barrier makes the copies of all
+            // threads visible to all of them, and separates the reads of the slot that is copied to next from these copies.
+            unsafe { thread::sync_threads() };
+            if left >= Self::STAGES {
+                let part = Self::part();
+                let slot = round % Self::STAGES * Self::STAGE + part * Self::PART;
+                let term = tile.k_begin + round * Self::SHAPE.k + part * DEPTH;
+                // SAFETY: the slot is inside the shared memory, as is the step inside the terms, or beyond them. The barrier
+                // above, and the one after the wait, separate the copies from reads; all are waited for, because
+                // STAGES - 1 rounds follow the last one that issues copies.
+                unsafe {
+                    a.copy::<S>(&shared, slot, term, tile.k_end, vectors_a);
+                    b.copy::<S>(&shared, slot + ROWS * DEPTH, term, tile.k_end, vectors_b);
+                }
+            }
+            async_copy::commit_group();
+            if round >= Self::STAGES - 1 && has_work[0] != 0 {
+                let slot = (round + 1) % Self::STAGES * Self::STAGE + Self::part() * Self::PART;
+                // SAFETY: `has_work` is the same for the warp, and the copies of this slot were waited for before the
+                // barrier.
+                unsafe { Self::multiply_step::<S, A, B>(&shared, slot, &mut sums, &mut seen) };
+            }
+            (round, left) = (round + 1, hint::keep_rolled(left - 1));
+        }
+
+        // Found again, rather than kept in registers all the time.
+        let Some(tile) = gemm.tile(Self::SHAPE, thread::block_idx_x()) else { return };
+        if S::EXACT {
+            // SAFETY: all threads come here, after the last read of a stage but for the rounds' own; the function begins with
+            // a barrier.
+            let inexact = unsafe { Self::any_thread(&shared, seen.any() || !are_finite(&sums)) };
+            if inexact {
+                // SAFETY: all threads of the block, or none, come here; the tile is this block's alone.
+                unsafe { exact::compute_tile(&tile, Self::SHAPE, thread::thread_idx_x(), Self::THREADS) };
+                return;
             }
         }
-        async_copy::commit_group();
-        if round >= STAGES - 1 && has_work {
-            let slot = (round + 1) % STAGES * STAGE;
-            // SAFETY: `has_work` is the same for the warp, and the copies of this slot were waited for before the barrier.
-            unsafe { multiply_step::<S, A, B>(&shared, slot, &mut sums, &mut seen) };
-        }
-        round += 1;
+        // SAFETY: all threads come here, or none of the block, and the tile is this block's alone.
+        unsafe { Self::finish(&tile, &shared, &sums) };
     }
 
-    // Found again, rather than kept in registers all the time.
-    let Some(tile) = gemm.tile(SHAPE, thread::block_idx_x()) else { return };
-    if S::EXACT {
-        // SAFETY: all threads come here, after the last read of a stage but for the rounds' own; the function begins with a
-        // barrier.
-        let inexact = unsafe { any_thread(&shared, seen.any() || !are_finite(&sums)) };
-        if inexact {
-            // SAFETY: all threads of the block, or none, come here; the tile is this block's alone.
-            unsafe { exact::compute_tile(&tile, SHAPE, thread::thread_idx_x(), THREADS) };
-            return;
-        }
+    /// Which terms of a step this thread has.
+    #[inline(always)]
+    fn part() -> u32 {
+        if PARTS == 1 { 0 } else { this_thread() / PART_THREADS }
     }
-    // SAFETY: all threads come here, or none of the block, and the tile is this block's alone.
-    unsafe { finish(&tile, &shared, &sums) };
-}
 
-/// The number of this thread in the block, read anew: what is computed from it is computed again where it is needed, instead
-/// of taking registers all the time.
-#[inline(always)]
-fn this_thread() -> u32 {
-    let mut thread = [thread::thread_idx_x()];
-    hint::pin(&mut thread);
-    thread[0]
-}
+    /// The first row and the first column of the warp of a thread in the tile of the block.
+    #[inline(always)]
+    fn warp_origin(thread: u32) -> (u32, u32) {
+        let warp = if PARTS == 1 { thread } else { thread % PART_THREADS } / warp::LANES;
+        (warp % Self::WARPS_DOWN * WARP_ROWS, warp / Self::WARPS_DOWN * Self::WARP_COLS)
+    }
 
-/// The first row and the first column of the warp of a thread in the tile of the block.
-#[inline(always)]
-fn warp_origin(thread: u32) -> (u32, u32) {
-    let warp = thread / warp::LANES;
-    (warp % WARPS_DOWN * WARP_ROWS, warp / WARPS_DOWN * WARP_COLS)
-}
-
-/// Multiplies the step in the slot that begins at `slot`, and adds the products to `sums`.
-///
-/// # Safety
-/// The whole warp calls this function together; the slot is written, and a barrier separates the writes from this call.
-#[inline(always)]
-#[track_caller]
-unsafe fn multiply_step<S: Scheme, A: Arrangement, B: Arrangement>(
-    shared: &SharedSlice<f32>,
-    slot: u32,
-    sums: &mut Sums,
-    seen: &mut Extremes,
-) {
-    let thread = thread::thread_idx_x();
-    let ((row, col), lane) = (warp_origin(thread), thread % warp::LANES);
-    for part in 0..DEPTH / BLOCK_TERMS {
-        let term = part * BLOCK_TERMS;
+    /// Multiplies the step in the part of a slot that begins at `slot`, and adds the products to `sums`.
+    ///
+    /// # Safety
+    /// The whole warp calls this function together; the slot is written, and a barrier separates the writes from this call.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn multiply_step<S: Scheme, A: Arrangement, B: Arrangement>(
+        shared: &SharedSlice<f32>,
+        slot: u32,
+        sums: &mut Sums<ACROSS>,
+        seen: &mut Extremes,
+    ) {
+        let thread = thread::thread_idx_x();
+        let ((row, col), lane) = (Self::warp_origin(thread), thread % warp::LANES);
         // SAFETY: the caller's promise; the slot begins with A.
-        let rows = unsafe { A::load(shared, slot, ROWS, (row, term), lane) }.map(|terms| S::prepare(terms, seen));
+        let rows = unsafe { A::load(shared, slot, ROWS, row, lane) }.map(|terms| S::prepare(terms, seen));
         // Line 4g + 2i is row g of tile i, and line 4g + 2i + 1 is row g + 8.
         let rows = [[rows[0], rows[1]], [rows[2], rows[3]]];
-        for block in 0..BLOCKS {
-            let first = (col + block as u32 * BLOCK_LINES, term);
+        for block in 0..Self::BLOCKS {
+            let first = col + block as u32 * BLOCK_LINES;
             // SAFETY: the caller's promise; B comes after A.
             let terms = unsafe { B::load(shared, slot + ROWS * DEPTH, COLS, first, lane) };
             for pair in 0..2 {
@@ -285,11 +331,114 @@ unsafe fn multiply_step<S: Scheme, A: Arrangement, B: Arrangement>(
             }
         }
     }
+
+    /// Whether `predicate` is true in any thread of the block.
+    ///
+    /// # Safety
+    /// All threads of the block call this function together, and none has copies under way to `shared`.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn any_thread(shared: &SharedSlice<f32>, predicate: bool) -> bool {
+        let thread = thread::thread_idx_x();
+        let (warp, lane) = (thread / warp::LANES, thread % warp::LANES);
+        // SAFETY: all lanes come here. One lane of each warp writes, to an element of its own; barriers separate that from
+        // what the stages held before, and from the reads.
+        unsafe {
+            let any = warp::warp_vote_any(warp::ALL_LANES, predicate);
+            thread::sync_threads();
+            if lane == 0 {
+                shared.write(warp as usize, if any { 1.0 } else { 0.0 });
+            }
+            thread::sync_threads();
+            let other = shared.read((lane % (Self::THREADS / warp::LANES)) as usize);
+            warp::warp_vote_any(warp::ALL_LANES, other != 0.0)
+        }
+    }
+
+    /// Waits for the warps that have sums of the same elements.
+    ///
+    /// # Safety
+    /// All threads of the block call this function together.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn sync_parts() {
+        // SAFETY: the caller's promise.
+        unsafe { if PARTS == 1 { warp::sync_warp(warp::ALL_LANES) } else { thread::sync_threads() } }
+    }
+
+    /// Completes the elements of C that this warp has sums of: a block of columns at a time, by way of shared memory, so that
+    /// a warp stores whole lines of 128 bytes. Warps that have different terms of the same sums share the lines.
+    ///
+    /// # Safety
+    /// All threads of the block call this function together, and none has copies under way to `shared`. No other block has
+    /// this tile.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn finish(tile: &Tile<'_>, shared: &SharedSlice<f32>, sums: &Sums<ACROSS>) {
+        /// The pieces of four columns in a row of a block.
+        const PIECES: u32 = BLOCK_LINES / 4;
+        /// The elements of a warp in shared memory.
+        const WARP: u32 = WARP_ROWS * BLOCK_LINES;
+        let thread = thread::thread_idx_x();
+        let lane = thread % warp::LANES;
+        let (g, q) = (lane / 4, lane % 4);
+        let (row, col) = Self::warp_origin(thread);
+        // Each warp's own part of shared memory, in pieces of four, of which those of neighbouring fours of rows are
+        // exchanged, so that the lanes of a write meet different banks.
+        let place = |warp: u32, line: u32, piece: u32| {
+            (warp * WARP + line * BLOCK_LINES + (piece ^ (line / 4 % 2)) * 4) as usize
+        };
+        let warp = thread / warp::LANES;
+
+        // SAFETY: every thread of the block comes here. What the block has read from shared memory, it has read before.
+        unsafe { thread::sync_threads() };
+        for block in 0..Self::BLOCKS {
+            for line in 0..4 {
+                for half in 0..2 {
+                    // Line 4g + 2i + r of A is row g + 8r of tile i, and column c of tile j of a block is line 4c + j of B;
+                    // this lane has the columns 2q and 2q + 1 of a tile.
+                    let element = line % 2 * 2 + half;
+                    let values: [f32; 4] = core::array::from_fn(|j| sums[line / 2][4 * block + j][element]);
+                    // SAFETY: inside the warp's own part, and each lane has its own rows and pieces.
+                    unsafe { shared.write4(place(warp, g * 4 + line as u32, q * 2 + half as u32), values) };
+                }
+            }
+            // SAFETY: all threads come here.
+            unsafe { Self::sync_parts() };
+            let piece = lane % PIECES;
+            let (row, col) = (tile.row + row, tile.col + col + block as u32 * BLOCK_LINES + piece * 4);
+            let mut line = lane / PIECES + Self::part() * (warp::LANES / PIECES);
+            while line < WARP_ROWS {
+                let mut sums = [0.0; 4];
+                for part in 0..PARTS {
+                    let warp = if PARTS == 1 { warp } else { part * Self::WARPS + warp % Self::WARPS };
+                    // SAFETY: written, before the barrier.
+                    let others = unsafe { shared.read4(place(warp, line, piece)) };
+                    sums = if part == 0 { others } else { core::array::from_fn(|i| sums[i] + others[i]) };
+                }
+                // SAFETY: the column is a multiple of 4, because the tile begins at one, and no other lane has this row and
+                // this piece.
+                unsafe { tile.finish(row + line, col, sums) };
+                line = hint::keep_rolled(line + PARTS * (warp::LANES / PIECES));
+            }
+            // SAFETY: as above; it separates these reads from the writes of the next block.
+            unsafe { Self::sync_parts() };
+        }
+    }
+}
+
+/// The number of this thread in the block, read anew: what is computed from it is computed again where it is needed, instead
+/// of taking registers all the time.
+#[inline(always)]
+fn this_thread() -> u32 {
+    let mut thread = [thread::thread_idx_x()];
+    hint::pin(&mut thread);
+    thread[0]
 }
 
 /// Whether no sum is infinite or NaN.
 #[inline(always)]
-fn are_finite(sums: &Sums) -> bool {
+fn are_finite<const ACROSS: usize>(sums: &Sums<ACROSS>) -> bool {
     let mut zero = 0.0;
     for row in sums {
         for tile in row {
@@ -300,76 +449,4 @@ fn are_finite(sums: &Sums) -> bool {
         }
     }
     zero == 0.0
-}
-
-/// Whether `predicate` is true in any thread of the block.
-///
-/// # Safety
-/// All threads of the block call this function together, and none has copies under way to `shared`.
-#[inline(always)]
-#[track_caller]
-unsafe fn any_thread(shared: &SharedSlice<f32>, predicate: bool) -> bool {
-    let thread = thread::thread_idx_x();
-    let (warp, lane) = (thread / warp::LANES, thread % warp::LANES);
-    // SAFETY: all lanes come here. One lane of each warp writes, to an element of its own; barriers separate that from what
-    // the stages held before, and from the reads.
-    unsafe {
-        let any = warp::warp_vote_any(warp::ALL_LANES, predicate);
-        thread::sync_threads();
-        if lane == 0 {
-            shared.write(warp as usize, if any { 1.0 } else { 0.0 });
-        }
-        thread::sync_threads();
-        let other = shared.read((lane % (THREADS / warp::LANES)) as usize);
-        warp::warp_vote_any(warp::ALL_LANES, other != 0.0)
-    }
-}
-
-/// Completes the elements of C that this warp has the sums of: a block of columns at a time, by way of shared memory, so that
-/// a warp stores whole lines of 128 bytes.
-///
-/// # Safety
-/// All threads of the block call this function together, and none has copies under way to `shared`. No other block has this
-/// tile.
-#[inline(always)]
-#[track_caller]
-unsafe fn finish(tile: &Tile<'_>, shared: &SharedSlice<f32>, sums: &Sums) {
-    /// The pieces of four columns in a row of a block.
-    const PIECES: u32 = BLOCK_LINES / 4;
-    let thread = thread::thread_idx_x();
-    let lane = thread % warp::LANES;
-    let (g, q) = (lane / 4, lane % 4);
-    let (row, col) = warp_origin(thread);
-    // The warp's own part of shared memory, in pieces of four, of which those of neighbouring fours of rows are exchanged, so
-    // that the lanes of a write meet different banks.
-    let begin = thread / warp::LANES * WARP_ROWS * BLOCK_LINES;
-    let place = |line: u32, piece: u32| (begin + line * BLOCK_LINES + (piece ^ (line / 4 % 2)) * 4) as usize;
-
-    // SAFETY: every thread of the block comes here. What the block has read from shared memory, it has read before.
-    unsafe { thread::sync_threads() };
-    for block in 0..BLOCKS {
-        for line in 0..4 {
-            for half in 0..2 {
-                // Line 4g + 2i + r of A is row g + 8r of tile i, and column c of tile j of a block is line 4c + j of B; this
-                // lane has the columns 2q and 2q + 1 of a tile.
-                let element = line % 2 * 2 + half;
-                let values: [f32; 4] = core::array::from_fn(|j| sums[line / 2][4 * block + j][element]);
-                // SAFETY: inside the warp's own part, and each lane has its own rows and pieces.
-                unsafe { shared.write4(place(g * 4 + line as u32, q * 2 + half as u32), values) };
-            }
-        }
-        // SAFETY: all lanes come here.
-        unsafe { warp::sync_warp(warp::ALL_LANES) };
-        let piece = lane % PIECES;
-        let (row, col) = (tile.row + row, tile.col + col + block as u32 * BLOCK_LINES + piece * 4);
-        let mut line = lane / PIECES;
-        while line < WARP_ROWS {
-            // SAFETY: written, before the `sync_warp`. The column is a multiple of 4, because the tile begins at one, and no
-            // other lane has this row and this piece.
-            unsafe { tile.finish(row + line, col, shared.read4(place(line, piece))) };
-            line = hint::keep_rolled(line + warp::LANES / PIECES);
-        }
-        // SAFETY: as above; it separates these reads from the writes of the next block.
-        unsafe { warp::sync_warp(warp::ALL_LANES) };
-    }
 }
