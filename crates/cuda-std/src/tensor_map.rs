@@ -52,6 +52,7 @@ pub struct TensorMap<'a> {
     bytes: [u64; 16],
     address: usize,
     size: usize,
+    element_bytes: u32,
     extents: [u64; 3],
     tile: [u32; 3],
     lifetime: core::marker::PhantomData<&'a [u8]>,
@@ -60,8 +61,8 @@ pub struct TensorMap<'a> {
 #[cfg(not(target_arch = "nvptx64"))]
 impl TensorMap<'_> {
     /// A tensor map from the bytes that the driver has made of a description of the `size` bytes of device memory at
-    /// `address`: of an array with these extents, in elements, the fastest-running first, from which tiles of `tile` elements
-    /// are loaded, with a swizzle of 128 bytes and zeros outside of the array.
+    /// `address`: of an array with these extents, in elements of so many bytes, the fastest-running first, from which tiles of
+    /// `tile` elements are loaded, with a swizzle of 128 bytes and zeros outside of the array.
     ///
     /// # Safety
     /// The bytes say that, and describe nothing outside of this memory, which for the lifetime of the result is valid for
@@ -70,10 +71,11 @@ impl TensorMap<'_> {
         bytes: [u64; 16],
         address: usize,
         size: usize,
+        element_bytes: u32,
         extents: [u64; 3],
         tile: [u32; 3],
     ) -> Self {
-        Self { bytes, address, size, extents, tile, lifetime: core::marker::PhantomData }
+        Self { bytes, address, size, element_bytes, extents, tile, lifetime: core::marker::PhantomData }
     }
 
     /// The extents of the array, in elements, the fastest-running first.
@@ -84,6 +86,11 @@ impl TensorMap<'_> {
     /// The extents of the tiles that are loaded, in elements, the fastest-running first.
     pub const fn tile(&self) -> [u32; 3] {
         self.tile
+    }
+
+    /// The bytes of a line of the tiles that are loaded.
+    pub const fn line_bytes(&self) -> u64 {
+        self.tile[0] as u64 * self.element_bytes as u64
     }
 
     /// The 128 bytes, as numbers of 8.

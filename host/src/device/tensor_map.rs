@@ -113,11 +113,12 @@ impl Device {
             swizzle: TensorSwizzle::Bytes128,
             l2_promotion: L2Promotion::Bytes256,
         })?;
+        let element_bytes = tile.element.bytes() as u32;
         let (extents, tile) =
             (dimensions.map(|dimension| dimension.extent), dimensions.map(|dimension| dimension.tile));
         // SAFETY: the bytes say just this. Every element that they describe is inside the view, as checked above; what is
         // outside of the extents is not loaded. The view's memory is valid and not written to for its lifetime.
-        Ok(unsafe { TensorMap::from_raw_parts(map.words, address, bytes, extents, tile) })
+        Ok(unsafe { TensorMap::from_raw_parts(map.words, address, bytes, element_bytes, extents, tile) })
     }
 
     /// A tensor map of a batch of matrices whose rows, or columns, have their elements side by side. See

@@ -46,6 +46,9 @@ impl Major for MnMajor {
 
 /// The elements of a row of a tile, 128 bytes.
 pub(super) const ROW: u32 = 32;
+/// The bytes of such a row.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) const LINE_BYTES: u64 = 128;
 /// The elements of a 16-byte piece.
 const PIECE: u32 = 4;
 /// The elements of a box of 32 rows.
@@ -220,5 +223,51 @@ pub(super) unsafe fn store_unit<B: Major>(
     unsafe {
         memory.write4(piece as usize, [values[0], values[1], values[2], values[3]]);
         memory.write4((piece ^ pieces.other) as usize, [values[4], values[5], values[6], values[7]]);
+    }
+}
+
+/// Whether a tensor map is of an operand with `lines` rows of A, or columns of B, of `terms` terms each, of `count` products, in
+/// boxes of `box_lines` lines and `box_terms` terms.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) fn describes<O: Major>(
+    map: &TensorMap<'_>,
+    [lines, terms, count]: [u32; 3],
+    box_lines: u32,
+    box_terms: u32,
+) -> bool {
+    let (extents, tile) =
+        if O::K { ([terms, lines], [box_terms, box_lines]) } else { ([lines, terms], [32, box_terms]) };
+    map.line_bytes() == LINE_BYTES
+        && map.extents() == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
+        && map.tile() == [tile[0], tile[1], 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tensor map that says what it describes, and describes nothing.
+    fn map(element_bytes: u32, extents: [u64; 3], tile: [u32; 3]) -> TensorMap<'static> {
+        // SAFETY: of no memory at all; nothing loads by it.
+        unsafe { TensorMap::from_raw_parts([0; 16], 0, 0, element_bytes, extents, tile) }
+    }
+
+    #[test]
+    fn a_tensor_map_has_to_be_of_the_operand_in_boxes_of_128_bytes() {
+        let of_rows = |map: &TensorMap<'_>| describes::<KMajor>(map, [7, 100, 2], 128, 32);
+        assert!(of_rows(&map(4, [100, 7, 2], [32, 128, 1])));
+        for (element_bytes, extents, tile) in [
+            (2, [100, 7, 2], [32, 128, 1]),
+            (4, [7, 100, 2], [32, 128, 1]),
+            (4, [100, 7, 1], [32, 128, 1]),
+            (4, [100, 7, 2], [32, 64, 1]),
+            (4, [100, 7, 2], [16, 128, 1]),
+        ] {
+            assert!(!of_rows(&map(element_bytes, extents, tile)), "{element_bytes} {extents:?} {tile:?}");
+        }
+        assert!(describes::<KMajor>(&map(2, [100, 7, 2], [64, 128, 1]), [7, 100, 2], 128, 64));
+        let of_terms = |map: &TensorMap<'_>| describes::<MnMajor>(map, [7, 100, 2], 128, 32);
+        assert!(of_terms(&map(4, [7, 100, 2], [32, 32, 1])));
+        assert!(!of_terms(&map(4, [100, 7, 2], [32, 32, 1])) && !of_terms(&map(4, [7, 100, 2], [32, 128, 1])));
     }
 }

@@ -32,6 +32,8 @@ use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Fp16, Sums};
 
+#[cfg(not(target_arch = "nvptx64"))]
+use super::operand::LINE_BYTES;
 use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
@@ -282,7 +284,9 @@ unsafe fn complete<const SECOND_ROW: usize>(
 #[cfg(not(target_arch = "nvptx64"))]
 fn describes(map: &TensorMap<'_>, [lines, terms, count]: [u32; 3], tile_lines: u32) -> bool {
     let elements = u64::from(terms.div_ceil(ELEMENTS / 2)) * u64::from(ELEMENTS);
-    map.extents() == [elements, u64::from(lines), u64::from(count)] && map.tile() == [ELEMENTS, tile_lines, 1]
+    map.line_bytes() == LINE_BYTES
+        && map.extents() == [elements, u64::from(lines), u64::from(count)]
+        && map.tile() == [ELEMENTS, tile_lines, 1]
 }
 
 /// Makes the entry points, which differ in their names only: what is unfit has been decided when the operands were packed.

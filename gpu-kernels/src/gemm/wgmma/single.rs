@@ -27,6 +27,8 @@ use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Bf16, Descriptor, Format, Fp16, Sums, Tf32};
 
+#[cfg(not(target_arch = "nvptx64"))]
+use super::operand::describes;
 use super::operand::{BOX, KMajor, Major, MnMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
@@ -270,16 +272,6 @@ fn squares<const SECOND_HALF: usize>(sums: &[f32; SUMS]) -> [[[f32; 2]; 2]; GROU
         squares[group] = [[sums[at], sums[at + 1]], [sums[at + 2], sums[at + 3]]];
     }
     squares
-}
-
-/// Whether a tensor map is of an operand with `lines` lines of `terms` terms each, of `count` products, in tiles of
-/// `tile_lines` lines and `tile_terms` terms.
-#[cfg(not(target_arch = "nvptx64"))]
-fn describes<O: Major>(map: &TensorMap<'_>, [lines, terms, count]: [u32; 3], tile_lines: u32, tile_terms: u32) -> bool {
-    let (extents, tile) =
-        if O::K { ([terms, lines], [tile_terms, tile_lines]) } else { ([lines, terms], [32, tile_terms]) };
-    map.extents() == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
-        && map.tile() == [tile[0], tile[1], 1]
 }
 
 /// Makes the entry points: all have the same parameters and differ in types.

@@ -54,6 +54,8 @@ use cuda_std::wgmma::{self, Descriptor, Sums};
 
 use super::convert::convert;
 use super::looks::{Looks, NOT_FINITE, are_finite, found_by_any};
+#[cfg(not(target_arch = "nvptx64"))]
+use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_place, fragment_rows, load_fragments};
 use super::ring::Ring;
 use super::scheme::{Mixed, Scheme, ThreeTf32};
@@ -361,15 +363,6 @@ fn promote(sums: &mut [f32; SUMS], partial: &[f32; SUMS]) {
     hint::pin(sums);
 }
 
-/// Whether a tensor map is of an operand with `rows` rows of `terms` terms each, of `count` products, in boxes of
-/// `box_rows` rows.
-#[cfg(not(target_arch = "nvptx64"))]
-fn describes<O: Major>(map: &TensorMap<'_>, rows: u32, terms: u32, count: u32, box_rows: u32) -> bool {
-    let (extents, tile) = if O::K { ([terms, rows], [ROW, box_rows]) } else { ([rows, terms], [32, 32]) };
-    map.extents() == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
-        && map.tile() == [tile[0], tile[1], 1]
-}
-
 /// Makes the entry points: all have the same parameters and differ in types.
 macro_rules! entry_points {
     ($($name:ident, $a:ident, $b:ident, $scheme:ident, $doc:literal;)*) => { $(
@@ -383,8 +376,8 @@ macro_rules! entry_points {
                 gemm.blocks(TILE) <= MAX_BLOCKS,
                 marks.is_empty() || marks.len() as u64 >= gemm.blocks(TILE),
                 marks.is_empty() || gemm.overwrites(),
-                describes::<$a>(&map_a, gemm.m(), gemm.a().first().cols(), gemm.a().count(), BOXES.m),
-                describes::<$b>(&map_b, gemm.n(), gemm.b().first().rows(), gemm.b().count(), BOXES.n),
+                describes::<$a>(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], BOXES.m, BOXES.k),
+                describes::<$b>(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], BOXES.n, BOXES.k),
                 only.covers(&gemm),
                 only.is_everything() || marks.is_empty()
             )
