@@ -3,19 +3,12 @@
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits, groups_of_rows};
 use gpu_kernels::gemv::transposed_split::{self, gemv_transposed_split_fp32, gemv_transposed_splits};
 
-use super::{KernelInfo, Launch, Performance, Scheme, Target};
-use crate::device::Embedded;
+use super::{KernelInfo, Launch, Performance, Scheme, Target, embedded};
 use crate::plan::Storage;
 
-// SAFETY (all three): a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined
-// for whatever its arguments' safe constructors and its conditions let through, on the grid that it names, as its source
-// explains.
-// SAFETY: see above.
-unsafe impl Embedded for gemv_split_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for gemv_transposed_split_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for gemv_split_atomic_fp32<'_> {}
+embedded! {
+    gemv_split_fp32 gemv_transposed_split_fp32 gemv_split_atomic_fp32
+}
 
 /// Each sum is added to the result by as many blocks as share it, in whatever order they come.
 pub static GEMV_SPLIT_ATOMIC_FP32: KernelInfo = KernelInfo {

@@ -10,30 +10,14 @@ use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp
 use gpu_kernels::pack::whole::pack_whole_lines_fp16;
 use gpu_kernels::{MatrixBatch, MatrixBatchMut};
 
+use super::embedded;
 use crate::Error;
-use crate::device::{Device, Embedded};
+use crate::device::Device;
 
-// SAFETY (all nine): a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined for
-// whatever its arguments' safe constructors and its conditions let through, on the grid that it names, as its source
-// explains.
-// SAFETY: see above.
-unsafe impl Embedded for gemm_split_reduction_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for gemm_repair_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for matrix_copy_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for pack_bf16<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for pack_fp16<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for line_extremes_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for line_scales_fp16<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for pack_scaled_fp16<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for pack_whole_lines_fp16<'_> {}
+embedded! {
+    gemm_split_reduction_fp32 gemm_repair_fp32 matrix_copy_fp32 pack_bf16 pack_fp16
+    line_extremes_fp32 line_scales_fp16 pack_scaled_fp16 pack_whole_lines_fp16
+}
 
 /// The kernel that adds up partial sums.
 pub(crate) const REDUCTION: &str = gemm_split_reduction_fp32::NAME;

@@ -6,22 +6,11 @@ use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 
-use super::{KernelInfo, Launch, Performance, Scheme, Target};
-use crate::device::Embedded;
+use super::{KernelInfo, Launch, Performance, Scheme, Target, embedded};
 
-// SAFETY (all five): a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined
-// for whatever its arguments' safe constructors let through, on the grid that it names, as its source explains. It has
-// static shared memory only.
-// SAFETY: see above.
-unsafe impl Embedded for gemv_block_reduction_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for gemm_naive_1d_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for gemm_naive_2d_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for gemm_tiled_16_fp32<'_> {}
-// SAFETY: see above.
-unsafe impl Embedded for gemm_tiled_32_fp32<'_> {}
+embedded! {
+    gemv_block_reduction_fp32 gemm_naive_1d_fp32 gemm_naive_2d_fp32 gemm_tiled_16_fp32 gemm_tiled_32_fp32
+}
 
 /// What the kernels have in common. Their shares of a multiprocessor's peak follow from their times on an H200
 /// (`docs/results/2026-11-21-h200.md`), for operands whose neighbours lie where they suit the kernel.

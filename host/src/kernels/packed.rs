@@ -8,9 +8,9 @@ use gpu_kernels::gemm::wgmma::scaled::*;
 use gpu_kernels::gemm::wgmma::single::*;
 
 use super::wgmma::{map_of_a, map_of_b};
-use super::{Common, Format, KernelInfo, Launch, PackedOperand, Performance, Scheme, Target};
+use super::{Common, Format, KernelInfo, Launch, PackedOperand, Performance, Scheme, Target, embedded};
 use crate::Error;
-use crate::device::{Device, Embedded, TensorLayout, TensorTile};
+use crate::device::{Device, TensorLayout, TensorTile};
 use crate::plan::Storage::{ByColumns, ByRows};
 
 /// The shares of the peak are those of 2048×4096×8192 on an H200 at the model's clock.
@@ -38,16 +38,6 @@ const NORMWISE: Common = Common {
     ..ONE_TF32
 };
 const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
-
-/// What a device has to know of kernels.
-macro_rules! embedded {
-    ($($kernel:ident)*) => { $(
-        // SAFETY: a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined for
-        // whatever its arguments' safe constructors and its conditions let through, on the grid that it names, as its source
-        // explains.
-        unsafe impl Embedded for $kernel<'_> {}
-    )* };
-}
 
 embedded! {
     gemm_wgmma_nt_tf32 gemm_wgmma_tt_tf32 gemm_wgmma_packed_bf16 gemm_wgmma_packed_fp16
@@ -81,12 +71,8 @@ macro_rules! rounded {
             stringify!($kernel),
             Launch::Packed {
                 format: Format::$format,
-                launch: |device, gemm, [a, b]| {
-                    let (terms, element) = (gemm.a().first().cols(), TensorElement::$format);
-                    let map_a =
-                        map_of(device, a, [gemm.m(), terms, gemm.a().count()], Format::$format, element, TILE_HALF.m)?;
-                    let map_b =
-                        map_of(device, b, [gemm.n(), terms, gemm.a().count()], Format::$format, element, TILE_HALF.n)?;
+                launch: |device, gemm, operands| {
+                    let [map_a, map_b] = maps_of(device, &gemm, operands, Format::$format, TILE_HALF)?;
                     device.launch($kernel { map_a, map_b, gemm, blocks: blocks(device) })
                 },
             },
@@ -103,7 +89,8 @@ macro_rules! scaled {
             Launch::Packed {
                 format: Format::ScaledFp16 { element_by_element: $element_by_element },
                 launch: |device, gemm, [a, b]| {
-                    let [map_a, map_b] = maps_of_scaled(device, &gemm, [a, b])?;
+                    let format = Format::ScaledFp16 { element_by_element: $element_by_element };
+                    let [map_a, map_b] = maps_of(device, &gemm, [a, b], format, TILE)?;
                     let (scales_a, scales_b) = (a.scales, b.scales);
                     device.launch($kernel { map_a, map_b, gemm, scales_a, scales_b, blocks: blocks(device) })
                 },
@@ -134,41 +121,31 @@ fn blocks(device: &Device) -> u32 {
     device.gpu_properties().map_or(1, |gpu| gpu.multiprocessors)
 }
 
-/// A tensor map of an operand with `lines` lines of `terms` terms for each of `count` products, packed as two numbers to a
-/// word; a tile has `tile_lines` lines of 128 bytes.
-fn map_of<'a>(
-    device: &Device,
-    operand: PackedOperand<'a>,
-    [lines, terms, count]: [u32; 3],
-    format: Format,
-    element: TensorElement,
-    tile_lines: u32,
-) -> Result<TensorMap<'a>, Error> {
-    let line_stride = 2 * u64::from(format.pitch(terms));
-    // Of a scaled operand, a number has two parts, in groups that are always full.
-    let length = if format == Format::Bf16 || format == Format::Fp16 { terms.into() } else { line_stride };
-    let layout = TensorLayout {
-        length,
-        lines: lines.into(),
-        line_stride,
-        matrices: count.into(),
-        matrix_stride: u64::from(lines) * line_stride,
-    };
-    device.tensor_map(operand.words, &layout, &TensorTile { element, length: 64, lines: tile_lines })
-}
-
-/// Tensor maps of operands that are scaled and split.
-fn maps_of_scaled<'a>(
+/// Tensor maps of operands that are packed as two numbers to a word; a tile has as many lines as `tile`, of 128 bytes.
+fn maps_of<'a>(
     device: &Device,
     gemm: &TiledGemm<'_>,
     [a, b]: [PackedOperand<'a>; 2],
+    format: Format,
+    tile: TileShape,
 ) -> Result<[TensorMap<'a>; 2], Error> {
-    // The pitch is the same, whatever is unfit.
-    let format = Format::ScaledFp16 { element_by_element: true };
-    let (terms, count) = (gemm.a().first().cols(), gemm.a().count());
-    let TileShape { m, n, .. } = TILE;
-    Ok([
-        map_of(device, a, [gemm.m(), terms, count], format, TensorElement::Fp16, m)?,
-        map_of(device, b, [gemm.n(), terms, count], format, TensorElement::Fp16, n)?,
-    ])
+    let (terms, matrices) = (gemm.a().first().cols(), gemm.a().count());
+    let line_stride = 2 * u64::from(format.pitch(terms));
+    let (element, length) = match format {
+        Format::Bf16 => (TensorElement::Bf16, terms.into()),
+        Format::Fp16 => (TensorElement::Fp16, terms.into()),
+        // A number has two parts, in groups that are always full.
+        Format::ScaledFp16 { .. } => (TensorElement::Fp16, line_stride),
+    };
+    let map = |operand: PackedOperand<'a>, lines: u32, tile_lines: u32| {
+        let layout = TensorLayout {
+            length,
+            lines: lines.into(),
+            line_stride,
+            matrices: matrices.into(),
+            matrix_stride: u64::from(lines) * line_stride,
+        };
+        device.tensor_map(operand.words, &layout, &TensorTile { element, length: 64, lines: tile_lines })
+    };
+    Ok([map(a, gemm.m(), tile.m)?, map(b, gemm.n(), tile.n)?])
 }

@@ -6,9 +6,9 @@ use gpu_kernels::MatrixBatch;
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemm::wgmma::split::*;
 
-use super::{Common, KernelInfo, Launch, Performance, Scheme, Target};
+use super::{Common, KernelInfo, Launch, Performance, Scheme, Target, embedded};
 use crate::Error;
-use crate::device::{Device, Embedded, Lines, TensorTile};
+use crate::device::{Device, Lines, TensorTile};
 use crate::plan::Storage::{self, ByColumns, ByRows};
 
 /// The share of the peak is that of a sketch of such a kernel on an H200.
@@ -29,12 +29,7 @@ const MIXED: Common = Common {
 /// Registers kernels that take two tensor maps and a `TiledGemm`.
 macro_rules! tensor_map_kernels {
     ($($(#[$doc:meta])* pub static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;)*) => { $(
-        $(
-            // SAFETY: a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined
-            // for whatever its arguments' safe constructors and its conditions let through, on the grid that it names, as
-            // its source explains.
-            unsafe impl Embedded for $kernel<'_> {}
-        )*
+        embedded! { $($kernel)* }
         $(#[$doc])*
         pub static $family: [KernelInfo; 4] = [$(
             $common.of(stringify!($kernel), $a, $b, Launch::Marking(|device, gemm, marks, only| {

@@ -41,7 +41,7 @@ use super::pipeline::{
     A_TILE, LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, SHARED_BYTES, give_back, tile_shape,
     warp_and_part,
 };
-use super::unfit::GROUP;
+use super::unfit::{GROUP, Unfit};
 use super::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -78,22 +78,11 @@ pub struct Scales<'a> {
 }
 
 impl Scales<'_> {
-    /// Whether these are those of `count` matrices of `lines` lines.
+    /// Whether there are factors of `count` matrices of `lines` lines.
     #[cfg(not(target_arch = "nvptx64"))]
     fn are_of(&self, count: u32, lines: u32) -> bool {
         let groups = u64::from(count) * u64::from(lines.div_ceil(GROUP));
-        self.factors.len() as u64 >= groups * u64::from(GROUP) && self.unfit.len() as u64 >= groups
-    }
-
-    /// Whether the group of a line, of matrix `product` with `lines` lines, could not be split.
-    ///
-    /// # Safety
-    /// There are such a matrix and such a line.
-    #[inline(always)]
-    unsafe fn is_unfit(&self, product: u32, lines: u32, line: u32) -> bool {
-        let group = u64::from(product) * u64::from(lines.div_ceil(GROUP)) + u64::from(line / GROUP);
-        // SAFETY: a launch has checked that every group has its word.
-        unsafe { self.unfit.get_unchecked(group as usize) != 0 }
+        self.factors.len() as u64 >= groups * u64::from(GROUP)
     }
 
     /// The factors of the lines from `line` on, of matrix `product` with `lines` lines.
@@ -134,7 +123,7 @@ unsafe fn multiply_scaled(
                 hopper::prefetch_tensor_map(map_b);
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile(TILE, block) {
-                    if !is_unfit(&tile, gemm, scales) {
+                    if !unfit(scales).contains(&tile) {
                         pipeline.load::<KMajor, PLACES, ELEMENTS>(map_a, map_b, &tile, TILE);
                     }
                     block += thread::grid_dim_x();
@@ -160,7 +149,7 @@ unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, scales: [Scales<
         // SAFETY: all lanes come here, and come to the same conclusions; places are read when they are full, and given back
         // when the products that read them have finished.
         unsafe {
-            if !is_unfit(&tile, gemm, scales) {
+            if !unfit(scales).contains(&tile) {
                 let mut sums = [[0f32; SUMS]; 2];
                 for _ in 0..tile.steps(TILE) {
                     let places = [pipeline, pipeline.next()];
@@ -221,14 +210,10 @@ unsafe fn add_half(sums: &mut [f32; SUMS], places: &[Pipeline; 2], in_a: u32, in
     hint::pin(sums);
 }
 
-/// Whether a tile belongs to lines that could not be split.
-///
-/// # Safety
-/// The tile is one of the product.
+/// The tiles that are left to another kernel. There is a flag for each group, so these are never all tiles for want of flags.
 #[inline(always)]
-unsafe fn is_unfit(tile: &Tile<'_>, gemm: TiledGemm<'_>, [a, b]: [Scales<'_>; 2]) -> bool {
-    // SAFETY: the tile begins inside of C.
-    unsafe { a.is_unfit(tile.product, gemm.m(), tile.row) || b.is_unfit(tile.product, gemm.n(), tile.col) }
+fn unfit<'a>([a, b]: [Scales<'a>; 2]) -> Unfit<'a> {
+    Unfit { a: a.unfit, b: b.unfit }
 }
 
 /// Completes C.
@@ -303,7 +288,8 @@ macro_rules! entry_points {
                 describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], TILE.m),
                 describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], TILE.n),
                 scales_a.are_of(gemm.a().count(), gemm.m()),
-                scales_b.are_of(gemm.b().count(), gemm.n())
+                scales_b.are_of(gemm.b().count(), gemm.n()),
+                unfit([scales_a, scales_b]).has_flags_of(&gemm)
             )
         )]
         pub fn $name(

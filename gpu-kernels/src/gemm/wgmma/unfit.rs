@@ -47,8 +47,14 @@ impl Unfit<'_> {
     /// Whether there are no flags, or one for each group of a product.
     #[cfg(not(target_arch = "nvptx64"))]
     pub fn covers(&self, gemm: &TiledGemm<'_>) -> bool {
+        self.is_everything() || self.has_flags_of(gemm)
+    }
+
+    /// Whether there is a flag for each group of a product.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(super) fn has_flags_of(&self, gemm: &TiledGemm<'_>) -> bool {
         let groups = |lines: u32| u64::from(lines.div_ceil(GROUP)) * u64::from(gemm.a().count());
-        self.is_everything() || (self.a.len() as u64 >= groups(gemm.m()) && self.b.len() as u64 >= groups(gemm.n()))
+        self.a.len() as u64 >= groups(gemm.m()) && self.b.len() as u64 >= groups(gemm.n())
     }
 
     /// Whether a tile, which lies in one group of rows and one of columns, is to be computed.
@@ -114,6 +120,7 @@ mod tests {
         with_two_products(|gemm| {
             let flags =
                 |of_a, of_b| Unfit { a: GlobalSlice::new(&[1; 9][..of_a]), b: GlobalSlice::new(&[1; 9][..of_b]) };
+            assert!(!Unfit::everything().has_flags_of(&gemm));
             assert!(Unfit::everything().covers(&gemm) && flags(6, 4).covers(&gemm) && flags(7, 9).covers(&gemm));
             for (of_a, of_b) in [(5, 4), (6, 3), (6, 0), (0, 4)] {
                 assert!(!flags(of_a, of_b).covers(&gemm), "{of_a}, {of_b}");
