@@ -67,14 +67,14 @@ const PANEL_TERMS: usize = 16;
 
 /// The terms that a round of the inner loop multiplies: so many that what is not a multiplication hardly counts, and so few
 /// that the loop fits in the cache of instructions.
-const ROUND: usize = 4;
+const ROUND: usize = 2;
 
 /// The elements by which a row of a panel, and of the tile of sums, is longer than it has to be.
 const PADDING: usize = 4;
 
 /// The elements between the rows of one round and those of the next: so many that what four threads write at a time, which
 /// have the same columns of four rounds, lies in different banks of shared memory.
-const GAP: usize = 8;
+const GAP: usize = 4;
 
 /// The elements of the rows of a round in a panel of so many columns.
 const fn round_len(width: usize) -> usize {
@@ -209,40 +209,31 @@ unsafe fn register_tiled<
             panel_a.store(panel_a.load(), panels, 0);
             panel_b.store(panel_b.load(), panels, panel_a_len);
             thread::sync_threads();
-            let mut a = fragment::<ROWS, LANES_DOWN>(panels, first_row);
-            let mut b = fragment::<COLS, LANES_ACROSS>(panels, panel_a_len + first_col);
+            let first = Rows { a: panels.skip(first_row), b: panels.skip(panel_a_len + first_col) };
+            let mut rows = first;
+            let (mut a, mut b) = rows.fragments::<ROWS, COLS>(0, 0);
             loop {
                 panel_a.advance();
                 panel_b.advance();
                 let (loaded_a, loaded_b) = (panel_a.load(), panel_b.load()); // beyond the last one: zeros
-                let (mut from_a, mut from_b) = (buffer + first_row, buffer + panel_a_len + first_col);
-                let mut rounds_left = (PANEL_TERMS / ROUND) as u32;
-                loop {
-                    for l in 0..ROUND - 1 {
-                        let next_a = fragment::<ROWS, LANES_DOWN>(panels, from_a + (l + 1) * pitch_a);
-                        let next_b = fragment::<COLS, LANES_ACROSS>(panels, from_b + (l + 1) * pitch_b);
-                        multiply(&mut sums, a, b);
-                        (a, b) = (next_a, next_b);
-                    }
-                    rounds_left -= 1;
-                    if rounds_left == 0 {
-                        break;
-                    }
-                    (from_a, from_b) = (from_a + round_len(m), from_b + round_len(n));
-                    let next_a = fragment::<ROWS, LANES_DOWN>(panels, from_a);
-                    let next_b = fragment::<COLS, LANES_ACROSS>(panels, from_b);
+                let mut rounds_left = (PANEL_TERMS / ROUND - 1) as u32;
+                while rounds_left > 0 {
+                    let (next_a, next_b) = rows.fragments(pitch_a, pitch_b);
                     multiply(&mut sums, a, b);
-                    (a, b) = (next_a, next_b);
-                    rounds_left = hint::keep_rolled(rounds_left);
+                    (a, b) = rows.fragments(round_len(m), round_len(n));
+                    multiply(&mut sums, next_a, next_b);
+                    rows = rows.skip(round_len(m), round_len(n));
+                    rounds_left = hint::keep_rolled(rounds_left - 1);
                 }
+                let (next_a, next_b) = rows.fragments(pitch_a, pitch_b);
                 buffer = buffer_len - buffer;
                 panel_a.store(loaded_a, panels, buffer);
                 panel_b.store(loaded_b, panels, buffer + panel_a_len);
                 thread::sync_threads();
-                let next_a = fragment::<ROWS, LANES_DOWN>(panels, buffer + first_row);
-                let next_b = fragment::<COLS, LANES_ACROSS>(panels, buffer + panel_a_len + first_col);
                 multiply(&mut sums, a, b);
-                (a, b) = (next_a, next_b);
+                rows = first.skip(buffer, buffer);
+                (a, b) = rows.fragments(0, 0);
+                multiply(&mut sums, next_a, next_b);
                 panels_left -= 1;
                 if panels_left == 0 {
                     break;
@@ -389,14 +380,14 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
     #[track_caller]
     unsafe fn store(&self, values: [[f32; 4]; LOADS], panels: SharedSlice<f32>, first: usize) {
         let pitch = LOADS * 4 * self.threads / PANEL_TERMS + PADDING;
-        let place = |(row, col): (usize, usize)| first + row * pitch + row / ROUND * GAP + col;
+        let place = |(row, col): (usize, usize)| first + place_of_row(row, pitch) + col;
         // SAFETY: inside the panel, and this thread's own. Aligned: the pitch is a multiple of four, and so is the column, or
         // of two where two elements are written.
         unsafe {
             if TURNED {
                 let (row, col) = self.position(0);
                 for j in 0..4 {
-                    let place = place((row, col)) + j * pitch;
+                    let place = place((row + j, col));
                     match LOADS {
                         2 => panels.write2(place, [values[0][j], values[1][j]]),
                         _ => panels.write4(place, core::array::from_fn(|load| values[load][j])),
@@ -411,6 +402,38 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
     }
 }
 
+/// The rows of both panels that come next, from this thread's first element on.
+#[derive(Clone, Copy)]
+struct Rows {
+    a: SharedSlice<f32>,
+    b: SharedSlice<f32>,
+}
+
+impl Rows {
+    /// The rows so many elements further on.
+    #[inline(always)]
+    fn skip(self, a: usize, b: usize) -> Self {
+        Self { a: self.a.skip(a), b: self.b.skip(b) }
+    }
+
+    /// What this thread multiplies of the rows that are so many elements further on.
+    ///
+    /// # Safety
+    /// As for [`fragment`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn fragments<const ROWS: usize, const COLS: usize>(&self, a: usize, b: usize) -> ([f32; ROWS], [f32; COLS]) {
+        // SAFETY: the caller's promise.
+        unsafe { (fragment::<ROWS, LANES_DOWN>(self.a.skip(a)), fragment::<COLS, LANES_ACROSS>(self.b.skip(b))) }
+    }
+}
+
+/// Where a row of a panel begins.
+#[inline(always)]
+fn place_of_row(row: usize, pitch: usize) -> usize {
+    row * pitch + row / ROUND * GAP
+}
+
 /// `N` elements of a row of a panel, in chunks of four, one chunk for each of `LANES` lanes between one and the next of the
 /// same lane.
 ///
@@ -418,11 +441,11 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
 /// They lie within `panels`, `first` is a multiple of 4, and a barrier separates this from the writes.
 #[inline(always)]
 #[track_caller]
-unsafe fn fragment<const N: usize, const LANES: usize>(panels: SharedSlice<f32>, first: usize) -> [f32; N] {
+unsafe fn fragment<const N: usize, const LANES: usize>(row: SharedSlice<f32>) -> [f32; N] {
     let mut fragment = [0.0; N];
     for chunk in 0..N / 4 {
         // SAFETY: the caller's promise.
-        let four = unsafe { panels.read4(first + chunk * LANES * 4) };
+        let four = unsafe { row.read4(chunk * LANES * 4) };
         for (i, element) in four.into_iter().enumerate() {
             fragment[chunk * 4 + i] = element;
         }
@@ -465,7 +488,7 @@ impl SumsPlace {
             for chunk in 0..COLS / 4 {
                 let below = row / 4 * LANES_DOWN * 4 + row % 4;
                 let place = self.first + below * self.pitch + chunk * LANES_ACROSS * 4;
-                let mut four: [f32; 4] = core::array::from_fn(|i| sums[chunk * 4 + i]);
+                let mut four: [f32; 4] = core::array::from_fn(|i| sums[chunk * 4 + (i ^ 1)]);
                 // SAFETY: inside the tile and this thread's own; aligned, because the pitch and the first column are
                 // multiples of four.
                 unsafe {
@@ -489,7 +512,8 @@ fn store_tile(tile: &Tile<'_>, sums: SharedSlice<f32>, width: usize, fours: usiz
         // SAFETY: inside the tile of sums, aligned, and written before the last barrier. No other thread of the grid has
         // this part of C.
         unsafe {
-            let four = sums.read4(row * (width + PADDING) + col);
+            let [second, first, fourth, third] = sums.read4(row * (width + PADDING) + col);
+            let four = [first, second, third, fourth];
             tile.finish::<4>(tile.row + row as u32, tile.col + col as u32, four);
         }
         i += threads;

@@ -223,7 +223,7 @@ impl Multiplier {
             wgmma::commit();
             partial.wait::<0>();
             self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.place_in_a);
-            promote(&mut self.sums[0], &partial);
+            promote::<A, S>(&mut self.sums[0], &partial);
 
             let (first_a, second_a) = self.split::<S, LOOK>();
             let mut partial = [0f32; SUMS];
@@ -251,7 +251,7 @@ impl Multiplier {
             // After the last step these are bytes of no meaning, which nobody uses: a load that is made only sometimes
             // costs registers.
             self.raw = load_fragments::<A>(memory, self.place_in_a);
-            promote(&mut self.sums[1], &partial);
+            promote::<A, S>(&mut self.sums[1], &partial);
         }
     }
 
@@ -329,10 +329,10 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     let (row, col) = (tile.row + first_row + row, tile.col + 2 * (lane & 3));
     // SAFETY: rows and columns of this thread alone; columns begin at even numbers.
     unsafe {
-        complete::<0>(&tile, row, col, &sums[0]);
-        complete::<1>(&tile, row + distance, col, &sums[0]);
-        complete::<0>(&tile, row + HALF, col, &sums[1]);
-        complete::<1>(&tile, row + HALF + distance, col, &sums[1]);
+        complete::<A, S, 0>(&tile, row, col, &sums[0]);
+        complete::<A, S, 1>(&tile, row + distance, col, &sums[0]);
+        complete::<A, S, 0>(&tile, row + HALF, col, &sums[1]);
+        complete::<A, S, 1>(&tile, row + HALF + distance, col, &sums[1]);
     }
 }
 
@@ -348,19 +348,35 @@ fn first_row(warp: u32) -> u32 {
 /// # Safety
 /// No other thread accesses these elements of C; `col` is even.
 #[inline(always)]
-unsafe fn complete<const SECOND_ROW: usize>(tile: &Tile<'_>, row: u32, col: u32, sums: &[f32; SUMS]) {
-    let groups = core::array::from_fn(|group| [sums[4 * group + 2 * SECOND_ROW], sums[4 * group + 2 * SECOND_ROW + 1]]);
+unsafe fn complete<A: Major, S: Scheme, const SECOND_ROW: usize>(
+    tile: &Tile<'_>,
+    row: u32,
+    col: u32,
+    sums: &[f32; SUMS],
+) {
+    let sum = |group: usize, col: usize| sums[place_of_sum::<A, S>(4 * group + 2 * SECOND_ROW + col)];
+    let groups = core::array::from_fn(|group| [sum(group, 0), sum(group, 1)]);
     // SAFETY: the caller's promise.
     unsafe { tile.finish_groups::<2, { SUMS / 4 }>(row, col, 8, groups) }
 }
 
 /// Adds partial sums, rounding to nearest.
 #[inline(always)]
-fn promote(sums: &mut [f32; SUMS], partial: &[f32; SUMS]) {
+fn promote<A: Major, S: Scheme>(sums: &mut [f32; SUMS], partial: &[f32; SUMS]) {
     for i in 0..SUMS {
-        sums[i] += partial[i];
+        sums[i] += partial[place_of_sum::<A, S>(i)];
     }
     hint::pin(sums);
+}
+
+/// Which of its sums a thread keeps the partial sum `i` in, and the other way round.
+///
+/// Registers come in two banks, the even and the odd ones. An addition of two that are in the same bank takes twice as long,
+/// and the compiler gives both arrays registers in order, beginning with even ones. With neighbours exchanged, what is added
+/// is in different banks. (Not where three TF32 products leave an odd number of registers between the two.)
+#[inline(always)]
+fn place_of_sum<A: Major, S: Scheme>(i: usize) -> usize {
+    if A::K && S::PARTS_ARE_TF32 { i } else { i ^ 1 }
 }
 
 /// Makes the entry points: all have the same parameters and differ in types.
