@@ -282,12 +282,13 @@ fn batches_and_splits() {
     }
 }
 
-/// The sum is that of the partials in their order, bit by bit, along rows and along columns, aligned or not.
+/// The sum is that of the partials in their order, or of four sums of a quarter of them if they are many: bit by bit, along
+/// rows and along columns, aligned or not, in one block and in several.
 #[test]
 fn partials_are_added_in_their_order() {
-    for splits in [1, 2, 7, 8, 9, 19] {
+    for splits in [1, 2, 7, 8, 9, 15, 16, 19, 66] {
         for layout in [Layout::ROWS, Layout::ROWS.padded(1), Layout::COLUMNS, Layout::COLUMNS.padded(1)] {
-            for (m, n) in [(8, 12), (3, 5), (1, 9), (9, 1)] {
+            for (m, n) in [(8, 12), (3, 5), (1, 9), (9, 1), (20, 36)] {
                 let partials = Batch::random(splits, m, n, layout, 1);
                 let mut c = Operand::random(m, n, layout, 2);
                 c.fill(f32::NAN);
@@ -296,8 +297,12 @@ fn partials_are_added_in_their_order() {
                 launch(gemm_split_reduction_fp32 { reduction });
                 c.check_surroundings().unwrap();
                 let parts: Vec<_> = (0..splits).map(|split| partials.at(split)).collect();
+                let sharers = if splits < 16 { 1 } else { 4 };
                 for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
-                    let sum = parts.iter().fold(0.0f32, |sum, part| sum + part.at(row, col));
+                    let sum = (0..sharers)
+                        .map(|i| &parts[i * splits / sharers..(i + 1) * splits / sharers])
+                        .map(|quarter| quarter.iter().fold(0.0, |sum, part| sum + part.at(row, col)))
+                        .fold(0.0f32, |sum, quarter| sum + quarter);
                     assert_eq!(c.at(row, col).to_bits(), sum.to_bits(), "({row}, {col}), {splits} splits, {layout:?}");
                 }
             }

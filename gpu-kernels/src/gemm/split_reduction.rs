@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Each thread has four neighbours of C, or one where the layouts do not allow that, and loads eight partials of them before
-//! it adds the first, so that there are enough loads under way. The result does not depend on how blocks were scheduled: the
-//! same bits on every run.
+//! it adds the first, so that there are enough loads under way. Of many partials each of four threads adds up a quarter, and
+//! the first of them what the four have found. The result does not depend on how blocks were scheduled: the same bits on
+//! every run.
 //!
-//! What it costs: every partial is read once, C is written once and, unless β is zero, read once. No shared memory; any
+//! What it costs: every partial is read once, C is written once and, unless β is zero, read once. 1.5 KB of shared memory; any
 //! device.
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -28,6 +29,13 @@ const WIDTH: usize = 4;
 /// The vectors of partials that a thread loads before it adds the first of them, and of single elements.
 const VECTORS_AT_A_TIME: usize = 8;
 const ELEMENTS_AT_A_TIME: usize = 2;
+
+/// The threads of a block.
+const THREADS: usize = 128;
+
+/// The threads that share the partials of a piece of work, if there are at least so many partials.
+const SHARERS: usize = 4;
+const SHARED_FROM: u64 = 16;
 
 /// Sums of partial results: `C = α·Σ P[s] + β·C` for each of a batch, where those of product `i` are partials `i · splits` to
 /// `(i + 1) · splits - 1`, as [`TiledGemm::split`](super::tiles::TiledGemm::split) has them written.
@@ -99,46 +107,65 @@ impl<'a> SplitReduction<'a> {
         u64::from(self.c.count()) * u64::from(lines.number) * u64::from(lines.pieces)
     }
 
-    /// Computes [`WIDTH`] neighbours of a result, or what of them is inside.
+    /// How many threads share the partials of a piece.
+    #[inline(always)]
+    fn sharers(&self) -> u32 {
+        if self.splits >= SHARED_FROM { SHARERS as u32 } else { 1 }
+    }
+
+    /// The place of a piece: its result, and the row and column of its first element, in lines; and its number of elements.
+    #[inline(always)]
+    fn place(&self, lines: &Lines, piece: u64) -> (u64, u32, u32, usize) {
+        let (line, place) = divide(piece, u64::from(lines.pieces));
+        let (result, row) = divide(line, u64::from(lines.number));
+        let col = place as u32 * WIDTH as u32;
+        (result, row as u32, col, (lines.length - col).min(WIDTH as u32) as usize)
+    }
+
+    /// Adds up part `part` of `parts` of the partials of [`WIDTH`] neighbours of a result, or of those of them that are inside.
+    ///
+    /// # Safety
+    /// `piece < self.pieces()`, and `part < parts`.
+    #[inline(always)]
+    unsafe fn sum(&self, piece: u64, part: u32, parts: u32) -> [f32; WIDTH] {
+        if self.scale.terms(1) == 0 {
+            return [0.0; WIDTH];
+        }
+        let lines = self.lines();
+        let (result, row, col, count) = self.place(&lines, piece);
+        let partial = lines.of_input(self.partials.first());
+        let begin = |part: u32| divide(self.splits * u64::from(part), u64::from(parts)).0;
+        let (first, splits) = (result * self.splits + begin(part), begin(part + 1) - begin(part));
+        let base = partial.offset(row, col) as u64;
+        let of = |split: u64| base + (first + split) * self.partials.stride();
+        let is_aligned = self.partials.stride().is_multiple_of(4)
+            && (lines.number == 1 || partial.row_stride().is_multiple_of(4));
+        // SAFETY: the line and `count` elements of it from `col` on are inside each partial, and the partials are all there;
+        // aligned as just found.
+        unsafe {
+            if is_aligned && count == WIDTH && has_vectors(partial.col_stride(), partial.data().as_ptr()) {
+                let load = |split| partial.data().get4_unchecked(of(split) as usize);
+                return add_in_order::<VECTORS_AT_A_TIME>(splits, load);
+            }
+            add_in_order::<ELEMENTS_AT_A_TIME>(splits, |split| {
+                let load =
+                    |i: usize| partial.data().get_unchecked((of(split) + i as u64 * partial.col_stride()) as usize);
+                core::array::from_fn(|i| if i < count { load(i) } else { 0.0 })
+            })
+        }
+    }
+
+    /// Completes [`WIDTH`] neighbours of a result, or what of them is inside.
     ///
     /// # Safety
     /// `piece < self.pieces()`, and no other thread has the same piece.
     #[inline(always)]
-    unsafe fn reduce(&self, piece: u64) {
+    unsafe fn finish(&self, piece: u64, sums: [f32; WIDTH]) {
         let lines = self.lines();
-        let (line, place) = divide(piece, u64::from(lines.pieces));
-        let (result, row) = divide(line, u64::from(lines.number));
-        let (row, col) = (row as u32, place as u32 * WIDTH as u32);
+        let (result, row, col, count) = self.place(&lines, piece);
         // SAFETY: there are as many results.
         let c = lines.of_output(unsafe { self.c.at(result as u32) });
-        let count = (lines.length - col).min(WIDTH as u32) as usize;
-
-        let partial = lines.of_input(self.partials.first());
         let terms = self.scale.terms(1);
-        let mut sums = [0.0; WIDTH];
-        if terms > 0 {
-            let first = result * self.splits;
-            let base = partial.offset(row, col) as u64;
-            let of = |split: u64| base + (first + split) * self.partials.stride();
-            let is_aligned = self.partials.stride().is_multiple_of(4)
-                && (lines.number == 1 || partial.row_stride().is_multiple_of(4));
-            // SAFETY: the line and `count` elements of it from `col` on are inside each partial, and the partials are all
-            // there; aligned as just found.
-            unsafe {
-                if is_aligned && count == WIDTH && has_vectors(partial.col_stride(), partial.data().as_ptr()) {
-                    let load = |split| partial.data().get4_unchecked(of(split) as usize);
-                    sums = add_in_order::<VECTORS_AT_A_TIME>(self.splits, load);
-                } else {
-                    sums = add_in_order::<ELEMENTS_AT_A_TIME>(self.splits, |split| {
-                        let load = |i: usize| {
-                            partial.data().get_unchecked((of(split) + i as u64 * partial.col_stride()) as usize)
-                        };
-                        core::array::from_fn(|i| if i < count { load(i) } else { 0.0 })
-                    });
-                }
-            }
-        }
-
         // SAFETY: inside C and this thread's own.
         let value = |i: usize| unsafe { self.scale.combine(terms, sums[i], || c.at(row, col + i as u32)) };
         let place = c.offset(row, col);
@@ -213,22 +240,52 @@ fn divide(dividend: u64, divisor: u64) -> (u64, u64) {
     (quotient, dividend.wrapping_sub(quotient.wrapping_mul(divisor)))
 }
 
-/// `C = α·Σ P[s] + β·C` in fp32, each sum in the order of the partials, one thread for four neighbours of C.
+/// `C = α·Σ P[s] + β·C` in fp32, each sum in an order that depends on the number of partials alone.
 #[kernel(block = 128, min_blocks = 8)]
 pub fn gemm_split_reduction_fp32(reduction: SplitReduction<'_>) {
-    let pieces = reduction.pieces();
-    let threads = u64::from(thread::grid_dim_x()) * u64::from(thread::block_dim_x());
-    let mut piece = thread::index_1d() as u64;
-    while piece < pieces {
-        // SAFETY: just compared; the threads of the grid take pieces that are different.
-        unsafe { reduction.reduce(piece) };
-        piece += threads;
+    // What the others who share a piece have found: a row for each of its elements.
+    static FOUND: Shared<[[f32; THREADS / SHARERS * (SHARERS - 1)]; WIDTH]> = Shared::new();
+    let (pieces, parts) = (reduction.pieces(), reduction.sharers());
+    let pieces_of_block = THREADS as u32 / parts;
+    let (part, place) = (thread::thread_idx_x() / pieces_of_block, thread::thread_idx_x() % pieces_of_block);
+    let mut first = u64::from(thread::block_idx_x()) * u64::from(pieces_of_block);
+    while first < pieces {
+        let piece = first + u64::from(place);
+        let is_inside = piece < pieces;
+        // SAFETY: just compared; the blocks of the grid take pieces that are different, and so do their threads, apart from
+        // those who share one. The others have written to places of their own before the first of them reads there, and read
+        // before anyone writes again. All threads of the block reach every barrier.
+        unsafe {
+            let mut sums = if is_inside { reduction.sum(piece, part, parts) } else { [0.0; WIDTH] };
+            if parts > 1 {
+                let place = |part: u32| ((part - 1) * pieces_of_block + place) as usize;
+                if part > 0 {
+                    for i in 0..WIDTH {
+                        FOUND.write([i, place(part)], sums[i]);
+                    }
+                }
+                thread::sync_threads();
+                if part == 0 {
+                    for other in 1..SHARERS as u32 {
+                        for i in 0..WIDTH {
+                            sums[i] += FOUND.read([i, place(other)]);
+                        }
+                    }
+                }
+                thread::sync_threads();
+            }
+            if is_inside && part == 0 {
+                reduction.finish(piece, sums);
+            }
+        }
+        first += u64::from(thread::grid_dim_x()) * u64::from(pieces_of_block);
     }
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl crate::Grid for gemm_split_reduction_fp32<'_> {
     fn grid(&self) -> Dim3 {
-        crate::geometry::line_of_blocks(self.reduction.pieces().div_ceil(u64::from(Self::BLOCK.x)))
+        let threads = self.reduction.pieces() * u64::from(self.reduction.sharers());
+        crate::geometry::line_of_blocks(threads.div_ceil(u64::from(Self::BLOCK.x)))
     }
 }
