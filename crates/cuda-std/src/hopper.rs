@@ -252,24 +252,50 @@ pub unsafe fn acquire_registers<const N: u32>() {
     not_modelled("setmaxnreg")
 }
 
-/// Waits for `THREADS` threads of the block at barrier `ID` (`bar.sync`). Barrier 0 is that of
-/// [`sync_threads`](crate::thread::sync_threads).
+/// Waits until `THREADS` threads of the block have come to barrier `id`, here or to [`arrive_at_part`] (`bar.sync`). Barrier 0 is
+/// that of [`sync_threads`](crate::thread::sync_threads).
 ///
 /// # Safety
-/// Exactly `THREADS` threads, in whole warps, reach this barrier, and all threads of each such warp do.
+/// `id` is below 16. Exactly `THREADS` threads, in whole warps, come to this barrier before any of them comes again, and all
+/// threads of each such warp do.
 #[inline(always)]
-pub unsafe fn sync_part<const ID: u32, const THREADS: u32>() {
+pub unsafe fn sync_part<const THREADS: u32>(id: u32) {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
     unsafe {
         core::arch::asm!(
             "bar.sync {id}, {threads};",
-            id = const ID, threads = const THREADS,
+            id = in(reg32) id, threads = const THREADS,
             options(nostack, preserves_flags),
         );
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    not_modelled("bar.sync with a part of the block")
+    {
+        _ = id;
+        not_modelled("bar.sync with a part of the block")
+    }
+}
+
+/// Comes to barrier `id`, at which `THREADS` threads of the block meet, without waiting for the others (`bar.arrive`).
+///
+/// # Safety
+/// As for [`sync_part`].
+#[inline(always)]
+pub unsafe fn arrive_at_part<const THREADS: u32>(id: u32) {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!(
+            "bar.arrive {id}, {threads};",
+            id = in(reg32) id, threads = const THREADS,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        _ = id;
+        not_modelled("bar.arrive")
+    }
 }
 
 /// True for one lane of the warp, always the same one (`elect.sync`, sm_90). Unlike a comparison of the lane's number it

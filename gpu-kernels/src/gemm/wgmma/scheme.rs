@@ -8,9 +8,6 @@ use crate::gemm::split::prepare_tf32;
 
 /// What the second operand of a scheme consists of, and how it is multiplied.
 pub(super) trait Scheme {
-    /// Whether the second operands are TF32, too.
-    const PARTS_ARE_TF32: bool;
-
     /// The second operand of this thread's fragments of A, from them and from what is left of them.
     fn second_of_a(raw: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32>;
 
@@ -49,8 +46,6 @@ fn registers(fragments: &Fragments<u32>, step: usize) -> [u32; 4] {
 const STEP: u32 = 32;
 
 impl Scheme for ThreeTf32 {
-    const PARTS_ARE_TF32: bool = true;
-
     const SECOND: Pieces = Pieces::TF32;
 
     #[inline(always)]
@@ -88,8 +83,6 @@ impl Scheme for ThreeTf32 {
 }
 
 impl Scheme for Mixed {
-    const PARTS_ARE_TF32: bool = false;
-
     const SECOND: Pieces = Pieces::BF16;
 
     #[inline(always)]

@@ -195,6 +195,56 @@ struct Multiplier {
     sums: [[f32; SUMS]; 2],
     extremes: Extremes,
     step: u32,
+    turn: Turn,
+}
+
+/// Whose turn it is to issue products: the two warpgroups take turns, half a step each. Left to themselves they come to issue at
+/// the same time, share the tensor cores, have their products at the same time, and while both add them up the tensor cores
+/// have nothing to do.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// The barriers at which this warpgroup waits, and the other one.
+    own: u32,
+    other: u32,
+}
+
+impl Turn {
+    /// The threads of both warpgroups.
+    const THREADS: u32 = MULTIPLIERS * 32;
+
+    /// The turns of warpgroup `part`, of 0 and 1. The first turn is that of 0.
+    ///
+    /// # Safety
+    /// Called by all lanes of both warpgroups.
+    #[inline(always)]
+    unsafe fn new(part: u32) -> Self {
+        let turn = Self { own: 1 + part, other: 2 - part };
+        if part == 1 {
+            // SAFETY: the caller's promise.
+            unsafe { turn.pass() };
+        }
+        turn
+    }
+
+    /// Waits for the turn of this warpgroup.
+    ///
+    /// # Safety
+    /// Called by all lanes of the warpgroup, before each [`Turn::pass`].
+    #[inline(always)]
+    unsafe fn wait(self) {
+        // SAFETY: this warpgroup waits here, and the other one has come or comes with its `pass`.
+        unsafe { hopper::sync_part::<{ Self::THREADS }>(self.own) }
+    }
+
+    /// Ends the turn of this warpgroup.
+    ///
+    /// # Safety
+    /// Called by all lanes of the warpgroup, after each [`Turn::wait`].
+    #[inline(always)]
+    unsafe fn pass(self) {
+        // SAFETY: as above, the other way round.
+        unsafe { hopper::arrive_at_part::<{ Self::THREADS }>(self.other) }
+    }
 }
 
 impl Multiplier {
@@ -218,18 +268,22 @@ impl Multiplier {
             let (first_a, second_a) = self.split::<S, LOOK>();
             second_ring.wait_full();
             let mut partial = [0f32; SUMS];
+            self.turn.wait();
             wgmma::fence();
             S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);
             wgmma::commit();
+            self.turn.pass();
             partial.wait::<0>();
             self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.place_in_a);
-            promote::<A, S>(&mut self.sums[0], &partial);
+            promote(&mut self.sums[0], &partial);
 
             let (first_a, second_a) = self.split::<S, LOOK>();
             let mut partial = [0f32; SUMS];
+            self.turn.wait();
             wgmma::fence();
             S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);
             wgmma::commit();
+            self.turn.pass();
             if !B::K && hopper::elect_one() {
                 block.raw.empty().arrive(); // A is in registers, and the converters are done: nobody reads it any more
             }
@@ -251,7 +305,7 @@ impl Multiplier {
             // After the last step these are bytes of no meaning, which nobody uses: a load that is made only sometimes
             // costs registers.
             self.raw = load_fragments::<A>(memory, self.place_in_a);
-            promote::<A, S>(&mut self.sums[1], &partial);
+            promote(&mut self.sums[1], &partial);
         }
     }
 
@@ -284,8 +338,10 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
 ) {
     // SAFETY: all lanes come here.
     let place_in_a = unsafe { fragment_place::<A>(first_row(warp_number()), warp::lane_id()) };
-    let mut multiplier =
-        Multiplier { place_in_a, raw: [0.0; 16], sums: [[0.0; SUMS]; 2], extremes: Extremes::new(), step: 0 };
+    // SAFETY: likewise.
+    let turn = unsafe { Turn::new((warp_number() - FIRST_MULTIPLIER) / 4) };
+    let (sums, extremes) = ([[0.0; SUMS]; 2], Extremes::new());
+    let mut multiplier = Multiplier { place_in_a, raw: [0.0; 16], sums, extremes, step: 0, turn };
     // SAFETY: all lanes of all four warps of the warpgroup come here together: the number of steps is the same for the whole
     // block.
     unsafe {
@@ -329,10 +385,10 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     let (row, col) = (tile.row + first_row + row, tile.col + 2 * (lane & 3));
     // SAFETY: rows and columns of this thread alone; columns begin at even numbers.
     unsafe {
-        complete::<A, S, 0>(&tile, row, col, &sums[0]);
-        complete::<A, S, 1>(&tile, row + distance, col, &sums[0]);
-        complete::<A, S, 0>(&tile, row + HALF, col, &sums[1]);
-        complete::<A, S, 1>(&tile, row + HALF + distance, col, &sums[1]);
+        complete::<0>(&tile, row, col, &sums[0]);
+        complete::<1>(&tile, row + distance, col, &sums[0]);
+        complete::<0>(&tile, row + HALF, col, &sums[1]);
+        complete::<1>(&tile, row + HALF + distance, col, &sums[1]);
     }
 }
 
@@ -348,13 +404,8 @@ fn first_row(warp: u32) -> u32 {
 /// # Safety
 /// No other thread accesses these elements of C; `col` is even.
 #[inline(always)]
-unsafe fn complete<A: Major, S: Scheme, const SECOND_ROW: usize>(
-    tile: &Tile<'_>,
-    row: u32,
-    col: u32,
-    sums: &[f32; SUMS],
-) {
-    let sum = |group: usize, col: usize| sums[place_of_sum::<A, S>(4 * group + 2 * SECOND_ROW + col)];
+unsafe fn complete<const SECOND_ROW: usize>(tile: &Tile<'_>, row: u32, col: u32, sums: &[f32; SUMS]) {
+    let sum = |group: usize, col: usize| sums[place_of_sum(4 * group + 2 * SECOND_ROW + col)];
     let groups = core::array::from_fn(|group| [sum(group, 0), sum(group, 1)]);
     // SAFETY: the caller's promise.
     unsafe { tile.finish_groups::<2, { SUMS / 4 }>(row, col, 8, groups) }
@@ -362,9 +413,9 @@ unsafe fn complete<A: Major, S: Scheme, const SECOND_ROW: usize>(
 
 /// Adds partial sums, rounding to nearest.
 #[inline(always)]
-fn promote<A: Major, S: Scheme>(sums: &mut [f32; SUMS], partial: &[f32; SUMS]) {
+fn promote(sums: &mut [f32; SUMS], partial: &[f32; SUMS]) {
     for i in 0..SUMS {
-        sums[i] += partial[place_of_sum::<A, S>(i)];
+        sums[i] += partial[place_of_sum(i)];
     }
     hint::pin(sums);
 }
@@ -372,11 +423,11 @@ fn promote<A: Major, S: Scheme>(sums: &mut [f32; SUMS], partial: &[f32; SUMS]) {
 /// Which of its sums a thread keeps the partial sum `i` in, and the other way round.
 ///
 /// Registers come in two banks, the even and the odd ones. An addition of two that are in the same bank takes twice as long,
-/// and the compiler gives both arrays registers in order, beginning with even ones. With neighbours exchanged, what is added
-/// is in different banks. (Not where three TF32 products leave an odd number of registers between the two.)
+/// and the assembler gives both arrays registers in order, beginning with even ones. With neighbours exchanged, what is added
+/// is in different banks.
 #[inline(always)]
-fn place_of_sum<A: Major, S: Scheme>(i: usize) -> usize {
-    if A::K && S::PARTS_ARE_TF32 { i } else { i ^ 1 }
+fn place_of_sum(i: usize) -> usize {
+    i ^ 1
 }
 
 /// Makes the entry points: all have the same parameters and differ in types.
