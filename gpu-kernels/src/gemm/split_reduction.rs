@@ -138,8 +138,8 @@ impl<'a> SplitReduction<'a> {
         let (first, splits) = (result * self.splits + begin(part), begin(part + 1) - begin(part));
         let base = partial.offset(row, col) as u64;
         let of = |split: u64| base + (first + split) * self.partials.stride();
-        let is_aligned = self.partials.stride().is_multiple_of(4)
-            && (lines.number == 1 || partial.row_stride().is_multiple_of(4));
+        let is_aligned =
+            self.partials.stride().is_multiple_of(4) && (lines.number == 1 || partial.row_stride().is_multiple_of(4));
         // SAFETY: the line and `count` elements of it from `col` on are inside each partial, and the partials are all there;
         // aligned as just found.
         unsafe {

@@ -8,6 +8,7 @@
 //! | [`single`] | products of rounded operands: TF32, bf16, fp16 |
 //! | `pipeline` | the frame of the latter two: the copy engine feeds the tensor cores |
 //! | `convert` | the warps that load and convert, in `split` |
+//! | `turn` | whose turn it is to issue products |
 //! | `looks` | what cannot be split: who looks for it, and who is told |
 //! | `ring` | places in shared memory that one role fills and another empties |
 //! | `operand` | how operands lie there, and how threads read them |
@@ -22,6 +23,7 @@ pub mod scaled;
 mod scheme;
 pub mod single;
 pub mod split;
+mod turn;
 pub mod unfit;
 
 use cuda_std::prelude::*;

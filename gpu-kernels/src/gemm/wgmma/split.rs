@@ -59,6 +59,7 @@ use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_place, fragment_rows, load_fragments};
 use super::ring::Ring;
 use super::scheme::{Mixed, Scheme, ThreeTf32};
+use super::turn::Turn;
 use super::unfit::{GROUP, Unfit};
 use super::warp_number;
 use crate::gemm::exact;
@@ -198,55 +199,6 @@ struct Multiplier {
     turn: Turn,
 }
 
-/// Whose turn it is to issue products: the two warpgroups take turns, half a step each. Left to themselves they come to issue at
-/// the same time, share the tensor cores, have their products at the same time, and while both add them up the tensor cores
-/// have nothing to do.
-#[derive(Clone, Copy)]
-struct Turn {
-    /// The barriers at which this warpgroup waits, and the other one.
-    own: u32,
-    other: u32,
-}
-
-impl Turn {
-    /// The threads of both warpgroups.
-    const THREADS: u32 = MULTIPLIERS * 32;
-
-    /// The turns of warpgroup `part`, of 0 and 1. The first turn is that of 0.
-    ///
-    /// # Safety
-    /// Called by all lanes of both warpgroups.
-    #[inline(always)]
-    unsafe fn new(part: u32) -> Self {
-        let turn = Self { own: 1 + part, other: 2 - part };
-        if part == 1 {
-            // SAFETY: the caller's promise.
-            unsafe { turn.pass() };
-        }
-        turn
-    }
-
-    /// Waits for the turn of this warpgroup.
-    ///
-    /// # Safety
-    /// Called by all lanes of the warpgroup, before each [`Turn::pass`].
-    #[inline(always)]
-    unsafe fn wait(self) {
-        // SAFETY: this warpgroup waits here, and the other one has come or comes with its `pass`.
-        unsafe { hopper::sync_part::<{ Self::THREADS }>(self.own) }
-    }
-
-    /// Ends the turn of this warpgroup.
-    ///
-    /// # Safety
-    /// Called by all lanes of the warpgroup, after each [`Turn::wait`].
-    #[inline(always)]
-    unsafe fn pass(self) {
-        // SAFETY: as above, the other way round.
-        unsafe { hopper::arrive_at_part::<{ Self::THREADS }>(self.other) }
-    }
-}
-
 impl Multiplier {
     /// Multiplies 32 terms of both halves, and loads the first half of the next step.
     ///
@@ -358,6 +310,7 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
                 multiplier.step::<A, B, S, RAW_STAGES, true>(block);
             }
         }
+        turn.end();
     }
     let Multiplier { sums, extremes, .. } = multiplier;
     let found = if extremes.any() { MARK_A } else { 0 } | if are_finite(&sums) { 0 } else { NOT_FINITE };
