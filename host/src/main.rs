@@ -4,14 +4,13 @@ mod cli;
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Parser;
 use cli::{Cli, Command, RunFlags, TuneFlags};
 use cuda_std::executor::Checks;
 use tilewright::bench::args::BenchFlags;
 use tilewright::device::DeviceChoice;
-use tilewright::plan::{Table, Tables};
+use tilewright::plan::Tables;
 use tilewright::run::{self, Options};
 use tilewright::{Device, Error, Precision, kernels, problem, progress, tune};
 
@@ -46,7 +45,7 @@ fn main() -> ExitCode {
             return ExitCode::from(REFUSED);
         }
     };
-    let tables = match tables(&flags) {
+    let tables = match Tables::named(flags.table.as_deref()) {
         Ok(tables) => tables,
         Err(error) => {
             complain(&error);
@@ -91,15 +90,6 @@ fn tune(flags: TuneFlags) -> ExitCode {
             complain(&error);
             ExitCode::from(if error.is_kernel_fault() { FAILED } else { REFUSED })
         }
-    }
-}
-
-/// The tables of measured times that the flags ask for.
-fn tables(flags: &RunFlags) -> Result<Tables, Error> {
-    match &flags.table {
-        None => Ok(Tables::Embedded),
-        Some(path) if path.as_os_str() == "none" => Ok(Tables::None),
-        Some(path) => Ok(Tables::This(Arc::new(Table::read(path)?))),
     }
 }
 

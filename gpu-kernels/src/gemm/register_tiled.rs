@@ -17,13 +17,23 @@
 //! ```
 //!
 //! The idea: [`tiled`](super::tiled) needs two loads from shared memory for each multiplication. Here 24 numbers are loaded
-//! for 128 of them, four at a time: 24 of 543 instructions of the inner loop are loads, 512 are multiplications.
+//! for 128 of them, four at a time: 12 of 273 instructions of the inner loop are loads, 256 are multiplications.
 //!
 //! **Panels lie term by term in shared memory**, as the sums need them. An operand whose neighbours in memory are neighbours
 //! in a row of the panel too (B stored by rows, A by columns) is copied four elements at a time. The other kind, where
 //! neighbours in memory are terms of one sum, is turned on the way: a thread loads four terms each of two or four neighbours,
-//! and writes these neighbours together, four rows one below the other. A warp writes to the rows of all rounds of a panel at a
-//! time, so there is a gap between them that shifts them to other banks. Every element is loaded once by a block, so loads leave the L1 cache alone.
+//! and writes these neighbours together, four rows one below the other. A warp writes to rows four apart at a time, so there
+//! is a gap after every two rows that shifts these to other banks of shared memory. Every element is loaded once by a block, so
+//! loads leave the L1 cache alone.
+//!
+//! **Banks of registers.** An addition of a product reads three registers. They come from two banks, those with even and those
+//! with odd numbers, each of which gives one in a cycle, so that one of the three has to be the same as in the instruction
+//! before, and the other two in different banks. The products of a row of A with all of B, back and forth, see to the first: the
+//! element of A stays. The second takes sums in odd registers where the element of B is in an even one. The assembler numbers
+//! sums as the vectors need it that they are stored in, in the end: four neighbours begin at a multiple of four, as those of B
+//! do, and every addition would wait for a cycle. So the tile of sums in shared memory has neighbours exchanged. It took a
+//! loop over two terms only, whose addresses are two pointers, for the assembler to leave the order as it is: of the 256
+//! additions of that loop, 2 wait.
 //!
 //! **Which lane has which rows**: bits 0 and 2 of its number say which columns, bits 1, 3 and 4 which rows. (Half a per cent
 //! faster than lanes numbered row by row.)
@@ -42,13 +52,15 @@
 //!
 //! | | nn | nt | tn | tt |
 //! |---|---|---|---|---|
-//! | 128×256 | 2.85 | 2.95 | 2.85 | 2.87 |
-//! | 64×64 (before the gap between rounds) | 3.59 | 3.62 | 3.36 | 3.60 |
-//! | cuBLAS | 2.65 | 2.69 | 2.62 | 2.77 |
+//! | 128×256 | 2.82 | 2.86 | 2.81 | 2.81 |
+//! | before the sums had banks of their own | 2.85 | 2.97 | 2.85 | 2.87 |
+//! | cuBLAS | 2.65 | 2.69 | 2.61 | 2.78 |
 //! | error (relative, Frobenius; U[0, 1)) | 1.6e-7 | 1.6e-7 | 1.6e-7 | 1.6e-7 |
 //! | cuBLAS's | 1.2e-6 | 1.2e-6 | 6.0e-7 | 1.2e-6 |
 //!
-//! The clock is at its highest, 1980 MHz, all the time; at that, multiplications alone would take 2.05 ms.
+//! The clock is at its highest, 1980 MHz, all the time; at that, multiplications alone would take 2.05 ms, and the instructions
+//! of the two rounds of tiles 2.37 ms. That additions wait for registers still takes 13 % of the cycles (profiled, `nn`; 19 %
+//! before): with two of three operands to be read, both banks are busy in every cycle, and whatever else comes, comes too much.
 //!
 //! Source: V. Volkov, J. Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008), for sums in registers; the
 //! two-buffered pipeline is that of NVIDIA's CUTLASS ("efficient GEMM").
@@ -65,15 +77,15 @@ use crate::Matrix;
 /// The terms of the sums in a panel.
 const PANEL_TERMS: usize = 16;
 
-/// The terms that a round of the inner loop multiplies: so many that what is not a multiplication hardly counts, and so few
-/// that the loop fits in the cache of instructions.
+/// The terms that a round of the inner loop multiplies: two, so that what is loaded for one goes to other registers than what is
+/// loaded for the next, and no more, so that the assembler does not find another order for them.
 const ROUND: usize = 2;
 
 /// The elements by which a row of a panel, and of the tile of sums, is longer than it has to be.
 const PADDING: usize = 4;
 
 /// The elements between the rows of one round and those of the next: so many that what four threads write at a time, which
-/// have the same columns of four rounds, lies in different banks of shared memory.
+/// have the same columns of rows four apart, lies in different banks of shared memory.
 const GAP: usize = 4;
 
 /// The elements of the rows of a round in a panel of so many columns.
@@ -438,7 +450,7 @@ fn place_of_row(row: usize, pitch: usize) -> usize {
 /// same lane.
 ///
 /// # Safety
-/// They lie within `panels`, `first` is a multiple of 4, and a barrier separates this from the writes.
+/// They are in `row`, which begins at a multiple of four elements, and a barrier separates this from the writes.
 #[inline(always)]
 #[track_caller]
 unsafe fn fragment<const N: usize, const LANES: usize>(row: SharedSlice<f32>) -> [f32; N] {
@@ -488,6 +500,7 @@ impl SumsPlace {
             for chunk in 0..COLS / 4 {
                 let below = row / 4 * LANES_DOWN * 4 + row % 4;
                 let place = self.first + below * self.pitch + chunk * LANES_ACROSS * 4;
+                // Neighbours exchanged, which decides on their registers: see the module's documentation.
                 let mut four: [f32; 4] = core::array::from_fn(|i| sums[chunk * 4 + (i ^ 1)]);
                 // SAFETY: inside the tile and this thread's own; aligned, because the pitch and the first column are
                 // multiples of four.

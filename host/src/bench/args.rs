@@ -10,6 +10,7 @@ use super::inputs::Inputs;
 use super::suite::{self, Case};
 use super::torch;
 use crate::device::DeviceChoice;
+use crate::plan::Tables;
 use crate::problem::Sizes;
 use crate::{Device, Error, Precision};
 
@@ -31,6 +32,11 @@ pub struct BenchFlags {
     /// This kernel instead of what the plan chooses
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
+
+    /// A table of measured times to choose kernels by, of `tilewright tune` on this GPU; `none` to choose by the model alone
+    /// [default: the table that is built in, if there is one for the GPU]
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
 
     /// Use PTX for sm_80, whatever the GPU
     #[arg(long)]
@@ -115,11 +121,12 @@ impl BenchFlags {
     ///
     /// # Errors
     /// [`Error::UnknownName`] for a suite or a problem that there is none of; [`Error::Usage`] where nothing is left to
-    /// measure; [`Error::ExtentTooLarge`].
+    /// measure; [`Error::ExtentTooLarge`]; those of [`Tables::named`].
     pub fn options(self) -> Result<BenchOptions, Error> {
         let inputs = if self.inputs.is_empty() { Inputs::ALL.to_vec() } else { self.inputs.clone() };
         Ok(BenchOptions {
             cases: self.cases()?,
+            tables: Tables::named(self.table.as_deref())?,
             inputs,
             seed: self.seed,
             runs: self.runs as usize,

@@ -38,6 +38,7 @@ use torch::TorchTimes;
 use crate::Error;
 use crate::baseline::CuBlas;
 use crate::device::{Device, DeviceChoice};
+use crate::plan::Tables;
 use crate::report::temporary_beside;
 
 /// What to measure.
@@ -47,6 +48,8 @@ pub struct BenchOptions {
     pub cases: Vec<Case>,
     /// The kinds of inputs for errors; the first is what times are measured on.
     pub inputs: Vec<Inputs>,
+    /// The tables of measured times by which kernels are chosen.
+    pub tables: Tables,
     /// What operands are made from.
     pub seed: u64,
     /// The measured runs of each contestant.
@@ -186,6 +189,7 @@ mod tests {
             torch: None,
             json: None,
             compare: None,
+            tables: Tables::Embedded,
         }
     }
 

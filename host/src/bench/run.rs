@@ -15,7 +15,7 @@ use super::torch::TorchTimes;
 use crate::baseline::{BaselineError, CuBlas, Math, Prepared, Routine};
 use crate::device::Device;
 use crate::kernels;
-use crate::plan::{Description, GemmPlan, Options, Workspace};
+use crate::plan::{Description, GemmPlan, Options, Tables, Workspace};
 use crate::problem::Sizes;
 use crate::{Bytes, DeviceMatrix, Error};
 
@@ -119,10 +119,11 @@ struct Ours {
 }
 
 impl Ours {
-    fn new(device: &Device, case: &Case, set: &Set) -> Result<Self, Error> {
+    fn new(device: &Device, case: &Case, tables: &Tables, set: &Set) -> Result<Self, Error> {
         let kernel = case.kernel.as_deref().map(kernels::find).transpose()?;
         let product = Description::of(1.0, &set.a, &set.b, 0.0, &set.c)?;
-        let options = Options { precision: Some(case.precision), kernel, ..Options::default() };
+        let tables = tables.clone();
+        let options = Options { precision: Some(case.precision), kernel, tables, ..Options::default() };
         let plan = GemmPlan::new(device, &product, &options)?;
         let workspace = RefCell::new(plan.workspace(device)?);
         Ok(Self { plan, workspace })
@@ -204,7 +205,7 @@ pub(super) fn run_group(context: &Context<'_>, opened: &mut Opened, group: &[&Ca
             (0..sets).map(|_| Set::new(device, &host, result.view())).collect::<Result<Vec<Set>, Error>>()?;
         if index == 0 {
             for (case, report) in group.iter().zip(&mut reports) {
-                ours.push(match Ours::new(device, case, &sets[0]) {
+                ours.push(match Ours::new(device, case, &context.options.tables, &sets[0]) {
                     Ok(ours) => Some(ours),
                     Err(error) => {
                         report.outcome = Outcome::NotRun { reason: one_line(&error) };
@@ -365,7 +366,7 @@ mod tests {
                 assert_eq!((a.dim(), b.dim()), ((5, 4), (4, 3)));
                 let mut result = Array2::zeros((5, 3));
                 let mut set = Set::new(&device, &host, result.view()).unwrap();
-                let own = Ours::new(&device, &case, &set).unwrap();
+                let own = Ours::new(&device, &case, &Tables::Embedded, &set).unwrap();
                 own.launch(&device, &mut set).unwrap();
                 set.c.download(result.view_mut()).unwrap();
                 let errors = Sample::new(sampled_rows(5, 3, 4, 0), a, b).errors(result.view());

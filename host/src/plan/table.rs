@@ -263,6 +263,18 @@ impl Entry {
 }
 
 impl Tables {
+    /// Those that a flag names: a file, `none`, or nothing for the tables that are built in.
+    ///
+    /// # Errors
+    /// Those of [`Table::read`].
+    pub fn named(flag: Option<&Path>) -> Result<Self, Error> {
+        match flag {
+            None => Ok(Self::Embedded),
+            Some(path) if path.as_os_str() == "none" => Ok(Self::None),
+            Some(path) => Ok(Self::This(Arc::new(Table::read(path)?))),
+        }
+    }
+
     /// The table for a device, if there is one.
     ///
     /// # Errors

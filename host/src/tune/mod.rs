@@ -29,6 +29,9 @@ const FAR_BEHIND: f64 = 5.0;
 const TOGETHER: Duration = Duration::from_micros(200);
 const MOST_TOGETHER: usize = 64;
 
+/// Times that differ by less than this factor are about the same.
+const ABOUT: f64 = 1.02;
+
 /// How many times are taken for a median.
 const TIMES: usize = 7;
 
@@ -98,19 +101,27 @@ fn measure_case(device: &Device, case: &Case, precisions: &[Precision]) -> Resul
             let median_us = (median.as_secs_f64() * 1e6).max(1e-3);
             times.push(KernelTime { kernel: plan.kernel().name.to_owned(), splits: plan.splits(), median_us });
         }
+        let mut times = best_splits(times);
         times.sort_by(|one, other| one.median_us.total_cmp(&other.median_us));
-        // Of each kernel the best splits.
-        let mut seen: Vec<String> = Vec::new();
-        times.retain(|time| {
-            let first = !seen.contains(&time.kernel);
-            seen.push(time.kernel.clone());
-            first
-        });
         if !times.is_empty() {
             entries.push(key.entry(precision, times));
         }
     }
     Ok(entries)
+}
+
+/// Of each kernel the best splits: the fewest among those that are about as fast as the fastest.
+fn best_splits(times: Vec<KernelTime>) -> Vec<KernelTime> {
+    let mut best: Vec<KernelTime> = Vec::new();
+    for time in &times {
+        if best.iter().any(|best| best.kernel == time.kernel) {
+            continue;
+        }
+        let of_kernel = || times.iter().filter(|other| other.kernel == time.kernel);
+        let least = of_kernel().map(|time| time.median_us).fold(f64::INFINITY, f64::min);
+        best.extend(of_kernel().filter(|time| time.median_us <= ABOUT * least).min_by_key(|time| time.splits).cloned());
+    }
+    best
 }
 
 /// The plans to measure: every kernel that may be chosen unasked, with the splits that might suit it.
@@ -184,6 +195,15 @@ mod tests {
             let bytes: usize = case.elements().iter().map(|elements| 4 * elements).sum();
             assert!(bytes <= 16 << 30, "{case:?} has {bytes} bytes");
         }
+    }
+
+    #[test]
+    fn the_fewest_splits_are_taken_among_those_that_are_about_as_fast() {
+        let time = |kernel: &str, splits, median_us| KernelTime { kernel: kernel.to_owned(), splits, median_us };
+        let times =
+            vec![time("a", 1, 12.0), time("a", 2, 10.1), time("a", 4, 10.0), time("b", 8, 5.0), time("b", 1, 6.0)];
+        assert_eq!(best_splits(times), [time("a", 2, 10.1), time("b", 8, 5.0)]);
+        assert_eq!(best_splits(Vec::new()), []);
     }
 
     #[test]

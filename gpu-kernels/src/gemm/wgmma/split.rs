@@ -22,9 +22,11 @@
 //!   *promote*: the tensor cores add up 32 terms, cutting off what does not fit, and these partial sums are added in fp32,
 //!   rounded to nearest. Without that, the error would grow with the number of terms, all of it towards zero.
 //!
-//! A step takes the tensor cores 2048 clocks. While they multiply a half of one warpgroup, the other promotes, loads and splits;
-//! what holds the kernel is how long that takes, not the rate of any unit (profiled for `Aᵀ·B`: tensor pipe 67 %, shared memory
-//! 58 %). The tile is high rather than wide because only B goes through the converters.
+//! A step takes the tensor cores 2048 clocks in the mixed scheme, 3072 with three TF32 products. They multiply a half of one
+//! warpgroup while the other one promotes, loads and splits: the two take turns (`turn`). Before they did, both came to
+//! multiply at the same time, and then had nothing to multiply at the same time. The tensor pipe was active 71 % of the time in
+//! a long sum (`A·B`, mixed) and 88 % in `Aᵀ·B` with 3xTF32; now 74 % and 92 % (profiled on an H200). The tile is high rather than
+//! wide because only B goes through the converters.
 //!
 //! # Operands that cannot be split
 //!
@@ -40,7 +42,8 @@
 //!
 //! A launch with flags of [`Unfit`] operands computes only the tiles that need them.
 //!
-//! On an H200, M, N, K = 2048, 4096, 8192 took 0.807 ms for `A·Bᵀ` and 0.794 ms for `Aᵀ·B` in the mixed scheme (2026-11-21).
+//! On an H200, M, N, K = 2048, 4096, 8192 took 0.753 ms for `A·Bᵀ` and 0.745 ms for `Aᵀ·B` in the mixed scheme; before, in the same
+//! run, 0.795 and 0.779 ms. With 3xTF32 it took 0.989 and 0.965 ms; before, 0.976 and 1.021 ms (2026-11-21).
 //!
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized persistent" kernels; of the split,
 //! [`crate::gemm::split`]. 168 registers at launch, of which warpgroup 0 gives up all but 40, so that the others have 232;
