@@ -31,7 +31,7 @@ const VECTORS_AT_A_TIME: usize = 8;
 const ELEMENTS_AT_A_TIME: usize = 2;
 
 /// The threads of a block.
-const THREADS: usize = 128;
+const THREADS: usize = gemm_split_reduction_fp32::BLOCK.x as usize;
 
 /// The threads that share the partials of a piece of work, if there are at least so many partials.
 const SHARERS: usize = 4;

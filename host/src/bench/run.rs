@@ -122,8 +122,7 @@ impl Ours {
     fn new(device: &Device, case: &Case, tables: &Tables, set: &Set) -> Result<Self, Error> {
         let kernel = case.kernel.as_deref().map(kernels::find).transpose()?;
         let product = Description::of(1.0, &set.a, &set.b, 0.0, &set.c)?;
-        let tables = tables.clone();
-        let options = Options { precision: Some(case.precision), kernel, tables, ..Options::default() };
+        let options = Options { precision: Some(case.precision), kernel, tables: tables.clone(), ..Options::default() };
         let plan = GemmPlan::new(device, &product, &options)?;
         let workspace = RefCell::new(plan.workspace(device)?);
         Ok(Self { plan, workspace })
