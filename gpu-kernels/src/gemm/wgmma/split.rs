@@ -56,7 +56,7 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Sums};
 
 use super::convert::convert;
-use super::looks::{Looks, NOT_FINITE, are_finite, found_by_any};
+use super::looks::{Looks, NOT_FINITE, Votes, are_finite};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_place, fragment_rows, load_fragments};
@@ -75,6 +75,7 @@ use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 /// The tile of a block.
 pub const TILE: TileShape = TileShape { m: 256, n: 128, k: ROW };
 
+const _: () = assert!(THREADS == 384, "the entry points' blocks are of as many threads");
 const _: () = assert!(
     GROUP.is_multiple_of(TILE.m) && GROUP.is_multiple_of(TILE.n),
     "a tile is in one group of rows and of columns"
@@ -100,8 +101,8 @@ pub(super) const CONVERTERS: u32 = TILE.n / 32;
 pub const BOXES: TileShape = TileShape { m: TILE.m / CONVERTERS, n: TILE.n / CONVERTERS, k: TILE.k };
 /// The first warp that multiplies.
 const FIRST_MULTIPLIER: u32 = CONVERTERS;
-/// The warps of a block.
-const WARPS: u32 = FIRST_MULTIPLIER + MULTIPLIERS;
+/// The threads of a block.
+const THREADS: u32 = (CONVERTERS + MULTIPLIERS) * 32;
 
 /// What depends on the layout of B: a B that is not K-major needs a tile for each of its two operands, which leaves room for
 /// one raw place less.
@@ -117,7 +118,7 @@ pub(super) const fn second_place(b_is_k_major: bool) -> u32 {
 /// The shared memory of a block, in bytes: raw places, second places, barriers, and a vote of each warp.
 const fn shared_bytes(b_is_k_major: bool) -> u32 {
     let places = raw_stages(b_is_k_major) * RAW + SECOND_STAGES * second_place(b_is_k_major);
-    places * 4 + (raw_stages(b_is_k_major) + SECOND_STAGES) * 16 + WARPS * 4
+    places * 4 + (raw_stages(b_is_k_major) + SECOND_STAGES) * 16 + Votes::<THREADS>::BYTES
 }
 
 /// What all roles of a block share.
@@ -126,7 +127,7 @@ pub(super) struct Block<'a, const RAW_STAGES: u32> {
     pub(super) memory: SharedSlice<f32>,
     pub(super) raw: Ring<RAW_STAGES>,
     pub(super) second: Ring<SECOND_STAGES>,
-    votes: SharedSlice<u32>,
+    votes: Votes<THREADS>,
     pub(super) steps: u32,
     pub(super) looks: [Looks; 2],
 }
@@ -160,7 +161,7 @@ unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
             memory: dynamic_shared(0, places as usize),
             raw: Ring::new(dynamic_shared(barriers, Ring::<RAW_STAGES>::BARRIERS as usize)),
             second: Ring::new(dynamic_shared(second, Ring::<SECOND_STAGES>::BARRIERS as usize)),
-            votes: dynamic_shared(votes, WARPS as usize),
+            votes: Votes::new(votes),
             steps: (tile.k_end - tile.k_begin).div_ceil(TILE.k),
             looks: [
                 Looks::new(if marks.is_empty() { 1 } else { gemm.n().div_ceil(TILE.n) }, tile.col / TILE.n),
@@ -182,7 +183,7 @@ unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
         if warp < FIRST_MULTIPLIER {
             hopper::release_registers::<40>();
             let found = convert::<A, B, S, RAW_STAGES>(&mut block, warp, map_a, map_b);
-            found_by_any(block.votes, found);
+            block.votes.tell(found);
         } else {
             hopper::acquire_registers::<232>();
             multiply::<A, B, S, RAW_STAGES>(&mut block, marks);
@@ -317,8 +318,8 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     }
     let Multiplier { sums, extremes, .. } = multiplier;
     let found = if extremes.any() { MARK_A } else { 0 } | if are_finite(&sums) { 0 } else { NOT_FINITE };
-    // SAFETY: the converters vote as well.
-    let found = unsafe { found_by_any(block.votes, found) };
+    // SAFETY: the converters tell as well, and each warp once.
+    let found = unsafe { block.votes.tell_and_wait(found) };
     let mut inexact = found != 0;
     if !marks.is_empty() {
         if thread::thread_idx_x() == FIRST_MULTIPLIER * 32 {
