@@ -58,15 +58,18 @@ impl Turn {
         unsafe { hopper::arrive_at_part::<{ Self::THREADS }>(3 - self.barrier) }
     }
 
-    /// After the last turn: has the first warpgroup wait for the last [`Turn::pass`], which is for nobody else.
+    /// After the last turn: an empty one of each, so that both have waited as often and nobody comes to a barrier for nothing.
     ///
     /// # Safety
     /// Called by all lanes of both warpgroups, which have had as many turns.
     #[inline(always)]
     pub(super) unsafe fn end(self) {
-        if self.barrier == 1 {
-            // SAFETY: the caller's promise.
-            unsafe { self.wait() };
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.wait();
+            if self.barrier == 1 {
+                self.pass();
+            }
         }
     }
 }
