@@ -78,10 +78,8 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "COUNT")]
     splits: Option<u32>,
 
-    /// A table of measured times to choose kernels by, of `tilewright tune` on this GPU; `none` to choose by the model alone
-    /// [default: the table that is built in, if there is one for the GPU]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) table: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) table: plan::TableFlag,
 
     /// Say which kernels could compute each product, which is chosen and why, its tiles, splits and workspace
     #[arg(long)]

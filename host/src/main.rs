@@ -10,7 +10,6 @@ use cli::{Cli, Command, RunFlags, TuneFlags};
 use cuda_std::executor::Checks;
 use tilewright::bench::args::BenchFlags;
 use tilewright::device::DeviceChoice;
-use tilewright::plan::Tables;
 use tilewright::run::{self, Options};
 use tilewright::{Device, Error, Precision, kernels, problem, progress, tune};
 
@@ -45,7 +44,7 @@ fn main() -> ExitCode {
             return ExitCode::from(REFUSED);
         }
     };
-    let tables = match Tables::named(flags.table.as_deref()) {
+    let tables = match flags.table.tables() {
         Ok(tables) => tables,
         Err(error) => {
             complain(&error);

@@ -10,7 +10,7 @@ use super::inputs::Inputs;
 use super::suite::{self, Case};
 use super::torch;
 use crate::device::DeviceChoice;
-use crate::plan::Tables;
+use crate::plan::TableFlag;
 use crate::problem::Sizes;
 use crate::{Device, Error, Precision};
 
@@ -33,10 +33,8 @@ pub struct BenchFlags {
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
-    /// A table of measured times to choose kernels by, of `tilewright tune` on this GPU; `none` to choose by the model alone
-    /// [default: the table that is built in, if there is one for the GPU]
-    #[arg(long, value_name = "FILE")]
-    table: Option<PathBuf>,
+    #[command(flatten)]
+    table: TableFlag,
 
     /// Use PTX for sm_80, whatever the GPU
     #[arg(long)]
@@ -121,12 +119,12 @@ impl BenchFlags {
     ///
     /// # Errors
     /// [`Error::UnknownName`] for a suite or a problem that there is none of; [`Error::Usage`] where nothing is left to
-    /// measure; [`Error::ExtentTooLarge`]; those of [`Tables::named`].
+    /// measure; [`Error::ExtentTooLarge`]; those of [`TableFlag::tables`].
     pub fn options(self) -> Result<BenchOptions, Error> {
         let inputs = if self.inputs.is_empty() { Inputs::ALL.to_vec() } else { self.inputs.clone() };
         Ok(BenchOptions {
             cases: self.cases()?,
-            tables: Tables::named(self.table.as_deref())?,
+            tables: self.table.tables()?,
             inputs,
             seed: self.seed,
             runs: self.runs as usize,

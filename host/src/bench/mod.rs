@@ -87,7 +87,8 @@ pub fn refuse_cpu(device: &Device) -> Result<(), Error> {
 /// Files are looked at first. What one case cannot do is in its report, and the others go on.
 ///
 /// # Errors
-/// [`Error::Usage`] for the CPU executor, and for files that are no reports; [`Error::File`]; [`Error::Baseline`] where
+/// [`Error::Usage`] for the CPU executor, and for files that are no reports; [`Error::File`]; [`Error::TableForOtherGpu`];
+/// [`Error::Baseline`] where
 /// there is no cuBLAS and a baseline is wanted; [`Error::Driver`] where the GPU fails, or has too little memory.
 pub fn bench(
     device: &Device,
@@ -103,6 +104,7 @@ pub fn bench(
     let Some(&timed_inputs) = options.inputs.first() else {
         return Err(Error::Usage("a benchmark needs inputs: choose --inputs uniform-01".to_owned()));
     };
+    let table = options.tables.source(device)?;
     let open_blas = |device: &Device| options.baseline.then(|| CuBlas::open(device)).transpose();
     let blas = open_blas(device)?;
     let info = device.describe();
@@ -118,6 +120,7 @@ pub fn bench(
         cublas: blas
             .as_ref()
             .map(|blas| CublasInfo { version: blas.version().to_owned(), path: blas.path().display().to_string() }),
+        table,
         torch: torch.as_ref().map(|torch| format!("{} on {}", torch.torch, torch.device)),
         roofline: roofline::measure(device, blas.as_ref())?,
         runs: options.runs,

@@ -43,6 +43,8 @@ pub struct BenchReport {
     pub state_after: Option<GpuState>,
     /// The cuBLAS that is compared with.
     pub cublas: Option<CublasInfo>,
+    /// Where the table of measured times is from by which plans chose; none if there is none for the GPU, or the model had to choose.
+    pub table: Option<String>,
     /// The version of torch that was timed, if one was.
     pub torch: Option<String>,
     /// What the GPU can do at most.

@@ -20,9 +20,13 @@ impl BenchReport {
             None => "no baseline".to_owned(),
         };
         let torch = self.torch.as_ref().map(|version| format!("; torch {version}")).unwrap_or_default();
+        let table = match &self.table {
+            Some(source) => format!("the table of measured times ({source})"),
+            None => "the model".to_owned(),
+        };
         let state = self.state_before.map(|state| format!("\nBefore: {state}")).unwrap_or_default();
         format!(
-            "tilewright {}{commit}, {}\nDevice: {}\nCompared with: {cublas}{torch}{state}\nTimes: medians of {} runs in \
+            "tilewright {}{commit}, {}\nDevice: {}\nCompared with: {cublas}{torch}\nKernels chosen by: {table}{state}\nTimes: medians of {} runs in \
              turns on {} inputs, seed {}; the spread is the interquartile range\n",
             self.version, self.date, self.device, self.runs, self.timed_inputs, self.seed
         )

@@ -55,7 +55,7 @@ pub use description::{Description, Placement, Storage};
 pub use explanation::{Candidate, Explanation, Reason};
 pub use facts::{DeviceFacts, Processor};
 pub use refusal::Refusal;
-pub use table::{Table, Tables};
+pub use table::{Table, TableFlag, Tables};
 pub use workspace::Workspace;
 pub(crate) use workspace::read;
 

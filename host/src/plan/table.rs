@@ -12,13 +12,14 @@
 //! Where a table says nothing, the model chooses. So it does if it takes a kernel for the fastest of which the table has no time
 //! for any product: such a kernel is newer than the table.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Description, DeviceFacts, Storage};
-use crate::{Error, Precision};
+use crate::{Device, Error, Precision};
 
 /// The version of the format.
 const SCHEMA: u32 = 1;
@@ -41,6 +42,29 @@ pub enum Tables {
     None,
     /// This one, which has to be of the GPU.
     This(Arc<Table>),
+}
+
+/// The part of a command line that says which tables to use.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TableFlag {
+    /// A table of measured times to choose kernels by, of `tilewright tune` on this GPU; `none` to choose by the model alone
+    /// [default: the table that is built in, if there is one for the GPU]
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
+}
+
+impl TableFlag {
+    /// The tables that it names.
+    ///
+    /// # Errors
+    /// Those of [`Table::read`].
+    pub fn tables(&self) -> Result<Tables, Error> {
+        match &self.table {
+            None => Ok(Tables::Embedded),
+            Some(path) if path.as_os_str() == "none" => Ok(Tables::None),
+            Some(path) => Ok(Tables::This(Arc::new(Table::read(path)?))),
+        }
+    }
 }
 
 /// Measured times of one GPU.
@@ -263,16 +287,13 @@ impl Entry {
 }
 
 impl Tables {
-    /// Those that a flag names: a file, `none`, or nothing for the tables that are built in.
+    /// Where the table for a device is from, in words, if there is one.
     ///
     /// # Errors
-    /// Those of [`Table::read`].
-    pub fn named(flag: Option<&Path>) -> Result<Self, Error> {
-        match flag {
-            None => Ok(Self::Embedded),
-            Some(path) if path.as_os_str() == "none" => Ok(Self::None),
-            Some(path) => Ok(Self::This(Arc::new(Table::read(path)?))),
-        }
+    /// [`Error::TableForOtherGpu`] if a certain table is to be used, and is not of this device.
+    pub fn source(&self, device: &Device) -> Result<Option<String>, Error> {
+        let whose = if matches!(self, Self::Embedded) { "built in" } else { "given" };
+        Ok(self.table(&DeviceFacts::of(device))?.map(|table| format!("{whose}, {}", table.source())))
     }
 
     /// The table for a device, if there is one.

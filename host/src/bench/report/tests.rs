@@ -37,6 +37,7 @@ pub(crate) fn report(ratio: f64) -> BenchReport {
         date: "2026-01-01T00:00:00Z".to_owned(),
         version: "0".to_owned(),
         commit: Some("abc".to_owned()),
+        table: Some("built in, 2026-01-01T00:00:00Z".to_owned()),
         device: DeviceInfo::Cpu { name: Some("a processor".to_owned()), threads: 2, checks: "full".to_owned() },
         state_before: GpuState::parse("1980, 3201, 1980, 124.96, 30"),
         state_after: None,
@@ -152,4 +153,12 @@ fn the_gpus_state_is_read_from_one_line() {
     assert_eq!((state.sm_mhz, state.temperature_c), (1755, 61));
     assert!(GpuState::parse("1755, [N/A], 1980, 698.20, 61").is_none());
     assert!(report(1.0).heading().contains("1980 of 1980 MHz"));
+}
+
+#[test]
+fn the_heading_says_what_kernels_were_chosen_by() {
+    let mut report = report(1.0);
+    assert!(report.heading().contains("chosen by: the table of measured times (built in, 2026-01-01T00:00:00Z)"));
+    report.table = None;
+    assert!(report.heading().contains("chosen by: the model"));
 }
