@@ -58,7 +58,8 @@ impl Turn {
         unsafe { hopper::arrive_at_part::<{ Self::THREADS }>(3 - self.barrier) }
     }
 
-    /// After the last turn: an empty one of each, so that both have waited as often and nobody comes to a barrier for nothing.
+    /// After the last turn: an empty one of each, so that every arrival is waited for, and both have waited as often, which is
+    /// what compute-sanitizer's racecheck compares.
     ///
     /// # Safety
     /// Called by all lanes of both warpgroups, which have had as many turns.
