@@ -407,17 +407,19 @@ fn planned_special(device: &Device, kernel: &'static KernelInfo, special: Specia
     Ok(Completion::Completed)
 }
 
-/// A module on a GPU, as something that runs its kernels.
-struct OnGpu(Module);
+/// A GPU and a module on it, as something that runs its kernels.
+struct OnGpu(Gpu, Module);
 
 impl Launcher for OnGpu {
     type Error = DriverError;
 
     unsafe fn launch<K: cuda_std::Kernel>(&self, kernel: K, blocks: u32) -> Result<(), DriverError> {
         let Dim3 { x, y, z } = K::BLOCK;
-        let function = self.0.function(K::NAME)?;
+        let function = self.1.function(K::NAME)?;
         // SAFETY: the caller's promise. `Kernel` vouches for the arguments, which are copied before this returns.
-        unsafe { function.launch([blocks, 1, 1], [x, y, z], K::DYNAMIC_SHARED_BYTES, &mut kernel.param_addresses()) }
+        unsafe {
+            function.launch(&self.0, [blocks, 1, 1], [x, y, z], K::DYNAMIC_SHARED_BYTES, &mut kernel.param_addresses())
+        }
     }
 }
 
@@ -453,7 +455,7 @@ fn planted(fault: Fault) -> Result<Completion, Failed> {
     unsafe {
         let x_view = GlobalSlice::from_raw_parts(x_address, x_there.len());
         let y_view = GlobalSliceMut::from_raw_parts(y_address, y_there.len());
-        fault.launch(&OnGpu(gpu.load_ptx(ptx)?), x_view, y_view)?;
+        fault.launch(&OnGpu(gpu.clone(), gpu.load_ptx(ptx)?), x_view, y_view)?;
     }
     y_there.copy_to_host(&mut y)?;
     Ok(Completion::Completed)
@@ -483,7 +485,7 @@ fn device_feature(feature: Feature) -> Result<Completion, Failed> {
     unsafe {
         let x_view = GlobalSlice::from_raw_parts(x_address, x_there.len());
         let y_view = GlobalSliceMut::from_raw_parts(y_address, y_there.len());
-        feature.launch(&OnGpu(gpu.load_ptx(ptx)?), x_view, y_view)?;
+        feature.launch(&OnGpu(gpu.clone(), gpu.load_ptx(ptx)?), x_view, y_view)?;
     }
     y_there.copy_to_host(&mut there)?;
     for (place, y) in [("GPU", &there), ("CPU", &here)] {

@@ -107,7 +107,7 @@ fn probe() -> Result<(), Box<dyn Error>> {
         let params = [&raw mut address, &raw mut address, &raw mut address, (&raw mut len).cast()];
         let mut params = params.map(|param| param.cast::<c_void>());
         // SAFETY: the parameters are those of `add`, which touches nothing for a length of 0.
-        unsafe { add.launch(grid, block, shared, &mut params) }
+        unsafe { add.launch(&gpu, grid, block, shared, &mut params) }
     };
     expect("no block", launch([0, 1, 1], [32, 1, 1], 0))?;
     expect("a grid of 65536 along y", launch([1, 65536, 1], [32, 1, 1], 0))?;
@@ -119,7 +119,7 @@ fn probe() -> Result<(), Box<dyn Error>> {
     let write_to_null = module.function("write_to_null")?;
     // SAFETY: the kernel takes no arguments. It writes to an address where there is no memory, so it changes nothing,
     // and the driver ends the context: this is what is to be seen.
-    unsafe { write_to_null.launch([1, 1, 1], [1, 1, 1], 0, &mut []) }?;
+    unsafe { write_to_null.launch(&gpu, [1, 1, 1], [1, 1, 1], 0, &mut []) }?;
     expect("synchronizing after a write to address 0", gpu.synchronize())?;
     expect("allocating after that", gpu.allocate::<f32>(1))?;
     expect("opening the device anew after that", Gpu::open(0).and_then(|gpu| gpu.memory()))?;
@@ -140,7 +140,7 @@ fn run_add(gpu: &Gpu, add: &Function) -> Result<(), Box<dyn Error>> {
     sum_device.fill_bytes(0xff)?;
     for shared_bytes in [0, gpu.properties().max_shared_bytes_per_block_optin] {
         let start = gpu.record_event()?;
-        launch_add(add, &a_device, &b_device, &mut sum_device, shared_bytes)?;
+        launch_add(gpu, add, &a_device, &b_device, &mut sum_device, shared_bytes)?;
         let time = gpu.record_event()?.elapsed_since(&start)?;
         println!("add of {len} floats with {shared_bytes} bytes of shared memory: {time:.1?} by the GPU's clock");
     }
@@ -154,6 +154,7 @@ fn run_add(gpu: &Gpu, add: &Function) -> Result<(), Box<dyn Error>> {
 }
 
 fn launch_add(
+    gpu: &Gpu,
     add: &Function,
     a: &DeviceMemory<f32>,
     b: &DeviceMemory<f32>,
@@ -167,7 +168,7 @@ fn launch_add(
         [(&raw mut a).cast(), (&raw mut b).cast(), (&raw mut sum).cast(), (&raw mut len_param).cast()];
     // SAFETY: the parameters are those of `add`, which reads and writes `len` elements of arrays that have as many; the
     // arrays are borrowed here, and wait for the GPU when they are dropped.
-    unsafe { add.launch([u32::try_from(len.div_ceil(256))?, 1, 1], [256, 1, 1], shared_bytes, &mut params) }?;
+    unsafe { add.launch(gpu, [u32::try_from(len.div_ceil(256))?, 1, 1], [256, 1, 1], shared_bytes, &mut params) }?;
     Ok(())
 }
 

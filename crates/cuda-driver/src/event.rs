@@ -1,8 +1,9 @@
 //! Marks in a GPU's stream, to measure time between them.
 
+use std::ptr;
 use std::time::Duration;
 
-use cust::event::EventFlags;
+use cust::sys::{self, CUevent, CUevent_flags as Flags};
 
 use crate::call::call;
 use crate::error::Error;
@@ -11,10 +12,14 @@ use crate::gpu::Gpu;
 /// A mark in a GPU's stream. The GPU notes the time when it has finished everything before the mark.
 #[derive(Debug)]
 pub struct Event {
-    // Dropped from the top: the event before the context.
-    event: cust::event::Event,
+    raw: CUevent,
     gpu: Gpu,
 }
+
+// SAFETY: the driver's functions may be called with an event from any thread on which its context is current.
+unsafe impl Send for Event {}
+// SAFETY: as for `Send`; none of the functions used here changes an event after it has been recorded.
+unsafe impl Sync for Event {}
 
 impl Gpu {
     /// Sets a mark after everything that was started so far. This does not wait.
@@ -23,9 +28,13 @@ impl Gpu {
     /// [`Error::ContextLost`] after a kernel has failed.
     pub fn record_event(&self) -> Result<Event, Error> {
         self.bind()?;
-        let event = call(|| cust::event::Event::new(EventFlags::DEFAULT))?;
-        call(|| event.record(self.stream()))?;
-        Ok(Event { event, gpu: self.clone() })
+        let mut raw = ptr::null_mut();
+        // SAFETY: `raw` may be written to.
+        call(|| unsafe { sys::cuEventCreate(&mut raw, Flags::CU_EVENT_DEFAULT as u32) })?;
+        let event = Event { raw, gpu: self.clone() };
+        // SAFETY: event and stream are of the context that is current now.
+        call(|| unsafe { sys::cuEventRecord(event.raw, self.stream()) })?;
+        Ok(event)
     }
 }
 
@@ -37,8 +46,11 @@ impl Event {
     /// mark and not yet reached.
     pub fn elapsed_since(&self, start: &Event) -> Result<Duration, Error> {
         self.gpu.bind()?;
-        call(|| self.event.synchronize())?;
-        let milliseconds = call(|| self.event.elapsed_time_f32(&start.event))?;
+        // SAFETY: both events are there, and the number may be written to.
+        call(|| unsafe { sys::cuEventSynchronize(self.raw) })?;
+        let mut milliseconds = 0.0;
+        // SAFETY: likewise.
+        call(|| unsafe { sys::cuEventElapsedTime(&mut milliseconds, start.raw, self.raw) })?;
         // Negative where `start` is the later mark.
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     }
@@ -46,7 +58,10 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // The event's destruction needs the context. If this fails, so does that, and nobody is left to tell.
-        let _ = self.gpu.bind();
+        // Errors stay unseen here: nobody is left to tell, and who uses the GPU next gets the same.
+        if self.gpu.bind().is_ok() {
+            // SAFETY: the event is of the context that is current now, and this was its last use.
+            let _ = call(|| unsafe { sys::cuEventDestroy_v2(self.raw) });
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cust::context::{Context, CurrentContext};
 use cust::device::Device;
 use cust::stream::{Stream, StreamFlags};
-use cust::sys::{self, CUdevice_attribute as Attribute};
+use cust::sys::{self, CUcontext, CUdevice_attribute as Attribute, CUstream};
 use cust::{CudaApiVersion, CudaFlags};
 
 use crate::call::{CallError, call};
@@ -186,11 +186,23 @@ pub struct MemoryInfo {
 ///
 /// A `Gpu` is a handle: clones are of the same open GPU, and may be used from any thread. The driver's functions act on
 /// the context that is current on the calling thread, so every method makes this GPU's context current first, and
-/// leaves it so. The GPU is closed when the last handle and the last thing made from it are dropped.
+/// leaves it so ([`keep_context`] is for threads on which that matters). The GPU is closed when the last handle and the last
+/// thing made from it are dropped.
 #[derive(Clone, Debug)]
 pub struct Gpu {
     inner: Arc<OpenGpu>,
+    /// The stream of another library, if things are to run there.
+    lent_stream: Option<LentStream>,
 }
+
+/// A stream that is somebody else's.
+#[derive(Clone, Copy, Debug)]
+struct LentStream(CUstream);
+
+// SAFETY: the driver's functions may be called with a stream from any thread on which its context is current.
+unsafe impl Send for LentStream {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for LentStream {}
 
 /// Dropped from the top: the stream before the context.
 #[derive(Debug)]
@@ -235,7 +247,17 @@ impl Gpu {
         let context = call(|| Context::new(device))?;
         call(|| CurrentContext::set_current(&context))?;
         let stream = call(|| Stream::new(StreamFlags::DEFAULT, None))?;
-        Ok(Gpu { inner: Arc::new(OpenGpu { stream, context, properties }) })
+        Ok(Gpu { inner: Arc::new(OpenGpu { stream, context, properties }), lent_stream: None })
+    }
+
+    /// A handle of the same GPU by which everything is started on another library's stream, a `CUstream`; null is the default
+    /// stream.
+    ///
+    /// # Safety
+    /// The stream is of this GPU's primary context, and stays valid while there are handles made from this one, or anything
+    /// made by them.
+    pub unsafe fn on_stream(&self, stream: *mut c_void) -> Gpu {
+        Gpu { inner: self.inner.clone(), lent_stream: Some(LentStream(stream.cast())) }
     }
 
     /// What this GPU is.
@@ -255,13 +277,14 @@ impl Gpu {
         Ok(info)
     }
 
-    /// Waits until everything that was started on this GPU has finished.
+    /// Waits until everything that was started by such handles, of the same stream, has finished.
     ///
     /// # Errors
     /// [`Error::ContextLost`] if a kernel has failed.
     pub fn synchronize(&self) -> Result<(), Error> {
         self.bind()?;
-        Ok(call(|| self.inner.stream.synchronize())?)
+        // SAFETY: the stream is of the context that is current now.
+        Ok(call(|| unsafe { sys::cuStreamSynchronize(self.stream()) })?)
     }
 
     /// The stream on which everything runs, a `CUstream`, for libraries such as cuBLAS that are to work in the same order.
@@ -271,7 +294,7 @@ impl Gpu {
     /// to it that the memory it uses is not freed until it has finished, and that this GPU's context is current on the
     /// thread ([`Gpu::make_current`]).
     pub fn raw_stream(&self) -> *mut c_void {
-        self.inner.stream.as_inner().cast()
+        self.stream().cast()
     }
 
     /// Makes this GPU's context current on the calling thread, for libraries that expect it so. The methods of this crate
@@ -289,7 +312,34 @@ impl Gpu {
     }
 
     /// The stream on which everything runs.
-    pub(crate) fn stream(&self) -> &Stream {
-        &self.inner.stream
+    pub(crate) fn stream(&self) -> CUstream {
+        self.lent_stream.map_or(self.inner.stream.as_inner(), |LentStream(stream)| stream)
+    }
+}
+
+/// Notes which context is current on this thread, and makes it so again when the result is dropped: for calls from code that
+/// works with a GPU of its own, as CUDA's runtime does.
+///
+/// # Errors
+/// [`Error::NoDriver`] without a driver; [`Error::Call`] before any GPU was opened.
+pub fn keep_context() -> Result<KeptContext, Error> {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` may be written to.
+    call(|| unsafe { sys::cuCtxGetCurrent(&mut context) })?;
+    Ok(KeptContext { context })
+}
+
+/// Makes a context current again when it is dropped: see [`keep_context`]. It stays on its thread.
+#[derive(Debug)]
+#[must_use = "the context is made current again when this is dropped"]
+pub struct KeptContext {
+    context: CUcontext,
+}
+
+impl Drop for KeptContext {
+    fn drop(&mut self) {
+        // SAFETY: it was current on this thread; if it has been destroyed meanwhile, the driver says so, and nobody is left to
+        // tell.
+        let _ = call(|| unsafe { sys::cuCtxSetCurrent(self.context) });
     }
 }

@@ -21,7 +21,7 @@
 //! let scale = gpu.load_ptx(ptx)?.function("scale")?;
 //! let (mut address, mut factor) = (x.address(), 2.0f32);
 //! // SAFETY: `scale` takes an address and a factor, and touches the 1000 elements behind the address.
-//! unsafe { scale.launch([4, 1, 1], [250, 1, 1], 0, &mut [(&raw mut address).cast(), (&raw mut factor).cast()]) }?;
+//! unsafe { scale.launch(&gpu, [4, 1, 1], [250, 1, 1], 0, &mut [(&raw mut address).cast(), (&raw mut factor).cast()]) }?;
 //! let mut result = vec![0.0; 1000];
 //! x.copy_to_host(&mut result)?;
 //! # Ok(())
@@ -57,7 +57,8 @@
 //!
 //! # Threads and order
 //!
-//! A [`Gpu`] has one stream, on which everything runs in the order in which it was started, from whatever thread.
+//! A [`Gpu`] has one stream, on which everything runs in the order in which it was started, from whatever thread; handles made by
+//! [`Gpu::on_stream`] have another library's instead.
 //! Copies wait until they are done; launches, fills and events do not. An error of a kernel is reported by a later call
 //! that waits; it ends the GPU's context for the whole process ([`Error::ContextLost`]).
 
@@ -78,7 +79,9 @@ pub use cust::memory::bytemuck::Pod;
 pub use call::DriverCall;
 pub use error::{Error, LaunchRejected, PtxFault, PtxRejected};
 pub use event::Event;
-pub use gpu::{ComputeCapability, DriverVersion, Gpu, MemoryInfo, Properties, driver_version};
+pub use gpu::{
+    ComputeCapability, DriverVersion, Gpu, KeptContext, MemoryInfo, Properties, driver_version, keep_context,
+};
 pub use library::LIBRARY_VARIABLE;
 pub use memory::DeviceMemory;
 pub use module::{Function, Module, Resources};

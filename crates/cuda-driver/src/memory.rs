@@ -10,7 +10,7 @@ use crate::call::{CallError, call};
 use crate::error::{Error, code};
 use crate::gpu::Gpu;
 
-/// An array of `len` elements in a GPU's memory, freed when it is dropped.
+/// An array of `len` elements in a GPU's memory, freed when it is dropped, unless it is [lent](Gpu::lent).
 ///
 /// [`Pod`] says that every bit pattern is an element, so whatever a kernel has left in the memory can be read back.
 #[derive(Debug)]
@@ -19,10 +19,21 @@ pub struct DeviceMemory<T: Pod> {
     /// 0 where the array has no bytes.
     address: CUdeviceptr,
     len: usize,
+    /// Whether the memory is somebody else's.
+    is_lent: bool,
     elements: PhantomData<T>,
 }
 
 impl Gpu {
+    /// An array in memory that another library has allocated. Nothing waits when it is dropped, and nothing is freed.
+    ///
+    /// # Safety
+    /// The memory of `len` elements from `address` on is of this GPU, or can be used by it, and so aligned as a `T`; it stays
+    /// allocated until everything that has been started with it has finished. Who else uses it meanwhile does so in order.
+    pub unsafe fn lent<T: Pod>(&self, address: u64, len: usize) -> DeviceMemory<T> {
+        DeviceMemory { gpu: self.clone(), address, len, is_lent: true, elements: PhantomData }
+    }
+
     /// Allocates memory for `len` elements. Their values are arbitrary. An array without bytes is not asked of the
     /// driver.
     ///
@@ -41,7 +52,7 @@ impl Gpu {
             let allocated = call(|| unsafe { sys::cuMemAlloc_v2(&mut address, bytes) });
             allocated.map_err(|error| self.allocation_error(error, bytes))?;
         }
-        Ok(DeviceMemory { gpu: self.clone(), address, len, elements: PhantomData })
+        Ok(DeviceMemory { gpu: self.clone(), address, len, is_lent: false, elements: PhantomData })
     }
 
     fn allocation_error(&self, error: CallError, requested: usize) -> Error {
@@ -66,6 +77,11 @@ impl<T: Pod> DeviceMemory<T> {
         self.len
     }
 
+    /// Whether the memory is [lent](Gpu::lent).
+    pub fn is_lent(&self) -> bool {
+        self.is_lent
+    }
+
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -86,7 +102,7 @@ impl<T: Pod> DeviceMemory<T> {
             return Ok(());
         }
         self.gpu.bind()?;
-        let stream = self.gpu.stream().as_inner();
+        let stream = self.gpu.stream();
         // SAFETY: both sides have this many bytes, and this function waits until the copy no longer reads `source`:
         // either it is done, or the context is lost and copies nothing more.
         call(|| unsafe { sys::cuMemcpyHtoDAsync_v2(self.address, source.as_ptr().cast(), self.bytes(), stream) })?;
@@ -103,7 +119,7 @@ impl<T: Pod> DeviceMemory<T> {
             return Ok(());
         }
         self.gpu.bind()?;
-        let stream = self.gpu.stream().as_inner();
+        let stream = self.gpu.stream();
         // SAFETY: both sides have this many bytes, every bit pattern is a `T`, and this function waits until the copy
         // no longer writes to `target`: either it is done, or the context is lost and copies nothing more.
         call(|| unsafe { sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), self.address, self.bytes(), stream) })?;
@@ -119,9 +135,9 @@ impl<T: Pod> DeviceMemory<T> {
             return Ok(());
         }
         self.gpu.bind()?;
-        let stream = self.gpu.stream().as_inner();
+        let stream = self.gpu.stream();
         // SAFETY: the memory has this many bytes, every bit pattern is a `T`, and the memory is not freed before the
-        // GPU has finished: see `drop`.
+        // GPU has finished: see `drop` and `Gpu::lent`.
         Ok(call(|| unsafe { sys::cuMemsetD8Async(self.address, value, self.bytes(), stream) })?)
     }
 
@@ -131,9 +147,10 @@ impl<T: Pod> DeviceMemory<T> {
 }
 
 impl<T: Pod> Drop for DeviceMemory<T> {
-    /// Waits for the GPU to finish what was started, so that nothing still uses the memory, and frees it.
+    /// Waits for the GPU to finish what was started, so that nothing still uses the memory, and frees it. What is lent is left
+    /// alone.
     fn drop(&mut self) {
-        if self.address == 0 {
+        if self.address == 0 || self.is_lent {
             return;
         }
         // Errors stay unseen here: after a lost context there is nothing to free, and who uses the GPU next gets the

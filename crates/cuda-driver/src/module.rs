@@ -251,7 +251,7 @@ impl Function {
         self.inner.resources
     }
 
-    /// Launches the kernel, after everything that was started before. This does not wait.
+    /// Launches the kernel on the stream of `gpu`, after everything that was started there before. This does not wait.
     ///
     /// `grid` and `block` are numbers of blocks and threads along x, y and z. `params` holds the address of each
     /// argument; the arguments are copied before this function returns.
@@ -261,6 +261,7 @@ impl Function {
     /// earlier kernel has failed. That this kernel fails is reported by a later call.
     ///
     /// # Safety
+    /// - `gpu` is a handle of the GPU that the kernel was loaded into.
     /// - There are as many addresses as the kernel has parameters, and each is that of a readable value of its
     ///   parameter's type.
     /// - What the kernel does with these arguments, in this grid and with this much shared memory, is defined: all that
@@ -268,13 +269,13 @@ impl Function {
     ///   [`DeviceMemory`](crate::DeviceMemory) waits for that), and there are no data races.
     pub unsafe fn launch(
         &self,
+        gpu: &Gpu,
         grid: [u32; 3],
         block: [u32; 3],
         dynamic_shared_bytes: u32,
         params: &mut [*mut c_void],
     ) -> Result<(), Error> {
-        let LoadedFunction { raw, resources, module, .. } = &*self.inner;
-        let gpu = &module.inner.gpu;
+        let LoadedFunction { raw, resources, .. } = &*self.inner;
         gpu.bind()?;
         if resources.static_shared_bytes.saturating_add(dynamic_shared_bytes) > SHARED_BYTES_WITHOUT_ASKING {
             self.ask_for_shared_memory()?;
@@ -291,7 +292,7 @@ impl Function {
                 block[1],
                 block[2],
                 dynamic_shared_bytes,
-                gpu.stream().as_inner(),
+                gpu.stream(),
                 params.as_mut_ptr(),
                 ptr::null_mut(),
             )

@@ -8,24 +8,48 @@ use cuda_std::{Kernel, View, ViewAccess};
 
 use crate::Error;
 
-/// The address ranges of a device that buffers hold, by their first byte.
+/// The address ranges of a device that buffers hold.
 #[derive(Debug, Default)]
 pub(super) struct Allocations {
-    live: Mutex<BTreeMap<usize, usize>>,
+    live: Mutex<Live>,
+}
+
+#[derive(Debug, Default)]
+struct Live {
+    /// The bytes of those that are the buffers' own, by their first one. No two overlap.
+    own: BTreeMap<usize, usize>,
+    /// Those that are lent, of which there are few at a time. They may overlap, and the same may be there twice.
+    lent: Vec<Range<usize>>,
 }
 
 impl Allocations {
     /// Notes that `bytes` at `address` are now a buffer's. An empty buffer holds nothing.
     pub(super) fn insert(&self, address: usize, bytes: usize) {
         if bytes > 0 {
-            self.lock().insert(address, bytes);
+            self.lock().own.insert(address, bytes);
         }
     }
 
-    /// Notes that the buffer at `address` is about to be freed.
-    pub(super) fn remove(&self, address: usize, bytes: usize) {
+    /// Notes that `bytes` at `address` have been lent to a buffer.
+    pub(super) fn lend(&self, address: usize, bytes: usize) {
         if bytes > 0 {
-            self.lock().remove(&address);
+            self.lock().lent.push(address..address.saturating_add(bytes));
+        }
+    }
+
+    /// Notes that the buffer at `address` is about to be freed, or given back.
+    pub(super) fn remove(&self, address: usize, bytes: usize, is_lent: bool) {
+        if bytes == 0 {
+            return;
+        }
+        let mut live = self.lock();
+        if is_lent {
+            let range = address..address.saturating_add(bytes);
+            if let Some(index) = live.lent.iter().position(|lent| *lent == range) {
+                live.lent.swap_remove(index);
+            }
+        } else {
+            live.own.remove(&address);
         }
     }
 
@@ -61,8 +85,8 @@ impl Allocations {
         })
     }
 
-    /// No code that holds the lock can panic halfway through a change, so a poisoned lock guards a map in order.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+    /// No code that holds the lock can panic halfway through a change, so a poisoned lock guards what is in order.
+    fn lock(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,17 +100,18 @@ enum Refusal {
 }
 
 /// What is wrong with a view that comes after `others`.
-fn refusal(live: &BTreeMap<usize, usize>, others: &[(Range<usize>, ViewAccess)], view: &View<'_>) -> Option<Refusal> {
+fn refusal(live: &Live, others: &[(Range<usize>, ViewAccess)], view: &View<'_>) -> Option<Refusal> {
     if view.bytes == 0 {
         return None;
     }
     // The buffer with the highest address that is not beyond the view's.
-    let buffer = live.range(..=view.address).next_back();
-    let inside = buffer.is_some_and(|(&start, &bytes)| {
-        let offset = view.address - start;
-        offset <= bytes && view.bytes <= bytes - offset
-    });
-    if !inside {
+    let own = live.own.range(..=view.address).next_back();
+    let is_inside = |start: usize, bytes: usize| {
+        view.address.checked_sub(start).is_some_and(|offset| offset <= bytes && view.bytes <= bytes - offset)
+    };
+    if !own.is_some_and(|(&start, &bytes)| is_inside(start, bytes))
+        && !live.lent.iter().any(|lent| is_inside(lent.start, lent.len()))
+    {
         return Some(Refusal::Foreign);
     }
     let range = view.address..view.address + view.bytes;

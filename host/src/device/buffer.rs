@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
 
 use bytemuck::{Pod, Zeroable};
 use cuda_driver::DeviceMemory;
@@ -21,6 +22,7 @@ pub struct Buffer<T: Element + Pod> {
 enum Memory<T: Element + Pod> {
     Cuda(DeviceMemory<T>),
     Cpu(AlignedMemory<T>),
+    LentCpu(LentMemory<T>),
 }
 
 impl Device {
@@ -30,12 +32,34 @@ impl Device {
     /// [`Error::Driver`] where the GPU has too little free memory, or where the size does not fit an address range.
     pub fn allocate<T: Element + Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
         let memory = match &self.inner.backend {
-            Backend::Cuda(cuda) => Memory::Cuda(cuda.gpu.allocate(len)?),
+            Backend::Cuda(cuda) => Memory::Cuda(self.gpu(cuda).allocate(len)?),
             Backend::Cpu(_) => Memory::Cpu(AlignedMemory::zeroed(len)?),
         };
         let buffer = Buffer { device: self.clone(), memory };
         self.inner.allocations.insert(buffer.address(), buffer.bytes());
         Ok(buffer)
+    }
+
+    /// `len` elements at `address`, of memory that another library has allocated. Nothing waits when the buffer is dropped, and
+    /// nothing is freed.
+    ///
+    /// # Safety
+    /// The memory is the device's (of this processor, for the CPU executor), aligned as a `T`, and initialized; it stays
+    /// allocated until everything that has been started with the buffer, or with views of it, has finished. Until then nobody
+    /// writes to it, nor reads what is written here, except in order: behind it on the same stream.
+    pub unsafe fn lent<T: Element + Pod>(&self, address: usize, len: usize) -> Buffer<T> {
+        let memory = match &self.inner.backend {
+            // SAFETY: the caller's promise.
+            Backend::Cuda(cuda) => Memory::Cuda(unsafe { self.gpu(cuda).lent(address as u64, len) }),
+            Backend::Cpu(_) => {
+                let first =
+                    if len == 0 { NonNull::dangling().as_ptr() } else { ptr::with_exposed_provenance_mut(address) };
+                Memory::LentCpu(LentMemory { first, len })
+            }
+        };
+        let buffer = Buffer { device: self.clone(), memory };
+        self.inner.allocations.lend(buffer.address(), buffer.bytes());
+        buffer
     }
 
     /// Allocates memory for a copy of `data`, and copies it there.
@@ -55,6 +79,7 @@ impl<T: Element + Pod> Buffer<T> {
         match &self.memory {
             Memory::Cuda(memory) => memory.len(),
             Memory::Cpu(memory) => memory.len,
+            Memory::LentCpu(memory) => memory.len,
         }
     }
 
@@ -77,6 +102,7 @@ impl<T: Element + Pod> Buffer<T> {
         match &mut self.memory {
             Memory::Cuda(memory) => memory.copy_from_host(source)?,
             Memory::Cpu(memory) => memory.as_mut_slice().copy_from_slice(source),
+            Memory::LentCpu(memory) => memory.as_mut_slice().copy_from_slice(source),
         }
         Ok(())
     }
@@ -90,6 +116,7 @@ impl<T: Element + Pod> Buffer<T> {
         match &self.memory {
             Memory::Cuda(memory) => memory.copy_to_host(target)?,
             Memory::Cpu(memory) => target.copy_from_slice(memory.as_slice()),
+            Memory::LentCpu(memory) => target.copy_from_slice(memory.as_slice()),
         }
         Ok(())
     }
@@ -103,6 +130,7 @@ impl<T: Element + Pod> Buffer<T> {
         match &mut self.memory {
             Memory::Cuda(memory) => memory.fill_bytes(value)?,
             Memory::Cpu(memory) => bytemuck::cast_slice_mut(memory.as_mut_slice()).fill(value),
+            Memory::LentCpu(memory) => bytemuck::cast_slice_mut(memory.as_mut_slice()).fill(value),
         }
         Ok(())
     }
@@ -113,9 +141,11 @@ impl<T: Element + Pod> Buffer<T> {
             // SAFETY: the memory is the buffer's, which the view borrows: until the view's end it is neither freed nor
             // written. A launch on another device refuses the view, and dropping the buffer waits for what was launched.
             Memory::Cuda(memory) => unsafe {
-                GlobalSlice::from_raw_parts(std::ptr::without_provenance(memory.address() as usize), memory.len())
+                GlobalSlice::from_raw_parts(ptr::without_provenance(memory.address() as usize), memory.len())
             },
             Memory::Cpu(memory) => GlobalSlice::new(memory.as_slice()),
+            // SAFETY: whoever lent the memory has promised that it stays valid as long, and that nobody writes to it.
+            Memory::LentCpu(memory) => unsafe { GlobalSlice::from_raw_parts(memory.first, memory.len) },
         }
     }
 
@@ -125,12 +155,11 @@ impl<T: Element + Pod> Buffer<T> {
             // SAFETY: as for `view`; the view borrows the buffer mutably, so there is no other one, apart from copies of
             // it, which a launch refuses because they overlap.
             Memory::Cuda(memory) => unsafe {
-                GlobalSliceMut::from_raw_parts(
-                    std::ptr::without_provenance_mut(memory.address() as usize),
-                    memory.len(),
-                )
+                GlobalSliceMut::from_raw_parts(ptr::without_provenance_mut(memory.address() as usize), memory.len())
             },
             Memory::Cpu(memory) => GlobalSliceMut::new(memory.as_mut_slice()),
+            // SAFETY: likewise, and that nobody reads it.
+            Memory::LentCpu(memory) => unsafe { GlobalSliceMut::from_raw_parts(memory.first, memory.len) },
         }
     }
 
@@ -142,6 +171,7 @@ impl<T: Element + Pod> Buffer<T> {
         match &self.memory {
             Memory::Cuda(memory) => memory.address() as usize,
             Memory::Cpu(memory) => memory.lines.as_ptr().addr(),
+            Memory::LentCpu(memory) => memory.first.addr(),
         }
     }
 
@@ -153,13 +183,41 @@ impl<T: Element + Pod> Buffer<T> {
 impl<T: Element + Pod> Drop for Buffer<T> {
     /// Takes the buffer from the list of live ones, before its memory is freed and its address can be another's.
     fn drop(&mut self) {
-        self.device.inner.allocations.remove(self.address(), self.bytes());
+        let is_lent = match &self.memory {
+            Memory::Cuda(memory) => memory.is_lent(),
+            Memory::Cpu(_) => false,
+            Memory::LentCpu(_) => true,
+        };
+        self.device.inner.allocations.remove(self.address(), self.bytes(), is_lent);
     }
 }
 
 impl<T: Element + Pod> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buffer").field("device", &self.device.name()).field("len", &self.len()).finish()
+    }
+}
+
+/// Memory of this processor that is somebody else's.
+struct LentMemory<T> {
+    first: *mut T,
+    len: usize,
+}
+
+// SAFETY: as for `&mut [T]`: whoever lent the memory has promised that nobody else uses it otherwise than in order.
+unsafe impl<T: Send> Send for LentMemory<T> {}
+// SAFETY: as for `&[T]`.
+unsafe impl<T: Sync> Sync for LentMemory<T> {}
+
+impl<T: Pod> LentMemory<T> {
+    fn as_slice(&self) -> &[T] {
+        // SAFETY: initialized and valid, and not written to: the promise of whoever lent it.
+        unsafe { std::slice::from_raw_parts(self.first, self.len) }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: likewise, and nobody else uses it meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.first, self.len) }
     }
 }
 

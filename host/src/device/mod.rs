@@ -51,6 +51,8 @@ pub unsafe trait Embedded: Grid {}
 #[derive(Clone)]
 pub struct Device {
     inner: Arc<Inner>,
+    /// The GPU with another library's stream, if things are to run there.
+    on_stream: Option<Gpu>,
 }
 
 struct Inner {
@@ -132,7 +134,29 @@ impl Device {
     }
 
     fn new(backend: Backend) -> Self {
-        Self { inner: Arc::new(Inner { backend, allocations: Allocations::default() }) }
+        Self { inner: Arc::new(Inner { backend, allocations: Allocations::default() }), on_stream: None }
+    }
+
+    /// A handle of the same GPU by which everything runs on another library's stream, a `CUstream`, in the order of that; null
+    /// is the default stream. Buffers of either handle are for both.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] on the CPU executor, which has no streams.
+    ///
+    /// # Safety
+    /// The stream is of this GPU's primary context, and stays valid while there are handles made from this one, or buffers made
+    /// by them. What runs on different streams with the same buffers is made to run in order by the caller.
+    pub unsafe fn on_stream(&self, stream: *mut c_void) -> Result<Self, Error> {
+        let Backend::Cuda(cuda) = &self.inner.backend else {
+            return Err(Error::Usage("the CPU executor has no streams".to_owned()));
+        };
+        // SAFETY: the caller's promise.
+        Ok(Self { inner: self.inner.clone(), on_stream: Some(unsafe { cuda.gpu.on_stream(stream) }) })
+    }
+
+    /// The GPU, with the stream on which things are to run.
+    fn gpu<'a>(&'a self, cuda: &'a Cuda) -> &'a Gpu {
+        self.on_stream.as_ref().unwrap_or(&cuda.gpu)
     }
 
     /// Runs a kernel. On a GPU it is queued behind everything launched before, and this does not wait for it;
@@ -156,6 +180,7 @@ impl Device {
                 // before it is freed, and its views borrow it. The grid and the block are the kernel's own.
                 unsafe {
                     cuda.loader.function(K::NAME)?.launch(
+                        self.gpu(cuda),
                         [grid.x, grid.y, grid.z],
                         [block.x, block.y, block.z],
                         K::DYNAMIC_SHARED_BYTES,
@@ -221,13 +246,13 @@ impl Device {
         }
     }
 
-    /// The stream on which the GPU runs everything, a `CUstream`, for libraries such as cuBLAS: what they are told to do on
+    /// The stream on which the GPU runs what is started by this handle, a `CUstream`, for libraries such as cuBLAS: what they are told to do on
     /// it runs between what was launched before and after. `None` on the CPU executor. It is valid while the device is open.
     ///
     /// The library needs the GPU's context to be current on the thread: see [`Device::make_current`].
     pub fn raw_stream(&self) -> Option<*mut c_void> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => Some(cuda.gpu.raw_stream()),
+            Backend::Cuda(cuda) => Some(self.gpu(cuda).raw_stream()),
             Backend::Cpu(_) => None,
         }
     }
@@ -249,7 +274,7 @@ impl Device {
     /// [`Error::Driver`] if a kernel has failed.
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => Ok(cuda.gpu.synchronize()?),
+            Backend::Cuda(cuda) => Ok(self.gpu(cuda).synchronize()?),
             Backend::Cpu(_) => Ok(()),
         }
     }
@@ -320,10 +345,10 @@ impl Device {
             // Every kernel is loaded once, so this ends.
             Backend::Cuda(cuda) => loop {
                 let loads = cuda.loader.count();
-                let mut events = vec![cuda.gpu.record_event()?];
+                let mut events = vec![self.gpu(cuda).record_event()?];
                 for _ in 0..runs {
                     launch()?;
-                    events.push(cuda.gpu.record_event()?);
+                    events.push(self.gpu(cuda).record_event()?);
                 }
                 let times = events.windows(2).map(|pair| Ok(pair[1].elapsed_since(&pair[0])?)).collect();
                 if cuda.loader.count() == loads {

@@ -106,7 +106,7 @@ impl Device {
         layout.check(bytes as u64 / tile.element.bytes())?;
         let address = view.as_ptr().addr();
         let dimensions = layout.dimensions(tile);
-        let map = cuda.gpu.encode_tensor_map(&TiledTensor {
+        let map = self.gpu(cuda).encode_tensor_map(&TiledTensor {
             element: tile.element,
             address: address as u64,
             dimensions: &dimensions,

@@ -74,6 +74,39 @@ fn a_view_beyond_the_end_of_a_buffer_is_refused() {
 }
 
 #[test]
+fn lent_memory_is_used_where_it_is_and_only_while_it_is_lent() {
+    let device = Device::cpu(Checks::Full);
+    let mut theirs = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0, 0.0, -1.0, 9.0, 9.0];
+    let address = theirs.as_mut_ptr().expose_provenance();
+    let lent = |first: usize, len: usize| {
+        // SAFETY: elements of `theirs`, which nothing else uses while there are buffers.
+        unsafe { device.lent::<f32>(address + first * size_of::<f32>(), len) }
+    };
+    // The same memory twice, once within more.
+    let (all, x, mut y) = (lent(0, 9), lent(6, 3), lent(9, 2));
+    device.launch(gemv(all.view(), x.view(), y.view_mut())).unwrap();
+    let mut copy = [0.0; 2];
+    y.copy_to(&mut copy).unwrap();
+    assert_eq!(copy, [-2.0, -2.0]);
+    let late = all.view().as_ptr();
+    drop(all);
+    // SAFETY: the memory is there, but not lent any more, which the launch has to see.
+    let late = unsafe { GlobalSlice::from_raw_parts(late, 6) };
+    let error = device.launch(gemv(late, x.view(), y.view_mut())).unwrap_err();
+    assert!(matches!(&error, Error::ForeignView { view, .. } if view == "gemv.a.data"), "{error}");
+    assert_eq!(lent(0, 0).view().len(), 0);
+    drop((x, y));
+    assert_eq!(theirs[9..], [-2.0, -2.0], "nothing was copied");
+}
+
+#[test]
+fn the_cpu_has_no_streams() {
+    // SAFETY: no stream of a GPU is used.
+    let error = unsafe { Device::cpu(Checks::Bounds).on_stream(std::ptr::null_mut()) }.unwrap_err();
+    assert!(matches!(error, Error::Usage(_)), "{error}");
+}
+
+#[test]
 fn an_output_that_overlaps_an_operand_is_refused() {
     let device = Device::cpu(Checks::Bounds);
     let a = device.upload(&A).unwrap();

@@ -10,7 +10,7 @@ use crate::{DeviceMatrix, Error};
 /// The products of a batch, `C = α·A·B + β·C` each, as far as a plan depends on them: everything but the numbers.
 ///
 /// Strides along an extent of one element or none mean nothing; they are given values here that suit most kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Description {
     /// The rows of A and C.
     pub m: usize,
@@ -33,7 +33,7 @@ pub struct Description {
 }
 
 /// Where the elements of the matrices of a batch lie: strides in elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Placement {
     /// From one row to the next.
     pub row_stride: usize,

@@ -1,12 +1,13 @@
 //! The safe layer and its messages, on a driver that returns what each test prescribes (`fake_libcuda.rs`).
 
 use std::ffi::c_void;
+use std::ptr;
 use std::time::Duration;
 
 use crate::{fake_library, fake_library_without_uuid, isolated};
 use tilewright_cuda_driver::cust::error::CudaError;
 use tilewright_cuda_driver::{
-    ComputeCapability, DriverVersion, Error, Gpu, LIBRARY_VARIABLE, PtxFault, cust, driver_version,
+    ComputeCapability, DriverVersion, Error, Gpu, LIBRARY_VARIABLE, PtxFault, cust, driver_version, keep_context,
 };
 
 const PTX: &str = "\
@@ -90,7 +91,7 @@ fn a_kernel_runs_on_memory_that_comes_back() {
         let mut params: [*mut c_void; 3] = [(&raw mut address).cast(), (&raw mut len).cast(), (&raw mut value).cast()];
         let start = gpu.record_event().unwrap();
         // SAFETY: the arguments are those of `fill`, and it stays within `memory`.
-        unsafe { fill.launch([4, 1, 1], [256, 1, 1], 0, &mut params) }.unwrap();
+        unsafe { fill.launch(&gpu, [4, 1, 1], [256, 1, 1], 0, &mut params) }.unwrap();
         let end = gpu.record_event().unwrap();
         assert_eq!(end.elapsed_since(&start).unwrap(), Duration::from_micros(1500));
         memory.copy_to_host(&mut target).unwrap();
@@ -123,6 +124,55 @@ fn a_gpu_is_used_and_dropped_on_threads_that_have_no_context() {
         std::thread::spawn(move || other.memory().unwrap()).join().unwrap();
         std::thread::spawn(move || drop(gpu)).join().unwrap();
         assert_eq!(live_objects(), 0);
+    });
+}
+
+#[test]
+fn another_librarys_stream_and_memory_are_used_and_left_alone() {
+    isolated("another_librarys_stream_and_memory_are_used_and_left_alone", fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        let own = gpu.raw_stream().addr();
+        let fill = gpu.load_ptx(PTX).unwrap().function("fill").unwrap();
+        let before = live_objects();
+        let mut theirs = [0f32; 10];
+        for stream in [0, 4711] {
+            // SAFETY: to the fake driver a stream is any number.
+            let there = unsafe { gpu.on_stream(ptr::without_provenance_mut(stream)) };
+            assert_eq!(there.raw_stream().addr(), stream);
+            // SAFETY: the fake GPU's memory is this processor's, and this is ten elements of it.
+            let memory = unsafe { there.lent::<f32>(theirs.as_mut_ptr() as u64, theirs.len()) };
+            assert!(memory.is_lent() && !gpu.allocate::<f32>(1).unwrap().is_lent());
+            let (mut address, mut len, mut value) = (memory.address(), memory.len() as u64, 1.0 + stream as f32);
+            let mut params: [*mut c_void; 3] =
+                [(&raw mut address).cast(), (&raw mut len).cast(), (&raw mut value).cast()];
+            // SAFETY: the arguments are those of `fill`, and it stays within `memory`.
+            unsafe { fill.launch(&there, [1, 1, 1], [1, 1, 1], 0, &mut params) }.unwrap();
+            assert_eq!(counter::<usize>("fake_last_stream"), stream);
+            gpu.synchronize().unwrap();
+            assert_eq!(counter::<usize>("fake_last_stream"), own);
+            drop(there.record_event().unwrap());
+            assert_eq!(counter::<usize>("fake_last_stream"), stream);
+            gpu.synchronize().unwrap();
+            drop(memory);
+            assert_eq!(counter::<usize>("fake_last_stream"), own, "nothing waits for what is lent");
+            assert_eq!(theirs, [1.0 + stream as f32; 10]);
+        }
+        assert_eq!(live_objects(), before);
+    });
+}
+
+#[test]
+fn the_context_of_others_can_be_kept() {
+    isolated("the_context_of_others_can_be_kept", fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        let ours = counter::<usize>("fake_current_context");
+        // SAFETY: to the fake driver a context is any number.
+        unsafe { cust::sys::cuCtxSetCurrent(ptr::without_provenance_mut(5)) };
+        let kept = keep_context().unwrap();
+        gpu.memory().unwrap();
+        assert_eq!(counter::<usize>("fake_current_context"), ours);
+        drop(kept);
+        assert_eq!(counter::<usize>("fake_current_context"), 5);
     });
 }
 
@@ -251,7 +301,7 @@ fn a_refused_launch_names_the_limits_and_leaves_the_gpu_usable() {
         let gpu = Gpu::open(0).unwrap();
         let function = gpu.load_ptx(".entry idle()").unwrap().function("idle").unwrap();
         // SAFETY: this kernel takes no arguments and does nothing.
-        let launch = |grid, block, shared| unsafe { function.launch(grid, block, shared, &mut []) };
+        let launch = |grid, block, shared| unsafe { function.launch(&gpu, grid, block, shared, &mut []) };
         for (grid, block) in [([1, 65536, 1], [32, 1, 1]), ([0, 1, 1], [32, 1, 1]), ([1, 1, 1], [512, 1, 1])] {
             let error = launch(grid, block, 0).unwrap_err();
             assert!(matches!(error, Error::LaunchRejected(_)), "{error}");
@@ -281,12 +331,12 @@ fn a_failed_kernel_loses_the_context_for_good() {
         let mut memory = gpu.allocate::<f32>(8).unwrap();
         let faulty = gpu.load_ptx(PTX).unwrap().function("faulty").unwrap();
         // SAFETY: the fake driver's kernel touches no memory.
-        unsafe { faulty.launch([1, 1, 1], [1, 1, 1], 0, &mut []) }.unwrap();
+        unsafe { faulty.launch(&gpu, [1, 1, 1], [1, 1, 1], 0, &mut []) }.unwrap();
         let error = gpu.synchronize().unwrap_err();
         assert!(matches!(error, Error::ContextLost { .. }), "{error}");
         assert_says(&error, &["CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access", "start the program again"]);
         // SAFETY: as above; nothing is launched any more.
-        let launched = unsafe { faulty.launch([1, 1, 1], [1, 1, 1], 0, &mut []) };
+        let launched = unsafe { faulty.launch(&gpu, [1, 1, 1], [1, 1, 1], 0, &mut []) };
         let errors = [
             launched.unwrap_err(),
             memory.copy_from_host(&[0.0; 8]).unwrap_err(),

@@ -35,6 +35,7 @@ const LARGE: usize = 1 << 30;
 static LIVE_OBJECTS: AtomicI32 = AtomicI32::new(0);
 static LOST: AtomicU32 = AtomicU32::new(SUCCESS);
 static LAST_COPY_BYTES: AtomicUsize = AtomicUsize::new(0);
+static LAST_STREAM: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// How often functions were called that a program should call rarely.
 static LOADED_MODULES: AtomicU32 = AtomicU32::new(0);
 static SET_ATTRIBUTES: AtomicU32 = AtomicU32::new(0);
@@ -77,6 +78,16 @@ fn with_memory<R>(action: impl FnOnce(&mut HashMap<u64, usize>) -> R) -> R {
 #[unsafe(no_mangle)]
 extern "C" fn fake_live_objects() -> i32 {
     LIVE_OBJECTS.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_last_stream() -> usize {
+    LAST_STREAM.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_current_context() -> usize {
+    CURRENT_CONTEXT.get()
 }
 
 #[unsafe(no_mangle)]
@@ -229,6 +240,12 @@ extern "C" fn cuCtxSetCurrent(context: usize) -> u32 {
     SUCCESS
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxGetCurrent(context: *mut usize) -> u32 {
+    unsafe { *context = CURRENT_CONTEXT.get() };
+    SUCCESS
+}
+
 /// Creates something that has a handle and has to be destroyed.
 fn create(handle: *mut usize) -> u32 {
     LIVE_OBJECTS.fetch_add(1, SeqCst);
@@ -263,7 +280,8 @@ extern "C" fn cuStreamDestroy_v2(stream: usize) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuStreamSynchronize(_stream: usize) -> u32 {
+extern "C" fn cuStreamSynchronize(stream: usize) -> u32 {
+    LAST_STREAM.store(stream, SeqCst);
     prescribed_in_context("cuStreamSynchronize")
 }
 
@@ -274,7 +292,8 @@ extern "C" fn cuEventCreate(event: *mut usize, _flags: c_uint) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuEventRecord(_event: usize, _stream: usize) -> u32 {
+extern "C" fn cuEventRecord(_event: usize, stream: usize) -> u32 {
+    LAST_STREAM.store(stream, SeqCst);
     prescribed_in_context("cuEventRecord")
 }
 
@@ -467,7 +486,8 @@ unsafe extern "C" fn cuLaunchKernel(
     extra: usize,
 ) -> u32 {
     check!(prescribed_in_context("cuLaunchKernel"));
-    assert!(stream != 0 && extra == 0);
+    assert!(extra == 0);
+    LAST_STREAM.store(stream, SeqCst);
     let threads = block_x * block_y * block_z;
     let grid_is_valid = grid_x > 0 && (1..=65535).contains(&grid_y) && (1..=65535).contains(&grid_z);
     let shared_is_valid = dynamic_shared_bytes as i32 <= DYNAMIC_SHARED_LIMIT.load(SeqCst);
