@@ -67,6 +67,15 @@ pub enum Error {
         other: String,
     },
 
+    /// A view that is to be part of another one, which the kernel writes to, is not.
+    #[error("kernel `{kernel}`: the view `{view}` has to be of memory that a view before it is of, and is written")]
+    AstrayView {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The view.
+        view: String,
+    },
+
     /// No embedded PTX runs on the device.
     #[error(
         "{device} has compute capability {compute_capability}, and the kernels are compiled for {available} only. Use a \

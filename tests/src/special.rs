@@ -6,8 +6,8 @@ use tilewright::kernels::Scheme;
 use crate::planned::{magnitudes, magnitudes_of_columns};
 use crate::{Layouts, Operand, Problem, Shape};
 
-/// The extents: more than one group of 256 lines in either direction, and sums that are no multiple of anything.
-const SHAPE: Shape = Shape { m: 301, n: 517, k: 709 };
+/// The extents: more than one group of 256 lines in either direction, and sums that are no multiple of anything, long and short.
+pub const SHAPES: [Shape; 2] = [Shape { m: 301, n: 517, k: 709 }, Shape { m: 301, n: 520, k: 45 }];
 
 /// What operands are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +43,10 @@ impl Special {
         Self::NothingFits,
     ];
 
-    /// Such a product.
-    pub fn problem(self, layouts: Layouts, seed: u64) -> Problem {
-        let mut problem = Problem::new(SHAPE, layouts, seed);
-        let Shape { m, n, k } = SHAPE;
+    /// Such a product, of one of [`SHAPES`].
+    pub fn problem(self, shape: Shape, layouts: Layouts, seed: u64) -> Problem {
+        let mut problem = Problem::new(shape, layouts, seed);
+        let Shape { m, n, k } = shape;
         let power = |exponent: i32| 2f32.powi(exponent);
         let (a, b) = (&mut problem.a, &mut problem.b);
         let scale_row = |a: &mut Operand, row: usize, factor: f32| {

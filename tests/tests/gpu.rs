@@ -241,7 +241,7 @@ fn for_tensor_maps(layouts: Layouts, shape: Shape) -> Layouts {
 /// Extents below, at and beyond those of tiles, in memory without gaps, with any gaps, and with such as tensor maps allow;
 /// with the splits that the plan chooses, and with others.
 fn planned_products(device: &Device, kernel: &'static KernelInfo, layouts: Layouts) -> Result<Completion, Failed> {
-    const EXTENTS: [[usize; 3]; 16] = [
+    const EXTENTS: [[usize; 3]; 18] = [
         [1, 1, 1],
         [7, 5, 3],
         [16, 8, 8],
@@ -253,6 +253,8 @@ fn planned_products(device: &Device, kernel: &'static KernelInfo, layouts: Layou
         [129, 257, 65],
         [256, 128, 96],
         [257, 130, 100],
+        [200, 516, 61],
+        [130, 260, 32],
         [300, 3, 1025],
         [3, 300, 260],
         [0, 5, 4],
@@ -287,7 +289,7 @@ fn few_products(device: &Device, kernel: &'static KernelInfo) -> Result<Completi
     }
     let layouts = own_layouts(kernel);
     let mut computed = 0;
-    for (seed, extents) in [[7, 5, 3], [33, 65, 41], [130, 67, 70]].into_iter().enumerate() {
+    for (seed, extents) in [[7, 5, 3], [33, 65, 41], [130, 67, 70], [130, 260, 50]].into_iter().enumerate() {
         let shape = planned_shape(kernel, extents);
         for layouts in [layouts.padded(), for_tensor_maps(layouts, shape)] {
             for splits in [None, Some(2)] {
@@ -339,7 +341,8 @@ fn planned_batches(device: &Device, kernel: &'static KernelInfo) -> Result<Compl
     }
     let layouts = own_layouts(kernel);
     let mut computed = 0;
-    for (seed, extents) in [[1, 1, 1], [65, 31, 129], [130, 257, 64], [5, 4, 0]].into_iter().enumerate() {
+    for (seed, extents) in [[1, 1, 1], [65, 31, 129], [130, 257, 64], [130, 260, 33], [5, 4, 0]].into_iter().enumerate()
+    {
         for shared in [[false, false], [true, false], [false, true], [true, true]] {
             for layouts in [layouts, layouts.padded()] {
                 for (factors, splits) in [((1.0, 0.0), None), ((-0.7, 0.3), Some(1)), ((1.0, 0.0), Some(3))] {
@@ -361,11 +364,15 @@ fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Com
     if kernel.varies {
         return Ok(Completion::ignored_with("skipped: the kernel's documentation says that its results vary"));
     }
+    let mut computed = 0;
     for layouts in Layouts::ALL {
-        for splits in [None, Some(4)] {
-            let problem = Problem::new(planned_shape(kernel, [257, 129, 1031]), layouts, 7).scaled(1.5, -0.5);
+        for (extents, beta, splits) in
+            [([257, 129, 1031], -0.5, None), ([257, 129, 1031], -0.5, Some(4)), ([257, 260, 61], 0.0, None)]
+        {
+            let problem = Problem::new(planned_shape(kernel, extents), layouts, 7).scaled(1.5, beta);
             let batch = Batch::from(problem);
             let Some(mut planned) = Planned::new(device, kernel, splits, &batch)? else { continue };
+            computed += 1;
             let first = planned.run()?.bits();
             for run in 1..20 {
                 if planned.run()?.bits() != first {
@@ -374,7 +381,7 @@ fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Com
             }
         }
     }
-    Ok(Completion::Completed)
+    if computed == 0 { Err("the kernel has computed none of the products".into()) } else { Ok(Completion::Completed) }
 }
 
 /// Operands that are not like random numbers. What is as accurate as fp32 is held to 10⁻⁶ of the sum of magnitudes; sums of
@@ -390,21 +397,25 @@ fn planned_special(device: &Device, kernel: &'static KernelInfo, special: Specia
         Scheme::Fp32Mixed => 2e-6,
         _ => 1e-6,
     };
+    let mut computed = 0;
     for (seed, layouts) in Layouts::ALL.into_iter().enumerate() {
         for (layouts, factors, splits) in
             [(layouts, (1.0, 0.0), None), (layouts.padded(), (-0.7, 0.3), Some(1)), (layouts, (1.5, -1.0), Some(3))]
         {
-            let problem = special.problem(layouts, seed as u64).scaled(factors.0, factors.1);
-            let batch = Batch::from(problem.clone());
-            let Some(mut planned) = Planned::new(device, kernel, splits, &batch)? else { continue };
-            let results = planned.run()?;
-            for result in results.iter() {
-                special::check(&problem, result, kernel.scheme, bound)
-                    .map_err(|reason| format!("{problem:?}: {reason}\n{}", planned.plan().explanation()))?;
+            for shape in special::SHAPES {
+                let problem = special.problem(shape, layouts, seed as u64).scaled(factors.0, factors.1);
+                let batch = Batch::from(problem.clone());
+                let Some(mut planned) = Planned::new(device, kernel, splits, &batch)? else { continue };
+                computed += 1;
+                let results = planned.run()?;
+                for result in results.iter() {
+                    special::check(&problem, result, kernel.scheme, bound)
+                        .map_err(|reason| format!("{problem:?}: {reason}\n{}", planned.plan().explanation()))?;
+                }
             }
         }
     }
-    Ok(Completion::Completed)
+    if computed == 0 { Err("the kernel has computed none of the products".into()) } else { Ok(Completion::Completed) }
 }
 
 /// A GPU and a module on it, as something that runs its kernels.

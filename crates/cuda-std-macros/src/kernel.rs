@@ -244,7 +244,7 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parame
         section += &format!(" arch={arch}");
     }
     let maps: Vec<String> = (0..parameters.len())
-        .filter(|&index| is_named(&parameters[index].kind, "TensorMap"))
+        .filter(|&index| ["TensorMap", "TensorMapMut"].iter().any(|name| is_named(&parameters[index].kind, name)))
         .map(|index| index.to_string())
         .collect();
     if !maps.is_empty() {

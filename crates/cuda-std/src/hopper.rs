@@ -16,7 +16,7 @@
 //!
 //! There is no model of these on the CPU yet: there, every function ends the launch with a report that says so.
 
-use crate::{SharedSlice, TensorMap};
+use crate::{SharedSlice, TensorMap, TensorMapMut};
 
 /// Ends a launch on the CPU.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -218,6 +218,58 @@ pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'
         _ = (target, index, map, at, barrier);
         not_modelled("cp.async.bulk.tensor")
     }
+}
+
+/// Has the copy engine store the tile from the address of element `index` of `source` to the coordinates `at` (the
+/// fastest-running first) of a three-dimensional tensor map (`cp.async.bulk.tensor.3d`, sm_90). The shape of the tile is the
+/// map's box; what lies outside of the matrix is not stored. [`commit_stores`] and [`wait_for_stores`] tell when it is done.
+///
+/// # Safety
+/// One thread calls this. The source is as large as the box, aligned as its swizzle needs (1024 bytes for 128-byte rows), and
+/// nothing writes to it until the store has read it; what was written there by whatever thread is followed by a
+/// [`fence_async_shared`] of that thread, and that by a barrier. No other thread accesses what is stored.
+#[inline(always)]
+pub unsafe fn store_tile(source: SharedSlice<f32>, index: usize, map: TensorMapMut<'_>, at: [u32; 3]) {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!(
+            "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [{map}, {{{x}, {y}, {z}}}], [{source}];",
+            source = in(reg32) source.shared_address(index), map = in(reg64) map.address(),
+            x = in(reg32) at[0], y = in(reg32) at[1], z = in(reg32) at[2],
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        _ = (source, index, map, at);
+        not_modelled("cp.async.bulk.tensor")
+    }
+}
+
+/// Makes a group of the stores that this thread has had made since the last one (`cp.async.bulk.commit_group`, sm_90).
+#[inline(always)]
+pub fn commit_stores() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: it has no preconditions.
+    unsafe {
+        core::arch::asm!("cp.async.bulk.commit_group;", options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    not_modelled("cp.async.bulk.commit_group")
+}
+
+/// Waits until no more than `PENDING` of this thread's latest groups of stores still read shared memory
+/// (`cp.async.bulk.wait_group.read`, sm_90).
+#[inline(always)]
+pub fn wait_for_stores<const PENDING: u32>() {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: it has no preconditions.
+    unsafe {
+        core::arch::asm!("cp.async.bulk.wait_group.read {pending};", pending = const PENDING, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    not_modelled("cp.async.bulk.wait_group")
 }
 
 /// Gives up registers of this warp, down to `N` for each thread (`setmaxnreg.dec`, sm_90a).

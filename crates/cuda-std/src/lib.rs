@@ -78,14 +78,14 @@ pub use param::KernelParam;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess};
 pub use shared::{Shared, SharedSlice, dynamic_shared};
-pub use tensor_map::TensorMap;
+pub use tensor_map::{TensorMap, TensorMapMut};
 pub use tilewright_cuda_std_macros::{KernelParam, kernel};
 
 /// What a kernel source imports: `use cuda_std::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Dim3, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, TensorMap, convert, dynamic_shared, hint,
-        kernel, math, thread, warp,
+        Dim3, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, TensorMap, TensorMapMut, convert,
+        dynamic_shared, hint, kernel, math, thread, warp,
     };
 }
 

@@ -40,6 +40,8 @@ pub enum ViewAccess {
     Read,
     /// Loads and stores.
     ReadWrite,
+    /// Stores to memory that one of the views before it in the launch, which is [`ViewAccess::ReadWrite`], is of, too.
+    StoreWithin,
 }
 
 macro_rules! number {

@@ -107,3 +107,62 @@ unsafe impl KernelParam for TensorMap<'_> {
         visit(crate::View { name, address: self.address, bytes: self.size, access: crate::ViewAccess::Read });
     }
 }
+
+/// A description of a matrix, or of a batch of them, in global memory, to which the copy engine stores tiles (sm_90). Otherwise as
+/// [`TensorMap`], by whose rules it is passed.
+///
+/// It is another way to memory of which the kernel has a view before it among its parameters, as a kernel needs for what the
+/// copy engine does not store. Both are of the same launch, so that nothing else can be of this memory.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "nvptx64"), derive(Debug))]
+pub struct TensorMapMut<'a>(TensorMap<'a>);
+
+#[cfg(target_arch = "nvptx64")]
+impl TensorMapMut<'_> {
+    /// The address of the description.
+    #[inline(always)]
+    pub(crate) fn address(&self) -> *const u8 {
+        self.0.address
+    }
+}
+
+// SAFETY: as for `TensorMap`, which it consists of.
+#[cfg(target_arch = "nvptx64")]
+unsafe impl KernelParam for TensorMapMut<'_> {}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<'a> TensorMapMut<'a> {
+    /// The tensor map of memory that is written.
+    ///
+    /// # Safety
+    /// Unlike that of a [`TensorMap`], the memory may be written to as well, in the order of the launches, and nobody but these
+    /// accesses it.
+    pub const unsafe fn new(map: TensorMap<'a>) -> Self {
+        Self(map)
+    }
+
+    /// The address of the first byte of the memory.
+    pub const fn address(&self) -> usize {
+        self.0.address
+    }
+
+    /// The extents of the array, in elements, the fastest-running first.
+    pub const fn extents(&self) -> [u64; 3] {
+        self.0.extents()
+    }
+
+    /// The extents of the tiles that are stored, in elements, the fastest-running first.
+    pub const fn tile(&self) -> [u32; 3] {
+        self.0.tile()
+    }
+}
+
+// SAFETY: as for `TensorMap`.
+#[cfg(not(target_arch = "nvptx64"))]
+unsafe impl KernelParam for TensorMapMut<'_> {
+    fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
+        let TensorMap { address, size, .. } = self.0;
+        visit(crate::View { name, address, bytes: size, access: crate::ViewAccess::StoreWithin });
+    }
+}

@@ -129,6 +129,11 @@ impl<'a> TiledGemm<'a> {
     pub fn b(&self) -> MatrixBatch<'a> {
         self.b
     }
+
+    /// The results, or partial sums.
+    pub fn c(&self) -> MatrixBatchMut<'a> {
+        self.c
+    }
 }
 
 impl<'a> TiledGemm<'a> {
@@ -240,6 +245,12 @@ impl Tile<'_> {
         (self.k_end - self.k_begin).div_ceil(shape.k)
     }
 
+    /// What sums are multiplied by.
+    #[inline(always)]
+    pub(crate) fn factor(&self) -> f32 {
+        if self.terms == 0 { 0.0 } else { self.scale.alpha }
+    }
+
     /// Completes `N` neighbours in a row of C, from (`row`, `col`) on: `C = α·sum + β·C`. What lies outside of C is left
     /// out. C is not read if β is zero. Where C allows it, they are one store of `N` elements.
     ///
@@ -276,7 +287,7 @@ impl Tile<'_> {
         let first = self.c.offset(row, col);
         if self.takes_vectors_of(N as u32) && self.scale.beta == 0.0 {
             // The usual case, without a branch for each element: `combine` would ask the same questions every time.
-            let factor = if self.terms == 0 { 0.0 } else { self.scale.alpha };
+            let factor = self.factor();
             for group in 0..GROUPS {
                 let skipped = group as u32 * distance;
                 if col + skipped < self.c.cols() {
@@ -330,7 +341,7 @@ impl Tile<'_> {
             if row >= self.c.rows() {
                 return;
             }
-            let factor = if self.terms == 0 { 0.0 } else { self.scale.alpha };
+            let factor = self.factor();
             let first = self.c.offset(row, col);
             for group in 0..GROUPS {
                 for i in 0..2 {

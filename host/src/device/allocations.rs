@@ -76,6 +76,7 @@ impl Allocations {
         }
         let Some((refusal, view, address, bytes)) = refused else { return Ok(()) };
         Err(match refusal {
+            Refusal::Astray => Error::AstrayView { kernel: K::NAME, view },
             Refusal::Foreign => Error::ForeignView { kernel: K::NAME, view, address, bytes, device: device() },
             Refusal::Overlaps { other, other_is_written } => {
                 let other = view_name(kernel, other);
@@ -95,6 +96,8 @@ impl Allocations {
 enum Refusal {
     /// A view is not inside a live buffer.
     Foreign,
+    /// It is to be within an earlier one that is written, and is not.
+    Astray,
     /// It overlaps an earlier one, by its position, and one of the two is written.
     Overlaps { other: usize, other_is_written: bool },
 }
@@ -115,10 +118,17 @@ fn refusal(live: &Live, others: &[(Range<usize>, ViewAccess)], view: &View<'_>) 
         return Some(Refusal::Foreign);
     }
     let range = view.address..view.address + view.bytes;
+    if view.access == ViewAccess::StoreWithin {
+        let is_within = |(other, access): &(Range<usize>, ViewAccess)| {
+            *access == ViewAccess::ReadWrite && other.start <= range.start && range.end <= other.end
+        };
+        return (!others.iter().any(is_within)).then_some(Refusal::Astray);
+    }
     let is_written = view.access == ViewAccess::ReadWrite;
     let other = others.iter().position(|(other, access)| {
         let overlap = range.start < other.end && other.start < range.end && !other.is_empty();
-        overlap && (is_written || *access == ViewAccess::ReadWrite)
+        // What is within a view that is written has been compared with the others by that one.
+        overlap && *access != ViewAccess::StoreWithin && (is_written || *access == ViewAccess::ReadWrite)
     })?;
     Some(Refusal::Overlaps { other, other_is_written: !is_written })
 }

@@ -13,8 +13,8 @@
 
 use cuda_driver::{L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorMapRejected};
 use cuda_driver::{TensorSwizzle, TiledTensor};
-use cuda_std::{Element, GlobalSlice, TensorMap};
-use gpu_kernels::{MatrixBatch, ShapeError};
+use cuda_std::{Element, GlobalSlice, TensorMap, TensorMapMut};
+use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, ShapeError};
 
 use super::{Backend, Device};
 use crate::Error;
@@ -156,6 +156,29 @@ impl Device {
             .into());
         }
         self.tensor_map(first.data(), &layout, tile)
+    }
+}
+
+impl Device {
+    /// A tensor map by which a kernel stores tiles of matrices whose rows have their elements side by side, beside the view of
+    /// them that it has. Otherwise as [`Device::tensor_map_of_batch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tensor_map_of_results<'a>(
+        &self,
+        batch: &MatrixBatchMut<'a>,
+        tile: &TensorTile,
+    ) -> Result<TensorMapMut<'a>, Error> {
+        let (first, data) = (batch.first(), batch.first().data());
+        // SAFETY: the same memory. The view is for the addresses of a tensor map only, which is for storing.
+        let view = unsafe { GlobalSlice::from_raw_parts(data.as_mut_ptr(), data.len()) };
+        let (rows, cols) = (first.rows() as usize, first.cols() as usize);
+        let first = Matrix::new(view, rows, cols, first.row_stride() as usize, first.col_stride() as usize)?;
+        let readable = MatrixBatch::new(first, batch.stride() as usize, batch.count() as usize)?;
+        let map = self.tensor_map_of_batch(&readable, Lines::Rows, tile)?;
+        // SAFETY: a launch takes it only beside a view of the same memory that may be written to.
+        Ok(unsafe { TensorMapMut::new(map) })
     }
 }
 

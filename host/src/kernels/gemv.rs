@@ -48,6 +48,8 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     b: None,
     tensor_maps: false,
     transposing: false,
+    stores_by_tensor_map: false,
+    most_terms: None,
     target: Target::Any,
     on_cpu: true,
     tile: None,

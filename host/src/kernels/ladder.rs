@@ -23,6 +23,8 @@ const fn rung(name: &'static str, idea: &'static str, launch: Launch) -> KernelI
         b: None,
         tensor_maps: false,
         transposing: false,
+        stores_by_tensor_map: false,
+        most_terms: None,
         target: Target::Any,
         on_cpu: true,
         tile: None,

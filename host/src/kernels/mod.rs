@@ -37,7 +37,7 @@ pub use ladder::{
     GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32, LADDER,
 };
 pub use mma::{MMA_64X32_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32};
-pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_TF32};
+pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_SHORT_FP32_3XFP16, WGMMA_TF32};
 pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64};
 pub use wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED};
 
@@ -64,6 +64,8 @@ impl Common {
             b: Some(b),
             tensor_maps,
             transposing: false,
+            stores_by_tensor_map: false,
+            most_terms: None,
             target,
             on_cpu: matches!(target, Target::Any),
             tile: Some(tile),
@@ -198,6 +200,10 @@ pub struct KernelInfo {
     pub tensor_maps: bool,
     /// Whether operands that are stored otherwise than it needs are copied into the workspace first, too.
     pub transposing: bool,
+    /// Whether the copy engine stores its results: those that a tensor map can describe, and whose old values are not needed.
+    pub stores_by_tensor_map: bool,
+    /// The most terms that its sums can have, if it is for short ones.
+    pub most_terms: Option<u32>,
     /// What it is compiled for.
     pub target: Target,
     /// Whether the CPU executor can run it.
@@ -224,7 +230,12 @@ pub(crate) enum Launch {
     /// The same, with a mark for each block if there are any, for [`repair_marked_tiles`] to go by, and for some tiles only.
     Marking(fn(&Device, TiledGemm<'_>, GlobalSliceMut<'_, u32>, Unfit<'_>) -> Result<(), Error>),
     /// The same, of packed operands.
-    Packed { format: Format, launch: fn(&Device, TiledGemm<'_>, [PackedOperand<'_>; 2]) -> Result<(), Error> },
+    Packed {
+        format: Format,
+        launch: fn(&Device, TiledGemm<'_>, [PackedOperand<'_>; 2]) -> Result<(), Error>,
+        /// Whether it leaves out tiles of lines that are unfit for the format.
+        leaves_out: bool,
+    },
     /// One matrix and one vector, whose sums may be divided.
     SplitGemv {
         launch: fn(&Device, SplitGemv<'_>) -> Result<(), Error>,
@@ -258,7 +269,8 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
     let of_split_operands = MMA_64X32_FP32_3XTF32.iter().chain(&MMA_FP32_3XTF32).chain(&MMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XTF32).chain(&WGMMA_FP32_MIXED);
-    let of_split_operands = of_split_operands.chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_FP32_3XFP16);
+    let of_split_operands = of_split_operands.chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_SHORT_FP32_3XFP16);
+    let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XFP16);
     let families = on_cuda_cores.chain(of_rounded_operands).chain(of_split_operands);
     LADDER.into_iter().chain(gemv).chain(families).collect()
 });
@@ -299,10 +311,17 @@ impl KernelInfo {
         }
     }
 
+    /// Whether there may be tiles that it leaves out.
+    pub(crate) fn leaves_out(&self) -> bool {
+        matches!(self.launch, Launch::Packed { leaves_out: true, .. })
+    }
+
     /// The kernel that computes what it leaves out: the tiles of lines that are unfit for it. That one reads the operands
     /// themselves, which are stored like this.
     pub(crate) fn fallback(&self, [a, b]: [Storage; 2], terms_of_a_split: usize) -> Option<&'static Self> {
-        let Some(Format::ScaledFp16 { .. }) = self.format() else { return None };
+        if !self.leaves_out() {
+            return None;
+        }
         let long = terms_of_a_split >= Precision::MIXED_FROM;
         let family = if long { &WGMMA_FP32_MIXED } else { &WGMMA_FP32_3XTF32 };
         family.iter().find(|kernel| (kernel.a, kernel.b) == (Some(a), Some(b)))
@@ -383,6 +402,21 @@ impl KernelInfo {
         }
         if self.tensor_maps && product.terms() == 0 && !product.is_empty() {
             return Some(Refusal::NoTerms);
+        }
+        if let Some(most) = self.most_terms
+            && product.terms() > most as usize
+        {
+            return Some(Refusal::LongSums { most });
+        }
+        if self.stores_by_tensor_map {
+            let Description { m, n, batch, c, beta_is_zero, .. } = *product;
+            if !beta_is_zero {
+                return Some(Refusal::OldValues);
+            }
+            // The copy engine stores whole pieces of 16 bytes, also at the end of a row.
+            if c.storage() != Storage::ByRows || !c.fits_tensor_map(m, n, batch) || !n.is_multiple_of(4) {
+                return Some(Refusal::Results);
+            }
         }
         let (asked, most) = (splits.unwrap_or(1), self.pieces(product));
         if asked > 1 && !self.divides_sums {

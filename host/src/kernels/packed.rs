@@ -1,10 +1,11 @@
 //! Products on tensor cores whose operands are multiplied as the copy engine loads them, for compute capability 9.0:
-//! [`gpu_kernels::gemm::wgmma::single`] and [`gpu_kernels::gemm::wgmma::scaled`].
+//! [`gpu_kernels::gemm::wgmma::single`], [`gpu_kernels::gemm::wgmma::scaled`] and [`gpu_kernels::gemm::wgmma::short`].
 
 use cuda_driver::TensorElement;
 use cuda_std::TensorMap;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 use gpu_kernels::gemm::wgmma::scaled::*;
+use gpu_kernels::gemm::wgmma::short::*;
 use gpu_kernels::gemm::wgmma::single::*;
 
 use super::wgmma::{map_of_a, map_of_b};
@@ -41,7 +42,7 @@ const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
 
 embedded! {
     gemm_wgmma_nt_tf32 gemm_wgmma_tt_tf32 gemm_wgmma_packed_bf16 gemm_wgmma_packed_fp16
-    gemm_wgmma_packed_fp32_3xfp16 gemm_wgmma_packed_fp32_normwise
+    gemm_wgmma_packed_fp32_3xfp16 gemm_wgmma_packed_fp32_normwise gemm_wgmma_packed_short_fp32_3xfp16
 }
 
 /// A kernel of operands that are rounded by the copy engine. B is stored by columns, and copied where it is not.
@@ -75,6 +76,7 @@ macro_rules! rounded {
                     let [map_a, map_b] = maps_of(device, &gemm, operands, Format::$format, TILE_HALF)?;
                     device.launch($kernel { map_a, map_b, gemm, blocks: blocks(device) })
                 },
+                leaves_out: false,
             },
         )
     };
@@ -94,6 +96,7 @@ macro_rules! scaled {
                     let (scales_a, scales_b) = (a.scales, b.scales);
                     device.launch($kernel { map_a, map_b, gemm, scales_a, scales_b, blocks: blocks(device) })
                 },
+                leaves_out: true,
             },
         )
     };
@@ -113,6 +116,34 @@ pub static WGMMA_BF16: [KernelInfo; 1] = [rounded!(gemm_wgmma_packed_bf16, ONE_B
 pub static WGMMA_FP16: [KernelInfo; 1] = [rounded!(gemm_wgmma_packed_fp16, ONE_FP16, Fp16)];
 /// Three fp16 products, accurate element by element.
 pub static WGMMA_FP32_3XFP16: [KernelInfo; 1] = [scaled!(gemm_wgmma_packed_fp32_3xfp16, THREE_FP16, true)];
+/// Three fp16 products, accurate element by element, of few terms.
+pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
+    idea: "as packed operands are multiplied, with few terms; the copy engine stores the results",
+    tile: Some(SHORT_TILE),
+    divides_sums: false,
+    stores_by_tensor_map: true,
+    most_terms: Some(MOST_TERMS),
+    ..packed(
+        THREE_FP16,
+        "gemm_wgmma_packed_short_fp32_3xfp16",
+        Launch::Packed {
+            format: ELEMENT_BY_ELEMENT,
+            launch: |device, gemm, [a, b]| {
+                let [map_a, map_b] = maps_of(device, &gemm, [a, b], ELEMENT_BY_ELEMENT, SHORT_TILE)?;
+                let [length, lines] = STORED;
+                let tile = TensorTile { element: TensorElement::Fp32, length, lines };
+                let map_c = device.tensor_map_of_results(&gemm.c(), &tile)?;
+                let (scales_a, scales_b, blocks) = (a.scales, b.scales, blocks(device));
+                let kernel =
+                    gemm_wgmma_packed_short_fp32_3xfp16 { map_a, map_b, gemm, map_c, scales_a, scales_b, blocks };
+                device.launch(kernel)
+            },
+            leaves_out: false,
+        },
+    )
+}];
+/// How operands are packed whose products are accurate element by element.
+const ELEMENT_BY_ELEMENT: Format = Format::ScaledFp16 { element_by_element: true };
 /// Three fp16 products, accurate against the largest elements of rows and columns.
 pub static WGMMA_FP32_NORMWISE: [KernelInfo; 1] = [scaled!(gemm_wgmma_packed_fp32_normwise, NORMWISE, false)];
 

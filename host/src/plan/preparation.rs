@@ -109,7 +109,7 @@ impl Operand {
     /// What a kernel needs to happen to the operand. What comes of it takes parts of the layout; `None` if that is too large.
     pub(crate) fn prepare(&self, kernel: &KernelInfo, layout: &mut Layout) -> Option<Preparation> {
         if let Some(format) = kernel.format() {
-            return Some(Preparation::Packed(self.pack(format, layout)?));
+            return Some(Preparation::Packed(self.pack(format, kernel.leaves_out(), layout)?));
         }
         let Some(needs) = self.needs else { return Some(Preparation::InPlace) };
         if self.placement.storage() == needs && (!kernel.tensor_maps || self.has_tensor_map()) {
@@ -145,7 +145,8 @@ impl Operand {
         Some(Copied { part, placement, count })
     }
 
-    fn pack(&self, format: Format, layout: &mut Layout) -> Option<Packed> {
+    /// `keep` says whether another kernel is to be able to multiply the operand, too.
+    fn pack(&self, format: Format, keep: bool, layout: &mut Layout) -> Option<Packed> {
         let (lines, terms) = if self.lines_are_rows { (self.rows, self.cols) } else { (self.cols, self.rows) };
         let all_lines = self.batch as u128 * lines as u128;
         let words = layout.part(all_lines.checked_mul(format.pitch(terms as u32).into())?)?;
@@ -161,9 +162,10 @@ impl Operand {
                 let extremes = layout.part(words_of.words(lines as u32, self.batch as u32))?;
                 let factors = layout.part(groups * u128::from(GROUP))?;
                 let unfit = layout.part(groups)?;
-                let copy = match self.placement.storage() != Storage::Spread && self.has_tensor_map() {
-                    true => None,
-                    false => Some(self.copy(self.storage_of_fallback(), true, layout)?),
+                let is_fit = self.placement.storage() != Storage::Spread && self.has_tensor_map();
+                let copy = match keep && !is_fit {
+                    true => Some(self.copy(self.storage_of_fallback(), true, layout)?),
+                    false => None,
                 };
                 Some(Scaled { chunks, extremes, factors, unfit, copy })
             }

@@ -73,6 +73,21 @@ pub enum Refusal {
     /// There is nothing to multiply, and it prepares operands for that.
     #[error("the sums have no terms, and it is for products only")]
     NoTerms,
+    /// Its sums are short.
+    #[error("it is for sums of at most {most} terms")]
+    LongSums {
+        /// The most terms.
+        most: u32,
+    },
+    /// It does not read C.
+    #[error("it does not read C, and β is not zero")]
+    OldValues,
+    /// It stores C by a tensor map.
+    #[error(
+        "it stores C by a tensor map: C has to be stored by rows of a multiple of 4 elements, and its rows and the matrices \
+         of a batch have to begin at multiples of 16 bytes"
+    )]
+    Results,
     /// The workspace would not fit.
     #[error("it needs a workspace of {needs}, and the device has {has} of memory")]
     Workspace {

@@ -21,6 +21,7 @@ mod pipeline;
 mod ring;
 pub mod scaled;
 mod scheme;
+pub mod short;
 pub mod single;
 pub mod split;
 mod turn;

@@ -2,7 +2,7 @@
 //! are multiplied as they were copied.
 //!
 //! ```text
-//!  global memory                    four places in shared memory              registers
+//!  global memory                    places in shared memory, most often four  registers
 //!
 //!  A: 128 rows of 128 bytes    ──►  ┌──────────┐                              warpgroup 1: 64×256 sums, rows 0 to 63
 //!  B: 256 columns of 128 bytes ──►  │ A    16K │ ─────────────────────────►
@@ -41,7 +41,7 @@ pub(super) const PART: u32 = 64;
 pub(super) const A_TILE: u32 = M * ROW;
 /// The words of a place.
 const PLACE: u32 = A_TILE + N * ROW;
-/// The number of places.
+/// The number of places, where nothing else needs the memory.
 const STAGES: u32 = 4;
 /// The warps of the warpgroup that loads.
 pub(super) const LOADERS: u32 = 4;
@@ -52,8 +52,12 @@ pub(super) const MULTIPLIER_REGISTERS: u32 = 240;
 /// The warps that multiply.
 const MULTIPLIERS: u32 = 8;
 
-/// The shared memory of a block, in bytes: places and barriers.
-pub(super) const SHARED_BYTES: u32 = STAGES * (PLACE * 4 + 16);
+/// The shared memory of a block with so many places, in bytes: places and barriers.
+pub(super) const fn shared_bytes(stages: u32) -> u32 {
+    stages * (PLACE * 4 + 16)
+}
+/// That of a block with the usual number of them.
+pub(super) const SHARED_BYTES: u32 = shared_bytes(STAGES);
 
 /// The tile of C of a block that loads so many terms at a time.
 pub(super) const fn tile_shape(terms: u32) -> TileShape {
@@ -67,26 +71,26 @@ pub(super) fn grid(gemm: &TiledGemm<'_>, shape: TileShape, blocks: u32) -> Dim3 
     Dim3 { x: grid.x.min(blocks.max(1)), ..grid }
 }
 
-/// Where a role of the block stands.
+/// Where a role of the block stands, in a ring of `RING` places.
 #[derive(Clone, Copy)]
-pub(super) struct Pipeline {
+pub(super) struct Pipeline<const RING: u32 = STAGES> {
     pub(super) memory: SharedSlice<f32>,
-    ring: Ring<STAGES>,
+    ring: Ring<RING>,
 }
 
-impl Pipeline {
+impl<const RING: u32> Pipeline<RING> {
     /// Prepares the block. From then on, the warps below [`LOADERS`] have [`LOADER_REGISTERS`], of which warp 0 loads, and the
     /// others have [`MULTIPLIER_REGISTERS`] and multiply.
     ///
     /// # Safety
-    /// Called once by all threads of a block of 384, launched with [`SHARED_BYTES`] of shared memory.
+    /// Called once by all threads of a block of 384, launched with at least [`shared_bytes`] of shared memory.
     #[inline(always)]
     pub(super) unsafe fn open() -> Self {
-        let places = (STAGES * PLACE) as usize;
+        let places = (RING * PLACE) as usize;
         // SAFETY: within what the launch gives, and aligned; one thread prepares the barriers, and all wait for it.
         unsafe {
             let (memory, barriers) =
-                (dynamic_shared(0, places), dynamic_shared(places * 4, Ring::<STAGES>::BARRIERS as usize));
+                (dynamic_shared(0, places), dynamic_shared(places * 4, Ring::<RING>::BARRIERS as usize));
             let pipeline = Self { memory, ring: Ring::new(barriers) };
             if thread::thread_idx_x() == 0 {
                 pipeline.ring.init(1, MULTIPLIERS);
@@ -167,10 +171,16 @@ impl Pipeline {
         self
     }
 
+    /// What tells that this warp does not read the next place any more.
+    #[inline(always)]
+    pub(super) fn read(&self) -> hopper::Barrier {
+        self.ring.empty()
+    }
+
     /// On to the place after the next. The result tells that this warp does not read the one before any more.
     #[inline(always)]
     pub(super) fn advance(&mut self) -> hopper::Barrier {
-        let read = self.ring.empty();
+        let read = self.read();
         self.ring.advance();
         read
     }

@@ -54,15 +54,15 @@ pub const TILE: TileShape = tile_shape(64);
 pub const LOW_SCALE: f32 = 2048.0;
 
 /// The columns of a half.
-const HALF: u32 = 128;
+pub(super) const HALF: u32 = 128;
 /// The sums of a thread for a half.
-const SUMS: usize = 64;
+pub(super) const SUMS: usize = 64;
 /// The bytes of the terms that one instruction adds up, in a row of 128.
 const STEP: u32 = 32;
 /// Where the low parts are in a row.
 const LOW: u32 = 64;
 /// The fp16 numbers of a place: a high and a low part of each term.
-const ELEMENTS: u32 = 64;
+pub(super) const ELEMENTS: u32 = 64;
 /// The places for a step, of 32 terms each.
 const PLACES: u32 = 2;
 
@@ -80,7 +80,7 @@ pub struct Scales<'a> {
 impl Scales<'_> {
     /// Whether there are factors of `count` matrices of `lines` lines.
     #[cfg(not(target_arch = "nvptx64"))]
-    fn are_of(&self, count: u32, lines: u32) -> bool {
+    pub(super) fn are_of(&self, count: u32, lines: u32) -> bool {
         let groups = u64::from(count) * u64::from(lines.div_ceil(GROUP));
         self.factors.len() as u64 >= groups * u64::from(GROUP)
     }
@@ -90,7 +90,7 @@ impl Scales<'_> {
     /// # Safety
     /// There are such a matrix and such a line; the result is read up to the end of the line's group only.
     #[inline(always)]
-    unsafe fn factors(&self, product: u32, lines: u32, line: u32) -> GlobalSlice<'_, f32> {
+    pub(super) unsafe fn factors(&self, product: u32, lines: u32, line: u32) -> GlobalSlice<'_, f32> {
         let first = u64::from(product) * u64::from(lines.div_ceil(GROUP) * GROUP) + u64::from(line);
         // SAFETY: a launch has checked that every line of every group has its factor.
         unsafe { self.factors.from_unchecked(first as usize) }
@@ -167,29 +167,49 @@ unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, scales: [Scales<
     }
 }
 
-/// Adds the products of the terms of two places, for the rows that begin at word `in_a` of A and 128 columns, which begin
-/// `in_b` bytes further on in B.
+/// Adds the products of the terms of two places to `sums`.
 ///
 /// # Safety
-/// As for [`multiply`]; the places are full.
+/// As for [`multiply_half`].
 #[inline(always)]
 unsafe fn add_half(sums: &mut [f32; SUMS], places: &[Pipeline; 2], in_a: u32, in_b: u32) {
+    // SAFETY: the caller's promise.
+    let partial = unsafe { multiply_half(places, in_a, in_b) };
+    for i in 0..SUMS {
+        sums[i] += partial[i];
+    }
+    hint::pin(sums);
+}
+
+/// The products of the terms of some places, for the rows that begin at word `in_a` of A and 128 columns, which begin `in_b` bytes
+/// further on in B.
+///
+/// # Safety
+/// Called by all lanes of the warps that multiply; the places are full.
+#[inline(always)]
+pub(super) unsafe fn multiply_half<const RING: u32, const PLACES: usize>(
+    places: &[Pipeline<RING>; PLACES],
+    in_a: u32,
+    in_b: u32,
+) -> [f32; SUMS] {
     let mut partial = [0f32; SUMS];
     // SAFETY: the caller's promise. The sums are read when the products have finished.
     unsafe {
-        let [(a, b), (next_a, next_b)] = places.map(|place| {
+        let operands = places.map(|place| {
             let at = |index: u32| Descriptor::at(place.memory, (place.place() + index) as usize);
             (at(in_a), at(A_TILE).offset(in_b))
         });
         wgmma::fence();
-        partial.set_shared::<Fp16>(a.offset(LOW), b);
-        partial.add_shared::<Fp16>(a.offset(LOW + STEP), b.offset(STEP));
-        partial.add_shared::<Fp16>(a, b.offset(LOW));
-        partial.add_shared::<Fp16>(a.offset(STEP), b.offset(LOW + STEP));
-        partial.add_shared::<Fp16>(next_a.offset(LOW), next_b);
-        partial.add_shared::<Fp16>(next_a.offset(LOW + STEP), next_b.offset(STEP));
-        partial.add_shared::<Fp16>(next_a, next_b.offset(LOW));
-        partial.add_shared::<Fp16>(next_a.offset(STEP), next_b.offset(LOW + STEP));
+        for (index, &(a, b)) in operands.iter().enumerate() {
+            if index == 0 {
+                partial.set_shared::<Fp16>(a.offset(LOW), b);
+            } else {
+                partial.add_shared::<Fp16>(a.offset(LOW), b);
+            }
+            partial.add_shared::<Fp16>(a.offset(LOW + STEP), b.offset(STEP));
+            partial.add_shared::<Fp16>(a, b.offset(LOW));
+            partial.add_shared::<Fp16>(a.offset(STEP), b.offset(LOW + STEP));
+        }
         wgmma::commit();
         partial.wait::<0>();
         for i in 0..SUMS {
@@ -197,22 +217,19 @@ unsafe fn add_half(sums: &mut [f32; SUMS], places: &[Pipeline; 2], in_a: u32, in
         }
         hint::pin(&mut partial);
         wgmma::fence();
-        partial.add_shared::<Fp16>(a, b);
-        partial.add_shared::<Fp16>(a.offset(STEP), b.offset(STEP));
-        partial.add_shared::<Fp16>(next_a, next_b);
-        partial.add_shared::<Fp16>(next_a.offset(STEP), next_b.offset(STEP));
+        for (a, b) in operands {
+            partial.add_shared::<Fp16>(a, b);
+            partial.add_shared::<Fp16>(a.offset(STEP), b.offset(STEP));
+        }
         wgmma::commit();
         partial.wait::<0>();
     }
-    for i in 0..SUMS {
-        sums[i] += partial[i];
-    }
-    hint::pin(sums);
+    partial
 }
 
 /// The tiles that are left to another kernel. There is a flag for each group, so these are never all tiles for want of flags.
 #[inline(always)]
-fn unfit<'a>([a, b]: [Scales<'a>; 2]) -> Unfit<'a> {
+pub(super) fn unfit<'a>([a, b]: [Scales<'a>; 2]) -> Unfit<'a> {
     Unfit { a: a.unfit, b: b.unfit }
 }
 
@@ -267,7 +284,7 @@ unsafe fn complete<const SECOND_ROW: usize>(
 
 /// Whether a tensor map is of `count` packed operands of `lines` lines with `terms` terms, in tiles of `tile_lines` lines.
 #[cfg(not(target_arch = "nvptx64"))]
-fn describes(map: &TensorMap<'_>, [lines, terms, count]: [u32; 3], tile_lines: u32) -> bool {
+pub(super) fn describes(map: &TensorMap<'_>, [lines, terms, count]: [u32; 3], tile_lines: u32) -> bool {
     let elements = u64::from(terms.div_ceil(ELEMENTS / 2)) * u64::from(ELEMENTS);
     map.line_bytes() == LINE_BYTES
         && map.extents() == [elements, u64::from(lines), u64::from(count)]
