@@ -222,7 +222,8 @@ pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'
 
 /// Has the copy engine store the tile from the address of element `index` of `source` to the coordinates `at` (the
 /// fastest-running first) of a three-dimensional tensor map (`cp.async.bulk.tensor.3d`, sm_90). The shape of the tile is the
-/// map's box; what lies outside of the matrix is not stored. [`commit_stores`] and [`wait_for_stores`] tell when it is done.
+/// map's box; what lies outside of the matrix is not stored, by pieces of 16 bytes. The second-level cache is told to let go of it
+/// first (`evict_first`): what is stored in this way is more than it holds. [`commit_stores`] and [`wait_for_stores`] tell when it is done.
 ///
 /// # Safety
 /// One thread calls this. The source is as large as the box, aligned as its swizzle needs (1024 bytes for 128-byte rows), and
@@ -234,7 +235,10 @@ pub unsafe fn store_tile(source: SharedSlice<f32>, index: usize, map: TensorMapM
     // SAFETY: the caller's promise.
     unsafe {
         core::arch::asm!(
-            "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [{map}, {{{x}, {y}, {z}}}], [{source}];",
+            "{{ .reg .b64 policy;",
+            "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;",
+            "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group.L2::cache_hint \
+             [{map}, {{{x}, {y}, {z}}}], [{source}], policy; }}",
             source = in(reg32) source.shared_address(index), map = in(reg64) map.address(),
             x = in(reg32) at[0], y = in(reg32) at[1], z = in(reg32) at[2],
             options(nostack, preserves_flags),

@@ -161,6 +161,18 @@ impl<'a> TiledGemm<'a> {
         self.splits as u32
     }
 
+    /// What sums are multiplied by.
+    #[inline(always)]
+    pub(crate) fn factor(&self) -> f32 {
+        if self.terms() == 0 { 0.0 } else { self.scale.alpha }
+    }
+
+    /// The number of tiles of this shape. A kernel `requires` that there are at most [`MAX_BLOCKS`].
+    #[inline(always)]
+    pub(crate) fn tiles(&self, shape: TileShape) -> u32 {
+        self.m().div_ceil(shape.m) * self.n().div_ceil(shape.n) * self.c.count()
+    }
+
     /// The position, among those of a C, of the tile in row `row` and column `col` of tiles.
     #[inline(always)]
     pub(crate) fn position(&self, shape: TileShape, row: u32, col: u32) -> u32 {
@@ -247,7 +259,7 @@ impl Tile<'_> {
 
     /// What sums are multiplied by.
     #[inline(always)]
-    pub(crate) fn factor(&self) -> f32 {
+    fn factor(&self) -> f32 {
         if self.terms == 0 { 0.0 } else { self.scale.alpha }
     }
 

@@ -101,12 +101,10 @@ impl<const RING: u32> Pipeline<RING> {
         }
     }
 
-    /// Has the copy engine fill the places for a tile, with `ELEMENTS` elements of each row and column at a time. A step of the
-    /// tile takes `PLACES` of them.
+    /// Has the copy engine fill the places for a tile, as [`Pipeline::load_with`], and nothing else.
     ///
     /// # Safety
-    /// Called by all lanes of the warp that loads; the maps are of A and B of the products, in the layouts that the kernel
-    /// needs. B is K-major.
+    /// As there.
     #[inline(always)]
     pub(super) unsafe fn load<A: Major, const PLACES: u32, const ELEMENTS: u32>(
         &mut self,
@@ -114,6 +112,26 @@ impl<const RING: u32> Pipeline<RING> {
         map_b: TensorMap<'_>,
         tile: &Tile<'_>,
         shape: TileShape,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.load_with::<A, PLACES, ELEMENTS>(map_a, map_b, tile, shape, |_| ()) }
+    }
+
+    /// Has the copy engine fill the places for a tile, with `ELEMENTS` elements of each row and column at a time. A step of the
+    /// tile takes `PLACES` of them. `note` is called by one lane for each place, with its number, when that is empty: what it writes
+    /// to shared memory is seen by those who have waited for the place.
+    ///
+    /// # Safety
+    /// Called by all lanes of the warp that loads; the maps are of A and B of the products, in the layouts that the kernel
+    /// needs. B is K-major.
+    #[inline(always)]
+    pub(super) unsafe fn load_with<A: Major, const PLACES: u32, const ELEMENTS: u32>(
+        &mut self,
+        map_a: TensorMap<'_>,
+        map_b: TensorMap<'_>,
+        tile: &Tile<'_>,
+        shape: TileShape,
+        note: impl Fn(u32),
     ) {
         // The copy engine takes its operands from registers for the whole warp.
         // SAFETY: all lanes come here.
@@ -126,6 +144,7 @@ impl<const RING: u32> Pipeline<RING> {
             unsafe {
                 self.ring.wait_empty();
                 if hopper::elect_one() {
+                    note(self.stage());
                     barrier.arrive_expecting(PLACE * 4);
                 }
                 if A::K {
@@ -146,6 +165,12 @@ impl<const RING: u32> Pipeline<RING> {
             }
             self.ring.advance();
         }
+    }
+
+    /// The number of the next place.
+    #[inline(always)]
+    pub(super) fn stage(&self) -> u32 {
+        self.ring.stage
     }
 
     /// Where the next place begins.

@@ -14,8 +14,11 @@
 //! The kernel of [`super::scaled`], for so few terms that all of them are in its places at once. So a warpgroup can compute one half
 //! of its columns after the other, and keeps nothing but the sums of one. It writes them to shared memory, has the copy engine
 //! store them, and goes on at once, while the stores go on: those of a half are waited for when the other one has been
-//! computed. Factors are loaded before the products that they go with. By the other way, storing from registers, a warp writes
-//! 32 bytes in each of eight rows at a time.
+//! computed. By the other way, storing from registers, a warp writes 32 bytes in each of eight rows at a time.
+//!
+//! A tile of few terms takes so little time that nobody may wait for memory on the way. Factors are loaded before the products
+//! that they go with. Which tile comes next, and whether its lines can be multiplied at all, the loading warp finds out, some places
+//! ahead, and leaves in a [`Ticket`] beside the place.
 //!
 //! The copy engine leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements.
 //!
@@ -68,7 +71,64 @@ const GROUPS: usize = SUMS / 4;
 /// Where the half of C is in the shared memory, in bytes: behind places and barriers, at a multiple of what a swizzle needs.
 const C_OFFSET: u32 = shared_bytes(RING).next_multiple_of(1024);
 /// The shared memory of a block, in bytes.
-const SHARED_BYTES: u32 = C_OFFSET + M * HALF * 4;
+const SHARED_BYTES: u32 = TICKETS_OFFSET + RING * Ticket::WORDS * 4;
+
+/// Where the tickets are, in bytes.
+const TICKETS_OFFSET: u32 = C_OFFSET + M * HALF * 4;
+
+/// What the loading warp tells of a tile: four words for each place, of which those of a tile's first place count.
+///
+/// ```text
+/// │ row │ column │ product │ unfit │     the first row and column of C, and whether lines of it cannot be multiplied
+/// ```
+#[derive(Clone, Copy)]
+struct Ticket {
+    row: u32,
+    col: u32,
+    product: u32,
+    unfit: bool,
+}
+
+impl Ticket {
+    /// The words of a ticket.
+    const WORDS: u32 = 4;
+
+    /// The tickets of a block.
+    ///
+    /// # Safety
+    /// The block has [`SHARED_BYTES`] of shared memory.
+    #[inline(always)]
+    unsafe fn all() -> SharedSlice<u32> {
+        // SAFETY: as large as the launch made it.
+        unsafe { dynamic_shared(TICKETS_OFFSET as usize, (RING * Self::WORDS) as usize) }
+    }
+
+    /// Leaves the ticket beside a place.
+    ///
+    /// # Safety
+    /// As for [`Ticket::all`]; the place is empty.
+    #[inline(always)]
+    unsafe fn write(self, place: u32) {
+        let words = [self.row, self.col, self.product, u32::from(self.unfit)];
+        for (index, word) in words.into_iter().enumerate() {
+            // SAFETY: the caller's promise; inside the tickets.
+            unsafe { Self::all().write((place * Self::WORDS) as usize + index, word) };
+        }
+    }
+
+    /// The ticket beside a place.
+    ///
+    /// # Safety
+    /// As for [`Ticket::all`]; the place is full.
+    #[inline(always)]
+    unsafe fn read(place: u32) -> Self {
+        let word = |index: u32| {
+            // SAFETY: the caller's promise; inside the tickets.
+            unsafe { Self::all().read((place * Self::WORDS + index) as usize) }
+        };
+        Self { row: word(0), col: word(1), product: word(2), unfit: word(3) != 0 }
+    }
+}
 
 /// The body of the kernel.
 ///
@@ -95,9 +155,11 @@ unsafe fn multiply_short(
                 hopper::prefetch_tensor_map(map_b);
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile(SHORT_TILE, block) {
-                    if !unfit(scales).contains(&tile) {
-                        pipeline.load::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_TILE);
-                    }
+                    let Tile { row, col, product, .. } = tile;
+                    let ticket = Ticket { row, col, product, unfit: unfit(scales).contains(&tile) };
+                    pipeline.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_TILE, |place| {
+                        ticket.write(place);
+                    });
                     block += thread::grid_dim_x();
                 }
             }
@@ -119,27 +181,30 @@ unsafe fn multiply(
     map_c: TensorMapMut<'_>,
     scales: [Scales<'_>; 2],
 ) {
+    let (tiles, two_places) = (gemm.tiles(SHORT_TILE), gemm.terms() > SHORT_TILE.k);
     let mut block = thread::block_idx_x();
-    while let Some(tile) = gemm.tile(SHORT_TILE, block) {
+    while block < tiles {
         // SAFETY: all lanes come here, and come to the same conclusions; places are read when they are full, and given back
         // when the products that read them have finished. The tile is this block's alone.
         unsafe {
-            if unfit(scales).contains(&tile) {
-                let threads = thread::block_dim_x() - LOADERS * warp::LANES;
-                exact::compute_tile(&tile, SHORT_TILE, thread::thread_idx_x() - LOADERS * warp::LANES, threads);
-            } else {
-                let places = [pipeline, pipeline.next()];
-                places[0].wait();
-                if tile.steps(SHORT_TILE) == 1 {
-                    compute_half::<1, 0>(&tile, gemm, [places[0]], map_c, scales);
-                    compute_half::<1, HALF>(&tile, gemm, [places[0]], map_c, scales);
-                } else {
-                    places[1].wait();
-                    compute_half::<2, 0>(&tile, gemm, places, map_c, scales);
-                    compute_half::<2, HALF>(&tile, gemm, places, map_c, scales);
-                    pipeline.advance();
-                }
+            let places = [pipeline, pipeline.next()];
+            places[0].wait();
+            let ticket = Ticket::read(places[0].stage());
+            if two_places {
+                places[1].wait();
                 pipeline.advance();
+            }
+            pipeline.advance();
+            if ticket.unfit {
+                give_back(places[0].read());
+                if two_places {
+                    give_back(places[1].read());
+                }
+                compute_exactly(gemm, block);
+            } else if two_places {
+                compute_tile(gemm, ticket, places, map_c, scales);
+            } else {
+                compute_tile(gemm, ticket, [places[0]], map_c, scales);
             }
         }
         block += thread::grid_dim_x();
@@ -148,48 +213,83 @@ unsafe fn multiply(
     hopper::wait_for_stores::<0>();
 }
 
-/// Computes the half of a tile that begins `FIRST` columns from its first, and has the copy engine store it. After the second
-/// half the places are given back.
+/// Computes a tile in plain fp32.
+///
+/// # Safety
+/// Called by all lanes of the warps that multiply, for a tile of this block.
+#[inline(always)]
+unsafe fn compute_exactly(gemm: TiledGemm<'_>, block: u32) {
+    let Some(tile) = gemm.tile(SHORT_TILE, block) else { return };
+    let first = LOADERS * warp::LANES;
+    // SAFETY: the caller's promise; the tile is this block's alone.
+    unsafe { exact::compute_tile(&tile, SHORT_TILE, thread::thread_idx_x() - first, thread::block_dim_x() - first) };
+}
+
+/// Computes a tile, and gives its places back.
 ///
 /// # Safety
 /// Called by all lanes of the warps that multiply, for a tile of this block; the places are full, and have all its terms.
 #[inline(always)]
-unsafe fn compute_half<const PLACES: usize, const FIRST: u32>(
-    tile: &Tile<'_>,
+unsafe fn compute_tile<const PLACES: usize>(
     gemm: TiledGemm<'_>,
+    ticket: Ticket,
     places: [Pipeline<RING>; PLACES],
     map_c: TensorMapMut<'_>,
     [scales_a, scales_b]: [Scales<'_>; 2],
 ) {
     let lane = warp::lane_id();
+    // SAFETY: the caller's promise; the rows and columns of a tile are in one group of lines each, which all have factors.
+    unsafe {
+        let (warp, part) = warp_and_part();
+        let (in_a, first_row) = (part * PART * ROW, part * PART + warp * ROWS);
+        let row = scales_a.factors(ticket.product, gemm.m(), ticket.row + first_row + lane / 4);
+        let rows = [row.get_unchecked(0), row.get_unchecked(8)];
+        let cols = scales_b.factors(ticket.product, gemm.n(), ticket.col + 2 * (lane & 3));
+        let [mut first, mut second] = [0, HALF]
+            .map(|half| core::array::from_fn::<_, GROUPS, _>(|group| cols.get2_unchecked(half as usize + 8 * group)));
+        let sums = multiply_half(&places, in_a, 0);
+        store_half(gemm, ticket, first_row, 0, map_c, rows, &mut first, &sums);
+        let sums = multiply_half(&places, in_a, HALF * ROW * 4);
+        for place in places {
+            give_back(place.read());
+        }
+        store_half(gemm, ticket, first_row, HALF, map_c, rows, &mut second, &sums);
+    }
+}
+
+/// Has the copy engine store what this warp has of a half, which begins `first_col` columns from the first of the tile: sums times
+/// the factors of their rows and columns.
+///
+/// # Safety
+/// Called by all lanes of the warps that multiply, with what they have of a tile of this block.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "what there is, and where it goes")]
+unsafe fn store_half(
+    gemm: TiledGemm<'_>,
+    ticket: Ticket,
+    first_row: u32,
+    first_col: u32,
+    map_c: TensorMapMut<'_>,
+    rows: [f32; 2],
+    cols: &mut [[f32; 2]; GROUPS],
+    sums: &[f32; SUMS],
+) {
+    // Not multiplied by each other before: the products of the sums would wait for the factors.
+    for pair in &mut *cols {
+        hint::pin(pair);
+    }
+    let (lane, alpha) = (warp::lane_id(), gemm.factor());
     // SAFETY: all lanes come here; `c` is as large as the launch made it, and each warp has a part of it of its own. One lane,
     // always the same, has the stores made and waits for them, before the others write to what they read.
     unsafe {
-        let (warp, part) = warp_and_part();
-        let first_row = part * PART + warp * ROWS;
         let c = dynamic_shared::<f32>((C_OFFSET + first_row * HALF * 4) as usize, OF_WARP as usize);
-
-        let (row, col) = (tile.row + first_row + lane / 4, tile.col + FIRST + 2 * (lane & 3));
-        let factors = scales_a.factors(tile.product, gemm.m(), row);
-        let factors = [factors.get_unchecked(0), factors.get_unchecked(8)];
-        let others = scales_b.factors(tile.product, gemm.n(), col);
-        let others: [[f32; 2]; GROUPS] = core::array::from_fn(|group| others.get2_unchecked(8 * group));
-
-        let sums = multiply_half(&places, part * PART * ROW, FIRST * ROW * 4);
-        if FIRST != 0 {
-            for place in places {
-                give_back(place.read());
-            }
-        }
         if hopper::elect_one() {
             hopper::wait_for_stores::<0>();
         }
         warp::sync_warp(warp::ALL_LANES);
         for group in 0..GROUPS {
             for second in 0..2 {
-                let value = |i: usize| {
-                    tile.factor() * (sums[4 * group + 2 * second + i] * (factors[second] * others[group][i]))
-                };
+                let value = |i: usize| alpha * (sums[4 * group + 2 * second + i] * (rows[second] * cols[group][i]));
                 let place = place_in_c(lane / 4 + 8 * second as u32, 8 * group as u32 + 2 * (lane & 3));
                 c.write2(place as usize, [value(0), value(1)]);
             }
@@ -198,7 +298,7 @@ unsafe fn compute_half<const PLACES: usize, const FIRST: u32>(
         warp::sync_warp(warp::ALL_LANES);
         if hopper::elect_one() {
             for box_of_c in 0..HALF / COLUMNS {
-                let at = [tile.col + FIRST + box_of_c * COLUMNS, tile.row + first_row, tile.product];
+                let at = [ticket.col + first_col + box_of_c * COLUMNS, ticket.row + first_row, ticket.product];
                 hopper::store_tile(c, (box_of_c * BOX) as usize, map_c, at);
             }
             hopper::commit_stores();
