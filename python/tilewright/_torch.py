@@ -1,0 +1,155 @@
+"""The operator `torch.ops.tilewright.matmul`. This module imports torch, so it is imported only where torch is in use."""
+
+from __future__ import annotations
+
+import torch
+
+from tilewright import _native
+from tilewright._errors import ArgumentError, OperandTypeError
+
+__all__ = ["dispatch", "traced"]
+
+_library = torch.library.Library("tilewright", "DEF")
+_OPTIONS = 'str precision="fp32", str on_cpu="refuse"'
+_library.define(f"matmul(Tensor a, Tensor b, *, {_OPTIONS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+_library.define(f"matmul.out(Tensor a, Tensor b, *, {_OPTIONS}, Tensor(a!) out) -> Tensor(a!)")
+
+
+def dispatch(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, precision: str, on_cpu: str
+) -> torch.Tensor:
+    """Calls the operator, so that torch does everything that it does before a kernel."""
+    if out is None:
+        return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
+    return torch.ops.tilewright.matmul.out(a, b, precision=precision, on_cpu=on_cpu, out=out)
+
+
+def traced(
+    rule: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, precision: str, on_cpu: str
+) -> torch.Tensor:
+    """As `dispatch`, for a compiler that looks at the call: it can see no native code, so what that checks is checked here."""
+    if (rule == "matvec" and (a.ndim, b.ndim) != (2, 1)) or (rule == "bmm" and (a.ndim, b.ndim) != (3, 3)):
+        raise ArgumentError(f"{rule}: a has shape {tuple(a.shape)}, b has shape {tuple(b.shape)}: matmul takes them")
+    if rule == "bmm" and a.shape[0] != b.shape[0]:
+        raise ArgumentError(f"bmm: a has shape {tuple(a.shape)}, b has shape {tuple(b.shape)}: matmul broadcasts them")
+    return dispatch(a, b, out, precision, on_cpu)
+
+
+def _on_cuda(a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str) -> torch.Tensor:
+    return _native.multiply_tensors(a, b, None, precision, on_cpu)
+
+
+def _on_cuda_out(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str, out: torch.Tensor
+) -> torch.Tensor:
+    return _native.multiply_tensors(a, b, out, precision, on_cpu)
+
+
+def _on_cpu(a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str) -> torch.Tensor:
+    if on_cpu == "move" and a.is_cpu and b.is_cpu:
+        return _native.multiply_tensors(a.cuda(), b.cuda(), None, precision, on_cpu).cpu()
+    return _native.multiply_tensors(a, b, None, precision, on_cpu)
+
+
+def _on_cpu_out(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str, out: torch.Tensor
+) -> torch.Tensor:
+    if on_cpu == "move" and a.is_cpu and b.is_cpu and out.is_cpu:
+        product = _native.multiply_tensors(a.cuda(), b.cuda(), None, precision, on_cpu)
+        _check_out(product, out)
+        return out.copy_(product)
+    return _native.multiply_tensors(a, b, out, precision, on_cpu)
+
+
+def _check_out(product: torch.Tensor, out: torch.Tensor) -> None:
+    """Refuses a result of another type or shape: `copy_` would cast or broadcast."""
+    if out.dtype != torch.float32:
+        raise OperandTypeError(f"out has elements of type {out.dtype}, and the product is of float32")
+    if out.shape != product.shape:
+        is_, needed = tuple(out.shape), tuple(product.shape)
+        raise ArgumentError(f"out has shape {is_}, and the product has shape {needed}: they have to be equal")
+
+
+def _without_numbers(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse"
+) -> torch.Tensor:
+    """What the product is, but for its elements: for tensors that have none."""
+    for name, tensor in (("a", a), ("b", b)):
+        if tensor.dtype != torch.float32:
+            raise OperandTypeError(f"{name} has elements of type {tensor.dtype}, and tilewright multiplies float32")
+    if a.device != b.device:
+        raise ArgumentError(f"a is on {a.device} and b is on {b.device}: move them to one device")
+    return a.new_empty(torch.matmul(a, b).shape)
+
+
+def _without_numbers_out(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
+) -> torch.Tensor:
+    _check_out(_without_numbers(a, b), out)
+    return out
+
+
+def _refuse_derivative(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str, out: torch.Tensor
+) -> torch.Tensor:
+    """Nobody can differentiate what overwrites a tensor."""
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or out.requires_grad):
+        raise DerivativeOfOutError(
+            "tilewright.matmul with out= has no derivative, and one of the tensors requires one: leave out the argument, or "
+            "call it under torch.no_grad()"
+        )
+    with torch._C._AutoDispatchBelowAutograd():  # pyright: ignore[reportPrivateUsage]
+        return dispatch(a, b, out, precision, on_cpu)
+
+
+class DerivativeOfOutError(ArgumentError, RuntimeError):
+    """A derivative is wanted of a product that overwrites a tensor."""
+
+
+def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[torch.Tensor, torch.Tensor], keyword_only_inputs: dict[str, str], output: torch.Tensor) -> None:
+    a, b = inputs
+    ctx.options = keyword_only_inputs
+    # What is not needed is not kept.
+    ctx.save_for_backward(a if ctx.needs_input_grad[1] else None, b if ctx.needs_input_grad[0] else None)
+    ctx.shapes = (a.shape, b.shape)
+
+
+def _differentiate(
+    ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The derivatives, as products: `dA = dC·Bᵀ` and `dB = Aᵀ·dC`, summed over what was broadcast."""
+    a, b = ctx.saved_tensors
+    shape_a, shape_b = ctx.shapes
+    # Vectors as matrices: a of one row, b of one column.
+    if len(shape_b) == 1:
+        grad = grad.unsqueeze(-1)
+    if len(shape_a) == 1:
+        grad = grad.unsqueeze(-2)
+    grad_a = grad_b = None
+    if ctx.needs_input_grad[0] and b is not None:
+        right = b.unsqueeze(-1) if len(shape_b) == 1 else b
+        rows = shape_a if len(shape_a) > 1 else (1, *shape_a)
+        grad_a = _multiply(ctx, grad, right.mT).sum_to_size(rows).reshape(shape_a)
+    if ctx.needs_input_grad[1] and a is not None:
+        left = a.unsqueeze(0) if len(shape_a) == 1 else a
+        if len(shape_b) <= 2 and left.ndim > 2:
+            # One matrix b for all of a: one product with as many terms, rather than a sum of products.
+            left, grad = left.flatten(0, -2), grad.flatten(0, -2)
+        columns = shape_b if len(shape_b) > 1 else (*shape_b, 1)
+        grad_b = _multiply(ctx, left.mT, grad).sum_to_size(columns).reshape(shape_b)
+    return grad_a, grad_b
+
+
+def _multiply(ctx: torch.autograd.function.FunctionCtx, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """By the operator, so that this has a derivative too."""
+    return torch.ops.tilewright.matmul.default(a, b, **ctx.options)
+
+
+_library.impl("matmul", _on_cuda, "CUDA")
+_library.impl("matmul.out", _on_cuda_out, "CUDA")
+_library.impl("matmul", _on_cpu, "CPU")
+_library.impl("matmul.out", _on_cpu_out, "CPU")
+_library.impl("matmul.out", _refuse_derivative, "Autograd")
+torch.library.register_fake("tilewright::matmul", _without_numbers, lib=_library)
+torch.library.register_fake("tilewright::matmul.out", _without_numbers_out, lib=_library)
+torch.library.register_autograd("tilewright::matmul", _differentiate, setup_context=_keep, lib=_library)
