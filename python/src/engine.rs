@@ -251,7 +251,9 @@ fn span(rows: usize, cols: usize, count: usize, strides: Strides) -> usize {
 fn description(products: &Products, addresses: [usize; 3], offsets: [usize; 3]) -> Result<Description, Failure> {
     let placement = |operand: usize, strides: Strides| {
         let address = addresses[operand] + offsets[operand] * size_of::<f32>();
-        let alignment = 1 << (ALIGNMENT | address).trailing_zeros();
+        // What has no elements is nowhere.
+        let is_empty = products.k == 0 && operand < 2;
+        let alignment = if is_empty { align_of::<f32>() } else { 1 << (ALIGNMENT | address).trailing_zeros() };
         let Strides { rows, cols, batch } = strides;
         Placement { row_stride: rows, col_stride: cols, batch_stride: batch, alignment }
     };

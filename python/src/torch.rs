@@ -50,7 +50,8 @@ impl Torch {
             return Ok(Some(torch));
         }
         let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
-        if !modules.cast::<PyDict>()?.contains("torch")? {
+        // A name that must not be imported is there as None.
+        if modules.cast::<PyDict>()?.get_item("torch")?.is_none_or(|torch| torch.is_none()) {
             return Ok(None);
         }
         Ok(Some(TORCH.get_or_try_init(py, || Self::find(py))?))

@@ -153,5 +153,5 @@ def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str) ->
 
 
 # The operator is there as soon as both libraries are.
-if "torch" in sys.modules:
+if sys.modules.get("torch") is not None:
     import tilewright._torch  # pyright: ignore[reportUnusedImport]

@@ -12,7 +12,8 @@ __all__ = ["dispatch", "traced"]
 _library = torch.library.Library("tilewright", "DEF")
 _OPTIONS = 'str precision="fp32", str on_cpu="refuse"'
 _library.define(f"matmul(Tensor a, Tensor b, *, {_OPTIONS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-_library.define(f"matmul.out(Tensor a, Tensor b, *, {_OPTIONS}, Tensor(a!) out) -> Tensor(a!)")
+# It returns nothing: torch.compile takes no operators of ours that return what they were given.
+_library.define(f"matmul.out(Tensor a, Tensor b, *, {_OPTIONS}, Tensor(a!) out) -> ()")
 
 
 def dispatch(
@@ -21,7 +22,8 @@ def dispatch(
     """Calls the operator, so that torch does everything that it does before a kernel."""
     if out is None:
         return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
-    return torch.ops.tilewright.matmul.out(a, b, precision=precision, on_cpu=on_cpu, out=out)
+    torch.ops.tilewright.matmul.out(a, b, precision=precision, on_cpu=on_cpu, out=out)
+    return out
 
 
 def traced(
@@ -35,30 +37,31 @@ def traced(
     return dispatch(a, b, out, precision, on_cpu)
 
 
-def _on_cuda(a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str) -> torch.Tensor:
+def _on_cuda(a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
     return _native.multiply_tensors(a, b, None, precision, on_cpu)
 
 
 def _on_cuda_out(
-    a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str, out: torch.Tensor
-) -> torch.Tensor:
-    return _native.multiply_tensors(a, b, out, precision, on_cpu)
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
+) -> None:
+    _native.multiply_tensors(a, b, out, precision, on_cpu)
 
 
-def _on_cpu(a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str) -> torch.Tensor:
+def _on_cpu(a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
     if on_cpu == "move" and a.is_cpu and b.is_cpu:
         return _native.multiply_tensors(a.cuda(), b.cuda(), None, precision, on_cpu).cpu()
     return _native.multiply_tensors(a, b, None, precision, on_cpu)
 
 
 def _on_cpu_out(
-    a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str, out: torch.Tensor
-) -> torch.Tensor:
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
+) -> None:
     if on_cpu == "move" and a.is_cpu and b.is_cpu and out.is_cpu:
         product = _native.multiply_tensors(a.cuda(), b.cuda(), None, precision, on_cpu)
         _check_out(product, out)
-        return out.copy_(product)
-    return _native.multiply_tensors(a, b, out, precision, on_cpu)
+        out.copy_(product)
+    else:
+        _native.multiply_tensors(a, b, out, precision, on_cpu)
 
 
 def _check_out(product: torch.Tensor, out: torch.Tensor) -> None:
@@ -84,14 +87,13 @@ def _without_numbers(
 
 def _without_numbers_out(
     a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
-) -> torch.Tensor:
+) -> None:
     _check_out(_without_numbers(a, b), out)
-    return out
 
 
 def _refuse_derivative(
-    a: torch.Tensor, b: torch.Tensor, *, precision: str, on_cpu: str, out: torch.Tensor
-) -> torch.Tensor:
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
+) -> None:
     """Nobody can differentiate what overwrites a tensor."""
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or out.requires_grad):
         raise DerivativeOfOutError(
@@ -99,7 +101,7 @@ def _refuse_derivative(
             "call it under torch.no_grad()"
         )
     with torch._C._AutoDispatchBelowAutograd():  # pyright: ignore[reportPrivateUsage]
-        return dispatch(a, b, out, precision, on_cpu)
+        dispatch(a, b, out, precision, on_cpu)
 
 
 class DerivativeOfOutError(ArgumentError, RuntimeError):
