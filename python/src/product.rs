@@ -9,7 +9,7 @@ use crate::engine::{Job, Place, Stream};
 use crate::error::{Failure, argument};
 use crate::shape::{Products, Rule, View};
 use crate::tensor::{Tensor, common_place};
-use crate::torch::Torch;
+use crate::torch::{self, Torch};
 
 /// What happens to operands in the CPU's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,21 +74,19 @@ pub(crate) fn multiply<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = Options::parse(rule, precision, on_cpu)?;
     let Some(torch) = torch_of(a, b, out)? else { return Ok(multiply_arrays(a, b, out, options)?) };
-    let all = [Some(a), Some(b), out];
-    let tensors: Vec<_> = all.into_iter().flatten().collect();
-    let are_together = torch.are_together(&tensors)?;
+    let tensors: Vec<_> = [Some(a), Some(b), out].into_iter().flatten().collect();
     // The operator moves tensors.
-    let is_direct = are_together && options.on_cpu != OnCpu::Move && torch.is_direct(&tensors)?;
-    if is_direct {
-        return Ok(multiply_plain_tensors(torch, a, b, out, options)?);
+    if options.on_cpu != OnCpu::Move
+        && torch.is_direct(&tensors)?
+        && let Some(result) = multiply_in_memory(torch, a, b, out, options)?
+    {
+        return Ok(result);
     }
     if options.rule != Rule::Matmul {
         let shape = |tensor: &Bound<'py, PyAny>| tensor.getattr("shape")?.extract::<Vec<usize>>();
         options.rule.result(&shape(a)?, &shape(b)?).map_err(argument)?;
     }
-    if !are_together {
-        check_devices(&tensors)?;
-    }
+    check_devices(&tensors)?;
     torch.dispatch(a, b, out, precision, on_cpu)
 }
 
@@ -103,7 +101,13 @@ pub(crate) fn multiply_tensors<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = Options::parse(Rule::Matmul.name(), precision, on_cpu)?;
     let torch = torch_of(a, b, out)?.ok_or_else(|| argument("these are no torch tensors"))?;
-    Ok(multiply_plain_tensors(torch, a, b, out, options)?)
+    multiply_in_memory(torch, a, b, out, options)?.map_or_else(
+        || {
+            check_devices(&[Some(a), Some(b), out].into_iter().flatten().collect::<Vec<_>>())?;
+            Err(not_in_memory(a)?.into())
+        },
+        Ok,
+    )
 }
 
 /// How the product of `a` and `b` would be computed: see `tilewright.explain`.
@@ -117,7 +121,11 @@ pub(crate) fn explain<'py>(
 ) -> PyResult<String> {
     let options = Options::parse(rule, precision, on_cpu)?;
     let (a, b) = match torch_of(a, b, None)? {
-        Some(torch) => (torch.read("a", a)?, torch.read("b", b)?),
+        Some(torch) => {
+            check_devices(&[a, b])?;
+            let read = |name, tensor| torch.read(name, tensor)?.map_or_else(|| Err(not_in_memory(tensor)?), Ok);
+            (read("a", a)?, read("b", b)?)
+        }
         None => (Tensor::import("a", a)?, Tensor::import("b", b)?),
     };
     let (place, shape) = checked(&[&a, &b], options)?;
@@ -195,32 +203,39 @@ unsafe fn job(
     unsafe { Job::new(place, stream, precision, products, [a.address, b.address, c.address]) }
 }
 
-/// The product of tensors that are plain memory.
-fn multiply_plain_tensors<'py>(
+/// What is wrong with tensors on a device that is no GPU of CUDA's.
+fn not_in_memory(tensor: &Bound<'_, PyAny>) -> Result<Failure, Failure> {
+    let device = tensor.getattr("device")?.str()?;
+    Ok(argument(format!("the operands are on device {device}: tilewright takes tensors on CUDA devices")))
+}
+
+/// The product of tensors that are plain memory; none if they are on a device whose memory kernels cannot use.
+fn multiply_in_memory<'py>(
     torch: &Torch,
     a: &Bound<'py, PyAny>,
     b: &Bound<'py, PyAny>,
     out: Option<&Bound<'py, PyAny>>,
     options: Options,
-) -> Result<Bound<'py, PyAny>, Failure> {
+) -> Result<Option<Bound<'py, PyAny>>, Failure> {
     let py = a.py();
-    let (left, right) = (torch.read("a", a)?, torch.read("b", b)?);
-    let given = out.map(|out| torch.read("out", out)).transpose()?;
-    let tensors: Vec<&Tensor> = [Some(&left), Some(&right), given.as_ref()].into_iter().flatten().collect();
-    let (place, shape) = checked(&tensors, options)?;
-    if let Some(given) = &given {
-        given.check_is_result(&shape, &left, &right)?;
-    }
-    let result = match out {
-        Some(out) => out.clone(),
-        None => torch.empty(a, &shape)?,
+    let (Some(left), Some(right)) = (torch.read("a", a)?, torch.read("b", b)?) else { return Ok(None) };
+    let (result, c) = match out {
+        Some(out) => {
+            let Some(given) = torch.read("out", out)? else { return Ok(None) };
+            let (_, shape) = checked(&[&left, &right, &given], options)?;
+            given.check_is_result(&shape, &left, &right)?;
+            (out.clone(), given)
+        }
+        None => {
+            let (place, shape) = checked(&[&left, &right], options)?;
+            let result = torch.empty(a, &shape)?;
+            let c = Tensor::new("the product", torch::address(&result)?, contiguous(shape)?, place)?;
+            (result, c)
+        }
     };
-    let c = match given {
-        Some(given) => given,
-        None => torch.read("out", &result)?,
-    };
+    let place = c.place;
     if c.view.is_empty() {
-        return Ok(result);
+        return Ok(Some(result));
     }
     let stream = torch.current_stream(py, place)?;
     // SAFETY: torch's current stream of the device, which torch keeps.
@@ -231,10 +246,7 @@ fn multiply_plain_tensors<'py>(
         // The executor wants its memory aligned as a GPU's is, which torch's is not.
         _ => None,
     };
-    let address = match &workspace {
-        Some(workspace) => Some(torch.read("the workspace", workspace)?.address),
-        None => None,
-    };
+    let address = workspace.as_ref().map(torch::address).transpose()?;
     // SAFETY: the addresses are those of tensors that this call holds, of the sizes that they have been read with. When it
     // returns, what is queued may still be running, and the tensors may go: torch's allocator then gives their memory to nobody
     // but what is queued behind on the stream that they were made for. The result and the workspace were made just now, for
@@ -244,7 +256,7 @@ fn multiply_plain_tensors<'py>(
     if let Some(out) = out {
         torch.has_changed(out)?;
     }
-    Ok(result)
+    Ok(Some(result))
 }
 
 /// The product of arrays of any other library.

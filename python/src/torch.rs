@@ -129,47 +129,31 @@ impl Torch {
         self.dispatch.bind(a.py()).call1((a, b, out, precision, on_cpu))
     }
 
-    /// Reads where a tensor is. The caller's reference to it keeps the memory.
-    pub(crate) fn read(&self, name: &'static str, tensor: &Bound<'_, PyAny>) -> Result<Tensor, Failure> {
+    /// Reads where a tensor is; none if it is on no GPU and not in the processor's memory either. The caller's reference to it
+    /// keeps the memory.
+    pub(crate) fn read(&self, name: &'static str, tensor: &Bound<'_, PyAny>) -> Result<Option<Tensor>, Failure> {
         let py = tensor.py();
-        let dtype = tensor.getattr(intern!(py, "dtype"))?;
-        if !dtype.is(&self.float32) {
-            return Err(wrong_dtype(name, &dtype.str()?.to_string()));
-        }
-        if !tensor.getattr(intern!(py, "layout"))?.is(&self.strided) {
-            let layout = tensor.getattr(intern!(py, "layout"))?.str()?;
-            return Err(argument(format!(
-                "{name} has layout {layout}, and tilewright takes torch.strided: call to_dense()"
-            )));
-        }
         let place = if tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
             Place::Cuda(tensor.call_method0(intern!(py, "get_device"))?.extract()?)
         } else if tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
             Place::Cpu
         } else {
-            let device = tensor.getattr(intern!(py, "device"))?.str()?;
-            return Err(argument(format!("{name} is on device {device}: tilewright takes tensors on CUDA devices")));
+            return Ok(None);
         };
-        let shape: Vec<usize> = tensor.getattr(intern!(py, "shape"))?.extract()?;
-        let strides: Vec<usize> = tensor.call_method0(intern!(py, "stride"))?.extract()?;
-        let address: usize = tensor.call_method0(intern!(py, "data_ptr"))?.extract()?;
-        Tensor::new(name, address, View { shape, strides }, place)
-    }
-
-    /// Whether tensors are all on the same device, and that is one whose memory kernels can use.
-    pub(crate) fn are_together(&self, tensors: &[&Bound<'_, PyAny>]) -> Result<bool, Failure> {
-        let py = tensors[0].py();
-        let device = |tensor: &Bound<'_, PyAny>| tensor.call_method0(intern!(py, "get_device"))?.extract::<i64>();
-        let first = device(tensors[0])?;
-        for tensor in tensors {
-            // Tensors without memory, too, have a device that is no GPU.
-            let is_ours = tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()?
-                || tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()?;
-            if !is_ours || device(tensor)? != first {
-                return Ok(false);
-            }
+        let dtype = tensor.getattr(intern!(py, "dtype"))?;
+        if !dtype.is(&self.float32) {
+            return Err(wrong_dtype(name, &dtype.str()?.to_string()));
         }
-        Ok(true)
+        let layout = tensor.getattr(intern!(py, "layout"))?;
+        if !layout.is(&self.strided) {
+            return Err(argument(format!(
+                "{name} has layout {}, and tilewright takes torch.strided: call to_dense()",
+                layout.str()?
+            )));
+        }
+        let shape = numbers(&tensor.getattr(intern!(py, "shape"))?)?;
+        let strides = numbers(&tensor.call_method0(intern!(py, "stride"))?)?;
+        Ok(Some(Tensor::new(name, address(tensor)?, View { shape, strides }, place)?))
     }
 
     /// A tensor without gaps, whose elements are not set, on the device of `like`: from torch's allocator, in the order of the
@@ -211,4 +195,15 @@ impl Torch {
         }
         Ok(())
     }
+}
+
+/// The address of a tensor's first element.
+pub(crate) fn address(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
+    tensor.call_method0(intern!(tensor.py(), "data_ptr"))?.extract()
+}
+
+/// The numbers of a tuple.
+fn numbers(tuple: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {
+    let tuple = tuple.cast::<PyTuple>()?;
+    Ok(tuple.iter_borrowed().map(|number| number.extract()).collect::<PyResult<_>>()?)
 }
