@@ -298,7 +298,7 @@ fn multiply_arrays<'py>(
     Ok(result)
 }
 
-/// The devices that are open, for tests.
+/// The names of all precisions, for a test that compares them with those that Python's types name.
 #[pyfunction]
 pub(crate) fn precisions(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
     PyTuple::new(py, Precision::ALL.map(Precision::name))

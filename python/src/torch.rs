@@ -114,7 +114,8 @@ impl Torch {
             || !internals.transformations.bind(py).call0()?.is_none()
             || !internals.tracing_state.bind(py).call0()?.is_none()
             || internals.forward.bind(py).getattr(intern!(py, "_current_level"))?.ge(0)?;
-        Ok(!is_watched && !(wants_derivative && self.is_grad_enabled.bind(py).call0()?.is_truthy()?))
+        let is_differentiated = wants_derivative && self.is_grad_enabled.bind(py).call0()?.is_truthy()?;
+        Ok(!is_watched && !is_differentiated)
     }
 
     /// Calls the operator.

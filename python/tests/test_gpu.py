@@ -40,11 +40,6 @@ def uniform(*shape: int) -> Any:
     return torch.rand(shape, device="cuda") * 2 - 1
 
 
-def whole(*shape: int) -> Any:
-    """Small whole numbers: all sums of a few thousand products are exact, in every precision but fp16 and bf16 as well."""
-    return torch.randint(-4, 5, shape, device="cuda").float()
-
-
 def tolerance(precision: str, terms: int) -> float:
     """How large an error of an element may be, as a part of the sum of the magnitudes of its terms."""
     sums = 4 * math.sqrt(max(terms, 1)) * 2.0**-24
@@ -72,7 +67,13 @@ def check(c: Any, a: Any, b: Any, precision: str = "fp32") -> None:
 def test_numbers(precision: Any, m: int, n: int, k: int, transposed: tuple[bool, bool]) -> None:
     a = uniform(k, m).mT if transposed[0] else uniform(m, k)
     b = uniform(n, k).mT if transposed[1] else uniform(k, n)
-    check(tilewright.matmul(a, b, precision=precision), a, b, precision)
+    try:
+        c = tilewright.matmul(a, b, precision=precision)
+    except tilewright.ArgumentError as error:
+        # No precision is ever taken in place of another, so some are not to be had on every GPU.
+        assert "no kernel computes" in str(error) and precision not in ("fp32", "fp32-strict")
+        pytest.skip(str(error).splitlines()[0])
+    check(c, a, b, precision)
 
 
 def views(m: int, k: int) -> dict[str, Any]:
@@ -261,6 +262,8 @@ assert (tilewright.matmul(a, a) == 64).all() and (a @ a == 64).all()
 
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 def test_a_compiled_layer(mode: Any) -> None:
+    from torch._inductor.exc import InductorError
+
     torch.compiler.reset()
     weight, x = uniform(512, 256), uniform(4, 100, 512)
 
@@ -270,7 +273,7 @@ def test_a_compiled_layer(mode: Any) -> None:
     try:
         compiled = torch.compile(layer, fullgraph=True, mode=mode)
         compiled(x)
-    except torch._inductor.exc.InductorError as error:
+    except InductorError as error:
         pytest.skip(f"torch cannot compile here: {error}")
     for _ in range(5):
         x = uniform(4, 100, 512)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,12 @@ def test_the_native_module_needs_no_driver_and_no_toolkit() -> None:
 
 def test_the_version_is_that_of_the_metadata() -> None:
     assert tilewright.__version__ == importlib.metadata.version("tilewright")
+
+
+def test_the_types_name_all_precisions() -> None:
+    from tilewright import _native
+
+    assert set(typing.get_args(tilewright.Precision)) == set(_native.precisions())
 
 
 def test_it_is_imported_without_any_other_library() -> None:

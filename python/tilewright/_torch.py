@@ -108,7 +108,13 @@ class DerivativeOfOutError(ArgumentError, RuntimeError):
     """A derivative is wanted of a product that overwrites a tensor."""
 
 
-def _keep(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[torch.Tensor, torch.Tensor], keyword_only_inputs: dict[str, str], output: torch.Tensor) -> None:
+def _keep(
+    ctx: torch.autograd.function.FunctionCtx,
+    inputs: tuple[torch.Tensor, torch.Tensor],
+    keyword_only_inputs: dict[str, str],
+    output: torch.Tensor,
+) -> None:
+    """Keeps what the derivatives need."""
     a, b = inputs
     ctx.options = keyword_only_inputs
     # What is not needed is not kept.
