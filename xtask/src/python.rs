@@ -8,7 +8,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -43,10 +43,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let environment = Environment::create(&python, &version, arguments.with_torch)?;
     let wheel = environment.build()?;
     environment.execute("pip", &["install", "--quiet", "--force-reinstall", "--no-deps", &wheel.to_string_lossy()])?;
-    let package = root().join("python");
-    // By the configuration in `pyproject.toml`. The tests find the package that is installed, not the sources.
-    environment.execute_in(&package, "pytest", &[])?;
-    environment.execute_in(&package, "pyright", &["--project", "."])
+    // Not from the package's directory, where Python would take the sources for the package that is installed.
+    environment.execute_in("python/tests", "pytest", &[])?;
+    let interpreter = environment.interpreter();
+    environment.execute_in("python", "pyright", &["--project", ".", "--pythonpath", &interpreter.to_string_lossy()])
 }
 
 /// A virtual environment.
@@ -91,22 +91,26 @@ impl Environment {
         wheel.with_context(|| format!("maturin has left no wheel in {}", wheels.display()))
     }
 
+    fn interpreter(&self) -> PathBuf {
+        self.directory.join("bin/python")
+    }
+
     /// A command that runs a module of Python in the environment.
     fn module(&self, module: &str) -> Command {
-        let python = self.directory.join("bin/python");
-        let mut command = command(&python.to_string_lossy(), &["-m", module]);
+        let mut command = command(&self.interpreter().to_string_lossy(), &["-m", module]);
         // maturin finds the environment by this.
         command.env("VIRTUAL_ENV", &self.directory).env_remove("PYTHONPATH");
         command
     }
 
     fn execute(&self, module: &str, arguments: &[&str]) -> anyhow::Result<()> {
-        self.execute_in(root(), module, arguments)
+        self.execute_in("", module, arguments)
     }
 
-    fn execute_in(&self, directory: &Path, module: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    /// In a directory of the repository.
+    fn execute_in(&self, directory: &str, module: &str, arguments: &[&str]) -> anyhow::Result<()> {
         let mut command = self.module(module);
-        command.args(arguments).current_dir(directory);
+        command.args(arguments).current_dir(root().join(directory));
         execute(command)
     }
 }
