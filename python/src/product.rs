@@ -75,9 +75,7 @@ pub(crate) fn multiply<'py>(
     let options = Options::parse(rule, precision, on_cpu)?;
     let Some(torch) = torch_of(a, b, out)? else { return Ok(multiply_arrays(a, b, out, options)?) };
     let tensors: Vec<_> = [Some(a), Some(b), out].into_iter().flatten().collect();
-    // The operator moves tensors.
-    if options.on_cpu != OnCpu::Move
-        && torch.is_direct(&tensors)?
+    if torch.is_direct(&tensors)?
         && let Some(result) = multiply_in_memory(torch, a, b, out, options)?
     {
         return Ok(result);
@@ -209,7 +207,8 @@ fn not_in_memory(tensor: &Bound<'_, PyAny>) -> Result<Failure, Failure> {
     Ok(argument(format!("the operands are on device {device}: tilewright takes tensors on CUDA devices")))
 }
 
-/// The product of tensors that are plain memory; none if they are on a device whose memory kernels cannot use.
+/// The product of tensors that are plain memory; none if they are on a device whose memory kernels cannot use, or are to be
+/// moved.
 fn multiply_in_memory<'py>(
     torch: &Torch,
     a: &Bound<'py, PyAny>,
@@ -219,6 +218,10 @@ fn multiply_in_memory<'py>(
 ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
     let py = a.py();
     let (Some(left), Some(right)) = (torch.read("a", a)?, torch.read("b", b)?) else { return Ok(None) };
+    // The operator moves tensors.
+    if options.on_cpu == OnCpu::Move && (left.place, right.place) == (Place::Cpu, Place::Cpu) {
+        return Ok(None);
+    }
     let (result, c) = match out {
         Some(out) => {
             let Some(given) = torch.read("out", out)? else { return Ok(None) };
@@ -250,7 +253,7 @@ fn multiply_in_memory<'py>(
     // SAFETY: the addresses are those of tensors that this call holds, of the sizes that they have been read with. When it
     // returns, what is queued may still be running, and the tensors may go: torch's allocator then gives their memory to nobody
     // but what is queued behind on the stream that they were made for. The result and the workspace were made just now, for
-    // the current stream, which is the one used here. An operand made for another stream is the caller's to record there, as
+    // the current stream, which is the one used here; whatever is in them is a float32. An operand made for another stream is the caller's to record there, as
     // for every operator of torch. That nobody writes to operands, or reads the result, out of the stream's order, too.
     py.detach(|| unsafe { job.run(address) })?;
     if let Some(out) = out {
@@ -277,7 +280,7 @@ fn multiply_arrays<'py>(
     let (result, c) = match (out, given) {
         (Some(out), Some(given)) => (out.clone(), given),
         _ => {
-            let array = Array::new(place, shape)?;
+            let array = py.detach(|| Array::new(place, shape))?;
             let c = Tensor::new("out", array.address(), array.view().clone(), place)?;
             (Bound::new(py, array)?.into_any(), c)
         }
@@ -286,14 +289,16 @@ fn multiply_arrays<'py>(
         return Ok(result);
     }
     py.detach(|| -> Result<(), Failure> {
-        // SAFETY: the default stream is valid always. The memory is that of objects which the caller holds and of capsules which
-        // the tensors hold, and the result's own; the libraries have made it ready for that stream. All that was queued
-        // has finished before this returns, because on other streams, which a library may use, nothing would wait for it.
-        unsafe {
-            let job = job(place, Stream::LEGACY, options.precision, &left, &right, &c)?;
-            job.run(None)?;
-            job.wait()
-        }
+        // SAFETY: the default stream is valid always.
+        let job = unsafe { job(place, Stream::LEGACY, options.precision, &left, &right, &c)? };
+        // SAFETY: the memory is that of objects which the caller holds and of capsules which the tensors hold, and the result's
+        // own; the libraries have made it ready for that stream, and whatever is in it is a float32. All that was queued has
+        // finished before this returns, also after an error: on other streams, which a library may use, nothing would wait
+        // for it. That no other thread writes to operands meanwhile is the caller's matter, as for every function of
+        // these libraries.
+        let queued = unsafe { job.run(None) };
+        let finished = job.wait();
+        queued.and(finished)
     })?;
     Ok(result)
 }

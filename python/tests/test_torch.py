@@ -190,6 +190,36 @@ def test_derivatives_are_what_differences_approach() -> None:
     assert torch.autograd.gradcheck(multiply, (a, b), eps=0.5, atol=1e-3, rtol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*")
+@pytest.mark.parametrize(("shape_a", "shape_b"), [((2, 3), (3, 4)), ((3,), (3, 4)), ((5, 2, 3), (3,)), ((3,), (3,))])
+def test_derivatives_forwards_and_transformations_are_those_of_torch(shape_a: Any, shape_b: Any) -> None:
+    a, b = whole(*shape_a), whole(*shape_b)
+    da, db = whole(*shape_a), whole(*shape_b)
+    many_a, many_b = whole(6, *shape_a), whole(6, *shape_b)
+
+    def results(multiply: Any) -> list[Any]:
+        from torch.autograd import forward_ad
+        from torch.func import grad, jacrev, jvp, vmap
+
+        with forward_ad.dual_level():
+            dual = forward_ad.unpack_dual(multiply(forward_ad.make_dual(a, da), b))
+        loss = lambda a, b: (multiply(a, b) ** 2).sum()  # noqa: E731
+        return [
+            *dual,
+            *jvp(multiply, (a, b), (da, db)),
+            grad(loss)(a, b),
+            grad(loss, argnums=1)(a, b),
+            jacrev(multiply)(a, b),
+            vmap(multiply)(many_a, many_b),
+            vmap(multiply, in_dims=(None, 0))(a, many_b),
+            vmap(multiply, in_dims=(-1, None))(many_a.movedim(0, -1), b),
+            vmap(grad(loss))(many_a, many_b),
+        ]
+
+    ours = results(lambda a, b: tilewright.matmul(a, b, **EMULATE))
+    torch.testing.assert_close(ours, results(torch.matmul))
+
+
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize(("shape_a", "shape_b"), [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((3,), (3,)), ((5, 1, 2, 3), (4, 3, 2))])
 def test_torch_finds_the_operator_in_order(shape_a: Any, shape_b: Any, requires_grad: bool) -> None:

@@ -77,8 +77,8 @@ def matmul(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", on
         `out` if there is one. Otherwise, a torch tensor for torch tensors, without gaps; a `tilewright.Array` for others,
         which any library takes by its `from_dlpack`.
 
-        For torch tensors, the product is queued on the current stream of their device, and this does not wait for it. For
-        other arrays it has been computed when this returns.
+        For torch tensors, the product is queued on the current stream of their device, and this does not wait for it;
+        `torch.autocast` changes nothing. For other arrays it has been computed when this returns.
 
     Raises:
         ArgumentError: (a `ValueError`) for shapes that make no product, layouts that kernels do not take, and devices that

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.autograd import forward_ad
 
 from tilewright import _native
 from tilewright._errors import ArgumentError, OperandTypeError
@@ -21,7 +22,7 @@ def dispatch(
 ) -> torch.Tensor:
     """Calls the operator, so that torch does everything that it does before a kernel."""
     if out is None:
-        return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
+        return _multiply(a, b, precision, on_cpu)
     torch.ops.tilewright.matmul.out(a, b, precision=precision, on_cpu=on_cpu, out=out)
     return out
 
@@ -34,7 +35,18 @@ def traced(
         raise ArgumentError(f"{rule}: a has shape {tuple(a.shape)}, b has shape {tuple(b.shape)}: matmul takes them")
     if rule == "bmm" and a.shape[0] != b.shape[0]:
         raise ArgumentError(f"bmm: a has shape {tuple(a.shape)}, b has shape {tuple(b.shape)}: matmul broadcasts them")
+    if out is None:
+        return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
     return dispatch(a, b, out, precision, on_cpu)
+
+
+def _multiply(a: torch.Tensor, b: torch.Tensor, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
+    """By the operator; under forward-mode derivatives and transformations of functions, to which an operator cannot say what it
+    is, by a function that can.
+    """
+    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage]
+        return _Product.apply(a, b, precision, on_cpu)
+    return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
 
 
 def _on_cuda(a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
@@ -137,20 +149,74 @@ def _differentiate(
     if ctx.needs_input_grad[0] and b is not None:
         right = b.unsqueeze(-1) if len(shape_b) == 1 else b
         rows = shape_a if len(shape_a) > 1 else (1, *shape_a)
-        grad_a = _multiply(ctx, grad, right.mT).sum_to_size(rows).reshape(shape_a)
+        grad_a = _multiply(grad, right.mT, **ctx.options).sum_to_size(rows).reshape(shape_a)
     if ctx.needs_input_grad[1] and a is not None:
         left = a.unsqueeze(0) if len(shape_a) == 1 else a
         if len(shape_b) <= 2 and left.ndim > 2:
             # One matrix b for all of a: one product with as many terms, rather than a sum of products.
             left, grad = left.flatten(0, -2), grad.flatten(0, -2)
         columns = shape_b if len(shape_b) > 1 else (*shape_b, 1)
-        grad_b = _multiply(ctx, left.mT, grad).sum_to_size(columns).reshape(shape_b)
+        grad_b = _multiply(left.mT, grad, **ctx.options).sum_to_size(columns).reshape(shape_b)
     return grad_a, grad_b
 
 
-def _multiply(ctx: torch.autograd.function.FunctionCtx, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """By the operator, so that this has a derivative too."""
-    return torch.ops.tilewright.matmul.default(a, b, **ctx.options)
+class _Product(torch.autograd.Function):
+    """The product, for forward-mode derivatives and for `torch.func`."""
+
+    @staticmethod
+    def forward(a: torch.Tensor, b: torch.Tensor, precision: str, on_cpu: str) -> torch.Tensor:
+        return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
+
+    @staticmethod
+    def setup_context(
+        ctx: torch.autograd.function.FunctionCtx,
+        inputs: tuple[torch.Tensor, torch.Tensor, str, str],
+        output: torch.Tensor,
+    ) -> None:
+        a, b, precision, on_cpu = inputs
+        ctx.options = {"precision": precision, "on_cpu": on_cpu}
+        ctx.shapes = (a.shape, b.shape)
+        ctx.save_for_backward(a, b)
+        ctx.save_for_forward(a, b)
+
+    @staticmethod
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
+        return (*_differentiate(ctx, grad), None, None)
+
+    @staticmethod
+    def jvp(
+        ctx: torch.autograd.function.FunctionCtx, da: torch.Tensor | None, db: torch.Tensor | None, *_: None
+    ) -> torch.Tensor | None:
+        a, b = ctx.saved_tensors
+        by_a = _multiply(da, b, **ctx.options) if da is not None and b is not None else None
+        by_b = _multiply(a, db, **ctx.options) if db is not None and a is not None else None
+        return by_a if by_b is None else by_b if by_a is None else by_a + by_b
+
+    @staticmethod
+    def vmap(
+        info: object,
+        in_dims: tuple[int | None, int | None, None, None],
+        a: torch.Tensor,
+        b: torch.Tensor,
+        precision: str,
+        on_cpu: str,
+    ) -> tuple[torch.Tensor, int]:
+        # The extent that is mapped over comes first, behind it as many others in a as in b: a batch like any other.
+        ranks = [tensor.ndim - (place is not None) for tensor, place in zip((a, b), in_dims)]
+        matrices: list[torch.Tensor] = []
+        for tensor, place, rank, of_vector in zip((a, b), in_dims, ranks, (-2, -1)):
+            tensor = tensor.unsqueeze(0) if place is None else tensor.movedim(place, 0)
+            tensor = tensor.unsqueeze(of_vector) if rank == 1 else tensor
+            while tensor.ndim <= max(*ranks, 2):
+                tensor = tensor.unsqueeze(1)
+            matrices.append(tensor)
+        product = _multiply(matrices[0], matrices[1], precision, on_cpu)
+        product = product.squeeze(-1) if ranks[1] == 1 else product
+        if ranks[0] == 1:
+            product = product.squeeze(-1 if ranks[1] == 1 else -2)
+        return product, 0
 
 
 _library.impl("matmul", _on_cuda, "CUDA")
