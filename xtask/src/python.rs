@@ -17,6 +17,7 @@ use crate::workspace::{command, first_line, root, target_dir};
 
 /// The options of `python`.
 #[derive(clap::Args)]
+#[group(id = "python")]
 pub(crate) struct Arguments {
     /// Run the tests that need torch, too: installs it with its CUDA libraries, about 3 GB.
     #[arg(long)]
