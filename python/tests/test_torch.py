@@ -220,6 +220,21 @@ def test_derivatives_forwards_and_transformations_are_those_of_torch(shape_a: An
     torch.testing.assert_close(ours, results(torch.matmul))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*")
+def test_no_derivative_is_lost_silently() -> None:
+    from torch.autograd import forward_ad
+
+    a, b = whole(2, 3), whole(3, 4)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(a, a)
+        with pytest.raises(ValueError, match="forward-mode"):
+            torch.ops.tilewright.matmul(dual, b, on_cpu="emulate")
+        with pytest.raises(ValueError, match="forward-mode"):
+            tilewright.matmul(dual, b, out=torch.empty(2, 4), **EMULATE)
+        # Constants are fine.
+        torch.ops.tilewright.matmul(a, b, on_cpu="emulate")
+
+
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize(("shape_a", "shape_b"), [((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((3,), (3,)), ((5, 1, 2, 3), (4, 3, 2))])
 def test_torch_finds_the_operator_in_order(shape_a: Any, shape_b: Any, requires_grad: bool) -> None:

@@ -50,30 +50,42 @@ def _multiply(a: torch.Tensor, b: torch.Tensor, precision: str = "fp32", on_cpu:
 
 
 def _on_cuda(a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
+    _refuse_tangents(a, b)
     return _native.multiply_tensors(a, b, None, precision, on_cpu)
 
 
 def _on_cuda_out(
     a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
 ) -> None:
+    _refuse_tangents(a, b)
     _native.multiply_tensors(a, b, out, precision, on_cpu)
 
 
 def _on_cpu(a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
     if on_cpu == "move" and a.is_cpu and b.is_cpu:
-        return _native.multiply_tensors(a.cuda(), b.cuda(), None, precision, on_cpu).cpu()
-    return _native.multiply_tensors(a, b, None, precision, on_cpu)
+        return _on_cuda(a.cuda(), b.cuda(), precision=precision).cpu()
+    return _on_cuda(a, b, precision=precision, on_cpu=on_cpu)
 
 
 def _on_cpu_out(
     a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
 ) -> None:
     if on_cpu == "move" and a.is_cpu and b.is_cpu and out.is_cpu:
-        product = _native.multiply_tensors(a.cuda(), b.cuda(), None, precision, on_cpu)
+        product = _on_cpu(a, b, precision=precision, on_cpu=on_cpu)
         _check_out(product, out)
         out.copy_(product)
     else:
-        _native.multiply_tensors(a, b, out, precision, on_cpu)
+        _on_cuda_out(a, b, precision=precision, on_cpu=on_cpu, out=out)
+
+
+def _refuse_tangents(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Refuses what torch would silently take for constants: an operator has no way to say its forward-mode derivative."""
+    if forward_ad._current_level < 0:  # pyright: ignore[reportPrivateUsage]
+        return
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in (a, b)):
+        raise ArgumentError(
+            "the forward-mode derivative is that of tilewright.matmul without out=, not of the operator: call tilewright.matmul"
+        )
 
 
 def _check_out(product: torch.Tensor, out: torch.Tensor) -> None:
