@@ -5,6 +5,7 @@ use comfy_table::Table;
 use cuda_builder::inspect::CudaTool;
 use cuda_builder::toolchain::Toolchain;
 
+use crate::python;
 use crate::workspace::{command, first_line, kernel_crate, table};
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -105,6 +106,10 @@ fn others(rows: &mut Rows) {
     match unsafe { libloading::Library::new("libcuda.so.1") } {
         Ok(_) => rows.found("NVIDIA driver", "libcuda.so.1 can be loaded", "running on a GPU"),
         Err(_) => rows.missing("NVIDIA driver", "libcuda.so.1 cannot be loaded", "running on a GPU"),
+    }
+    match python::find() {
+        Some((_, version)) => rows.found("python", &version, "the Python package and its tests"),
+        None => rows.missing("python", python::ADVICE, "the Python package and its tests"),
     }
     rows.program("rustup", "rustup", &["--version"], "setup, one of two ways to get a compiler for kernels");
     rows.program("pip", "python3", &["-m", "pip", "--version"], "setup, to get ptxas without a CUDA toolkit");

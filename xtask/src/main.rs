@@ -2,6 +2,7 @@
 
 mod build_ptx;
 mod doctor;
+mod python;
 mod sass;
 mod setup;
 mod test;
@@ -29,6 +30,8 @@ enum Task {
     BuildPtx(build_ptx::Arguments),
     /// Shows which machine instructions the kernels become.
     Sass(sass::Arguments),
+    /// Builds the Python package and tests it.
+    Python(python::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::Sass(arguments) => sass::run(&arguments),
+        Task::Python(arguments) => python::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match result {
@@ -61,7 +65,8 @@ mod tests {
             "setup --yes --dry-run",
             "build-ptx --arch sm_80,sm_90a --emit ptx,llvm-ir,cubin --out x --kernel tiled --strict",
             "sass gemv --arch sm_80 --full",
-            "test --quick",
+            "python --with-torch",
+            "test --quick --with-torch",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));
             assert!(Arguments::try_parse_from(words).is_ok(), "{line}");

@@ -2,7 +2,7 @@
 //!
 //! The compiler comes from rustup where rustup can fetch the two components and may (`RUSTUP_AUTO_INSTALL` is not 0), and
 //! else from Debian's packages. NVIDIA's
-//! assembler comes from its Python packages, into the target directory. What is there already is not touched, so a second
+//! assembler comes from its Python packages, into the target directory; Python itself, for the package of that, from Debian. What is there already is not touched, so a second
 //! run does nothing.
 
 use std::io::{IsTerminal, Write};
@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use cuda_builder::inspect::CudaTool;
 use cuda_builder::toolchain::Toolchain;
 
+use crate::python;
 use crate::workspace::{command, first_line, kernel_crate, root, target_dir};
 
 /// The options of `setup`.
@@ -28,6 +29,8 @@ pub(crate) struct Arguments {
 /// Rust 1.96, its source, and LLVM 22, as Debian 12's security updates carry them for building browsers.
 const PACKAGES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm", "llvm-22"];
 const COMPONENTS: [&str; 2] = ["rust-src", "llvm-tools"];
+/// For the Python package and its tests.
+const PYTHON_PACKAGES: [&str; 2] = ["python3", "python3-venv"];
 /// NVIDIA's assembler, of the CUDA 13.0 toolkit, and its disassemblers, which are not packaged in that version.
 const WHEELS: [&str; 3] =
     ["nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-nvdisasm==13.5.37", "nvidia-cuda-cuobjdump==13.5.37"];
@@ -43,8 +46,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         println!("Missing of NVIDIA's tools: {}.", absent.join(", "));
         steps.push(Step::CudaTools(cuda_tools()));
     }
+    if python::find().is_none() {
+        println!("Missing: Python 3.10 or newer, with venv.");
+        steps.push(Step::Python(apt(&PYTHON_PACKAGES).unwrap_or_default()));
+    }
     if steps.is_empty() {
-        println!("Nothing to do: everything that compiling and assembling kernels needs is there.");
+        println!("Nothing to do: everything that compiling, assembling and packaging kernels needs is there.");
         return Ok(());
     }
 
@@ -69,6 +76,7 @@ enum Step {
         ways: Vec<Vec<Command>>,
     },
     CudaTools(Vec<Command>),
+    Python(Vec<Command>),
 }
 
 impl Step {
@@ -81,7 +89,10 @@ impl Step {
                     println!("  {otherwise}{}", lines.join(" && "));
                 }
             }
-            Self::CudaTools(commands) => commands.iter().for_each(|command| println!("  {}", shown(command))),
+            Self::Python(commands) if commands.is_empty() => println!("  by hand: {}", python::ADVICE),
+            Self::CudaTools(commands) | Self::Python(commands) => {
+                commands.iter().for_each(|command| println!("  {}", shown(command)));
+            }
         }
     }
 
@@ -108,6 +119,13 @@ impl Step {
                 match CudaTool::ALL.into_iter().find(|tool| tool.find().is_none()) {
                     Some(tool) => bail!("`{}` is still missing after the installation", tool.name()),
                     None => Ok(()),
+                }
+            }
+            Self::Python(commands) => {
+                commands.into_iter().try_for_each(execute)?;
+                match python::find() {
+                    Some(_) => Ok(()),
+                    None => bail!("there is no Python that could be used: {}", python::ADVICE),
                 }
             }
         }

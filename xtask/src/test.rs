@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
+use crate::python;
 use crate::workspace::{command, first_line, table};
 
 /// The options of `test`.
@@ -14,6 +15,8 @@ pub(crate) struct Arguments {
     /// Leave out the setup, the documentation and the licences.
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    python: python::Arguments,
 }
 
 /// What came of a step.
@@ -28,7 +31,7 @@ struct Step {
     name: &'static str,
     /// Whether `--quick` leaves it out.
     thorough: bool,
-    action: fn() -> Action,
+    action: fn(&Arguments) -> Action,
 }
 
 enum Action {
@@ -37,25 +40,33 @@ enum Action {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "setup", thorough: true, action: || Action::Run(xtask(&["setup", "--yes"])) },
-    Step { name: "format", thorough: false, action: || Action::Run(cargo(&["fmt", "--all", "--check"])) },
+    Step { name: "setup", thorough: true, action: |_| Action::Run(xtask(&["setup", "--yes"])) },
+    Step { name: "format", thorough: false, action: |_| Action::Run(cargo(&["fmt", "--all", "--check"])) },
     Step {
         name: "clippy",
         thorough: false,
-        action: || Action::Run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+        action: |_| Action::Run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     },
-    Step { name: "tests", thorough: false, action: || Action::Run(cargo(&["test", "--workspace", "--no-fail-fast"])) },
+    Step { name: "tests", thorough: false, action: |_| Action::Run(cargo(&["test", "--workspace", "--no-fail-fast"])) },
     Step {
         name: "documentation",
         thorough: true,
-        action: || {
+        action: |_| {
             let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
             doc.env("RUSTDOCFLAGS", "-Dwarnings");
             Action::Run(doc)
         },
     },
-    Step { name: "licences and advisories", thorough: true, action: deny },
-    Step { name: "PTX", thorough: false, action: || Action::Run(xtask(&["build-ptx", "--strict"])) },
+    Step { name: "licences and advisories", thorough: true, action: |_| deny() },
+    Step {
+        name: "python",
+        thorough: false,
+        action: |arguments| {
+            let with_torch: &[&str] = if arguments.python.with_torch { &["--with-torch"] } else { &[] };
+            Action::Run(xtask(&[&["python"], with_torch].concat()))
+        },
+    },
+    Step { name: "PTX", thorough: false, action: |_| Action::Run(xtask(&["build-ptx", "--strict"])) },
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -63,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for step in STEPS.iter().filter(|step| !(arguments.quick && step.thorough)) {
         println!("\n==> {}", step.name);
         let start = Instant::now();
-        let outcome = match (step.action)() {
+        let outcome = match (step.action)(arguments) {
             Action::Run(command) => execute(command),
             Action::Skip(why) => {
                 println!("skipped: {why}");

@@ -63,6 +63,7 @@
 //! that waits; it ends the GPU's context for the whole process ([`Error::ContextLost`]).
 
 mod call;
+mod capture;
 mod error;
 mod event;
 mod forwarders;
@@ -77,6 +78,7 @@ pub use cust;
 pub use cust::memory::bytemuck::Pod;
 
 pub use call::DriverCall;
+pub use capture::{RelaxedCapture, gpu_of_address, is_capturing, relax_capture};
 pub use error::{Error, LaunchRejected, PtxFault, PtxRejected};
 pub use event::Event;
 pub use gpu::{

@@ -1,0 +1,278 @@
+//! DLPack: how libraries hand each other tensors without copying. The declarations are those of `dlpack.h`, version 1.
+//!
+//! ```text
+//!  object.__dlpack__()  ──►  capsule "dltensor_versioned"  ──►  DLManagedTensorVersioned ──► data, shape, strides
+//!                            or "dltensor", of version 0        DLManagedTensor
+//! ```
+//!
+//! A capsule that is taken over gets another name, and whoever took it calls the deleter. Here, tensors are only looked at
+//! while the capsule lives, so nothing is taken over, and the capsule deletes what it has when it goes.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+use pyo3::{ffi, intern};
+
+use crate::engine::Place;
+use crate::error::{Failure, argument};
+use crate::shape::View;
+use crate::tensor::{Tensor, strides, wrong_dtype};
+
+/// `kDLCPU`.
+pub(crate) const CPU: i32 = 1;
+/// `kDLCUDA`.
+pub(crate) const CUDA: i32 = 2;
+/// `kDLFloat`.
+const FLOAT: u8 = 2;
+/// `DLPACK_FLAG_BITMASK_READ_ONLY`.
+const READ_ONLY: u64 = 1;
+/// The legacy default stream, as `__dlpack__` counts streams.
+const LEGACY_STREAM: i64 = 1;
+
+const NAME: &CStr = c"dltensor";
+const VERSIONED_NAME: &CStr = c"dltensor_versioned";
+
+/// `DLDevice`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Device {
+    kind: i32,
+    ordinal: i32,
+}
+
+/// `DLDataType`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+/// `DLTensor`.
+#[repr(C)]
+struct DlTensor {
+    data: *mut c_void,
+    device: Device,
+    rank: i32,
+    dtype: DataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`.
+#[repr(C)]
+struct Managed {
+    tensor: DlTensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// `DLManagedTensorVersioned`.
+#[repr(C)]
+struct Versioned {
+    major: u32,
+    minor: u32,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: DlTensor,
+}
+
+/// The tensor that an object offers by `__dlpack__`. It keeps the capsule.
+pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Tensor, Failure> {
+    let py = object.py();
+    let device = object.call_method0(intern!(py, "__dlpack_device__"))?;
+    let (kind, ordinal): (i32, i32) = device.extract()?;
+    let arguments = PyDict::new(py);
+    arguments.set_item(intern!(py, "max_version"), (1, 0))?;
+    let place = match (kind, usize::try_from(ordinal)) {
+        (CPU, _) => Place::Cpu,
+        (CUDA, Ok(ordinal)) => {
+            arguments.set_item(intern!(py, "stream"), LEGACY_STREAM)?;
+            Place::Cuda(ordinal)
+        }
+        _ => {
+            return Err(argument(format!(
+                "{name} is on a device of DLPack type {kind}, number {ordinal}: tilewright takes tensors on CUDA devices (type \
+                 {CUDA}) and, for tests, on the CPU (type {CPU})"
+            )));
+        }
+    };
+    let method = object.getattr(intern!(py, "__dlpack__"))?;
+    let capsule = method.call((), Some(&arguments)).or_else(|error| {
+        // A library from before version 1 has no such argument.
+        if !error.is_instance_of::<PyTypeError>(py) {
+            return Err(error);
+        }
+        arguments.del_item(intern!(py, "max_version"))?;
+        method.call((), Some(&arguments))
+    })?;
+    let capsule = capsule.cast_into::<PyCapsule>().map_err(|error| Failure::Python(error.into()))?;
+    let (tensor, flags) = if capsule.is_valid_checked(Some(VERSIONED_NAME)) {
+        let versioned = capsule.pointer_checked(Some(VERSIONED_NAME))?.cast::<Versioned>();
+        // SAFETY: a capsule of this name points to a tensor of this type while it lives; the major version comes first in
+        // all versions.
+        let major = unsafe { (&raw const (*versioned.as_ptr()).major).read() };
+        if major != 1 {
+            return Err(argument(format!("{name} comes by DLPack {major}, and tilewright reads version 1")));
+        }
+        // SAFETY: likewise, and the version is the one that the type is of.
+        let versioned = unsafe { versioned.as_ref() };
+        (&versioned.tensor, versioned.flags)
+    } else {
+        // SAFETY: likewise; another name is an error.
+        (unsafe { &capsule.pointer_checked(Some(NAME))?.cast::<Managed>().as_ref().tensor }, 0)
+    };
+    let tensor = read(name, tensor, place)?;
+    Ok(Tensor { is_read_only: flags & READ_ONLY != 0, keeper: Some(capsule.into_any().unbind()), ..tensor })
+}
+
+/// Looks at a tensor.
+fn read(name: &'static str, tensor: &DlTensor, place: Place) -> Result<Tensor, Failure> {
+    let DataType { code, bits, lanes } = tensor.dtype;
+    if (code, bits, lanes) != (FLOAT, 32, 1) {
+        return Err(wrong_dtype(name, &dtype_name(tensor.dtype)));
+    }
+    let rank = usize::try_from(tensor.rank).unwrap_or(0);
+    // SAFETY: there are as many extents; only a tensor of rank 0 may have none.
+    let extents = unsafe { numbers(tensor.shape, rank) }.unwrap_or_default();
+    let extent = |&extent: &i64| {
+        usize::try_from(extent)
+            .map_err(|_| argument(format!("{name} has an extent of {extent} elements: DLPack has none below 0")))
+    };
+    let shape = extents.iter().map(extent).collect::<Result<Vec<_>, _>>()?;
+    // SAFETY: there are as many strides, or none at all.
+    let view = match unsafe { numbers(tensor.strides, rank) } {
+        Some(given) => Some(View { strides: strides(name, &shape, given)?, shape }),
+        None => View::contiguous(shape),
+    };
+    let view = view.ok_or_else(|| argument(format!("{name} has more elements than can be counted")))?;
+    let address = tensor.data.expose_provenance().wrapping_add(tensor.byte_offset as usize);
+    Tensor::new(name, address, view, place)
+}
+
+/// An array of DLPack's; none if it is not there.
+///
+/// # Safety
+/// If the pointer is not null, there are as many numbers, and they live while the result is used.
+unsafe fn numbers<'a>(first: *const i64, len: usize) -> Option<&'a [i64]> {
+    // SAFETY: the caller's promise.
+    (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, len) })
+}
+
+fn dtype_name(DataType { code, bits, lanes }: DataType) -> String {
+    let family = match code {
+        0 => "int",
+        1 => "uint",
+        2 => "float",
+        4 => "bfloat",
+        5 => "complex",
+        6 => "bool",
+        _ => return format!("DLPack code {code}, {bits} bits, {lanes} lanes"),
+    };
+    if lanes == 1 { format!("{family}{bits}") } else { format!("{family}{bits}x{lanes}") }
+}
+
+/// What an exported tensor points to.
+struct Exported<T> {
+    /// Keeps the memory.
+    _owner: T,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+/// A capsule for a tensor at `address`, of version 1 or 0, that keeps `owner`.
+///
+/// # Safety
+/// The memory that the view spans from the address on is of float32 elements on the device, and stays so while `owner` lives.
+pub(crate) unsafe fn export<'py, T: Send + 'static>(
+    py: Python<'py>,
+    owner: T,
+    address: usize,
+    view: &View,
+    place: Place,
+    is_versioned: bool,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let whole = |values: &[usize]| values.iter().map(|&value| value as i64).collect::<Vec<_>>();
+    let mut exported = Box::new(Exported { _owner: owner, shape: whole(&view.shape), strides: whole(&view.strides) });
+    let device = match place {
+        Place::Cpu => Device { kind: CPU, ordinal: 0 },
+        Place::Cuda(ordinal) => Device { kind: CUDA, ordinal: ordinal as i32 },
+    };
+    let tensor = DlTensor {
+        data: std::ptr::with_exposed_provenance_mut(address),
+        device,
+        rank: view.shape.len() as i32,
+        dtype: DataType { code: FLOAT, bits: 32, lanes: 1 },
+        shape: exported.shape.as_mut_ptr(),
+        strides: exported.strides.as_mut_ptr(),
+        byte_offset: 0,
+    };
+    let context = Box::into_raw(exported).cast();
+    let (pointer, name, destructor): (_, _, ffi::PyCapsule_Destructor) = if is_versioned {
+        let deleter = Some(delete_versioned::<T> as unsafe extern "C" fn(*mut Versioned));
+        let managed = Versioned { major: 1, minor: 0, context, deleter, flags: 0, tensor };
+        (NonNull::from(Box::leak(Box::new(managed))).cast(), VERSIONED_NAME, forget_versioned)
+    } else {
+        let deleter = Some(delete_managed::<T> as unsafe extern "C" fn(*mut Managed));
+        (NonNull::from(Box::leak(Box::new(Managed { tensor, context, deleter }))).cast(), NAME, forget_managed)
+    };
+    // SAFETY: the pointer is to a tensor of the type that the name says, and lives until its deleter is called: by the
+    // destructor, or by whoever takes it over.
+    unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, name, Some(destructor)) }
+}
+
+/// Frees a tensor of version 1 that [`export`] has made.
+///
+/// # Safety
+/// It is one, with an owner of this type, and is not used again.
+unsafe extern "C" fn delete_versioned<T>(managed: *mut Versioned) {
+    // SAFETY: `export` has made both boxes, and each is freed once: the caller's promise.
+    unsafe { drop(Box::from_raw(Box::from_raw(managed).context.cast::<Exported<T>>())) }
+}
+
+/// As [`delete_versioned`], of version 0.
+///
+/// # Safety
+/// As for [`delete_versioned`].
+unsafe extern "C" fn delete_managed<T>(managed: *mut Managed) {
+    // SAFETY: as in `delete_versioned`.
+    unsafe { drop(Box::from_raw(Box::from_raw(managed).context.cast::<Exported<T>>())) }
+}
+
+/// The end of a capsule: deletes its tensor, unless that was taken over, which has changed the name.
+///
+/// # Safety
+/// The object is a capsule that [`export`] has made.
+unsafe extern "C" fn forget_versioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls this with the capsule, whose pointer is to a live tensor as long as its name is the first one.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, VERSIONED_NAME.as_ptr()) != 0 {
+            let managed = ffi::PyCapsule_GetPointer(capsule, VERSIONED_NAME.as_ptr()).cast::<Versioned>();
+            if let Some(deleter) = (*managed).deleter {
+                deleter(managed);
+            }
+        }
+    }
+}
+
+/// As [`forget_versioned`], of version 0.
+///
+/// # Safety
+/// As for [`forget_versioned`].
+unsafe extern "C" fn forget_managed(capsule: *mut ffi::PyObject) {
+    // SAFETY: as in `forget_versioned`.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) != 0 {
+            let managed = ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast::<Managed>();
+            if let Some(deleter) = (*managed).deleter {
+                deleter(managed);
+            }
+        }
+    }
+}

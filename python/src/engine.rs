@@ -1,0 +1,309 @@
+//! Devices and plans: made when they are first needed, kept for the process, used from any thread.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use cuda_driver::{DriverVersion, Gpu, KeptContext, keep_context};
+use cuda_std::executor::Checks;
+use tilewright::plan::{Description, GemmPlan, Options, Placement, Workspace};
+use tilewright::problem::Sizes;
+use tilewright::{Device, DeviceMatrix, Precision};
+
+use crate::error::{Failure, Kind};
+use crate::shape::{Products, Strides};
+
+/// Where memory is, and kernels run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// The CPU executor.
+    Cpu,
+    /// The GPU of this number.
+    Cuda(usize),
+}
+
+/// A stream of CUDA, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream(pub(crate) usize);
+
+/// From this driver on, kernels can be loaded while a stream is captured.
+const LOADS_IN_CAPTURES: DriverVersion = DriverVersion { major: 12, minor: 3 };
+
+/// The plans that are kept, at most.
+const MOST_PLANS: usize = 1024;
+
+/// What addresses of operands are multiples of in descriptions, at most. More makes no difference to any kernel, and would
+/// make more plans.
+const ALIGNMENT: usize = 16;
+
+impl Stream {
+    /// The default stream, behind which all others wait that are not made otherwise.
+    pub(crate) const LEGACY: Self = Self(0);
+
+    fn raw(self) -> *mut c_void {
+        std::ptr::without_provenance_mut(self.0)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("the CPU"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+impl Place {
+    /// Notes the context that is current on this thread, so that code which uses the driver besides finds it as it was.
+    pub(crate) fn keep_context(self) -> Result<Option<KeptContext>, Failure> {
+        match self {
+            Self::Cpu => Ok(None),
+            Self::Cuda(_) => Ok(Some(keep_context()?)),
+        }
+    }
+
+    /// The device, opened if it has not been.
+    pub(crate) fn device(self) -> Result<Device, Failure> {
+        static CPU: LazyLock<Device> = LazyLock::new(|| Device::cpu(Checks::Bounds));
+        static GPUS: Mutex<Vec<Option<Device>>> = Mutex::new(Vec::new());
+        let Self::Cuda(ordinal) = self else { return Ok(CPU.clone()) };
+        let mut gpus = lock(&GPUS);
+        if let Some(Some(device)) = gpus.get(ordinal) {
+            return Ok(device.clone());
+        }
+        // The driver has to be initialized before there can be a context to keep.
+        Gpu::count()?;
+        let _kept = keep_context()?;
+        let _relaxed = cuda_driver::relax_capture()?;
+        let device = Device::cuda(ordinal)?;
+        if gpus.len() <= ordinal {
+            gpus.resize(ordinal + 1, None);
+        }
+        gpus[ordinal] = Some(device.clone());
+        Ok(device)
+    }
+}
+
+/// What a plan is kept by.
+type Key = (Place, Description, Precision);
+
+#[derive(Default)]
+struct Plans {
+    kept: HashMap<Key, Kept>,
+    /// Counts the uses of all plans.
+    clock: u64,
+}
+
+struct Kept {
+    plan: Arc<GemmPlan>,
+    /// When it was used last.
+    used: u64,
+}
+
+static PLANS: LazyLock<Mutex<Plans>> = LazyLock::new(Mutex::default);
+
+impl Plans {
+    fn get(&mut self, key: &Key) -> Option<Arc<GemmPlan>> {
+        self.clock += 1;
+        let kept = self.kept.get_mut(key)?;
+        kept.used = self.clock;
+        Some(kept.plan.clone())
+    }
+
+    /// Keeps a plan, in place of the one that was not used for the longest time if there are too many.
+    fn insert(&mut self, key: Key, plan: Arc<GemmPlan>) {
+        if self.kept.len() >= MOST_PLANS
+            && let Some(oldest) = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key)
+        {
+            self.kept.remove(&oldest);
+        }
+        self.kept.insert(key, Kept { plan, used: self.clock });
+    }
+}
+
+/// A product of tensors in memory that is somebody else's, planned.
+pub(crate) struct Job {
+    place: Place,
+    device: Device,
+    products: Products,
+    /// Of a, b and c.
+    addresses: [usize; 3],
+    /// One for each time that the batch is computed.
+    plans: Vec<Arc<GemmPlan>>,
+}
+
+impl Job {
+    /// Plans the products of what is at these addresses. Kernels are loaded here, not when the job runs.
+    ///
+    /// # Safety
+    /// The stream is the GPU's, and valid until the job has been run.
+    pub(crate) unsafe fn new(
+        place: Place,
+        stream: Stream,
+        precision: Precision,
+        products: Products,
+        addresses: [usize; 3],
+    ) -> Result<Self, Failure> {
+        let device = place.device()?;
+        let device = match place {
+            Place::Cpu => device,
+            // SAFETY: the caller's promise; the handle and what it makes do not outlive the job.
+            Place::Cuda(_) => unsafe { device.on_stream(stream.raw())? },
+        };
+        let mut plans: Vec<Arc<GemmPlan>> = Vec::new();
+        for offsets in products.offsets() {
+            let product = description(&products, addresses, offsets)?;
+            let plan = match plans.last() {
+                Some(plan) if *plan.product() == product => plan.clone(),
+                // SAFETY: the caller's promise.
+                _ => unsafe { planned(place, &device, stream, product, precision)? },
+            };
+            plans.push(plan);
+        }
+        Ok(Self { place, device, products, addresses, plans })
+    }
+
+    /// The memory that [`Job::run`] needs besides the tensors.
+    pub(crate) fn workspace_bytes(&self) -> usize {
+        self.plans.iter().map(|plan| plan.workspace_bytes()).max().unwrap_or(0)
+    }
+
+    /// What is computed and why so, once for each plan.
+    pub(crate) fn explanation(&self) -> String {
+        let mut texts: Vec<(String, usize)> = Vec::new();
+        for plan in &self.plans {
+            let text = plan.explanation().to_string();
+            match texts.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, times)) => *times += 1,
+                None => texts.push((text, 1)),
+            }
+        }
+        let shown = texts.into_iter().map(|(text, times)| match times {
+            1 => text,
+            _ => format!("{times} times, one after the other:\n{text}"),
+        });
+        shown.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Queues the products on the stream; on the CPU executor, computes them. `workspace` is the address of memory of at least
+    /// [`Job::workspace_bytes`]; without it, memory is allocated, and this waits before it is freed.
+    ///
+    /// # Safety
+    /// As [`Device::lent`] demands, for all memory of a, b and c that the views span from these addresses on, and for the
+    /// workspace: it is the device's, and stays allocated until what was queued has finished; until then nobody writes to it, or
+    /// reads c, except in order behind it on the stream.
+    pub(crate) unsafe fn run(&self, workspace: Option<usize>) -> Result<(), Failure> {
+        let _kept = self.place.keep_context()?;
+        let bytes = self.workspace_bytes();
+        let mut workspace = match workspace {
+            Some(address) => {
+                let elements = bytes.div_ceil(size_of::<f32>());
+                // SAFETY: the caller's promise.
+                Workspace::within(unsafe { self.device.lent(address, elements) }, 0..elements)
+            }
+            None => Workspace::new(&self.device, bytes)?,
+        };
+        for (offsets, plan) in self.products.offsets().zip(&self.plans) {
+            let Products { m, n, k, count, a, b, c, .. } = self.products;
+            let matrix = |operand: usize, rows, cols, strides: Strides| {
+                let address = self.addresses[operand] + offsets[operand] * size_of::<f32>();
+                let len = span(rows, cols, count, strides);
+                // SAFETY: the caller's promise. These elements are among those that the view spans.
+                let buffer = unsafe { self.device.lent(address, len) };
+                DeviceMatrix::new(buffer, rows, cols, [strides.rows, strides.cols])?.into_batch(count, strides.batch)
+            };
+            let (a, b, mut c) = (matrix(0, m, k, a)?, matrix(1, k, n, b)?, matrix(2, m, n, c)?);
+            plan.run(&self.device, 1.0, &a, &b, 0.0, &mut c, &mut workspace)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until what was queued has finished.
+    pub(crate) fn wait(&self) -> Result<(), Failure> {
+        let _kept = self.place.keep_context()?;
+        Ok(self.device.synchronize()?)
+    }
+}
+
+/// Waits for a stream of a GPU.
+///
+/// # Safety
+/// The stream is the GPU's, and valid.
+pub(crate) unsafe fn wait_for(ordinal: usize, stream: Stream) -> Result<(), Failure> {
+    let device = Place::Cuda(ordinal).device()?;
+    let _kept = keep_context()?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { device.on_stream(stream.raw())? }.synchronize()?)
+}
+
+/// The elements from the first to the last of a batch of matrices.
+fn span(rows: usize, cols: usize, count: usize, strides: Strides) -> usize {
+    if rows == 0 || cols == 0 || count == 0 {
+        return 0;
+    }
+    // No overflow: less than the view spans, which has been counted.
+    (rows - 1) * strides.rows + (cols - 1) * strides.cols + (count - 1) * strides.batch + 1
+}
+
+/// What a plan is made for.
+fn description(products: &Products, addresses: [usize; 3], offsets: [usize; 3]) -> Result<Description, Failure> {
+    let placement = |operand: usize, strides: Strides| {
+        let address = addresses[operand] + offsets[operand] * size_of::<f32>();
+        // What has no elements is nowhere.
+        let is_empty = products.k == 0 && operand < 2;
+        let alignment = if is_empty { align_of::<f32>() } else { 1 << (ALIGNMENT | address).trailing_zeros() };
+        let Strides { rows, cols, batch } = strides;
+        Placement { row_stride: rows, col_stride: cols, batch_stride: batch, alignment }
+    };
+    let Products { m, n, k, count, a, b, c, .. } = *products;
+    let (a, b, c) = (placement(0, a), placement(1, b), placement(2, c));
+    Ok(Description::new(Sizes { m, n, k }, count, a, b, c)?.with_factors(1.0, 0.0))
+}
+
+/// The plan for a product, with its kernels loaded.
+///
+/// # Safety
+/// The stream is the GPU's, and valid.
+unsafe fn planned(
+    place: Place,
+    device: &Device,
+    stream: Stream,
+    product: Description,
+    precision: Precision,
+) -> Result<Arc<GemmPlan>, Failure> {
+    let key = (place, product, precision);
+    if let Some(plan) = lock(&PLANS).get(&key) {
+        return Ok(plan);
+    }
+    let plan = GemmPlan::new(device, &product, &Options::from(precision))?;
+    if let Some(properties) = device.gpu_properties() {
+        let _kept = place.keep_context()?;
+        device.make_current()?;
+        // A driver that refuses to tell is one that captures another stream.
+        // SAFETY: the caller's promise, and the GPU's context is current.
+        let captures = || unsafe { cuda_driver::is_capturing(stream.raw()) }.unwrap_or(true);
+        if properties.driver < LOADS_IN_CAPTURES && captures() {
+            let driver = properties.driver;
+            return Err(Failure::new(
+                Kind::Device,
+                format!(
+                    "kernels for this product are not loaded yet, and a driver for CUDA {driver} cannot load them while a \
+                     stream is captured: compute the product once before the capture, with operands of the same shapes, \
+                     strides and precision"
+                ),
+            ));
+        }
+        let _relaxed = cuda_driver::relax_capture()?;
+        plan.load(device)?;
+    }
+    let plan = Arc::new(plan);
+    lock(&PLANS).insert(key, plan.clone());
+    Ok(plan)
+}
+
+/// No code that holds one of these locks can panic halfway through a change, so a poisoned one guards what is in order.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,35 @@
+//! The native half of the Python package `tilewright`: what `python/tilewright` calls. It is an extension module for Python's
+//! stable interface, and needs neither a GPU nor a driver to be loaded.
+//!
+//! ```text
+//!  tilewright.matmul ─► product ─┬─ torch tensors ──► torch ───┐
+//!                                └─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
+//!                                      dlpack, array           ┘
+//! ```
+
+mod array;
+mod dlpack;
+mod engine;
+mod error;
+mod product;
+mod shape;
+mod tensor;
+mod torch;
+
+use pyo3::prelude::*;
+
+/// The native half of the package.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::array::Array;
+    #[pymodule_export]
+    use crate::product::{explain, multiply, multiply_tensors, precisions};
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,477 @@
+//! The rules of `matmul` for shapes, and how a product of tensors becomes products that a plan can be made for.
+//!
+//! ```text
+//!  a (2, 3, M, K) · b (K, N)       both extents of the batch fold into the rows:   one product, (6·M, K) · (K, N)
+//!  a (5, M, K) · b (5, K, N)       one batch:                                      one plan, 5 products
+//!  a (2, 1, M, K) · b (7, K, N)    two extents, of which each operand has one:     one plan for 7 products, run twice
+//! ```
+//!
+//! Nothing is ever copied to make a layout regular. An extent folds into the rows if b does not change along it, and rows of a
+//! and of c go on at the same distance; into the columns likewise. Two extents that are one regular walk through all three
+//! tensors are merged. Of what is left, the longest extent is the batch of the plan, and the plan is run for each place of the
+//! others.
+//!
+//! This module knows nothing of Python, so that its tests need none.
+
+use std::cmp::Reverse;
+
+/// What kernels count, at most: rows, columns, terms or matrices.
+const MOST: usize = i32::MAX as usize;
+
+/// Which function is called: what shapes it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Vectors, matrices, and batches of any number of extents, broadcast.
+    Matmul,
+    /// A matrix and a vector.
+    Matvec,
+    /// Two batches of as many matrices.
+    Bmm,
+}
+
+/// Where the elements of a tensor lie, in elements from the first one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// The extents.
+    pub(crate) shape: Vec<usize>,
+    /// The distance between neighbours along each extent.
+    pub(crate) strides: Vec<usize>,
+}
+
+/// A product of tensors as kernels compute it: a batch of products of matrices, perhaps several times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Products {
+    /// The rows of A and C.
+    pub(crate) m: usize,
+    /// The columns of B and C.
+    pub(crate) n: usize,
+    /// The columns of A and rows of B.
+    pub(crate) k: usize,
+    /// The products of the batch.
+    pub(crate) count: usize,
+    /// The strides of A.
+    pub(crate) a: Strides,
+    /// The strides of B.
+    pub(crate) b: Strides,
+    /// The strides of C.
+    pub(crate) c: Strides,
+    /// What is left of the batch.
+    repeats: Vec<Axis>,
+}
+
+/// The strides of a batch of matrices, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strides {
+    /// From one row to the next.
+    pub(crate) rows: usize,
+    /// From one column to the next.
+    pub(crate) cols: usize,
+    /// From one matrix to the next.
+    pub(crate) batch: usize,
+}
+
+/// A walk through the three tensors at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Axis {
+    extent: usize,
+    /// Of a, b and c.
+    strides: [usize; 3],
+}
+
+impl Rule {
+    /// The function's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Matmul => "matmul",
+            Self::Matvec => "matvec",
+            Self::Bmm => "bmm",
+        }
+    }
+
+    /// The rule of the function of this name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        [Self::Matmul, Self::Matvec, Self::Bmm].into_iter().find(|rule| rule.name() == name)
+    }
+
+    /// The shape of the product of tensors of these shapes, or what is wrong with them.
+    pub(crate) fn result(self, a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
+        let refused =
+            |why: &str| Err(format!("{}: a has shape {}, b has shape {}: {why}", self.name(), tuple(a), tuple(b)));
+        match self {
+            Self::Matvec if (a.len(), b.len()) != (2, 1) => {
+                return refused("matvec takes a matrix and a vector; matmul takes anything else");
+            }
+            Self::Bmm if (a.len(), b.len()) != (3, 3) => {
+                return refused("bmm takes two tensors of three extents; matmul takes anything else");
+            }
+            Self::Bmm if a[0] != b[0] => {
+                return refused("the first extents, the numbers of matrices, have to be equal; matmul broadcasts them");
+            }
+            _ if a.is_empty() || b.is_empty() => {
+                return refused("a scalar is no operand of a matrix product; `*` multiplies by one");
+            }
+            _ => {}
+        }
+        if a[a.len() - 1] != b[b.len().saturating_sub(2)] {
+            let of_b = if b.len() == 1 { "the extent of b" } else { "the last but one of b" };
+            return refused(&format!("the last extent of a and {of_b} have to be equal"));
+        }
+        let (batch_a, batch_b) = (&a[..a.len().saturating_sub(2)], &b[..b.len().saturating_sub(2)]);
+        let rank = batch_a.len().max(batch_b.len());
+        let mut shape = Vec::with_capacity(rank + 2);
+        for place in 0..rank {
+            // Counted from the back, where both begin.
+            let of = |batch: &[usize]| (place + batch.len()).checked_sub(rank).map_or(1, |place| batch[place]);
+            match (of(batch_a), of(batch_b)) {
+                (a, b) if a == b || b == 1 => shape.push(a),
+                (1, b) => shape.push(b),
+                (a, b) => {
+                    return refused(&format!(
+                        "the extents before the last two have to be equal or 1, and here they are {a} and {b}"
+                    ));
+                }
+            }
+        }
+        shape.extend((a.len() > 1).then(|| a[a.len() - 2]));
+        shape.extend((b.len() > 1).then(|| b[b.len() - 1]));
+        Ok(shape)
+    }
+}
+
+impl View {
+    /// A tensor without gaps, by rows; or none, if it has more elements than can be counted.
+    pub(crate) fn contiguous(shape: Vec<usize>) -> Option<Self> {
+        let mut strides = vec![0; shape.len()];
+        let mut elements = 1usize;
+        for (stride, &extent) in strides.iter_mut().zip(&shape).rev() {
+            *stride = elements;
+            elements = elements.checked_mul(extent.max(1))?;
+        }
+        Some(Self { shape, strides })
+    }
+
+    /// Whether there are no elements.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// The elements from the first to the last in memory, both and all gaps counted; or none, if that is beyond counting.
+    pub(crate) fn span(&self) -> Option<usize> {
+        if self.is_empty() {
+            return Some(0);
+        }
+        let distance = |(&extent, &stride): (&usize, &usize)| (extent - 1).checked_mul(stride);
+        let mut distances = self.shape.iter().zip(&self.strides).map(distance);
+        distances.try_fold(1usize, |sum, distance| sum.checked_add(distance?))
+    }
+
+    /// The first extent of more than one element whose elements are all in one place.
+    pub(crate) fn repeated(&self) -> Option<usize> {
+        self.shape.iter().zip(&self.strides).position(|(&extent, &stride)| extent > 1 && stride == 0)
+    }
+}
+
+impl Axis {
+    /// This walk repeated along `outer`, if that is one regular walk.
+    fn then(self, outer: Self) -> Option<Self> {
+        let extent = self.extent.checked_mul(outer.extent).filter(|&extent| extent <= MOST)?;
+        if self.extent == 1 {
+            return Some(outer);
+        }
+        let goes_on = |place: usize| self.strides[place].checked_mul(self.extent) == Some(outer.strides[place]);
+        (0..3).all(goes_on).then_some(Self { extent, ..self })
+    }
+}
+
+impl Products {
+    /// The products of `c = a·b`. The shape of c is that which [`Rule::result`] gives.
+    ///
+    /// # Panics
+    /// If it is another one.
+    pub(crate) fn new(a: &View, b: &View, c: &View) -> Self {
+        let (rank_a, rank_b, rank_c) = (a.shape.len(), b.shape.len(), c.shape.len());
+        // A vector a is a matrix of one row, a vector b one of one column.
+        let (a_is_vector, b_is_vector) = (rank_a == 1, rank_b == 1);
+        let batch = rank_c - usize::from(!a_is_vector) - usize::from(!b_is_vector);
+        let mut rows = Axis { extent: 1, strides: [0; 3] };
+        let mut cols = rows;
+        if !a_is_vector {
+            rows = Axis { extent: a.shape[rank_a - 2], strides: [a.strides[rank_a - 2], 0, c.strides[batch]] };
+        }
+        if !b_is_vector {
+            cols = Axis { extent: b.shape[rank_b - 1], strides: [0, b.strides[rank_b - 1], c.strides[rank_c - 1]] };
+        }
+        let (k, a_terms) = (a.shape[rank_a - 1], a.strides[rank_a - 1]);
+        let b_terms = b.strides[rank_b.saturating_sub(2)];
+
+        let stride = |view: &View, place: usize| {
+            let place = (place + view.shape.len().saturating_sub(2)).checked_sub(batch);
+            place.filter(|&place| view.shape[place] > 1).map_or(0, |place| view.strides[place])
+        };
+        let all = (0..batch).map(|place| Axis {
+            extent: c.shape[place],
+            strides: [stride(a, place), stride(b, place), c.strides[place]],
+        });
+        let mut axes: Vec<Axis> = all.filter(|axis| axis.extent != 1).collect();
+        // The innermost is the last one.
+        axes.sort_by_key(|axis| Reverse(axis.strides[2]));
+        simplify(&mut axes, &mut rows, &mut cols);
+
+        // A plan wants each matrix of c to begin behind the one before.
+        let [across, down] = [rows, cols].map(|line| line.extent.saturating_sub(1).saturating_mul(line.strides[2]));
+        let is_regular = |&place: &usize| axes[place].strides[2] > across.saturating_add(down);
+        let longest = (0..axes.len()).filter(is_regular).max_by_key(|&place| axes[place].extent);
+        let one = Axis { extent: 1, strides: [0; 3] };
+        let batch = longest.map_or(one, |place| axes.remove(place));
+        let [of_a, of_b, of_c] = batch.strides;
+        Self {
+            m: rows.extent,
+            n: cols.extent,
+            k,
+            count: batch.extent,
+            a: Strides { rows: rows.strides[0], cols: a_terms, batch: of_a },
+            b: Strides { rows: b_terms, cols: cols.strides[1], batch: of_b },
+            c: Strides { rows: rows.strides[2], cols: cols.strides[2], batch: of_c },
+            repeats: axes,
+        }
+    }
+
+    /// Where a, b and c begin each time that the batch is computed, in elements.
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = [usize; 3]> + '_ {
+        let times = self.repeats.iter().map(|axis| axis.extent).product();
+        (0..times).map(|mut index: usize| {
+            let mut offsets = [0; 3];
+            for axis in self.repeats.iter().rev() {
+                let step = index % axis.extent;
+                index /= axis.extent;
+                for (offset, stride) in offsets.iter_mut().zip(axis.strides) {
+                    *offset += step * stride;
+                }
+            }
+            offsets
+        })
+    }
+}
+
+/// Folds extents of a batch into the rows and the columns, and merges them, as far as strides allow.
+fn simplify(axes: &mut Vec<Axis>, rows: &mut Axis, cols: &mut Axis) {
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for place in (0..axes.len()).rev() {
+            let axis = axes[place];
+            // b has one matrix for all of them, or a has.
+            let [a_stays, b_stays] = [0, 1].map(|operand| axis.strides[operand] == 0);
+            if let Some(longer) = rows.then(axis).filter(|_| b_stays) {
+                *rows = longer;
+            } else if let Some(longer) = cols.then(axis).filter(|_| a_stays) {
+                *cols = longer;
+            } else if let Some((inner, longer)) =
+                (place + 1..axes.len()).find_map(|inner| Some((inner, axes[inner].then(axis)?)))
+            {
+                axes[inner] = longer;
+            } else {
+                continue;
+            }
+            axes.remove(place);
+            changed = true;
+            break;
+        }
+    }
+}
+
+/// A shape as Python writes a tuple.
+pub(crate) fn tuple(shape: &[usize]) -> String {
+    match shape {
+        [only] => format!("({only},)"),
+        _ => format!("({})", shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn contiguous(shape: &[usize]) -> View {
+        View::contiguous(shape.to_vec()).unwrap()
+    }
+
+    /// With the extents in another order, as `transpose` makes it.
+    fn permuted(view: View, order: &[usize]) -> View {
+        let of = |values: &[usize]| order.iter().map(|&place| values[place]).collect();
+        View { shape: of(&view.shape), strides: of(&view.strides) }
+    }
+
+    /// For each place of c, the places of the factors, by the definition.
+    fn expected(a: &View, b: &View, c: &View) -> BTreeMap<usize, Vec<(usize, usize)>> {
+        let mut sums = BTreeMap::new();
+        let (rank_a, rank_b) = (a.shape.len(), b.shape.len());
+        for index in 0..c.shape.iter().product() {
+            let mut rest = index;
+            let mut at = vec![0; c.shape.len()];
+            for place in (0..at.len()).rev() {
+                at[place] = rest % c.shape[place];
+                rest /= c.shape[place];
+            }
+            let to: usize = at.iter().zip(&c.strides).map(|(at, stride)| at * stride).sum();
+            let col = (rank_b > 1).then(|| at.pop().unwrap());
+            let row = (rank_a > 1).then(|| at.pop().unwrap());
+            let batch = |view: &View| -> usize {
+                let own = view.shape.len().saturating_sub(2);
+                let along = |place: usize| if view.shape[place] == 1 { 0 } else { at[at.len() - own + place] };
+                (0..own).map(|place| along(place) * view.strides[place]).sum()
+            };
+            let terms = (0..a.shape[rank_a - 1]).map(|term| {
+                let of_row = row.map_or(0, |row| row * a.strides[rank_a - 2]);
+                let of_col = col.map_or(0, |col| col * b.strides[rank_b - 1]);
+                let of_a = batch(a) + of_row + term * a.strides[rank_a - 1];
+                (of_a, batch(b) + of_col + term * b.strides[rank_b.saturating_sub(2)])
+            });
+            sums.insert(to, terms.collect());
+        }
+        sums
+    }
+
+    /// The same, by the products.
+    fn computed(products: &Products) -> BTreeMap<usize, Vec<(usize, usize)>> {
+        let mut sums = BTreeMap::new();
+        let at = |first: usize, strides: Strides, matrix, row, col| {
+            first + matrix * strides.batch + row * strides.rows + col * strides.cols
+        };
+        for [a, b, c] in products.offsets() {
+            for matrix in 0..products.count {
+                for row in 0..products.m {
+                    for col in 0..products.n {
+                        let terms = (0..products.k)
+                            .map(|term| (at(a, products.a, matrix, row, term), at(b, products.b, matrix, term, col)));
+                        let before = sums.insert(at(c, products.c, matrix, row, col), terms.collect());
+                        assert_eq!(before, None, "written twice");
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// The products of c without gaps, checked term by term.
+    fn products(a: &View, b: &View) -> Products {
+        let c = contiguous(&Rule::Matmul.result(&a.shape, &b.shape).unwrap());
+        let products = Products::new(a, b, &c);
+        assert_eq!(computed(&products), expected(a, b, &c), "{a:?} {b:?}");
+        products
+    }
+
+    #[test]
+    fn every_term_of_every_element_is_there_once() {
+        let shapes: [&[usize]; 12] = [
+            &[3],
+            &[2, 3],
+            &[1, 3],
+            &[4, 2, 3],
+            &[1, 2, 3],
+            &[4, 1, 3],
+            &[2, 4, 2, 3],
+            &[2, 1, 2, 3],
+            &[1, 4, 2, 3],
+            &[3, 1, 4, 2, 3],
+            &[4, 0, 3],
+            &[0, 1, 2, 3],
+        ];
+        let mut count = 0;
+        for shape_a in shapes {
+            for shape_b in shapes {
+                let (a, b) = (contiguous(shape_a), contiguous(shape_b));
+                let mut order: Vec<usize> = (0..b.shape.len()).collect();
+                let last_two = order.len().saturating_sub(2);
+                order[last_two..].reverse();
+                let by_columns = permuted(b, &order);
+                let by_rows = contiguous(&by_columns.shape);
+                for b in [by_columns, by_rows] {
+                    if Rule::Matmul.result(&a.shape, &b.shape).is_ok() {
+                        products(&a, &b);
+                        count += 1;
+                    }
+                }
+            }
+        }
+        assert!(count > 100, "{count}");
+    }
+
+    #[test]
+    fn a_batch_with_one_matrix_for_all_folds_into_rows_or_columns() {
+        let folded = products(&contiguous(&[5, 2, 3]), &contiguous(&[3, 4]));
+        assert_eq!((folded.m, folded.n, folded.k, folded.count, folded.offsets().count()), (10, 4, 3, 1, 1));
+        let folded = products(&contiguous(&[2, 5, 2, 3]), &contiguous(&[3, 4]));
+        assert_eq!((folded.m, folded.count), (20, 1));
+        let folded = products(&contiguous(&[2, 5, 2, 3]), &contiguous(&[3]));
+        assert_eq!((folded.m, folded.n, folded.count), (20, 1, 1));
+        // Every matrix of a has one row: a batch of vectors.
+        let folded = products(&contiguous(&[3]), &contiguous(&[5, 3, 1]));
+        assert_eq!((folded.m, folded.n, folded.count), (1, 5, 1));
+        // Rows that do not go on at the same distance are a batch.
+        let padded = View { shape: vec![5, 2, 3], strides: vec![100, 3, 1] };
+        let batch = products(&padded, &contiguous(&[3, 4]));
+        assert_eq!((batch.m, batch.count, batch.a.batch, batch.b.batch), (2, 5, 100, 0));
+    }
+
+    #[test]
+    fn a_batch_of_several_extents_is_one_where_strides_allow() {
+        let merged = products(&contiguous(&[2, 5, 2, 3]), &contiguous(&[2, 5, 3, 4]));
+        assert_eq!((merged.m, merged.count, merged.offsets().count()), (2, 10, 1));
+        let permuted = products(&permuted(contiguous(&[5, 2, 2, 3]), &[1, 0, 2, 3]), &contiguous(&[2, 5, 3, 4]));
+        assert_eq!((permuted.m, permuted.count, permuted.offsets().count()), (2, 5, 2));
+        let broadcast = products(&contiguous(&[2, 1, 2, 3]), &contiguous(&[7, 3, 4]));
+        assert_eq!((broadcast.count, broadcast.offsets().count()), (7, 2));
+        let offsets: Vec<_> = broadcast.offsets().collect();
+        assert_eq!(offsets, [[0, 0, 0], [6, 0, 56]]);
+    }
+
+    #[test]
+    fn results_between_each_other_are_computed_one_after_the_other() {
+        let (a, b) = (contiguous(&[4, 2, 3]), contiguous(&[4, 3, 5]));
+        let c = permuted(contiguous(&[2, 4, 5]), &[1, 0, 2]);
+        let products = Products::new(&a, &b, &c);
+        assert_eq!((products.count, products.offsets().count()), (1, 4));
+        assert_eq!(computed(&products), expected(&a, &b, &c));
+    }
+
+    #[test]
+    fn what_is_too_long_to_be_folded_is_a_batch() {
+        let (a, b) = (contiguous(&[4, 1 << 30, 1]), contiguous(&[1, 1]));
+        let products = Products::new(&a, &b, &contiguous(&[4, 1 << 30, 1]));
+        assert_eq!((products.m, products.count), (1 << 30, 4));
+    }
+
+    #[test]
+    fn shapes_that_make_no_product_are_named() {
+        let refused = |rule: Rule, a: &[usize], b: &[usize]| rule.result(a, b).unwrap_err();
+        let message = refused(Rule::Matmul, &[2, 3], &[4, 5]);
+        assert!(message.contains("(2, 3)") && message.contains("(4, 5)"), "{message}");
+        assert!(refused(Rule::Matmul, &[2, 3], &[4]).contains("the extent of b"));
+        assert!(refused(Rule::Matmul, &[], &[4]).contains("scalar"));
+        assert!(refused(Rule::Matmul, &[3, 2, 3], &[2, 3, 4]).contains("3 and 2"));
+        assert!(refused(Rule::Matvec, &[2, 3], &[3, 1]).starts_with("matvec"));
+        assert!(refused(Rule::Bmm, &[2, 3], &[3, 1]).contains("three extents"));
+        assert!(refused(Rule::Bmm, &[1, 2, 3], &[2, 3, 1]).contains("matmul broadcasts"));
+        assert_eq!(Rule::Bmm.result(&[2, 2, 3], &[2, 3, 1]), Ok(vec![2, 2, 1]));
+        assert_eq!(Rule::Matvec.result(&[2, 3], &[3]), Ok(vec![2]));
+        assert_eq!(Rule::Matmul.result(&[3], &[3]), Ok(vec![]));
+        assert_eq!(Rule::of_name("bmm"), Some(Rule::Bmm));
+        assert_eq!(Rule::of_name("dot"), None);
+    }
+
+    #[test]
+    fn the_memory_of_a_view_is_counted_with_its_gaps() {
+        assert_eq!(contiguous(&[2, 3]).span(), Some(6));
+        assert_eq!(contiguous(&[]).span(), Some(1));
+        assert_eq!(contiguous(&[2, 0]).span(), Some(0));
+        assert_eq!(View { shape: vec![2, 3], strides: vec![10, 2] }.span(), Some(15));
+        assert_eq!(View { shape: vec![3, 3], strides: vec![usize::MAX, 1] }.span(), None);
+        assert_eq!(View::contiguous(vec![usize::MAX, 2, 2]), None);
+        assert_eq!(View { shape: vec![1, 3, 2], strides: vec![0, 0, 1] }.repeated(), Some(1));
+        assert_eq!(contiguous(&[1, 3]).repeated(), None);
+        assert_eq!((tuple(&[]), tuple(&[4]), tuple(&[4, 5])), ("()".into(), "(4,)".into(), "(4, 5)".into()));
+    }
+}

@@ -1,0 +1,193 @@
+//! What an operand is: memory with a shape, from whatever library.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::dlpack;
+use crate::engine::{Place, Stream, wait_for};
+use crate::error::{Failure, argument, operand_type};
+use crate::shape::{View, tuple};
+
+/// A tensor of float32 elements in memory that is somebody else's.
+pub(crate) struct Tensor {
+    /// What the caller calls it: `a`, `b` or `out`.
+    pub(crate) name: &'static str,
+    /// The address of the first element.
+    pub(crate) address: usize,
+    /// Where the others are.
+    pub(crate) view: View,
+    /// The device that has the memory.
+    pub(crate) place: Place,
+    /// Whether it must not be written to.
+    pub(crate) is_read_only: bool,
+    /// What keeps the memory as it is, if that is not the caller's object itself.
+    #[expect(dead_code, reason = "it is dropped, and not looked at")]
+    pub(crate) keeper: Option<Py<PyAny>>,
+}
+
+impl Tensor {
+    /// A tensor, if its address and its strides are such as kernels take.
+    pub(crate) fn new(name: &'static str, address: usize, view: View, place: Place) -> Result<Self, Failure> {
+        let bytes = view.span().and_then(|span| span.checked_mul(size_of::<f32>()));
+        if bytes.and_then(|bytes| address.checked_add(bytes)).is_none_or(|end| end > isize::MAX as usize) {
+            return Err(argument(format!(
+                "{name}, of shape {} with strides {} in elements, ends beyond what can be addressed",
+                tuple(&view.shape),
+                tuple(&view.strides)
+            )));
+        }
+        if !view.is_empty() && (address == 0 || !address.is_multiple_of(align_of::<f32>())) {
+            return Err(argument(format!(
+                "{name} begins at address {address:#x}, and float32 elements begin at multiples of 4: pass a copy of it"
+            )));
+        }
+        Ok(Self { name, address, view, place, is_read_only: false, keeper: None })
+    }
+
+    /// The tensor that an object is, of a library other than torch.
+    pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Self, Failure> {
+        let py = object.py();
+        if object.hasattr(intern!(py, "__dlpack__"))? && object.hasattr(intern!(py, "__dlpack_device__"))? {
+            return dlpack::import(name, object);
+        }
+        // The attribute may be there, and raise an AttributeError because the array is in the processor's memory.
+        match object.getattr_opt(intern!(py, "__cuda_array_interface__"))? {
+            Some(interface) => from_cuda_array(name, object, &interface),
+            None => Err(operand_type(format!(
+                "{name} is of type {}: pass a torch tensor, or an array that has __dlpack__ (NumPy, CuPy, JAX) or \
+                 __cuda_array_interface__",
+                type_name(object)
+            ))),
+        }
+    }
+
+    /// The bytes from the first element to the last, gaps included.
+    fn bytes(&self) -> std::ops::Range<usize> {
+        // No overflow: checked when the tensor was made.
+        self.address..self.address + self.view.span().unwrap_or(0) * size_of::<f32>()
+    }
+
+    /// Refuses a tensor that a product of `a` and `b`, of this shape, cannot be written to.
+    pub(crate) fn check_is_result(&self, shape: &[usize], a: &Self, b: &Self) -> Result<(), Failure> {
+        let name = self.name;
+        if self.view.shape != shape {
+            let (is, needed) = (tuple(&self.view.shape), tuple(shape));
+            return Err(argument(format!(
+                "{name} has shape {is}, and the product has shape {needed}: they have to be equal"
+            )));
+        }
+        if self.is_read_only {
+            return Err(argument(format!("{name} is read-only: pass an array that may be written to")));
+        }
+        if let Some(place) = self.view.repeated().filter(|_| !self.view.is_empty()) {
+            return Err(argument(format!(
+                "{name} has stride 0 along extent {place}, so that elements share a place in memory: pass an array of its own"
+            )));
+        }
+        let written = self.bytes();
+        for operand in [a, b] {
+            let read = operand.bytes();
+            if read.start < written.end && written.start < read.end {
+                let operand = operand.name;
+                return Err(argument(format!(
+                    "{name} overlaps {operand} in memory, which is read while {name} is written: give {name} memory of its own"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses tensors that are not all on one device, and returns that device.
+pub(crate) fn common_place(tensors: &[&Tensor]) -> Result<Place, Failure> {
+    let first = tensors[0];
+    match tensors.iter().find(|other| other.place != first.place) {
+        None => Ok(first.place),
+        Some(other) => Err(argument(format!(
+            "{} is on {} and {} is on {}: move them to one device",
+            first.name, first.place, other.name, other.place
+        ))),
+    }
+}
+
+/// The strides as numbers of elements that kernels take.
+pub(crate) fn strides(name: &str, shape: &[usize], strides: &[i64]) -> Result<Vec<usize>, Failure> {
+    let stride = |(place, (&stride, &extent)): (usize, (&i64, &usize))| match usize::try_from(stride) {
+        Ok(stride) => Ok(stride),
+        // It means nothing.
+        Err(_) if extent <= 1 => Ok(0),
+        Err(_) => Err(argument(format!(
+            "{name} has shape {} and stride {stride} along extent {place}: kernels do not take negative strides, so pass a copy \
+             such as numpy.ascontiguousarray makes it",
+            tuple(shape)
+        ))),
+    };
+    strides.iter().zip(shape).enumerate().map(stride).collect()
+}
+
+/// What is wrong with elements of another type.
+pub(crate) fn wrong_dtype(name: &str, dtype: &str) -> Failure {
+    operand_type(format!(
+        "{name} has elements of type {dtype}, and tilewright multiplies float32: convert it to float32 where the loss or the cost \
+         is acceptable, or multiply with the library that it comes from"
+    ))
+}
+
+/// The name of an object's type, with its module.
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().fully_qualified_name().map_or_else(|_| "unknown".to_owned(), |name| name.to_string())
+}
+
+/// A tensor by the CUDA array interface, versions 2 and 3.
+fn from_cuda_array(
+    name: &'static str,
+    object: &Bound<'_, PyAny>,
+    interface: &Bound<'_, PyAny>,
+) -> Result<Tensor, Failure> {
+    let interface = interface.cast::<PyDict>()?;
+    let entry = |key: &str| -> Result<Bound<'_, PyAny>, Failure> {
+        interface
+            .get_item(key)?
+            .ok_or_else(|| argument(format!("the __cuda_array_interface__ of {name} has no `{key}`")))
+    };
+    let dtype: String = entry("typestr")?.extract()?;
+    if dtype != "<f4" {
+        return Err(wrong_dtype(name, &dtype));
+    }
+    let shape: Vec<usize> = entry("shape")?.extract()?;
+    let (address, is_read_only): (usize, bool) = entry("data")?.extract()?;
+    let view = match interface.get_item("strides")?.filter(|strides| !strides.is_none()) {
+        None => View::contiguous(shape),
+        Some(in_bytes) => {
+            let in_bytes: Vec<i64> = in_bytes.cast::<PyTuple>()?.extract()?;
+            let size = size_of::<f32>() as i64;
+            if in_bytes.len() != shape.len() || in_bytes.iter().any(|stride| stride % size != 0) {
+                return Err(argument(format!(
+                    "{name} has shape {} and strides {in_bytes:?} in bytes, which are not whole elements of 4 bytes for each extent",
+                    tuple(&shape)
+                )));
+            }
+            let in_elements: Vec<i64> = in_bytes.iter().map(|stride| stride / size).collect();
+            let strides = strides(name, &shape, &in_elements)?;
+            Some(View { shape, strides })
+        }
+    };
+    let view = view.ok_or_else(|| argument(format!("{name} has more elements than can be counted")))?;
+    // An array without elements has no memory that would be a GPU's.
+    let ordinal = if view.is_empty() { 0 } else { gpu_of_address(address)? };
+    if let Some(stream) = interface.get_item("stream")?.filter(|stream| !stream.is_none()) {
+        let stream = Stream(stream.extract()?);
+        // SAFETY: the interface promises that the array can be used behind this stream of its GPU; 1 and 2 stand for the two
+        // default streams there as they do for the driver.
+        object.py().detach(|| unsafe { wait_for(ordinal, stream) })?;
+    }
+    let tensor = Tensor::new(name, address, view, Place::Cuda(ordinal))?;
+    Ok(Tensor { is_read_only, ..tensor })
+}
+
+fn gpu_of_address(address: usize) -> Result<usize, Failure> {
+    // Initializes the driver.
+    cuda_driver::Gpu::count()?;
+    Ok(cuda_driver::gpu_of_address(address)?)
+}

@@ -1,0 +1,210 @@
+//! Torch's tensors: which calls can go straight to a kernel, and what is read of a tensor.
+//!
+//! Everything is read through Python, by names that are looked up once, so that one build works with any torch.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::engine::{Place, Stream};
+use crate::error::{Failure, argument};
+use crate::shape::View;
+use crate::tensor::{Tensor, type_name, wrong_dtype};
+
+/// What is needed of torch, looked up once.
+pub(crate) struct Torch {
+    tensor: Py<PyType>,
+    parameter: Py<PyType>,
+    float32: Py<PyAny>,
+    strided: Py<PyAny>,
+    is_grad_enabled: Py<PyAny>,
+    increment_version: Py<PyAny>,
+    /// `tilewright._torch.dispatch`: calls the operator.
+    dispatch: Py<PyAny>,
+    /// What torch keeps to itself; without it, every call goes through the operator.
+    internals: Option<Internals>,
+    /// Gives the current stream of a GPU, in a torch that was built for CUDA.
+    current_stream: Option<Py<PyAny>>,
+}
+
+/// Functions that tell whether somebody wants to see calls before kernels run.
+struct Internals {
+    /// `__torch_function__` modes.
+    has_function_mode: Py<PyAny>,
+    /// `__torch_dispatch__` modes, such as that of fake tensors.
+    dispatch_modes: Py<PyAny>,
+    /// Transformations of functions, such as `vmap`.
+    transformations: Py<PyAny>,
+    /// `torch.jit.trace`.
+    tracing_state: Py<PyAny>,
+    /// The module of forward-mode derivatives.
+    forward: Py<PyAny>,
+}
+
+impl Torch {
+    /// Torch, if this process has imported it.
+    pub(crate) fn get(py: Python<'_>) -> Result<Option<&'static Self>, Failure> {
+        static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
+        if let Some(torch) = TORCH.get(py) {
+            return Ok(Some(torch));
+        }
+        let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
+        // A name that must not be imported is there as None.
+        if modules.cast::<PyDict>()?.get_item("torch")?.is_none_or(|torch| torch.is_none()) {
+            return Ok(None);
+        }
+        Ok(Some(TORCH.get_or_try_init(py, || Self::find(py))?))
+    }
+
+    fn find(py: Python<'_>) -> PyResult<Self> {
+        let torch = py.import("torch")?;
+        let private = torch.getattr("_C")?;
+        let class = |object: Bound<'_, PyAny>| -> PyResult<Py<PyType>> { Ok(object.cast_into::<PyType>()?.unbind()) };
+        let internals = || -> PyResult<Internals> {
+            Ok(Internals {
+                has_function_mode: private.getattr("_is_torch_function_mode_enabled")?.unbind(),
+                dispatch_modes: private.getattr("_len_torch_dispatch_stack")?.unbind(),
+                transformations: private.getattr("_functorch")?.getattr("peek_interpreter_stack")?.unbind(),
+                tracing_state: private.getattr("_get_tracing_state")?.unbind(),
+                forward: torch.getattr("autograd")?.getattr("forward_ad")?.unbind(),
+            })
+        };
+        Ok(Self {
+            tensor: class(torch.getattr("Tensor")?)?,
+            parameter: class(torch.getattr("nn")?.getattr("Parameter")?)?,
+            float32: torch.getattr("float32")?.unbind(),
+            strided: torch.getattr("strided")?.unbind(),
+            is_grad_enabled: torch.getattr("is_grad_enabled")?.unbind(),
+            increment_version: torch.getattr("autograd")?.getattr("graph")?.getattr("increment_version")?.unbind(),
+            dispatch: py.import("tilewright._torch")?.getattr("dispatch")?.unbind(),
+            internals: internals().ok(),
+            current_stream: private.getattr_opt("_cuda_getCurrentRawStream")?.map(Bound::unbind),
+        })
+    }
+
+    /// Whether an object is a tensor, of whatever class.
+    pub(crate) fn is_tensor(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.is_plain(object) || object.is_instance(self.tensor.bind(object.py()))?)
+    }
+
+    /// Whether an object is a tensor of a class that torch handles itself.
+    fn is_plain(&self, object: &Bound<'_, PyAny>) -> bool {
+        let class = object.get_type();
+        class.is(&self.tensor) || class.is(&self.parameter)
+    }
+
+    /// Whether nobody wants to see a call with these tensors, so that it need not go through torch's dispatcher: no derivative
+    /// is wanted, no mode and no transformation is active, and the numbers are what is in memory.
+    pub(crate) fn is_direct(&self, tensors: &[&Bound<'_, PyAny>]) -> PyResult<bool> {
+        let py = tensors[0].py();
+        let Some(internals) = &self.internals else { return Ok(false) };
+        if !tensors.iter().all(|tensor| self.is_plain(tensor)) {
+            return Ok(false);
+        }
+        let mut wants_derivative = false;
+        for tensor in tensors {
+            if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
+                return Ok(false);
+            }
+            wants_derivative |= tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+        }
+        let is_watched = internals.has_function_mode.bind(py).call0()?.is_truthy()?
+            || internals.dispatch_modes.bind(py).call0()?.is_truthy()?
+            || !internals.transformations.bind(py).call0()?.is_none()
+            || !internals.tracing_state.bind(py).call0()?.is_none()
+            || internals.forward.bind(py).getattr(intern!(py, "_current_level"))?.ge(0)?;
+        let is_differentiated = wants_derivative && self.is_grad_enabled.bind(py).call0()?.is_truthy()?;
+        Ok(!is_watched && !is_differentiated)
+    }
+
+    /// Calls the operator.
+    pub(crate) fn dispatch<'py>(
+        &self,
+        a: &Bound<'py, PyAny>,
+        b: &Bound<'py, PyAny>,
+        out: Option<&Bound<'py, PyAny>>,
+        precision: &str,
+        on_cpu: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.dispatch.bind(a.py()).call1((a, b, out, precision, on_cpu))
+    }
+
+    /// Reads where a tensor is; none if it is on no GPU and not in the processor's memory either. The caller's reference to it
+    /// keeps the memory.
+    pub(crate) fn read(&self, name: &'static str, tensor: &Bound<'_, PyAny>) -> Result<Option<Tensor>, Failure> {
+        let py = tensor.py();
+        let place = if tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
+            Place::Cuda(tensor.call_method0(intern!(py, "get_device"))?.extract()?)
+        } else if tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
+            Place::Cpu
+        } else {
+            return Ok(None);
+        };
+        let dtype = tensor.getattr(intern!(py, "dtype"))?;
+        if !dtype.is(&self.float32) {
+            return Err(wrong_dtype(name, &dtype.str()?.to_string()));
+        }
+        let layout = tensor.getattr(intern!(py, "layout"))?;
+        if !layout.is(&self.strided) {
+            return Err(argument(format!(
+                "{name} has layout {}, and tilewright takes torch.strided: call to_dense()",
+                layout.str()?
+            )));
+        }
+        let shape = numbers(&tensor.getattr(intern!(py, "shape"))?)?;
+        let strides = numbers(&tensor.call_method0(intern!(py, "stride"))?)?;
+        Ok(Some(Tensor::new(name, address(tensor)?, View { shape, strides }, place)?))
+    }
+
+    /// A tensor without gaps, whose elements are not set, on the device of `like`: from torch's allocator, in the order of the
+    /// current stream.
+    pub(crate) fn empty<'py>(&self, like: &Bound<'py, PyAny>, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+        let py = like.py();
+        like.call_method1(intern!(py, "new_empty"), (PyTuple::new(py, shape)?,))
+    }
+
+    /// The current stream of a device.
+    pub(crate) fn current_stream(&self, py: Python<'_>, place: Place) -> Result<Stream, Failure> {
+        match (place, &self.current_stream) {
+            (Place::Cpu, _) => Ok(Stream::LEGACY),
+            (Place::Cuda(ordinal), Some(current)) => Ok(Stream(current.bind(py).call1((ordinal,))?.extract()?)),
+            (Place::Cuda(_), None) => Err(argument("this torch has no CUDA, so it has no tensors on GPUs")),
+        }
+    }
+
+    /// Tells autograd that a tensor has other numbers now.
+    pub(crate) fn has_changed(&self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = tensor.py();
+        // Tensors of the inference mode count no versions.
+        if !tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
+            self.increment_version.bind(py).call1((tensor,))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses tensors beside arrays of other libraries.
+    pub(crate) fn check_all_are_tensors(&self, named: &[(&'static str, &Bound<'_, PyAny>)]) -> Result<(), Failure> {
+        for (name, object) in named {
+            if !self.is_tensor(object)? {
+                return Err(crate::error::operand_type(format!(
+                    "{name} is of type {}, and another operand is a torch tensor: pass tensors only, such as torch.from_dlpack \
+                     makes",
+                    type_name(object)
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The address of a tensor's first element.
+pub(crate) fn address(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
+    tensor.call_method0(intern!(tensor.py(), "data_ptr"))?.extract()
+}
+
+/// The numbers of a tuple.
+fn numbers(tuple: &Bound<'_, PyAny>) -> Result<Vec<usize>, Failure> {
+    let tuple = tuple.cast::<PyTuple>()?;
+    Ok(tuple.iter_borrowed().map(|number| number.extract()).collect::<PyResult<_>>()?)
+}

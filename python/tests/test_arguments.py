@@ -1,0 +1,126 @@
+"""What is refused, and what the messages say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tilewright
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+def refused(a: Any, b: Any, function: Any = tilewright.matmul, **options: Any) -> str:
+    """The message of the error that these arguments are refused with."""
+    with pytest.raises(ValueError) as error:
+        function(a, b, **{"on_cpu": "emulate"} | options)
+    assert isinstance(error.value, tilewright.ArgumentError)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b"),
+    [((2, 3), (4, 5)), ((2, 3), (4,)), ((3,), (4, 5)), ((3,), (4,)), ((2, 2, 3), (5, 3, 4)), ((), (2, 2)), ((2, 2), ())],
+)
+def test_shapes_that_make_no_product_are_both_named(shape_a: tuple[int, ...], shape_b: tuple[int, ...]) -> None:
+    message = refused(zeros(*shape_a), zeros(*shape_b))
+    assert str(shape_a) in message and str(shape_b) in message
+    with pytest.raises(ValueError):
+        np.matmul(zeros(*shape_a), zeros(*shape_b))
+
+
+def test_matvec_and_bmm_take_nothing_else() -> None:
+    message = refused(zeros(2, 3), zeros(3, 1), tilewright.matvec)
+    assert "(2, 3)" in message and "(3, 1)" in message and "matmul" in message
+    message = refused(zeros(1, 2, 3), zeros(2, 3, 4), tilewright.bmm)
+    assert "(1, 2, 3)" in message and "(2, 3, 4)" in message and "broadcasts" in message
+    assert "three extents" in refused(zeros(2, 3), zeros(3, 4), tilewright.bmm)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "uint8", "bool", "complex64"])
+def test_other_types_of_elements_are_named_and_never_cast(dtype: str) -> None:
+    with pytest.raises(TypeError) as error:
+        tilewright.matmul(zeros(2, 2), zeros(2, 2).astype(dtype), on_cpu="emulate")
+    message = str(error.value)
+    assert isinstance(error.value, tilewright.OperandTypeError)
+    assert message.startswith("b ") and dtype.removesuffix("8").rstrip("0123456789") in message and "float32" in message
+
+
+@pytest.mark.parametrize("other", [[[1.0]], 1.0, None, "a"])
+def test_what_is_no_array_is_named_by_its_type(other: Any) -> None:
+    with pytest.raises(tilewright.OperandTypeError, match=type(other).__name__):
+        tilewright.matmul(zeros(2, 2), other, on_cpu="emulate")
+
+
+def test_the_cpu_is_used_only_if_it_is_asked_for() -> None:
+    message = refused(zeros(2, 2), zeros(2, 2), on_cpu="refuse")
+    assert "emulate" in message and "cuda" in message
+    assert "torch" in refused(zeros(2, 2), zeros(2, 2), on_cpu="move")
+
+
+def test_options_are_listed_where_one_is_unknown() -> None:
+    message = refused(zeros(2, 2), zeros(2, 2), precision="fp64")
+    assert "fp64" in message and "fp32-strict" in message and "tf32" in message
+    message = refused(zeros(2, 2), zeros(2, 2), on_cpu="maybe")
+    assert "maybe" in message and "refuse" in message and "emulate" in message
+
+
+def test_layouts_that_kernels_do_not_take_are_refused() -> None:
+    message = refused(zeros(4, 4)[::-1], zeros(4, 4))
+    assert "a has shape (4, 4)" in message and "-4" in message and "extent 0" in message
+    # A stride along an extent of one element means nothing.
+    tilewright.matmul(zeros(4, 4)[3:2:-1], zeros(4, 4), on_cpu="emulate")
+    shifted = np.frombuffer(bytearray(65), np.uint8)[1:].view(np.float32).reshape(4, 4)
+    assert "multiples of 4" in refused(zeros(4, 4), shifted)
+
+
+def test_results_that_cannot_be_written_to_are_refused() -> None:
+    a = zeros(4, 4)
+    assert "(4, 5)" in refused(a, a, out=zeros(4, 5))
+    read_only = zeros(4, 4)
+    read_only.setflags(write=False)
+    assert "read-only" in refused(a, a, out=read_only)
+    assert "overlaps a" in refused(a, zeros(4, 4), out=a)
+    assert "overlaps b" in refused(zeros(4, 4), a, out=a[:, ::-1][:, ::-1])
+    repeated = np.lib.stride_tricks.as_strided(zeros(4), (4, 4), (0, 4))
+    assert "stride 0" in refused(a, a, out=repeated)
+    with pytest.raises(TypeError, match="out"):
+        tilewright.matmul(a, a, out=np.zeros((4, 4)), on_cpu="emulate")
+    # Operands may be read-only.
+    assert np.asarray(tilewright.matmul(read_only, read_only, on_cpu="emulate")).shape == (4, 4)
+
+
+class OnGpu:
+    """Says that it is on a GPU."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (2, 2),
+            "typestr": "<f4",
+            "data": (0x1000, False),
+            "version": 3,
+        } | changes
+
+
+def test_the_cuda_array_interface_is_checked() -> None:
+    with pytest.raises(tilewright.OperandTypeError, match="<f8"):
+        tilewright.matmul(OnGpu(typestr="<f8"), OnGpu())
+    assert "whole elements" in refused(OnGpu(strides=(6, 4)), OnGpu())
+    assert "-8" in refused(OnGpu(strides=(-32, 4)), OnGpu())
+    nothing = OnGpu(shape=(0, 2), data=(0, False))
+    message = refused(nothing, zeros(2, 2))
+    assert "a is on cuda:0" in message and "b is on the CPU" in message
+
+
+def test_other_devices_of_dlpack_are_refused() -> None:
+    class OnMetal:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (8, 0)
+
+        def __dlpack__(self, **_options: Any) -> Any:
+            raise AssertionError("nobody asks")
+
+    assert "type 8" in refused(OnMetal(), zeros(2, 2))

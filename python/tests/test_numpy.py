@@ -1,0 +1,143 @@
+"""Products of NumPy's arrays by the CPU executor: numbers, layouts, broadcasting, sizes of zero, results given."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import tilewright
+from conftest import TOLERANCES, largest_error
+
+
+def product(a: Any, b: Any, **options: Any) -> np.ndarray:
+    return np.from_dlpack(tilewright.matmul(a, b, on_cpu="emulate", **options))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp32-strict", "fp32-normwise", "tf32", "bf16", "fp16"])
+def test_every_precision_keeps_its_promise_or_says_that_it_cannot(random: np.random.Generator, precision: Any) -> None:
+    a, b = (random.standard_normal(shape, np.float32) for shape in [(33, 47), (47, 21)])
+    try:
+        c = product(a, b, precision=precision)
+    except tilewright.ArgumentError as error:
+        # Some kernels need hardware that the executor does not have.
+        assert precision in str(error) and precision in ("fp32-normwise", "bf16", "fp16")
+        return
+    assert largest_error(c, a, b) <= TOLERANCES[precision]
+
+
+def layouts(matrix: np.ndarray) -> dict[str, np.ndarray]:
+    """The same numbers in different places."""
+    rows, cols = matrix.shape
+    spread = np.full((2 * rows, 3 * cols), np.nan, np.float32)
+    spread[::2, ::3] = matrix
+    padded = np.full((rows, cols + 5), np.nan, np.float32)
+    padded[:, 2:-3] = matrix
+    return {
+        "by rows": np.ascontiguousarray(matrix),
+        "by columns": np.asfortranarray(matrix),
+        "padded": padded[:, 2:-3],
+        "padded columns": np.asfortranarray(padded)[:, 2:-3],
+        "spread": spread[::2, ::3],
+    }
+
+
+def test_all_layouts_give_the_same_product(random: np.random.Generator) -> None:
+    a, b = (random.integers(-4, 5, shape).astype(np.float32) for shape in [(9, 13), (13, 6)])
+    for (name_a, of_a), (name_b, of_b) in itertools.product(layouts(a).items(), layouts(b).items()):
+        np.testing.assert_array_equal(product(of_a, of_b), a @ b, f"{name_a}, {name_b}")
+
+
+SHAPES = [
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((3,), (3, 4)),
+    ((5, 2, 3), (3,)),
+    ((3,), (5, 3, 4)),
+    ((5, 2, 3), (3, 4)),
+    ((2, 3), (5, 3, 4)),
+    ((5, 2, 3), (5, 3, 4)),
+    ((5, 2, 3), (1, 3, 4)),
+    ((1, 2, 3), (5, 3, 4)),
+    ((2, 5, 2, 3), (5, 3, 4)),
+    ((2, 1, 2, 3), (5, 3, 4)),
+    ((2, 1, 2, 3), (1, 5, 3, 4)),
+    ((2, 3, 4, 2, 3), (3, 3)),
+    ((2, 1, 4, 2, 3), (3, 1, 3, 2)),
+    ((1, 1, 3), (3, 1)),
+]
+
+
+@pytest.mark.parametrize(("shape_a", "shape_b"), SHAPES)
+def test_broadcasting_is_that_of_numpy(random: np.random.Generator, shape_a: Any, shape_b: Any) -> None:
+    a, b = (random.integers(-4, 5, shape).astype(np.float32) for shape in (shape_a, shape_b))
+    expected = np.matmul(a, b)
+    c = product(a, b)
+    assert c.shape == expected.shape
+    np.testing.assert_array_equal(c, expected)
+
+
+def test_permuted_and_repeated_batches_are_not_copied(random: np.random.Generator) -> None:
+    a = random.integers(-4, 5, (4, 2, 3, 5)).astype(np.float32)
+    b = random.integers(-4, 5, (2, 4, 5, 6)).astype(np.float32)
+    for view in (a.transpose(1, 0, 2, 3), a.transpose(1, 0, 3, 2).swapaxes(2, 3), np.broadcast_to(a[0, :, None], (2, 4, 3, 5))):
+        np.testing.assert_array_equal(product(view, b), view @ b)
+
+
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b"),
+    [((0, 3), (3, 4)), ((2, 0), (0, 4)), ((2, 3), (3, 0)), ((0,), (0,)), ((0, 2, 3), (3, 4)), ((5, 2, 0), (5, 0, 4)), ((0, 0), (0, 0))],
+)
+def test_sizes_of_zero(shape_a: Any, shape_b: Any) -> None:
+    c = product(np.ones(shape_a, np.float32), np.ones(shape_b, np.float32))
+    np.testing.assert_array_equal(c, np.matmul(np.ones(shape_a), np.ones(shape_b)))
+
+
+def test_a_result_is_written_where_it_is_asked_for(random: np.random.Generator) -> None:
+    a, b = (random.integers(-4, 5, shape).astype(np.float32) for shape in [(5, 4, 3), (5, 3, 6)])
+    for out in (
+        np.full((5, 4, 6), np.nan, np.float32),
+        np.full((5, 6, 4), np.nan, np.float32).transpose(0, 2, 1),
+        np.full((4, 5, 6), np.nan, np.float32).transpose(1, 0, 2),
+        np.full((5, 4, 20), np.nan, np.float32)[:, :, 3:9],
+    ):
+        assert tilewright.matmul(a, b, out=out, on_cpu="emulate") is out
+        np.testing.assert_array_equal(out, a @ b)
+    # What lies between the rows stays as it is.
+    room = np.full((5, 4, 20), 7.0, np.float32)
+    tilewright.bmm(a, b, out=room[:, :, 3:9], on_cpu="emulate")
+    assert (room == 7.0).sum() >= 5 * 4 * 14
+
+
+def test_matvec_and_bmm(random: np.random.Generator) -> None:
+    a, x = (random.integers(-4, 5, shape).astype(np.float32) for shape in [(7, 5), (5,)])
+    np.testing.assert_array_equal(np.from_dlpack(tilewright.matvec(a, x, on_cpu="emulate")), a @ x)
+    np.testing.assert_array_equal(np.from_dlpack(tilewright.matvec(a, x[::1], on_cpu="emulate")), a @ x)
+    a, b = (random.integers(-4, 5, shape).astype(np.float32) for shape in [(3, 7, 5), (3, 5, 2)])
+    np.testing.assert_array_equal(np.from_dlpack(tilewright.bmm(a, b, on_cpu="emulate")), a @ b)
+
+
+def test_an_explanation_names_the_kernel_and_the_reason() -> None:
+    text = tilewright.explain(np.ones((4, 5), np.float32), np.ones((5, 6), np.float32), on_cpu="emulate")
+    assert "m=4 n=6 k=5" in text and "kernel" in text and "because" in text
+    with pytest.raises(tilewright.ArgumentError):
+        tilewright.explain(np.ones((4, 5), np.float32), np.ones((4, 6), np.float32), on_cpu="emulate")
+
+
+def test_an_older_dlpack_is_understood(random: np.random.Generator) -> None:
+    class Older:
+        """Has no `max_version`."""
+
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+
+        def __dlpack__(self, *, stream: Any = None) -> Any:
+            assert stream is None
+            return self.array.__dlpack__()
+
+        def __dlpack_device__(self) -> Any:
+            return self.array.__dlpack_device__()
+
+    a = random.integers(-4, 5, (3, 4)).astype(np.float32)
+    np.testing.assert_array_equal(product(Older(a), Older(a.T)), a @ a.T)

@@ -1,0 +1,40 @@
+"""What a user may write, for the type checker: pyright reads this, and nobody runs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tilewright
+import torch
+from numpy.typing import NDArray
+from typing_extensions import assert_type
+
+
+def of_torch(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    y = tilewright.matmul(x, weight)
+    assert_type(y, torch.Tensor)
+    tilewright.matmul(x, weight, out=y, precision="fp32-strict")
+    tilewright.bmm(x, weight, on_cpu="move")
+    return tilewright.matvec(weight, x, precision="tf32")
+
+
+def of_numpy(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[Any]:
+    array = tilewright.matmul(a, b, on_cpu="emulate")
+    assert_type(array, tilewright.Array)
+    assert_type(array.shape, tuple[int, ...])
+    given = tilewright.matmul(a, b, out=a, on_cpu="emulate")
+    assert_type(given, NDArray[np.float32])
+    try:
+        again = tilewright.matmul(array, b, on_cpu="emulate")
+    except tilewright.ArgumentError as error:
+        raise SystemExit(str(error)) from error
+    text: str = tilewright.explain(again, b)
+    print(text, tilewright.__version__)
+    return np.asarray(again)
+
+
+def wrong(a: NDArray[np.float32], x: torch.Tensor) -> None:
+    tilewright.matmul(a, a, precision="fp64")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tilewright.matmul(x, x, out=a)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tilewright.matmul([1.0], a)  # pyright: ignore[reportArgumentType, reportCallIssue]

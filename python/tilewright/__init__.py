@@ -1,0 +1,157 @@
+"""Matrix products of float32 on NVIDIA GPUs, by kernels that are written in Rust and part of the package.
+
+    >>> import torch, tilewright
+    >>> a = torch.randn(2048, 8192, device="cuda")
+    >>> b = torch.randn(4096, 8192, device="cuda")
+    >>> c = tilewright.matmul(a, b.mT)
+
+`matmul` computes what `torch.matmul` does. Its default precision, "fp32", is as accurate as float32 arithmetic element by
+element, and computed by tensor cores where the GPU has them. It takes torch tensors, and arrays of any library that has
+`__dlpack__` or `__cuda_array_interface__`, such as CuPy and JAX. Nothing is copied: any strides that are not negative are
+layouts like any other.
+
+For torch, the operator is `torch.ops.tilewright.matmul`: differentiable, and known to `torch.compile`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, overload
+
+from tilewright._errors import ArgumentError, DeviceError, Error, OperandTypeError, OutOfMemoryError
+from tilewright._native import Array, __version__, multiply
+from tilewright._native import explain as _explain
+from tilewright._types import OnCpu, Operand, Out, Precision, Tensor
+
+__all__ = [
+    "ArgumentError",
+    "Array",
+    "DeviceError",
+    "Error",
+    "OnCpu",
+    "OperandTypeError",
+    "OutOfMemoryError",
+    "Precision",
+    "__version__",
+    "bmm",
+    "explain",
+    "matmul",
+    "matvec",
+]
+
+
+@overload
+def matmul(
+    a: Tensor, b: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+) -> Tensor: ...
+@overload
+def matmul(
+    a: Operand, b: Operand, *, out: None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+) -> Array: ...
+@overload
+def matmul(a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Out: ...
+def matmul(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Any:
+    """The matrix product of two tensors, as `torch.matmul` and `numpy.matmul` define it.
+
+    The last extent of `a` and the last but one of `b` are summed over. A vector `a` is a matrix of one row, a vector `b` one
+    of one column; that extent is not part of the result. All other extents are batches, which are broadcast.
+
+    Args:
+        a: A tensor of float32 on a CUDA device: of torch, or of any library with `__dlpack__` or
+            `__cuda_array_interface__`. Strides may be any that are not negative; nothing is copied.
+        b: Another one on the same device, of the same kind.
+        out: Where to write the product: of its shape, on the same device, overlapping neither operand. It may have gaps.
+        precision: What is computed.
+
+            - "fp32": as accurate as float32 arithmetic, element by element. Tensor cores multiply parts of the operands.
+            - "fp32-strict": fused float32 operations on CUDA cores, nothing else.
+            - "fp32-normwise": accurate only against the largest element of each row of a matrix in `a` and each column of
+              one in `b`; the fastest of the three.
+            - "tf32", "bf16", "fp16": operands rounded to that, sums in float32.
+
+        on_cpu: What to do with operands in the CPU's memory: "refuse" them; "move" torch tensors to the current CUDA device
+            and the product back, which costs two copies through the bus; or "emulate" the kernels on the CPU, which is slow,
+            and meant for tests.
+
+    Returns:
+        `out` if there is one. Otherwise, a torch tensor for torch tensors, without gaps; a `tilewright.Array` for others,
+        which any library takes by its `from_dlpack`.
+
+        For torch tensors, the product is queued on the current stream of their device, and this does not wait for it;
+        `torch.autocast` changes nothing. For other arrays it has been computed when this returns.
+
+    Raises:
+        ArgumentError: (a `ValueError`) for shapes that make no product, layouts that kernels do not take, and devices that
+            differ or are not meant to be used.
+        OperandTypeError: (a `TypeError`) for other element types and for objects that are no arrays. Nothing is cast.
+        OutOfMemoryError: (a `MemoryError`) where there is too little memory. torch raises its own error.
+        DeviceError: (a `RuntimeError`) where there is no GPU to use, or it fails.
+    """
+    if _is_compiling():
+        return _traced("matmul", a, b, out, precision, on_cpu)
+    return multiply("matmul", a, b, out, precision, on_cpu)
+
+
+@overload
+def matvec(
+    a: Tensor, x: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+) -> Tensor: ...
+@overload
+def matvec(
+    a: Operand, x: Operand, *, out: None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+) -> Array: ...
+@overload
+def matvec(a: Operand, x: Operand, *, out: Out, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Out: ...
+def matvec(a: Any, x: Any, *, out: Any = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Any:
+    """The product of a matrix and a vector, and of nothing else: as `torch.mv`.
+
+    Arguments, result and exceptions are those of `matmul`; in messages, `x` is `b`.
+    """
+    if _is_compiling():
+        return _traced("matvec", a, x, out, precision, on_cpu)
+    return multiply("matvec", a, x, out, precision, on_cpu)
+
+
+@overload
+def bmm(
+    a: Tensor, b: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+) -> Tensor: ...
+@overload
+def bmm(
+    a: Operand, b: Operand, *, out: None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+) -> Array: ...
+@overload
+def bmm(a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Out: ...
+def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Any:
+    """The products of two batches of as many matrices, each of three extents: as `torch.bmm`. Nothing is broadcast.
+
+    Arguments, result and exceptions are those of `matmul`.
+    """
+    if _is_compiling():
+        return _traced("bmm", a, b, out, precision, on_cpu)
+    return multiply("bmm", a, b, out, precision, on_cpu)
+
+
+def explain(a: Any, b: Any, *, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> str:
+    """How `matmul` would compute this product: the kernel, why that one, the steps, and why not the other kernels.
+
+    Arguments and exceptions are those of `matmul`. Kernels are loaded, and nothing is computed.
+    """
+    return _explain("matmul", a, b, precision, on_cpu)
+
+
+def _is_compiling() -> bool:
+    """Whether torch.compile looks at the call, and should find the operator."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()
+
+
+def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str) -> Any:
+    from tilewright import _torch
+
+    return _torch.traced(rule, a, b, out, precision, on_cpu)
+
+
+# The operator is there as soon as both libraries are.
+if sys.modules.get("torch") is not None:
+    import tilewright._torch  # pyright: ignore[reportUnusedImport]

@@ -1,0 +1,241 @@
+"""The operator `torch.ops.tilewright.matmul`. This module imports torch, so it is imported only where torch is in use."""
+
+from __future__ import annotations
+
+import torch
+from torch.autograd import forward_ad
+
+from tilewright import _native
+from tilewright._errors import ArgumentError, OperandTypeError
+
+__all__ = ["dispatch", "traced"]
+
+_library = torch.library.Library("tilewright", "DEF")
+_OPTIONS = 'str precision="fp32", str on_cpu="refuse"'
+_library.define(f"matmul(Tensor a, Tensor b, *, {_OPTIONS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+# It returns nothing: torch.compile takes no operators of ours that return what they were given.
+_library.define(f"matmul.out(Tensor a, Tensor b, *, {_OPTIONS}, Tensor(a!) out) -> ()")
+
+
+def dispatch(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, precision: str, on_cpu: str
+) -> torch.Tensor:
+    """Calls the operator, so that torch does everything that it does before a kernel."""
+    if out is None:
+        return _multiply(a, b, precision, on_cpu)
+    torch.ops.tilewright.matmul.out(a, b, precision=precision, on_cpu=on_cpu, out=out)
+    return out
+
+
+def traced(
+    rule: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, precision: str, on_cpu: str
+) -> torch.Tensor:
+    """As `dispatch`, for a compiler that looks at the call: it can see no native code, so what that checks is checked here."""
+    if (rule == "matvec" and (a.ndim, b.ndim) != (2, 1)) or (rule == "bmm" and (a.ndim, b.ndim) != (3, 3)):
+        raise ArgumentError(f"{rule}: a has shape {tuple(a.shape)}, b has shape {tuple(b.shape)}: matmul takes them")
+    if rule == "bmm" and a.shape[0] != b.shape[0]:
+        raise ArgumentError(f"bmm: a has shape {tuple(a.shape)}, b has shape {tuple(b.shape)}: matmul broadcasts them")
+    if out is None:
+        return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
+    return dispatch(a, b, out, precision, on_cpu)
+
+
+def _multiply(a: torch.Tensor, b: torch.Tensor, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
+    """By the operator; under forward-mode derivatives and transformations of functions, to which an operator cannot say what it
+    is, by a function that can.
+    """
+    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage]
+        return _Product.apply(a, b, precision, on_cpu)
+    return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
+
+
+def _on_cuda(a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
+    _refuse_tangents(a, b)
+    return _native.multiply_tensors(a, b, None, precision, on_cpu)
+
+
+def _on_cuda_out(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
+) -> None:
+    _refuse_tangents(a, b)
+    _native.multiply_tensors(a, b, out, precision, on_cpu)
+
+
+def _on_cpu(a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
+    if on_cpu == "move" and a.is_cpu and b.is_cpu:
+        return _on_cuda(a.cuda(), b.cuda(), precision=precision).cpu()
+    return _on_cuda(a, b, precision=precision, on_cpu=on_cpu)
+
+
+def _on_cpu_out(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
+) -> None:
+    if on_cpu == "move" and a.is_cpu and b.is_cpu and out.is_cpu:
+        product = _on_cpu(a, b, precision=precision, on_cpu=on_cpu)
+        _check_out(product, out)
+        out.copy_(product)
+    else:
+        _on_cuda_out(a, b, precision=precision, on_cpu=on_cpu, out=out)
+
+
+def _refuse_tangents(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Refuses what torch would silently take for constants: an operator has no way to say its forward-mode derivative."""
+    if forward_ad._current_level < 0:  # pyright: ignore[reportPrivateUsage]
+        return
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in (a, b)):
+        raise ArgumentError(
+            "the forward-mode derivative is that of tilewright.matmul without out=, not of the operator: call tilewright.matmul"
+        )
+
+
+def _check_out(product: torch.Tensor, out: torch.Tensor) -> None:
+    """Refuses a result of another type or shape: `copy_` would cast or broadcast."""
+    if out.dtype != torch.float32:
+        raise OperandTypeError(f"out has elements of type {out.dtype}, and the product is of float32")
+    if out.shape != product.shape:
+        is_, needed = tuple(out.shape), tuple(product.shape)
+        raise ArgumentError(f"out has shape {is_}, and the product has shape {needed}: they have to be equal")
+
+
+def _without_numbers(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse"
+) -> torch.Tensor:
+    """What the product is, but for its elements: for tensors that have none."""
+    for name, tensor in (("a", a), ("b", b)):
+        if tensor.dtype != torch.float32:
+            raise OperandTypeError(f"{name} has elements of type {tensor.dtype}, and tilewright multiplies float32")
+    if a.device != b.device:
+        raise ArgumentError(f"a is on {a.device} and b is on {b.device}: move them to one device")
+    return a.new_empty(torch.matmul(a, b).shape)
+
+
+def _without_numbers_out(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
+) -> None:
+    _check_out(_without_numbers(a, b), out)
+
+
+def _refuse_derivative(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
+) -> None:
+    """Nobody can differentiate what overwrites a tensor."""
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or out.requires_grad):
+        raise DerivativeOfOutError(
+            "tilewright.matmul with out= has no derivative, and one of the tensors requires one: leave out the argument, or "
+            "call it under torch.no_grad()"
+        )
+    with torch._C._AutoDispatchBelowAutograd():  # pyright: ignore[reportPrivateUsage]
+        dispatch(a, b, out, precision, on_cpu)
+
+
+class DerivativeOfOutError(ArgumentError, RuntimeError):
+    """A derivative is wanted of a product that overwrites a tensor."""
+
+
+def _keep(
+    ctx: torch.autograd.function.FunctionCtx,
+    inputs: tuple[torch.Tensor, torch.Tensor],
+    keyword_only_inputs: dict[str, str],
+    output: torch.Tensor,
+) -> None:
+    """Keeps what the derivatives need."""
+    a, b = inputs
+    ctx.options = keyword_only_inputs
+    # What is not needed is not kept.
+    ctx.save_for_backward(a if ctx.needs_input_grad[1] else None, b if ctx.needs_input_grad[0] else None)
+    ctx.shapes = (a.shape, b.shape)
+
+
+def _differentiate(
+    ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The derivatives, as products: `dA = dC·Bᵀ` and `dB = Aᵀ·dC`, summed over what was broadcast."""
+    a, b = ctx.saved_tensors
+    shape_a, shape_b = ctx.shapes
+    # Vectors as matrices: a of one row, b of one column.
+    if len(shape_b) == 1:
+        grad = grad.unsqueeze(-1)
+    if len(shape_a) == 1:
+        grad = grad.unsqueeze(-2)
+    grad_a = grad_b = None
+    if ctx.needs_input_grad[0] and b is not None:
+        right = b.unsqueeze(-1) if len(shape_b) == 1 else b
+        rows = shape_a if len(shape_a) > 1 else (1, *shape_a)
+        grad_a = _multiply(grad, right.mT, **ctx.options).sum_to_size(rows).reshape(shape_a)
+    if ctx.needs_input_grad[1] and a is not None:
+        left = a.unsqueeze(0) if len(shape_a) == 1 else a
+        if len(shape_b) <= 2 and left.ndim > 2:
+            # One matrix b for all of a: one product with as many terms, rather than a sum of products.
+            left, grad = left.flatten(0, -2), grad.flatten(0, -2)
+        columns = shape_b if len(shape_b) > 1 else (*shape_b, 1)
+        grad_b = _multiply(left.mT, grad, **ctx.options).sum_to_size(columns).reshape(shape_b)
+    return grad_a, grad_b
+
+
+class _Product(torch.autograd.Function):
+    """The product, for forward-mode derivatives and for `torch.func`."""
+
+    @staticmethod
+    def forward(a: torch.Tensor, b: torch.Tensor, precision: str, on_cpu: str) -> torch.Tensor:
+        return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
+
+    @staticmethod
+    def setup_context(
+        ctx: torch.autograd.function.FunctionCtx,
+        inputs: tuple[torch.Tensor, torch.Tensor, str, str],
+        output: torch.Tensor,
+    ) -> None:
+        a, b, precision, on_cpu = inputs
+        ctx.options = {"precision": precision, "on_cpu": on_cpu}
+        ctx.shapes = (a.shape, b.shape)
+        ctx.save_for_backward(a, b)
+        ctx.save_for_forward(a, b)
+
+    @staticmethod
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
+        return (*_differentiate(ctx, grad), None, None)
+
+    @staticmethod
+    def jvp(
+        ctx: torch.autograd.function.FunctionCtx, da: torch.Tensor | None, db: torch.Tensor | None, *_: None
+    ) -> torch.Tensor | None:
+        a, b = ctx.saved_tensors
+        by_a = _multiply(da, b, **ctx.options) if da is not None and b is not None else None
+        by_b = _multiply(a, db, **ctx.options) if db is not None and a is not None else None
+        return by_a if by_b is None else by_b if by_a is None else by_a + by_b
+
+    @staticmethod
+    def vmap(
+        info: object,
+        in_dims: tuple[int | None, int | None, None, None],
+        a: torch.Tensor,
+        b: torch.Tensor,
+        precision: str,
+        on_cpu: str,
+    ) -> tuple[torch.Tensor, int]:
+        # The extent that is mapped over comes first, behind it as many others in a as in b: a batch like any other.
+        ranks = [tensor.ndim - (place is not None) for tensor, place in zip((a, b), in_dims)]
+        matrices: list[torch.Tensor] = []
+        for tensor, place, rank, of_vector in zip((a, b), in_dims, ranks, (-2, -1)):
+            tensor = tensor.unsqueeze(0) if place is None else tensor.movedim(place, 0)
+            tensor = tensor.unsqueeze(of_vector) if rank == 1 else tensor
+            while tensor.ndim <= max(*ranks, 2):
+                tensor = tensor.unsqueeze(1)
+            matrices.append(tensor)
+        product = _multiply(matrices[0], matrices[1], precision, on_cpu)
+        product = product.squeeze(-1) if ranks[1] == 1 else product
+        if ranks[0] == 1:
+            product = product.squeeze(-1 if ranks[1] == 1 else -2)
+        return product, 0
+
+
+_library.impl("matmul", _on_cuda, "CUDA")
+_library.impl("matmul.out", _on_cuda_out, "CUDA")
+_library.impl("matmul", _on_cpu, "CPU")
+_library.impl("matmul.out", _on_cpu_out, "CPU")
+_library.impl("matmul.out", _refuse_derivative, "Autograd")
+torch.library.register_fake("tilewright::matmul", _without_numbers, lib=_library)
+torch.library.register_fake("tilewright::matmul.out", _without_numbers_out, lib=_library)
+torch.library.register_autograd("tilewright::matmul", _differentiate, setup_context=_keep, lib=_library)
