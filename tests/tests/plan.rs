@@ -274,6 +274,41 @@ fn short_or_divided_sums_leave_unfit_lines_to_three_tf32_products() {
 }
 
 #[test]
+fn few_terms_are_stored_by_the_copy_engine_where_it_can() {
+    const SHORT: &str = "gemm_wgmma_packed_short_fp32_3xfp16";
+    for layout in ["NN", "NT", "TN", "TT"] {
+        for k in [32, 64] {
+            let large = product(layout, 32768, 32768, k).with_factors(1.0, 0.0);
+            let plan = chosen(&h200(), &large, Precision::Fp32);
+            assert_eq!(plan.kernel().name, SHORT, "{layout} k={k}: {}", plan.explanation());
+            let measured = plan::plan(&h200(), &large, &Options::from(Precision::Fp32)).unwrap();
+            assert_eq!(measured.kernel().name, SHORT, "{layout} k={k}: {}", measured.explanation());
+        }
+    }
+    // Operands may lie anywhere: it computes by itself what is unfit, from where that is.
+    let spread = Placement { row_stride: 130, col_stride: 2, batch_stride: 0, alignment: 4 };
+    let by_rows = Placement::by_rows;
+    let sizes = Sizes { m: 1000, n: 2000, k: 60 };
+    let anywhere = Description::new(sizes, 1, spread, by_rows(2000), by_rows(2000)).unwrap().with_factors(1.0, 0.0);
+    let steps = plan_with(&h200(), &anywhere, SHORT, 1).explanation().steps.clone();
+    assert!(steps.iter().all(|step| !step.contains("copy") && !step.contains("unfit")), "{steps:?}");
+    assert!(steps.iter().any(|step| step.contains(SHORT)), "{steps:?}");
+
+    let overwritten = |n, k| product("NN", 1000, n, k).with_factors(1.0, 0.0);
+    let refused = |product: &Description| refusal(&h200(), product, Options::from(kernel(SHORT)));
+    assert_eq!(refused(&overwritten(2000, 65)), Refusal::LongSums { most: 64 });
+    assert_eq!(refused(&overwritten(2000, 60).with_factors(1.0, 0.5)), Refusal::OldValues);
+    assert_eq!(refused(&overwritten(2002, 60)), Refusal::Results);
+    let with_c = |c| Description::new(sizes, 1, by_rows(60), by_rows(2000), c).unwrap().with_factors(1.0, 0.0);
+    assert_eq!(refused(&with_c(by_rows(2001))), Refusal::Results);
+    assert_eq!(refused(&with_c(Placement { alignment: 8, ..by_rows(2000) })), Refusal::Results);
+    // Stored by columns, C is computed as its transpose.
+    assert_eq!(plan_with(&h200(), &with_c(Placement::by_columns(1000)), SHORT, 1).kernel().name, SHORT);
+    let splits = Options { splits: Some(2), ..Options::from(kernel(SHORT)) };
+    assert_eq!(refusal(&h200(), &overwritten(2000, 60), splits), Refusal::NoSplits { splits: 2 });
+}
+
+#[test]
 fn spread_operands_are_copied_or_fall_to_the_ladder() {
     let mut spread = product("NN", 300, 200, 4096);
     spread.a = Placement { row_stride: 3 * 4096, col_stride: 3, ..spread.a };

@@ -139,3 +139,67 @@ fn view_name<K: Kernel>(kernel: &K, position: usize) -> String {
     kernel.visit_views(&mut |view| names.push(view.name.to_owned()));
     names.swap_remove(position)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_void;
+
+    use cuda_std::{ContractViolation, Dim3};
+
+    use super::*;
+
+    /// A kernel with these views among its arguments, and nothing else.
+    #[derive(Clone, Copy)]
+    struct Views<'a>(&'a [(&'a str, Range<usize>, ViewAccess)]);
+
+    // SAFETY: it is never launched.
+    unsafe impl Kernel for Views<'_> {
+        const NAME: &'static str = "views";
+        const BLOCK: Dim3 = Dim3 { x: 1, y: 1, z: 1 };
+        const DYNAMIC_SHARED_BYTES: u32 = 0;
+
+        fn check(&self) -> Result<(), ContractViolation> {
+            Ok(())
+        }
+
+        fn visit_params(&self, _visit: &mut dyn FnMut(*const c_void)) {}
+
+        fn visit_views(&self, visit: &mut dyn FnMut(View<'_>)) {
+            for (name, range, access) in self.0 {
+                visit(View { name, address: range.start, bytes: range.len(), access: *access });
+            }
+        }
+
+        unsafe fn run_thread(self) {
+            unreachable!("views are looked at only")
+        }
+    }
+
+    #[test]
+    fn what_is_stored_within_a_view_needs_that_view_before_it() {
+        use ViewAccess::{Read, ReadWrite, StoreWithin};
+        let allocations = Allocations::default();
+        allocations.insert(1000, 100);
+        allocations.insert(2000, 100);
+        let check =
+            |views: &[(&str, Range<usize>, ViewAccess)]| allocations.check(&Views(views), || "a device".to_owned());
+        let result = ("c", 1000..1100, ReadWrite);
+        assert!(check(&[("a", 2000..2100, Read), result.clone(), ("map", 1000..1100, StoreWithin)]).is_ok());
+        assert!(check(&[result.clone(), ("map", 1040..1080, StoreWithin), ("b", 2000..2100, Read)]).is_ok());
+        let astray = |views: &[(&str, Range<usize>, ViewAccess)]| match check(views) {
+            Err(Error::AstrayView { kernel: "views", view }) => view == "map",
+            _ => false,
+        };
+        assert!(astray(&[("map", 1000..1100, StoreWithin), result.clone()]), "before the view");
+        assert!(astray(&[("a", 1000..1100, Read), ("map", 1000..1100, StoreWithin)]), "a view that is only read");
+        assert!(astray(&[("c", 1000..1050, ReadWrite), ("map", 1040..1080, StoreWithin)]), "beyond its end");
+        assert!(astray(&[result.clone(), ("map", 2000..2100, StoreWithin)]), "another buffer");
+        assert!(matches!(
+            check(&[result.clone(), ("map", 1000..1101, StoreWithin)]),
+            Err(Error::ForeignView { view, .. }) if view == "map"
+        ));
+        // What overlaps the one overlaps the other.
+        let overlapping = check(&[result, ("map", 1000..1050, StoreWithin), ("a", 1000..1004, Read)]);
+        assert!(matches!(overlapping, Err(Error::OverlappingViews { written, .. }) if written == "c"));
+    }
+}

@@ -5,8 +5,9 @@
 //! | [`split`] | fp32-accurate products: operands split into parts on the way to the tensor cores |
 //! | [`unfit`] | which tiles alone are to be computed, after a kernel that could not multiply their operands |
 //! | [`scaled`] | fp32-accurate products of operands that have been scaled and split before |
+//! | [`short`] | the same for few terms, with results that the copy engine stores |
 //! | [`single`] | products of rounded operands: TF32, bf16, fp16 |
-//! | `pipeline` | the frame of the latter two: the copy engine feeds the tensor cores |
+//! | `pipeline` | the frame of the latter three: the copy engine feeds the tensor cores |
 //! | `convert` | the warps that load and convert, in `split` |
 //! | `turn` | whose turn it is to issue products |
 //! | `looks` | what cannot be split: who looks for it, and who is told |

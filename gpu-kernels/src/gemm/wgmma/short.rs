@@ -25,6 +25,9 @@
 //! Tiles of lines that cannot be split are computed here, too, in plain fp32 ([`crate::gemm::exact`]): that is slow for each term,
 //! of which there are few.
 //!
+//! On an H200, 32768×32768 elements of 32 terms take 1.20 ms, and of 64 terms 1.36 ms, packing included; with [`super::scaled`] 2.03 ms.
+//! Writing C alone would take 0.91 ms (2026-11-21).
+//!
 //! 168 registers at launch, 240 in the warpgroups that multiply; 208 KB of shared memory, one block on a multiprocessor.
 
 #[cfg(not(target_arch = "nvptx64"))]
