@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::{fake_library, fake_library_without_uuid, isolated};
 use tilewright_cuda_driver::cust::error::CudaError;
 use tilewright_cuda_driver::{
-    ComputeCapability, DriverVersion, Error, Gpu, LIBRARY_VARIABLE, PtxFault, cust, driver_version, keep_context,
+    ComputeCapability, DriverVersion, Error, Gpu, LIBRARY_VARIABLE, PtxFault, cust, driver_version, gpu_of_address,
+    is_capturing, keep_context, relax_capture,
 };
 
 const PTX: &str = "\
@@ -158,6 +159,36 @@ fn another_librarys_stream_and_memory_are_used_and_left_alone() {
             assert_eq!(theirs, [1.0 + stream as f32; 10]);
         }
         assert_eq!(live_objects(), before);
+    });
+}
+
+#[test]
+fn captures_are_noticed_and_not_disturbed() {
+    isolated("captures_are_noticed_and_not_disturbed", fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        // SAFETY: to the fake driver a stream is any number.
+        let captured = |stream| unsafe { is_capturing(ptr::without_provenance_mut(stream)) }.unwrap();
+        assert!(captured(4711) && !captured(4712));
+        let mode = || counter::<u32>("fake_capture_mode");
+        assert_eq!(mode(), 0);
+        let outer = relax_capture().unwrap();
+        assert_eq!(mode(), 2);
+        drop(relax_capture().unwrap());
+        assert_eq!(mode(), 2, "what the inner one found");
+        drop(outer);
+        assert_eq!(mode(), 0);
+        drop(gpu);
+    });
+}
+
+#[test]
+fn memory_tells_whose_it_is() {
+    isolated("memory_tells_whose_it_is", fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        let memory = gpu.allocate::<f32>(10).unwrap();
+        assert_eq!(gpu_of_address(memory.address() as usize + 36).unwrap(), 3);
+        let error = gpu_of_address(memory.address() as usize + 40).unwrap_err();
+        assert_says(&error, &["cuPointerGetAttribute", "CUDA_ERROR_INVALID_VALUE"]);
     });
 }
 

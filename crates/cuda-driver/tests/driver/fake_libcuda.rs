@@ -44,6 +44,8 @@ static MEMORY: Mutex<Option<HashMap<u64, usize>>> = Mutex::new(None);
 
 thread_local! {
     static CURRENT_CONTEXT: Cell<usize> = const { Cell::new(0) };
+    /// Global: no thread may do what would disturb a capture.
+    static CAPTURE_MODE: Cell<c_uint> = const { Cell::new(0) };
 }
 
 /// The code that the environment prescribes for a function, or that a lost context returns.
@@ -83,6 +85,11 @@ extern "C" fn fake_live_objects() -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn fake_last_stream() -> usize {
     LAST_STREAM.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_capture_mode() -> c_uint {
+    CAPTURE_MODE.get()
 }
 
 #[unsafe(no_mangle)]
@@ -283,6 +290,36 @@ extern "C" fn cuStreamDestroy_v2(stream: usize) -> u32 {
 extern "C" fn cuStreamSynchronize(stream: usize) -> u32 {
     LAST_STREAM.store(stream, SeqCst);
     prescribed_in_context("cuStreamSynchronize")
+}
+
+/// Stream 4711 is captured.
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamIsCapturing(stream: usize, status: *mut c_uint) -> u32 {
+    check!(prescribed_in_context("cuStreamIsCapturing"));
+    unsafe { *status = u32::from(stream == 4711) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) -> u32 {
+    check!(prescribed("cuThreadExchangeStreamCaptureMode"));
+    unsafe { *mode = CAPTURE_MODE.replace(*mode) };
+    SUCCESS
+}
+
+/// The device is the GPU of number 3, for memory that has been allocated, and no other attribute is asked for.
+#[unsafe(no_mangle)]
+extern "C" fn cuPointerGetAttribute(data: *mut c_int, attribute: c_uint, address: u64) -> u32 {
+    check!(prescribed("cuPointerGetAttribute"));
+    assert_eq!(attribute, 9);
+    let is_known = with_memory(|memory| {
+        u32::from(memory.iter().any(|(&first, &bytes)| (first..first + bytes as u64).contains(&address)))
+    });
+    if is_known == 0 {
+        return INVALID_VALUE;
+    }
+    unsafe { *data = 3 };
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
