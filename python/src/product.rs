@@ -253,8 +253,9 @@ fn multiply_in_memory<'py>(
     // SAFETY: the addresses are those of tensors that this call holds, of the sizes that they have been read with. When it
     // returns, what is queued may still be running, and the tensors may go: torch's allocator then gives their memory to nobody
     // but what is queued behind on the stream that they were made for. The result and the workspace were made just now, for
-    // the current stream, which is the one used here; whatever is in them is a float32. An operand made for another stream is the caller's to record there, as
-    // for every operator of torch. That nobody writes to operands, or reads the result, out of the stream's order, too.
+    // the current stream, which is the one used here; whatever is in them is a float32. An operand made for another stream is
+    // the caller's to record there, as for every operator of torch. That nobody writes to operands, or reads the result, out
+    // of the stream's order, too.
     py.detach(|| unsafe { job.run(address) })?;
     if let Some(out) = out {
         torch.has_changed(out)?;

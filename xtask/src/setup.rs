@@ -1,9 +1,8 @@
 //! `cargo xtask setup`: gets what is missing for compiling kernels to PTX, and for assembling the PTX.
 //!
 //! The compiler comes from rustup where rustup can fetch the two components and may (`RUSTUP_AUTO_INSTALL` is not 0), and
-//! else from Debian's packages. NVIDIA's
-//! assembler comes from its Python packages, into the target directory; Python itself, for the package of that, from Debian. What is there already is not touched, so a second
-//! run does nothing.
+//! else from Debian's packages. NVIDIA's assembler comes from its Python packages, into the target directory; Python itself, for
+//! the Python package, from Debian. What is there already is not touched, so a second run does nothing.
 
 use std::io::{IsTerminal, Write};
 use std::process::Command;
