@@ -336,6 +336,7 @@ fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
         gemm.overwrites(),
         gemm.splits() == 1,
         gemm.n().is_multiple_of(4),
+        gemm.terms() > 0,
         gemm.a().first().cols() <= MOST_TERMS,
         gemm.blocks(SHORT_TILE) <= MAX_BLOCKS,
         describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], SHORT_TILE.m),
