@@ -17,6 +17,12 @@ impl Scale {
         if self.alpha == 0.0 { 0 } else { k }
     }
 
+    /// What a sum of `terms` terms is multiplied by where β is zero: nothing, if there are none, whatever α is.
+    #[inline(always)]
+    pub(crate) fn factor(&self, terms: u32) -> f32 {
+        if terms == 0 { 0.0 } else { self.alpha }
+    }
+
     /// `α·sum + β·before()`, for a sum of `terms` terms. The old value is not asked for if β is zero, so that what it was,
     /// NaN even, does not matter; and a sum without terms is not scaled, so that α does not matter, infinite even.
     #[inline(always)]

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use tilewright::Precision;
 use tilewright::bench::args::BenchFlags;
 use tilewright::device::DeviceChoice;
 use tilewright::input::Distribution;
 use tilewright::problem::Overrides;
 use tilewright::run::Options;
+use tilewright::{Error, Precision};
 use tilewright::{plan, tune};
 
 /// Matrix products by kernels written in Rust: run, checked and timed on a GPU, or on the CPU without one.
@@ -79,7 +79,7 @@ pub(crate) struct RunFlags {
     splits: Option<u32>,
 
     #[command(flatten)]
-    pub(crate) table: plan::TableFlag,
+    table: plan::TableFlag,
 
     /// Say which kernels could compute each product, which is chosen and why, its tiles, splits and workspace
     #[arg(long)]
@@ -170,13 +170,16 @@ pub(crate) struct RunFlags {
 
 impl RunFlags {
     /// What to run, apart from the device.
-    pub(crate) fn options(self) -> Options {
-        Options {
+    ///
+    /// # Errors
+    /// Those of [`plan::TableFlag::tables`].
+    pub(crate) fn options(self) -> Result<Options, Error> {
+        Ok(Options {
             problems: self.problem,
             kernels: self.kernel,
             precision: self.precision,
             splits: self.splits,
-            tables: plan::Tables::Embedded,
+            tables: self.table.tables()?,
             explain: self.explain,
             overrides: Overrides {
                 m: self.m,
@@ -196,7 +199,7 @@ impl RunFlags {
             inputs: self.inputs,
             note: None,
             json: self.json,
-        }
+        })
     }
 }
 
@@ -216,7 +219,7 @@ mod tests {
         let bare =
             Cli::try_parse_from(["tilewright", "--problem", "at-b", "--trans-a", "false", "--beta", "-2"]).unwrap();
         assert!(bare.command.is_none());
-        let bare = bare.run.options();
+        let bare = bare.run.options().unwrap();
         let Some(Command::Run(named)) =
             Cli::try_parse_from(["tilewright", "run", "--problem", "at-b", "--trans-a=false", "--beta=-2"])
                 .unwrap()
@@ -224,13 +227,13 @@ mod tests {
         else {
             panic!("`run` is a subcommand");
         };
-        let named = named.options();
+        let named = named.options().unwrap();
         assert_eq!(format!("{bare:?}"), format!("{named:?}"));
         assert_eq!(
             (bare.overrides.trans_a, bare.overrides.trans_b, bare.overrides.beta),
             (Some(false), None, Some(-2.0))
         );
-        let flag = Cli::try_parse_from(["tilewright", "--trans-b"]).unwrap().run.options();
+        let flag = Cli::try_parse_from(["tilewright", "--trans-b"]).unwrap().run.options().unwrap();
         assert_eq!(flag.overrides.trans_b, Some(true));
     }
 

@@ -44,14 +44,14 @@ fn main() -> ExitCode {
             return ExitCode::from(REFUSED);
         }
     };
-    let tables = match flags.table.tables() {
-        Ok(tables) => tables,
+    let options = match flags.options() {
+        Ok(options) => options,
         Err(error) => {
             complain(&error);
             return ExitCode::from(REFUSED);
         }
     };
-    match run::run(&device, &Options { note, tables, ..flags.options() }, print) {
+    match run::run(&device, &Options { note, ..options }, print) {
         Ok(report) if report.passed() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(FAILED),
         Err(error) if error.is_kernel_fault() => {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -74,9 +74,6 @@ def test_many_threads_at_once() -> None:
             if not (np.asarray(tilewright.matmul(a, b, on_cpu="emulate")) == a @ b).all():
                 failures.append((m, n, k))
 
-    threads = [threading.Thread(target=multiply, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(multiply, range(4)))
     assert not failures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -324,9 +324,6 @@ def test_many_threads_at_once() -> None:
             if not torch.equal(tilewright.matmul(a, b, **EMULATE), a @ b):
                 failures.append(size)
 
-    threads = [threading.Thread(target=multiply, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(multiply, range(4)))
     assert not failures

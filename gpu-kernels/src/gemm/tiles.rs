@@ -164,7 +164,7 @@ impl<'a> TiledGemm<'a> {
     /// What sums are multiplied by.
     #[inline(always)]
     pub(crate) fn factor(&self) -> f32 {
-        if self.terms() == 0 { 0.0 } else { self.scale.alpha }
+        self.scale.factor(self.terms())
     }
 
     /// The number of tiles of this shape. A kernel `requires` that there are at most [`MAX_BLOCKS`].
@@ -257,12 +257,6 @@ impl Tile<'_> {
         (self.k_end - self.k_begin).div_ceil(shape.k)
     }
 
-    /// What sums are multiplied by.
-    #[inline(always)]
-    fn factor(&self) -> f32 {
-        if self.terms == 0 { 0.0 } else { self.scale.alpha }
-    }
-
     /// Completes `N` neighbours in a row of C, from (`row`, `col`) on: `C = α·sum + β·C`. What lies outside of C is left
     /// out. C is not read if β is zero. Where C allows it, they are one store of `N` elements.
     ///
@@ -299,7 +293,7 @@ impl Tile<'_> {
         let first = self.c.offset(row, col);
         if self.takes_vectors_of(N as u32) && self.scale.beta == 0.0 {
             // The usual case, without a branch for each element: `combine` would ask the same questions every time.
-            let factor = self.factor();
+            let factor = self.scale.factor(self.terms);
             for group in 0..GROUPS {
                 let skipped = group as u32 * distance;
                 if col + skipped < self.c.cols() {
@@ -353,7 +347,7 @@ impl Tile<'_> {
             if row >= self.c.rows() {
                 return;
             }
-            let factor = self.factor();
+            let factor = self.scale.factor(self.terms);
             let first = self.c.offset(row, col);
             for group in 0..GROUPS {
                 for i in 0..2 {

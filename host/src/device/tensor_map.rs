@@ -18,6 +18,7 @@ use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, ShapeError};
 
 use super::{Backend, Device};
 use crate::Error;
+use crate::plan::read;
 
 /// Which lines of a matrix have their elements side by side in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,11 +171,10 @@ impl Device {
         batch: &MatrixBatchMut<'a>,
         tile: &TensorTile,
     ) -> Result<TensorMapMut<'a>, Error> {
-        let (first, data) = (batch.first(), batch.first().data());
-        // SAFETY: the same memory. The view is for the addresses of a tensor map only, which is for storing.
-        let view = unsafe { GlobalSlice::from_raw_parts(data.as_mut_ptr(), data.len()) };
+        let first = batch.first();
         let (rows, cols) = (first.rows() as usize, first.cols() as usize);
-        let first = Matrix::new(view, rows, cols, first.row_stride() as usize, first.col_stride() as usize)?;
+        let strides = [first.row_stride() as usize, first.col_stride() as usize];
+        let first = Matrix::new(read(first.data()), rows, cols, strides[0], strides[1])?;
         let readable = MatrixBatch::new(first, batch.stride() as usize, batch.count() as usize)?;
         let map = self.tensor_map_of_batch(&readable, Lines::Rows, tile)?;
         // SAFETY: a launch takes it only beside a view of the same memory that may be written to.
