@@ -44,6 +44,7 @@
 mod batch;
 mod geometry;
 mod matrix;
+mod part;
 mod scale;
 mod vector;
 
@@ -58,4 +59,5 @@ pub use geometry::Grid;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use matrix::ShapeError;
 pub use matrix::{Matrix, MatrixMut};
+pub use part::Part;
 pub use vector::{Vector, VectorMut};

@@ -257,9 +257,9 @@ fn description(products: &Products, addresses: [usize; 3], offsets: [usize; 3]) 
         let Strides { rows, cols, batch } = strides;
         Placement { row_stride: rows, col_stride: cols, batch_stride: batch, alignment }
     };
-    let Products { m, n, k, count, a, b, c, .. } = *products;
+    let Products { m, n, k, count, a, b, c, part, .. } = *products;
     let (a, b, c) = (placement(0, a), placement(1, b), placement(2, c));
-    Ok(Description::new(Sizes { m, n, k }, count, a, b, c)?.with_factors(1.0, 0.0))
+    Ok(Description::new(Sizes { m, n, k }, count, a, b, c)?.with_factors(1.0, 0.0).with_part(part))
 }
 
 /// The plan for a product, with its kernels loaded.

@@ -3,11 +3,12 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tilewright::Precision;
+use tilewright::plan::Part;
 
 use crate::array::Array;
 use crate::engine::{Job, Place, Stream};
 use crate::error::{Failure, argument};
-use crate::shape::{Products, Rule, View};
+use crate::shape::{Products, Rule, View, tuple};
 use crate::tensor::{Tensor, common_place};
 use crate::torch::{self, Torch};
 
@@ -28,10 +29,12 @@ struct Options {
     rule: Rule,
     precision: Precision,
     on_cpu: OnCpu,
+    /// What is wanted of each matrix of the result.
+    part: Part,
 }
 
 impl Options {
-    fn parse(rule: &str, precision: &str, on_cpu: &str) -> Result<Self, Failure> {
+    fn parse(rule: &str, precision: &str, on_cpu: &str, part: &str) -> Result<Self, Failure> {
         let refused = |what: &str, value: &str, why: &str| argument(format!("{what} is {value:?}: {why}"));
         Ok(Self {
             rule: Rule::of_name(rule).ok_or_else(|| refused("the rule", rule, "expected matmul, matvec or bmm"))?,
@@ -41,6 +44,12 @@ impl Options {
                 "move" => OnCpu::Move,
                 "emulate" => OnCpu::Emulate,
                 _ => return Err(refused("on_cpu", on_cpu, "expected one of refuse, move, emulate")),
+            },
+            part: match part {
+                "all" => Part::All,
+                "upper" => Part::Upper,
+                "lower" => Part::Lower,
+                _ => return Err(refused("part", part, "expected one of all, upper, lower")),
             },
         })
     }
@@ -71,8 +80,9 @@ pub(crate) fn multiply<'py>(
     out: Option<&Bound<'py, PyAny>>,
     precision: &str,
     on_cpu: &str,
+    part: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = Options::parse(rule, precision, on_cpu)?;
+    let options = Options::parse(rule, precision, on_cpu, part)?;
     let Some(torch) = torch_of(a, b, out)? else { return Ok(multiply_arrays(a, b, out, options)?) };
     let tensors: Vec<_> = [Some(a), Some(b), out].into_iter().flatten().collect();
     if torch.is_direct(&tensors)?
@@ -85,19 +95,21 @@ pub(crate) fn multiply<'py>(
         options.rule.result(&shape(a)?, &shape(b)?).map_err(argument)?;
     }
     check_devices(&tensors)?;
-    torch.dispatch(a, b, out, precision, on_cpu)
+    torch.dispatch(a, b, out, [("precision", precision), ("on_cpu", on_cpu), ("part", part)])
 }
 
 /// The product of torch tensors as they are in memory: what the operator does after everything else that torch wants to do.
 #[pyfunction]
+#[pyo3(signature = (a, b, out, *, precision = "fp32", on_cpu = "refuse", part = "all"))]
 pub(crate) fn multiply_tensors<'py>(
     a: &Bound<'py, PyAny>,
     b: &Bound<'py, PyAny>,
     out: Option<&Bound<'py, PyAny>>,
     precision: &str,
     on_cpu: &str,
+    part: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = Options::parse(Rule::Matmul.name(), precision, on_cpu)?;
+    let options = Options::parse(Rule::Matmul.name(), precision, on_cpu, part)?;
     let torch = torch_of(a, b, out)?.ok_or_else(|| argument("these are no torch tensors"))?;
     multiply_in_memory(torch, a, b, out, options)?.map_or_else(
         || {
@@ -116,8 +128,9 @@ pub(crate) fn explain<'py>(
     b: &Bound<'py, PyAny>,
     precision: &str,
     on_cpu: &str,
+    part: &str,
 ) -> PyResult<String> {
-    let options = Options::parse(rule, precision, on_cpu)?;
+    let options = Options::parse(rule, precision, on_cpu, part)?;
     let (a, b) = match torch_of(a, b, None)? {
         Some(torch) => {
             check_devices(&[a, b])?;
@@ -133,7 +146,7 @@ pub(crate) fn explain<'py>(
         return Ok("The product has no elements: there is nothing to compute.\n".to_owned());
     }
     // SAFETY: the default stream is valid; the job is not run.
-    let job = unsafe { job(place, Stream::LEGACY, options.precision, &a, &b, &c)? };
+    let job = unsafe { job(place, Stream::LEGACY, options, &a, &b, &c)? };
     Ok(job.explanation())
 }
 
@@ -173,7 +186,15 @@ fn check_devices(tensors: &[&Bound<'_, PyAny>]) -> Result<(), Failure> {
 
 /// Checks operands, and gives the device and the shape of the product.
 fn checked(tensors: &[&Tensor], options: Options) -> Result<(Place, Vec<usize>), Failure> {
-    let shape = options.rule.result(&tensors[0].view.shape, &tensors[1].view.shape).map_err(argument)?;
+    let (a, b) = (&tensors[0].view.shape, &tensors[1].view.shape);
+    let shape = options.rule.result(a, b).map_err(argument)?;
+    if options.part != Part::All && (a.len() < 2 || b.len() < 2) {
+        let (a, b) = (tuple(a), tuple(b));
+        return Err(argument(format!(
+            "matmul: a has shape {a}, b has shape {b}: only matrices have triangles, and a product with a vector is none; leave \
+             out part"
+        )));
+    }
     let place = common_place(tensors)?;
     options.check_place(place)?;
     Ok((place, shape))
@@ -191,14 +212,14 @@ fn contiguous(shape: Vec<usize>) -> Result<View, Failure> {
 unsafe fn job(
     place: Place,
     stream: Stream,
-    precision: Precision,
+    options: Options,
     a: &Tensor,
     b: &Tensor,
     c: &Tensor,
 ) -> Result<Job, Failure> {
-    let products = Products::new(&a.view, &b.view, &c.view);
+    let products = Products::new(&a.view, &b.view, &c.view, options.part);
     // SAFETY: the caller's promise.
-    unsafe { Job::new(place, stream, precision, products, [a.address, b.address, c.address]) }
+    unsafe { Job::new(place, stream, options.precision, products, [a.address, b.address, c.address]) }
 }
 
 /// What is wrong with tensors on a device that is no GPU of CUDA's.
@@ -242,7 +263,7 @@ fn multiply_in_memory<'py>(
     }
     let stream = torch.current_stream(py, place)?;
     // SAFETY: torch's current stream of the device, which torch keeps.
-    let job = py.detach(|| unsafe { job(place, stream, options.precision, &left, &right, &c) })?;
+    let job = py.detach(|| unsafe { job(place, stream, options, &left, &right, &c) })?;
     let bytes = job.workspace_bytes();
     let workspace = match place {
         Place::Cuda(_) if bytes > 0 => Some(torch.empty(a, &[bytes.div_ceil(size_of::<f32>())])?),
@@ -291,7 +312,7 @@ fn multiply_arrays<'py>(
     }
     py.detach(|| -> Result<(), Failure> {
         // SAFETY: the default stream is valid always.
-        let job = unsafe { job(place, Stream::LEGACY, options.precision, &left, &right, &c)? };
+        let job = unsafe { job(place, Stream::LEGACY, options, &left, &right, &c)? };
         // SAFETY: the memory is that of objects which the caller holds and of capsules which the tensors hold, and the result's
         // own; the libraries have made it ready for that stream, and whatever is in it is a float32. All that was queued has
         // finished before this returns, also after an error: on other streams, which a library may use, nothing would wait

@@ -9,11 +9,13 @@
 //! Nothing is ever copied to make a layout regular. An extent folds into the rows if b does not change along it, and rows of a
 //! and of c go on at the same distance; into the columns likewise. Two extents that are one regular walk through all three
 //! tensors are merged. Of what is left, the longest extent is the batch of the plan, and the plan is run for each place of the
-//! others.
+//! others. Of which only a triangle is wanted, those are matrices that stay as they are: nothing folds.
 //!
 //! This module knows nothing of Python, so that its tests need none.
 
 use std::cmp::Reverse;
+
+use tilewright::plan::Part;
 
 /// What kernels count, at most: rows, columns, terms or matrices.
 const MOST: usize = i32::MAX as usize;
@@ -55,6 +57,8 @@ pub(crate) struct Products {
     pub(crate) b: Strides,
     /// The strides of C.
     pub(crate) c: Strides,
+    /// What is wanted of each C.
+    pub(crate) part: Part,
     /// What is left of the batch.
     repeats: Vec<Axis>,
 }
@@ -184,11 +188,11 @@ impl Axis {
 }
 
 impl Products {
-    /// The products of `c = a·b`. The shape of c is that which [`Rule::result`] gives.
+    /// The products of `c = a·b`, or of a part of each matrix of c. The shape of c is that which [`Rule::result`] gives.
     ///
     /// # Panics
     /// If it is another one.
-    pub(crate) fn new(a: &View, b: &View, c: &View) -> Self {
+    pub(crate) fn new(a: &View, b: &View, c: &View, part: Part) -> Self {
         let (rank_a, rank_b, rank_c) = (a.shape.len(), b.shape.len(), c.shape.len());
         // A vector a is a matrix of one row, a vector b one of one column.
         let (a_is_vector, b_is_vector) = (rank_a == 1, rank_b == 1);
@@ -215,7 +219,7 @@ impl Products {
         let mut axes: Vec<Axis> = all.filter(|axis| axis.extent != 1).collect();
         // The innermost is the last one.
         axes.sort_by_key(|axis| Reverse(axis.strides[2]));
-        simplify(&mut axes, &mut rows, &mut cols);
+        simplify(&mut axes, &mut rows, &mut cols, part == Part::All);
 
         // A plan wants each matrix of c to begin behind the one before.
         let [across, down] = [rows, cols].map(|line| line.extent.saturating_sub(1).saturating_mul(line.strides[2]));
@@ -232,6 +236,7 @@ impl Products {
             a: Strides { rows: rows.strides[0], cols: a_terms, batch: of_a },
             b: Strides { rows: b_terms, cols: cols.strides[1], batch: of_b },
             c: Strides { rows: rows.strides[2], cols: cols.strides[2], batch: of_c },
+            part,
             repeats: axes,
         }
     }
@@ -253,8 +258,8 @@ impl Products {
     }
 }
 
-/// Folds extents of a batch into the rows and the columns, and merges them, as far as strides allow.
-fn simplify(axes: &mut Vec<Axis>, rows: &mut Axis, cols: &mut Axis) {
+/// Folds extents of a batch into the rows and the columns, if these may grow, and merges them, as far as strides allow.
+fn simplify(axes: &mut Vec<Axis>, rows: &mut Axis, cols: &mut Axis, may_grow: bool) {
     let mut changed = true;
     while changed {
         changed = false;
@@ -262,9 +267,9 @@ fn simplify(axes: &mut Vec<Axis>, rows: &mut Axis, cols: &mut Axis) {
             let axis = axes[place];
             // b has one matrix for all of them, or a has.
             let [a_stays, b_stays] = [0, 1].map(|operand| axis.strides[operand] == 0);
-            if let Some(longer) = rows.then(axis).filter(|_| b_stays) {
+            if let Some(longer) = rows.then(axis).filter(|_| may_grow && b_stays) {
                 *rows = longer;
-            } else if let Some(longer) = cols.then(axis).filter(|_| a_stays) {
+            } else if let Some(longer) = cols.then(axis).filter(|_| may_grow && a_stays) {
                 *cols = longer;
             } else if let Some((inner, longer)) =
                 (place + 1..axes.len()).find_map(|inner| Some((inner, axes[inner].then(axis)?)))
@@ -358,7 +363,7 @@ mod tests {
     /// The products of c without gaps, checked term by term.
     fn products(a: &View, b: &View) -> Products {
         let c = contiguous(&Rule::Matmul.result(&a.shape, &b.shape).unwrap());
-        let products = Products::new(a, b, &c);
+        let products = Products::new(a, b, &c, Part::All);
         assert_eq!(computed(&products), expected(a, b, &c), "{a:?} {b:?}");
         products
     }
@@ -410,6 +415,10 @@ mod tests {
         // Every matrix of a has one row: a batch of vectors.
         let folded = products(&contiguous(&[3]), &contiguous(&[5, 3, 1]));
         assert_eq!((folded.m, folded.n, folded.count), (1, 5, 1));
+        // Triangles are of each matrix.
+        let (a, b, c) = (contiguous(&[5, 2, 3]), contiguous(&[3, 4]), contiguous(&[5, 2, 4]));
+        let kept = Products::new(&a, &b, &c, Part::Upper);
+        assert_eq!((kept.m, kept.n, kept.count, kept.part), (2, 4, 5, Part::Upper));
         // Rows that do not go on at the same distance are a batch.
         let padded = View { shape: vec![5, 2, 3], strides: vec![100, 3, 1] };
         let batch = products(&padded, &contiguous(&[3, 4]));
@@ -432,7 +441,7 @@ mod tests {
     fn results_between_each_other_are_computed_one_after_the_other() {
         let (a, b) = (contiguous(&[4, 2, 3]), contiguous(&[4, 3, 5]));
         let c = permuted(contiguous(&[2, 4, 5]), &[1, 0, 2]);
-        let products = Products::new(&a, &b, &c);
+        let products = Products::new(&a, &b, &c, Part::All);
         assert_eq!((products.count, products.offsets().count()), (1, 4));
         assert_eq!(computed(&products), expected(&a, &b, &c));
     }
@@ -440,7 +449,7 @@ mod tests {
     #[test]
     fn what_is_too_long_to_be_folded_is_a_batch() {
         let (a, b) = (contiguous(&[4, 1 << 30, 1]), contiguous(&[1, 1]));
-        let products = Products::new(&a, &b, &contiguous(&[4, 1 << 30, 1]));
+        let products = Products::new(&a, &b, &contiguous(&[4, 1 << 30, 1]), Part::All);
         assert_eq!((products.m, products.count), (1 << 30, 4));
     }
 

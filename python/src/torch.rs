@@ -5,7 +5,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{IntoPyDict, PyDict, PyTuple, PyType};
 
 use crate::engine::{Place, Stream};
 use crate::error::{Failure, argument};
@@ -118,16 +118,16 @@ impl Torch {
         Ok(!is_watched && !is_differentiated)
     }
 
-    /// Calls the operator.
+    /// Calls the operator with options by their names.
     pub(crate) fn dispatch<'py>(
         &self,
         a: &Bound<'py, PyAny>,
         b: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
-        precision: &str,
-        on_cpu: &str,
+        options: [(&str, &str); 3],
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.dispatch.bind(a.py()).call1((a, b, out, precision, on_cpu))
+        let options = options.into_py_dict(a.py())?;
+        self.dispatch.bind(a.py()).call((a, b, out), Some(&options))
     }
 
     /// Reads where a tensor is; none if it is on no GPU and not in the processor's memory either. The caller's reference to it

@@ -124,3 +124,11 @@ def test_other_devices_of_dlpack_are_refused() -> None:
             raise AssertionError("nobody asks")
 
     assert "type 8" in refused(OnMetal(), zeros(2, 2))
+
+
+def test_triangles_are_of_matrices() -> None:
+    message = refused(zeros(3), zeros(3, 4), part="upper")
+    assert "(3,)" in message and "(3, 4)" in message and "part" in message
+    assert "part" in refused(zeros(2, 3), zeros(3), part="lower")
+    message = refused(zeros(2, 2), zeros(2, 2), part="middle")
+    assert "middle" in message and "upper" in message and "lower" in message

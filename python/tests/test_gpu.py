@@ -397,3 +397,45 @@ def test_jax_arrays() -> None:
     a, b = (jax.device_put(jax.numpy.ones(shape, jax.numpy.float32), device) for shape in [(60, 70), (70, 80)])
     c = jax.dlpack.from_dlpack(tilewright.matmul(a, b))
     assert c.shape == (60, 80) and bool((c == 70).all())
+
+
+def banded(matrix: Any, kind: str) -> Any:
+    """Operands with zeros: of a triangle, of some rows and columns, of nothing but zeros."""
+    if kind in ("upper", "lower"):
+        return matrix.triu() if kind == "upper" else matrix.tril()
+    if kind == "blocks":
+        matrix = matrix.clone()
+        matrix[: matrix.shape[0] // 2, : matrix.shape[1] // 3] = 0
+        matrix[matrix.shape[0] // 2 :, -matrix.shape[1] // 4 :] = 0
+        return matrix
+    return matrix if kind == "full" else torch.zeros_like(matrix)
+
+
+@pytest.mark.parametrize("part", ["all", "upper", "lower"])
+@pytest.mark.parametrize("kind", ["full", "upper", "lower", "blocks", "zero"])
+@pytest.mark.parametrize("size", [(1, 1, 1), (300, 200, 700), (1500, 1500, 1500), (1030, 2060, 515), (2060, 1030, 4100)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_parts_and_zeros(part: Any, kind: str, size: tuple[int, int, int], transposed: bool) -> None:
+    m, n, k = size
+    a, b = banded(uniform(m, k), kind), banded(uniform(k, n), kind)
+    if transposed:
+        a, b = a.mT.contiguous().mT, b.mT.contiguous().mT
+    c = torch.full((m, n), math.nan, device="cuda")
+    tilewright.matmul(a, b, out=c, part=part)
+    wanted = {"all": torch.ones_like, "upper": lambda c: torch.ones_like(c).triu(), "lower": lambda c: torch.ones_like(c).tril()}
+    mask = wanted[part](c).bool()
+    assert (c[~mask] == 0).all()
+    expected, magnitudes = a.double() @ b.double(), a.double().abs() @ b.double().abs()
+    error = ((c.double() - expected).abs() / magnitudes.clamp_min(1e-30))[mask]
+    assert error.max() <= tolerance("fp32", k)
+
+
+@pytest.mark.parametrize("special", [math.inf, math.nan])
+@pytest.mark.parametrize("place", [(5, 1000), (700, 3), (1499, 1499)])
+@pytest.mark.parametrize("operand", [0, 1])
+def test_zeros_do_not_hide_what_is_not_finite(special: float, place: tuple[int, int], operand: int) -> None:
+    operands = [uniform(1500, 1500).triu(), uniform(1500, 1500).triu()]
+    operands[operand][place] = special
+    c, expected = tilewright.matmul(*operands), torch.matmul(*operands)
+    assert torch.equal(c.isnan(), expected.isnan()) and torch.equal(c.isinf(), expected.isinf())
+    torch.testing.assert_close(c, expected, rtol=1e-4, atol=1e-4, equal_nan=True)

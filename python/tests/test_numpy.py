@@ -141,3 +141,15 @@ def test_an_older_dlpack_is_understood(random: np.random.Generator) -> None:
 
     a = random.integers(-4, 5, (3, 4)).astype(np.float32)
     np.testing.assert_array_equal(product(Older(a), Older(a.T)), a @ a.T)
+
+
+@pytest.mark.parametrize("part", ["upper", "lower"])
+@pytest.mark.parametrize(("shape_a", "shape_b"), [((5, 7), (7, 5)), ((3, 5, 7), (7, 4)), ((7, 5), (2, 3, 5, 9)), ((0, 3), (3, 0))])
+def test_only_a_triangle_of_each_matrix_is_computed(random: np.random.Generator, part: Any, shape_a: Any, shape_b: Any) -> None:
+    a, b = (random.integers(-4, 5, shape).astype(np.float32) for shape in (shape_a, shape_b))
+    expected = {"upper": np.triu, "lower": np.tril}[part](a @ b)
+    np.testing.assert_array_equal(product(a, b, part=part), expected)
+    out = np.full(expected.shape, np.nan, np.float32)
+    tilewright.matmul(a, b, out=out, part=part, on_cpu="emulate")
+    np.testing.assert_array_equal(out, expected)
+    assert part in tilewright.explain(a, b, part=part, on_cpu="emulate") or out.size == 0

@@ -327,3 +327,35 @@ def test_many_threads_at_once() -> None:
     with ThreadPoolExecutor() as threads:
         list(threads.map(multiply, range(4)))
     assert not failures
+
+
+TRIANGLES: Any = {"upper": torch.triu, "lower": torch.tril}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*")
+@pytest.mark.parametrize("part", ["upper", "lower"])
+@pytest.mark.parametrize(("shape_a", "shape_b"), [((4, 5), (5, 6)), ((3, 6, 5), (5, 4)), ((5, 4), (2, 3, 4, 5))])
+def test_triangles_of_products_and_their_derivatives(part: Any, shape_a: Any, shape_b: Any) -> None:
+    tensors = [whole(*shape, requires_grad=True) for shape in (shape_a, shape_b)]
+    expected = TRIANGLES[part](torch.matmul(*tensors))
+    weights = whole(*expected.shape)
+    grads = torch.autograd.grad((expected * weights).sum(), tensors)
+    c = tilewright.matmul(*tensors, part=part, **EMULATE)
+    torch.testing.assert_close(c, expected, rtol=0, atol=0)
+    found = torch.autograd.grad((c * weights).sum(), tensors)
+    torch.testing.assert_close(found, grads, rtol=0, atol=0)
+
+    def ours(a: Any, b: Any) -> Any:
+        return tilewright.matmul(a, b, part=part, **EMULATE)
+
+    def theirs(a: Any, b: Any) -> Any:
+        return TRIANGLES[part](torch.matmul(a, b))
+
+    primals = tuple(tensor.detach() for tensor in tensors)
+    tangents = tuple(torch.ones_like(tensor) for tensor in primals)
+    torch.testing.assert_close(torch.func.jvp(ours, primals, tangents), torch.func.jvp(theirs, primals, tangents), rtol=0, atol=0)
+    stacked = tuple(torch.stack([tensor, 2 * tensor]) for tensor in primals)
+    torch.testing.assert_close(torch.func.vmap(ours)(*stacked), torch.func.vmap(theirs)(*stacked), rtol=0, atol=0)
+    torch.testing.assert_close(torch.compile(ours, fullgraph=True, backend="aot_eager")(*primals), theirs(*primals), rtol=0, atol=0)
+    with pytest.raises(tilewright.ArgumentError, match="triangles"):
+        ours(primals[0][0].reshape(-1)[:5].to("meta"), torch.empty(5, 4, device="meta"))

@@ -16,6 +16,7 @@ def of_torch(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     assert_type(y, torch.Tensor)
     tilewright.matmul(x, weight, out=y, precision="fp32-strict")
     tilewright.bmm(x, weight, on_cpu="move")
+    tilewright.matmul(x, weight, part="upper")
     return tilewright.matvec(weight, x, precision="tf32")
 
 
@@ -36,5 +37,6 @@ def of_numpy(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[Any]:
 
 def wrong(a: NDArray[np.float32], x: torch.Tensor) -> None:
     tilewright.matmul(a, a, precision="fp64")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tilewright.matmul(x, x, part="middle")  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.matmul(x, x, out=a)  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.matmul([1.0], a)  # pyright: ignore[reportArgumentType, reportCallIssue]

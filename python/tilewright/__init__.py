@@ -21,7 +21,7 @@ from typing import Any, overload
 from tilewright._errors import ArgumentError, DeviceError, Error, OperandTypeError, OutOfMemoryError
 from tilewright._native import Array, __version__, multiply
 from tilewright._native import explain as _explain
-from tilewright._types import OnCpu, Operand, Out, Precision, Tensor
+from tilewright._types import OnCpu, Operand, Out, Part, Precision, Tensor
 
 __all__ = [
     "ArgumentError",
@@ -31,6 +31,7 @@ __all__ = [
     "OnCpu",
     "OperandTypeError",
     "OutOfMemoryError",
+    "Part",
     "Precision",
     "__version__",
     "bmm",
@@ -42,15 +43,37 @@ __all__ = [
 
 @overload
 def matmul(
-    a: Tensor, b: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+    a: Tensor,
+    b: Tensor,
+    *,
+    out: Tensor | None = None,
+    precision: Precision = "fp32",
+    part: Part = "all",
+    on_cpu: OnCpu = "refuse",
 ) -> Tensor: ...
 @overload
 def matmul(
-    a: Operand, b: Operand, *, out: None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+    a: Operand,
+    b: Operand,
+    *,
+    out: None = None,
+    precision: Precision = "fp32",
+    part: Part = "all",
+    on_cpu: OnCpu = "refuse",
 ) -> Array: ...
 @overload
-def matmul(a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Out: ...
-def matmul(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Any:
+def matmul(
+    a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", part: Part = "all", on_cpu: OnCpu = "refuse"
+) -> Out: ...
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    out: Any = None,
+    precision: Precision = "fp32",
+    part: Part = "all",
+    on_cpu: OnCpu = "refuse",
+) -> Any:
     """The matrix product of two tensors, as `torch.matmul` and `numpy.matmul` define it.
 
     The last extent of `a` and the last but one of `b` are summed over. A vector `a` is a matrix of one row, a vector `b` one
@@ -69,6 +92,9 @@ def matmul(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", on
               one in `b`; the fastest of the three.
             - "tf32", "bf16", "fp16": operands rounded to that, sums in float32.
 
+        part: Which elements of each matrix of the product are wanted: "all"; those on the diagonal and above it, "upper", as
+            `torch.triu` keeps them; or those on it and below, "lower". The others are zero, and as good as none of their time is
+            spent. Where parts of the operands are zero, as in triangular matrices, much of the rest is not spent either.
         on_cpu: What to do with operands in the CPU's memory: "refuse" them; "move" torch tensors to the current CUDA device
             and the product back, which costs two copies through the bus; or "emulate" the kernels on the CPU, which is slow,
             and meant for tests.
@@ -88,8 +114,8 @@ def matmul(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", on
         DeviceError: (a `RuntimeError`) where there is no GPU to use, or it fails.
     """
     if _is_compiling():
-        return _traced("matmul", a, b, out, precision, on_cpu)
-    return multiply("matmul", a, b, out, precision, on_cpu)
+        return _traced("matmul", a, b, out, precision, on_cpu, part)
+    return multiply("matmul", a, b, out, precision, on_cpu, part)
 
 
 @overload
@@ -105,11 +131,11 @@ def matvec(a: Operand, x: Operand, *, out: Out, precision: Precision = "fp32", o
 def matvec(a: Any, x: Any, *, out: Any = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Any:
     """The product of a matrix and a vector, and of nothing else: as `torch.mv`.
 
-    Arguments, result and exceptions are those of `matmul`; in messages, `x` is `b`.
+    Arguments, but for `part`, result and exceptions are those of `matmul`; in messages, `x` is `b`.
     """
     if _is_compiling():
-        return _traced("matvec", a, x, out, precision, on_cpu)
-    return multiply("matvec", a, x, out, precision, on_cpu)
+        return _traced("matvec", a, x, out, precision, on_cpu, "all")
+    return multiply("matvec", a, x, out, precision, on_cpu, "all")
 
 
 @overload
@@ -125,19 +151,21 @@ def bmm(a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", on_c
 def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Any:
     """The products of two batches of as many matrices, each of three extents: as `torch.bmm`. Nothing is broadcast.
 
-    Arguments, result and exceptions are those of `matmul`.
+    Arguments, but for `part`, result and exceptions are those of `matmul`.
     """
     if _is_compiling():
-        return _traced("bmm", a, b, out, precision, on_cpu)
-    return multiply("bmm", a, b, out, precision, on_cpu)
+        return _traced("bmm", a, b, out, precision, on_cpu, "all")
+    return multiply("bmm", a, b, out, precision, on_cpu, "all")
 
 
-def explain(a: Any, b: Any, *, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> str:
+def explain(
+    a: Any, b: Any, *, precision: Precision = "fp32", part: Part = "all", on_cpu: OnCpu = "refuse"
+) -> str:
     """How `matmul` would compute this product: the kernel, why that one, the steps, and why not the other kernels.
 
     Arguments and exceptions are those of `matmul`. Kernels are loaded, and nothing is computed.
     """
-    return _explain("matmul", a, b, precision, on_cpu)
+    return _explain("matmul", a, b, precision, on_cpu, part)
 
 
 def _is_compiling() -> bool:
@@ -146,10 +174,10 @@ def _is_compiling() -> bool:
     return torch is not None and torch.compiler.is_compiling()
 
 
-def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str) -> Any:
+def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str, part: str) -> Any:
     from tilewright import _torch
 
-    return _torch.traced(rule, a, b, out, precision, on_cpu)
+    return _torch.traced(rule, a, b, out, precision=precision, on_cpu=on_cpu, part=part)
 
 
 # The operator is there as soon as both libraries are.

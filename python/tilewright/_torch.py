@@ -11,24 +11,22 @@ from tilewright._errors import ArgumentError, OperandTypeError
 __all__ = ["dispatch", "traced"]
 
 _library = torch.library.Library("tilewright", "DEF")
-_OPTIONS = 'str precision="fp32", str on_cpu="refuse"'
+_OPTIONS = 'str precision="fp32", str on_cpu="refuse", str part="all"'
 _library.define(f"matmul(Tensor a, Tensor b, *, {_OPTIONS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 # It returns nothing: torch.compile takes no operators of ours that return what they were given.
 _library.define(f"matmul.out(Tensor a, Tensor b, *, {_OPTIONS}, Tensor(a!) out) -> ()")
 
 
-def dispatch(
-    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, precision: str, on_cpu: str
-) -> torch.Tensor:
-    """Calls the operator, so that torch does everything that it does before a kernel."""
+def dispatch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, **options: str) -> torch.Tensor:
+    """Calls the operator, so that torch does everything that it does before a kernel. The options are the operator's."""
     if out is None:
-        return _multiply(a, b, precision, on_cpu)
-    torch.ops.tilewright.matmul.out(a, b, precision=precision, on_cpu=on_cpu, out=out)
+        return _multiply(a, b, **options)
+    torch.ops.tilewright.matmul.out(a, b, **options, out=out)
     return out
 
 
 def traced(
-    rule: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, precision: str, on_cpu: str
+    rule: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, **options: str
 ) -> torch.Tensor:
     """As `dispatch`, for a compiler that looks at the call: it can see no native code, so what that checks is checked here."""
     if (rule == "matvec" and (a.ndim, b.ndim) != (2, 1)) or (rule == "bmm" and (a.ndim, b.ndim) != (3, 3)):
@@ -36,46 +34,42 @@ def traced(
     if rule == "bmm" and a.shape[0] != b.shape[0]:
         raise ArgumentError(f"bmm: a has shape {tuple(a.shape)}, b has shape {tuple(b.shape)}: matmul broadcasts them")
     if out is None:
-        return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
-    return dispatch(a, b, out, precision, on_cpu)
+        return torch.ops.tilewright.matmul.default(a, b, **options)
+    return dispatch(a, b, out, **options)
 
 
-def _multiply(a: torch.Tensor, b: torch.Tensor, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
+def _multiply(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
     """By the operator; under forward-mode derivatives and transformations of functions, to which an operator cannot say what it
     is, by a function that can.
     """
     if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage]
-        return _Product.apply(a, b, precision, on_cpu)
-    return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
+        return _Product.apply(a, b, options)
+    return torch.ops.tilewright.matmul.default(a, b, **options)
 
 
-def _on_cuda(a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
+def _on_cuda(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
     _refuse_tangents(a, b)
-    return _native.multiply_tensors(a, b, None, precision, on_cpu)
+    return _native.multiply_tensors(a, b, None, **options)
 
 
-def _on_cuda_out(
-    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
-) -> None:
+def _on_cuda_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
     _refuse_tangents(a, b)
-    _native.multiply_tensors(a, b, out, precision, on_cpu)
+    _native.multiply_tensors(a, b, out, **options)
 
 
-def _on_cpu(a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse") -> torch.Tensor:
-    if on_cpu == "move" and a.is_cpu and b.is_cpu:
-        return _on_cuda(a.cuda(), b.cuda(), precision=precision).cpu()
-    return _on_cuda(a, b, precision=precision, on_cpu=on_cpu)
+def _on_cpu(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
+    if options.get("on_cpu") == "move" and a.is_cpu and b.is_cpu:
+        return _on_cuda(a.cuda(), b.cuda(), **options).cpu()
+    return _on_cuda(a, b, **options)
 
 
-def _on_cpu_out(
-    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
-) -> None:
-    if on_cpu == "move" and a.is_cpu and b.is_cpu and out.is_cpu:
-        product = _on_cpu(a, b, precision=precision, on_cpu=on_cpu)
+def _on_cpu_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
+    if options.get("on_cpu") == "move" and a.is_cpu and b.is_cpu and out.is_cpu:
+        product = _on_cpu(a, b, **options)
         _check_out(product, out)
         out.copy_(product)
     else:
-        _on_cuda_out(a, b, precision=precision, on_cpu=on_cpu, out=out)
+        _on_cuda_out(a, b, out=out, **options)
 
 
 def _refuse_tangents(a: torch.Tensor, b: torch.Tensor) -> None:
@@ -97,10 +91,12 @@ def _check_out(product: torch.Tensor, out: torch.Tensor) -> None:
         raise ArgumentError(f"out has shape {is_}, and the product has shape {needed}: they have to be equal")
 
 
-def _without_numbers(
-    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse"
-) -> torch.Tensor:
+def _without_numbers(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
     """What the product is, but for its elements: for tensors that have none."""
+    if options.get("part", "all") != "all" and min(a.ndim, b.ndim) < 2:
+        raise ArgumentError(
+            f"matmul: a has shape {tuple(a.shape)}, b has shape {tuple(b.shape)}: only matrices have triangles; leave out part"
+        )
     for name, tensor in (("a", a), ("b", b)):
         if tensor.dtype != torch.float32:
             raise OperandTypeError(f"{name} has elements of type {tensor.dtype}, and tilewright multiplies float32")
@@ -109,15 +105,11 @@ def _without_numbers(
     return a.new_empty(torch.matmul(a, b).shape)
 
 
-def _without_numbers_out(
-    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
-) -> None:
-    _check_out(_without_numbers(a, b), out)
+def _without_numbers_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
+    _check_out(_without_numbers(a, b, **options), out)
 
 
-def _refuse_derivative(
-    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", out: torch.Tensor
-) -> None:
+def _refuse_derivative(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
     """Nobody can differentiate what overwrites a tensor."""
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or out.requires_grad):
         raise DerivativeOfOutError(
@@ -125,7 +117,7 @@ def _refuse_derivative(
             "call it under torch.no_grad()"
         )
     with torch._C._AutoDispatchBelowAutograd():  # pyright: ignore[reportPrivateUsage]
-        dispatch(a, b, out, precision, on_cpu)
+        dispatch(a, b, out, **options)
 
 
 class DerivativeOfOutError(ArgumentError, RuntimeError):
@@ -151,6 +143,7 @@ def _differentiate(
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """The derivatives, as products: `dA = dC·Bᵀ` and `dB = Aᵀ·dC`, summed over what was broadcast."""
     a, b = ctx.saved_tensors
+    grad, options = _of_part(grad, ctx.options), ctx.options | {"part": "all"}
     shape_a, shape_b = ctx.shapes
     # Vectors as matrices: a of one row, b of one column.
     if len(shape_b) == 1:
@@ -161,32 +154,37 @@ def _differentiate(
     if ctx.needs_input_grad[0] and b is not None:
         right = b.unsqueeze(-1) if len(shape_b) == 1 else b
         rows = shape_a if len(shape_a) > 1 else (1, *shape_a)
-        grad_a = _multiply(grad, right.mT, **ctx.options).sum_to_size(rows).reshape(shape_a)
+        grad_a = _multiply(grad, right.mT, **options).sum_to_size(rows).reshape(shape_a)
     if ctx.needs_input_grad[1] and a is not None:
         left = a.unsqueeze(0) if len(shape_a) == 1 else a
         if len(shape_b) <= 2 and left.ndim > 2:
             # One matrix b for all of a: one product with as many terms, rather than a sum of products.
             left, grad = left.flatten(0, -2), grad.flatten(0, -2)
         columns = shape_b if len(shape_b) > 1 else (*shape_b, 1)
-        grad_b = _multiply(left.mT, grad, **ctx.options).sum_to_size(columns).reshape(shape_b)
+        grad_b = _multiply(left.mT, grad, **options).sum_to_size(columns).reshape(shape_b)
     return grad_a, grad_b
+
+
+def _of_part(tensor: torch.Tensor, options: dict[str, str]) -> torch.Tensor:
+    """The elements that the product has, of its derivative: the others are zero, whatever the operands are."""
+    part = options.get("part", "all")
+    return tensor if part == "all" else tensor.triu() if part == "upper" else tensor.tril()
 
 
 class _Product(torch.autograd.Function):
     """The product, for forward-mode derivatives and for `torch.func`."""
 
     @staticmethod
-    def forward(a: torch.Tensor, b: torch.Tensor, precision: str, on_cpu: str) -> torch.Tensor:
-        return torch.ops.tilewright.matmul.default(a, b, precision=precision, on_cpu=on_cpu)
+    def forward(a: torch.Tensor, b: torch.Tensor, options: dict[str, str]) -> torch.Tensor:
+        return torch.ops.tilewright.matmul.default(a, b, **options)
 
     @staticmethod
     def setup_context(
         ctx: torch.autograd.function.FunctionCtx,
-        inputs: tuple[torch.Tensor, torch.Tensor, str, str],
+        inputs: tuple[torch.Tensor, torch.Tensor, dict[str, str]],
         output: torch.Tensor,
     ) -> None:
-        a, b, precision, on_cpu = inputs
-        ctx.options = {"precision": precision, "on_cpu": on_cpu}
+        a, b, ctx.options = inputs
         ctx.shapes = (a.shape, b.shape)
         ctx.save_for_backward(a, b)
         ctx.save_for_forward(a, b)
@@ -194,8 +192,8 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(
         ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None, None, None]:
-        return (*_differentiate(ctx, grad), None, None)
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
+        return (*_differentiate(ctx, grad), None)
 
     @staticmethod
     def jvp(
@@ -209,22 +207,21 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def vmap(
         info: object,
-        in_dims: tuple[int | None, int | None, None, None],
+        in_dims: tuple[int | None, int | None, object],
         a: torch.Tensor,
         b: torch.Tensor,
-        precision: str,
-        on_cpu: str,
+        options: dict[str, str],
     ) -> tuple[torch.Tensor, int]:
         # The extent that is mapped over comes first, behind it as many others in a as in b: a batch like any other.
-        ranks = [tensor.ndim - (place is not None) for tensor, place in zip((a, b), in_dims)]
+        ranks = [tensor.ndim - (place is not None) for tensor, place in zip((a, b), in_dims[:2])]
         matrices: list[torch.Tensor] = []
-        for tensor, place, rank, of_vector in zip((a, b), in_dims, ranks, (-2, -1)):
+        for tensor, place, rank, of_vector in zip((a, b), in_dims[:2], ranks, (-2, -1)):
             tensor = tensor.unsqueeze(0) if place is None else tensor.movedim(place, 0)
             tensor = tensor.unsqueeze(of_vector) if rank == 1 else tensor
             while tensor.ndim <= max(*ranks, 2):
                 tensor = tensor.unsqueeze(1)
             matrices.append(tensor)
-        product = _multiply(matrices[0], matrices[1], precision, on_cpu)
+        product = _multiply(matrices[0], matrices[1], **options)
         product = product.squeeze(-1) if ranks[1] == 1 else product
         if ranks[0] == 1:
             product = product.squeeze(-1 if ranks[1] == 1 else -2)

@@ -7,6 +7,9 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 Precision: TypeAlias = Literal["fp32", "fp32-strict", "fp32-normwise", "tf32", "bf16", "fp16"]
 """How precise a product is: see `tilewright.matmul`."""
 
+Part: TypeAlias = Literal["all", "upper", "lower"]
+"""Which elements of each matrix of a product are wanted: see `tilewright.matmul`."""
+
 OnCpu: TypeAlias = Literal["refuse", "move", "emulate"]
 """What happens to operands in the CPU's memory: see `tilewright.matmul`."""
 

@@ -20,7 +20,7 @@ mod tensor_cores;
 pub use expected::Expected;
 pub use kernel::{Error, Kernel, Place};
 pub use operand::{Geometry, Layout, Operand, Order, SENTINEL, View};
-pub use planned::{Batch, Planned, Results};
+pub use planned::{Batch, Planned, Results, check_parts};
 pub use problem::{Layouts, Problem, Shape};
 pub use program::program;
 pub use tensor_cores::{MmaPrecision, launch_mma, run_mma};

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use ndarray::{Array2, Axis};
 use tilewright::kernels::{KernelInfo, Scheme};
-use tilewright::plan::{Description, GemmPlan, Options, Workspace};
+use tilewright::plan::{Description, GemmPlan, Options, Part, Workspace};
 use tilewright::{Device, DeviceMatrix};
 
 use crate::operand::GUARD;
@@ -26,12 +26,14 @@ pub struct Batch {
     problems: Vec<Problem>,
     /// Whether all of them have the same A, and the same B, which then is in memory once.
     shared: [bool; 2],
+    /// What is wanted of the results.
+    part: Part,
 }
 
 impl From<Problem> for Batch {
     /// A batch of one.
     fn from(problem: Problem) -> Self {
-        Self { problems: vec![problem], shared: [false; 2] }
+        Self { problems: vec![problem], shared: [false; 2], part: Part::All }
     }
 }
 
@@ -50,13 +52,33 @@ impl Batch {
                 }
             }
         }
-        Self { problems, shared }
+        Self { problems, shared, part: Part::All }
     }
 
     /// The same with other factors.
     pub fn scaled(self, alpha: f32, beta: f32) -> Self {
         let problems = self.problems.into_iter().map(|problem| problem.scaled(alpha, beta)).collect();
         Self { problems, ..self }
+    }
+
+    /// The same, of which only a part is wanted.
+    pub fn with_part(self, part: Part) -> Self {
+        Self { part, ..self }
+    }
+
+    /// The same, with zeros in A and in B outside of a part.
+    pub fn with_operands_of_part(mut self, part: Part) -> Self {
+        for Problem { a, b, .. } in &mut self.problems {
+            for operand in [a, b] {
+                let (rows, cols) = (operand.rows(), operand.cols());
+                for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
+                    if !part.contains(row as u32, col as u32) {
+                        operand.set(row, col, 0.0);
+                    }
+                }
+            }
+        }
+        self
     }
 }
 
@@ -148,7 +170,7 @@ impl<'a> Planned<'a> {
         let b = upload(device, &of(|problem| &problem.b), shared_b)?;
         let c = upload(device, &of(|problem| &problem.c), false)?;
         let Problem { alpha, beta, .. } = batch.problems[0];
-        let product = Description::of(alpha, &a, &b, beta, &c)?;
+        let product = Description::of(alpha, &a, &b, beta, &c)?.with_part(batch.part);
         let options = Options { kernel: Some(kernel), splits, ..Options::default() };
         match GemmPlan::new(device, &product, &options) {
             Ok(plan) => Ok(Some(Self { device, plan, batch, a, b, c })),
@@ -203,7 +225,7 @@ impl<'a> Planned<'a> {
         let scheme = self.plan.kernel().scheme;
         let Results(results) = self.run()?;
         for (index, (result, problem)) in results.iter().zip(&self.batch.problems).enumerate() {
-            compare(scheme, problem, result).map_err(|reason| format!("product {index}: {reason}"))?;
+            compare(scheme, problem, self.batch.part, result).map_err(|reason| format!("product {index}: {reason}"))?;
         }
         Ok(())
     }
@@ -226,8 +248,33 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// Compares one result.
-fn compare(scheme: Scheme, problem: &Problem, result: &Operand) -> Result<(), String> {
+/// Plans products of which only a part is wanted, of operands of which only a part is not zero, and checks them; how many of them
+/// the kernel could compute.
+///
+/// # Errors
+/// As for [`Planned::check_one`].
+pub fn check_parts(
+    device: &Device,
+    kernel: &'static KernelInfo,
+    shapes: &[Shape],
+    layouts: Layouts,
+) -> Result<usize, String> {
+    const PARTS: [Part; 3] = [Part::All, Part::Upper, Part::Lower];
+    let mut computed = 0;
+    for (seed, &shape) in shapes.iter().enumerate() {
+        for (wanted, filled) in PARTS.into_iter().flat_map(|wanted| PARTS.map(|filled| (wanted, filled))) {
+            for ((alpha, beta), layouts) in [((1.0, 0.0), layouts), ((-0.7, 0.3), layouts.padded())] {
+                let batch = Batch::new(2, [false, true], shape, layouts, seed as u64).scaled(alpha, beta);
+                let batch = batch.with_part(wanted).with_operands_of_part(filled);
+                computed += usize::from(Planned::check_one(device, kernel, None, &batch)?);
+            }
+        }
+    }
+    Ok(computed)
+}
+
+/// Compares one result, which has zeros outside of a part.
+fn compare(scheme: Scheme, problem: &Problem, part: Part, result: &Operand) -> Result<(), String> {
     let result = result.to_f64();
     let Problem { alpha, a, b, beta, c } = problem;
     let terms = (a.cols() + 2) as f64;
@@ -244,6 +291,12 @@ fn compare(scheme: Scheme, problem: &Problem, result: &Operand) -> Result<(), St
     }
     let bound = loss(scheme) + 4.0 * terms.sqrt() * ROUNDING;
     for (index, &found) in result.indexed_iter() {
+        if !part.contains(index.0 as u32, index.1 as u32) {
+            if found.to_bits() != 0 {
+                return Err(format!("element {index:?} is {found} and should be zero: it is not wanted"));
+            }
+            continue;
+        }
         let off = (found - value[index]).abs();
         if off.is_nan() || off > bound * magnitude[index] {
             return Err(format!(

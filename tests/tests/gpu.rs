@@ -16,6 +16,7 @@ use tests::device_features::{self, Fault, Feature, Launcher, X, untouched};
 use tests::special::{self, Special};
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
 use tilewright::kernels::{Family, KernelInfo, Scheme, Target};
+use tilewright::plan::Part;
 use tilewright::{Buffer, Device, Error};
 
 const NO_DEVICE: &str = "skipped: no device";
@@ -68,6 +69,7 @@ fn main() {
         }
         trials.push(trial(name("factors"), move |device| planned_factors(device, kernel)));
         trials.push(trial(name("batches"), move |device| planned_batches(device, kernel)));
+        trials.push(trial(name("parts"), move |device| planned_parts(device, kernel)));
         trials.push(trial(name("same_bits_every_time"), move |device| planned_same_bits(device, kernel)));
     }
     for &kernel in tilewright::kernels::ALL.iter().filter(|kernel| kernel.target == Target::Sm90a) {
@@ -354,6 +356,20 @@ fn planned_batches(device: &Device, kernel: &'static KernelInfo) -> Result<Compl
         }
     }
     if computed == 0 { Err("the kernel has computed none of the batches".into()) } else { Ok(Completion::Completed) }
+}
+
+/// Parts of results, and operands that have zeros elsewhere: one tile, and more than the GPU computes at a time.
+fn planned_parts(device: &Device, kernel: &'static KernelInfo) -> Result<Completion, Failed> {
+    if let Some(skipped) = not_for(device, kernel) {
+        return Ok(skipped);
+    }
+    let shapes = [[40, 44, 36], [700, 300, 640], [300, 700, 64], [2100, 2200, 64]];
+    let shapes = shapes.map(|extents| planned_shape(kernel, extents));
+    let shapes = if kernel.family() == Family::Gemm && kernel.tile.is_none() { &shapes[..2] } else { &shapes[..] };
+    match tests::check_parts(device, kernel, shapes, own_layouts(kernel))? {
+        0 => Err("the kernel has computed none of the products".into()),
+        _ => Ok(Completion::Completed),
+    }
 }
 
 /// Every kernel that does not say otherwise gives the same bits on every run, whatever the splits.

@@ -7,11 +7,12 @@ use cuda_std::convert::{bf16x2, f16x2};
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{ContractViolation, GlobalSlice, GlobalSliceMut, Kernel as _};
 use gpu_kernels::gemm::wgmma::unfit::GROUP;
+use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
 use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16, split_fp16};
 use gpu_kernels::pack::whole::{MOST_TERMS, pack_whole_lines_fp16};
-use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
+use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Part};
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
 
@@ -158,6 +159,25 @@ fn copies_have_every_element_in_its_place_and_nothing_else_is_written() {
 }
 
 #[test]
+fn what_is_not_wanted_becomes_zero_and_nothing_else_is_written() {
+    for part in [Part::All, Part::Upper, Part::Lower] {
+        everywhere(any_number, |source| {
+            let shape = [source.lines, source.terms, source.matrices];
+            let expected = Source::new(shape, source.lay, |matrix, line, term| {
+                if part.contains(line as u32, term as u32) { source.at(matrix, line, term) } else { 0.0 }
+            });
+            let mut memory = source.memory.clone();
+            let (view, lay) = (GlobalSliceMut::new(&mut memory[2..]), source.lay);
+            let first = MatrixMut::new(view, source.lines, source.terms, lay.row_stride, lay.col_stride).unwrap();
+            let matrices = MatrixBatchMut::new(first, lay.batch_stride, source.matrices).unwrap();
+            launch(matrix_clear_outside_fp32 { matrices, part });
+            let bits = |memory: &[f32]| memory.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&memory), bits(&expected.memory), "{part:?} of {shape:?}, {lay:?}");
+        });
+    }
+}
+
+#[test]
 fn a_copy_of_another_shape_is_refused() {
     let source = Source::new([3, 4, 1], lays(3, 4, 1)[0], ordinary);
     let mut memory = [0.0; 12];
@@ -188,9 +208,20 @@ fn rounded_operands_are_packed_two_to_a_word() {
     });
 }
 
-/// What the kernels make of an operand: its words, the factors of its lines, and whether its groups are unfit. Without chunks, in
-/// one pass.
-fn scaled(source: &Source, chunks: Option<Chunks>, element_by_element: bool) -> (Vec<u32>, Vec<f32>, Vec<u32>) {
+/// What the kernels make of an operand.
+#[derive(Debug, PartialEq)]
+struct Scaled {
+    words: Vec<u32>,
+    /// Of each line.
+    factors: Vec<f32>,
+    /// Of each group.
+    unfit: Vec<u32>,
+    /// Where the terms of each group begin and end that are not zero.
+    nonzero: Vec<u32>,
+}
+
+/// Packs an operand; without chunks, in one pass.
+fn scaled(source: &Source, chunks: Option<Chunks>, element_by_element: bool) -> Scaled {
     let (lines, terms, matrices) = (source.lines as u32, source.terms as u32, source.matrices as u32);
     let counted = chunks.unwrap_or(Chunks { terms, count: 1 });
     let mut extremes = vec![GAP; counted.words(lines, matrices) as usize];
@@ -205,6 +236,7 @@ fn scaled(source: &Source, chunks: Option<Chunks>, element_by_element: bool) -> 
         }),
     }
     let mut unfit = vec![GAP; lines.div_ceil(GROUP) as usize * source.matrices];
+    let mut nonzero = vec![GAP; 2 * unfit.len()];
     let mut factors = vec![f32::NAN; unfit.len() * GROUP as usize];
     launch(line_scales_fp16 {
         extremes: GlobalSlice::new(&extremes),
@@ -213,6 +245,7 @@ fn scaled(source: &Source, chunks: Option<Chunks>, element_by_element: bool) -> 
         chunks: counted.count,
         factors: GlobalSliceMut::new(&mut factors),
         unfit: GlobalSliceMut::new(&mut unfit),
+        nonzero: GlobalSliceMut::new(&mut nonzero),
         element_by_element: element_by_element.into(),
     });
     if chunks.is_some() {
@@ -223,7 +256,7 @@ fn scaled(source: &Source, chunks: Option<Chunks>, element_by_element: bool) -> 
         });
     }
     assert_eq!(words.pop(), Some(GAP));
-    (words, factors, unfit)
+    Scaled { words, factors, unfit, nonzero }
 }
 
 /// A line's factor and whether it is unfit, by plain arithmetic in f64.
@@ -248,17 +281,24 @@ fn expected_factor(line: &[f32], element_by_element: bool) -> (f32, bool) {
 #[track_caller]
 fn check_scaled(source: &Source, chunks: Chunks, element_by_element: bool) {
     let case = format!("{:?} from {:?}, {chunks:?}", [source.lines, source.terms, source.matrices], source.lay);
-    let (words, factors, unfit) = scaled(source, Some(chunks), element_by_element);
-    let whole = scaled(source, None, element_by_element);
-    assert_eq!((&words, &factors, &unfit), (&whole.0, &whole.1, &whole.2), "whole lines: {case}");
+    let packed = scaled(source, Some(chunks), element_by_element);
+    assert_eq!(packed, scaled(source, None, element_by_element), "whole lines: {case}");
+    let Scaled { words, factors, unfit, nonzero } = packed;
     let groups = source.lines.div_ceil(GROUP as usize);
     let mut expected_unfit = vec![false; groups * source.matrices];
+    let mut expected_nonzero = [u32::MAX, 0].repeat(groups * source.matrices);
     let pitch = scaled::pitch(source.terms as u32) as usize;
     assert_eq!(pitch, source.terms.div_ceil(32) * 32);
     for (index, at) in source.all_lines().enumerate() {
         let (factor, is_unfit) = expected_factor(&source.line(at), element_by_element);
         assert_eq!(factors[at.0 * groups * GROUP as usize + at.1], factor, "line {at:?} of {case}");
-        expected_unfit[at.0 * groups + at.1 / GROUP as usize] |= is_unfit;
+        let of_group = at.0 * groups + at.1 / GROUP as usize;
+        expected_unfit[of_group] |= is_unfit;
+        for term in (0..source.terms).filter(|&term| source.at(at.0, at.1, term) != 0.0) {
+            let [begin, end] = [0, 1].map(|i| expected_nonzero[2 * of_group + i]);
+            expected_nonzero[2 * of_group] = begin.min(term as u32);
+            expected_nonzero[2 * of_group + 1] = end.max(term as u32 + 1);
+        }
         for group in 0..pitch / 32 {
             for pair in 0..16 {
                 let term = 32 * group + 2 * pair;
@@ -273,6 +313,7 @@ fn check_scaled(source: &Source, chunks: Chunks, element_by_element: bool) {
         assert!(!is_filling || factor == 1.0, "factor {index} of {case}");
     }
     assert_eq!(unfit.iter().map(|&word| word != 0).collect::<Vec<_>>(), expected_unfit, "{case}");
+    assert_eq!(nonzero, expected_nonzero, "{case}");
 }
 
 #[test]
@@ -283,6 +324,23 @@ fn scaled_operands_have_their_parts_their_factors_and_what_is_unfit() {
                 let chunks = Chunks::of(source.lines as u32, source.terms as u32, source.matrices as u32);
                 check_scaled(source, chunks, element_by_element);
             });
+        }
+    }
+}
+
+#[test]
+fn zeros_at_the_ends_of_all_lines_of_a_group_are_noticed() {
+    for lay in lays(300, 400, 2) {
+        // Bands, wider and further to the right with each group; the last group of the second matrix is zero.
+        let source = Source::new([300, 400, 2], lay, |matrix, line, term| {
+            let group = line / GROUP as usize;
+            let is_zero =
+                (matrix, group) == (1, 1) || term < 60 * group + line % 7 || term > 100 + 90 * group + line % 5;
+            if is_zero { if term % 2 == 0 { 0.0 } else { -0.0 } } else { 1.0 + term as f32 }
+        });
+        for chunks in [Chunks { terms: 400, count: 1 }, Chunks { terms: 32, count: 13 }] {
+            check_scaled(&source, chunks, true);
+            assert_eq!(scaled(&source, Some(chunks), true).nonzero, [0, 105, 60, 195, 0, 105, u32::MAX, 0]);
         }
     }
 }
@@ -328,15 +386,15 @@ fn one_unfit_line_makes_its_group_unfit_and_no_other() {
         });
         let chunks = Chunks::of(600, 3, 2);
         let expected: Vec<_> = (0..6).map(|group| u32::from(group == 3 + bad as u32 / GROUP)).collect();
-        assert_eq!(scaled(&source, Some(chunks), true).2, expected, "{x:e} in line {bad}");
+        assert_eq!(scaled(&source, Some(chunks), true).unfit, expected, "{x:e} in line {bad}");
         if bad == 300 {
             assert_eq!(
-                scaled(&source, Some(chunks), false).2,
+                scaled(&source, Some(chunks), false).unfit,
                 vec![0; 6],
                 "too small beside others, which normwise is no fault"
             );
         } else {
-            assert_eq!(scaled(&source, Some(chunks), false).2, expected, "{x:e} in line {bad}");
+            assert_eq!(scaled(&source, Some(chunks), false).unfit, expected, "{x:e} in line {bad}");
         }
     }
 }
@@ -349,7 +407,7 @@ fn buffers_that_are_too_small_are_refused() {
     assert!(refused.unwrap_err().to_string().contains("fits"));
     assert!(pack_fp16 { source: source.batch(), words: GlobalSliceMut::new(&mut words) }.check().is_ok());
     let chunks = Chunks { terms: 32, count: 3 };
-    let extremes = GlobalSliceMut::new(&mut words[..60]);
+    let extremes = GlobalSliceMut::new(&mut words[..120]);
     assert!(line_extremes_fp32 { source: source.batch(), chunks, extremes }.check().is_ok());
     assert!(
         line_extremes_fp32 { source: source.batch(), chunks: Chunks { count: 2, ..chunks }, extremes }.check().is_err()

@@ -24,3 +24,15 @@ fn every_kernel_leaves_everything_around_its_operands_as_it_was() {
         assert!(computed > 0 || kernel.tensor_maps, "{} has computed nothing", kernel.name);
     }
 }
+
+#[test]
+fn every_kernel_computes_parts_of_results() {
+    let device = Device::cpu(Checks::Bounds);
+    for &kernel in kernels::ALL.iter() {
+        let n = if kernel.family() == Family::Gemv { 1 } else { 35 };
+        let shapes = [Shape { m: 37, n, k: 20 }];
+        let parts = |layouts| tests::check_parts(&device, kernel, &shapes, layouts).unwrap();
+        let computed: usize = Layouts::ALL.into_iter().map(parts).sum();
+        assert!(computed > 0 || kernel.tensor_maps, "{} has computed nothing", kernel.name);
+    }
+}

@@ -20,7 +20,7 @@ use cuda_std::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::ShapeError;
 use crate::scale::Scale;
-use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
+use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Part};
 
 /// The rows of C that a group of tiles has. At 2048, what the blocks of one wave read of A and of B is about the same.
 const GROUP_ROWS: u32 = 2048;
@@ -185,18 +185,31 @@ impl<'a> TiledGemm<'a> {
     /// The tile of block `block`, or `None` for the one block of a grid without work.
     #[inline(always)]
     pub(crate) fn tile(&self, shape: TileShape, block: u32) -> Option<Tile<'a>> {
+        self.tile_of_part(shape, Part::All, block)
+    }
+
+    /// The same, where only tiles count that have elements of a part of C.
+    #[inline(always)]
+    pub(crate) fn tile_of_part(&self, shape: TileShape, part: Part, block: u32) -> Option<Tile<'a>> {
         // Pinned, so that a kernel which asks for its tile again, at its end, computes it again: what the compiler would keep
         // until then takes registers.
         let mut numbers = [block, self.m(), self.n(), self.terms(), self.c.count(), self.splits()];
         hint::pin(&mut numbers);
         let [block, m, n, terms, outputs, splits] = numbers;
         let (down, across) = (m.div_ceil(shape.m), n.div_ceil(shape.n));
-        let (output, position) = divide(block, down * across);
+        let tiles = if part == Part::All { down * across } else { part.tiles(shape, down, across) };
+        let (output, position) = divide(block, tiles);
         if output >= outputs {
             return None;
         }
         let (product, split) = divide(output, splits);
-        let (row, col) = place(shape, position, down, across);
+        let (row, col) = match part {
+            Part::All => place(shape, position, down, across),
+            Part::Upper | Part::Lower => {
+                let (row, col) = part.tile(shape, down, across, position);
+                (row * shape.m, col * shape.n)
+            }
+        };
         // Splits of as many steps, or one more: the first ones.
         let (steps, longer) = divide(terms.div_ceil(shape.k), splits);
         let first_term = |split: u32| ((split * steps + split.min(longer)) * shape.k).min(terms);

@@ -1,4 +1,4 @@
-//! Kernels that bring an operand into another form before it is multiplied.
+//! Kernels that bring an operand into another form before it is multiplied, or its result afterwards.
 //!
 //! ```text
 //!             terms                                       words
@@ -14,12 +14,14 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`clear`] | zeros in the part of a result that is not wanted |
 //! | [`copy`] | the same numbers, in other places |
 //! | [`half`] | numbers rounded to bf16 or fp16, two to a word |
 //! | [`scaled`] | lines scaled by powers of two, each number in two fp16 parts |
 //! | [`whole`] | the same in one pass, for lines that fit into registers |
 //! | `tile` | how a tile gets from memory with any strides to shared memory |
 
+pub mod clear;
 pub mod copy;
 pub mod half;
 pub mod scaled;

@@ -6,7 +6,7 @@
 //!  chunks of terms              one thread for a line       32 terms                        the next 32
 //!  ┌────┬────┬────┐             ┌───────────┐               ┌─────────────┬─────────────┐   ┌────────
 //!  │ min, max of  │ ──────────► │ factor    │ ────────────► │ high parts, │ low parts,  │   │
-//!  │ each line    │             │ unfit?    │               │ 16 words    │ 16 words    │   │
+//!  │ each line    │             │ unfit? 0? │               │ 16 words    │ 16 words    │   │
 //!  └────┴────┴────┘             └───────────┘               └─────────────┴─────────────┘   └────────
 //!                                                            128 bytes; zeros behind the last term
 //! ```
@@ -106,28 +106,74 @@ pub fn split_fp16(pair: [f32; 2]) -> [u32; 2] {
     [high, f16x2((pair[0] - first) * LOW, (pair[1] - second) * LOW)]
 }
 
-/// The largest magnitude seen, and the smallest apart from zero.
+/// The largest magnitude seen, the smallest apart from zero, and where the first and the last number stand that are not zero.
 #[derive(Clone, Copy)]
 pub(super) struct Extremes {
     /// As bits. Those of what is not finite are larger than all others.
     pub(super) largest: u32,
     /// As bits, less one, which makes zero the largest that there is.
-    pub(super) smallest: u32,
+    smallest: u32,
+    /// The first term that is not zero.
+    begin: u32,
+    /// The one behind the last that is not zero.
+    end: u32,
 }
 
 impl Extremes {
-    pub(super) const NONE: Self = Self { largest: 0, smallest: u32::MAX };
+    /// How many words they are.
+    pub(super) const WORDS: usize = 4;
+
+    pub(super) const NONE: Self = Self { largest: 0, smallest: u32::MAX, begin: u32::MAX, end: 0 };
 
     #[inline(always)]
-    pub(super) fn see(&mut self, x: f32) {
+    pub(super) fn see(&mut self, x: f32, term: u32) {
         let bits = x.to_bits() & MAGNITUDE;
-        self.and(Self { largest: bits, smallest: bits.wrapping_sub(1) });
+        let (begin, end) = if bits == 0 { (u32::MAX, 0) } else { (term, term + 1) };
+        self.and(Self { largest: bits, smallest: bits.wrapping_sub(1), begin, end });
     }
 
     #[inline(always)]
     pub(super) fn and(&mut self, other: Self) {
         self.largest = self.largest.max(other.largest);
         self.smallest = self.smallest.min(other.smallest);
+        self.begin = self.begin.min(other.begin);
+        self.end = self.end.max(other.end);
+    }
+
+    #[inline(always)]
+    pub(super) fn words(self) -> [u32; Self::WORDS] {
+        [self.largest, self.smallest, self.begin, self.end]
+    }
+
+    #[inline(always)]
+    pub(super) fn of_words([largest, smallest, begin, end]: [u32; Self::WORDS]) -> Self {
+        Self { largest, smallest, begin, end }
+    }
+
+    /// Writes them to words `at`, and as far behind the beginning of each further quarter.
+    ///
+    /// # Safety
+    /// There is such a word in the first quarter, and this thread alone accesses these words.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) unsafe fn store(self, to: GlobalSliceMut<'_, u32>, at: usize) {
+        let (quarter, words) = (to.len() / Self::WORDS, self.words());
+        for i in 0..Self::WORDS {
+            // SAFETY: the caller's promise.
+            unsafe { to.set_unchecked(i * quarter + at, words[i]) };
+        }
+    }
+
+    /// Reads what [`Extremes::store`] has written.
+    ///
+    /// # Safety
+    /// There is such a word in the first quarter, and nobody writes to these words.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn read(from: GlobalSlice<'_, u32>, at: usize) -> Self {
+        let quarter = from.len() / Self::WORDS;
+        // SAFETY: the caller's promise.
+        Self::of_words([0, 1, 2, 3].map(|i| unsafe { from.get_unchecked(i * quarter + at) }))
     }
 
     /// Those of every `step`th number of a line, from `first` to `end`.
@@ -144,13 +190,13 @@ impl Extremes {
             let values: [f32; AT_A_TIME as usize] =
                 core::array::from_fn(|i| unsafe { source.at(line, term + i as u32 * step) });
             for i in 0..AT_A_TIME as usize {
-                seen.see(values[i]);
+                seen.see(values[i], term + i as u32 * step);
             }
             term += AT_A_TIME * step;
         }
         while term < end {
             // SAFETY: as above.
-            seen.see(unsafe { source.at(line, term) });
+            seen.see(unsafe { source.at(line, term) }, term);
             term += step;
         }
         seen
@@ -166,7 +212,7 @@ impl Extremes {
         for distance in [16, 8, 4, 2, 1] {
             // SAFETY: the caller's promise.
             let other = |word| unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, word, distance, 32).0 };
-            self.and(Self { largest: other(self.largest), smallest: other(self.smallest) });
+            self.and(Self::of_words(self.words().map(other)));
         }
         self
     }
@@ -218,7 +264,7 @@ impl Chunks {
 
     /// The words that the extremes of all chunks take.
     pub fn words(&self, lines: u32, matrices: u32) -> u128 {
-        2 * u128::from(matrices) * u128::from(self.count) * u128::from(lines)
+        Extremes::WORDS as u128 * u128::from(matrices) * u128::from(self.count) * u128::from(lines)
     }
 
     /// Whether they cover lines of `terms` terms, and no more.
@@ -228,7 +274,8 @@ impl Chunks {
 }
 
 /// Finds the extremes of every chunk of every line: for chunk c of line l of matrix i, the largest magnitude is word
-/// `(i · chunks + c) · lines + l`, and the smallest but zero, less one, is as far behind the beginning of the second half.
+/// `(i · chunks + c) · lines + l`. As far behind the beginnings of the second, the third and the fourth quarter, there are the
+/// smallest magnitude but zero, less one, the first term that is not zero, and the one behind the last.
 #[kernel(
     block = 256,
     min_blocks = 6,
@@ -238,14 +285,12 @@ impl Chunks {
     )
 )]
 pub fn line_extremes_fp32(source: MatrixBatch<'_>, chunks: Chunks, extremes: GlobalSliceMut<'_, u32>) {
-    static LARGEST: Shared<[[u32; LINES as usize]; WARPS as usize]> = Shared::new();
-    static SMALLEST: Shared<[[u32; LINES as usize]; WARPS as usize]> = Shared::new();
+    static SEEN: Shared<[[u32; LINES as usize]; WARPS as usize * Extremes::WORDS]> = Shared::new();
     let first = source.first();
     let (lines, terms) = (first.rows(), first.cols());
     let (warp, lane) = (thread::thread_idx_x() / 32, thread::thread_idx_x() % 32);
-    let half = extremes.len() / 2;
     // SAFETY: all threads of the block come here, for the same tiles, and go the same way. A launch has checked that there is a
-    // word in each half for every line of every chunk; each is written by one thread. A barrier separates what is written to
+    // word in each quarter for every line of every chunk; each is written by one thread. A barrier separates what is written to
     // shared memory from the reads, and `for_each` has another one for the next writes. Lines and terms are inside the matrix.
     unsafe {
         Tiles::with(&source, LINES, chunks.count, chunks.terms).for_each(|place| {
@@ -253,10 +298,7 @@ pub fn line_extremes_fp32(source: MatrixBatch<'_>, chunks: Chunks, extremes: Glo
             let end = (place.term + chunks.terms).min(terms);
             let to = u64::from(place.matrix) * u64::from(chunks.count) + u64::from(place.across);
             let to = (to * u64::from(lines) + u64::from(place.line)) as usize;
-            let write = |line: u32, seen: Extremes| {
-                extremes.set_unchecked(to + line as usize, seen.largest);
-                extremes.set_unchecked(half + to + line as usize, seen.smallest);
-            };
+            let write = |line: u32, seen: Extremes| seen.store(extremes, to + line as usize);
             if is_along_terms(lines, first.row_stride(), first.col_stride()) {
                 // A warp has a line at a time.
                 let mut line = warp;
@@ -274,13 +316,15 @@ pub fn line_extremes_fp32(source: MatrixBatch<'_>, chunks: Chunks, extremes: Glo
             if place.line + lane < lines {
                 seen = Extremes::of(&source, place.line + lane, place.term + warp, end, WARPS);
             }
-            LARGEST.write([warp as usize, lane as usize], seen.largest);
-            SMALLEST.write([warp as usize, lane as usize], seen.smallest);
+            let (words, lane_index) = (seen.words(), lane as usize);
+            for i in 0..Extremes::WORDS {
+                SEEN.write([warp as usize * Extremes::WORDS + i, lane_index], words[i]);
+            }
             thread::sync_threads();
             if warp == 0 && place.line + lane < lines {
                 for warp in 1..WARPS as usize {
-                    let at = [warp, lane as usize];
-                    seen.and(Extremes { largest: LARGEST.read(at), smallest: SMALLEST.read(at) });
+                    let word = |i: usize| SEEN.read([warp * Extremes::WORDS + i, lane_index]);
+                    seen.and(Extremes::of_words([0, 1, 2, 3].map(word)));
                 }
                 write(lane, seen);
             }
@@ -296,14 +340,16 @@ impl crate::Grid for line_extremes_fp32<'_> {
     }
 }
 
-/// From the extremes that [`line_extremes_fp32`] has found in `chunks` chunks, the factor of every line, and whether any of each
-/// [`GROUP`] lines is unfit: `element_by_element`, if that is not zero, or normwise. The factors of a matrix are filled up with
-/// ones to whole groups: that of line l of matrix i is number `i · ⌈lines / GROUP⌉ · GROUP + l`.
+/// From the extremes that [`line_extremes_fp32`] has found in `chunks` chunks, the factor of every line, and for each [`GROUP`]
+/// lines whether any is unfit, `element_by_element` if that is not zero, or normwise, and two words: the first term that is not zero
+/// in all of them, and the one behind the last. The factors of a matrix are filled up with ones to whole groups: that of line l of
+/// matrix i is number `i · ⌈lines / GROUP⌉ · GROUP + l`.
 #[kernel(
     block = 256,
     requires(
         unfit.len() as u64 == u64::from(lines.div_ceil(GROUP)) * u64::from(matrices),
         factors.len() as u64 == unfit.len() as u64 * u64::from(GROUP),
+        nonzero.len() == unfit.len() * 2,
         extremes.len() as u128 == Chunks { terms: 0, count: chunks }.words(lines, matrices)
     )
 )]
@@ -314,14 +360,15 @@ pub fn line_scales_fp16(
     chunks: u32,
     factors: GlobalSliceMut<'_, f32>,
     unfit: GlobalSliceMut<'_, u32>,
+    nonzero: GlobalSliceMut<'_, u32>,
     element_by_element: u32,
 ) {
-    static UNFIT: Shared<[u32; WARPS as usize]> = Shared::new();
+    /// Of each warp: whether a line is unfit, and where the terms begin and end that are not zero.
+    static SEEN: Shared<[[u32; 3]; WARPS as usize]> = Shared::new();
     const { assert!(GROUP == THREADS, "each thread has a line of the group") };
     let thread = thread::thread_idx_x();
     let of_a_matrix = lines.div_ceil(GROUP);
     let groups = u64::from(of_a_matrix) * u64::from(matrices);
-    let half = extremes.len() / 2;
     let mut group = u64::from(thread::block_idx_x());
     while group < groups {
         let matrix = group.checked_div(of_a_matrix.into()).unwrap_or(0);
@@ -334,24 +381,30 @@ pub fn line_scales_fp16(
             if line < u64::from(lines) {
                 let first = (matrix * u64::from(chunks) * u64::from(lines) + line) as usize;
                 for chunk in 0..chunks as usize {
-                    let at = first + chunk * lines as usize;
-                    let (largest, smallest) = (extremes.get_unchecked(at), extremes.get_unchecked(half + at));
-                    seen.and(Extremes { largest, smallest });
+                    seen.and(Extremes::read(extremes, first + chunk * lines as usize));
                 }
             }
             let (factor, is_unfit) = seen.factor(element_by_element != 0);
             factors.set_unchecked(group as usize * GROUP as usize + thread as usize, factor);
             let any_of_warp = warp::warp_vote_any(warp::ALL_LANES, is_unfit);
+            let of_warp = seen.of_all_lanes();
             if warp::lane_id() == 0 {
-                UNFIT.write((thread / 32) as usize, any_of_warp.into());
+                let warp = (thread / 32) as usize;
+                SEEN.write([warp, 0], any_of_warp.into());
+                SEEN.write([warp, 1], of_warp.begin);
+                SEEN.write([warp, 2], of_warp.end);
             }
             thread::sync_threads();
             if thread == 0 {
-                let mut any = 0;
+                let (mut any, mut begin, mut end) = (0, u32::MAX, 0);
                 for warp in 0..WARPS as usize {
-                    any |= UNFIT.read(warp);
+                    any |= SEEN.read([warp, 0]);
+                    begin = begin.min(SEEN.read([warp, 1]));
+                    end = end.max(SEEN.read([warp, 2]));
                 }
                 unfit.set_unchecked(group as usize, any);
+                nonzero.set_unchecked(2 * group as usize, begin);
+                nonzero.set_unchecked(2 * group as usize + 1, end);
             }
             thread::sync_threads();
         }
@@ -456,7 +509,7 @@ mod tests {
     fn a_line_is_fit_exactly_if_its_numbers_keep_22_bits() {
         let line = |numbers: &[f32]| {
             let mut seen = Extremes::NONE;
-            numbers.iter().for_each(|&x| seen.see(x));
+            (0..).zip(numbers).for_each(|(term, &x)| seen.see(x, term));
             (seen.factor(true), seen.factor(false))
         };
         let power = |exponent| POWER(exponent) as f32;

@@ -15,7 +15,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::{Matrix, MatrixBatch, MatrixMut};
+use crate::{Matrix, MatrixBatch, MatrixMut, Part};
 
 /// The lines of a tile, and the terms of each.
 pub(super) const SIDE: u32 = 64;
@@ -57,14 +57,25 @@ impl Tiles {
     /// Tiles of 64 lines of 64 terms.
     #[inline(always)]
     pub(super) fn of(matrices: &MatrixBatch<'_>) -> Self {
-        Self::with(matrices, SIDE, matrices.first().cols().div_ceil(SIDE), SIDE)
+        Self::of_extents(matrices.first().rows(), matrices.first().cols(), matrices.count())
+    }
+
+    /// The same of so many matrices with such extents.
+    #[inline(always)]
+    pub(super) fn of_extents(rows: u32, cols: u32, count: u32) -> Self {
+        Self::new(rows, count, SIDE, cols.div_ceil(SIDE), SIDE)
     }
 
     /// Tiles of `lines` lines, `across` of them side by side with `terms` terms each.
     #[inline(always)]
     pub(super) fn with(matrices: &MatrixBatch<'_>, lines: u32, across: u32, terms: u32) -> Self {
-        let of_a_matrix = u64::from(across) * u64::from(matrices.first().rows().div_ceil(lines));
-        let count = of_a_matrix.saturating_mul(matrices.count().into());
+        Self::new(matrices.first().rows(), matrices.count(), lines, across, terms)
+    }
+
+    #[inline(always)]
+    fn new(rows: u32, count: u32, lines: u32, across: u32, terms: u32) -> Self {
+        let of_a_matrix = u64::from(across) * u64::from(rows.div_ceil(lines));
+        let count = of_a_matrix.saturating_mul(count.into());
         Self { lines, terms, across: across.into(), of_a_matrix, count }
     }
 
@@ -192,6 +203,24 @@ pub(super) unsafe fn store(target: &MatrixMut<'_>, place: Place, tile: &'static 
         if is_inside {
             // SAFETY: inside the tile; the place of an element, which is inside the data, and this thread's alone.
             unsafe { target.data().set_unchecked(offset, tile.read([line as usize, term as usize])) };
+        }
+    });
+}
+
+/// Sets the elements of a tile to zero that are outside of a part of the matrix.
+///
+/// # Safety
+/// Called by all threads of a block of [`THREADS`]. No other thread accesses these elements of the matrix.
+#[inline(always)]
+#[track_caller]
+pub(super) unsafe fn clear_outside(target: &MatrixMut<'_>, place: Place, part: Part) {
+    let strides = [target.row_stride(), target.col_stride()];
+    let share = Share::of_thread(is_along_terms(target.rows(), strides[0], strides[1]));
+    walk([target.rows(), target.cols()], strides, place, share, |i, is_inside, offset| {
+        let (line, term) = share.at(i);
+        if is_inside && !part.contains(place.line + line, place.term + term) {
+            // SAFETY: the place of an element, which is inside the data, and this thread's alone.
+            unsafe { target.data().set_unchecked(offset, 0.0) };
         }
     });
 }

@@ -34,8 +34,8 @@ const MOST_OF_WARP: u32 = 2 * EACH as u32 * warp::LANES;
 pub const MOST_TERMS: u32 = 2 * EACH as u32 * THREADS;
 
 /// Writes the high and the low parts of all lines, and their extremes: line l of matrix i begins at word
-/// `(i · lines + l) · pitch`; its largest magnitude is word `i · lines + l` of the extremes, and the smallest but zero, less one,
-/// is as far behind the beginning of the second half.
+/// `(i · lines + l) · pitch`; its extremes are those of a line of one chunk, as [`line_extremes_fp32`](super::scaled::line_extremes_fp32)
+/// writes them.
 #[kernel(
     block = 256,
     min_blocks = 3,
@@ -50,12 +50,11 @@ pub fn pack_whole_lines_fp16(
     extremes: GlobalSliceMut<'_, u32>,
     words: GlobalSliceMut<'_, u32>,
 ) {
-    static SEEN: Shared<[[u32; 2]; WARPS as usize]> = Shared::new();
+    static SEEN: Shared<[[u32; Extremes::WORDS]; WARPS as usize]> = Shared::new();
     let (lines, terms) = (source.first().rows(), source.first().cols());
     let team = if terms <= MOST_OF_WARP { warp::LANES } else { THREADS };
     let (teams, of_block, of_team) = (THREADS / team, thread::thread_idx_x() / team, thread::thread_idx_x() % team);
     let all_lines = u64::from(lines) * u64::from(source.count());
-    let half = extremes.len() / 2;
     let mut first = u64::from(thread::block_idx_x()) * u64::from(teams);
     while first < all_lines {
         // Pinned: whatever follows from them for each pair would be kept from line to line, in more registers than there are.
@@ -74,26 +73,27 @@ pub fn pack_whole_lines_fp16(
             let pairs = load(&source.at(matrix as u32), row, terms, of_team, team);
             let mut seen = Extremes::NONE;
             for i in 0..EACH {
-                seen.see(pairs[i][0]);
-                seen.see(pairs[i][1]);
+                let term = 2 * (of_team + i as u32 * team);
+                seen.see(pairs[i][0], term);
+                seen.see(pairs[i][1], term + 1);
             }
             seen = seen.of_all_lanes();
             if team == THREADS {
                 if warp::lane_id() == 0 {
-                    let warp = (thread::thread_idx_x() / warp::LANES) as usize;
-                    SEEN.write([warp, 0], seen.largest);
-                    SEEN.write([warp, 1], seen.smallest);
+                    let (warp, words) = ((thread::thread_idx_x() / warp::LANES) as usize, seen.words());
+                    for i in 0..Extremes::WORDS {
+                        SEEN.write([warp, i], words[i]);
+                    }
                 }
                 thread::sync_threads();
                 for warp in 0..WARPS as usize {
-                    seen.and(Extremes { largest: SEEN.read([warp, 0]), smallest: SEEN.read([warp, 1]) });
+                    seen.and(Extremes::of_words([0, 1, 2, 3].map(|i| SEEN.read([warp, i]))));
                 }
                 thread::sync_threads();
             }
             if number < all_lines {
                 if of_team == 0 {
-                    extremes.set_unchecked(line as usize, seen.largest);
-                    extremes.set_unchecked(half + line as usize, seen.smallest);
+                    seen.store(extremes, line as usize);
                 }
                 let scale = scale(seen.factor(false).0);
                 let first_word = line as usize * pitch(terms) as usize;

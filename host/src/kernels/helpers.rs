@@ -4,18 +4,19 @@ use cuda_std::{GlobalSlice, GlobalSliceMut, Kernel};
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
 use gpu_kernels::gemm::split_reduction::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemm::tiles::TiledGemm;
+use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
 use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16};
 use gpu_kernels::pack::whole::pack_whole_lines_fp16;
-use gpu_kernels::{MatrixBatch, MatrixBatchMut};
+use gpu_kernels::{MatrixBatch, MatrixBatchMut, Part};
 
 use super::embedded;
 use crate::Error;
 use crate::device::Device;
 
 embedded! {
-    gemm_split_reduction_fp32 gemm_repair_fp32 matrix_copy_fp32 pack_bf16 pack_fp16
+    gemm_split_reduction_fp32 gemm_repair_fp32 matrix_copy_fp32 matrix_clear_outside_fp32 pack_bf16 pack_fp16
     line_extremes_fp32 line_scales_fp16 pack_scaled_fp16 pack_whole_lines_fp16
 }
 
@@ -25,12 +26,15 @@ pub(crate) const REDUCTION: &str = gemm_split_reduction_fp32::NAME;
 pub(crate) const REPAIR: &str = gemm_repair_fp32::NAME;
 /// The kernel that copies matrices.
 pub(crate) const COPY: &str = matrix_copy_fp32::NAME;
+/// The kernel that sets to zero what is not wanted of results.
+pub(crate) const CLEAR: &str = matrix_clear_outside_fp32::NAME;
 
 /// The names of the kernels that plans use besides those that multiply.
-pub static HELPERS: [&str; 9] = [
+pub static HELPERS: [&str; 10] = [
     REDUCTION,
     REPAIR,
     COPY,
+    CLEAR,
     pack_bf16::NAME,
     pack_fp16::NAME,
     line_extremes_fp32::NAME,
@@ -102,6 +106,11 @@ pub(crate) fn copy_matrices(device: &Device, from: MatrixBatch<'_>, to: MatrixBa
     device.launch(matrix_copy_fp32 { from, to })
 }
 
+/// Sets to zero what is outside of a part of matrices.
+pub(crate) fn clear_outside(device: &Device, part: Part, matrices: MatrixBatchMut<'_>) -> Result<(), Error> {
+    device.launch(matrix_clear_outside_fp32 { matrices, part })
+}
+
 /// Rounds the rows of matrices to bf16 or fp16.
 pub(crate) fn pack_rounded(
     device: &Device,
@@ -121,6 +130,7 @@ pub(crate) struct ScaledParts<'a> {
     pub(crate) extremes: GlobalSliceMut<'a, u32>,
     pub(crate) factors: GlobalSliceMut<'a, f32>,
     pub(crate) unfit: GlobalSliceMut<'a, u32>,
+    pub(crate) nonzero: GlobalSliceMut<'a, u32>,
     pub(crate) words: GlobalSliceMut<'a, u32>,
 }
 
@@ -133,7 +143,7 @@ pub(crate) fn pack_scaled(
     parts: ScaledParts<'_>,
 ) -> Result<(), Error> {
     use crate::plan::read;
-    let ScaledParts { extremes, factors, unfit, words } = parts;
+    let ScaledParts { extremes, factors, unfit, nonzero, words } = parts;
     match chunks {
         Some(chunks) => device.launch(line_extremes_fp32 { source, chunks, extremes })?,
         None => device.launch(pack_whole_lines_fp16 { source, extremes, words })?,
@@ -145,6 +155,7 @@ pub(crate) fn pack_scaled(
         chunks: chunks.map_or(1, |chunks| chunks.count),
         factors,
         unfit,
+        nonzero,
         element_by_element: element_by_element.into(),
     })?;
     match chunks {

@@ -18,6 +18,7 @@ use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
 use gpu_kernels::gemm::wgmma::scaled::Scales;
 use gpu_kernels::gemm::wgmma::unfit::Unfit;
 use gpu_kernels::{
+    Part,
     gemm::Gemm,
     gemv::{Gemv, SplitGemv},
 };
@@ -30,8 +31,8 @@ use crate::{Error, Precision};
 pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 pub use helpers::HELPERS;
 pub(crate) use helpers::{
-    COPY, Format, REDUCTION, REPAIR, ScaledParts, add_partial_sums, copy_matrices, pack_rounded, pack_scaled,
-    repair_marked_tiles,
+    CLEAR, COPY, Format, REDUCTION, REPAIR, ScaledParts, add_partial_sums, clear_outside, copy_matrices, pack_rounded,
+    pack_scaled, repair_marked_tiles,
 };
 pub use ladder::{
     GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32, LADDER,
@@ -232,7 +233,8 @@ pub(crate) enum Launch {
     /// The same, of packed operands.
     Packed {
         format: Format,
-        launch: fn(&Device, TiledGemm<'_>, [PackedOperand<'_>; 2]) -> Result<(), Error>,
+        /// What lies outside of the part of C need not be computed.
+        launch: fn(&Device, TiledGemm<'_>, Part, [PackedOperand<'_>; 2]) -> Result<(), Error>,
         /// Whether it leaves out tiles of lines that are unfit for the format.
         leaves_out: bool,
     },

@@ -72,7 +72,7 @@ macro_rules! rounded {
             stringify!($kernel),
             Launch::Packed {
                 format: Format::$format,
-                launch: |device, gemm, operands| {
+                launch: |device, gemm, _, operands| {
                     let [map_a, map_b] = maps_of(device, &gemm, operands, Format::$format, TILE_HALF)?;
                     device.launch($kernel { map_a, map_b, gemm, blocks: blocks(device) })
                 },
@@ -90,11 +90,11 @@ macro_rules! scaled {
             stringify!($kernel),
             Launch::Packed {
                 format: Format::ScaledFp16 { element_by_element: $element_by_element },
-                launch: |device, gemm, [a, b]| {
+                launch: |device, gemm, part, [a, b]| {
                     let format = Format::ScaledFp16 { element_by_element: $element_by_element };
                     let [map_a, map_b] = maps_of(device, &gemm, [a, b], format, TILE)?;
                     let (scales_a, scales_b) = (a.scales, b.scales);
-                    device.launch($kernel { map_a, map_b, gemm, scales_a, scales_b, blocks: blocks(device) })
+                    device.launch($kernel { map_a, map_b, gemm, part, scales_a, scales_b, blocks: blocks(device) })
                 },
                 leaves_out: true,
             },
@@ -128,7 +128,7 @@ pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
         "gemm_wgmma_packed_short_fp32_3xfp16",
         Launch::Packed {
             format: ELEMENT_BY_ELEMENT,
-            launch: |device, gemm, [a, b]| {
+            launch: |device, gemm, _, [a, b]| {
                 let [map_a, map_b] = maps_of(device, &gemm, [a, b], ELEMENT_BY_ELEMENT, SHORT_TILE)?;
                 let [length, lines] = STORED;
                 let tile = TensorTile { element: TensorElement::Fp32, length, lines };

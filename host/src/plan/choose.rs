@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use crate::kernels::{self, Family, KernelInfo, Launch, REDUCTION, REPAIR, Scheme};
+use gpu_kernels::Part;
+
+use crate::kernels::{self, CLEAR, Family, KernelInfo, Launch, REDUCTION, REPAIR, Scheme};
 use crate::plan::explanation::{Candidate, Explanation, Reason};
 use crate::plan::preparation::{Operand, Preparation};
 use crate::plan::workspace::Layout;
@@ -347,6 +349,9 @@ fn steps(way: &Way, product: &Description) -> Vec<String> {
     }
     if !way.marks.is_empty() {
         steps.push(format!("compute tiles again whose operands cannot be split, if there are any, with {REPAIR}"));
+    }
+    if product.part != Part::All {
+        steps.push(format!("set to zero what is not wanted of the result, with {CLEAR}"));
     }
     steps
 }

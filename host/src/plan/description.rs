@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gpu_kernels::Part;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::{Product, Sizes};
@@ -30,6 +31,18 @@ pub struct Description {
     pub alpha_is_zero: bool,
     /// Whether β is zero, so that C may not be read.
     pub beta_is_zero: bool,
+    /// Which elements of the result are wanted; the others become zero, whatever they were.
+    #[serde(default, with = "NamesOfParts")]
+    pub part: Part,
+}
+
+/// How parts are written to files.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Part", rename_all = "kebab-case")]
+enum NamesOfParts {
+    All,
+    Upper,
+    Lower,
 }
 
 /// Where the elements of the matrices of a batch lie: strides in elements.
@@ -161,12 +174,17 @@ impl Description {
             placement.check(matrix, rows, cols, batch).map(|()| placement)
         };
         let (a, b, c) = (placed("A", a, m, k)?, placed("B", b, k, n)?, placed("C", c, m, n)?);
-        Ok(Self { m, n, k, batch, a, b, c, alpha_is_zero: false, beta_is_zero: false })
+        Ok(Self { m, n, k, batch, a, b, c, alpha_is_zero: false, beta_is_zero: false, part: Part::All })
     }
 
     /// The same with these factors.
     pub fn with_factors(self, alpha: f32, beta: f32) -> Self {
         Self { alpha_is_zero: alpha == 0.0, beta_is_zero: beta == 0.0, ..self }
+    }
+
+    /// The same, of which only a part is wanted.
+    pub fn with_part(self, part: Part) -> Self {
+        Self { part, ..self }
     }
 
     /// The product of matrices in a device's memory.
@@ -235,7 +253,7 @@ impl Description {
     /// The product of the transposes: `Cᵀ = α·Bᵀ·Aᵀ + β·Cᵀ`, the same numbers in the same places.
     pub(crate) fn transposed(self) -> Self {
         let (a, b, c) = (self.b.transposed(), self.a.transposed(), self.c.transposed());
-        Self { m: self.n, n: self.m, a, b, c, ..self }
+        Self { m: self.n, n: self.m, a, b, c, part: self.part.transposed(), ..self }
     }
 
     /// What differs between the product that a plan is for and the one that it is given, if that matters: sizes, strides
@@ -275,10 +293,15 @@ impl fmt::Display for Placement {
 
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { m, n, k, batch, a, b, c, .. } = self;
+        let Self { m, n, k, batch, a, b, c, part, .. } = self;
         if *batch != 1 {
             write!(f, "{batch} times ")?;
         }
-        write!(f, "m={m} n={n} k={k} (A {a}; B {b}; C {c})")
+        write!(f, "m={m} n={n} k={k} (A {a}; B {b}; C {c})")?;
+        match part {
+            Part::All => Ok(()),
+            Part::Upper => write!(f, ", upper triangle"),
+            Part::Lower => write!(f, ", lower triangle"),
+        }
     }
 }

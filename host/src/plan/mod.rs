@@ -7,8 +7,8 @@
 //!                     ▼
 //!                 GemmPlan        explanation(), workspace(), run()
 //!
-//!  run:   prepare A, prepare B  ─►  multiply  ─►  multiply what is unfit  ─►  add up partial sums
-//!         └── where needed ──┘                    └── where operands may be ┘   └── where sums are divided
+//!  run:   prepare A, prepare B  ─►  multiply  ─►  multiply what is unfit  ─►  add up partial sums  ─►  clear
+//!         └── where needed ──┘                    └── where operands may be ┘  └── of divided sums ┘   └── what is not wanted
 //! ```
 //!
 //! A plan depends on sizes, strides and alignment, not on addresses or numbers: it is made once and run often, on operands
@@ -54,6 +54,7 @@ pub use choose::plan;
 pub use description::{Description, Placement, Storage};
 pub use explanation::{Candidate, Explanation, Reason};
 pub use facts::{DeviceFacts, Processor};
+pub use gpu_kernels::Part;
 pub use refusal::Refusal;
 pub use table::{Table, TableFlag, Tables};
 pub use workspace::Workspace;
@@ -145,10 +146,10 @@ impl GemmPlan {
     }
 
     /// The parts of the workspace that [`GemmPlan::run`] writes to, in elements and in their order: of A and of B packed words,
-    /// extremes, factors, flags and a copy, then the partial sums, and the marks of blocks. What the plan does not need is empty.
-    pub fn workspace_parts(&self) -> [Range<usize>; 12] {
-        let [[a0, a1, a2, a3, a4], [b0, b1, b2, b3, b4]] = self.preparations.each_ref().map(Preparation::parts);
-        [a0, a1, a2, a3, a4, b0, b1, b2, b3, b4, self.partials.clone(), self.marks.clone()]
+    /// extremes, factors, flags, ends of zeros and a copy, then the partial sums, and the marks of blocks. What the plan does not need is empty.
+    pub fn workspace_parts(&self) -> [Range<usize>; 14] {
+        let [[a0, a1, a2, a3, a4, a5], [b0, b1, b2, b3, b4, b5]] = self.preparations.each_ref().map(Preparation::parts);
+        [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, self.partials.clone(), self.marks.clone()]
     }
 
     /// Has the device load the kernels of the plan, so that no run has to. Does nothing if they are loaded, or on the CPU.
@@ -158,8 +159,9 @@ impl GemmPlan {
     pub fn load(&self, device: &Device) -> Result<(), Error> {
         let adds = (self.splits > 1 || self.kernel.varies).then_some(kernels::REDUCTION);
         let repairs = (!self.marks.is_empty()).then_some(kernels::REPAIR);
+        let clears = (self.product.part != Part::All).then_some(kernels::CLEAR);
         let before = self.preparations.iter().flat_map(Preparation::kernels);
-        let after = self.fallback.map(|kernel| kernel.name).into_iter().chain(adds).chain(repairs);
+        let after = self.fallback.map(|kernel| kernel.name).into_iter().chain(adds).chain(repairs).chain(clears);
         before.chain([self.kernel.name]).chain(after).try_for_each(|name| device.prepare(name).map(drop))
     }
 

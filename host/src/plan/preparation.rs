@@ -32,7 +32,7 @@ use crate::{Device, Error};
 const LINE_ALIGNMENT: usize = 4;
 
 /// The parts of a workspace that an operand can have.
-pub(crate) const PARTS: usize = 5;
+pub(crate) const PARTS: usize = 6;
 
 /// How an operand gets to the kernel that multiplies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,7 @@ struct Scaled {
     extremes: Range<usize>,
     factors: Range<usize>,
     unfit: Range<usize>,
+    nonzero: Range<usize>,
     /// The operand as another kernel can multiply it, if it cannot where it is.
     copy: Option<Copied>,
 }
@@ -162,12 +163,13 @@ impl Operand {
                 let extremes = layout.part(words_of.words(lines as u32, self.batch as u32))?;
                 let factors = layout.part(groups * u128::from(GROUP))?;
                 let unfit = layout.part(groups)?;
+                let nonzero = layout.part(2 * groups)?;
                 let is_fit = self.placement.storage() != Storage::Spread && self.has_tensor_map();
                 let copy = match keep && !is_fit {
                     true => Some(self.copy(self.storage_of_fallback(), true, layout)?),
                     false => None,
                 };
-                Some(Scaled { chunks, extremes, factors, unfit, copy })
+                Some(Scaled { chunks, extremes, factors, unfit, nonzero, copy })
             }
         };
         let lines_are_rows = self.lines_are_rows;
@@ -207,7 +209,7 @@ impl Packed {
         &self,
         device: &Device,
         operand: MatrixBatch<'a>,
-        [for_words, for_extremes, for_factors, for_unfit, for_copy]: [GlobalSliceMut<'a, f32>; PARTS],
+        [for_words, for_extremes, for_factors, for_unfit, for_nonzero, for_copy]: [GlobalSliceMut<'a, f32>; PARTS],
     ) -> Result<Prepared<'a>, Error> {
         let first = if self.lines_are_rows { operand.first() } else { operand.first().transposed() };
         let source = MatrixBatch::new(first, operand.stride() as usize, operand.count() as usize)?;
@@ -218,21 +220,21 @@ impl Packed {
             pack_rounded(device, self.format, source, for_words)?;
             return Ok(Prepared { operand, packed: PackedOperand { words: read(for_words), scales: no_scales() } });
         };
-        let (extremes, unfit) = (words(for_extremes), words(for_unfit));
-        let parts = ScaledParts { extremes, factors: for_factors, unfit, words: for_words };
+        let [extremes, unfit, nonzero] = [for_extremes, for_unfit, for_nonzero].map(words);
+        let parts = ScaledParts { extremes, factors: for_factors, unfit, nonzero, words: for_words };
         pack_scaled(device, source, *chunks, element_by_element, parts)?;
         let operand = match copy {
             Some(copy) => copy.run(device, operand, for_copy)?,
             None => operand,
         };
-        let scales = Scales { factors: read(for_factors), unfit: read(unfit) };
+        let scales = Scales { factors: read(for_factors), unfit: read(unfit), nonzero: read(nonzero) };
         Ok(Prepared { operand, packed: PackedOperand { words: read(for_words), scales } })
     }
 }
 
 /// What goes with an operand that is not scaled.
 fn no_scales<'a>() -> Scales<'a> {
-    Scales { factors: GlobalSlice::new(&[]), unfit: GlobalSlice::new(&[]) }
+    Scales { factors: GlobalSlice::new(&[]), unfit: GlobalSlice::new(&[]), nonzero: GlobalSlice::new(&[]) }
 }
 
 impl Preparation {
@@ -310,11 +312,12 @@ impl Preparation {
         const NONE: Range<usize> = 0..0;
         match self {
             Self::InPlace => [NONE; PARTS],
-            Self::Copied(copy) => [NONE, NONE, NONE, NONE, copy.part.clone()],
-            Self::Packed(Packed { words, scaled: None, .. }) => [words.clone(), NONE, NONE, NONE, NONE],
-            Self::Packed(Packed { words, scaled: Some(Scaled { extremes, factors, unfit, copy, .. }), .. }) => {
+            Self::Copied(copy) => [NONE, NONE, NONE, NONE, NONE, copy.part.clone()],
+            Self::Packed(Packed { words, scaled: None, .. }) => [words.clone(), NONE, NONE, NONE, NONE, NONE],
+            Self::Packed(Packed { words, scaled: Some(scaled), .. }) => {
+                let Scaled { extremes, factors, unfit, nonzero, copy, .. } = scaled;
                 let copy = copy.as_ref().map_or(NONE, |copy| copy.part.clone());
-                [words.clone(), extremes.clone(), factors.clone(), unfit.clone(), copy]
+                [words.clone(), extremes.clone(), factors.clone(), unfit.clone(), nonzero.clone(), copy]
             }
         }
     }

@@ -6,16 +6,16 @@ use gpu_kernels::gemm::split_reduction::SplitReduction;
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::gemm::wgmma::unfit::Unfit;
 use gpu_kernels::gemv::{Gemv, SplitGemv};
-use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Vector, VectorMut};
+use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Part, Vector, VectorMut};
 
-use crate::kernels::{Launch, add_partial_sums, repair_marked_tiles};
+use crate::kernels::{Launch, add_partial_sums, clear_outside, repair_marked_tiles};
 use crate::plan::preparation::Prepared;
 use crate::plan::workspace::{read, words};
 use crate::plan::{Description, GemmPlan, Workspace};
 use crate::{Bytes, Device, DeviceMatrix, Error};
 
 impl GemmPlan {
-    /// Queues `C = α·A·B + β·C` for each product of the batch. Does not wait for it, allocates nothing, and copies nothing
+    /// Queues `C = α·A·B + β·C` for each product of the batch, or the part of it that was planned, with zeros elsewhere. Does not wait for it, allocates nothing, and copies nothing
     /// between host and device, so it can be timed as it is.
     ///
     /// The workspace must not be given to anything that runs on another stream meanwhile; plans that use it one after the
@@ -53,7 +53,7 @@ impl GemmPlan {
                     false => (a.batch()?, b.batch()?),
                     true => (b.transposed_batch()?, a.transposed_batch()?),
                 };
-                self.run_batch(device, alpha, a, b, beta, c.batch_mut(self.transposed)?, workspace)
+                self.run_batch(device, alpha, a, b, beta, c.batch_mut(self.transposed)?, workspace)?;
             }
             _ => (0..self.product.batch).try_for_each(|index| {
                 let (a, b, c) = (a.matrix_at(index)?, b.matrix_at(index)?, c.matrix_mut_at(index)?);
@@ -63,7 +63,11 @@ impl GemmPlan {
                         self.run_one(device, alpha, b.transposed(), a.transposed(), beta, c.transposed(), workspace)
                     }
                 }
-            }),
+            })?,
+        }
+        match self.product.part {
+            Part::All => Ok(()),
+            part => clear_outside(device, part, c.batch_mut(false)?),
         }
     }
 
@@ -81,18 +85,19 @@ impl GemmPlan {
     ) -> Result<(), Error> {
         let [prepare_a, prepare_b] = &self.preparations;
         let parts = workspace.parts(self.workspace_parts())?;
-        let [a0, a1, a2, a3, a4, b0, b1, b2, b3, b4, for_partials, for_marks] = parts;
-        let Prepared { operand: a, packed: packed_a } = prepare_a.run(device, a, [a0, a1, a2, a3, a4])?;
-        let Prepared { operand: b, packed: packed_b } = prepare_b.run(device, b, [b0, b1, b2, b3, b4])?;
+        let [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, for_partials, for_marks] = parts;
+        let Prepared { operand: a, packed: packed_a } = prepare_a.run(device, a, [a0, a1, a2, a3, a4, a5])?;
+        let Prepared { operand: b, packed: packed_b } = prepare_b.run(device, b, [b0, b1, b2, b3, b4, b5])?;
 
         // A plan for β = 0 may be run with another one, and then cannot compute tiles again from what they were.
         let no_marks = GlobalSliceMut::new(&mut []);
         let marks = if beta == 0.0 { words(for_marks) } else { no_marks };
+        let part = if self.transposed { self.product.part.transposed() } else { self.product.part };
         let multiply = |gemm| {
             match self.kernel.launch {
                 Launch::Tiled(launch) => launch(device, gemm)?,
                 Launch::Marking(launch) => launch(device, gemm, marks, Unfit::everything())?,
-                Launch::Packed { launch, .. } => launch(device, gemm, [packed_a, packed_b])?,
+                Launch::Packed { launch, .. } => launch(device, gemm, part, [packed_a, packed_b])?,
                 _ => unreachable!("takes one product at a time"),
             }
             // What is unfit for the one kernel, the other one computes, and nothing else.

@@ -1,8 +1,8 @@
 //! Memory that plans need besides the operands: copies of operands or what they have been packed to, partial sums.
 //!
 //! ```text
-//! │ for A                                      │ for B │ partial sums │ marks │     each part aligned to 256 bytes;
-//! │ words │ extremes │ factors │ unfit │ copy │ …                                   none of them has to be there
+//! │ for A                                                │ for B │ partial sums │ marks │     each part aligned to 256 bytes;
+//! │ words │ extremes │ factors │ unfit │ nonzero │ copy │ …                                   none of them has to be there
 //! ```
 
 use std::ops::Range;

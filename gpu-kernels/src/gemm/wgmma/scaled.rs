@@ -17,6 +17,10 @@
 //! (it says where the limit is), and lines that are not finite; the 256×256 parts of C that these belong to are not computed
 //! here, but by a kernel of [`super::split`], restricted to them.
 //!
+//! Packing also notes from which term to which 256 lines of an operand have other numbers than zeros. The terms outside of what both
+//! operands have there are left out: of the product of two triangular matrices that is two thirds. With zeros, everything that is fit
+//! gives zeros.
+//!
 //! The frame is `pipeline`. A warpgroup has 64×256 sums, as two halves of 128 columns, and partial sums
 //! for one half. While it scales these and adds them to its sums, the products of the other warpgroup run: the tensor pipe is
 //! active 91 % of the time (profiled on an H200).
@@ -41,8 +45,9 @@ use super::pipeline::{
     A_TILE, LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, SHARED_BYTES, give_back, tile_shape,
     warp_and_part,
 };
-use super::unfit::{GROUP, Unfit};
+use super::unfit::{GROUP, Unfit, flags_of};
 use super::warp_number;
+use crate::Part;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -75,6 +80,8 @@ pub struct Scales<'a> {
     pub factors: GlobalSlice<'a, f32>,
     /// For each group of [`GROUP`] lines of each matrix, whether any of them could not be split: not zero.
     pub unfit: GlobalSlice<'a, u32>,
+    /// For each of these groups, two words: the first term that is not zero in all of its lines, and the one behind the last.
+    pub nonzero: GlobalSlice<'a, u32>,
 }
 
 impl Scales<'_> {
@@ -82,7 +89,7 @@ impl Scales<'_> {
     #[cfg(not(target_arch = "nvptx64"))]
     pub(super) fn are_of(&self, count: u32, lines: u32) -> bool {
         let groups = u64::from(count) * u64::from(lines.div_ceil(GROUP));
-        self.factors.len() as u64 >= groups * u64::from(GROUP)
+        self.factors.len() as u64 >= groups * u64::from(GROUP) && self.nonzero.len() as u64 >= groups * 2
     }
 
     /// The factors of the lines from `line` on, of matrix `product` with `lines` lines.
@@ -107,10 +114,9 @@ unsafe fn multiply_scaled(
     map_a: TensorMap<'_>,
     map_b: TensorMap<'_>,
     gemm: TiledGemm<'_>,
-    scales_a: Scales<'_>,
-    scales_b: Scales<'_>,
+    part: Part,
+    scales: [Scales<'_>; 2],
 ) {
-    let scales = [scales_a, scales_b];
     // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
     // acquire registers together.
     unsafe {
@@ -122,8 +128,9 @@ unsafe fn multiply_scaled(
                 hopper::prefetch_tensor_map(map_a);
                 hopper::prefetch_tensor_map(map_b);
                 let mut block = thread::block_idx_x();
-                while let Some(tile) = gemm.tile(TILE, block) {
+                while let Some(tile) = gemm.tile_of_part(TILE, part, block) {
                     if !unfit(scales).contains(&tile) {
+                        let tile = without_zeros(tile, scales);
                         pipeline.load::<KMajor, PLACES, ELEMENTS>(map_a, map_b, &tile, TILE);
                     }
                     block += thread::grid_dim_x();
@@ -131,7 +138,7 @@ unsafe fn multiply_scaled(
             }
         } else {
             hopper::acquire_registers::<MULTIPLIER_REGISTERS>();
-            multiply(pipeline, gemm, scales);
+            multiply(pipeline, gemm, part, scales);
         }
     }
 }
@@ -141,17 +148,17 @@ unsafe fn multiply_scaled(
 /// # Safety
 /// Called by all lanes of the warps that multiply.
 #[inline(always)]
-unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, scales: [Scales<'_>; 2]) {
+unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, part: Part, scales: [Scales<'_>; 2]) {
     // SAFETY: all lanes come here.
     let in_a = unsafe { warp_and_part().1 } * PART * ROW;
     let mut block = thread::block_idx_x();
-    while let Some(tile) = gemm.tile(TILE, block) {
+    while let Some(tile) = gemm.tile_of_part(TILE, part, block) {
         // SAFETY: all lanes come here, and come to the same conclusions; places are read when they are full, and given back
         // when the products that read them have finished.
         unsafe {
             if !unfit(scales).contains(&tile) {
                 let mut sums = [[0f32; SUMS]; 2];
-                for _ in 0..tile.steps(TILE) {
+                for _ in 0..without_zeros(tile, scales).steps(TILE) {
                     let places = [pipeline, pipeline.next()];
                     places[0].wait();
                     places[1].wait();
@@ -160,7 +167,7 @@ unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, scales: [Scales<
                     give_back(pipeline.advance());
                     give_back(pipeline.advance());
                 }
-                finish(gemm, block, scales, &sums);
+                finish(gemm, part, block, scales, &sums);
             }
         }
         block += thread::grid_dim_x();
@@ -233,14 +240,32 @@ pub(super) fn unfit<'a>([a, b]: [Scales<'a>; 2]) -> Unfit<'a> {
     Unfit { a: a.unfit, b: b.unfit }
 }
 
+/// The tile without those terms at its beginning and its end for which A or B has nothing but zeros.
+///
+/// # Safety
+/// A launch has checked what goes with the operands; the tile is one of the product.
+#[inline(always)]
+unsafe fn without_zeros<'a>(mut tile: Tile<'a>, [a, b]: [Scales<'_>; 2]) -> Tile<'a> {
+    let [group_a, group_b] = flags_of(&tile);
+    // SAFETY: there are two words for each group, by the caller's promise.
+    let (begin, end) = unsafe {
+        let words = |scales: Scales<'_>, group: usize| [0, 1].map(|i| scales.nonzero.get_unchecked(2 * group + i));
+        let (of_a, of_b) = (words(a, group_a), words(b, group_b));
+        (of_a[0].max(of_b[0]), of_a[1].min(of_b[1]))
+    };
+    tile.k_begin = tile.k_begin.max(begin / TILE.k * TILE.k);
+    tile.k_end = tile.k_end.min(end).max(tile.k_begin);
+    tile
+}
+
 /// Completes C.
 ///
 /// # Safety
 /// Called by all lanes of the warps that multiply, with the sums of their tile.
 #[inline(always)]
-unsafe fn finish(gemm: TiledGemm<'_>, block: u32, scales: [Scales<'_>; 2], sums: &[[f32; SUMS]; 2]) {
+unsafe fn finish(gemm: TiledGemm<'_>, part: Part, block: u32, scales: [Scales<'_>; 2], sums: &[[f32; SUMS]; 2]) {
     // Computed again: kept through the loop, it would take registers there.
-    let Some(tile) = gemm.tile(TILE, block) else { return };
+    let Some(tile) = gemm.tile_of_part(TILE, part, block) else { return };
     let lane = warp::lane_id();
     // SAFETY: all lanes come here. Rows and columns of this thread alone; columns begin at even numbers.
     unsafe {
@@ -313,6 +338,7 @@ macro_rules! entry_points {
             map_a: TensorMap<'_>,
             map_b: TensorMap<'_>,
             gemm: TiledGemm<'_>,
+            part: Part,
             scales_a: Scales<'_>,
             scales_b: Scales<'_>,
             blocks: u32,
@@ -320,7 +346,7 @@ macro_rules! entry_points {
             _ = blocks; // for the grid alone
             // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
             // tensor maps describe and what goes with them.
-            unsafe { multiply_scaled(map_a, map_b, gemm, scales_a, scales_b) }
+            unsafe { multiply_scaled(map_a, map_b, gemm, part, [scales_a, scales_b]) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]

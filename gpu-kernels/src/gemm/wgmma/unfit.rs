@@ -74,7 +74,7 @@ impl Unfit<'_> {
 
 /// Which flags of A and of B a tile has.
 #[inline(always)]
-fn flags_of(tile: &Tile<'_>) -> [usize; 2] {
+pub(super) fn flags_of(tile: &Tile<'_>) -> [usize; 2] {
     let flag = |lines: u32, first: u32| (tile.product * lines.div_ceil(GROUP) + first / GROUP) as usize;
     [flag(tile.c.rows(), tile.row), flag(tile.c.cols(), tile.col)]
 }
