@@ -10,8 +10,8 @@
 //!                                                            └───┴───┴───┘
 //! ```
 //!
-//! The sums of a product of two triangular matrices have the more terms that are not zero, the further their element is from the
-//! diagonal. A kernel that knows this begins with the longest ones: then no block is left with one at the end.
+//! The sums of a product of two triangular matrices have the more terms that are not zero, the further their element is from
+//! the diagonal. A kernel that knows this begins with the longest ones: then no block is left with one at the end.
 
 use cuda_std::prelude::*;
 
@@ -92,8 +92,8 @@ impl Part {
         tiles
     }
 
-    /// The row and the column of tiles of one of those tiles, which is in position `position` among them: first those that are far
-    /// from the diagonal.
+    /// The row and the column of tiles of one of those tiles, which is in position `position` among them: first those that are
+    /// far from the diagonal.
     #[inline(always)]
     pub(crate) fn tile(self, shape: TileShape, down: u32, across: u32, position: u32) -> (u32, u32) {
         let mut left = position;

@@ -16,7 +16,6 @@ use tests::device_features::{self, Fault, Feature, Launcher, X, untouched};
 use tests::special::{self, Special};
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
 use tilewright::kernels::{Family, KernelInfo, Scheme, Target};
-use tilewright::plan::Part;
 use tilewright::{Buffer, Device, Error};
 
 const NO_DEVICE: &str = "skipped: no device";

@@ -341,9 +341,9 @@ impl crate::Grid for line_extremes_fp32<'_> {
 }
 
 /// From the extremes that [`line_extremes_fp32`] has found in `chunks` chunks, the factor of every line, and for each [`GROUP`]
-/// lines whether any is unfit, `element_by_element` if that is not zero, or normwise, and two words: the first term that is not zero
-/// in all of them, and the one behind the last. The factors of a matrix are filled up with ones to whole groups: that of line l of
-/// matrix i is number `i · ⌈lines / GROUP⌉ · GROUP + l`.
+/// lines whether any is unfit, `element_by_element` if that is not zero, or normwise, and two words: the first term that is not
+/// zero in all of them, and the one behind the last. The factors of a matrix are filled up with ones to whole groups: that of
+/// line l of matrix i is number `i · ⌈lines / GROUP⌉ · GROUP + l`.
 #[kernel(
     block = 256,
     requires(

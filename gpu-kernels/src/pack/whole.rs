@@ -34,8 +34,8 @@ const MOST_OF_WARP: u32 = 2 * EACH as u32 * warp::LANES;
 pub const MOST_TERMS: u32 = 2 * EACH as u32 * THREADS;
 
 /// Writes the high and the low parts of all lines, and their extremes: line l of matrix i begins at word
-/// `(i · lines + l) · pitch`; its extremes are those of a line of one chunk, as [`line_extremes_fp32`](super::scaled::line_extremes_fp32)
-/// writes them.
+/// `(i · lines + l) · pitch`; its extremes are those of a line of one chunk, as
+/// [`line_extremes_fp32`](super::scaled::line_extremes_fp32) writes them.
 #[kernel(
     block = 256,
     min_blocks = 3,

@@ -146,7 +146,8 @@ impl GemmPlan {
     }
 
     /// The parts of the workspace that [`GemmPlan::run`] writes to, in elements and in their order: of A and of B packed words,
-    /// extremes, factors, flags, ends of zeros and a copy, then the partial sums, and the marks of blocks. What the plan does not need is empty.
+    /// extremes, factors, flags, ends of zeros and a copy, then the partial sums, and the marks of blocks. What the plan does
+    /// not need is empty.
     pub fn workspace_parts(&self) -> [Range<usize>; 14] {
         let [[a0, a1, a2, a3, a4, a5], [b0, b1, b2, b3, b4, b5]] = self.preparations.each_ref().map(Preparation::parts);
         [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, self.partials.clone(), self.marks.clone()]

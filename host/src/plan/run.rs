@@ -15,8 +15,8 @@ use crate::plan::{Description, GemmPlan, Workspace};
 use crate::{Bytes, Device, DeviceMatrix, Error};
 
 impl GemmPlan {
-    /// Queues `C = α·A·B + β·C` for each product of the batch, or the part of it that was planned, with zeros elsewhere. Does not wait for it, allocates nothing, and copies nothing
-    /// between host and device, so it can be timed as it is.
+    /// Queues `C = α·A·B + β·C` for each product of the batch; of a part of C, with zeros elsewhere, if that was planned. Does
+    /// not wait for it, allocates nothing, and copies nothing between host and device, so it can be timed as it is.
     ///
     /// The workspace must not be given to anything that runs on another stream meanwhile; plans that use it one after the
     /// other are fine.

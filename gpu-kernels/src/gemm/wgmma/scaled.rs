@@ -17,9 +17,9 @@
 //! (it says where the limit is), and lines that are not finite; the 256×256 parts of C that these belong to are not computed
 //! here, but by a kernel of [`super::split`], restricted to them.
 //!
-//! Packing also notes from which term to which 256 lines of an operand have other numbers than zeros. The terms outside of what both
-//! operands have there are left out: of the product of two triangular matrices that is two thirds. With zeros, everything that is fit
-//! gives zeros.
+//! Packing also notes from which term to which 256 lines of an operand have other numbers than zeros. The terms outside of what
+//! both operands have there are left out: of the product of two triangular matrices that is two thirds. With zeros, everything
+//! that is fit gives zeros.
 //!
 //! The frame is `pipeline`. A warpgroup has 64×256 sums, as two halves of 128 columns, and partial sums
 //! for one half. While it scales these and adds them to its sums, the products of the other warpgroup run: the tensor pipe is
