@@ -177,7 +177,7 @@ impl<'a> TiledGemm<'a> {
     #[inline(always)]
     pub(crate) fn position(&self, shape: TileShape, row: u32, col: u32) -> u32 {
         let (down, across) = (self.m().div_ceil(shape.m), self.n().div_ceil(shape.n));
-        let height = (GROUP_ROWS / shape.m).max(1);
+        let height = group_height(shape);
         let first = row / height * height;
         first * across + col * height.min(down - first) + (row - first)
     }
@@ -185,31 +185,49 @@ impl<'a> TiledGemm<'a> {
     /// The tile of block `block`, or `None` for the one block of a grid without work.
     #[inline(always)]
     pub(crate) fn tile(&self, shape: TileShape, block: u32) -> Option<Tile<'a>> {
-        self.tile_of_part(shape, Part::All, block)
+        let place = |position, down, across| place(group_height(shape), position, down, across);
+        self.tile_in_order(shape, block, |down, across| down * across, place)
+    }
+
+    /// The same, with tiles in the order of the rows of C: what the blocks that run at a time write lies together.
+    #[inline(always)]
+    pub(crate) fn tile_by_rows(&self, shape: TileShape, block: u32) -> Option<Tile<'a>> {
+        self.tile_in_order(shape, block, |down, across| down * across, |at, down, across| place(1, at, down, across))
     }
 
     /// The same, where only tiles count that have elements of a part of C.
     #[inline(always)]
     pub(crate) fn tile_of_part(&self, shape: TileShape, part: Part, block: u32) -> Option<Tile<'a>> {
+        if part == Part::All {
+            return self.tile(shape, block);
+        }
+        let place = |position, down, across| part.tile(shape, down, across, position);
+        self.tile_in_order(shape, block, |down, across| part.tiles(shape, down, across), place)
+    }
+
+    /// The tile of block `block`, where of `down`×`across` tiles `count(down, across)` are to be computed, and that in position
+    /// `position` among them is in row and column `place(position, down, across)` of tiles.
+    #[inline(always)]
+    fn tile_in_order(
+        &self,
+        shape: TileShape,
+        block: u32,
+        count: impl Fn(u32, u32) -> u32,
+        place: impl Fn(u32, u32, u32) -> (u32, u32),
+    ) -> Option<Tile<'a>> {
         // Pinned, so that a kernel which asks for its tile again, at its end, computes it again: what the compiler would keep
         // until then takes registers.
         let mut numbers = [block, self.m(), self.n(), self.terms(), self.c.count(), self.splits()];
         hint::pin(&mut numbers);
         let [block, m, n, terms, outputs, splits] = numbers;
         let (down, across) = (m.div_ceil(shape.m), n.div_ceil(shape.n));
-        let tiles = if part == Part::All { down * across } else { part.tiles(shape, down, across) };
-        let (output, position) = divide(block, tiles);
+        let (output, position) = divide(block, count(down, across));
         if output >= outputs {
             return None;
         }
         let (product, split) = divide(output, splits);
-        let (row, col) = match part {
-            Part::All => place(shape, position, down, across),
-            Part::Upper | Part::Lower => {
-                let (row, col) = part.tile(shape, down, across, position);
-                (row * shape.m, col * shape.n)
-            }
-        };
+        let (row, col) = place(position, down, across);
+        let (row, col) = (row * shape.m, col * shape.n);
         // Splits of as many steps, or one more: the first ones.
         let (steps, longer) = divide(terms.div_ceil(shape.k), splits);
         let first_term = |split: u32| ((split * steps + split.min(longer)) * shape.k).min(terms);
@@ -230,14 +248,20 @@ impl<'a> TiledGemm<'a> {
     }
 }
 
-/// The first row and column of the tile in position `position` of a C of `down`×`across` tiles: groups of rows of tiles, the
-/// last of which may have fewer, and the tiles of a group column by column.
+/// The rows of tiles that a group has.
 #[inline(always)]
-fn place(shape: TileShape, position: u32, down: u32, across: u32) -> (u32, u32) {
-    let height = (GROUP_ROWS / shape.m).max(1);
+const fn group_height(shape: TileShape) -> u32 {
+    let height = GROUP_ROWS / shape.m;
+    if height == 0 { 1 } else { height }
+}
+
+/// The row and the column of the tile in position `position` of `down`×`across` tiles: groups of `height` rows of tiles, the last
+/// of which may have fewer, and the tiles of a group column by column.
+#[inline(always)]
+fn place(height: u32, position: u32, down: u32, across: u32) -> (u32, u32) {
     let (group, place) = divide(position, height * across);
     let (col, row) = divide(place, height.min(down - group * height));
-    ((group * height + row) * shape.m, col * shape.n)
+    (group * height + row, col)
 }
 
 /// Quotient and remainder. (Written with `/` alone, a divisor that might be zero brings panic code with it.)

@@ -9,6 +9,7 @@
 //! | [`single`] | products of rounded operands: TF32, bf16, fp16 |
 //! | `pipeline` | the frame of the latter three: the copy engine feeds the tensor cores |
 //! | `convert` | the warps that load and convert, in `split` |
+//! | `staging` | results in shared memory, which the copy engine stores |
 //! | `turn` | whose turn it is to issue products |
 //! | `looks` | what cannot be split: who looks for it, and who is told |
 //! | `ring` | places in shared memory that one role fills and another empties |
@@ -25,6 +26,7 @@ mod scheme;
 pub mod short;
 pub mod single;
 pub mod split;
+mod staging;
 mod turn;
 pub mod unfit;
 

@@ -1,24 +1,26 @@
 //! fp32-accurate products of few terms, `C = α·A·B`, whose time is that of writing C.
 //!
 //! ```text
-//!  three places for operands   registers                  a half of C in shared memory        global memory
+//!  three places for operands   registers                              64×128 results             global memory
 //!
-//!  ┌──────────┐                                           a warp: 16 rows of 128
-//!  │ A    16K │ ──► tensor ──► a half of   ─► · factors ─► ┌────┬────┬────┬────┐
-//!  │ B    32K │     cores      the sums, for              │ 2K │ 2K │ 2K │ 2K │ ──────────────► whole lines
-//!  └──────────┘                a warpgroup 64×128         └────┴────┴────┴────┘  copy engine     of 128 bytes
-//!       ▲                                                  32 columns each
-//!  copy engine: the next tile
+//!  ┌──────────┐                                                       in shared memory
+//!  │ A    16K │ ──► tensor ──► a half of   ──► · factors, stored ──►  ┌────┬────┬────┬────┐
+//!  │ B    32K │     cores      the sums, for                          │ 8K │ 8K │ 8K │ 8K │ ───► whole lines
+//!  └──────────┘                a warpgroup 64×128                     └────┴────┴────┴────┘      of 128 bytes
+//!       ▲                                                              copy engine
+//!  copy engine: the next tile                                          (a warp for each warpgroup)
+//!  (warp 0)
 //! ```
 //!
-//! The kernel of [`super::scaled`], for so few terms that all of them are in its places at once. So a warpgroup can compute one half
-//! of its columns after the other, and keeps nothing but the sums of one. It writes them to shared memory, has the copy engine
-//! store them, and goes on at once, while the stores go on: those of a half are waited for when the other one has been
-//! computed. By the other way, storing from registers, a warp writes 32 bytes in each of eight rows at a time.
+//! The kernel of [`super::scaled`], for so few terms that all of them are in its places at once. So a warpgroup can compute one
+//! half of its columns after the other, and keeps nothing but the sums of one. It writes them to shared memory ([`super::staging`]),
+//! and goes on at once. By the other way, storing from registers, a warp writes 32 bytes in each of eight rows at a time.
 //!
 //! A tile of few terms takes so little time that nobody may wait for memory on the way. Factors are loaded before the products
 //! that they go with. Which tile comes next, and whether its lines can be multiplied at all, the loading warp finds out, some places
-//! ahead, and leaves in a `Ticket` beside the place.
+//! ahead, and leaves in a `Ticket` beside the place. Nor for the copy engine, which has a queue: two more warps do.
+//!
+//! Tiles are computed row by row of C: what all blocks write at a time lies together.
 //!
 //! The copy engine leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements.
 //!
@@ -39,12 +41,13 @@ use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    LOADER_REGISTERS, LOADERS, M, MULTIPLIER_REGISTERS, PART, Pipeline, give_back, shared_bytes, tile_shape,
-    warp_and_part,
+    LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, give_back, shared_bytes, tile_shape, warp_and_part,
 };
 #[cfg(not(target_arch = "nvptx64"))]
 use super::scaled::describes;
 use super::scaled::{ELEMENTS, HALF, SUMS, Scales, multiply_half, unfit};
+pub use super::staging::STORED;
+use super::staging::{STAGING_BYTES, Staging};
 use super::warp_number;
 use crate::gemm::exact;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -57,18 +60,10 @@ pub const SHORT_TILE: TileShape = tile_shape(32);
 /// The most terms that there may be: those of two places.
 pub const MOST_TERMS: u32 = 2 * SHORT_TILE.k;
 
+/// The warpgroups that multiply.
+const PARTS: u32 = 2;
 /// The places for operands.
 const RING: u32 = 3;
-/// The rows of C of a warp.
-const ROWS: u32 = 16;
-/// The columns that a store has: 128 bytes.
-const COLUMNS: u32 = 32;
-/// The part of C that the copy engine stores at a time.
-pub const STORED: [u32; 2] = [COLUMNS, ROWS];
-/// The elements of such a part.
-const BOX: u32 = ROWS * COLUMNS;
-/// The elements that a warp has of a half.
-const OF_WARP: u32 = ROWS * HALF;
 /// The groups of columns of a half of which a thread has two neighbours each.
 const GROUPS: usize = SUMS / 4;
 /// Where the half of C is in the shared memory, in bytes: behind places and barriers, at a multiple of what a swizzle needs.
@@ -77,7 +72,7 @@ const C_OFFSET: u32 = shared_bytes(RING).next_multiple_of(1024);
 const SHARED_BYTES: u32 = TICKETS_OFFSET + RING * Ticket::WORDS * 4;
 
 /// Where the tickets are, in bytes.
-const TICKETS_OFFSET: u32 = C_OFFSET + M * HALF * 4;
+const TICKETS_OFFSET: u32 = C_OFFSET + STAGING_BYTES;
 
 /// What the loading warp tells of a tile: four words for each place, of which those of a tile's first place count.
 ///
@@ -157,7 +152,7 @@ unsafe fn multiply_short(
                 hopper::prefetch_tensor_map(map_a);
                 hopper::prefetch_tensor_map(map_b);
                 let mut block = thread::block_idx_x();
-                while let Some(tile) = gemm.tile(SHORT_TILE, block) {
+                while let Some(tile) = gemm.tile_by_rows(SHORT_TILE, block) {
                     let Tile { row, col, product, .. } = tile;
                     let ticket = Ticket { row, col, product, unfit: unfit(scales).contains(&tile) };
                     pipeline.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_TILE, |place| {
@@ -165,11 +160,34 @@ unsafe fn multiply_short(
                     });
                     block += thread::grid_dim_x();
                 }
+            } else if warp <= PARTS {
+                store(gemm, warp - 1, map_c, scales);
             }
         } else {
             hopper::acquire_registers::<MULTIPLIER_REGISTERS>();
-            multiply(pipeline, gemm, map_c, scales);
+            multiply(pipeline, gemm, scales);
         }
+    }
+}
+
+/// Has the copy engine store what warpgroup `part` of those that multiply has completed, tile by tile.
+///
+/// # Safety
+/// Called by all lanes of a warp that nobody else has for this.
+#[inline(always)]
+unsafe fn store(gemm: TiledGemm<'_>, part: u32, map_c: TensorMapMut<'_>, scales: [Scales<'_>; 2]) {
+    let mut block = thread::block_idx_x();
+    // SAFETY: all lanes come here. The warpgroup writes the same halves of the same tiles, in this order.
+    unsafe {
+        let staging = Staging::new(C_OFFSET, part);
+        while let Some(tile) = gemm.tile_by_rows(SHORT_TILE, block) {
+            if !unfit(scales).contains(&tile) {
+                staging.store(map_c, [tile.col, tile.row + part * PART, tile.product]);
+                staging.store(map_c, [tile.col + HALF, tile.row + part * PART, tile.product]);
+            }
+            block += thread::grid_dim_x();
+        }
+        Staging::wait_until_read();
     }
 }
 
@@ -178,12 +196,7 @@ unsafe fn multiply_short(
 /// # Safety
 /// Called by all lanes of the warps that multiply.
 #[inline(always)]
-unsafe fn multiply(
-    mut pipeline: Pipeline<RING>,
-    gemm: TiledGemm<'_>,
-    map_c: TensorMapMut<'_>,
-    scales: [Scales<'_>; 2],
-) {
+unsafe fn multiply(mut pipeline: Pipeline<RING>, gemm: TiledGemm<'_>, scales: [Scales<'_>; 2]) {
     let (tiles, two_places) = (gemm.tiles(SHORT_TILE), gemm.terms() > SHORT_TILE.k);
     let mut block = thread::block_idx_x();
     while block < tiles {
@@ -205,15 +218,13 @@ unsafe fn multiply(
                 }
                 compute_exactly(gemm, block);
             } else if two_places {
-                compute_tile(gemm, ticket, places, map_c, scales);
+                compute_tile(gemm, ticket, places, scales);
             } else {
-                compute_tile(gemm, ticket, [places[0]], map_c, scales);
+                compute_tile(gemm, ticket, [places[0]], scales);
             }
         }
         block += thread::grid_dim_x();
     }
-    // The memory of a block that has ended may be another one's.
-    hopper::wait_for_stores::<0>();
 }
 
 /// Computes a tile in plain fp32.
@@ -222,7 +233,7 @@ unsafe fn multiply(
 /// Called by all lanes of the warps that multiply, for a tile of this block.
 #[inline(always)]
 unsafe fn compute_exactly(gemm: TiledGemm<'_>, block: u32) {
-    let Some(tile) = gemm.tile(SHORT_TILE, block) else { return };
+    let Some(tile) = gemm.tile_by_rows(SHORT_TILE, block) else { return };
     let first = LOADERS * warp::LANES;
     // SAFETY: the caller's promise; the tile is this block's alone.
     unsafe { exact::compute_tile(&tile, SHORT_TILE, thread::thread_idx_x() - first, thread::block_dim_x() - first) };
@@ -237,42 +248,39 @@ unsafe fn compute_tile<const PLACES: usize>(
     gemm: TiledGemm<'_>,
     ticket: Ticket,
     places: [Pipeline<RING>; PLACES],
-    map_c: TensorMapMut<'_>,
     [scales_a, scales_b]: [Scales<'_>; 2],
 ) {
     let lane = warp::lane_id();
     // SAFETY: the caller's promise; the rows and columns of a tile are in one group of lines each, which all have factors.
     unsafe {
         let (warp, part) = warp_and_part();
-        let (in_a, first_row) = (part * PART * ROW, part * PART + warp * ROWS);
-        let row = scales_a.factors(ticket.product, gemm.m(), ticket.row + first_row + lane / 4);
-        let rows = [row.get_unchecked(0), row.get_unchecked(8)];
+        let (in_a, row) = (part * PART * ROW, warp * 16 + lane / 4);
+        let staging = Staging::new(C_OFFSET, part);
+        let of_row = scales_a.factors(ticket.product, gemm.m(), ticket.row + part * PART + row);
+        let rows = [of_row.get_unchecked(0), of_row.get_unchecked(8)];
         let cols = scales_b.factors(ticket.product, gemm.n(), ticket.col + 2 * (lane & 3));
         let [mut first, mut second] = [0, HALF]
             .map(|half| core::array::from_fn::<_, GROUPS, _>(|group| cols.get2_unchecked(half as usize + 8 * group)));
         let sums = multiply_half(&places, in_a, 0);
-        store_half(gemm, ticket, first_row, 0, map_c, rows, &mut first, &sums);
+        complete(gemm, staging, row, rows, &mut first, &sums);
         let sums = multiply_half(&places, in_a, HALF * ROW * 4);
         for place in places {
             give_back(place.read());
         }
-        store_half(gemm, ticket, first_row, HALF, map_c, rows, &mut second, &sums);
+        complete(gemm, staging, row, rows, &mut second, &sums);
     }
 }
 
-/// Has the copy engine store what this warp has of a half, which begins `first_col` columns from the first of the tile: sums times
-/// the factors of their rows and columns.
+/// Leaves what this thread has of a half to be stored: sums times the factors of their rows, `row` and the eighth one from there, and
+/// of their columns.
 ///
 /// # Safety
 /// Called by all lanes of the warps that multiply, with what they have of a tile of this block.
 #[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "what there is, and where it goes")]
-unsafe fn store_half(
+unsafe fn complete(
     gemm: TiledGemm<'_>,
-    ticket: Ticket,
-    first_row: u32,
-    first_col: u32,
-    map_c: TensorMapMut<'_>,
+    staging: Staging,
+    row: u32,
     rows: [f32; 2],
     cols: &mut [[f32; 2]; GROUPS],
     sums: &[f32; SUMS],
@@ -281,40 +289,19 @@ unsafe fn store_half(
     for pair in &mut *cols {
         hint::pin(pair);
     }
-    let (lane, alpha) = (warp::lane_id(), gemm.factor());
-    // SAFETY: all lanes come here; `c` is as large as the launch made it, and each warp has a part of it of its own. One lane,
-    // always the same, has the stores made and waits for them, before the others write to what they read.
+    let alpha = gemm.factor();
+    // SAFETY: all lanes come here, each with elements of its own.
     unsafe {
-        let c = dynamic_shared::<f32>((C_OFFSET + first_row * HALF * 4) as usize, OF_WARP as usize);
-        if hopper::elect_one() {
-            hopper::wait_for_stores::<0>();
-        }
-        warp::sync_warp(warp::ALL_LANES);
+        staging.wait_empty();
         for group in 0..GROUPS {
             for second in 0..2 {
                 let value = |i: usize| alpha * (sums[4 * group + 2 * second + i] * (rows[second] * cols[group][i]));
-                let place = place_in_c(lane / 4 + 8 * second as u32, 8 * group as u32 + 2 * (lane & 3));
-                c.write2(place as usize, [value(0), value(1)]);
+                let col = 8 * group as u32 + 2 * (warp::lane_id() & 3);
+                staging.write(row + 8 * second as u32, col, [value(0), value(1)]);
             }
         }
-        hopper::fence_async_shared();
-        warp::sync_warp(warp::ALL_LANES);
-        if hopper::elect_one() {
-            for box_of_c in 0..HALF / COLUMNS {
-                let at = [ticket.col + first_col + box_of_c * COLUMNS, ticket.row + first_row, ticket.product];
-                hopper::store_tile(c, (box_of_c * BOX) as usize, map_c, at);
-            }
-            hopper::commit_stores();
-        }
+        staging.filled();
     }
-}
-
-/// Where an element of a warp's rows is in its part of a half: a box of 32 columns after the other, and in the rows of 128 bytes of
-/// a box the pieces of 16 bytes exchanged, as the copy engine's swizzle has it.
-#[inline(always)]
-fn place_in_c(row: u32, col: u32) -> u32 {
-    let (box_of_c, col) = (col / COLUMNS, col % COLUMNS);
-    box_of_c * BOX + row * COLUMNS + ((col / 4) ^ (row % 8)) * 4 + col % 4
 }
 
 /// Whether a tensor map is of the results of `gemm`.
@@ -323,7 +310,7 @@ fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
     let c = gemm.c();
     map.address() == c.first().data().as_mut_ptr().addr()
         && map.extents() == [gemm.n().into(), gemm.m().into(), c.count().into()]
-        && map.tile() == [COLUMNS, ROWS, 1]
+        && map.tile() == [STORED[0], STORED[1], 1]
 }
 
 /// `C = α·A·B` in fp32, of packed operands of few terms.
@@ -366,25 +353,5 @@ pub fn gemm_wgmma_packed_short_fp32_3xfp16(
 impl crate::Grid for gemm_wgmma_packed_short_fp32_3xfp16<'_> {
     fn grid(&self) -> Dim3 {
         grid(&self.gemm, SHORT_TILE, self.blocks)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    extern crate std;
-
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn every_element_of_a_warps_rows_has_a_place_and_pairs_stay_together() {
-        let places: HashSet<u32> = (0..OF_WARP).map(|i| place_in_c(i / HALF, i % HALF)).collect();
-        assert_eq!(places.len(), OF_WARP as usize);
-        assert!(places.iter().all(|&place| place < OF_WARP));
-        for i in (0..OF_WARP).step_by(2) {
-            assert_eq!(place_in_c(i / HALF, i % HALF) + 1, place_in_c(i / HALF, i % HALF + 1));
-            assert!(place_in_c(i / HALF, i % HALF).is_multiple_of(2));
-        }
     }
 }
