@@ -1,0 +1,35 @@
+"""KernelBench level 1, problem 3: the products of two batches of as many matrices."""
+
+from collections.abc import Callable
+
+import tilewright
+import torch
+
+BATCH = 128
+M, K, N = 512, 1024, 2048
+
+
+class Model(torch.nn.Module):
+    """By torch."""
+
+    def forward(self, A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+        return torch.bmm(A, B)
+
+
+class ModelNew(torch.nn.Module):
+    """By tilewright."""
+
+    def __init__(self, on_cpu: tilewright.OnCpu = "move") -> None:
+        super().__init__()
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+        return tilewright.bmm(A, B, on_cpu=self.on_cpu)
+
+
+def get_inputs(random: Callable[..., torch.Tensor] = torch.rand) -> list[torch.Tensor]:
+    return [random(BATCH, M, K), random(BATCH, K, N)]
+
+
+def get_init_inputs() -> list[object]:
+    return []

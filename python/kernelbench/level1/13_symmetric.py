@@ -1,0 +1,35 @@
+"""KernelBench level 1, problem 13: the product of two symmetric matrices."""
+
+from collections.abc import Callable
+
+import tilewright
+import torch
+
+N = 4096
+
+
+class Model(torch.nn.Module):
+    """By torch."""
+
+    def forward(self, A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(A, B)
+
+
+class ModelNew(torch.nn.Module):
+    """By tilewright."""
+
+    def __init__(self, on_cpu: tilewright.OnCpu = "move") -> None:
+        super().__init__()
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+        return tilewright.matmul(A, B, on_cpu=self.on_cpu)
+
+
+def get_inputs(random: Callable[..., torch.Tensor] = torch.rand) -> list[torch.Tensor]:
+    A, B = random(N, N), random(N, N)
+    return [(A + A.T) / 2, (B + B.T) / 2]
+
+
+def get_init_inputs() -> list[object]:
+    return []

@@ -1,0 +1,34 @@
+"""KernelBench level 1, problem 18: both are stored transposed."""
+
+from collections.abc import Callable
+
+import tilewright
+import torch
+
+M, K, N = 2048, 8192, 4096
+
+
+class Model(torch.nn.Module):
+    """By torch."""
+
+    def forward(self, A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(A.T, B.T)
+
+
+class ModelNew(torch.nn.Module):
+    """By tilewright."""
+
+    def __init__(self, on_cpu: tilewright.OnCpu = "move") -> None:
+        super().__init__()
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+        return tilewright.matmul(A.T, B.T, on_cpu=self.on_cpu)
+
+
+def get_inputs(random: Callable[..., torch.Tensor] = torch.rand) -> list[torch.Tensor]:
+    return [random(K, M), random(N, K)]
+
+
+def get_init_inputs() -> list[object]:
+    return []
