@@ -93,7 +93,7 @@ def prepare(device: str, trials: int) -> Environment:
     # With TF32, torch would be faster and a thousand times less accurate: it would not be the same product.
     if torch.backends.cuda.matmul.allow_tf32 or torch.get_float32_matmul_precision() != "highest":
         raise SystemExit("torch is told to compute float32 by TF32: unset what says so (TORCH_ALLOW_TF32_CUBLAS_OVERRIDE)")
-    torch.cuda.set_device(device)
+    torch.cuda.set_device(torch.device(device).index or 0)
     return Environment(
         gpu=torch.cuda.get_device_name(),
         driver=driver(),
