@@ -51,6 +51,7 @@ pub mod gemm;
 pub mod gemv;
 pub mod pack;
 pub mod probe;
+pub mod scaling;
 
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]
