@@ -19,8 +19,8 @@
 //! | [`gemv::block_reduction`] | a block shares one long sum |
 //! | [`gemv::split`], [`gemv::transposed_split`] | blocks share one long sum |
 //!
-//! Not on the ladder: [`pack`], kernels that bring operands into another form first, and [`probe`], kernels that do one thing
-//! only, to measure what a GPU can do at most.
+//! Not on the ladder: [`scaling`], products with diagonal matrices; [`pack`], kernels that bring operands into another form
+//! first; and [`probe`], kernels that do one thing only, to measure what a GPU can do at most.
 //!
 //! # Precision
 //!

@@ -25,7 +25,7 @@ use crate::{Device, DeviceMatrix, Error};
 /// let b = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]].view())?;
 /// let rows = DeviceMatrix::upload(&device, array![[1.0], [10.0]].view())?;
 /// let columns = DeviceMatrix::upload(&device, array![[1.0, 0.0, -1.0]].view())?;
-/// let mut result = array![[0.0; 3]; 2];
+/// let mut result = ndarray::Array2::zeros((2, 3));
 /// let mut c = DeviceMatrix::unwritten(&device, result.view())?;
 /// tilewright::scale(&device, 0.5, Some(&rows), &b, Some(&columns), &mut c)?;
 /// c.download(result.view_mut())?;
@@ -133,7 +133,7 @@ mod tests {
             let error = scale(&device, 2.0, rows.as_ref(), b, columns.as_ref(), &mut c).unwrap_err();
             let mut result = Array2::zeros((3, 4));
             c.download(result.view_mut()).unwrap();
-            assert_eq!(result, Array2::ones((3, 4)));
+            assert_eq!(result, Array2::<f32>::ones((3, 4)));
             error.to_string()
         };
         for (message, parts) in [
