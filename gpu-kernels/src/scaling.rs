@@ -1,4 +1,4 @@
-//! Products with diagonal matrices and with numbers, `C = α·diag(r)·B·diag(c)`: each element of B read once, and one of C written.
+//! Products with diagonal matrices and with numbers, `C = α·diag(r)·B·diag(c)`, in one pass.
 //!
 //! ```text
 //!            c₀   c₁   c₂   c₃   c₄
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! It is to take as long as a copy of B. Many small blocks are the fastest way to copy on an H200 (the probes of
-//! `tilewright bench`), and a thread with a single access of 16 bytes each. Blocks that do not end with rows are all full,
-//! whatever the shape, and a matrix without gaps is one run of elements, also if its rows are no multiples of four. Factors come
-//! from the first-level cache, which what is read once goes past.
+//! `tilewright bench`), and a thread with a single access of 16 bytes each. Blocks that do not end with rows are all full, whatever the
+//! shape, and a matrix without gaps is one run of elements, also if its rows are no multiples of four. Factors come from the
+//! first-level cache, which what is read once goes past.
 //!
 //! Each element is multiplied in this order, and rounded each time: by its row's factor, by its column's, by α. Any device; no
 //! shared memory.
@@ -52,7 +52,7 @@ pub struct Scaling<'a> {
     in_place: u32,
     /// Not zero: four elements from a multiple of four on are one aligned access of 16 bytes, in B and in C.
     in_fours: u32,
-    /// Not zero: columns have factors, of which four from a multiple of four on are such an access, too, and rows end with a four.
+    /// Not zero: columns have factors, of which four from a multiple of four on are such an access, too, and rows end with one.
     cols_in_fours: u32,
     /// Not zero: rows here are the columns that the caller named, so that their factors come second.
     transposed: u32,
@@ -63,8 +63,8 @@ impl<'a> Scaling<'a> {
     /// `C = α·diag(rows)·B·diag(cols)`, of each matrix of a batch by the same factors.
     ///
     /// # Errors
-    /// [`ShapeError::Mismatch`] if C are not as many matrices as B, or have another shape; or if there are not as many factors as
-    /// rows, or columns.
+    /// [`ShapeError::Mismatch`] if C are not as many matrices as B, or have another shape; or if there are not as many factors
+    /// as rows, or columns.
     pub fn new(
         alpha: f32,
         rows: Option<Vector<'a>>,
@@ -289,8 +289,8 @@ impl Scaling<'_> {
                 value
             });
         }
-        // SAFETY: there are as many factors of columns, and as many of rows or none. Rows end with a four, so this one is in one
-        // row, and its factors are one access, which is aligned: `Scaling::with` has looked.
+        // SAFETY: there are as many factors of columns, and as many of rows or none. Rows end with a four, so this one is in
+        // one row, and its factors are one access, which is aligned: `Scaling::with` has looked.
         let (of_row, of_cols) =
             unsafe { (self.of_row(place.row), self.cols.data().get4_unchecked(place.col as usize)) };
         core::array::from_fn(|i| self.product(of_row, four[i], of_cols[i]))
@@ -307,9 +307,8 @@ pub fn matrix_scaling_fp32(scaling: Scaling<'_>) {
     let first = u64::from(thread::block_idx_x()) * u64::from(CHUNK) + u64::from(first);
     if in_fours && first + u64::from(EACH) <= elements {
         let place = scaling.place(first);
-        // SAFETY: the four are inside, and no other thread has them. They are one access, which is aligned: `Scaling::with` has
-        // looked. C is read before it is written, and B by nobody else while C is written, unless that is B: then it is C that
-        // is read here.
+        // SAFETY: the four are inside, one aligned access in either matrix, as `Scaling::with` has found, and no other thread has
+        // them. Nothing writes to B: a launch refuses views that overlap, and in place B is not looked at.
         unsafe {
             let of_c = scaling.offset_in_c(place);
             let four = match in_place {

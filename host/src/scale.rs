@@ -14,8 +14,8 @@ use crate::{Device, DeviceMatrix, Error};
 /// Each element is multiplied in fp32, by its row's factor, by its column's, and by α, and rounded each time. Also by zero, so
 /// that what is not finite leaves a NaN.
 ///
-/// It takes as long as copying B to C, on a GPU whose memory is what limits it; twice as long where B is stored by rows and C by
-/// columns, or the other way round.
+/// It takes as long as copying B to C, on a GPU whose memory is what limits it; twice as long where B is stored by rows and C
+/// by columns, or the other way round.
 ///
 /// ```
 /// use ndarray::array;
@@ -34,10 +34,10 @@ use crate::{Device, DeviceMatrix, Error};
 /// ```
 ///
 /// # Errors
-/// [`Error::Shape`] if B and C are not as many matrices of one shape, or there are not as many factors as rows or columns, or for
-/// an extent of more than 2³¹ − 1, or if elements of C share a place in memory; [`Error::Operands`] if factors are no single
-/// vector; [`Error::ForeignView`] if something is not in memory of the device; those of [`Device::launch`]. Nothing is queued
-/// then.
+/// [`Error::Shape`] if B and C are not as many matrices of one shape, or there are not as many factors as rows or columns, or
+/// for an extent of more than 2³¹ − 1, or if elements of C share a place in memory; [`Error::Operands`] if factors are no
+/// single vector; [`Error::ForeignView`] if something is not in memory of the device; those of [`Device::launch`]. Nothing is
+/// queued then.
 pub fn scale(
     device: &Device,
     alpha: f32,

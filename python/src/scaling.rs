@@ -201,7 +201,8 @@ fn number(by: &Bound<'_, PyAny>) -> Result<f32, Failure> {
     Ok(by.extract::<f64>()? as f32)
 }
 
-/// Scales tensors that are plain memory; gives none if they are on a device whose memory kernels cannot use, or are to be moved.
+/// Scales tensors that are plain memory; gives none if they are on a device whose memory kernels cannot use, or are to be
+/// moved.
 fn scale_in_memory<'py>(
     torch: &Torch,
     objects: Objects<'_, 'py>,
@@ -228,11 +229,11 @@ fn scale_in_memory<'py>(
         let stream = torch.current_stream(py, place)?;
         // SAFETY: torch's current stream of the device, which torch keeps.
         let device = py.detach(|| unsafe { prepared(place, stream) })?;
-        // SAFETY: the addresses are those of tensors that this call holds, of the sizes that they have been read with. When it returns, what is queued may still be running, and
-        // the tensors may go: torch's allocator then gives their memory to nobody but what is queued behind on the stream that
-        // they were made for. The result was made just now, for the current stream; whatever is in it is a float32. An operand
-        // made for another stream is the caller's to record there, as for every operator of torch. That nobody writes to
-        // operands, or reads the result, out of the stream's order, too.
+        // SAFETY: the addresses are those of tensors that this call holds, of the sizes that they have been read with. When it
+        // returns, what is queued may still be running, and the tensors may go: torch's allocator then gives their memory to
+        // nobody but what is queued behind on the stream that they were made for. The result was made just now, for the current
+        // stream; whatever is in it is a float32. An operand made for another stream is the caller's to record there, as for
+        // every operator of torch. That nobody writes to operands, or reads the result, out of the stream's order, too.
         py.detach(|| unsafe { operands.scale(&device, place, by, tensor) })?;
         if let Some(out) = objects.out {
             torch.has_changed(out)?;

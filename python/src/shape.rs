@@ -306,8 +306,8 @@ pub(crate) struct Scalings {
 }
 
 impl Scalings {
-    /// Matrices and results, of one shape of at least two extents; whether rows have factors. If they have none, rows of several
-    /// matrices may be those of one.
+    /// Matrices and results, of one shape of at least two extents; whether rows have factors. If they have none, rows of
+    /// several matrices may be those of one.
     pub(crate) fn new(from: &View, to: &View, rows_have_factors: bool) -> Self {
         let axis = |place: usize| Axis { extent: to.shape[place], strides: [from.strides[place], to.strides[place]] };
         let of_batch = to.shape.len() - 2;

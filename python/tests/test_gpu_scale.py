@@ -59,12 +59,14 @@ def views(shape: tuple[int, ...]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "shape",
-    [(1, 1), (4, 1024), (3, 1025), (1031, 1), (1, 1033), (257, 509), (2048, 4096), (5, 60, 70), (1000, 3, 4), (4, 5, 33, 65), (3, 0)],
+    [(1, 1), (4, 1024), (3, 1025), (1031, 1), (1, 1033), (257, 509), (2048, 4096), (5, 60, 70), (1000, 3, 4), (4, 5, 33, 65)],
 )
 @pytest.mark.parametrize("has", FACTORS)
 def test_numbers(shape: tuple[int, ...], has: Any) -> None:
     for step in (1, 2):
-        rows, columns = (uniform(step * extent)[::step] if given else None for extent, given in zip(shape[-2:], has, strict=True))
+        rows, columns = (
+            uniform(step * extent)[::step] if given else None for extent, given in zip(shape[-2:], has, strict=True)
+        )
         for name, matrix in views(shape).items():
             wanted = expected(matrix, -0.3, rows, columns)
             product = tilewright.scale(matrix, -0.3, rows=rows, columns=columns)

@@ -1,4 +1,4 @@
-"""Products of NumPy's arrays with diagonal matrices and numbers, by the CPU executor: numbers, layouts, results given, refusals."""
+"""Products of NumPy's arrays with diagonal matrices and numbers, by the CPU executor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def views(shape: tuple[int, ...], random: np.random.Generator) -> dict[str, np.n
     }
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (7, 5), (40, 33), (2, 1030), (1030, 2), (3, 5, 4), (2, 3, 5, 7), (2, 1, 6, 8)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (40, 33), (2, 1030), (1030, 2), (3, 5, 4), (2, 3, 5, 7), (2, 1, 6, 8)])
 @pytest.mark.parametrize("has", [(False, False), (True, False), (False, True), (True, True)])
 def test_every_element_is_multiplied_in_the_same_order(random: np.random.Generator, shape: Any, has: Any) -> None:
     rows, columns = (

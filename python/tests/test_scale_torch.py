@@ -269,5 +269,5 @@ def test_torch_may_be_imported_before_or_after_tilewright() -> None:
 f = torch.compile(lambda a: tilewright.scale(a, 2, on_cpu="emulate"), fullgraph=True, backend="eager")
 assert (f(torch.ones(2, 3)) == 2).all()
 """
-    for program in (f"import tilewright, torch\n{check}", f"import torch, tilewright\n{check}", f"import tilewright, torch{compiled}"):
-        subprocess.run([sys.executable, "-c", program], check=True)
+    for program in (f"tilewright, torch\n{check}", f"torch, tilewright\n{check}", f"tilewright, torch{compiled}"):
+        subprocess.run([sys.executable, "-c", f"import {program}"], check=True)

@@ -172,8 +172,8 @@ def scale(
     """A matrix times a number, with each row and each column times a factor of its own: `by · diag(rows) · matrix ·
     diag(columns)`, in one pass.
 
-    Each element is multiplied in float32 by its row's factor, by its column's, and by `by`, and rounded each time. Also by zero,
-    so that what is not finite leaves a NaN.
+    Each element is multiplied in float32 by its row's factor, by its column's, and by `by`, and rounded each time. Also by
+    zero, so that what is not finite leaves a NaN.
 
     Args:
         matrix: A tensor of float32 of two or more extents, as `matmul` takes them. The last two are rows and columns, those

@@ -138,7 +138,7 @@ def _without_numbers(
         if place and (factors.ndim != 1 or factors.shape[0] != matrix.shape[place]):
             of_matrix = tuple(matrix.shape)
             raise ArgumentError(
-                f"{name} has shape {tuple(factors.shape)}, and matrix has shape {of_matrix}: pass a factor for each of its {name}"
+                f"{name} has shape {tuple(factors.shape)}, and matrix has shape {of_matrix}: pass one for each of its {name}"
             )
     return torch.empty_like(matrix)
 

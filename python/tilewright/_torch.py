@@ -120,8 +120,8 @@ def refuse_derivative(function: str, *tensors: torch.Tensor | None) -> None:
     """Nobody can differentiate what overwrites a tensor."""
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
         raise DerivativeOfOutError(
-            f"tilewright.{function} with out= has no derivative, and one of the tensors requires one: leave out the argument, or "
-            "call it under torch.no_grad()"
+            f"tilewright.{function} with out= has no derivative, and one of the tensors requires one: leave out the argument, "
+            "or call it under torch.no_grad()"
         )
 
 
