@@ -53,6 +53,12 @@ impl<'a> MatrixBatch<'a> {
         self.first
     }
 
+    /// The transposes: the same memory, with the strides of rows and of columns exchanged.
+    #[inline(always)]
+    pub fn transposed(self) -> Self {
+        Self { first: self.first.transposed(), ..self }
+    }
+
     /// Matrix `index`.
     ///
     /// # Safety
@@ -81,6 +87,12 @@ impl<'a> MatrixBatchMut<'a> {
     #[inline(always)]
     pub fn first(&self) -> MatrixMut<'a> {
         self.first
+    }
+
+    /// The transposes: the same memory, with the strides of rows and of columns exchanged.
+    #[inline(always)]
+    pub fn transposed(self) -> Self {
+        Self { first: self.first.transposed(), ..self }
     }
 
     /// Matrix `index`.

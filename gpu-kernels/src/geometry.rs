@@ -41,6 +41,13 @@ pub(crate) fn first_row(height: u32) -> u32 {
     (thread::block_idx_z() * thread::grid_dim_y() + thread::block_idx_y()) * height
 }
 
+/// Quotient and remainder. (Written with `/` alone, a divisor that might be zero brings panic code with it.)
+#[inline(always)]
+pub(crate) fn divide(dividend: u64, divisor: u64) -> (u64, u64) {
+    let quotient = dividend.checked_div(divisor).unwrap_or(u64::MAX);
+    (quotient, dividend.wrapping_sub(quotient.wrapping_mul(divisor)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,8 +19,8 @@
 //! | [`gemv::block_reduction`] | a block shares one long sum |
 //! | [`gemv::split`], [`gemv::transposed_split`] | blocks share one long sum |
 //!
-//! Not on the ladder: [`pack`], kernels that bring operands into another form first, and [`probe`], kernels that do one thing
-//! only, to measure what a GPU can do at most.
+//! Not on the ladder: [`scaling`], products with diagonal matrices; [`pack`], kernels that bring operands into another form
+//! first; and [`probe`], kernels that do one thing only, to measure what a GPU can do at most.
 //!
 //! # Precision
 //!
@@ -52,6 +52,7 @@ pub mod gemm;
 pub mod gemv;
 pub mod pack;
 pub mod probe;
+pub mod scaling;
 
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]

@@ -45,6 +45,7 @@ pub mod problem;
 pub mod progress;
 pub mod report;
 pub mod run;
+mod scale;
 pub mod tune;
 
 pub use device::{Buffer, Device};
@@ -53,6 +54,7 @@ pub use multiply::{Packed, gemm, gemv};
 pub use operand::DeviceMatrix;
 pub use precision::{Precision, Tolerance};
 pub use problem::Product;
+pub use scale::{scale, scale_in_place};
 
 /// The examples in the README, which have to compile and run.
 #[cfg(doctest)]

@@ -86,6 +86,21 @@ impl Place {
     }
 }
 
+impl Place {
+    /// The device, by a handle with which everything runs on a stream.
+    ///
+    /// # Safety
+    /// The stream is the GPU's, and valid as long as there are handles made from this one, or buffers made by them.
+    pub(crate) unsafe fn device_on(self, stream: Stream) -> Result<Device, Failure> {
+        let device = self.device()?;
+        match self {
+            Self::Cpu => Ok(device),
+            // SAFETY: the caller's promise.
+            Self::Cuda(_) => Ok(unsafe { device.on_stream(stream.raw())? }),
+        }
+    }
+}
+
 /// What a plan is kept by.
 type Key = (Place, Description, Precision);
 
@@ -146,12 +161,8 @@ impl Job {
         products: Products,
         addresses: [usize; 3],
     ) -> Result<Self, Failure> {
-        let device = place.device()?;
-        let device = match place {
-            Place::Cpu => device,
-            // SAFETY: the caller's promise; the handle and what it makes do not outlive the job.
-            Place::Cuda(_) => unsafe { device.on_stream(stream.raw())? },
-        };
+        // SAFETY: the caller's promise; the handle and what it makes do not outlive the job.
+        let device = unsafe { place.device_on(stream)? };
         let mut plans: Vec<Arc<GemmPlan>> = Vec::new();
         for offsets in products.offsets() {
             let product = description(&products, addresses, offsets)?;
@@ -239,7 +250,7 @@ pub(crate) unsafe fn wait_for(ordinal: usize, stream: Stream) -> Result<(), Fail
 }
 
 /// The elements from the first to the last of a batch of matrices.
-fn span(rows: usize, cols: usize, count: usize, strides: Strides) -> usize {
+pub(crate) fn span(rows: usize, cols: usize, count: usize, strides: Strides) -> usize {
     if rows == 0 || cols == 0 || count == 0 {
         return 0;
     }
@@ -278,29 +289,41 @@ unsafe fn planned(
         return Ok(plan);
     }
     let plan = GemmPlan::new(device, &product, &Options::from(precision))?;
-    if let Some(properties) = device.gpu_properties() {
-        let _kept = place.keep_context()?;
-        device.make_current()?;
-        // A driver that refuses to tell is one that captures another stream.
-        // SAFETY: the caller's promise, and the GPU's context is current.
-        let captures = || unsafe { cuda_driver::is_capturing(stream.raw()) }.unwrap_or(true);
-        if properties.driver < LOADS_IN_CAPTURES && captures() {
-            let driver = properties.driver;
-            return Err(Failure::new(
-                Kind::Device,
-                format!(
-                    "kernels for this product are not loaded yet, and a driver for CUDA {driver} cannot load them while a \
-                     stream is captured: compute the product once before the capture, with operands of the same shapes, \
-                     strides and precision"
-                ),
-            ));
-        }
-        let _relaxed = cuda_driver::relax_capture()?;
-        plan.load(device)?;
-    }
+    // SAFETY: the caller's promise.
+    unsafe { load(place, device, stream, || Ok(plan.load(device)?))? };
     let plan = Arc::new(plan);
     lock(&PLANS).insert(key, plan.clone());
     Ok(plan)
+}
+
+/// Has a GPU load kernels, also while its stream is captured if the driver can do that.
+///
+/// # Safety
+/// The stream is the GPU's, and valid.
+pub(crate) unsafe fn load(
+    place: Place,
+    device: &Device,
+    stream: Stream,
+    load: impl FnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let Some(properties) = device.gpu_properties() else { return Ok(()) };
+    let _kept = place.keep_context()?;
+    device.make_current()?;
+    // A driver that refuses to tell is one that captures another stream.
+    // SAFETY: the caller's promise, and the GPU's context is current.
+    let captures = || unsafe { cuda_driver::is_capturing(stream.raw()) }.unwrap_or(true);
+    if properties.driver < LOADS_IN_CAPTURES && captures() {
+        let driver = properties.driver;
+        return Err(Failure::new(
+            Kind::Device,
+            format!(
+                "kernels for this product are not loaded yet, and a driver for CUDA {driver} cannot load them while a stream is \
+                 captured: compute the product once before the capture, with operands of the same shapes, strides and precision"
+            ),
+        ));
+    }
+    let _relaxed = cuda_driver::relax_capture()?;
+    load()
 }
 
 /// No code that holds one of these locks can panic halfway through a change, so a poisoned one guards what is in order.

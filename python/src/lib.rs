@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  tilewright.matmul ─► product ─┬─ torch tensors ──► torch ───┐
-//!                                └─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
+//!  tilewright.scale ──► scaling ─┴─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
 //!                                      dlpack, array           ┘
 //! ```
 
@@ -12,6 +12,7 @@ mod dlpack;
 mod engine;
 mod error;
 mod product;
+mod scaling;
 mod shape;
 mod tensor;
 mod torch;
@@ -25,6 +26,8 @@ mod _native {
     use crate::array::Array;
     #[pymodule_export]
     use crate::product::{explain, multiply, multiply_tensors, precisions};
+    #[pymodule_export]
+    use crate::scaling::{scale, scale_tensors};
 
     use pyo3::prelude::*;
 

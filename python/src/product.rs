@@ -10,17 +10,44 @@ use crate::engine::{Job, Place, Stream};
 use crate::error::{Failure, argument};
 use crate::shape::{Products, Rule, View, tuple};
 use crate::tensor::{Tensor, common_place};
-use crate::torch::{self, Torch};
+use crate::torch::{self, Named, Torch, check_devices, not_in_memory};
 
 /// What happens to operands in the CPU's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OnCpu {
+pub(crate) enum OnCpu {
     /// An error.
     Refuse,
     /// They are moved to a GPU, and the result back.
     Move,
     /// The CPU executor computes the product.
     Emulate,
+}
+
+impl OnCpu {
+    pub(crate) fn parse(name: &str) -> Result<Self, Failure> {
+        match name {
+            "refuse" => Ok(Self::Refuse),
+            "move" => Ok(Self::Move),
+            "emulate" => Ok(Self::Emulate),
+            _ => Err(argument(format!("on_cpu is {name:?}: expected one of refuse, move, emulate"))),
+        }
+    }
+
+    /// Refuses a device that the caller has not asked for.
+    pub(crate) fn check(self, place: Place) -> Result<(), Failure> {
+        match (place, self) {
+            (Place::Cuda(_), _) | (Place::Cpu, Self::Emulate) => Ok(()),
+            (Place::Cpu, Self::Refuse) => Err(argument(
+                "the operands are in the CPU's memory, and tilewright computes on CUDA devices: move them there (in torch, \
+                 a.cuda(); in CuPy, cupy.asarray(a)), have torch tensors moved for each call by on_cpu=\"move\", or use the slow \
+                 executor for tests by on_cpu=\"emulate\"",
+            )),
+            (Place::Cpu, Self::Move) => Err(argument(
+                "on_cpu=\"move\" is for products of torch tensors: move other arrays to a CUDA device by their library, such as \
+                 cupy.asarray(a)",
+            )),
+        }
+    }
 }
 
 /// How a product is computed.
@@ -39,12 +66,7 @@ impl Options {
         Ok(Self {
             rule: Rule::of_name(rule).ok_or_else(|| refused("the rule", rule, "expected matmul, matvec or bmm"))?,
             precision: precision.parse().map_err(|why: String| refused("precision", precision, &why))?,
-            on_cpu: match on_cpu {
-                "refuse" => OnCpu::Refuse,
-                "move" => OnCpu::Move,
-                "emulate" => OnCpu::Emulate,
-                _ => return Err(refused("on_cpu", on_cpu, "expected one of refuse, move, emulate")),
-            },
+            on_cpu: OnCpu::parse(on_cpu)?,
             part: match part {
                 "all" => Part::All,
                 "upper" => Part::Upper,
@@ -52,22 +74,6 @@ impl Options {
                 _ => return Err(refused("part", part, "expected one of all, upper, lower")),
             },
         })
-    }
-
-    /// Refuses a device that the caller has not asked for.
-    fn check_place(&self, place: Place) -> Result<(), Failure> {
-        match (place, self.on_cpu) {
-            (Place::Cuda(_), _) | (Place::Cpu, OnCpu::Emulate) => Ok(()),
-            (Place::Cpu, OnCpu::Refuse) => Err(argument(
-                "the operands are in the CPU's memory, and tilewright computes on CUDA devices: move them there (in torch, \
-                 a.cuda(); in CuPy, cupy.asarray(a)), have torch tensors moved for each call by on_cpu=\"move\", or use the slow \
-                 executor for tests by on_cpu=\"emulate\"",
-            )),
-            (Place::Cpu, OnCpu::Move) => Err(argument(
-                "on_cpu=\"move\" is for products of torch tensors: move other arrays to a CUDA device by their library, such as \
-                 cupy.asarray(a)",
-            )),
-        }
     }
 }
 
@@ -83,8 +89,9 @@ pub(crate) fn multiply<'py>(
     part: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = Options::parse(rule, precision, on_cpu, part)?;
-    let Some(torch) = torch_of(a, b, out)? else { return Ok(multiply_arrays(a, b, out, options)?) };
-    let tensors: Vec<_> = [Some(a), Some(b), out].into_iter().flatten().collect();
+    let named = named(a, b, out);
+    let Some(torch) = Torch::of(a.py(), &named)? else { return Ok(multiply_arrays(a, b, out, options)?) };
+    let tensors: Vec<_> = named.iter().map(|(_, tensor)| *tensor).collect();
     if torch.is_direct(&tensors)?
         && let Some(result) = multiply_in_memory(torch, a, b, out, options)?
     {
@@ -94,7 +101,7 @@ pub(crate) fn multiply<'py>(
         let shape = |tensor: &Bound<'py, PyAny>| tensor.getattr("shape")?.extract::<Vec<usize>>();
         options.rule.result(&shape(a)?, &shape(b)?).map_err(argument)?;
     }
-    check_devices(&tensors)?;
+    check_devices(&named)?;
     torch.dispatch(a, b, out, [("precision", precision), ("on_cpu", on_cpu), ("part", part)])
 }
 
@@ -110,10 +117,11 @@ pub(crate) fn multiply_tensors<'py>(
     part: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = Options::parse(Rule::Matmul.name(), precision, on_cpu, part)?;
-    let torch = torch_of(a, b, out)?.ok_or_else(|| argument("these are no torch tensors"))?;
+    let named = named(a, b, out);
+    let torch = Torch::of(a.py(), &named)?.ok_or_else(|| argument("these are no torch tensors"))?;
     multiply_in_memory(torch, a, b, out, options)?.map_or_else(
         || {
-            check_devices(&[Some(a), Some(b), out].into_iter().flatten().collect::<Vec<_>>())?;
+            check_devices(&named)?;
             Err(not_in_memory(a)?.into())
         },
         Ok,
@@ -131,9 +139,10 @@ pub(crate) fn explain<'py>(
     part: &str,
 ) -> PyResult<String> {
     let options = Options::parse(rule, precision, on_cpu, part)?;
-    let (a, b) = match torch_of(a, b, None)? {
+    let named = named(a, b, None);
+    let (a, b) = match Torch::of(a.py(), &named)? {
         Some(torch) => {
-            check_devices(&[a, b])?;
+            check_devices(&named)?;
             let read = |name, tensor| torch.read(name, tensor)?.map_or_else(|| Err(not_in_memory(tensor)?), Ok);
             (read("a", a)?, read("b", b)?)
         }
@@ -150,38 +159,14 @@ pub(crate) fn explain<'py>(
     Ok(job.explanation())
 }
 
-/// Torch, if one of the operands is a tensor of it; then all have to be.
-fn torch_of(
-    a: &Bound<'_, PyAny>,
-    b: &Bound<'_, PyAny>,
-    out: Option<&Bound<'_, PyAny>>,
-) -> Result<Option<&'static Torch>, Failure> {
-    let Some(torch) = Torch::get(a.py())? else { return Ok(None) };
-    let named = [("a", Some(a)), ("b", Some(b)), ("out", out)];
-    let named: Vec<_> = named.into_iter().filter_map(|(name, object)| Some((name, object?))).collect();
-    let mut any = false;
-    for (_, object) in &named {
-        any |= torch.is_tensor(object)?;
-    }
-    if any {
-        torch.check_all_are_tensors(&named)?;
-    }
-    Ok(any.then_some(torch))
-}
-
-/// Refuses tensors on different devices, also on those whose memory cannot be read.
-fn check_devices(tensors: &[&Bound<'_, PyAny>]) -> Result<(), Failure> {
-    let mut devices = Vec::new();
-    for tensor in tensors {
-        devices.push(tensor.getattr("device")?.str()?.to_string());
-    }
-    for (name, device) in ["b", "out"].into_iter().zip(&devices[1..]) {
-        if *device != devices[0] {
-            let first = &devices[0];
-            return Err(argument(format!("a is on {first} and {name} is on {device}: move them to one device")));
-        }
-    }
-    Ok(())
+/// The operands that there are, with their names.
+fn named<'a, 'py>(
+    a: &'a Bound<'py, PyAny>,
+    b: &'a Bound<'py, PyAny>,
+    out: Option<&'a Bound<'py, PyAny>>,
+) -> Vec<Named<'a, 'py>> {
+    let all = [("a", Some(a)), ("b", Some(b)), ("out", out)];
+    all.into_iter().filter_map(|(name, object)| Some((name, object?))).collect()
 }
 
 /// Checks operands, and gives the device and the shape of the product.
@@ -196,7 +181,7 @@ fn checked(tensors: &[&Tensor], options: Options) -> Result<(Place, Vec<usize>),
         )));
     }
     let place = common_place(tensors)?;
-    options.check_place(place)?;
+    options.on_cpu.check(place)?;
     Ok((place, shape))
 }
 
@@ -222,12 +207,6 @@ unsafe fn job(
     unsafe { Job::new(place, stream, options.precision, products, [a.address, b.address, c.address]) }
 }
 
-/// What is wrong with tensors on a device that is no GPU of CUDA's.
-fn not_in_memory(tensor: &Bound<'_, PyAny>) -> Result<Failure, Failure> {
-    let device = tensor.getattr("device")?.str()?;
-    Ok(argument(format!("the operands are on device {device}: tilewright takes tensors on CUDA devices")))
-}
-
 /// The product of tensors that are plain memory; none if they are on a device whose memory kernels cannot use, or are to be
 /// moved.
 fn multiply_in_memory<'py>(
@@ -247,7 +226,7 @@ fn multiply_in_memory<'py>(
         Some(out) => {
             let Some(given) = torch.read("out", out)? else { return Ok(None) };
             let (_, shape) = checked(&[&left, &right, &given], options)?;
-            given.check_is_result(&shape, &left, &right)?;
+            given.check_is_result(&shape, &[&left, &right])?;
             (out.clone(), given)
         }
         None => {
@@ -297,7 +276,7 @@ fn multiply_arrays<'py>(
     let tensors: Vec<&Tensor> = [Some(&left), Some(&right), given.as_ref()].into_iter().flatten().collect();
     let (place, shape) = checked(&tensors, options)?;
     if let Some(given) = &given {
-        given.check_is_result(&shape, &left, &right)?;
+        given.check_is_result(&shape, &[&left, &right])?;
     }
     let (result, c) = match (out, given) {
         (Some(out), Some(given)) => (out.clone(), given),

@@ -74,12 +74,12 @@ pub(crate) struct Strides {
     pub(crate) batch: usize,
 }
 
-/// A walk through the three tensors at once.
+/// A walk through `N` tensors at once: those of a product, unless something else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Axis {
+struct Axis<const N: usize = 3> {
     extent: usize,
-    /// Of a, b and c.
-    strides: [usize; 3],
+    /// Of a, b and c; the result is the last one.
+    strides: [usize; N],
 }
 
 impl Rule {
@@ -175,7 +175,7 @@ impl View {
     }
 }
 
-impl Axis {
+impl<const N: usize> Axis<N> {
     /// This walk repeated along `outer`, if that is one regular walk.
     fn then(self, outer: Self) -> Option<Self> {
         let extent = self.extent.checked_mul(outer.extent).filter(|&extent| extent <= MOST)?;
@@ -183,7 +183,7 @@ impl Axis {
             return Some(outer);
         }
         let goes_on = |place: usize| self.strides[place].checked_mul(self.extent) == Some(outer.strides[place]);
-        (0..3).all(goes_on).then_some(Self { extent, ..self })
+        (0..N).all(goes_on).then_some(Self { extent, ..self })
     }
 }
 
@@ -221,12 +221,7 @@ impl Products {
         axes.sort_by_key(|axis| Reverse(axis.strides[2]));
         simplify(&mut axes, &mut rows, &mut cols, part == Part::All);
 
-        // A plan wants each matrix of c to begin behind the one before.
-        let [across, down] = [rows, cols].map(|line| line.extent.saturating_sub(1).saturating_mul(line.strides[2]));
-        let is_regular = |&place: &usize| axes[place].strides[2] > across.saturating_add(down);
-        let longest = (0..axes.len()).filter(is_regular).max_by_key(|&place| axes[place].extent);
-        let one = Axis { extent: 1, strides: [0; 3] };
-        let batch = longest.map_or(one, |place| axes.remove(place));
+        let batch = take_batch(&mut axes, rows, cols);
         let [of_a, of_b, of_c] = batch.strides;
         Self {
             m: rows.extent,
@@ -243,19 +238,32 @@ impl Products {
 
     /// Where a, b and c begin each time that the batch is computed, in elements.
     pub(crate) fn offsets(&self) -> impl Iterator<Item = [usize; 3]> + '_ {
-        let times = self.repeats.iter().map(|axis| axis.extent).product();
-        (0..times).map(|mut index: usize| {
-            let mut offsets = [0; 3];
-            for axis in self.repeats.iter().rev() {
-                let step = index % axis.extent;
-                index /= axis.extent;
-                for (offset, stride) in offsets.iter_mut().zip(axis.strides) {
-                    *offset += step * stride;
-                }
-            }
-            offsets
-        })
+        offsets(&self.repeats)
     }
+}
+
+/// Takes the longest extent out of those of a batch along which each matrix of the result begins behind the one before.
+fn take_batch<const N: usize>(axes: &mut Vec<Axis<N>>, rows: Axis<N>, cols: Axis<N>) -> Axis<N> {
+    let [across, down] = [rows, cols].map(|line| line.extent.saturating_sub(1).saturating_mul(line.strides[N - 1]));
+    let is_regular = |&place: &usize| axes[place].strides[N - 1] > across.saturating_add(down);
+    let longest = (0..axes.len()).filter(is_regular).max_by_key(|&place| axes[place].extent);
+    longest.map_or(Axis { extent: 1, strides: [0; N] }, |place| axes.remove(place))
+}
+
+/// Where tensors begin at each place of some extents.
+fn offsets<const N: usize>(axes: &[Axis<N>]) -> impl Iterator<Item = [usize; N]> + '_ {
+    let times = axes.iter().map(|axis| axis.extent).product();
+    (0..times).map(|mut index: usize| {
+        let mut offsets = [0; N];
+        for axis in axes.iter().rev() {
+            let step = index % axis.extent;
+            index /= axis.extent;
+            for (offset, stride) in offsets.iter_mut().zip(axis.strides) {
+                *offset += step * stride;
+            }
+        }
+        offsets
+    })
 }
 
 /// Folds extents of a batch into the rows and the columns, if these may grow, and merges them, as far as strides allow.
@@ -282,6 +290,64 @@ fn simplify(axes: &mut Vec<Axis>, rows: &mut Axis, cols: &mut Axis, may_grow: bo
             changed = true;
             break;
         }
+    }
+}
+
+/// Matrices whose rows and columns are multiplied by factors, as the kernel takes them: a batch, perhaps several times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scalings {
+    /// The rows.
+    pub(crate) m: usize,
+    /// The columns.
+    pub(crate) n: usize,
+    /// The matrices of the batch.
+    pub(crate) count: usize,
+    /// The strides of the matrices.
+    pub(crate) from: Strides,
+    /// The strides of the results.
+    pub(crate) to: Strides,
+    /// What is left of the batch.
+    repeats: Vec<Axis<2>>,
+}
+
+impl Scalings {
+    /// Matrices and results, of one shape of at least two extents; whether rows have factors. If they have none, rows of
+    /// several matrices may be those of one.
+    pub(crate) fn new(from: &View, to: &View, rows_have_factors: bool) -> Self {
+        let axis = |place: usize| Axis { extent: to.shape[place], strides: [from.strides[place], to.strides[place]] };
+        let of_batch = to.shape.len() - 2;
+        let (mut rows, cols) = (axis(of_batch), axis(of_batch + 1));
+        let mut axes: Vec<Axis<2>> = (0..of_batch).map(axis).filter(|axis| axis.extent != 1).collect();
+        // The innermost is the last one.
+        axes.sort_by_key(|axis| Reverse(axis.strides[1]));
+        let mut place = axes.len();
+        while place > 0 {
+            place -= 1;
+            let axis = axes[place];
+            if let Some(longer) = rows.then(axis).filter(|_| !rows_have_factors) {
+                rows = longer;
+            } else if let Some((inner, longer)) =
+                (place + 1..axes.len()).find_map(|inner| Some((inner, axes[inner].then(axis)?)))
+            {
+                axes[inner] = longer;
+            } else {
+                continue;
+            }
+            axes.remove(place);
+            place = axes.len();
+        }
+        let batch = take_batch(&mut axes, rows, cols);
+        let strides = |tensor: usize| Strides {
+            rows: rows.strides[tensor],
+            cols: cols.strides[tensor],
+            batch: batch.strides[tensor],
+        };
+        Self { m: rows.extent, n: cols.extent, count: batch.extent, from: strides(0), to: strides(1), repeats: axes }
+    }
+
+    /// Where matrices and results begin each time that the batch is computed, in elements.
+    pub(crate) fn offsets(&self) -> impl Iterator<Item = [usize; 2]> + '_ {
+        offsets(&self.repeats)
     }
 }
 
@@ -451,6 +517,59 @@ mod tests {
         let (a, b) = (contiguous(&[4, 1 << 30, 1]), contiguous(&[1, 1]));
         let products = Products::new(&a, &b, &contiguous(&[4, 1 << 30, 1]), Part::All);
         assert_eq!((products.m, products.count), (1 << 30, 4));
+    }
+
+    /// The matrices of a view scaled to another, every element of which has to come from its place, once.
+    fn scalings(from: &View, to: &View, rows_have_factors: bool) -> Scalings {
+        let scalings = Scalings::new(from, to, rows_have_factors);
+        let place = |view: &View, mut index: usize| {
+            let mut place = 0;
+            for (&extent, &stride) in view.shape.iter().zip(&view.strides).rev() {
+                place += index % extent * stride;
+                index /= extent;
+            }
+            place
+        };
+        let rows = from.shape[from.shape.len() - 2];
+        let cols = from.shape[from.shape.len() - 1];
+        let all = 0..from.shape.iter().product();
+        let expected: BTreeMap<_, _> =
+            all.map(|index| (place(to, index), (place(from, index), index / cols % rows, index % cols))).collect();
+        let mut computed = BTreeMap::new();
+        for [first_from, first_to] in scalings.offsets() {
+            for (matrix, row) in (0..scalings.count).flat_map(|matrix| (0..scalings.m).map(move |row| (matrix, row))) {
+                for col in 0..scalings.n {
+                    let at = |first: usize, strides: Strides| {
+                        first + matrix * strides.batch + row * strides.rows + col * strides.cols
+                    };
+                    // Without factors, rows are whatever they are.
+                    let named = if rows_have_factors { row } else { expected[&at(first_to, scalings.to)].1 };
+                    let from = (at(first_from, scalings.from), named, col);
+                    assert_eq!(computed.insert(at(first_to, scalings.to), from), None, "written twice");
+                }
+            }
+        }
+        assert_eq!(computed, expected, "{from:?} {to:?}");
+        scalings
+    }
+
+    #[test]
+    fn every_element_is_scaled_once() {
+        let of = |shape: &[usize]| contiguous(shape);
+        for rows_have_factors in [false, true] {
+            let one = |from: &View, to: &View| scalings(from, to, rows_have_factors);
+            let merged = one(&of(&[4, 5, 2, 3]), &of(&[4, 5, 2, 3]));
+            assert_eq!((merged.m, merged.count), if rows_have_factors { (2, 20) } else { (40, 1) });
+            assert_eq!(merged.offsets().count(), 1);
+            let apart = one(&permuted(of(&[5, 4, 2, 3]), &[1, 0, 2, 3]), &of(&[4, 5, 2, 3]));
+            assert_eq!((apart.count, apart.offsets().count()), (5, 4));
+            let by_columns = one(&permuted(of(&[5, 3, 2]), &[0, 2, 1]), &of(&[5, 2, 3]));
+            assert_eq!((by_columns.m, by_columns.count), (2, 5));
+            one(&of(&[2, 3]), &permuted(of(&[3, 2]), &[1, 0]));
+            one(&View { shape: vec![4, 1, 3], strides: vec![0, 7, 1] }, &of(&[4, 1, 3]));
+            one(&of(&[4, 2, 3]), &permuted(of(&[2, 4, 3]), &[1, 0, 2]));
+            one(&of(&[1, 1, 2, 1]), &of(&[1, 1, 2, 1]));
+        }
     }
 
     #[test]

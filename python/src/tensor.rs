@@ -11,7 +11,7 @@ use crate::shape::{View, tuple};
 
 /// A tensor of float32 elements in memory that is somebody else's.
 pub(crate) struct Tensor {
-    /// What the caller calls it: `a`, `b` or `out`.
+    /// What the caller calls it, such as `a` or `out`.
     pub(crate) name: &'static str,
     /// The address of the first element.
     pub(crate) address: usize,
@@ -68,8 +68,16 @@ impl Tensor {
         self.address..self.address + self.view.span().unwrap_or(0) * size_of::<f32>()
     }
 
-    /// Refuses a tensor that a product of `a` and `b`, of this shape, cannot be written to.
-    pub(crate) fn check_is_result(&self, shape: &[usize], a: &Self, b: &Self) -> Result<(), Failure> {
+    /// Whether every element of the one is that of the other.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        let strides = self.view.strides.iter().zip(&other.view.strides);
+        self.address == other.address
+            && self.view.shape == other.view.shape
+            && strides.zip(&self.view.shape).all(|((one, other), &extent)| one == other || extent <= 1)
+    }
+
+    /// Refuses a tensor that a product of these operands, of this shape, cannot be written to.
+    pub(crate) fn check_is_result(&self, shape: &[usize], operands: &[&Self]) -> Result<(), Failure> {
         let name = self.name;
         if self.view.shape != shape {
             let (is, needed) = (tuple(&self.view.shape), tuple(shape));
@@ -86,7 +94,7 @@ impl Tensor {
             )));
         }
         let written = self.bytes();
-        for operand in [a, b] {
+        for operand in operands {
             let read = operand.bytes();
             if read.start < written.end && written.start < read.end {
                 let operand = operand.name;

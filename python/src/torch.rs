@@ -12,6 +12,9 @@ use crate::error::{Failure, argument};
 use crate::shape::View;
 use crate::tensor::{Tensor, type_name, wrong_dtype};
 
+/// An operand, and what the caller calls it.
+pub(crate) type Named<'a, 'py> = (&'static str, &'a Bound<'py, PyAny>);
+
 /// What is needed of torch, looked up once.
 pub(crate) struct Torch {
     tensor: Py<PyType>,
@@ -20,8 +23,11 @@ pub(crate) struct Torch {
     strided: Py<PyAny>,
     is_grad_enabled: Py<PyAny>,
     increment_version: Py<PyAny>,
-    /// `tilewright._torch.dispatch`: calls the operator.
+    /// `tilewright._torch.dispatch`: calls the operator of products.
     dispatch: Py<PyAny>,
+    /// `tilewright._scale.dispatch`: calls the operator of products with diagonal matrices.
+    pub(crate) dispatch_scale: Py<PyAny>,
+    empty_like: Py<PyAny>,
     /// What torch keeps to itself; without it, every call goes through the operator.
     internals: Option<Internals>,
     /// Gives the current stream of a GPU, in a torch that was built for CUDA.
@@ -78,9 +84,24 @@ impl Torch {
             is_grad_enabled: torch.getattr("is_grad_enabled")?.unbind(),
             increment_version: torch.getattr("autograd")?.getattr("graph")?.getattr("increment_version")?.unbind(),
             dispatch: py.import("tilewright._torch")?.getattr("dispatch")?.unbind(),
+            dispatch_scale: py.import("tilewright._scale")?.getattr("dispatch")?.unbind(),
+            empty_like: torch.getattr("empty_like")?.unbind(),
             internals: internals().ok(),
             current_stream: private.getattr_opt("_cuda_getCurrentRawStream")?.map(Bound::unbind),
         })
+    }
+
+    /// Torch, if one of the operands is a tensor of it; then all have to be.
+    pub(crate) fn of(py: Python<'_>, named: &[Named<'_, '_>]) -> Result<Option<&'static Self>, Failure> {
+        let Some(torch) = Self::get(py)? else { return Ok(None) };
+        let mut any = false;
+        for (_, object) in named {
+            any |= torch.is_tensor(object)?;
+        }
+        if any {
+            torch.check_all_are_tensors(named)?;
+        }
+        Ok(any.then_some(torch))
     }
 
     /// Whether an object is a tensor, of whatever class.
@@ -164,6 +185,11 @@ impl Torch {
         like.call_method1(intern!(py, "new_empty"), (PyTuple::new(py, shape)?,))
     }
 
+    /// The same, of the shape of `like`, and with its extents in the same order in memory, as torch's own functions do it.
+    pub(crate) fn empty_like<'py>(&self, like: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.empty_like.bind(like.py()).call1((like,))
+    }
+
     /// The current stream of a device.
     pub(crate) fn current_stream(&self, py: Python<'_>, place: Place) -> Result<Stream, Failure> {
         match (place, &self.current_stream) {
@@ -184,7 +210,7 @@ impl Torch {
     }
 
     /// Refuses tensors beside arrays of other libraries.
-    pub(crate) fn check_all_are_tensors(&self, named: &[(&'static str, &Bound<'_, PyAny>)]) -> Result<(), Failure> {
+    fn check_all_are_tensors(&self, named: &[Named<'_, '_>]) -> Result<(), Failure> {
         for (name, object) in named {
             if !self.is_tensor(object)? {
                 return Err(crate::error::operand_type(format!(
@@ -196,6 +222,28 @@ impl Torch {
         }
         Ok(())
     }
+}
+
+/// Refuses tensors on different devices, also on those whose memory cannot be read.
+pub(crate) fn check_devices(named: &[Named<'_, '_>]) -> Result<(), Failure> {
+    let device = |tensor: &Bound<'_, PyAny>| -> PyResult<String> { Ok(tensor.getattr("device")?.str()?.to_string()) };
+    let (first_name, first) = named[0];
+    let first = device(first)?;
+    for (name, tensor) in &named[1..] {
+        let other = device(tensor)?;
+        if other != first {
+            return Err(argument(format!(
+                "{first_name} is on {first} and {name} is on {other}: move them to one device"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with tensors on a device that is no GPU of CUDA's.
+pub(crate) fn not_in_memory(tensor: &Bound<'_, PyAny>) -> Result<Failure, Failure> {
+    let device = tensor.getattr("device")?.str()?;
+    Ok(argument(format!("the operands are on device {device}: tilewright takes tensors on CUDA devices")))
 }
 
 /// The address of a tensor's first element.

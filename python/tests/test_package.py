@@ -22,6 +22,7 @@ def test_the_wheel_has_everything_and_nothing_else() -> None:
         "tilewright/_errors.py",
         "tilewright/_native.abi3.so",
         "tilewright/_native.pyi",
+        "tilewright/_scale.py",
         "tilewright/_torch.py",
         "tilewright/_types.py",
         "tilewright/py.typed",

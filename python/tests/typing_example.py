@@ -17,6 +17,7 @@ def of_torch(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     tilewright.matmul(x, weight, out=y, precision="fp32-strict")
     tilewright.bmm(x, weight, on_cpu="move")
     tilewright.matmul(x, weight, part="upper")
+    assert_type(tilewright.scale(x, 0.5, rows=y, out=x), torch.Tensor)
     return tilewright.matvec(weight, x, precision="tf32")
 
 
@@ -26,6 +27,8 @@ def of_numpy(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[Any]:
     assert_type(array.shape, tuple[int, ...])
     given = tilewright.matmul(a, b, out=a, on_cpu="emulate")
     assert_type(given, NDArray[np.float32])
+    assert_type(tilewright.scale(a, 2, columns=b, on_cpu="emulate"), tilewright.Array)
+    assert_type(tilewright.scale(a, rows=b, out=a), NDArray[np.float32])
     try:
         again = tilewright.matmul(array, b, on_cpu="emulate")
     except tilewright.ArgumentError as error:
@@ -39,4 +42,5 @@ def wrong(a: NDArray[np.float32], x: torch.Tensor) -> None:
     tilewright.matmul(a, a, precision="fp64")  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.matmul(x, x, part="middle")  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.matmul(x, x, out=a)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tilewright.scale(a, x)  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.matmul([1.0], a)  # pyright: ignore[reportArgumentType, reportCallIssue]

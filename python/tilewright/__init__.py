@@ -10,7 +10,9 @@ element, and computed by tensor cores where the GPU has them. It takes torch ten
 `__dlpack__` or `__cuda_array_interface__`, such as CuPy and JAX. Nothing is copied: any strides that are not negative are
 layouts like any other.
 
-For torch, the operator is `torch.ops.tilewright.matmul`: differentiable, and known to `torch.compile`.
+`scale` multiplies by diagonal matrices and by numbers.
+
+For torch, the operators are `torch.ops.tilewright.matmul` and `scale`: differentiable, and known to `torch.compile`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any, overload
 from tilewright._errors import ArgumentError, DeviceError, Error, OperandTypeError, OutOfMemoryError
 from tilewright._native import Array, __version__, multiply
 from tilewright._native import explain as _explain
+from tilewright._native import scale as _scale_directly
 from tilewright._types import OnCpu, Operand, Out, Part, Precision, Tensor
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "explain",
     "matmul",
     "matvec",
+    "scale",
 ]
 
 
@@ -158,6 +162,71 @@ def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", on_cp
     return multiply("bmm", a, b, out, precision, on_cpu, "all")
 
 
+@overload
+def scale(
+    matrix: Tensor,
+    by: float = 1.0,
+    *,
+    rows: Tensor | None = None,
+    columns: Tensor | None = None,
+    out: Tensor | None = None,
+    on_cpu: OnCpu = "refuse",
+) -> Tensor: ...
+@overload
+def scale(
+    matrix: Operand,
+    by: float = 1.0,
+    *,
+    rows: Operand | None = None,
+    columns: Operand | None = None,
+    out: None = None,
+    on_cpu: OnCpu = "refuse",
+) -> Array: ...
+@overload
+def scale(
+    matrix: Operand,
+    by: float = 1.0,
+    *,
+    rows: Operand | None = None,
+    columns: Operand | None = None,
+    out: Out,
+    on_cpu: OnCpu = "refuse",
+) -> Out: ...
+def scale(
+    matrix: Any, by: float = 1.0, *, rows: Any = None, columns: Any = None, out: Any = None, on_cpu: OnCpu = "refuse"
+) -> Any:
+    """A matrix times a number, with each row and each column times a factor of its own: `by · diag(rows) · matrix ·
+    diag(columns)`, in one pass.
+
+    Each element is multiplied in float32 by its row's factor, by its column's, and by `by`, and rounded each time. Also by
+    zero, so that what is not finite leaves a NaN.
+
+    Args:
+        matrix: A tensor of float32 of two or more extents, as `matmul` takes them. The last two are rows and columns, those
+            before them a batch.
+        by: A number of Python, which is rounded to float32. It is no tensor, and has no derivative.
+        rows: A vector of a factor for each row, on the same device and of the same kind; the same for all matrices of a batch.
+        columns: A vector of a factor for each column, likewise.
+        out: Where to write the product: of the shape of `matrix`, on the same device. It may be `matrix` itself, with the same
+            strides; otherwise it overlaps none of the operands.
+        on_cpu: As for `matmul`.
+
+    Returns:
+        As `matmul` does. A new torch tensor has its extents in the same order in memory as `matrix`.
+
+        It takes as long as a copy of the matrix, or twice as long if `out`, or the `Array` that is returned, lies by rows and
+        `matrix` by columns, or the other way round.
+
+    Raises:
+        ArgumentError, OperandTypeError, OutOfMemoryError, DeviceError: As `matmul` does.
+    """
+    if _is_compiling():
+        from tilewright import _scale
+
+        return _scale.traced(matrix, by, rows, columns, out, on_cpu)
+    return _scale_directly(matrix, by, rows, columns, out, on_cpu)
+
+
 def explain(
     a: Any, b: Any, *, precision: Precision = "fp32", part: Part = "all", on_cpu: OnCpu = "refuse"
 ) -> str:
@@ -182,4 +251,5 @@ def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str, pa
 
 # The operator is there as soon as both libraries are.
 if sys.modules.get("torch") is not None:
+    import tilewright._scale  # pyright: ignore[reportUnusedImport]
     import tilewright._torch  # pyright: ignore[reportUnusedImport]

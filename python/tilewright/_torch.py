@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 from tilewright import _native
 from tilewright._errors import ArgumentError, OperandTypeError
 
-__all__ = ["dispatch", "traced"]
+__all__ = ["check_out", "dispatch", "refuse_derivative", "refuse_tangents", "traced"]
 
 _library = torch.library.Library("tilewright", "DEF")
 _OPTIONS = 'str precision="fp32", str on_cpu="refuse", str part="all"'
@@ -48,12 +48,12 @@ def _multiply(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
 
 
 def _on_cuda(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
-    _refuse_tangents(a, b)
+    refuse_tangents("matmul", a, b)
     return _native.multiply_tensors(a, b, None, **options)
 
 
 def _on_cuda_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
-    _refuse_tangents(a, b)
+    refuse_tangents("matmul", a, b)
     _native.multiply_tensors(a, b, out, **options)
 
 
@@ -66,23 +66,24 @@ def _on_cpu(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
 def _on_cpu_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
     if options.get("on_cpu") == "move" and a.is_cpu and b.is_cpu and out.is_cpu:
         product = _on_cpu(a, b, **options)
-        _check_out(product, out)
+        check_out(product, out)
         out.copy_(product)
     else:
         _on_cuda_out(a, b, out=out, **options)
 
 
-def _refuse_tangents(a: torch.Tensor, b: torch.Tensor) -> None:
+def refuse_tangents(function: str, *tensors: torch.Tensor | None) -> None:
     """Refuses what torch would silently take for constants: an operator has no way to say its forward-mode derivative."""
     if forward_ad._current_level < 0:  # pyright: ignore[reportPrivateUsage]
         return
-    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in (a, b)):
+    if any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
         raise ArgumentError(
-            "the forward-mode derivative is that of tilewright.matmul without out=, not of the operator: call tilewright.matmul"
+            f"the forward-mode derivative is that of tilewright.{function} without out=, not of the operator: call "
+            f"tilewright.{function}"
         )
 
 
-def _check_out(product: torch.Tensor, out: torch.Tensor) -> None:
+def check_out(product: torch.Tensor, out: torch.Tensor) -> None:
     """Refuses a result of another type or shape: `copy_` would cast or broadcast."""
     if out.dtype != torch.float32:
         raise OperandTypeError(f"out has elements of type {out.dtype}, and the product is of float32")
@@ -106,16 +107,20 @@ def _without_numbers(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.
 
 
 def _without_numbers_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
-    _check_out(_without_numbers(a, b, **options), out)
+    check_out(_without_numbers(a, b, **options), out)
+
+
+def refuse_derivative(function: str, *tensors: torch.Tensor | None) -> None:
+    """Nobody can differentiate what overwrites a tensor."""
+    if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+        raise DerivativeOfOutError(
+            f"tilewright.{function} with out= has no derivative, and one of the tensors requires one: leave out the argument, "
+            "or call it under torch.no_grad()"
+        )
 
 
 def _refuse_derivative(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
-    """Nobody can differentiate what overwrites a tensor."""
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad or out.requires_grad):
-        raise DerivativeOfOutError(
-            "tilewright.matmul with out= has no derivative, and one of the tensors requires one: leave out the argument, or "
-            "call it under torch.no_grad()"
-        )
+    refuse_derivative("matmul", a, b, out)
     with torch._C._AutoDispatchBelowAutograd():  # pyright: ignore[reportPrivateUsage]
         dispatch(a, b, out, **options)
 

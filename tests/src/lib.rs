@@ -14,6 +14,7 @@ mod operand;
 mod planned;
 mod problem;
 mod program;
+pub mod scaling;
 pub mod special;
 mod tensor_cores;
 

@@ -11,7 +11,8 @@ use cuda_std::{GlobalSlice, GlobalSliceMut};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemv::Gemv;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
-use gpu_kernels::{Grid, Matrix, MatrixMut, Vector, VectorMut};
+use gpu_kernels::scaling::{Scaling, matrix_scaling_fp32};
+use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Vector, VectorMut};
 use tests::{Kernel, Place};
 
 /// The elements between neighbours: as many as 31 bits count, and some more. So the third neighbour is beyond 2³² elements,
@@ -155,4 +156,38 @@ fn gemv_with_far_elements_of_everything() {
     check_gemv(Matrix::new(near, NEAR, FAR, NEAR, 1).unwrap(), far_x, &mut y, 1);
     let mut far_y = Holes::new(1);
     check_gemv(Matrix::new(near, FAR, NEAR, NEAR, 1).unwrap(), x, far_y.as_mut_slice(), STRIDE);
+}
+
+#[test]
+fn scaling_with_far_elements_of_everything() {
+    let (far, mut to, near) = (Holes::filled(NEAR), Holes::new(NEAR), near(NEAR));
+    let (far, near) = (GlobalSlice::new(far.as_slice()), GlobalSlice::new(&near));
+    let of_rows = Vector::new(near, FAR, NEAR).unwrap();
+    let far_factors = Vector::new(far, FAR, STRIDE).unwrap();
+    let from = Matrix::new(far, FAR, NEAR, STRIDE, 1).unwrap();
+    let one = Matrix::new(far, 1, NEAR, NEAR, 1).unwrap();
+    let expected = |row, col| 2.0 * (element(row, 0) * element(row, col));
+    let all = || (0..FAR).flat_map(|row| (0..NEAR).map(move |col| (row, col)));
+
+    for factors in [of_rows, far_factors] {
+        let rows = MatrixMut::new(GlobalSliceMut::new(to.as_mut_slice()), FAR, NEAR, STRIDE, 1).unwrap();
+        let scaling = Scaling::new(2.0, Some(factors), from.into(), None, rows.into()).unwrap();
+        launch(matrix_scaling_fp32 { scaling });
+        for (row, col) in all() {
+            assert_eq!(to.as_slice()[row * STRIDE + col], expected(row, col), "({row}, {col})");
+        }
+    }
+    let cols = MatrixMut::new(GlobalSliceMut::new(to.as_mut_slice()), NEAR, FAR, 1, STRIDE).unwrap();
+    launch(matrix_scaling_fp32 { scaling: Scaling::in_place(0.5, None, Some(of_rows), cols.into()).unwrap() });
+    for (row, col) in all() {
+        let expected = 0.5 * (element(row, 0) * expected(row, col));
+        assert_eq!(to.as_slice()[row * STRIDE + col], expected, "({row}, {col})");
+    }
+    // A matrix of one row each, far from the one before.
+    let first = MatrixMut::new(GlobalSliceMut::new(to.as_mut_slice()), 1, NEAR, NEAR, 1).unwrap();
+    let (from, batch) = (MatrixBatch::new(one, STRIDE, FAR).unwrap(), MatrixBatchMut::new(first, STRIDE, FAR).unwrap());
+    launch(matrix_scaling_fp32 { scaling: Scaling::new(3.0, None, from, None, batch).unwrap() });
+    for (row, col) in all() {
+        assert_eq!(to.as_slice()[row * STRIDE + col], 3.0 * element(row, col), "({row}, {col})");
+    }
 }

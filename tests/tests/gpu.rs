@@ -13,6 +13,7 @@ use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tests::device_features::{self, Fault, Feature, Launcher, X, untouched};
+use tests::scaling::Scaled;
 use tests::special::{self, Special};
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
 use tilewright::kernels::{Family, KernelInfo, Scheme, Target};
@@ -85,6 +86,9 @@ fn main() {
         let (name, _) = feature.name_and_block();
         trials.push(trial(format!("device_features::{name}"), move |_| device_feature(feature)));
     }
+    trials.push(test("scaling::all_layouts", |device| {
+        Ok(Scaled::all().iter().try_for_each(|scaled| scaled.check(device))?)
+    }));
     trials.push(trial("elements_beyond_32_bit_offsets", far_elements));
     trials.push(test("errors::out_of_memory", out_of_memory));
     trials.push(test("errors::corrupt_ptx", corrupt_ptx));

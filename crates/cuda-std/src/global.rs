@@ -218,6 +218,20 @@ impl GlobalSliceMut<'_, f32> {
         Self { pointer: self.pointer.wrapping_add(first), len: self.len - first as u64, lifetime: PhantomData }
     }
 
+    /// The four elements from `index`: one 16-byte load (`ld.global.v4.f32`).
+    ///
+    /// # Safety
+    /// As for [`GlobalSliceMut::get_unchecked`] for all four; the address of element `index` is a multiple of 16. (Bounds and
+    /// alignment are checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get4_unchecked(&self, index: usize) -> [f32; 4] {
+        let read: GlobalSlice<'_, f32> = GlobalSlice { pointer: self.pointer, len: self.len, lifetime: PhantomData };
+        // SAFETY: the caller's promise. The load is an ordinary one, which stays between the stores before and behind it; that
+        // nothing writes to the elements meanwhile is all that it needs of a read-only view.
+        unsafe { read.get4_unchecked(index) }
+    }
+
     /// Writes two elements from `index` on: one 8-byte store (`st.global.v2.f32`).
     ///
     /// # Safety

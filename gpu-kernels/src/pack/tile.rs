@@ -15,6 +15,7 @@
 
 use cuda_std::prelude::*;
 
+use crate::geometry::divide;
 use crate::{Matrix, MatrixBatch, MatrixMut, Part};
 
 /// The lines of a tile, and the terms of each.
@@ -98,13 +99,6 @@ impl Tiles {
             }
         }
     }
-}
-
-/// Quotient and remainder. (Written with `/` alone, a divisor that might be zero brings panic code with it.)
-#[inline(always)]
-fn divide(dividend: u64, divisor: u64) -> (u64, u64) {
-    let quotient = dividend.checked_div(divisor).unwrap_or(u64::MAX);
-    (quotient, dividend.wrapping_sub(quotient.wrapping_mul(divisor)))
 }
 
 /// Whether terms, rather than lines, are what lies closest together in memory.

@@ -96,6 +96,11 @@ impl Loader {
         self.load(name).map(|(_, loaded)| loaded)
     }
 
+    /// Whether the kernel of this name has been loaded.
+    pub(super) fn is_loaded(&self, name: &str) -> bool {
+        self.known(name).is_some()
+    }
+
     /// What has been loaded so far.
     pub(super) fn loaded(&self) -> Vec<LoadedKernel> {
         self.lock().clone()

@@ -220,6 +220,14 @@ impl Device {
         }
     }
 
+    /// Whether a kernel of this name is ready for a launch: always on the CPU executor.
+    pub fn is_prepared(&self, name: &str) -> bool {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => cuda.loader.is_loaded(name),
+            Backend::Cpu(_) => true,
+        }
+    }
+
     /// The kernels that were loaded so far, in the order of their loading. None on the CPU executor.
     pub fn loaded_kernels(&self) -> Vec<LoadedKernel> {
         match &self.inner.backend {

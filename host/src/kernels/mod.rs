@@ -9,6 +9,7 @@ mod ladder;
 mod mma;
 mod packed;
 mod register_tiled;
+mod scaling;
 mod wgmma;
 
 use std::sync::LazyLock;
@@ -40,6 +41,8 @@ pub use ladder::{
 pub use mma::{MMA_64X32_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32};
 pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_SHORT_FP32_3XFP16, WGMMA_TF32};
 pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64};
+pub use scaling::SCALING;
+pub(crate) use scaling::scale_matrices;
 pub use wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED};
 
 /// What the kernels of a family have in common that take a [`TiledGemm`].

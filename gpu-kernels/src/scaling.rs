@@ -1,0 +1,342 @@
+//! Products with diagonal matrices and with numbers, `C = α·diag(r)·B·diag(c)`, in one pass.
+//!
+//! ```text
+//!            c₀   c₁   c₂   c₃   c₄
+//!          ┌────────────────────────┐
+//!   r₀     │ 0    1    2    3    4  │     elements in their order, row after row and matrix after matrix;
+//!   r₁     │ 5    6    7    8    9  │     a block has the next 1024, wherever rows begin and end;
+//!   r₂     │ 10   11   12   13   14 │     a thread has four: neighbours, with one load and one store of 16 bytes,
+//!          └────────────────────────┘     where memory allows, otherwise 256 apart
+//! ```
+//!
+//! It is to take as long as a copy of B. Many small blocks are the fastest way to copy on an H200 (the probes of
+//! `tilewright bench`), and a thread with a single access of 16 bytes each. Blocks that do not end with rows are all full, whatever the
+//! shape, and a matrix without gaps is one run of elements, also if its rows are no multiples of four. Factors come from the
+//! first-level cache, which what is read once goes past.
+//!
+//! Each element is multiplied in this order, and rounded each time: by its row's factor, by its column's, by α. Any device; no
+//! shared memory.
+
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::prelude::*;
+
+use crate::geometry::divide;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::{Matrix, ShapeError, gemm::tiles::MAX_BLOCKS};
+use crate::{MatrixBatch, MatrixBatchMut, Vector};
+
+/// The threads of a block.
+const THREADS: u32 = 256;
+/// The elements of a thread.
+const EACH: u32 = 4;
+/// The elements of a block.
+const CHUNK: u32 = THREADS * EACH;
+
+/// Matrices to be multiplied by a number, and each row and each column by a factor of its own: `C = α·diag(r)·B·diag(c)`.
+///
+/// Invariant: B and C are as many matrices of the same shape, or C is B; there are as many factors of rows as rows or none, and
+/// of columns likewise.
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct Scaling<'a> {
+    /// Empty for factors of one.
+    rows: Vector<'a>,
+    /// Likewise.
+    cols: Vector<'a>,
+    /// Empty if C is B.
+    b: MatrixBatch<'a>,
+    c: MatrixBatchMut<'a>,
+    alpha: f32,
+    /// Not zero: C is B.
+    in_place: u32,
+    /// Not zero: four elements from a multiple of four on are one aligned access of 16 bytes, in B and in C.
+    in_fours: u32,
+    /// Not zero: columns have factors, of which four from a multiple of four on are such an access, too, and rows end with one.
+    cols_in_fours: u32,
+    /// Not zero: rows here are the columns that the caller named, so that their factors come second.
+    transposed: u32,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<'a> Scaling<'a> {
+    /// `C = α·diag(rows)·B·diag(cols)`, of each matrix of a batch by the same factors.
+    ///
+    /// # Errors
+    /// [`ShapeError::Mismatch`] if C are not as many matrices as B, or have another shape; or if there are not as many factors
+    /// as rows, or columns.
+    pub fn new(
+        alpha: f32,
+        rows: Option<Vector<'a>>,
+        b: MatrixBatch<'a>,
+        cols: Option<Vector<'a>>,
+        c: MatrixBatchMut<'a>,
+    ) -> Result<Self, ShapeError> {
+        let (from, to) = (b.first(), c.first());
+        for (extent_b, extent_c) in [
+            (("the number of rows of B", from.rows()), ("the number of rows of C", to.rows())),
+            (("the number of columns of B", from.cols()), ("the number of columns of C", to.cols())),
+            (("the number of matrices B", b.count()), ("the number of matrices C", c.count())),
+        ] {
+            ShapeError::unless_equal(extent_b, extent_c)?;
+        }
+        Self::with(alpha, rows, Some(b), cols, c)
+    }
+
+    /// `C = α·diag(rows)·C·diag(cols)`, likewise.
+    ///
+    /// # Errors
+    /// [`ShapeError::Mismatch`] if there are not as many factors as rows, or columns.
+    pub fn in_place(
+        alpha: f32,
+        rows: Option<Vector<'a>>,
+        cols: Option<Vector<'a>>,
+        c: MatrixBatchMut<'a>,
+    ) -> Result<Self, ShapeError> {
+        Self::with(alpha, rows, None, cols, c)
+    }
+
+    fn with(
+        alpha: f32,
+        rows: Option<Vector<'a>>,
+        b: Option<MatrixBatch<'a>>,
+        cols: Option<Vector<'a>>,
+        c: MatrixBatchMut<'a>,
+    ) -> Result<Self, ShapeError> {
+        if let Some(rows) = rows {
+            let factors = ("the number of factors of rows", rows.len());
+            ShapeError::unless_equal(factors, ("the number of rows", c.first().rows()))?;
+        }
+        if let Some(cols) = cols {
+            let factors = ("the number of factors of columns", cols.len());
+            ShapeError::unless_equal(factors, ("the number of columns", c.first().cols()))?;
+        }
+        // Along rows, neighbours are to be as close in memory as they can be: otherwise it is the transposes that are computed.
+        let transposed = is_by_columns(&c);
+        let (b, rows, cols, c) = match transposed {
+            true => (b.map(MatrixBatch::transposed), cols, rows, c.transposed()),
+            false => (b, rows, cols, c),
+        };
+        let none = Vector::new(GlobalSlice::new(&[]), 0, 1)?;
+        let nothing = MatrixBatch::from(Matrix::new(GlobalSlice::new(&[]), 0, 0, 0, 1)?);
+        let scaling = Self {
+            rows: rows.unwrap_or(none),
+            cols: cols.unwrap_or(none),
+            b: b.unwrap_or(nothing),
+            c,
+            alpha,
+            in_place: b.is_none().into(),
+            in_fours: 0,
+            cols_in_fours: 0,
+            transposed: transposed.into(),
+        };
+        let (in_fours, cols_in_fours) = (scaling.is_in_fours().into(), scaling.has_cols_in_fours().into());
+        Ok(Self { in_fours, cols_in_fours, ..scaling })
+    }
+
+    /// Whether four elements, counted from a multiple of four on, are always one aligned access of 16 bytes.
+    fn is_in_fours(&self) -> bool {
+        let (rows, cols, count) = (self.c.first().rows(), self.c.first().cols(), self.c.count());
+        let from = self.b.first();
+        let of_b = (from.data().as_ptr().addr(), [self.b.stride(), from.row_stride(), from.col_stride()]);
+        let of_c = (self.c.first().data().as_mut_ptr().addr(), strides_of_result(&self.c));
+        // Those of matrices that are one run of elements, and those of rows that are runs of fours.
+        let dense = [u64::from(rows) * u64::from(cols), cols.into(), 1];
+        let is_dense =
+            |strides: [u64; 3]| (0..3).all(|axis| [count, rows, cols][axis] == 1 || strides[axis] == dense[axis]);
+        let is_whole = |[matrix, row, col]: [u64; 3]| {
+            let is_multiple = |extent: u32, stride: u64| extent == 1 || stride.is_multiple_of(EACH.into());
+            is_multiple(count, matrix) && is_multiple(rows, row) && col == 1 && cols.is_multiple_of(EACH)
+        };
+        let both = if self.in_place != 0 { &[of_c][..] } else { &[of_b, of_c] };
+        both.iter().all(|(address, _)| address.is_multiple_of(EACH as usize * size_of::<f32>()))
+            && (both.iter().all(|&(_, strides)| is_dense(strides))
+                || both.iter().all(|&(_, strides)| is_whole(strides)))
+    }
+
+    fn has_cols_in_fours(&self) -> bool {
+        !self.cols.is_empty()
+            && self.cols.len().is_multiple_of(EACH)
+            && self.cols.stride() == 1
+            && self.cols.data().as_ptr().addr().is_multiple_of(EACH as usize * size_of::<f32>())
+    }
+
+    /// Whether neighbours in memory are along rows of one and along columns of the other, so that loads of neighbouring threads
+    /// are far apart. Then it is faster to copy B first, by a kernel that exchanges the two on the way.
+    pub fn is_across(&self) -> bool {
+        /// With fewer rows or columns than that, what a thread needs is still in the cache from a neighbour.
+        const MANY: u32 = 32;
+        let from = self.b.first();
+        from.rows() >= MANY && from.cols() >= MANY && (1..from.col_stride()).contains(&from.row_stride())
+    }
+
+    /// The blocks that the kernel takes. C has them in memory, each element in a place of its own, so they can be counted.
+    fn blocks(&self) -> u64 {
+        self.elements().div_ceil(CHUNK.into())
+    }
+}
+
+/// From one matrix, row and column of a result to the next.
+#[cfg(not(target_arch = "nvptx64"))]
+fn strides_of_result(c: &MatrixBatchMut<'_>) -> [u64; 3] {
+    [c.stride(), c.first().row_stride(), c.first().col_stride()]
+}
+
+/// Whether neighbours in a column are closer together in memory than those in a row.
+#[cfg(not(target_arch = "nvptx64"))]
+fn is_by_columns(c: &MatrixBatchMut<'_>) -> bool {
+    let first = c.first();
+    first.rows() > 1 && (first.cols() == 1 || first.row_stride() < first.col_stride())
+}
+
+/// Which element.
+#[derive(Clone, Copy)]
+struct Place {
+    matrix: u32,
+    row: u32,
+    col: u32,
+}
+
+impl Scaling<'_> {
+    /// The elements of C.
+    #[inline(always)]
+    fn elements(&self) -> u64 {
+        u64::from(self.c.count()) * u64::from(self.c.first().rows()) * u64::from(self.c.first().cols())
+    }
+
+    /// The element of this number.
+    #[inline(always)]
+    fn place(&self, index: u64) -> Place {
+        let (line, col) = divide(index, self.c.first().cols().into());
+        let (matrix, row) = divide(line, self.c.first().rows().into());
+        Place { matrix: matrix as u32, row: row as u32, col: col as u32 }
+    }
+
+    /// The element `distance` further on in the order of elements.
+    #[inline(always)]
+    fn ahead(&self, Place { matrix, row, col }: Place, distance: u32) -> Place {
+        let (rows, cols) = (self.c.first().rows(), self.c.first().cols());
+        // No overflow: extents have 31 bits. Most steps do not leave their row, and divisions take long.
+        let col = col + distance;
+        if col < cols {
+            return Place { matrix, row, col };
+        }
+        let (lines, col) = (col.checked_div(cols).unwrap_or(0), col.checked_rem(cols).unwrap_or(0));
+        let row = row + lines;
+        if row < rows {
+            return Place { matrix, row, col };
+        }
+        let (matrices, row) = (row.checked_div(rows).unwrap_or(0), row.checked_rem(rows).unwrap_or(0));
+        Place { matrix: matrix + matrices, row, col }
+    }
+
+    /// Where an element of B is.
+    #[inline(always)]
+    fn offset_in_b(&self, Place { matrix, row, col }: Place) -> usize {
+        (u64::from(matrix) * self.b.stride()) as usize + self.b.first().offset(row, col)
+    }
+
+    /// Where an element of C is.
+    #[inline(always)]
+    fn offset_in_c(&self, Place { matrix, row, col }: Place) -> usize {
+        (u64::from(matrix) * self.c.stride()) as usize + self.c.first().offset(row, col)
+    }
+
+    /// The factor of a row.
+    ///
+    /// # Safety
+    /// There is such a row.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn of_row(&self, row: u32) -> f32 {
+        // SAFETY: there are as many factors, or none.
+        if self.rows.is_empty() { 1.0 } else { unsafe { self.rows.at(row) } }
+    }
+
+    /// An element of C, of the one of B and its factors.
+    #[inline(always)]
+    fn product(&self, of_row: f32, value: f32, of_col: f32) -> f32 {
+        let (first, second) = if self.transposed != 0 { (of_col, of_row) } else { (of_row, of_col) };
+        self.alpha * (second * (first * value))
+    }
+
+    /// An element of C, of the one of B.
+    ///
+    /// # Safety
+    /// There is such an element.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn scaled(&self, Place { row, col, .. }: Place, value: f32) -> f32 {
+        // SAFETY: there are as many factors, or none.
+        unsafe {
+            let of_col = if self.cols.is_empty() { 1.0 } else { self.cols.at(col) };
+            self.product(self.of_row(row), value, of_col)
+        }
+    }
+
+    /// Four elements of C from a place on, of those of B.
+    ///
+    /// # Safety
+    /// There are such four.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn four_scaled(&self, mut place: Place, four: [f32; 4]) -> [f32; 4] {
+        if self.cols_in_fours == 0 {
+            return four.map(|value| {
+                // SAFETY: the caller's promise.
+                let value = unsafe { self.scaled(place, value) };
+                place = self.ahead(place, 1);
+                value
+            });
+        }
+        // SAFETY: there are as many factors of columns, and as many of rows or none. Rows end with a four, so this one is in
+        // one row, and its factors are one access, which is aligned: `Scaling::with` has looked.
+        let (of_row, of_cols) =
+            unsafe { (self.of_row(place.row), self.cols.data().get4_unchecked(place.col as usize)) };
+        core::array::from_fn(|i| self.product(of_row, four[i], of_cols[i]))
+    }
+}
+
+/// `C = α·diag(r)·B·diag(c)` in fp32.
+#[kernel(block = 256, min_blocks = 8, requires(scaling.blocks() <= MAX_BLOCKS))]
+pub fn matrix_scaling_fp32(scaling: Scaling<'_>) {
+    let (b, c) = (scaling.b.first().data(), scaling.c.first().data());
+    let (in_place, in_fours) = (scaling.in_place != 0, scaling.in_fours != 0);
+    let elements = scaling.elements();
+    let (first, step) = if in_fours { (EACH * thread::thread_idx_x(), 1) } else { (thread::thread_idx_x(), THREADS) };
+    let first = u64::from(thread::block_idx_x()) * u64::from(CHUNK) + u64::from(first);
+    if in_fours && first + u64::from(EACH) <= elements {
+        let place = scaling.place(first);
+        // SAFETY: the four are inside, one aligned access in either matrix, as `Scaling::with` has found, and no other thread has
+        // them. Nothing writes to B: a launch refuses views that overlap, and in place B is not looked at.
+        unsafe {
+            let of_c = scaling.offset_in_c(place);
+            let four = match in_place {
+                true => c.get4_unchecked(of_c),
+                false => b.get4_streaming_unchecked(scaling.offset_in_b(place)),
+            };
+            c.set4_unchecked(of_c, scaling.four_scaled(place, four));
+        }
+        return;
+    }
+    let mut place = scaling.place(first);
+    for i in 0..EACH {
+        if first + u64::from(i * step) >= elements {
+            return;
+        }
+        // SAFETY: the element is inside, and no other thread has it.
+        unsafe {
+            let of_c = scaling.offset_in_c(place);
+            let value = if in_place { c.get_unchecked(of_c) } else { b.get_unchecked(scaling.offset_in_b(place)) };
+            c.set_unchecked(of_c, scaling.scaled(place, value));
+        }
+        place = scaling.ahead(place, step);
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl crate::Grid for matrix_scaling_fp32<'_> {
+    fn grid(&self) -> Dim3 {
+        crate::geometry::line_of_blocks(self.scaling.blocks())
+    }
+}

@@ -1,0 +1,19 @@
+//! The kernel of products with diagonal matrices: [`gpu_kernels::scaling`].
+
+use cuda_std::Kernel;
+use gpu_kernels::scaling::{Scaling, matrix_scaling_fp32};
+
+use super::embedded;
+use super::helpers::COPY;
+use crate::Error;
+use crate::device::Device;
+
+embedded! { matrix_scaling_fp32 }
+
+/// The names of the kernels that [`scale`](crate::scale) uses, for [`Device::prepare`].
+pub static SCALING: [&str; 2] = [matrix_scaling_fp32::NAME, COPY];
+
+/// Multiplies rows and columns by factors of their own.
+pub(crate) fn scale_matrices(device: &Device, scaling: Scaling<'_>) -> Result<(), Error> {
+    device.launch(matrix_scaling_fp32 { scaling })
+}
