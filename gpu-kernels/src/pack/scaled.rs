@@ -97,6 +97,8 @@ const LINES: u32 = 32;
 const WARPS: u32 = THREADS / 32;
 /// The numbers that a thread loads before it looks at the first.
 const AT_A_TIME: u32 = 16;
+/// The chunks whose extremes a thread of [`line_scales_fp16`] loads before it looks at the first.
+const CHUNKS_AT_A_TIME: usize = 8;
 
 /// Two numbers as pairs of fp16 numbers: the word of their high parts, and that of their low parts.
 #[inline(always)]
@@ -125,11 +127,32 @@ impl Extremes {
 
     pub(super) const NONE: Self = Self { largest: 0, smallest: u32::MAX, begin: u32::MAX, end: 0 };
 
+    /// Sees a number, wherever it stands.
     #[inline(always)]
-    pub(super) fn see(&mut self, x: f32, term: u32) {
+    pub(super) fn see(&mut self, x: f32) {
         let bits = x.to_bits() & MAGNITUDE;
-        let (begin, end) = if bits == 0 { (u32::MAX, 0) } else { (term, term + 1) };
-        self.and(Self { largest: bits, smallest: bits.wrapping_sub(1), begin, end });
+        self.largest = self.largest.max(bits);
+        self.smallest = self.smallest.min(bits.wrapping_sub(1));
+    }
+
+    /// Sees some of the numbers from term `begin` to `end`.
+    #[inline(always)]
+    pub(super) fn see_all<const N: usize>(&mut self, numbers: [f32; N], begin: u32, end: u32) {
+        let mut any = 0;
+        for i in 0..N {
+            self.see(numbers[i]);
+            any |= numbers[i].to_bits() & MAGNITUDE;
+        }
+        if any != 0 {
+            self.begin = self.begin.min(begin);
+            self.end = self.end.max(end);
+        }
+    }
+
+    /// The same, if those seen so far are all of the terms from `begin` to `end`, but not where each stands.
+    #[inline(always)]
+    fn within(self, begin: u32, end: u32) -> Self {
+        if self.largest == 0 { self } else { Self { begin, end, ..self } }
     }
 
     #[inline(always)]
@@ -190,13 +213,13 @@ impl Extremes {
             let values: [f32; AT_A_TIME as usize] =
                 core::array::from_fn(|i| unsafe { source.at(line, term + i as u32 * step) });
             for i in 0..AT_A_TIME as usize {
-                seen.see(values[i], term + i as u32 * step);
+                seen.see(values[i]);
             }
             term += AT_A_TIME * step;
         }
         while term < end {
             // SAFETY: as above.
-            seen.see(unsafe { source.at(line, term) }, term);
+            seen.see(unsafe { source.at(line, term) });
             term += step;
         }
         seen
@@ -275,7 +298,7 @@ impl Chunks {
 
 /// Finds the extremes of every chunk of every line: for chunk c of line l of matrix i, the largest magnitude is word
 /// `(i · chunks + c) · lines + l`. As far behind the beginnings of the second, the third and the fourth quarter, there are the
-/// smallest magnitude but zero, less one, the first term that is not zero, and the one behind the last.
+/// smallest magnitude but zero, less one, and where the terms begin and end that are not all zero: by whole chunks.
 #[kernel(
     block = 256,
     min_blocks = 6,
@@ -298,7 +321,7 @@ pub fn line_extremes_fp32(source: MatrixBatch<'_>, chunks: Chunks, extremes: Glo
             let end = (place.term + chunks.terms).min(terms);
             let to = u64::from(place.matrix) * u64::from(chunks.count) + u64::from(place.across);
             let to = (to * u64::from(lines) + u64::from(place.line)) as usize;
-            let write = |line: u32, seen: Extremes| seen.store(extremes, to + line as usize);
+            let write = |line: u32, seen: Extremes| seen.within(place.term, end).store(extremes, to + line as usize);
             if is_along_terms(lines, first.row_stride(), first.col_stride()) {
                 // A warp has a line at a time.
                 let mut line = warp;
@@ -341,8 +364,8 @@ impl crate::Grid for line_extremes_fp32<'_> {
 }
 
 /// From the extremes that [`line_extremes_fp32`] has found in `chunks` chunks, the factor of every line, and for each [`GROUP`]
-/// lines whether any is unfit, `element_by_element` if that is not zero, or normwise, and two words: the first term that is not
-/// zero in all of them, and the one behind the last. The factors of a matrix are filled up with ones to whole groups: that of
+/// lines whether any is unfit, `element_by_element` if that is not zero, or normwise, and two words: where the terms begin and end
+/// that are not all zero. The factors of a matrix are filled up with ones to whole groups: that of
 /// line l of matrix i is number `i · ⌈lines / GROUP⌉ · GROUP + l`.
 #[kernel(
     block = 256,
@@ -380,8 +403,17 @@ pub fn line_scales_fp16(
             let mut seen = Extremes::NONE;
             if line < u64::from(lines) {
                 let first = (matrix * u64::from(chunks) * u64::from(lines) + line) as usize;
-                for chunk in 0..chunks as usize {
-                    seen.and(Extremes::read(extremes, first + chunk * lines as usize));
+                let mut chunk = 0;
+                while chunk < chunks {
+                    // Some at a time; behind the last one, that again, which changes nothing.
+                    let some: [Extremes; CHUNKS_AT_A_TIME] = core::array::from_fn(|i| {
+                        let chunk = (chunk + i as u32).min(chunks - 1);
+                        Extremes::read(extremes, first + chunk as usize * lines as usize)
+                    });
+                    for i in 0..CHUNKS_AT_A_TIME {
+                        seen.and(some[i]);
+                    }
+                    chunk += CHUNKS_AT_A_TIME as u32;
                 }
             }
             let (factor, is_unfit) = seen.factor(element_by_element != 0);
@@ -509,7 +541,7 @@ mod tests {
     fn a_line_is_fit_exactly_if_its_numbers_keep_22_bits() {
         let line = |numbers: &[f32]| {
             let mut seen = Extremes::NONE;
-            (0..).zip(numbers).for_each(|(term, &x)| seen.see(x, term));
+            numbers.iter().for_each(|&x| seen.see(x));
             (seen.factor(true), seen.factor(false))
         };
         let power = |exponent| POWER(exponent) as f32;

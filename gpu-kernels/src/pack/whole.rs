@@ -74,8 +74,7 @@ pub fn pack_whole_lines_fp16(
             let mut seen = Extremes::NONE;
             for i in 0..EACH {
                 let term = 2 * (of_team + i as u32 * team);
-                seen.see(pairs[i][0], term);
-                seen.see(pairs[i][1], term + 1);
+                seen.see_all(pairs[i], term, term + 2);
             }
             seen = seen.of_all_lanes();
             if team == THREADS {

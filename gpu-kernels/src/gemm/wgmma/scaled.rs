@@ -80,7 +80,7 @@ pub struct Scales<'a> {
     pub factors: GlobalSlice<'a, f32>,
     /// For each group of [`GROUP`] lines of each matrix, whether any of them could not be split: not zero.
     pub unfit: GlobalSlice<'a, u32>,
-    /// For each of these groups, two words: the first term that is not zero in all of its lines, and the one behind the last.
+    /// For each of these groups, two words: terms before the first one, and from the second one on, are zero in all lines.
     pub nonzero: GlobalSlice<'a, u32>,
 }
 
