@@ -52,6 +52,8 @@ pub struct Scaling<'a> {
     in_place: u32,
     /// Not zero: four elements from a multiple of four on are one aligned access of 16 bytes, in B and in C.
     in_fours: u32,
+    /// Not zero: so they are, and element i of the line of all elements is element i of the memory.
+    dense: u32,
     /// Not zero: columns have factors, of which four from a multiple of four on are such an access, too, and rows end with one.
     cols_in_fours: u32,
     /// Not zero: rows here are the columns that the caller named, so that their factors come second.
@@ -127,15 +129,18 @@ impl<'a> Scaling<'a> {
             alpha,
             in_place: b.is_none().into(),
             in_fours: 0,
+            dense: 0,
             cols_in_fours: 0,
             transposed: transposed.into(),
         };
-        let (in_fours, cols_in_fours) = (scaling.is_in_fours().into(), scaling.has_cols_in_fours().into());
-        Ok(Self { in_fours, cols_in_fours, ..scaling })
+        let (in_fours, dense) = scaling.is_in_fours();
+        let cols_in_fours = scaling.has_cols_in_fours().into();
+        Ok(Self { in_fours: in_fours.into(), dense: dense.into(), cols_in_fours, ..scaling })
     }
 
-    /// Whether four elements, counted from a multiple of four on, are always one aligned access of 16 bytes.
-    fn is_in_fours(&self) -> bool {
+    /// Whether four elements, counted from a multiple of four on, are always one aligned access of 16 bytes; and whether also
+    /// because all matrices are one run of elements.
+    fn is_in_fours(&self) -> (bool, bool) {
         let (rows, cols, count) = (self.c.first().rows(), self.c.first().cols(), self.c.count());
         let from = self.b.first();
         let of_b = (from.data().as_ptr().addr(), [self.b.stride(), from.row_stride(), from.col_stride()]);
@@ -149,9 +154,9 @@ impl<'a> Scaling<'a> {
             is_multiple(count, matrix) && is_multiple(rows, row) && col == 1 && cols.is_multiple_of(EACH)
         };
         let both = if self.in_place != 0 { &[of_c][..] } else { &[of_b, of_c] };
-        both.iter().all(|(address, _)| address.is_multiple_of(EACH as usize * size_of::<f32>()))
-            && (both.iter().all(|&(_, strides)| is_dense(strides))
-                || both.iter().all(|&(_, strides)| is_whole(strides)))
+        let are_aligned = both.iter().all(|(address, _)| address.is_multiple_of(EACH as usize * size_of::<f32>()));
+        let are_dense = are_aligned && both.iter().all(|&(_, strides)| is_dense(strides));
+        (are_dense || are_aligned && both.iter().all(|&(_, strides)| is_whole(strides)), are_dense)
     }
 
     fn has_cols_in_fours(&self) -> bool {
@@ -274,13 +279,17 @@ impl Scaling<'_> {
         }
     }
 
-    /// Four elements of C from a place on, of those of B.
+    /// Four elements of C, from that of number `first` on, of those of B.
     ///
     /// # Safety
     /// There are such four.
     #[inline(always)]
     #[track_caller]
-    unsafe fn four_scaled(&self, mut place: Place, four: [f32; 4]) -> [f32; 4] {
+    unsafe fn four_scaled(&self, first: u64, four: [f32; 4]) -> [f32; 4] {
+        if self.rows.is_empty() && self.cols.is_empty() {
+            return four.map(|value| self.product(1.0, value, 1.0));
+        }
+        let mut place = self.place(first);
         if self.cols_in_fours == 0 {
             return four.map(|value| {
                 // SAFETY: the caller's promise.
@@ -306,16 +315,18 @@ pub fn matrix_scaling_fp32(scaling: Scaling<'_>) {
     let (first, step) = if in_fours { (EACH * thread::thread_idx_x(), 1) } else { (thread::thread_idx_x(), THREADS) };
     let first = u64::from(thread::block_idx_x()) * u64::from(CHUNK) + u64::from(first);
     if in_fours && first + u64::from(EACH) <= elements {
-        let place = scaling.place(first);
+        // Where nothing has to be divided for it, loads are under way at once.
+        let (of_b, of_c) = if scaling.dense != 0 {
+            (first as usize, first as usize)
+        } else {
+            let place = scaling.place(first);
+            (scaling.offset_in_b(place), scaling.offset_in_c(place))
+        };
         // SAFETY: the four are inside, one aligned access in either matrix, as `Scaling::with` has found, and no other thread has
         // them. Nothing writes to B: a launch refuses views that overlap, and in place B is not looked at.
         unsafe {
-            let of_c = scaling.offset_in_c(place);
-            let four = match in_place {
-                true => c.get4_unchecked(of_c),
-                false => b.get4_streaming_unchecked(scaling.offset_in_b(place)),
-            };
-            c.set4_unchecked(of_c, scaling.four_scaled(place, four));
+            let four = if in_place { c.get4_unchecked(of_c) } else { b.get4_streaming_unchecked(of_b) };
+            c.set4_unchecked(of_c, scaling.four_scaled(first, four));
         }
         return;
     }

@@ -378,13 +378,13 @@ fn lines_of_many_chunks_have_the_extremes_of_all() {
 }
 
 #[test]
-fn long_lines_are_packed_whole_by_a_block() {
-    for terms in [1025, MOST_TERMS as usize - 1, MOST_TERMS as usize] {
-        let source = Source::new([3, terms, 1], lays(3, terms, 1)[0], |matrix, line, term| {
+fn lines_are_packed_whole_by_teams_of_all_sizes() {
+    for terms in [257, 600, 1025, 3000, MOST_TERMS as usize - 1, MOST_TERMS as usize] {
+        let source = Source::new([5, terms, 1], lays(5, terms, 1)[0], |matrix, line, term| {
             // The largest in the share of the last thread.
             if term == terms - 1 { 5.0 } else { ordinary(matrix, line, term) }
         });
-        check_scaled(&source, Chunks::of(3, terms as u32, 1), true);
+        check_scaled(&source, Chunks::of(5, terms as u32, 1), true);
     }
 }
 

@@ -225,14 +225,17 @@ impl Extremes {
         seen
     }
 
-    /// Those of all lanes of this warp.
+    /// Those of all of `width` neighbouring lanes: a power of two.
     ///
     /// # Safety
-    /// All lanes of the warp come here together.
+    /// All lanes of the warp come here together, with the same width.
     #[inline(always)]
     #[track_caller]
-    pub(super) unsafe fn of_all_lanes(mut self) -> Self {
+    pub(super) unsafe fn of_lanes(mut self, width: u32) -> Self {
         for distance in [16, 8, 4, 2, 1] {
+            if distance >= width {
+                continue;
+            }
             // SAFETY: the caller's promise.
             let other = |word| unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, word, distance, 32).0 };
             self.and(Self::of_words(self.words().map(other)));
@@ -326,7 +329,7 @@ pub fn line_extremes_fp32(source: MatrixBatch<'_>, chunks: Chunks, extremes: Glo
                 // A warp has a line at a time.
                 let mut line = warp;
                 while line < LINES && place.line + line < lines {
-                    let seen = Extremes::of(&source, place.line + line, place.term + lane, end, 32).of_all_lanes();
+                    let seen = Extremes::of(&source, place.line + line, place.term + lane, end, 32).of_lanes(32);
                     if lane == 0 {
                         write(line, seen);
                     }
@@ -419,7 +422,7 @@ pub fn line_scales_fp16(
             let (factor, is_unfit) = seen.factor(element_by_element != 0);
             factors.set_unchecked(group as usize * GROUP as usize + thread as usize, factor);
             let any_of_warp = warp::warp_vote_any(warp::ALL_LANES, is_unfit);
-            let of_warp = seen.of_all_lanes();
+            let of_warp = seen.of_lanes(32);
             if warp::lane_id() == 0 {
                 let warp = (thread / 32) as usize;
                 SEEN.write([warp, 0], any_of_warp.into());

@@ -2,7 +2,7 @@
 //! registers from the first term to the last.
 //!
 //! ```text
-//!  line, its terms side by side             a team: a warp for up to 1024 terms, a block for up to 8192
+//!  line, its terms side by side             a team: as many threads as hold it, from 8 to the 256 of a block
 //!  ┌────┬────┬────┬────┬────┬────┬ ─
 //!  │ t0 │ t0 │ t1 │ t1 │ t2 │ t2 │          1. each thread loads pairs of terms, `team` pairs apart
 //!  └────┴────┴────┴────┴────┴────┴ ─        2. all find the line's extremes together, and with them the scale
@@ -28,10 +28,16 @@ const THREADS: u32 = pack_whole_lines_fp16::BLOCK.x;
 const WARPS: u32 = THREADS / warp::LANES;
 /// The pairs that a thread holds.
 const EACH: usize = 16;
-/// The terms that a warp holds.
-const MOST_OF_WARP: u32 = 2 * EACH as u32 * warp::LANES;
+/// The threads of the smallest team: together they store 32 bytes, which is what memory takes at once.
+const SMALLEST: u32 = 8;
 /// The terms of the longest lines.
 pub const MOST_TERMS: u32 = 2 * EACH as u32 * THREADS;
+
+/// The threads that have a line of so many terms: a power of two.
+#[inline(always)]
+fn team_of(terms: u32) -> u32 {
+    terms.div_ceil(2 * EACH as u32).next_power_of_two().clamp(SMALLEST, THREADS)
+}
 
 /// Writes the high and the low parts of all lines, and their extremes: line l of matrix i begins at word
 /// `(i · lines + l) · pitch`; its extremes are those of a line of one chunk, as
@@ -52,7 +58,7 @@ pub fn pack_whole_lines_fp16(
 ) {
     static SEEN: Shared<[[u32; Extremes::WORDS]; WARPS as usize]> = Shared::new();
     let (lines, terms) = (source.first().rows(), source.first().cols());
-    let team = if terms <= MOST_OF_WARP { warp::LANES } else { THREADS };
+    let team = team_of(terms);
     let (teams, of_block, of_team) = (THREADS / team, thread::thread_idx_x() / team, thread::thread_idx_x() % team);
     let all_lines = u64::from(lines) * u64::from(source.count());
     let mut first = u64::from(thread::block_idx_x()) * u64::from(teams);
@@ -76,8 +82,8 @@ pub fn pack_whole_lines_fp16(
                 let term = 2 * (of_team + i as u32 * team);
                 seen.see_all(pairs[i], term, term + 2);
             }
-            seen = seen.of_all_lanes();
-            if team == THREADS {
+            seen = seen.of_lanes(team.min(warp::LANES));
+            if team > warp::LANES {
                 if warp::lane_id() == 0 {
                     let (warp, words) = ((thread::thread_idx_x() / warp::LANES) as usize, seen.words());
                     for i in 0..Extremes::WORDS {
@@ -86,7 +92,9 @@ pub fn pack_whole_lines_fp16(
                 }
                 thread::sync_threads();
                 for warp in 0..WARPS as usize {
-                    seen.and(Extremes::of_words([0, 1, 2, 3].map(|i| SEEN.read([warp, i]))));
+                    if warp as u32 * warp::LANES / team == of_block {
+                        seen.and(Extremes::of_words([0, 1, 2, 3].map(|i| SEEN.read([warp, i]))));
+                    }
                 }
                 thread::sync_threads();
             }
@@ -140,7 +148,7 @@ unsafe fn load(source: &Matrix<'_>, line: u32, terms: u32, of_team: u32, team: u
 impl crate::Grid for pack_whole_lines_fp16<'_> {
     fn grid(&self) -> Dim3 {
         let first = self.source.first();
-        let of_block = if first.cols() <= MOST_OF_WARP { WARPS } else { 1 };
+        let of_block = THREADS / team_of(first.cols());
         let lines = u64::from(first.rows()) * u64::from(self.source.count());
         crate::geometry::line_of_blocks(lines.div_ceil(of_block.into()))
     }
