@@ -11,8 +11,8 @@
 //!
 //! It is to take as long as a copy of B. Many small blocks are the fastest way to copy on an H200 (the probes of
 //! `tilewright bench`), and a thread with a single access of 16 bytes each. Blocks that do not end with rows are all full, whatever the
-//! shape, and a matrix without gaps is one run of elements, also if its rows are no multiples of four. Factors come from the
-//! first-level cache, which what is read once goes past.
+//! shape, and a matrix without gaps is one run of elements if there are no factors, also if its rows are no multiples of four.
+//! Factors come from the first-level cache, which what is read once goes past.
 //!
 //! Each element is multiplied in this order, and rounded each time: by its row's factor, by its column's, by α. Any device; no
 //! shared memory.
@@ -50,12 +50,11 @@ pub struct Scaling<'a> {
     alpha: f32,
     /// Not zero: C is B.
     in_place: u32,
-    /// Not zero: four elements from a multiple of four on are one aligned access of 16 bytes, in B and in C.
+    /// Not zero: four elements from a multiple of four on are one aligned access of 16 bytes, in B and in C, and so are the factors
+    /// of their columns; all four have the same factor of their row.
     in_fours: u32,
     /// Not zero: so they are, and element i of the line of all elements is element i of the memory.
     dense: u32,
-    /// Not zero: columns have factors, of which four from a multiple of four on are such an access, too, and rows end with one.
-    cols_in_fours: u32,
     /// Not zero: rows here are the columns that the caller named, so that their factors come second.
     transposed: u32,
 }
@@ -130,16 +129,14 @@ impl<'a> Scaling<'a> {
             in_place: b.is_none().into(),
             in_fours: 0,
             dense: 0,
-            cols_in_fours: 0,
             transposed: transposed.into(),
         };
         let (in_fours, dense) = scaling.is_in_fours();
-        let cols_in_fours = scaling.has_cols_in_fours().into();
-        Ok(Self { in_fours: in_fours.into(), dense: dense.into(), cols_in_fours, ..scaling })
+        Ok(Self { in_fours: in_fours.into(), dense: dense.into(), ..scaling })
     }
 
-    /// Whether four elements, counted from a multiple of four on, are always one aligned access of 16 bytes; and whether also
-    /// because all matrices are one run of elements.
+    /// Whether four elements, counted from a multiple of four on, are always one aligned access of 16 bytes and need one such access
+    /// to factors of columns and one factor of a row; and whether all matrices are one run of elements besides.
     fn is_in_fours(&self) -> (bool, bool) {
         let (rows, cols, count) = (self.c.first().rows(), self.c.first().cols(), self.c.count());
         let from = self.b.first();
@@ -154,16 +151,16 @@ impl<'a> Scaling<'a> {
             is_multiple(count, matrix) && is_multiple(rows, row) && col == 1 && cols.is_multiple_of(EACH)
         };
         let both = if self.in_place != 0 { &[of_c][..] } else { &[of_b, of_c] };
-        let are_aligned = both.iter().all(|(address, _)| address.is_multiple_of(EACH as usize * size_of::<f32>()));
+        let are_aligned = (self.cols.is_empty() || self.has_cols_in_fours())
+            && both.iter().all(|(address, _)| address.is_multiple_of(EACH as usize * size_of::<f32>()));
         let are_dense = are_aligned && both.iter().all(|&(_, strides)| is_dense(strides));
-        (are_dense || are_aligned && both.iter().all(|&(_, strides)| is_whole(strides)), are_dense)
+        let are_whole = are_aligned && both.iter().all(|&(_, strides)| is_whole(strides));
+        let in_fours = are_whole || are_dense && self.rows.is_empty() && self.cols.is_empty();
+        (in_fours, in_fours && are_dense)
     }
 
     fn has_cols_in_fours(&self) -> bool {
-        !self.cols.is_empty()
-            && self.cols.len().is_multiple_of(EACH)
-            && self.cols.stride() == 1
-            && self.cols.data().as_ptr().addr().is_multiple_of(EACH as usize * size_of::<f32>())
+        self.cols.stride() == 1 && self.cols.data().as_ptr().addr().is_multiple_of(EACH as usize * size_of::<f32>())
     }
 
     /// Whether neighbours in memory are along rows of one and along columns of the other, so that loads of neighbouring threads
@@ -289,19 +286,13 @@ impl Scaling<'_> {
         if self.rows.is_empty() && self.cols.is_empty() {
             return four.map(|value| self.product(1.0, value, 1.0));
         }
-        let mut place = self.place(first);
-        if self.cols_in_fours == 0 {
-            return four.map(|value| {
-                // SAFETY: the caller's promise.
-                let value = unsafe { self.scaled(place, value) };
-                place = self.ahead(place, 1);
-                value
-            });
-        }
-        // SAFETY: there are as many factors of columns, and as many of rows or none. Rows end with a four, so this one is in
-        // one row, and its factors are one access, which is aligned: `Scaling::with` has looked.
-        let (of_row, of_cols) =
-            unsafe { (self.of_row(place.row), self.cols.data().get4_unchecked(place.col as usize)) };
+        let Place { row, col, .. } = self.place(first);
+        // SAFETY: there are as many factors of columns as columns, and of rows as rows, or none. Rows end with a four, so this one
+        // is in one row, and its factors are one access, which is aligned: `Scaling::with` has looked.
+        let (of_row, of_cols) = unsafe {
+            let all = self.cols.data();
+            (self.of_row(row), if all.is_empty() { [1.0; 4] } else { all.get4_unchecked(col as usize) })
+        };
         core::array::from_fn(|i| self.product(of_row, four[i], of_cols[i]))
     }
 }
@@ -331,10 +322,11 @@ pub fn matrix_scaling_fp32(scaling: Scaling<'_>) {
         return;
     }
     let mut place = scaling.place(first);
-    for i in 0..EACH {
-        if first + u64::from(i * step) >= elements {
-            return;
-        }
+    let mut left = elements.saturating_sub(first).min(u64::from(EACH * step)) as u32;
+    while left > 0 {
+        // Pinned: unrolled, the loop takes registers that the other one would have to do without.
+        let mut numbers = [left];
+        hint::pin(&mut numbers);
         // SAFETY: the element is inside, and no other thread has it.
         unsafe {
             let of_c = scaling.offset_in_c(place);
@@ -342,6 +334,7 @@ pub fn matrix_scaling_fp32(scaling: Scaling<'_>) {
             c.set_unchecked(of_c, scaling.scaled(place, value));
         }
         place = scaling.ahead(place, step);
+        left = numbers[0].saturating_sub(step);
     }
 }
 

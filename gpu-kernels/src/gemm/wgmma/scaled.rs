@@ -129,8 +129,8 @@ unsafe fn multiply_scaled(
                 hopper::prefetch_tensor_map(map_b);
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile_of_part(TILE, part, block) {
-                    let tile = without_zeros(tile, scales);
                     if !unfit(scales).contains(&tile) {
+                        let tile = without_zeros(tile, scales);
                         pipeline.load::<KMajor, PLACES, ELEMENTS>(map_a, map_b, &tile, TILE);
                     }
                     block += thread::grid_dim_x();
@@ -156,10 +156,9 @@ unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, part: Part, scal
         // SAFETY: all lanes come here, and come to the same conclusions; places are read when they are full, and given back
         // when the products that read them have finished.
         unsafe {
-            let steps = without_zeros(tile, scales).steps(TILE);
             if !unfit(scales).contains(&tile) {
                 let mut sums = [[0f32; SUMS]; 2];
-                for _ in 0..steps {
+                for _ in 0..without_zeros(tile, scales).steps(TILE) {
                     let places = [pipeline, pipeline.next()];
                     places[0].wait();
                     places[1].wait();
@@ -254,11 +253,8 @@ unsafe fn without_zeros<'a>(mut tile: Tile<'a>, [a, b]: [Scales<'_>; 2]) -> Tile
         let (of_a, of_b) = (words(a, group_a), words(b, group_b));
         (of_a[0].max(of_b[0]), of_a[1].min(of_b[1]))
     };
-    // Pinned: this is loaded at the same time as the flags that are asked for next.
-    let mut numbers = [tile.k_begin.max(begin / TILE.k * TILE.k), end];
-    hint::pin(&mut numbers);
-    tile.k_begin = numbers[0];
-    tile.k_end = tile.k_end.min(numbers[1]).max(tile.k_begin);
+    tile.k_begin = tile.k_begin.max(begin / TILE.k * TILE.k);
+    tile.k_end = tile.k_end.min(end).max(tile.k_begin);
     tile
 }
 
