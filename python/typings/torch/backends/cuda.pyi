@@ -1,0 +1,4 @@
+class _Matmul:
+    allow_tf32: bool
+
+matmul: _Matmul

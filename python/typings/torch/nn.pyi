@@ -1,0 +1,6 @@
+from torch import Tensor
+
+class Module:
+    def __init__(self) -> None: ...
+    # Arguments and result are those of `forward`.
+    def __call__(self, *inputs: object) -> Tensor: ...

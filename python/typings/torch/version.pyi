@@ -1,0 +1,1 @@
+cuda: str | None
