@@ -226,7 +226,8 @@ fn packed_operands_come_from_anywhere() {
             let aligned = plan_with(&h200(), &product(layout, 300, 200, 4096), name, 2);
             let steps = &aligned.explanation().steps;
             assert!(steps[0].starts_with("pack A") && steps[1].starts_with("pack B"), "{}", aligned.explanation());
-            // Words, partial sums; of what is scaled also factors of whole groups, chunks, and a word for each group.
+            // Words, partial sums; of what is scaled also four words for each chunk of a line, factors of whole groups, and for each
+            // group a word, and two for where its zeros end.
             let (a, b, partials) = (300 * 4096, 200 * 4096, 2 * 300 * 200);
             if index < 2 {
                 assert_eq!((steps.len(), aligned.workspace_bytes()), (4, 4 * ((a + b) / 2 + partials)));
@@ -238,11 +239,12 @@ fn packed_operands_come_from_anywhere() {
             // Lines whose terms lie side by side are packed whole, others in 8 chunks of 512 terms. Parts begin at multiples of
             // 64 words.
             let chunks = |lies_well: bool| if lies_well { 1 } else { 8 };
-            let extremes = |lines: usize, chunks: usize| (2 * lines * chunks).next_multiple_of(64);
+            let extremes = |lines: usize, chunks: usize| (4 * lines * chunks).next_multiple_of(64);
             let (chunks_a, chunks_b) = (chunks(layout.starts_with('N')), chunks(layout.ends_with('T')));
             assert_eq!(steps[0].contains("pack_whole_lines_fp16"), chunks_a == 1, "{}", aligned.explanation());
             assert_eq!(steps[1].contains("pack_whole_lines_fp16"), chunks_b == 1, "{}", aligned.explanation());
-            let (of_a, of_b) = (a + extremes(300, chunks_a) + 512 + 64, b + extremes(200, chunks_b) + 256 + 64);
+            let (of_a, of_b) =
+                (a + extremes(300, chunks_a) + 512 + 64 + 64, b + extremes(200, chunks_b) + 256 + 64 + 64);
             assert_eq!((steps.len(), aligned.workspace_bytes()), (5, 4 * (of_a + of_b + partials)));
         }
         let irregular = plan_with(&h200(), &spread, name, 1);

@@ -135,23 +135,9 @@ impl Extremes {
         self.smallest = self.smallest.min(bits.wrapping_sub(1));
     }
 
-    /// Sees some of the numbers from term `begin` to `end`.
+    /// The same, where what has been seen that is not zero stands from term `begin` to `end`.
     #[inline(always)]
-    pub(super) fn see_all<const N: usize>(&mut self, numbers: [f32; N], begin: u32, end: u32) {
-        let mut any = 0;
-        for i in 0..N {
-            self.see(numbers[i]);
-            any |= numbers[i].to_bits() & MAGNITUDE;
-        }
-        if any != 0 {
-            self.begin = self.begin.min(begin);
-            self.end = self.end.max(end);
-        }
-    }
-
-    /// The same, if those seen so far are all of the terms from `begin` to `end`, but not where each stands.
-    #[inline(always)]
-    fn within(self, begin: u32, end: u32) -> Self {
+    pub(super) fn within(self, begin: u32, end: u32) -> Self {
         if self.largest == 0 { self } else { Self { begin, end, ..self } }
     }
 

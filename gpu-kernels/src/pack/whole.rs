@@ -78,9 +78,16 @@ pub fn pack_whole_lines_fp16(
             let row = (line - matrix * u64::from(lines)) as u32;
             let pairs = load(&source.at(matrix as u32), row, terms, of_team, team);
             let mut seen = Extremes::NONE;
+            // A bit for each pair that is not zero, which takes fewer registers than where they begin and end.
+            let mut filled = 0u32;
             for i in 0..EACH {
-                let term = 2 * (of_team + i as u32 * team);
-                seen.see_all(pairs[i], term, term + 2);
+                seen.see(pairs[i][0]);
+                seen.see(pairs[i][1]);
+                filled |= u32::from(pairs[i] != [0.0; 2]) << i;
+            }
+            if filled != 0 {
+                let term = |pair: u32| 2 * (of_team + pair * team);
+                seen = seen.within(term(filled.trailing_zeros()), term(filled.ilog2()) + 2);
             }
             seen = seen.of_lanes(team.min(warp::LANES));
             if team > warp::LANES {

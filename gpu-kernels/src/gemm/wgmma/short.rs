@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The kernel of [`super::scaled`], for so few terms that all of them are in its places at once. So a warpgroup can compute one
-//! half of its columns after the other, and keeps nothing but the sums of one. It writes them to shared memory ([`super::staging`]),
+//! half of its columns after the other, and keeps nothing but the sums of one. It writes them to shared memory (`staging`),
 //! and goes on at once. By the other way, storing from registers, a warp writes 32 bytes in each of eight rows at a time.
 //!
 //! A tile of few terms takes so little time that nobody may wait for memory on the way. Factors are loaded before the products
