@@ -108,16 +108,17 @@ pub fn split_fp16(pair: [f32; 2]) -> [u32; 2] {
     [high, f16x2((pair[0] - first) * LOW, (pair[1] - second) * LOW)]
 }
 
-/// The largest magnitude seen, the smallest apart from zero, and where the first and the last number stand that are not zero.
+/// The largest magnitude seen, the smallest apart from zero, and between which terms the numbers stand that are not zero: no
+/// others stand outside, but there may be zeros inside at both ends, since whole chunks or pairs are told from one another.
 #[derive(Clone, Copy)]
 pub(super) struct Extremes {
     /// As bits. Those of what is not finite are larger than all others.
     pub(super) largest: u32,
     /// As bits, less one, which makes zero the largest that there is.
     smallest: u32,
-    /// The first term that is not zero.
+    /// All terms before this one are zero.
     begin: u32,
-    /// The one behind the last that is not zero.
+    /// All from this one on are.
     end: u32,
 }
 
@@ -354,8 +355,8 @@ impl crate::Grid for line_extremes_fp32<'_> {
 
 /// From the extremes that [`line_extremes_fp32`] has found in `chunks` chunks, the factor of every line, and for each [`GROUP`]
 /// lines whether any is unfit, `element_by_element` if that is not zero, or normwise, and two words: where the terms begin and end
-/// that are not all zero. The factors of a matrix are filled up with ones to whole groups: that of
-/// line l of matrix i is number `i · ⌈lines / GROUP⌉ · GROUP + l`.
+/// that are not all zero. The factors of a matrix are filled up with ones to whole groups: that of line l of matrix i is number
+/// `i · ⌈lines / GROUP⌉ · GROUP + l`.
 #[kernel(
     block = 256,
     requires(
