@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use cuda_driver::{LIBRARY_VARIABLE, TensorElement};
+use cuda_driver::{LIBRARY_VARIABLE, TensorElement, TensorSwizzle};
 use cuda_std::{ContractViolation, Dim3, Kernel, View};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
@@ -280,7 +280,8 @@ fn tensor_maps_describe_views_and_are_checked_against_them() {
         // Two matrices of 10×12, the rows of 20.
         let matrix = Matrix::new(buffer.view(), 10, 12, 20, 1).unwrap();
         let batch = MatrixBatch::new(matrix, 400, 2).unwrap();
-        let tile = TensorTile { element: TensorElement::Tf32, length: 32, lines: 128 };
+        let tile =
+            TensorTile { element: TensorElement::Tf32, length: 32, lines: 128, swizzle: TensorSwizzle::Bytes128 };
         let map = device.tensor_map_of_batch(&batch, Lines::Rows, &tile).unwrap();
         let address = buffer.view().as_ptr().addr() as u64;
         assert_eq!(map.bytes(), [11, 3, address, 3, 3, 12, 10, 2, 80, 1600, 32, 128, 1, 0, 0, 0]);
@@ -296,7 +297,7 @@ fn tensor_maps_describe_views_and_are_checked_against_them() {
         // Packed halves in an array of `u32`: 30 lines of 64, each of 128 bytes.
         let packed = device.upload(&[0u32; 960]).unwrap();
         let layout = TensorLayout { length: 64, lines: 30, line_stride: 64, matrices: 1, matrix_stride: 0 };
-        let half = TensorTile { element: TensorElement::Bf16, length: 64, lines: 64 };
+        let half = TensorTile { element: TensorElement::Bf16, length: 64, lines: 64, swizzle: TensorSwizzle::Bytes128 };
         let map = device.tensor_map(packed.view(), &layout, &half).unwrap();
         assert_eq!(map.bytes()[3..12], [3, 3, 64, 30, 1, 128, 128, 64, 64]);
         let beyond = device.tensor_map(packed.view(), &TensorLayout { lines: 31, ..layout }, &half).unwrap_err();

@@ -78,6 +78,8 @@ pub use param::KernelParam;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess};
 pub use shared::{Shared, SharedSlice, dynamic_shared};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use tensor_map::TileSwizzle;
 pub use tensor_map::{TensorMap, TensorMapMut};
 pub use tilewright_cuda_std_macros::{KernelParam, kernel};
 

@@ -2,6 +2,17 @@
 
 use crate::KernelParam;
 
+/// How the lines of a tile lie in shared memory, one after the other.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TileSwizzle {
+    /// As they are.
+    None,
+    /// Lines of at most 128 bytes, whose pieces of 16 bytes are exchanged: the number of a piece in its line is xored with the
+    /// line's number modulo 8.
+    Bytes128,
+}
+
 /// A description of a matrix, or of a batch of them, in global memory, from which the copy engine loads tiles (sm_90).
 ///
 /// On the host it is what `cuTensorMapEncodeTiled` makes, 128 bytes, together with the memory that it describes; a kernel
@@ -55,6 +66,7 @@ pub struct TensorMap<'a> {
     element_bytes: u32,
     extents: [u64; 3],
     tile: [u32; 3],
+    swizzle: TileSwizzle,
     lifetime: core::marker::PhantomData<&'a [u8]>,
 }
 
@@ -62,7 +74,7 @@ pub struct TensorMap<'a> {
 impl TensorMap<'_> {
     /// A tensor map from the bytes that the driver has made of a description of the `size` bytes of device memory at
     /// `address`: of an array with these extents, in elements of so many bytes, the fastest-running first, from which tiles of
-    /// `tile` elements are loaded, with a swizzle of 128 bytes and zeros outside of the array.
+    /// `tile` elements are loaded, with this swizzle and zeros outside of the array.
     ///
     /// # Safety
     /// The bytes say that, and describe nothing outside of this memory, which for the lifetime of the result is valid for
@@ -74,8 +86,9 @@ impl TensorMap<'_> {
         element_bytes: u32,
         extents: [u64; 3],
         tile: [u32; 3],
+        swizzle: TileSwizzle,
     ) -> Self {
-        Self { bytes, address, size, element_bytes, extents, tile, lifetime: core::marker::PhantomData }
+        Self { bytes, address, size, element_bytes, extents, tile, swizzle, lifetime: core::marker::PhantomData }
     }
 
     /// The extents of the array, in elements, the fastest-running first.
@@ -86,6 +99,11 @@ impl TensorMap<'_> {
     /// The extents of the tiles that are loaded, in elements, the fastest-running first.
     pub const fn tile(&self) -> [u32; 3] {
         self.tile
+    }
+
+    /// How the tiles lie in shared memory.
+    pub const fn swizzle(&self) -> TileSwizzle {
+        self.swizzle
     }
 
     /// The bytes of a line of the tiles that are loaded.
@@ -155,6 +173,11 @@ impl<'a> TensorMapMut<'a> {
     /// The extents of the tiles that are stored, in elements, the fastest-running first.
     pub const fn tile(&self) -> [u32; 3] {
         self.0.tile()
+    }
+
+    /// How the tiles lie in shared memory.
+    pub const fn swizzle(&self) -> TileSwizzle {
+        self.0.swizzle()
     }
 }
 

@@ -8,12 +8,11 @@
 //!        ◀ line stride  ▶
 //! ```
 //!
-//! A kernel loads tiles of one matrix each. What such a tile has outside of the matrix is zero. In shared memory it lies with
-//! the 128-byte swizzle.
+//! A kernel loads tiles of one matrix each. What such a tile has outside of the matrix is zero.
 
 use cuda_driver::{L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorMapRejected};
 use cuda_driver::{TensorSwizzle, TiledTensor};
-use cuda_std::{Element, GlobalSlice, TensorMap, TensorMapMut};
+use cuda_std::{Element, GlobalSlice, TensorMap, TensorMapMut, TileSwizzle};
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, ShapeError};
 
 use super::{Backend, Device};
@@ -34,10 +33,12 @@ pub enum Lines {
 pub struct TensorTile {
     /// What the elements are.
     pub element: TensorElement,
-    /// The elements along a line. They have at most 128 bytes.
+    /// The elements along a line. They have at most 128 bytes if they are swizzled.
     pub length: u32,
     /// The lines, at most 256.
     pub lines: u32,
+    /// How they lie in shared memory.
+    pub swizzle: TensorSwizzle,
 }
 
 /// Where the matrices lie in an array. Lengths and strides are in elements of the tiles.
@@ -111,15 +112,19 @@ impl Device {
             element: tile.element,
             address: address as u64,
             dimensions: &dimensions,
-            swizzle: TensorSwizzle::Bytes128,
+            swizzle: tile.swizzle,
             l2_promotion: L2Promotion::Bytes256,
         })?;
         let element_bytes = tile.element.bytes() as u32;
+        let swizzle = match tile.swizzle {
+            TensorSwizzle::None => TileSwizzle::None,
+            TensorSwizzle::Bytes128 => TileSwizzle::Bytes128,
+        };
         let (extents, tile) =
             (dimensions.map(|dimension| dimension.extent), dimensions.map(|dimension| dimension.tile));
         // SAFETY: the bytes say just this. Every element that they describe is inside the view, as checked above; what is
         // outside of the extents is not loaded. The view's memory is valid and not written to for its lifetime.
-        Ok(unsafe { TensorMap::from_raw_parts(map.words, address, bytes, element_bytes, extents, tile) })
+        Ok(unsafe { TensorMap::from_raw_parts(map.words, address, bytes, element_bytes, extents, tile, swizzle) })
     }
 
     /// A tensor map of a batch of matrices whose rows, or columns, have their elements side by side. See
@@ -189,7 +194,8 @@ mod tests {
     use super::*;
 
     const LAYOUT: TensorLayout = TensorLayout { length: 10, lines: 3, line_stride: 12, matrices: 2, matrix_stride: 40 };
-    const TILE: TensorTile = TensorTile { element: TensorElement::Tf32, length: 32, lines: 128 };
+    const TILE: TensorTile =
+        TensorTile { element: TensorElement::Tf32, length: 32, lines: 128, swizzle: TensorSwizzle::Bytes128 };
 
     #[test]
     fn every_element_has_to_be_inside_the_array() {

@@ -1,7 +1,7 @@
 //! Products on tensor cores whose operands are multiplied as the copy engine loads them, for compute capability 9.0:
 //! [`gpu_kernels::gemm::wgmma::single`], [`gpu_kernels::gemm::wgmma::scaled`] and [`gpu_kernels::gemm::wgmma::short`].
 
-use cuda_driver::TensorElement;
+use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::TensorMap;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 use gpu_kernels::gemm::wgmma::scaled::*;
@@ -131,7 +131,7 @@ pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
             launch: |device, gemm, _, [a, b]| {
                 let [map_a, map_b] = maps_of(device, &gemm, [a, b], ELEMENT_BY_ELEMENT, SHORT_TILE)?;
                 let [length, lines] = STORED;
-                let tile = TensorTile { element: TensorElement::Fp32, length, lines };
+                let tile = TensorTile { element: TensorElement::Fp32, length, lines, swizzle: TensorSwizzle::None };
                 let map_c = device.tensor_map_of_results(&gemm.c(), &tile)?;
                 let (scales_a, scales_b, blocks) = (a.scales, b.scales, blocks(device));
                 let kernel =
@@ -168,6 +168,7 @@ fn maps_of<'a>(
         // A number has two parts, in groups that are always full.
         Format::ScaledFp16 { .. } => (TensorElement::Fp16, line_stride),
     };
+    let swizzle = TensorSwizzle::Bytes128;
     let map = |operand: PackedOperand<'a>, lines: u32, tile_lines: u32| {
         let layout = TensorLayout {
             length,
@@ -176,7 +177,7 @@ fn maps_of<'a>(
             matrices: matrices.into(),
             matrix_stride: u64::from(lines) * line_stride,
         };
-        device.tensor_map(operand.words, &layout, &TensorTile { element, length: 64, lines: tile_lines })
+        device.tensor_map(operand.words, &layout, &TensorTile { element, length: 64, lines: tile_lines, swizzle })
     };
     Ok([map(a, gemm.m(), tile.m)?, map(b, gemm.n(), tile.n)?])
 }

@@ -1,6 +1,6 @@
 //! Products on tensor cores that are fed by the copy engine, for compute capability 9.0: [`gpu_kernels::gemm::wgmma`].
 
-use cuda_driver::TensorElement;
+use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::TensorMap;
 use gpu_kernels::MatrixBatch;
 use gpu_kernels::gemm::tiles::TileShape;
@@ -66,7 +66,8 @@ pub(super) fn map_of_a<'a>(
     element: TensorElement,
 ) -> Result<TensorMap<'a>, Error> {
     let (stored, lines) = if stored == ByRows { (Lines::Rows, boxes.m) } else { (Lines::Columns, boxes.k) };
-    device.tensor_map_of_batch(&a, stored, &TensorTile { element, length: boxes.k, lines })
+    let tile = TensorTile { element, length: boxes.k, lines, swizzle: TensorSwizzle::Bytes128 };
+    device.tensor_map_of_batch(&a, stored, &tile)
 }
 
 /// A tensor map of B, likewise with columns for rows.
@@ -78,5 +79,6 @@ pub(super) fn map_of_b<'a>(
     element: TensorElement,
 ) -> Result<TensorMap<'a>, Error> {
     let (stored, lines) = if stored == ByRows { (Lines::Rows, boxes.k) } else { (Lines::Columns, boxes.n) };
-    device.tensor_map_of_batch(&b, stored, &TensorTile { element, length: boxes.k, lines })
+    let tile = TensorTile { element, length: boxes.k, lines, swizzle: TensorSwizzle::Bytes128 };
+    device.tensor_map_of_batch(&b, stored, &tile)
 }

@@ -21,6 +21,8 @@
 //! B follows A. In the bf16 tile, pairs of positions (0, 4), (1, 5), (2, 6), (3, 7) are neighbours, so that what a thread
 //! has loaded of A for TF32 packs into the fragments for bf16 without moving between threads.
 
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::TileSwizzle;
 use cuda_std::ldmatrix::ldmatrix_x4;
 use cuda_std::prelude::*;
 
@@ -240,6 +242,7 @@ pub(super) fn describes<O: Major>(
     map.line_bytes() == LINE_BYTES
         && map.extents() == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
         && map.tile() == [tile[0], tile[1], 1]
+        && map.swizzle() == TileSwizzle::Bytes128
 }
 
 #[cfg(test)]
@@ -249,7 +252,7 @@ mod tests {
     /// A tensor map that says what it describes, and describes nothing.
     fn map(element_bytes: u32, extents: [u64; 3], tile: [u32; 3]) -> TensorMap<'static> {
         // SAFETY: of no memory at all; nothing loads by it.
-        unsafe { TensorMap::from_raw_parts([0; 16], 0, 0, element_bytes, extents, tile) }
+        unsafe { TensorMap::from_raw_parts([0; 16], 0, 0, element_bytes, extents, tile, TileSwizzle::Bytes128) }
     }
 
     #[test]

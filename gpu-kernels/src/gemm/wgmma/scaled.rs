@@ -30,11 +30,11 @@
 //!
 //! 168 registers at launch, 240 in the warpgroups that multiply; 192 KB of shared memory, one block on a multiprocessor.
 
-#[cfg(not(target_arch = "nvptx64"))]
-use cuda_std::Dim3;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Fp16, Sums};
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::{Dim3, TileSwizzle};
 
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::LINE_BYTES;
@@ -314,6 +314,7 @@ pub(super) fn describes(map: &TensorMap<'_>, [lines, terms, count]: [u32; 3], ti
     map.line_bytes() == LINE_BYTES
         && map.extents() == [elements, u64::from(lines), u64::from(count)]
         && map.tile() == [ELEMENTS, tile_lines, 1]
+        && map.swizzle() == TileSwizzle::Bytes128
 }
 
 /// Makes the entry points, which differ in their names only: what is unfit has been decided when the operands were packed.

@@ -4,9 +4,9 @@
 //!  three places for operands   registers                              64×128 results             global memory
 //!
 //!  ┌──────────┐                                                       in shared memory
-//!  │ A    16K │ ──► tensor ──► a half of   ──► · factors, stored ──►  ┌────┬────┬────┬────┐
-//!  │ B    32K │     cores      the sums, for                          │ 8K │ 8K │ 8K │ 8K │ ───► whole lines
-//!  └──────────┘                a warpgroup 64×128                     └────┴────┴────┴────┘      of 128 bytes
+//!  │ A    16K │ ──► tensor ──► a half of   ──► · factors, stored ──►  ┌─────────┬─────────┐
+//!  │ B    32K │     cores      the sums, for                          │   16K   │   16K   │ ───► pieces of rows
+//!  └──────────┘                a warpgroup 64×128                     └─────────┴─────────┘      of 256 bytes
 //!       ▲                                                              copy engine
 //!  copy engine: the next tile                                          (a warp for each warpgroup)
 //!  (warp 0)
@@ -20,22 +20,23 @@
 //! that they go with. Which tile comes next, and whether its lines can be multiplied at all, the loading warp finds out, some places
 //! ahead, and leaves in a `Ticket` beside the place. Who waits for the copy engine, which has a queue, are two warps of their own.
 //!
-//! Tiles are computed row by row of C: what all blocks write at a time lies together.
+//! Tiles are computed row by row of C: what all blocks write at a time lies together. (Columns of B that stay in shared memory while
+//! rows of A pass were tried: with 64 terms that takes 1 or 2 % less time, with 32 as much more.)
 //!
 //! The copy engine leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements.
 //!
 //! Tiles of lines that cannot be split are computed here, too, in plain fp32 (`gemm::exact`): that is slow for each term,
 //! of which there are few.
 //!
-//! On an H200, 32768×32768 elements of 32 terms take 1.16 ms, and of 64 terms 1.34 ms, packing included; with [`super::scaled`] 2.03 ms.
-//! Writing C alone would take 0.91 ms (2026-11-21).
+//! On an H200, 32768×32768 elements of 32 terms take 1.09 ms, and of 64 terms 1.28 ms, packing included; with [`super::scaled`] 2.03 ms.
+//! Writing C alone would take 0.91 ms (2026-11-22).
 //!
 //! 168 registers at launch, 240 in the warpgroups that multiply; 208 KB of shared memory, one block on a multiprocessor.
 
-#[cfg(not(target_arch = "nvptx64"))]
-use cuda_std::Dim3;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::{Dim3, TileSwizzle};
 
 use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -47,7 +48,7 @@ use super::pipeline::{
 use super::scaled::describes;
 use super::scaled::{ELEMENTS, HALF, SUMS, Scales, multiply_half, unfit};
 pub use super::staging::STORED;
-use super::staging::{STAGING_BYTES, Staging};
+use super::staging::{PAIRS, STAGING_BYTES, Staging};
 use super::warp_number;
 use crate::gemm::exact;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -64,9 +65,7 @@ pub const MOST_TERMS: u32 = 2 * SHORT_TILE.k;
 const PARTS: u32 = 2;
 /// The places for operands.
 const RING: u32 = 3;
-/// The groups of columns of a half of which a thread has two neighbours each.
-const GROUPS: usize = SUMS / 4;
-/// Where the half of C is in the shared memory, in bytes: behind places and barriers, at a multiple of what a swizzle needs.
+/// Where the half of C is in the shared memory, in bytes: behind places and barriers, at a multiple of 1024.
 const C_OFFSET: u32 = shared_bytes(RING).next_multiple_of(1024);
 /// The shared memory of a block, in bytes.
 const SHARED_BYTES: u32 = TICKETS_OFFSET + RING * Ticket::WORDS * 4;
@@ -260,7 +259,7 @@ unsafe fn compute_tile<const PLACES: usize>(
         let rows = [of_row.get_unchecked(0), of_row.get_unchecked(8)];
         let cols = scales_b.factors(ticket.product, gemm.n(), ticket.col + 2 * (lane & 3));
         let [mut first, mut second] = [0, HALF]
-            .map(|half| core::array::from_fn::<_, GROUPS, _>(|group| cols.get2_unchecked(half as usize + 8 * group)));
+            .map(|half| core::array::from_fn::<_, PAIRS, _>(|pair| cols.get2_unchecked(half as usize + 8 * pair)));
         let sums = multiply_half(&places, in_a, 0);
         complete(gemm, staging, row, rows, &mut first, &sums);
         let sums = multiply_half(&places, in_a, HALF * ROW * 4);
@@ -282,7 +281,7 @@ unsafe fn complete(
     staging: Staging,
     row: u32,
     rows: [f32; 2],
-    cols: &mut [[f32; 2]; GROUPS],
+    cols: &mut [[f32; 2]; PAIRS],
     sums: &[f32; SUMS],
 ) {
     // Not multiplied by each other before: the products of the sums would wait for the factors.
@@ -293,12 +292,11 @@ unsafe fn complete(
     // SAFETY: all lanes come here, each with elements of its own.
     unsafe {
         staging.wait_empty();
-        for group in 0..GROUPS {
-            for second in 0..2 {
-                let value = |i: usize| alpha * (sums[4 * group + 2 * second + i] * (rows[second] * cols[group][i]));
-                let col = 8 * group as u32 + 2 * (warp::lane_id() & 3);
-                staging.write(row + 8 * second as u32, col, [value(0), value(1)]);
-            }
+        for second in 0..2 {
+            let value =
+                |pair: usize, i: usize| alpha * (sums[4 * pair + 2 * second + i] * (rows[second] * cols[pair][i]));
+            let values = core::array::from_fn(|pair| [value(pair, 0), value(pair, 1)]);
+            staging.write_row(row + 8 * second as u32, values);
         }
         staging.filled();
     }
@@ -311,6 +309,7 @@ fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
     map.address() == c.first().data().as_mut_ptr().addr()
         && map.extents() == [gemm.n().into(), gemm.m().into(), c.count().into()]
         && map.tile() == [STORED[0], STORED[1], 1]
+        && map.swizzle() == TileSwizzle::None
 }
 
 /// `C = α·A·B` in fp32, of packed operands of few terms.

@@ -1,10 +1,10 @@
 //! Results on their way to memory: a warpgroup writes them to shared memory, and a warp of its own has the copy engine store them.
 //!
 //! ```text
-//!  warpgroup, 64×128 sums         in shared memory, four boxes of 64×32           global memory
-//!                                  ┌──────┬──────┬──────┬──────┐
-//!  ─► wait until it is empty,  ──► │  8K  │  8K  │  8K  │  8K  │ ─── copy engine ──►  whole lines of 128 bytes
-//!     write, tell that it is full  └──────┴──────┴──────┴──────┘
+//!  warpgroup, 64×128 sums         in shared memory, two boxes of 64×64            global memory
+//!                                  ┌─────────────┬─────────────┐
+//!  ─► wait until it is empty,  ──► │     16K     │     16K     │ ─── copy engine ──►  pieces of rows of 256 bytes
+//!     write, tell that it is full  └─────────────┴─────────────┘
 //!                                       ▲
 //!  warp: wait until it is full, have it stored, wait until it has been read, tell that it is empty
 //! ```
@@ -12,7 +12,19 @@
 //! The copy engine takes its time where memory is busy, and whoever asks it for something else meanwhile has to wait: nobody who
 //! has products to compute should.
 //!
-//! Source: the 128-byte swizzle is that of the PTX ISA, "Tensor swizzling modes".
+//! # The width of a box
+//!
+//! On an H200, storing 32768×32768 elements takes 1.00 ms in boxes of 64 columns, without anything else, and 1.08 ms in boxes of 32,
+//! as wide as a swizzle allows; where operands are loaded meanwhile, the difference is larger (2026-11-21). So boxes are not
+//! swizzled, all rows begin in the same bank, and it is the warps that see to it that they write to different ones:
+//!
+//! ```text
+//!              columns 0–7  8–15  16–23  24–31         what a warp writes at a time, for the first eight of its pairs of each
+//!   row 0, 4:      ■                                   thread: 32 bytes in each of eight rows, in four places of the row
+//!   row 1, 5:            ■
+//!   row 2, 6:                   ■                      row r begins with pair r mod 4 of each four pairs, which threads bring
+//!   row 3, 7:                          ■               to the same register by exchanges in themselves
+//! ```
 
 use cuda_std::hopper;
 use cuda_std::prelude::*;
@@ -20,8 +32,8 @@ use cuda_std::prelude::*;
 use super::pipeline::PART;
 use super::scaled::HALF;
 
-/// The columns of a box: 128 bytes.
-const COLUMNS: u32 = 32;
+/// The columns of a box.
+const COLUMNS: u32 = 64;
 /// The part of C that the copy engine stores at a time: columns, rows.
 pub const STORED: [u32; 2] = [COLUMNS, PART];
 /// The elements of such a part.
@@ -30,6 +42,8 @@ const BOX: u32 = COLUMNS * PART;
 const ELEMENTS: u32 = PART * HALF;
 /// The shared memory of two warpgroups, in bytes. It begins at a multiple of 1024.
 pub(super) const STAGING_BYTES: u32 = 2 * ELEMENTS * 4;
+/// The pairs of neighbours that a thread has in a row: 8 columns apart.
+pub(super) const PAIRS: usize = (HALF / 8) as usize;
 /// The threads that meet at a barrier: a warpgroup and a warp.
 const THREADS: u32 = 128 + warp::LANES;
 
@@ -74,14 +88,20 @@ impl Staging {
         unsafe { hopper::sync_part::<THREADS>(self.empty()) }
     }
 
-    /// Writes two neighbours.
+    /// Writes what a thread has of a row: pair p of it are the columns `8p + 2·(lane mod 4)` and the next.
     ///
     /// # Safety
-    /// Between [`Staging::wait_empty`] and [`Staging::filled`], for a row below 64 and an even column below 128, by one thread.
+    /// Between [`Staging::wait_empty`] and [`Staging::filled`], by all lanes of a warp, for rows below 64: `row` is the sum of a
+    /// multiple of 8, the same for all lanes, and `lane / 4`.
     #[inline(always)]
-    pub(super) unsafe fn write(self, row: u32, col: u32, values: [f32; 2]) {
-        // SAFETY: inside the memory; nobody else accesses these elements meanwhile.
-        unsafe { self.memory.write2(place(row, col) as usize, values) }
+    pub(super) unsafe fn write_row(self, row: u32, mut pairs: [[f32; 2]; PAIRS]) {
+        exchange(&mut pairs, 1, row & 1 != 0);
+        exchange(&mut pairs, 2, row & 2 != 0);
+        for number in 0..PAIRS {
+            let col = 8 * (number as u32 ^ (row & 3)) + 2 * (warp::lane_id() & 3);
+            // SAFETY: inside the memory; nobody else accesses these elements meanwhile.
+            unsafe { self.memory.write2(place(row, col) as usize, pairs[number]) }
+        }
     }
 
     /// Tells that everything has been written.
@@ -136,12 +156,24 @@ impl Staging {
     }
 }
 
-/// Where an element is: a box of 32 columns after the other, and in the rows of 128 bytes of a box the pieces of 16 bytes exchanged,
-/// as the copy engine's swizzle has it.
+/// Exchanges each element with the one `distance` further on, of twice as many at a time, if `wanted`.
+#[inline(always)]
+fn exchange(pairs: &mut [[f32; 2]; PAIRS], distance: usize, wanted: bool) {
+    for one in 0..PAIRS {
+        if one & distance == 0 {
+            let (near, far) = (pairs[one], pairs[one + distance]);
+            for i in 0..2 {
+                pairs[one][i] = if wanted { far[i] } else { near[i] };
+                pairs[one + distance][i] = if wanted { near[i] } else { far[i] };
+            }
+        }
+    }
+}
+
+/// Where an element is: one box after the other, and in a box one row after the other.
 #[inline(always)]
 fn place(row: u32, col: u32) -> u32 {
-    let (index, col) = (col / COLUMNS, col % COLUMNS);
-    index * BOX + row * COLUMNS + ((col / 4) ^ (row % 8)) * 4 + col % 4
+    col / COLUMNS * BOX + row * COLUMNS + col % COLUMNS
 }
 
 #[cfg(test)]
@@ -160,6 +192,32 @@ mod tests {
         for i in (0..ELEMENTS).step_by(2) {
             assert_eq!(place(i / HALF, i % HALF) + 1, place(i / HALF, i % HALF + 1));
             assert!(place(i / HALF, i % HALF).is_multiple_of(2));
+        }
+    }
+
+    #[test]
+    fn exchanges_bring_each_pair_to_where_its_row_has_it() {
+        for row in 0..8u32 {
+            let mut pairs = core::array::from_fn(|number| [number as f32, -(number as f32)]);
+            exchange(&mut pairs, 1, row & 1 != 0);
+            exchange(&mut pairs, 2, row & 2 != 0);
+            for (number, [one, other]) in pairs.into_iter().enumerate() {
+                assert_eq!(one, (number as u32 ^ (row & 3)) as f32);
+                assert_eq!(other, -one);
+            }
+        }
+    }
+
+    #[test]
+    fn half_a_warp_writes_to_every_bank_once() {
+        for (number, half) in (0..PAIRS as u32).flat_map(|number| [(number, 0), (number, 1)]) {
+            let words = (16 * half..16 * half + 16).flat_map(|lane: u32| {
+                let row = lane / 4;
+                let first = place(row, 8 * (number ^ (row & 3)) + 2 * (lane & 3));
+                [first, first + 1]
+            });
+            let banks: HashSet<u32> = words.map(|word| word % 32).collect();
+            assert_eq!(banks.len(), 32, "pair {number}, half {half}");
         }
     }
 }
