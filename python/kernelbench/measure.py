@@ -253,7 +253,7 @@ def kernel_of(problem: Problem, inputs: Sequence[Any], **options: Any) -> str:
     """The kernel that `tilewright.explain` names, or nothing where it is not to be asked."""
     if problem.operands is None:
         return ""
-    text = tilewright.explain(*problem.operands(*inputs), **options)
+    text = tilewright.explain(*problem.operands(*inputs), part=problem.part, **options)
     found = re.search(r"^ *kernel +(\S+)", text, re.MULTILINE)
     return found[1] if found else "?"
 

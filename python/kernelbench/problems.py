@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import tilewright
 import torch
 
 #: KernelBench's problems are defined, and its evaluation is done, as of this commit of March 2026.
@@ -40,6 +41,8 @@ class Problem:
     operands: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]] | None = None
     #: Whether most of the time goes into writing the result, which then is compared with writing alone.
     writes: bool = False
+    #: Which part of the product is wanted.
+    part: tilewright.Part = "all"
 
     @property
     def file(self) -> Path:
@@ -85,8 +88,8 @@ PROBLEMS = (
     Problem(11, "8x256x512x256 . 256x768", 256, 2.2, (0, None), _as_given),
     Problem(12, "diag(4096) . 4096x4096", 1, 0.99, (0, 0)),
     Problem(13, "4096x4096 . 4096x4096", 4096, 2.8, (0, None), _as_given),
-    Problem(14, "triu 4096x4096 . triu 4096x4096", 4096, 7.0),
-    Problem(15, "tril 4096x4096 . tril 4096x4096", 4096, 7.0),
+    Problem(14, "triu 4096x4096 . triu 4096x4096", 4096, 7.0, None, _as_given, part="upper"),
+    Problem(15, "tril 4096x4096 . tril 4096x4096", 4096, 7.0, None, _as_given, part="lower"),
     Problem(16, "(8192x2048)T . 8192x4096", 8192, 3.2, (1, None), lambda a, b: (a.T, b)),
     Problem(17, "2048x8192 . (4096x8192)T", 8192, 3.3, (0, None), lambda a, b: (a, b.T)),
     Problem(18, "(8192x2048)T . (4096x8192)T", 8192, 2.8, (1, None), lambda a, b: (a.T, b.T)),

@@ -7,13 +7,16 @@
 //!
 //! A capsule that is taken over gets another name, and whoever took it calls the deleter. Here, tensors are only looked at
 //! while the capsule lives, so nothing is taken over, and the capsule deletes what it has when it goes.
+//!
+//! A type may offer the same as functions of C, `__dlpack_c_exchange_api__`, since version 1.3: these fill in a `DLTensor` and
+//! make no objects, which takes a tenth of the time that questions through Python take.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::{PyCapsule, PyDict, PyType};
 use pyo3::{ffi, intern};
 
 use crate::engine::Place;
@@ -31,6 +34,9 @@ const FLOAT: u8 = 2;
 const READ_ONLY: u64 = 1;
 /// The legacy default stream, as `__dlpack__` counts streams.
 const LEGACY_STREAM: i64 = 1;
+
+/// The major version that these declarations are of.
+const MAJOR: u32 = 1;
 
 const NAME: &CStr = c"dltensor";
 const VERSIONED_NAME: &CStr = c"dltensor_versioned";
@@ -50,6 +56,12 @@ struct DataType {
     code: u8,
     bits: u8,
     lanes: u16,
+}
+
+impl DataType {
+    fn is_float32(self) -> bool {
+        (self.code, self.bits, self.lanes) == (FLOAT, 32, 1)
+    }
 }
 
 /// `DLTensor`.
@@ -81,6 +93,70 @@ struct Versioned {
     deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
     flags: u64,
     tensor: DlTensor,
+}
+
+/// `DLPackExchangeAPI`, as far as it is used here.
+#[repr(C)]
+struct ExchangeApi {
+    major: u32,
+    minor: u32,
+    older: *const ExchangeApi,
+    allocate: *const c_void,
+    managed_from_object: *const c_void,
+    object_from_managed: *const c_void,
+    tensor_from_object: Option<unsafe extern "C" fn(*mut ffi::PyObject, *mut DlTensor) -> c_int>,
+}
+
+/// The functions of C that a type offers.
+#[derive(Clone, Copy)]
+pub(crate) struct Exchange {
+    tensor_from_object: unsafe extern "C" fn(*mut ffi::PyObject, *mut DlTensor) -> c_int,
+}
+
+impl Exchange {
+    /// Those of a type; none if it has none, or of another version.
+    pub(crate) fn of(class: &Bound<'_, PyType>) -> Option<Self> {
+        let capsule = class.getattr_opt(intern!(class.py(), "__dlpack_c_exchange_api__")).ok()??;
+        let api = capsule.cast::<PyCapsule>().ok()?.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
+        let api = api.cast::<ExchangeApi>();
+        // SAFETY: a capsule of this name points to such functions, which stay as long as the process; the major version comes
+        // first in all versions.
+        let major = unsafe { (&raw const (*api.as_ptr()).major).read() };
+        if major != MAJOR {
+            return None;
+        }
+        // SAFETY: likewise, and the version is the one that the type is of.
+        Some(Self { tensor_from_object: unsafe { api.as_ref() }.tensor_from_object? })
+    }
+
+    /// The tensor that an object is, of just the type that the functions are of, or one that is handled as that. None if it is
+    /// nothing of float32 elements in the processor's memory or a GPU's. The caller's reference to it keeps the memory.
+    pub(crate) fn read(self, name: &'static str, object: &Bound<'_, PyAny>) -> Result<Option<Tensor>, Failure> {
+        let mut tensor = DlTensor {
+            data: std::ptr::null_mut(),
+            device: Device { kind: 0, ordinal: 0 },
+            rank: 0,
+            dtype: DataType { code: 0, bits: 0, lanes: 0 },
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            byte_offset: 0,
+        };
+        // SAFETY: the function is of this object's type, and fills in what may be written to. This thread holds the interpreter.
+        if unsafe { (self.tensor_from_object)(object.as_ptr(), &mut tensor) } != 0 {
+            // Whoever asks through Python instead finds out what is wrong, and says it better.
+            drop(PyErr::take(object.py()));
+            return Ok(None);
+        }
+        let place = match (tensor.device.kind, usize::try_from(tensor.device.ordinal)) {
+            (CPU, _) => Place::Cpu,
+            (CUDA, Ok(ordinal)) => Place::Cuda(ordinal),
+            _ => return Ok(None),
+        };
+        if !tensor.dtype.is_float32() {
+            return Ok(None);
+        }
+        read(name, &tensor, place).map(Some)
+    }
 }
 
 /// The tensor that an object offers by `__dlpack__`. It keeps the capsule.
@@ -118,8 +194,8 @@ pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Te
         // SAFETY: a capsule of this name points to a tensor of this type while it lives; the major version comes first in
         // all versions.
         let major = unsafe { (&raw const (*versioned.as_ptr()).major).read() };
-        if major != 1 {
-            return Err(argument(format!("{name} comes by DLPack {major}, and tilewright reads version 1")));
+        if major != MAJOR {
+            return Err(argument(format!("{name} comes by DLPack {major}, and tilewright reads version {MAJOR}")));
         }
         // SAFETY: likewise, and the version is the one that the type is of.
         let versioned = unsafe { versioned.as_ref() };
@@ -134,8 +210,7 @@ pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Te
 
 /// Looks at a tensor.
 fn read(name: &'static str, tensor: &DlTensor, place: Place) -> Result<Tensor, Failure> {
-    let DataType { code, bits, lanes } = tensor.dtype;
-    if (code, bits, lanes) != (FLOAT, 32, 1) {
+    if !tensor.dtype.is_float32() {
         return Err(wrong_dtype(name, &dtype_name(tensor.dtype)));
     }
     let rank = usize::try_from(tensor.rank).unwrap_or(0);
@@ -216,7 +291,7 @@ pub(crate) unsafe fn export<'py, T: Send + 'static>(
     let context = Box::into_raw(exported).cast();
     let (pointer, name, destructor): (_, _, ffi::PyCapsule_Destructor) = if is_versioned {
         let deleter = Some(delete_versioned::<T> as unsafe extern "C" fn(*mut Versioned));
-        let managed = Versioned { major: 1, minor: 0, context, deleter, flags: 0, tensor };
+        let managed = Versioned { major: MAJOR, minor: 0, context, deleter, flags: 0, tensor };
         (NonNull::from(Box::leak(Box::new(managed))).cast(), VERSIONED_NAME, forget_versioned)
     } else {
         let deleter = Some(delete_managed::<T> as unsafe extern "C" fn(*mut Managed));

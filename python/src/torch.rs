@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple, PyType};
 
+use crate::dlpack::Exchange;
 use crate::engine::{Place, Stream};
 use crate::error::{Failure, argument};
 use crate::shape::View;
@@ -19,6 +20,8 @@ pub(crate) type Named<'a, 'py> = (&'static str, &'a Bound<'py, PyAny>);
 pub(crate) struct Torch {
     tensor: Py<PyType>,
     parameter: Py<PyType>,
+    /// What tensors can be read by, in a torch that has it (2.10 and later).
+    exchange: Option<Exchange>,
     float32: Py<PyAny>,
     strided: Py<PyAny>,
     is_grad_enabled: Py<PyAny>,
@@ -76,8 +79,10 @@ impl Torch {
                 forward: torch.getattr("autograd")?.getattr("forward_ad")?.unbind(),
             })
         };
+        let tensor = torch.getattr("Tensor")?.cast_into::<PyType>()?;
         Ok(Self {
-            tensor: class(torch.getattr("Tensor")?)?,
+            exchange: Exchange::of(&tensor),
+            tensor: tensor.unbind(),
             parameter: class(torch.getattr("nn")?.getattr("Parameter")?)?,
             float32: torch.getattr("float32")?.unbind(),
             strided: torch.getattr("strided")?.unbind(),
@@ -155,6 +160,11 @@ impl Torch {
     /// keeps the memory.
     pub(crate) fn read(&self, name: &'static str, tensor: &Bound<'_, PyAny>) -> Result<Option<Tensor>, Failure> {
         let py = tensor.py();
+        if let Some(exchange) = self.exchange.filter(|_| self.is_plain(tensor))
+            && let Some(read) = exchange.read(name, tensor)?
+        {
+            return Ok(Some(read));
+        }
         let place = if tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
             Place::Cuda(tensor.call_method0(intern!(py, "get_device"))?.extract()?)
         } else if tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
@@ -181,8 +191,10 @@ impl Torch {
     /// A tensor without gaps, whose elements are not set, on the device of `like`: from torch's allocator, in the order of the
     /// current stream.
     pub(crate) fn empty<'py>(&self, like: &Bound<'py, PyAny>, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
-        let py = like.py();
-        like.call_method1(intern!(py, "new_empty"), (PyTuple::new(py, shape)?,))
+        let (py, name) = (like.py(), intern!(like.py(), "new_empty"));
+        // Extents as arguments of their own take torch less time than a tuple of them; but there has to be one.
+        let extents = PyTuple::new(py, shape)?;
+        if shape.is_empty() { like.call_method1(name, (extents,)) } else { like.call_method1(name, extents) }
     }
 
     /// The same, of the shape of `like`, and with its extents in the same order in memory, as torch's own functions do it.

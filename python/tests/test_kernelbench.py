@@ -257,6 +257,8 @@ def test_the_kernel_is_the_one_that_is_explained() -> None:
     assert measure.kernel_of(BY_NUMBER[4], inputs, **EMULATE).startswith("gemv_")
     inputs = measure.make_inputs(small(BY_NUMBER[18]), "cpu")
     assert measure.kernel_of(BY_NUMBER[18], inputs, **EMULATE).startswith("gemm_")
+    inputs = [torch.ones(3, 3), torch.ones(3, 3)]
+    assert measure.kernel_of(BY_NUMBER[14], inputs, **EMULATE).startswith("gemm_")
     assert measure.kernel_of(BY_NUMBER[5], (), **EMULATE) == ""
 
 

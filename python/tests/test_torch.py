@@ -359,3 +359,26 @@ def test_triangles_of_products_and_their_derivatives(part: Any, shape_a: Any, sh
     torch.testing.assert_close(torch.compile(ours, fullgraph=True, backend="aot_eager")(*primals), theirs(*primals), rtol=0, atol=0)
     with pytest.raises(tilewright.ArgumentError, match="triangles"):
         ours(primals[0][0].reshape(-1)[:5].to("meta"), torch.empty(5, 4, device="meta"))
+
+
+def test_tensors_are_read_the_same_way_by_a_torch_without_functions_of_c() -> None:
+    """Before 2.10, tensors say through Python alone what they are."""
+    program = """
+import torch
+if hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    del torch.Tensor.__dlpack_c_exchange_api__
+assert not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+import tilewright
+a, b = torch.arange(42.0).reshape(6, 7), torch.arange(70.0).reshape(10, 7).T
+assert torch.equal(tilewright.matmul(a, b, on_cpu="emulate"), a @ b)
+assert torch.equal(tilewright.matmul(a[1::2, :3], b[2:5, ::3], on_cpu="emulate"), a[1::2, :3] @ b[2:5, ::3])
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("make", [lambda a: a, lambda a: a.T, lambda a: a[1:, ::2], lambda a: torch.nn.Parameter(a)])
+def test_what_is_read_of_a_tensor_is_what_it_is(make: Any) -> None:
+    a = make(torch.arange(49.0).reshape(7, 7))
+    columns = a.shape[1]
+    assert torch.equal(tilewright.matmul(a, torch.eye(columns), **EMULATE), a)
+    assert torch.equal(tilewright.matmul(torch.eye(a.shape[0]), a, **EMULATE), a)
