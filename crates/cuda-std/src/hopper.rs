@@ -14,7 +14,8 @@
 //! barrier on which nothing has happened counts as having completed the phase of parity 1, so the producer's first wait
 //! for an empty place returns at once.
 //!
-//! There is no model of these on the CPU yet: there, every function ends the launch with a report that says so.
+//! On the CPU there are models of barriers, of registers and of [`elect_one`]. There is none of the copy engine yet: its functions end
+//! the launch with a report that says so.
 
 use crate::{SharedSlice, TensorMap, TensorMapMut};
 
@@ -31,6 +32,9 @@ pub(crate) fn not_modelled(instruction: &str) -> ! {
 pub struct Barrier {
     #[cfg(target_arch = "nvptx64")]
     address: u32,
+    /// Where it is in the launch-sized memory, in bytes.
+    #[cfg(not(target_arch = "nvptx64"))]
+    place: usize,
 }
 
 impl Barrier {
@@ -44,8 +48,7 @@ impl Barrier {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            _ = (slice, index);
-            not_modelled("mbarrier")
+            Self { place: crate::executor::dynamic_shared_place(slice.place(), index, size_of::<u64>()) }
         }
     }
 
@@ -54,6 +57,7 @@ impl Barrier {
     /// # Safety
     /// One thread calls this, before any other use; [`fence_barrier_init`] and a barrier of the block separate it from them.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn init(self, arrivals: u32) {
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: the address is that of 8 bytes of shared memory which nothing else uses, by the caller's promise.
@@ -65,10 +69,7 @@ impl Barrier {
             );
         }
         #[cfg(not(target_arch = "nvptx64"))]
-        {
-            _ = arrivals;
-            not_modelled("mbarrier.init")
-        }
+        crate::executor::init_barrier(self.place, arrivals);
     }
 
     /// Arrives (`mbarrier.arrive`, sm_80). What this thread did before is seen by those who wait for the phase.
@@ -76,6 +77,7 @@ impl Barrier {
     /// # Safety
     /// The barrier has been initialized, and the phase expects this arrival.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn arrive(self) {
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: an initialized barrier, by the caller's promise.
@@ -87,7 +89,7 @@ impl Barrier {
             );
         }
         #[cfg(not(target_arch = "nvptx64"))]
-        not_modelled("mbarrier.arrive")
+        crate::executor::arrive_at_barrier(self.place);
     }
 
     /// Arrives, and makes the phase wait for `bytes` bytes from the copy engine besides (`mbarrier.arrive.expect_tx`,
@@ -119,19 +121,10 @@ impl Barrier {
     /// # Safety
     /// The barrier has been initialized; the current phase, or the one before, has this parity.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn wait(self, parity: u32) {
-        // SAFETY: the caller's promise.
-        while !unsafe { self.is_over(parity) } {}
-    }
-
-    /// Whether the phase of this parity is over, after waiting a short while for that (`mbarrier.try_wait.parity`, sm_90).
-    ///
-    /// # Safety
-    /// As for [`Barrier::wait`].
-    #[inline(always)]
-    pub unsafe fn is_over(self, parity: u32) -> bool {
         #[cfg(target_arch = "nvptx64")]
-        {
+        loop {
             let over: u32;
             // SAFETY: an initialized barrier, by the caller's promise.
             unsafe {
@@ -143,13 +136,12 @@ impl Barrier {
                     options(nostack, preserves_flags),
                 );
             }
-            over != 0
+            if over != 0 {
+                break;
+            }
         }
         #[cfg(not(target_arch = "nvptx64"))]
-        {
-            _ = parity;
-            not_modelled("mbarrier.try_wait")
-        }
+        crate::executor::wait_for_phase(self.place, parity);
     }
 }
 
@@ -282,6 +274,7 @@ pub fn wait_for_stores<const PENDING: u32>() {
 /// All warps of the warpgroup call this once, before they need as many; `N` is a multiple of 8 from 24 to 256 and at most
 /// what a thread has now.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn release_registers<const N: u32>() {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
@@ -289,7 +282,7 @@ pub unsafe fn release_registers<const N: u32>() {
         core::arch::asm!("setmaxnreg.dec.sync.aligned.u32 {count};", count = const N, options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    not_modelled("setmaxnreg")
+    crate::executor::release_registers(N);
 }
 
 /// Asks for registers that others have given up, up to `N` for each thread, and waits for them (`setmaxnreg.inc`, sm_90a).
@@ -298,6 +291,7 @@ pub unsafe fn release_registers<const N: u32>() {
 /// As for [`release_registers`], with `N` at least what a thread has now; the registers of all warps together are not more
 /// than the block was launched with.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn acquire_registers<const N: u32>() {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
@@ -305,7 +299,7 @@ pub unsafe fn acquire_registers<const N: u32>() {
         core::arch::asm!("setmaxnreg.inc.sync.aligned.u32 {count};", count = const N, options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    not_modelled("setmaxnreg")
+    crate::executor::acquire_registers(N);
 }
 
 /// Waits until `THREADS` threads of the block have come to barrier `id`, here or to [`arrive_at_part`] (`bar.sync`). Barrier 0 is
@@ -315,6 +309,7 @@ pub unsafe fn acquire_registers<const N: u32>() {
 /// `id` is below 16. Exactly `THREADS` threads, in whole warps, come to this barrier before any of them comes again, and all
 /// threads of each such warp do.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn sync_part<const THREADS: u32>(id: u32) {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
@@ -326,10 +321,7 @@ pub unsafe fn sync_part<const THREADS: u32>(id: u32) {
         );
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    {
-        _ = id;
-        not_modelled("bar.sync with a part of the block")
-    }
+    crate::executor::meet_at_number(id, THREADS);
 }
 
 /// Comes to barrier `id`, at which `THREADS` threads of the block meet, without waiting for the others (`bar.arrive`).
@@ -337,6 +329,7 @@ pub unsafe fn sync_part<const THREADS: u32>(id: u32) {
 /// # Safety
 /// As for [`sync_part`].
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn arrive_at_part<const THREADS: u32>(id: u32) {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
@@ -348,10 +341,7 @@ pub unsafe fn arrive_at_part<const THREADS: u32>(id: u32) {
         );
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    {
-        _ = id;
-        not_modelled("bar.arrive")
-    }
+    crate::executor::arrive_at_number(id, THREADS);
 }
 
 /// True for one lane of the warp, always the same one (`elect.sync`, sm_90). Unlike a comparison of the lane's number it
@@ -360,6 +350,7 @@ pub unsafe fn arrive_at_part<const THREADS: u32>(id: u32) {
 /// # Safety
 /// All lanes of the warp come here together.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn elect_one() -> bool {
     #[cfg(target_arch = "nvptx64")]
     {
@@ -377,5 +368,5 @@ pub unsafe fn elect_one() -> bool {
         elected != 0
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    not_modelled("elect.sync")
+    crate::executor::elect()
 }

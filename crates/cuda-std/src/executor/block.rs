@@ -11,7 +11,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use super::Checks;
 use super::context::{Context, Ended, LANES, Request, State, Thread};
 use super::copies;
-use super::exchange::{exchange, lanes_in, lanes_of_warp, mask_of, meets};
+use super::exchange::{exchange, lanes_in, lanes_of_warp, meets};
 use super::fault::{Elsewhere, Fault, FaultKind, Place};
 use super::panics;
 use super::shared_memory::set_interval;
@@ -25,6 +25,9 @@ pub(super) struct Block<'a> {
     coroutines: Vec<Coroutine<(), (), Ended, ThreadStack>>,
     /// A thread's stack overflowed and may have written over others: no coroutine may run again, not even to unwind.
     damaged: bool,
+    /// How many threads wait at the barrier of the block, and how many have returned.
+    at_barrier: usize,
+    returned: usize,
 }
 
 impl<'a> Block<'a> {
@@ -51,7 +54,13 @@ impl<'a> Block<'a> {
             context.details[position].trap_handler.set(Some(coroutine.trap_handler()));
             coroutine
         };
-        Self { context, coroutines: context.threads.iter().enumerate().map(start).collect(), damaged: false }
+        Self {
+            context,
+            coroutines: context.threads.iter().enumerate().map(start).collect(),
+            damaged: false,
+            at_barrier: 0,
+            returned: 0,
+        }
     }
 
     /// Runs one block.
@@ -79,58 +88,96 @@ impl<'a> Block<'a> {
     }
 
     fn run_threads(&mut self) -> Result<(), Box<Fault>> {
-        let threads = self.context.threads.len();
+        let context = self.context;
+        let threads = context.threads.len();
+        let registers = context.barriers.begin_block(threads);
+        context.details.iter().for_each(|thread| thread.registers.set(registers));
+        (self.at_barrier, self.returned) = (0, 0);
+        self.let_all_go_on();
         loop {
-            let mut waiting = 0;
+            let mut ran = false;
             for warp in 0..threads.div_ceil(LANES) {
-                waiting += self.run_warp(warp)?;
+                ran |= self.run_warp(warp)?;
             }
-            // Now every thread waits at the barrier or has returned.
-            if let Some(fault) = self.context.unwritten_read.take() {
+            let is_epoch_over = self.at_barrier + self.returned == threads;
+            if is_epoch_over && let Some(fault) = context.unwritten_read.take() {
                 return Err(fault);
             }
-            if waiting == 0 {
+            if self.returned == threads {
                 return Ok(());
             }
-            if waiting < threads {
-                return Err(self.barrier_divergence(waiting));
+            if self.at_barrier == threads {
+                context.memory.shared.begin_epoch();
+                self.at_barrier = 0;
+                self.let_all_go_on();
+            } else if is_epoch_over {
+                return Err(self.barrier_divergence());
+            } else if !ran {
+                return Err(self.deadlock());
             }
-            self.context.memory.shared.begin_epoch();
         }
     }
 
-    /// Runs the threads of a warp, all of which are at the beginning or at a barrier that all threads have reached, until
-    /// each of them waits at the next barrier or has returned. Returns how many wait.
-    fn run_warp(&mut self, warp: usize) -> Result<usize, Box<Fault>> {
+    /// Lets all threads begin an epoch.
+    fn let_all_go_on(&self) {
+        let context = self.context;
+        for (position, thread) in context.threads.iter().enumerate() {
+            thread.state.set(State::Ready);
+            if context.checks == Checks::Full {
+                thread.interval.set(context.memory.shared.first_interval(position / LANES));
+            }
+        }
+    }
+
+    /// Runs the threads of a warp until none of them can go on. Returns whether any could.
+    fn run_warp(&mut self, warp: usize) -> Result<bool, Box<Fault>> {
         let context = self.context;
         let lanes = lanes_of_warp(context, warp);
-        if context.checks == Checks::Full {
-            let interval = context.memory.shared.first_interval(warp);
-            lanes.iter().for_each(|thread| thread.interval.set(interval));
+        let mut ready = self.ready(warp);
+        if ready == 0 {
+            return Ok(false);
         }
-        let mut at_barrier = 0;
-        let mut in_operation = 0u32;
-        let mut ready = mask_of(lanes);
         loop {
             for lane in lanes_in(ready) {
                 match self.resume(warp * LANES + lane)? {
-                    State::Barrier => at_barrier += 1,
-                    State::Warp => in_operation |= 1 << lane,
+                    State::Barrier => self.at_barrier += 1,
+                    State::Returned => self.returned += 1,
                     _ => {}
                 }
             }
-            if in_operation == 0 {
+            let is_in = |state: State| lanes.iter().any(|thread| thread.state.get() == state);
+            ready = 0;
+            if is_in(State::Warp) {
+                ready = exchange(context, warp);
+                // Lanes that wait for something else may come yet.
+                if ready == 0 && !is_in(State::Waiting) {
+                    return Err(self.warp_divergence(warp));
+                }
+            }
+            if ready == 0 {
+                ready = self.ready(warp);
+            }
+            if ready == 0 {
                 return match split_at(lanes) {
                     Some(barrier) => Err(self.warp_split_at_barriers(warp, barrier)),
-                    None => Ok(at_barrier),
+                    None => Ok(true),
                 };
             }
-            ready = exchange(context, warp);
-            if ready == 0 {
-                return Err(self.warp_divergence(warp));
-            }
-            in_operation &= !ready;
         }
+    }
+
+    /// The lanes of a warp that can go on.
+    fn ready(&self, warp: usize) -> u32 {
+        let context = self.context;
+        let details = &context.details[warp * LANES..];
+        lanes_of_warp(context, warp).iter().zip(details).enumerate().fold(0, |ready, (lane, (thread, details))| {
+            let can_go_on = match thread.state.get() {
+                State::Ready => true,
+                State::Waiting => context.barriers.has_come(details.wait.get()),
+                _ => false,
+            };
+            ready | u32::from(can_go_on) << lane
+        })
     }
 
     /// Runs one thread until it waits, returns or fails.
@@ -155,11 +202,22 @@ impl<'a> Block<'a> {
     }
 
     #[cold]
-    fn barrier_divergence(&self, waiting: usize) -> Box<Fault> {
-        let threads = &self.context.threads;
+    fn barrier_divergence(&self) -> Box<Fault> {
+        let (threads, waiting) = (&self.context.threads, self.at_barrier);
         let is_waiting = |position: &usize| threads[*position].state.get() == State::Barrier;
         let absent = self.elsewhere((0..threads.len()).filter(|position| !is_waiting(position)));
         self.report_waiting((0..threads.len()).find(is_waiting), FaultKind::BarrierDivergence { waiting, absent })
+    }
+
+    #[cold]
+    fn deadlock(&self) -> Box<Fault> {
+        let context = self.context;
+        let is_waiting = |position: &usize| context.threads[*position].state.get() == State::Waiting;
+        let first = (0..context.threads.len()).find(is_waiting);
+        let waits_for =
+            first.map_or_else(Default::default, |first| context.barriers.describe(context.details[first].wait.get()));
+        let others = self.elsewhere((0..context.threads.len()).filter(|&position| Some(position) != first));
+        self.report_waiting(first, FaultKind::Deadlock { waits_for, others })
     }
 
     /// `barrier` is where the first waiting thread of the warp waits.
@@ -211,7 +269,11 @@ impl<'a> Block<'a> {
                     let Request { operation, mask, .. } = self.context.details[position].request.get();
                     Place::Warp { operation, mask, location }
                 }
-                State::New | State::Returned | State::Faulted | State::StackOverflow => Place::Returned,
+                State::Waiting => {
+                    let waits_for = self.context.barriers.describe(self.context.details[position].wait.get());
+                    Place::Waiting { waits_for, location }
+                }
+                State::Ready | State::Returned | State::Faulted | State::StackOverflow => Place::Returned,
             };
             match places.iter_mut().find(|known| known.place == place) {
                 Some(known) => known.count += 1,

@@ -10,6 +10,7 @@ use std::vec::Vec;
 
 use corosensei::trap::CoroutineTrapHandler;
 
+use super::barriers::{Barriers, Wait};
 use super::copies::Copies;
 use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
 use super::shared_memory::SharedMemory;
@@ -46,12 +47,14 @@ pub(super) struct Memory {
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Has not begun.
-    New,
+    /// Goes on when it is its turn.
+    Ready,
     /// Waits at a barrier.
     Barrier,
     /// Waits for lanes of its warp.
     Warp,
+    /// Waits for what its details say.
+    Waiting,
     /// Has returned from the kernel.
     Returned,
     /// Has done something that ends the launch; the context says what.
@@ -107,6 +110,10 @@ pub(super) struct Details {
     pub(super) response: Cell<(u64, bool)>,
     pub(super) payload: Cell<Payload>,
     pub(super) copies: Cell<Copies>,
+    /// What it waits for, if it is [`State::Waiting`].
+    pub(super) wait: Cell<Wait>,
+    /// The registers that it has.
+    pub(super) registers: Cell<u32>,
     pub(super) trap_handler: Cell<Option<CoroutineTrapHandler<Ended>>>,
 }
 
@@ -124,6 +131,7 @@ pub(super) struct Context<'a> {
     pub(super) current: Cell<usize>,
     pub(super) dynamic_bytes: usize,
     pub(super) memory: &'a Memory,
+    pub(super) barriers: Barriers,
     pub(super) fault: Cell<Option<Box<Fault>>>,
     /// The first read of shared memory that nobody had written. Whether it is a race with a write that this executor's
     /// order puts later is known at the end of the epoch.
@@ -154,7 +162,7 @@ impl<'a> Context<'a> {
                 yielder: Cell::new(ptr::null()),
                 location: Cell::new(Location::caller()),
                 interval: Cell::new(0),
-                state: Cell::new(State::New),
+                state: Cell::new(State::Ready),
                 index,
             })
             .collect();
@@ -163,6 +171,8 @@ impl<'a> Context<'a> {
             response: Cell::new((0, false)),
             payload: Cell::new([0; PAYLOAD]),
             copies: Cell::default(),
+            wait: Cell::new(Wait::Registers { count: 0 }),
+            registers: Cell::new(0),
             trap_handler: Cell::new(None),
         });
         assert!((1..=MAX_THREADS).contains(&threads.len()), "the launch has checked the shape of the block");
@@ -177,6 +187,7 @@ impl<'a> Context<'a> {
             current: Cell::new(0),
             dynamic_bytes: K::DYNAMIC_SHARED_BYTES as usize,
             memory,
+            barriers: Barriers::default(),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),
             visit_views,

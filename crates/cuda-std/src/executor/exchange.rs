@@ -72,6 +72,8 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
                 lanes_in(mask).for_each(|lane| lanes[lane].interval.set(interval));
             }
         }
+        // Which lane it is, each of them knows.
+        WarpOperation::Elect => {}
         WarpOperation::VoteAll | WarpOperation::VoteAny | WarpOperation::VoteBallot => {
             let ballot = lanes_in(mask).fold(0, |ballot, lane| ballot | (requests[lane].value as u32) << lane);
             let result = match operation {

@@ -219,6 +219,58 @@ pub enum FaultKind {
         /// Where the other threads are: those in the same place together, in the order of their first thread.
         absent: Vec<Elsewhere>,
     },
+    /// Nobody can go on: each thread waits for others, or has returned.
+    #[error("this thread waits for {waits_for}, and nobody can go on: {}", list(others))]
+    Deadlock {
+        /// What it waits for, and what is missing.
+        waits_for: String,
+        /// Where the other threads are.
+        others: Vec<Elsewhere>,
+    },
+    /// A barrier in shared memory that nobody has initialized in this block.
+    #[error("the barrier at byte {byte_offset} of the launch-sized shared memory is not initialized")]
+    BarrierNotInitialized {
+        /// Where it is.
+        byte_offset: usize,
+    },
+    /// A barrier in shared memory that is initialized for a second time, or for no arrivals.
+    #[error(
+        "the barrier at byte {byte_offset} of the launch-sized shared memory is initialized for {arrivals} arrivals: it has to          be at least one, and once in a block"
+    )]
+    BarrierInitialization {
+        /// Where it is.
+        byte_offset: usize,
+        /// The arrivals of a phase.
+        arrivals: u32,
+    },
+    /// A barrier of a number, or for a number of threads, that there is none of.
+    #[error(
+        "barrier {id} for {threads} threads: barriers for a part of a block are 1 to 15 (0 is that of the whole block), and for          whole warps"
+    )]
+    BarrierNumber {
+        /// The number.
+        id: u32,
+        /// How many threads are to meet there.
+        threads: u32,
+    },
+    /// Threads that come to the same barrier for another number of threads.
+    #[error("this thread comes to barrier {id} for {threads} threads, and others have come to it for {others}")]
+    BarrierCount {
+        /// The number of the barrier.
+        id: u32,
+        /// How many threads are to meet, as this one says.
+        threads: u32,
+        /// As the others say.
+        others: u32,
+    },
+    /// Registers that are given up although there are fewer, or asked for although there are more.
+    #[error("the thread has {has} registers: it cannot give some up, or get more, to have {wanted}")]
+    Registers {
+        /// What it has.
+        has: u32,
+        /// What it is to have.
+        wanted: u32,
+    },
     /// Threads of one warp wait at barriers in different places of the source.
     #[error(
         "{waiting} threads of the warp wait at this barrier, and others of the same warp at another: {}; a warp has to \
@@ -347,6 +399,13 @@ pub enum Place {
         /// The line of the call.
         location: SourceLine,
     },
+    /// It waits for something else.
+    Waiting {
+        /// What, and what is missing.
+        waits_for: String,
+        /// The line of the call.
+        location: SourceLine,
+    },
 }
 
 impl fmt::Display for Elsewhere {
@@ -362,6 +421,7 @@ impl fmt::Display for Elsewhere {
             Place::Warp { operation, mask, location } => {
                 write!(f, "{subject} {wait} in {operation} with mask {mask:#010x} at {location}")
             }
+            Place::Waiting { waits_for, location } => write!(f, "{subject} {wait} for {waits_for} at {location}"),
         }
     }
 }
@@ -382,12 +442,13 @@ pub enum WarpOperation {
     MmaTf32,
     MmaBf16,
     MmaFp16,
+    Elect,
 }
 
 impl WarpOperation {
     /// Whether all 32 lanes have to take part (`.aligned`), so that a lane that has returned is missed as well.
     pub(super) fn is_aligned(self) -> bool {
-        matches!(self, Self::LoadMatrices | Self::MmaTf32 | Self::MmaBf16 | Self::MmaFp16)
+        matches!(self, Self::LoadMatrices | Self::MmaTf32 | Self::MmaBf16 | Self::MmaFp16 | Self::Elect)
     }
 }
 
@@ -406,6 +467,7 @@ impl fmt::Display for WarpOperation {
             Self::MmaTf32 => "`mma_m16n8k8_tf32`",
             Self::MmaBf16 => "`mma_m16n8k16_bf16`",
             Self::MmaFp16 => "`mma_m16n8k16_fp16`",
+            Self::Elect => "`elect_one`",
         })
     }
 }

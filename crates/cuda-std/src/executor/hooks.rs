@@ -398,6 +398,14 @@ pub(crate) fn sync_warp(mask: u32) {
     warp_operation(Request { mask, ..Request::NONE });
 }
 
+/// Waits for all lanes of the warp. True for the first of them.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn elect() -> bool {
+    warp_operation(Request { operation: WarpOperation::Elect, mask: u32::MAX, ..Request::NONE });
+    lane() == 0
+}
+
 /// Waits for all lanes of the warp, and lets `collective` make what each of them takes out of what all of them bring.
 #[inline(always)]
 #[track_caller]

@@ -51,10 +51,14 @@
 //! |---|---|
 //! | accesses to global and shared memory | the index against the length, at every access |
 //! | barriers, shuffles, votes | who waits where when nobody can go on |
+//! | barriers of a part of the block, registers | the same, with what is missing |
 //! | stacks | guard pages, and a canary for each stack |
 //! | panics | caught, with message and line; nothing is printed |
 //! | asynchronous copies | that threads wait for them, and read what they write after that only |
 //! | races in shared memory, reads of what nobody wrote | a shadow of each 4 bytes, with [`Checks::Full`] |
+//!
+//! A thread that waits at a barrier of a part of the block, or for registers, runs on when it is its warp's turn and what it waits
+//! for has come; warps take turns until nobody can go on.
 //!
 //! Whether there is a race is not a matter of the order in which threads happen to run: accesses conflict unless a barrier
 //! or a `sync_warp` orders them. Without [`Checks::Full`], shared memory that the block has not written reads as NaN.
@@ -71,7 +75,9 @@
 //! are reported by the canary, unless the thread skips it: a frame with more than 32 bytes that it does not write. That
 //! takes a kernel of Linux older than 6.13, or another system.
 
+mod barriers;
 mod block;
+mod clocks;
 mod context;
 mod copies;
 mod exchange;
@@ -86,6 +92,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
+pub(crate) use barriers::*;
 pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use fault::{

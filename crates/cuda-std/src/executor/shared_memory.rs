@@ -3,8 +3,8 @@
 //! # What counts as a race
 //!
 //! Two accesses to the same 4 bytes by different threads, at least one of them a write, that nothing orders. A barrier of
-//! the block orders everything before it and everything after it. `sync_warp` does so for the lanes it names. Nothing else
-//! does: not the order in which this executor happens to run threads, and not shuffles or votes, which do not order memory.
+//! the block orders everything before it and everything after it. `sync_warp` does so for the lanes it names, and barriers of a
+//! part of the block for those who come and those who wait (`clocks`). Nothing else does: not the order in which this executor happens to run threads, and not shuffles or votes, which do not order memory.
 //!
 //! # How it is found
 //!
@@ -24,7 +24,8 @@
 //! belong to one warp and interval, any writer differs from one of the two. So once two readers are there, the others need
 //! no record, and a *key* per 4 bytes tells so in one comparison: it is the epoch (readers in two warps) or the interval
 //! (two lanes of one warp). Where `sync_warp` names only a part of a warp, intervals of its lanes differ, and a read
-//! outside of the two remembered can be lost: a race may then be missed, but none is invented.
+//! outside of the two remembered can be lost: a race may then be missed, but none is invented. In a block with barriers of a
+//! part of it, any two readers may be ordered before a writer while a third is not: there, all are kept.
 //!
 //! Ticks are never reused, so a new block needs nothing cleared: what earlier blocks have left in the shadow is too old.
 
@@ -33,12 +34,14 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::boxed::Box;
+use std::collections::HashMap;
 use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 use std::{thread_local, vec};
 
 use super::MAX_THREADS;
+use super::clocks::{Clock, Clocks};
 use super::context::LANES;
 use super::fault::{AccessKind, SharedArrayName};
 use crate::shared::SharedArray;
@@ -269,6 +272,10 @@ pub(super) struct SharedMemory {
     /// The tick of its last barrier.
     epoch: Cell<u64>,
     warps: Box<[WarpClock]>,
+    /// What threads know of each other by barriers of a part of the block.
+    pub(super) clocks: Clocks,
+    /// Further reads, by array and word, where two do not tell enough: see [`SharedMemory::add_read`].
+    more_reads: RefCell<HashMap<(usize, usize), Vec<Access>>>,
 }
 
 /// Which `sync_warp` calls the lanes of a warp have behind them.
@@ -305,6 +312,8 @@ impl SharedMemory {
             block: Cell::new(1),
             epoch: Cell::new(1),
             warps: (0..MAX_THREADS / LANES).map(|_| warp()).collect(),
+            clocks: Clocks::default(),
+            more_reads: RefCell::default(),
         }
     }
 
@@ -317,6 +326,7 @@ impl SharedMemory {
     /// Makes all arrays those of a new block, which has written to none of them.
     pub(super) fn begin_block(&self) {
         self.end_block();
+        self.clocks.reset();
         self.begin_epoch();
         self.block.set(self.epoch.get());
     }
@@ -340,6 +350,7 @@ impl SharedMemory {
     pub(super) fn begin_epoch(&self) {
         // One tick for the epoch, and one for each warp's interval.
         self.epoch.set(self.advance(1 + self.warps.len() as u64));
+        self.more_reads.borrow_mut().clear();
         FAST_PATH.with(|path| path.epoch.set(self.epoch.get()));
     }
 
@@ -352,6 +363,10 @@ impl SharedMemory {
     pub(super) fn sync_warp(&self, warp: usize, mask: u32, existing: u32) -> u64 {
         let now = self.advance(1);
         let clock = &self.warps[warp];
+        if self.clocks.are_in_use() {
+            let first = warp * LANES;
+            self.clocks.share((first..first + LANES).filter(|thread| mask & existing & 1 << (thread - first) != 0));
+        }
         if mask & existing == existing {
             clock.full.set(now);
             return now;
@@ -372,6 +387,33 @@ impl SharedMemory {
             known[lane] = joint;
         }
         now
+    }
+
+    /// Adds to a clock everything that `thread` did and knows of. Returns the interval in which it goes on.
+    pub(super) fn release(&self, thread: usize, clock: &mut Clock) -> u64 {
+        let now = self.advance(1);
+        self.clocks.with_row(thread, |row| {
+            // What it knows of its own warp is kept elsewhere.
+            let (warp, lane) = (&self.warps[thread / LANES], thread % LANES);
+            let known = warp.known.borrow();
+            let first = thread - lane;
+            for other in first..row.len().min(first + LANES) {
+                let partly = known.as_ref().map_or(0, |known| known[lane][other - first]);
+                row[other] = row[other].max(warp.full.get()).max(partly);
+            }
+            row[thread] = now;
+            clock.join(row);
+        });
+        now
+    }
+
+    /// Has `thread` know what a clock knows.
+    pub(super) fn acquire(&self, thread: usize, clock: &Clock) {
+        self.clocks.with_row(thread, |row| {
+            for (known, other) in row.iter_mut().zip(clock.ticks()) {
+                *known = (*known).max(*other);
+            }
+        });
     }
 
     /// Gives the running block an array of `bytes` bytes that it has not used before.
@@ -432,6 +474,10 @@ impl SharedMemory {
             self.conflict(shadow.write, me, AccessKind::Write)?;
             self.conflict(shadow.reads[0], me, AccessKind::Read)?;
             self.conflict(shadow.reads[1], me, AccessKind::Read)?;
+            if self.clocks.are_in_use() {
+                let more = self.more_reads.borrow_mut().remove(&(array.assigned_number(), word));
+                more.into_iter().flatten().try_for_each(|read| self.conflict(read, me, AccessKind::Read))?;
+            }
             shadow.reads = [Access::NONE; 2];
         }
         shadow.write = Access { stamp: me, location: Some(location) };
@@ -472,11 +518,30 @@ impl SharedMemory {
         let read = Access { stamp: me, location: Some(location) };
         if shadow.reads[0].stamp < epoch {
             shadow.reads[0] = read;
+        } else if self.clocks.are_in_use() {
+            let place = (array.assigned_number(), word);
+            self.add_read_to_all(&mut shadow.reads, || place, read);
         } else if let Some(enough) = self.add_read(&mut shadow.reads, read) {
             *key = enough;
         }
         let written = shadow.write.stamp >= Stamp::new(self.block.get(), 0);
         Ok(if written { Content::Written } else { Content::Unwritten })
+    }
+
+    /// Adds a read to others of the same epoch, all of which are kept: a writer may be ordered after any of them and not after
+    /// the rest.
+    fn add_read_to_all(&self, reads: &mut [Access; 2], place: impl Fn() -> (usize, usize), read: Access) {
+        for known in reads.iter_mut() {
+            // What is ordered before this read is ordered before every writer that is ordered after it.
+            if known.location.is_none() || !self.unordered(known.stamp, read.stamp) {
+                *known = read;
+                return;
+            }
+        }
+        let mut more = self.more_reads.borrow_mut();
+        let more = more.entry(place()).or_default();
+        more.retain(|known| self.unordered(known.stamp, read.stamp));
+        more.push(read);
     }
 
     /// Adds a read to others of the same epoch. Returns the key if with it there are enough.
@@ -509,6 +574,9 @@ impl SharedMemory {
     /// Whether nothing orders an earlier access before what `me` is doing.
     fn unordered(&self, other: Stamp, me: Stamp) -> bool {
         if other.interval() < self.epoch.get() || other.thread() == me.thread() {
+            return false;
+        }
+        if self.clocks.known(me.thread(), other.thread()) > other.interval() {
             return false;
         }
         let warp = me.thread() / LANES;

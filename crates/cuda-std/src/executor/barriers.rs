@@ -1,0 +1,266 @@
+//! Barriers of a part of a block: those in shared memory, with phases (`mbarrier`), and those with numbers, at which a given number
+//! of threads meet (`bar` with a count). And the registers that warpgroups give each other, for which they wait as well.
+//!
+//! ```text
+//! phase 0                       phase 1
+//! arrive ─ arrive ─ arrive ──┐  arrive ─ …         wait(parity 0) returns from here on, until phase 1 is over, too:
+//!                   last one └─ over               then it would wait for phase 2, whose parity is 0 again
+//! ```
+
+use core::cell::{Cell, RefCell};
+use core::panic::Location;
+use std::collections::BTreeMap;
+use std::format;
+use std::string::String;
+
+use super::Checks;
+use super::clocks::Clock;
+use super::context::{Context, State, current};
+use super::fault::FaultKind;
+use super::shared_memory::set_interval;
+
+/// The numbers of the barriers of a block. Barrier 0 is that of the whole block.
+const NUMBERED: usize = 16;
+
+/// The registers of a multiprocessor.
+const REGISTERS: u32 = 65_536;
+
+/// What a thread waits for that is neither a barrier of the whole block nor its warp.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// The phase of this parity of the barrier at this byte.
+    Phase { barrier: usize, parity: u32 },
+    /// The others at the barrier of this number, for the time of this number.
+    Numbered { id: usize, time: u64 },
+    /// As many registers.
+    Registers { count: u32 },
+}
+
+/// A barrier in shared memory.
+struct PhaseBarrier {
+    initialized: &'static Location<'static>,
+    /// The arrivals of each phase, and those that the present one lacks.
+    arrivals: u32,
+    missing: u32,
+    /// How many phases are over.
+    over: u64,
+    /// What is known to those who wait for the last phase that is over.
+    known: Clock,
+    /// What those have brought who have arrived in the present phase.
+    brought: Clock,
+}
+
+/// A barrier with a number.
+#[derive(Default)]
+struct NumberedBarrier {
+    /// How many threads meet this time, and how many have come. Nobody has come if that is zero.
+    threads: u32,
+    come: u32,
+    /// How often they have met.
+    times: u64,
+    known: Clock,
+    brought: Clock,
+}
+
+/// The barriers of the block that a worker runs.
+#[derive(Default)]
+pub(super) struct Barriers {
+    phases: RefCell<BTreeMap<usize, PhaseBarrier>>,
+    numbered: RefCell<[NumberedBarrier; NUMBERED]>,
+    /// The registers that no thread has.
+    free_registers: Cell<u32>,
+}
+
+impl Barriers {
+    /// Those of a new block of so many threads. Returns the registers that each of them has at the beginning: as many as a
+    /// multiprocessor has for a block of its own, in steps of 8.
+    pub(super) fn begin_block(&self, threads: usize) -> u32 {
+        self.phases.borrow_mut().clear();
+        self.numbered.take();
+        let each = (REGISTERS / threads as u32 / 8 * 8).min(255);
+        self.free_registers.set(REGISTERS - each * threads as u32);
+        each
+    }
+
+    /// Whether what a thread waits for has come.
+    pub(super) fn has_come(&self, wait: Wait) -> bool {
+        match wait {
+            Wait::Phase { barrier, parity } => {
+                self.phases.borrow().get(&barrier).is_some_and(|barrier| barrier.over % 2 != u64::from(parity % 2))
+            }
+            Wait::Numbered { id, time } => self.numbered.borrow()[id].times > time,
+            Wait::Registers { count } => self.free_registers.get() >= count,
+        }
+    }
+
+    /// What a thread waits for, and what is missing, in words.
+    pub(super) fn describe(&self, wait: Wait) -> String {
+        match wait {
+            Wait::Phase { barrier: at, parity } => match self.phases.borrow().get(&at) {
+                Some(PhaseBarrier { initialized, arrivals, missing, over, .. }) => format!(
+                    "the phase of parity {parity} of the barrier at byte {at} (initialized at {}:{}), which is in its phase \
+                     {over}, of parity {}, and lacks {missing} of {arrivals} arrivals",
+                    initialized.file(),
+                    initialized.line(),
+                    over % 2
+                ),
+                None => format!("a phase of the barrier at byte {at}"),
+            },
+            Wait::Numbered { id, .. } => {
+                let NumberedBarrier { threads, come, .. } = &self.numbered.borrow()[id];
+                format!("barrier {id}, to which {come} of {threads} threads have come")
+            }
+            Wait::Registers { count } => {
+                format!("{count} more registers, of which {} are free", self.free_registers.get())
+            }
+        }
+    }
+}
+
+/// Waits until it has come.
+fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'static>) {
+    // Again: what there was, another lane may have taken meanwhile.
+    while !context.barriers.has_come(wait) {
+        context.details().wait.set(wait);
+        context.suspend(State::Waiting, location);
+    }
+}
+
+/// Adds to a clock what the running thread did until now.
+fn bring(context: &Context<'_>, clock: &mut Clock) {
+    if context.checks == Checks::Full {
+        let shared = &context.memory.shared;
+        shared.clocks.require(context.threads.len());
+        let interval = shared.release(context.current.get(), clock);
+        context.thread().interval.set(interval);
+        set_interval(interval);
+    }
+}
+
+/// Has the running thread know what a clock knows.
+fn learn(context: &Context<'_>, clock: &Clock) {
+    if context.checks == Checks::Full {
+        let shared = &context.memory.shared;
+        shared.clocks.require(context.threads.len());
+        shared.acquire(context.current.get(), clock);
+    }
+}
+
+/// Changes the barrier at a byte of the launch-sized memory, which has been initialized.
+fn with_barrier<R>(
+    context: &Context<'_>,
+    at: usize,
+    location: &'static Location<'static>,
+    change: impl FnOnce(&mut PhaseBarrier) -> R,
+) -> R {
+    context.require_headroom();
+    let mut phases = context.barriers.phases.borrow_mut();
+    match phases.get_mut(&at) {
+        Some(barrier) => change(barrier),
+        None => {
+            drop(phases);
+            context.fail(location, FaultKind::BarrierNotInitialized { byte_offset: at });
+        }
+    }
+}
+
+/// Prepares the barrier at a byte of the launch-sized memory.
+#[track_caller]
+pub(crate) fn init_barrier(at: usize, arrivals: u32) {
+    let (context, initialized) = (current(), Location::caller());
+    context.require_headroom();
+    if arrivals == 0 || context.barriers.phases.borrow().contains_key(&at) {
+        context.fail(initialized, FaultKind::BarrierInitialization { byte_offset: at, arrivals });
+    }
+    let (known, brought) = (Clock::default(), Clock::default());
+    let barrier = PhaseBarrier { initialized, arrivals, missing: arrivals, over: 0, known, brought };
+    context.barriers.phases.borrow_mut().insert(at, barrier);
+}
+
+/// Arrives at a barrier.
+#[track_caller]
+pub(crate) fn arrive_at_barrier(at: usize) {
+    let context = current();
+    with_barrier(context, at, Location::caller(), |barrier| {
+        bring(context, &mut barrier.brought);
+        barrier.missing -= 1;
+        if barrier.missing == 0 {
+            barrier.missing = barrier.arrivals;
+            barrier.over += 1;
+            // Who waits for a phase knows of those before it, too.
+            barrier.known.join(barrier.brought.ticks());
+        }
+    });
+}
+
+/// Waits until the phase of this parity is over.
+#[track_caller]
+pub(crate) fn wait_for_phase(at: usize, parity: u32) {
+    let (context, location) = (current(), Location::caller());
+    with_barrier(context, at, location, |_| ());
+    wait_for(context, Wait::Phase { barrier: at, parity }, location);
+    with_barrier(context, at, location, |barrier| learn(context, &barrier.known));
+}
+
+/// Comes to the barrier of a number, at which `threads` threads meet. Returns the time for which the others are awaited.
+#[track_caller]
+pub(crate) fn arrive_at_number(id: u32, threads: u32) -> u64 {
+    let (context, location) = (current(), Location::caller());
+    context.require_headroom();
+    let id_is_free = (1..NUMBERED as u32).contains(&id);
+    if !id_is_free || threads == 0 || !threads.is_multiple_of(crate::warp::LANES) {
+        context.fail(location, FaultKind::BarrierNumber { id, threads });
+    }
+    let mut numbered = context.barriers.numbered.borrow_mut();
+    let barrier = &mut numbered[id as usize];
+    if barrier.come > 0 && barrier.threads != threads {
+        let others = barrier.threads;
+        drop(numbered);
+        context.fail(location, FaultKind::BarrierCount { id, threads, others });
+    }
+    let time = barrier.times;
+    barrier.threads = threads;
+    barrier.come += 1;
+    bring(context, &mut barrier.brought);
+    if barrier.come == threads {
+        barrier.come = 0;
+        barrier.times += 1;
+        barrier.known.join(barrier.brought.ticks());
+    }
+    time
+}
+
+/// Comes to the barrier of a number, and waits for the others.
+#[track_caller]
+pub(crate) fn meet_at_number(id: u32, threads: u32) {
+    let (context, location) = (current(), Location::caller());
+    let time = arrive_at_number(id, threads);
+    wait_for(context, Wait::Numbered { id: id as usize, time }, location);
+    learn(context, &context.barriers.numbered.borrow()[id as usize].known);
+}
+
+/// Gives up registers, down to `count` for this thread.
+#[track_caller]
+pub(crate) fn release_registers(count: u32) {
+    let (context, location) = (current(), Location::caller());
+    let has = context.details().registers.replace(count);
+    if count > has {
+        context.fail(location, FaultKind::Registers { has, wanted: count });
+    }
+    let free = &context.barriers.free_registers;
+    free.set(free.get() + (has - count));
+}
+
+/// Waits for registers, up to `count` for this thread.
+#[track_caller]
+pub(crate) fn acquire_registers(count: u32) {
+    let (context, location) = (current(), Location::caller());
+    let has = context.details().registers.get();
+    if count < has {
+        context.fail(location, FaultKind::Registers { has, wanted: count });
+    }
+    wait_for(context, Wait::Registers { count: count - has }, location);
+    context.details().registers.set(count);
+    let free = &context.barriers.free_registers;
+    free.set(free.get() - (count - has));
+}
