@@ -285,7 +285,7 @@ fn tensor_maps_describe_views_and_are_checked_against_them() {
         let map = device.tensor_map_of_batch(&batch, Lines::Rows, &tile).unwrap();
         let address = buffer.view().as_ptr().addr() as u64;
         assert_eq!(map.bytes(), [11, 3, address, 3, 3, 12, 10, 2, 80, 1600, 32, 128, 1, 0, 0, 0]);
-        assert_eq!((map.extents(), map.tile()), ([12, 10, 2], [32, 128, 1]));
+        assert_eq!((map.layout().extents, map.layout().tile), ([12, 10, 2], [32, 128, 1]));
 
         // The same by its columns, which are not neighbours; and stored the other way round, where they are.
         let error = device.tensor_map_of_batch(&batch, Lines::Columns, &tile).unwrap_err().to_string();

@@ -239,6 +239,13 @@ impl TiledTensor<'_> {
         }
         Ok(())
     }
+
+    /// The error that says why there is no tensor map of the array.
+    pub fn rejected(&self, fault: TensorMapFault) -> Error {
+        let &TiledTensor { element, address, dimensions, .. } = self;
+        let dimensions = dimensions.to_vec();
+        Error::TensorMapRejected(Box::new(TensorMapRejected { fault, element, address, dimensions }))
+    }
 }
 
 /// The type of `cuTensorMapEncodeTiled`, in all drivers from CUDA 12.0 on. `cust` declares the interface of 11.4.
@@ -267,11 +274,7 @@ impl Gpu {
     /// [`Error::TensorMapRejected`] for what cannot be described; [`Error::MissingFunction`] for drivers older than CUDA
     /// 12.0.
     pub fn encode_tensor_map(&self, tensor: &TiledTensor<'_>) -> Result<EncodedTensorMap, Error> {
-        let rejected = |fault| {
-            let &TiledTensor { element, address, dimensions, .. } = tensor;
-            let dimensions = dimensions.to_vec();
-            Error::TensorMapRejected(Box::new(TensorMapRejected { fault, element, address, dimensions }))
-        };
+        let rejected = |fault| tensor.rejected(fault);
         let properties = self.properties();
         if properties.compute_capability < (ComputeCapability { major: 9, minor: 0 }) {
             let (device, compute_capability) = (properties.name.clone(), properties.compute_capability);

@@ -14,8 +14,7 @@
 //! barrier on which nothing has happened counts as having completed the phase of parity 1, so the producer's first wait
 //! for an empty place returns at once.
 //!
-//! On the CPU there are models of barriers, of registers and of [`elect_one`]. There is none of the copy engine yet: its functions end
-//! the launch with a report that says so.
+//! On the CPU, all of them are modelled.
 
 use crate::{SharedSlice, TensorMap, TensorMapMut};
 
@@ -89,7 +88,7 @@ impl Barrier {
             );
         }
         #[cfg(not(target_arch = "nvptx64"))]
-        crate::executor::arrive_at_barrier(self.place);
+        crate::executor::arrive_at_barrier(self.place, 0);
     }
 
     /// Arrives, and makes the phase wait for `bytes` bytes from the copy engine besides (`mbarrier.arrive.expect_tx`,
@@ -98,6 +97,7 @@ impl Barrier {
     /// # Safety
     /// As for [`Barrier::arrive`]; copies of exactly so many bytes complete on the barrier in this phase.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn arrive_expecting(self, bytes: u32) {
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: an initialized barrier, by the caller's promise.
@@ -109,10 +109,7 @@ impl Barrier {
             );
         }
         #[cfg(not(target_arch = "nvptx64"))]
-        {
-            _ = bytes;
-            not_modelled("mbarrier.arrive.expect_tx")
-        }
+        crate::executor::arrive_at_barrier(self.place, bytes);
     }
 
     /// Waits until the phase of this parity is over (`mbarrier.try_wait.parity` until it succeeds, sm_90). What those who arrived
@@ -147,6 +144,7 @@ impl Barrier {
 
 /// Makes initialized barriers visible to the copy engine (`fence.mbarrier_init`, sm_90).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence_barrier_init() {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: a fence has no preconditions.
@@ -154,12 +152,13 @@ pub fn fence_barrier_init() {
         core::arch::asm!("fence.mbarrier_init.release.cluster;", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    not_modelled("fence.mbarrier_init")
+    crate::executor::fence_barriers();
 }
 
 /// Makes what this thread has written to shared memory visible to the copy engine and to the tensor cores, once a barrier
 /// has told them (`fence.proxy.async`, sm_90).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence_async_shared() {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: a fence has no preconditions.
@@ -167,7 +166,7 @@ pub fn fence_async_shared() {
         core::arch::asm!("fence.proxy.async.shared::cta;", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    not_modelled("fence.proxy.async")
+    crate::executor::fence_async();
 }
 
 /// Fetches a tensor map ahead of its first use (`prefetch.tensormap`, sm_90).
@@ -181,7 +180,6 @@ pub fn prefetch_tensor_map(map: TensorMap<'_>) {
     #[cfg(not(target_arch = "nvptx64"))]
     {
         _ = map;
-        not_modelled("prefetch.tensormap")
     }
 }
 
@@ -193,6 +191,7 @@ pub fn prefetch_tensor_map(map: TensorMap<'_>) {
 /// One thread calls this. The target is as large as the box, aligned as its swizzle needs (1024 bytes for 128-byte rows),
 /// and nothing accesses it until the phase of the barrier that counts these bytes is over.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'_>, at: [u32; 3], barrier: Barrier) {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
@@ -206,10 +205,7 @@ pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'
         );
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    {
-        _ = (target, index, map, at, barrier);
-        not_modelled("cp.async.bulk.tensor")
-    }
+    crate::executor::load_tile(target.place(), index, map, at, barrier.place);
 }
 
 /// Has the copy engine store the tile from the address of element `index` of `source` to the coordinates `at` (the
@@ -222,6 +218,7 @@ pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'
 /// nothing writes to it until the store has read it; what was written there by whatever thread is followed by a
 /// [`fence_async_shared`] of that thread, and that by a barrier. No other thread accesses what is stored.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn store_tile(source: SharedSlice<f32>, index: usize, map: TensorMapMut<'_>, at: [u32; 3]) {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
@@ -237,14 +234,12 @@ pub unsafe fn store_tile(source: SharedSlice<f32>, index: usize, map: TensorMapM
         );
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    {
-        _ = (source, index, map, at);
-        not_modelled("cp.async.bulk.tensor")
-    }
+    crate::executor::store_tile(source.place(), index, map.map(), at);
 }
 
 /// Makes a group of the stores that this thread has had made since the last one (`cp.async.bulk.commit_group`, sm_90).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn commit_stores() {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: it has no preconditions.
@@ -252,12 +247,13 @@ pub fn commit_stores() {
         core::arch::asm!("cp.async.bulk.commit_group;", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    not_modelled("cp.async.bulk.commit_group")
+    crate::executor::commit_stores();
 }
 
 /// Waits until no more than `PENDING` of this thread's latest groups of stores still read shared memory
 /// (`cp.async.bulk.wait_group.read`, sm_90).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn wait_for_stores<const PENDING: u32>() {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: it has no preconditions.
@@ -265,7 +261,7 @@ pub fn wait_for_stores<const PENDING: u32>() {
         core::arch::asm!("cp.async.bulk.wait_group.read {pending};", pending = const PENDING, options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    not_modelled("cp.async.bulk.wait_group")
+    crate::executor::wait_for_stores(PENDING.into());
 }
 
 /// Gives up registers of this warp, down to `N` for each thread (`setmaxnreg.dec`, sm_90a).

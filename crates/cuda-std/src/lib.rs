@@ -78,9 +78,9 @@ pub use param::KernelParam;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess};
 pub use shared::{Shared, SharedSlice, dynamic_shared};
-#[cfg(not(target_arch = "nvptx64"))]
-pub use tensor_map::TileSwizzle;
 pub use tensor_map::{TensorMap, TensorMapMut};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use tensor_map::{TileElement, TileLayout, TileSwizzle};
 pub use tilewright_cuda_std_macros::{KernelParam, kernel};
 
 /// What a kernel source imports: `use cuda_std::prelude::*;`.

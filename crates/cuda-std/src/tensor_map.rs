@@ -13,6 +13,69 @@ pub enum TileSwizzle {
     Bytes128,
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
+impl TileSwizzle {
+    /// Where a byte of a line is, counted from the beginning of that line.
+    pub const fn apply(self, line: usize, byte: usize) -> usize {
+        match self {
+            Self::None => byte,
+            Self::Bytes128 => byte ^ (line % 8) << 4,
+        }
+    }
+
+    /// What the address of a tile is a multiple of, in bytes.
+    pub const fn alignment(self) -> usize {
+        match self {
+            Self::None => 128,
+            Self::Bytes128 => 1024,
+        }
+    }
+}
+
+/// The elements of a tile.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TileElement {
+    /// Of 2 bytes, copied as they are.
+    Bytes2,
+    /// Of 4 bytes, likewise.
+    Bytes4,
+    /// fp32 numbers, rounded to TF32 on their way to shared memory.
+    Tf32,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl TileElement {
+    /// The size.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Bytes2 => 2,
+            Self::Bytes4 | Self::Tf32 => 4,
+        }
+    }
+
+    /// Whether numbers are rounded to TF32.
+    pub const fn is_rounded(self) -> bool {
+        matches!(self, Self::Tf32)
+    }
+}
+
+/// What a tensor map says of an array and its tiles. Of three dimensions each, the fastest-running first.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileLayout {
+    /// The elements.
+    pub element: TileElement,
+    /// The extents of the array, in elements.
+    pub extents: [u64; 3],
+    /// From one element to the next, in bytes.
+    pub byte_strides: [u64; 3],
+    /// The extents of a tile, in elements.
+    pub tile: [u32; 3],
+    /// How a tile lies in shared memory.
+    pub swizzle: TileSwizzle,
+}
+
 /// A description of a matrix, or of a batch of them, in global memory, from which the copy engine loads tiles (sm_90).
 ///
 /// On the host it is what `cuTensorMapEncodeTiled` makes, 128 bytes, together with the memory that it describes; a kernel
@@ -61,54 +124,37 @@ unsafe impl KernelParam for TensorMap<'_> {}
 pub struct TensorMap<'a> {
     /// What the kernel receives. It comes first: the address of this struct is that of the argument.
     bytes: [u64; 16],
-    address: usize,
+    pointer: *const u8,
     size: usize,
-    element_bytes: u32,
-    extents: [u64; 3],
-    tile: [u32; 3],
-    swizzle: TileSwizzle,
+    layout: TileLayout,
     lifetime: core::marker::PhantomData<&'a [u8]>,
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl TensorMap<'_> {
-    /// A tensor map from the bytes that the driver has made of a description of the `size` bytes of device memory at
-    /// `address`: of an array with these extents, in elements of so many bytes, the fastest-running first, from which tiles of
-    /// `tile` elements are loaded, with this swizzle and zeros outside of the array.
+    /// A tensor map from the bytes that the driver has made of this layout, in the `size` bytes of device memory at `pointer`, with
+    /// zeros for what a tile has outside of the array. The executor on the CPU has no use for the bytes.
     ///
     /// # Safety
-    /// The bytes say that, and describe nothing outside of this memory, which for the lifetime of the result is valid for
+    /// The bytes say that, and the layout describes nothing outside of this memory, which for the lifetime of the result is valid for
     /// reads, and is not written to, wherever a kernel with this map runs.
-    pub const unsafe fn from_raw_parts(
-        bytes: [u64; 16],
-        address: usize,
-        size: usize,
-        element_bytes: u32,
-        extents: [u64; 3],
-        tile: [u32; 3],
-        swizzle: TileSwizzle,
-    ) -> Self {
-        Self { bytes, address, size, element_bytes, extents, tile, swizzle, lifetime: core::marker::PhantomData }
+    pub const unsafe fn from_raw_parts(bytes: [u64; 16], pointer: *const u8, size: usize, layout: TileLayout) -> Self {
+        Self { bytes, pointer, size, layout, lifetime: core::marker::PhantomData }
     }
 
-    /// The extents of the array, in elements, the fastest-running first.
-    pub const fn extents(&self) -> [u64; 3] {
-        self.extents
+    /// The layout.
+    pub const fn layout(&self) -> &TileLayout {
+        &self.layout
     }
 
-    /// The extents of the tiles that are loaded, in elements, the fastest-running first.
-    pub const fn tile(&self) -> [u32; 3] {
-        self.tile
-    }
-
-    /// How the tiles lie in shared memory.
-    pub const fn swizzle(&self) -> TileSwizzle {
-        self.swizzle
+    /// The address of the memory.
+    pub(crate) const fn pointer(&self) -> *const u8 {
+        self.pointer
     }
 
     /// The bytes of a line of the tiles that are loaded.
     pub const fn line_bytes(&self) -> u64 {
-        self.tile[0] as u64 * self.element_bytes as u64
+        self.layout.tile[0] as u64 * self.layout.element.bytes() as u64
     }
 
     /// The 128 bytes, as numbers of 8.
@@ -117,12 +163,19 @@ impl TensorMap<'_> {
     }
 }
 
+// SAFETY: the memory is valid for reads from any thread: the promise of `from_raw_parts`.
+#[cfg(not(target_arch = "nvptx64"))]
+unsafe impl Send for TensorMap<'_> {}
+// SAFETY: as above.
+#[cfg(not(target_arch = "nvptx64"))]
+unsafe impl Sync for TensorMap<'_> {}
+
 // SAFETY: the kernel receives the 128 bytes at the address of the parameter, where this struct has them, and the memory
 // that they describe is reported.
 #[cfg(not(target_arch = "nvptx64"))]
 unsafe impl KernelParam for TensorMap<'_> {
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
-        visit(crate::View { name, address: self.address, bytes: self.size, access: crate::ViewAccess::Read });
+        visit(crate::View { name, address: self.pointer.addr(), bytes: self.size, access: crate::ViewAccess::Read });
     }
 }
 
@@ -161,23 +214,18 @@ impl<'a> TensorMapMut<'a> {
     }
 
     /// The address of the first byte of the memory.
-    pub const fn address(&self) -> usize {
-        self.0.address
+    pub fn address(&self) -> usize {
+        self.0.pointer.addr()
     }
 
-    /// The extents of the array, in elements, the fastest-running first.
-    pub const fn extents(&self) -> [u64; 3] {
-        self.0.extents()
+    /// The layout.
+    pub const fn layout(&self) -> &TileLayout {
+        self.0.layout()
     }
 
-    /// The extents of the tiles that are stored, in elements, the fastest-running first.
-    pub const fn tile(&self) -> [u32; 3] {
-        self.0.tile()
-    }
-
-    /// How the tiles lie in shared memory.
-    pub const fn swizzle(&self) -> TileSwizzle {
-        self.0.swizzle()
+    /// The map, for the executor.
+    pub(crate) const fn map(&self) -> TensorMap<'a> {
+        self.0
     }
 }
 
@@ -185,7 +233,7 @@ impl<'a> TensorMapMut<'a> {
 #[cfg(not(target_arch = "nvptx64"))]
 unsafe impl KernelParam for TensorMapMut<'_> {
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
-        let TensorMap { address, size, .. } = self.0;
-        visit(crate::View { name, address, bytes: size, access: crate::ViewAccess::StoreWithin });
+        let TensorMap { pointer, size, .. } = self.0;
+        visit(crate::View { name, address: pointer.addr(), bytes: size, access: crate::ViewAccess::StoreWithin });
     }
 }

@@ -12,7 +12,7 @@
 
 use cuda_driver::{L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorMapRejected};
 use cuda_driver::{TensorSwizzle, TiledTensor};
-use cuda_std::{Element, GlobalSlice, TensorMap, TensorMapMut, TileSwizzle};
+use cuda_std::{Element, GlobalSlice, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle};
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, ShapeError};
 
 use super::{Backend, Device};
@@ -94,37 +94,45 @@ impl Device {
     /// # Errors
     /// [`Error::Shape`] if a matrix is not inside the view; [`Error::Driver`] for what the copy engine cannot load
     /// ([`TensorMapFault`] lists it: most often, lines that do not begin at multiples of 16 bytes), and on GPUs and drivers
-    /// without tensor maps; [`Error::Usage`] on the CPU executor, which has no copy engine.
+    /// without tensor maps.
     pub fn tensor_map<'a, T: Element>(
         &self,
         view: GlobalSlice<'a, T>,
         layout: &TensorLayout,
         tile: &TensorTile,
     ) -> Result<TensorMap<'a>, Error> {
-        let Backend::Cuda(cuda) = &self.inner.backend else {
-            return Err(Error::Usage("tensor maps are for GPUs: the CPU executor has no copy engine".to_owned()));
-        };
         let bytes = view.len() * size_of::<T>();
         layout.check(bytes as u64 / tile.element.bytes())?;
-        let address = view.as_ptr().addr();
         let dimensions = layout.dimensions(tile);
-        let map = self.gpu(cuda).encode_tensor_map(&TiledTensor {
+        let tensor = TiledTensor {
             element: tile.element,
-            address: address as u64,
+            address: view.as_ptr().addr() as u64,
             dimensions: &dimensions,
             swizzle: tile.swizzle,
             l2_promotion: L2Promotion::Bytes256,
-        })?;
-        let element_bytes = tile.element.bytes() as u32;
-        let swizzle = match tile.swizzle {
-            TensorSwizzle::None => TileSwizzle::None,
-            TensorSwizzle::Bytes128 => TileSwizzle::Bytes128,
         };
-        let (extents, tile) =
-            (dimensions.map(|dimension| dimension.extent), dimensions.map(|dimension| dimension.tile));
-        // SAFETY: the bytes say just this. Every element that they describe is inside the view, as checked above; what is
+        let words = match &self.inner.backend {
+            Backend::Cuda(cuda) => self.gpu(cuda).encode_tensor_map(&tensor)?.words,
+            // What a GPU's copy engine cannot load, that of the executor shall not load either.
+            Backend::Cpu(_) => tensor.check().map(|()| [0; 16]).map_err(|fault| tensor.rejected(fault))?,
+        };
+        let layout = TileLayout {
+            element: match tile.element {
+                TensorElement::Fp16 | TensorElement::Bf16 => TileElement::Bytes2,
+                TensorElement::Fp32 => TileElement::Bytes4,
+                TensorElement::Tf32 => TileElement::Tf32,
+            },
+            extents: dimensions.map(|dimension| dimension.extent),
+            byte_strides: dimensions.map(|dimension| dimension.byte_stride),
+            tile: dimensions.map(|dimension| dimension.tile),
+            swizzle: match tile.swizzle {
+                TensorSwizzle::None => TileSwizzle::None,
+                TensorSwizzle::Bytes128 => TileSwizzle::Bytes128,
+            },
+        };
+        // SAFETY: the words say just this. Every element that they describe is inside the view, as checked above; what is
         // outside of the extents is not loaded. The view's memory is valid and not written to for its lifetime.
-        Ok(unsafe { TensorMap::from_raw_parts(map.words, address, bytes, element_bytes, extents, tile, swizzle) })
+        Ok(unsafe { TensorMap::from_raw_parts(words, view.as_ptr().cast(), bytes, layout) })
     }
 
     /// A tensor map of a batch of matrices whose rows, or columns, have their elements side by side. See
@@ -216,10 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_has_no_tensor_maps() {
+    fn the_cpu_takes_what_a_gpu_would_take() {
         let device = Device::cpu(Checks::Bounds);
         let buffer = device.upload(&[0.0f32; 100]).unwrap();
-        let error = device.tensor_map(buffer.view(), &LAYOUT, &TILE).unwrap_err();
-        assert!(error.to_string().contains("CPU executor"), "{error}");
+        let map = device.tensor_map(buffer.view(), &LAYOUT, &TILE).unwrap();
+        let TileLayout { element, extents, byte_strides, tile, swizzle } = *map.layout();
+        assert_eq!((element, swizzle), (TileElement::Tf32, TileSwizzle::Bytes128));
+        assert_eq!((extents, byte_strides, tile), ([10, 3, 2], [4, 48, 160], [32, 128, 1]));
+        let odd = TensorLayout { line_stride: 13, ..LAYOUT };
+        let error = device.tensor_map(buffer.view(), &odd, &TILE).unwrap_err();
+        assert!(error.to_string().contains("52 bytes apart"), "{error}");
+        let beyond = TensorLayout { matrix_stride: 72, ..LAYOUT };
+        assert!(matches!(device.tensor_map(buffer.view(), &beyond, &TILE), Err(Error::Shape(_))));
     }
 }

@@ -16,6 +16,7 @@ use std::string::String;
 use super::Checks;
 use super::clocks::Clock;
 use super::context::{Context, State, current};
+use super::copy_engine::CopyEngine;
 use super::fault::FaultKind;
 use super::shared_memory::set_interval;
 
@@ -42,6 +43,11 @@ struct PhaseBarrier {
     /// The arrivals of each phase, and those that the present one lacks.
     arrivals: u32,
     missing: u32,
+    /// The bytes that the present one lacks, less those that have come.
+    bytes: i64,
+    /// The thread that initialized it, and whether it has made it visible to the copy engine.
+    by: usize,
+    is_fenced: bool,
     /// How many phases are over.
     over: u64,
     /// What is known to those who wait for the last phase that is over.
@@ -93,13 +99,22 @@ impl Barriers {
         }
     }
 
+    /// A barrier whose bytes do not add up at the end of a block: where it is, where it was initialized, and what it lacks.
+    pub(super) fn unbalanced(&self) -> Option<(usize, &'static Location<'static>, i64)> {
+        let phases = self.phases.borrow();
+        phases
+            .iter()
+            .find(|(_, barrier)| barrier.bytes != 0)
+            .map(|(&at, barrier)| (at, barrier.initialized, barrier.bytes))
+    }
+
     /// What a thread waits for, and what is missing, in words.
     pub(super) fn describe(&self, wait: Wait) -> String {
         match wait {
             Wait::Phase { barrier: at, parity } => match self.phases.borrow().get(&at) {
-                Some(PhaseBarrier { initialized, arrivals, missing, over, .. }) => format!(
+                Some(PhaseBarrier { initialized, arrivals, missing, bytes, over, .. }) => format!(
                     "the phase of parity {parity} of the barrier at byte {at} (initialized at {}:{}), which is in its phase \
-                     {over}, of parity {}, and lacks {missing} of {arrivals} arrivals",
+                     {over}, of parity {}, and lacks {missing} of {arrivals} arrivals and {bytes} bytes",
                     initialized.file(),
                     initialized.line(),
                     over % 2
@@ -126,11 +141,16 @@ fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'stat
     }
 }
 
+/// How many have clocks: the threads, and the copy engine.
+fn clocks_of(context: &Context<'_>) -> usize {
+    CopyEngine::number(context.threads.len()) + 1
+}
+
 /// Adds to a clock what the running thread did until now.
 fn bring(context: &Context<'_>, clock: &mut Clock) {
     if context.checks == Checks::Full {
         let shared = &context.memory.shared;
-        shared.clocks.require(context.threads.len());
+        shared.clocks.require(clocks_of(context));
         let interval = shared.release(context.current.get(), clock);
         context.thread().interval.set(interval);
         set_interval(interval);
@@ -141,7 +161,7 @@ fn bring(context: &Context<'_>, clock: &mut Clock) {
 fn learn(context: &Context<'_>, clock: &Clock) {
     if context.checks == Checks::Full {
         let shared = &context.memory.shared;
-        shared.clocks.require(context.threads.len());
+        shared.clocks.require(clocks_of(context));
         shared.acquire(context.current.get(), clock);
     }
 }
@@ -173,24 +193,67 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
         context.fail(initialized, FaultKind::BarrierInitialization { byte_offset: at, arrivals });
     }
     let (known, brought) = (Clock::default(), Clock::default());
-    let barrier = PhaseBarrier { initialized, arrivals, missing: arrivals, over: 0, known, brought };
+    let (missing, by) = (arrivals, context.current.get());
+    let barrier =
+        PhaseBarrier { initialized, arrivals, missing, bytes: 0, by, is_fenced: false, over: 0, known, brought };
     context.barriers.phases.borrow_mut().insert(at, barrier);
 }
 
-/// Arrives at a barrier.
-#[track_caller]
-pub(crate) fn arrive_at_barrier(at: usize) {
+/// Makes the barriers that the running thread has initialized visible to the copy engine.
+pub(crate) fn fence_barriers() {
     let context = current();
-    with_barrier(context, at, Location::caller(), |barrier| {
-        bring(context, &mut barrier.brought);
-        barrier.missing -= 1;
-        if barrier.missing == 0 {
-            barrier.missing = barrier.arrivals;
-            barrier.over += 1;
+    let me = context.current.get();
+    let mut phases = context.barriers.phases.borrow_mut();
+    phases.values_mut().filter(|barrier| barrier.by == me).for_each(|barrier| barrier.is_fenced = true);
+}
+
+impl PhaseBarrier {
+    /// Ends the phase if nothing is missing.
+    fn end_phase(&mut self) {
+        if self.missing == 0 && self.bytes == 0 {
+            self.missing = self.arrivals;
+            self.over += 1;
             // Who waits for a phase knows of those before it, too.
-            barrier.known.join(barrier.brought.ticks());
+            self.known.join(self.brought.ticks());
         }
+    }
+}
+
+/// Arrives at a barrier, and has the phase wait for so many bytes besides.
+#[track_caller]
+pub(crate) fn arrive_at_barrier(at: usize, bytes: u32) {
+    let (context, location) = (current(), Location::caller());
+    let is_expected = with_barrier(context, at, location, |barrier| {
+        bring(context, &mut barrier.brought);
+        barrier.bytes += i64::from(bytes);
+        let is_expected = barrier.missing > 0;
+        barrier.missing = barrier.missing.saturating_sub(1);
+        barrier.end_phase();
+        is_expected
     });
+    if !is_expected {
+        context.fail(location, FaultKind::TooManyArrivals { byte_offset: at });
+    }
+}
+
+/// Ends the launch unless the copy engine can tell the barrier of bytes.
+pub(super) fn require_barrier(context: &Context<'_>, at: usize, location: &'static Location<'static>) {
+    if !with_barrier(context, at, location, |barrier| barrier.is_fenced) {
+        context.fail(location, FaultKind::BarrierNotFenced { byte_offset: at });
+    }
+}
+
+/// Tells a barrier that the copy engine, which `engine` stands for, has copied so many bytes.
+pub(super) fn complete_bytes(context: &Context<'_>, at: usize, bytes: u32, engine: usize) {
+    if let Some(barrier) = context.barriers.phases.borrow_mut().get_mut(&at) {
+        if context.checks == Checks::Full {
+            let shared = &context.memory.shared;
+            shared.clocks.require(clocks_of(context));
+            shared.release(engine, &mut barrier.brought);
+        }
+        barrier.bytes -= i64::from(bytes);
+        barrier.end_phase();
+    }
 }
 
 /// Waits until the phase of this parity is over.

@@ -11,6 +11,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use super::Checks;
 use super::context::{Context, Ended, LANES, Request, State, Thread};
 use super::copies;
+use super::copy_engine;
 use super::exchange::{exchange, lanes_in, lanes_of_warp, meets};
 use super::fault::{Elsewhere, Fault, FaultKind, Place};
 use super::panics;
@@ -46,6 +47,7 @@ impl<'a> Block<'a> {
                     // SAFETY: the caller's promise, and `resume` has made this the current thread of the context.
                     unsafe { (*kernel).run_thread() };
                     copies::require_none();
+                    copy_engine::require_no_stores();
                     context.suspend(State::Returned, thread.location.get());
                 }
             };
@@ -92,6 +94,7 @@ impl<'a> Block<'a> {
         let threads = context.threads.len();
         let registers = context.barriers.begin_block(threads);
         context.details.iter().for_each(|thread| thread.registers.set(registers));
+        context.engine.begin_block();
         (self.at_barrier, self.returned) = (0, 0);
         self.let_all_go_on();
         loop {
@@ -104,18 +107,30 @@ impl<'a> Block<'a> {
                 return Err(fault);
             }
             if self.returned == threads {
-                return Ok(());
+                return self.require_nothing_left();
             }
             if self.at_barrier == threads {
                 context.memory.shared.begin_epoch();
                 self.at_barrier = 0;
                 self.let_all_go_on();
-            } else if is_epoch_over {
-                return Err(self.barrier_divergence());
-            } else if !ran {
-                return Err(self.deadlock());
+            } else if !ran && !copy_engine::complete_load(context) {
+                return Err(if is_epoch_over { self.barrier_divergence() } else { self.deadlock() });
             }
         }
+    }
+
+    /// Checks that a block whose threads have all returned has left nothing undone.
+    fn require_nothing_left(&self) -> Result<(), Box<Fault>> {
+        let context = self.context;
+        if let Some((issuer, location)) = context.engine.first_load() {
+            context.current.set(issuer);
+            return Err(context.report(Some(location.into()), FaultKind::LoadNotAwaited));
+        }
+        if let Some((byte_offset, location, missing)) = context.barriers.unbalanced() {
+            let kind = FaultKind::UnbalancedBytes { byte_offset, missing };
+            return Err(context.report(Some(location.into()), kind));
+        }
+        Ok(())
     }
 
     /// Lets all threads begin an epoch.

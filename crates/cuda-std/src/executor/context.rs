@@ -12,6 +12,7 @@ use corosensei::trap::CoroutineTrapHandler;
 
 use super::barriers::{Barriers, Wait};
 use super::copies::Copies;
+use super::copy_engine::CopyEngine;
 use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
 use super::shared_memory::SharedMemory;
 use super::stacks::Stacks;
@@ -112,6 +113,10 @@ pub(super) struct Details {
     pub(super) copies: Cell<Copies>,
     /// What it waits for, if it is [`State::Waiting`].
     pub(super) wait: Cell<Wait>,
+    /// The groups of stores by the copy engine that it has made.
+    pub(super) store_groups: Cell<u64>,
+    /// The tick at which it last made its writes visible to the copy engine.
+    pub(super) fenced: Cell<u64>,
     /// The registers that it has.
     pub(super) registers: Cell<u32>,
     pub(super) trap_handler: Cell<Option<CoroutineTrapHandler<Ended>>>,
@@ -132,6 +137,7 @@ pub(super) struct Context<'a> {
     pub(super) dynamic_bytes: usize,
     pub(super) memory: &'a Memory,
     pub(super) barriers: Barriers,
+    pub(super) engine: CopyEngine,
     pub(super) fault: Cell<Option<Box<Fault>>>,
     /// The first read of shared memory that nobody had written. Whether it is a race with a write that this executor's
     /// order puts later is known at the end of the epoch.
@@ -172,6 +178,8 @@ impl<'a> Context<'a> {
             payload: Cell::new([0; PAYLOAD]),
             copies: Cell::default(),
             wait: Cell::new(Wait::Registers { count: 0 }),
+            store_groups: Cell::new(0),
+            fenced: Cell::new(0),
             registers: Cell::new(0),
             trap_handler: Cell::new(None),
         });
@@ -188,6 +196,7 @@ impl<'a> Context<'a> {
             dynamic_bytes: K::DYNAMIC_SHARED_BYTES as usize,
             memory,
             barriers: Barriers::default(),
+            engine: CopyEngine::default(),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),
             visit_views,

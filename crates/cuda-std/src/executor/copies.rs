@@ -18,7 +18,7 @@ use std::vec::Vec;
 
 use super::context::current;
 use super::fault::FaultKind;
-use super::hooks::{dynamic_words, note_pending_write, note_write, words_to_write};
+use super::hooks::{dynamic_words, note_pending_write, note_write, words_to_access};
 use super::shared_memory::{DYNAMIC, POISON, WORD};
 
 /// The copies of one thread that have not taken place.
@@ -54,7 +54,7 @@ pub(crate) fn copy_to_shared(
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
     let target = dynamic_words((byte_offset, len, element_bytes), index, bytes, location);
-    let data = words_to_write(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
+    let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
     for word in target.clone() {
         // SAFETY: inside the launch-sized memory: `dynamic_words` has checked it. No other OS thread uses the data.
         unsafe { *data.add(word) = POISON };
@@ -83,7 +83,7 @@ pub(crate) fn wait_for_copies(latest: u64) {
     // Copies stand in the order of their groups.
     let covered = copies.pending.iter().take_while(|copy| copy.group < end).count();
     for Copy { source, source_words, target, location, .. } in copies.pending.drain(..covered) {
-        let data = words_to_write(&DYNAMIC, target.clone(), location, note_write).cast::<u32>();
+        let data = words_to_access(&DYNAMIC, target.clone(), location, note_write).cast::<u32>();
         for (i, word) in target.enumerate() {
             // SAFETY: in bounds of a view, whose memory this processor can access (`copy_to_shared`); all concurrent
             // accesses are atomic (`Element`).

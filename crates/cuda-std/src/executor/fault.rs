@@ -243,6 +243,62 @@ pub enum FaultKind {
         /// The arrivals of a phase.
         arrivals: u32,
     },
+    /// A barrier in shared memory that the copy engine is to tell of bytes, and that has not been made visible to it.
+    #[error(
+        "the barrier at byte {byte_offset} of the launch-sized shared memory is not visible to the copy engine: the thread that \
+         initializes it calls `fence_barrier_init` afterwards"
+    )]
+    BarrierNotFenced {
+        /// Where it is.
+        byte_offset: usize,
+    },
+    /// An arrival at a barrier whose present phase expects no more, but bytes.
+    #[error("the present phase of the barrier at byte {byte_offset} expects no more arrivals, only bytes")]
+    TooManyArrivals {
+        /// Where it is.
+        byte_offset: usize,
+    },
+    /// A barrier that expects bytes that never come, or has got more than it expects.
+    #[error(
+        "the bytes of the barrier at byte {byte_offset}, which is initialized here, do not add up: at the end of the block it lacks \
+         {missing} (less than 0: it has got more than it expects)"
+    )]
+    UnbalancedBytes {
+        /// Where it is.
+        byte_offset: usize,
+        /// What it lacks.
+        missing: i64,
+    },
+    /// A write to shared memory that the copy engine still reads or writes.
+    #[error(
+        "element {element} of the launch-sized shared memory (in units of 4 bytes) is written while the copy engine still {} it, as thread \
+         {} asked it to at {}", .other.access.verb(), .other.thread, .other.location
+    )]
+    InFlight {
+        /// The position in the launch-sized memory.
+        element: String,
+        /// What the copy engine does there.
+        other: OtherAccess,
+    },
+    /// The copy engine is to store what a thread has written and not made visible to it.
+    #[error(
+        "element {element} of the launch-sized shared memory (in units of 4 bytes) is stored by the copy engine, and thread {thread}, \
+         which wrote it at {location}, has not made it visible by `fence_async_shared`"
+    )]
+    NotFenced {
+        /// The position in the launch-sized memory.
+        element: String,
+        /// Who wrote it.
+        thread: Dim3,
+        /// Where.
+        location: SourceLine,
+    },
+    /// A thread returns from the kernel while the copy engine may still read what it was asked to store.
+    #[error("the thread returns without having waited until the copy engine has read what it was asked to store here")]
+    StoreNotAwaited,
+    /// A block ends while the copy engine still loads.
+    #[error("the block ends while the copy engine still loads this tile")]
+    LoadNotAwaited,
     /// A barrier of a number, or for a number of threads, that there is none of.
     #[error(
         "barrier {id} for {threads} threads: barriers for a part of a block are 1 to 15 (0 is that of the whole block), and for          whole warps"

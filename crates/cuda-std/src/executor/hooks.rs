@@ -8,6 +8,7 @@ use core::ptr;
 use std::format;
 
 use super::context::{Collective, LANES, Payload, Request, State, current, try_current};
+use super::copy_engine::require_idle;
 use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
 use super::shared_memory::{Conflict, Content, DYNAMIC, SharedIdentity, WORD, is_read_enough, with_placement};
 use super::{Checks, MAX_SHARED, MAX_STATIC_SHARED};
@@ -177,7 +178,11 @@ fn dynamic_offset<T: Element>(
 /// The index is taken by value: for a reference, the fast path would have to store it.
 #[cold]
 #[inline(never)]
-fn shared_out_of_bounds<I: Debug>(array: &SharedIdentity, index: I, location: &'static Location<'static>) -> ! {
+pub(super) fn shared_out_of_bounds<I: Debug>(
+    array: &SharedIdentity,
+    index: I,
+    location: &'static Location<'static>,
+) -> ! {
     current().require_headroom();
     let kind = FaultKind::SharedOutOfBounds { array: array.name(), index: format!("{index:?}") };
     current().fail(location, kind)
@@ -252,8 +257,8 @@ pub(super) fn dynamic_words(
     first / WORD..(first + bytes) / WORD
 }
 
-/// The data of an array, after `note` has entered an access to `words`, which are inside, into the shadow.
-pub(super) fn words_to_write(
+/// The data of an array, after `note` has entered an access to `words`, which are inside, into the shadow if there is one.
+pub(super) fn words_to_access(
     array: &'static SharedIdentity,
     words: Range<usize>,
     location: &'static Location<'static>,
@@ -309,7 +314,7 @@ fn place(array: &'static SharedIdentity, location: &'static Location<'static>) {
 
 /// Enters a read into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
-fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+pub(super) fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
     let context = current();
     // SAFETY: the callers have checked the word, and that the running block uses the array, with keys.
     match unsafe { context.memory.shared.note_read(array, word, context.current.get(), location) } {
@@ -323,6 +328,9 @@ fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Loc
 #[inline(never)]
 pub(super) fn note_write(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
     let context = current();
+    if ptr::eq(array, &DYNAMIC) {
+        require_idle(context, word, location);
+    }
     // SAFETY: as for `note_read`.
     if let Err(conflict) = unsafe { context.memory.shared.note_write(array, word, context.current.get(), location) } {
         race(array, word, location, AccessKind::Write, conflict);
@@ -361,7 +369,11 @@ fn race(
 ) -> ! {
     let context = current();
     context.require_headroom();
-    let thread = context.threads[conflict.thread].index;
+    // The copy engine writes for the thread that has asked it to.
+    let thread = match context.threads.get(conflict.thread) {
+        Some(thread) => thread.index,
+        None => context.threads[context.engine.issuer(conflict.location)].index,
+    };
     let other = OtherAccess { thread, location: conflict.location.into(), access: conflict.access };
     let (array, element) = (array.name(), array.index(word));
     context.fail(location, FaultKind::Race { array, element, access, other })

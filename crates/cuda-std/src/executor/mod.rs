@@ -80,6 +80,7 @@ mod block;
 mod clocks;
 mod context;
 mod copies;
+mod copy_engine;
 mod exchange;
 mod fault;
 mod hooks;
@@ -95,6 +96,7 @@ use std::vec::Vec;
 pub(crate) use barriers::*;
 pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
+pub(crate) use copy_engine::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
 pub use fault::{
     AccessKind, Elsewhere, Fault, FaultKind, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine,
     WarpOperation,

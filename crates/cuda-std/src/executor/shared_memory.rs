@@ -485,6 +485,46 @@ impl SharedMemory {
         Ok(())
     }
 
+    /// Enters a write by the copy engine, which `thread` stands for. It has been compared with other accesses at its issue.
+    ///
+    /// # Safety
+    /// As for [`SharedMemory::note_write`].
+    pub(super) unsafe fn note_load(
+        &self,
+        array: &SharedIdentity,
+        word: usize,
+        thread: usize,
+        location: &'static Location<'static>,
+    ) {
+        let (keys, shadows) = with_placement(array, |placement| (placement.keys.get(), placement.shadows.get()));
+        // SAFETY: as for `note_write`.
+        let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
+        let stamp = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
+        *shadow = Shadow { write: Access { stamp, location: Some(location) }, reads: [Access::NONE; 2] };
+        *key = 0;
+    }
+
+    /// Who wrote a word of the launch-sized memory last in this block, and where, unless `is_fine` with that thread and interval. The
+    /// word is inside, and has been read by the running thread just now.
+    pub(super) fn writer_unless(
+        &self,
+        word: usize,
+        is_fine: impl Fn(usize, u64) -> bool,
+    ) -> Option<(usize, &'static Location<'static>)> {
+        let shadows = with_placement(&DYNAMIC, |placement| placement.shadows.get());
+        // SAFETY: the read has found a shadow there. No other references to shadows are held when a thread runs.
+        let Access { stamp, location } = unsafe { (*shadows.add(word)).write };
+        let is_of_block = stamp >= Stamp::new(self.block.get(), 0);
+        location
+            .filter(|_| is_of_block && !is_fine(stamp.thread(), stamp.interval()))
+            .map(|line| (stamp.thread(), line))
+    }
+
+    /// A tick for something that begins now.
+    pub(super) fn tick(&self) -> u64 {
+        self.advance(1)
+    }
+
     /// Makes a word one that nobody has written.
     ///
     /// # Safety

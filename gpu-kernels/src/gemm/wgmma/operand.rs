@@ -240,19 +240,23 @@ pub(super) fn describes<O: Major>(
     let (extents, tile) =
         if O::K { ([terms, lines], [box_terms, box_lines]) } else { ([lines, terms], [32, box_terms]) };
     map.line_bytes() == LINE_BYTES
-        && map.extents() == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
-        && map.tile() == [tile[0], tile[1], 1]
-        && map.swizzle() == TileSwizzle::Bytes128
+        && map.layout().extents == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
+        && map.layout().tile == [tile[0], tile[1], 1]
+        && map.layout().swizzle == TileSwizzle::Bytes128
 }
 
 #[cfg(test)]
 mod tests {
+    use cuda_std::{TileElement, TileLayout};
+
     use super::*;
 
     /// A tensor map that says what it describes, and describes nothing.
     fn map(element_bytes: u32, extents: [u64; 3], tile: [u32; 3]) -> TensorMap<'static> {
+        let element = if element_bytes == 2 { TileElement::Bytes2 } else { TileElement::Bytes4 };
+        let layout = TileLayout { element, extents, byte_strides: [0; 3], tile, swizzle: TileSwizzle::Bytes128 };
         // SAFETY: of no memory at all; nothing loads by it.
-        unsafe { TensorMap::from_raw_parts([0; 16], 0, 0, element_bytes, extents, tile, TileSwizzle::Bytes128) }
+        unsafe { TensorMap::from_raw_parts([0; 16], core::ptr::null(), 0, layout) }
     }
 
     #[test]

@@ -312,9 +312,9 @@ unsafe fn complete<const SECOND_ROW: usize>(
 pub(super) fn describes(map: &TensorMap<'_>, [lines, terms, count]: [u32; 3], tile_lines: u32) -> bool {
     let elements = u64::from(terms.div_ceil(ELEMENTS / 2)) * u64::from(ELEMENTS);
     map.line_bytes() == LINE_BYTES
-        && map.extents() == [elements, u64::from(lines), u64::from(count)]
-        && map.tile() == [ELEMENTS, tile_lines, 1]
-        && map.swizzle() == TileSwizzle::Bytes128
+        && map.layout().extents == [elements, u64::from(lines), u64::from(count)]
+        && map.layout().tile == [ELEMENTS, tile_lines, 1]
+        && map.layout().swizzle == TileSwizzle::Bytes128
 }
 
 /// Makes the entry points, which differ in their names only: what is unfit has been decided when the operands were packed.

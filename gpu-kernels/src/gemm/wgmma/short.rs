@@ -307,9 +307,9 @@ unsafe fn complete(
 fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
     let c = gemm.c();
     map.address() == c.first().data().as_mut_ptr().addr()
-        && map.extents() == [gemm.n().into(), gemm.m().into(), c.count().into()]
-        && map.tile() == [STORED[0], STORED[1], 1]
-        && map.swizzle() == TileSwizzle::None
+        && map.layout().extents == [gemm.n().into(), gemm.m().into(), c.count().into()]
+        && map.layout().tile == [STORED[0], STORED[1], 1]
+        && map.layout().swizzle == TileSwizzle::None
 }
 
 /// `C = α·A·B` in fp32, of packed operands of few terms.

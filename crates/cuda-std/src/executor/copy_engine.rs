@@ -1,0 +1,302 @@
+//! The copy engine (TMA): loads of tiles into shared memory, which count as arrivals of bytes at a barrier, and stores from there.
+//!
+//! ```text
+//! thread         load_tile ── wait for the phase ─────────────────────── reads the tile
+//! copy engine        └─ under way …                copies, tells the barrier ──┘
+//! ```
+//!
+//! On a GPU a load takes place some time between its issue and the end of the phase that waits for its bytes. Here it takes place
+//! when no thread can go on without it, which is the latest: who reads the tile earlier reads what nobody has written. For the
+//! shadow, loads are writes by a thread of their own, that nobody knows of but who has waited for the barrier; at their issue they
+//! count as writes that have not happened yet.
+//!
+//! A store reads at its issue, and counts as reading until its thread has waited for it: who writes there in the meantime ends the
+//! launch. What it reads has to be ordered before it as for any reader, and if a thread wrote it, that thread has to have made it
+//! visible to the copy engine by a fence.
+
+use core::cell::{Cell, RefCell};
+use core::ops::Range;
+use core::panic::Location;
+use core::ptr;
+use core::sync::atomic::{AtomicU8, Ordering};
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+use super::Checks;
+use super::barriers::{complete_bytes, require_barrier};
+use super::context::{Context, LANES, current};
+use super::fault::{AccessKind, FaultKind, OtherAccess};
+use super::hooks::{note_pending_write, note_read, shared_out_of_bounds, words_to_access};
+use super::shared_memory::{DYNAMIC, POISON, WORD, set_interval};
+use crate::TensorMap;
+
+/// A tile that is being loaded.
+struct Load {
+    tile: Tile,
+    /// The target, in words of the launch-sized memory.
+    target: Range<usize>,
+    barrier: usize,
+    issuer: usize,
+    location: &'static Location<'static>,
+}
+
+/// A tile that is being stored: what it is read from.
+struct Store {
+    source: Range<usize>,
+    issuer: usize,
+    /// The number of its group, among those of its thread.
+    group: u64,
+    location: &'static Location<'static>,
+}
+
+/// A tile of the array that a tensor map describes. (The map's lifetime ends with the launch, and so does a load.)
+#[derive(Clone, Copy)]
+struct Tile {
+    map: TensorMap<'static>,
+    at: [u32; 3],
+}
+
+/// What the copy engine has to do for the block that a worker runs.
+#[derive(Default)]
+pub(super) struct CopyEngine {
+    loads: RefCell<VecDeque<Load>>,
+    stores: RefCell<Vec<Store>>,
+    /// Who has issued loads, by their lines, for reports.
+    issuers: RefCell<Vec<(&'static Location<'static>, usize)>>,
+    /// Whether anything is under way.
+    is_busy: Cell<bool>,
+}
+
+impl CopyEngine {
+    /// Forgets what an earlier block has left behind.
+    pub(super) fn begin_block(&self) {
+        self.loads.borrow_mut().clear();
+        self.stores.borrow_mut().clear();
+        self.issuers.borrow_mut().clear();
+        self.is_busy.set(false);
+    }
+
+    /// The number that stands for the copy engine among the threads of a block: the first one behind its last warp.
+    pub(super) fn number(threads: usize) -> usize {
+        threads.next_multiple_of(LANES)
+    }
+
+    /// The thread that issued a load on this line, the last one that did.
+    pub(super) fn issuer(&self, location: &'static Location<'static>) -> usize {
+        let issuers = self.issuers.borrow();
+        issuers.iter().find(|(line, _)| ptr::eq(*line, location)).map_or(0, |(_, issuer)| *issuer)
+    }
+
+    /// The first load that has not taken place: its thread and its line.
+    pub(super) fn first_load(&self) -> Option<(usize, &'static Location<'static>)> {
+        self.loads.borrow().front().map(|load| (load.issuer, load.location))
+    }
+}
+
+impl Tile {
+    /// The bytes of the tile.
+    fn bytes(&self) -> usize {
+        let [length, lines, matrices] = self.map.layout().tile.map(|extent| extent as usize);
+        length * lines * matrices * self.map.layout().element.bytes()
+    }
+
+    /// Calls `visit` for every element inside of the array, with its place in the tile's shared memory and in the array, in bytes.
+    fn visit(&self, mut visit: impl FnMut(usize, usize)) {
+        let (map, bytes) = (&self.map, self.map.layout().element.bytes());
+        let [length, lines, matrices] = map.layout().tile;
+        for matrix in 0..matrices {
+            for line in 0..lines {
+                for place in 0..length {
+                    let at = [place, line, matrix];
+                    let coordinates: [u64; 3] = core::array::from_fn(|i| u64::from(self.at[i]) + u64::from(at[i]));
+                    if (0..3).all(|i| coordinates[i] < map.layout().extents[i]) {
+                        let in_line = place as usize * bytes;
+                        let number = (matrix * lines + line) as usize;
+                        let in_tile = number * length as usize * bytes + map.layout().swizzle.apply(number, in_line);
+                        let in_array: u64 = (0..3).map(|i| coordinates[i] * map.layout().byte_strides[i]).sum();
+                        visit(in_tile, in_array as usize);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The words of a tile of `bytes` bytes at an element of a slice, which begins where the copy engine can begin.
+fn words_of_tile(
+    (byte_offset, len, element_bytes): (usize, usize, usize),
+    index: usize,
+    tile: &Tile,
+    location: &'static Location<'static>,
+) -> Range<usize> {
+    let (bytes, alignment) = (tile.bytes(), tile.map.layout().swizzle.alignment());
+    let first = byte_offset + index * element_bytes;
+    if index >= len || bytes > (len - index) * element_bytes || first + bytes > current().dynamic_bytes {
+        shared_out_of_bounds(&DYNAMIC, index..index + bytes / element_bytes, location);
+    }
+    if !first.is_multiple_of(alignment) {
+        current().fail(location, FaultKind::SharedMisaligned { array: DYNAMIC.name(), index, bytes: alignment });
+    }
+    first / WORD..(first + bytes) / WORD
+}
+
+/// Issues the load of a tile to an element of a slice of shared memory, to be told to the barrier at byte `barrier`.
+#[track_caller]
+pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorMap<'_>, at: [u32; 3], barrier: usize) {
+    let (context, location) = (current(), Location::caller());
+    context.require_headroom();
+    // SAFETY: only the lifetime changes. The launch outlives the block, and no load outlives that.
+    let map = unsafe { core::mem::transmute::<TensorMap<'_>, TensorMap<'static>>(map) };
+    let tile = Tile { map, at };
+    let target = words_of_tile(slice, index, &tile, location);
+    require_barrier(context, barrier, location);
+    let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
+    for word in target.clone() {
+        // SAFETY: inside the launch-sized memory, as just checked. No other OS thread uses the data.
+        unsafe { *data.add(word) = POISON };
+    }
+    let engine = &context.engine;
+    let issuer = context.current.get();
+    engine.issuers.borrow_mut().retain(|(line, _)| !ptr::eq(*line, location));
+    engine.issuers.borrow_mut().push((location, issuer));
+    engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, location });
+    engine.is_busy.set(true);
+}
+
+/// Has the first load that was issued take place. Returns whether there was one.
+pub(super) fn complete_load(context: &Context<'_>) -> bool {
+    let Some(Load { tile, target, barrier, location, .. }) = context.engine.loads.borrow_mut().pop_front() else {
+        return false;
+    };
+    let (shared, engine) = (&context.memory.shared, CopyEngine::number(context.threads.len()));
+    let before = context.current.replace(engine);
+    if context.checks == Checks::Full {
+        set_interval(shared.tick());
+    }
+    let data = words_to_access(&DYNAMIC, target.clone(), location, |array, word, location| {
+        let context = current();
+        // SAFETY: the word is inside, and the block uses the array, with keys.
+        unsafe { context.memory.shared.note_load(array, word, context.current.get(), location) }
+    });
+    context.current.set(before);
+    let (first, bytes) = (target.start * WORD, target.len() * WORD);
+    // SAFETY: the target is inside the launch-sized memory, and no other OS thread uses the data.
+    unsafe { ptr::write_bytes(data.add(first), 0, bytes) };
+    let element = tile.map.layout().element;
+    tile.visit(|in_tile, in_array| {
+        let source = tile.map.pointer().wrapping_add(in_array);
+        for byte in 0..element.bytes() {
+            // SAFETY: inside the array, by its coordinates, whose memory is valid for reads: the promise of who made the map. Other
+            // blocks may write nearby, so accesses are atomic. The target as above.
+            unsafe {
+                *data.add(first + in_tile + byte) = (*source.add(byte).cast::<AtomicU8>()).load(Ordering::Relaxed)
+            };
+        }
+        if element.is_rounded() {
+            let place = data.wrapping_add(first + in_tile).cast::<u32>();
+            // SAFETY: as above; elements of four bytes are at multiples of four.
+            unsafe { *place = crate::convert::tf32(f32::from_bits(*place)).to_bits() };
+        }
+    });
+    complete_bytes(context, barrier, bytes as u32, engine);
+    true
+}
+
+/// Issues the store of a tile from an element of a slice of shared memory.
+#[track_caller]
+pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: TensorMap<'_>, at: [u32; 3]) {
+    let (context, location) = (current(), Location::caller());
+    context.require_headroom();
+    // SAFETY: as for a load; this one is over when the function returns.
+    let map = unsafe { core::mem::transmute::<TensorMap<'_>, TensorMap<'static>>(map) };
+    let tile = Tile { map, at };
+    let source = words_of_tile(slice, index, &tile, location);
+    let data = words_to_access(&DYNAMIC, source.clone(), location, note_read);
+    if context.checks == Checks::Full {
+        for word in source.clone() {
+            // What the copy engine itself has written, it sees.
+            let is_visible = |thread: usize, interval: u64| {
+                context.details.get(thread).is_none_or(|details| details.fenced.get() > interval)
+            };
+            if let Some((thread, line)) = context.memory.shared.writer_unless(word, is_visible) {
+                let (thread, element) = (context.threads[thread].index, DYNAMIC.index(word));
+                let kind = FaultKind::NotFenced { element, thread, location: line.into() };
+                context.fail(location, kind);
+            }
+        }
+    }
+    let first = source.start * WORD;
+    tile.visit(|in_tile, in_array| {
+        let target = map.pointer().cast_mut().wrapping_add(in_array);
+        for byte in 0..map.layout().element.bytes() {
+            // SAFETY: inside the array, which may be written to: the promise of who made the map. As above.
+            unsafe {
+                (*target.add(byte).cast::<AtomicU8>()).store(*data.add(first + in_tile + byte), Ordering::Relaxed)
+            };
+        }
+    });
+    let (engine, group) = (&context.engine, context.details().store_groups.get());
+    engine.stores.borrow_mut().push(Store { source, issuer: context.current.get(), group, location });
+    engine.is_busy.set(true);
+}
+
+/// Makes a group of the stores that this thread has issued since the last one.
+pub(crate) fn commit_stores() {
+    let groups = &current().details().store_groups;
+    groups.set(groups.get() + 1);
+}
+
+/// Waits until no more than the `latest` most recent groups of this thread still read.
+pub(crate) fn wait_for_stores(latest: u64) {
+    let context = current();
+    let (me, groups) = (context.current.get(), context.details().store_groups.get());
+    let mut stores = context.engine.stores.borrow_mut();
+    stores.retain(|store| store.issuer != me || store.group + latest >= groups);
+}
+
+/// Ends the launch if a word that is about to be written is still read by a store, or is going to be written by a load.
+pub(super) fn require_idle(context: &Context<'_>, word: usize, location: &'static Location<'static>) {
+    let engine = &context.engine;
+    if !engine.is_busy.get() {
+        return;
+    }
+    let stores = engine.stores.borrow();
+    let store = stores.iter().find(|store| store.source.contains(&word)).map(|store| (store.issuer, store.location));
+    let loads = engine.loads.borrow();
+    let load = loads.iter().find(|load| load.target.contains(&word)).map(|load| (load.issuer, load.location));
+    drop((stores, loads));
+    if let Some((issuer, line)) = store.or(load) {
+        let (thread, element, access) = (
+            context.threads[issuer].index,
+            DYNAMIC.index(word),
+            match store {
+                Some(_) => AccessKind::Read,
+                None => AccessKind::Write,
+            },
+        );
+        let other = OtherAccess { thread, location: line.into(), access };
+        context.fail(location, FaultKind::InFlight { element, other });
+    }
+}
+
+/// Ends the launch if the running thread, which returns from the kernel, has stores that may still read.
+pub(super) fn require_no_stores() {
+    let context = current();
+    let (me, stores) = (context.current.get(), context.engine.stores.borrow());
+    if let Some(&Store { location, .. }) = stores.iter().find(|store| store.issuer == me) {
+        drop(stores);
+        context.fail(location, FaultKind::StoreNotAwaited);
+    }
+    context.details().store_groups.set(0);
+}
+
+/// Makes what the running thread has written visible to the copy engine, for those who learn of it by a barrier.
+pub(crate) fn fence_async() {
+    let context = current();
+    if context.checks == Checks::Full {
+        let tick = context.memory.shared.tick();
+        context.details().fenced.set(tick);
+        context.thread().interval.set(tick);
+        set_interval(tick);
+    }
+}
