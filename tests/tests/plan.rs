@@ -254,7 +254,7 @@ fn packed_operands_come_from_anywhere() {
 
         let gemm = product("NT", 300, 200, 4096);
         assert!(matches!(refusal(&a100(), &gemm, Options::from(kernel(name))), Refusal::Architecture { .. }));
-        assert_eq!(refusal(&cpu(), &gemm, Options::from(kernel(name))), Refusal::NotOnCpu);
+        assert_eq!(plan_with(&cpu(), &gemm, name, 1).kernel().name, name);
         assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), Options::from(kernel(name))), Refusal::NoTerms);
         let split = Options { splits: Some(65), ..Options::from(kernel(name)) };
         assert_eq!(refusal(&h200(), &gemm, split), Refusal::TooManySplits { splits: 65, most: 64 });
@@ -354,7 +354,12 @@ fn kernels_are_refused_with_the_reason() {
         Refusal::Architecture { needs: "sm_90a", device: a100().to_string() }
     );
     assert!(matches!(refused(&portable_h200(), forced("gemm_wgmma_nt_fp32_mixed")), Refusal::Architecture { .. }));
-    assert_eq!(refused(&cpu(), forced("gemm_wgmma_nt_fp32_mixed")), Refusal::NotOnCpu);
+    // On the executor, which is slow, kernels of Hopper's instructions have to be named.
+    let on_cpu = |options: Options| plan::plan(&cpu(), &gemm, &options).unwrap();
+    assert_eq!(on_cpu(forced("gemm_wgmma_nt_fp32_mixed")).kernel().name, "gemm_wgmma_nt_fp32_mixed");
+    let chosen = on_cpu(Options::from(Precision::Fp32));
+    assert!(!chosen.kernel().name.contains("wgmma"), "{}", chosen.explanation());
+    assert!(chosen.explanation().to_string().contains("only taken if it is named"), "{}", chosen.explanation());
     assert_eq!(
         refused(&h200(), forced("gemm_mma_nn_tf32")),
         Refusal::Layout { operand: "B", needs: "by rows", has: "by columns" }

@@ -18,14 +18,6 @@
 
 use crate::{SharedSlice, TensorMap, TensorMapMut};
 
-/// Ends a launch on the CPU.
-#[cfg(not(target_arch = "nvptx64"))]
-#[cold]
-#[track_caller]
-pub(crate) fn not_modelled(instruction: &str) -> ! {
-    panic!("`{instruction}` has no model on the CPU: run this kernel on a GPU of compute capability 9.0");
-}
-
 /// A barrier of the kind `mbarrier`: 8 bytes of shared memory.
 #[derive(Clone, Copy)]
 pub struct Barrier {

@@ -67,7 +67,8 @@ macro_rules! mma {
             #[cfg(not(target_arch = "nvptx64"))]
             {
                 let ([a0, a1, a2, a3], [b0, b1], [c0, c1, c2, c3]) = (a.map($bits), b.map($bits), c.map(f32::to_bits));
-                let payload: Payload = [a0, a1, a2, a3, b0, b1, c0, c1, c2, c3];
+                let mut payload: Payload = [0; PAYLOAD];
+                payload[..10].copy_from_slice(&[a0, a1, a2, a3, b0, b1, c0, c1, c2, c3]);
                 let result = executor::collective(WarpOperation::$operation, payload, $model);
                 core::array::from_fn(|i| f32::from_bits(result[i]))
             }
@@ -167,7 +168,7 @@ impl<const K: usize> Operands<K> {
 
 /// `Σ a·b + c`, as the module's documentation says. The products are exact in f64: they have at most 22 significant bits.
 #[cfg(not(target_arch = "nvptx64"))]
-fn accumulate<const K: usize>(a: &[f64; K], b: &[f64; K], c: f32) -> f32 {
+pub(crate) fn accumulate<const K: usize>(a: &[f64; K], b: &[f64; K], c: f32) -> f32 {
     const MANTISSA_BITS: i32 = 52;
     const EXPONENT_BIAS: i32 = 1023;
     let products: [f64; K] = core::array::from_fn(|l| a[l] * b[l]);

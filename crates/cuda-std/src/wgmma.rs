@@ -15,7 +15,11 @@
 //! the sums nor the registers of A may be touched, and the tiles in shared memory must not change. The compiler does not
 //! know of this; kernels keep it by passing the sums through [`wait`](Sums::wait).
 //!
-//! There is no model of these on the CPU yet.
+//! On the CPU a warp multiplies its 16 rows by itself; sums are NaNs until they have passed through a wait. How exactly the model
+//! computes is told in [`mma`](crate::mma).
+
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::executor::OperandA;
 
 /// Describes a tile in shared memory to `wgmma`: rows of 128 bytes, one for each row of A or column of B ("K-major"), in
 /// the pattern of the copy engine's 128-byte swizzle, in which the eight 16-byte pieces of row r are exchanged by XOR with
@@ -25,6 +29,9 @@ pub struct Descriptor {
     /// The lower half of the descriptor; the upper one is the same for all tiles.
     #[cfg(target_arch = "nvptx64")]
     lower: u32,
+    /// Where the tile begins in the launch-sized memory, in bytes.
+    #[cfg(not(target_arch = "nvptx64"))]
+    place: usize,
 }
 
 impl Descriptor {
@@ -40,8 +47,7 @@ impl Descriptor {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            _ = (slice, index);
-            crate::hopper::not_modelled("wgmma")
+            Self { place: crate::executor::tile_place(slice.place(), index) }
         }
     }
 
@@ -61,8 +67,7 @@ impl Descriptor {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            _ = bytes;
-            self
+            Self { place: self.place + bytes as usize }
         }
     }
 }
@@ -76,7 +81,7 @@ pub trait Format {
 
 /// The instructions that there are.
 #[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Tf32,
     Bf16,
@@ -108,6 +113,7 @@ impl Format for Fp16 {
 /// # Safety
 /// All 128 threads of the warpgroup come here together.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn fence() {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
@@ -115,7 +121,7 @@ pub unsafe fn fence() {
         core::arch::asm!("wgmma.fence.sync.aligned;", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    crate::hopper::not_modelled("wgmma.fence")
+    crate::executor::fence_products();
 }
 
 /// Makes the products since the last such call a group that can be waited for (`wgmma.commit_group`).
@@ -123,6 +129,7 @@ pub unsafe fn fence() {
 /// # Safety
 /// All 128 threads of the warpgroup come here together.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn commit() {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
@@ -130,7 +137,7 @@ pub unsafe fn commit() {
         core::arch::asm!("wgmma.commit_group.sync.aligned;", options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    crate::hopper::not_modelled("wgmma.commit_group")
+    crate::executor::commit_products();
 }
 
 /// What `wgmma` adds to: 64×N sums, `N / 2` in each of 128 threads.
@@ -285,26 +292,26 @@ sums!(256, 128,
 impl<const COUNT: usize> Sums for [f32; COUNT] {
     #[track_caller]
     unsafe fn wait<const PENDING: u32>(&mut self) {
-        crate::hopper::not_modelled("wgmma.wait_group")
+        crate::executor::wait_for_products(self, PENDING.into());
     }
 
     #[track_caller]
-    unsafe fn set<F: Format>(&mut self, _: [u32; 4], _: Descriptor) {
-        crate::hopper::not_modelled("wgmma.mma_async")
+    unsafe fn set<F: Format>(&mut self, a: [u32; 4], b: Descriptor) {
+        crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place, false);
     }
 
     #[track_caller]
-    unsafe fn add<F: Format>(&mut self, _: [u32; 4], _: Descriptor) {
-        crate::hopper::not_modelled("wgmma.mma_async")
+    unsafe fn add<F: Format>(&mut self, a: [u32; 4], b: Descriptor) {
+        crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place, true);
     }
 
     #[track_caller]
-    unsafe fn set_shared<F: Format>(&mut self, _: Descriptor, _: Descriptor) {
-        crate::hopper::not_modelled("wgmma.mma_async")
+    unsafe fn set_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor) {
+        crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place), b.place, false);
     }
 
     #[track_caller]
-    unsafe fn add_shared<F: Format>(&mut self, _: Descriptor, _: Descriptor) {
-        crate::hopper::not_modelled("wgmma.mma_async")
+    unsafe fn add_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor) {
+        crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place), b.place, true);
     }
 }

@@ -210,7 +210,7 @@ pub struct KernelInfo {
     pub most_terms: Option<u32>,
     /// What it is compiled for.
     pub target: Target,
-    /// Whether the CPU executor can run it.
+    /// Whether the CPU executor takes it without being told to: its models of Hopper's instructions are slow.
     pub on_cpu: bool,
     /// The part of C that a block computes, and the terms that it loads at a time.
     pub tile: Option<TileShape>,
@@ -389,7 +389,6 @@ impl KernelInfo {
             return Some(Refusal::NotAVector { n: product.n });
         }
         match device.processor {
-            Processor::Cpu if !self.on_cpu => return Some(Refusal::NotOnCpu),
             Processor::Gpu { sm_90a: false, .. } if self.target == Target::Sm90a => {
                 return Some(Refusal::Architecture { needs: "sm_90a", device: device.to_string() });
             }
@@ -441,6 +440,9 @@ impl KernelInfo {
         }
         if self.scheme == Scheme::Fp32Mixed && product.terms() < Precision::MIXED_FROM && product.terms() > 0 {
             return Some(Refusal::ShortSums { precision, from: Precision::MIXED_FROM });
+        }
+        if device.processor == Processor::Cpu && !self.on_cpu {
+            return Some(Refusal::SlowOnCpu);
         }
         self.varies.then_some(Refusal::Varies)
     }

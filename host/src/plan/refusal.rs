@@ -41,9 +41,9 @@ pub enum Refusal {
         /// The device.
         device: String,
     },
-    /// The CPU executor has no model of its instructions.
-    #[error("the CPU executor has no model of the instructions it uses")]
-    NotOnCpu,
+    /// The CPU executor's models of its instructions are slow.
+    #[error("the CPU executor's models of its instructions are slow: there it is only taken if it is named")]
+    SlowOnCpu,
     /// The PTX that the device has loaded does not have it.
     #[error("the PTX that {device} has loaded does not have it")]
     NotInPtx {
@@ -112,7 +112,7 @@ pub enum Refusal {
 impl Refusal {
     /// Whether the kernel may be had by its name all the same.
     pub fn yields_to_name(&self) -> bool {
-        matches!(self, Self::ShortSums { .. } | Self::Varies)
+        matches!(self, Self::ShortSums { .. } | Self::Varies | Self::SlowOnCpu)
     }
 }
 

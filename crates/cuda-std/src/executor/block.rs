@@ -15,6 +15,7 @@ use super::copy_engine;
 use super::exchange::{exchange, lanes_in, lanes_of_warp, meets};
 use super::fault::{Elsewhere, Fault, FaultKind, Place};
 use super::panics;
+use super::products;
 use super::shared_memory::set_interval;
 use super::stacks::ThreadStack;
 use crate::{Dim3, Kernel};
@@ -48,6 +49,7 @@ impl<'a> Block<'a> {
                     unsafe { (*kernel).run_thread() };
                     copies::require_none();
                     copy_engine::require_no_stores();
+                    products::require_no_products();
                     context.suspend(State::Returned, thread.location.get());
                 }
             };

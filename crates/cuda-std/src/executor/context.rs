@@ -14,6 +14,7 @@ use super::barriers::{Barriers, Wait};
 use super::copies::Copies;
 use super::copy_engine::CopyEngine;
 use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
+use super::products::Products;
 use super::shared_memory::SharedMemory;
 use super::stacks::Stacks;
 use super::{Checks, MAX_THREADS};
@@ -85,7 +86,7 @@ impl Request {
 }
 
 /// The most words that a lane brings to an aligned operation of its warp, and takes from it.
-pub(crate) const PAYLOAD: usize = 10;
+pub(crate) const PAYLOAD: usize = 16;
 
 /// What one lane brings to an aligned operation, or takes from it.
 pub(crate) type Payload = [u32; PAYLOAD];
@@ -111,6 +112,7 @@ pub(super) struct Details {
     pub(super) response: Cell<(u64, bool)>,
     pub(super) payload: Cell<Payload>,
     pub(super) copies: Cell<Copies>,
+    pub(super) products: Cell<Products>,
     /// What it waits for, if it is [`State::Waiting`].
     pub(super) wait: Cell<Wait>,
     /// The groups of stores by the copy engine that it has made.
@@ -177,6 +179,7 @@ impl<'a> Context<'a> {
             response: Cell::new((0, false)),
             payload: Cell::new([0; PAYLOAD]),
             copies: Cell::default(),
+            products: Cell::default(),
             wait: Cell::new(Wait::Registers { count: 0 }),
             store_groups: Cell::new(0),
             fenced: Cell::new(0),

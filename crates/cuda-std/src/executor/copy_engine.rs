@@ -87,6 +87,19 @@ impl CopyEngine {
         issuers.iter().find(|(line, _)| ptr::eq(*line, location)).map_or(0, |(_, issuer)| *issuer)
     }
 
+    /// Ends the launch unless the copy engine, and the tensor cores, see what was written to a word of the launch-sized memory, which
+    /// the running thread has read just now. There is a shadow.
+    pub(super) fn require_visible(context: &Context<'_>, word: usize, location: &'static Location<'static>) {
+        // What the copy engine itself has written, it sees.
+        let is_visible = |thread: usize, interval: u64| {
+            context.details.get(thread).is_none_or(|details| details.fenced.get() > interval)
+        };
+        if let Some((thread, line)) = context.memory.shared.writer_unless(word, is_visible) {
+            let (thread, element) = (context.threads[thread].index, DYNAMIC.index(word));
+            context.fail(location, FaultKind::NotFenced { element, thread, location: line.into() });
+        }
+    }
+
     /// The first load that has not taken place: its thread and its line.
     pub(super) fn first_load(&self) -> Option<(usize, &'static Location<'static>)> {
         self.loads.borrow().front().map(|load| (load.issuer, load.location))
@@ -213,17 +226,7 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
     let source = words_of_tile(slice, index, &tile, location);
     let data = words_to_access(&DYNAMIC, source.clone(), location, note_read);
     if context.checks == Checks::Full {
-        for word in source.clone() {
-            // What the copy engine itself has written, it sees.
-            let is_visible = |thread: usize, interval: u64| {
-                context.details.get(thread).is_none_or(|details| details.fenced.get() > interval)
-            };
-            if let Some((thread, line)) = context.memory.shared.writer_unless(word, is_visible) {
-                let (thread, element) = (context.threads[thread].index, DYNAMIC.index(word));
-                let kind = FaultKind::NotFenced { element, thread, location: line.into() };
-                context.fail(location, kind);
-            }
-        }
+        source.clone().for_each(|word| CopyEngine::require_visible(context, word, location));
     }
     let first = source.start * WORD;
     tile.visit(|in_tile, in_array| {

@@ -83,7 +83,14 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
             };
             lanes_in(mask).for_each(|lane| details[lane].response.set((result.into(), true)));
         }
-        WarpOperation::LoadMatrices | WarpOperation::MmaTf32 | WarpOperation::MmaBf16 | WarpOperation::MmaFp16 => {
+        WarpOperation::LoadMatrices
+        | WarpOperation::MmaTf32
+        | WarpOperation::MmaBf16
+        | WarpOperation::MmaFp16
+        | WarpOperation::Wgmma
+        | WarpOperation::WgmmaFence
+        | WarpOperation::WgmmaCommit
+        | WarpOperation::WgmmaWait => {
             let collective = lanes_in(mask).find_map(|lane| requests[lane].collective);
             let collective = collective.expect("an aligned operation comes with what it does");
             let mut payloads = core::array::from_fn(|lane| details[lane].payload.get());

@@ -280,10 +280,10 @@ pub enum FaultKind {
         /// What the copy engine does there.
         other: OtherAccess,
     },
-    /// The copy engine is to store what a thread has written and not made visible to it.
+    /// The copy engine is to store, or tensor cores are to read, what a thread has written and not made visible to them.
     #[error(
-        "element {element} of the launch-sized shared memory (in units of 4 bytes) is stored by the copy engine, and thread {thread}, \
-         which wrote it at {location}, has not made it visible by `fence_async_shared`"
+        "element {element} of the launch-sized shared memory (in units of 4 bytes) is read by the copy engine or by tensor cores, and \
+         thread {thread}, which wrote it at {location}, has not made it visible to them by `fence_async_shared`"
     )]
     NotFenced {
         /// The position in the launch-sized memory.
@@ -296,6 +296,9 @@ pub enum FaultKind {
     /// A thread returns from the kernel while the copy engine may still read what it was asked to store.
     #[error("the thread returns without having waited until the copy engine has read what it was asked to store here")]
     StoreNotAwaited,
+    /// A thread returns from the kernel before it has waited for sums of a warpgroup's products.
+    #[error("the thread returns without having waited for the products that it began here")]
+    ProductNotAwaited,
     /// A block ends while the copy engine still loads.
     #[error("the block ends while the copy engine still loads this tile")]
     LoadNotAwaited,
@@ -484,7 +487,7 @@ impl fmt::Display for Elsewhere {
 
 /// An operation that lanes of a warp carry out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named after the functions of `warp`, `ldmatrix` and `mma`")]
+#[allow(missing_docs, reason = "named after the functions of `warp`, `ldmatrix`, `mma`, `hopper` and `wgmma`")]
 pub enum WarpOperation {
     ShuffleUp,
     ShuffleDown,
@@ -499,12 +502,21 @@ pub enum WarpOperation {
     MmaBf16,
     MmaFp16,
     Elect,
+    Wgmma,
+    WgmmaFence,
+    WgmmaCommit,
+    WgmmaWait,
 }
 
 impl WarpOperation {
     /// Whether all 32 lanes have to take part (`.aligned`), so that a lane that has returned is missed as well.
     pub(super) fn is_aligned(self) -> bool {
-        matches!(self, Self::LoadMatrices | Self::MmaTf32 | Self::MmaBf16 | Self::MmaFp16 | Self::Elect)
+        match self {
+            Self::LoadMatrices | Self::MmaTf32 | Self::MmaBf16 | Self::MmaFp16 | Self::Elect => true,
+            Self::Wgmma | Self::WgmmaFence | Self::WgmmaCommit | Self::WgmmaWait => true,
+            Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleXor | Self::ShuffleIdx => false,
+            Self::VoteAll | Self::VoteAny | Self::VoteBallot | Self::Sync => false,
+        }
     }
 }
 
@@ -524,6 +536,10 @@ impl fmt::Display for WarpOperation {
             Self::MmaBf16 => "`mma_m16n8k16_bf16`",
             Self::MmaFp16 => "`mma_m16n8k16_fp16`",
             Self::Elect => "`elect_one`",
+            Self::Wgmma => "a product of a warpgroup",
+            Self::WgmmaFence => "`wgmma::fence`",
+            Self::WgmmaCommit => "`wgmma::commit`",
+            Self::WgmmaWait => "a wait for products of a warpgroup",
         })
     }
 }

@@ -435,6 +435,22 @@ pub(crate) fn dynamic_shared_place(slice: (usize, usize, usize), index: usize, b
     dynamic_words(slice, index, bytes, Location::caller()).start * WORD
 }
 
+/// The byte in the launch-sized memory where a tile for tensor cores begins, at element `index` of a slice, which is given as for
+/// [`dynamic_words`].
+#[track_caller]
+pub(crate) fn tile_place((byte_offset, len, element_bytes): (usize, usize, usize), index: usize) -> usize {
+    let (place, alignment) = (byte_offset + index * element_bytes, crate::TileSwizzle::Bytes128.alignment());
+    if index >= len {
+        shared_out_of_bounds(&DYNAMIC, index, Location::caller());
+    }
+    // A warpgroup's rows begin in the middle of a tile, but never of eight rows.
+    if !place.is_multiple_of(alignment) {
+        let kind = FaultKind::SharedMisaligned { array: DYNAMIC.name(), index, bytes: alignment };
+        current().fail(Location::caller(), kind);
+    }
+    place
+}
+
 /// Inlined into the kernel: a processor predicts badly where functions return to when it has come to them by a switch.
 #[inline(always)]
 #[track_caller]

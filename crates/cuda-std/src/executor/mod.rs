@@ -86,6 +86,7 @@ mod fault;
 mod hooks;
 mod overflow;
 mod panics;
+mod products;
 mod shared_memory;
 mod stacks;
 
@@ -102,6 +103,7 @@ pub use fault::{
     WarpOperation,
 };
 pub(crate) use hooks::*;
+pub(crate) use products::{OperandA, commit_products, fence_products, multiply, wait_for_products};
 pub(crate) use shared_memory::SharedIdentity;
 
 use block::Block;

@@ -1,0 +1,249 @@
+//! Products of warpgroups (`wgmma`), which go on while the threads do something else.
+//!
+//! ```text
+//! warp         fence ─ product ─ product ─ commit ─────────────── wait ── its sums
+//! its sums             └ not there ───────────────────────────────┘
+//! shared memory        └ read ─────────────────────── until here ─┘
+//! ```
+//!
+//! The sums are not there between the first product and the wait that they pass through: whoever looks at them meanwhile sees NaNs.
+//! What is read of shared memory is read at the beginning, where it has to be there, and counts as read once more at the wait: who
+//! writes there has to be ordered behind that.
+//!
+//! A warp computes the 16 rows of the sums that its threads hold, whenever it comes to a product: that the other three warps of a
+//! warpgroup come to the same one is not checked. For the shadow, the first lane of a warp is the one that reads.
+
+use core::ops::Range;
+use core::panic::Location;
+use std::vec;
+use std::vec::Vec;
+
+use super::Checks;
+use super::context::{Context, LANES, PAYLOAD, Payload, current};
+use super::copy_engine::CopyEngine;
+use super::fault::{FaultKind, WarpOperation};
+use super::hooks::{collective, lane, note_read, shared_out_of_bounds, words_to_access};
+use super::shared_memory::{DYNAMIC, POISON, WORD};
+use crate::TileSwizzle;
+use crate::mma::accumulate;
+use crate::wgmma::Kind;
+
+/// The bytes of a row of a tile in shared memory.
+const ROW: usize = 128;
+
+/// The products of one thread that have not been waited for.
+#[derive(Default)]
+pub(super) struct Products {
+    pending: Vec<Pending>,
+    /// What the thread reads for its warp.
+    reads: Vec<Read>,
+    /// The number of groups that have been committed: the number of the group that the next product belongs to.
+    committed: u64,
+}
+
+/// Sums that are under way.
+struct Pending {
+    /// Where the thread has them.
+    place: *const f32,
+    values: Vec<f32>,
+    group: u64,
+    location: &'static Location<'static>,
+}
+
+struct Read {
+    words: Range<usize>,
+    group: u64,
+    location: &'static Location<'static>,
+}
+
+/// A, of a product.
+#[derive(Clone, Copy)]
+pub(crate) enum OperandA {
+    /// What this thread has of it in registers.
+    Registers([u32; 4]),
+    /// The byte of the launch-sized memory where it begins.
+    Shared(usize),
+}
+
+impl Kind {
+    /// The terms that one product adds up.
+    const fn terms(self) -> usize {
+        match self {
+            Self::Tf32 => 8,
+            Self::Bf16 | Self::Fp16 => 16,
+        }
+    }
+
+    /// Term `index` of those in these words.
+    fn term(self, words: &[u32], index: usize) -> f64 {
+        let half = |words: &[u32]| (words[index / 2] >> (16 * (index % 2))) as u16;
+        match self {
+            Self::Tf32 => f64::from(f32::from_bits(words[index] & 0xFFFF_E000)),
+            Self::Bf16 => half::bf16::from_bits(half(words)).to_f64(),
+            Self::Fp16 => half::f16::from_bits(half(words)).to_f64(),
+        }
+    }
+}
+
+/// The words that hold the terms of one row in a product: 32 bytes.
+const TERMS_WORDS: usize = 8;
+
+/// Multiplies, and adds to the sums of this thread or sets them: 64×N of a warpgroup, for twice as many columns as it has sums.
+#[track_caller]
+pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds: bool) {
+    let (context, location) = (current(), Location::caller());
+    context.require_headroom();
+    let registers = match a {
+        OperandA::Registers(registers) => registers,
+        OperandA::Shared(_) => [0; 4],
+    };
+    let mut payload = [0; PAYLOAD];
+    payload[..4].copy_from_slice(&registers);
+    let quad = collective(WarpOperation::Wgmma, payload, share_registers);
+
+    let (warp, lane) = (context.current.get() / LANES % 4, lane() as usize);
+    let (g, q) = (lane / 4, lane % 4);
+    let columns = 2 * sums.len();
+    let mut ranges = vec![tile(b, columns, location)];
+    if let OperandA::Shared(a) = a {
+        ranges.push(tile(a + 16 * warp * ROW, 16, location));
+    }
+    let mut products = context.details().products.take();
+    let group = products.committed;
+    if lane == 0 {
+        for words in &ranges {
+            words_to_access(&DYNAMIC, words.clone(), location, note_read);
+            products.reads.push(Read { words: words.clone(), group, location });
+        }
+        require_visible(context, &ranges, location);
+    }
+    // Without the shadow, which only the first lane needs: the words are inside.
+    let data = words_to_access(&DYNAMIC, 0..0, location, note_read).cast::<u32>();
+    let row_of = |begin: usize, row: usize| -> [u32; TERMS_WORDS] {
+        core::array::from_fn(|word| {
+            let byte = begin + row * ROW + WORD * word;
+            // The rows of a tile begin at multiples of 1024 bytes, eight at a time.
+            let byte = TileSwizzle::Bytes128.apply(byte / ROW, byte);
+            // SAFETY: inside the launch-sized memory: `tile` has checked that. No other OS thread uses the data.
+            unsafe { *data.add(byte / WORD) }
+        })
+    };
+    let rows = match a {
+        OperandA::Registers(_) => rows_of_quad(&quad),
+        OperandA::Shared(a) => [g, g + 8].map(|row| row_of(a, 16 * warp + row)),
+    };
+    let rows = rows.map(|words| terms(kind, &words));
+
+    let place = sums.as_ptr();
+    let position = products.pending.iter().position(|pending| pending.place == place);
+    let mut pending = match position {
+        Some(position) => products.pending.swap_remove(position),
+        None => Pending { place, values: sums.to_vec(), group, location },
+    };
+    for group in 0..sums.len() / 4 {
+        for second in 0..2 {
+            let column = terms(kind, &row_of(b, 8 * group + 2 * q + second));
+            for (half, row) in rows.iter().enumerate() {
+                let value = &mut pending.values[4 * group + 2 * half + second];
+                let before = if adds { *value } else { 0.0 };
+                *value = match kind {
+                    Kind::Tf32 => accumulate::<8>(&first(row), &first(&column), before),
+                    Kind::Bf16 | Kind::Fp16 => accumulate::<16>(row, &column, before),
+                };
+            }
+        }
+    }
+    sums.fill(f32::from_bits(POISON));
+    products.pending.push(Pending { group, ..pending });
+    context.details().products.set(products);
+}
+
+/// The terms in these words; zeros behind the last one.
+fn terms(kind: Kind, words: &[u32; TERMS_WORDS]) -> [f64; 16] {
+    core::array::from_fn(|index| if index < kind.terms() { kind.term(words, index) } else { 0.0 })
+}
+
+fn first(terms: &[f64; 16]) -> [f64; 8] {
+    core::array::from_fn(|index| terms[index])
+}
+
+/// The words of a tile of so many rows, which begins at a byte of the launch-sized memory, or up to 128 bytes behind one.
+fn tile(begin: usize, rows: usize, location: &'static Location<'static>) -> Range<usize> {
+    let (first, end) = (begin / ROW * ROW, begin / ROW * ROW + rows * ROW);
+    if end > current().dynamic_bytes {
+        shared_out_of_bounds(&DYNAMIC, first / WORD..end / WORD, location);
+    }
+    first / WORD..end / WORD
+}
+
+/// Gives each lane what the four lanes of its quad have in registers: sixteen words.
+fn share_registers(lanes: &mut [Payload; LANES]) {
+    let before = *lanes;
+    for (lane, payload) in lanes.iter_mut().enumerate() {
+        for (i, word) in payload.iter_mut().enumerate() {
+            *word = before[lane / 4 * 4 + i / 4][i % 4];
+        }
+    }
+}
+
+/// The two rows of A that a quad has: lane q has words q and q + 4 of each.
+fn rows_of_quad(quad: &Payload) -> [[u32; TERMS_WORDS]; 2] {
+    [0, 1].map(|second| core::array::from_fn(|word| quad[4 * (word % 4) + 2 * (word / 4) + second]))
+}
+
+/// Ends the launch unless the tensor cores see what threads have written there.
+fn require_visible(context: &Context<'_>, ranges: &[Range<usize>], location: &'static Location<'static>) {
+    if context.checks == Checks::Full {
+        for word in ranges.iter().cloned().flatten() {
+            CopyEngine::require_visible(context, word, location);
+        }
+    }
+}
+
+/// Comes to an instruction of the warpgroup that only orders.
+#[track_caller]
+pub(crate) fn fence_products() {
+    collective(WarpOperation::WgmmaFence, [0; PAYLOAD], |_| ());
+}
+
+/// Makes a group of the products since the last one.
+#[track_caller]
+pub(crate) fn commit_products() {
+    collective(WarpOperation::WgmmaCommit, [0; PAYLOAD], |_| ());
+    let products = &current().details().products;
+    let before = products.take();
+    products.set(Products { committed: before.committed + 1, ..before });
+}
+
+/// Waits until at most the `latest` groups are under way, and puts sums where they belong, if these are some that have been waited
+/// for.
+#[track_caller]
+pub(crate) fn wait_for_products(sums: &mut [f32], latest: u64) {
+    collective(WarpOperation::WgmmaWait, [0; PAYLOAD], |_| ());
+    let context = current();
+    context.require_headroom();
+    let mut products = context.details().products.take();
+    let end = products.committed.saturating_sub(latest);
+    let done = |pending: &Pending| pending.group < end && pending.place == sums.as_ptr();
+    if let Some(position) = products.pending.iter().position(done) {
+        sums.copy_from_slice(&products.pending.swap_remove(position).values);
+    }
+    products.reads.retain(|read| {
+        let is_over = read.group < end;
+        if is_over {
+            words_to_access(&DYNAMIC, read.words.clone(), read.location, note_read);
+        }
+        !is_over
+    });
+    context.details().products.set(products);
+}
+
+/// Ends the launch if the running thread, which returns from the kernel, has sums under way.
+pub(super) fn require_no_products() {
+    let context = current();
+    let products = context.details().products.take();
+    if let Some(pending) = products.pending.first() {
+        context.fail(pending.location, FaultKind::ProductNotAwaited);
+    }
+    context.details().products.set(Products { reads: products.reads, ..Products::default() });
+}

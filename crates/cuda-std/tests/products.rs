@@ -1,0 +1,207 @@
+//! Products of warpgroups: what they compute, and what has to be waited for.
+
+#![allow(clippy::undocumented_unsafe_blocks, reason = "some of these kernels break the contracts on purpose")]
+
+extern crate tilewright_cuda_std as cuda_std;
+
+mod common;
+
+use common::{ALL_CHECKS, fault, line_of, succeed};
+use cuda_std::executor::{Checks, FaultKind};
+use cuda_std::hopper::{self, Barrier};
+use cuda_std::prelude::*;
+use cuda_std::wgmma::{self, Bf16, Descriptor, Format, Fp16, Sums, Tf32};
+
+const SOURCE: &str = include_str!("products.rs");
+
+fn line(mark: &str) -> u32 {
+    line_of(SOURCE, mark)
+}
+
+/// The words of a row, 128 bytes; the rows of A, and the columns of B.
+const ROW: usize = 32;
+const ROWS: usize = 64;
+const COLUMNS: usize = 128;
+/// The steps that the terms of a row take: 32 bytes each.
+const STEPS: usize = 4;
+
+const NOTHING: u32 = 0;
+const NO_WAIT: u32 = 1;
+const NO_ASYNC_FENCE: u32 = 2;
+const TELLS_BEFORE_IT_WAITS: u32 = 3;
+const NO_BARRIER: u32 = 4;
+const IN_REGISTERS: u32 = 5;
+
+/// Where a word of a tile is: swizzled.
+fn place(row: usize, word: usize) -> usize {
+    row * ROW + ((word / 4) ^ (row % 8)) * 4 + word % 4
+}
+
+/// The product of a warpgroup; a fifth warp overwrites what the others have read, when they have told it.
+unsafe fn multiply<F: Format>(
+    a: GlobalSlice<'_, u32>,
+    b: GlobalSlice<'_, u32>,
+    wrong: u32,
+    out: GlobalSliceMut<'_, f32>,
+) {
+    unsafe {
+        let memory: SharedSlice<f32> = dynamic_shared(0, (ROWS + COLUMNS) * ROW);
+        let words: SharedSlice<u32> = dynamic_shared(0, (ROWS + COLUMNS) * ROW);
+        let read = Barrier::at(dynamic_shared((ROWS + COLUMNS) * ROW * 4, 1), 0);
+        let me = thread::thread_idx_x() as usize;
+        if me == 0 {
+            read.init(4);
+        }
+        if me < 128 {
+            for i in (me..ROWS * ROW).step_by(128) {
+                words.write(place(i / ROW, i % ROW), a.get_unchecked(i));
+            }
+            for i in (me..COLUMNS * ROW).step_by(128) {
+                words.write(ROWS * ROW + place(i / ROW, i % ROW), b.get_unchecked(i)); // <write b>
+            }
+            if wrong != NO_ASYNC_FENCE {
+                hopper::fence_async_shared();
+            }
+        }
+        if wrong != NO_BARRIER || me >= 128 {
+            hopper::sync_part::<160>(1);
+        }
+        if me >= 128 {
+            read.wait(0);
+            words.write(ROWS * ROW + me - 128, 0); // <overwrite>
+            return;
+        }
+        let (warp, lane) = (me / 32, me % 32);
+        let (g, q) = (lane / 4, lane % 4);
+        let (of_a, of_b) = (Descriptor::at(memory, 0), Descriptor::at(memory, ROWS * ROW));
+        let mut sums = [0f32; COLUMNS / 2];
+        wgmma::fence();
+        for step in 0..STEPS {
+            let of_b = of_b.offset(32 * step as u32);
+            if wrong == IN_REGISTERS {
+                let word = |row: usize, at: usize| words.read(place(16 * warp + row, 8 * step + at));
+                let registers = [word(g, q), word(g + 8, q), word(g, q + 4), word(g + 8, q + 4)];
+                match step {
+                    0 => sums.set::<F>(registers, of_b),
+                    _ => sums.add::<F>(registers, of_b),
+                }
+            } else if step == 0 {
+                sums.set_shared::<F>(of_a, of_b); // <product>
+            } else {
+                sums.add_shared::<F>(of_a.offset(32 * step as u32), of_b); // <last product>
+            }
+        }
+        wgmma::commit();
+        let tell = || {
+            if hopper::elect_one() {
+                read.arrive();
+            }
+        };
+        if wrong == TELLS_BEFORE_IT_WAITS {
+            tell();
+        }
+        if wrong != NO_WAIT {
+            sums.wait::<0>();
+        }
+        if wrong != TELLS_BEFORE_IT_WAITS {
+            tell();
+        }
+        for (i, sum) in sums.into_iter().enumerate() {
+            let (row, col) = (16 * warp + g + i / 2 % 2 * 8, i / 4 * 8 + 2 * q + i % 2);
+            out.set_unchecked(row * COLUMNS + col, sum);
+        }
+    }
+}
+
+#[kernel(block = 160, dynamic_shared = (64 + 128) * 128 + 8)]
+fn multiply_tf32(a: GlobalSlice<'_, u32>, b: GlobalSlice<'_, u32>, wrong: u32, out: GlobalSliceMut<'_, f32>) {
+    unsafe { multiply::<Tf32>(a, b, wrong, out) }
+}
+
+#[kernel(block = 160, dynamic_shared = (64 + 128) * 128 + 8)]
+fn multiply_bf16(a: GlobalSlice<'_, u32>, b: GlobalSlice<'_, u32>, wrong: u32, out: GlobalSliceMut<'_, f32>) {
+    unsafe { multiply::<Bf16>(a, b, wrong, out) }
+}
+
+#[kernel(block = 160, dynamic_shared = (64 + 128) * 128 + 8)]
+fn multiply_fp16(a: GlobalSlice<'_, u32>, b: GlobalSlice<'_, u32>, wrong: u32, out: GlobalSliceMut<'_, f32>) {
+    unsafe { multiply::<Fp16>(a, b, wrong, out) }
+}
+
+/// A small whole number for term `term` of line `line`.
+fn number(line: usize, term: usize) -> f32 {
+    ((5 * line + 3 * term) % 11) as f32 - 5.0
+}
+
+/// Lines of numbers, packed to words as an operand has them.
+fn pack(lines: usize, bits: impl Fn(f32) -> u32, in_word: usize) -> Vec<u32> {
+    let word = |line: usize, word: usize| {
+        let terms = (0..in_word).map(|i| bits(number(line, word * in_word + i)) << (16 * i));
+        terms.fold(0, |word, term| word | term)
+    };
+    (0..lines).flat_map(|line| (0..ROW).map(move |at| (line, at))).map(|(line, at)| word(line, at)).collect()
+}
+
+fn bits_of_tf32(x: f32) -> u32 {
+    // The low bits are ignored.
+    x.to_bits() | 0x1FFF
+}
+
+fn bits_of_bf16(x: f32) -> u32 {
+    x.to_bits() >> 16
+}
+
+/// Of a whole number that is small.
+fn bits_of_fp16(x: f32) -> u32 {
+    let bits = x.to_bits();
+    if x == 0.0 { 0 } else { bits >> 16 & 0x8000 | ((bits >> 23 & 0xFF) - 112) << 10 | bits >> 13 & 0x3FF }
+}
+
+#[test]
+fn a_warpgroup_multiplies_what_tiles_and_registers_have() {
+    for checks in ALL_CHECKS {
+        for wrong in [NOTHING, IN_REGISTERS] {
+            for (format, in_word) in [(0, 1), (1, 2), (2, 2)] {
+                let bits = [bits_of_tf32, bits_of_bf16, bits_of_fp16][format];
+                let (a, b) = (pack(ROWS, bits, in_word), pack(COLUMNS, bits, in_word));
+                let mut out = vec![f32::NAN; ROWS * COLUMNS];
+                let (of_a, of_b) = (GlobalSlice::new(&a), GlobalSlice::new(&b));
+                let of_out = GlobalSliceMut::new(&mut out);
+                match format {
+                    0 => succeed(checks, multiply_tf32 { a: of_a, b: of_b, wrong, out: of_out }, 1),
+                    1 => succeed(checks, multiply_bf16 { a: of_a, b: of_b, wrong, out: of_out }, 1),
+                    _ => succeed(checks, multiply_fp16 { a: of_a, b: of_b, wrong, out: of_out }, 1),
+                }
+                for (i, found) in out.into_iter().enumerate() {
+                    let terms = 0..ROW * in_word;
+                    let product = |term: usize| number(i / COLUMNS, term) * number(i % COLUMNS, term);
+                    assert_eq!(found, terms.map(product).sum::<f32>(), "format {format}, way {wrong}, element {i}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_goes_on_meanwhile_is_waited_for_and_made_visible() {
+    let (a, b) = (pack(ROWS, bits_of_tf32, 1), pack(COLUMNS, bits_of_tf32, 1));
+    let mut out = vec![0.0; ROWS * COLUMNS];
+    let mut run = |wrong| {
+        let out = GlobalSliceMut::new(&mut out);
+        fault(Checks::Full, multiply_tf32 { a: GlobalSlice::new(&a), b: GlobalSlice::new(&b), wrong, out }, 1)
+    };
+    let not_awaited = run(NO_WAIT);
+    assert_eq!((not_awaited.kind, not_awaited.location.unwrap().line), (FaultKind::ProductNotAwaited, line("product")));
+
+    let not_fenced = run(NO_ASYNC_FENCE);
+    assert!(matches!(not_fenced.kind, FaultKind::NotFenced { .. }), "{not_fenced}");
+    assert_eq!(not_fenced.location.unwrap().line, line("product"));
+
+    let overwritten = run(TELLS_BEFORE_IT_WAITS);
+    let FaultKind::Race { other, .. } = &overwritten.kind else { panic!("{overwritten}") };
+    assert_eq!((other.location.line, overwritten.location.unwrap().line), (line("last product"), line("overwrite")));
+
+    let raced = run(NO_BARRIER);
+    let FaultKind::Race { other, .. } = &raced.kind else { panic!("{raced}") };
+    assert_eq!(other.location.line, line("write b"));
+}
