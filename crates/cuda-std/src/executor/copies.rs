@@ -19,7 +19,8 @@ use std::vec::Vec;
 use super::context::current;
 use super::fault::FaultKind;
 use super::hooks::{dynamic_words, note_pending_write, note_write, words_to_access};
-use super::shared_memory::{DYNAMIC, POISON, WORD};
+use super::identity::DYNAMIC;
+use super::shared_memory::{POISON, WORD};
 
 /// The copies of one thread that have not taken place.
 #[derive(Default)]

@@ -27,7 +27,8 @@ use super::barriers::{complete_bytes, require_barrier};
 use super::context::{Context, LANES, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess};
 use super::hooks::{note_pending_write, note_read, shared_out_of_bounds, words_to_access};
-use super::shared_memory::{DYNAMIC, POISON, WORD, set_interval};
+use super::identity::DYNAMIC;
+use super::shared_memory::{POISON, WORD, set_interval};
 use crate::TensorMap;
 
 /// A tile that is being loaded.

@@ -86,6 +86,7 @@ mod copy_engine;
 mod exchange;
 mod fault;
 mod hooks;
+mod identity;
 mod overflow;
 mod panics;
 mod products;
@@ -105,8 +106,8 @@ pub use fault::{
     WarpOperation,
 };
 pub(crate) use hooks::*;
+pub(crate) use identity::SharedIdentity;
 pub(crate) use products::{OperandA, commit_products, fence_products, multiply, wait_for_products};
-pub(crate) use shared_memory::SharedIdentity;
 
 use block::Block;
 use context::{Context, Memory};
