@@ -2,89 +2,26 @@
 //!
 //! A process opens a driver's library only once, so each test runs in a process of its own.
 
-use std::ffi::{CStr, CString};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+mod fake_driver;
+
 use std::time::{Duration, Instant};
 
-use cuda_driver::{LIBRARY_VARIABLE, TensorElement, TensorSwizzle};
+use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::{ContractViolation, Dim3, Kernel, View};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::gemm::tiled::gemm_tiled_32_fp32;
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixMut};
-use tilewright::device::{Embedded, Lines, TensorLayout, TensorTile, missing_ptx};
+use tilewright::device::{Embedded, Lines, TensorLayout, TensorTile};
 use tilewright::{Buffer, Device, Error};
 
-/// Runs `body` in a new process that has the fake driver, with the given environment variables. `test` is the name of the
-/// calling test: the new process is this same program, told to run the one test of this name.
-fn isolated(test: &str, variables: &[(&str, &str)], body: fn()) {
-    const MARK: &str = "TILEWRIGHT_ISOLATED_TEST";
-    if std::env::var_os(MARK).is_some() {
-        // Without PTX there is nothing to load, and these tests would show nothing.
-        assert_eq!(missing_ptx(), None);
-        return body();
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(MARK, "1")
-        .env(LIBRARY_VARIABLE, fake_library())
-        .env_remove("CUDA_VISIBLE_DEVICES")
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // A process that finds no test of this name succeeds as well.
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{test}, in its own process ({}):\n{text}",
-        output.status
-    );
-    print!("{text}");
-}
-
-/// The fake driver, compiled when it is first asked for.
-fn fake_library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/cuda-driver/tests/driver/fake_libcuda.rs");
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libcuda_fake.so");
-        // Each process compiles in its own folder and moves the result into place, so that none opens what another writes.
-        let folder = target.with_extension(std::process::id().to_string());
-        std::fs::create_dir_all(&folder).unwrap();
-        let compiled = folder.join("libcuda_fake.so");
-        let output = Command::new("rustc")
-            .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "-O", "-Cpanic=abort"])
-            .args(["--check-cfg=cfg(without_uuid,without_tensor_maps)", "-Adead_code", "-Anon_snake_case"])
-            .arg("-o")
-            .args([&compiled, &source])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        std::fs::rename(&compiled, &target).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
-        target
-    })
-}
-
-/// Asks the fake driver, of which this process has opened the library, for one of its counters.
-fn counter(name: &CStr) -> u32 {
-    let library = CString::new(std::env::var(LIBRARY_VARIABLE).unwrap()).unwrap();
-    // SAFETY: the library is open already, and its counters take nothing and return such a number.
-    unsafe {
-        let library = libc::dlopen(library.as_ptr(), libc::RTLD_NOW);
-        assert!(!library.is_null());
-        let address = libc::dlsym(library, name.as_ptr());
-        assert!(!address.is_null());
-        let function: extern "C" fn() -> u32 = std::mem::transmute(address);
-        function()
-    }
-}
+use fake_driver::isolated;
 
 fn loaded_modules() -> u32 {
-    counter(c"fake_loaded_modules")
+    // SAFETY: the function of this name takes nothing and returns such a number.
+    let counter: extern "C" fn() -> u32 = unsafe { fake_driver::function(c"fake_loaded_modules") };
+    counter()
 }
 
 /// Three buffers of 4 elements.
