@@ -259,12 +259,7 @@ impl Table {
     /// # Errors
     /// [`Error::File`].
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-        let mut file = crate::report::temporary_beside(path)?;
-        serde_json::to_writer_pretty(&mut file, self).map_err(|error| failed(error.into()))?;
-        std::io::Write::write_all(&mut file, b"\n").map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        crate::report::write_json(path, self)
     }
 
     /// Where the table is from, for explanations.
