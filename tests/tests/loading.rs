@@ -4,6 +4,7 @@
 
 mod fake_driver;
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use cuda_driver::{TensorElement, TensorSwizzle};
@@ -13,6 +14,8 @@ use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::gemm::tiled::gemm_tiled_32_fp32;
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixMut};
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
 use tilewright::device::{Embedded, Lines, TensorLayout, TensorTile};
 use tilewright::{Buffer, Device, Error};
 
@@ -243,6 +246,57 @@ fn tensor_maps_describe_views_and_are_checked_against_them() {
         let odd = TensorLayout { line_stride: 63, lines: 3, ..layout };
         let error = device.tensor_map(packed.view(), &odd, &half).unwrap_err().to_string();
         assert!(error.contains("126 bytes apart") && error.contains("multiples of 16"), "{error}");
+    });
+}
+
+/// Layouts and tiles of any numbers: what gets a tensor map lies inside the array, and the driver is told what it was meant to be.
+#[test]
+fn no_tensor_map_reaches_beyond_its_array() {
+    fn number() -> impl Strategy<Value = u64> {
+        const EDGES: [u64; 10] = [0, 1, 4, 16, 64, 1 << 32, (1 << 40) / 4, 1 << 62, u64::MAX - 1, u64::MAX];
+        prop_oneof![
+            4 => (0..40u64).prop_map(|number| 4 * number), 1 => 0..200u64,
+            1 => proptest::sample::select(&EDGES[..]), 1 => any::<u64>()
+        ]
+    }
+    isolated("no_tensor_map_reaches_beyond_its_array", &[], || {
+        let device = Device::cuda(0).unwrap();
+        let buffer = device.upload(&[0u32; 960]).unwrap();
+        let elements = [TensorElement::Tf32, TensorElement::Fp32, TensorElement::Bf16, TensorElement::Fp16];
+        let (made, refused) = (Cell::new(0), Cell::new(0));
+        let count = || prop_oneof![3 => 0..8u64, 1 => number()];
+        let layouts = (number(), count(), number(), count(), number());
+        let tile_length = prop_oneof![(1..17u32).prop_map(|eights| 8 * eights), 0..300u32];
+        let tiles = (proptest::sample::select(elements.to_vec()), tile_length, 0..300u32, any::<bool>());
+        let config = ProptestConfig {
+            cases: 20_000,
+            rng_seed: RngSeed::Fixed(1),
+            failure_persistence: None,
+            ..Default::default()
+        };
+        let run =
+            TestRunner::new(config).run(&(layouts, tiles), |(layout, (element, tile_length, tile_lines, swizzled))| {
+                let (length, lines, line_stride, matrices, matrix_stride) = layout;
+                let layout = TensorLayout { length, lines, line_stride, matrices, matrix_stride };
+                let swizzle = if swizzled { TensorSwizzle::Bytes128 } else { TensorSwizzle::None };
+                let tile = TensorTile { element, length: tile_length, lines: tile_lines, swizzle };
+                match device.tensor_map(buffer.view(), &layout, &tile) {
+                    Ok(map) => {
+                        let last = |count: u64, stride: u64| u128::from(count - 1) * u128::from(stride);
+                        let end = last(matrices, matrix_stride) + last(lines, line_stride) + u128::from(length);
+                        prop_assert!(end * u128::from(element.bytes()) <= 4 * 960, "{layout:?}");
+                        prop_assert_eq!(map.extents(), [length, lines, matrices]);
+                        made.set(made.get() + 1);
+                    }
+                    Err(Error::Shape(_) | Error::Driver(cuda_driver::Error::TensorMapRejected(_))) => {
+                        refused.set(refused.get() + 1);
+                    }
+                    Err(other) => prop_assert!(false, "{other}"),
+                }
+                Ok(())
+            });
+        run.unwrap();
+        assert!(made.get() > 100 && refused.get() > 1000, "{made:?} made and {refused:?} refused");
     });
 }
 
