@@ -206,6 +206,9 @@ impl RunFlags {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+    use tilewright::plan::Description;
 
     use super::*;
 
@@ -245,5 +248,102 @@ mod tests {
             let all = ["tilewright"].iter().chain(arguments);
             assert_eq!(Cli::try_parse_from(all).unwrap_err().exit_code(), 2, "{arguments:?}");
         }
+    }
+
+    /// Any of the flags that there are, and what may stand after one.
+    fn words() -> impl Strategy<Value = Vec<String>> {
+        const VALUES: [&str; 28] = [
+            "",
+            "0",
+            "1",
+            "-1",
+            "2147483647",
+            "2147483648",
+            "18446744073709551615",
+            "18446744073709551616",
+            "1e39",
+            "-inf",
+            "nan",
+            "1e-46",
+            "true",
+            "no",
+            "cpu",
+            "cuda:",
+            "cuda:18446744073709551615",
+            "cuda:-1",
+            "at-b",
+            "matvec",
+            "gemm_tiled_16_fp32",
+            "fp32",
+            "none",
+            "/nonexistent/file",
+            "=",
+            "--",
+            "-",
+            "\u{1b}[2J",
+        ];
+        fn flags(command: &clap::Command) -> Vec<String> {
+            let own = command.get_arguments().filter_map(|flag| Some(format!("--{}", flag.get_long()?)));
+            let below = command
+                .get_subcommands()
+                .flat_map(|below| flags(below).into_iter().chain([below.get_name().to_owned()]));
+            own.chain(below).collect()
+        }
+        let flag = || proptest::sample::select(flags(&Cli::command()));
+        let value = || prop_oneof![4 => proptest::sample::select(&VALUES[..]).prop_map(str::to_owned), 1 => ".{0,12}"];
+        let word = prop_oneof![
+            4 => (flag(), value()).prop_map(|(flag, value)| vec![flag, value]),
+            2 => (flag(), value()).prop_map(|(flag, value)| vec![format!("{flag}={value}")]),
+            1 => flag().prop_map(|flag| vec![flag]),
+            1 => value().prop_map(|value| vec![value]),
+        ];
+        prop::collection::vec(word, 0..6).prop_map(|words| words.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 3000, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default()
+        })]
+
+        /// Whatever is asked for: it is refused with a reason, or it makes products whose memory can be told.
+        #[test]
+        fn any_words_are_understood_or_refused(words in words()) {
+            let Cli { command, run } = match Cli::try_parse_from(std::iter::once("tilewright".to_owned()).chain(words)) {
+                Ok(parsed) => parsed,
+                Err(error) => {
+                    prop_assert!(matches!(error.exit_code(), 0 | 2) && !error.to_string().is_empty());
+                    return Ok(());
+                }
+            };
+            let flags = match command {
+                None => run,
+                Some(Command::Run(flags)) => flags,
+                Some(Command::Bench(_) | Command::Tune(_)) => return Ok(()),
+            };
+            let options = match flags.options() {
+                Ok(options) => options,
+                Err(error) => {
+                    prop_assert!(!error.to_string().is_empty());
+                    return Ok(());
+                }
+            };
+            for problem in &tilewright::problem::ALL {
+                for reduced in [false, true] {
+                    let product = problem.product(reduced, &options.overrides);
+                    let described = product.and_then(|product| {
+                        check_bytes(product.device_bytes());
+                        Description::of_product(&product)
+                    });
+                    if let Err(error) = described {
+                        prop_assert!(!error.to_string().is_empty());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Three operands of less than 2⁶³ bytes each.
+    fn check_bytes(bytes: tilewright::Bytes) {
+        assert!(bytes.0 < 3 << 63, "{bytes}");
     }
 }

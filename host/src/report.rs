@@ -152,13 +152,26 @@ impl Report {
     /// # Errors
     /// [`Error::File`].
     pub fn write_json(&self, path: &Path) -> Result<(), Error> {
-        let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-        let mut file = temporary_beside(path)?;
-        serde_json::to_writer_pretty(&mut file, self).map_err(|error| failed(error.into()))?;
-        file.write_all(b"\n").map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        write_json(path, self)
     }
+}
+
+/// Writes something as JSON. What had the name before stays as it is until all of the new has reached the disk, which may be
+/// full: then the file gets its name.
+///
+/// # Errors
+/// [`Error::File`].
+pub(crate) fn write_json(path: &Path, content: &impl Serialize) -> Result<(), Error> {
+    let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
+    let file = temporary_beside(path)?;
+    let mut writer = std::io::BufWriter::new(file);
+    serde_json::to_writer_pretty(&mut writer, content).map_err(|error| failed(error.into()))?;
+    writer.write_all(b"\n").map_err(failed)?;
+    let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
+    // Some file systems notice only now that there is no room.
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
 }
 
 /// A file in the directory of `path`, so that it can take that name in one step. Removed when dropped before that.

@@ -277,6 +277,34 @@ fn tables_are_of_one_gpu_and_made_on_one() {
     assert_eq!(fs::read_to_string(&path).unwrap(), content);
 }
 
+/// The system refuses to write to any file, as where a disk is full: a new file comes into being, and stays empty.
+#[test]
+fn where_nothing_can_be_written_an_older_report_stays_whole() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("report.json");
+    fs::write(&path, "older").unwrap();
+    let arguments = [&SMALL, &["--json", path.to_str().unwrap()][..]].concat();
+    let with_room = program(&arguments);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"]).arg(with_room.get_program());
+    command.args(with_room.get_args());
+    for (name, value) in with_room.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let done = done(command);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.stdout.contains("All 5 checks passed"), "what was found is shown all the same: {done:?}");
+    assert!(done.stderr.contains(&format!("cannot write {}: File too large", path.display())), "{done:?}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "older");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
+
+    assert_eq!(run(&arguments).code, Some(0));
+    assert!(fs::read_to_string(&path).unwrap().starts_with('{'));
+}
+
 #[test]
 fn the_seed_decides_the_inputs() {
     let error = |seed: &'static str| {

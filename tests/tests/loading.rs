@@ -2,89 +2,29 @@
 //!
 //! A process opens a driver's library only once, so each test runs in a process of its own.
 
-use std::ffi::{CStr, CString};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+mod fake_driver;
+
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use cuda_driver::{LIBRARY_VARIABLE, TensorElement, TensorSwizzle};
+use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::{ContractViolation, Dim3, Kernel, View};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::gemm::tiled::gemm_tiled_32_fp32;
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixMut};
-use tilewright::device::{Embedded, Lines, TensorLayout, TensorTile, missing_ptx};
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
+use tilewright::device::{Embedded, Lines, TensorLayout, TensorTile};
 use tilewright::{Buffer, Device, Error};
 
-/// Runs `body` in a new process that has the fake driver, with the given environment variables. `test` is the name of the
-/// calling test: the new process is this same program, told to run the one test of this name.
-fn isolated(test: &str, variables: &[(&str, &str)], body: fn()) {
-    const MARK: &str = "TILEWRIGHT_ISOLATED_TEST";
-    if std::env::var_os(MARK).is_some() {
-        // Without PTX there is nothing to load, and these tests would show nothing.
-        assert_eq!(missing_ptx(), None);
-        return body();
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(MARK, "1")
-        .env(LIBRARY_VARIABLE, fake_library())
-        .env_remove("CUDA_VISIBLE_DEVICES")
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // A process that finds no test of this name succeeds as well.
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{test}, in its own process ({}):\n{text}",
-        output.status
-    );
-    print!("{text}");
-}
-
-/// The fake driver, compiled when it is first asked for.
-fn fake_library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/cuda-driver/tests/driver/fake_libcuda.rs");
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libcuda_fake.so");
-        // Each process compiles in its own folder and moves the result into place, so that none opens what another writes.
-        let folder = target.with_extension(std::process::id().to_string());
-        std::fs::create_dir_all(&folder).unwrap();
-        let compiled = folder.join("libcuda_fake.so");
-        let output = Command::new("rustc")
-            .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "-O", "-Cpanic=abort"])
-            .args(["--check-cfg=cfg(without_uuid,without_tensor_maps)", "-Adead_code", "-Anon_snake_case"])
-            .arg("-o")
-            .args([&compiled, &source])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        std::fs::rename(&compiled, &target).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
-        target
-    })
-}
-
-/// Asks the fake driver, of which this process has opened the library, for one of its counters.
-fn counter(name: &CStr) -> u32 {
-    let library = CString::new(std::env::var(LIBRARY_VARIABLE).unwrap()).unwrap();
-    // SAFETY: the library is open already, and its counters take nothing and return such a number.
-    unsafe {
-        let library = libc::dlopen(library.as_ptr(), libc::RTLD_NOW);
-        assert!(!library.is_null());
-        let address = libc::dlsym(library, name.as_ptr());
-        assert!(!address.is_null());
-        let function: extern "C" fn() -> u32 = std::mem::transmute(address);
-        function()
-    }
-}
+use fake_driver::isolated;
 
 fn loaded_modules() -> u32 {
-    counter(c"fake_loaded_modules")
+    // SAFETY: the function of this name takes nothing and returns such a number.
+    let counter: extern "C" fn() -> u32 = unsafe { fake_driver::function(c"fake_loaded_modules") };
+    counter()
 }
 
 /// Three buffers of 4 elements.
@@ -306,6 +246,57 @@ fn tensor_maps_describe_views_and_are_checked_against_them() {
         let odd = TensorLayout { line_stride: 63, lines: 3, ..layout };
         let error = device.tensor_map(packed.view(), &odd, &half).unwrap_err().to_string();
         assert!(error.contains("126 bytes apart") && error.contains("multiples of 16"), "{error}");
+    });
+}
+
+/// Layouts and tiles of any numbers: what gets a tensor map lies inside the array, and the driver is told what it was meant to be.
+#[test]
+fn no_tensor_map_reaches_beyond_its_array() {
+    fn number() -> impl Strategy<Value = u64> {
+        const EDGES: [u64; 10] = [0, 1, 4, 16, 64, 1 << 32, (1 << 40) / 4, 1 << 62, u64::MAX - 1, u64::MAX];
+        prop_oneof![
+            4 => (0..40u64).prop_map(|number| 4 * number), 1 => 0..200u64,
+            1 => proptest::sample::select(&EDGES[..]), 1 => any::<u64>()
+        ]
+    }
+    isolated("no_tensor_map_reaches_beyond_its_array", &[], || {
+        let device = Device::cuda(0).unwrap();
+        let buffer = device.upload(&[0u32; 960]).unwrap();
+        let elements = [TensorElement::Tf32, TensorElement::Fp32, TensorElement::Bf16, TensorElement::Fp16];
+        let (made, refused) = (Cell::new(0), Cell::new(0));
+        let count = || prop_oneof![3 => 0..8u64, 1 => number()];
+        let layouts = (number(), count(), number(), count(), number());
+        let tile_length = prop_oneof![(1..17u32).prop_map(|eights| 8 * eights), 0..300u32];
+        let tiles = (proptest::sample::select(elements.to_vec()), tile_length, 0..300u32, any::<bool>());
+        let config = ProptestConfig {
+            cases: 20_000,
+            rng_seed: RngSeed::Fixed(1),
+            failure_persistence: None,
+            ..Default::default()
+        };
+        let run =
+            TestRunner::new(config).run(&(layouts, tiles), |(layout, (element, tile_length, tile_lines, swizzled))| {
+                let (length, lines, line_stride, matrices, matrix_stride) = layout;
+                let layout = TensorLayout { length, lines, line_stride, matrices, matrix_stride };
+                let swizzle = if swizzled { TensorSwizzle::Bytes128 } else { TensorSwizzle::None };
+                let tile = TensorTile { element, length: tile_length, lines: tile_lines, swizzle };
+                match device.tensor_map(buffer.view(), &layout, &tile) {
+                    Ok(map) => {
+                        let last = |count: u64, stride: u64| u128::from(count - 1) * u128::from(stride);
+                        let end = last(matrices, matrix_stride) + last(lines, line_stride) + u128::from(length);
+                        prop_assert!(end * u128::from(element.bytes()) <= 4 * 960, "{layout:?}");
+                        prop_assert_eq!(map.layout().extents, [length, lines, matrices]);
+                        made.set(made.get() + 1);
+                    }
+                    Err(Error::Shape(_) | Error::Driver(cuda_driver::Error::TensorMapRejected(_))) => {
+                        refused.set(refused.get() + 1);
+                    }
+                    Err(other) => prop_assert!(false, "{other}"),
+                }
+                Ok(())
+            });
+        run.unwrap();
+        assert!(made.get() > 100 && refused.get() > 1000, "{made:?} made and {refused:?} refused");
     });
 }
 

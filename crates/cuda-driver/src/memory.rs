@@ -103,10 +103,10 @@ impl<T: Pod> DeviceMemory<T> {
         }
         self.gpu.bind()?;
         let stream = self.gpu.stream();
-        // SAFETY: both sides have this many bytes, and this function waits until the copy no longer reads `source`:
-        // either it is done, or the context is lost and copies nothing more.
+        // SAFETY: both sides have this many bytes, and this function waits until the copy no longer reads `source`: see
+        // `wait_for_copy`.
         call(|| unsafe { sys::cuMemcpyHtoDAsync_v2(self.address, source.as_ptr().cast(), self.bytes(), stream) })?;
-        self.gpu.synchronize()
+        self.wait_for_copy()
     }
 
     /// Copies this memory into `target`, after everything that was started before, and waits for it.
@@ -121,9 +121,9 @@ impl<T: Pod> DeviceMemory<T> {
         self.gpu.bind()?;
         let stream = self.gpu.stream();
         // SAFETY: both sides have this many bytes, every bit pattern is a `T`, and this function waits until the copy
-        // no longer writes to `target`: either it is done, or the context is lost and copies nothing more.
+        // no longer writes to `target`: see `wait_for_copy`.
         call(|| unsafe { sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), self.address, self.bytes(), stream) })?;
-        self.gpu.synchronize()
+        self.wait_for_copy()
     }
 
     /// Sets every byte to `value`, after everything that was started before. This does not wait.
@@ -139,6 +139,22 @@ impl<T: Pod> DeviceMemory<T> {
         // SAFETY: the memory has this many bytes, every bit pattern is a `T`, and the memory is not freed before the
         // GPU has finished: see `drop` and `Gpu::lent`.
         Ok(call(|| unsafe { sys::cuMemsetD8Async(self.address, value, self.bytes(), stream) })?)
+    }
+
+    /// Waits for a copy from or to the host's memory that was just started, while the context is current. Nothing else is asked
+    /// of the driver before: if that failed, the copy would go on in memory that its owner has back.
+    ///
+    /// A failure that leaves the context as it is does not say that the copy has ended, so this waits once more, for all that
+    /// the context does. Where that fails too, no more can be done; but then, of memory that is not page-locked, the copy does
+    /// not need the host's side any longer: the driver has gone through it before it returned.
+    fn wait_for_copy(&self) -> Result<(), Error> {
+        // SAFETY: the stream is of the context that is current now.
+        let waited = call(|| unsafe { sys::cuStreamSynchronize(self.gpu.stream()) }).map_err(Error::from);
+        if waited.as_ref().is_err_and(|error| !matches!(error, Error::ContextLost { .. })) {
+            // SAFETY: it has no arguments. Its failure would say no more than the first one.
+            let _ = call(|| unsafe { sys::cuCtxSynchronize() });
+        }
+        waited
     }
 
     fn check_length(&self, host_len: usize) -> Result<(), Error> {

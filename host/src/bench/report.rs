@@ -1,6 +1,5 @@
 //! What a benchmark found: as a table for people, and as JSON for machines and for later comparisons.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +12,7 @@ use super::timing::Times;
 use crate::baseline::Math;
 use crate::device::DeviceInfo;
 use crate::problem::Sizes;
-use crate::report::temporary_beside;
+use crate::report::write_json;
 use crate::{Error, Precision};
 
 /// What the `schema` of a report says.
@@ -254,12 +253,7 @@ impl BenchReport {
     /// # Errors
     /// [`Error::File`].
     pub fn write_json(&self, path: &Path) -> Result<(), Error> {
-        let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-        let mut file = temporary_beside(path)?;
-        serde_json::to_writer_pretty(&mut file, self).map_err(|error| failed(error.into()))?;
-        file.write_all(b"\n").map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        write_json(path, self)
     }
 
     /// Reads a report that was written by this version of the schema.

@@ -228,6 +228,9 @@ struct AlignedMemory<T> {
     elements: PhantomData<T>,
 }
 
+/// From this size on, in bytes, an allocation is compared with what is free: to find out takes longer than to allocate little.
+const WORTH_ASKING: usize = 64 << 20;
+
 /// CUDA aligns every allocation to at least 256 bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(256))]
@@ -240,17 +243,30 @@ unsafe impl Pod for Line {}
 
 impl<T: Element + Pod> AlignedMemory<T> {
     fn zeroed(len: usize) -> Result<Self, Error> {
+        Self::zeroed_within(len, crate::problem::available_host_memory)
+    }
+
+    /// `available` tells how many bytes are free, if that is known.
+    fn zeroed_within(len: usize, available: impl Fn() -> Option<u128>) -> Result<Self, Error> {
         let bytes = len
             .checked_mul(size_of::<T>())
             .filter(|&bytes| bytes <= isize::MAX as usize - size_of::<Line>())
             .ok_or(cuda_driver::Error::SizeOverflow { len, element_bytes: size_of::<T>() })?;
         let count = bytes.div_ceil(size_of::<Line>());
-        let mut lines = Vec::new();
-        lines.try_reserve_exact(count).map_err(|_| Error::NotEnoughMemory {
+        let too_much = |has: Option<u128>| Error::NotEnoughMemory {
             place: "on the host".to_owned(),
             needs: crate::Bytes(bytes as u128),
-            has: crate::Bytes(crate::problem::available_host_memory().unwrap_or(0)),
-        })?;
+            has: crate::Bytes(has.unwrap_or(0)),
+        };
+        // The system may promise more than there is, and end the program when it writes to it.
+        if bytes >= WORTH_ASKING
+            && let has @ Some(free) = available()
+            && bytes as u128 > free
+        {
+            return Err(too_much(has));
+        }
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(count).map_err(|_| too_much(available()))?;
         lines.resize(count, Line([0; 256]));
         Ok(Self { lines, len, elements: PhantomData })
     }
@@ -261,5 +277,22 @@ impl<T: Element + Pod> AlignedMemory<T> {
 
     fn as_mut_slice(&mut self) -> &mut [T] {
         &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_is_free_is_refused_before_the_system_is_asked() {
+        let len = WORTH_ASKING / size_of::<u64>();
+        let refused = AlignedMemory::<u64>::zeroed_within(len, || Some(WORTH_ASKING as u128 - 1)).err().unwrap();
+        assert!(matches!(refused, Error::NotEnoughMemory { needs, has, .. } if needs.0 == has.0 + 1), "{refused}");
+        for free in [None, Some(WORTH_ASKING as u128)] {
+            assert!(AlignedMemory::<u64>::zeroed_within(len, || free).is_ok());
+        }
+        let little = AlignedMemory::<u64>::zeroed_within(len - 1, || panic!("not worth asking")).unwrap();
+        assert_eq!(little.as_slice().len(), len - 1);
     }
 }

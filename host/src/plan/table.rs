@@ -137,6 +137,14 @@ pub enum TableFault {
         /// What it says.
         median_us: String,
     },
+    /// Sums that are divided among no blocks.
+    #[error("the time of {kernel} for {product} is of sums divided among 0 blocks: it has to be at least one")]
+    Splits {
+        /// The kernel.
+        kernel: String,
+        /// The product.
+        product: String,
+    },
     /// The kernels of an entry are not in order.
     #[error("the kernels for {0} are not in the order of their times")]
     Order(String),
@@ -230,7 +238,10 @@ impl Table {
         }
         let table: Self = serde_json::from_str(text).map_err(bad)?;
         for entry in &table.entries {
-            for KernelTime { kernel, median_us, .. } in &entry.times {
+            for KernelTime { kernel, splits, median_us } in &entry.times {
+                if *splits == 0 {
+                    return Err(TableFault::Splits { kernel: kernel.clone(), product: entry.product() });
+                }
                 if !(median_us.is_finite() && *median_us > 0.0) {
                     let (kernel, product, median_us) = (kernel.clone(), entry.product(), median_us.to_string());
                     return Err(TableFault::Time { kernel, product, median_us });
@@ -248,12 +259,7 @@ impl Table {
     /// # Errors
     /// [`Error::File`].
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-        let mut file = crate::report::temporary_beside(path)?;
-        serde_json::to_writer_pretty(&mut file, self).map_err(|error| failed(error.into()))?;
-        std::io::Write::write_all(&mut file, b"\n").map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        crate::report::write_json(path, self)
     }
 
     /// Where the table is from, for explanations.

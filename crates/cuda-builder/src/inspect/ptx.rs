@@ -205,11 +205,13 @@ impl Function {
             let statement = instruction(statement);
             if statement.starts_with(".shared") {
                 // LLVM moves an array that one function alone uses into that function.
-                function.shared_bytes += array(statement).map_or(0, |(_, bytes)| bytes);
+                let bytes = array(statement).map_or(0, |(_, bytes)| bytes);
+                function.shared_bytes = function.shared_bytes.saturating_add(bytes);
             }
             if statement.starts_with(".local") {
                 // An array without a size that can be read is still in local memory.
-                function.local_bytes += array(statement).map_or(1, |(_, bytes)| bytes.max(1));
+                let bytes = array(statement).map_or(1, |(_, bytes)| bytes.max(1));
+                function.local_bytes = function.local_bytes.saturating_add(bytes);
             }
             let opcode = statement.split_ascii_whitespace().next().unwrap_or("");
             if matches!(opcode.split('.').next(), Some("ld" | "ldu" | "st" | "atom" | "red")) {
@@ -218,8 +220,8 @@ impl Function {
             }
         }
         let named: std::collections::HashSet<&str> = words(body).collect();
-        function.shared_bytes +=
-            shared.iter().filter(|(name, _)| named.contains(name.as_str())).map(|(_, bytes)| bytes).sum::<u64>();
+        let of_the_module = shared.iter().filter(|(name, _)| named.contains(name.as_str())).map(|&(_, bytes)| bytes);
+        function.shared_bytes = of_the_module.fold(function.shared_bytes, u64::saturating_add);
         Some(function)
     }
 }
@@ -355,7 +357,7 @@ fn array(statement: &str) -> Option<(String, u64)> {
         let kind = word.strip_prefix('.')?;
         kind.strip_prefix(['b', 'u', 's', 'f'])?.parse().ok()
     })?;
-    Some((name.to_owned(), bits / 8 * count))
+    Some((name.to_owned(), (bits / 8).saturating_mul(count)))
 }
 
 fn parse_version(word: &str) -> Option<(u32, u32)> {

@@ -61,9 +61,12 @@ pub(super) fn find(text: &str, pattern: &str) -> Option<usize> {
     None
 }
 
-/// What stands between the parenthesis at `open` and the one that closes it.
+/// What stands between the parenthesis at `open` and the one that closes it; `None` if either is not there.
 pub(super) fn parenthesized(text: &str, open: usize) -> Option<&str> {
     let bytes = text.as_bytes();
+    if bytes.get(open) != Some(&b'(') {
+        return None;
+    }
     let (mut at, mut depth) = (open, 0usize);
     while at < bytes.len() {
         match bytes[at] {
@@ -136,7 +139,8 @@ impl<'a> Variable<'a> {
         let mut at = range.end + line[range.end..].strip_prefix(" = ").map(|_| 3)?;
         let mut prefix = Vec::new();
         loop {
-            let word = line[at..].split(' ').next().filter(|word| !word.is_empty())?;
+            // A line that ends before the keyword is no variable.
+            let word = line.get(at..)?.split(' ').next().filter(|word| !word.is_empty())?;
             match word {
                 "global" | "constant" => return Some(Self { name, prefix, keyword: at, writable: word == "global" }),
                 "alias" | "ifunc" => return None,
@@ -214,5 +218,6 @@ mod tests {
     fn matches_parentheses() {
         assert_eq!(parenthesized(r#"f(a (b) ")" c) d"#, 1), Some(r#"a (b) ")" c"#));
         assert_eq!(parenthesized("f(a", 1), None);
+        assert_eq!([parenthesized("f a", 1), parenthesized("f)", 1), parenthesized("f", 1)], [None; 3]);
     }
 }

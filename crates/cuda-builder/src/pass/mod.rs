@@ -325,4 +325,6 @@ impl<'a> References<'a> {
 }
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;

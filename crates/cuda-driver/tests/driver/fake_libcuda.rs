@@ -3,44 +3,39 @@
 //! - `FAKE_CUDA="cuInit=999,cuStreamSynchronize=715"` makes functions return these codes and do nothing else.
 //! - `FAKE_CUDA_VERSION=13000` is the version it reports; it is 12040 otherwise.
 //! - `FAKE_CUDA_CAPABILITY=8.0` is the compute capability of its GPUs; it is 9.0 otherwise.
+//! - `FAKE_CUDA_THREADS=1024` is how many threads a block of a kernel may have; it is 256 otherwise.
 //! - Functions that need a context return `CUDA_ERROR_INVALID_CONTEXT` on a thread where none is current.
 //! - PTX with the line `// reject 218` is rejected with that code and a log.
 //! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700.
-//! - `fake_*` are for the tests.
+//! - `fake_*` are for the tests; those of `fake_faults.rs` make the n-th call fail, and count what is not given back.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+mod fake_faults;
+mod fake_memory;
+
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
+
+use fake_faults::{Kind, called, end_handle, given_back, is_handle, made, new_handle};
+use fake_memory::{COPIES_GOING_ON, TOTAL_MEMORY};
 
 const SUCCESS: u32 = 0;
 const INVALID_VALUE: u32 = 1;
-const OUT_OF_MEMORY: u32 = 2;
 const INVALID_DEVICE: u32 = 101;
 const INVALID_CONTEXT: u32 = 201;
 const INVALID_HANDLE: u32 = 400;
 const NOT_FOUND: u32 = 500;
 const ILLEGAL_ADDRESS: u32 = 700;
 
-/// "The GPU's" memory: 8 GiB, of which 1 GiB is always in use.
-const TOTAL_MEMORY: usize = 8 << 30;
-const USED_MEMORY: usize = 1 << 30;
 /// What is no stream.
 const NO_STREAM: usize = 0xBAD;
-/// Beyond this size, copies and fills touch the first and last byte only.
-const LARGE: usize = 1 << 30;
-
-static LIVE_OBJECTS: AtomicI32 = AtomicI32::new(0);
 static LOST: AtomicU32 = AtomicU32::new(SUCCESS);
-static LAST_COPY_BYTES: AtomicUsize = AtomicUsize::new(0);
 static LAST_STREAM: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// How often functions were called that a program should call rarely.
 static LOADED_MODULES: AtomicU32 = AtomicU32::new(0);
 static SET_ATTRIBUTES: AtomicU32 = AtomicU32::new(0);
 static DYNAMIC_SHARED_LIMIT: AtomicI32 = AtomicI32::new(48 * 1024);
-static MEMORY: Mutex<Option<HashMap<u64, usize>>> = Mutex::new(None);
 
 thread_local! {
     static CURRENT_CONTEXT: Cell<usize> = const { Cell::new(0) };
@@ -48,20 +43,20 @@ thread_local! {
     static CAPTURE_MODE: Cell<c_uint> = const { Cell::new(0) };
 }
 
-/// The code that the environment prescribes for a function, or that a lost context returns.
-fn prescribed(function: &str) -> u32 {
-    // Read once: to look at the environment takes longer than a launch.
-    static PRESCRIPTIONS: OnceLock<String> = OnceLock::new();
-    let prescriptions = PRESCRIPTIONS.get_or_init(|| std::env::var("FAKE_CUDA").unwrap_or_default());
-    let code = prescriptions.split(',').filter_map(|entry| entry.split_once('=')).find(|entry| entry.0 == function);
-    match code {
-        Some((_, code)) => code.parse().unwrap(),
-        None => LOST.load(SeqCst),
+/// The code that a function is to return: see [`called`]; or the one that a lost context returns.
+fn prescribed(function: &'static str) -> u32 {
+    match called(function) {
+        SUCCESS => LOST.load(SeqCst),
+        code => code,
     }
 }
 
-fn prescribed_in_context(function: &str) -> u32 {
-    if CURRENT_CONTEXT.get() == 0 { INVALID_CONTEXT } else { prescribed(function) }
+fn prescribed_in_context(function: &'static str) -> u32 {
+    match called(function) {
+        SUCCESS if CURRENT_CONTEXT.get() == 0 => INVALID_CONTEXT,
+        SUCCESS => LOST.load(SeqCst),
+        code => code,
+    }
 }
 
 macro_rules! check {
@@ -72,15 +67,7 @@ macro_rules! check {
         }
     };
 }
-
-fn with_memory<R>(action: impl FnOnce(&mut HashMap<u64, usize>) -> R) -> R {
-    action(MEMORY.lock().unwrap().get_or_insert_with(HashMap::new))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn fake_live_objects() -> i32 {
-    LIVE_OBJECTS.load(SeqCst)
-}
+pub(crate) use check;
 
 #[unsafe(no_mangle)]
 extern "C" fn fake_last_stream() -> usize {
@@ -95,11 +82,6 @@ extern "C" fn fake_capture_mode() -> c_uint {
 #[unsafe(no_mangle)]
 extern "C" fn fake_current_context() -> usize {
     CURRENT_CONTEXT.get()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn fake_last_copy_bytes() -> usize {
-    LAST_COPY_BYTES.load(SeqCst)
 }
 
 #[unsafe(no_mangle)]
@@ -173,11 +155,13 @@ extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> u32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetName(name: *mut c_char, len: c_int, _device: c_int) -> u32 {
+    check!(called("cuDeviceGetName"));
     copy_text("Fake GPU", name, len)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetPCIBusId(id: *mut c_char, len: c_int, _device: c_int) -> u32 {
+    check!(called("cuDeviceGetPCIBusId"));
     copy_text("0000:1b:00.0", id, len)
 }
 
@@ -193,18 +177,21 @@ fn copy_text(text: &str, target: *mut c_char, len: c_int) -> u32 {
 #[cfg(not(without_uuid))]
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetUuid(uuid: *mut [u8; 16], _device: c_int) -> u32 {
+    check!(called("cuDeviceGetUuid"));
     unsafe { *uuid = [0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff] };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> u32 {
+    check!(called("cuDeviceTotalMem_v2"));
     unsafe { *bytes = TOTAL_MEMORY };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) -> u32 {
+    check!(called("cuDeviceGetAttribute"));
     let answer = match attribute {
         1 => 1024,
         5 => 0x7fff_ffff,
@@ -227,46 +214,60 @@ fn compute_capability() -> (c_int, c_int) {
     (major.parse().unwrap(), minor.parse().unwrap())
 }
 
+/// 256, unless the environment says otherwise, which is read once.
+fn max_threads() -> c_uint {
+    static THREADS: OnceLock<c_uint> = OnceLock::new();
+    *THREADS.get_or_init(|| std::env::var("FAKE_CUDA_THREADS").map_or(256, |threads| threads.parse().unwrap()))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) -> u32 {
     check!(prescribed("cuDevicePrimaryCtxRetain"));
-    LIVE_OBJECTS.fetch_add(1, SeqCst);
+    made(Kind::Context);
     unsafe { *context = 100 + device as usize };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> u32 {
-    LIVE_OBJECTS.fetch_sub(1, SeqCst);
+    check!(called("cuDevicePrimaryCtxRelease_v2"));
+    given_back(Kind::Context);
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSetCurrent(context: usize) -> u32 {
+    check!(called("cuCtxSetCurrent"));
     CURRENT_CONTEXT.set(context);
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxGetCurrent(context: *mut usize) -> u32 {
+    check!(called("cuCtxGetCurrent"));
     unsafe { *context = CURRENT_CONTEXT.get() };
     SUCCESS
 }
 
-/// Creates something that has a handle and has to be destroyed.
-fn create(handle: *mut usize) -> u32 {
-    LIVE_OBJECTS.fetch_add(1, SeqCst);
-    unsafe { *handle = 1000 };
+/// Creates a stream or an event.
+fn create(kind: Kind, handle: *mut usize) -> u32 {
+    made(kind);
+    unsafe { *handle = new_handle() };
     SUCCESS
 }
 
-fn destroy(function: &str) -> u32 {
-    // A lost context does not keep things from being destroyed.
-    if CURRENT_CONTEXT.get() == 0 {
-        return INVALID_CONTEXT;
+/// What keeps a function from destroying something. A lost context does not: see [`destroyed`].
+fn refusal_to_destroy(function: &'static str) -> u32 {
+    match called(function) {
+        SUCCESS if CURRENT_CONTEXT.get() == 0 => INVALID_CONTEXT,
+        code => code,
     }
-    LIVE_OBJECTS.fetch_sub(1, SeqCst);
-    prescribed(function)
+}
+
+/// Something is no more. The code is still that of a lost context, if it is.
+fn destroyed(kind: Kind) -> u32 {
+    given_back(kind);
+    LOST.load(SeqCst)
 }
 
 #[unsafe(no_mangle)]
@@ -275,21 +276,36 @@ extern "C" fn cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, _pr
     // SAFETY: the caller passes a place for the stream.
     unsafe { *stream = NO_STREAM };
     check!(prescribed_in_context("cuStreamCreateWithPriority"));
-    create(stream)
+    create(Kind::Stream, stream)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamDestroy_v2(stream: usize) -> u32 {
+    check!(refusal_to_destroy("cuStreamDestroy_v2"));
     if stream == NO_STREAM {
         return INVALID_HANDLE;
     }
-    destroy("cuStreamDestroy_v2")
+    end_handle(stream);
+    destroyed(Kind::Stream)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamSynchronize(stream: usize) -> u32 {
     LAST_STREAM.store(stream, SeqCst);
-    prescribed_in_context("cuStreamSynchronize")
+    waited(prescribed_in_context("cuStreamSynchronize"))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSynchronize() -> u32 {
+    waited(prescribed_in_context("cuCtxSynchronize"))
+}
+
+/// After a wait no copy goes on; nor does one in a context that is lost.
+fn waited(code: u32) -> u32 {
+    if code == SUCCESS || LOST.load(SeqCst) != SUCCESS {
+        COPIES_GOING_ON.store(0, SeqCst);
+    }
+    code
 }
 
 /// Stream 4711 is captured.
@@ -307,31 +323,17 @@ extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) -> u32 {
     SUCCESS
 }
 
-/// The device is the GPU of number 3, for memory that has been allocated, and no other attribute is asked for.
-#[unsafe(no_mangle)]
-extern "C" fn cuPointerGetAttribute(data: *mut c_int, attribute: c_uint, address: u64) -> u32 {
-    check!(prescribed("cuPointerGetAttribute"));
-    assert_eq!(attribute, 9);
-    let is_known = with_memory(|memory| {
-        u32::from(memory.iter().any(|(&first, &bytes)| (first..first + bytes as u64).contains(&address)))
-    });
-    if is_known == 0 {
-        return INVALID_VALUE;
-    }
-    unsafe { *data = 3 };
-    SUCCESS
-}
-
 #[unsafe(no_mangle)]
 extern "C" fn cuEventCreate(event: *mut usize, _flags: c_uint) -> u32 {
     check!(prescribed_in_context("cuEventCreate"));
-    create(event)
+    create(Kind::Event, event)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuEventRecord(_event: usize, stream: usize) -> u32 {
+extern "C" fn cuEventRecord(event: usize, stream: usize) -> u32 {
     LAST_STREAM.store(stream, SeqCst);
-    prescribed_in_context("cuEventRecord")
+    check!(prescribed_in_context("cuEventRecord"));
+    if is_handle(event) { SUCCESS } else { INVALID_HANDLE }
 }
 
 #[unsafe(no_mangle)]
@@ -340,96 +342,20 @@ extern "C" fn cuEventSynchronize(_event: usize) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, _start: usize, _end: usize) -> u32 {
+extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: usize, end: usize) -> u32 {
     check!(prescribed_in_context("cuEventElapsedTime"));
+    if !is_handle(start) || !is_handle(end) {
+        return INVALID_HANDLE;
+    }
     unsafe { *milliseconds = 1.5 };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuEventDestroy_v2(_event: usize) -> u32 {
-    destroy("cuEventDestroy_v2")
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> u32 {
-    check!(prescribed_in_context("cuMemGetInfo_v2"));
-    let used: usize = with_memory(|memory| memory.values().sum());
-    unsafe {
-        *free = TOTAL_MEMORY - USED_MEMORY - used;
-        *total = TOTAL_MEMORY;
-    }
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32 {
-    check!(prescribed_in_context("cuMemAlloc_v2"));
-    with_memory(|memory| {
-        if bytes == 0 {
-            return INVALID_VALUE;
-        }
-        let used: usize = memory.values().sum();
-        if bytes > TOTAL_MEMORY - USED_MEMORY - used {
-            return OUT_OF_MEMORY;
-        }
-        // Zeroed pages are not backed by memory before they are touched.
-        let block = unsafe { alloc_zeroed(Layout::from_size_align(bytes, 16).unwrap()) };
-        assert!(!block.is_null());
-        memory.insert(block as u64, bytes);
-        LIVE_OBJECTS.fetch_add(1, SeqCst);
-        unsafe { *address = block as u64 };
-        SUCCESS
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemFree_v2(address: u64) -> u32 {
-    check!(destroy("cuMemFree_v2"));
-    let bytes = with_memory(|memory| memory.remove(&address)).expect("freed what was not allocated");
-    unsafe { dealloc(address as *mut u8, Layout::from_size_align(bytes, 16).unwrap()) };
-    SUCCESS
-}
-
-/// Copies; what is large is copied at its two ends only.
-unsafe fn copy(target: *mut u8, source: *const u8, bytes: usize) -> u32 {
-    LAST_COPY_BYTES.store(bytes, SeqCst);
-    if bytes < LARGE {
-        unsafe { target.copy_from_nonoverlapping(source, bytes) };
-    } else {
-        unsafe {
-            *target = *source;
-            *target.add(bytes - 1) = *source.add(bytes - 1);
-        }
-    }
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyHtoDAsync_v2(target: u64, source: *const c_void, bytes: usize, _stream: usize) -> u32 {
-    check!(prescribed_in_context("cuMemcpyHtoDAsync_v2"));
-    unsafe { copy(target as *mut u8, source.cast(), bytes) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyDtoHAsync_v2(target: *mut c_void, source: u64, bytes: usize, _stream: usize) -> u32 {
-    check!(prescribed_in_context("cuMemcpyDtoHAsync_v2"));
-    unsafe { copy(target.cast(), source as *const u8, bytes) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemsetD8Async(target: u64, value: u8, bytes: usize, _stream: usize) -> u32 {
-    check!(prescribed_in_context("cuMemsetD8Async"));
-    let target = target as *mut u8;
-    if bytes < LARGE {
-        unsafe { target.write_bytes(value, bytes) };
-    } else {
-        unsafe {
-            *target = value;
-            *target.add(bytes - 1) = value;
-        }
-    }
-    SUCCESS
+extern "C" fn cuEventDestroy_v2(event: usize) -> u32 {
+    check!(refusal_to_destroy("cuEventDestroy_v2"));
+    end_handle(event);
+    destroyed(Kind::Event)
 }
 
 #[unsafe(no_mangle)]
@@ -453,7 +379,7 @@ unsafe extern "C" fn cuModuleLoadDataEx(
         }
         return rest.split_whitespace().next().unwrap().parse().unwrap();
     }
-    LIVE_OBJECTS.fetch_add(1, SeqCst);
+    made(Kind::Module);
     LOADED_MODULES.fetch_add(1, SeqCst);
     unsafe { *module = Box::into_raw(Box::new(ptx)) as usize };
     SUCCESS
@@ -461,9 +387,9 @@ unsafe extern "C" fn cuModuleLoadDataEx(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuModuleUnload(module: usize) -> u32 {
-    check!(destroy("cuModuleUnload"));
+    check!(refusal_to_destroy("cuModuleUnload"));
     drop(unsafe { Box::from_raw(module as *mut String) });
-    SUCCESS
+    destroyed(Kind::Module)
 }
 
 #[unsafe(no_mangle)]
@@ -489,7 +415,7 @@ extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, _function:
     check!(prescribed_in_context("cuFuncGetAttribute"));
     unsafe {
         *value = match attribute {
-            0 => 256,
+            0 => max_threads() as c_int,
             1 => 2048,
             3 => 0,
             4 => 32,
@@ -528,7 +454,7 @@ unsafe extern "C" fn cuLaunchKernel(
     let threads = block_x * block_y * block_z;
     let grid_is_valid = grid_x > 0 && (1..=65535).contains(&grid_y) && (1..=65535).contains(&grid_z);
     let shared_is_valid = dynamic_shared_bytes as i32 <= DYNAMIC_SHARED_LIMIT.load(SeqCst);
-    if !grid_is_valid || !(1..=256).contains(&threads) || !shared_is_valid {
+    if !grid_is_valid || !(1..=max_threads()).contains(&threads) || !shared_is_valid {
         return INVALID_VALUE;
     }
     match function {

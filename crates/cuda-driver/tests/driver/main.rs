@@ -1,6 +1,7 @@
 //! The crate without a driver and with a fake one. A process opens a driver's library only once, so each test runs in a
 //! process of its own, with a library of its own.
 
+mod copies;
 mod fake_driver;
 mod no_driver;
 mod tensor_maps;

@@ -1,0 +1,319 @@
+//! The driver vanishes: everything that is done with a device, again and again, with each call of the driver failing in turn.
+//!
+//! ```text
+//!  open, upload, plan, load, run, time, download, drop        N calls of the driver's functions
+//!  ├──┼──┼──✗                                                 call n fails, for every n from 1 to N: an error, and which
+//!  ├──┼──┼──✗  ┼  ┼  ┼        ✓ ✓ ✓                           where the context survives, nothing is left behind
+//!  ├──┼──┼──✗──✗──✗──✗        ✗ ✗ ✗                           where it does not, the device says so ever after
+//! ```
+//!
+//! The driver is the one of `cuda_driver`'s tests. It begins anew for each n, in one process for each way to fail, which an
+//! abort or a call that never returns would end.
+
+mod fake_driver;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use gpu_kernels::gemm::Gemm;
+use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
+use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
+use gpu_kernels::{Matrix, MatrixMut};
+use ndarray::Array2;
+use tilewright::plan::{Description, GemmPlan, Options};
+use tilewright::{Buffer, Device, DeviceMatrix, Error, kernels};
+
+use fake_driver::isolated;
+
+/// What a call that fails means for those after it. The numbers are those of `fake_begin`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum After {
+    /// Nothing: the next one may succeed.
+    Fine = 0,
+    /// The context is lost. Whatever needs it fails; things can still be destroyed.
+    ContextLost = 1,
+    /// Every call fails.
+    Gone = 2,
+}
+
+/// The fake driver's own functions.
+struct Fake {
+    begin: extern "C" fn(usize, u32, u32),
+    calls: extern "C" fn() -> usize,
+    call_name: unsafe extern "C" fn(usize, *mut usize) -> *const u8,
+    live_objects: extern "C" fn() -> i32,
+}
+
+impl Fake {
+    fn of_this_process() -> Self {
+        // The library is opened by the first call of a function.
+        cuda_driver::driver_version().unwrap();
+        // SAFETY: these are the types of the functions of these names in `fake_faults.rs`.
+        unsafe {
+            Self {
+                begin: fake_driver::function(c"fake_begin"),
+                calls: fake_driver::function(c"fake_calls"),
+                call_name: fake_driver::function(c"fake_call_name"),
+                live_objects: fake_driver::function(c"fake_live_objects"),
+            }
+        }
+    }
+
+    /// The functions that have been called since it began, in their order.
+    fn log(&self) -> Vec<&'static str> {
+        let name = |number| {
+            let mut length = 0;
+            // SAFETY: there are as many calls, and the length may be written to. A name is a constant of a library that is
+            // never closed.
+            let bytes = unsafe { std::slice::from_raw_parts((self.call_name)(number, &mut length), length) };
+            std::str::from_utf8(bytes).unwrap()
+        };
+        (1..=(self.calls)()).map(name).collect()
+    }
+}
+
+/// The threads that the fake driver lets a block have: some kernels take more than the 256 that it otherwise does.
+const THREADS: [(&str, &str); 1] = [("FAKE_CUDA_THREADS", "1024")];
+
+/// Small matrices, but large enough for every kernel to do its work in parts.
+const SIZES: [usize; 3] = [64, 48, 256];
+
+/// A kernel, and among how many blocks to divide the sums.
+const PRODUCTS: [(&str, Option<u32>); 3] = [
+    ("gemm_naive_2d_fp32", None),
+    // Packs operands into the workspace, and loads them by tensor maps.
+    ("gemm_wgmma_packed_fp32_3xfp16", None),
+    // Partial sums are in the workspace.
+    ("gemm_mma_nn_tf32", Some(2)),
+];
+
+/// What a program does with a device, once it is open. The values are the fake driver's, which computes nothing.
+fn use_device(device: &Device, products: &[(&str, Option<u32>)]) -> Result<(), Error> {
+    let [m, n, k] = SIZES;
+    let numbers = |rows, cols| Array2::from_shape_fn((rows, cols), |(row, col)| (row * cols + col) as f32);
+    let a = DeviceMatrix::upload(device, numbers(m, k).view())?;
+    let b = DeviceMatrix::upload(device, numbers(k, n).view())?;
+    let mut c = DeviceMatrix::unwritten(device, numbers(m, n).view())?;
+    for &(kernel, splits) in products {
+        let options = Options { kernel: Some(kernels::find(kernel)?), splits, ..Options::default() };
+        let product = Description::of(1.0, &a, &b, 0.0, &c)?;
+        let plan = GemmPlan::new(device, &product, &options)?;
+        plan.load(device)?;
+        let mut workspace = plan.workspace(device)?;
+        workspace.clear()?;
+        let times = device.time(2, || plan.run(device, 1.0, &a, &b, 0.0, &mut c, &mut workspace))?;
+        assert_eq!(times, [Duration::from_micros(1500); 2], "as the fake driver says");
+    }
+    // Loaded by its launch.
+    device.launch(gemm_naive_1d_fp32 { gemm: small_product(&mut small_buffers(device)?) })?;
+    assert!(device.free_memory()?.is_some());
+    device.make_current()?;
+    device.synchronize()?;
+    let mut result = numbers(m, n);
+    c.download(result.view_mut())?;
+    assert!(result.iter().all(|element| element.is_nan()), "nothing was computed, so nothing is there");
+    Ok(())
+}
+
+fn small_buffers(device: &Device) -> Result<[Buffer<f32>; 3], Error> {
+    Ok([device.upload(&[0.0; 4])?, device.upload(&[0.0; 4])?, device.upload(&[0.0; 4])?])
+}
+
+fn small_product([a, b, c]: &mut [Buffer<f32>; 3]) -> Gemm<'_> {
+    let matrix = |view| Matrix::new(view, 2, 2, 2, 1).unwrap();
+    let c = MatrixMut::new(c.view_mut(), 2, 2, 2, 1).unwrap();
+    Gemm::new(1.0, matrix(a.view()), matrix(b.view()), 0.0, c).unwrap()
+}
+
+/// Opens a device and uses it. `after` gets the device if something failed after it was open.
+fn scenario(after: impl FnOnce(&Device)) -> Result<(), Error> {
+    let device = Device::cuda(0)?;
+    let result = use_device(&device, &PRODUCTS);
+    if result.is_err() {
+        after(&device);
+    }
+    result
+}
+
+/// For each call of a log, whether it is for destroying something. What fails there is not reported, since nobody is left to
+/// report it to.
+fn is_cleaning_up(log: &[&str]) -> Vec<bool> {
+    const DESTROYERS: [&str; 5] =
+        ["cuMemFree_v2", "cuEventDestroy_v2", "cuModuleUnload", "cuStreamDestroy_v2", "cuDevicePrimaryCtxRelease_v2"];
+    let mut cleaning = vec![false; log.len()];
+    for (index, function) in log.iter().enumerate() {
+        if !DESTROYERS.contains(function) {
+            continue;
+        }
+        // Before it, the context is made current, and the work that may need the thing is waited for.
+        let mut first = index;
+        for before in ["cuStreamSynchronize", "cuCtxSetCurrent"] {
+            if first > 0 && log[first - 1] == before {
+                first -= 1;
+            }
+        }
+        cleaning[first..=index].fill(true);
+    }
+    cleaning
+}
+
+/// Whether a call does what the next one does again, so that its failure means nothing: when a context is made, `cust` makes
+/// it current and does not look whether it is, and so we do the same, and look.
+fn is_repeated(log: &[&str], number: usize) -> bool {
+    number > 1
+        && log[number - 2] == "cuDevicePrimaryCtxRetain"
+        && log[number - 1] == "cuCtxSetCurrent"
+        && log[number] == "cuCtxSetCurrent"
+}
+
+/// Runs the scenario with each call failing in turn.
+fn fail_at_every_call(code: u32, after: After) {
+    let fake = Fake::of_this_process();
+    let clean_log = || {
+        (fake.begin)(0, 0, 0);
+        scenario(|_| ()).unwrap();
+        assert_eq!((fake.live_objects)(), 0, "nothing fails, and something is left");
+        fake.log()
+    };
+    let log = clean_log();
+    assert_eq!(log, clean_log(), "the same calls each time");
+    let cleaning = is_cleaning_up(&log);
+    let shutting_down = log.len() - cleaning.iter().rev().take_while(|&&cleaning| cleaning).count();
+    println!(
+        "{} calls, of which {} destroy something",
+        log.len(),
+        cleaning.iter().filter(|&&cleaning| cleaning).count()
+    );
+    assert!(log.len() > 300 && shutting_down < log.len());
+
+    static CALL: AtomicUsize = AtomicUsize::new(0);
+    abort_if_stuck(&CALL);
+    let mut faults = Vec::new();
+    for number in 1..=log.len() {
+        CALL.store(number, Ordering::Relaxed);
+        let function = log[number - 1];
+        let may_succeed = match after {
+            After::Fine => cleaning[number - 1] || is_repeated(&log, number),
+            After::ContextLost | After::Gone => number > shutting_down,
+        };
+        (fake.begin)(number, code, after as u32);
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            let result = scenario(|device| use_after(device, code, after));
+            judge(result, code, after, function, may_succeed);
+            let left = (fake.live_objects)();
+            // What the driver does not destroy stays.
+            let may_stay = i32::from(cleaning[number - 1]);
+            assert!(after != After::Fine || (0..=may_stay).contains(&left), "{left} objects are left");
+        }));
+        if run.is_err() {
+            faults.push(format!("call {number}, {function}"));
+        }
+    }
+    assert!(faults.is_empty(), "with code {code}, then {after:?}, {} calls:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// What a run ended with: success only where the call that failed was to destroy something, otherwise an error of the type that
+/// is meant for the code, which names the function.
+fn judge(result: Result<(), Error>, code: u32, after: After, function: &str, may_succeed: bool) {
+    let error = match result {
+        Ok(()) => return assert!(may_succeed, "no error, though {function} failed"),
+        Err(error) => error,
+    };
+    assert!(after != After::Fine || !may_succeed, "{function} was to destroy something, and its failure is reported");
+    let call = of_driver(&error, code, after);
+    // A failure in the clean-up is reported by the next call.
+    assert!(
+        call == function || may_succeed || after != After::Fine,
+        "{function} failed, and {call} is blamed: {error}"
+    );
+}
+
+/// Checks the type of an error, and returns the function that it names.
+fn of_driver(error: &Error, code: u32, after: After) -> &'static str {
+    use cuda_driver::Error::{Call, ContextLost, LaunchRejected, OutOfMemory, TensorMapRejected};
+    let Error::Driver(error) = error else { panic!("not the driver's: {error}") };
+    match (error, code) {
+        (ContextLost { .. }, 700 | 719) => {}
+        (OutOfMemory { .. }, 2) => {}
+        (LaunchRejected(_) | TensorMapRejected(_), 1) => {}
+        (Call { .. }, _) if !matches!(code, 700 | 719) => {}
+        _ => panic!("code {code}, then {after:?}, became {error:?}"),
+    }
+    let call = error.driver_call().unwrap();
+    assert_eq!(call.code, code, "{error}");
+    call.function
+}
+
+/// What a device does after something has failed.
+fn use_after(device: &Device, code: u32, after: After) {
+    if after == After::Fine {
+        return use_device(device, &PRODUCTS[..1]).unwrap();
+    }
+    let launch = || device.launch(gemm_naive_2d_fp32 { gemm: small_product(&mut small_buffers(device)?) });
+    let all: [(&str, Result<(), Error>); 8] = [
+        ("synchronize", device.synchronize()),
+        ("upload", device.upload(&[1.0f32; 4]).map(drop)),
+        ("allocate", device.allocate::<u32>(4).map(drop)),
+        ("launch", launch()),
+        ("prepare", device.prepare("gemm_tiled_32_fp32").map(drop)),
+        ("time", device.time(1, || Ok(())).map(drop)),
+        ("free memory", device.free_memory().map(drop)),
+        ("everything", use_device(device, &PRODUCTS)),
+    ];
+    for (what, result) in all {
+        let error = result.expect_err(what);
+        of_driver(&error, code, after);
+    }
+}
+
+/// Ends the process if the same call is at it for too long.
+fn abort_if_stuck(call: &'static AtomicUsize) {
+    std::thread::spawn(move || {
+        let (mut last, mut seconds) = (0, 0);
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let now = call.load(Ordering::Relaxed);
+            seconds = if now == last { seconds + 1 } else { 0 };
+            last = now;
+            if seconds > 60 {
+                eprintln!("call {now} failed a minute ago, and what called it does not return");
+                std::process::abort();
+            }
+        }
+    });
+}
+
+#[test]
+fn out_of_memory_at_any_call() {
+    isolated("out_of_memory_at_any_call", &THREADS, || fail_at_every_call(2, After::Fine));
+}
+
+#[test]
+fn an_unknown_error_at_any_call() {
+    isolated("an_unknown_error_at_any_call", &THREADS, || fail_at_every_call(999, After::Fine));
+}
+
+#[test]
+fn an_invalid_value_at_any_call() {
+    isolated("an_invalid_value_at_any_call", &THREADS, || fail_at_every_call(1, After::Fine));
+}
+
+#[test]
+fn an_illegal_address_at_any_call_and_the_context_is_lost() {
+    isolated("an_illegal_address_at_any_call_and_the_context_is_lost", &THREADS, || {
+        fail_at_every_call(700, After::ContextLost);
+    });
+}
+
+#[test]
+fn a_failed_launch_at_any_call_and_everything_fails() {
+    isolated("a_failed_launch_at_any_call_and_everything_fails", &THREADS, || fail_at_every_call(719, After::Gone));
+}
+
+#[test]
+fn the_driver_is_gone_with_a_code_that_nobody_has_a_name_for() {
+    isolated("the_driver_is_gone_with_a_code_that_nobody_has_a_name_for", &THREADS, || {
+        fail_at_every_call(4711, After::Gone);
+    });
+}
