@@ -96,16 +96,33 @@ mma! {
 #[cfg(not(target_arch = "nvptx64"))]
 pub const EXTRA_BITS: i32 = 2;
 
+/// The TF32 number that tensor cores see in a register.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) fn tf32_number(word: u32) -> f64 {
+    f64::from(f32::from_bits(word & 0xFFFF_E000))
+}
+
+/// A bf16 number.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) fn bf16_number(bits: u16) -> f64 {
+    half::bf16::from_bits(bits).to_f64()
+}
+
+/// An fp16 number.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) fn fp16_number(bits: u16) -> f64 {
+    half::f16::from_bits(bits).to_f64()
+}
+
 #[cfg(not(target_arch = "nvptx64"))]
 fn multiply_tf32(lanes: &mut [Payload; 32]) {
-    let number = |word: u32| f64::from(f32::from_bits(word & 0xFFFF_E000));
     let mut operands = Operands::<8>::ZERO;
     for (lane, payload) in lanes.iter().enumerate() {
         let (g, q) = (lane / 4, lane % 4);
         for half in 0..2 {
-            operands.a[g][q + 4 * half] = number(payload[2 * half]);
-            operands.a[g + 8][q + 4 * half] = number(payload[2 * half + 1]);
-            operands.b[g][q + 4 * half] = number(payload[4 + half]);
+            operands.a[g][q + 4 * half] = tf32_number(payload[2 * half]);
+            operands.a[g + 8][q + 4 * half] = tf32_number(payload[2 * half + 1]);
+            operands.b[g][q + 4 * half] = tf32_number(payload[4 + half]);
         }
     }
     operands.multiply(lanes);
@@ -113,12 +130,12 @@ fn multiply_tf32(lanes: &mut [Payload; 32]) {
 
 #[cfg(not(target_arch = "nvptx64"))]
 fn multiply_bf16(lanes: &mut [Payload; 32]) {
-    multiply_pairs(lanes, |bits| half::bf16::from_bits(bits).to_f64());
+    multiply_pairs(lanes, bf16_number);
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 fn multiply_fp16(lanes: &mut [Payload; 32]) {
-    multiply_pairs(lanes, |bits| half::f16::from_bits(bits).to_f64());
+    multiply_pairs(lanes, fp16_number);
 }
 
 /// A product of operands with two numbers in a register.

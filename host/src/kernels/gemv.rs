@@ -51,7 +51,6 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     stores_by_tensor_map: false,
     most_terms: None,
     target: Target::Any,
-    on_cpu: true,
     tile: None,
     divides_sums: true,
     varies: false,

@@ -26,7 +26,6 @@ const fn rung(name: &'static str, idea: &'static str, launch: Launch) -> KernelI
         stores_by_tensor_map: false,
         most_terms: None,
         target: Target::Any,
-        on_cpu: true,
         tile: None,
         divides_sums: false,
         varies: false,

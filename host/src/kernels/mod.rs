@@ -71,7 +71,6 @@ impl Common {
             stores_by_tensor_map: false,
             most_terms: None,
             target,
-            on_cpu: matches!(target, Target::Any),
             tile: Some(tile),
             divides_sums: true,
             varies: false,
@@ -210,8 +209,6 @@ pub struct KernelInfo {
     pub most_terms: Option<u32>,
     /// What it is compiled for.
     pub target: Target,
-    /// Whether the CPU executor takes it without being told to: its models of Hopper's instructions are slow.
-    pub on_cpu: bool,
     /// The part of C that a block computes, and the terms that it loads at a time.
     pub tile: Option<TileShape>,
     /// Whether it can divide its sums among blocks.
@@ -441,7 +438,8 @@ impl KernelInfo {
         if self.scheme == Scheme::Fp32Mixed && product.terms() < Precision::MIXED_FROM && product.terms() > 0 {
             return Some(Refusal::ShortSums { precision, from: Precision::MIXED_FROM });
         }
-        if device.processor == Processor::Cpu && !self.on_cpu {
+        // The executor's models of Hopper's instructions are slow.
+        if device.processor == Processor::Cpu && self.target == Target::Sm90a {
             return Some(Refusal::SlowOnCpu);
         }
         self.varies.then_some(Refusal::Varies)

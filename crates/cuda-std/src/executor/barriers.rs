@@ -18,7 +18,7 @@ use super::clocks::Clock;
 use super::context::{Context, State, current};
 use super::copy_engine::CopyEngine;
 use super::fault::FaultKind;
-use super::shared_memory::set_interval;
+use super::shared_memory::SharedMemory;
 
 /// The numbers of the barriers of a block. Barrier 0 is that of the whole block.
 const NUMBERED: usize = 16;
@@ -141,27 +141,25 @@ fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'stat
     }
 }
 
-/// How many have clocks: the threads, and the copy engine.
-fn clocks_of(context: &Context<'_>) -> usize {
-    CopyEngine::number(context.threads.len()) + 1
+/// The shared memory with clocks for all threads and for the copy engine, if anything is compared with them.
+fn clocked<'c>(context: &Context<'c>) -> Option<&'c SharedMemory> {
+    let shared = &context.memory.shared;
+    (context.checks == Checks::Full).then(|| {
+        shared.clocks.require(CopyEngine::number(context.threads.len()) + 1);
+        shared
+    })
 }
 
 /// Adds to a clock what the running thread did until now.
 fn bring(context: &Context<'_>, clock: &mut Clock) {
-    if context.checks == Checks::Full {
-        let shared = &context.memory.shared;
-        shared.clocks.require(clocks_of(context));
-        let interval = shared.release(context.current.get(), clock);
-        context.thread().interval.set(interval);
-        set_interval(interval);
+    if let Some(shared) = clocked(context) {
+        context.begin_interval(shared.release(context.current.get(), clock));
     }
 }
 
 /// Has the running thread know what a clock knows.
 fn learn(context: &Context<'_>, clock: &Clock) {
-    if context.checks == Checks::Full {
-        let shared = &context.memory.shared;
-        shared.clocks.require(clocks_of(context));
+    if let Some(shared) = clocked(context) {
         shared.acquire(context.current.get(), clock);
     }
 }
@@ -246,9 +244,7 @@ pub(super) fn require_barrier(context: &Context<'_>, at: usize, location: &'stat
 /// Tells a barrier that the copy engine, which `engine` stands for, has copied so many bytes.
 pub(super) fn complete_bytes(context: &Context<'_>, at: usize, bytes: u32, engine: usize) {
     if let Some(barrier) = context.barriers.phases.borrow_mut().get_mut(&at) {
-        if context.checks == Checks::Full {
-            let shared = &context.memory.shared;
-            shared.clocks.require(clocks_of(context));
+        if let Some(shared) = clocked(context) {
             shared.release(engine, &mut barrier.brought);
         }
         barrier.bytes -= i64::from(bytes);

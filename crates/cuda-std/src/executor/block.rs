@@ -154,24 +154,29 @@ impl<'a> Block<'a> {
         if ready == 0 {
             return Ok(false);
         }
+        let all_in = |state: State| {
+            lanes.iter().enumerate().fold(0, |all, (lane, thread)| all | u32::from(thread.state.get() == state) << lane)
+        };
+        // From an earlier turn there are some only if lanes of this warp waited for something else.
+        let (mut in_operation, mut waiting) = (all_in(State::Warp), all_in(State::Waiting));
         loop {
+            waiting &= !ready;
+            in_operation &= !ready;
             for lane in lanes_in(ready) {
                 match self.resume(warp * LANES + lane)? {
                     State::Barrier => self.at_barrier += 1,
                     State::Returned => self.returned += 1,
-                    _ => {}
+                    State::Warp => in_operation |= 1 << lane,
+                    State::Waiting => waiting |= 1 << lane,
+                    State::Ready | State::Faulted | State::StackOverflow => {}
                 }
             }
-            let is_in = |state: State| lanes.iter().any(|thread| thread.state.get() == state);
-            ready = 0;
-            if is_in(State::Warp) {
-                ready = exchange(context, warp);
-                // Lanes that wait for something else may come yet.
-                if ready == 0 && !is_in(State::Waiting) {
-                    return Err(self.warp_divergence(warp));
-                }
+            ready = if in_operation != 0 { exchange(context, warp) } else { 0 };
+            // Lanes that wait for something else may come yet.
+            if in_operation != 0 && ready == 0 && waiting == 0 {
+                return Err(self.warp_divergence(warp));
             }
-            if ready == 0 {
+            if ready == 0 && waiting != 0 {
                 ready = self.ready(warp);
             }
             if ready == 0 {

@@ -15,7 +15,7 @@ use super::copies::Copies;
 use super::copy_engine::CopyEngine;
 use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
 use super::products::Products;
-use super::shared_memory::SharedMemory;
+use super::shared_memory::{SharedMemory, set_interval};
 use super::stacks::Stacks;
 use super::{Checks, MAX_THREADS};
 use crate::{Dim3, Kernel};
@@ -228,6 +228,12 @@ impl<'a> Context<'a> {
         // SAFETY: this is the running thread, so its coroutine has begun, which set the yielder, and the yielder lives at
         // the base of the stack that this very call runs on.
         unsafe { (*thread.yielder.get()).suspend(()) };
+    }
+
+    /// Has the running thread begin an interval: see [`super::shared_memory`].
+    pub(super) fn begin_interval(&self, tick: u64) {
+        self.thread().interval.set(tick);
+        set_interval(tick);
     }
 
     /// What else there is to the running thread.

@@ -14,7 +14,7 @@
 //! launch. What it reads has to be ordered before it as for any reader, and if a thread wrote it, that thread has to have made it
 //! visible to the copy engine by a fence.
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::ops::Range;
 use core::panic::Location;
 use core::ptr;
@@ -26,14 +26,15 @@ use super::Checks;
 use super::barriers::{complete_bytes, require_barrier};
 use super::context::{Context, LANES, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess};
-use super::hooks::{note_pending_write, note_read, shared_out_of_bounds, words_to_access};
+use super::hooks::{note_pending_write, note_read, require_alignment, shared_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
 use super::shared_memory::{POISON, WORD, set_interval};
 use crate::TensorMap;
 
 /// A tile that is being loaded.
 struct Load {
-    tile: Tile,
+    /// The map's lifetime ends with the launch, and so does the load.
+    tile: Tile<'static>,
     /// The target, in words of the launch-sized memory.
     target: Range<usize>,
     barrier: usize,
@@ -50,10 +51,10 @@ struct Store {
     location: &'static Location<'static>,
 }
 
-/// A tile of the array that a tensor map describes. (The map's lifetime ends with the launch, and so does a load.)
+/// A tile of the array that a tensor map describes.
 #[derive(Clone, Copy)]
-struct Tile {
-    map: TensorMap<'static>,
+struct Tile<'a> {
+    map: TensorMap<'a>,
     at: [u32; 3],
 }
 
@@ -64,8 +65,6 @@ pub(super) struct CopyEngine {
     stores: RefCell<Vec<Store>>,
     /// Who has issued loads, by their lines, for reports.
     issuers: RefCell<Vec<(&'static Location<'static>, usize)>>,
-    /// Whether anything is under way.
-    is_busy: Cell<bool>,
 }
 
 impl CopyEngine {
@@ -74,7 +73,6 @@ impl CopyEngine {
         self.loads.borrow_mut().clear();
         self.stores.borrow_mut().clear();
         self.issuers.borrow_mut().clear();
-        self.is_busy.set(false);
     }
 
     /// The number that stands for the copy engine among the threads of a block: the first one behind its last warp.
@@ -107,7 +105,7 @@ impl CopyEngine {
     }
 }
 
-impl Tile {
+impl Tile<'_> {
     /// The bytes of the tile.
     fn bytes(&self) -> usize {
         let [length, lines, matrices] = self.map.layout().tile.map(|extent| extent as usize);
@@ -140,17 +138,14 @@ impl Tile {
 fn words_of_tile(
     (byte_offset, len, element_bytes): (usize, usize, usize),
     index: usize,
-    tile: &Tile,
+    tile: &Tile<'_>,
     location: &'static Location<'static>,
 ) -> Range<usize> {
-    let (bytes, alignment) = (tile.bytes(), tile.map.layout().swizzle.alignment());
-    let first = byte_offset + index * element_bytes;
+    let (bytes, first) = (tile.bytes(), byte_offset + index * element_bytes);
     if index >= len || bytes > (len - index) * element_bytes || first + bytes > current().dynamic_bytes {
         shared_out_of_bounds(&DYNAMIC, index..index + bytes / element_bytes, location);
     }
-    if !first.is_multiple_of(alignment) {
-        current().fail(location, FaultKind::SharedMisaligned { array: DYNAMIC.name(), index, bytes: alignment });
-    }
+    require_alignment(first, index, tile.map.layout().swizzle, location);
     first / WORD..(first + bytes) / WORD
 }
 
@@ -174,7 +169,6 @@ pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorM
     engine.issuers.borrow_mut().retain(|(line, _)| !ptr::eq(*line, location));
     engine.issuers.borrow_mut().push((location, issuer));
     engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, location });
-    engine.is_busy.set(true);
 }
 
 /// Has the first load that was issued take place. Returns whether there was one.
@@ -221,8 +215,6 @@ pub(super) fn complete_load(context: &Context<'_>) -> bool {
 pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: TensorMap<'_>, at: [u32; 3]) {
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
-    // SAFETY: as for a load; this one is over when the function returns.
-    let map = unsafe { core::mem::transmute::<TensorMap<'_>, TensorMap<'static>>(map) };
     let tile = Tile { map, at };
     let source = words_of_tile(slice, index, &tile, location);
     let data = words_to_access(&DYNAMIC, source.clone(), location, note_read);
@@ -241,7 +233,6 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
     });
     let (engine, group) = (&context.engine, context.details().store_groups.get());
     engine.stores.borrow_mut().push(Store { source, issuer: context.current.get(), group, location });
-    engine.is_busy.set(true);
 }
 
 /// Makes a group of the stores that this thread has issued since the last one.
@@ -261,9 +252,6 @@ pub(crate) fn wait_for_stores(latest: u64) {
 /// Ends the launch if a word that is about to be written is still read by a store, or is going to be written by a load.
 pub(super) fn require_idle(context: &Context<'_>, word: usize, location: &'static Location<'static>) {
     let engine = &context.engine;
-    if !engine.is_busy.get() {
-        return;
-    }
     let stores = engine.stores.borrow();
     let store = stores.iter().find(|store| store.source.contains(&word)).map(|store| (store.issuer, store.location));
     let loads = engine.loads.borrow();
@@ -300,7 +288,6 @@ pub(crate) fn fence_async() {
     if context.checks == Checks::Full {
         let tick = context.memory.shared.tick();
         context.details().fenced.set(tick);
-        context.thread().interval.set(tick);
-        set_interval(tick);
+        context.begin_interval(tick);
     }
 }

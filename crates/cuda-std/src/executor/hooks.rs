@@ -14,7 +14,7 @@ use super::identity::{DYNAMIC, SharedIdentity};
 use super::shared_memory::{Conflict, Content, WORD, is_read_enough, with_placement};
 use super::{Checks, MAX_SHARED, MAX_STATIC_SHARED};
 use crate::shared::SharedArray;
-use crate::{Dim3, Element};
+use crate::{Dim3, Element, TileSwizzle};
 
 // Positions.
 
@@ -440,16 +440,26 @@ pub(crate) fn dynamic_shared_place(slice: (usize, usize, usize), index: usize, b
 /// [`dynamic_words`].
 #[track_caller]
 pub(crate) fn tile_place((byte_offset, len, element_bytes): (usize, usize, usize), index: usize) -> usize {
-    let (place, alignment) = (byte_offset + index * element_bytes, crate::TileSwizzle::Bytes128.alignment());
+    let place = byte_offset + index * element_bytes;
     if index >= len {
         shared_out_of_bounds(&DYNAMIC, index, Location::caller());
     }
-    // A warpgroup's rows begin in the middle of a tile, but never of eight rows.
-    if !place.is_multiple_of(alignment) {
-        let kind = FaultKind::SharedMisaligned { array: DYNAMIC.name(), index, bytes: alignment };
-        current().fail(Location::caller(), kind);
-    }
+    require_alignment(place, index, TileSwizzle::Bytes128, Location::caller());
     place
+}
+
+/// Ends the launch unless a tile with this swizzle may begin at byte `place` of the launch-sized memory, which is element `index` of a
+/// slice.
+pub(super) fn require_alignment(
+    place: usize,
+    index: usize,
+    swizzle: TileSwizzle,
+    location: &'static Location<'static>,
+) {
+    let bytes = swizzle.alignment();
+    if !place.is_multiple_of(bytes) {
+        current().fail(location, FaultKind::SharedMisaligned { array: DYNAMIC.name(), index, bytes });
+    }
 }
 
 /// Inlined into the kernel: a processor predicts badly where functions return to when it has come to them by a switch.

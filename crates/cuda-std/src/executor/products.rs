@@ -26,7 +26,7 @@ use super::hooks::{collective, lane, note_read, shared_out_of_bounds, words_to_a
 use super::identity::DYNAMIC;
 use super::shared_memory::{POISON, WORD};
 use crate::TileSwizzle;
-use crate::mma::accumulate;
+use crate::mma::{accumulate, bf16_number, fp16_number, tf32_number};
 use crate::wgmma::Kind;
 
 /// The bytes of a row of a tile in shared memory.
@@ -79,9 +79,9 @@ impl Kind {
     fn term(self, words: &[u32], index: usize) -> f64 {
         let half = |words: &[u32]| (words[index / 2] >> (16 * (index % 2))) as u16;
         match self {
-            Self::Tf32 => f64::from(f32::from_bits(words[index] & 0xFFFF_E000)),
-            Self::Bf16 => half::bf16::from_bits(half(words)).to_f64(),
-            Self::Fp16 => half::f16::from_bits(half(words)).to_f64(),
+            Self::Tf32 => tf32_number(words[index]),
+            Self::Bf16 => bf16_number(half(words)),
+            Self::Fp16 => fp16_number(half(words)),
         }
     }
 }
@@ -246,5 +246,7 @@ pub(super) fn require_no_products() {
     if let Some(pending) = products.pending.first() {
         context.fail(pending.location, FaultKind::ProductNotAwaited);
     }
-    context.details().products.set(Products { reads: products.reads, ..Products::default() });
+    // What is kept are the allocations: with the last sums, the last reads are over.
+    let Products { pending, reads, .. } = products;
+    context.details().products.set(Products { pending, reads, committed: 0 });
 }
