@@ -15,7 +15,7 @@ pub mod kernels;
 #[path = "../fixtures/device-features/src/faults.rs"]
 pub mod faults;
 
-include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+include!(concat!(env!("OUT_DIR"), "/device_features.rs"));
 
 /// What a slot holds that no thread has written to.
 const UNTOUCHED: u64 = 0x5EA1_5EA1_5EA1_5EA1;

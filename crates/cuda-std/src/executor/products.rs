@@ -124,7 +124,7 @@ pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds
         core::array::from_fn(|word| {
             let byte = begin + row * ROW + WORD * word;
             // The rows of a tile begin at multiples of 1024 bytes, eight at a time.
-            let byte = TileSwizzle::Bytes128.apply(byte / ROW, byte);
+            let byte = TileSwizzle::Bytes128.apply(byte);
             // SAFETY: inside the launch-sized memory: `tile` has checked that. No other OS thread uses the data.
             unsafe { *data.add(byte / WORD) }
         })
