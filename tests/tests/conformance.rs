@@ -55,33 +55,22 @@ fn tiles_are_stored_as_they_should() {
 /// What the search finds is what results were made with: for parameters that are not those of the executor.
 #[test]
 fn the_search_finds_the_parameters() {
+    let plain = Numerics {
+        fraction_bits: 24,
+        terms: 4,
+        interleaved: false,
+        exponent: Exponent::OfFields,
+        zero_exponent: ZeroExponent::Ignored,
+        cut: Cut::TowardZero,
+        rounding: Rounding::TowardZero,
+        addend: Addend::WithProducts,
+    };
+    let (terms, exponent, interleaved) = (terms(Format::Bf16), Exponent::OfOperands, true);
+    let (cut, rounding, addend) = (Cut::Down, Rounding::TiesToEven, Addend::AfterProducts);
     for (format, numerics) in [
-        (
-            Format::Tf32,
-            Numerics {
-                fraction_bits: 24,
-                terms: 4,
-                interleaved: false,
-                exponent: Exponent::OfFields,
-                zero_exponent: ZeroExponent::Ignored,
-                cut: Cut::TowardZero,
-                rounding: Rounding::TowardZero,
-                addend: Addend::WithProducts,
-            },
-        ),
-        (
-            Format::Bf16,
-            Numerics {
-                fraction_bits: 25,
-                terms: terms(Format::Bf16),
-                interleaved: false,
-                exponent: Exponent::OfOperands,
-                zero_exponent: ZeroExponent::At(-133),
-                cut: Cut::Down,
-                rounding: Rounding::TiesToEven,
-                addend: Addend::WithProducts,
-            },
-        ),
+        (Format::Tf32, plain),
+        (Format::Bf16, Numerics { terms, exponent, zero_exponent: ZeroExponent::At(-133), ..plain }),
+        (Format::Fp16, Numerics { interleaved, cut, rounding, addend, ..plain }),
     ] {
         let mut rng = StdRng::seed_from_u64(5);
         let element = |kind, dot| {
@@ -99,7 +88,6 @@ fn the_search_finds_the_parameters() {
         let found = fit(format, &asked, &others);
         let best = &found.finalists[0];
         assert_eq!((best.numerics, best.matches), (numerics, found.elements), "{:?}", found.finalists);
-        assert!(found.finalists[1].matches < found.elements, "{:?}", found.finalists);
         if let ZeroExponent::At(exponent) = numerics.zero_exponent {
             assert_eq!((found.zero_exponents, found.zero_exponent_matches), (vec![exponent], found.elements));
         }

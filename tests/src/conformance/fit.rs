@@ -7,14 +7,17 @@ use super::number::{Format, Number, Rounding};
 use super::numerics::{Addend, Cut, Exponent, Numerics, Terms, ZeroExponent, terms};
 use super::products::Element;
 
-/// The elements that all parameters are tried on, beside probes.
+/// The elements that most parameters are tried on, beside probes.
 const SAMPLE: usize = 4096;
 
 /// The parameters that are tried on all elements, the best on the sample first.
 const FINALISTS: usize = 32;
 
-/// The parameters whose scores are kept.
-const KEPT: usize = 200;
+/// Those of the sample that all parameters are tried on first.
+const FIRST: usize = 512;
+
+/// The parameters that are tried on all of the sample.
+const KEPT: usize = 400;
 
 /// The exponents of zeros that are tried in the end.
 const ZERO_EXPONENTS: std::ops::RangeInclusive<i32> = -170..=-90;
@@ -33,7 +36,7 @@ pub struct Score {
 pub struct Fit {
     /// The elements of the sample.
     pub sample: usize,
-    /// The best of all parameters, on the sample, the best first.
+    /// The best of all parameters on a part of the sample, on all of it, the best first.
     pub scores: Vec<Score>,
     /// The elements in all.
     pub elements: usize,
@@ -109,8 +112,10 @@ pub fn fit(format: Format, asked: &[Element], others: &[Element]) -> Fit {
     sample.extend(others.into_iter().step_by(step).take(SAMPLE));
     let score =
         |numerics: Numerics, elements: &[(Terms, u32)]| Score { numerics, matches: matches(&numerics, elements) };
-    let mut scores = sorted(grid(format).into_par_iter().map(|numerics| score(numerics, &sample)).collect());
+    let first: Vec<_> = sample.iter().step_by((sample.len() / FIRST).max(1)).cloned().collect();
+    let mut scores = sorted(grid(format).into_par_iter().map(|numerics| score(numerics, &first)).collect());
     scores.truncate(KEPT);
+    let scores = sorted(scores.into_par_iter().map(|before| score(before.numerics, &sample)).collect());
     let best = scores[..FINALISTS].par_iter();
     let finalists = sorted(best.map(|finalist| score(finalist.numerics, &finite)).collect());
     let with_zeros: Vec<_> = ZERO_EXPONENTS
