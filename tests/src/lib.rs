@@ -16,6 +16,7 @@ mod problem;
 mod program;
 pub mod scaling;
 pub mod special;
+pub mod suite;
 mod tensor_cores;
 
 pub use expected::Expected;
