@@ -7,6 +7,7 @@
 //!                        └── expected() ──► Expected ── check ◄──┘
 //! ```
 
+pub mod agreement;
 pub mod device_features;
 mod expected;
 mod kernel;

@@ -31,11 +31,17 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         add(Problem::new(shape(37, 36, 60), layouts, 5).scaled(-0.7, 0.0).into(), None);
         // More steps than there are places in any ring.
         add(Problem::new(shape(33, 36, 648), layouts, 6).into(), None);
+        // So many partial sums that several threads share their adding up.
+        add(Problem::new(shape(6, 8, 648), layouts, 9).into(), Some(20));
+        // Lines of more terms than a warp holds.
+        add(Problem::new(shape(3, 4, 1100), layouts, 10).into(), None);
         // More than one tile in either direction, of which one block of the executor computes several.
         add(Problem::new(shape(260, 264, 72), layouts, 7).into(), None);
         // Operands too small to be split into parts, or to be scaled together with others. fp16 has no such numbers.
         if kernel.scheme != Scheme::Fp16 {
             add(Problem::new(shape(37, 36, 60), layouts, 8).with_tiny_elements().into(), None);
+            // And so many tiles in a row that they share the looking for such operands.
+            add(Problem::new(shape(37, 1100, 40), layouts, 11).with_tiny_elements().into(), None);
         }
     }
     trials

@@ -17,6 +17,10 @@ struct Arguments {
     #[arg(long, value_name = "NAME")]
     kernel: Vec<String>,
 
+    /// List the kernels that there are, and run none
+    #[arg(long)]
+    list: bool,
+
     /// List the calls by which the kernels order what their threads do
     #[arg(long)]
     calls: bool,
@@ -27,7 +31,11 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { kernel: names, calls: wants_calls, without } = Arguments::parse();
+    let Arguments { kernel: names, list, calls: wants_calls, without } = Arguments::parse();
+    if list {
+        kernels::ALL.iter().for_each(|kernel| println!("{}", kernel.name));
+        return ExitCode::SUCCESS;
+    }
     let calls = Arc::new(without.map_or_else(OrderingCalls::default, OrderingCalls::without));
     let device = Device::with_executor(Executor::new(Checks::Full).with_ordering_calls(calls.clone()));
     let wanted = kernels::ALL.iter().filter(|kernel| names.is_empty() || names.iter().any(|name| name == kernel.name));
