@@ -7,6 +7,7 @@
 //!                        └── expected() ──► Expected ── check ◄──┘
 //! ```
 
+pub mod agreement;
 pub mod conformance;
 pub mod device_features;
 mod expected;
@@ -17,6 +18,7 @@ mod problem;
 mod program;
 pub mod scaling;
 pub mod special;
+pub mod suite;
 mod tensor_cores;
 
 pub use expected::Expected;

@@ -219,9 +219,14 @@ impl Operand {
         Array2::from_shape_fn((self.rows(), self.cols()), |(row, col)| f64::from(self.at(row, col)))
     }
 
+    /// All elements, row by row.
+    pub fn elements(&self) -> impl Iterator<Item = f32> {
+        self.indices().map(|(row, col)| self.at(row, col))
+    }
+
     /// The bits of all elements, by rows.
     pub fn bits(&self) -> Vec<u32> {
-        self.indices().map(|(row, col)| self.at(row, col).to_bits()).collect()
+        self.elements().map(f32::to_bits).collect()
     }
 
     /// Whether everything around the elements is as it was made.

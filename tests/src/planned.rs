@@ -55,6 +55,16 @@ impl Batch {
         Self { problems, shared, part: Part::All }
     }
 
+    /// The products.
+    pub(crate) fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// What is wanted of the results.
+    pub(crate) fn part(&self) -> Part {
+        self.part
+    }
+
     /// The same with other factors.
     pub fn scaled(self, alpha: f32, beta: f32) -> Self {
         let problems = self.problems.into_iter().map(|problem| problem.scaled(alpha, beta)).collect();
@@ -275,6 +285,19 @@ pub fn check_parts(
 
 /// Compares one result, which has zeros outside of a part.
 fn compare(scheme: Scheme, problem: &Problem, part: Part, result: &Operand) -> Result<(), String> {
+    error_of(scheme, problem, part, result).map(|_| ())
+}
+
+/// The errors of a result, which has zeros outside of a part, as parts of the sums of magnitudes, and what they may be.
+///
+/// # Errors
+/// What is wrong, in words, if an error is larger than that.
+pub(crate) fn error_of(
+    scheme: Scheme,
+    problem: &Problem,
+    part: Part,
+    result: &Operand,
+) -> Result<(Array2<f64>, f64), String> {
     let result = result.to_f64();
     let Problem { alpha, a, b, beta, c } = problem;
     let terms = (a.cols() + 2) as f64;
@@ -290,6 +313,7 @@ fn compare(scheme: Scheme, problem: &Problem, part: Part, result: &Operand) -> R
         magnitude.scaled_add(beta.abs(), &c.to_f64().mapv(f64::abs));
     }
     let bound = loss(scheme) + 4.0 * terms.sqrt() * ROUNDING;
+    let mut errors = Array2::zeros(result.dim());
     for (index, &found) in result.indexed_iter() {
         if !part.contains(index.0 as u32, index.1 as u32) {
             if found.to_bits() != 0 {
@@ -298,6 +322,7 @@ fn compare(scheme: Scheme, problem: &Problem, part: Part, result: &Operand) -> R
             continue;
         }
         let off = (found - value[index]).abs();
+        errors[index] = if off == 0.0 { 0.0 } else { (found - value[index]) / magnitude[index] };
         if off.is_nan() || off > bound * magnitude[index] {
             return Err(format!(
                 "element {index:?} is {found} and should be {}: {:.3e} of the sum of magnitudes, beyond {bound:.3e}",
@@ -306,7 +331,7 @@ fn compare(scheme: Scheme, problem: &Problem, part: Part, result: &Operand) -> R
             ));
         }
     }
-    Ok(())
+    Ok((errors, bound))
 }
 
 /// What a scheme loses of the operands, as a part of `Σ|a||b|`.

@@ -61,6 +61,16 @@ impl Problem {
         Self { alpha, beta, ..self }
     }
 
+    /// The same with a row of A, and an element of B, that are far smaller than the others.
+    pub fn with_tiny_elements(mut self) -> Self {
+        let tiny = 2f32.powi(-100);
+        for l in 0..self.a.cols() {
+            self.a.set(self.a.rows() / 2, l, self.a.at(self.a.rows() / 2, l) * tiny);
+        }
+        self.b.set(self.b.rows() / 2, 0, tiny);
+        self
+    }
+
     /// What the result should be.
     pub fn expected(&self) -> Expected {
         Expected::of(self)

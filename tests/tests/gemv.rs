@@ -8,9 +8,8 @@ use cuda_std::{GlobalSlice, GlobalSliceMut, Kernel as _};
 use gpu_kernels::gemm::split_reduction::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemv::SplitGemv;
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits};
-use gpu_kernels::gemv::split_reduction::{GemvReduction, gemv_split_reduction_fp32};
 use gpu_kernels::gemv::transposed_split::{gemv_transposed_split_fp32, gemv_transposed_splits};
-use gpu_kernels::{Grid, Matrix, MatrixMut, ShapeError, Vector, VectorMut};
+use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixMut, ShapeError, Vector, VectorMut};
 use tests::{Layout, Layouts, Operand, Order, Problem, Shape};
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
@@ -26,6 +25,16 @@ fn launch_for(order: Order, gemv: SplitGemv<'_>) {
         Order::ByRows => launch(gemv_split_fp32 { gemv }),
         Order::ByColumns => launch(gemv_transposed_split_fp32 { gemv }),
     }
+}
+
+/// `y = α·Σ P[s] + β·y` over the rows of P.
+fn add_up(alpha: f32, partials: &Operand, beta: f32, y: &mut Operand) {
+    let (slice, geometry) = (partials.view().slice, partials.view().geometry);
+    let row = Matrix::new(slice, partials.cols(), 1, geometry.col_stride, 1).unwrap();
+    let rows = MatrixBatch::new(row, geometry.row_stride, partials.rows()).unwrap();
+    let out = y.view_mut().matrix_mut().unwrap();
+    let reduction = SplitReduction::new(alpha, rows, partials.rows() as u32, beta, out).unwrap();
+    launch(gemm_split_reduction_fp32 { reduction });
 }
 
 /// `y = α·A·x + β·y` with A in a layout, x and y spread and shifted, in so many splits.
@@ -81,8 +90,7 @@ impl Case {
         if self.alpha == 0.0 {
             partials.fill(f32::NAN);
         }
-        let (view, out) = (partials.view().matrix().unwrap(), y.view_mut().vector_mut().unwrap());
-        launch(gemv_split_reduction_fp32 { reduction: GemvReduction::new(self.alpha, view, self.beta, out).unwrap() });
+        add_up(self.alpha, &partials, self.beta, &mut y);
         y
     }
 }
@@ -187,8 +195,7 @@ fn partials_are_added_up() {
             let partials = Operand::from_fn(splits, m, layout, |split, row| ((split * 7 + row * 3) % 32) as f32);
             let mut y = Operand::random(m, 1, Layout::COLUMNS.spread(2), 1);
             y.fill(2.0);
-            let (view, out) = (partials.view().matrix().unwrap(), y.view_mut().vector_mut().unwrap());
-            launch(gemv_split_reduction_fp32 { reduction: GemvReduction::new(0.5, view, -1.0, out).unwrap() });
+            add_up(0.5, &partials, -1.0, &mut y);
             y.check_surroundings().unwrap();
             for row in 0..m {
                 let sum: f32 = (0..splits).map(|split| partials.at(split, row)).sum();
@@ -260,7 +267,6 @@ fn what_does_not_fit_together_is_refused() {
     assert!(mismatch(SplitGemv::new(1.0, by_rows, short, 0.0, y)));
     assert!(mismatch(SplitGemv::split(by_rows, x, none)));
     assert!(mismatch(SplitGemv::split(by_rows, x, narrow)));
-    assert!(GemvReduction::new(1.0, Matrix::new(slice, 4, 7, 7, 1).unwrap(), 0.0, y).is_err());
     assert_eq!(SplitGemv::split(by_rows, x, partials).unwrap().splits(), 4);
 
     let gemv = |a, beta| SplitGemv::new(1.0, a, x, beta, y).unwrap();

@@ -2,6 +2,7 @@
 
 mod build_ptx;
 mod doctor;
+mod mutants;
 mod python;
 mod sass;
 mod setup;
@@ -32,6 +33,8 @@ enum Task {
     Sass(sass::Arguments),
     /// Builds the Python package and tests it.
     Python(python::Arguments),
+    /// Changes kernels, one thing at a time, and sees whether anything tells.
+    Mutants(mutants::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
+        Task::Mutants(arguments) => mutants::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match result {
@@ -66,6 +70,8 @@ mod tests {
             "build-ptx --arch sm_80,sm_90a --emit ptx,llvm-ir,cubin --out x --kernel tiled --strict",
             "sass gemv --arch sm_80 --full",
             "python --with-torch",
+            "mutants --mechanical --filter ring.rs --limit 60 --jobs 1 --report x.md",
+            "mutants --chosen",
             "test --quick --with-torch",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));

@@ -337,9 +337,13 @@ impl SharedSlice<f32> {
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     fn read_all<const N: usize>(&self, index: usize) -> [f32; N] {
-        let first = self.aligned(index, N);
-        // SAFETY: the caller of the public function promises what `read` asks for, and it is checked.
-        core::array::from_fn(|i| unsafe { self.read(first + i) })
+        let (first, mut values) = (self.aligned(index, N), [0.0; N]);
+        // No closure: its accesses would count as made here, not where the kernel makes them.
+        for (i, value) in values.iter_mut().enumerate() {
+            // SAFETY: the caller of the public function promises what `read` asks for, and it is checked.
+            *value = unsafe { self.read(first + i) };
+        }
+        values
     }
 
     /// The index of the first of `count` elements, which have to lie at a multiple of their size together.

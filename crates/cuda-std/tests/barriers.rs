@@ -371,6 +371,30 @@ fn registers_that_nobody_gives_up_are_missed() {
     }
 }
 
+/// Warp 0 comes to a barrier for all of the block, at which warp 1 comes `comes` times.
+#[kernel(block = 64)]
+fn tells(comes: u32) {
+    unsafe {
+        if thread::thread_idx_x() < 32 || comes > 0 {
+            hopper::arrive_at_part::<64>(5);
+        }
+        if thread::thread_idx_x() >= 32 && comes > 1 {
+            hopper::arrive_at_part::<64>(5);
+        }
+    }
+}
+
+#[test]
+fn a_barrier_to_which_some_never_come_is_reported_at_the_end() {
+    for checks in ALL_CHECKS {
+        succeed(checks, tells { comes: 1 }, 2);
+        for comes in [0, 2] {
+            let expected = FaultKind::BarrierUnmet { id: 5, come: 32, threads: 64 };
+            assert_eq!(fault(checks, tells { comes }, 1).kind, expected);
+        }
+    }
+}
+
 #[kernel(block = 32)]
 fn elects(divergent: u32, out: GlobalSliceMut<'_, u32>) {
     unsafe {

@@ -31,6 +31,9 @@ const NO_ASYNC_FENCE: u32 = 2;
 const TELLS_BEFORE_IT_WAITS: u32 = 3;
 const NO_BARRIER: u32 = 4;
 const IN_REGISTERS: u32 = 5;
+const NO_FENCE: u32 = 6;
+const NO_SECOND_FENCE: u32 = 7;
+const SECOND_FENCE: u32 = 8;
 
 /// Where a word of a tile is: swizzled.
 fn place(row: usize, word: usize) -> usize {
@@ -75,7 +78,9 @@ unsafe fn multiply<F: Format>(
         let (g, q) = (lane / 4, lane % 4);
         let (of_a, of_b) = (Descriptor::at(memory, 0), Descriptor::at(memory, ROWS * ROW));
         let mut sums = [0f32; COLUMNS / 2];
-        wgmma::fence();
+        if wrong != NO_FENCE {
+            wgmma::fence();
+        }
         for step in 0..STEPS {
             let of_b = of_b.offset(32 * step as u32);
             if wrong == IN_REGISTERS {
@@ -101,6 +106,17 @@ unsafe fn multiply<F: Format>(
             tell();
         }
         if wrong != NO_WAIT {
+            sums.wait::<0>();
+        }
+        if wrong >= NO_SECOND_FENCE {
+            if wrong == SECOND_FENCE {
+                wgmma::fence();
+            }
+            sums.set_shared::<F>(of_a, of_b); // <product after the wait>
+            // Only products have had to do with the sums meanwhile.
+            wgmma::commit();
+            sums.add_shared::<F>(of_a, of_b);
+            wgmma::commit();
             sums.wait::<0>();
         }
         if wrong != TELLS_BEFORE_IT_WAITS {
@@ -183,6 +199,14 @@ fn a_warpgroup_multiplies_what_tiles_and_registers_have() {
 }
 
 #[test]
+fn products_in_order_need_no_fence_between_them() {
+    let (a, b) = (pack(ROWS, bits_of_tf32, 1), pack(COLUMNS, bits_of_tf32, 1));
+    let mut out = vec![0.0; ROWS * COLUMNS];
+    let (a, b, out) = (GlobalSlice::new(&a), GlobalSlice::new(&b), GlobalSliceMut::new(&mut out));
+    succeed(Checks::Full, multiply_tf32 { a, b, wrong: SECOND_FENCE, out }, 1);
+}
+
+#[test]
 fn what_goes_on_meanwhile_is_waited_for_and_made_visible() {
     let (a, b) = (pack(ROWS, bits_of_tf32, 1), pack(COLUMNS, bits_of_tf32, 1));
     let mut out = vec![0.0; ROWS * COLUMNS];
@@ -192,6 +216,12 @@ fn what_goes_on_meanwhile_is_waited_for_and_made_visible() {
     };
     let not_awaited = run(NO_WAIT);
     assert_eq!((not_awaited.kind, not_awaited.location.unwrap().line), (FaultKind::ProductNotAwaited, line("product")));
+
+    for (wrong, mark) in [(NO_FENCE, "product"), (NO_SECOND_FENCE, "product after the wait")] {
+        let not_fenced = run(wrong);
+        let found = (not_fenced.kind, not_fenced.location.unwrap().line);
+        assert_eq!(found, (FaultKind::RegistersNotFenced, line(mark)));
+    }
 
     let not_fenced = run(NO_ASYNC_FENCE);
     assert!(matches!(not_fenced.kind, FaultKind::NotFenced { .. }), "{not_fenced}");

@@ -62,17 +62,12 @@ struct Inner {
 
 enum Backend {
     Cuda(Cuda),
-    Cpu(Cpu),
+    Cpu(Executor),
 }
 
 struct Cuda {
     gpu: Gpu,
     loader: Loader,
-}
-
-struct Cpu {
-    executor: Executor,
-    checks: Checks,
 }
 
 impl Device {
@@ -130,7 +125,12 @@ impl Device {
 
     /// The CPU executor.
     pub fn cpu(checks: Checks) -> Self {
-        Self::new(Backend::Cpu(Cpu { executor: Executor::new(checks), checks }))
+        Self::with_executor(Executor::new(checks))
+    }
+
+    /// The CPU executor, as this one is.
+    pub fn with_executor(executor: Executor) -> Self {
+        Self::new(Backend::Cpu(executor))
     }
 
     fn new(backend: Backend) -> Self {
@@ -190,7 +190,7 @@ impl Device {
             }
             // SAFETY: the arguments fulfil the kernel's conditions, all views are of live buffers in this processor's
             // memory, which their lifetimes borrow, and what is written overlaps nothing: just checked.
-            Backend::Cpu(cpu) => unsafe { cpu.executor.launch(kernel, grid)? },
+            Backend::Cpu(executor) => unsafe { executor.launch(kernel, grid)? },
         }
         Ok(())
     }
@@ -331,10 +331,10 @@ impl Device {
                     ptx_arch: cuda.loader.archs().first().copied().unwrap_or_default().to_owned(),
                 }
             }
-            Backend::Cpu(cpu) => DeviceInfo::Cpu {
+            Backend::Cpu(executor) => DeviceInfo::Cpu {
                 name: processor_name(),
                 threads: rayon::current_num_threads(),
-                checks: match cpu.checks {
+                checks: match executor.checks() {
                     Checks::Full => "full".to_owned(),
                     Checks::Bounds => "bounds".to_owned(),
                 },

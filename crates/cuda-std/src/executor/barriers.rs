@@ -108,6 +108,14 @@ impl Barriers {
             .map(|(&at, barrier)| (at, barrier.initialized, barrier.bytes))
     }
 
+    /// A numbered barrier to which some threads have come, and others have not, at the end of a block: its number, how many have come, and
+    /// how many should.
+    pub(super) fn unmet(&self) -> Option<(u32, u32, u32)> {
+        let numbered = self.numbered.borrow();
+        let position = numbered.iter().position(|barrier| barrier.come != 0)?;
+        Some((position as u32, numbered[position].come, numbered[position].threads))
+    }
+
     /// What a thread waits for, and what is missing, in words.
     pub(super) fn describe(&self, wait: Wait) -> String {
         match wait {
@@ -186,6 +194,9 @@ fn with_barrier<R>(
 #[track_caller]
 pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     let (context, initialized) = (current(), Location::caller());
+    if context.leaves_out("Barrier::init", initialized) {
+        return;
+    }
     context.require_headroom();
     if arrivals == 0 || context.barriers.phases.borrow().contains_key(&at) {
         context.fail(initialized, FaultKind::BarrierInitialization { byte_offset: at, arrivals });
@@ -198,8 +209,12 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
 }
 
 /// Makes the barriers that the running thread has initialized visible to the copy engine.
+#[track_caller]
 pub(crate) fn fence_barriers() {
     let context = current();
+    if context.leaves_out("fence_barrier_init", Location::caller()) {
+        return;
+    }
     let me = context.current.get();
     let mut phases = context.barriers.phases.borrow_mut();
     phases.values_mut().filter(|barrier| barrier.by == me).for_each(|barrier| barrier.is_fenced = true);
@@ -221,6 +236,9 @@ impl PhaseBarrier {
 #[track_caller]
 pub(crate) fn arrive_at_barrier(at: usize, bytes: u32) {
     let (context, location) = (current(), Location::caller());
+    if context.leaves_out("Barrier::arrive", location) {
+        return;
+    }
     let is_expected = with_barrier(context, at, location, |barrier| {
         bring(context, &mut barrier.brought);
         barrier.bytes += i64::from(bytes);
@@ -256,15 +274,25 @@ pub(super) fn complete_bytes(context: &Context<'_>, at: usize, bytes: u32, engin
 #[track_caller]
 pub(crate) fn wait_for_phase(at: usize, parity: u32) {
     let (context, location) = (current(), Location::caller());
+    if context.leaves_out("Barrier::wait", location) {
+        return;
+    }
     with_barrier(context, at, location, |_| ());
     wait_for(context, Wait::Phase { barrier: at, parity }, location);
     with_barrier(context, at, location, |barrier| learn(context, &barrier.known));
 }
 
-/// Comes to the barrier of a number, at which `threads` threads meet. Returns the time for which the others are awaited.
+/// Comes to the barrier of a number, at which `threads` threads meet, and does not wait for the others.
 #[track_caller]
-pub(crate) fn arrive_at_number(id: u32, threads: u32) -> u64 {
+pub(crate) fn arrive_at_number(id: u32, threads: u32) {
     let (context, location) = (current(), Location::caller());
+    if !context.leaves_out("arrive_at_part", location) {
+        come_to_number(context, id, threads, location);
+    }
+}
+
+/// Comes to the barrier of a number. Returns the time for which the others are awaited.
+fn come_to_number(context: &Context<'_>, id: u32, threads: u32, location: &'static Location<'static>) -> u64 {
     context.require_headroom();
     let id_is_free = (1..NUMBERED as u32).contains(&id);
     if !id_is_free || threads == 0 || !threads.is_multiple_of(crate::warp::LANES) {
@@ -293,7 +321,10 @@ pub(crate) fn arrive_at_number(id: u32, threads: u32) -> u64 {
 #[track_caller]
 pub(crate) fn meet_at_number(id: u32, threads: u32) {
     let (context, location) = (current(), Location::caller());
-    let time = arrive_at_number(id, threads);
+    if context.leaves_out("sync_part", location) {
+        return;
+    }
+    let time = come_to_number(context, id, threads, location);
     wait_for(context, Wait::Numbered { id: id as usize, time }, location);
     learn(context, &context.barriers.numbered.borrow()[id as usize].known);
 }

@@ -128,6 +128,9 @@ impl<'a> Block<'a> {
             context.current.set(issuer);
             return Err(context.report(Some(location.into()), FaultKind::LoadNotAwaited));
         }
+        if let Some((id, come, threads)) = context.barriers.unmet() {
+            return Err(context.report(None, FaultKind::BarrierUnmet { id, come, threads }));
+        }
         if let Some((byte_offset, location, missing)) = context.barriers.unbalanced() {
             let kind = FaultKind::UnbalancedBytes { byte_offset, missing };
             return Err(context.report(Some(location.into()), kind));

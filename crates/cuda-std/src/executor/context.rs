@@ -14,10 +14,11 @@ use super::barriers::{Barriers, Wait};
 use super::copies::Copies;
 use super::copy_engine::CopyEngine;
 use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
+use super::ordering_calls::Met;
 use super::products::Products;
 use super::shared_memory::{SharedMemory, set_interval};
 use super::stacks::Stacks;
-use super::{Checks, MAX_THREADS};
+use super::{Checks, Executor, MAX_THREADS};
 use crate::{Dim3, Kernel};
 
 /// The lanes of a warp.
@@ -140,6 +141,7 @@ pub(super) struct Context<'a> {
     pub(super) memory: &'a Memory,
     pub(super) barriers: Barriers,
     pub(super) engine: CopyEngine,
+    ordering_calls: Option<Met<'a>>,
     pub(super) fault: Cell<Option<Box<Fault>>>,
     /// The first read of shared memory that nobody had written. Whether it is a race with a write that this executor's
     /// order puts later is known at the end of the epoch.
@@ -158,7 +160,7 @@ pub(super) struct Entered<'a>(&'a Context<'a>);
 
 impl<'a> Context<'a> {
     pub(super) fn new<K: Kernel>(
-        checks: Checks,
+        executor: &'a Executor,
         grid: Dim3,
         memory: &'a Memory,
         visit_views: &'a VisitViews<'a>,
@@ -189,7 +191,7 @@ impl<'a> Context<'a> {
         assert!((1..=MAX_THREADS).contains(&threads.len()), "the launch has checked the shape of the block");
         Self {
             kernel: K::NAME,
-            checks,
+            checks: executor.checks,
             grid,
             block_dim: K::BLOCK,
             block: Cell::new(Dim3::new(0, 0, 0)),
@@ -200,6 +202,7 @@ impl<'a> Context<'a> {
             memory,
             barriers: Barriers::default(),
             engine: CopyEngine::default(),
+            ordering_calls: executor.ordering_calls.as_ref().map(|calls| Met::new(calls, K::NAME)),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),
             visit_views,
@@ -211,6 +214,18 @@ impl<'a> Context<'a> {
         let previous = CURRENT.replace(ptr::from_ref(self).cast());
         assert!(previous.is_null(), "a worker runs one launch at a time");
         Entered(self)
+    }
+
+    /// Whether a call that does nothing but order is to be left out: see [`super::ordering_calls`].
+    #[inline(always)]
+    pub(super) fn leaves_out(&self, function: &'static str, location: &'static Location<'static>) -> bool {
+        match &self.ordering_calls {
+            None => false,
+            Some(met) => {
+                self.require_headroom();
+                met.is_left_out(function, location)
+            }
+        }
     }
 
     /// The thread that runs.

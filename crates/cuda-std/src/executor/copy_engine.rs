@@ -237,14 +237,22 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
 }
 
 /// Makes a group of the stores that this thread has issued since the last one.
+#[track_caller]
 pub(crate) fn commit_stores() {
+    if current().leaves_out("commit_stores", Location::caller()) {
+        return;
+    }
     let groups = &current().details().store_groups;
     groups.set(groups.get() + 1);
 }
 
 /// Waits until no more than the `latest` most recent groups of this thread still read.
+#[track_caller]
 pub(crate) fn wait_for_stores(latest: u64) {
     let context = current();
+    if context.leaves_out("wait_for_stores", Location::caller()) {
+        return;
+    }
     let (me, groups) = (context.current.get(), context.details().store_groups.get());
     let mut stores = context.engine.stores.borrow_mut();
     stores.retain(|store| store.issuer != me || store.group + latest >= groups);
@@ -284,8 +292,12 @@ pub(super) fn require_no_stores() {
 }
 
 /// Makes what the running thread has written visible to the copy engine, for those who learn of it by a barrier.
+#[track_caller]
 pub(crate) fn fence_async() {
     let context = current();
+    if context.leaves_out("fence_async_shared", Location::caller()) {
+        return;
+    }
     if context.checks == Checks::Full {
         let tick = context.memory.shared.tick();
         context.details().fenced.set(tick);

@@ -322,6 +322,22 @@ pub enum FaultKind {
         /// As the others say.
         others: u32,
     },
+    /// A block ends, and to a barrier for a part of it some have come, and others have not.
+    #[error("the block ends when {come} of {threads} threads have come to barrier {id}, and the others never do")]
+    BarrierUnmet {
+        /// The number of the barrier.
+        id: u32,
+        /// How many threads have come.
+        come: u32,
+        /// How many were to meet.
+        threads: u32,
+    },
+    /// A product of a warpgroup, and no fence orders it behind what its threads have done with the registers that it reads or writes.
+    #[error(
+        "the threads may have accessed the registers of this product, and have not ordered that before it by `wgmma::fence`: its first \
+         operand, or sums that are not under way"
+    )]
+    RegistersNotFenced,
     /// Registers that are given up although there are fewer, or asked for although there are more.
     #[error("the thread has {has} registers: it cannot give some up, or get more, to have {wanted}")]
     Registers {

@@ -386,6 +386,9 @@ fn race(
 #[inline(always)]
 #[track_caller]
 pub(crate) fn barrier() {
+    if current().leaves_out("sync_threads", Location::caller()) {
+        return;
+    }
     current().suspend(State::Barrier, Location::caller());
 }
 
@@ -408,6 +411,9 @@ pub(crate) fn vote(operation: WarpOperation, mask: u32, predicate: bool) -> u32 
 #[inline(always)]
 #[track_caller]
 pub(crate) fn sync_warp(mask: u32) {
+    if current().leaves_out("sync_warp", Location::caller()) {
+        return;
+    }
     warp_operation(Request { mask, ..Request::NONE });
 }
 

@@ -88,6 +88,7 @@ mod exchange;
 mod fault;
 mod hooks;
 mod identity;
+mod ordering_calls;
 mod overflow;
 mod panics;
 mod products;
@@ -108,6 +109,7 @@ pub use fault::{
 };
 pub(crate) use hooks::*;
 pub(crate) use identity::SharedIdentity;
+pub use ordering_calls::{OrderingCall, OrderingCalls};
 pub(crate) use products::{OperandA, commit_products, fence_products, multiply, wait_for_products};
 
 use block::Block;
@@ -147,6 +149,7 @@ pub enum Checks {
 pub struct Executor {
     checks: Checks,
     stack_bytes: usize,
+    ordering_calls: Option<Arc<OrderingCalls>>,
     /// What workers of earlier launches have left: reserving stacks takes longer than many a launch.
     idle: Arc<Mutex<Vec<Memory>>>,
 }
@@ -163,13 +166,23 @@ impl Executor {
 
     /// An executor that checks what `checks` says.
     pub fn new(checks: Checks) -> Self {
-        Self { checks, stack_bytes: Self::DEFAULT_STACK_BYTES, idle: Arc::default() }
+        Self { checks, stack_bytes: Self::DEFAULT_STACK_BYTES, ordering_calls: None, idle: Arc::default() }
     }
 
     /// The same executor with stacks of at least `bytes` bytes for each thread of a block, and no fewer than 16 KiB. They
     /// take address space at once, but memory only as far as kernels use them.
     pub fn stack_bytes(self, bytes: usize) -> Self {
         Self { stack_bytes: bytes.clamp(*stacks::SIZES.start(), *stacks::SIZES.end()), idle: Arc::default(), ..self }
+    }
+
+    /// The same executor, which notes the calls that order what threads do, and leaves one of them out if `calls` says so.
+    pub fn with_ordering_calls(self, calls: Arc<OrderingCalls>) -> Self {
+        Self { ordering_calls: Some(calls), ..self }
+    }
+
+    /// What launches check.
+    pub fn checks(&self) -> Checks {
+        self.checks
     }
 
     /// Runs a kernel on a grid of blocks.
@@ -197,7 +210,7 @@ impl Executor {
                 scope.spawn(|_| {
                     let result = self.take_memory().map(|memory| {
                         // SAFETY: the caller's promise, and the check above.
-                        let state = unsafe { launch.work(&kernel, self.checks, &memory) };
+                        let state = unsafe { launch.work(&kernel, self, &memory) };
                         if state == MemoryState::Reusable {
                             self.idle().push(memory);
                         }
@@ -281,9 +294,9 @@ impl Launch {
     ///
     /// # Safety
     /// As for [`Executor::launch`], and the kernel's [`Kernel::check`] has succeeded.
-    unsafe fn work<K: Kernel>(&self, kernel: &K, checks: Checks, memory: &Memory) -> MemoryState {
+    unsafe fn work<K: Kernel>(&self, kernel: &K, executor: &Executor, memory: &Memory) -> MemoryState {
         let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
-        let context = Context::new::<K>(checks, self.grid, memory, &visit_views);
+        let context = Context::new::<K>(executor, self.grid, memory, &visit_views);
         let _entered = context.enter();
         // SAFETY: the caller's promise; the context is entered, and dropped after the block.
         let mut block = unsafe { Block::new(&context, kernel) };

@@ -40,6 +40,8 @@ pub(super) struct Products {
     reads: Vec<Read>,
     /// The number of groups that have been committed: the number of the group that the next product belongs to.
     committed: u64,
+    /// Whether a fence orders what the thread has done with its registers before the next product.
+    is_fenced: bool,
 }
 
 /// Sums that are under way.
@@ -111,6 +113,13 @@ pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds
     }
     let mut products = context.details().products.take();
     let group = products.committed;
+    let place = sums.as_ptr();
+    let position = products.pending.iter().position(|pending| pending.place == place);
+    // Only products have had to do with sums that are under way, and these are in order among themselves.
+    let registers_are_untouched = position.is_some() && matches!(a, OperandA::Shared(_));
+    if !products.is_fenced && !registers_are_untouched {
+        context.fail(location, FaultKind::RegistersNotFenced);
+    }
     if lane == 0 {
         for words in &ranges {
             words_to_access(&DYNAMIC, words.clone(), location, note_read);
@@ -135,8 +144,6 @@ pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds
     };
     let rows = rows.map(|words| terms(kind, &words));
 
-    let place = sums.as_ptr();
-    let position = products.pending.iter().position(|pending| pending.place == place);
     let mut pending = match position {
         Some(position) => products.pending.swap_remove(position),
         None => Pending { place, values: sums.to_vec(), group, location },
@@ -204,22 +211,39 @@ fn require_visible(context: &Context<'_>, ranges: &[Range<usize>], location: &'s
 /// Comes to an instruction of the warpgroup that only orders.
 #[track_caller]
 pub(crate) fn fence_products() {
+    if current().leaves_out("wgmma::fence", Location::caller()) {
+        return;
+    }
     collective(WarpOperation::WgmmaFence, [0; PAYLOAD], |_| ());
+    set_fenced(true);
 }
 
 /// Makes a group of the products since the last one.
 #[track_caller]
 pub(crate) fn commit_products() {
+    if current().leaves_out("wgmma::commit", Location::caller()) {
+        return;
+    }
     collective(WarpOperation::WgmmaCommit, [0; PAYLOAD], |_| ());
     let products = &current().details().products;
     let before = products.take();
-    products.set(Products { committed: before.committed + 1, ..before });
+    // Registers with an operand may be written from here on, and others have been all the time.
+    products.set(Products { committed: before.committed + 1, is_fenced: false, ..before });
+}
+
+fn set_fenced(is_fenced: bool) {
+    let products = &current().details().products;
+    let before = products.take();
+    products.set(Products { is_fenced, ..before });
 }
 
 /// Waits until at most the `latest` groups are under way, and puts sums where they belong, if these are some that have been waited
 /// for.
 #[track_caller]
 pub(crate) fn wait_for_products(sums: &mut [f32], latest: u64) {
+    if current().leaves_out("Sums::wait", Location::caller()) {
+        return;
+    }
     collective(WarpOperation::WgmmaWait, [0; PAYLOAD], |_| ());
     let context = current();
     context.require_headroom();
@@ -228,6 +252,7 @@ pub(crate) fn wait_for_products(sums: &mut [f32], latest: u64) {
     let done = |pending: &Pending| pending.group < end && pending.place == sums.as_ptr();
     if let Some(position) = products.pending.iter().position(done) {
         sums.copy_from_slice(&products.pending.swap_remove(position).values);
+        products.is_fenced = false;
     }
     products.reads.retain(|read| {
         let is_over = read.group < end;
@@ -248,5 +273,5 @@ pub(super) fn require_no_products() {
     }
     // What is kept are the allocations: with the last sums, the last reads are over.
     let Products { pending, reads, .. } = products;
-    context.details().products.set(Products { pending, reads, committed: 0 });
+    context.details().products.set(Products { pending, reads, committed: 0, is_fenced: false });
 }

@@ -295,7 +295,6 @@ impl<
     /// # Safety
     /// The whole warp calls this function together; the slot is written, and a barrier separates the writes from this call.
     #[inline(always)]
-    #[track_caller]
     unsafe fn multiply_step<S: Scheme, A: Arrangement, B: Arrangement>(
         shared: &SharedSlice<f32>,
         slot: u32,
@@ -337,7 +336,6 @@ impl<
     /// # Safety
     /// All threads of the block call this function together, and none has copies under way to `shared`.
     #[inline(always)]
-    #[track_caller]
     unsafe fn any_thread(shared: &SharedSlice<f32>, predicate: bool) -> bool {
         let thread = thread::thread_idx_x();
         let (warp, lane) = (thread / warp::LANES, thread % warp::LANES);
@@ -373,7 +371,6 @@ impl<
     /// All threads of the block call this function together, and none has copies under way to `shared`. No other block has
     /// this tile.
     #[inline(always)]
-    #[track_caller]
     unsafe fn finish(tile: &Tile<'_>, shared: &SharedSlice<f32>, sums: &Sums<ACROSS>) {
         /// The pieces of four columns in a row of a block.
         const PIECES: u32 = BLOCK_LINES / 4;

@@ -184,6 +184,7 @@ impl<const RING: u32> Pipeline<RING> {
     /// # Safety
     /// Called by threads that multiply, which have passed every place before.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) unsafe fn wait(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.ring.wait_full() }
@@ -216,6 +217,7 @@ impl<const RING: u32> Pipeline<RING> {
 /// # Safety
 /// All lanes of a warp that multiplies come here, once for each place.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) unsafe fn give_back(place: hopper::Barrier) {
     // SAFETY: the caller's promise: one arrival of each warp.
     unsafe {

@@ -51,6 +51,7 @@ impl<const STAGES: u32> Ring<STAGES> {
     /// # Safety
     /// One thread of the block calls this, and a barrier of the block separates it from every other use.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) unsafe fn init(&self, fillers: u32, readers: u32) {
         for stage in 0..STAGES {
             // SAFETY: the caller's promise; each barrier is initialized once.
@@ -78,6 +79,7 @@ impl<const STAGES: u32> Ring<STAGES> {
     /// # Safety
     /// The barriers are initialized, and this role has passed every place before.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) unsafe fn wait_full(&self) {
         // SAFETY: a reader is at most one phase behind those who fill the place.
         unsafe { self.full().wait(self.parity) }
@@ -88,6 +90,7 @@ impl<const STAGES: u32> Ring<STAGES> {
     /// # Safety
     /// As for [`Ring::wait_full`].
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) unsafe fn wait_empty(&self) {
         // SAFETY: whoever fills the place is at most one phase ahead of the readers.
         unsafe { self.empty().wait(self.parity ^ 1) }

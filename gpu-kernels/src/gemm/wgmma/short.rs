@@ -205,6 +205,8 @@ unsafe fn multiply(mut pipeline: Pipeline<RING>, gemm: TiledGemm<'_>, scales: [S
             let places = [pipeline, pipeline.next()];
             places[0].wait();
             let ticket = Ticket::read(places[0].stage());
+            // One lane gives the place back for all of them.
+            warp::sync_warp(warp::ALL_LANES);
             if two_places {
                 places[1].wait();
                 pipeline.advance();

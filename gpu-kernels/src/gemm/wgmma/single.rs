@@ -253,12 +253,16 @@ unsafe fn multiply<A: Source, F: Format>(sums: &mut [f32; SUMS], pipeline: &mut 
                 previous = Some(read);
             } else {
                 sums.wait::<0>();
+                // The lanes have read A themselves, and one of them tells for all.
+                warp::sync_warp(warp::ALL_LANES);
                 give_back(read);
             }
         }
-        sums.wait::<0>();
-        if let Some(previous) = previous {
-            give_back(previous);
+        if A::AHEAD {
+            sums.wait::<0>();
+            if let Some(previous) = previous {
+                give_back(previous);
+            }
         }
     }
 }

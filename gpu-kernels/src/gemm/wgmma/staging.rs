@@ -83,6 +83,7 @@ impl Staging {
     /// # Safety
     /// Called by all lanes of the warpgroup, once before each [`Staging::filled`].
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) unsafe fn wait_empty(self) {
         // SAFETY: the storing warp comes there once for each of its stores, which are as many.
         unsafe { hopper::sync_part::<THREADS>(self.empty()) }
@@ -145,6 +146,7 @@ impl Staging {
     /// # Safety
     /// Called by all lanes of the storing warp.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) unsafe fn wait_until_read() {
         // SAFETY: all lanes come here.
         unsafe {

@@ -43,6 +43,7 @@ impl Turn {
     /// # Safety
     /// Called by all lanes of the warpgroup, before each [`Turn::pass`], as often by one warpgroup as by the other.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) unsafe fn wait(self) {
         // SAFETY: this warpgroup waits here, and the other one has come or comes with its `pass`.
         unsafe { hopper::sync_part::<{ Self::THREADS }>(self.barrier) }
@@ -53,6 +54,7 @@ impl Turn {
     /// # Safety
     /// Called by all lanes of the warpgroup, after each [`Turn::wait`].
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) unsafe fn pass(self) {
         // SAFETY: the other warpgroup waits there, or comes to.
         unsafe { hopper::arrive_at_part::<{ Self::THREADS }>(3 - self.barrier) }

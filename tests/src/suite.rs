@@ -1,0 +1,70 @@
+//! The products by which every kernel of the registry is tried on the executor, with all its checks and with guard words around
+//! operands and workspace: what `gpu.rs` does on a GPU, for few and small products, because the executor is slow.
+//!
+//! Small as they are, each kernel comes to every call of its source by them: rings go round more than once, blocks compute more than
+//! one tile, sums are divided, and operands are such that tiles have to be computed in another way.
+
+use tilewright::Device;
+use tilewright::kernels::{Family, KernelInfo, Scheme};
+
+use crate::{Batch, Layouts, Planned, Problem, Shape};
+
+/// Products, and among how many blocks to divide their sums, if not what is fastest.
+#[derive(Debug)]
+pub struct Trial {
+    batch: Batch,
+    splits: Option<u32>,
+}
+
+/// The trials of a kernel, small ones first; those among them that it can compute, depend on how it needs its operands to be stored.
+pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
+    let shape = |m, n, k| Shape { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k };
+    let mut trials = Vec::new();
+    for layouts in Layouts::ALL {
+        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits });
+        // Rows with gaps as no tensor map allows.
+        let any = Batch::from(Problem::new(shape(37, 35, 70), layouts.padded(), 3).scaled(-0.7, 0.3));
+        add(any.clone(), None);
+        add(any, Some(2));
+        add(Batch::new(2, [true, false], shape(5, 6, 40), layouts, 4), None);
+        // Results that a tensor map can describe, and few terms.
+        add(Problem::new(shape(37, 36, 60), layouts, 5).scaled(-0.7, 0.0).into(), None);
+        // More steps than there are places in any ring.
+        add(Problem::new(shape(33, 36, 648), layouts, 6).into(), None);
+        // So many partial sums that several threads share their adding up.
+        add(Problem::new(shape(6, 8, 648), layouts, 9).into(), Some(20));
+        // Lines of more terms than a warp holds.
+        add(Problem::new(shape(3, 4, 1100), layouts, 10).into(), None);
+        // More than one tile in either direction, of which one block of the executor computes several.
+        add(Problem::new(shape(260, 264, 72), layouts, 7).into(), None);
+        // Operands too small to be split into parts, or to be scaled together with others. fp16 has no such numbers.
+        if kernel.scheme != Scheme::Fp16 {
+            add(Problem::new(shape(37, 36, 60), layouts, 8).with_tiny_elements().into(), None);
+            // And so many tiles in a row that they share the looking for such operands.
+            add(Problem::new(shape(37, 1100, 40), layouts, 11).with_tiny_elements().into(), None);
+        }
+    }
+    trials
+}
+
+impl Trial {
+    /// Computes the products with a kernel and compares them with double precision; whether the kernel can compute them.
+    ///
+    /// # Errors
+    /// As for [`Planned::check_one`].
+    pub fn run(&self, device: &Device, kernel: &'static KernelInfo) -> Result<bool, String> {
+        Planned::check_one(device, kernel, self.splits, &self.batch)
+    }
+}
+
+/// Runs all trials of a kernel; how many it could compute.
+///
+/// # Errors
+/// What the first one reports that fails; if there is none that the kernel can compute.
+pub fn run(device: &Device, kernel: &'static KernelInfo) -> Result<usize, String> {
+    let mut computed = 0;
+    for trial in trials(kernel) {
+        computed += usize::from(trial.run(device, kernel)?);
+    }
+    if computed == 0 { Err(format!("{} has computed nothing", kernel.name)) } else { Ok(computed) }
+}

@@ -1,0 +1,259 @@
+//! `cargo xtask mutants`: changes kernels, one thing at a time, and sees whether the executor's checks or a wrong result tell.
+//!
+//! In two parts. *Mechanical*: each call by which a kernel orders what its threads do (barrier, fence, arrival, wait, commit) is left
+//! out in turn, in one program, at run time. *Chosen*: changes of the source that are listed in [`chosen`], each built anew in a copy
+//! of the repository.
+
+mod chosen;
+mod report;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::workspace::{command, root, target_dir};
+use chosen::{CHOSEN, Mutant};
+
+/// The options of `mutants`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Only leave out calls
+    #[arg(long, conflicts_with = "chosen")]
+    mechanical: bool,
+
+    /// Only make the changes that have been chosen
+    #[arg(long)]
+    chosen: bool,
+
+    /// Run this program for the mechanical part, the `suite` of `tests`, rather than build one
+    #[arg(long, value_name = "PROGRAM")]
+    suite: Option<PathBuf>,
+
+    /// Only what has this in its name
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+
+    /// After how many seconds a kernel counts as one that never ends
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    limit: u64,
+
+    /// How many kernels to run at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    jobs: usize,
+
+    /// Where to write the report, as Markdown
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// What has come of a change.
+#[derive(Clone, Debug)]
+enum Outcome {
+    /// A check of the executor has told, in these words.
+    Check(String),
+    /// A result was wrong.
+    WrongResult(String),
+    /// The kernel did not end in time.
+    NoEnd,
+    /// The compiler has refused the change.
+    NotCompiled(String),
+    /// Nobody has told.
+    Survived,
+}
+
+/// A change, and what has come of it.
+struct Tried {
+    name: String,
+    outcome: Outcome,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut parts = Vec::new();
+    if !arguments.chosen {
+        parts.push(("mechanical", mechanical(arguments)?));
+    }
+    if !arguments.mechanical {
+        parts.push(("chosen", of_chosen(arguments)?));
+    }
+    for (part, tried) in &parts {
+        let survived: Vec<_> = tried.iter().filter(|tried| matches!(tried.outcome, Outcome::Survived)).collect();
+        println!("\n{part}: {} of {} caught", tried.len() - survived.len(), tried.len());
+        survived.iter().for_each(|tried| println!("  survived: {}", tried.name));
+    }
+    if let Some(path) = &arguments.report {
+        fs::write(path, report::markdown(&parts)).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Builds the program that runs the suite, in a copy of the repository or in the repository itself.
+fn build(source: &Path, target: &Path) -> anyhow::Result<Result<PathBuf, String>> {
+    let mut cargo = command("cargo", &["build", "--package", "tests", "--bin", "suite", "--profile", "mutants"]);
+    // Kernels are to run here only.
+    cargo.current_dir(source).env("TILEWRIGHT_SKIP_PTX", "1").env("CARGO_TARGET_DIR", target);
+    let output = cargo.stdin(Stdio::null()).output().context("cargo cannot be run")?;
+    if output.status.success() {
+        return Ok(Ok(target.join("mutants/suite")));
+    }
+    let messages = String::from_utf8_lossy(&output.stderr);
+    Ok(Err(messages.lines().find(|line| line.starts_with("error")).unwrap_or("no error").to_owned()))
+}
+
+/// Runs the suite with these arguments.
+fn run_suite(suite: &Path, arguments: &[&str], limit: Duration) -> anyhow::Result<Outcome> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("output");
+    let mut child = Command::new(suite)
+        .args(arguments)
+        .env("RAYON_NUM_THREADS", "1")
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&path)?)
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("{} cannot be run", suite.display()))?;
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if start.elapsed() > limit => {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Outcome::NoEnd);
+            }
+            None => thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let output = fs::read_to_string(&path)?;
+    let last = output.lines().next_back().unwrap_or_default();
+    Ok(match status.code() {
+        Some(0) => Outcome::Survived,
+        // The words of a fault begin with the kernel.
+        Some(1) => match last.find(": kernel `") {
+            Some(at) => Outcome::Check(last[at + 2..].to_owned()),
+            None => Outcome::WrongResult(last.rsplit("splits").next().unwrap_or(last).to_owned()),
+        },
+        code => bail!("{} {arguments:?} ends with {code:?}: {last}", suite.display()),
+    })
+}
+
+/// Runs the suite for something that is expected to pass; what it prints.
+fn listing(suite: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
+    let output = Command::new(suite).args(arguments).env("RAYON_NUM_THREADS", "1").output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "{} {arguments:?}, without any change, fails: {text}", suite.display());
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// Does something with each of these, some at a time, and returns what has come of it in their order.
+fn for_all<T: Sync, R: Send>(
+    items: &[T],
+    jobs: usize,
+    action: impl Fn(&T) -> anyhow::Result<R> + Sync,
+) -> anyhow::Result<Vec<R>> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some((index, item)) =
+                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, items.get(index)?)))
+                {
+                    let result = action(item);
+                    results.lock().expect("no job panics").insert(index, result);
+                }
+            });
+        }
+    });
+    results.into_inner().expect("no job panics").into_values().collect()
+}
+
+/// Leaves out each call in turn.
+fn mechanical(arguments: &Arguments) -> anyhow::Result<Vec<Tried>> {
+    let suite = match &arguments.suite {
+        Some(suite) => suite.clone(),
+        None => match build(root(), &target_dir())? {
+            Ok(suite) => suite,
+            Err(message) => bail!("the suite does not build: {message}"),
+        },
+    };
+    let kernels = listing(&suite, &["--list"])?;
+    let calls = for_all(&kernels, arguments.jobs, |kernel| listing(&suite, &["--calls", "--kernel", kernel]))?;
+    // Helpers run for many kernels: with which kernels a call is met.
+    let mut met: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (kernel, calls) in kernels.iter().zip(&calls) {
+        for call in calls.iter().filter(|call| call.contains(&arguments.filter)) {
+            met.entry(call).or_default().push(kernel);
+        }
+    }
+    let met: Vec<_> = met.into_iter().collect();
+    println!("{} calls in {} kernels", met.len(), kernels.len());
+    for_all(&met, arguments.jobs, |(call, kernels)| {
+        let mut outcome = Outcome::Survived;
+        for kernel in kernels {
+            let run = ["--kernel", kernel, "--without", call];
+            outcome = run_suite(&suite, &run, Duration::from_secs(arguments.limit))?;
+            if !matches!(outcome, Outcome::Survived) {
+                break;
+            }
+        }
+        println!("{call}: {outcome:?}");
+        Ok(Tried { name: (*call).to_owned(), outcome })
+    })
+}
+
+/// Makes each of the chosen changes in turn.
+fn of_chosen(arguments: &Arguments) -> anyhow::Result<Vec<Tried>> {
+    let directory = target_dir().join("mutants");
+    let (source, target) = (directory.join("source"), directory.join("target"));
+    copy_repository(&source)?;
+    if let Err(message) = build(&source, &target)? {
+        bail!("the suite does not build without any change: {message}");
+    }
+    let wanted = CHOSEN.iter().filter(|mutant| mutant.what.contains(&arguments.filter));
+    wanted.map(|mutant| try_chosen(mutant, &source, &target, arguments)).collect()
+}
+
+fn try_chosen(mutant: &Mutant, source: &Path, target: &Path, arguments: &Arguments) -> anyhow::Result<Tried> {
+    let Mutant { what, file, from, to, kernels } = mutant;
+    let path = source.join("gpu-kernels/src").join(file);
+    let original = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let count = original.matches(from).count();
+    ensure!(count == 1, "{what}: {file} has {count} times what is to be changed: {from}");
+    fs::write(&path, original.replacen(from, to, 1))?;
+    let built = build(source, target);
+    fs::write(&path, original)?;
+    let outcome = match built? {
+        Err(message) => Outcome::NotCompiled(message),
+        Ok(suite) => {
+            let outcomes = for_all(kernels, arguments.jobs, |kernel| {
+                run_suite(&suite, &["--kernel", kernel], Duration::from_secs(arguments.limit))
+            })?;
+            outcomes.into_iter().find(|outcome| !matches!(outcome, Outcome::Survived)).unwrap_or(Outcome::Survived)
+        }
+    };
+    println!("{what}: {outcome:?}");
+    Ok(Tried { name: format!("{file}: {what}"), outcome })
+}
+
+/// Copies what git tracks; a file that has not changed is left alone, so that it is not compiled again.
+fn copy_repository(to: &Path) -> anyhow::Result<()> {
+    let output = command("git", &["ls-files", "-z"]).output().context("git cannot be run")?;
+    ensure!(output.status.success(), "git ls-files fails: {}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout)?;
+    for name in names.split_terminator('\0') {
+        let (from, to) = (root().join(name), to.join(name));
+        let content = fs::read(&from).with_context(|| format!("reading {}", from.display()))?;
+        if fs::read(&to).is_ok_and(|there| there == content) {
+            continue;
+        }
+        fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
+        fs::write(&to, content).with_context(|| format!("writing {}", to.display()))?;
+    }
+    Ok(())
+}
