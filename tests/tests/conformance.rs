@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tests::conformance::fit::fit;
 use tests::conformance::number::{Format, Rounding};
-use tests::conformance::numerics::{Addend, Cut, Exponent, Numerics, Terms, ZeroExponent, terms};
+use tests::conformance::numerics::{Addend, Cut, Dot, Exponent, Numerics, Terms, terms};
 use tests::conformance::operands::{Kind, Operands};
 use tests::conformance::outcome::Verdict;
 use tests::conformance::probes::probes;
@@ -15,7 +15,7 @@ use tests::conformance::{Options, names, run};
 
 /// Compares those instructions whose names begin like this.
 fn compare(beginning: &str, elements: usize) {
-    let options = Options { instructions: vec![beginning.into()], elements, seed: 7, searches: false };
+    let options = Options { instructions: vec![beginning.into()], elements, seed: 7, fits: false };
     let report = run(&options, None, |_| ());
     assert!(!report.outcomes.is_empty(), "no instruction's name begins with {beginning}");
     assert!(report.agrees(), "{}", report.markdown());
@@ -52,6 +52,23 @@ fn tiles_are_stored_as_they_should() {
     compare("store_tile_", 0);
 }
 
+/// Sums that were computed by the real thing: each kind of operands, and probes.
+#[test]
+fn the_reference_adds_up_as_an_h200_does() {
+    let text = include_str!("../fixtures/sums-h200.txt");
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words = |column: &str| -> Vec<u32> {
+            column.split(' ').map(|word| u32::from_str_radix(word, 16).expect("a word")).collect()
+        };
+        let [instruction, _kind, a, b, c, result] = line.split(" | ").collect::<Vec<_>>().try_into().expect("a line");
+        let formats = [Format::Tf32, Format::Bf16, Format::Fp16];
+        let format = formats.into_iter().find(|format| instruction.contains(&format.to_string())).expect("a format");
+        let [a, b] = [a, b].map(|row| words(row).try_into().expect("a row"));
+        let found = Numerics::of_hopper(format).sum(&Terms::new(format, &Dot { a, b, c: words(c)[0] }));
+        assert_eq!(found, words(result)[0], "{line}");
+    }
+}
+
 /// What the search finds is what results were made with: for parameters that are not those of the executor.
 #[test]
 fn the_search_finds_the_parameters() {
@@ -60,7 +77,7 @@ fn the_search_finds_the_parameters() {
         terms: 4,
         interleaved: false,
         exponent: Exponent::OfFields,
-        zero_exponent: ZeroExponent::Ignored,
+        least_exponent: None,
         cut: Cut::TowardZero,
         rounding: Rounding::TowardZero,
         addend: Addend::WithProducts,
@@ -69,7 +86,7 @@ fn the_search_finds_the_parameters() {
     let (cut, rounding, addend) = (Cut::Down, Rounding::TiesToEven, Addend::AfterProducts);
     for (format, numerics) in [
         (Format::Tf32, plain),
-        (Format::Bf16, Numerics { terms, exponent, zero_exponent: ZeroExponent::At(-133), ..plain }),
+        (Format::Bf16, Numerics { terms, exponent, least_exponent: Some(-133), ..plain }),
         (Format::Fp16, Numerics { interleaved, cut, rounding, addend, ..plain }),
     ] {
         let mut rng = StdRng::seed_from_u64(5);
@@ -88,8 +105,9 @@ fn the_search_finds_the_parameters() {
         let found = fit(format, &asked, &others);
         let best = &found.finalists[0];
         assert_eq!((best.numerics, best.matches), (numerics, found.elements), "{:?}", found.finalists);
-        if let ZeroExponent::At(exponent) = numerics.zero_exponent {
-            assert_eq!((found.zero_exponents, found.zero_exponent_matches), (vec![exponent], found.elements));
+        if numerics.least_exponent.is_some() {
+            let found = (found.least_exponents, found.least_exponent_matches, found.elements);
+            assert_eq!((found.0, found.1), (vec![numerics.least_exponent], found.2));
         }
     }
 }

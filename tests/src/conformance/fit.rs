@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::number::{Format, Number, Rounding};
-use super::numerics::{Addend, Cut, Exponent, Numerics, Terms, ZeroExponent, terms};
+use super::numerics::{Addend, Cut, Exponent, Numerics, Terms, terms};
 use super::products::Element;
 
 /// The elements that most parameters are tried on, beside probes.
@@ -19,8 +19,8 @@ const FIRST: usize = 512;
 /// The parameters that are tried on all of the sample.
 const KEPT: usize = 400;
 
-/// The exponents of zeros that are tried in the end.
-const ZERO_EXPONENTS: std::ops::RangeInclusive<i32> = -170..=-90;
+/// The least exponents that are tried, beside none: on everything with the best of the other parameters, and the middle one with all.
+const LEAST_EXPONENTS: std::ops::RangeInclusive<i32> = -141..=-125;
 
 /// How many results some parameters reproduce.
 #[derive(Clone, Debug, Serialize)]
@@ -42,10 +42,10 @@ pub struct Fit {
     pub elements: usize,
     /// The best of those, on all elements, the best first.
     pub finalists: Vec<Score>,
-    /// The exponents of zeros with which the best finalist does best, and how many elements it then reproduces.
-    pub zero_exponents: Vec<i32>,
+    /// The least exponents with which the best finalist does best, and how many elements it then reproduces.
+    pub least_exponents: Vec<Option<i32>>,
     /// See there.
-    pub zero_exponent_matches: usize,
+    pub least_exponent_matches: usize,
 }
 
 /// All combinations of parameters that are tried.
@@ -56,9 +56,7 @@ fn grid(format: Format) -> Vec<Numerics> {
     for (terms, interleaved) in steps {
         for fraction_bits in 21..=28 {
             for exponent in [Exponent::OfFields, Exponent::OfOperands, Exponent::OfProduct] {
-                let zeros =
-                    [ZeroExponent::Ignored, ZeroExponent::OfFields, ZeroExponent::At(-126), ZeroExponent::At(-133)];
-                for zero_exponent in zeros {
+                for least_exponent in [None, Some(i32::midpoint(*LEAST_EXPONENTS.start(), *LEAST_EXPONENTS.end()))] {
                     for cut in [Cut::TowardZero, Cut::Down] {
                         for rounding in [Rounding::TowardZero, Rounding::TiesToEven] {
                             for addend in [Addend::WithProducts, Addend::AfterProducts] {
@@ -67,7 +65,7 @@ fn grid(format: Format) -> Vec<Numerics> {
                                     terms,
                                     interleaved,
                                     exponent,
-                                    zero_exponent,
+                                    least_exponent,
                                     cut,
                                     rounding,
                                     addend,
@@ -118,18 +116,17 @@ pub fn fit(format: Format, asked: &[Element], others: &[Element]) -> Fit {
     let scores = sorted(scores.into_par_iter().map(|before| score(before.numerics, &sample)).collect());
     let best = scores[..FINALISTS].par_iter();
     let finalists = sorted(best.map(|finalist| score(finalist.numerics, &finite)).collect());
-    let with_zeros: Vec<_> = ZERO_EXPONENTS
+    let with_least: Vec<_> = LEAST_EXPONENTS
         .into_par_iter()
-        .map(|exponent| {
-            let numerics = Numerics { zero_exponent: ZeroExponent::At(exponent), ..finalists[0].numerics };
-            (exponent, matches(&numerics, &finite))
+        .map(Some)
+        .chain([None])
+        .map(|least_exponent| {
+            let numerics = Numerics { least_exponent, ..finalists[0].numerics };
+            (least_exponent, matches(&numerics, &finite))
         })
         .collect();
-    let zero_exponent_matches = with_zeros.iter().map(|(_, matches)| *matches).max().unwrap_or(0);
-    let zero_exponents = with_zeros
-        .iter()
-        .filter(|(_, matches)| *matches == zero_exponent_matches)
-        .map(|(exponent, _)| *exponent)
-        .collect();
-    Fit { sample: sample.len(), scores, elements: finite.len(), finalists, zero_exponents, zero_exponent_matches }
+    let least_exponent_matches = with_least.iter().map(|(_, matches)| *matches).max().unwrap_or(0);
+    let best = with_least.iter().filter(|(_, matches)| *matches == least_exponent_matches);
+    let least_exponents = best.map(|(exponent, _)| *exponent).collect();
+    Fit { sample: sample.len(), scores, elements: finite.len(), finalists, least_exponents, least_exponent_matches }
 }

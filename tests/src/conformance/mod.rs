@@ -3,10 +3,9 @@
 //! ```text
 //!  random and special operands ──┬──► executor ──┐
 //!                                │               ├─► Outcome: equal, equal but for the bits of NaNs, different
-//!                                └──► GPU ───────┘             the first differences with all their operands
-//!                                      │
-//!         (without a GPU: a reference) ├──► probes:  what single sums tell about how tensor cores compute
-//!                                      └──► fit:     which parameters of a model reproduce all sums
+//!  probes: single sums that tell ├──► GPU ───────┘             the first differences with all their operands
+//!  how tensor cores compute ─────┘     │
+//!                                      └──► fit, if asked for: which parameters of a model reproduce all sums
 //! ```
 //!
 //! Without a GPU the executor is compared with a reference, which is written from the description of the instruction, with nothing of
@@ -31,7 +30,7 @@ use rand::rngs::StdRng;
 use machine::{Error, Machine};
 use outcome::{Outcome, hex};
 use products::{Element, Product, products};
-use report::{ProbedProduct, Report};
+use report::{FittedProduct, Report};
 use tiles::{Tiles, tiles};
 use words::{Instruction, instructions};
 
@@ -44,8 +43,8 @@ pub struct Options {
     pub elements: usize,
     /// What random numbers begin with.
     pub seed: u64,
-    /// Whether to ask probes, and to search for the parameters of tensor cores.
-    pub searches: bool,
+    /// Whether to search for the parameters of tensor cores, which takes long.
+    pub fits: bool,
 }
 
 impl Options {
@@ -58,7 +57,7 @@ impl Options {
 pub fn names() -> Vec<String> {
     let words = instructions().into_iter().map(|instruction| instruction.name.to_owned());
     let products = products().into_iter().map(|product| product.name.to_owned());
-    words.chain(products).chain(tiles().into_iter().map(|tiles| tiles.name)).collect()
+    words.chain(tiles().into_iter().map(|tiles| tiles.name)).chain(products).collect()
 }
 
 /// Compares the executor with another machine, or with the reference. Calls `progress` after each instruction, so that what is found is
@@ -75,15 +74,15 @@ pub fn run(options: &Options, other: Option<&Machine>, mut progress: impl FnMut(
         let result = compare_words(instruction, &executor, other, options);
         enter(&mut report, instruction.name, result);
     }
+    for tiles in tiles().iter().filter(|tiles| options.takes(&tiles.name)) {
+        enter(&mut report, &tiles.name, Tiles::compare(tiles, &executor, other, options.seed));
+    }
     for product in products().iter().filter(|product| options.takes(product.name)) {
-        let result = compare_products(product, &executor, other, options).map(|(outcome, probed)| {
-            report.products.extend(probed);
+        let result = compare_products(product, &executor, other, options).map(|(outcome, fitted)| {
+            report.fitted.extend(fitted);
             outcome
         });
         enter(&mut report, product.name, result);
-    }
-    for tiles in tiles().iter().filter(|tiles| options.takes(&tiles.name)) {
-        enter(&mut report, &tiles.name, Tiles::compare(tiles, &executor, other, options.seed));
     }
     report
 }
@@ -123,16 +122,20 @@ fn compare_products(
     executor: &Machine,
     other: Option<&Machine>,
     options: &Options,
-) -> Result<(Outcome, Option<ProbedProduct>), Error> {
-    let (outcome, elements) = product.compare(executor, other, options.elements, options.seed)?;
-    if !product.is_probed || !options.searches {
+) -> Result<(Outcome, Option<FittedProduct>), Error> {
+    let fits = product.is_probed && options.fits;
+    let (mut outcome, elements) = product.compare(executor, other, options.elements, options.seed, fits)?;
+    if !product.is_probed {
         return Ok((outcome, None));
     }
-    let answers = product.probe(executor, other)?;
+    let answers = product.probe(executor, other, &mut outcome)?;
+    if !fits {
+        return Ok((outcome, None));
+    }
     let asked: Vec<Element> = answers.iter().map(|answer| answer.element).collect();
     let fit = fit::fit(product.format, &asked, &elements);
     // An odd step, so that they are from all rows and columns.
     let step = (elements.len() / KEPT_SUMS).max(1) | 1;
     let kept: Vec<Element> = elements.into_iter().step_by(step).take(KEPT_SUMS).collect();
-    Ok((outcome, Some(ProbedProduct { name: product.name, format: product.format, answers, fit, kept })))
+    Ok((outcome, Some(FittedProduct { name: product.name, format: product.format, answers, fit, kept })))
 }

@@ -67,18 +67,6 @@ pub enum Exponent {
     OfProduct,
 }
 
-/// What the exponent of a summand that is zero is to the alignment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ZeroExponent {
-    /// Nothing: zeros are left out.
-    Ignored,
-    /// What it would be if zeros were subnormal numbers: see [`Exponent::OfFields`].
-    OfFields,
-    /// This number.
-    At(i32),
-}
-
 /// What is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -110,8 +98,8 @@ pub struct Numerics {
     pub interleaved: bool,
     /// Of products.
     pub exponent: Exponent,
-    /// Of zeros.
-    pub zero_exponent: ZeroExponent,
+    /// The exponent to align to if all summands, but zeros, have smaller ones.
+    pub least_exponent: Option<i32>,
     /// How summands are cut.
     pub cut: Cut,
     /// How sums are rounded to fp32.
@@ -122,11 +110,12 @@ pub struct Numerics {
 
 impl fmt::Display for Numerics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fraction_bits, terms, interleaved, exponent, zero_exponent, cut, rounding, addend } = self;
+        let Self { fraction_bits, terms, interleaved, exponent, least_exponent, cut, rounding, addend } = self;
         let order = if *interleaved { "interleaved" } else { "neighbours" };
+        let least = least_exponent.map_or("none".into(), |exponent| exponent.to_string());
         write!(
             f,
-            "{fraction_bits} bits, {terms} terms ({order}), exponent {exponent:?}, zeros {zero_exponent:?}, cut {cut:?}, \
+            "{fraction_bits} bits, {terms} terms ({order}), exponent {exponent:?}, least {least}, cut {cut:?}, \
              result {rounding:?}, C {addend:?}"
         )
     }
@@ -227,6 +216,20 @@ impl Terms {
 }
 
 impl Numerics {
+    /// The parameters of the H200, found with [`fit`](super::fit): the reference.
+    pub fn of_hopper(format: Format) -> Self {
+        Self {
+            fraction_bits: 25,
+            terms: terms(format),
+            interleaved: false,
+            exponent: Exponent::OfFields,
+            least_exponent: Some(-133),
+            cut: Cut::TowardZero,
+            rounding: Rounding::TowardZero,
+            addend: Addend::WithProducts,
+        }
+    }
+
     /// The element, as an fp32 number's bits.
     pub fn sum(&self, terms: &Terms) -> u32 {
         if let Some(special) = terms.special {
@@ -236,7 +239,7 @@ impl Numerics {
         let steps = terms.len / self.terms;
         let mut sum = match self.addend {
             Addend::WithProducts => terms.c,
-            Addend::AfterProducts => Summand { negative: true, ..Summand::of_fp32(0) },
+            Addend::AfterProducts => Summand::ZERO,
         };
         let mut group = [Summand::ZERO; MAX_TERMS + 1];
         let mut result = 0;
@@ -260,19 +263,14 @@ impl Numerics {
 
     /// Adds up some summands, as the picture shows.
     fn fused(&self, summands: &[Summand]) -> u32 {
-        let exponent = |summand: &Summand| match (summand.significand, self.zero_exponent, self.exponent) {
-            (0, ZeroExponent::Ignored, _) => i32::MIN,
-            (0, ZeroExponent::OfFields, _) => summand.of_fields,
-            (0, ZeroExponent::At(exponent), _) => exponent,
-            (_, _, Exponent::OfFields) => summand.of_fields,
-            (_, _, Exponent::OfOperands) => summand.of_operands,
-            (significand, _, Exponent::OfProduct) => summand.unit + significand.ilog2() as i32,
+        let exponent = |summand: &Summand| match self.exponent {
+            Exponent::OfFields => summand.of_fields,
+            Exponent::OfOperands => summand.of_operands,
+            Exponent::OfProduct => summand.unit + summand.significand.ilog2() as i32,
         };
-        if summands.iter().all(|summand| summand.significand == 0) {
-            let negative = summands.iter().all(|summand| summand.negative);
-            return Format::Fp32.encode(negative, 0, 0, false, self.rounding);
-        }
-        let largest = summands.iter().map(exponent).max().unwrap_or(i32::MIN);
+        let exponents = summands.iter().filter(|summand| summand.significand != 0).map(exponent);
+        let Some(largest) = exponents.max() else { return 0 };
+        let largest = self.least_exponent.map_or(largest, |least| least.max(largest));
         let unit = largest - self.fraction_bits;
         let mut sum = 0i64;
         for &Summand { negative, significand, unit: of_summand, .. } in summands {
@@ -289,6 +287,8 @@ impl Numerics {
             let magnitude = magnitude + u64::from(is_cut && negative && self.cut == Cut::Down);
             sum += if negative { -(magnitude as i64) } else { magnitude as i64 };
         }
-        Format::Fp32.encode(sum < 0, sum.unsigned_abs().into(), unit, false, self.rounding)
+        let result = Format::Fp32.encode(sum < 0, sum.unsigned_abs().into(), unit, false, self.rounding);
+        // Zeros are positive.
+        if result << 1 == 0 { 0 } else { result }
     }
 }

@@ -6,7 +6,10 @@ use super::number::{Format, Number};
 use super::words::Content;
 
 /// The most differences of one instruction that are told with their operands.
-const SHOWN: usize = 64;
+const SHOWN: usize = 20;
+
+/// Likewise, of those that are in the bits of NaNs alone.
+const SHOWN_NANS: usize = 4;
 
 /// How two words compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +37,10 @@ pub struct Outcome {
     pub equal_but_for_nan_payload: usize,
     /// All others.
     pub different: usize,
-    /// The first ones of those that are not equal.
+    /// The first ones of those that are different.
     pub differences: Vec<Difference>,
+    /// The first ones of those that are NaNs of different bits.
+    pub nan_payloads: Vec<Difference>,
     /// Why the comparison has ended early, if it has.
     pub error: Option<String>,
 }
@@ -80,21 +85,16 @@ impl Outcome {
     pub fn enter(&mut self, content: Content, executor: u32, other: u32, describe: impl FnOnce() -> (String, String)) {
         self.elements += 1;
         let verdict = content.compare(executor, other);
-        match verdict {
-            Verdict::Equal => self.equal += 1,
-            Verdict::NanPayload => self.equal_but_for_nan_payload += 1,
-            Verdict::Different => self.different += 1,
-        }
-        // Of NaNs only some, so that others have room.
-        let room = match verdict {
-            Verdict::Equal => 0,
-            Verdict::NanPayload => SHOWN / 4,
-            Verdict::Different => SHOWN,
+        let (count, shown, room) = match verdict {
+            Verdict::Equal => return self.equal += 1,
+            Verdict::NanPayload => (&mut self.equal_but_for_nan_payload, &mut self.nan_payloads, SHOWN_NANS),
+            Verdict::Different => (&mut self.different, &mut self.differences, SHOWN),
         };
-        if self.differences.len() < room {
+        *count += 1;
+        if shown.len() < room {
             let (element, operands) = describe();
             let [executor, other] = [executor, other].map(|word| format!("{word:08x}"));
-            self.differences.push(Difference { element, operands, executor, other });
+            shown.push(Difference { element, operands, executor, other });
         }
     }
 }

@@ -6,12 +6,11 @@ use rand::rngs::StdRng;
 use super::kernels::{mma, wgmma};
 use super::machine::{Error, Launch, Machine};
 use super::number::Format;
-use super::numerics::{Addend, Cut, Dot, Exponent, Numerics, Terms, ZeroExponent, terms};
+use super::numerics::{Dot, Numerics, Terms};
 use super::operands::{Kind, Operands};
 use super::outcome::{Outcome, hex};
-use super::probes::probes;
+use super::probes::{Probe, probes};
 use super::words::{Content, kernel};
-use crate::conformance::number::Rounding;
 use crate::device_features::Launcher;
 
 /// An instruction.
@@ -99,20 +98,6 @@ pub fn products() -> Vec<Product> {
     products
 }
 
-/// What the models of `cuda_std` say that they do.
-pub fn of_executor(format: Format) -> Numerics {
-    Numerics {
-        fraction_bits: 23 + cuda_std::mma::EXTRA_BITS,
-        terms: terms(format),
-        interleaved: false,
-        exponent: Exponent::OfProduct,
-        zero_exponent: ZeroExponent::Ignored,
-        cut: Cut::TowardZero,
-        rounding: Rounding::TowardZero,
-        addend: Addend::WithProducts,
-    }
-}
-
 impl Product {
     /// The elements of a result.
     fn elements(&self) -> usize {
@@ -196,7 +181,7 @@ impl Product {
         Ok((here, there))
     }
 
-    /// Has both sides multiply at least so many elements' operands, of all kinds.
+    /// Has both sides multiply at least so many elements' operands, of all kinds. Returns the elements, too, if `keeps`.
     ///
     /// # Errors
     /// What a launch reports.
@@ -206,8 +191,9 @@ impl Product {
         other: Option<&Machine>,
         wanted: usize,
         seed: u64,
+        keeps: bool,
     ) -> Result<(Outcome, Vec<Element>), Error> {
-        let numerics = of_executor(self.format);
+        let numerics = Numerics::of_hopper(self.format);
         let mut rng = StdRng::seed_from_u64(seed);
         let cases = wanted.div_ceil(self.elements()).next_multiple_of(Kind::ALL.len());
         let mut outcome = Outcome::new(self.name);
@@ -226,11 +212,11 @@ impl Product {
                     let (row, column) = (i / self.columns, i % self.columns);
                     let dot = self.dot(operands, row, column);
                     outcome.enter(Content::Numbers, executor, other, || {
-                        let Dot { a, b, c } = dot;
-                        let operands = format!("a {}; b {}; c {c:08x}", hex(&a), hex(&b));
-                        (format!("case {case} ({:?}), row {row}, column {column}", kind(case)), operands)
+                        (format!("case {case} ({:?}), row {row}, column {column}", kind(case)), dot_in_hex(&dot))
                     });
-                    elements.push(Element { kind: kind(case), dot, executor, other });
+                    if keeps {
+                        elements.push(Element { kind: kind(case), dot, executor, other });
+                    }
                 }
             }
         }
@@ -238,12 +224,18 @@ impl Product {
         Ok((outcome, elements))
     }
 
-    /// Has both sides answer the probes. Each is on the diagonal of a result, with other probes beside it.
+    /// Has both sides answer the probes, and enters what they say into an outcome. Each is on the diagonal of a result, with other
+    /// probes beside it.
     ///
     /// # Errors
     /// What a launch reports.
-    pub fn probe(&self, executor: &Machine, other: Option<&Machine>) -> Result<Vec<Answer>, Error> {
-        let numerics = of_executor(self.format);
+    pub fn probe(
+        &self,
+        executor: &Machine,
+        other: Option<&Machine>,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<Answer>, Error> {
+        let numerics = Numerics::of_hopper(self.format);
         let probes = probes(self.format);
         let places = self.rows.min(self.columns);
         let operands: Vec<_> = probes
@@ -258,12 +250,19 @@ impl Product {
             })
             .collect();
         let (here, there) = self.both(executor, other, &numerics, &operands)?;
-        let answer = |(i, probe): (usize, super::probes::Probe)| {
+        let mut answers = Vec::new();
+        for (i, Probe { question, dot }) in probes.into_iter().enumerate() {
             let (case, place) = (i / places, i % places * (self.columns + 1));
             let (executor, other) = (here[case][place], there[case][place]);
-            let element = Element { kind: Kind::Special, dot: probe.dot, executor, other };
-            Answer { question: probe.question, element }
-        };
-        Ok(probes.into_iter().enumerate().map(answer).collect())
+            outcome.enter(Content::Numbers, executor, other, || (format!("probe: {question}"), dot_in_hex(&dot)));
+            answers.push(Answer { question, element: Element { kind: Kind::Special, dot, executor, other } });
+        }
+        outcome.cases += operands.len();
+        Ok(answers)
     }
+}
+
+/// The operands of an element.
+fn dot_in_hex(Dot { a, b, c }: &Dot) -> String {
+    format!("a {}; b {}; c {c:08x}", hex(a), hex(b))
 }

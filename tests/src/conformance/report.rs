@@ -1,4 +1,4 @@
-//! What is written about a comparison: a table for people, and everything for programs.
+//! What is written about a comparison: a short text for people, and everything for programs.
 
 use std::fmt::Write as _;
 
@@ -10,15 +10,21 @@ use super::fit::Fit;
 use super::machine::Machine;
 use super::number::Format;
 use super::numerics::{Dot, Terms};
-use super::outcome::{Outcome, hex};
-use super::products::{Answer, Element, of_executor};
+use super::outcome::{Difference, Outcome, hex};
+use super::products::{Answer, Element};
 
-/// The scores of a search that are shown to people.
-const SHOWN_SCORES: usize = 12;
+/// The best parameters that are shown to people.
+const SHOWN_SCORES: usize = 5;
+
+/// Those that programs get.
+const KEPT_SCORES: usize = 40;
+
+/// The differences of an instruction that are shown to people.
+const SHOWN_DIFFERENCES: usize = 5;
 
 /// An instruction of tensor cores that was looked at closely.
 #[derive(Clone, Debug)]
-pub struct ProbedProduct {
+pub struct FittedProduct {
     /// The kernel.
     pub name: &'static str,
     /// Of its operands.
@@ -42,8 +48,8 @@ pub struct Report {
     pub elements: usize,
     /// Of each instruction.
     pub outcomes: Vec<Outcome>,
-    /// Of some of tensor cores.
-    pub products: Vec<ProbedProduct>,
+    /// Of some of tensor cores, if parameters were searched for.
+    pub fitted: Vec<FittedProduct>,
 }
 
 #[derive(Serialize)]
@@ -66,7 +72,7 @@ impl Report {
             seed: options.seed,
             elements: options.elements,
             outcomes: Vec::new(),
-            products: Vec::new(),
+            fitted: Vec::new(),
         }
     }
 
@@ -89,88 +95,101 @@ impl Report {
             let error = error.as_deref().unwrap_or("").replace('\n', " ");
             line(
                 &mut text,
-                format!(
+                &format!(
                     "| `{instruction}` | {cases} | {elements} | {equal} | {equal_but_for_nan_payload} | {different} | {error} |"
                 ),
             );
         }
-        for product in &self.products {
-            let ProbedProduct { name, fit, .. } = product;
-            line(&mut text, format!("\n## `{name}`\n\nParameters of the model, by how many results they reproduce.\n"));
-            line(&mut text, format!("| of {} | parameters |\n|---|---|", fit.elements));
-            for score in &fit.finalists {
-                line(&mut text, format!("| {} | {} |", score.matches, score.numerics));
+        let cuda_std::tensor_cores::Summation { fraction_bits, least_exponent } = cuda_std::tensor_cores::HOPPER;
+        line(
+            &mut text,
+            &format!(
+                "\n## The model of tensor cores\n\nProducts are exact. All of an instruction's, and the element of C, are aligned to \
+                 the largest exponent among them, or to {least_exponent} if that is larger; the exponent of a product is the sum of \
+                 its operands' exponents, and zeros have none. {fraction_bits} bits behind the binary point are kept of a summand \
+                 with that exponent, the others cut off toward zero. The sum is exact, and cut off to fp32 toward zero. Zeros that \
+                 come out are positive; the only NaN is 7fffffff."
+            ),
+        );
+        for FittedProduct { name, fit, .. } in &self.fitted {
+            line(&mut text, &format!("\n## Parameters for `{name}`\n\nBy how many results they reproduce.\n"));
+            line(&mut text, &format!("| of {} | parameters |\n|---|---|", fit.elements));
+            for score in fit.finalists.iter().take(SHOWN_SCORES) {
+                line(&mut text, &format!("| {} | {} |", score.matches, score.numerics));
             }
+            let names: Vec<String> = fit
+                .least_exponents
+                .iter()
+                .map(|exponent| exponent.map_or("none".into(), |exponent| exponent.to_string()))
+                .collect();
             line(
                 &mut text,
-                format!("\nWith zeros' exponent at {:?}: {}.\n", fit.zero_exponents, fit.zero_exponent_matches),
+                &format!("\nThe best least exponents: {}, with {}.", names.join(", "), fit.least_exponent_matches),
             );
-            line(&mut text, format!("| of the sample of {} | parameters |\n|---|---|", fit.sample));
-            for score in fit.scores.iter().take(SHOWN_SCORES) {
-                line(&mut text, format!("| {} | {} |", score.matches, score.numerics));
-            }
-            line(&mut text, "\n| probe | executor | other | | best parameters |\n|---|---|---|---|---|".into());
-            for row in product.answer_rows() {
-                let AnswerRow { question, executor, other, other_value, best_fit, .. } = row;
-                let best_fit = if best_fit == other { String::new() } else { best_fit };
-                let executor = if executor == other { String::new() } else { executor };
-                line(&mut text, format!("| {question} | {executor} | {other} | {other_value} | {best_fit} |"));
-            }
         }
         for outcome in self.outcomes.iter().filter(|outcome| !outcome.differences.is_empty()) {
-            line(&mut text, format!("\n## Differences of `{}`\n", outcome.instruction));
-            line(&mut text, "| element | operands | executor | other |\n|---|---|---|---|".into());
-            for difference in outcome.differences.iter().take(16) {
-                let super::outcome::Difference { element, operands, executor, other } = difference;
-                line(&mut text, format!("| {element} | {operands} | {executor} | {other} |"));
+            line(&mut text, &format!("\n## Differences of `{}`\n", outcome.instruction));
+            line(&mut text, "| element | operands | executor | other |\n|---|---|---|---|");
+            for Difference { element, operands, executor, other } in outcome.differences.iter().take(SHOWN_DIFFERENCES)
+            {
+                line(&mut text, &format!("| {element} | {operands} | {executor} | {other} |"));
             }
         }
         text
     }
 
-    /// For programs: the outcomes, with more of the differences, all scores and all probes.
+    /// For programs: the outcomes, with more of the differences, and the best parameters.
     pub fn json(&self) -> Value {
-        let products: Vec<Value> = self
-            .products
-            .iter()
-            .map(|product| json!({ "name": product.name, "format": product.format, "fit": product.fit, "probes": product.answer_rows() }))
-            .collect();
+        let fit = |product: &FittedProduct| -> Value {
+            let FittedProduct { name, format, fit, .. } = product;
+            let Fit { sample, scores, elements, finalists, least_exponents, least_exponent_matches } = fit;
+            json!({
+                "name": name,
+                "format": format,
+                "sample": sample,
+                "scores": scores.iter().take(KEPT_SCORES).collect::<Vec<_>>(),
+                "elements": elements,
+                "finalists": finalists,
+                "least_exponents": least_exponents,
+                "least_exponent_matches": least_exponent_matches,
+            })
+        };
         json!({
             "other": self.other,
             "seed": self.seed,
             "elements": self.elements,
             "outcomes": self.outcomes,
-            "products": products,
+            "fits": self.fitted.iter().map(fit).collect::<Vec<_>>(),
         })
     }
 
-    /// Some sums of tensor cores, with which a model can be tried elsewhere: for each its kind, the words of a row of A and of a column
-    /// of B, the element of C and both results, in hexadecimal.
+    /// What tensor cores have answered to the probes, and some of their sums, with which a model can be tried elsewhere: for each its
+    /// kind, the words of a row of A and of a column of B, the element of C and both results, in hexadecimal.
     pub fn sums(&self) -> Value {
         let line = |element: &Element| {
             let Element { kind, dot: Dot { a, b, c }, executor, other } = element;
             format!("{kind:?} | {} | {} | {c:08x} | {executor:08x} | {other:08x}", hex(a), hex(b))
         };
-        let product = |product: &ProbedProduct| -> Value {
+        let product = |product: &FittedProduct| -> Value {
             let sums: Vec<String> = product.kept.iter().map(line).collect();
             json!({
                 "name": product.name,
                 "format": product.format,
+                "probes": product.answer_rows(),
                 "columns": "kind | a | b | c | executor | other",
                 "sums": sums,
             })
         };
-        self.products.iter().map(product).collect()
+        self.fitted.iter().map(product).collect()
     }
 }
 
-impl ProbedProduct {
+impl FittedProduct {
     fn answer_rows(&self) -> Vec<AnswerRow<'_>> {
-        let best = self.fit.finalists.first().map_or(of_executor(self.format), |score| score.numerics);
+        let best = self.fit.finalists.first().map(|score| score.numerics);
         let word = |word: u32| format!("{word:08x}");
-        let mut rows = Vec::new();
-        for Answer { question, element: Element { dot, executor, other, .. } } in &self.answers {
-            rows.push(AnswerRow {
+        let rows =
+            self.answers.iter().map(|Answer { question, element: Element { dot, executor, other, .. } }| AnswerRow {
                 question,
                 a: hex(&dot.a),
                 b: hex(&dot.b),
@@ -178,14 +197,13 @@ impl ProbedProduct {
                 executor: word(*executor),
                 other: word(*other),
                 other_value: format!("{:e}", f32::from_bits(*other)),
-                best_fit: word(best.sum(&Terms::new(self.format, dot))),
+                best_fit: best.map_or_else(String::new, |best| word(best.sum(&Terms::new(self.format, dot)))),
             });
-        }
-        rows
+        rows.collect()
     }
 }
 
-fn line(text: &mut String, line: String) {
+fn line(text: &mut String, line: &str) {
     // Writing to a string does not fail.
     let _ = writeln!(text, "{line}");
 }
