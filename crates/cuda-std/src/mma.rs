@@ -26,7 +26,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor::{self, PAYLOAD, Payload, WarpOperation};
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::tensor_cores::{HOPPER, Terms};
+use crate::tensor_cores::{Terms, sum};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::wgmma::Kind;
 
@@ -97,12 +97,12 @@ fn multiply_tf32(lanes: &mut [Payload; 32]) {
         let (g, q) = (lane / 4, lane % 4);
         for half in 0..2 {
             let k = q + 4 * half;
-            operands.a[g].set(k, Kind::Tf32, payload[2 * half]);
-            operands.a[g + 8].set(k, Kind::Tf32, payload[2 * half + 1]);
-            operands.b[g].set(k, Kind::Tf32, payload[4 + half]);
+            operands.a[g][k] = payload[2 * half];
+            operands.a[g + 8][k] = payload[2 * half + 1];
+            operands.b[g][k] = payload[4 + half];
         }
     }
-    operands.multiply(lanes);
+    operands.multiply(Kind::Tf32, lanes);
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -125,35 +125,37 @@ fn multiply_pairs(lanes: &mut [Payload; 32], kind: Kind) {
             for place in 0..2 {
                 let k = 2 * q + 8 * half + place;
                 let pick = |word: u32| word >> (16 * place) & 0xFFFF;
-                operands.a[g].set(k, kind, pick(payload[2 * half]));
-                operands.a[g + 8].set(k, kind, pick(payload[2 * half + 1]));
-                operands.b[g].set(k, kind, pick(payload[4 + half]));
+                operands.a[g][k] = pick(payload[2 * half]);
+                operands.a[g + 8][k] = pick(payload[2 * half + 1]);
+                operands.b[g][k] = pick(payload[4 + half]);
             }
         }
     }
-    operands.multiply(lanes);
+    operands.multiply(kind, lanes);
 }
 
-/// The operands of one instruction: the rows of A and the columns of B.
+/// The operands of one instruction: the bits of the rows of A and of the columns of B.
 #[cfg(not(target_arch = "nvptx64"))]
 struct Operands<const K: usize> {
-    a: [Terms<K>; 16],
-    b: [Terms<K>; 8],
+    a: [[u32; K]; 16],
+    b: [[u32; K]; 8],
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl<const K: usize> Operands<K> {
-    const ZERO: Self = Self { a: [Terms::ZERO; 16], b: [Terms::ZERO; 8] };
+    const ZERO: Self = Self { a: [[0; K]; 16], b: [[0; K]; 8] };
 
     /// Replaces what the lanes bring by what they take: their elements of `A·B + C`.
-    fn multiply(&self, lanes: &mut [Payload; 32]) {
+    fn multiply(&self, kind: Kind, lanes: &mut [Payload; 32]) {
+        let terms = |line: &[u32; K]| Terms::<K>::new(kind, |k| line[k]);
+        let (a, b) = (self.a.each_ref().map(terms), self.b.each_ref().map(terms));
         for (lane, payload) in lanes.iter_mut().enumerate() {
             let (g, q) = (lane / 4, lane % 4);
             let mut result = [0; PAYLOAD];
             for i in 0..4 {
                 let (row, col) = (g + 8 * (i / 2), 2 * q + i % 2);
                 let c = f32::from_bits(payload[6 + i]);
-                result[i] = HOPPER.sum(&self.a[row], &self.b[col], c).to_bits();
+                result[i] = sum(&a[row], &b[col], c).to_bits();
             }
             *payload = result;
         }

@@ -28,7 +28,7 @@
 
 use crate::wgmma::Kind;
 
-/// What is a number and no rule.
+/// The numbers of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summation {
     /// The bits of a summand behind the binary point that are kept, if it has the largest exponent: those of an fp32 number, and some
@@ -57,23 +57,25 @@ const FIRST_NOT_FINITE: i32 = (NOT_FINITE + OF_ZERO) as i32;
 const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
 
 /// A row of A or a column of B, in one instruction.
-#[derive(Clone, Copy)]
 pub(crate) struct Terms<const K: usize> {
     values: [f64; K],
     exponents: [i16; K],
 }
 
 impl<const K: usize> Terms<K> {
-    pub(crate) const ZERO: Self = Self { values: [0.0; K], exponents: [OF_ZERO; K] };
+    /// The numbers that tensor cores see in registers, or in halves of them: `bits` gives those of each term.
+    pub(crate) fn new(kind: Kind, bits: impl Fn(usize) -> u32) -> Self {
+        match kind {
+            Kind::Tf32 => Self::of_format(-126, |i| f32::from_bits(bits(i) & 0xFFFF_E000)),
+            Kind::Bf16 => Self::of_format(-126, |i| f32::from_bits(bits(i) << 16)),
+            Kind::Fp16 => Self::of_format(-14, |i| half::f16::from_bits(bits(i) as u16).to_f32()),
+        }
+    }
 
-    /// Replaces a term by the number that tensor cores see in a register, or in half of one.
-    pub(crate) fn set(&mut self, index: usize, kind: Kind, bits: u32) {
-        let (value, least_exponent) = match kind {
-            Kind::Tf32 => (f32::from_bits(bits & 0xFFFF_E000), -126),
-            Kind::Bf16 => (f32::from_bits(bits << 16), -126),
-            Kind::Fp16 => (half::f16::from_bits(bits as u16).to_f32(), -14),
-        };
-        (self.values[index], self.exponents[index]) = (value.into(), exponent(value, least_exponent));
+    /// Numbers of a format whose smallest normal number has this exponent.
+    fn of_format(least_exponent: i16, value: impl Fn(usize) -> f32) -> Self {
+        let values: [f32; K] = core::array::from_fn(value);
+        Self { values: values.map(f64::from), exponents: values.map(|value| exponent(value, least_exponent)) }
     }
 }
 
@@ -92,26 +94,28 @@ fn power(exponent: i32) -> f64 {
     f64::from_bits(((exponent + f64::MAX_EXP - 1) as u64) << FRACTION_BITS)
 }
 
-impl Summation {
-    /// `Σ a·b + c`, as the module's documentation says.
-    pub(crate) fn sum<const K: usize>(self, a: &Terms<K>, b: &Terms<K>, c: f32) -> f32 {
-        // Exact: they have at most 22 significant bits, and the exponents of f64 are enough for them.
-        let products: [f64; K] = core::array::from_fn(|i| a.values[i] * b.values[i]);
-        let largest = (0..K).fold(exponent(c, -126), |largest, i| largest.max(a.exponents[i] + b.exponents[i]));
-        let largest = i32::from(largest).max(self.least_exponent);
-        if largest >= FIRST_NOT_FINITE {
-            // The order does not matter to what comes out: infinity, or no number.
-            let sum = products.iter().fold(f64::from(c), |sum, product| sum + product);
-            return if sum.is_nan() { f32::from_bits(NAN) } else { sum as f32 };
-        }
-        let unit = largest - self.fraction_bits;
-        let scale = power(-unit);
-        // Less than 2^27: the significands of a product are less than 2 each. Eight are less than 2^30.
-        let cut = |x: f64| (x * scale) as i32;
-        let eight = |products: &[f64]| i64::from(products.iter().fold(0, |sum, &product| sum + cut(product)));
-        let sum: i64 = i64::from(cut(c.into())) + products.chunks(8).map(eight).sum::<i64>();
-        cut_to_fp32(sum as f64 * power(unit))
+/// `Σ a·b + c`, as the module's documentation says.
+pub(crate) fn sum<const K: usize>(a: &Terms<K>, b: &Terms<K>, c: f32) -> f32 {
+    // Exact: they have at most 22 significant bits, and the exponents of f64 are enough for them.
+    let products: [f64; K] = core::array::from_fn(|i| a.values[i] * b.values[i]);
+    let largest = (0..K).fold(exponent(c, -126), |largest, i| largest.max(a.exponents[i] + b.exponents[i]));
+    let largest = i32::from(largest).max(HOPPER.least_exponent);
+    if largest >= FIRST_NOT_FINITE {
+        // The order does not matter to what comes out: infinity, or no number.
+        let sum = products.iter().fold(f64::from(c), |sum, product| sum + product);
+        return if sum.is_nan() { f32::from_bits(NAN) } else { sum as f32 };
     }
+    let unit = largest - HOPPER.fraction_bits;
+    let scale = power(-unit);
+    // SAFETY: of magnitude less than 2^27, which an i32 has room for: the value of a summand is less than 4·2^(its exponent), because
+    // the significands of a product are less than 2 each; its exponent is at most `largest`; and scaling multiplies by
+    // 2^(25 − largest), 25 being the fraction bits of `HOPPER`. Zero stays zero. None is infinite or NaN, or `largest` would be
+    // `FIRST_NOT_FINITE` or more.
+    let cut = |x: f64| -> i32 { unsafe { (x * scale).to_int_unchecked() } };
+    // Eight are less than 2^30.
+    let eight = |products: &[f64]| i64::from(products.iter().fold(0, |sum, &product| sum + cut(product)));
+    let sum: i64 = i64::from(cut(c.into())) + products.chunks(8).map(eight).sum::<i64>();
+    cut_to_fp32(sum as f64 * power(unit))
 }
 
 /// `x` rounded toward zero. From 2^128 on the result is infinite. Zero is +0.
@@ -131,10 +135,8 @@ mod tests {
     const POWER: fn(i32) -> f32 = |exponent| 2f64.powi(exponent) as f32;
 
     fn sum(a: &[f32], b: &[f32], c: f32) -> f32 {
-        let (mut terms_a, mut terms_b) = (Terms::<8>::ZERO, Terms::<8>::ZERO);
-        a.iter().enumerate().for_each(|(i, a)| terms_a.set(i, Kind::Tf32, a.to_bits()));
-        b.iter().enumerate().for_each(|(i, b)| terms_b.set(i, Kind::Tf32, b.to_bits()));
-        HOPPER.sum(&terms_a, &terms_b, c)
+        let terms = |x: &[f32]| Terms::<8>::new(Kind::Tf32, |i| x.get(i).map_or(0, |x| x.to_bits()));
+        super::sum(&terms(a), &terms(b), c)
     }
 
     #[test]
@@ -142,7 +144,7 @@ mod tests {
         // 2.25, as a product of two numbers with exponent 0, has exponent 0: a bit more is kept than of others of its size.
         assert_eq!(sum(&[1.5, -1.5, POWER(-12)], &[1.5, 1.5, POWER(-13)], 0.0), POWER(-25));
         assert_eq!(sum(&[2.0, -2.0, POWER(-12)], &[1.125, 1.125, POWER(-13)], 0.0), 0.0);
-        assert_eq!(sum(&[1.5, POWER(-13)], &[1.5, POWER(-13)], -2.25), 0.0, "aligned to C");
+        assert_eq!(sum(&[1.5, POWER(-12)], &[1.5, POWER(-13)], -2.25), 0.0, "aligned to C");
         // A subnormal operand counts as if it had the exponent of the smallest normal number: here 1, and the product is 2^-9.
         let product = |small: f32| sum(&[POWER(-136), -POWER(-136), small], &[POWER(127), POWER(127), 1.0], 0.0);
         assert_eq!((product(POWER(-24)), product(POWER(-25))), (POWER(-24), 0.0));

@@ -306,9 +306,12 @@ fn converted(from: Format, word: u32, to: Format, rounding: Rounding) -> u32 {
     }
 }
 
-/// An fp32 number rounded to TF32, ties away from zero.
+/// An fp32 number rounded to TF32, ties away from zero. The low bits of a NaN are cut off, as an H200 does it.
 pub(super) fn rounded_to_tf32(x: u32) -> u32 {
-    converted(Format::Fp32, x, Format::Tf32, Rounding::TiesAway)
+    match Format::Fp32.decode(x) {
+        Number::Nan => x & 0xFFFF_E000,
+        _ => converted(Format::Fp32, x, Format::Tf32, Rounding::TiesAway),
+    }
 }
 
 fn rounded_pair(x: &[u32], to: Format) -> u32 {

@@ -26,7 +26,7 @@ use super::hooks::{collective, lane, note_read, shared_out_of_bounds, words_to_a
 use super::identity::DYNAMIC;
 use super::shared_memory::{POISON, WORD};
 use crate::TileSwizzle;
-use crate::tensor_cores::{HOPPER, Terms};
+use crate::tensor_cores::{Terms, sum};
 use crate::wgmma::Kind;
 
 /// The bytes of a row of a tile in shared memory.
@@ -151,7 +151,7 @@ fn add_products<const K: usize>(
             let column = terms::<K>(kind, &column(group, second));
             for (half, row) in rows.iter().enumerate() {
                 let value = &mut sums[2 * half + second];
-                *value = HOPPER.sum(row, &column, if adds { *value } else { 0.0 });
+                *value = sum(row, &column, if adds { *value } else { 0.0 });
             }
         }
     }
@@ -159,12 +159,10 @@ fn add_products<const K: usize>(
 
 /// The K terms in these words.
 fn terms<const K: usize>(kind: Kind, words: &[u32; TERMS_WORDS]) -> Terms<K> {
-    let mut terms = Terms::ZERO;
-    for index in 0..K {
-        let bits = if K == TERMS_WORDS { words[index] } else { words[index / 2] >> (16 * (index % 2)) & 0xFFFF };
-        terms.set(index, kind, bits);
-    }
-    terms
+    Terms::new(kind, |index| match K {
+        TERMS_WORDS => words[index],
+        _ => words[index / 2] >> (16 * (index % 2)) & 0xFFFF,
+    })
 }
 
 /// The words of a tile of so many rows, which begins at a byte of the launch-sized memory, or up to 128 bytes behind one.
