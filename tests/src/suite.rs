@@ -36,7 +36,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         // Lines of more terms than a warp holds.
         add(Problem::new(shape(3, 4, 1100), layouts, 10).into(), None);
         // More than one tile in either direction, of which one block of the executor computes several.
-        add(Problem::new(shape(260, 264, 72), layouts, 7).into(), None);
+        add(Problem::new(shape(260, 264, 60), layouts, 7).into(), None);
         // Operands too small to be split into parts, or to be scaled together with others. fp16 has no such numbers.
         if kernel.scheme != Scheme::Fp16 {
             add(Problem::new(shape(37, 36, 60), layouts, 8).with_tiny_elements().into(), None);
