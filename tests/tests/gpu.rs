@@ -404,19 +404,12 @@ fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Com
     if computed == 0 { Err("the kernel has computed none of the products".into()) } else { Ok(Completion::Completed) }
 }
 
-/// Operands that are not like random numbers. What is as accurate as fp32 is held to 10⁻⁶ of the sum of magnitudes; sums of
-/// tensor cores are cut off, which for rounded operands, whose sums stay there, is no more than the rounding.
+/// Operands that are not like random numbers.
 fn planned_special(device: &Device, kernel: &'static KernelInfo, special: Special) -> Result<Completion, Failed> {
     if let Some(skipped) = not_for(device, kernel) {
         return Ok(skipped);
     }
-    let bound = match kernel.scheme {
-        Scheme::Bf16 => 2f64.powi(-7),
-        Scheme::Tf32 | Scheme::Fp16 => 2f64.powi(-9),
-        // Sums of less than a few thousand terms are what this scheme is not chosen for.
-        Scheme::Fp32Mixed => 2e-6,
-        _ => 1e-6,
-    };
+    let bound = special::bound(kernel.scheme);
     let mut computed = 0;
     for (seed, layouts) in Layouts::ALL.into_iter().enumerate() {
         for (layouts, factors, splits) in
