@@ -524,6 +524,19 @@ fn sanitize_runs_every_tool_and_says_how_it_went() {
     refused(&arguments, &["no CUDA driver"]);
 }
 
+/// A kernel that traps or never ends on a GPU. While the driver waits for it for ever, the program can still be ended.
+#[test]
+fn planted_faults_end_as_they_should() {
+    let done = run_on_fake_driver(("FAKE_CUDA", ""), &["planted", "trap", "--device", "cuda"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("only `planted_trap` had not been waited for"), "{done:?}");
+    let endless = ["planted", "endless", "--device", "cuda", "--time-limit", "1"];
+    let done = run_on_fake_driver(("FAKE_CUDA", ""), &endless);
+    assert_eq!(done.code, Some(124), "{done:?}");
+    // It was told to end before it was made to.
+    assert!(done.stderr.contains("interrupted") && done.stderr.contains("not finished after 1 s"), "{done:?}");
+}
+
 /// Where a GPU is lost in a run, the program says so, and which kernel may have been the cause; its exit code is that of a kernel
 /// which did something wrong.
 #[test]

@@ -24,6 +24,7 @@ use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use ndarray::Array2;
 use tilewright::plan::{Description, GemmPlan, Options};
+use tilewright::planted::Fault;
 use tilewright::{Buffer, Device, DeviceMatrix, Error, kernels};
 
 use fake_driver::isolated;
@@ -353,6 +354,24 @@ fn abort_if_stuck(call: &'static AtomicUsize) {
                 std::process::abort();
             }
         }
+    });
+}
+
+/// A kernel gives up, which ends the context: everything says so ever after, and blames the kernel.
+#[test]
+fn a_kernel_that_traps_is_blamed_ever_after() {
+    isolated("a_kernel_that_traps_is_blamed_ever_after", &THREADS, || {
+        let fake = Fake::of_this_process();
+        (fake.begin)(0, 0, 0);
+        let device = Device::cuda(0).unwrap();
+        use_device(&device, &PRODUCTS[..1]).unwrap();
+        device.check_context().unwrap();
+        // SAFETY: the fake driver runs no kernel, and computes nothing.
+        let first = unsafe { Fault::Trap.run(&device) }.unwrap_err();
+        let Error::Driver(cuda_driver::Error::ContextLost { kernels, .. }) = &first else { panic!("{first}") };
+        assert_eq!(*kernels, [Fault::Trap.kernel()]);
+        use_after(&device, &first, 719, After::ContextLost);
+        assert!(first.is_kernel_fault());
     });
 }
 

@@ -128,14 +128,14 @@ pub enum Error {
     /// A kernel, or the hardware, failed in a way that ends the GPU's context. From then on everything that needs the GPU
     /// returns this same error, and asks nothing of the driver.
     #[error(
-        "the GPU's context is lost: {call}. {} {}. All GPU memory of this process is gone with it: start the program again",
+        "the GPU's context is lost: {call}. {}{} All GPU memory of this process is gone with it: start the program again",
         lost_context_cause(.call.code), suspects(.kernels)
     )]
     ContextLost {
         /// The call that reported it first, which need not be the one that caused it.
         call: DriverCall,
-        /// The kernels that had been launched and not been waited for, in the order of their first launches. One of them has
-        /// failed, if it was a kernel of this program.
+        /// The kernels that had been launched and not been waited for, in the order of their first launches, as far as is known. One
+        /// of them has failed, if it was a kernel of this program.
         kernels: Vec<String>,
     },
 
@@ -408,9 +408,9 @@ fn lost_context_cause(code: u32) -> &'static str {
 /// Which kernels may have failed.
 fn suspects(kernels: &[String]) -> String {
     match kernels {
-        [] => "All kernels launched here had finished".to_owned(),
-        [one] => format!("Of the kernels launched here, only `{one}` had not been waited for"),
-        several => format!("Of the kernels launched here, these had not been waited for: {}", listed(several)),
+        [] => String::new(),
+        [one] => format!(" Of the kernels launched here, only `{one}` had not been waited for."),
+        several => format!(" Of the kernels launched here, these had not been waited for: {}.", listed(several)),
     }
 }
 
