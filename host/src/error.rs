@@ -342,8 +342,8 @@ pub enum Error {
 
     /// The program has not ended in the time that it was given, and was ended.
     #[error(
-        "not finished after {} s, the time limit: ended. If a kernel waits for something that never comes, `--check` tells for what, on \
-         the CPU executor; otherwise allow more with --time-limit", .limit.as_secs()
+        "not finished after {} s, the time limit: ended. If a kernel waits for something that never comes, `--check` tells \
+         for what, on the CPU executor; otherwise allow more with --time-limit", .limit.as_secs()
     )]
     TimeLimit {
         /// The limit.

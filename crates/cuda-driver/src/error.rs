@@ -134,8 +134,8 @@ pub enum Error {
     ContextLost {
         /// The call that reported it first, which need not be the one that caused it.
         call: DriverCall,
-        /// The kernels that had been launched and not been waited for, in the order of their first launches, as far as is known. One
-        /// of them has failed, if it was a kernel of this program.
+        /// The kernels that had been launched and not been waited for, in the order of their first launches, as far as is
+        /// known. One of them has failed, if it was a kernel of this program.
         kernels: Vec<String>,
     },
 

@@ -304,8 +304,9 @@ impl Device {
         }
     }
 
-    /// Whether the device can still be used, as far as is known: asks nothing of a GPU. Once a kernel has failed on a GPU, nothing
-    /// else runs there in this process. Everything that needs the GPU then returns this same error, for every handle and buffer.
+    /// Whether the device can still be used, as far as is known: asks nothing of a GPU. Once a kernel has failed on a GPU,
+    /// nothing else runs there in this process. Everything that needs the GPU then returns this same error, for every handle
+    /// and buffer.
     ///
     /// # Errors
     /// [`Error::Driver`] with [`ContextLost`](cuda_driver::Error::ContextLost), which has the failed call and the kernels that may

@@ -1,7 +1,8 @@
 //! What a real GPU does when a kernel fails, or never ends, and when its memory is used up.
 //!
-//! A context that a kernel has ended cannot be repaired in its process, and a kernel that never ends cannot be stopped in its own. So
-//! the trials `faults::…` run this same program again, with one of the trials `planted::…`, which are run only if asked for:
+//! A context that a kernel has ended cannot be repaired in its process, and a kernel that never ends cannot be stopped in
+//! its own. So the trials `faults::…` run this same program again, with one of the trials `planted::…`, which are run only if
+//! asked for:
 //!
 //! ```text
 //!  faults::a_trap_…      ──process──▶ planted::trap      everything fails ever after, and says why

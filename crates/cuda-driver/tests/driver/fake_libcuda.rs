@@ -6,8 +6,8 @@
 //! - `FAKE_CUDA_THREADS=1024` is how many threads a block of a kernel may have; it is 256 otherwise.
 //! - Functions that need a context return `CUDA_ERROR_INVALID_CONTEXT` on a thread where none is current.
 //! - PTX with the line `// reject 218` is rejected with that code and a log.
-//! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700, `planted_trap` 719; whoever waits
-//!   for `planted_endless` waits for ever.
+//! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700, `planted_trap` 719;
+//!   whoever waits for `planted_endless` waits for ever.
 //! - `fake_*` are for the tests; those of `fake_faults.rs` make the n-th call fail, and count what is not given back.
 
 mod fake_faults;
