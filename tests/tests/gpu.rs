@@ -18,7 +18,7 @@ use tests::device_features::{self, Feature, Launcher, X, untouched};
 use tests::scaling::Scaled;
 use tests::special::{self, Special};
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
-use tilewright::kernels::{Family, KernelInfo, Scheme, Target};
+use tilewright::kernels::{Family, KernelInfo, Target};
 use tilewright::{Buffer, Device, Error};
 
 const NO_DEVICE: &str = "skipped: no device";

@@ -27,7 +27,9 @@ impl Counts {
     /// What a log says, or why nobody can tell.
     pub(super) fn of(tool: Tool, log: &str) -> Result<Self, String> {
         let lines: Vec<&str> = lines(log).collect();
-        let summaries: Vec<&&str> = lines.iter().filter(|line| line.contains("SUMMARY:")).collect();
+        // A second one says how many of more than a hundred errors were not printed.
+        let summary = |line: &&&str| line.contains("SUMMARY:") && !line.contains("not printed");
+        let summaries: Vec<&&str> = lines.iter().filter(summary).collect();
         let [summary] = summaries[..] else {
             return Err(format!("the log of {tool} has {} summaries, and not one", summaries.len()));
         };
@@ -98,6 +100,9 @@ mod tests {
             assert_eq!(counts(tool, &["COMPUTE-SANITIZER", "ERROR SUMMARY: 1 error"]), Ok((1, 0)));
             assert_eq!(counts(tool, &["Warning: something", "", "ERROR SUMMARY: 192 errors"]), Ok((192, 1)));
         }
+        let unprinted = "ERROR SUMMARY: 92 errors were not printed. Use --print-limit option to adjust the number of printed errors";
+        assert_eq!(counts(Tool::Initcheck, &["ERROR SUMMARY: 192 errors", unprinted]), Ok((192, 0)));
+        assert!(counts(Tool::Initcheck, &[unprinted]).is_err());
         let racecheck = |summary: &str| counts(Tool::Racecheck, &["COMPUTE-SANITIZER", summary]);
         assert_eq!(racecheck("RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"), Ok((0, 0)));
         assert_eq!(racecheck("RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)"), Ok((1, 0)));
