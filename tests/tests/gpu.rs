@@ -17,6 +17,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tests::device_features::{self, Feature, Launcher, X, untouched};
 use tests::scaling::Scaled;
 use tests::special::{self, Special};
+use tests::special_values;
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
 use tilewright::kernels::{Family, KernelInfo, Target};
 use tilewright::{Buffer, Device, Error};
@@ -69,6 +70,7 @@ fn main() {
         for (layouts, layout) in Layouts::ALL.into_iter().zip(["NN", "NT", "TN", "TT"]) {
             trials.push(trial(name(layout), move |device| planned_products(device, kernel, layouts)));
         }
+        trials.push(trial(name("special_values"), move |device| planned_special_values(device, kernel)));
         trials.push(trial(name("factors"), move |device| planned_factors(device, kernel)));
         trials.push(trial(name("batches"), move |device| planned_batches(device, kernel)));
         trials.push(trial(name("parts"), move |device| planned_parts(device, kernel)));
@@ -401,6 +403,14 @@ fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Com
         }
     }
     if computed == 0 { Err("the kernel has computed none of the products".into()) } else { Ok(Completion::Completed) }
+}
+
+/// All special values against each other.
+fn planned_special_values(device: &Device, kernel: &'static KernelInfo) -> Result<Completion, Failed> {
+    match not_for(device, kernel) {
+        Some(skipped) => Ok(skipped),
+        None => Ok(special_values::check_all(device, kernel).map(|()| Completion::Completed)?),
+    }
 }
 
 /// Operands that are not like random numbers.
