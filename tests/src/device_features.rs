@@ -11,7 +11,7 @@ use kernels::{
 #[path = "../fixtures/device-features/src/kernels.rs"]
 pub mod kernels;
 
-include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+include!(concat!(env!("OUT_DIR"), "/device_features.rs"));
 
 /// What a slot holds that no thread has written to.
 const UNTOUCHED: u64 = 0x5EA1_5EA1_5EA1_5EA1;

@@ -29,9 +29,9 @@ fn launch_for(order: Order, gemv: SplitGemv<'_>) {
 
 /// `y = α·Σ P[s] + β·y` over the rows of P.
 fn add_up(alpha: f32, partials: &Operand, beta: f32, y: &mut Operand) {
-    let (slice, geometry) = (partials.view().slice, partials.view().geometry);
-    let row = Matrix::new(slice, partials.cols(), 1, geometry.col_stride, 1).unwrap();
-    let rows = MatrixBatch::new(row, geometry.row_stride, partials.rows()).unwrap();
+    let (slice, [row_stride, col_stride]) = (partials.view().slice, partials.strides());
+    let row = Matrix::new(slice, partials.cols(), 1, col_stride, 1).unwrap();
+    let rows = MatrixBatch::new(row, row_stride, partials.rows()).unwrap();
     let out = y.view_mut().matrix_mut().unwrap();
     let reduction = SplitReduction::new(alpha, rows, partials.rows() as u32, beta, out).unwrap();
     launch(gemm_split_reduction_fp32 { reduction });

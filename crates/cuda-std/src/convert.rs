@@ -1,4 +1,6 @@
 //! Conversions to the formats of tensor cores, those of 16 bits two numbers to a register.
+//!
+//! A NaN becomes the one with all bits set but the sign, whatever its own are; but [`tf32`] cuts off its low bits.
 
 /// Two numbers rounded to bf16 (8 significant bits, the exponents of fp32), to nearest, ties to even: `first` in the lower
 /// half of the result, `second` in the upper (`cvt.rn.bf16x2.f32`, sm_80).
@@ -19,7 +21,8 @@ pub fn bf16x2(first: f32, second: f32) -> u32 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        pair(half::bf16::from_f32(first).to_bits(), half::bf16::from_f32(second).to_bits())
+        let rounded = |x: f32| if x.is_nan() { NAN_16 } else { half::bf16::from_f32(x).to_bits() };
+        pair(rounded(first), rounded(second))
     }
 }
 
@@ -42,7 +45,8 @@ pub fn f16x2(first: f32, second: f32) -> u32 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        pair(half::f16::from_f32(first).to_bits(), half::f16::from_f32(second).to_bits())
+        let rounded = |x: f32| if x.is_nan() { NAN_16 } else { half::f16::from_f32(x).to_bits() };
+        pair(rounded(first), rounded(second))
     }
 }
 
@@ -69,12 +73,14 @@ pub fn from_f16x2(pair: u32) -> [f32; 2] {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        [pair as u16, (pair >> 16) as u16].map(|bits| half::f16::from_bits(bits).to_f32())
+        let widened = |x: half::f16| if x.is_nan() { f32::from_bits(0x7FFF_FFFF) } else { x.to_f32() };
+        [pair as u16, (pair >> 16) as u16].map(half::f16::from_bits).map(widened)
     }
 }
 
 /// `x` rounded to TF32 (11 significant bits, the exponents of fp32), to nearest, ties away from zero (`cvt.rna.tf32.f32`,
-/// sm_80). Numbers that round up beyond the largest become infinite, and a NaN stays one.
+/// sm_80). Numbers that round up beyond the largest become infinite. Of a NaN the low 13 bits are cut off: if it has no others, it
+/// becomes infinite, too.
 #[inline(always)]
 pub fn tf32(x: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
@@ -92,9 +98,15 @@ pub fn tf32(x: f32) -> f32 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        if x.is_nan() { f32::from_bits(0x7FFF_FFFF) } else { f32::from_bits((x.to_bits() + 0x1000) & 0xFFFF_E000) }
+        // Found on an H200; the PTX ISA says nothing of NaNs here.
+        let half = if x.is_nan() { 0 } else { 0x1000 };
+        f32::from_bits((x.to_bits() + half) & 0xFFFF_E000)
     }
 }
+
+/// The NaN of bf16 and of fp16 that there is after a conversion.
+#[cfg(not(target_arch = "nvptx64"))]
+const NAN_16: u16 = 0x7FFF;
 
 #[cfg(not(target_arch = "nvptx64"))]
 fn pair(first: u16, second: u16) -> u32 {
@@ -111,7 +123,9 @@ mod tests {
         assert_eq!(tf32(1.0 + 0.49 * ulp), 1.0);
         assert_eq!((tf32(1.0 + 0.5 * ulp), tf32(-1.0 - 0.5 * ulp)), (1.0 + ulp, -1.0 - ulp));
         assert_eq!((tf32(f32::MAX), tf32(f32::NEG_INFINITY)), (f32::INFINITY, f32::NEG_INFINITY));
-        assert!(tf32(f32::from_bits(0x7FFF_FFFF)).is_nan() && tf32(f32::from_bits(0x7F80_0001)).is_nan());
+        for (nan, result) in [(0x7FFF_FFFF, 0x7FFF_E000), (0xFFC0_1000, 0xFFC0_0000), (0xFF80_0001, 0xFF80_0000)] {
+            assert_eq!(tf32(f32::from_bits(nan)).to_bits(), result, "{nan:#x}");
+        }
     }
 
     #[test]
@@ -121,6 +135,13 @@ mod tests {
         assert_eq!(f16x2(1.0, -2.0), 0xC000_3C00);
         assert_eq!(f16x2(65504.0, 65520.0), 0x7C00_7BFF);
         assert_eq!(f16x2(1.0 + 1.0 / 2048.0, 1.0 + 3.0 / 2048.0), 0x3C02_3C00);
+    }
+
+    #[test]
+    fn other_nans_become_one() {
+        let (quiet, signalling) = (f32::from_bits(0xFFC1_2345), f32::from_bits(0x7F80_0001));
+        assert_eq!((bf16x2(quiet, signalling), f16x2(quiet, signalling)), (0x7FFF_7FFF, 0x7FFF_7FFF));
+        assert_eq!(from_f16x2(0xFE00_7C01).map(f32::to_bits), [0x7FFF_FFFF; 2]);
     }
 
     #[test]

@@ -177,7 +177,8 @@ pub fn prefetch_tensor_map(map: TensorMap<'_>) {
 
 /// Has the copy engine load the tile at the coordinates `at` (the fastest-running first) of a three-dimensional tensor map
 /// to the address of element `index` of `target`, and tell `barrier` of the bytes (`cp.async.bulk.tensor.3d`, sm_90). The
-/// shape of the tile is the map's box; what lies outside of the matrix is filled with zeros.
+/// shape of the tile is the map's box; what lies outside of the matrix is filled with zeros. Coordinates are signed (`as u32`): a tile
+/// may begin before the matrix.
 ///
 /// # Safety
 /// One thread calls this. The target is as large as the box, aligned as its swizzle needs (1024 bytes for 128-byte rows),

@@ -68,6 +68,8 @@ pub mod executor;
 mod launch;
 #[cfg(target_arch = "nvptx64")]
 mod nvptx;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod tensor_cores;
 
 pub use dim::Dim3;
 pub use element::Element;

@@ -18,19 +18,17 @@
 //!
 //! # How exactly they compute
 //!
-//! NVIDIA documents that products are exact, and that sums are kept "with at least single precision". What the CPU model does
-//! is what has been found by experiment: all products of an instruction and the element of C are aligned to the one with the
-//! largest exponent, and cut off (not rounded) [two bits](EXTRA_BITS) below an fp32 number of that size; their sum, exact
-//! from there on, is cut off to fp32. So long sums are biased towards zero by about 2⁻²⁴ of their size for each instruction:
-//! a kernel that wants fp32's accuracy adds short sums of tensor cores to others of its own, rounded to nearest. Subnormal
-//! numbers are what they are, on both sides.
-//!
-//! Source: M. Fasi, N. J. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer
-//! Science 7:e330 (2021). GPUs differ in how many products they align at a time and in the extra bits. The model's choice, all
-//! products at once, is no statement about a certain one, and results differ from a GPU's in the last bits.
+//! NVIDIA documents that products are exact, and that sums are kept "with at least single precision". What the CPU model does is what
+//! an H200 was found to do, bit for bit: see [`tensor_cores`](crate::tensor_cores) (which there is on the CPU only). Sums are cut off,
+//! not rounded. So long ones are biased toward zero by about 2⁻²⁴ of their size for each instruction: a kernel that wants fp32's
+//! accuracy adds short sums of tensor cores to others of its own, rounded to nearest.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor::{self, PAYLOAD, Payload, WarpOperation};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::tensor_cores::{HOPPER, Terms};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::wgmma::Kind;
 
 /// A wrapper: documentation, name, a and b, the instruction, and the CPU's operation and model.
 macro_rules! mma {
@@ -92,37 +90,16 @@ mma! {
     mma_m16n8k16_fp16, u32, u32::from, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", MmaFp16, multiply_fp16
 }
 
-/// The bits below an fp32 number of the size of the largest summand that the model keeps of each summand.
-#[cfg(not(target_arch = "nvptx64"))]
-pub const EXTRA_BITS: i32 = 2;
-
-/// The TF32 number that tensor cores see in a register.
-#[cfg(not(target_arch = "nvptx64"))]
-pub(crate) fn tf32_number(word: u32) -> f64 {
-    f64::from(f32::from_bits(word & 0xFFFF_E000))
-}
-
-/// A bf16 number.
-#[cfg(not(target_arch = "nvptx64"))]
-pub(crate) fn bf16_number(bits: u16) -> f64 {
-    half::bf16::from_bits(bits).to_f64()
-}
-
-/// An fp16 number.
-#[cfg(not(target_arch = "nvptx64"))]
-pub(crate) fn fp16_number(bits: u16) -> f64 {
-    half::f16::from_bits(bits).to_f64()
-}
-
 #[cfg(not(target_arch = "nvptx64"))]
 fn multiply_tf32(lanes: &mut [Payload; 32]) {
     let mut operands = Operands::<8>::ZERO;
     for (lane, payload) in lanes.iter().enumerate() {
         let (g, q) = (lane / 4, lane % 4);
         for half in 0..2 {
-            operands.a[g][q + 4 * half] = tf32_number(payload[2 * half]);
-            operands.a[g + 8][q + 4 * half] = tf32_number(payload[2 * half + 1]);
-            operands.b[g][q + 4 * half] = tf32_number(payload[4 + half]);
+            let k = q + 4 * half;
+            operands.a[g].set(k, Kind::Tf32, payload[2 * half]);
+            operands.a[g + 8].set(k, Kind::Tf32, payload[2 * half + 1]);
+            operands.b[g].set(k, Kind::Tf32, payload[4 + half]);
         }
     }
     operands.multiply(lanes);
@@ -130,27 +107,27 @@ fn multiply_tf32(lanes: &mut [Payload; 32]) {
 
 #[cfg(not(target_arch = "nvptx64"))]
 fn multiply_bf16(lanes: &mut [Payload; 32]) {
-    multiply_pairs(lanes, bf16_number);
+    multiply_pairs(lanes, Kind::Bf16);
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 fn multiply_fp16(lanes: &mut [Payload; 32]) {
-    multiply_pairs(lanes, fp16_number);
+    multiply_pairs(lanes, Kind::Fp16);
 }
 
 /// A product of operands with two numbers in a register.
 #[cfg(not(target_arch = "nvptx64"))]
-fn multiply_pairs(lanes: &mut [Payload; 32], number: impl Fn(u16) -> f64) {
+fn multiply_pairs(lanes: &mut [Payload; 32], kind: Kind) {
     let mut operands = Operands::<16>::ZERO;
     for (lane, payload) in lanes.iter().enumerate() {
         let (g, q) = (lane / 4, lane % 4);
         for half in 0..2 {
             for place in 0..2 {
                 let k = 2 * q + 8 * half + place;
-                let pick = |word: u32| number((word >> (16 * place)) as u16);
-                operands.a[g][k] = pick(payload[2 * half]);
-                operands.a[g + 8][k] = pick(payload[2 * half + 1]);
-                operands.b[g][k] = pick(payload[4 + half]);
+                let pick = |word: u32| word >> (16 * place) & 0xFFFF;
+                operands.a[g].set(k, kind, pick(payload[2 * half]));
+                operands.a[g + 8].set(k, kind, pick(payload[2 * half + 1]));
+                operands.b[g].set(k, kind, pick(payload[4 + half]));
             }
         }
     }
@@ -160,13 +137,13 @@ fn multiply_pairs(lanes: &mut [Payload; 32], number: impl Fn(u16) -> f64) {
 /// The operands of one instruction: the rows of A and the columns of B.
 #[cfg(not(target_arch = "nvptx64"))]
 struct Operands<const K: usize> {
-    a: [[f64; K]; 16],
-    b: [[f64; K]; 8],
+    a: [Terms<K>; 16],
+    b: [Terms<K>; 8],
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl<const K: usize> Operands<K> {
-    const ZERO: Self = Self { a: [[0.0; K]; 16], b: [[0.0; K]; 8] };
+    const ZERO: Self = Self { a: [Terms::ZERO; 16], b: [Terms::ZERO; 8] };
 
     /// Replaces what the lanes bring by what they take: their elements of `A·B + C`.
     fn multiply(&self, lanes: &mut [Payload; 32]) {
@@ -176,41 +153,9 @@ impl<const K: usize> Operands<K> {
             for i in 0..4 {
                 let (row, col) = (g + 8 * (i / 2), 2 * q + i % 2);
                 let c = f32::from_bits(payload[6 + i]);
-                result[i] = accumulate(&self.a[row], &self.b[col], c).to_bits();
+                result[i] = HOPPER.sum(&self.a[row], &self.b[col], c).to_bits();
             }
             *payload = result;
         }
     }
-}
-
-/// `Σ a·b + c`, as the module's documentation says. The products are exact in f64: they have at most 22 significant bits.
-#[cfg(not(target_arch = "nvptx64"))]
-pub(crate) fn accumulate<const K: usize>(a: &[f64; K], b: &[f64; K], c: f32) -> f32 {
-    const MANTISSA_BITS: i32 = 52;
-    const EXPONENT_BIAS: i32 = 1023;
-    let products: [f64; K] = core::array::from_fn(|l| a[l] * b[l]);
-    let c = f64::from(c);
-    let magnitude = |x: f64| x.abs().to_bits();
-    let largest = products.iter().fold(magnitude(c), |largest, &product| largest.max(magnitude(product)));
-    if largest == 0 || largest >= f64::INFINITY.to_bits() {
-        // Zeros, or a class that is not finite: of those, the order of the sum does not matter.
-        let sum = products.iter().fold(c, |sum, product| sum + product);
-        return if sum.is_nan() { f32::from_bits(0x7FFF_FFFF) } else { sum as f32 };
-    }
-    // Everything is a normal f64: an fp32 number is at least 2⁻¹⁴⁹, a product of two operands at least its square.
-    let exponent = (largest >> MANTISSA_BITS) as i32 - EXPONENT_BIAS;
-    let unit = exponent - (f32::MANTISSA_DIGITS as i32 - 1) - EXTRA_BITS;
-    let power = |exponent: i32| f64::from_bits(((exponent + EXPONENT_BIAS) as u64) << MANTISSA_BITS);
-    let scale = power(-unit);
-    let cut = |x: f64| (x * scale) as i64;
-    let sum = products.iter().fold(cut(c), |sum, &product| sum + cut(product));
-    truncated(sum as f64 * power(unit))
-}
-
-/// `x` rounded towards zero. From 2¹²⁸ on the result is infinite.
-#[cfg(not(target_arch = "nvptx64"))]
-fn truncated(x: f64) -> f32 {
-    let nearest = x as f32;
-    let beyond = f64::from(nearest).abs() > x.abs() && x.abs() < 2f64.powi(f32::MAX_EXP);
-    if beyond { f32::from_bits(nearest.to_bits() - 1) } else { nearest }
 }

@@ -2,24 +2,24 @@
 
 use crate::KernelParam;
 
-/// How the lines of a tile lie in shared memory, one after the other.
+/// How the lines of a tile lie in shared memory, one after the other without gaps.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileSwizzle {
     /// As they are.
     None,
-    /// Lines of at most 128 bytes, whose pieces of 16 bytes are exchanged: the number of a piece in its line is xored with the
-    /// line's number modulo 8.
+    /// In every 128 bytes, which a line has at most, the pieces of 16 bytes are exchanged: the number of a piece in them is xored with
+    /// the number of these 128 bytes modulo 8.
     Bytes128,
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl TileSwizzle {
-    /// Where a byte of a line is, counted from the beginning of that line.
-    pub const fn apply(self, line: usize, byte: usize) -> usize {
+    /// Where a byte of a tile is, of which `byte` others come before it. Both are counted from the beginning of the tile.
+    pub const fn apply(self, byte: usize) -> usize {
         match self {
             Self::None => byte,
-            Self::Bytes128 => byte ^ (line % 8) << 4,
+            Self::Bytes128 => byte ^ (byte >> 7 & 7) << 4,
         }
     }
 

@@ -152,7 +152,9 @@ fn a_tile_is_what_the_layout_says_and_zero_outside() {
                     let (row, place) = (i / LENGTH, i % LENGTH);
                     let piece = if swizzle == TileSwizzle::None { place / 4 } else { (place / 4) ^ (row % 8) };
                     let in_line = (4 * piece + place % 4) as u64;
-                    let from = [u64::from(at[0]) + in_line, u64::from(at[1]) + row as u64, at[2].into()];
+                    // Coordinates are signed, and before the array there is nothing.
+                    let coordinate = |i: usize, offset: u64| (at[i].cast_signed() as u64).wrapping_add(offset);
+                    let from = [coordinate(0, in_line), coordinate(1, row as u64), coordinate(2, 0)];
                     let mut expected = element(&memory, from);
                     if element_kind == TileElement::Tf32 {
                         expected = convert::tf32(expected);

@@ -120,11 +120,12 @@ impl Tile<'_> {
             for line in 0..lines {
                 for place in 0..length {
                     let at = [place, line, matrix];
-                    let coordinates: [u64; 3] = core::array::from_fn(|i| u64::from(self.at[i]) + u64::from(at[i]));
+                    // Coordinates are signed: a tile may begin before the array, with negative ones.
+                    let coordinates: [u64; 3] =
+                        core::array::from_fn(|i| (i64::from(self.at[i].cast_signed()) + i64::from(at[i])) as u64);
                     if (0..3).all(|i| coordinates[i] < map.layout().extents[i]) {
-                        let in_line = place as usize * bytes;
-                        let number = (matrix * lines + line) as usize;
-                        let in_tile = number * length as usize * bytes + map.layout().swizzle.apply(number, in_line);
+                        let number = ((matrix * lines + line) * length + place) as usize;
+                        let in_tile = map.layout().swizzle.apply(number * bytes);
                         let in_array: u64 = (0..3).map(|i| coordinates[i] * map.layout().byte_strides[i]).sum();
                         visit(in_tile, in_array as usize);
                     }

@@ -26,7 +26,7 @@ use super::hooks::{collective, lane, note_read, shared_out_of_bounds, words_to_a
 use super::identity::DYNAMIC;
 use super::shared_memory::{POISON, WORD};
 use crate::TileSwizzle;
-use crate::mma::{accumulate, bf16_number, fp16_number, tf32_number};
+use crate::tensor_cores::{HOPPER, Terms};
 use crate::wgmma::Kind;
 
 /// The bytes of a row of a tile in shared memory.
@@ -66,26 +66,6 @@ pub(crate) enum OperandA {
     Registers([u32; 4]),
     /// The byte of the launch-sized memory where it begins.
     Shared(usize),
-}
-
-impl Kind {
-    /// The terms that one product adds up.
-    const fn terms(self) -> usize {
-        match self {
-            Self::Tf32 => 8,
-            Self::Bf16 | Self::Fp16 => 16,
-        }
-    }
-
-    /// Term `index` of those in these words.
-    fn term(self, words: &[u32], index: usize) -> f64 {
-        let half = |words: &[u32]| (words[index / 2] >> (16 * (index % 2))) as u16;
-        match self {
-            Self::Tf32 => tf32_number(words[index]),
-            Self::Bf16 => bf16_number(half(words)),
-            Self::Fp16 => fp16_number(half(words)),
-        }
-    }
 }
 
 /// The words that hold the terms of one row in a product: 32 bytes.
@@ -133,7 +113,7 @@ pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds
         core::array::from_fn(|word| {
             let byte = begin + row * ROW + WORD * word;
             // The rows of a tile begin at multiples of 1024 bytes, eight at a time.
-            let byte = TileSwizzle::Bytes128.apply(byte / ROW, byte);
+            let byte = TileSwizzle::Bytes128.apply(byte);
             // SAFETY: inside the launch-sized memory: `tile` has checked that. No other OS thread uses the data.
             unsafe { *data.add(byte / WORD) }
         })
@@ -142,37 +122,49 @@ pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds
         OperandA::Registers(_) => rows_of_quad(&quad),
         OperandA::Shared(a) => [g, g + 8].map(|row| row_of(a, 16 * warp + row)),
     };
-    let rows = rows.map(|words| terms(kind, &words));
 
     let mut pending = match position {
         Some(position) => products.pending.swap_remove(position),
         None => Pending { place, values: sums.to_vec(), group, location },
     };
-    for group in 0..sums.len() / 4 {
-        for second in 0..2 {
-            let column = terms(kind, &row_of(b, 8 * group + 2 * q + second));
-            for (half, row) in rows.iter().enumerate() {
-                let value = &mut pending.values[4 * group + 2 * half + second];
-                let before = if adds { *value } else { 0.0 };
-                *value = match kind {
-                    Kind::Tf32 => accumulate::<8>(&first(row), &first(&column), before),
-                    Kind::Bf16 | Kind::Fp16 => accumulate::<16>(row, &column, before),
-                };
-            }
-        }
+    let column = |group: usize, second: usize| row_of(b, 8 * group + 2 * q + second);
+    match kind {
+        Kind::Tf32 => add_products::<8>(&mut pending.values, kind, &rows, column, adds),
+        Kind::Bf16 | Kind::Fp16 => add_products::<16>(&mut pending.values, kind, &rows, column, adds),
     }
     sums.fill(f32::from_bits(POISON));
     products.pending.push(Pending { group, ..pending });
     context.details().products.set(products);
 }
 
-/// The terms in these words; zeros behind the last one.
-fn terms(kind: Kind, words: &[u32; TERMS_WORDS]) -> [f64; 16] {
-    core::array::from_fn(|index| if index < kind.terms() { kind.term(words, index) } else { 0.0 })
+/// Adds the products of K terms to the sums of a thread, or sets these to them: of two rows, and of two columns of each group of eight.
+fn add_products<const K: usize>(
+    sums: &mut [f32],
+    kind: Kind,
+    rows: &[[u32; TERMS_WORDS]; 2],
+    column: impl Fn(usize, usize) -> [u32; TERMS_WORDS],
+    adds: bool,
+) {
+    let rows = rows.map(|words| terms::<K>(kind, &words));
+    for (group, sums) in sums.chunks_mut(4).enumerate() {
+        for second in 0..2 {
+            let column = terms::<K>(kind, &column(group, second));
+            for (half, row) in rows.iter().enumerate() {
+                let value = &mut sums[2 * half + second];
+                *value = HOPPER.sum(row, &column, if adds { *value } else { 0.0 });
+            }
+        }
+    }
 }
 
-fn first(terms: &[f64; 16]) -> [f64; 8] {
-    core::array::from_fn(|index| terms[index])
+/// The K terms in these words.
+fn terms<const K: usize>(kind: Kind, words: &[u32; TERMS_WORDS]) -> Terms<K> {
+    let mut terms = Terms::ZERO;
+    for index in 0..K {
+        let bits = if K == TERMS_WORDS { words[index] } else { words[index / 2] >> (16 * (index % 2)) & 0xFFFF };
+        terms.set(index, kind, bits);
+    }
+    terms
 }
 
 /// The words of a tile of so many rows, which begins at a byte of the launch-sized memory, or up to 128 bytes behind one.

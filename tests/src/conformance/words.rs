@@ -1,0 +1,355 @@
+//! Instructions of one thread or of one warp: their operands, and what has to come out.
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::kernels::warp::COPY_UNTOUCHED;
+use super::kernels::{scalar, warp};
+use super::machine::Launch;
+use super::number::{Format, Number, Rounding, fused};
+use super::numerics::NAN;
+use super::operands::{number, special_numbers};
+use crate::device_features::Launcher;
+
+/// The lanes of a warp.
+const LANES: usize = 32;
+
+/// What the words of a result are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Bits.
+    Bits,
+    /// An fp32 number in each.
+    Numbers,
+    /// Two numbers of 16 bits in each.
+    Pairs(Format),
+}
+
+/// An instruction whose operands are words.
+pub struct Instruction {
+    /// The kernel.
+    pub name: &'static str,
+    /// Runs it.
+    pub launch: Launch,
+    /// The words of a case.
+    pub inputs: usize,
+    /// The words of its result.
+    pub outputs: usize,
+    /// The cases of a block.
+    pub cases_of_block: usize,
+    /// What the words of the result are.
+    pub content: Content,
+    /// Random and special operands, of the case with this number.
+    pub operands: fn(&mut StdRng, usize) -> Vec<u32>,
+    /// What has to come out.
+    pub reference: fn(&[u32]) -> Vec<u32>,
+}
+
+/// Names the kernel, and wraps its launch.
+macro_rules! kernel {
+    ($module:ident::$kernel:ident) => {{
+        let launch: Launch = |machine, input, output, blocks| {
+            // SAFETY: the views are of memory that is there until the kernel has finished: `Machine::run` lends it.
+            unsafe { machine.launch($module::$kernel { input, output }, blocks) }
+        };
+        (stringify!($kernel), launch)
+    }};
+}
+pub(super) use kernel;
+
+impl Instruction {
+    fn of_thread(
+        (name, launch): (&'static str, Launch),
+        (inputs, outputs): (usize, usize),
+        content: Content,
+        operands: fn(&mut StdRng, usize) -> Vec<u32>,
+        reference: fn(&[u32]) -> Vec<u32>,
+    ) -> Self {
+        Self { name, launch, inputs, outputs, cases_of_block: 128, content, operands, reference }
+    }
+
+    fn of_warp(
+        (name, launch): (&'static str, Launch),
+        (inputs, outputs): (usize, usize),
+        operands: fn(&mut StdRng, usize) -> Vec<u32>,
+        reference: fn(&[u32]) -> Vec<u32>,
+    ) -> Self {
+        Self { name, launch, inputs, outputs, cases_of_block: 1, content: Content::Bits, operands, reference }
+    }
+}
+
+/// All of them.
+pub fn instructions() -> Vec<Instruction> {
+    let shuffle_words = (warp::SHUFFLE_INPUTS, warp::SHUFFLE_OUTPUTS);
+    let copy_words = (warp::COPY_INPUTS, warp::COPY_OUTPUTS);
+    let thread = Instruction::of_thread;
+    let of_warp = Instruction::of_warp;
+    let numbers = Content::Numbers;
+    vec![
+        thread(kernel!(scalar::convert_bf16x2), (2, 1), Content::Pairs(Format::Bf16), to_round, |x| {
+            vec![rounded_pair(x, Format::Bf16)]
+        }),
+        thread(kernel!(scalar::convert_f16x2), (2, 1), Content::Pairs(Format::Fp16), to_round, |x| {
+            vec![rounded_pair(x, Format::Fp16)]
+        }),
+        thread(
+            kernel!(scalar::convert_from_f16x2),
+            (1, 2),
+            numbers,
+            |_, case| vec![((case as u32 % (1 << 16)) * 0x1_0001) ^ 0x8000],
+            |x| [x[0] & 0xFFFF, x[0] >> 16].map(|bits| converted(Format::Fp16, bits, Format::Fp32, NEAREST)).to_vec(),
+        ),
+        thread(
+            kernel!(scalar::convert_tf32),
+            (1, 1),
+            numbers,
+            |rng, case| vec![to_round(rng, case)[0]],
+            |x| vec![rounded_to_tf32(x[0])],
+        ),
+        thread(
+            kernel!(scalar::fma_numbers),
+            (3, 1),
+            numbers,
+            |rng, case| to_multiply(rng, case).to_vec(),
+            |x| vec![fused(x[0], x[1], x[2])],
+        ),
+        thread(
+            kernel!(scalar::add_numbers),
+            (2, 1),
+            numbers,
+            |rng, case| to_add(rng, case).to_vec(),
+            |x| vec![fused(x[0], ONE, x[1])],
+        ),
+        thread(
+            kernel!(scalar::subtract_numbers),
+            (2, 1),
+            numbers,
+            |rng, case| to_add(rng, case).to_vec(),
+            |x| vec![fused(x[1], ONE | SIGN, x[0])],
+        ),
+        thread(
+            kernel!(scalar::multiply_numbers),
+            (2, 1),
+            numbers,
+            |rng, case| to_multiply(rng, case)[..2].to_vec(),
+            |x| {
+                // A zero of the product's sign, which does not change its sign.
+                vec![fused(x[0], x[1], (x[0] ^ x[1]) & SIGN)]
+            },
+        ),
+        thread(
+            kernel!(scalar::atomic_add),
+            (2, 1),
+            numbers,
+            |rng, case| to_add(rng, case).to_vec(),
+            |x| vec![flushed(fused(flushed(x[0]), ONE, flushed(x[1])))],
+        ),
+        of_warp(kernel!(warp::shuffle_down), shuffle_words, to_shuffle, |x| {
+            shuffled(x, |lane, b, first, width| (lane + b < first + width).then_some(lane + b))
+        }),
+        of_warp(kernel!(warp::shuffle_up), shuffle_words, to_shuffle, |x| {
+            shuffled(x, |lane, b, first, _| lane.checked_sub(b).filter(|&source| source >= first))
+        }),
+        of_warp(kernel!(warp::shuffle_xor), shuffle_words, to_shuffle, |x| {
+            shuffled(x, |lane, b, first, width| Some(lane ^ b).filter(|&source| source < first + width))
+        }),
+        of_warp(kernel!(warp::shuffle_idx), shuffle_words, to_shuffle, |x| {
+            shuffled(x, |_, b, first, width| Some(first + b % width))
+        }),
+        of_warp(kernel!(warp::votes), (warp::VOTE_INPUTS, warp::VOTE_OUTPUTS), to_vote, votes),
+        of_warp(
+            kernel!(warp::elect_lane),
+            (warp::ELECT_INPUTS, warp::ELECT_OUTPUTS),
+            |_, _| vec![0],
+            |_| (0..LANES).map(|lane| u32::from(lane == 0)).collect(),
+        ),
+        of_warp(
+            kernel!(warp::load_matrices),
+            (warp::LDMATRIX_INPUTS, warp::LDMATRIX_OUTPUTS),
+            |rng, _| random_words(rng, warp::LDMATRIX_INPUTS),
+            |x| {
+                let row = |matrix: usize, row: usize| x[4 * LANES + 8 * matrix + row] as usize % LANES;
+                let word = |i: usize| x[4 * row(i / LANES, i % LANES / 4) + i % 4];
+                (0..4 * LANES).map(word).collect()
+            },
+        ),
+        of_warp(kernel!(warp::copy_4_bytes), copy_words, to_copy, |x| copied(x, 1)),
+        of_warp(kernel!(warp::copy_8_bytes), copy_words, to_copy, |x| copied(x, 2)),
+        of_warp(kernel!(warp::copy_16_bytes), copy_words, to_copy, |x| copied(x, 4)),
+    ]
+}
+
+const NEAREST: Rounding = Rounding::TiesToEven;
+const ONE: u32 = 0x3F80_0000;
+const SIGN: u32 = 1 << 31;
+
+/// All exponents of fp32.
+const ALL_EXPONENTS: (i32, i32) = (-149, 127);
+
+fn random_words(rng: &mut StdRng, count: usize) -> Vec<u32> {
+    (0..count).map(|_| rng.random()).collect()
+}
+
+/// One of the numbers of fp32 that are special.
+fn special(rng: &mut StdRng) -> u32 {
+    let numbers = special_numbers(Format::Fp32);
+    numbers[rng.random_range(0..numbers.len())]
+}
+
+/// A number with few bits, or one unit beside such: so that it is a tie of some format, or nearly one.
+fn nearly_tie(rng: &mut StdRng, exponents: (i32, i32)) -> u32 {
+    let bits = rng.random_range(0..=23);
+    number(rng, Format::Fp32, exponents, bits).wrapping_add(rng.random_range(0..3)).wrapping_sub(1)
+}
+
+/// Two numbers to be rounded.
+fn to_round(rng: &mut StdRng, case: usize) -> Vec<u32> {
+    let mut one = || match case % 4 {
+        0 => rng.random(),
+        1 => special(rng),
+        // Where fp16 is normal, subnormal or too small, and where it ends.
+        2 => nearly_tie(rng, (-28, 17)),
+        _ => nearly_tie(rng, ALL_EXPONENTS),
+    };
+    vec![one(), one()]
+}
+
+/// Two numbers to be added.
+fn to_add(rng: &mut StdRng, case: usize) -> [u32; 2] {
+    let near = |rng: &mut StdRng, x: u32| {
+        let exponent = (x >> 23 & 0xFF) as i32 - 127;
+        number(rng, Format::Fp32, ((exponent - 26).max(-149), (exponent + 2).clamp(-149, 127)), 23)
+    };
+    match case % 6 {
+        0 => [rng.random(), rng.random()],
+        1 => [special(rng), special(rng)],
+        2 => [special(rng), nearly_tie(rng, ALL_EXPONENTS)],
+        3 => {
+            let x = nearly_tie(rng, ALL_EXPONENTS);
+            [x, near(rng, x)]
+        }
+        4 => {
+            let x: u32 = rng.random();
+            [x, (x ^ SIGN).wrapping_add(rng.random_range(0..16))]
+        }
+        _ => [nearly_tie(rng, (-149, -120)), nearly_tie(rng, (-149, -120))],
+    }
+}
+
+/// Two factors, and what is added.
+fn to_multiply(rng: &mut StdRng, case: usize) -> [u32; 3] {
+    match case % 8 {
+        0 => [rng.random(), rng.random(), rng.random()],
+        1 => [special(rng), special(rng), special(rng)],
+        2 => [special(rng), nearly_tie(rng, ALL_EXPONENTS), special(rng)],
+        // Cancelled: what is left is the product's low half.
+        3 => {
+            let [a, b] = [(); 2].map(|()| number(rng, Format::Fp32, (-40, 40), 23));
+            [a, b, fused(a, b, 0) ^ SIGN]
+        }
+        // Ties, as far as the sum goes.
+        4 => [nearly_tie(rng, (-12, 12)), nearly_tie(rng, (-12, 12)), nearly_tie(rng, (-24, 24))],
+        // Subnormal results, or none.
+        5 => [number(rng, Format::Fp32, (-80, -60), 23), number(rng, Format::Fp32, (-80, -60), 23), 0],
+        6 => [
+            number(rng, Format::Fp32, (-80, -60), 12),
+            number(rng, Format::Fp32, (-80, -60), 12),
+            nearly_tie(rng, (-149, -120)),
+        ],
+        // The largest results, or larger.
+        _ => [number(rng, Format::Fp32, (60, 66), 23), number(rng, Format::Fp32, (60, 64), 23), special(rng)],
+    }
+}
+
+/// Values, operands, and a width that there is.
+fn to_shuffle(rng: &mut StdRng, case: usize) -> Vec<u32> {
+    let mut words = random_words(rng, warp::SHUFFLE_INPUTS);
+    if case.is_multiple_of(2) {
+        for operand in &mut words[LANES..2 * LANES] {
+            *operand %= 32;
+        }
+    }
+    words[2 * LANES] = 1 << rng.random_range(0..=5);
+    words
+}
+
+/// Predicates of all kinds, and a mask of all lanes, or of some.
+fn to_vote(rng: &mut StdRng, case: usize) -> Vec<u32> {
+    let predicates: u32 = match case % 4 {
+        0 => 0,
+        1 => u32::MAX,
+        2 => 1 << rng.random_range(0..32),
+        _ => rng.random(),
+    };
+    let mask: u32 = match case / 4 % 3 {
+        0 => u32::MAX,
+        1 => predicates,
+        _ => rng.random(),
+    };
+    (0..LANES).map(|lane| predicates >> lane & 1).chain([mask]).collect()
+}
+
+fn to_copy(rng: &mut StdRng, _: usize) -> Vec<u32> {
+    let mut words = random_words(rng, warp::COPY_INPUTS);
+    words[4 * LANES..].iter_mut().for_each(|word| *word %= 1 << 16);
+    words
+}
+
+/// A number in another format.
+fn converted(from: Format, word: u32, to: Format, rounding: Rounding) -> u32 {
+    match from.decode(word) {
+        Number::Nan => NAN >> (32 - to.word_bits()),
+        Number::Infinite { negative } => to.infinity(negative),
+        Number::Finite { negative, significand, unit } => {
+            to.encode(negative, significand.into(), unit, false, rounding)
+        }
+    }
+}
+
+/// An fp32 number rounded to TF32, ties away from zero.
+pub(super) fn rounded_to_tf32(x: u32) -> u32 {
+    converted(Format::Fp32, x, Format::Tf32, Rounding::TiesAway)
+}
+
+fn rounded_pair(x: &[u32], to: Format) -> u32 {
+    converted(Format::Fp32, x[1], to, NEAREST) << 16 | converted(Format::Fp32, x[0], to, NEAREST)
+}
+
+/// Zero for a subnormal number.
+fn flushed(word: u32) -> u32 {
+    if word >> 23 & 0xFF == 0 { word & SIGN } else { word }
+}
+
+/// A shuffle: `source` gives the lane to take from, of the lane, its operand modulo 32, and the first lane and the width of its segment.
+fn shuffled(x: &[u32], source: impl Fn(usize, usize, usize, usize) -> Option<usize>) -> Vec<u32> {
+    let width = x[2 * LANES] as usize;
+    let sources: Vec<_> =
+        (0..LANES).map(|lane| source(lane, x[LANES + lane] as usize % 32, lane / width * width, width)).collect();
+    let values = sources.iter().enumerate().map(|(lane, source)| x[source.unwrap_or(lane)]);
+    values.chain(sources.iter().map(|source| source.is_some().into())).collect()
+}
+
+fn votes(x: &[u32]) -> Vec<u32> {
+    let mask = x[LANES];
+    let ballots: Vec<(u32, u32)> = (0..LANES)
+        .map(|lane| {
+            let mask = if mask >> lane & 1 == 1 { mask } else { !mask };
+            let predicates = (0..LANES).filter(|&lane| x[lane] != 0).fold(0, |all, lane| all | 1 << lane);
+            (mask, predicates & mask)
+        })
+        .collect();
+    let all = ballots.iter().map(|(mask, ballot)| u32::from(mask == ballot));
+    let any = ballots.iter().map(|(_, ballot)| u32::from(*ballot != 0));
+    all.chain(any).chain(ballots.iter().map(|(_, ballot)| *ballot)).collect()
+}
+
+fn copied(x: &[u32], words: usize) -> Vec<u32> {
+    let mut shared = vec![COPY_UNTOUCHED; 4 * LANES];
+    for lane in 0..LANES {
+        let (unit, count) = (x[4 * LANES + lane] as usize % LANES, x[5 * LANES + lane] as usize % (words + 1));
+        for i in 0..words {
+            shared[(LANES - 1 - lane) * words + i] = if i < count { x[unit * words + i] } else { 0 };
+        }
+    }
+    shared
+}
