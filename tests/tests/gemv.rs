@@ -189,7 +189,7 @@ fn operands_whose_base_is_not_aligned() {
 /// The second pass adds up what is there, the same way every time, and nothing else.
 #[test]
 fn partials_are_added_up() {
-    for (splits, m) in [(0, 3), (1, 1), (7, 40), (8, 32), (33, 70), (300, 1), (2100, 2)] {
+    for (splits, m) in [(1, 1), (7, 40), (8, 32), (33, 70), (300, 1), (2100, 2)] {
         for layout in [Layout::ROWS, Layout::ROWS.padded(2), Layout::COLUMNS] {
             // Small integers, so that every order gives the same sum.
             let partials = Operand::from_fn(splits, m, layout, |split, row| ((split * 7 + row * 3) % 32) as f32);
