@@ -20,7 +20,8 @@
 //! | [`gemv::split`], [`gemv::transposed_split`] | blocks share one long sum |
 //!
 //! Not on the ladder: [`scaling`], products with diagonal matrices; [`pack`], kernels that bring operands into another form
-//! first; and [`probe`], kernels that do one thing only, to measure what a GPU can do at most.
+//! first; [`probe`], kernels that do one thing only, to measure what a GPU can do at most; and [`planted`], kernels with a fault
+//! each, to see whether tools find it.
 //!
 //! # Precision
 //!
@@ -39,7 +40,7 @@
     clippy::needless_range_loop,
     reason = "an array stays in registers only if it is indexed by constants, which iterators over it hide"
 )]
-#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx))]
+#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
 mod batch;
 mod geometry;
@@ -51,6 +52,7 @@ mod vector;
 pub mod gemm;
 pub mod gemv;
 pub mod pack;
+pub mod planted;
 pub mod probe;
 pub mod scaling;
 

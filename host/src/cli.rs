@@ -6,8 +6,10 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use tilewright::bench::args::BenchFlags;
 use tilewright::device::DeviceChoice;
 use tilewright::input::Distribution;
+use tilewright::planted::Fault;
 use tilewright::problem::Overrides;
 use tilewright::run::Options;
+use tilewright::sanitize::args::SanitizeFlags;
 use tilewright::{Error, Precision};
 use tilewright::{plan, tune};
 
@@ -16,7 +18,7 @@ use tilewright::{plan, tune};
 #[command(name = "tilewright", version, args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Exit codes: 0 all checks passed; 1 a check failed, or a kernel did something wrong; 2 bad input, or \
-                        something is missing."
+                        something is missing; 124 the time limit was reached; 130 interrupted."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -25,6 +27,10 @@ pub(crate) struct Cli {
     /// Without a subcommand, its flags belong to `run`.
     #[command(flatten)]
     pub(crate) run: RunFlags,
+
+    /// Run in a process of its own that is ended after so many seconds, also while a kernel runs
+    #[arg(long, value_name = "SECONDS", global = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) time_limit: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -35,6 +41,21 @@ pub(crate) enum Command {
     Bench(BenchFlags),
     /// Measure on a GPU which kernel is the fastest for which product, and write that to a table
     Tune(TuneFlags),
+    /// Run kernels under the tools of NVIDIA's compute-sanitizer, each of which has to report a planted fault first
+    Sanitize(SanitizeFlags),
+    /// Run a kernel with a fault
+    #[command(hide = true)]
+    Planted(PlantedFlags),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlantedFlags {
+    /// The fault
+    pub(crate) fault: Fault,
+
+    /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub(crate) device: DeviceChoice,
 }
 
 #[derive(Debug, Args)]
@@ -308,7 +329,7 @@ mod tests {
         /// Whatever is asked for: it is refused with a reason, or it makes products whose memory can be told.
         #[test]
         fn any_words_are_understood_or_refused(words in words()) {
-            let Cli { command, run } = match Cli::try_parse_from(std::iter::once("tilewright".to_owned()).chain(words)) {
+            let Cli { command, run, .. } = match Cli::try_parse_from(std::iter::once("tilewright".to_owned()).chain(words)) {
                 Ok(parsed) => parsed,
                 Err(error) => {
                     prop_assert!(matches!(error.exit_code(), 0 | 2) && !error.to_string().is_empty());
@@ -318,7 +339,7 @@ mod tests {
             let flags = match command {
                 None => run,
                 Some(Command::Run(flags)) => flags,
-                Some(Command::Bench(_) | Command::Tune(_)) => return Ok(()),
+                Some(_) => return Ok(()),
             };
             let options = match flags.options() {
                 Ok(options) => options,

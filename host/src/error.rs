@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cuda_std::ContractViolation;
 use cuda_std::executor::LaunchError;
@@ -330,6 +331,25 @@ pub enum Error {
         device: usize,
     },
 
+    /// A program that is needed cannot be run, or is another one.
+    #[error("cannot use {}: {reason}. Install it, or name it by its path", .program.display())]
+    Program {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        reason: String,
+    },
+
+    /// The program has not ended in the time that it was given, and was ended.
+    #[error(
+        "not finished after {} s, the time limit: ended. If a kernel waits for something that never comes, `--check` tells \
+         for what, on the CPU executor; otherwise allow more with --time-limit", .limit.as_secs()
+    )]
+    TimeLimit {
+        /// The limit.
+        limit: Duration,
+    },
+
     /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", .path.display())]
     File {
@@ -455,8 +475,13 @@ mod tests {
         assert!(Error::NoPtx { reason: "no rustc".to_owned() }.is_absence_of_gpus());
         let old = DriverTooOld { found: DriverVersion { major: 10, minor: 2 }, needed: DriverVersion::MINIMUM };
         let full = OutOfMemory { requested: 1, free: 0, total: 1, call: call() };
-        let broken =
-            [old, full, ContextLost { call: call() }, Call { call: call() }, BadOrdinal { ordinal: 1, count: 1 }];
+        let broken = [
+            old,
+            full,
+            ContextLost { call: call(), kernels: Vec::new() },
+            Call { call: call() },
+            BadOrdinal { ordinal: 1, count: 1 },
+        ];
         for broken in broken {
             assert!(!Error::from(broken.clone()).is_absence_of_gpus(), "{broken}");
         }

@@ -27,11 +27,13 @@
 //! | [`mod@measure`], [`report`] | how long it took; tables and JSON |
 //! | [`tune`] | which kernel is the fastest for which product |
 //! | [`mod@bench`], [`baseline`] | kernels beside cuBLAS, and shares of what the GPU can do |
+//! | [`planted`], [`sanitize`], [`child`] | faults, tools that look for such, and processes that end in any case |
 //! | [`mod@run`] | all of it in turn: what the command line does |
 
 pub mod baseline;
 pub mod bench;
 pub mod check;
+pub mod child;
 pub mod device;
 mod error;
 pub mod input;
@@ -40,11 +42,13 @@ pub mod measure;
 mod multiply;
 pub mod operand;
 pub mod plan;
+pub mod planted;
 mod precision;
 pub mod problem;
 pub mod progress;
 pub mod report;
 pub mod run;
+pub mod sanitize;
 mod scale;
 pub mod tune;
 

@@ -2,14 +2,19 @@
 
 mod cli;
 
-use std::io::Write;
-use std::process::ExitCode;
+use std::io::{ErrorKind, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use clap::Parser;
-use cli::{Cli, Command, RunFlags, TuneFlags};
+use cli::{Cli, Command, PlantedFlags, RunFlags, TuneFlags};
 use cuda_std::executor::Checks;
 use tilewright::bench::args::BenchFlags;
+use tilewright::child::{self, Ended};
 use tilewright::device::DeviceChoice;
+use tilewright::report::without_half_written_files;
 use tilewright::run::{self, Options};
 use tilewright::{Device, Error, Precision, kernels, problem, progress, tune};
 
@@ -17,22 +22,101 @@ use tilewright::{Device, Error, Precision, kernels, problem, progress, tune};
 const FAILED: u8 = 1;
 /// The input is bad, or something is missing.
 const REFUSED: u8 = 2;
+/// What `timeout` returns for a program that takes too long.
+const TOO_LATE: u8 = 124;
 /// What shells report for a program that was interrupted.
 const INTERRUPTED: i32 = 130;
+/// What they report for one that a signal has ended: this, and the signal's number.
+const SIGNALLED: i32 = 128;
+
+/// Set in the process that a time limit is for.
+const WITHIN_LIMIT: &str = "TILEWRIGHT_WITHIN_TIME_LIMIT";
+
+/// What kept something from being written to the standard output.
+static OUTPUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
 
 fn main() -> ExitCode {
-    let Cli { command, run } = Cli::parse();
-    // Without a handler the program ends all the same, only with a progress bar left behind.
-    let _ = ctrlc::set_handler(|| {
-        progress::clear();
-        std::process::exit(INTERRUPTED);
-    });
-    let flags = match command {
-        None => run,
-        Some(Command::Run(flags)) => flags,
-        Some(Command::Bench(flags)) => return bench(flags),
-        Some(Command::Tune(flags)) => return tune(flags),
+    let Cli { command, run, time_limit } = Cli::parse();
+    // Without a handler the program ends all the same, only with a progress bar left behind, or a temporary file.
+    let _ = ctrlc::set_handler(interrupted);
+    let code = match (time_limit, std::env::var_os(WITHIN_LIMIT), command) {
+        (Some(seconds), None, _) => within(Duration::from_secs(seconds)),
+        (_, _, None) => self::run(run),
+        (_, _, Some(Command::Run(flags))) => self::run(flags),
+        (_, _, Some(Command::Bench(flags))) => bench(flags),
+        (_, _, Some(Command::Tune(flags))) => tune(flags),
+        (_, _, Some(Command::Sanitize(flags))) => code_of(flags.run(print)),
+        (_, _, Some(Command::Planted(flags))) => planted(&flags),
     };
+    match OUTPUT_ERROR.get() {
+        // What was to be read is not there, so it did not go well.
+        Some(error) if code == ExitCode::SUCCESS => {
+            let _ = writeln!(std::io::stderr(), "error: cannot write to the standard output: {error}");
+            ExitCode::from(REFUSED)
+        }
+        _ => code,
+    }
+}
+
+/// Ends the program early, with all that it has started. Files are whole, or as they were.
+fn interrupted() {
+    progress::clear();
+    child::end_all();
+    let _whole = without_half_written_files();
+    let _ = writeln!(std::io::stderr(), "interrupted: what was not finished is not written");
+    // SAFETY: has no conditions. Nothing is run that waits for a GPU, as the driver's own clean-up would, for a kernel that may
+    // never end.
+    unsafe { libc::_exit(INTERRUPTED) }
+}
+
+/// Runs this same command in a process of its own, which is ended after the time limit.
+fn within(limit: Duration) -> ExitCode {
+    let program = std::env::current_exe();
+    let ended = program.and_then(|program| {
+        let mut command = std::process::Command::new(program);
+        command.args(std::env::args_os().skip(1)).env(WITHIN_LIMIT, "1").stdin(Stdio::null());
+        child::run(&mut command, Some(limit))
+    });
+    match ended {
+        Ok(Ended::Exited(status)) => {
+            let code = status.code().unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default());
+            ExitCode::from(u8::try_from(code).unwrap_or(FAILED))
+        }
+        Ok(Ended::TimeLimit) => {
+            complain(&Error::TimeLimit { limit });
+            ExitCode::from(TOO_LATE)
+        }
+        Err(error) => {
+            complain(&Error::Program { program: "tilewright".into(), reason: error.to_string() });
+            ExitCode::from(REFUSED)
+        }
+    }
+}
+
+/// The exit code for what was found, and a message if something kept it from being looked for.
+fn code_of(outcome: Result<bool, Error>) -> ExitCode {
+    match outcome {
+        Ok(passed) => ExitCode::from(if passed { 0 } else { FAILED }),
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(if error.is_kernel_fault() { FAILED } else { REFUSED })
+        }
+    }
+}
+
+/// Runs a kernel with a fault.
+fn planted(flags: &PlantedFlags) -> ExitCode {
+    let device = match flags.device {
+        DeviceChoice::Auto => Device::open().map(|(device, _)| device),
+        DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal),
+        DeviceChoice::Cpu => Ok(Device::cpu(Checks::Full)),
+    };
+    // SAFETY: this process does nothing else with the device, and ends.
+    code_of(device.and_then(|device| unsafe { flags.fault.run(&device) }.map(|()| true)))
+}
+
+/// Runs `run`.
+fn run(flags: RunFlags) -> ExitCode {
     if flags.list {
         list();
         return ExitCode::SUCCESS;
@@ -67,13 +151,7 @@ fn main() -> ExitCode {
 
 /// Runs `bench`.
 fn bench(flags: BenchFlags) -> ExitCode {
-    match flags.run(print) {
-        Ok(nothing_slower) => ExitCode::from(if nothing_slower { 0 } else { FAILED }),
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(if error.is_kernel_fault() { FAILED } else { REFUSED })
-        }
-    }
+    code_of(flags.run(print))
 }
 
 /// Runs `tune`.
@@ -83,13 +161,7 @@ fn tune(flags: TuneFlags) -> ExitCode {
         DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal),
         DeviceChoice::Cpu => Ok(Device::cpu(Checks::Bounds)),
     };
-    match device.and_then(|device| tune::run(&device, &flags.options(), print)) {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&error);
-            ExitCode::from(if error.is_kernel_fault() { FAILED } else { REFUSED })
-        }
-    }
+    code_of(device.and_then(|device| tune::run(&device, &flags.options(), print)).map(|_| true))
 }
 
 /// Opens the device that the flags ask for, and says why it is the CPU if they leave that open.
@@ -151,10 +223,13 @@ fn complain(error: &Error) {
     let _ = writeln!(std::io::stderr(), "error: {error}");
 }
 
-/// Writes to the standard output. If that has been closed, as by `| head`, there is nobody to tell.
+/// Writes to the standard output. If that has been closed, as by `| head`, there is nobody to tell; if the disk is full, there is.
 fn print(text: &str) {
     let mut output = std::io::stdout().lock();
-    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => drop(OUTPUT_ERROR.set(error)),
+        _ => {}
+    }
 }
 
 fn list() {

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Deserialize, Serialize};
@@ -163,7 +165,7 @@ impl Report {
 /// [`Error::File`].
 pub(crate) fn write_json(path: &Path, content: &impl Serialize) -> Result<(), Error> {
     let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-    let file = temporary_beside(path)?;
+    let Temporary { file, writing: _writing } = temporary_beside(path)?;
     let mut writer = std::io::BufWriter::new(file);
     serde_json::to_writer_pretty(&mut writer, content).map_err(|error| failed(error.into()))?;
     writer.write_all(b"\n").map_err(failed)?;
@@ -174,11 +176,36 @@ pub(crate) fn write_json(path: &Path, content: &impl Serialize) -> Result<(), Er
     Ok(())
 }
 
+/// Locked while there is a temporary file.
+static WRITING: Mutex<()> = Mutex::new(());
+
+/// A file that has a temporary name. Dropped from the top.
+pub(crate) struct Temporary {
+    file: tempfile::NamedTempFile,
+    /// Nobody who ends the program by [`without_half_written_files`] does so before this is dropped.
+    writing: MutexGuard<'static, ()>,
+}
+
+/// Waits until this program writes no file, and lets it begin none while there is the result: for whoever ends the program early,
+/// and should leave no temporary files. A disk on which nothing moves is not waited for.
+pub fn without_half_written_files() -> impl Sized {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let start = Instant::now();
+    loop {
+        match WRITING.try_lock() {
+            Ok(none) => return Some(none),
+            Err(TryLockError::Poisoned(none)) => return Some(none.into_inner()),
+            Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
 /// A file in the directory of `path`, so that it can take that name in one step. Removed when dropped before that.
 ///
 /// # Errors
 /// [`Error::File`] where no file can be made there: worth knowing before a long run.
-pub(crate) fn temporary_beside(path: &Path) -> Result<tempfile::NamedTempFile, Error> {
+pub(crate) fn temporary_beside(path: &Path) -> Result<Temporary, Error> {
     let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
     if path.is_dir() {
         return Err(failed(std::io::ErrorKind::IsADirectory.into()));
@@ -193,7 +220,8 @@ pub(crate) fn temporary_beside(path: &Path) -> Result<tempfile::NamedTempFile, E
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    builder.tempfile_in(directory).map_err(failed)
+    let writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(Temporary { file: builder.tempfile_in(directory).map_err(failed)?, writing })
 }
 
 impl ProblemReport {
@@ -407,6 +435,24 @@ mod tests {
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
         assert!(text.contains("\"inf\"") && text.contains("\"kind\": \"cpu\""), "{text}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
+    }
+
+    #[test]
+    fn who_ends_the_program_waits_until_no_file_is_half_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let half_written = temporary_beside(&directory.path().join("report.json")).unwrap();
+        let waiting = std::thread::spawn(move || {
+            sender.send(()).unwrap();
+            drop(without_half_written_files());
+            sender.send(()).unwrap();
+        });
+        receiver.recv().unwrap();
+        assert!(receiver.recv_timeout(Duration::from_millis(100)).is_err(), "it has not waited");
+        drop(half_written);
+        waiting.join().unwrap();
+        receiver.recv().unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[test]

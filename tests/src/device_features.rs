@@ -2,7 +2,6 @@
 
 use cuda_std::executor::{Executor, LaunchError};
 use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, Kernel};
-use faults::{barriers_in_both_branches, race_in_shared_memory, read_out_of_bounds, read_unwritten};
 use kernels::{
     LOWER_LANES, THREADS, X_LEN, Y_LEN, lane_numbers, launch_sized_memory, reverse_in_three_dimensions,
     shuffles_of_4_bytes, shuffles_of_8_bytes, vector_load, votes, warp_barrier,
@@ -11,9 +10,6 @@ use kernels::{
 // The source itself, because a crate with a workspace of its own cannot be a dependency.
 #[path = "../fixtures/device-features/src/kernels.rs"]
 pub mod kernels;
-
-#[path = "../fixtures/device-features/src/faults.rs"]
-pub mod faults;
 
 include!(concat!(env!("OUT_DIR"), "/device_features.rs"));
 
@@ -181,65 +177,4 @@ fn shuffled(lane: usize, value: impl Fn(usize) -> u64) -> Vec<u64> {
         Some(lane / 8 * 8 + 5),
     ];
     sources.into_iter().flat_map(|source| [value(source.unwrap_or(lane)), source.is_some().into()]).collect()
-}
-
-/// A kernel of `fixtures/device-features` with a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named after the kernels")]
-pub enum Fault {
-    ReadOutOfBounds,
-    RaceInSharedMemory,
-    BarriersInBothBranches,
-    ReadUnwritten,
-}
-
-impl Fault {
-    /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::ReadOutOfBounds, Self::RaceInSharedMemory, Self::BarriersInBothBranches, Self::ReadUnwritten];
-
-    /// The tool of `compute-sanitizer` that reports it.
-    pub fn tool(self) -> &'static str {
-        match self {
-            Self::ReadOutOfBounds => "memcheck",
-            Self::RaceInSharedMemory => "racecheck",
-            Self::BarriersInBothBranches => "synccheck",
-            Self::ReadUnwritten => "initcheck",
-        }
-    }
-
-    /// The name of the entry point.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ReadOutOfBounds => read_out_of_bounds::NAME,
-            Self::RaceInSharedMemory => race_in_shared_memory::NAME,
-            Self::BarriersInBothBranches => barriers_in_both_branches::NAME,
-            Self::ReadUnwritten => read_unwritten::NAME,
-        }
-    }
-
-    /// Runs the kernel.
-    ///
-    /// # Errors
-    /// What the launch reports.
-    ///
-    /// # Safety
-    /// As for [`Feature::launch`]; and after `x` there is memory that may be read.
-    pub unsafe fn launch<L: Launcher>(
-        self,
-        launcher: &L,
-        x: GlobalSlice<'_, f32>,
-        y: GlobalSliceMut<'_, u64>,
-    ) -> Result<(), L::Error> {
-        const BLOCKS: u32 = THREADS as u32 / 64;
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                Self::ReadOutOfBounds => launcher.launch(read_out_of_bounds { x, y }, BLOCKS),
-                Self::RaceInSharedMemory => launcher.launch(race_in_shared_memory { x, y }, BLOCKS),
-                Self::BarriersInBothBranches => launcher.launch(barriers_in_both_branches { x, y }, BLOCKS),
-                Self::ReadUnwritten => launcher.launch(read_unwritten { x, y }, BLOCKS),
-            }
-        }
-    }
 }

@@ -18,6 +18,7 @@ mod problem;
 mod program;
 pub mod scaling;
 pub mod special;
+pub mod special_values;
 pub mod suite;
 mod tensor_cores;
 

@@ -159,7 +159,7 @@ impl Operand {
     }
 
     /// The strides of rows and of columns.
-    pub(crate) fn strides(&self) -> [usize; 2] {
+    pub fn strides(&self) -> [usize; 2] {
         [self.geometry.row_stride, self.geometry.col_stride]
     }
 

@@ -240,6 +240,48 @@ impl<'a> Planned<'a> {
         Ok(())
     }
 
+    /// Plans products, and compares their results as [`special::check`](crate::special::check) does; whether the kernel could compute
+    /// them.
+    ///
+    /// # Errors
+    /// As for [`Planned::new`] and [`Planned::run`]; what is wrong, in words, with the products.
+    pub fn check_closely(
+        device: &'a Device,
+        kernel: &'static KernelInfo,
+        splits: Option<u32>,
+        batch: &'a Batch,
+        bound: f64,
+    ) -> Result<bool, String> {
+        let check = || -> Result<bool, Error> {
+            let Some(mut planned) = Self::new(device, kernel, splits, batch)? else { return Ok(false) };
+            for (result, problem) in planned.run()?.iter().zip(&batch.problems) {
+                crate::special::check(problem, result, kernel.scheme, bound)?;
+            }
+            Ok(true)
+        };
+        check().map_err(|reason| format!("{}: {batch:?}, splits {splits:?}: {reason}", kernel.name))
+    }
+
+    /// Plans a product of [`special_values`](crate::special_values), and compares it; whether the kernel could compute it.
+    ///
+    /// # Errors
+    /// As for [`Planned::new`] and [`Planned::run`]; what is wrong, in words, with the product.
+    pub fn check_special_values(
+        device: &'a Device,
+        kernel: &'static KernelInfo,
+        splits: Option<u32>,
+        batch: &'a Batch,
+    ) -> Result<bool, String> {
+        let check = || -> Result<bool, Error> {
+            let Some(mut planned) = Self::new(device, kernel, splits, batch)? else { return Ok(false) };
+            for (result, problem) in planned.run()?.iter().zip(&batch.problems) {
+                crate::special_values::check(kernel.scheme, problem, result)?;
+            }
+            Ok(true)
+        };
+        check().map_err(|reason| format!("{}: {batch:?}, splits {splits:?}: {reason}", kernel.name))
+    }
+
     /// Plans products, and checks them; whether the kernel could compute them.
     ///
     /// # Errors

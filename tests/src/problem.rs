@@ -71,6 +71,17 @@ impl Problem {
         self
     }
 
+    /// The same with the magnitudes of all elements of A and B.
+    pub fn with_magnitudes(mut self) -> Self {
+        for operand in [&mut self.a, &mut self.b] {
+            let (rows, cols) = (operand.rows(), operand.cols());
+            for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
+                operand.set(row, col, operand.at(row, col).abs());
+            }
+        }
+        self
+    }
+
     /// What the result should be.
     pub fn expected(&self) -> Expected {
         Expected::of(self)

@@ -121,6 +121,18 @@ impl Special {
     }
 }
 
+/// What an error may be for such products, as a part of the sum of magnitudes. What is as accurate as fp32 is held to 10⁻⁶; sums of
+/// tensor cores are cut off, which for rounded operands, whose sums stay there, is no more than the rounding.
+pub fn bound(scheme: Scheme) -> f64 {
+    match scheme {
+        Scheme::Bf16 => 2f64.powi(-7),
+        Scheme::Tf32 | Scheme::Fp16 => 2f64.powi(-9),
+        // Sums of less than a few thousand terms are what this scheme is not chosen for.
+        Scheme::Fp32Mixed => 2e-6,
+        _ => 1e-6,
+    }
+}
+
 /// Compares a result with the product in double precision: each element is infinite or NaN where that is, and otherwise off by
 /// at most `bound` times the sum of magnitudes, apart from what is below the smallest numbers.
 ///

@@ -4,16 +4,18 @@
 //! Small as they are, each kernel comes to every call of its source by them: rings go round more than once, blocks compute more than
 //! one tile, sums are divided, and operands are such that tiles have to be computed in another way.
 
-use tilewright::Device;
 use tilewright::kernels::{Family, KernelInfo, Scheme};
+use tilewright::{Device, Precision};
 
-use crate::{Batch, Layouts, Planned, Problem, Shape};
+use crate::{Batch, Layouts, Planned, Problem, Shape, special};
 
-/// Products, and among how many blocks to divide their sums, if not what is fastest.
+/// Products, how to compare them, and among how many blocks to divide their sums, if not what is fastest.
 #[derive(Debug)]
 pub struct Trial {
     batch: Batch,
     splits: Option<u32>,
+    /// What the errors may be, as a part of the sum of magnitudes, if they are held to less than rounding in fp32 could make of them.
+    bound: Option<f64>,
 }
 
 /// The trials of a kernel, small ones first; those among them that it can compute, depend on how it needs its operands to be stored.
@@ -21,7 +23,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
     let shape = |m, n, k| Shape { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k };
     let mut trials = Vec::new();
     for layouts in Layouts::ALL {
-        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits });
+        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, bound: None });
         // Rows with gaps as no tensor map allows.
         let any = Batch::from(Problem::new(shape(37, 35, 70), layouts.padded(), 3).scaled(-0.7, 0.3));
         add(any.clone(), None);
@@ -35,8 +37,14 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         add(Problem::new(shape(6, 8, 648), layouts, 9).into(), Some(20));
         // Lines of more terms than a warp holds.
         add(Problem::new(shape(3, 4, 1100), layouts, 10).into(), None);
+        // Sums that only grow, and lose something in every step that is not rounded to nearest.
+        if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
+            let growing = Problem::new(shape(16, 8, 1536), layouts, 12).with_magnitudes();
+            trials.push(Trial { batch: growing.into(), splits: Some(1), bound: Some(special::bound(kernel.scheme)) });
+        }
+        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, bound: None });
         // More than one tile in either direction, of which one block of the executor computes several.
-        add(Problem::new(shape(260, 264, 72), layouts, 7).into(), None);
+        add(Problem::new(shape(260, 264, 60), layouts, 7).into(), None);
         // Operands too small to be split into parts, or to be scaled together with others. fp16 has no such numbers.
         if kernel.scheme != Scheme::Fp16 {
             add(Problem::new(shape(37, 36, 60), layouts, 8).with_tiny_elements().into(), None);
@@ -53,7 +61,10 @@ impl Trial {
     /// # Errors
     /// As for [`Planned::check_one`].
     pub fn run(&self, device: &Device, kernel: &'static KernelInfo) -> Result<bool, String> {
-        Planned::check_one(device, kernel, self.splits, &self.batch)
+        match self.bound {
+            None => Planned::check_one(device, kernel, self.splits, &self.batch),
+            Some(bound) => Planned::check_closely(device, kernel, self.splits, &self.batch, bound),
+        }
     }
 }
 

@@ -1,12 +1,10 @@
 //! The program from end to end: what it prints, writes and returns.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -417,6 +415,7 @@ fn lists_and_helps() {
         "--batch",
         "--explain",
         "--table",
+        "--time-limit",
     ] {
         assert!(
             help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n")),
@@ -448,79 +447,105 @@ fn the_program_does_not_load_a_driver() {
     assert!(!libraries.contains("cuda"), "{libraries}");
 }
 
-/// Waits for a program that should end soon.
-fn end(child: &mut Child) -> Option<i32> {
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(10) {
-        if let Some(status) = child.try_wait().unwrap() {
-            assert!(start.elapsed() < Duration::from_secs(3), "it took {:?}", start.elapsed());
-            return status.code();
-        }
-        std::thread::sleep(Duration::from_millis(10));
+/// A full disk behind the standard output: what was computed cannot be read, so it did not go well.
+#[test]
+fn a_standard_output_without_room_is_an_error() {
+    for arguments in [&["--list"][..], &SMALL] {
+        let mut command = program(arguments);
+        command.stdout(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let done = done(command);
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert!(done.stderr.contains("cannot write to the standard output: No space left on device"), "{done:?}");
     }
-    child.kill().unwrap();
-    panic!("it goes on after ten seconds");
 }
 
-fn interrupt(child: &Child) {
-    let id = libc::pid_t::try_from(child.id()).unwrap();
-    // SAFETY: sends a signal to a child that has not been waited for, so the number is still its.
-    assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
-}
+/// A stand-in for `compute-sanitizer`, which reports every planted fault and nothing else, and runs no program: that, the tests of
+/// the module itself show with more of them.
+const COMPUTE_SANITIZER: &str = r#"#!/bin/sh
+if [ "$1" = --version ]; then echo 'Version 2025.3.1.0'; exit 0; fi
+tool=$2 log=$6
+shift 7
+errors=0
+case "$*" in
+    planted*) errors=1; echo "=========     at planted_$(echo $2 | tr - _)+0x110" >> "$log";;
+esac
+if [ $tool = racecheck ]; then echo "========= RACECHECK SUMMARY: $errors hazards displayed ($errors errors, 0 warnings)" >> "$log"
+else echo "========= ERROR SUMMARY: $errors errors" >> "$log"; fi
+[ $errors = 0 ] || exit 86
+"#;
 
 #[test]
-fn ctrl_c_ends_a_long_run_with_code_130_and_leaves_no_file() {
+fn sanitize_runs_every_tool_and_says_how_it_went() {
     let directory = TempDir::new().unwrap();
-    let file = directory.path().join("report.json");
-    let arguments = ["--device", "cpu", "--problem", "a-bt", "--runs", "1000000", "--json", file.to_str().unwrap()];
-    let mut child = program(&arguments).stdout(Stdio::piped()).spawn().unwrap();
-    let mut heading = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut heading).unwrap();
-    assert!(heading.contains("tilewright"), "{heading}");
-    std::thread::sleep(Duration::from_millis(300));
-    interrupt(&child);
-    assert_eq!(end(&mut child), Some(130));
-    assert!(entries(directory.path()).is_empty());
-}
-
-/// The two ends of a new terminal of 80 columns: the one of the person before it, and the one of the program.
-fn terminal() -> [OwnedFd; 2] {
-    let (mut person, mut program) = (-1, -1);
-    let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: the two numbers are written to; no name and no modes are asked for or given.
-    let opened = unsafe {
-        libc::openpty(&raw mut person, &raw mut program, std::ptr::null_mut(), std::ptr::null(), &raw const size)
+    let write = |name: &str, script: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        // Another test may just have begun a process that still has it open for writing.
+        while Command::new(&path).arg("--version").output().is_err() {
+            std::thread::yield_now();
+        }
+        path
     };
-    assert_eq!(opened, 0, "there are no terminals: {}", std::io::Error::last_os_error());
-    // SAFETY: `openpty` has just opened both, and nothing else has them.
-    [person, program].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+    let right = write("right", COMPUTE_SANITIZER);
+    let silent = write("silent", &COMPUTE_SANITIZER.replace("errors=1", "errors=0"));
+    let output = directory.path().join("report.json");
+    let sanitize = |tool: &Path, more: &[&str]| {
+        let tool = tool.to_str().unwrap();
+        let arguments = ["sanitize", "--compute-sanitizer", tool, "--output", output.to_str().unwrap()];
+        run_on_fake_driver(("FAKE_CUDA", ""), &[&arguments, more].concat())
+    };
+    let two = ["--kernel", "gemm_tiled_16_fp32", "--kernel", "gemm_wgmma_nt_tf32"];
+    let done = sanitize(&right, &two);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{done:?}");
+    let report: Value = serde_json::from_str(&fs::read_to_string(&output).unwrap()).unwrap();
+    let tools: Vec<_> = report["tools"].as_array().unwrap().iter().map(|tool| tool["tool"].as_str().unwrap()).collect();
+    assert_eq!(tools, ["memcheck", "racecheck", "synccheck", "initcheck"]);
+    assert_eq!(report["tools"][3]["left_out"], Value::from(vec!["gemm_wgmma_nt_tf32"]));
+    assert_eq!(report["compute_sanitizer_version"], "2025.3.1.0");
+    assert_eq!(done.stdout.lines().filter(|line| line.contains(" ok ")).count(), 4, "{done:?}");
+
+    let done = sanitize(&silent, &[&two[..], &["--tool", "racecheck"]].concat());
+    assert_eq!((done.code, done.stderr.as_str()), (Some(1), ""), "{done:?}");
+    assert!(done.stdout.contains("NOT REPORTED") && done.stdout.contains("planted_race_in_shared_memory"), "{done:?}");
+
+    for (tool, more, part) in [
+        (&right, &["--tool", "memchek"][..], "did you mean `memcheck`?"),
+        (&right, &["--kernel", "gemm"], "unknown kernel `gemm`"),
+        (&right, &["--device", "cpu"], "tilewright run --check"),
+        (&directory.path().join("missing"), &[], "missing: No such file or directory"),
+        (&right, &["--output", "/no/such/directory/report.json"], "cannot be used multiple times"),
+    ] {
+        let done = sanitize(tool, more);
+        assert!(done.code == Some(2) && done.stdout.is_empty() && done.stderr.contains(part), "{more:?}: {done:?}");
+    }
+    // Without a GPU there is nothing to look at.
+    let arguments = ["sanitize", "--compute-sanitizer", right.to_str().unwrap()];
+    refused(&arguments, &["no CUDA driver"]);
 }
 
+/// A kernel that traps or never ends on a GPU. While the driver waits for it for ever, the program can still be ended.
 #[test]
-fn ctrl_c_takes_the_progress_bar_off_the_terminal() {
-    // What every bar ends with.
-    const BAR: &str = " left";
-    let [person, at_program] = terminal();
-    // Either the inputs or the reference take long enough for a bar, with and without optimization.
-    let arguments = ["--device", "cpu", "--problem", "a-bt", "--m", "4096", "--n", "4096", "--k", "8192"];
-    let mut child = program(&arguments).stdout(Stdio::null()).stderr(at_program).spawn().unwrap();
-    let mut person = fs::File::from(person);
-    let mut seen = String::new();
-    let start = Instant::now();
-    while !seen.contains(BAR) {
-        assert!(start.elapsed() < Duration::from_secs(60), "there is no progress bar: {seen:?}");
-        let mut bytes = [0; 4096];
-        let count = person.read(&mut bytes).unwrap();
-        seen += &String::from_utf8_lossy(&bytes[..count]);
+fn planted_faults_end_as_they_should() {
+    let done = run_on_fake_driver(("FAKE_CUDA", ""), &["planted", "trap", "--device", "cuda"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.stderr.contains("only `planted_trap` had not been waited for"), "{done:?}");
+    let endless = ["planted", "endless", "--device", "cuda", "--time-limit", "1"];
+    let done = run_on_fake_driver(("FAKE_CUDA", ""), &endless);
+    assert_eq!(done.code, Some(124), "{done:?}");
+    // It was told to end before it was made to.
+    assert!(done.stderr.contains("interrupted") && done.stderr.contains("not finished after 1 s"), "{done:?}");
+}
+
+/// Where a GPU is lost in a run, the program says so, and which kernel may have been the cause; its exit code is that of a kernel
+/// which did something wrong.
+#[test]
+fn a_lost_gpu_is_reported_with_the_kernel() {
+    let arguments =
+        ["--device", "cuda", "--kernel", "gemm_naive_1d_fp32", "--problem", "large-k", "--m=2", "--n=2", "--k=3"];
+    for function in ["cuEventSynchronize", "cuEventElapsedTime", "cuLaunchKernel"] {
+        let done = run_on_fake_driver(("FAKE_CUDA", &format!("{function}=719")), &arguments);
+        assert_eq!(done.code, Some(1), "{function}: {done:?}");
+        assert!(done.stderr.contains("context is lost") && done.stderr.contains("start the program again"), "{done:?}");
     }
-    interrupt(&child);
-    assert_eq!(end(&mut child), Some(130));
-    let mut rest = Vec::new();
-    // At its end a terminal gives an error.
-    let _ = person.read_to_end(&mut rest);
-    seen += &String::from_utf8_lossy(&rest);
-    let after_the_bar = seen.rsplit_once(BAR).unwrap().1;
-    assert!(after_the_bar.contains("\x1b[2K"), "the line was not erased: {after_the_bar:?}");
-    let left = after_the_bar.rsplit_once("\x1b[2K").unwrap().1;
-    assert!(left.trim().is_empty(), "something is left: {left:?}");
 }

@@ -7,6 +7,8 @@
 //!  ├──┼──┼──✗──✗──✗──✗        ✗ ✗ ✗                           where it does not, the device says so ever after
 //! ```
 //!
+//! And, for every allocation, that there is no memory for it: then nothing is left behind, and the device goes on.
+//!
 //! The driver is the one of `cuda_driver`'s tests. It begins anew for each n, in one process for each way to fail, which an
 //! abort or a call that never returns would end.
 
@@ -22,6 +24,7 @@ use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use ndarray::Array2;
 use tilewright::plan::{Description, GemmPlan, Options};
+use tilewright::planted::Fault;
 use tilewright::{Buffer, Device, DeviceMatrix, Error, kernels};
 
 use fake_driver::isolated;
@@ -107,6 +110,7 @@ fn use_device(device: &Device, products: &[(&str, Option<u32>)]) -> Result<(), E
     }
     // Loaded by its launch.
     device.launch(gemm_naive_1d_fp32 { gemm: small_product(&mut small_buffers(device)?) })?;
+    use_what_is_lent(device)?;
     assert!(device.free_memory()?.is_some());
     device.make_current()?;
     device.synchronize()?;
@@ -114,6 +118,20 @@ fn use_device(device: &Device, products: &[(&str, Option<u32>)]) -> Result<(), E
     c.download(result.view_mut())?;
     assert!(result.iter().all(|element| element.is_nan()), "nothing was computed, so nothing is there");
     Ok(())
+}
+
+/// Another library's stream, and memory that it has lent: here it is the device's own, lent to another handle.
+fn use_what_is_lent(device: &Device) -> Result<(), Error> {
+    let theirs = small_buffers(device)?;
+    // SAFETY: the fake driver does nothing on any stream.
+    let on_stream = unsafe { device.on_stream(std::ptr::without_provenance_mut(0x77)) }?;
+    // SAFETY: live buffers of 4 elements each, which nobody else uses meanwhile.
+    let mut lent = theirs.each_ref().map(|buffer| unsafe { on_stream.lent(buffer.view().as_ptr().addr(), 4) });
+    on_stream.launch(gemm_naive_1d_fp32 { gemm: small_product(&mut lent) })?;
+    on_stream.synchronize()?;
+    drop(lent);
+    // Given back, and not freed.
+    theirs[2].copy_to(&mut [0.0; 4])
 }
 
 fn small_buffers(device: &Device) -> Result<[Buffer<f32>; 3], Error> {
@@ -126,12 +144,12 @@ fn small_product([a, b, c]: &mut [Buffer<f32>; 3]) -> Gemm<'_> {
     Gemm::new(1.0, matrix(a.view()), matrix(b.view()), 0.0, c).unwrap()
 }
 
-/// Opens a device and uses it. `after` gets the device if something failed after it was open.
-fn scenario(after: impl FnOnce(&Device)) -> Result<(), Error> {
+/// Opens a device and uses it. `after` gets the device if something failed after it was open, and what.
+fn scenario(after: impl FnOnce(&Device, &Error)) -> Result<(), Error> {
     let device = Device::cuda(0)?;
     let result = use_device(&device, &PRODUCTS);
-    if result.is_err() {
-        after(&device);
+    if let Err(error) = &result {
+        after(&device, error);
     }
     result
 }
@@ -148,8 +166,8 @@ fn is_cleaning_up(log: &[&str]) -> Vec<bool> {
         }
         // Before it, the context is made current, and the work that may need the thing is waited for.
         let mut first = index;
-        for before in ["cuStreamSynchronize", "cuCtxSetCurrent"] {
-            if first > 0 && log[first - 1] == before {
+        for before in [&["cuStreamSynchronize", "cuCtxSynchronize"][..], &["cuCtxSetCurrent"]] {
+            if first > 0 && before.contains(&log[first - 1]) {
                 first -= 1;
             }
         }
@@ -172,7 +190,7 @@ fn fail_at_every_call(code: u32, after: After) {
     let fake = Fake::of_this_process();
     let clean_log = || {
         (fake.begin)(0, 0, 0);
-        scenario(|_| ()).unwrap();
+        scenario(|_, _| ()).unwrap();
         assert_eq!((fake.live_objects)(), 0, "nothing fails, and something is left");
         fake.log()
     };
@@ -199,7 +217,7 @@ fn fail_at_every_call(code: u32, after: After) {
         };
         (fake.begin)(number, code, after as u32);
         let run = catch_unwind(AssertUnwindSafe(|| {
-            let result = scenario(|device| use_after(device, code, after));
+            let result = scenario(|device, error| use_after(device, error, code, after));
             judge(result, code, after, function, may_succeed);
             let left = (fake.live_objects)();
             // What the driver does not destroy stays.
@@ -246,8 +264,9 @@ fn of_driver(error: &Error, code: u32, after: After) -> &'static str {
 }
 
 /// What a device does after something has failed.
-fn use_after(device: &Device, code: u32, after: After) {
+fn use_after(device: &Device, first: &Error, code: u32, after: After) {
     if after == After::Fine {
+        device.check_context().unwrap();
         return use_device(device, &PRODUCTS[..1]).unwrap();
     }
     let launch = || device.launch(gemm_naive_2d_fp32 { gemm: small_product(&mut small_buffers(device)?) });
@@ -264,6 +283,60 @@ fn use_after(device: &Device, code: u32, after: After) {
     for (what, result) in all {
         let error = result.expect_err(what);
         of_driver(&error, code, after);
+        if after == After::ContextLost {
+            assert_eq!(error.to_string(), first.to_string(), "{what}: the first one, ever after");
+        }
+    }
+    // What asks nothing of a driver knows it, too, once it is known what the code means.
+    let is_lost = matches!(first, Error::Driver(cuda_driver::Error::ContextLost { .. }));
+    for (what, result) in [
+        ("check_context", device.check_context()),
+        ("nothing allocated", device.allocate::<f32>(0).map(drop)),
+        ("nothing uploaded", device.upload::<f32>(&[]).map(drop)),
+    ] {
+        assert_eq!(
+            result.map_err(|error| error.to_string()),
+            if is_lost { Err(first.to_string()) } else { Ok(()) },
+            "{what}"
+        );
+    }
+}
+
+/// A product that packs its operands into a workspace, again and again on one device: whichever allocation fails, the device has as
+/// much memory as before, and computes the product the next time.
+fn no_memory_at_every_allocation() {
+    let fake = Fake::of_this_process();
+    // The n-th call of the driver fails. How many calls there were before and after the product in which that is.
+    let run = |failing: usize| -> ([usize; 2], Result<(), Error>) {
+        (fake.begin)(failing, 2, After::Fine as u32);
+        let device = Device::cuda(0).unwrap();
+        let product = || use_device(&device, &PRODUCTS[1..2]);
+        let free = || device.free_memory().unwrap().unwrap();
+        // Loads what it needs, which stays.
+        product().unwrap();
+        let (before, first_call) = (free(), (fake.calls)());
+        let failed = product();
+        let last_call = (fake.calls)();
+        assert_eq!(free(), before, "after {failed:?}");
+        product().unwrap();
+        assert_eq!(free(), before);
+        drop(device);
+        assert_eq!((fake.live_objects)(), 0);
+        ([first_call, last_call], failed)
+    };
+    let ([first_call, last_call], result) = run(0);
+    result.unwrap();
+    let log = fake.log();
+    let allocations: Vec<usize> =
+        (first_call + 1..=last_call).filter(|number| log[number - 1] == "cuMemAlloc_v2").collect();
+    // Three operands, the workspace, and what else is tried.
+    assert!(allocations.len() > 4, "{allocations:?}");
+    for number in allocations {
+        let (_, result) = run(number);
+        assert!(
+            matches!(result, Err(Error::Driver(cuda_driver::Error::OutOfMemory { .. }))),
+            "allocation {number}: {result:?}"
+        );
     }
 }
 
@@ -282,6 +355,29 @@ fn abort_if_stuck(call: &'static AtomicUsize) {
             }
         }
     });
+}
+
+/// A kernel gives up, which ends the context: everything says so ever after, and blames the kernel.
+#[test]
+fn a_kernel_that_traps_is_blamed_ever_after() {
+    isolated("a_kernel_that_traps_is_blamed_ever_after", &THREADS, || {
+        let fake = Fake::of_this_process();
+        (fake.begin)(0, 0, 0);
+        let device = Device::cuda(0).unwrap();
+        use_device(&device, &PRODUCTS[..1]).unwrap();
+        device.check_context().unwrap();
+        // SAFETY: the fake driver runs no kernel, and computes nothing.
+        let first = unsafe { Fault::Trap.run(&device) }.unwrap_err();
+        let Error::Driver(cuda_driver::Error::ContextLost { kernels, .. }) = &first else { panic!("{first}") };
+        assert_eq!(*kernels, [Fault::Trap.kernel()]);
+        use_after(&device, &first, 719, After::ContextLost);
+        assert!(first.is_kernel_fault());
+    });
+}
+
+#[test]
+fn no_memory_at_any_allocation_of_a_product_with_a_workspace() {
+    isolated("no_memory_at_any_allocation_of_a_product_with_a_workspace", &THREADS, no_memory_at_every_allocation);
 }
 
 #[test]

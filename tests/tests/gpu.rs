@@ -2,6 +2,8 @@
 //!
 //! Needs nothing at run time but the driver: the test program can be carried to a machine without Rust.
 
+mod gpu_faults;
+
 use std::io::Write;
 use std::sync::OnceLock;
 
@@ -12,11 +14,12 @@ use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use tests::device_features::{self, Fault, Feature, Launcher, X, untouched};
+use tests::device_features::{self, Feature, Launcher, X, untouched};
 use tests::scaling::Scaled;
 use tests::special::{self, Special};
+use tests::special_values;
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
-use tilewright::kernels::{Family, KernelInfo, Scheme, Target};
+use tilewright::kernels::{Family, KernelInfo, Target};
 use tilewright::{Buffer, Device, Error};
 
 const NO_DEVICE: &str = "skipped: no device";
@@ -67,6 +70,7 @@ fn main() {
         for (layouts, layout) in Layouts::ALL.into_iter().zip(["NN", "NT", "TN", "TT"]) {
             trials.push(trial(name(layout), move |device| planned_products(device, kernel, layouts)));
         }
+        trials.push(trial(name("special_values"), move |device| planned_special_values(device, kernel)));
         trials.push(trial(name("factors"), move |device| planned_factors(device, kernel)));
         trials.push(trial(name("batches"), move |device| planned_batches(device, kernel)));
         trials.push(trial(name("parts"), move |device| planned_parts(device, kernel)));
@@ -78,10 +82,7 @@ fn main() {
             trials.push(trial(name, move |device| planned_special(device, kernel, special)));
         }
     }
-    for fault in Fault::ALL {
-        let name = format!("planted::{}_{}", fault.tool(), fault.name());
-        trials.push(trial(name, move |_| planted(fault)).with_ignored_flag(true));
-    }
+    trials.extend(gpu_faults::trials());
     for feature in Feature::ALL {
         let (name, _) = feature.name_and_block();
         trials.push(trial(format!("device_features::{name}"), move |_| device_feature(feature)));
@@ -404,19 +405,20 @@ fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Com
     if computed == 0 { Err("the kernel has computed none of the products".into()) } else { Ok(Completion::Completed) }
 }
 
-/// Operands that are not like random numbers. What is as accurate as fp32 is held to 10⁻⁶ of the sum of magnitudes; sums of
-/// tensor cores are cut off, which for rounded operands, whose sums stay there, is no more than the rounding.
+/// All special values against each other.
+fn planned_special_values(device: &Device, kernel: &'static KernelInfo) -> Result<Completion, Failed> {
+    match not_for(device, kernel) {
+        Some(skipped) => Ok(skipped),
+        None => Ok(special_values::check_all(device, kernel).map(|()| Completion::Completed)?),
+    }
+}
+
+/// Operands that are not like random numbers.
 fn planned_special(device: &Device, kernel: &'static KernelInfo, special: Special) -> Result<Completion, Failed> {
     if let Some(skipped) = not_for(device, kernel) {
         return Ok(skipped);
     }
-    let bound = match kernel.scheme {
-        Scheme::Bf16 => 2f64.powi(-7),
-        Scheme::Tf32 | Scheme::Fp16 => 2f64.powi(-9),
-        // Sums of less than a few thousand terms are what this scheme is not chosen for.
-        Scheme::Fp32Mixed => 2e-6,
-        _ => 1e-6,
-    };
+    let bound = special::bound(kernel.scheme);
     let mut computed = 0;
     for (seed, layouts) in Layouts::ALL.into_iter().enumerate() {
         for (layouts, factors, splits) in
@@ -464,32 +466,6 @@ fn ptx_of_feature(name: &str) -> Result<Result<&'static str, Completion>, Failed
     let (_, kernels) = archs.first().ok_or("there is no PTX")?;
     let (_, ptx) = kernels.iter().find(|(kernel, _)| *kernel == name).ok_or("the kernel has no PTX")?;
     Ok(Ok(ptx))
-}
-
-/// A kernel with a fault, for a tool that has to report it: see CONTRIBUTING.md. Without the tool nothing shows.
-fn planted(fault: Fault) -> Result<Completion, Failed> {
-    let ptx = match ptx_of_feature(fault.name())? {
-        Ok(ptx) => ptx,
-        Err(skipped) => return Ok(skipped),
-    };
-    let gpu = Gpu::open(0)?;
-    let X(x) = X::new();
-    let mut x_there = gpu.allocate::<f32>(x.len())?;
-    if fault != Fault::ReadUnwritten {
-        x_there.copy_from_host(&x)?;
-    }
-    let mut y = untouched();
-    let mut y_there = gpu.allocate::<u64>(y.len())?;
-    y_there.copy_from_host(&y)?;
-    let (x_address, y_address) = (x_there.address() as usize as *const f32, y_there.address() as usize as *mut u64);
-    // SAFETY: as in `device_feature` below. The driver hands out memory in pages, of which x takes a part, and y another.
-    unsafe {
-        let x_view = GlobalSlice::from_raw_parts(x_address, x_there.len());
-        let y_view = GlobalSliceMut::from_raw_parts(y_address, y_there.len());
-        fault.launch(&OnGpu(gpu.clone(), gpu.load_ptx(ptx)?), x_view, y_view)?;
-    }
-    y_there.copy_to_host(&mut y)?;
-    Ok(Completion::Completed)
 }
 
 /// One of the kernels of `fixtures/device-features`: gives what it does on the CPU, which is what it should.

@@ -2,7 +2,7 @@
 
 use cuda_std::executor::Checks;
 use rayon::prelude::*;
-use tests::{Layouts, Shape, suite};
+use tests::{Layouts, Shape, special_values, suite};
 use tilewright::Device;
 use tilewright::kernels::{self, Family};
 
@@ -14,6 +14,14 @@ fn every_kernel_computes_the_products_of_the_suite() {
             panic!("{reason}");
         }
     });
+}
+
+#[test]
+fn every_kernel_gives_results_of_the_right_class() {
+    let device = Device::cpu(Checks::Bounds);
+    let failures: Vec<String> =
+        kernels::ALL.par_iter().filter_map(|kernel| special_values::check_all(&device, kernel).err()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]

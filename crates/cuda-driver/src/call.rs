@@ -89,8 +89,8 @@ impl<T> Outcome for CudaResult<T> {
 pub(crate) enum CallError {
     /// The driver returned an error.
     Returned(DriverCall),
-    /// The operation did not reach the driver: there is none, or it lacks a function.
-    Unreachable(Error),
+    /// More is known than a code: there is no driver, it lacks a function, or the context is lost.
+    Typed(Error),
 }
 
 impl CallError {
@@ -110,8 +110,8 @@ pub(crate) fn call<R: Outcome>(operation: impl FnOnce() -> R) -> Result<R::Value
     operation().into_result().map_err(|code| match library::take_failure() {
         Some(failure) => match failure.kind {
             FailureKind::Returned(code) => CallError::Returned(DriverCall::new(failure.function, code)),
-            FailureKind::NoDriver => CallError::Unreachable(Error::no_driver()),
-            FailureKind::MissingFunction => CallError::Unreachable(Error::MissingFunction {
+            FailureKind::NoDriver => CallError::Typed(Error::no_driver()),
+            FailureKind::MissingFunction => CallError::Typed(Error::MissingFunction {
                 function: failure.function,
                 library: library::library_name().to_owned(),
             }),

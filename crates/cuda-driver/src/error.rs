@@ -125,15 +125,18 @@ pub enum Error {
     #[error("{0}")]
     TensorMapRejected(Box<TensorMapRejected>),
 
-    /// A kernel, or the hardware, failed in a way that ends the GPU's context. Every further call on this GPU fails.
+    /// A kernel, or the hardware, failed in a way that ends the GPU's context. From then on everything that needs the GPU
+    /// returns this same error, and asks nothing of the driver.
     #[error(
-        "the GPU's context is lost: {call}. {} All GPU memory of this process is gone with it: start the program \
-         again. The failing kernel may have been launched long before this call",
-        lost_context_cause(.call.code)
+        "the GPU's context is lost: {call}. {}{} All GPU memory of this process is gone with it: start the program again",
+        lost_context_cause(.call.code), suspects(.kernels)
     )]
     ContextLost {
-        /// The call that reported it, which need not be the one that caused it.
+        /// The call that reported it first, which need not be the one that caused it.
         call: DriverCall,
+        /// The kernels that had been launched and not been waited for, in the order of their first launches, as far as is
+        /// known. One of them has failed, if it was a kernel of this program.
+        kernels: Vec<String>,
     },
 
     /// Any other failure of a driver function.
@@ -156,7 +159,7 @@ impl Error {
         match self {
             Error::NoDevice { call, .. }
             | Error::OutOfMemory { call, .. }
-            | Error::ContextLost { call }
+            | Error::ContextLost { call, .. }
             | Error::Call { call } => Some(call),
             Error::PtxRejected(rejected) => rejected.call.as_ref(),
             Error::LaunchRejected(rejected) => Some(&rejected.call),
@@ -178,7 +181,7 @@ impl Error {
 impl From<CallError> for Error {
     fn from(error: CallError) -> Error {
         match error {
-            CallError::Unreachable(error) => error,
+            CallError::Typed(error) => error,
             CallError::Returned(call) if call.code == code::STUB_LIBRARY => Error::NoDriver {
                 tried: library::library_name().to_owned(),
                 reason:
@@ -189,7 +192,9 @@ impl From<CallError> for Error {
             CallError::Returned(call) if call.code == code::NO_DEVICE => {
                 Error::NoDevice { call, visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok() }
             }
-            CallError::Returned(call) if code::CONTEXT_LOST.contains(&call.code) => Error::ContextLost { call },
+            CallError::Returned(call) if code::CONTEXT_LOST.contains(&call.code) => {
+                Error::ContextLost { call, kernels: Vec::new() }
+            }
             CallError::Returned(call) => Error::Call { call },
         }
     }
@@ -397,6 +402,15 @@ fn lost_context_cause(code: u32) -> &'static str {
         }
         code::CONTEXT_IS_DESTROYED => "The context was destroyed by other code in this process.",
         _ => "A kernel failed on the GPU; run it on the CPU executor with its checks to see where.",
+    }
+}
+
+/// Which kernels may have failed.
+fn suspects(kernels: &[String]) -> String {
+    match kernels {
+        [] => String::new(),
+        [one] => format!(" Of the kernels launched here, only `{one}` had not been waited for."),
+        several => format!(" Of the kernels launched here, these had not been waited for: {}.", listed(several)),
     }
 }
 

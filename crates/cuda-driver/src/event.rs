@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use cust::sys::{self, CUevent, CUevent_flags as Flags};
 
-use crate::call::call;
 use crate::error::Error;
 use crate::gpu::Gpu;
 
@@ -30,10 +29,10 @@ impl Gpu {
         self.bind()?;
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` may be written to.
-        call(|| unsafe { sys::cuEventCreate(&mut raw, Flags::CU_EVENT_DEFAULT as u32) })?;
+        self.call(|| unsafe { sys::cuEventCreate(&mut raw, Flags::CU_EVENT_DEFAULT as u32) })?;
         let event = Event { raw, gpu: self.clone() };
         // SAFETY: event and stream are of the context that is current now.
-        call(|| unsafe { sys::cuEventRecord(event.raw, self.stream()) })?;
+        self.call(|| unsafe { sys::cuEventRecord(event.raw, self.stream()) })?;
         Ok(event)
     }
 }
@@ -47,10 +46,10 @@ impl Event {
     pub fn elapsed_since(&self, start: &Event) -> Result<Duration, Error> {
         self.gpu.bind()?;
         // SAFETY: both events are there, and the number may be written to.
-        call(|| unsafe { sys::cuEventSynchronize(self.raw) })?;
+        self.gpu.call(|| unsafe { sys::cuEventSynchronize(self.raw) })?;
         let mut milliseconds = 0.0;
         // SAFETY: likewise.
-        call(|| unsafe { sys::cuEventElapsedTime(&mut milliseconds, start.raw, self.raw) })?;
+        self.gpu.call(|| unsafe { sys::cuEventElapsedTime(&mut milliseconds, start.raw, self.raw) })?;
         // Negative where `start` is the later mark.
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     }
@@ -61,7 +60,7 @@ impl Drop for Event {
         // Errors stay unseen here: nobody is left to tell, and who uses the GPU next gets the same.
         if self.gpu.bind().is_ok() {
             // SAFETY: the event is of the context that is current now, and this was its last use.
-            let _ = call(|| unsafe { sys::cuEventDestroy_v2(self.raw) });
+            let _ = self.gpu.call(|| unsafe { sys::cuEventDestroy_v2(self.raw) });
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cust::context::{Context, CurrentContext};
 use cust::device::Device;
@@ -10,8 +10,8 @@ use cust::stream::{Stream, StreamFlags};
 use cust::sys::{self, CUcontext, CUdevice_attribute as Attribute, CUstream};
 use cust::{CudaApiVersion, CudaFlags};
 
-use crate::call::{CallError, call};
-use crate::error::Error;
+use crate::call::{CallError, Outcome, call};
+use crate::error::{Error, code};
 
 /// A CUDA version, as a driver supports it: `13.0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -210,7 +210,31 @@ struct OpenGpu {
     stream: Stream,
     context: Context,
     properties: Properties,
+    /// The first error that said that the context is lost.
+    lost: OnceLock<Error>,
+    launches: Mutex<Launches>,
 }
+
+/// What has been launched, to be able to say which kernels may have failed.
+#[derive(Debug, Default)]
+struct Launches {
+    /// The number of launches so far.
+    count: u64,
+    /// The kernels that have not been waited for.
+    unfinished: Vec<Launched>,
+}
+
+/// A kernel that may still run, and on which stream. There is one of these for however many launches.
+#[derive(Debug)]
+struct Launched {
+    stream: CUstream,
+    kernel: Arc<str>,
+    /// Which launch was its last.
+    last: u64,
+}
+
+// SAFETY: the stream is compared with others, and nothing else is done with it.
+unsafe impl Send for Launched {}
 
 impl Drop for OpenGpu {
     fn drop(&mut self) {
@@ -247,7 +271,8 @@ impl Gpu {
         let context = call(|| Context::new(device))?;
         call(|| CurrentContext::set_current(&context))?;
         let stream = call(|| Stream::new(StreamFlags::DEFAULT, None))?;
-        Ok(Gpu { inner: Arc::new(OpenGpu { stream, context, properties }), lent_stream: None })
+        let (lost, launches) = (OnceLock::new(), Mutex::default());
+        Ok(Gpu { inner: Arc::new(OpenGpu { stream, context, properties, lost, launches }), lent_stream: None })
     }
 
     /// A handle of the same GPU by which everything is started on another library's stream, a `CUstream`; null is the default
@@ -273,7 +298,7 @@ impl Gpu {
         self.bind()?;
         let mut info = MemoryInfo { free: 0, total: 0 };
         // SAFETY: both numbers may be written to.
-        call(|| unsafe { sys::cuMemGetInfo_v2(&mut info.free, &mut info.total) })?;
+        self.call(|| unsafe { sys::cuMemGetInfo_v2(&mut info.free, &mut info.total) })?;
         Ok(info)
     }
 
@@ -283,8 +308,16 @@ impl Gpu {
     /// [`Error::ContextLost`] if a kernel has failed.
     pub fn synchronize(&self) -> Result<(), Error> {
         self.bind()?;
-        // SAFETY: the stream is of the context that is current now.
-        Ok(call(|| unsafe { sys::cuStreamSynchronize(self.stream()) })?)
+        Ok(self.wait()?)
+    }
+
+    /// Why nothing can be done with this GPU any more, if that is so and has been noticed: [`Error::ContextLost`]. Asks nothing
+    /// of the driver. What needs the driver returns this error by itself.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`].
+    pub fn check_context(&self) -> Result<(), Error> {
+        self.inner.lost.get().map_or(Ok(()), |lost| Err(lost.clone()))
     }
 
     /// The stream on which everything runs, a `CUstream`, for libraries such as cuBLAS that are to work in the same order.
@@ -306,9 +339,58 @@ impl Gpu {
         Ok(self.bind()?)
     }
 
-    /// Makes the context current on this thread.
+    /// Makes the context current on this thread, unless it is lost.
     pub(crate) fn bind(&self) -> Result<(), CallError> {
-        call(|| CurrentContext::set_current(&self.inner.context))
+        self.check_context().map_err(CallError::Typed)?;
+        self.call(|| CurrentContext::set_current(&self.inner.context))
+    }
+
+    /// Runs an operation in this GPU's context, which [`Gpu::bind`] has made current. An error that ends the context is
+    /// remembered, with the kernels that may have caused it.
+    pub(crate) fn call<R: Outcome>(&self, operation: impl FnOnce() -> R) -> Result<R::Value, CallError> {
+        call(operation).map_err(|error| match error.returned_any(code::CONTEXT_LOST) {
+            Ok(call) => {
+                let lost = || Error::ContextLost { call, kernels: self.unfinished_kernels() };
+                CallError::Typed(self.inner.lost.get_or_init(lost).clone())
+            }
+            Err(other) => other,
+        })
+    }
+
+    /// Waits for everything on this handle's stream. The context is current.
+    pub(crate) fn wait(&self) -> Result<(), CallError> {
+        let (stream, before) = (self.stream(), self.launches().count);
+        // SAFETY: the stream is of the context that is current now.
+        self.call(|| unsafe { sys::cuStreamSynchronize(stream) })?;
+        self.launches().unfinished.retain(|launched| launched.stream != stream || launched.last > before);
+        Ok(())
+    }
+
+    /// Notes that a kernel has been launched on this handle's stream.
+    pub(crate) fn has_launched(&self, kernel: &Arc<str>) {
+        let (stream, mut launches) = (self.stream(), self.launches());
+        let Launches { count, unfinished } = &mut *launches;
+        *count += 1;
+        match unfinished.iter_mut().find(|other| other.stream == stream && Arc::ptr_eq(&other.kernel, kernel)) {
+            Some(again) => again.last = *count,
+            None => unfinished.push(Launched { stream, kernel: kernel.clone(), last: *count }),
+        }
+    }
+
+    /// The names of the kernels that may still run.
+    fn unfinished_kernels(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for Launched { kernel, .. } in &self.launches().unfinished {
+            if !names.iter().any(|name| **name == **kernel) {
+                names.push(kernel.to_string());
+            }
+        }
+        names
+    }
+
+    /// Nothing that holds the lock leaves the list half changed, so a poisoned one is in order.
+    fn launches(&self) -> MutexGuard<'_, Launches> {
+        self.inner.launches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The stream on which everything runs.

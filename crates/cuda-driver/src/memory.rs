@@ -6,7 +6,7 @@ use std::mem::size_of;
 use cust::memory::bytemuck::Pod;
 use cust::sys::{self, CUdeviceptr};
 
-use crate::call::{CallError, call};
+use crate::call::CallError;
 use crate::error::{Error, code};
 use crate::gpu::Gpu;
 
@@ -45,11 +45,12 @@ impl Gpu {
             .checked_mul(element_bytes)
             .filter(|&bytes| isize::try_from(bytes).is_ok())
             .ok_or(Error::SizeOverflow { len, element_bytes })?;
+        self.check_context()?;
         let mut address = 0;
         if bytes > 0 {
             self.bind()?;
             // SAFETY: `address` may be written to.
-            let allocated = call(|| unsafe { sys::cuMemAlloc_v2(&mut address, bytes) });
+            let allocated = self.call(|| unsafe { sys::cuMemAlloc_v2(&mut address, bytes) });
             allocated.map_err(|error| self.allocation_error(error, bytes))?;
         }
         Ok(DeviceMemory { gpu: self.clone(), address, len, is_lent: false, elements: PhantomData })
@@ -99,13 +100,15 @@ impl<T: Pod> DeviceMemory<T> {
     pub fn copy_from_host(&mut self, source: &[T]) -> Result<(), Error> {
         self.check_length(source.len())?;
         if self.bytes() == 0 {
-            return Ok(());
+            return self.gpu.check_context();
         }
         self.gpu.bind()?;
         let stream = self.gpu.stream();
         // SAFETY: both sides have this many bytes, and this function waits until the copy no longer reads `source`: see
         // `wait_for_copy`.
-        call(|| unsafe { sys::cuMemcpyHtoDAsync_v2(self.address, source.as_ptr().cast(), self.bytes(), stream) })?;
+        (self.gpu).call(|| unsafe {
+            sys::cuMemcpyHtoDAsync_v2(self.address, source.as_ptr().cast(), self.bytes(), stream)
+        })?;
         self.wait_for_copy()
     }
 
@@ -116,13 +119,15 @@ impl<T: Pod> DeviceMemory<T> {
     pub fn copy_to_host(&self, target: &mut [T]) -> Result<(), Error> {
         self.check_length(target.len())?;
         if self.bytes() == 0 {
-            return Ok(());
+            return self.gpu.check_context();
         }
         self.gpu.bind()?;
         let stream = self.gpu.stream();
         // SAFETY: both sides have this many bytes, every bit pattern is a `T`, and this function waits until the copy
         // no longer writes to `target`: see `wait_for_copy`.
-        call(|| unsafe { sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), self.address, self.bytes(), stream) })?;
+        (self.gpu).call(|| unsafe {
+            sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), self.address, self.bytes(), stream)
+        })?;
         self.wait_for_copy()
     }
 
@@ -132,13 +137,13 @@ impl<T: Pod> DeviceMemory<T> {
     /// [`Error::ContextLost`] if a kernel has failed.
     pub fn fill_bytes(&mut self, value: u8) -> Result<(), Error> {
         if self.bytes() == 0 {
-            return Ok(());
+            return self.gpu.check_context();
         }
         self.gpu.bind()?;
         let stream = self.gpu.stream();
         // SAFETY: the memory has this many bytes, every bit pattern is a `T`, and the memory is not freed before the
         // GPU has finished: see `drop` and `Gpu::lent`.
-        Ok(call(|| unsafe { sys::cuMemsetD8Async(self.address, value, self.bytes(), stream) })?)
+        Ok(self.gpu.call(|| unsafe { sys::cuMemsetD8Async(self.address, value, self.bytes(), stream) })?)
     }
 
     /// Waits for a copy from or to the host's memory that was just started, while the context is current. Nothing else is asked
@@ -148,11 +153,10 @@ impl<T: Pod> DeviceMemory<T> {
     /// the context does. Where that fails too, no more can be done; but then, of memory that is not page-locked, the copy does
     /// not need the host's side any longer: the driver has gone through it before it returned.
     fn wait_for_copy(&self) -> Result<(), Error> {
-        // SAFETY: the stream is of the context that is current now.
-        let waited = call(|| unsafe { sys::cuStreamSynchronize(self.gpu.stream()) }).map_err(Error::from);
+        let waited = self.gpu.wait().map_err(Error::from);
         if waited.as_ref().is_err_and(|error| !matches!(error, Error::ContextLost { .. })) {
             // SAFETY: it has no arguments. Its failure would say no more than the first one.
-            let _ = call(|| unsafe { sys::cuCtxSynchronize() });
+            let _ = self.gpu.call(|| unsafe { sys::cuCtxSynchronize() });
         }
         waited
     }
@@ -164,15 +168,16 @@ impl<T: Pod> DeviceMemory<T> {
 
 impl<T: Pod> Drop for DeviceMemory<T> {
     /// Waits for the GPU to finish what was started, so that nothing still uses the memory, and frees it. What is lent is left
-    /// alone.
+    /// alone; and so is memory of which nobody can tell whether it is still used, which might become another array's.
     fn drop(&mut self) {
         if self.address == 0 || self.is_lent {
             return;
         }
-        // Errors stay unseen here: after a lost context there is nothing to free, and who uses the GPU next gets the
-        // same.
-        let _ = self.gpu.synchronize();
-        // SAFETY: the address is from cuMemAlloc, this context is current, and the GPU uses the memory no more.
-        let _ = call(|| unsafe { sys::cuMemFree_v2(self.address) });
+        // Errors stay unseen here: with a lost context the memory is gone, and who uses the GPU next gets the same.
+        if self.gpu.synchronize().is_ok() {
+            // SAFETY: the address is from cuMemAlloc and has not been freed. This GPU's context is current and everything on the
+            // stream has finished: the wait has succeeded. Whoever used the memory on another stream has seen to the order.
+            let _ = self.gpu.call(|| unsafe { sys::cuMemFree_v2(self.address) });
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cust::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
 
-use crate::call::{CallError, DriverCall, call};
+use crate::call::{CallError, DriverCall};
 use crate::error::{Error, LaunchRejected, PtxFault, PtxRejected, code};
 use crate::gpu::Gpu;
 use crate::ptx::PtxSummary;
@@ -50,11 +50,17 @@ impl fmt::Debug for LoadedModule {
 
 impl Drop for LoadedModule {
     fn drop(&mut self) {
-        // Waits, because a kernel of this module may be running. Errors stay unseen here: after a lost context there is
-        // nothing to unload, and who uses the GPU next gets the same.
-        let _ = self.gpu.synchronize();
-        // SAFETY: the module is loaded in this context, and this was the last handle of it.
-        let _ = call(|| unsafe { sys::cuModuleUnload(self.raw) });
+        // Waits for all streams, because a kernel of this module may be running on any; where nobody can tell, it stays. Errors
+        // stay unseen here: a lost context has no modules any more, and who uses the GPU next gets the same.
+        if self.gpu.bind().is_err() {
+            return;
+        }
+        // SAFETY: it has no arguments.
+        if self.gpu.call(|| unsafe { sys::cuCtxSynchronize() }).is_ok() {
+            // SAFETY: the module is loaded in this GPU's context, which has been made current. This was the last handle of it,
+            // and none of its kernels is running: everything in the context has just been waited for.
+            let _ = self.gpu.call(|| unsafe { sys::cuModuleUnload(self.raw) });
+        }
     }
 }
 
@@ -72,7 +78,7 @@ impl Gpu {
         })?;
         self.bind()?;
         let start = Instant::now();
-        match load(&image, None) {
+        match self.load(&image, None) {
             Ok(raw) => {
                 let load_time = start.elapsed();
                 Ok(Module { inner: Arc::new(LoadedModule { raw, gpu: self.clone(), load_time, summary }) })
@@ -84,7 +90,7 @@ impl Gpu {
                     _ if summary.excludes(self.properties().compute_capability) => PtxFault::WrongArchitecture,
                     _ => PtxFault::Invalid,
                 };
-                Err(self.ptx_rejected(fault, &summary, compiler_log(&image), Some(call)))
+                Err(self.ptx_rejected(fault, &summary, self.compiler_log(&image), Some(call)))
             }
         }
     }
@@ -102,48 +108,48 @@ impl Gpu {
             call,
         }))
     }
-}
 
-/// Loads a module into the current context, and lets the driver's compiler write about its errors into `log`.
-///
-/// This does not go through `cust`, which has no option for the log, and whose option to take the target from the
-/// context must not be used: the driver reads past the end of the options that it makes.
-fn load(image: &CString, log: Option<&mut [u8]>) -> Result<CUmodule, CallError> {
-    let mut options = Vec::new();
-    let mut values: Vec<*mut c_void> = Vec::new();
-    if let Some(log) = log {
-        options.push(CUjit_option::CU_JIT_ERROR_LOG_BUFFER);
-        values.push(log.as_mut_ptr().cast());
-        // Numbers are passed in place of the pointer.
-        options.push(CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
-        values.push(ptr::without_provenance_mut(log.len()));
+    /// Loads a module into the context, which is current, and lets the driver's compiler write about its errors into `log`.
+    ///
+    /// This does not go through `cust`, which has no option for the log, and whose option to take the target from the
+    /// context must not be used: the driver reads past the end of the options that it makes.
+    fn load(&self, image: &CString, log: Option<&mut [u8]>) -> Result<CUmodule, CallError> {
+        let mut options = Vec::new();
+        let mut values: Vec<*mut c_void> = Vec::new();
+        if let Some(log) = log {
+            options.push(CUjit_option::CU_JIT_ERROR_LOG_BUFFER);
+            values.push(log.as_mut_ptr().cast());
+            // Numbers are passed in place of the pointer.
+            options.push(CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+            values.push(ptr::without_provenance_mut(log.len()));
+        }
+        let mut raw = ptr::null_mut();
+        // SAFETY: the image ends with a NUL; there are as many values as options; the log may be written to, in the size
+        // given.
+        self.call(|| unsafe {
+            sys::cuModuleLoadDataEx(
+                &mut raw,
+                image.as_ptr().cast(),
+                options.len() as u32,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        })?;
+        Ok(raw)
     }
-    let mut raw = ptr::null_mut();
-    // SAFETY: the image ends with a NUL; there are as many values as options; the log may be written to, in the size
-    // given.
-    call(|| unsafe {
-        sys::cuModuleLoadDataEx(
-            &mut raw,
-            image.as_ptr().cast(),
-            options.len() as u32,
-            options.as_mut_ptr(),
-            values.as_mut_ptr(),
-        )
-    })?;
-    Ok(raw)
-}
 
-/// What the driver's compiler writes about a module that could not be loaded. Only such a module is loaded with a log,
-/// and so a second time: all others are loaded in the plainest way there is.
-fn compiler_log(image: &CString) -> String {
-    let mut log = vec![0; LOG_BYTES];
-    if let Ok(raw) = load(image, Some(&mut log)) {
-        // Against all odds it did load this time. The error is reported all the same, so the module is not needed.
-        // SAFETY: it was loaded just now, and nobody has it.
-        let _ = call(|| unsafe { sys::cuModuleUnload(raw) });
+    /// What the driver's compiler writes about a module that could not be loaded. Only such a module is loaded with a log,
+    /// and so a second time: all others are loaded in the plainest way there is.
+    fn compiler_log(&self, image: &CString) -> String {
+        let mut log = vec![0; LOG_BYTES];
+        if let Ok(raw) = self.load(image, Some(&mut log)) {
+            // Against all odds it did load this time. The error is reported all the same, so the module is not needed.
+            // SAFETY: it was loaded just now, and nobody has it.
+            let _ = self.call(|| unsafe { sys::cuModuleUnload(raw) });
+        }
+        let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+        String::from_utf8_lossy(&log[..end]).into_owned()
     }
-    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-    String::from_utf8_lossy(&log[..end]).into_owned()
 }
 
 impl Module {
@@ -169,13 +175,12 @@ impl Module {
         let mut raw = ptr::null_mut();
         let c_name: *const c_char = c_name.as_ptr();
         // SAFETY: `raw` may be written to, the module is loaded, and the name ends with a NUL.
-        call(|| unsafe { sys::cuModuleGetFunction(&mut raw, self.inner.raw, c_name) }).map_err(|error| match error
-            .returned_any(&[code::NOT_FOUND])
-        {
+        let found = self.inner.gpu.call(|| unsafe { sys::cuModuleGetFunction(&mut raw, self.inner.raw, c_name) });
+        found.map_err(|error| match error.returned_any(&[code::NOT_FOUND]) {
             Ok(_) => no_such_kernel(),
             Err(error) => error.into(),
         })?;
-        let (name, resources, module) = (name.to_owned(), Resources::query(raw)?, self.clone());
+        let (name, resources, module) = (name.into(), Resources::query(&self.inner.gpu, raw)?, self.clone());
         let asked_for_shared_memory = AtomicBool::new(false);
         Ok(Function { inner: Arc::new(LoadedFunction { raw, name, resources, asked_for_shared_memory, module }) })
     }
@@ -196,12 +201,12 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Asks for the resources of a function in the current context.
-    fn query(function: CUfunction) -> Result<Resources, Error> {
+    /// Asks for the resources of a function in the context, which is current.
+    fn query(gpu: &Gpu, function: CUfunction) -> Result<Resources, Error> {
         let number = |attribute: Attribute| -> Result<u32, Error> {
             let mut value = 0;
             // SAFETY: `value` may be written to, and the function's module is loaded.
-            call(|| unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) })?;
+            gpu.call(|| unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) })?;
             Ok(u32::try_from(value).unwrap_or(0))
         };
         Ok(Resources {
@@ -221,7 +226,7 @@ pub struct Function {
 
 struct LoadedFunction {
     raw: CUfunction,
-    name: String,
+    name: Arc<str>,
     resources: Resources,
     /// Whether the driver has been asked for more launch-sized shared memory than a block gets without.
     asked_for_shared_memory: AtomicBool,
@@ -282,7 +287,7 @@ impl Function {
         }
         // SAFETY: the caller's promise is about the arguments and what the kernel does with them; function and stream
         // are of the current context, and the driver only reads the addresses.
-        let launched = call(|| unsafe {
+        let launched = gpu.call(|| unsafe {
             sys::cuLaunchKernel(
                 *raw,
                 grid[0],
@@ -299,7 +304,7 @@ impl Function {
         });
         launched.map_err(|error| match error.returned_any(code::LAUNCH_REJECTED) {
             Ok(call) => Error::LaunchRejected(Box::new(LaunchRejected {
-                kernel: self.inner.name.clone(),
+                kernel: self.inner.name.to_string(),
                 grid,
                 block,
                 dynamic_shared_bytes,
@@ -310,7 +315,9 @@ impl Function {
                 call,
             })),
             Err(error) => error.into(),
-        })
+        })?;
+        gpu.has_launched(&self.inner.name);
+        Ok(())
     }
 
     /// Asks the driver, once, for all the launch-sized shared memory that this kernel can have: always the most that there
@@ -321,11 +328,12 @@ impl Function {
         if asked_for_shared_memory.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let max_bytes = module.inner.gpu.properties().max_shared_bytes_per_block_optin;
+        let gpu = &module.inner.gpu;
+        let max_bytes = gpu.properties().max_shared_bytes_per_block_optin;
         let limit = i32::try_from(max_bytes.saturating_sub(resources.static_shared_bytes)).unwrap_or(i32::MAX);
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function's module is loaded.
-        call(|| unsafe { sys::cuFuncSetAttribute(*raw, attribute, limit) })?;
+        gpu.call(|| unsafe { sys::cuFuncSetAttribute(*raw, attribute, limit) })?;
         asked_for_shared_memory.store(true, Ordering::Relaxed);
         Ok(())
     }

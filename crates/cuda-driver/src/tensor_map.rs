@@ -14,7 +14,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{self, NonNull};
 
-use crate::call::{DriverCall, call};
+use crate::call::DriverCall;
 use crate::error::{Error, code};
 use crate::gpu::{ComputeCapability, Gpu};
 use crate::library::Entry;
@@ -320,7 +320,7 @@ impl Gpu {
                 )
             }
         };
-        match call(|| ENCODE_TILED.forward(encode)) {
+        match self.call(|| ENCODE_TILED.forward(encode)) {
             Ok(()) => Ok(map),
             Err(error) => match error.returned_any(&[code::INVALID_VALUE]) {
                 Ok(call) => Err(rejected(TensorMapFault::Refused(call))),

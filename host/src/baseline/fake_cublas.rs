@@ -1,12 +1,53 @@
 //! A stand-in for libcublas and libcublasLt that computes on the host, as their documentation says: matrices by columns.
-//! The tests of the parent module compile it with rustc alone. It refuses results with an extent of 13.
+//! The tests of the parent module compile it with rustc alone. It refuses results with an extent of 13, and fails at the call that
+//! `fake_begin` names, which counts those of the calling thread.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_longlong, c_void};
 
 const SUCCESS: c_int = 0;
 const EXECUTION_FAILED: c_int = 13;
 const NOT_SUPPORTED: c_int = 15;
 const REFUSED_EXTENT: c_int = 13;
+const INTERNAL_ERROR: c_int = 14;
+
+thread_local! {
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+    /// The call that fails, from 1; 0 for none.
+    static FAIL_AT: Cell<usize> = const { Cell::new(0) };
+    /// Handles and descriptors that nobody has destroyed.
+    static LIVE: Cell<i32> = const { Cell::new(0) };
+}
+
+/// Everything on this thread as at first; then call number `fail_at` fails, or none if that is 0.
+#[unsafe(no_mangle)]
+extern "C" fn fake_begin(fail_at: usize) {
+    CALLS.set(0);
+    FAIL_AT.set(fail_at);
+    LIVE.set(0);
+}
+#[unsafe(no_mangle)]
+extern "C" fn fake_calls() -> usize {
+    CALLS.get()
+}
+#[unsafe(no_mangle)]
+extern "C" fn fake_live() -> i32 {
+    LIVE.get()
+}
+
+/// Counts a call, and whether it is to fail: then it has done nothing.
+fn fails() -> bool {
+    CALLS.set(CALLS.get() + 1);
+    CALLS.get() == FAIL_AT.get()
+}
+
+macro_rules! count {
+    () => {
+        if fails() {
+            return INTERNAL_ERROR;
+        }
+    };
+}
 
 /// Layouts and descriptors: numbers by attribute, after what they were created with.
 #[derive(Clone, Copy, Default)]
@@ -18,6 +59,7 @@ struct Described {
 }
 
 fn made(described: Described, object: *mut *mut c_void) -> c_int {
+    LIVE.set(LIVE.get() + 1);
     unsafe { *object = Box::into_raw(Box::new(described)).cast() };
     SUCCESS
 }
@@ -32,6 +74,7 @@ fn set(object: *mut c_void, attribute: c_int, value: *const c_void, size: usize)
 }
 
 fn drop_object(object: *mut c_void) -> c_int {
+    LIVE.set(LIVE.get() - 1);
     drop(unsafe { Box::from_raw(object.cast::<Described>()) });
     SUCCESS
 }
@@ -40,10 +83,12 @@ macro_rules! objects {
     ($($create:ident, $destroy:ident, $set:ident;)*) => { $(
         #[unsafe(no_mangle)]
         extern "C" fn $destroy(object: *mut c_void) -> c_int {
+    count!();
             drop_object(object)
         }
         #[unsafe(no_mangle)]
         extern "C" fn $set(object: *mut c_void, attribute: c_int, value: *const c_void, size: usize) -> c_int {
+    count!();
             set(object, attribute, value, size)
         }
     )* };
@@ -56,6 +101,7 @@ objects! {
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtMatmulDescCreate(object: *mut *mut c_void, _compute: c_int, _scale: c_int) -> c_int {
+    count!();
     made(Described::default(), object)
 }
 
@@ -67,6 +113,7 @@ extern "C" fn cublasLtMatrixLayoutCreate(
     cols: u64,
     leading: i64,
 ) -> c_int {
+    count!();
     let mut described = Described { rows, cols, leading, ..Described::default() };
     described.attributes[5] = 1;
     made(described, object)
@@ -74,6 +121,7 @@ extern "C" fn cublasLtMatrixLayoutCreate(
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtMatmulPreferenceCreate(object: *mut *mut c_void) -> c_int {
+    count!();
     made(Described::default(), object)
 }
 
@@ -90,6 +138,7 @@ extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     _results: *mut c_void,
     found: *mut c_int,
 ) -> c_int {
+    count!();
     let (result, preference) = unsafe { (*c.cast::<Described>(), *preference.cast::<Described>()) };
     if [result.rows, result.cols].contains(&(REFUSED_EXTENT as u64)) || preference.attributes[1] != 32 << 20 {
         return NOT_SUPPORTED;
@@ -117,6 +166,7 @@ extern "C" fn cublasLtMatmul(
     _workspace_bytes: usize,
     _stream: *mut c_void,
 ) -> c_int {
+    count!();
     let described = |object: *mut c_void| unsafe { *object.cast::<Described>() };
     let (desc, la, lb, ld) = (described(desc), described(layout_a), described(layout_b), described(layout_d));
     let (op_a, op_b) = (desc.attributes[3] as c_int, desc.attributes[4] as c_int);
@@ -165,35 +215,43 @@ unsafe fn multiply(
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasCreate_v2(handle: *mut *mut c_void) -> c_int {
+    count!();
     made(Described::default(), handle)
 }
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtCreate(handle: *mut *mut c_void) -> c_int {
+    count!();
     made(Described::default(), handle)
 }
 #[unsafe(no_mangle)]
 extern "C" fn cublasDestroy_v2(handle: *mut c_void) -> c_int {
+    count!();
     drop_object(handle)
 }
 #[unsafe(no_mangle)]
 extern "C" fn cublasLtDestroy(handle: *mut c_void) -> c_int {
+    count!();
     drop_object(handle)
 }
 #[unsafe(no_mangle)]
 extern "C" fn cublasGetVersion_v2(_handle: *mut c_void, version: *mut c_int) -> c_int {
+    count!();
     unsafe { *version = 130_100 };
     SUCCESS
 }
 #[unsafe(no_mangle)]
 extern "C" fn cublasSetStream_v2(_handle: *mut c_void, _stream: *mut c_void) -> c_int {
+    count!();
     SUCCESS
 }
 #[unsafe(no_mangle)]
 extern "C" fn cublasSetWorkspace_v2(_handle: *mut c_void, _memory: *mut c_void, _bytes: usize) -> c_int {
+    count!();
     SUCCESS
 }
 #[unsafe(no_mangle)]
 extern "C" fn cublasSetMathMode(_handle: *mut c_void, _mode: c_int) -> c_int {
+    count!();
     SUCCESS
 }
 #[unsafe(no_mangle)]
@@ -202,6 +260,7 @@ extern "C" fn cublasGetStatusString(_status: c_int) -> *const c_char {
 }
 #[unsafe(no_mangle)]
 extern "C" fn cublasGemmEx() -> c_int {
+    count!();
     EXECUTION_FAILED
 }
 
@@ -222,11 +281,38 @@ extern "C" fn cublasSgemm_v2(
     c: *mut f32,
     ldc: c_int,
 ) -> c_int {
-    cublasSgemmStridedBatched(handle, op_a, op_b, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1)
+    count!();
+    batched(handle, op_a, op_b, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cublasSgemmStridedBatched(
+    handle: *mut c_void,
+    op_a: c_int,
+    op_b: c_int,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const f32,
+    a: *const f32,
+    lda: c_int,
+    stride_a: c_longlong,
+    b: *const f32,
+    ldb: c_int,
+    stride_b: c_longlong,
+    beta: *const f32,
+    c: *mut f32,
+    ldc: c_int,
+    stride_c: c_longlong,
+    count: c_int,
+) -> c_int {
+    count!();
+    batched(
+        handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, count,
+    )
+}
+
+fn batched(
     _handle: *mut c_void,
     op_a: c_int,
     op_b: c_int,
@@ -282,6 +368,7 @@ extern "C" fn cublasSgemv_v2(
     y: *mut f32,
     incy: c_int,
 ) -> c_int {
+    count!();
     let (rows, terms) = if operation == 0 { (m, n) } else { (n, m) };
     for i in 0..rows {
         let products = (0..terms).map(|l| {

@@ -25,7 +25,8 @@ fn fake() -> &'static Path {
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        std::fs::copy(&compiled, folder.path().join("libcublasLt.so.13")).unwrap();
+        // One file under two names is one library, which counts all calls together.
+        std::os::unix::fs::symlink(&compiled, folder.path().join("libcublasLt.so.13")).unwrap();
         (folder, compiled)
     });
     path
@@ -164,6 +165,71 @@ fn a_failing_call_names_function_and_status() {
     assert_eq!(failed, "cublasSgemm failed with status 13 (the stand-in's status)");
     let none = blas.prepare(Routine::Lt, Math::Tf32, matrix(13, 1), matrix(1, 1), result).err().unwrap();
     assert!(matches!(none, Error::Baseline(BaselineError::NoAlgorithm)), "{none}");
+}
+
+/// Opens the stand-in, and multiplies by each routine. What could not be done is named by the function that failed.
+fn use_everything(device: &Device) -> Result<(), String> {
+    let blas = CuBlas::load(device, fake()).map_err(|error| error.to_string())??;
+    let data = device.upload(&[1.0; 64]).unwrap();
+    let mut written = device.upload(&[0.0; 64]).unwrap();
+    for (routine, n, count) in
+        [(Routine::Gemm, 2, 1), (Routine::Gemm, 2, 2), (Routine::Gemv, 1, 1), (Routine::Lt, 2, 2)]
+    {
+        let batch = |rows, cols| {
+            let first = Matrix::new(data.view(), rows, cols, cols, 1).unwrap();
+            MatrixBatch::new(first, rows * cols, count).unwrap()
+        };
+        let first = MatrixMut::new(written.view_mut(), 5, n, n, 1).unwrap();
+        let result = MatrixBatchMut::new(first, 5 * n, count).unwrap();
+        let product = || -> Result<(), Error> {
+            let call = blas.prepare(routine, Math::Fp32, batch(5, 3), batch(3, n), result)?;
+            // SAFETY: buffers of the device that the library was opened on; C is one of its own.
+            unsafe { call.run(1.0, batch(5, 3), batch(3, n), 0.0, result) }
+        };
+        match product() {
+            Ok(()) => {}
+            Err(Error::Baseline(error @ BaselineError::Call { status: 14, .. })) => return Err(error.to_string()),
+            Err(other) => panic!("{routine:?}: {other}"),
+        }
+    }
+    Ok(())
+}
+
+/// Each call of cuBLAS's functions fails in turn: an error that names a function, and nothing is left behind.
+#[test]
+fn every_call_fails_in_turn() {
+    let device = Device::cpu(Checks::Bounds);
+    drop(open(&device));
+    // SAFETY: the stand-in has been opened, and stays open; these are the types of its functions.
+    let (begin, calls, live) = unsafe {
+        let library = std::mem::ManuallyDrop::new(libloading::Library::new(fake()).unwrap());
+        (
+            *library.get::<extern "C" fn(usize)>("fake_begin").unwrap(),
+            *library.get::<extern "C" fn() -> usize>("fake_calls").unwrap(),
+            *library.get::<extern "C" fn() -> i32>("fake_live").unwrap(),
+        )
+    };
+    begin(0);
+    use_everything(&device).unwrap();
+    assert_eq!(live(), 0, "nothing fails, and something is left");
+    let all = calls();
+    let mut silent = 0;
+    for number in 1..=all {
+        begin(number);
+        match use_everything(&device) {
+            Err(message) => {
+                assert!(message.contains("cublas") && message.contains("failed with status 14"), "{number}: {message}");
+                assert_eq!(live(), 0, "call {number}: {message}");
+            }
+            // What fails to be destroyed is left, and nobody is left to be told.
+            Ok(()) => {
+                assert_eq!(live(), 1, "call {number} has failed, and nobody has noticed");
+                silent += 1;
+            }
+        }
+    }
+    // Five objects of cuBLASLt for its product, and two handles.
+    assert_eq!(silent, 7, "of {all}");
 }
 
 #[test]

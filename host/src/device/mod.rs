@@ -167,6 +167,19 @@ impl Device {
     /// launched with: then nothing runs. Those of [`Device::prepare`]; [`Error::Driver`] if an earlier kernel failed on the
     /// GPU. [`Error::Executor`] if the CPU executor caught the kernel doing something wrong.
     pub fn launch<K: Embedded>(&self, kernel: K) -> Result<(), Error> {
+        // SAFETY: `Embedded` vouches for the PTX and for what the kernel does.
+        unsafe { self.launch_any(kernel) }
+    }
+
+    /// As [`Device::launch`], of a kernel for which nobody vouches.
+    ///
+    /// # Errors
+    /// Those of [`Device::launch`].
+    ///
+    /// # Safety
+    /// The embedded PTX has been compiled from the source of this kernel, under its name. What the kernel does with these arguments
+    /// is defined; or it is known what it does instead, and that nothing comes of it.
+    pub(crate) unsafe fn launch_any<K: Grid>(&self, kernel: K) -> Result<(), Error> {
         kernel.check()?;
         self.inner.allocations.check(&kernel, || self.name())?;
         let grid = kernel.grid();
@@ -174,7 +187,7 @@ impl Device {
             Backend::Cuda(cuda) => {
                 let block = K::BLOCK;
                 let mut params = kernel.param_addresses();
-                // SAFETY: the function is the one that K names, compiled from K's source (`Embedded`; a module from a
+                // SAFETY: the function is the one that K names, compiled from K's source (the caller's promise; a module from a
                 // file is the promise of `cuda_with_ptx`), so these are its parameters. All views among them are of
                 // buffers of this GPU, and what is written overlaps nothing: just checked. A buffer waits for the GPU
                 // before it is freed, and its views borrow it. The grid and the block are the kernel's own.
@@ -215,7 +228,11 @@ impl Device {
     /// Those of [`Device::has_kernel`]; [`Error::Driver`] if the driver refuses the PTX, or an earlier kernel has failed.
     pub fn prepare(&self, name: &str) -> Result<Option<LoadedKernel>, Error> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => Ok(Some(cuda.loader.prepare(name)?)),
+            Backend::Cuda(cuda) => {
+                // A kernel that is there already is no longer of use in a context that is lost.
+                cuda.gpu.check_context()?;
+                Ok(Some(cuda.loader.prepare(name)?))
+            }
             Backend::Cpu(_) => Ok(None),
         }
     }
@@ -283,6 +300,20 @@ impl Device {
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.inner.backend {
             Backend::Cuda(cuda) => Ok(self.gpu(cuda).synchronize()?),
+            Backend::Cpu(_) => Ok(()),
+        }
+    }
+
+    /// Whether the device can still be used, as far as is known: asks nothing of a GPU. Once a kernel has failed on a GPU,
+    /// nothing else runs there in this process. Everything that needs the GPU then returns this same error, for every handle
+    /// and buffer.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] with [`ContextLost`](cuda_driver::Error::ContextLost), which has the failed call and the kernels that may
+    /// have been the cause. Never on the CPU executor.
+    pub fn check_context(&self) -> Result<(), Error> {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => Ok(cuda.gpu.check_context()?),
             Backend::Cpu(_) => Ok(()),
         }
     }

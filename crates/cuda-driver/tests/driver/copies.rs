@@ -5,7 +5,7 @@ use crate::{fake_library, isolated};
 use tilewright_cuda_driver::{Error, Gpu, LIBRARY_VARIABLE, driver_version};
 
 /// Has the fake driver begin anew, with the call of this number returning `code`: see `fake_faults.rs`.
-fn begin(number: usize, code: u32, how: u32) {
+pub(crate) fn begin(number: usize, code: u32, how: u32) {
     // SAFETY: the library is open already, and the function of this name has this type.
     unsafe {
         let library = libloading::Library::new(std::env::var(LIBRARY_VARIABLE).unwrap()).unwrap();
@@ -13,7 +13,7 @@ fn begin(number: usize, code: u32, how: u32) {
     }
 }
 
-fn calls() -> usize {
+pub(crate) fn calls() -> usize {
     counter("fake_calls")
 }
 

@@ -360,12 +360,15 @@ fn a_failed_kernel_loses_the_context_for_good() {
     isolated("a_failed_kernel_loses_the_context_for_good", fake_library, &[], || {
         let gpu = Gpu::open(0).unwrap();
         let mut memory = gpu.allocate::<f32>(8).unwrap();
+        let mut nothing = gpu.allocate::<f32>(0).unwrap();
         let faulty = gpu.load_ptx(PTX).unwrap().function("faulty").unwrap();
         // SAFETY: the fake driver's kernel touches no memory.
         unsafe { faulty.launch(&gpu, [1, 1, 1], [1, 1, 1], 0, &mut []) }.unwrap();
         let error = gpu.synchronize().unwrap_err();
         assert!(matches!(error, Error::ContextLost { .. }), "{error}");
-        assert_says(&error, &["CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access", "start the program again"]);
+        let parts =
+            ["CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access", "only `faulty`", "start the program again"];
+        assert_says(&error, &parts);
         // SAFETY: as above; nothing is launched any more.
         let launched = unsafe { faulty.launch(&gpu, [1, 1, 1], [1, 1, 1], 0, &mut []) };
         let errors = [
@@ -377,10 +380,41 @@ fn a_failed_kernel_loses_the_context_for_good() {
             gpu.record_event().unwrap_err(),
             gpu.load_ptx(PTX).unwrap_err(),
             gpu.memory().unwrap_err(),
+            gpu.make_current().unwrap_err(),
+            gpu.check_context().unwrap_err(),
+            // What asks nothing of the driver when all is well.
+            gpu.allocate::<f32>(0).unwrap_err(),
+            nothing.copy_from_host(&[]).unwrap_err(),
+            nothing.copy_to_host(&mut []).unwrap_err(),
+            nothing.fill_bytes(0).unwrap_err(),
         ];
-        for error in errors {
-            assert!(matches!(error, Error::ContextLost { .. }), "{error}");
+        for later in errors {
+            assert_eq!(later.to_string(), error.to_string(), "the first one, ever after");
         }
+    });
+}
+
+/// The kernels that may have failed are those that nobody has waited for, on any stream.
+#[test]
+fn a_lost_context_names_the_kernels_that_had_not_been_waited_for() {
+    isolated("a_lost_context_names_the_kernels_that_had_not_been_waited_for", fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        // SAFETY: the fake driver takes any stream.
+        let other = unsafe { gpu.on_stream(ptr::without_provenance_mut(77)) };
+        let module = gpu.load_ptx(".entry a() .entry b() .entry c() .entry faulty()").unwrap();
+        let launch = |gpu: &Gpu, name| {
+            // SAFETY: the fake driver's kernels take no arguments and do nothing.
+            unsafe { module.function(name).unwrap().launch(gpu, [1, 1, 1], [1, 1, 1], 0, &mut []) }.unwrap();
+        };
+        launch(&gpu, "a");
+        launch(&other, "b");
+        gpu.synchronize().unwrap();
+        launch(&gpu, "c");
+        launch(&gpu, "faulty");
+        let error = other.synchronize().unwrap_err();
+        let Error::ContextLost { kernels, .. } = &error else { panic!("{error}") };
+        assert_eq!(*kernels, ["b", "c", "faulty"]);
+        assert_says(&error, &["these had not been waited for: b, c, faulty"]);
     });
 }
 

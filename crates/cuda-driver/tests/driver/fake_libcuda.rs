@@ -6,7 +6,8 @@
 //! - `FAKE_CUDA_THREADS=1024` is how many threads a block of a kernel may have; it is 256 otherwise.
 //! - Functions that need a context return `CUDA_ERROR_INVALID_CONTEXT` on a thread where none is current.
 //! - PTX with the line `// reject 218` is rejected with that code and a log.
-//! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700.
+//! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700, `planted_trap` 719;
+//!   whoever waits for `planted_endless` waits for ever.
 //! - `fake_*` are for the tests; those of `fake_faults.rs` make the n-th call fail, and count what is not given back.
 
 mod fake_faults;
@@ -15,7 +16,7 @@ mod fake_memory;
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 use fake_faults::{Kind, called, end_handle, given_back, is_handle, made, new_handle};
 use fake_memory::{COPIES_GOING_ON, TOTAL_MEMORY};
@@ -27,10 +28,13 @@ const INVALID_CONTEXT: u32 = 201;
 const INVALID_HANDLE: u32 = 400;
 const NOT_FOUND: u32 = 500;
 const ILLEGAL_ADDRESS: u32 = 700;
+const LAUNCH_FAILED: u32 = 719;
 
 /// What is no stream.
 const NO_STREAM: usize = 0xBAD;
 static LOST: AtomicU32 = AtomicU32::new(SUCCESS);
+/// Whether a kernel runs that never ends.
+static ENDLESS: AtomicBool = AtomicBool::new(false);
 static LAST_STREAM: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// How often functions were called that a program should call rarely.
 static LOADED_MODULES: AtomicU32 = AtomicU32::new(0);
@@ -302,6 +306,9 @@ extern "C" fn cuCtxSynchronize() -> u32 {
 
 /// After a wait no copy goes on; nor does one in a context that is lost.
 fn waited(code: u32) -> u32 {
+    while ENDLESS.load(SeqCst) {
+        std::thread::park();
+    }
     if code == SUCCESS || LOST.load(SeqCst) != SUCCESS {
         COPIES_GOING_ON.store(0, SeqCst);
     }
@@ -404,6 +411,8 @@ unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize, na
         *function = match name {
             "fill" => 1,
             "faulty" => 2,
+            "planted_trap" => 4,
+            "planted_endless" => 5,
             _ => 3,
         }
     };
@@ -465,6 +474,8 @@ unsafe extern "C" fn cuLaunchKernel(
             std::slice::from_raw_parts_mut(address as *mut f32, len as usize).fill(value);
         },
         2 => LOST.store(ILLEGAL_ADDRESS, SeqCst),
+        4 => LOST.store(LAUNCH_FAILED, SeqCst),
+        5 => ENDLESS.store(true, SeqCst),
         _ => {}
     }
     SUCCESS

@@ -3,6 +3,7 @@
 
 mod copies;
 mod fake_driver;
+mod giving_back;
 mod no_driver;
 mod tensor_maps;
 

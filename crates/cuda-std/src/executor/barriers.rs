@@ -8,6 +8,7 @@
 //! ```
 
 use core::cell::{Cell, RefCell};
+use core::ops::Range;
 use core::panic::Location;
 use std::collections::BTreeMap;
 use std::format;
@@ -18,7 +19,9 @@ use super::clocks::Clock;
 use super::context::{Context, State, current};
 use super::copy_engine::CopyEngine;
 use super::fault::FaultKind;
-use super::shared_memory::SharedMemory;
+use super::hooks::{note_read, note_write, words_to_access};
+use super::identity::DYNAMIC;
+use super::shared_memory::{SharedMemory, WORD};
 
 /// The numbers of the barriers of a block. Barrier 0 is that of the whole block.
 const NUMBERED: usize = 16;
@@ -172,6 +175,11 @@ fn learn(context: &Context<'_>, clock: &Clock) {
     }
 }
 
+/// The words of the barrier at a byte.
+fn words_of_barrier(at: usize) -> Range<usize> {
+    at / WORD..at / WORD + 2
+}
+
 /// Changes the barrier at a byte of the launch-sized memory, which has been initialized.
 fn with_barrier<R>(
     context: &Context<'_>,
@@ -180,6 +188,9 @@ fn with_barrier<R>(
     change: impl FnOnce(&mut PhaseBarrier) -> R,
 ) -> R {
     context.require_headroom();
+    if context.barriers.phases.borrow().contains_key(&at) {
+        words_to_access(&DYNAMIC, words_of_barrier(at), location, note_read);
+    }
     let mut phases = context.barriers.phases.borrow_mut();
     match phases.get_mut(&at) {
         Some(barrier) => change(barrier),
@@ -201,6 +212,8 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     if arrivals == 0 || context.barriers.phases.borrow().contains_key(&at) {
         context.fail(initialized, FaultKind::BarrierInitialization { byte_offset: at, arrivals });
     }
+    // For the shadow, initializing writes the barrier, and whatever uses it reads it: that has to be ordered behind.
+    words_to_access(&DYNAMIC, words_of_barrier(at), initialized, note_write);
     let (known, brought) = (Clock::default(), Clock::default());
     let (missing, by) = (arrivals, context.current.get());
     let barrier =
@@ -257,6 +270,15 @@ pub(super) fn require_barrier(context: &Context<'_>, at: usize, location: &'stat
     if !with_barrier(context, at, location, |barrier| barrier.is_fenced) {
         context.fail(location, FaultKind::BarrierNotFenced { byte_offset: at });
     }
+}
+
+/// Whether a thread waits for a phase of the barrier at a byte.
+pub(super) fn is_awaited(context: &Context<'_>, at: usize) -> bool {
+    let mut threads = context.threads.iter().zip(&context.details);
+    threads.any(|(thread, details)| {
+        let waits_for_it = matches!(details.wait.get(), Wait::Phase { barrier, .. } if barrier == at);
+        thread.state.get() == State::Waiting && waits_for_it
+    })
 }
 
 /// Tells a barrier that the copy engine, which `engine` stands for, has copied so many bytes.

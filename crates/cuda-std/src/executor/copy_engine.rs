@@ -6,8 +6,8 @@
 //! ```
 //!
 //! On a GPU a load takes place some time between its issue and the end of the phase that waits for its bytes. Here it takes place
-//! when no thread can go on without it, which is the latest: who reads the tile earlier reads what nobody has written. For the
-//! shadow, loads are writes by a thread of their own, that nobody knows of but who has waited for the barrier; at their issue they
+//! when somebody waits for its barrier and no thread can go on without it, which is the latest: who reads the tile earlier reads
+//! what nobody has written. For the shadow, loads are writes by a thread of their own, that nobody knows of but who has waited for the barrier; at their issue they
 //! count as writes that have not happened yet.
 //!
 //! A store reads at its issue, and counts as reading until its thread has waited for it: who writes there in the meantime ends the
@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::vec::Vec;
 
 use super::Checks;
-use super::barriers::{complete_bytes, require_barrier};
+use super::barriers::{complete_bytes, is_awaited, require_barrier};
 use super::context::{Context, LANES, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess};
 use super::hooks::{note_pending_write, note_read, require_alignment, shared_out_of_bounds, words_to_access};
@@ -172,11 +172,15 @@ pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorM
     engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, location });
 }
 
-/// Has the first load that was issued take place. Returns whether there was one.
+/// Has the first load take place that is told to a barrier for which somebody waits. Returns whether there was one. What nobody waits
+/// for may come as late as it likes.
 pub(super) fn complete_load(context: &Context<'_>) -> bool {
-    let Some(Load { tile, target, barrier, location, .. }) = context.engine.loads.borrow_mut().pop_front() else {
+    let mut loads = context.engine.loads.borrow_mut();
+    let awaited = loads.iter().position(|load| is_awaited(context, load.barrier));
+    let Some(Load { tile, target, barrier, location, .. }) = awaited.and_then(|position| loads.remove(position)) else {
         return false;
     };
+    drop(loads);
     let (shared, engine) = (&context.memory.shared, CopyEngine::number(context.threads.len()));
     let before = context.current.replace(engine);
     if context.checks == Checks::Full {

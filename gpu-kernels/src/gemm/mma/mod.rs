@@ -418,8 +418,10 @@ impl<
                 unsafe { tile.finish(row + line, col, sums) };
                 line = hint::keep_rolled(line + PARTS * (warp::LANES / PIECES));
             }
-            // SAFETY: as above; it separates these reads from the writes of the next block.
-            unsafe { Self::sync_parts() };
+            if block + 1 < Self::BLOCKS {
+                // SAFETY: as above; it separates these reads from the writes of the next block.
+                unsafe { Self::sync_parts() };
+            }
         }
     }
 }

@@ -154,7 +154,7 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u3
             if block.looks[1].at(step) {
                 look_at::<COLUMNS>(block.memory, raw_b + warp * COLUMNS, &mut extremes[1]);
             }
-            warp::sync_warp(warp::ALL_LANES);
+            // Nobody but this warp has anything copied to where it looks, and not before its lanes have met in the next step.
             if hopper::elect_one() {
                 block.raw.empty().arrive();
             }

@@ -110,7 +110,6 @@ impl<const THREADS: u32> Votes<THREADS> {
             if warp::lane_id() == 0 {
                 self.0.write((thread::thread_idx_x() / 32) as usize, vote);
             }
-            warp::sync_warp(warp::ALL_LANES);
         }
     }
 }

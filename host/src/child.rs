@@ -1,0 +1,138 @@
+//! Programs in a process of their own, which can be ended whatever they do: after a time limit, and with this one.
+//!
+//! A kernel that never ends cannot be stopped from within its process: every call of the driver waits for it. When the process
+//! ends, so does the kernel.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How a program has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself.
+    Exited(ExitStatus),
+    /// It was ended, because it took too long.
+    TimeLimit,
+}
+
+/// How long a program may take to end after it has been told to, as by Ctrl-C. Then it is ended without being asked.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How often is looked whether a program has ended.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The process groups of the programs that run now. Each has the number of its first process, which is nobody else's until that
+/// process has been waited for: that happens with this locked.
+static RUNNING: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
+
+/// Whether all programs have been told to end, and this one is about to.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Nothing that holds the lock leaves the list half changed, so a poisoned one is in order.
+fn running() -> MutexGuard<'static, Vec<libc::pid_t>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a program to its end, or to the limit. What it starts itself is ended with it then, unless it has left its process group.
+///
+/// # Errors
+/// If the program cannot be started.
+pub fn run(command: &mut Command, limit: Option<Duration>) -> io::Result<Ended> {
+    let mut groups = running();
+    let mut child = command.process_group(0).spawn()?;
+    // The standard library has made this of a `pid_t`.
+    let group = child.id() as libc::pid_t;
+    groups.push(group);
+    drop(groups);
+    let start = Instant::now();
+    loop {
+        let mut groups = running();
+        let is_late = limit.is_some_and(|limit| start.elapsed() >= limit);
+        if is_late {
+            // Not waited for before the end: what it has started may be in need of it.
+            signal(group, libc::SIGINT);
+            std::thread::sleep(GRACE);
+            signal(group, libc::SIGKILL);
+        }
+        let status = if is_late { Some(child.wait()?) } else { child.try_wait()? };
+        if let Some(status) = status {
+            groups.retain(|other| *other != group);
+            drop(groups);
+            while ENDING.load(Ordering::Relaxed) {
+                std::thread::park();
+            }
+            return Ok(if is_late { Ended::TimeLimit } else { Ended::Exited(status) });
+        }
+        drop(groups);
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Ends all programs that [`run`] runs, before this one ends. None of those calls returns any more.
+pub fn end_all() {
+    ENDING.store(true, Ordering::Relaxed);
+    running().iter().for_each(|group| signal(*group, libc::SIGINT));
+    let start = Instant::now();
+    while start.elapsed() < GRACE && !running().is_empty() {
+        std::thread::sleep(PAUSE);
+    }
+    running().iter().for_each(|group| signal(*group, libc::SIGKILL));
+}
+
+/// Sends a signal to all processes of a group. That there are none any more is fine.
+fn signal(group: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: touches no memory. The group is that of a child which has not been waited for, so the number is still its.
+    let _ = unsafe { libc::kill(-group, signal) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_program_that_ends_by_itself_is_left_to_it() {
+        let Ended::Exited(status) = run(&mut shell("exit 7"), Some(Duration::from_secs(60))).unwrap() else { panic!() };
+        assert_eq!(status.code(), Some(7));
+        let Ended::Exited(status) = run(&mut shell("exit 0"), None).unwrap() else { panic!() };
+        assert!(status.success());
+        assert!(run(&mut Command::new("/no/such/program"), None).is_err());
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended_with_all_that_it_has_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("number");
+        // Neither listens; the one that was started by the other has written its number.
+        let script =
+            format!("trap '' INT; sh -c \"trap '' INT; echo \\$\\$ > {}; sleep 1000\"; sleep 1000", file.display());
+        assert_eq!(run(&mut shell(&script), Some(Duration::from_millis(500))).unwrap(), Ended::TimeLimit);
+        let number: libc::pid_t = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        let start = Instant::now();
+        // Until whoever inherits it has waited for it.
+        let is_there =
+            || std::fs::read_to_string(format!("/proc/{number}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        while is_there() {
+            assert!(start.elapsed() < Duration::from_secs(10), "{number} goes on");
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    #[test]
+    fn a_program_may_end_in_order_when_it_is_told_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("told");
+        let script = format!("trap 'echo told > {}; exit 0' INT; while :; do sleep 0.01; done", file.display());
+        assert_eq!(run(&mut shell(&script), Some(Duration::from_millis(300))).unwrap(), Ended::TimeLimit);
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "told\n");
+    }
+}

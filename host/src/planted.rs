@@ -1,0 +1,112 @@
+//! Kernels with a fault each, to see whether what looks for faults finds them: see [`gpu_kernels::planted`].
+
+use std::fmt;
+
+use cuda_std::Kernel;
+use gpu_kernels::planted::{
+    THREADS, planted_barriers_in_both_branches, planted_endless, planted_race_in_shared_memory,
+    planted_read_out_of_bounds, planted_read_unwritten, planted_trap,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::device::Device;
+use crate::{Buffer, Error};
+
+/// What is wrong with a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// A read far beyond the end of an array.
+    ReadOutOfBounds,
+    /// No barrier between a write to shared memory and another warp's read.
+    RaceInSharedMemory,
+    /// A barrier that each warp of a block calls from another place.
+    BarriersInBothBranches,
+    /// A read of memory that nobody has written.
+    ReadUnwritten,
+    /// A thread that gives up, which ends the GPU's context.
+    Trap,
+    /// Threads that never end.
+    Endless,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::ReadOutOfBounds,
+        Self::RaceInSharedMemory,
+        Self::BarriersInBothBranches,
+        Self::ReadUnwritten,
+        Self::Trap,
+        Self::Endless,
+    ];
+
+    /// The fault in a word or two, as the command line takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadOutOfBounds => "read-out-of-bounds",
+            Self::RaceInSharedMemory => "race-in-shared-memory",
+            Self::BarriersInBothBranches => "barriers-in-both-branches",
+            Self::ReadUnwritten => "read-unwritten",
+            Self::Trap => "trap",
+            Self::Endless => "endless",
+        }
+    }
+
+    /// The kernel with this fault: its name, and that of the PTX entry point.
+    pub fn kernel(self) -> &'static str {
+        match self {
+            Self::ReadOutOfBounds => planted_read_out_of_bounds::NAME,
+            Self::RaceInSharedMemory => planted_race_in_shared_memory::NAME,
+            Self::BarriersInBothBranches => planted_barriers_in_both_branches::NAME,
+            Self::ReadUnwritten => planted_read_unwritten::NAME,
+            Self::Trap => planted_trap::NAME,
+            Self::Endless => planted_endless::NAME,
+        }
+    }
+
+    /// Runs the kernel with this fault, and waits for it: for [`Fault::Endless`] without an end.
+    ///
+    /// # Errors
+    /// What the device reports of the fault, and [`Error::Driver`] if the GPU has failed before.
+    ///
+    /// # Safety
+    /// Nobody goes by what the GPU computes for this process afterwards: what a kernel does that reads where it should not, or
+    /// races, is not defined. The CPU executor stops before that.
+    pub unsafe fn run(self, device: &Device) -> Result<(), Error> {
+        let x: Buffer<f32> = match self {
+            Self::ReadUnwritten => device.allocate(THREADS)?,
+            _ => device.upload(&std::array::from_fn::<f32, THREADS, _>(|i| i as f32))?,
+        };
+        let mut written = device.upload(&[0.0f32; THREADS])?;
+        let (x, y) = (x.view(), written.view_mut());
+        // SAFETY: the build script compiles these kernels, as all of `gpu_kernels`, to the embedded PTX. All of them write within
+        // `y`, each thread its own element. What else they do is the caller's promise.
+        unsafe {
+            match self {
+                Self::ReadOutOfBounds => device.launch_any(planted_read_out_of_bounds { x, y }),
+                Self::RaceInSharedMemory => device.launch_any(planted_race_in_shared_memory { x, y }),
+                Self::BarriersInBothBranches => device.launch_any(planted_barriers_in_both_branches { x, y }),
+                Self::ReadUnwritten => device.launch_any(planted_read_unwritten { x, y }),
+                Self::Trap => device.launch_any(planted_trap { x, y }),
+                Self::Endless => device.launch_any(planted_endless { x, y }),
+            }?;
+        }
+        device.synchronize()
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Fault {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|fault| fault.name() == name);
+        found.ok_or_else(|| Error::unknown_name("fault", name, Self::ALL.map(Self::name).to_vec()))
+    }
+}

@@ -1,0 +1,70 @@
+//! The tools, and what each is for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::kernels::KernelInfo;
+use crate::planted::Fault;
+
+/// A tool of `compute-sanitizer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tool {
+    /// Accesses to memory that is not there, and calls of the driver that fail.
+    Memcheck,
+    /// Races in shared memory.
+    Racecheck,
+    /// Barriers that not all threads reach, or reach together.
+    Synccheck,
+    /// Reads of global memory that nobody has written.
+    Initcheck,
+}
+
+impl Tool {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Memcheck, Self::Racecheck, Self::Synccheck, Self::Initcheck];
+
+    /// The name that `--tool` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memcheck => "memcheck",
+            Self::Racecheck => "racecheck",
+            Self::Synccheck => "synccheck",
+            Self::Initcheck => "initcheck",
+        }
+    }
+
+    /// The planted fault that it has to report.
+    pub fn fault(self) -> Fault {
+        match self {
+            Self::Memcheck => Fault::ReadOutOfBounds,
+            Self::Racecheck => Fault::RaceInSharedMemory,
+            Self::Synccheck => Fault::BarriersInBothBranches,
+            Self::Initcheck => Fault::ReadUnwritten,
+        }
+    }
+
+    /// Whether it sees everything that it has to know of a kernel. What the copy engine stores to global memory, `initcheck` does
+    /// not (version 2025.3): for it, nobody has written that.
+    pub fn can_judge(self, kernel: &KernelInfo) -> bool {
+        self != Self::Initcheck || !(kernel.tensor_maps || kernel.stores_by_tensor_map)
+    }
+}
+
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Tool {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|tool| tool.name() == name);
+        found.ok_or_else(|| Error::unknown_name("tool", name, Self::ALL.map(Self::name).to_vec()))
+    }
+}
