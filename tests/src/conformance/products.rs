@@ -181,7 +181,7 @@ impl Product {
         Ok((here, there))
     }
 
-    /// Has both sides multiply at least so many elements' operands, of all kinds. Returns the elements, too, if `keeps`.
+    /// Has both sides multiply at least so many elements' operands. Returns the elements, too, if `keeps`.
     ///
     /// # Errors
     /// What a launch reports.
@@ -195,7 +195,9 @@ impl Product {
     ) -> Result<(Outcome, Vec<Element>), Error> {
         let numerics = Numerics::of_hopper(self.format);
         let mut rng = StdRng::seed_from_u64(seed);
-        let cases = wanted.div_ceil(self.elements()).next_multiple_of(Kind::ALL.len());
+        // Operands of all kinds, at least of what is looked at closely.
+        let cases = wanted.div_ceil(self.elements());
+        let cases = if self.is_probed { cases.next_multiple_of(Kind::ALL.len()) } else { cases };
         let mut outcome = Outcome::new(self.name);
         let mut elements = Vec::new();
         // A few at a time: the operands take memory.
