@@ -1,7 +1,10 @@
 //! The repository's tasks, run as `cargo xtask <task>`. What CI runs is `cargo xtask test`.
 
 mod build_ptx;
+mod coverage;
 mod doctor;
+mod fuzz;
+mod memory_check;
 mod python;
 mod sass;
 mod setup;
@@ -32,6 +35,12 @@ enum Task {
     Sass(sass::Arguments),
     /// Builds the Python package and tests it.
     Python(python::Arguments),
+    /// Runs the fuzz targets.
+    Fuzz(fuzz::Arguments),
+    /// Runs tests under AddressSanitizer.
+    MemoryCheck(memory_check::Arguments),
+    /// Shows which lines of the library and of the executor the tests run.
+    Coverage(coverage::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
 }
@@ -43,6 +52,9 @@ fn main() -> ExitCode {
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::MemoryCheck(arguments) => memory_check::run(&arguments),
+        Task::Coverage(arguments) => coverage::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match result {
@@ -66,6 +78,10 @@ mod tests {
             "build-ptx --arch sm_80,sm_90a --emit ptx,llvm-ir,cubin --out x --kernel tiled --strict",
             "sass gemv --arch sm_80 --full",
             "python --with-torch",
+            "fuzz plan --seconds 600",
+            "fuzz --minimize",
+            "memory-check copies",
+            "coverage --html -- -p host",
             "test --quick --with-torch",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));
