@@ -1,6 +1,6 @@
 //! What a run found: as a table for people, and as JSON for machines.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -199,6 +199,40 @@ pub fn without_half_written_files() -> impl Sized {
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
+}
+
+/// The most that a file of a report, a table or PTX may have, in bytes: many times what any has.
+const MAX_FILE: u64 = 64 << 20;
+
+/// Reads a file, of which no more is looked at than a report, a table or PTX can have: what a path leads to may be a device that
+/// never ends, and memory does.
+///
+/// # Errors
+/// [`Error::File`].
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    let read = || {
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 {
+            0..=MAX_FILE => Ok(bytes),
+            _ => Err(std::io::Error::other(format!(
+                "it has more than {} MiB, and nothing that is read here has",
+                MAX_FILE >> 20
+            ))),
+        }
+    };
+    read().map_err(|source| Error::File { action: "read", path: path.to_owned(), source })
+}
+
+/// The same for what has to be text.
+///
+/// # Errors
+/// [`Error::File`].
+pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
+    String::from_utf8(read_file(path)?).map_err(|_| {
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not text");
+        Error::File { action: "read", path: path.to_owned(), source }
+    })
 }
 
 /// A file in the directory of `path`, so that it can take that name in one step. Removed when dropped before that.
@@ -467,6 +501,15 @@ mod tests {
         let message = report().write_json(&missing).unwrap_err().to_string();
         assert!(message.ends_with("report.json: No such file or directory (os error 2)"), "{message}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_never_ends_is_not_read_to_its_end() {
+        let endless = Path::new("/dev/zero");
+        if endless.exists() {
+            let message = read_text(endless).unwrap_err().to_string();
+            assert!(message.contains("cannot read /dev/zero: it has more than 64 MiB"), "{message}");
+        }
     }
 
     #[test]

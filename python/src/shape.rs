@@ -197,24 +197,26 @@ impl Products {
         // A vector a is a matrix of one row, a vector b one of one column.
         let (a_is_vector, b_is_vector) = (rank_a == 1, rank_b == 1);
         let batch = rank_c - usize::from(!a_is_vector) - usize::from(!b_is_vector);
+        // Those of a tensor without elements mean nothing, and may be too large to go along.
+        let stride = |view: &View, place: usize| if view.is_empty() { 0 } else { view.strides[place] };
         let mut rows = Axis { extent: 1, strides: [0; 3] };
         let mut cols = rows;
         if !a_is_vector {
-            rows = Axis { extent: a.shape[rank_a - 2], strides: [a.strides[rank_a - 2], 0, c.strides[batch]] };
+            rows = Axis { extent: a.shape[rank_a - 2], strides: [stride(a, rank_a - 2), 0, c.strides[batch]] };
         }
         if !b_is_vector {
-            cols = Axis { extent: b.shape[rank_b - 1], strides: [0, b.strides[rank_b - 1], c.strides[rank_c - 1]] };
+            cols = Axis { extent: b.shape[rank_b - 1], strides: [0, stride(b, rank_b - 1), c.strides[rank_c - 1]] };
         }
-        let (k, a_terms) = (a.shape[rank_a - 1], a.strides[rank_a - 1]);
-        let b_terms = b.strides[rank_b.saturating_sub(2)];
+        let (k, a_terms) = (a.shape[rank_a - 1], stride(a, rank_a - 1));
+        let b_terms = stride(b, rank_b.saturating_sub(2));
 
-        let stride = |view: &View, place: usize| {
+        let batch_stride = |view: &View, place: usize| {
             let place = (place + view.shape.len().saturating_sub(2)).checked_sub(batch);
-            place.filter(|&place| view.shape[place] > 1).map_or(0, |place| view.strides[place])
+            place.filter(|&place| view.shape[place] > 1).map_or(0, |place| stride(view, place))
         };
         let all = (0..batch).map(|place| Axis {
             extent: c.shape[place],
-            strides: [stride(a, place), stride(b, place), c.strides[place]],
+            strides: [batch_stride(a, place), batch_stride(b, place), c.strides[place]],
         });
         let mut axes: Vec<Axis> = all.filter(|axis| axis.extent != 1).collect();
         // The innermost is the last one.
@@ -588,6 +590,16 @@ mod tests {
         assert_eq!(Rule::Matmul.result(&[3], &[3]), Ok(vec![]));
         assert_eq!(Rule::of_name("bmm"), Some(Rule::Bmm));
         assert_eq!(Rule::of_name("dot"), None);
+    }
+
+    /// NumPy's `as_strided` makes such arrays.
+    #[test]
+    fn strides_of_a_tensor_without_elements_mean_nothing() {
+        let a = View { shape: vec![5, 3, 0], strides: vec![usize::MAX, usize::MAX / 2, 1] };
+        let b = View { shape: vec![5, 0, 2], strides: vec![1, 1, usize::MAX] };
+        assert_eq!((a.span(), b.span()), (Some(0), Some(0)));
+        let products = products(&a, &b);
+        assert!(products.offsets().all(|[a, b, _]| (a, b) == (0, 0)));
     }
 
     #[test]

@@ -114,9 +114,7 @@ fn row(kernel: &KernelEntry, arch: Arch, examination: Option<&Examination>, obje
         format!("{x}x{y}x{z}"),
         of(|examination| examination.resources.registers.to_string()),
         of(|examination| format!("{} B", examination.resources.stack_bytes)),
-        of(|examination| {
-            format!("{} B", examination.resources.spill_store_bytes + examination.resources.spill_load_bytes)
-        }),
+        of(|examination| format!("{} B", examination.resources.spill_bytes())),
         of(|examination| format!("{} B", examination.resources.shared_bytes)),
         examination.map_or_else(|| "-".to_owned(), |_| objections.to_string()),
     ]

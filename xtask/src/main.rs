@@ -1,7 +1,10 @@
 //! The repository's tasks, run as `cargo xtask <task>`. What CI runs is `cargo xtask test`.
 
 mod build_ptx;
+mod coverage;
 mod doctor;
+mod fuzz;
+mod memory_check;
 mod mutants;
 mod python;
 mod sass;
@@ -35,6 +38,12 @@ enum Task {
     Python(python::Arguments),
     /// Changes kernels, one thing at a time, and sees whether anything tells.
     Mutants(mutants::Arguments),
+    /// Runs the fuzz targets.
+    Fuzz(fuzz::Arguments),
+    /// Runs tests under AddressSanitizer.
+    MemoryCheck(memory_check::Arguments),
+    /// Shows which lines of the library and of the executor the tests run.
+    Coverage(coverage::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
 }
@@ -47,6 +56,9 @@ fn main() -> ExitCode {
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::MemoryCheck(arguments) => memory_check::run(&arguments),
+        Task::Coverage(arguments) => coverage::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
     };
     match result {
@@ -72,6 +84,10 @@ mod tests {
             "python --with-torch",
             "mutants --mechanical --filter ring.rs --limit 60 --jobs 1 --report x.md",
             "mutants --chosen",
+            "fuzz plan --seconds 600",
+            "fuzz --minimize",
+            "memory-check copies",
+            "coverage --html -- -p host",
             "test --quick --with-torch",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));

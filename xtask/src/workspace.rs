@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::Context;
 use comfy_table::{ContentArrangement, Table, presets};
 
 /// The repository's root.
@@ -25,6 +26,11 @@ pub(crate) fn target_dir() -> PathBuf {
 /// Where results of NVIDIA's tools are kept; the tests keep theirs there too.
 pub(crate) fn examinations() -> PathBuf {
     target_dir().join("cuda-builder/examined")
+}
+
+/// The triple of the machine that cargo builds for unless told otherwise.
+pub(crate) fn host_triple() -> anyhow::Result<String> {
+    first_line(command("rustc", &["--print", "host-tuple"])).context("rustc does not say what machine this is")
 }
 
 /// A command that runs in the repository's root.

@@ -12,7 +12,7 @@ use super::timing::Times;
 use crate::baseline::Math;
 use crate::device::DeviceInfo;
 use crate::problem::Sizes;
-use crate::report::write_json;
+use crate::report::{read_text, write_json};
 use crate::{Error, Precision};
 
 /// What the `schema` of a report says.
@@ -261,21 +261,27 @@ impl BenchReport {
     /// # Errors
     /// [`Error::File`]; [`Error::Usage`] for what is no such report.
     pub fn read_json(path: &Path) -> Result<Self, Error> {
-        let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path).map_err(failed)?;
-        let refuse = |reason: String| Error::Usage(format!("{} is no benchmark report: {reason}", path.display()));
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+        Self::parse(&read_text(path)?)
+            .map_err(|reason| Error::Usage(format!("{} is no benchmark report: {reason}", path.display())))
+    }
+
+    /// Reads the text of such a report.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match (value["schema"].as_str(), value["schema_version"].as_u64()) {
             (Some(SCHEMA), Some(version)) if version == u64::from(SCHEMA_VERSION) => {}
             (Some(SCHEMA), version) => {
                 let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
-                return Err(refuse(format!(
+                return Err(format!(
                     "it has version {version} of the schema, and this program reads {SCHEMA_VERSION}; measure again"
-                )));
+                ));
             }
-            _ => return Err(refuse(format!("its schema is not `{SCHEMA}`"))),
+            _ => return Err(format!("its schema is not `{SCHEMA}`")),
         }
-        serde_json::from_value(value).map_err(|error| refuse(error.to_string()))
+        serde_json::from_value(value).map_err(|error| error.to_string())
     }
 }
 

@@ -217,9 +217,7 @@ impl Table {
     /// # Errors
     /// [`Error::File`] if it cannot be read, [`Error::BadTable`] if it is none.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path).map_err(failed)?;
-        Self::parse(&text).map_err(|fault| Error::BadTable { path: path.to_owned(), fault })
+        Self::parse(&crate::report::read_text(path)?).map_err(|fault| Error::BadTable { path: path.to_owned(), fault })
     }
 
     /// Reads a table.

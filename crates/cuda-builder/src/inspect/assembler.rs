@@ -38,9 +38,14 @@ pub struct KernelResources {
 }
 
 impl KernelResources {
+    /// Bytes of stores and loads of registers for which there was no room.
+    pub fn spill_bytes(&self) -> u64 {
+        u64::from(self.spill_store_bytes) + u64::from(self.spill_load_bytes)
+    }
+
     /// Whether everything is in registers: no stack frame, no spills.
     pub fn is_in_registers(&self) -> bool {
-        self.stack_bytes == 0 && self.spill_store_bytes == 0 && self.spill_load_bytes == 0
+        self.stack_bytes == 0 && self.spill_bytes() == 0
     }
 }
 
@@ -60,7 +65,10 @@ pub fn assemble(ptx: &str, arch: Arch) -> Result<Assembly, ToolError> {
 }
 
 /// The kernels, and the warnings and advice, in a report of `ptxas -v`.
-pub(super) fn read_report(report: &str) -> Result<(Vec<KernelResources>, Vec<String>), ToolError> {
+///
+/// # Errors
+/// [`ToolError::Unexpected`] with what is missing in the report.
+pub fn read_report(report: &str) -> Result<(Vec<KernelResources>, Vec<String>), ToolError> {
     let kernels =
         kernels(report).map_err(|what| ToolError::Unexpected { tool: CudaTool::Ptxas, what: what.to_owned() })?;
     let warnings = report.lines().filter(|line| !is_routine(line)).map(|line| line.trim().to_owned()).collect();
@@ -91,9 +99,9 @@ fn kernels(report: &str) -> Result<Vec<KernelResources>, &'static str> {
             // A function that was not inlined has such a line of its own, after its kernel's.
             let kernel = kernels.last_mut().ok_or("a stack frame without a kernel")?;
             let bytes = |what| number_before(line, what).ok_or("a stack frame without its numbers");
-            kernel.stack_bytes += bytes(" bytes stack frame")?;
-            kernel.spill_store_bytes += bytes(" bytes spill stores")?;
-            kernel.spill_load_bytes += bytes(" bytes spill loads")?;
+            kernel.stack_bytes = kernel.stack_bytes.saturating_add(bytes(" bytes stack frame")?);
+            kernel.spill_store_bytes = kernel.spill_store_bytes.saturating_add(bytes(" bytes spill stores")?);
+            kernel.spill_load_bytes = kernel.spill_load_bytes.saturating_add(bytes(" bytes spill loads")?);
         } else if line.contains(" registers") && line.contains(": Used ") {
             let kernel = kernels.last_mut().ok_or("registers without a kernel")?;
             kernel.registers = number_before(line, " registers").ok_or("registers without a number")?;

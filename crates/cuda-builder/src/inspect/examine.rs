@@ -113,7 +113,7 @@ fn read(name: &str, report: &str, listing: &str) -> Result<Examination, ToolErro
     let lacking = |tool| ToolError::Unexpected { tool, what: format!("it does not mention the kernel `{name}`") };
     let (kernels, warnings) = assembler::read_report(report)?;
     let resources = kernels.into_iter().find(|kernel| kernel.name == name).ok_or(lacking(CudaTool::Ptxas))?;
-    let code = sass::parse(listing).into_iter().find(|kernel| kernel.name == name);
+    let code = sass::read_listing(listing).into_iter().find(|kernel| kernel.name == name);
     Ok(Examination { resources, warnings, code: code.ok_or(lacking(CudaTool::Nvdisasm))? })
 }
 
@@ -147,7 +147,7 @@ impl Examination {
             }
         };
         require(resources.stack_bytes == 0, format!("stack frame {}", resources.stack_bytes));
-        let spills = resources.spill_store_bytes + resources.spill_load_bytes;
+        let spills = resources.spill_bytes();
         require(spills == 0, format!("spills {spills}"));
         let local = code.count("LDL") + code.count("STL");
         require(local == 0 || spills > 0, format!("accesses of local memory {local}"));

@@ -1,7 +1,7 @@
 //! Reading PTX, what the assembler says of it, and the machine code that it becomes.
 //!
-//! [`Ptx`], [`split_by_kernel`] and [`parted`] need no tool. [`assemble`], [`disassemble`] and [`examine`] run NVIDIA's `ptxas` and
-//! `nvdisasm`, which need no GPU.
+//! [`Ptx`], [`split_by_kernel`], [`parted`], [`read_report`] and [`read_listing`] need no tool. [`assemble`], [`disassemble`] and
+//! [`examine`] run NVIDIA's `ptxas` and `nvdisasm`, which need no GPU.
 
 mod assembler;
 mod examine;
@@ -11,10 +11,10 @@ mod split;
 mod together;
 mod tools;
 
-pub use assembler::{Assembly, KernelResources, assemble};
+pub use assembler::{Assembly, KernelResources, assemble, read_report};
 pub use examine::{Examination, examine};
 pub use ptx::{CheckError, Function, MemoryInstruction, Ptx};
-pub use sass::{KernelCode, disassemble};
+pub use sass::{KernelCode, disassemble, read_listing};
 pub use split::split_by_kernel;
 pub use together::{executed_together, parted};
 pub use tools::{CUDA_BIN_VARIABLE, CudaTool, ToolError};

@@ -257,7 +257,9 @@ impl<'a> Item<'a> {
     /// What the item defines or declares; `None` if that is nothing with a name.
     pub(super) fn name(&self) -> Option<&'a str> {
         let (Self::Function { header: declaration, .. } | Self::Statement(declaration)) = *self;
-        if let Some(directive) = words(declaration).find(|word| matches!(*word, ".entry" | ".func")) {
+        // A kernel before anything else, as `Function::parse` has it.
+        let has = |directive: &&str| words(declaration).any(|word| word == *directive);
+        if let Some(directive) = [".entry", ".func"].into_iter().find(has) {
             return function_name(declaration, directive);
         }
         let is_variable = words(declaration).any(|word| matches!(word, ".shared" | ".global" | ".const"));

@@ -38,7 +38,7 @@ impl KernelCode {
 /// # Errors
 /// [`ToolError::Missing`] without nvdisasm, [`ToolError::Failed`] with its message if it refuses the file.
 pub fn disassemble(cubin: &[u8]) -> Result<Vec<KernelCode>, ToolError> {
-    Ok(parse(&listing(cubin)?))
+    Ok(read_listing(&listing(cubin)?))
 }
 
 /// What nvdisasm writes of machine code.
@@ -51,7 +51,8 @@ pub(super) fn listing(cubin: &[u8]) -> Result<String, ToolError> {
     Ok(listing)
 }
 
-pub(super) fn parse(listing: &str) -> Vec<KernelCode> {
+/// The kernels in what nvdisasm writes.
+pub fn read_listing(listing: &str) -> Vec<KernelCode> {
     let mut kernels: Vec<KernelCode> = Vec::new();
     for line in listing.lines() {
         if let Some(name) = line.strip_prefix(".text.").and_then(|label| label.strip_suffix(':')) {
@@ -86,7 +87,7 @@ mod tests {
                        \x20       /*0010*/              @!P0 LDG.E.128 R0, desc[UR6][R2.64] ;\n\
                        \x20       /*0020*/                   LDGSTS.E [R1], desc[UR6][R2.64] ;\n\
                        \x20       /*0030*/                   NOP;\n";
-        let kernels = parse(listing);
+        let kernels = read_listing(listing);
         assert_eq!(kernels.len(), 1);
         assert_eq!(kernels[0].name, "k");
         assert_eq!(kernels[0].opcodes().collect::<Vec<_>>(), ["LDC", "LDG.E.128", "LDGSTS.E", "NOP"]);

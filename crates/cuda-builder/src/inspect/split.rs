@@ -53,7 +53,10 @@ pub fn split_by_kernel(text: &str) -> Result<Vec<(String, String)>, CheckError> 
         }
 
         let parsed = Ptx::parse(&module)?;
-        let alone = parsed.kernels().next().ok_or_else(|| malformed("is lost in a module of its own"))?;
+        let mut alone = parsed.kernels();
+        let (Some(alone), None) = (alone.next(), alone.next()) else {
+            return Err(malformed("is not the one kernel in a module of its own"));
+        };
         let same = whole.kernels().find(|kernel| kernel.name == alone.name) == Some(alone);
         if !same || parsed.undefined.iter().any(|name| !whole.undefined.contains(name)) {
             return Err(malformed("is not the same in a module of its own"));

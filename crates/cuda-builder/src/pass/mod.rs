@@ -191,7 +191,11 @@ fn shared_variables(ir: &str) -> Result<HashSet<&str>, PassError> {
                 return refuse("the name is that of the launch-sized shared memory, which nothing may define");
             }
         } else if let Some((clause, section)) = section.filter(|(_, name)| name.starts_with(SHARED_SECTION)) {
-            let value = line[variable.keyword..clause.start].rsplit(' ').next();
+            // LLVM writes the section last.
+            let Some(definition) = line.get(variable.keyword..clause.start) else {
+                return refuse("its section stands before what it is");
+            };
+            let value = definition.rsplit(' ').next();
             if section != SHARED_SECTION {
                 return refuse(&format!("its section is \"{section}\""));
             } else if !variable.writable {
@@ -228,9 +232,9 @@ fn variable<'a>(line: &'a str, shared: &HashSet<&str>) -> Result<Cow<'a, str>, P
         // The strictest alignment that anything in shared memory needs: that of a 128-byte swizzle's atom.
         return Ok(Cow::Owned(format!("@{DYNAMIC_SHARED} = external addrspace(3) global [0 x i8], align 1024")));
     }
-    let (clause, _) = ir::section(line).unwrap_or((line.len()..line.len(), ""));
-    let (before, after) = (&line[..variable.keyword], &line[variable.keyword..clause.start]);
-    Ok(Cow::Owned(format!("{before}addrspace(3) {after}{}", &line[clause.end..])))
+    let (before, definition) = line.split_at(variable.keyword);
+    let (clause, _) = ir::section(definition).unwrap_or((definition.len()..definition.len(), ""));
+    Ok(Cow::Owned(format!("{before}addrspace(3) {}{}", &definition[..clause.start], &definition[clause.end..])))
 }
 
 /// The line with a cast to a generic pointer for each use of a shared variable.
@@ -242,9 +246,10 @@ fn with_casts<'a>(line: &'a str, shared: &HashSet<&str>) -> Cow<'a, str> {
 
 /// The first line of a function, and its name if it is a kernel for `arch`.
 fn definition(line: &str, arch: Arch) -> Result<(String, Option<String>), PassError> {
-    let line = for_arch(line, arch);
-    let Some((range, name)) = ir::global_names(&line).next() else { return Ok((line, None)) };
+    let Some((range, name)) = ir::global_names(line).next() else { return Ok((for_arch(line, arch), None)) };
     let kernel = name.to_owned();
+    // A function's attributes come after its name; what it is stands before.
+    let line = line[..range.end].to_owned() + &for_arch(&line[range.end..], arch);
     let is_entry = entry_name(&line).is_some();
     match ir::section(&line).and_then(|(clause, section)| Some((clause, section, Entry::parse(section)?))) {
         Some((clause, section, Ok(entry))) if is_entry => {
