@@ -15,7 +15,7 @@ use tilewright::plan::{Description, GemmPlan, Options, Part, Workspace};
 use tilewright::{Device, DeviceMatrix};
 
 use crate::operand::GUARD;
-use crate::{Error, Layouts, MmaPrecision, Operand, Problem, SENTINEL, Shape};
+use crate::{Error, Layouts, MmaPrecision, Operand, Problem, SENTINEL, Shape, special, special_values};
 
 /// The rounding error of one fp32 operation, relative to its result.
 const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
@@ -240,6 +240,27 @@ impl<'a> Planned<'a> {
         Ok(())
     }
 
+    /// Plans products, and has them looked at; whether the kernel could compute them. What is wrong, in words, with the products.
+    fn try_one(
+        device: &'a Device,
+        kernel: &'static KernelInfo,
+        splits: Option<u32>,
+        batch: &'a Batch,
+        look: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<bool, String> {
+        let look = || match Self::new(device, kernel, splits, batch)? {
+            Some(mut planned) => look(&mut planned).map(|()| true),
+            None => Ok(false),
+        };
+        look().map_err(|reason: Error| format!("{}: {batch:?}, splits {splits:?}: {reason}", kernel.name))
+    }
+
+    /// Runs the plan, and compares each result with its product by `compare`.
+    fn compare_each(&mut self, compare: impl Fn(&Problem, &Operand) -> Result<(), String>) -> Result<(), Error> {
+        let results = self.run()?;
+        Ok(results.iter().zip(&self.batch.problems).try_for_each(|(result, problem)| compare(problem, result))?)
+    }
+
     /// Plans products, and compares their results as [`special::check`](crate::special::check) does; whether the kernel could compute
     /// them.
     ///
@@ -252,17 +273,11 @@ impl<'a> Planned<'a> {
         batch: &'a Batch,
         bound: f64,
     ) -> Result<bool, String> {
-        let check = || -> Result<bool, Error> {
-            let Some(mut planned) = Self::new(device, kernel, splits, batch)? else { return Ok(false) };
-            for (result, problem) in planned.run()?.iter().zip(&batch.problems) {
-                crate::special::check(problem, result, kernel.scheme, bound)?;
-            }
-            Ok(true)
-        };
-        check().map_err(|reason| format!("{}: {batch:?}, splits {splits:?}: {reason}", kernel.name))
+        let compare = |problem: &Problem, result: &Operand| special::check(problem, result, kernel.scheme, bound);
+        Self::try_one(device, kernel, splits, batch, |planned| planned.compare_each(compare))
     }
 
-    /// Plans a product of [`special_values`](crate::special_values), and compares it; whether the kernel could compute it.
+    /// Plans a product of [`special_values`], and compares it; whether the kernel could compute it.
     ///
     /// # Errors
     /// As for [`Planned::new`] and [`Planned::run`]; what is wrong, in words, with the product.
@@ -272,14 +287,8 @@ impl<'a> Planned<'a> {
         splits: Option<u32>,
         batch: &'a Batch,
     ) -> Result<bool, String> {
-        let check = || -> Result<bool, Error> {
-            let Some(mut planned) = Self::new(device, kernel, splits, batch)? else { return Ok(false) };
-            for (result, problem) in planned.run()?.iter().zip(&batch.problems) {
-                crate::special_values::check(kernel.scheme, problem, result)?;
-            }
-            Ok(true)
-        };
-        check().map_err(|reason| format!("{}: {batch:?}, splits {splits:?}: {reason}", kernel.name))
+        let compare = |problem: &Problem, result: &Operand| special_values::check(kernel.scheme, problem, result);
+        Self::try_one(device, kernel, splits, batch, |planned| planned.compare_each(compare))
     }
 
     /// Plans products, and checks them; whether the kernel could compute them.
@@ -292,11 +301,7 @@ impl<'a> Planned<'a> {
         splits: Option<u32>,
         batch: &'a Batch,
     ) -> Result<bool, String> {
-        let check = || match Self::new(device, kernel, splits, batch)? {
-            Some(mut planned) => planned.check().map(|()| true),
-            None => Ok(false),
-        };
-        check().map_err(|reason: Error| format!("{}: {batch:?}, splits {splits:?}: {reason}", kernel.name))
+        Self::try_one(device, kernel, splits, batch, Self::check)
     }
 }
 

@@ -11,12 +11,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use rayon::prelude::*;
 
 use crate::workspace::{command, root, target_dir};
 use chosen::{CHOSEN, Mutant};
@@ -157,20 +156,8 @@ fn for_all<T: Sync, R: Send>(
     jobs: usize,
     action: impl Fn(&T) -> anyhow::Result<R> + Sync,
 ) -> anyhow::Result<Vec<R>> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                while let Some((index, item)) =
-                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, items.get(index)?)))
-                {
-                    let result = action(item);
-                    results.lock().expect("no job panics").insert(index, result);
-                }
-            });
-        }
-    });
-    results.into_inner().expect("no job panics").into_values().collect()
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build()?;
+    pool.install(|| items.par_iter().map(&action).collect())
 }
 
 /// Leaves out each call in turn.
