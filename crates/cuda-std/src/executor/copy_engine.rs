@@ -160,6 +160,7 @@ pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorM
     let tile = Tile { map, at };
     let target = words_of_tile(slice, index, &tile, location);
     require_barrier(context, barrier, location);
+    products::require_read(context, &target, location);
     let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
     for word in target.clone() {
         // SAFETY: inside the launch-sized memory, as just checked. No other OS thread uses the data.
