@@ -28,6 +28,7 @@ use super::context::{Context, LANES, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess};
 use super::hooks::{note_pending_write, note_read, require_alignment, shared_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
+use super::products;
 use super::shared_memory::{POISON, WORD, set_interval};
 use crate::TensorMap;
 
