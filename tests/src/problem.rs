@@ -1,6 +1,6 @@
 //! A product to compute.
 
-use crate::{Expected, Layout, Operand};
+use crate::{Expected, Layout, Operand, Order};
 
 /// The extents of a product: an m×k matrix times a k×n matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,15 @@ impl Layouts {
         Self { a: Layout::COLUMNS, b: Layout::ROWS, c: Layout::ROWS },
         Self { a: Layout::COLUMNS, b: Layout::COLUMNS, c: Layout::ROWS },
     ];
+
+    /// The same with leading dimensions such as tensor maps and vectors allow: multiples of four elements, larger than the extents.
+    pub fn aligned(self, Shape { m, n, k }: Shape) -> Self {
+        let aligned = |layout: Layout, rows: usize, cols: usize| {
+            let line = if layout.order == Order::ByRows { cols } else { rows };
+            layout.padded(line.next_multiple_of(4) - line + 4)
+        };
+        Self { a: aligned(self.a, m, k), b: aligned(self.b, k, n), c: self.c }
+    }
 
     /// The same with leading dimensions larger than the extents, by different numbers.
     pub const fn padded(self) -> Self {
@@ -61,13 +70,33 @@ impl Problem {
         Self { alpha, beta, ..self }
     }
 
-    /// The same with a row of A, and an element of B, that are far smaller than the others.
+    /// The same with a row of subnormal numbers in A, which meets a B that is so large that no result is subnormal, and a small
+    /// element of B.
     pub fn with_tiny_elements(mut self) -> Self {
-        let tiny = 2f32.powi(-100);
+        let power = |exponent: i32| 2f32.powi(exponent);
+        let row = self.a.rows() / 2;
         for l in 0..self.a.cols() {
-            self.a.set(self.a.rows() / 2, l, self.a.at(self.a.rows() / 2, l) * tiny);
+            self.a.set(row, l, self.a.at(row, l) * power(-128));
         }
-        self.b.set(self.b.rows() / 2, 0, tiny);
+        for (l, col) in (0..self.b.rows()).flat_map(|l| (0..self.b.cols()).map(move |col| (l, col))).collect::<Vec<_>>()
+        {
+            self.b.set(l, col, self.b.at(l, col) * power(50));
+        }
+        self.b.set(self.b.rows() / 2, 0, power(-128));
+        self
+    }
+
+    /// The same with rows of A and columns of B that differ by powers of two, and one element in each that is larger than the others.
+    pub fn graded(mut self) -> Self {
+        let grade = |line: usize| 2f32.powi((line % 5) as i32 - 2);
+        for (operand, are_rows) in [(&mut self.a, true), (&mut self.b, false)] {
+            let (rows, cols) = (operand.rows(), operand.cols());
+            for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
+                let (line, term, terms) = if are_rows { (row, col, cols) } else { (col, row, rows) };
+                let peak = if term == 7 * line % terms { 256.0 } else { 1.0 };
+                operand.set(row, col, operand.at(row, col) * grade(line) * peak);
+            }
+        }
         self
     }
 

@@ -29,6 +29,12 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         add(any.clone(), None);
         add(any, Some(2));
         add(Batch::new(2, [true, false], shape(5, 6, 40), layouts, 4), None);
+        add(Batch::new(2, [false, true], shape(5, 6, 40), layouts, 13), None);
+        // Rows that end within a vector.
+        let odd = shape(37, 35, 71);
+        add(Problem::new(odd, layouts.aligned(odd), 14).into(), None);
+        // Lines that are scaled in different ways, where operands are scaled.
+        add(Problem::new(shape(37, 36, 60), layouts, 15).graded().into(), None);
         // Results that a tensor map can describe, and few terms.
         add(Problem::new(shape(37, 36, 60), layouts, 5).scaled(-0.7, 0.0).into(), None);
         // More steps than there are places in any ring.
@@ -45,11 +51,12 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, bound: None });
         // More than one tile in either direction, of which one block of the executor computes several.
         add(Problem::new(shape(260, 264, 60), layouts, 7).into(), None);
-        // Operands too small to be split into parts, or to be scaled together with others. fp16 has no such numbers.
-        if kernel.scheme != Scheme::Fp16 {
+        // Operands too small to be split into parts, or to be scaled together with others.
+        if !matches!(kernel.scheme, Scheme::Tf32 | Scheme::Bf16 | Scheme::Fp16) {
             add(Problem::new(shape(37, 36, 60), layouts, 8).with_tiny_elements().into(), None);
             // And so many tiles in a row that they share the looking for such operands.
             add(Problem::new(shape(37, 1100, 40), layouts, 11).with_tiny_elements().into(), None);
+            add(Problem::new(shape(2060, 36, 40), layouts, 16).with_tiny_elements().into(), None);
         }
     }
     trials

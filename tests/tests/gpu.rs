@@ -18,7 +18,7 @@ use tests::device_features::{self, Feature, Launcher, X, untouched};
 use tests::scaling::Scaled;
 use tests::special::{self, Special};
 use tests::special_values;
-use tests::{Batch, Kernel, Layout, Layouts, Operand, Order, Place, Planned, Problem, Shape};
+use tests::{Batch, Kernel, Layout, Layouts, Operand, Place, Planned, Problem, Shape};
 use tilewright::kernels::{Family, KernelInfo, Target};
 use tilewright::{Buffer, Device, Error};
 
@@ -235,15 +235,6 @@ fn planned_shape(kernel: &KernelInfo, [m, n, k]: [usize; 3]) -> Shape {
     Shape { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k }
 }
 
-/// The layouts with gaps such as tensor maps allow.
-fn for_tensor_maps(layouts: Layouts, shape: Shape) -> Layouts {
-    let aligned = |layout: Layout, rows: usize, cols: usize| {
-        let line = if layout.order == Order::ByRows { cols } else { rows };
-        layout.padded(line.next_multiple_of(4) - line + 4)
-    };
-    Layouts { a: aligned(layouts.a, shape.m, shape.k), b: aligned(layouts.b, shape.k, shape.n), c: layouts.c }
-}
-
 /// Extents below, at and beyond those of tiles, in memory without gaps, with any gaps, and with such as tensor maps allow;
 /// with the splits that the plan chooses, and with others.
 fn planned_products(device: &Device, kernel: &'static KernelInfo, layouts: Layouts) -> Result<Completion, Failed> {
@@ -273,7 +264,7 @@ fn planned_products(device: &Device, kernel: &'static KernelInfo, layouts: Layou
     let mut computed = 0;
     for (seed, extents) in EXTENTS.into_iter().enumerate() {
         let shape = planned_shape(kernel, extents);
-        for layouts in [layouts, layouts.padded(), for_tensor_maps(layouts, shape)] {
+        for layouts in [layouts, layouts.padded(), layouts.aligned(shape)] {
             let problem = Problem::new(shape, layouts, seed as u64);
             for splits in [None, Some(1), Some(2), Some(5)] {
                 computed += usize::from(check_planned(device, kernel, splits, &problem)?);
@@ -297,7 +288,7 @@ fn few_products(device: &Device, kernel: &'static KernelInfo) -> Result<Completi
     let mut computed = 0;
     for (seed, extents) in [[7, 5, 3], [33, 65, 41], [130, 67, 70], [130, 260, 50]].into_iter().enumerate() {
         let shape = planned_shape(kernel, extents);
-        for layouts in [layouts.padded(), for_tensor_maps(layouts, shape)] {
+        for layouts in [layouts.padded(), layouts.aligned(shape)] {
             for splits in [None, Some(2)] {
                 let batch = Batch::new(2, [false, true], shape, layouts, seed as u64).scaled(-0.7, 0.3);
                 let one = Problem::new(shape, layouts, seed as u64);

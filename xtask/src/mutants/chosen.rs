@@ -38,13 +38,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
-        what: "changes the phase a place too early",
-        file: "gemm/wgmma/ring.rs",
-        from: "        if self.stage == STAGES {",
-        to: "        if self.stage + 1 == STAGES {",
-        kernels: &["gemm_wgmma_packed_fp16"],
-    },
-    Mutant {
         what: "counts the phase of later steps wrongly",
         file: "gemm/wgmma/ring.rs",
         from: "parity: (steps / STAGES) & 1, ..*self",
@@ -98,13 +91,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         file: "gemm/wgmma/pipeline.rs",
         from: "(first + step) * ELEMENTS",
         to: "first * ELEMENTS",
-        kernels: &["gemm_wgmma_packed_fp16"],
-    },
-    Mutant {
-        what: "a warpgroup's number is off by one",
-        file: "gemm/wgmma/pipeline.rs",
-        from: "(warp % 4, warp / 4 - LOADERS / 4)",
-        to: "(warp % 4, (warp / 4 - LOADERS / 4) ^ 1)",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
@@ -335,7 +321,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
         what: "skips the zeros of one operand only",
         file: "gemm/wgmma/scaled.rs",
         from: "(of_a[0].max(of_b[0]), of_a[1].min(of_b[1]))",
-        to: "(of_a[0].max(of_b[0]), of_a[1].min(of_b[1]).saturating_sub(1))",
+        to: "(of_a[0].max(of_b[0]), of_a[1].min(of_b[1]).saturating_sub(TILE.k))",
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
@@ -430,10 +416,10 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_mma_nn_fp32_3xtf32", "gemm_mma_tt_tf32"],
     },
     Mutant {
-        what: "the exchange of pieces differs between copy and load",
+        what: "loads the lines of a neighbour",
         file: "gemm/mma/operand.rs",
         from: "Self::place(lines, first + g * 4, q + 4 * h as u32)",
-        to: "Self::place(lines, first + g * 4, (q ^ 1) + 4 * h as u32)",
+        to: "Self::place(lines, first + (g ^ 1) * 4, q + 4 * h as u32)",
         kernels: &["gemm_mma_tn_fp32_3xtf32"],
     },
     Mutant {
@@ -556,10 +542,10 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
-        what: "tiles are packed at the place of their neighbour",
+        what: "lines are packed at the place of their neighbour",
         file: "pack/tile.rs",
         from: "(self.line + i * self.line_step, self.term + i * self.term_step)",
-        to: "(self.line + i * self.line_step, self.term + i * self.term_step ^ 1)",
+        to: "(self.line + i * self.line_step ^ 1, self.term + i * self.term_step)",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
 ];

@@ -28,6 +28,7 @@ use super::context::{Context, LANES, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess};
 use super::hooks::{note_pending_write, note_read, require_alignment, shared_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
+use super::products;
 use super::shared_memory::{POISON, WORD, set_interval};
 use crate::TensorMap;
 
@@ -160,6 +161,7 @@ pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorM
     let tile = Tile { map, at };
     let target = words_of_tile(slice, index, &tile, location);
     require_barrier(context, barrier, location);
+    products::require_read(context, &target, location);
     let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
     for word in target.clone() {
         // SAFETY: inside the launch-sized memory, as just checked. No other OS thread uses the data.

@@ -269,10 +269,10 @@ pub enum FaultKind {
         /// What it lacks.
         missing: i64,
     },
-    /// A write to shared memory that the copy engine still reads or writes.
+    /// A write to shared memory that the copy engine still reads or writes, or that products of a warpgroup still read.
     #[error(
-        "element {element} of the launch-sized shared memory (in units of 4 bytes) is written while the copy engine still {} it, as thread \
-         {} asked it to at {}", .other.access.verb(), .other.thread, .other.location
+        "element {element} of the launch-sized shared memory (in units of 4 bytes) is written while the copy engine or tensor cores still {} it, \
+         as thread {} asked them to at {}", .other.access.verb(), .other.thread, .other.location
     )]
     InFlight {
         /// The position in the launch-sized memory.

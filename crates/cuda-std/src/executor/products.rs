@@ -21,7 +21,7 @@ use std::vec::Vec;
 use super::Checks;
 use super::context::{Context, LANES, PAYLOAD, Payload, current};
 use super::copy_engine::CopyEngine;
-use super::fault::{FaultKind, WarpOperation};
+use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
 use super::hooks::{collective, lane, note_read, shared_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
 use super::shared_memory::{POISON, WORD};
@@ -252,6 +252,22 @@ pub(crate) fn wait_for_products(sums: &mut [f32], latest: u64) {
         !is_over
     });
     context.details().products.set(products);
+}
+
+/// Ends the launch if words that a load is about to overwrite are still read by products that nobody has waited for.
+pub(super) fn require_read(context: &Context<'_>, target: &Range<usize>, location: &'static Location<'static>) {
+    for (position, details) in context.details.iter().enumerate().step_by(LANES) {
+        let products = details.products.take();
+        let mut reads = products.reads.iter();
+        let read = reads.find(|read| read.words.start < target.end && target.start < read.words.end);
+        let read = read.map(|read| (read.words.start.max(target.start), read.location));
+        details.products.set(products);
+        if let Some((word, line)) = read {
+            let thread = context.threads[position].index;
+            let other = OtherAccess { thread, location: line.into(), access: AccessKind::Read };
+            context.fail(location, FaultKind::InFlight { element: DYNAMIC.index(word), other });
+        }
+    }
 }
 
 /// Ends the launch if the running thread, which returns from the kernel, has sums under way.
