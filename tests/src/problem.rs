@@ -86,6 +86,25 @@ impl Problem {
         self
     }
 
+    /// The same with one row of A, and one column of B, of zeros but for a subnormal number. It meets such large numbers that no
+    /// result is subnormal, and nobody who looks at other terms finds it.
+    pub fn with_rare_tiny_elements(mut self) -> Self {
+        let power = |exponent: i32| 2f32.powi(exponent);
+        for operand in [&mut self.a, &mut self.b] {
+            for (row, col) in
+                (0..operand.rows()).flat_map(|row| (0..operand.cols()).map(move |col| (row, col))).collect::<Vec<_>>()
+            {
+                operand.set(row, col, operand.at(row, col) * power(50));
+            }
+        }
+        let (row, col, terms) = (self.a.rows() / 4, self.b.cols() / 2, self.a.cols());
+        for l in 0..terms {
+            self.a.set(row, l, if l == terms / 3 { power(-128) } else { 0.0 });
+            self.b.set(l, col, if l == terms / 2 { power(-128) } else { 0.0 });
+        }
+        self
+    }
+
     /// The same with rows of A and columns of B that differ by powers of two, and one element in each that is larger than the others.
     pub fn graded(mut self) -> Self {
         let grade = |line: usize| 2f32.powi((line % 5) as i32 - 2);

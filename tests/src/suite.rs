@@ -58,6 +58,10 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
             add(Problem::new(shape(37, 1100, 40), layouts, 11).with_tiny_elements().into(), None);
             add(Problem::new(shape(2060, 36, 40), layouts, 16).with_tiny_elements().into(), None);
         }
+        // And so many terms that this is worth while.
+        if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
+            add(Problem::new(shape(260, 900, 1024), layouts, 17).with_rare_tiny_elements().into(), Some(1));
+        }
     }
     trials
 }

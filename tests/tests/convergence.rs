@@ -21,7 +21,7 @@ fn build(crate_dir: &str, pipeline: Pipeline) -> Build {
 
 #[test]
 fn no_kernel_has_other_barriers_than_its_source() {
-    for crate_dir in ["../gpu-kernels", "fixtures/device-features"] {
+    for crate_dir in ["../gpu-kernels", "fixtures/device-features", "fixtures/instructions"] {
         let (fast, convergent) = (build(crate_dir, Pipeline::Fast), build(crate_dir, Pipeline::Convergent));
         for (fast, convergent) in fast.modules.iter().zip(&convergent.modules) {
             assert!(!fast.kernels.is_empty());

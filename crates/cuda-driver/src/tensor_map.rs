@@ -28,7 +28,7 @@ pub enum TensorElement {
     Bf16,
     /// IEEE 754 binary32, copied as it is. A tensor core that takes it for TF32 ignores the low 13 bits.
     Fp32,
-    /// IEEE 754 binary32 in memory, rounded to TF32 on the way.
+    /// IEEE 754 binary32 in memory, rounded to TF32 on the way: to nearest, ties to even.
     Tf32,
 }
 
@@ -57,7 +57,7 @@ impl TensorElement {
 pub enum TensorSwizzle {
     /// Lines of a tile lie one after the other.
     None,
-    /// Lines of at most 128 bytes; the number of a 16-byte piece in its line is xored with the line's number modulo 8.
+    /// Lines of 128 bytes; the number of a 16-byte piece in its line is xored with the line's number modulo 8.
     Bytes128,
 }
 
@@ -79,7 +79,7 @@ pub struct TensorDimension {
     /// 16 below 2⁴⁰.
     pub byte_stride: u64,
     /// The elements of a tile in this dimension: 1 to 256. In the first dimension they make up a multiple of 16 bytes, and
-    /// with [`TensorSwizzle::Bytes128`] at most 128.
+    /// with [`TensorSwizzle::Bytes128`] 128: the copy engine would leave gaps behind shorter ones.
     pub tile: u32,
 }
 
@@ -163,9 +163,7 @@ pub enum TensorMapFault {
         tile: u32,
     },
     /// Lines of a tile that cannot be laid out in shared memory.
-    #[error(
-        "lines of a tile have {bytes} bytes: they have to be a multiple of 16, and at most 128 with the swizzle of 128"
-    )]
+    #[error("lines of a tile have {bytes} bytes: they have to be a multiple of 16, and 128 with the swizzle of 128")]
     TileLine {
         /// Their size in bytes.
         bytes: u64,
@@ -230,7 +228,7 @@ impl TiledTensor<'_> {
                     return Err(TensorMapFault::Apart { byte_stride, element_bytes });
                 }
                 let bytes = u64::from(tile) * element_bytes;
-                if !bytes.is_multiple_of(16) || (self.swizzle == TensorSwizzle::Bytes128 && bytes > 128) {
+                if !bytes.is_multiple_of(16) || (self.swizzle == TensorSwizzle::Bytes128 && bytes != 128) {
                     return Err(TensorMapFault::TileLine { bytes });
                 }
             } else if !byte_stride.is_multiple_of(16) || byte_stride >= 1 << 40 {
@@ -393,5 +391,6 @@ mod tests {
         }
         assert_eq!(check(|_, d| d[0].tile = 36), Err(TileLine { bytes: 144 }));
         assert_eq!(check(|_, d| d[0].tile = 6), Err(TileLine { bytes: 24 }));
+        assert_eq!(check(|_, d| d[0].tile = 16), Err(TileLine { bytes: 64 }));
     }
 }

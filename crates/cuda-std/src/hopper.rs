@@ -178,7 +178,8 @@ pub fn prefetch_tensor_map(map: TensorMap<'_>) {
 /// Has the copy engine load the tile at the coordinates `at` (the fastest-running first) of a three-dimensional tensor map
 /// to the address of element `index` of `target`, and tell `barrier` of the bytes (`cp.async.bulk.tensor.3d`, sm_90). The
 /// shape of the tile is the map's box; what lies outside of the matrix is filled with zeros. Coordinates are signed (`as u32`): a tile
-/// may begin before the matrix.
+/// may begin before the matrix. The first one is a multiple of 16 bytes; with another, an H200 ends the kernel for an illegal
+/// instruction.
 ///
 /// # Safety
 /// One thread calls this. The target is as large as the box, aligned as its swizzle needs (1024 bytes for 128-byte rows),
@@ -203,7 +204,8 @@ pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'
 
 /// Has the copy engine store the tile from the address of element `index` of `source` to the coordinates `at` (the
 /// fastest-running first) of a three-dimensional tensor map (`cp.async.bulk.tensor.3d`, sm_90). The shape of the tile is the
-/// map's box; what lies outside of the matrix is not stored, by pieces of 16 bytes. The second-level cache is told to let go of it
+/// map's box; what lies behind the end of the matrix is not stored, by pieces of 16 bytes. Coordinates are not negative, and the first
+/// one is a multiple of 16 bytes; with others, an H200 ends the kernel for an illegal instruction. The second-level cache is told to let go of it
 /// first (`evict_first`): what is stored in this way is more than it holds. [`commit_stores`] and [`wait_for_stores`] tell when it is done.
 ///
 /// # Safety

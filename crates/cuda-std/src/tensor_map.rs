@@ -8,7 +8,7 @@ use crate::KernelParam;
 pub enum TileSwizzle {
     /// As they are.
     None,
-    /// In every 128 bytes, which a line has at most, the pieces of 16 bytes are exchanged: the number of a piece in them is xored with
+    /// In every 128 bytes, which are a line, the pieces of 16 bytes are exchanged: the number of a piece in them is xored with
     /// the number of these 128 bytes modulo 8.
     Bytes128,
 }
@@ -40,7 +40,7 @@ pub enum TileElement {
     Bytes2,
     /// Of 4 bytes, likewise.
     Bytes4,
-    /// fp32 numbers, rounded to TF32 on their way to shared memory.
+    /// fp32 numbers, rounded to TF32 on their way to shared memory: to nearest, ties to even.
     Tf32,
 }
 
@@ -136,7 +136,7 @@ impl TensorMap<'_> {
     /// zeros for what a tile has outside of the array. The executor on the CPU has no use for the bytes.
     ///
     /// # Safety
-    /// The bytes say that, and the layout describes nothing outside of this memory, which for the lifetime of the result is valid for
+    /// The bytes say that, the lines of swizzled tiles have 128 bytes, and the layout describes nothing outside of this memory, which for the lifetime of the result is valid for
     /// reads, and is not written to, wherever a kernel with this map runs.
     pub const unsafe fn from_raw_parts(bytes: [u64; 16], pointer: *const u8, size: usize, layout: TileLayout) -> Self {
         Self { bytes, pointer, size, layout, lifetime: core::marker::PhantomData }
@@ -150,6 +150,11 @@ impl TensorMap<'_> {
     /// The address of the memory.
     pub(crate) const fn pointer(&self) -> *const u8 {
         self.pointer
+    }
+
+    /// The bytes of this memory.
+    pub(crate) const fn size(&self) -> usize {
+        self.size
     }
 
     /// The bytes of a line of the tiles that are loaded.

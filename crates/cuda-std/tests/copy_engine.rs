@@ -130,9 +130,13 @@ fn loads(map: TensorMap<'_>, at: At, wrong: u32, out: GlobalSliceMut<'_, f32>) {
 }
 
 fn run_loads(checks: Checks, wrong: u32) -> Fault {
+    run_loads_at(checks, [0; 3], wrong)
+}
+
+fn run_loads_at(checks: Checks, at: [u32; 3], wrong: u32) -> Fault {
     let (memory, mut out) = (memory(), vec![0.0; TILE]);
     let map = map(&memory, layout(TileElement::Bytes4, TileSwizzle::None));
-    fault(checks, loads { map, at: At::from([0; 3]), wrong, out: GlobalSliceMut::new(&mut out) }, 1)
+    fault(checks, loads { map, at: at.into(), wrong, out: GlobalSliceMut::new(&mut out) }, 1)
 }
 
 #[test]
@@ -144,7 +148,16 @@ fn a_tile_is_what_the_layout_says_and_zero_outside() {
             (TileElement::Bytes4, TileSwizzle::Bytes128),
             (TileElement::Tf32, TileSwizzle::Bytes128),
         ] {
-            for at in [[0, 0, 0], [32, 0, 1], [20, 7, 0], [3, 9, 1], [50, 0, 0], [0, 0, 2], [u32::MAX, 0, 0]] {
+            for at in [
+                [0, 0, 0],
+                [32, 0, 1],
+                [20, 7, 0],
+                [4, 9, 1],
+                [52, 0, 0],
+                [0, 0, 2],
+                [4u32.wrapping_neg(), 0, 0],
+                [0, u32::MAX, 0],
+            ] {
                 let mut out = vec![f32::NAN; TILE];
                 let map = map(&memory, layout(element_kind, swizzle));
                 succeed(checks, loads { map, at: at.into(), wrong: NOTHING, out: GlobalSliceMut::new(&mut out) }, 2);
@@ -164,6 +177,19 @@ fn a_tile_is_what_the_layout_says_and_zero_outside() {
             }
         }
     }
+}
+
+#[test]
+fn the_copy_engine_rounds_ties_to_even_and_knows_one_nan() {
+    let words =
+        [0x3F80_1000, 0x3F80_3000, 0xBF80_2FFF, 0xBF80_3001, 0x7F7F_FFFF, 0xFF80_0000, 0x7F80_0001, 0xFFC0_0000];
+    let rounded =
+        [0x3F80_0000, 0x3F80_4000, 0xBF80_2000, 0xBF80_4000, 0x7F80_0000, 0xFF80_0000, 0x7FFF_E000, 0x7FFF_E000];
+    let (mut memory, mut out) = (memory(), vec![0.0; TILE]);
+    memory[..8].copy_from_slice(&words.map(f32::from_bits));
+    let map = map(&memory, layout(TileElement::Tf32, TileSwizzle::None));
+    succeed(Checks::Full, loads { map, at: At::from([0; 3]), wrong: NOTHING, out: GlobalSliceMut::new(&mut out) }, 1);
+    assert_eq!(out.iter().take(8).map(|number| number.to_bits()).collect::<Vec<_>>(), rounded);
 }
 
 #[test]
@@ -214,6 +240,28 @@ fn tiles_need_a_barrier_that_the_copy_engine_sees_a_place_and_somebody_who_waits
     assert_eq!(overwritten.location.unwrap().line, line("overwrite"));
 }
 
+#[test]
+fn tiles_begin_where_the_copy_engine_can() {
+    for checks in ALL_CHECKS {
+        for coordinate in [-1i32, 1, 50] {
+            let at = [coordinate.cast_unsigned(), 0, 0];
+            for (fault, place) in
+                [(run_loads_at(checks, at, NOTHING), "load"), (*stored(checks, at, NOTHING).unwrap_err(), "store")]
+            {
+                let expected = FaultKind::TileMisaligned { coordinate, element_bytes: 4 };
+                assert_eq!((fault.kind, fault.location.unwrap().line), (expected, line(place)));
+            }
+        }
+        for (dimension, coordinate) in [(0, -4i32), (1, -1), (2, -1)] {
+            let mut at = [0; 3];
+            at[dimension] = coordinate.cast_unsigned();
+            let fault = *stored(checks, at, NOTHING).unwrap_err();
+            let expected = FaultKind::StoreBeforeArray { dimension, coordinate };
+            assert_eq!((fault.kind, fault.location.unwrap().line), (expected, line("store")));
+        }
+    }
+}
+
 const NO_ASYNC_FENCE: u32 = 1;
 const NO_BARRIER: u32 = 2;
 const NO_WAIT_FOR_STORE: u32 = 3;
@@ -250,9 +298,14 @@ fn stores(c: GlobalSliceMut<'_, f32>, map: TensorMapMut<'_>, at: At, wrong: u32)
 }
 
 fn stored(checks: Checks, at: [u32; 3], wrong: u32) -> Result<Vec<f32>, Box<Fault>> {
+    stored_within(checks, 1200, at, wrong)
+}
+
+/// Stores a tile into so many elements.
+fn stored_within(checks: Checks, elements: usize, at: [u32; 3], wrong: u32) -> Result<Vec<f32>, Box<Fault>> {
     let mut memory = memory();
     let layout = layout(TileElement::Bytes4, TileSwizzle::Bytes128);
-    let (pointer, bytes) = (memory.as_mut_ptr().cast::<u8>(), size_of_val(memory.as_slice()));
+    let (pointer, bytes) = (memory.as_mut_ptr().cast::<u8>(), size_of_val(&memory[..elements]));
     // SAFETY: as in `map`; nothing else accesses the memory meanwhile.
     let map = unsafe { TensorMapMut::new(TensorMap::from_raw_parts([0; 16], pointer, bytes, layout)) };
     let c = unsafe { GlobalSliceMut::from_raw_parts(pointer.cast::<f32>(), 1200) };
@@ -266,12 +319,13 @@ fn stored(checks: Checks, at: [u32; 3], wrong: u32) -> Result<Vec<f32>, Box<Faul
 #[test]
 fn a_stored_tile_is_where_the_layout_says_and_nothing_else_changes() {
     for checks in ALL_CHECKS {
-        for at in [[0, 0, 0], [32, 4, 1], [49, 9, 1], [50, 0, 0]] {
+        for at in [[0, 0, 0], [32, 4, 1], [48, 9, 1], [52, 0, 0]] {
             let (before, after) = (memory(), stored(checks, at, NOTHING).unwrap());
             let mut expected = before;
             for (row, place) in (0..LINES).flat_map(|row| (0..LENGTH).map(move |place| (row, place))) {
                 let to = [u64::from(at[0]) + place as u64, u64::from(at[1]) + row as u64, at[2].into()];
-                if (0..3).all(|i| to[i] < EXTENTS[i]) {
+                // What follows in the same 16 bytes is stored as well.
+                if to[0] < EXTENTS[0].next_multiple_of(4) && (1..3).all(|i| to[i] < EXTENTS[i]) {
                     let swizzled = 4 * ((place / 4) ^ (row % 8)) + place % 4;
                     expected[(0..3).map(|i| to[i] as usize * STRIDES[i]).sum::<usize>()] =
                         (row * LENGTH + swizzled) as f32;
@@ -279,6 +333,18 @@ fn a_stored_tile_is_where_the_layout_says_and_nothing_else_changes() {
             }
             assert_eq!(after, expected, "{at:?}");
         }
+    }
+}
+
+#[test]
+fn the_last_piece_of_a_line_needs_room() {
+    // The last line of the last matrix.
+    let end = 600 + 9 * 52 + 50;
+    for checks in ALL_CHECKS {
+        assert!(stored_within(checks, end + 2, [48, 9, 1], NOTHING).is_ok());
+        let fault = stored_within(checks, end + 1, [48, 9, 1], NOTHING).unwrap_err();
+        let expected = FaultKind::StoreBehindArray { byte: 4 * (end + 1), bytes: 4 * (end + 1) };
+        assert_eq!((fault.kind, fault.location.unwrap().line), (expected, line("store")));
     }
 }
 

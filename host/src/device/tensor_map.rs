@@ -33,7 +33,7 @@ pub enum Lines {
 pub struct TensorTile {
     /// What the elements are.
     pub element: TensorElement,
-    /// The elements along a line. They have at most 128 bytes if they are swizzled.
+    /// The elements along a line. They have 128 bytes if they are swizzled.
     pub length: u32,
     /// The lines, at most 256.
     pub lines: u32,

@@ -8,7 +8,7 @@ use super::machine::{Error, Machine, Tensor};
 use super::number::Format;
 use super::operands::special_numbers;
 use super::outcome::Outcome;
-use super::words::{Content, rounded_to_tf32};
+use super::words::{Content, loaded_as_tf32};
 
 /// What the words of an array are before a store.
 const UNTOUCHED: u32 = 0x5EA1_5EA1;
@@ -22,7 +22,7 @@ pub struct Tiles {
     stores: bool,
 }
 
-/// All comparisons. Those of lines that are shorter than the pattern of a swizzle come last.
+/// All comparisons.
 pub fn tiles() -> Vec<Tiles> {
     let mut all = Vec::new();
     let elements = [
@@ -40,9 +40,6 @@ pub fn tiles() -> Vec<Tiles> {
         (TensorSwizzle::Bytes128, [128, 8, 1]),
         (TensorSwizzle::Bytes128, [128, 21, 2]),
         (TensorSwizzle::Bytes128, [128, 128, 1]),
-        (TensorSwizzle::Bytes128, [64, 16, 1]),
-        (TensorSwizzle::Bytes128, [32, 16, 2]),
-        (TensorSwizzle::Bytes128, [48, 8, 1]),
     ];
     for stores in [false, true] {
         for (name, element) in elements {
@@ -70,11 +67,10 @@ pub fn tiles() -> Vec<Tiles> {
         at: coordinates(&tensor, false),
         stores: false,
     });
-    all.sort_by_key(|tiles| tiles.tensor.swizzle == TensorSwizzle::Bytes128 && tiles.line_bytes() < 128);
     all
 }
 
-/// Where tiles begin: inside, across each border, and outside, also far.
+/// Where tiles begin: inside, across each border, and outside, also far. Where the copy engine can begin, that is.
 fn coordinates(tensor: &Tensor, stores: bool) -> Vec<[i32; 3]> {
     let [length, lines, matrices] = tensor.extents.map(|extent| extent as i32);
     let [across, down, _] = tensor.tile.map(|extent| extent as i32);
@@ -82,21 +78,16 @@ fn coordinates(tensor: &Tensor, stores: bool) -> Vec<[i32; 3]> {
     let (last_piece, behind) = ((length - 1) / piece * piece, (length + piece - 1) / piece * piece);
     let xs = [
         i32::MIN,
-        -across - 1,
+        -across - piece,
         -across,
-        1 - across,
+        piece - across,
         -piece,
-        -3,
-        -1,
         0,
-        1,
         piece,
-        length - across,
+        (length - across) / piece * piece,
         last_piece,
-        length - 1,
-        length,
         behind,
-        i32::MAX - 255,
+        i32::MAX / 256 * 256,
     ];
     let ys = [-down, 1 - down, -1, 0, 3, lines - down, lines - 1, lines, i32::MAX - 255];
     let zs = [-1, 0, matrices - 1, matrices];
@@ -105,8 +96,10 @@ fn coordinates(tensor: &Tensor, stores: bool) -> Vec<[i32; 3]> {
         for (j, &y) in ys.iter().enumerate() {
             for (k, &z) in zs.iter().enumerate() {
                 // Stores are compared array by array. So not all values of a coordinate with all of the others, but each with some.
-                let is_usual = [i, j, k] == [i, 3, 1] || [i, j, k] == [7, j, 1] || [i, j, k] == [7, 3, k];
-                if !stores || is_usual || (i + 5 * j + 3 * k).is_multiple_of(9) {
+                let is_usual = [x, y, z].iter().filter(|&&coordinate| coordinate == 0).count() >= 2;
+                let is_stored = [x, y, z].iter().all(|&coordinate| coordinate >= 0)
+                    && (is_usual || (i + 5 * j + 3 * k).is_multiple_of(3));
+                if !stores || is_stored {
                     at.push([x, y, z]);
                 }
             }
@@ -116,10 +109,6 @@ fn coordinates(tensor: &Tensor, stores: bool) -> Vec<[i32; 3]> {
 }
 
 impl Tiles {
-    fn line_bytes(&self) -> u64 {
-        u64::from(self.tensor.tile[0]) * self.tensor.element.bytes()
-    }
-
     /// Compares what both sides do; without another machine, the executor with what the description of tensor maps says.
     ///
     /// # Errors
@@ -202,9 +191,9 @@ impl Tiles {
         self.tensor.words()
     }
 
-    /// Calls `visit` for each element of a tile that is inside the array, with its places in the tile and in the array, in bytes.
-    fn visit(&self, at: [i32; 3], mut visit: impl FnMut(usize, usize)) {
-        let Tensor { element, extents, byte_strides, tile, swizzle } = self.tensor;
+    /// Calls `visit` for each element of a tile that is inside these extents, with its places in the tile and in the array, in bytes.
+    fn visit(&self, extents: [u64; 3], at: [i32; 3], mut visit: impl FnMut(usize, usize)) {
+        let Tensor { element, byte_strides, tile, swizzle, .. } = self.tensor;
         let bytes = element.bytes();
         let mut place = 0;
         for z in 0..tile[2] {
@@ -233,7 +222,7 @@ impl Tiles {
     /// The words of the array that a word of a tile is from.
     fn sources(&self, at: [i32; 3], word: usize) -> impl Iterator<Item = usize> {
         let mut sources = Vec::new();
-        self.visit(at, |in_tile, in_array| {
+        self.visit(self.tensor.extents, at, |in_tile, in_array| {
             if in_tile / 4 == word {
                 sources.push(in_array / 4);
             }
@@ -244,22 +233,24 @@ impl Tiles {
     /// A tile in shared memory.
     fn loaded(&self, array: &[u32], at: [i32; 3]) -> Vec<u32> {
         let mut tile = vec![0; self.tensor.tile_words()];
-        self.visit(at, |in_tile, in_array| match self.tensor.element.bytes() {
+        self.visit(self.tensor.extents, at, |in_tile, in_array| match self.tensor.element.bytes() {
             2 => {
                 let half = array[in_array / 4] >> (8 * (in_array % 4)) & 0xFFFF;
                 tile[in_tile / 4] |= half << (8 * (in_tile % 4));
             }
             _ if self.tensor.element == TensorElement::Tf32 => {
-                tile[in_tile / 4] = rounded_to_tf32(array[in_array / 4]);
+                tile[in_tile / 4] = loaded_as_tf32(array[in_array / 4]);
             }
             _ => tile[in_tile / 4] = array[in_array / 4],
         });
         tile
     }
 
-    /// Stores a tile.
+    /// Stores a tile, by pieces of 16 bytes.
     fn stored(&self, array: &mut [u32], at: [i32; 3], tile: &[u32]) {
-        self.visit(at, |in_tile, in_array| {
+        let [length, lines, matrices] = self.tensor.extents;
+        let length = length.next_multiple_of(16 / self.tensor.element.bytes());
+        self.visit([length, lines, matrices], at, |in_tile, in_array| {
             let mask = if self.tensor.element.bytes() == 2 { 0xFFFF << (8 * (in_array % 4)) } else { u32::MAX };
             let word = tile[in_tile / 4] >> (8 * (in_tile % 4)) << (8 * (in_array % 4));
             array[in_array / 4] = array[in_array / 4] & !mask | word & mask;

@@ -314,6 +314,14 @@ pub(super) fn rounded_to_tf32(x: u32) -> u32 {
     }
 }
 
+/// An fp32 number rounded to TF32 by the copy engine of an H200: ties to even, and one NaN.
+pub(super) fn loaded_as_tf32(x: u32) -> u32 {
+    match Format::Fp32.decode(x) {
+        Number::Nan => 0x7FFF_E000,
+        _ => converted(Format::Fp32, x, Format::Tf32, NEAREST),
+    }
+}
+
 fn rounded_pair(x: &[u32], to: Format) -> u32 {
     converted(Format::Fp32, x[1], to, NEAREST) << 16 | converted(Format::Fp32, x[0], to, NEAREST)
 }

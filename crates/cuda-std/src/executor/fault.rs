@@ -235,7 +235,8 @@ pub enum FaultKind {
     },
     /// A barrier in shared memory that is initialized for a second time, or for no arrivals.
     #[error(
-        "the barrier at byte {byte_offset} of the launch-sized shared memory is initialized for {arrivals} arrivals: it has to          be at least one, and once in a block"
+        "the barrier at byte {byte_offset} of the launch-sized shared memory is initialized for {arrivals} arrivals: it has to \
+         be at least one, and once in a block"
     )]
     BarrierInitialization {
         /// Where it is.
@@ -280,6 +281,38 @@ pub enum FaultKind {
         /// What the copy engine does there.
         other: OtherAccess,
     },
+    /// A tile that begins where the copy engine cannot begin. A GPU ends such a kernel for an illegal instruction.
+    #[error(
+        "a tile of {element_bytes}-byte elements begins at coordinate {coordinate} of a line, {} bytes from its beginning: tiles begin at \
+         multiples of 16 bytes", i64::from(*.coordinate) * *.element_bytes as i64
+    )]
+    TileMisaligned {
+        /// The first coordinate.
+        coordinate: i32,
+        /// The size of an element.
+        element_bytes: usize,
+    },
+    /// A tile to store that begins before the array. A GPU ends such a kernel for an illegal instruction.
+    #[error(
+        "a tile is stored to coordinate {coordinate} of dimension {dimension}: only tiles that are loaded may begin before the array"
+    )]
+    StoreBeforeArray {
+        /// The dimension, the fastest-running being 0.
+        dimension: usize,
+        /// The coordinate, which is negative.
+        coordinate: i32,
+    },
+    /// A tile to store whose last piece of a line would go beyond the array's memory.
+    #[error(
+        "the copy engine stores whole pieces of 16 bytes, here also byte {byte} of an array that has {bytes}: lines of what it stores \
+         need room for all of their last piece"
+    )]
+    StoreBehindArray {
+        /// The byte, from the beginning of the array.
+        byte: usize,
+        /// The bytes of the array.
+        bytes: usize,
+    },
     /// The copy engine is to store, or tensor cores are to read, what a thread has written and not made visible to them.
     #[error(
         "element {element} of the launch-sized shared memory (in units of 4 bytes) is read by the copy engine or by tensor cores, and \
@@ -304,7 +337,8 @@ pub enum FaultKind {
     LoadNotAwaited,
     /// A barrier of a number, or for a number of threads, that there is none of.
     #[error(
-        "barrier {id} for {threads} threads: barriers for a part of a block are 1 to 15 (0 is that of the whole block), and for          whole warps"
+        "barrier {id} for {threads} threads: barriers for a part of a block are 1 to 15 (0 is that of the whole block), and for \
+         whole warps"
     )]
     BarrierNumber {
         /// The number.

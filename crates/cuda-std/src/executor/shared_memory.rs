@@ -34,7 +34,6 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use std::boxed::Box;
-use std::collections::HashMap;
 use std::vec::Vec;
 use std::{thread_local, vec};
 
@@ -157,6 +156,12 @@ impl Access {
 struct Shadow {
     write: Access,
     reads: [Access; 2],
+    /// Further reads, where two do not tell enough. They are of the epoch that the two are of.
+    more_reads: Vec<Access>,
+}
+
+impl Shadow {
+    const NONE: Self = Self { write: Access::NONE, reads: [Access::NONE; 2], more_reads: Vec::new() };
 }
 
 /// The memory behind a [`Placement`]; it stays where it is from block to block.
@@ -182,8 +187,6 @@ pub(super) struct SharedMemory {
     warps: Box<[WarpClock]>,
     /// What threads know of each other by barriers of a part of the block.
     pub(super) clocks: Clocks,
-    /// Further reads, by array and word, where two do not tell enough: see [`SharedMemory::add_read`].
-    more_reads: RefCell<HashMap<(usize, usize), Vec<Access>>>,
 }
 
 /// Which `sync_warp` calls the lanes of a warp have behind them.
@@ -221,7 +224,6 @@ impl SharedMemory {
             epoch: Cell::new(1),
             warps: (0..MAX_THREADS / LANES).map(|_| warp()).collect(),
             clocks: Clocks::default(),
-            more_reads: RefCell::default(),
         }
     }
 
@@ -258,7 +260,6 @@ impl SharedMemory {
     pub(super) fn begin_epoch(&self) {
         // One tick for the epoch, and one for each warp's interval.
         self.epoch.set(self.advance(1 + self.warps.len() as u64));
-        self.more_reads.borrow_mut().clear();
         FAST_PATH.with(|path| path.epoch.set(self.epoch.get()));
     }
 
@@ -338,7 +339,7 @@ impl SharedMemory {
         }
         if checked && keys.len() < words {
             *keys = vec![0; words];
-            *shadows = vec![Shadow { write: Access::NONE, reads: [Access::NONE; 2] }; words];
+            *shadows = vec![Shadow::NONE; words];
         }
         let poison = u64::from(POISON);
         data[..words.div_ceil(2)].fill(poison << 32 | poison);
@@ -382,10 +383,7 @@ impl SharedMemory {
             self.conflict(shadow.write, me, AccessKind::Write)?;
             self.conflict(shadow.reads[0], me, AccessKind::Read)?;
             self.conflict(shadow.reads[1], me, AccessKind::Read)?;
-            if self.clocks.are_in_use() {
-                let more = self.more_reads.borrow_mut().remove(&(array.assigned_number(), word));
-                more.into_iter().flatten().try_for_each(|read| self.conflict(read, me, AccessKind::Read))?;
-            }
+            shadow.more_reads.drain(..).try_for_each(|read| self.conflict(read, me, AccessKind::Read))?;
             shadow.reads = [Access::NONE; 2];
         }
         shadow.write = Access { stamp: me, location: Some(location) };
@@ -408,7 +406,9 @@ impl SharedMemory {
         // SAFETY: as for `note_write`.
         let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
         let stamp = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
-        *shadow = Shadow { write: Access { stamp, location: Some(location) }, reads: [Access::NONE; 2] };
+        shadow.write = Access { stamp, location: Some(location) };
+        shadow.reads = [Access::NONE; 2];
+        shadow.more_reads.clear();
         *key = 0;
     }
 
@@ -466,9 +466,9 @@ impl SharedMemory {
         let read = Access { stamp: me, location: Some(location) };
         if shadow.reads[0].stamp < epoch {
             shadow.reads[0] = read;
+            shadow.more_reads.clear();
         } else if self.clocks.are_in_use() {
-            let place = (array.assigned_number(), word);
-            self.add_read_to_all(&mut shadow.reads, || place, read);
+            self.add_read_to_all(shadow, read);
         } else if let Some(enough) = self.add_read(&mut shadow.reads, read) {
             *key = enough;
         }
@@ -478,18 +478,16 @@ impl SharedMemory {
 
     /// Adds a read to others of the same epoch, all of which are kept: a writer may be ordered after any of them and not after
     /// the rest.
-    fn add_read_to_all(&self, reads: &mut [Access; 2], place: impl Fn() -> (usize, usize), read: Access) {
-        for known in reads.iter_mut() {
+    fn add_read_to_all(&self, shadow: &mut Shadow, read: Access) {
+        for known in &mut shadow.reads {
             // What is ordered before this read is ordered before every writer that is ordered after it.
             if known.location.is_none() || !self.unordered(known.stamp, read.stamp) {
                 *known = read;
                 return;
             }
         }
-        let mut more = self.more_reads.borrow_mut();
-        let more = more.entry(place()).or_default();
-        more.retain(|known| self.unordered(known.stamp, read.stamp));
-        more.push(read);
+        shadow.more_reads.retain(|known| self.unordered(known.stamp, read.stamp));
+        shadow.more_reads.push(read);
     }
 
     /// Adds a read to others of the same epoch. Returns the key if with it there are enough.
