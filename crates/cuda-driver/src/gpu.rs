@@ -12,6 +12,7 @@ use cust::{CudaApiVersion, CudaFlags};
 
 use crate::call::{CallError, Outcome, call};
 use crate::error::{Error, code};
+use crate::launches::Launches;
 
 /// A CUDA version, as a driver supports it: `13.0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -215,27 +216,6 @@ struct OpenGpu {
     launches: Mutex<Launches>,
 }
 
-/// What has been launched, to be able to say which kernels may have failed.
-#[derive(Debug, Default)]
-struct Launches {
-    /// The number of launches so far.
-    count: u64,
-    /// The kernels that have not been waited for.
-    unfinished: Vec<Launched>,
-}
-
-/// A kernel that may still run, and on which stream. There is one of these for however many launches.
-#[derive(Debug)]
-struct Launched {
-    stream: CUstream,
-    kernel: Arc<str>,
-    /// Which launch was its last.
-    last: u64,
-}
-
-// SAFETY: the stream is compared with others, and nothing else is done with it.
-unsafe impl Send for Launched {}
-
 impl Drop for OpenGpu {
     fn drop(&mut self) {
         // The stream's destruction needs the context. If this fails, so does that, and nobody is left to tell.
@@ -350,7 +330,7 @@ impl Gpu {
     pub(crate) fn call<R: Outcome>(&self, operation: impl FnOnce() -> R) -> Result<R::Value, CallError> {
         call(operation).map_err(|error| match error.returned_any(code::CONTEXT_LOST) {
             Ok(call) => {
-                let lost = || Error::ContextLost { call, kernels: self.unfinished_kernels() };
+                let lost = || Error::ContextLost { call, kernels: self.launches().unfinished() };
                 CallError::Typed(self.inner.lost.get_or_init(lost).clone())
             }
             Err(other) => other,
@@ -359,33 +339,16 @@ impl Gpu {
 
     /// Waits for everything on this handle's stream. The context is current.
     pub(crate) fn wait(&self) -> Result<(), CallError> {
-        let (stream, before) = (self.stream(), self.launches().count);
+        let (stream, before) = (self.stream(), self.launches().count());
         // SAFETY: the stream is of the context that is current now.
         self.call(|| unsafe { sys::cuStreamSynchronize(stream) })?;
-        self.launches().unfinished.retain(|launched| launched.stream != stream || launched.last > before);
+        self.launches().have_finished(stream, before);
         Ok(())
     }
 
     /// Notes that a kernel has been launched on this handle's stream.
     pub(crate) fn has_launched(&self, kernel: &Arc<str>) {
-        let (stream, mut launches) = (self.stream(), self.launches());
-        let Launches { count, unfinished } = &mut *launches;
-        *count += 1;
-        match unfinished.iter_mut().find(|other| other.stream == stream && Arc::ptr_eq(&other.kernel, kernel)) {
-            Some(again) => again.last = *count,
-            None => unfinished.push(Launched { stream, kernel: kernel.clone(), last: *count }),
-        }
-    }
-
-    /// The names of the kernels that may still run.
-    fn unfinished_kernels(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for Launched { kernel, .. } in &self.launches().unfinished {
-            if !names.iter().any(|name| **name == **kernel) {
-                names.push(kernel.to_string());
-            }
-        }
-        names
+        self.launches().add(kernel, self.stream());
     }
 
     /// Nothing that holds the lock leaves the list half changed, so a poisoned one is in order.

@@ -68,6 +68,7 @@ mod error;
 mod event;
 mod forwarders;
 mod gpu;
+mod launches;
 mod library;
 mod memory;
 mod module;
