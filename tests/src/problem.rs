@@ -99,8 +99,9 @@ impl Problem {
         }
         let (row, col, terms) = (self.a.rows() / 4, self.b.cols() / 2, self.a.cols());
         for l in 0..terms {
-            self.a.set(row, l, if l == terms / 3 { power(-128) } else { 0.0 });
-            self.b.set(l, col, if l == terms / 2 { power(-128) } else { 0.0 });
+            // Not powers of two, which would not have to be split.
+            self.a.set(row, l, if l == terms / 3 { 1.37 * power(-128) } else { 0.0 });
+            self.b.set(l, col, if l == terms / 2 { 1.37 * power(-128) } else { 0.0 });
         }
         self
     }

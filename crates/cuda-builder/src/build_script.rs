@@ -14,7 +14,8 @@ pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
 /// The whole of a build script that puts the PTX of the crate in `crate_dir` (relative to the package's directory) into a
 /// program.
 ///
-/// It writes `kernels.rs` into `OUT_DIR`, with one item:
+/// It writes a file into `OUT_DIR` that is called as the directory, with underscores: `gpu_kernels.rs` for `../gpu-kernels`. It has one
+/// item:
 ///
 /// ```text
 /// /// For each architecture its name, such as "sm_80", and its kernels, each with its name and a PTX module of its own; or
@@ -22,8 +23,9 @@ pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
 /// pub const PTX: Result<&[(&str, &[(&str, &str)])], &str> = …;
 /// ```
 ///
-/// which the program takes in with `include!(concat!(env!("OUT_DIR"), "/kernels.rs"));`. A machine that cannot compile
-/// kernels, or the environment variable [`SKIP_VARIABLE`], makes it the reason.
+/// which the program takes in with `include!(concat!(env!("OUT_DIR"), "/gpu_kernels.rs"));`. A machine that cannot compile
+/// kernels, or the environment variable [`SKIP_VARIABLE`], makes it the reason. A build script may embed several crates, also with
+/// kernels of the same names, from directories that are called differently.
 ///
 /// Each kernel has a module of its own, so that a program has the driver compile what it runs and nothing else: for a
 /// crate with many unrolled kernels that is the difference between a fraction of a second and most of a minute. Kernels that do not compile, or do not
@@ -36,31 +38,34 @@ pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
 pub fn embed(crate_dir: impl AsRef<Path>, archs: &[Arch]) {
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").expect("`embed` is for build scripts: OUT_DIR is not set"));
     println!("cargo::rerun-if-env-changed={SKIP_VARIABLE}");
-    let result = if std::env::var_os(SKIP_VARIABLE).is_some() {
+    if let Err(error) = embed_into(&out_dir, crate_dir.as_ref(), archs) {
+        eprintln!("error: {error}");
+        process::exit(1);
+    }
+}
+
+fn embed_into(out_dir: &Path, crate_dir: &Path, archs: &[Arch]) -> Result<(), Error> {
+    let directory = crate_dir.canonicalize().map_err(Error::io("find", crate_dir))?;
+    let name = directory.file_name().unwrap_or_default().to_string_lossy().replace('-', "_");
+    let files = Files { out_dir, name: &name };
+    if std::env::var_os(SKIP_VARIABLE).is_some() {
         // No other line: an unchanged environment needs no second look.
-        write_reason(
-            &out_dir,
-            &format!(
-                "the environment variable {SKIP_VARIABLE} was set when this program was built, so its kernels were not \
-                 compiled to PTX; build it again without"
-            ),
-        )
+        files.write_reason(&format!(
+            "the environment variable {SKIP_VARIABLE} was set when this program was built, so its kernels were not \
+             compiled to PTX; build it again without"
+        ))
     } else {
-        match CudaBuilder::new(crate_dir.as_ref()).archs(archs).build() {
+        match CudaBuilder::new(crate_dir).archs(archs).build() {
             Ok(build) => {
                 build.emit_cargo_directives();
-                write_modules(&out_dir, &build)
+                files.write_modules(&build)
             }
             Err(Error::MissingToolchain(missing)) => {
                 missing.emit_cargo_directives();
-                write_reason(&out_dir, &missing.to_string())
+                files.write_reason(&missing.to_string())
             }
             Err(error) => Err(error),
         }
-    };
-    if let Err(error) = result {
-        eprintln!("error: {error}");
-        process::exit(1);
     }
 }
 
@@ -104,22 +109,34 @@ const ITEM: &str = "\
 #[allow(clippy::type_complexity, reason = \"a list of lists\")]
 pub const PTX: ::core::result::Result<&[(&str, &[(&str, &str)])], &str> = ";
 
-fn write_modules(out_dir: &Path, build: &Build) -> Result<(), Error> {
-    let mut code = format!("{ITEM}Ok(&[\n");
-    for module in &build.modules {
-        let arch = module.arch.name();
-        writeln!(code, "    ({arch:?}, &[").expect("writing to a String");
-        for kernel in &module.kernels {
-            let path = out_dir.join("ptx").join(arch).join(format!("{}.ptx", kernel.name));
-            write_atomically(&path, kernel.ptx.as_bytes())?;
-            writeln!(code, "        ({:?}, include_str!({path:?})),", kernel.name).expect("writing to a String");
-        }
-        code.push_str("    ]),\n");
-    }
-    code.push_str("]);\n");
-    write_atomically(&out_dir.join("kernels.rs"), code.as_bytes())
+/// What is written of a crate: a file with the item, and a directory with the PTX.
+struct Files<'a> {
+    out_dir: &'a Path,
+    name: &'a str,
 }
 
-fn write_reason(out_dir: &Path, reason: &str) -> Result<(), Error> {
-    write_atomically(&out_dir.join("kernels.rs"), format!("{ITEM}Err({reason:?});\n").as_bytes())
+impl Files<'_> {
+    fn write_modules(&self, build: &Build) -> Result<(), Error> {
+        let mut code = format!("{ITEM}Ok(&[\n");
+        for module in &build.modules {
+            let arch = module.arch.name();
+            writeln!(code, "    ({arch:?}, &[").expect("writing to a String");
+            for kernel in &module.kernels {
+                let path = self.out_dir.join(self.name).join(arch).join(format!("{}.ptx", kernel.name));
+                write_atomically(&path, kernel.ptx.as_bytes())?;
+                writeln!(code, "        ({:?}, include_str!({path:?})),", kernel.name).expect("writing to a String");
+            }
+            code.push_str("    ]),\n");
+        }
+        code.push_str("]);\n");
+        self.write_item(&code)
+    }
+
+    fn write_reason(&self, reason: &str) -> Result<(), Error> {
+        self.write_item(&format!("{ITEM}Err({reason:?});\n"))
+    }
+
+    fn write_item(&self, code: &str) -> Result<(), Error> {
+        write_atomically(&self.out_dir.join(format!("{}.rs", self.name)), code.as_bytes())
+    }
 }

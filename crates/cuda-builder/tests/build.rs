@@ -336,19 +336,27 @@ fn two_builds_at_once_do_not_disturb_each_other() {
 #[test]
 fn embed_writes_the_ptx_or_the_reason_and_runs_again_only_if_needed() {
     let kernels = fixture("embedded", "");
+    // Another crate with kernels of the same names.
+    let others = fixture("embedded-too", "");
+    let source = others.join("src/lib.rs");
+    fs::write(&source, fs::read_to_string(&source).unwrap().replace("min_blocks=2", "min_blocks=1")).unwrap();
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-builder-fixtures/program");
     let write = |file: &str, text: &str| write_atomically(&package.join(file), text.as_bytes()).unwrap();
     let manifest = "[package]\nname = \"embed-fixture\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n\
                     [build-dependencies]\ncuda_builder = { package = \"tilewright-cuda-builder\", path = \"BUILDER\" }\n";
     write("Cargo.toml", &manifest.replace("BUILDER", env!("CARGO_MANIFEST_DIR")));
-    write("build.rs", &format!("fn main() {{ cuda_builder::embed({:?}, &[cuda_builder::Arch::Sm80]) }}", kernels));
+    let archs = "&[cuda_builder::Arch::Sm80]";
+    let script = format!("cuda_builder::embed({kernels:?}, {archs}); cuda_builder::embed({others:?}, {archs});");
+    write("build.rs", &format!("fn main() {{ {script} }}"));
     let program = r#"
-include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+mod other { include!(concat!(env!("OUT_DIR"), "/embedded_too.rs")); }
 fn main() {
+    assert_eq!(other::PTX.map(<[_]>::len), PTX.map(<[_]>::len));
     match PTX {
         Ok(modules) => for (arch, kernels) in modules {
             let (name, ptx) = kernels.iter().find(|(name, _)| *name == "reverse_static").unwrap();
-            println!("{arch} {}", ptx.contains(".target sm_80") && ptx.matches(".entry").count() == 1 && ptx.contains(name));
+            println!("{arch} {}", ptx.contains(".target sm_80") && ptx.contains(".minnctapersm 2") && ptx.matches(".entry").count() == 1 && ptx.contains(name));
         },
         Err(reason) => println!("{reason}"),
     }

@@ -8,7 +8,7 @@ use crate::Error;
 
 #[allow(unreachable_pub, reason = "the generated item is `pub`, for whoever wants it so")]
 mod embedded {
-    include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+    include!(concat!(env!("OUT_DIR"), "/gpu_kernels.rs"));
 }
 
 /// The kernels for one architecture, such as `sm_90a`: the name of each, and its PTX.
