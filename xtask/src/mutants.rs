@@ -74,13 +74,17 @@ struct Tried {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut parts = Vec::new();
-    if !arguments.chosen {
-        parts.push(("mechanical", mechanical(arguments)?));
-    }
-    if !arguments.mechanical {
-        parts.push(("chosen", of_chosen(arguments)?));
-    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.max(1)).build()?;
+    let parts = pool.install(|| -> anyhow::Result<_> {
+        let mut parts = Vec::new();
+        if !arguments.chosen {
+            parts.push(("mechanical", mechanical(arguments)?));
+        }
+        if !arguments.mechanical {
+            parts.push(("chosen", of_chosen(arguments)?));
+        }
+        Ok(parts)
+    })?;
     for (part, tried) in &parts {
         let survived: Vec<_> = tried.iter().filter(|tried| matches!(tried.outcome, Outcome::Survived)).collect();
         println!("\n{part}: {} of {} caught", tried.len() - survived.len(), tried.len());
@@ -150,14 +154,20 @@ fn listing(suite: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Does something with each of these, some at a time, and returns what has come of it in their order.
-fn for_all<T: Sync, R: Send>(
-    items: &[T],
-    jobs: usize,
-    action: impl Fn(&T) -> anyhow::Result<R> + Sync,
-) -> anyhow::Result<Vec<R>> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build()?;
-    pool.install(|| items.par_iter().map(&action).collect())
+/// Runs the suite of each of these kernels, with these arguments besides, until one tells.
+fn run_suites<K: AsRef<str> + Sync>(
+    suite: &Path,
+    kernels: &[K],
+    more: &[&str],
+    arguments: &Arguments,
+) -> anyhow::Result<Outcome> {
+    // What survives in a helper of all kernels takes long: whoever has nothing else to do runs some of them.
+    let told = kernels.par_iter().with_max_len(1).find_map_first(|kernel| {
+        let run = [&["--kernel", kernel.as_ref()], more].concat();
+        let outcome = run_suite(suite, &run, Duration::from_secs(arguments.limit));
+        (!matches!(outcome, Ok(Outcome::Survived))).then_some(outcome)
+    });
+    told.unwrap_or(Ok(Outcome::Survived))
 }
 
 /// Leaves out each call in turn.
@@ -170,7 +180,8 @@ fn mechanical(arguments: &Arguments) -> anyhow::Result<Vec<Tried>> {
         },
     };
     let kernels = listing(&suite, &["--list"])?;
-    let calls = for_all(&kernels, arguments.jobs, |kernel| listing(&suite, &["--calls", "--kernel", kernel]))?;
+    let calls = kernels.par_iter().map(|kernel| listing(&suite, &["--calls", "--kernel", kernel]));
+    let calls: Vec<_> = calls.collect::<anyhow::Result<_>>()?;
     // Helpers run for many kernels: with which kernels a call is met.
     let mut met: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (kernel, calls) in kernels.iter().zip(&calls) {
@@ -180,18 +191,13 @@ fn mechanical(arguments: &Arguments) -> anyhow::Result<Vec<Tried>> {
     }
     let met: Vec<_> = met.into_iter().collect();
     println!("{} calls in {} kernels", met.len(), kernels.len());
-    for_all(&met, arguments.jobs, |(call, kernels)| {
-        let mut outcome = Outcome::Survived;
-        for kernel in kernels {
-            let run = ["--kernel", kernel, "--without", call];
-            outcome = run_suite(&suite, &run, Duration::from_secs(arguments.limit))?;
-            if !matches!(outcome, Outcome::Survived) {
-                break;
-            }
-        }
-        println!("{call}: {outcome:?}");
-        Ok(Tried { name: (*call).to_owned(), outcome })
-    })
+    met.par_iter()
+        .map(|(call, kernels)| {
+            let outcome = run_suites(&suite, kernels, &["--without", call], arguments)?;
+            println!("{call}: {outcome:?}");
+            Ok(Tried { name: (*call).to_owned(), outcome })
+        })
+        .collect()
 }
 
 /// Makes each of the chosen changes in turn.
@@ -202,30 +208,26 @@ fn of_chosen(arguments: &Arguments) -> anyhow::Result<Vec<Tried>> {
     if let Err(message) = build(&source, &target)? {
         bail!("the suite does not build without any change: {message}");
     }
-    let wanted = CHOSEN.iter().filter(|mutant| mutant.what.contains(&arguments.filter));
+    let wanted = CHOSEN.iter().filter(|mutant| mutant.name().contains(&arguments.filter));
     wanted.map(|mutant| try_chosen(mutant, &source, &target, arguments)).collect()
 }
 
 fn try_chosen(mutant: &Mutant, source: &Path, target: &Path, arguments: &Arguments) -> anyhow::Result<Tried> {
-    let Mutant { what, file, from, to, kernels } = mutant;
+    let Mutant { file, from, to, kernels, .. } = mutant;
+    let name = mutant.name();
     let path = source.join("gpu-kernels/src").join(file);
     let original = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let count = original.matches(from).count();
-    ensure!(count == 1, "{what}: {file} has {count} times what is to be changed: {from}");
+    ensure!(count == 1, "{name}: the file has {count} times what is to be changed: {from}");
     fs::write(&path, original.replacen(from, to, 1))?;
     let built = build(source, target);
     fs::write(&path, original)?;
     let outcome = match built? {
         Err(message) => Outcome::NotCompiled(message),
-        Ok(suite) => {
-            let outcomes = for_all(kernels, arguments.jobs, |kernel| {
-                run_suite(&suite, &["--kernel", kernel], Duration::from_secs(arguments.limit))
-            })?;
-            outcomes.into_iter().find(|outcome| !matches!(outcome, Outcome::Survived)).unwrap_or(Outcome::Survived)
-        }
+        Ok(suite) => run_suites(&suite, kernels, &[], arguments)?,
     };
-    println!("{what}: {outcome:?}");
-    Ok(Tried { name: format!("{file}: {what}"), outcome })
+    println!("{name}: {outcome:?}");
+    Ok(Tried { name, outcome })
 }
 
 /// Copies what git tracks; a file that has not changed is left alone, so that it is not compiled again.

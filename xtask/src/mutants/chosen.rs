@@ -14,6 +14,13 @@ pub(super) struct Mutant {
     pub(super) kernels: &'static [&'static str],
 }
 
+impl Mutant {
+    /// What is wrong, and in which file.
+    pub(super) fn name(&self) -> String {
+        format!("{}: {}", self.file, self.what)
+    }
+}
+
 #[rustfmt::skip]
 pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
