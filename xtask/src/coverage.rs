@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         bail!("cargo-llvm-cov is missing: `cargo install cargo-llvm-cov --locked` gets it");
     }
     let mut run = command("cargo", &["llvm-cov", "test", "--no-fail-fast", "--ignore-filename-regex", LEFT_OUT]);
-    run.arg("--target-dir").arg(target_dir().join("coverage"));
+    run.env("CARGO_LLVM_COV_TARGET_DIR", target_dir().join("coverage"));
     // rustup's component, or whatever LLVM the kernels are compiled with: it reads what rustc of the same LLVM has written.
     if env::var_os("LLVM_COV").is_none()
         && let Ok(toolchain) = Toolchain::find(&kernel_crate())

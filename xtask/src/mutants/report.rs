@@ -27,10 +27,17 @@ const EXPLAINED: [(&str, &str); 5] = [
     ("pack/whole.rs:106", "For blocks that have more than one turn: that takes more lines than a grid has blocks."),
 ];
 
+const INTRODUCTION: &str = "\
+# Changes of the kernels, and what tells of them
+
+Written by `cargo xtask mutants --report`: each kernel computes its products of `tests/src/suite.rs` on the executor, with something
+left out or changed. *Mechanical*: each call by which a kernel orders what its threads do, by its place in the source. *Chosen*: changes
+of the source, listed in `xtask/src/mutants/chosen.rs`.
+";
+
 /// What each part has come to.
 pub(super) fn markdown(parts: &[(&str, Vec<Tried>)]) -> String {
-    let mut text =
-        "# Changes of the kernels, and what tells of them\n\nWritten by `cargo xtask mutants --report`.\n".to_owned();
+    let mut text = INTRODUCTION.to_owned();
     for (part, tried) in parts {
         let caught = tried.iter().filter(|tried| !matches!(tried.outcome, Outcome::Survived)).count();
         let share = 100.0 * caught as f64 / tried.len().max(1) as f64;
