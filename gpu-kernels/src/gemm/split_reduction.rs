@@ -20,6 +20,7 @@ use cuda_std::prelude::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::ShapeError;
+use crate::geometry::divide;
 use crate::scale::Scale;
 use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
@@ -231,13 +232,6 @@ fn add_in_order<const AT_A_TIME: usize>(count: u64, load: impl Fn(u64) -> [f32; 
         next += 1;
     }
     sums
-}
-
-/// Quotient and remainder. (Written with `/` alone, a divisor that might be zero brings panic code with it.)
-#[inline(always)]
-fn divide(dividend: u64, divisor: u64) -> (u64, u64) {
-    let quotient = dividend.checked_div(divisor).unwrap_or(u64::MAX);
-    (quotient, dividend.wrapping_sub(quotient.wrapping_mul(divisor)))
 }
 
 /// `C = α·Σ P[s] + β·C` in fp32, each sum in an order that depends on the number of partials alone.

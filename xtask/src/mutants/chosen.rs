@@ -173,8 +173,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "gives a place back before its second products have finished",
         file: "gemm/wgmma/split.rs",
-        from: "            partial.wait::<0>();\n            if hopper::elect_one() {\n                if B::K {\n                    raw_empty.arrive();\n                }\n                second_ring.empty().arrive();\n            }\n",
-        to: "            if hopper::elect_one() {\n                if B::K {\n                    raw_empty.arrive();\n                }\n                second_ring.empty().arrive();\n            }\n            partial.wait::<0>();\n",
+        from: "            partial.wait::<0>();\n            if hopper::elect_one() {\n                second_ring.empty().arrive(); // and where B is K-major, the raw place with it\n            }\n",
+        to: "            if hopper::elect_one() {\n                second_ring.empty().arrive();\n            }\n            partial.wait::<0>();\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {

@@ -19,6 +19,9 @@ use super::uniform;
 use crate::gemm::repair::{MARK_A, MARK_B};
 use crate::gemm::split::{Extremes, split_tf32};
 
+const _: () =
+    assert!(SECOND_STAGES == 2, "an empty second place says that the raw place of two steps ago is read no more");
+
 /// What a warp has the copy engine load.
 #[derive(Clone, Copy)]
 struct Source<'a> {
@@ -49,9 +52,12 @@ unsafe fn load<A: Major, B: Major, const RAW_STAGES: u32>(
     let (place, barrier) = (raw.stage * RAW, raw.full());
     let (place_a, place_b) = (place + warp * BOXES.m * ROW, place + A_TILE + warp * BOXES.n * ROW);
     // SAFETY: the place is empty, and counts as full when all its bytes have come, those that each warp announces. Boxes lie
-    // at multiples of 4 KB.
+    // at multiples of 4 KB. Where B is K-major, the warp has waited for a second place after the step before the last, so that
+    // the multipliers are done with this raw place; of the converters, this one alone has looked at what it now overwrites.
     unsafe {
-        raw.wait_empty();
+        if !B::K {
+            raw.wait_empty();
+        }
         if hopper::elect_one() {
             barrier.arrive_expecting((BOXES.m + BOXES.n) * ROW * 4);
         }
@@ -128,7 +134,8 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u3
         let next = step + RAW_STAGES - 2;
         let loads = step >= 2 && next < block.steps;
         // SAFETY: the raw place is full, and the second empty. The fence and the arrival come after the last store of the
-        // warp, and the raw place is given back when the warp has looked at it.
+        // warp, and the raw place is given back when the warp has looked at it. Where B is K-major, loads come after the wait
+        // for the second place, in `convert_tile`.
         unsafe {
             if !B::K && loads {
                 load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.ahead(), source, next);
@@ -155,7 +162,7 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u3
                 look_at::<COLUMNS>(block.memory, raw_b + warp * COLUMNS, &mut extremes[1]);
             }
             // Nobody but this warp has anything copied to where it looks, and not before its lanes have met in the next step.
-            if hopper::elect_one() {
+            if !B::K && hopper::elect_one() {
                 block.raw.empty().arrive();
             }
         }

@@ -219,7 +219,8 @@ impl Multiplier {
         let place = RAW_STAGES * RAW + second_ring.stage * second_place(B::K);
         let first_b = Descriptor::at(memory, (if B::K { raw_place + A_TILE } else { place }) as usize);
         let second_b = Descriptor::at(memory, (if B::K { place } else { place + B_TILE }) as usize);
-        // SAFETY: a place is read when it is full, and given back when the products that read it have finished.
+        // SAFETY: a place is read when it is full, and given back when the products that read it have finished. A K-major B is
+        // read from the raw place to the end of the step.
         unsafe {
             let (first_a, second_a) = self.split::<S, LOOK>();
             second_ring.wait_full();
@@ -243,17 +244,13 @@ impl Multiplier {
             if !B::K && hopper::elect_one() {
                 block.raw.empty().arrive(); // A is in registers, and the converters are done: nobody reads it any more
             }
-            let raw_empty = block.raw.empty();
             block.raw.advance();
             self.place_in_a =
                 if block.raw.stage == 0 { self.place_in_a - (RAW_STAGES - 1) * RAW } else { self.place_in_a + RAW };
             self.step += 1;
             partial.wait::<0>();
             if hopper::elect_one() {
-                if B::K {
-                    raw_empty.arrive();
-                }
-                second_ring.empty().arrive();
+                second_ring.empty().arrive(); // and where B is K-major, the raw place with it
             }
             if self.step < block.steps {
                 block.raw.wait_full();
