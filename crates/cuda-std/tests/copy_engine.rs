@@ -59,6 +59,7 @@ const MISALIGNED: u32 = 5;
 const OVERWRITTEN: u32 = 6;
 const NOT_AWAITED: u32 = 7;
 const WAITS_ELSEWHERE: u32 = 8;
+const TOO_FAR_BACK: u32 = 9;
 
 /// Where a tile begins.
 #[repr(C)]
@@ -82,7 +83,11 @@ fn loads(map: TensorMap<'_>, at: At, wrong: u32, out: GlobalSliceMut<'_, f32>) {
         let memory: SharedSlice<f32> = dynamic_shared(0, 512);
         let barriers: SharedSlice<u64> = dynamic_shared(2048, 2);
         let (full, other) = (Barrier::at(barriers, 0), Barrier::at(barriers, 1));
-        let begin = if wrong == MISALIGNED { 32 } else { 256 };
+        let begin = match wrong {
+            MISALIGNED => 32,
+            TOO_FAR_BACK => 288,
+            _ => 256,
+        };
         let me = thread::thread_idx_x();
         if me == 0 {
             full.init(1); // <init>
@@ -233,6 +238,9 @@ fn tiles_need_a_barrier_that_the_copy_engine_sees_a_place_and_somebody_who_waits
             1,
         );
         assert!(matches!(misaligned.kind, FaultKind::SharedMisaligned { index: 32, bytes: 1024, .. }), "{misaligned}");
+        let too_far_back = run_loads(checks, TOO_FAR_BACK);
+        let FaultKind::SharedOutOfBounds { index, .. } = &too_far_back.kind else { panic!("{too_far_back}") };
+        assert_eq!((index.as_str(), too_far_back.location.unwrap().line), ("288..544", line("load")));
     }
     let overwritten = run_loads(Checks::Full, OVERWRITTEN);
     let FaultKind::InFlight { element, other } = &overwritten.kind else { panic!("{overwritten}") };

@@ -7,10 +7,11 @@ extern crate tilewright_cuda_std as cuda_std;
 mod common;
 
 use common::{ALL_CHECKS, fault, line_of, succeed};
-use cuda_std::executor::{Checks, FaultKind};
+use cuda_std::executor::{AccessKind, Checks, FaultKind};
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Bf16, Descriptor, Format, Fp16, Sums, Tf32};
+use cuda_std::{TileElement, TileLayout, TileSwizzle};
 
 const SOURCE: &str = include_str!("products.rs");
 
@@ -34,6 +35,7 @@ const IN_REGISTERS: u32 = 5;
 const NO_FENCE: u32 = 6;
 const NO_SECOND_FENCE: u32 = 7;
 const SECOND_FENCE: u32 = 8;
+const TOO_FAR_BACK: u32 = 9;
 
 /// Where a word of a tile is: swizzled.
 fn place(row: usize, word: usize) -> usize {
@@ -76,7 +78,8 @@ unsafe fn multiply<F: Format>(
         }
         let (warp, lane) = (me / 32, me % 32);
         let (g, q) = (lane / 4, lane % 4);
-        let (of_a, of_b) = (Descriptor::at(memory, 0), Descriptor::at(memory, ROWS * ROW));
+        let first_of_b = ROWS * ROW + if wrong == TOO_FAR_BACK { 8 * ROW } else { 0 };
+        let (of_a, of_b) = (Descriptor::at(memory, 0), Descriptor::at(memory, first_of_b));
         let mut sums = [0f32; COLUMNS / 2];
         if wrong != NO_FENCE {
             wgmma::fence();
@@ -234,4 +237,70 @@ fn what_goes_on_meanwhile_is_waited_for_and_made_visible() {
     let raced = run(NO_BARRIER);
     let FaultKind::Race { other, .. } = &raced.kind else { panic!("{raced}") };
     assert_eq!(other.location.line, line("write b"));
+}
+
+#[test]
+fn what_products_read_is_inside_of_shared_memory() {
+    let (a, b) = (pack(ROWS, bits_of_tf32, 1), pack(COLUMNS, bits_of_tf32, 1));
+    let (a, b) = (GlobalSlice::new(&a), GlobalSlice::new(&b));
+    for checks in ALL_CHECKS {
+        let mut out = vec![0.0; ROWS * COLUMNS];
+        let too_far_back = multiply_tf32 { a, b, wrong: TOO_FAR_BACK, out: GlobalSliceMut::new(&mut out) };
+        let fault = fault(checks, too_far_back, 1);
+        let FaultKind::SharedOutOfBounds { index, .. } = &fault.kind else { panic!("{fault}") };
+        assert_eq!((index.as_str(), fault.location.unwrap().line), ("2304..6400", line("product")));
+    }
+}
+
+/// Has a tile loaded over the rows of A that a product reads: before it has been waited for, or after.
+#[kernel(block = 128, dynamic_shared = (64 + 128) * 128 + 8)]
+fn loads_over_an_operand(map: TensorMap<'_>, waits: u32) {
+    unsafe {
+        let memory: SharedSlice<f32> = dynamic_shared(0, (ROWS + COLUMNS) * ROW);
+        let loaded = Barrier::at(dynamic_shared((ROWS + COLUMNS) * ROW * 4, 1), 0);
+        let me = thread::thread_idx_x() as usize;
+        for i in (me..(ROWS + COLUMNS) * ROW).step_by(128) {
+            memory.write(i, 0.0);
+        }
+        if me == 0 {
+            loaded.init(1);
+            hopper::fence_barrier_init();
+        }
+        hopper::fence_async_shared();
+        thread::sync_threads();
+        let mut sums = [0f32; COLUMNS / 2];
+        wgmma::fence();
+        sums.set_shared::<Tf32>(Descriptor::at(memory, 0), Descriptor::at(memory, ROWS * ROW)); // <product read meanwhile>
+        wgmma::commit();
+        if waits != 0 {
+            sums.wait::<0>();
+            thread::sync_threads();
+        }
+        if me == 0 {
+            loaded.arrive_expecting(8 * ROW as u32 * 4);
+            hopper::load_tile(memory, 8 * ROW, map, [0; 3], loaded); // <load over an operand>
+        }
+        loaded.wait(0);
+        if waits == 0 {
+            sums.wait::<0>();
+        }
+    }
+}
+
+#[test]
+fn a_load_over_what_a_product_still_reads_is_reported() {
+    let memory = [0.0; 8 * ROW];
+    let (element, swizzle) = (TileElement::Bytes4, TileSwizzle::Bytes128);
+    let (extents, byte_strides) = ([ROW as u64, 8, 1], [4, 128, 1024]);
+    let layout = TileLayout { element, extents, byte_strides, tile: [ROW as u32, 8, 1], swizzle };
+    // SAFETY: the extents are those of the memory; the executor does not look at the words.
+    let map = unsafe { TensorMap::from_raw_parts([0; 16], memory.as_ptr().cast(), size_of_val(&memory), layout) };
+    for checks in ALL_CHECKS {
+        succeed(checks, loads_over_an_operand { map, waits: 1 }, 1);
+    }
+    let too_early = fault(Checks::Full, loads_over_an_operand { map, waits: 0 }, 1);
+    let FaultKind::InFlight { element, other } = &too_early.kind else { panic!("{too_early}") };
+    let found = (element.as_str(), other.access, other.location.line);
+    assert_eq!(found, ("256", AccessKind::Read, line("product read meanwhile")));
+    assert_eq!(too_early.location.unwrap().line, line("load over an operand"));
 }
