@@ -1,5 +1,8 @@
 //! The program from end to end: what it prints, writes and returns.
 
+#[path = "../../crates/cuda-driver/tests/driver/fake_library.rs"]
+mod fake_library;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -29,24 +32,12 @@ fn run(arguments: &[&str]) -> Done {
 }
 
 /// The driver that `cuda-driver` is tested with: it has a GPU of compute capability 9.0, and fails where it is told to.
-static FAKE_DRIVER: LazyLock<(TempDir, PathBuf)> = LazyLock::new(|| {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/cuda-driver/tests/driver/fake_libcuda.rs");
-    let directory = TempDir::new().unwrap();
-    let library = directory.path().join("libcuda_fake.so");
-    let output = Command::new("rustc")
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "--check-cfg=cfg(without_uuid)"])
-        .args(["-Adead_code", "-Anon_snake_case", "-Cpanic=abort", "-o"])
-        .args([&library, &source])
-        .output()
-        .expect("rustc can be run");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    (directory, library)
-});
+static FAKE_DRIVER: LazyLock<PathBuf> = LazyLock::new(|| fake_library::compile("libcuda_fake_for_programs.so", &[]));
 
 /// Runs on the fake driver, with this variable for it.
 fn run_on_fake_driver(variable: (&str, &str), arguments: &[&str]) -> Done {
     let mut command = program(arguments);
-    command.env("TILEWRIGHT_LIBCUDA", &FAKE_DRIVER.1).env_remove("CUDA_VISIBLE_DEVICES").env(variable.0, variable.1);
+    command.env("TILEWRIGHT_LIBCUDA", &*FAKE_DRIVER).env_remove("CUDA_VISIBLE_DEVICES").env(variable.0, variable.1);
     done(command)
 }
 
