@@ -22,6 +22,9 @@ pub mod special_values;
 pub mod suite;
 mod tensor_cores;
 
+use cuda_std::Dim3;
+use gpu_kernels::Grid;
+
 pub use expected::Expected;
 pub use kernel::{Error, Kernel, Place};
 pub use operand::{Geometry, Layout, Operand, Order, SENTINEL, View};
@@ -29,3 +32,10 @@ pub use planned::{Batch, Planned, Results, check_parts};
 pub use problem::{Layouts, Problem, Shape};
 pub use program::program;
 pub use tensor_cores::{MmaPrecision, launch_mma, run_mma};
+
+/// The grid of a kernel with half of its blocks, so that each goes on to a second piece of work, as blocks do where there is more of
+/// it than a grid has blocks. For kernels along one dimension whose blocks go on. (Plans launch all blocks: `planned.rs`.)
+pub fn half_of_the_grid(kernel: &impl Grid) -> Dim3 {
+    let grid = kernel.grid();
+    Dim3 { x: grid.x.div_ceil(2), ..grid }
+}

@@ -10,7 +10,7 @@ use gpu_kernels::gemv::SplitGemv;
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits};
 use gpu_kernels::gemv::transposed_split::{gemv_transposed_split_fp32, gemv_transposed_splits};
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixMut, ShapeError, Vector, VectorMut};
-use tests::{Layout, Layouts, Operand, Order, Problem, Shape};
+use tests::{Layout, Layouts, Operand, Order, Problem, Shape, half_of_the_grid};
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
 
@@ -31,8 +31,7 @@ fn launch_for(order: Order, gemv: SplitGemv<'_>) {
     }
 }
 
-/// `y = α·Σ P[s] + β·y` over the rows of P. Of the blocks that there is work for half are launched, so that each goes on to a
-/// second piece, as blocks do where there is more work than a grid has blocks. (Plans launch all of them: `planned.rs`.)
+/// `y = α·Σ P[s] + β·y` over the rows of P, by half of the blocks that there is work for.
 fn add_up(alpha: f32, partials: &Operand, beta: f32, y: &mut Operand) {
     let (slice, [row_stride, col_stride]) = (partials.view().slice, partials.strides());
     let row = Matrix::new(slice, partials.cols(), 1, col_stride, 1).unwrap();
@@ -40,7 +39,7 @@ fn add_up(alpha: f32, partials: &Operand, beta: f32, y: &mut Operand) {
     let out = y.view_mut().matrix_mut().unwrap();
     let reduction = SplitReduction::new(alpha, rows, partials.rows() as u32, beta, out).unwrap();
     let kernel = gemm_split_reduction_fp32 { reduction };
-    let grid = Dim3 { x: kernel.grid().x.div_ceil(2), ..kernel.grid() };
+    let grid = half_of_the_grid(&kernel);
     launch_blocks(kernel, grid);
 }
 

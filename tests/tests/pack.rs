@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use cuda_std::convert::{bf16x2, f16x2};
 use cuda_std::executor::{Checks, Executor};
-use cuda_std::{ContractViolation, Dim3, GlobalSlice, GlobalSliceMut, Kernel as _};
+use cuda_std::{ContractViolation, GlobalSlice, GlobalSliceMut, Kernel as _};
 use gpu_kernels::gemm::wgmma::unfit::GROUP;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
@@ -13,13 +13,13 @@ use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
 use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16, split_fp16};
 use gpu_kernels::pack::whole::{MOST_TERMS, pack_whole_lines_fp16};
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Part};
+use tests::half_of_the_grid;
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
 
-/// Launches half of the blocks that there is work for, so that each goes on to a second piece, as blocks do where there is more
-/// work than a grid has blocks. (Plans launch all of them: `planned.rs`.)
+/// Launches half of the blocks that there is work for.
 fn launch(kernel: impl Grid) {
-    let grid = Dim3 { x: kernel.grid().x.div_ceil(2), ..kernel.grid() };
+    let grid = half_of_the_grid(&kernel);
     // SAFETY: the views are of slices that outlive the launch, those that are written borrowed mutably.
     unsafe { EXECUTOR.launch(kernel, grid) }.unwrap_or_else(|error| panic!("{error}"));
 }

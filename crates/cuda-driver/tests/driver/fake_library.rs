@@ -11,8 +11,8 @@ const SOURCES: [(&str, &str); 3] = [
     ("fake_memory.rs", include_str!("fake_memory.rs")),
 ];
 
-/// Compiles the fake driver, with further options for `rustc`, to a library of this file name. Once in each process; other
-/// processes that want one of the same name at the same time do not come in its way.
+/// Compiles the fake driver, with further options for `rustc`, to a library of this file name. To be called once for each name in a
+/// process; other processes may compile one of the same name at the same time.
 pub(crate) fn compile(name: &str, options: &[&str]) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     // Each process compiles in its own folder and moves the result into place, so that none opens what another writes.

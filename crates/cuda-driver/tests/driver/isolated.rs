@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-/// Runs `body` in a new process, with the environment that `prepare` gives it. `test` is the name of the calling test, which no
-/// other test's name contains: the new process is this same program, told to run the tests with this in their names.
+/// Runs `body` in a new process, with the environment and further arguments that `prepare` gives it. `test` is the name of the
+/// calling test: the new process is this same program, told to run the one test with this in its name.
 pub(crate) fn isolated(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) {
     const MARK: &str = "TILEWRIGHT_ISOLATED_TEST";
     if std::env::var_os(MARK).is_some() {
@@ -16,7 +16,7 @@ pub(crate) fn isolated(test: &str, prepare: impl FnOnce(&mut Command), body: imp
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // A process that finds no test of this name succeeds as well.
     assert!(
-        output.status.success() && text.contains("1 passed"),
+        output.status.success() && text.contains(" 1 passed"),
         "{test}, in its own process ({}):\n{text}",
         output.status
     );
