@@ -63,7 +63,7 @@ struct Evidence {
 impl Evidence {
     /// Everything that is wrong with it whatever kernel it is, in words.
     fn objections(&self) -> Vec<String> {
-        self.examination.objections(&self.kernel)
+        self.examination.objections(self.arch, &self.kernel)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use cuda_builder::inspect::{Examination, ToolError, assemble, examine};
-use cuda_builder::{Arch, CudaBuilder, KernelEntry, write_atomically};
+use cuda_builder::{Arch, CudaBuilder, KernelEntry, Limits, write_atomically};
 
 use crate::workspace::{examinations, kernel_crate, table, target_dir};
 
@@ -84,11 +84,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         Err(error) => return Err(error.into()),
     };
-    let mut rows = table(["kernel", "arch", "block", "registers", "stack", "spills", "shared", "objections"]);
+    let mut rows = table(["kernel", "arch", "block", "registers", "stack", "spills", "shared", "fits", "objections"]);
     let mut objections: Vec<String> = Vec::new();
     for (position, (arch, kernel)) in kernels.iter().enumerate() {
         let examination = examined.as_ref().map(|examined| &examined[position]);
-        let found = examination.map_or_else(Vec::new, |examination| examination.objections(kernel));
+        let found = examination.map_or_else(Vec::new, |examination| examination.objections(*arch, kernel));
         rows.add_row(row(kernel, *arch, examination, found.len()));
         objections.extend(found.into_iter().map(|what| format!("{} for {arch}: {what}", kernel.name)));
     }
@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(kernel: &KernelEntry, arch: Arch, examination: Option<&Examination>, objections: usize) -> [String; 8] {
+fn row(kernel: &KernelEntry, arch: Arch, examination: Option<&Examination>, objections: usize) -> [String; 9] {
     let [x, y, z] = kernel.block;
     let of = |show: fn(&Examination) -> String| examination.map_or_else(|| "-".to_owned(), show);
     [
@@ -115,9 +115,19 @@ fn row(kernel: &KernelEntry, arch: Arch, examination: Option<&Examination>, obje
         of(|examination| examination.resources.registers.to_string()),
         of(|examination| format!("{} B", examination.resources.stack_bytes)),
         of(|examination| format!("{} B", examination.resources.spill_bytes())),
-        of(|examination| format!("{} B", examination.resources.shared_bytes)),
+        format!("{} B", kernel.facts().shared_bytes()),
+        fits(kernel, arch),
         examination.map_or_else(|| "-".to_owned(), |_| objections.to_string()),
     ]
+}
+
+/// The compute capabilities whose GPUs can launch a kernel.
+fn fits(kernel: &KernelEntry, arch: Arch) -> String {
+    let fits = kernel.fits(arch);
+    if fits.len() == Limits::known().filter(|&capability| arch.runs_on(capability)).count() {
+        return "all".to_owned();
+    }
+    fits.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn write(out: &Path, name: &str, arch: Arch, extension: &str, contents: &[u8]) -> anyhow::Result<PathBuf> {

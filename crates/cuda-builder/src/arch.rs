@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gpu_facts::ComputeCapability;
+
 /// A GPU architecture, as the PTX directive `.target` names it.
 ///
 /// PTX for `sm_80` also runs on every later architecture, because the driver compiles it for the device at hand. The `a`
@@ -59,6 +61,29 @@ impl Arch {
             Self::Sm90a => (8, 0),
             Self::Sm100 | Self::Sm100a => (8, 6),
             Self::Sm120 => (8, 7),
+        }
+    }
+}
+
+impl Arch {
+    /// The compute capability that the architecture is named after: the lowest on which its PTX runs.
+    pub const fn compute_capability(self) -> ComputeCapability {
+        match self {
+            Self::Sm80 => ComputeCapability::new(8, 0),
+            Self::Sm86 => ComputeCapability::new(8, 6),
+            Self::Sm89 => ComputeCapability::new(8, 9),
+            Self::Sm90 | Self::Sm90a => ComputeCapability::new(9, 0),
+            Self::Sm100 | Self::Sm100a => ComputeCapability::new(10, 0),
+            Self::Sm120 => ComputeCapability::new(12, 0),
+        }
+    }
+
+    /// Whether its PTX runs on GPUs of a compute capability: on all from its own on, or on none but its own if it asks for the
+    /// instructions of exactly that one.
+    pub fn runs_on(self, capability: ComputeCapability) -> bool {
+        match self {
+            Self::Sm90a | Self::Sm100a => capability == self.compute_capability(),
+            _ => capability >= self.compute_capability(),
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use gpu_facts::{ComputeCapability, KernelFacts, Limits};
 use serde_json::Value;
 
 use crate::compile::{Compiled, compile};
 use crate::files::write_atomically;
 use crate::inspect::Ptx;
-use crate::link::{Link, Linked};
+use crate::link::{Link, Linked, dynamic_shared_bytes};
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error, environment};
 
@@ -77,6 +78,8 @@ pub struct KernelEntry {
     pub min_blocks: Option<u32>,
     /// The static shared memory of a block, in bytes, without what alignment adds.
     pub shared_bytes: u64,
+    /// The dynamic shared memory that a launch gives each block, in bytes.
+    pub dynamic_shared_bytes: u32,
     /// A module with this kernel alone and what it needs, cut out of [`PtxModule::ptx`]: see
     /// [`split_by_kernel`](crate::inspect::split_by_kernel).
     pub ptx: String,
@@ -174,7 +177,7 @@ impl CudaBuilder {
 }
 
 impl PtxModule {
-    fn new(arch: Arch, Linked { ptx, parsed, kernels, path, llvm_ir }: Linked) -> Self {
+    fn new(arch: Arch, Linked { ptx: module, parsed, kernels, path, llvm_ir }: Linked) -> Self {
         let Ptx { version: ptx_version, functions, .. } = parsed;
         let kernels = functions
             .into_iter()
@@ -183,6 +186,7 @@ impl PtxModule {
             .map(|(kernel, (name, ptx))| {
                 debug_assert_eq!(kernel.name, name, "both are in the order of the PTX");
                 KernelEntry {
+                    dynamic_shared_bytes: dynamic_shared_bytes(&module, &name),
                     name,
                     block: kernel.block.unwrap_or([1; 3]),
                     min_blocks: kernel.min_blocks,
@@ -191,7 +195,27 @@ impl PtxModule {
                 }
             })
             .collect();
-        Self { arch, ptx, path, llvm_ir, ptx_version, kernels }
+        Self { arch, ptx: module, path, llvm_ir, ptx_version, kernels }
+    }
+}
+
+impl KernelEntry {
+    /// What the kernel needs of a GPU.
+    pub fn facts(&self) -> KernelFacts {
+        KernelFacts {
+            block: self.block,
+            min_blocks: self.min_blocks.unwrap_or(0),
+            static_shared_bytes: u32::try_from(self.shared_bytes).unwrap_or(u32::MAX),
+            dynamic_shared_bytes: self.dynamic_shared_bytes,
+            ..KernelFacts::new("")
+        }
+    }
+
+    /// The compute capabilities that run PTX for an architecture and whose GPUs can launch the kernel, lowest first.
+    pub fn fits(&self, arch: Arch) -> Vec<ComputeCapability> {
+        let facts = self.facts();
+        let fits = |capability| Limits::of(capability).is_some_and(|limits| limits.check(&facts).is_ok());
+        Limits::known().filter(|&capability| arch.runs_on(capability) && fits(capability)).collect()
     }
 }
 

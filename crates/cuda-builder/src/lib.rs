@@ -51,4 +51,5 @@ pub use build_script::{SKIP_VARIABLE, embed};
 pub use builder::{Build, CudaBuilder, KernelEntry, Pipeline, PtxModule};
 pub use error::Error;
 pub use files::write_atomically;
+pub use gpu_facts::{ComputeCapability, KernelFacts, Limits};
 pub use pass::PassError;

@@ -15,6 +15,7 @@ use std::process::Command;
 use crate::compile::{BASE, UNROLL_THRESHOLD};
 use crate::files::write_atomically;
 use crate::inspect::{Ptx, split_by_kernel};
+use crate::pass::Entry;
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error, Pipeline, environment, pass};
 
@@ -73,11 +74,12 @@ impl Link<'_> {
     fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<String, Error> {
         let linked = self.linked()?;
         let rewritten = pass::rewrite(&linked, arch).map_err(|source| Error::Pass { arch, source })?;
-        if rewritten.kernels.is_empty() {
+        let names = rewritten.names();
+        if names.is_empty() {
             return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
         }
 
-        let optimized = self.optimize(&rewritten.ir, PASSES, &for_arch(arch), &rewritten.kernels)?;
+        let optimized = self.optimize(&rewritten.ir, PASSES, &for_arch(arch), &names)?;
         write_atomically(ir_path, optimized.as_bytes())?;
 
         let ptx = self.run("llc", |tool| {
@@ -85,11 +87,12 @@ impl Link<'_> {
             tool.arg(format!("-mattr=+ptx{major}{minor}"));
             tool.args(["-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
         })?;
+        let ptx = with_dynamic_shared(&rewritten.kernels, &ptx);
         write_atomically(ptx_path, ptx.as_bytes())?;
         if self.pipeline == Pipeline::Convergent {
             return Ok(ptx); // never runs
         }
-        Ptx::parse(&ptx).and_then(|parsed| parsed.check(&rewritten.kernels)).map_err(|source| Error::Check {
+        Ptx::parse(&ptx).and_then(|parsed| parsed.check(&names)).map_err(|source| Error::Check {
             arch,
             ptx: ptx_path.to_owned(),
             source,
@@ -112,7 +115,7 @@ impl Link<'_> {
         let path = self.directory.join("linked.ll");
         kept(&[&path], &self.stamp()?, || {
             let linked = link()?;
-            let kernels = pass::kernels(&linked);
+            let kernels = pass::kept(&linked);
             let (nameless, target) = pass::without_target(&pass::mark_convergent(&linked));
             let inline = format!("-inline-threshold={THREADING_INLINES}");
             let threaded = self.optimize(&nameless, THREADING, &[inline], &kernels)?;
@@ -123,8 +126,8 @@ impl Link<'_> {
         })
     }
 
-    /// Runs passes of LLVM. Only the kernels have to stay.
-    fn optimize(&self, ir: &str, passes: &str, options: &[String], kernels: &[String]) -> Result<String, Error> {
+    /// Runs passes of LLVM. Only what has these names has to stay.
+    fn optimize(&self, ir: &str, passes: &str, options: &[String], names: &[String]) -> Result<String, Error> {
         fs::create_dir_all(self.directory).map_err(Error::io("create the directory", self.directory))?;
         let scratch = tempfile::tempdir_in(self.directory).map_err(Error::io("create a file in", self.directory))?;
         let input = scratch.path().join("input.ll");
@@ -132,7 +135,7 @@ impl Link<'_> {
         self.run("opt", |tool| {
             tool.args(["-S", "-o", "-", &format!("--passes={passes}")])
                 .args(options)
-                .arg(format!("--internalize-public-api-list={}", kernels.join(",")))
+                .arg(format!("--internalize-public-api-list={}", names.join(",")))
                 .arg(&input)
         })
     }
@@ -160,6 +163,24 @@ impl Link<'_> {
             archive.len(),
         ))
     }
+}
+
+/// How a line of PTX begins that says how much dynamic shared memory a kernel is launched with. To PTX it is a comment: the
+/// language has no word for it.
+const DYNAMIC_SHARED: &str = "// dynamic shared memory of ";
+
+/// PTX with such a line for each kernel that has any, at its beginning.
+fn with_dynamic_shared(kernels: &[(String, Entry)], ptx: &str) -> String {
+    let with_any = kernels.iter().filter(|(_, entry)| entry.dynamic_shared_bytes != 0);
+    let lines = with_any.map(|(name, entry)| format!("{DYNAMIC_SHARED}{name}: {}\n", entry.dynamic_shared_bytes));
+    lines.collect::<String>() + ptx
+}
+
+/// The dynamic shared memory that a kernel is launched with, as such a line of the PTX says.
+pub(crate) fn dynamic_shared_bytes(ptx: &str, kernel: &str) -> u32 {
+    let lines = ptx.lines().take_while(|line| line.starts_with("//"));
+    let bytes = lines.filter_map(|line| line.strip_prefix(DYNAMIC_SHARED)?.strip_prefix(kernel)?.strip_prefix(": "));
+    bytes.filter_map(|bytes| bytes.parse().ok()).next().unwrap_or(0)
 }
 
 /// What `opt` has to be told about the target.

@@ -95,8 +95,12 @@ fn ptxas_takes_the_modules() {
 const MEETINGS: &str = r#"
 macro_rules! meeting {
     ($name:ident, $barrier:expr) => {
+        const _: () = {
+            #[unsafe(export_name = concat!("__tilewright_facts_", stringify!($name)))]
+            static FACTS: [u64; 10] = [1, 256, 1, 1, 0, 0, 0, 2, 0, 0];
+        };
+
         #[unsafe(no_mangle)]
-        #[unsafe(link_section = "tilewright.kernel block=256,1,1")]
         pub unsafe extern "ptx-kernel" fn $name(x: *mut f32, lanes: u32) {
             #[unsafe(link_section = ".shared")]
             static TILE: Shared<[f32; 256]> = Shared::new();
@@ -158,7 +162,7 @@ fn kernels_are_the_same_in_modules_of_their_own() {
             assert_eq!(opcodes(&alone.code), opcodes(together_code), "{}", kernel.name);
             let resources = together.kernels.iter().find(|other| other.name == kernel.name).unwrap();
             assert_eq!(alone.resources.registers, resources.registers, "{}", kernel.name);
-            assert_eq!(alone.objections(kernel), [""; 0], "{}", kernel.name);
+            assert_eq!(alone.objections(Arch::Sm80, kernel), [""; 0], "{}", kernel.name);
             if !kernel.ptx.contains(".extern .shared") {
                 // Launch-sized memory of another kernel does not reach it.
                 assert_eq!(u64::from(alone.resources.shared_bytes), kernel.shared_bytes, "{}", kernel.name);
@@ -244,7 +248,9 @@ fn compile_errors_come_with_the_compilers_message() {
 fn a_generic_access_fails_the_build() {
     let kernel = r#"
 #[unsafe(no_mangle)]
-#[unsafe(link_section = "tilewright.kernel block=32,1,1")]
+pub static __tilewright_facts_unmarked: [u64; 9] = [1, 32, 1, 1, 0, 0, 0, 1, 0];
+
+#[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
     unsafe { **x = 1.0 }
 }
@@ -259,7 +265,9 @@ pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
 fn local_memory_fails_the_build() {
     let kernel = r#"
 #[unsafe(no_mangle)]
-#[unsafe(link_section = "tilewright.kernel block=32,1,1")]
+pub static __tilewright_facts_indexed: [u64; 10] = [1, 32, 1, 1, 0, 0, 0, 2, 0, 0];
+
+#[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn indexed(x: *mut f32, i: u32) {
     unsafe {
         let x = global(x);
@@ -284,7 +292,9 @@ fn a_static_in_global_memory_fails_the_build() {
 static PLACED_BY_NOBODY: Shared<[f32; 32]> = Shared::new();
 
 #[unsafe(no_mangle)]
-#[unsafe(link_section = "tilewright.kernel block=32,1,1")]
+pub static __tilewright_facts_misplaced: [u64; 9] = [1, 32, 1, 1, 0, 0, 0, 1, 0];
+
+#[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn misplaced(x: *mut f32) {
     unsafe {
         let t = _thread_idx_x() as usize & 31;

@@ -5,27 +5,35 @@
 //! pub fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) { body }
 //! ```
 //!
-//! becomes, on the GPU, the entry point; its launch bounds travel to the link step in the name of its section:
+//! becomes, on the GPU, the entry point, and beside it a constant with the kernel's facts, which the link step reads and
+//! removes. The compiler works them out, so they may depend on constants and on types:
 //!
 //! ```text
-//! #[no_mangle] #[link_section = "tilewright.kernel block=256,1,1"]
-//! pub unsafe extern "ptx-kernel" fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) { body }
+//! #[no_mangle] pub unsafe extern "ptx-kernel" fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) { body }
+//! #[export_name = "__tilewright_facts_axpy"] static FACTS: [u64; 11] = [1, 256, 1, 1, …];
 //! ```
 //!
-//! and on the CPU the arguments of a launch, which know how to check themselves and how to run as one thread:
+//! and on the CPU the arguments of a launch, which know the same facts, how to check themselves and how to run as one thread:
 //!
 //! ```text
 //! pub struct axpy<'launch> { pub a: f32, pub x: GlobalSlice<'launch, f32>, pub y: GlobalSliceMut<'launch, f32> }
-//! unsafe impl<'launch> Kernel for axpy<'launch> { … fn run_thread(self) { let Self { a, x, y } = self; body } }
+//! unsafe impl<'launch> Kernel for axpy<'launch> {
+//!     const FACTS: KernelFacts = …;
+//!     fn run_thread(self) { let Self { a, x, y } = self; body }
+//! }
 //! ```
 
+use gpu_facts::Limits;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
+use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
-use syn::{BinOp, Error, Expr, FnArg, Ident, ItemFn, LitInt, LitStr, Pat, Result, Safety, Token, Type, parse_quote};
+use syn::{
+    BinOp, Error, Expr, FnArg, Ident, Item, ItemFn, LitInt, LitStr, Pat, Result, Safety, Stmt, Token, Type, parse_quote,
+};
 
 /// What stands between the parentheses of `#[kernel(…)]`.
 pub(crate) struct Arguments {
@@ -113,13 +121,9 @@ fn parse_block(input: ParseStream<'_>) -> Result<[u32; 3]> {
     for (extent, literal) in block.iter_mut().zip(&extents) {
         *extent = literal.base10_parse()?;
     }
-    let threads = block.iter().map(|&extent| u64::from(extent)).product::<u64>();
-    if !(1..=1024).contains(&threads) || block[2] > 64 {
-        return Err(Error::new(
-            span,
-            format!("a block has 1 to 1024 threads, at most 64 of them along z; this one has {threads} {block:?}"),
-        ));
-    }
+    // All GPUs have the same limits for the shape of a block.
+    let kernel = gpu_facts::KernelFacts { block, ..gpu_facts::KernelFacts::new("") };
+    Limits::of_every_gpu().check(&kernel).map_err(|excess| Error::new(span, excess))?;
     Ok(block)
 }
 
@@ -202,6 +206,41 @@ impl VisitMut for PlaceShared {
     }
 }
 
+/// Finds the types of the `static` items that are in shared memory.
+#[derive(Default)]
+struct SharedTypes<'a>(Vec<&'a Type>);
+
+impl<'a> Visit<'a> for SharedTypes<'a> {
+    fn visit_item_static(&mut self, item: &'a syn::ItemStatic) {
+        if is_named(&item.ty, "Shared") {
+            self.0.push(&item.ty);
+        }
+    }
+}
+
+/// What the shared arrays of a kernel's body take, as a constant expression: `Shared::<…>::BYTES` of each, beside the body's
+/// own constants and types, which the arrays' types may name.
+fn static_shared(body: &syn::Block) -> TokenStream {
+    let mut shared = SharedTypes::default();
+    shared.visit_block(body);
+    if shared.0.is_empty() {
+        return quote!(0);
+    }
+    let kinds = shared.0;
+    let names = body.stmts.iter().filter_map(|statement| match statement {
+        Stmt::Item(item @ (Item::Const(_) | Item::Type(_) | Item::Use(_) | Item::Struct(_) | Item::Enum(_))) => Some(item),
+        _ => None,
+    });
+    quote!({
+        #[allow(unused, missing_docs)]
+        const fn bytes() -> u32 {
+            #(#names)*
+            0 #( + <#kinds>::BYTES )*
+        }
+        bytes()
+    })
+}
+
 /// Names the elided lifetimes of a type, so that it can be the type of a field, and remembers whether there were any.
 struct NameLifetimes {
     found: bool,
@@ -236,20 +275,12 @@ pub(crate) fn expand(arguments: Arguments, function: ItemFn) -> Result<TokenStre
 
 fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parameter]) -> TokenStream {
     let [x, y, z] = arguments.block;
-    let mut section = format!("tilewright.kernel block={x},{y},{z}");
-    if let Some(blocks) = arguments.min_blocks {
-        section += &format!(" min_blocks={blocks}");
-    }
-    if let Some(arch) = &arguments.arch {
-        section += &format!(" arch={arch}");
-    }
-    let maps: Vec<String> = (0..parameters.len())
-        .filter(|&index| ["TensorMap", "TensorMapMut"].iter().any(|name| is_named(&parameters[index].kind, name)))
-        .map(|index| index.to_string())
-        .collect();
-    if !maps.is_empty() {
-        section += &format!(" tensor_maps={}", maps.join(","));
-    }
+    let min_blocks = arguments.min_blocks.unwrap_or(0);
+    // The architecture's name as a number, first letter in the lowest byte.
+    let arch = arguments.arch.iter().flat_map(|name| name.bytes().rev()).fold(0, |code, byte| code << 8 | u64::from(byte));
+    let kinds: Vec<_> = parameters.iter().map(|parameter| &parameter.kind).collect();
+    let (count, words) = (kinds.len() as u64, 8 + kinds.len());
+    let facts = format!("__tilewright_facts_{}", function.sig.ident);
     let dynamic_shared = arguments.dynamic_shared();
     let mut body = function.block.clone();
     PlaceShared.visit_block_mut(&mut body);
@@ -259,8 +290,17 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parame
         #(#attributes)*
         #[cfg(target_arch = "nvptx64")]
         #[unsafe(no_mangle)]
-        #[unsafe(link_section = #section)]
         #visibility unsafe extern "ptx-kernel" fn #name(#inputs) #body
+
+        // In the order in which the link step reads them.
+        #[cfg(target_arch = "nvptx64")]
+        const _: () = {
+            #[unsafe(export_name = #facts)]
+            static FACTS: [u64; #words] = [
+                1, #x as u64, #y as u64, #z as u64, #min_blocks as u64, #name::DYNAMIC_SHARED_BYTES as u64, #arch, #count,
+                #( <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u64, )*
+            ];
+        };
 
         #[cfg(target_arch = "nvptx64")]
         #[allow(non_camel_case_types, missing_docs)]
@@ -289,7 +329,13 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
     let name_string = name.to_string();
     let (attributes, visibility, statements) = (&function.attrs, &function.vis, &function.block);
     let [x, y, z] = arguments.block;
+    let min_blocks = arguments.min_blocks.unwrap_or(0);
+    let arch = match &arguments.arch {
+        Some(arch) => quote!(::core::option::Option::Some(#arch)),
+        None => quote!(::core::option::Option::None),
+    };
     let dynamic_shared = arguments.dynamic_shared();
+    let static_shared = static_shared(&function.block);
     let names: Vec<_> = parameters.iter().map(|parameter| &parameter.name).collect();
     let kinds: Vec<_> = parameters.iter().map(|parameter| &parameter.kind).collect();
     let strings: Vec<_> = names.iter().map(|name| name.to_string()).collect();
@@ -313,16 +359,28 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
         impl #generics #name #generics {
             /// The shape of every block.
             #visibility const BLOCK: ::cuda_std::Dim3 = ::cuda_std::Dim3::new(#x, #y, #z);
-            /// The launch-sized shared memory of every block, in bytes.
+            /// The dynamic shared memory of every block, in bytes.
             #visibility const DYNAMIC_SHARED_BYTES: u32 = #dynamic_shared;
+            /// What the kernel needs of a GPU.
+            #visibility const FACTS: ::cuda_std::KernelFacts = ::cuda_std::KernelFacts {
+                name: #name_string,
+                block: [#x, #y, #z],
+                min_blocks: #min_blocks,
+                arch: #arch,
+                static_shared_bytes: #static_shared,
+                dynamic_shared_bytes: Self::DYNAMIC_SHARED_BYTES,
+                tensor_maps: 0 #( + <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u32 )*,
+            };
         }
+
+        // What no GPU has is no kernel.
+        #[cfg(not(target_arch = "nvptx64"))]
+        const _: () = #name::FACTS.assert_possible();
 
         // SAFETY: this and the entry point above come from the same function, and every parameter reports its views.
         #[cfg(not(target_arch = "nvptx64"))]
         unsafe impl #generics ::cuda_std::Kernel for #name #generics {
-            const NAME: &'static str = #name_string;
-            const BLOCK: ::cuda_std::Dim3 = Self::BLOCK;
-            const DYNAMIC_SHARED_BYTES: u32 = Self::DYNAMIC_SHARED_BYTES;
+            const FACTS: ::cuda_std::KernelFacts = Self::FACTS;
 
             #[allow(unused_variables)]
             fn check(&self) -> ::core::result::Result<(), ::cuda_std::ContractViolation> {

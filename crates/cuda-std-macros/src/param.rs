@@ -29,6 +29,15 @@ pub(crate) fn expand(item: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         // SAFETY: `repr(C)`, all fields are kernel parameters themselves (asserted below), and all are visited.
         unsafe impl #parameters ::cuda_std::KernelParam for #name #arguments #bounds {
+            const IS_TENSOR_MAP: bool = {
+                // The GPU would read the first bytes of what the host passes as if they were the map's address.
+                assert!(
+                    !(false #( || <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP )*),
+                    "a tensor map has to be a parameter of the kernel itself: it cannot be a field of another parameter"
+                );
+                false
+            };
+
             #[cfg(not(target_arch = "nvptx64"))]
             const HAS_VIEWS: bool = false #( || <#kinds as ::cuda_std::KernelParam>::HAS_VIEWS )*;
 

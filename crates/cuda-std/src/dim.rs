@@ -43,6 +43,18 @@ impl From<(u32, u32, u32)> for Dim3 {
     }
 }
 
+impl From<[u32; 3]> for Dim3 {
+    fn from([x, y, z]: [u32; 3]) -> Self {
+        Self::new(x, y, z)
+    }
+}
+
+impl From<Dim3> for [u32; 3] {
+    fn from(Dim3 { x, y, z }: Dim3) -> Self {
+        [x, y, z]
+    }
+}
+
 impl core::fmt::Display for Dim3 {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "({}, {}, {})", self.x, self.y, self.z)

@@ -4,23 +4,28 @@ use core::ffi::c_void;
 use std::string::String;
 use std::vec::Vec;
 
+use gpu_facts::KernelFacts;
+
 use crate::{Dim3, View};
 
 /// A kernel with its arguments, ready to be launched. `#[kernel]` implements this for the struct it makes.
 ///
 /// # Safety
-/// [`Kernel::NAME`] is a PTX entry point whose parameters are those that [`Kernel::visit_params`] reports, in that order,
+/// [`Kernel::FACTS`] are those of a PTX entry point whose parameters are those that [`Kernel::visit_params`] reports, in that order,
 /// compiled from the same source as [`Kernel::run_thread`]; every view among them is reported by [`Kernel::visit_views`].
 pub unsafe trait Kernel: Copy + Send + Sync {
+    /// What the kernel needs of a GPU: the block, the shared memory, the architecture.
+    const FACTS: KernelFacts;
+
     /// The name of the entry point in the PTX.
-    const NAME: &'static str;
+    const NAME: &'static str = Self::FACTS.name;
 
     /// The shape of every block: the kernel's launch bounds. A launch uses this shape and no other.
-    const BLOCK: Dim3;
+    const BLOCK: Dim3 = Dim3::new(Self::FACTS.block[0], Self::FACTS.block[1], Self::FACTS.block[2]);
 
-    /// The launch-sized ("dynamic") shared memory of every block, in bytes, as the `dynamic_shared` argument of `#[kernel]`
-    /// says. A launch gives exactly this much.
-    const DYNAMIC_SHARED_BYTES: u32;
+    /// The dynamic shared memory of every block, in bytes, as the `dynamic_shared` argument of `#[kernel]` says. A launch
+    /// gives exactly this much.
+    const DYNAMIC_SHARED_BYTES: u32 = Self::FACTS.dynamic_shared_bytes;
 
     /// Whether the arguments fulfil the `requires` conditions of the kernel.
     ///

@@ -75,6 +75,8 @@ pub use dim::Dim3;
 pub use element::Element;
 pub use global::{GlobalSlice, GlobalSliceMut};
 #[cfg(not(target_arch = "nvptx64"))]
+pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, Limits};
+#[cfg(not(target_arch = "nvptx64"))]
 pub use launch::{ContractViolation, Kernel};
 pub use param::KernelParam;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -8,6 +8,10 @@
 /// The type has the same size, alignment (at most 16) and meaning of its bytes on the GPU and on the CPU, and
 /// [`KernelParam::visit_views`] reports every view in it; there is none if [`KernelParam::HAS_VIEWS`] says so.
 pub unsafe trait KernelParam: Copy + Send + Sync {
+    /// Whether the GPU receives it as the 128 bytes of a tensor map. `#[kernel]` asks the type, so that an alias of
+    /// [`TensorMap`](crate::TensorMap) is one, too.
+    const IS_TENSOR_MAP: bool = false;
+
     /// Whether there can be a view in it. Where there is none, a launch does not ask.
     #[cfg(not(target_arch = "nvptx64"))]
     const HAS_VIEWS: bool = true;

@@ -46,6 +46,13 @@ pub struct Shared<A: SharedArray> {
 unsafe impl<A: SharedArray> Sync for Shared<A> {}
 
 impl<A: SharedArray> Shared<A> {
+    /// What the array takes of a block's static shared memory, in bytes.
+    pub const BYTES: u32 = {
+        let bytes = A::LEN * size_of::<A::Element>();
+        assert!(bytes <= u32::MAX as usize, "a shared array has at most 4 GiB");
+        bytes as u32
+    };
+
     /// An array that holds nothing yet.
     #[track_caller]
     #[allow(clippy::new_without_default, reason = "only meant as the initial value of a static")]

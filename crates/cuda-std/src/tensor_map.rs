@@ -82,7 +82,7 @@ pub struct TileLayout {
 /// takes it by value. In the kernel it stands for the address of these bytes among the kernel's parameters, where the copy
 /// engine reads them.
 ///
-/// `#[kernel]` recognizes a parameter of this type by its name; it cannot be inside another struct.
+/// It is a parameter of the kernel itself: it cannot be inside another struct.
 #[cfg(target_arch = "nvptx64")]
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -109,7 +109,9 @@ unsafe impl Sync for TensorMap<'_> {}
 
 // SAFETY: the link step makes the parameter the 128 bytes that the host passes, and this the address of them.
 #[cfg(target_arch = "nvptx64")]
-unsafe impl KernelParam for TensorMap<'_> {}
+unsafe impl KernelParam for TensorMap<'_> {
+    const IS_TENSOR_MAP: bool = true;
+}
 
 /// A description of a matrix, or of a batch of them, in global memory, from which the copy engine loads tiles (sm_90).
 ///
@@ -117,7 +119,7 @@ unsafe impl KernelParam for TensorMap<'_> {}
 /// takes it by value. In the kernel it stands for the address of these bytes among the kernel's parameters, where the copy
 /// engine reads them.
 ///
-/// `#[kernel]` recognizes a parameter of this type by its name; it cannot be inside another struct.
+/// It is a parameter of the kernel itself: it cannot be inside another struct.
 #[cfg(not(target_arch = "nvptx64"))]
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +181,8 @@ unsafe impl Sync for TensorMap<'_> {}
 // that they describe is reported.
 #[cfg(not(target_arch = "nvptx64"))]
 unsafe impl KernelParam for TensorMap<'_> {
+    const IS_TENSOR_MAP: bool = true;
+
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
         visit(crate::View { name, address: self.pointer.addr(), bytes: self.size, access: crate::ViewAccess::Read });
     }
@@ -205,7 +209,9 @@ impl TensorMapMut<'_> {
 
 // SAFETY: as for `TensorMap`, which it consists of.
 #[cfg(target_arch = "nvptx64")]
-unsafe impl KernelParam for TensorMapMut<'_> {}
+unsafe impl KernelParam for TensorMapMut<'_> {
+    const IS_TENSOR_MAP: bool = true;
+}
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl<'a> TensorMapMut<'a> {
@@ -237,6 +243,8 @@ impl<'a> TensorMapMut<'a> {
 // SAFETY: as for `TensorMap`.
 #[cfg(not(target_arch = "nvptx64"))]
 unsafe impl KernelParam for TensorMapMut<'_> {
+    const IS_TENSOR_MAP: bool = true;
+
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
         let TensorMap { pointer, size, .. } = self.0;
         visit(crate::View { name, address: pointer.addr(), bytes: size, access: crate::ViewAccess::StoreWithin });

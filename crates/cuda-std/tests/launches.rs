@@ -11,7 +11,7 @@ use std::hint::black_box;
 use common::{ALL_CHECKS, WithShared, at, fault, launch, line_of, succeed};
 use cuda_std::executor::{Checks, Executor, FaultKind, LaunchError};
 use cuda_std::prelude::*;
-use cuda_std::{ContractViolation, Kernel, View};
+use cuda_std::{ComputeCapability, ContractViolation, Excess, Kernel, KernelFacts, Limits, View};
 
 const SOURCE: &str = include_str!("launches.rs");
 
@@ -58,9 +58,7 @@ struct Shaped<const X: u32, const Y: u32, const Z: u32>;
 
 // SAFETY: it is only run on the CPU, and has no parameters.
 unsafe impl<const X: u32, const Y: u32, const Z: u32> Kernel for Shaped<X, Y, Z> {
-    const NAME: &'static str = "shaped";
-    const BLOCK: Dim3 = Dim3::new(X, Y, Z);
-    const DYNAMIC_SHARED_BYTES: u32 = 0;
+    const FACTS: KernelFacts = KernelFacts { block: [X, Y, Z], ..KernelFacts::new("shaped") };
 
     fn check(&self) -> Result<(), ContractViolation> {
         Ok(())
@@ -77,13 +75,17 @@ unsafe impl<const X: u32, const Y: u32, const Z: u32> Kernel for Shaped<X, Y, Z>
 fn a_launch_has_the_limits_of_cuda() {
     for grid in [at(0, 1, 1), at(1, 0, 1), at(1, 1, 0), at(1 << 31, 1, 1), at(1, 65_536, 1), at(1, 1, 65_536)] {
         let error = launch(Checks::Bounds, nothing {}, grid).unwrap_err();
-        assert!(matches!(error, LaunchError::Grid { kernel: "nothing", grid: refused } if refused == grid), "{error}");
+        let LaunchError::Excess { kernel: "nothing", excess: Excess::Grid { grid: refused, .. } } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(Dim3::from(refused), grid);
     }
     succeed(Checks::Bounds, nothing {}, at(1, 1, 65_535));
     succeed(Checks::Bounds, nothing {}, at(1, 65_535, 1));
 
     let error = launch(Checks::Bounds, WithShared::<{ (227 << 10) + 1 }, _>(nothing {}), 1).unwrap_err();
-    assert!(matches!(error, LaunchError::DynamicShared { bytes: 232_449, limit: 232_448, .. }), "{error}");
+    let excess = Excess::Shared { static_bytes: 0, dynamic_bytes: 232_449, limit: 232_448 };
+    assert!(matches!(error, LaunchError::Excess { excess: found, .. } if found == excess), "{error}");
     launch(Checks::Bounds, WithShared::<{ 227 << 10 }, _>(nothing {}), 1).unwrap();
 
     succeed(Checks::Bounds, Shaped::<16, 1, 64>, 1);
@@ -94,8 +96,18 @@ fn a_launch_has_the_limits_of_cuda() {
         launch(Checks::Bounds, Shaped::<1, 1, 65>, 1),
         launch(Checks::Bounds, Shaped::<1, 0, 1>, 1),
     ] {
-        assert!(matches!(error, Err(LaunchError::Block { .. })), "{error:?}");
+        let Err(LaunchError::Excess { excess, .. }) = error else { panic!("{error:?}") };
+        assert!(matches!(excess, Excess::Threads { .. } | Excess::BlockExtent { .. }), "{excess}");
     }
+}
+
+#[test]
+fn the_executor_can_have_the_limits_of_a_smaller_gpu() {
+    let ada = Executor::new(Checks::Bounds).with_limits(Limits::of(ComputeCapability::new(8, 9)).unwrap());
+    let run = |kernel| unsafe { ada.launch(WithShared::<{ 100 << 10 }, _>(kernel), Dim3::from(1)) };
+    let error = run(nothing {}).unwrap_err().to_string();
+    assert!(error.contains("102400") && error.contains("101376") && error.contains("`nothing`"), "{error}");
+    unsafe { ada.launch(WithShared::<{ 99 << 10 }, _>(nothing {}), Dim3::from(1)) }.unwrap();
 }
 
 #[kernel(block = 32, requires(x.len() == y.len()))]

@@ -9,6 +9,7 @@ mod common;
 use common::{ALL_CHECKS, WithShared, at, fault, launch, line_of, succeed};
 use cuda_std::executor::{Checks, FaultKind, LaunchError, SharedArrayName};
 use cuda_std::prelude::*;
+use cuda_std::Excess;
 
 const SOURCE: &str = include_str!("memory.rs");
 
@@ -195,32 +196,46 @@ fn launch_sized_memory_is_as_large_as_the_kernel_says() {
 
 #[kernel(block = 1)]
 fn uses_much_shared_memory(second: u32) {
-    static FIRST: Shared<[u64; 6000]> = Shared::new();
+    const LEN: usize = 6000;
+    static FIRST: Shared<[u64; LEN]> = Shared::new();
     static SECOND: Shared<[u64; 144]> = Shared::new();
-    static THIRD: Shared<[u32; 1]> = Shared::new();
     unsafe {
-        FIRST.write(5999, 1);
+        FIRST.write(LEN - 1, 1);
         SECOND.write(143, 1);
         if second != 0 {
-            THIRD.write(0, 1); // <third>
+            declares_its_own();
         }
     }
 }
 
+/// A function that is no kernel. On a GPU the array would be in nobody's shared memory.
+unsafe fn declares_its_own() {
+    static THIRD: Shared<[u32; 1]> = Shared::new();
+    unsafe { THIRD.write(0, 1) }; // <third>
+}
+
 #[test]
 fn a_block_cannot_have_more_shared_memory_than_on_a_gpu() {
+    assert_eq!(uses_much_shared_memory::FACTS.static_shared_bytes, 48 << 10);
     for checks in ALL_CHECKS {
         launch(checks, WithShared::<{ (227 - 48) << 10 }, _>(uses_much_shared_memory { second: 0 }), 2).unwrap();
 
-        let above = fault(checks, uses_much_shared_memory { second: 1 }, 2);
-        assert_eq!(above.location.unwrap().line, line_of(SOURCE, "third"));
-        let FaultKind::SharedLimit { static_bytes, dynamic_bytes, .. } = above.kind else { panic!("{:?}", above.kind) };
-        assert_eq!((static_bytes, dynamic_bytes), ((48 << 10) + 4, 0));
-
         let result =
             launch(checks, WithShared::<{ ((227 - 48) << 10) + 1 }, _>(uses_much_shared_memory { second: 0 }), 2);
-        let Err(LaunchError::Fault(fault)) = result else { panic!("{result:?}") };
-        assert!(matches!(fault.kind, FaultKind::SharedLimit { static_bytes: 0xC000, dynamic_bytes: 0x2CC01, .. }));
+        let Err(LaunchError::Excess { excess, .. }) = result else { panic!("{result:?}") };
+        assert_eq!(excess, Excess::Shared { static_bytes: 0xC000, dynamic_bytes: 0x2CC01, limit: 227 << 10 });
+    }
+}
+
+#[test]
+fn an_array_that_the_kernel_does_not_declare_is_reported() {
+    for checks in ALL_CHECKS {
+        let undeclared = fault(checks, uses_much_shared_memory { second: 1 }, 2);
+        assert_eq!(undeclared.location.unwrap().line, line_of(SOURCE, "third"));
+        let FaultKind::SharedUndeclared { static_bytes, declared_bytes, .. } = undeclared.kind else {
+            panic!("{:?}", undeclared.kind)
+        };
+        assert_eq!((static_bytes, declared_bytes), ((48 << 10) + 4, 48 << 10));
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 use std::{fs, io, thread};
 
+use gpu_facts::Limits;
 use serde_json::{Value, json};
 
 use super::assembler::{Assembly, KernelResources};
@@ -15,11 +16,6 @@ use super::tools::{CudaTool, ToolError};
 use super::{assemble, assembler};
 use crate::{Arch, KernelEntry, write_atomically};
 
-/// The registers of a multiprocessor, of 32 bits each. They are handed out to threads in eights.
-const REGISTERS: u32 = 64 * 1024;
-
-/// The shared memory that a block can have, in bytes: on Hopper, the most of all.
-const MAX_SHARED_BYTES: u32 = 227 * 1024;
 
 /// Results that nobody asked for in this time are removed.
 const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -134,11 +130,11 @@ impl Examination {
     /// What is wrong with a kernel that should be fast, in words. The rules hold for all of them:
     ///
     /// - everything is in registers: no stack frame, no spills, no access of local memory;
-    /// - a block fits into a multiprocessor's registers and shared memory;
+    /// - a block fits into the registers and the shared memory of a GPU that runs the architecture;
     /// - the assembler has no warning and no advice (C7508: `setmaxnreg` ignored; C7510 to C7514: `wgmma` serialized);
     /// - no access goes through a generic address, and no address of shared memory has become one;
     /// - a kernel whose name says `wgmma` or `mma` uses these instructions: `HGMMA` and `HMMA` in the machine code.
-    pub fn objections(&self, kernel: &KernelEntry) -> Vec<String> {
+    pub fn objections(&self, arch: Arch, kernel: &KernelEntry) -> Vec<String> {
         let Self { resources, warnings, code } = self;
         let mut objections = Vec::new();
         let mut require = |fulfilled: bool, what: String| {
@@ -153,10 +149,12 @@ impl Examination {
         require(local == 0 || spills > 0, format!("accesses of local memory {local}"));
 
         let threads: u32 = kernel.block.iter().product();
-        let limit = REGISTERS / threads.next_multiple_of(32).max(1) / 8 * 8;
+        let limit = Limits::of_every_gpu().registers_per_thread(threads, 1);
         require(resources.registers <= limit, format!("{} registers of {limit}", resources.registers));
-        let shared = resources.shared_bytes;
-        require(shared <= MAX_SHARED_BYTES, format!("{shared} bytes of shared memory of {MAX_SHARED_BYTES}"));
+        if kernel.fits(arch).is_empty() {
+            let excess = Limits::of_hopper().check(&kernel.facts()).err().map(|excess| excess.to_string());
+            require(false, format!("no GPU that runs {arch} can launch it: {}", excess.unwrap_or_default()));
+        }
         for warning in warnings {
             require(false, format!("ptxas says: {warning}"));
         }
@@ -180,7 +178,14 @@ mod tests {
     use super::*;
 
     fn kernel(name: &str, block: [u32; 3], ptx: &str) -> KernelEntry {
-        KernelEntry { name: name.to_owned(), block, min_blocks: None, shared_bytes: 0, ptx: ptx.to_owned() }
+        KernelEntry {
+            name: name.to_owned(),
+            block,
+            min_blocks: None,
+            shared_bytes: 0,
+            dynamic_shared_bytes: 0,
+            ptx: ptx.to_owned(),
+        }
     }
 
     fn examination(registers: u32, instructions: &[&str]) -> Examination {
@@ -201,8 +206,8 @@ mod tests {
     fn a_good_kernel_has_no_objections() {
         let good =
             examination(168, &["LDG.E R0, [R2.64]", "LDS R1, [R2]", "REDG.E.ADD [R2.64], R5", "HGMMA.64x8x8 R0"]);
-        assert_eq!(good.objections(&kernel("gemm_wgmma_nn", [384, 1, 1], "")), [""; 0]);
-        assert_eq!(examination(64, &["HMMA.1688 R0"]).objections(&kernel("gemm_mma_nn", [32, 32, 1], "")), [""; 0]);
+        assert_eq!(good.objections(Arch::Sm80, &kernel("gemm_wgmma_nn", [384, 1, 1], "")), [""; 0]);
+        assert_eq!(examination(64, &["HMMA.1688 R0"]).objections(Arch::Sm80, &kernel("gemm_mma_nn", [32, 32, 1], "")), [""; 0]);
     }
 
     #[test]
@@ -210,7 +215,7 @@ mod tests {
         let objections = |kernel: &KernelEntry, change: &dyn Fn(&mut Examination)| {
             let mut examination = examination(64, &["LDG.E R0, [R2.64]"]);
             change(&mut examination);
-            examination.objections(kernel).join("; ")
+            examination.objections(Arch::Sm80, kernel).join("; ")
         };
         let plain = kernel("plain", [32, 1, 1], "");
         assert_eq!(objections(&plain, &|_| {}), "");
@@ -223,8 +228,8 @@ mod tests {
         assert_eq!(objections(&kernel("plain", [384, 1, 1], ""), &large), "169 registers of 168");
         let more = |e: &mut Examination| e.resources.registers = 65;
         assert_eq!(objections(&kernel("plain", [1, 1024, 1], ""), &more), "65 registers of 64");
-        let shared = objections(&plain, &|e| e.resources.shared_bytes = 232_449);
-        assert_eq!(shared, "232449 bytes of shared memory of 232448");
+        let shared = objections(&KernelEntry { dynamic_shared_bytes: 300 << 10, ..plain.clone() }, &|_| {});
+        assert!(shared.contains("no GPU that runs sm_80") && shared.contains("307200 bytes"), "{shared}");
         let warned = objections(&plain, &|e| e.warnings.push("(C7514) serialized".to_owned()));
         assert_eq!(warned, "ptxas says: (C7514) serialized");
         for access in ["LD.E.64 R0, [R2]", "@!P1 ST.E desc[UR4][R2.64], R0", "ATOM.E.ADD PT, R9, [R2]"] {

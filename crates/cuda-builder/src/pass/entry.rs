@@ -1,59 +1,79 @@
-//! What `#[kernel]` tells the link step about an entry point, in the name of the function's section:
+//! What `#[kernel]` tells the link step about an entry point: the kernel's facts, in a constant beside it.
 //!
 //! ```text
-//! tilewright.kernel block=32,8,1 min_blocks=2 arch=sm_90a tensor_maps=0,1
+//! @__tilewright_facts_axpy = constant <{ [72 x i8] }> <{ [72 x i8] c"\01\00…" }>, align 8
 //! ```
 //!
-//! All but `block` may be absent. A section is the one thing of this kind that an attribute macro can attach to a
-//! function and that reaches LLVM.
+//! The bytes are 64-bit numbers, lowest byte first: the version of this format, the block along x, y and z, the blocks that
+//! shall fit on a multiprocessor (0: not said), the dynamic shared memory in bytes, the only architecture's name (first
+//! letter in the lowest byte; 0: any), the number of parameters, and for each parameter whether it is a tensor map. The
+//! compiler has worked them out from types and constants, which no attribute macro could.
 
-use super::ir;
+use std::collections::HashMap;
+
+use super::ir::{self, Variable};
 use crate::Arch;
 
-/// What marks an entry point: the first word of its section's name.
-const MARK: &str = "tilewright.kernel";
+/// How the names of the constants begin. The kernel's name follows.
+pub(super) const PREFIX: &str = "__tilewright_facts_";
+/// The version of the format that is read here.
+const VERSION: u64 = 1;
 
-/// The launch bounds of a kernel, and where it belongs.
+/// The facts of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The shape of every block: x, y, z.
-    pub(super) block: [u32; 3],
+    pub(crate) block: [u32; 3],
     /// How many blocks shall fit on a multiprocessor.
-    pub(super) min_blocks: Option<u32>,
+    pub(crate) min_blocks: Option<u32>,
+    /// The dynamic shared memory of a block, in bytes.
+    pub(crate) dynamic_shared_bytes: u32,
     /// The only architecture that the kernel is for.
-    pub(super) arch: Option<Arch>,
-    /// Which parameters are tensor maps, 128 bytes that the kernel uses where they are instead of copying them.
-    pub(super) tensor_maps: Vec<usize>,
+    pub(crate) arch: Option<Arch>,
+    /// For each parameter whether it is a tensor map, 128 bytes that the kernel uses where they are instead of copying them.
+    pub(crate) tensor_maps: Vec<bool>,
+}
+
+/// The facts of all kernels in textual LLVM IR, by the kernels' names; or what is wrong with them.
+pub(super) fn facts(ir: &str) -> HashMap<&str, Result<Entry, String>> {
+    let lines = ir.lines().filter(|line| line.starts_with('@'));
+    lines.filter_map(|line| Some((kernel_of(line)?, Entry::parse(line)))).collect()
+}
+
+/// The kernel whose facts a line defines.
+pub(super) fn kernel_of(line: &str) -> Option<&str> {
+    Variable::parse(line)?.name.strip_prefix(PREFIX)
 }
 
 impl Entry {
-    /// Reads a section's name; `None` if it is not the mark of a kernel, and what is wrong if it is a garbled one.
-    pub(super) fn parse(section: &str) -> Option<Result<Self, String>> {
-        let mut words = section.split_ascii_whitespace();
-        (words.next() == Some(MARK)).then(|| Self::from_words(words))
-    }
-
-    fn from_words<'a>(words: impl Iterator<Item = &'a str>) -> Result<Self, String> {
-        let (mut block, mut min_blocks, mut arch, mut tensor_maps) = (None, None, None, Vec::new());
-        for word in words {
-            let bad = |why: String| format!("`{word}`: {why}");
-            match word.split_once('=') {
-                Some(("block", extents)) => {
-                    block = Some(parse_block(extents).ok_or_else(|| bad("not three extents".into()))?)
-                }
-                Some(("min_blocks", count)) => {
-                    min_blocks = Some(count.parse().map_err(|_| bad("not a number".into()))?);
-                }
-                Some(("arch", name)) => arch = Some(name.parse::<Arch>().map_err(|error| bad(error.to_string()))?),
-                Some(("tensor_maps", indices)) => {
-                    let indices: Option<_> = indices.split(',').map(|index| index.parse().ok()).collect();
-                    tensor_maps = indices.ok_or_else(|| bad("not positions of parameters".into()))?;
-                }
-                _ => return Err(bad("not `block=`, `min_blocks=`, `arch=` or `tensor_maps=`".into())),
-            }
+    /// Reads the line that defines the constant.
+    fn parse(line: &str) -> Result<Self, String> {
+        let bytes = ir::string_constant(line).ok_or("it is no string of bytes")?;
+        if bytes.len() % 8 != 0 {
+            return Err(format!("it has {} bytes, which are no 64-bit numbers", bytes.len()));
         }
-        let block = block.ok_or_else(|| "`block=` is missing".to_owned())?;
-        Ok(Self { block, min_blocks, arch, tensor_maps })
+        let numbers: Vec<u64> =
+            bytes.chunks_exact(8).map(|eight| u64::from_le_bytes(eight.try_into().expect("eight bytes"))).collect();
+        let [version, x, y, z, min_blocks, dynamic_shared_bytes, arch, count, tensor_maps @ ..] = &numbers[..] else {
+            return Err(format!("it has {} numbers, and there should be 8 or more", numbers.len()));
+        };
+        if *version != VERSION {
+            return Err(format!("it is of version {version}, and this builder reads {VERSION}"));
+        }
+        if *count != tensor_maps.len() as u64 || tensor_maps.iter().any(|&flag| flag > 1) {
+            return Err(format!("it does not say of each of {count} parameters whether it is a tensor map"));
+        }
+        let small = |number: &u64, what: &str| u32::try_from(*number).map_err(|_| format!("{what} is {number}"));
+        Ok(Self {
+            block: [small(x, "the block along x")?, small(y, "the block along y")?, small(z, "the block along z")?],
+            min_blocks: Some(small(min_blocks, "min_blocks")?).filter(|&blocks| blocks != 0),
+            dynamic_shared_bytes: small(dynamic_shared_bytes, "the dynamic shared memory")?,
+            arch: match arch {
+                0 => None,
+                code => Some(arch_of(*code)?),
+            },
+            tensor_maps: tensor_maps.iter().map(|&flag| flag == 1).collect(),
+        })
     }
 
     /// The function attributes from which LLVM makes `.reqntid` and `.minnctapersm`.
@@ -66,18 +86,15 @@ impl Entry {
         attributes
     }
 
-    /// The first line of the kernel's definition up to its section, with the parameters that are tensor maps passed by
+    /// The first line of the kernel's definition with the launch bounds, and with the parameters that are tensor maps passed by
     /// value and read in place. `name_end` is where the kernel's name ends.
     ///
     /// Rust has no type for this: it would pass 128 bytes aligned to 64 by copying them to local memory, so the parameter
     /// is a pointer in Rust, and becomes the pointer to its own bytes here.
-    pub(super) fn with_tensor_maps(&self, head: &str, name_end: usize) -> Result<String, String> {
-        if self.tensor_maps.is_empty() {
-            return Ok(head.to_owned());
-        }
-        let list = ir::parenthesized(head, name_end).ok_or("its parameters cannot be read")?;
+    pub(super) fn definition(&self, line: &str, name_end: usize) -> Result<String, String> {
+        let list = ir::parenthesized(line, name_end).ok_or("its parameters cannot be read")?;
         let mut parameters = ir::split_list(list);
-        for &index in &self.tensor_maps {
+        for (index, _) in self.tensor_maps.iter().enumerate().filter(|(_, is_map)| **is_map) {
             let parameter = parameters.get_mut(index).ok_or_else(|| format!("there is no parameter {index}"))?;
             let name = parameter.rsplit(' ').next().filter(|name| name.starts_with('%'));
             match name {
@@ -87,60 +104,97 @@ impl Entry {
                 _ => return Err(format!("parameter {index}, `{parameter}`, is no pointer")),
             }
         }
-        let (before, after) = (&head[..name_end], &head[name_end + list.len() + 2..]);
-        Ok(format!("{before}({}){after}", parameters.join(", ")))
+        let (before, mut after) = (&line[..name_end], &line[name_end + list.len() + 2..]);
+        // Attributes come after these words and before all others.
+        let mut words = String::new();
+        while let Some(word) = [" unnamed_addr", " local_unnamed_addr"].into_iter().find(|word| after.starts_with(word)) {
+            words += word;
+            after = &after[word.len()..];
+        }
+        Ok(format!("{before}({}){words} {}{after}", parameters.join(", "), self.attributes()))
     }
 }
 
-fn parse_block(extents: &str) -> Option<[u32; 3]> {
-    let extents: Vec<u32> = extents.split(',').map(|extent| extent.parse().ok()).collect::<Option<_>>()?;
-    extents.try_into().ok()
+/// The architecture whose name is written in a number.
+fn arch_of(code: u64) -> Result<Arch, String> {
+    let bytes = code.to_le_bytes();
+    let name = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).parse().map_err(|error: crate::UnknownArch| error.to_string())
+}
+
+/// The line that `#[kernel]` would make for these facts.
+#[cfg(test)]
+pub(super) fn line(kernel: &str, numbers: &[u64]) -> String {
+    let bytes: String = numbers.iter().flat_map(|number| number.to_le_bytes()).map(|byte| format!("\\{byte:02X}")).collect();
+    let len = numbers.len() * 8;
+    format!("@{PREFIX}{kernel} = constant <{{ [{len} x i8] }}> <{{ [{len} x i8] c\"{bytes}\" }}>, align 8\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// `sm_90a`.
+    const SM_90A: u64 = u64::from_le_bytes(*b"sm_90a\0\0");
+
+    fn parsed(numbers: &[u64]) -> Result<Entry, String> {
+        let line = line("k", numbers);
+        let mut facts = facts(&line);
+        facts.remove("k").unwrap()
+    }
+
     #[test]
     fn reads_what_the_macro_writes() {
-        let entry = Entry::parse("tilewright.kernel block=32,8,1").unwrap().unwrap();
-        assert_eq!(entry, Entry { block: [32, 8, 1], min_blocks: None, arch: None, tensor_maps: vec![] });
+        let entry = parsed(&[1, 32, 8, 1, 0, 0, 0, 0]).unwrap();
+        let plain =
+            Entry { block: [32, 8, 1], min_blocks: None, dynamic_shared_bytes: 0, arch: None, tensor_maps: vec![] };
+        assert_eq!(entry, plain);
         assert_eq!(entry.attributes(), r#""nvvm.reqntid"="32,8,1""#);
-        let entry = Entry::parse("tilewright.kernel block=256,1,1 min_blocks=2 arch=sm_90a").unwrap().unwrap();
-        assert_eq!(
-            entry,
-            Entry { block: [256, 1, 1], min_blocks: Some(2), arch: Some(Arch::Sm90a), tensor_maps: vec![] }
-        );
+        let entry = parsed(&[1, 256, 1, 1, 2, 183_808, SM_90A, 2, 1, 0]).unwrap();
+        let full = Entry {
+            block: [256, 1, 1],
+            min_blocks: Some(2),
+            dynamic_shared_bytes: 183_808,
+            arch: Some(Arch::Sm90a),
+            tensor_maps: vec![true, false],
+        };
+        assert_eq!(entry, full);
         assert_eq!(entry.attributes(), r#""nvvm.reqntid"="256,1,1" "nvvm.minctasm"="2""#);
+        assert!(facts("@x = constant [1 x i8] c\"a\"\ndefine void @__tilewright_facts_f() {").is_empty());
     }
 
     #[test]
     fn tensor_maps_are_passed_by_value() {
-        let entry = Entry::parse("tilewright.kernel block=128,1,1 tensor_maps=0,2").unwrap().unwrap();
-        let head = "define ptx_kernel void @k(ptr noundef readonly captures(none) %map_a, [2 x i64] %x, ptr %0) #3";
+        let entry = parsed(&[1, 128, 1, 1, 0, 0, 0, 3, 1, 0, 1]).unwrap();
+        let head = "define ptx_kernel void @k(ptr noundef readonly captures(none) %map_a, [2 x i64] %x, ptr %0) unnamed_addr #3 {";
         let expected = "define ptx_kernel void @k(ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %map_a, [2 x i64] %x, \
-                        ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %0) #3";
+                        ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %0) unnamed_addr \"nvvm.reqntid\"=\"128,1,1\" #3 {";
         let name_end = head.find('(').unwrap();
-        assert_eq!(entry.with_tensor_maps(head, name_end).unwrap(), expected);
-        let head = "define ptx_kernel void @k(ptr %a, i64 %x, i64 %y) #3";
-        assert!(entry.with_tensor_maps(head, head.find('(').unwrap()).unwrap_err().contains("`i64 %y`"));
-        let head = "define ptx_kernel void @k(ptr %a) #3";
-        assert!(entry.with_tensor_maps(head, head.find('(').unwrap()).unwrap_err().contains("no parameter 2"));
+        assert_eq!(entry.definition(head, name_end).unwrap(), expected);
+        let head = "define ptx_kernel void @k(ptr %a, i64 %x, i64 %y) #3 {";
+        assert!(entry.definition(head, head.find('(').unwrap()).unwrap_err().contains("`i64 %y`"));
+        let head = "define ptx_kernel void @k(ptr %a) #3 {";
+        assert!(entry.definition(head, head.find('(').unwrap()).unwrap_err().contains("no parameter 2"));
     }
 
     #[test]
     fn refuses_what_it_does_not_know() {
-        assert_eq!(Entry::parse(".text.hot"), None);
-        for (section, word) in [
-            ("tilewright.kernel", "block="),
-            ("tilewright.kernel block=32,8", "block=32,8"),
-            ("tilewright.kernel block=1,1,1 max_blocks=2", "max_blocks"),
-            ("tilewright.kernel block=1,1,1 min_blocks=x", "min_blocks=x"),
-            ("tilewright.kernel block=1,1,1 arch=sm_1", "sm_1"),
-            ("tilewright.kernel block=1,1,1 tensor_maps=0,x", "tensor_maps=0,x"),
+        for (numbers, word) in [
+            (&[][..], "0 numbers"),
+            (&[1, 2, 3], "3 numbers"),
+            (&[2, 32, 1, 1, 0, 0, 0, 0], "version 2"),
+            (&[1, 1 << 32, 1, 1, 0, 0, 0, 0], "block along x"),
+            (&[1, 1, 1, 1, 0, 1 << 40, 0, 0], "dynamic shared memory"),
+            (&[1, 1, 1, 1, 0, 0, 1, 0], "unknown architecture"),
+            (&[1, 1, 1, 1, 0, 0, 0, 2, 0], "each of 2 parameters"),
+            (&[1, 1, 1, 1, 0, 0, 0, 1, 7], "each of 1 parameters"),
         ] {
-            let error = Entry::parse(section).unwrap().unwrap_err();
-            assert!(error.contains(word), "{section}: {error}");
+            let error = parsed(numbers).unwrap_err();
+            assert!(error.contains(word), "{numbers:?}: {error}");
         }
+        let garbled = "@__tilewright_facts_k = constant i64 7\n";
+        assert!(facts(garbled)["k"].as_ref().unwrap_err().contains("no string"));
+        let short = "@__tilewright_facts_k = constant [3 x i8] c\"abc\"\n";
+        assert!(facts(short)["k"].as_ref().unwrap_err().contains("3 bytes"));
     }
 }

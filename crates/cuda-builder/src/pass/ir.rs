@@ -156,6 +156,28 @@ impl<'a> Variable<'a> {
     }
 }
 
+/// The bytes of the constant that a line defines as one string: `@x = constant [2 x i8] c"a\00"`.
+pub(super) fn string_constant(line: &str) -> Option<Vec<u8>> {
+    let open = find(line, "c\"")? + 1;
+    let text = line[open..end_of_string(line.as_bytes(), open)].strip_prefix('"')?.strip_suffix('"')?;
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, others)) = rest.split_first() {
+        rest = others;
+        if first != b'\\' {
+            bytes.push(first);
+        } else if let Some(others) = others.strip_prefix(b"\\") {
+            bytes.push(b'\\');
+            rest = others;
+        } else {
+            let digits = std::str::from_utf8(others.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &others[2..];
+        }
+    }
+    Some(bytes)
+}
+
 /// The index after the string that begins at `open`. LLVM writes a quote inside a string as `\22`.
 fn end_of_string(bytes: &[u8], open: usize) -> usize {
     bytes[open + 1..].iter().position(|&byte| byte == b'"').map_or(bytes.len(), |length| open + length + 2)
@@ -212,6 +234,16 @@ mod tests {
         let line = r#"define void @f() #0 section "s" {"#;
         let (range, name) = section(line).unwrap();
         assert_eq!((&line[range], name), (r#" section "s""#, "s"));
+    }
+
+    #[test]
+    fn reads_strings_of_bytes() {
+        let bytes = |line| string_constant(line);
+        assert_eq!(bytes(r#"@"c" = constant [4 x i8] c"a\00\22\\", align 8"#), Some(b"a\0\"\\".to_vec()));
+        assert_eq!(bytes(r#"@x = constant <{ [2 x i8] }> <{ [2 x i8] c"\FFz" }>"#), Some(b"\xFFz".to_vec()));
+        for bad in ["@x = constant i64 7", r#"@x = constant c"\0""#, r#"@x = constant c"\zz""#, "@x = constant c\"abc"] {
+            assert_eq!(bytes(bad), None, "{bad}");
+        }
     }
 
     #[test]

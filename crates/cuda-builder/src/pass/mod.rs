@@ -17,10 +17,10 @@
 //! %7 = tail call i32 @__tilewright_address_in_shared(ptr %1)
 //!      →  %tilewright.cast.7 = addrspacecast ptr %1 to ptr addrspace(3)
 //!         %7 = ptrtoint ptr addrspace(3) %tilewright.cast.7 to i32
-//! define ptx_kernel void @k(ptr %0) #0 section "tilewright.kernel block=32,8,1 min_blocks=2" {
-//!      →  define ptx_kernel void @k(ptr %0) #0 "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" {
-//! define ptx_kernel void @k(ptr %map) #0 section "tilewright.kernel … tensor_maps=0" {
-//!      →  define ptx_kernel void @k(ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %map) #0 … {
+//! @__tilewright_facts_k = constant [72 x i8] c"…"                      (see the module `entry`)
+//! define ptx_kernel void @k(ptr %map) #0 {
+//!      →  define ptx_kernel void @k(ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %map)
+//!                                           "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" #0 {
 //! "target-cpu"="sm_80"
 //!      →  "target-cpu"="sm_90a"                              (the architecture asked for)
 //! ```
@@ -43,7 +43,7 @@ use rustc_demangle::demangle;
 
 use crate::Arch;
 pub(crate) use convergence::mark_convergent;
-use entry::Entry;
+pub(crate) use entry::Entry;
 use ir::Variable;
 
 /// The section that `#[kernel]` gives to a static shared array.
@@ -61,15 +61,11 @@ pub enum PassError {
         /// The entry point.
         kernel: String,
     },
-    /// The mark of a kernel cannot be read.
-    #[error(
-        "the section of `{kernel}`, \"{section}\", cannot be read: {reason}. Are `cuda_std` and `cuda_builder` of one version?"
-    )]
+    /// The facts of a kernel cannot be read, or do not fit its parameters.
+    #[error("the facts of `{kernel}` cannot be used: {reason}. Are `cuda_std` and `cuda_builder` of one version?")]
     MalformedEntry {
         /// The entry point.
         kernel: String,
-        /// The whole name of its section.
-        section: String,
         /// What is wrong with it.
         reason: String,
     },
@@ -119,8 +115,15 @@ pub enum PassError {
 pub(crate) struct Rewritten {
     /// Textual LLVM IR.
     pub(crate) ir: String,
-    /// The kernels that belong into a module for the architecture asked for. Nothing else has to stay.
-    pub(crate) kernels: Vec<String>,
+    /// The kernels that belong into a module for the architecture asked for, with their facts. Nothing else has to stay.
+    pub(crate) kernels: Vec<(String, Entry)>,
+}
+
+impl Rewritten {
+    /// The names of the kernels.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.kernels.iter().map(|(name, _)| name.clone()).collect()
+    }
 }
 
 /// The start of the line that says for what target a module is.
@@ -142,6 +145,11 @@ pub(crate) fn kernels(ir: &str) -> Vec<String> {
     ir.lines().filter_map(|line| entry_name(line).map(str::to_owned)).collect()
 }
 
+/// The names of everything that has to stay for [`rewrite`]: the entry points and the constants with their facts.
+pub(crate) fn kept(ir: &str) -> Vec<String> {
+    kernels(ir).into_iter().flat_map(|kernel| [format!("{}{kernel}", entry::PREFIX), kernel]).collect()
+}
+
 /// The name of the entry point whose definition begins on this line.
 fn entry_name(line: &str) -> Option<&str> {
     let definition = line.strip_prefix("define ")?;
@@ -152,14 +160,18 @@ fn entry_name(line: &str) -> Option<&str> {
 /// Rewrites textual LLVM IR as the module's documentation says.
 pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
     let shared = shared_variables(ir)?;
+    let mut facts = entry::facts(ir);
     let mut result = Rewritten { ir: String::with_capacity(ir.len() + ir.len() / 8), kernels: Vec::new() };
     let mut references = References::default();
     for line in ir.lines() {
         references.read(line);
         let rewritten = if line.starts_with('@') {
+            if entry::kernel_of(line).is_some() {
+                continue;
+            }
             variable(line, &shared)?
         } else if line.starts_with("define ") {
-            let (line, kernel) = definition(line, arch)?;
+            let (line, kernel) = definition(line, arch, &mut facts)?;
             result.kernels.extend(kernel);
             Cow::Owned(line)
         } else if line.starts_with("declare ") && marker::is_declaration(line) {
@@ -174,7 +186,7 @@ pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
         result.ir.push_str(&rewritten);
         result.ir.push('\n');
     }
-    references.check(&result.kernels, &shared)?;
+    references.check(&result.names(), &shared)?;
     Ok(result)
 }
 
@@ -244,28 +256,24 @@ fn with_casts<'a>(line: &'a str, shared: &HashSet<&str>) -> Cow<'a, str> {
     })
 }
 
-/// The first line of a function, and its name if it is a kernel for `arch`.
-fn definition(line: &str, arch: Arch) -> Result<(String, Option<String>), PassError> {
+/// The first line of a function, and its name and facts if it is a kernel for `arch`.
+fn definition(
+    line: &str,
+    arch: Arch,
+    facts: &mut HashMap<&str, Result<Entry, String>>,
+) -> Result<(String, Option<(String, Entry)>), PassError> {
     let Some((range, name)) = ir::global_names(line).next() else { return Ok((for_arch(line, arch), None)) };
-    let kernel = name.to_owned();
     // A function's attributes come after its name; what it is stands before.
-    let line = line[..range.end].to_owned() + &for_arch(&line[range.end..], arch);
-    let is_entry = entry_name(&line).is_some();
-    match ir::section(&line).and_then(|(clause, section)| Some((clause, section, Entry::parse(section)?))) {
-        Some((clause, section, Ok(entry))) if is_entry => {
-            let head = entry.with_tensor_maps(&line[..clause.start], range.end).map_err(|reason| {
-                PassError::MalformedEntry { kernel: kernel.clone(), section: section.to_owned(), reason }
-            })?;
-            let line = format!("{head} {}{}", entry.attributes(), &line[clause.end..]);
-            Ok((line, entry.arch.is_none_or(|only| only == arch).then_some(kernel)))
-        }
-        Some((_, section, entry)) => {
-            let reason = entry.err().unwrap_or_else(|| "it marks a kernel, and this is none".to_owned());
-            Err(PassError::MalformedEntry { section: section.to_owned(), kernel, reason })
-        }
-        None if is_entry => Err(PassError::ForeignEntry { kernel }),
-        None => Ok((line, None)),
+    let rewritten = line[..range.end].to_owned() + &for_arch(&line[range.end..], arch);
+    if entry_name(line).is_none() {
+        return Ok((rewritten, None));
     }
+    let kernel = name.to_owned();
+    let Some(entry) = facts.remove(name) else { return Err(PassError::ForeignEntry { kernel }) };
+    let malformed = |reason| PassError::MalformedEntry { kernel: kernel.clone(), reason };
+    let entry = entry.map_err(malformed)?;
+    let rewritten = entry.definition(&rewritten, range.end).map_err(malformed)?;
+    Ok((rewritten, entry.arch.is_none_or(|only| only == arch).then_some((kernel, entry))))
 }
 
 /// The line with the architecture that its function attributes name replaced.

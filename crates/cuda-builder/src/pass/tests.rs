@@ -49,38 +49,39 @@ fn marker_calls_become_casts_and_the_declaration_goes() {
 
 #[test]
 fn kernels_get_launch_bounds_and_the_architecture() {
-    let ir = r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 section "tilewright.kernel block=32,8,1 min_blocks=2" align 4 {
+    let ir = entry::line("k", &[1, 32, 8, 1, 2, 0, 0, 1, 0])
+        + r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 align 4 {
 }
 attributes #0 = { nounwind "target-cpu"="sm_80" "x"="y" }
 "#;
-    let expected = r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" align 4 {
+    let expected = r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" #0 align 4 {
 }
 attributes #0 = { nounwind "target-cpu"="sm_90a" "x"="y" }
 "#;
-    let result = rewrite(ir, Arch::Sm90a).unwrap();
+    let result = rewrite(&ir, Arch::Sm90a).unwrap();
     assert_eq!(result.ir, expected);
-    assert_eq!(result.kernels, ["k"]);
+    assert_eq!(result.names(), ["k"]);
+    assert_eq!(kept(&ir), ["__tilewright_facts_k", "k"]);
 }
 
 #[test]
 fn a_kernel_for_one_architecture_is_left_out_of_the_others() {
-    let ir = "define ptx_kernel void @a() section \"tilewright.kernel block=1,1,1 arch=sm_90a\" {\n}\n\
-              define ptx_kernel void @b() section \"tilewright.kernel block=1,1,1\" {\n}\n";
-    assert_eq!(rewrite(ir, Arch::Sm90a).unwrap().kernels, ["a", "b"]);
-    assert_eq!(rewrite(ir, Arch::Sm80).unwrap().kernels, ["b"]);
+    let ir = entry::line("a", &[1, 1, 1, 1, 0, 0, u64::from_le_bytes(*b"sm_90a\0\0"), 0])
+        + &entry::line("b", &[1, 1, 1, 1, 0, 0, 0, 0])
+        + "define ptx_kernel void @a() {\n}\ndefine ptx_kernel void @b() {\n}\n";
+    assert_eq!(rewrite(&ir, Arch::Sm90a).unwrap().names(), ["a", "b"]);
+    assert_eq!(rewrite(&ir, Arch::Sm80).unwrap().names(), ["b"]);
 }
 
 #[test]
 fn refuses_entries_that_the_macro_did_not_make() {
     let error = rewrite("define ptx_kernel void @k() #0 {\n}", Arch::Sm80).unwrap_err();
     assert_eq!(error, PassError::ForeignEntry { kernel: "k".to_owned() });
-    let error = rewrite("define ptx_kernel void @k() section \".text\" {\n}", Arch::Sm80).unwrap_err();
-    assert_eq!(error, PassError::ForeignEntry { kernel: "k".to_owned() });
-    let error = rewrite("define void @f() section \"tilewright.kernel block=1,1,1\" {\n}", Arch::Sm80).unwrap_err();
-    assert!(matches!(error, PassError::MalformedEntry { .. }), "{error}");
-    let error =
-        rewrite("define ptx_kernel void @k() section \"tilewright.kernel size=1\" {\n}", Arch::Sm80).unwrap_err();
-    assert!(error.to_string().contains("size=1"), "{error}");
+    let ir = entry::line("other", &[1, 1, 1, 1, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
+    assert_eq!(rewrite(&ir, Arch::Sm80).unwrap_err(), PassError::ForeignEntry { kernel: "k".to_owned() });
+    let ir = entry::line("k", &[9, 1, 1, 1, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
+    let error = rewrite(&ir, Arch::Sm80).unwrap_err();
+    assert!(matches!(error, PassError::MalformedEntry { .. }) && error.to_string().contains("version 9"), "{error}");
 }
 
 #[test]
@@ -110,9 +111,9 @@ fn refuses_the_address_of_shared_memory_in_a_static() {
 #[test]
 fn refuses_a_writable_static_that_a_kernel_comes_to() {
     let ir = |in_kernel: &str| {
-        format!(
+        entry::line("k", &[1, 1, 1, 1, 0, 0, 0, 0]) + &format!(
             "@_RNvCs1234_7kernels5COUNT = internal global i32 0\n@TABLE = internal constant ptr @_RNvCs1234_7kernels5COUNT\n\
-             define ptx_kernel void @k() section \"tilewright.kernel block=1,1,1\" {{\n  {in_kernel}\n}}\n\
+             define ptx_kernel void @k() {{\n  {in_kernel}\n}}\n\
              define internal void @f() {{\n  %1 = load ptr, ptr @TABLE\n}}\n"
         )
     };

@@ -138,6 +138,8 @@ pub(super) struct Context<'a> {
     /// The thread that runs, or ran last, by its position in linear order.
     pub(super) current: Cell<usize>,
     pub(super) dynamic_bytes: usize,
+    /// What the shared arrays take that the kernel declares.
+    pub(super) declared_static_bytes: usize,
     pub(super) memory: &'a Memory,
     pub(super) barriers: Barriers,
     pub(super) engine: CopyEngine,
@@ -199,6 +201,7 @@ impl<'a> Context<'a> {
             threads,
             current: Cell::new(0),
             dynamic_bytes: K::DYNAMIC_SHARED_BYTES as usize,
+            declared_static_bytes: K::FACTS.static_shared_bytes as usize,
             memory,
             barriers: Barriers::default(),
             engine: CopyEngine::default(),

@@ -8,6 +8,8 @@ use std::format;
 use std::string::String;
 use std::vec::Vec;
 
+use gpu_facts::Excess;
+
 use crate::{ContractViolation, Dim3};
 
 /// Why a launch did not run, or did not finish.
@@ -16,39 +18,13 @@ pub enum LaunchError {
     /// The arguments break a `requires` condition of the kernel.
     #[error(transparent)]
     Contract(#[from] ContractViolation),
-    /// The grid is empty or larger than CUDA allows.
-    #[error(
-        "kernel `{kernel}` cannot be launched on a grid of {grid} blocks: each extent has to be at least 1, x at most \
-         {}, y and z at most {}", super::MAX_GRID.x, super::MAX_GRID.y
-    )]
-    Grid {
+    /// The grid or a block is more than the limits allow: see [`Executor::with_limits`](super::Executor::with_limits).
+    #[error("kernel `{kernel}` cannot be launched: {excess}")]
+    Excess {
         /// The kernel's name.
         kernel: &'static str,
-        /// The extents asked for, in blocks.
-        grid: Dim3,
-    },
-    /// The kernel's blocks are empty or larger than CUDA allows.
-    #[error(
-        "kernel `{kernel}` has blocks of {block} threads: each extent has to be at least 1, z at most {}, and their \
-         product at most {}",
-        super::MAX_BLOCK_Z,
-        super::MAX_THREADS
-    )]
-    Block {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The extents of its blocks, in threads.
-        block: Dim3,
-    },
-    /// More launch-sized shared memory than a block can have.
-    #[error("kernel `{kernel}` was to be launched with {bytes} bytes of shared memory; a block can have {limit}")]
-    DynamicShared {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The size asked for.
-        bytes: usize,
-        /// The most that is possible.
-        limit: usize,
+        /// What is too much.
+        excess: Excess,
     },
     /// The operating system refused the memory for the threads' stacks.
     #[error("cannot reserve {bytes} bytes for the stacks of a block's threads: {source}")]
@@ -151,20 +127,18 @@ pub enum FaultKind {
         /// The size that the launch was given, in bytes.
         available: usize,
     },
-    /// The block uses more shared memory than a block can have.
+    /// The block uses a shared array that the kernel does not declare. The build for a GPU refuses it.
     #[error(
-        "with {array} the block uses {static_bytes} bytes of static and {dynamic_bytes} of launch-sized shared memory; \
-         it can have {} of static, and {} of both together",
-        super::MAX_STATIC_SHARED,
-        super::MAX_SHARED
+        "with {array} the block uses {static_bytes} bytes of static shared memory, and the kernel declares {declared_bytes}: \
+         declare the array inside the `#[kernel]` function, and pass it to functions as `&'static Shared<…>`"
     )]
-    SharedLimit {
-        /// The array that is too much.
+    SharedUndeclared {
+        /// An array that is too much.
         array: SharedArrayName,
         /// The size of the static arrays that the block has used, including this one.
         static_bytes: usize,
-        /// The launch-sized shared memory.
-        dynamic_bytes: usize,
+        /// The size of those that the kernel declares.
+        declared_bytes: usize,
     },
     /// An access to several neighbours in shared memory at an address that is not a multiple of their size together.
     #[error("the address of element {index} of {array} is not a multiple of {bytes} bytes")]

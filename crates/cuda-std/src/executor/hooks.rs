@@ -12,7 +12,7 @@ use super::copy_engine::require_idle;
 use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::shared_memory::{Conflict, Content, WORD, is_read_enough, with_placement};
-use super::{Checks, MAX_SHARED, MAX_STATIC_SHARED};
+use super::Checks;
 use crate::shared::SharedArray;
 use crate::{Dim3, Element, TileSwizzle};
 
@@ -306,8 +306,9 @@ fn place(array: &'static SharedIdentity, location: &'static Location<'static>) {
     context.require_headroom();
     let (shared, dynamic_bytes) = (&context.memory.shared, context.dynamic_bytes);
     let static_bytes = shared.static_bytes() + array.static_bytes();
-    if static_bytes > MAX_STATIC_SHARED || static_bytes + dynamic_bytes > MAX_SHARED {
-        context.fail(location, FaultKind::SharedLimit { array: array.name(), static_bytes, dynamic_bytes });
+    let declared_bytes = context.declared_static_bytes;
+    if static_bytes > declared_bytes {
+        context.fail(location, FaultKind::SharedUndeclared { array: array.name(), static_bytes, declared_bytes });
     }
     let bytes = if ptr::eq(array, &DYNAMIC) { dynamic_bytes } else { array.static_bytes() };
     shared.place(array, bytes, context.checks == Checks::Full);

@@ -51,7 +51,7 @@ impl SharedIdentity {
             type_name: core::any::type_name::<A>,
             extents: A::EXTENTS,
             element_bytes,
-            static_bytes: A::LEN * element_bytes,
+            static_bytes: crate::Shared::<A>::BYTES as usize,
         }
     }
 

@@ -117,23 +117,12 @@ use context::{Context, Memory};
 use shared_memory::SharedMemory;
 use stacks::Stacks;
 
+use gpu_facts::Limits;
+
 use crate::{Dim3, Kernel};
 
-/// The largest grid that CUDA launches, in blocks.
-const MAX_GRID: Dim3 = Dim3::new(i32::MAX as u32, 65_535, 65_535);
-
-/// The most threads that a block can have.
-const MAX_THREADS: usize = 1024;
-
-/// The largest extent of a block along z.
-const MAX_BLOCK_Z: u32 = 64;
-
-/// The most static shared memory that a block can have, in bytes.
-const MAX_STATIC_SHARED: usize = 48 << 10;
-
-/// The most shared memory, static and launch-sized, that a block can have on any device (compute capability 9.0), in
-/// bytes.
-const MAX_SHARED: usize = 227 << 10;
+/// The most threads that a block can have on any GPU: as many stacks there are.
+const MAX_THREADS: usize = Limits::of_hopper().threads_per_block as usize;
 
 /// What a launch checks besides what it always does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,6 +139,7 @@ pub struct Executor {
     checks: Checks,
     stack_bytes: usize,
     ordering_calls: Option<Arc<OrderingCalls>>,
+    limits: Limits,
     /// What workers of earlier launches have left: reserving stacks takes longer than many a launch.
     idle: Arc<Mutex<Vec<Memory>>>,
 }
@@ -166,7 +156,13 @@ impl Executor {
 
     /// An executor that checks what `checks` says.
     pub fn new(checks: Checks) -> Self {
-        Self { checks, stack_bytes: Self::DEFAULT_STACK_BYTES, ordering_calls: None, idle: Arc::default() }
+        Self {
+            checks,
+            stack_bytes: Self::DEFAULT_STACK_BYTES,
+            ordering_calls: None,
+            limits: Limits::of_hopper(),
+            idle: Arc::default(),
+        }
     }
 
     /// The same executor with stacks of at least `bytes` bytes for each thread of a block, and no fewer than 16 KiB. They
@@ -178,6 +174,17 @@ impl Executor {
     /// The same executor, which notes the calls that order what threads do, and leaves one of them out if `calls` says so.
     pub fn with_ordering_calls(self, calls: Arc<OrderingCalls>) -> Self {
         Self { ordering_calls: Some(calls), ..self }
+    }
+
+    /// The same executor, which refuses what a GPU with these limits would refuse. Without this call they are those of compute
+    /// capability 9.0, the largest that there are.
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// What a block and a grid can have at most.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// What launches check.
@@ -198,7 +205,8 @@ impl Executor {
     /// that the kernel may write to overlap no other.
     pub unsafe fn launch<K: Kernel>(&self, kernel: K, grid: Dim3) -> Result<(), LaunchError> {
         kernel.check()?;
-        check_limits::<K>(grid)?;
+        let excess = |excess| LaunchError::Excess { kernel: K::NAME, excess };
+        self.limits.check(&K::FACTS).and(self.limits.check_grid(grid.into())).map_err(excess)?;
         assert!(context::try_current().is_none(), "a kernel cannot launch kernels");
         panics::install_hook();
         overflow::install();
@@ -236,20 +244,6 @@ impl Executor {
         let stacks = Stacks::new(self.stack_bytes).map_err(|source| LaunchError::Stacks { bytes, source })?;
         Ok(Memory { stacks, shared: SharedMemory::new() })
     }
-}
-
-fn check_limits<K: Kernel>(grid: Dim3) -> Result<(), LaunchError> {
-    let (kernel, block, dynamic_shared_bytes) = (K::NAME, K::BLOCK, K::DYNAMIC_SHARED_BYTES as usize);
-    if grid.volume() == 0 || grid.x > MAX_GRID.x || grid.y > MAX_GRID.y || grid.z > MAX_GRID.z {
-        return Err(LaunchError::Grid { kernel, grid });
-    }
-    if block.volume() == 0 || block.volume() > MAX_THREADS as u128 || block.z > MAX_BLOCK_Z {
-        return Err(LaunchError::Block { kernel, block });
-    }
-    if dynamic_shared_bytes > MAX_SHARED {
-        return Err(LaunchError::DynamicShared { kernel, bytes: dynamic_shared_bytes, limit: MAX_SHARED });
-    }
-    Ok(())
 }
 
 /// What a launch has left of a worker's memory.

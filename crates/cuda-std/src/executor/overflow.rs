@@ -118,7 +118,7 @@ mod tests {
     use super::super::shared_memory::SharedMemory;
     use super::super::stacks::Stacks;
     use super::super::{Checks, Executor, FaultKind, LaunchError};
-    use crate::{ContractViolation, Dim3, Kernel, View, thread};
+    use crate::{ContractViolation, Dim3, Kernel, KernelFacts, View, thread};
 
     /// In the second of two blocks, thread `culprit` needs a deep stack.
     #[derive(Clone, Copy)]
@@ -134,9 +134,7 @@ mod tests {
 
     // SAFETY: it is only run on the CPU, and has no views.
     unsafe impl Kernel for Recurses {
-        const NAME: &'static str = "recurses";
-        const BLOCK: Dim3 = Dim3::new(1024, 1, 1);
-        const DYNAMIC_SHARED_BYTES: u32 = 0;
+        const FACTS: KernelFacts = KernelFacts { block: [1024, 1, 1], ..KernelFacts::new("recurses") };
 
         fn check(&self) -> Result<(), ContractViolation> {
             Ok(())

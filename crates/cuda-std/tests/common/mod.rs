@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use cuda_std::executor::{Checks, Executor, Fault, LaunchError};
-use cuda_std::{ContractViolation, Dim3, Kernel, View};
+use cuda_std::{ContractViolation, Dim3, Kernel, KernelFacts, View};
 
 /// Both ways to check, for what has to be the same in both.
 pub(crate) const ALL_CHECKS: [Checks; 2] = [Checks::Bounds, Checks::Full];
@@ -41,9 +41,7 @@ pub(crate) struct WithShared<const BYTES: u32, K>(pub(crate) K);
 
 // SAFETY: the kernel's own implementation does everything.
 unsafe impl<const BYTES: u32, K: Kernel> Kernel for WithShared<BYTES, K> {
-    const NAME: &'static str = K::NAME;
-    const BLOCK: Dim3 = K::BLOCK;
-    const DYNAMIC_SHARED_BYTES: u32 = BYTES;
+    const FACTS: KernelFacts = KernelFacts { dynamic_shared_bytes: BYTES, ..K::FACTS };
 
     fn check(&self) -> Result<(), ContractViolation> {
         self.0.check()
