@@ -138,7 +138,7 @@ fn run_add(gpu: &Gpu, add: &Function) -> Result<(), Box<dyn Error>> {
     a_device.copy_from_host(&a)?;
     b_device.copy_from_host(&b)?;
     sum_device.fill_bytes(0xff)?;
-    for shared_bytes in [0, gpu.properties().max_shared_bytes_per_block_optin] {
+    for shared_bytes in [0, gpu.properties().limits.shared_bytes] {
         let start = gpu.record_event()?;
         launch_add(gpu, add, &a_device, &b_device, &mut sum_device, shared_bytes)?;
         let time = gpu.record_event()?.elapsed_since(&start)?;

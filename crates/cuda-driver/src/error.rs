@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use gpu_facts::{ComputeCapability, Excess};
+
 use crate::call::{CallError, DriverCall};
-use crate::gpu::{ComputeCapability, DriverVersion};
+use crate::gpu::DriverVersion;
 use crate::library::{self, LIBRARY_VARIABLE};
 use crate::tensor_map::{TensorMapFault, TensorMapRejected};
 
@@ -117,6 +119,19 @@ pub enum Error {
         device_len: usize,
     },
 
+    /// A launch asks for more than the GPU offers. Nothing ran, and the GPU can be used further.
+    #[error("cannot launch `{kernel}` on {device} (compute capability {compute_capability}): {excess}")]
+    LaunchExceeds {
+        /// The kernel's name.
+        kernel: String,
+        /// The GPU.
+        device: String,
+        /// Its generation.
+        compute_capability: ComputeCapability,
+        /// What is too much.
+        excess: Excess,
+    },
+
     /// The driver refused to launch a kernel. Nothing ran, and the GPU can be used further.
     #[error("{0}")]
     LaunchRejected(Box<LaunchRejected>),
@@ -173,7 +188,8 @@ impl Error {
             | Error::BadOrdinal { .. }
             | Error::NoSuchKernel { .. }
             | Error::SizeOverflow { .. }
-            | Error::LengthMismatch { .. } => None,
+            | Error::LengthMismatch { .. }
+            | Error::LaunchExceeds { .. } => None,
         }
     }
 }
@@ -285,12 +301,8 @@ pub struct LaunchRejected {
     pub dynamic_shared_bytes: u32,
     /// The shared memory that the kernel itself declares, in bytes.
     pub static_shared_bytes: u32,
-    /// The shared memory that a block may have, in bytes.
-    pub max_shared_bytes: u32,
     /// The threads that a block of this kernel may have.
     pub max_threads_per_block: u32,
-    /// The blocks that a grid may have along x, y and z.
-    pub max_grid: [u32; 3],
     /// The call that failed.
     pub call: DriverCall,
 }
@@ -299,9 +311,8 @@ impl fmt::Display for LaunchRejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "cannot launch `{}` with a grid of {:?} blocks of {:?} threads and {} + {} bytes of launch-sized and \
-             static shared memory ({}). Every dimension has to be at least 1; on this GPU a block of this kernel has at \
-             most {} threads and {} bytes of shared memory, and a grid at most {:?} blocks",
+            "cannot launch `{}` with a grid of {:?} blocks of {:?} threads and {} + {} bytes of dynamic and \
+             static shared memory ({}). On this GPU a block of this kernel has at most {} threads",
             self.kernel,
             self.grid,
             self.block,
@@ -309,8 +320,6 @@ impl fmt::Display for LaunchRejected {
             self.static_shared_bytes,
             self.call,
             self.max_threads_per_block,
-            self.max_shared_bytes,
-            self.max_grid,
         )
     }
 }

@@ -9,6 +9,7 @@ use cust::device::Device;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys::{self, CUcontext, CUdevice_attribute as Attribute, CUstream};
 use cust::{CudaApiVersion, CudaFlags};
+use gpu_facts::{ComputeCapability, Limits};
 
 use crate::call::{CallError, Outcome, call};
 use crate::error::{Error, code};
@@ -29,21 +30,6 @@ impl DriverVersion {
 }
 
 impl fmt::Display for DriverVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-/// The generation of a GPU: `9.0` is what `sm_90` names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ComputeCapability {
-    /// The part before the point.
-    pub major: u32,
-    /// The part after the point.
-    pub minor: u32,
-}
-
-impl fmt::Display for ComputeCapability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
     }
@@ -88,15 +74,8 @@ pub struct Properties {
     pub multiprocessors: u32,
     /// The second-level cache, in bytes.
     pub l2_bytes: u32,
-    /// The shared memory of a block, in bytes, that a kernel gets without asking.
-    pub max_shared_bytes_per_block: u32,
-    /// The shared memory of a block, in bytes, that a kernel can ask for. [`Function::launch`](crate::Function::launch)
-    /// asks where that is needed.
-    pub max_shared_bytes_per_block_optin: u32,
-    /// The threads of a block.
-    pub max_threads_per_block: u32,
-    /// The blocks of a grid along x, y and z.
-    pub max_grid: [u32; 3],
+    /// What it offers a kernel, a block, a grid: the driver's own figures.
+    pub limits: Limits,
     /// The multiprocessors' highest clock, in kHz.
     pub clock_khz: u32,
     /// The memory's highest clock, in kHz. Most memories transfer twice per cycle.
@@ -129,14 +108,30 @@ impl Properties {
             total_memory: call(|| device.total_memory())?,
             multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             l2_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
-            max_shared_bytes_per_block: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
-            max_shared_bytes_per_block_optin: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-            max_threads_per_block: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-            max_grid: [
-                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
-                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
-                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
-            ],
+            limits: Limits {
+                threads_per_block: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+                block: [
+                    number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
+                    number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
+                    number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+                ],
+                grid: [
+                    number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+                    number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+                    number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+                ],
+                static_shared_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
+                shared_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+                shared_bytes_per_multiprocessor: number(
+                    Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+                )?,
+                reserved_shared_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)?,
+                registers_per_block: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK)?,
+                // The driver has no word for it: it is in the encoding of instructions.
+                max_registers_per_thread: Limits::of_every_gpu().max_registers_per_thread,
+                threads_per_multiprocessor: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+                blocks_per_multiprocessor: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
+            },
             clock_khz: number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
             memory_clock_khz: number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
             memory_bus_bits: number(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,

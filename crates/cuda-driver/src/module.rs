@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use cust::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
 
+use gpu_facts::KernelFacts;
+
 use crate::call::{CallError, DriverCall};
 use crate::error::{Error, LaunchRejected, PtxFault, PtxRejected, code};
 use crate::gpu::Gpu;
@@ -16,9 +18,6 @@ use crate::ptx::PtxSummary;
 
 /// The room for what the driver's PTX compiler writes about a module that it rejects, in bytes.
 const LOG_BYTES: usize = 64 * 1024;
-
-/// The shared memory that a block may have, static and launch-sized together, without asking the driver for more.
-const SHARED_BYTES_WITHOUT_ASKING: u32 = 48 * 1024;
 
 /// A PTX module, compiled by the driver and loaded into a GPU. A handle: clones are of the same module, and it stays
 /// loaded while there are any, or functions of it.
@@ -262,8 +261,8 @@ impl Function {
     /// argument; the arguments are copied before this function returns.
     ///
     /// # Errors
-    /// [`Error::LaunchRejected`] where the GPU does not offer what the launch asks for; [`Error::ContextLost`] if an
-    /// earlier kernel has failed. That this kernel fails is reported by a later call.
+    /// [`Error::LaunchExceeds`] where the GPU does not offer what the launch asks for, before the driver is called;
+    /// [`Error::LaunchRejected`] where the driver refuses it; [`Error::ContextLost`] if an earlier kernel has failed. That this kernel fails is reported by a later call.
     ///
     /// # Safety
     /// - `gpu` is a handle of the GPU that the kernel was loaded into.
@@ -281,8 +280,17 @@ impl Function {
         params: &mut [*mut c_void],
     ) -> Result<(), Error> {
         let LoadedFunction { raw, resources, .. } = &*self.inner;
+        let limits = &gpu.properties().limits;
+        let static_shared_bytes = resources.static_shared_bytes;
+        let needs = KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, ..KernelFacts::new("") };
+        if let Err(excess) = limits.check(&needs).and(limits.check_grid(grid)) {
+            let (kernel, device) = (self.inner.name.to_string(), gpu.properties().name.clone());
+            let compute_capability = gpu.properties().compute_capability;
+            return Err(Error::LaunchExceeds { kernel, device, compute_capability, excess });
+        }
         gpu.bind()?;
-        if resources.static_shared_bytes.saturating_add(dynamic_shared_bytes) > SHARED_BYTES_WITHOUT_ASKING {
+        // What a kernel can declare, a block gets without asking the driver for more.
+        if needs.shared_bytes() > limits.static_shared_bytes.into() {
             self.ask_for_shared_memory()?;
         }
         // SAFETY: the caller's promise is about the arguments and what the kernel does with them; function and stream
@@ -309,9 +317,7 @@ impl Function {
                 block,
                 dynamic_shared_bytes,
                 static_shared_bytes: resources.static_shared_bytes,
-                max_shared_bytes: gpu.properties().max_shared_bytes_per_block_optin,
                 max_threads_per_block: resources.max_threads_per_block,
-                max_grid: gpu.properties().max_grid,
                 call,
             })),
             Err(error) => error.into(),
@@ -329,7 +335,7 @@ impl Function {
             return Ok(());
         }
         let gpu = &module.inner.gpu;
-        let max_bytes = gpu.properties().max_shared_bytes_per_block_optin;
+        let max_bytes = gpu.properties().limits.shared_bytes;
         let limit = i32::try_from(max_bytes.saturating_sub(resources.static_shared_bytes)).unwrap_or(i32::MAX);
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function's module is loaded.

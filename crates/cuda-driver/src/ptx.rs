@@ -1,6 +1,8 @@
 //! What a program needs to know of a PTX module before it loads it, and error messages after that, read from its text.
 
-use crate::gpu::{ComputeCapability, DriverVersion};
+use gpu_facts::ComputeCapability;
+
+use crate::gpu::DriverVersion;
 
 /// The head of a PTX module and the names of its kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

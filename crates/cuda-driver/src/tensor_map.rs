@@ -16,7 +16,9 @@ use std::ptr::{self, NonNull};
 
 use crate::call::DriverCall;
 use crate::error::{Error, code};
-use crate::gpu::{ComputeCapability, Gpu};
+use gpu_facts::ComputeCapability;
+
+use crate::gpu::Gpu;
 use crate::library::Entry;
 
 /// What the copy engine takes the elements for. It matters where it rounds them.

@@ -2,8 +2,9 @@
 //!
 //! - `FAKE_CUDA="cuInit=999,cuStreamSynchronize=715"` makes functions return these codes and do nothing else.
 //! - `FAKE_CUDA_VERSION=13000` is the version it reports; it is 12040 otherwise.
-//! - `FAKE_CUDA_CAPABILITY=8.0` is the compute capability of its GPUs; it is 9.0 otherwise.
-//! - `FAKE_CUDA_THREADS=1024` is how many threads a block of a kernel may have; it is 256 otherwise.
+//! - `FAKE_CUDA_CAPABILITY=8.0` is the compute capability of its GPUs; it is 9.0 otherwise. They have the limits of
+//!   `gpu_facts::Limits`.
+//! - A block of a kernel has the threads that its PTX says, or else at most 256.
 //! - Functions that need a context return `CUDA_ERROR_INVALID_CONTEXT` on a thread where none is current.
 //! - PTX with the line `// reject 218` is rejected with that code and a log.
 //! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700, `planted_trap` 719;
@@ -11,12 +12,15 @@
 //! - `fake_*` are for the tests; those of `fake_faults.rs` make the n-th call fail, and count what is not given back.
 
 mod fake_faults;
+mod fake_kernels;
 mod fake_memory;
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+
+use gpu_facts::{ComputeCapability, Limits};
 
 use fake_faults::{Kind, called, end_handle, given_back, is_handle, made, new_handle};
 use fake_memory::{COPIES_GOING_ON, TOTAL_MEMORY};
@@ -34,12 +38,8 @@ const LAUNCH_FAILED: u32 = 719;
 const NO_STREAM: usize = 0xBAD;
 static LOST: AtomicU32 = AtomicU32::new(SUCCESS);
 /// Whether a kernel runs that never ends.
-static ENDLESS: AtomicBool = AtomicBool::new(false);
-static LAST_STREAM: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// How often functions were called that a program should call rarely.
-static LOADED_MODULES: AtomicU32 = AtomicU32::new(0);
-static SET_ATTRIBUTES: AtomicU32 = AtomicU32::new(0);
-static DYNAMIC_SHARED_LIMIT: AtomicI32 = AtomicI32::new(48 * 1024);
+pub(crate) static ENDLESS: AtomicBool = AtomicBool::new(false);
+pub(crate) static LAST_STREAM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 thread_local! {
     static CURRENT_CONTEXT: Cell<usize> = const { Cell::new(0) };
@@ -86,21 +86,6 @@ extern "C" fn fake_capture_mode() -> c_uint {
 #[unsafe(no_mangle)]
 extern "C" fn fake_current_context() -> usize {
     CURRENT_CONTEXT.get()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn fake_dynamic_shared_limit() -> i32 {
-    DYNAMIC_SHARED_LIMIT.load(SeqCst)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn fake_loaded_modules() -> u32 {
-    LOADED_MODULES.load(SeqCst)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn fake_set_attributes() -> u32 {
-    SET_ATTRIBUTES.load(SeqCst)
 }
 
 #[unsafe(no_mangle)]
@@ -196,32 +181,40 @@ extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) -> u32 {
     check!(called("cuDeviceGetAttribute"));
+    let (capability, limits) = (compute_capability(), limits());
     let answer = match attribute {
-        1 => 1024,
-        5 => 0x7fff_ffff,
-        6 | 7 => 65535,
-        8 => 48 * 1024,
+        1 => limits.threads_per_block,
+        2..=4 => limits.block[attribute as usize - 2],
+        5..=7 => limits.grid[attribute as usize - 5],
+        8 => limits.static_shared_bytes,
+        12 => limits.registers_per_block,
         16 => 132,
-        75 => compute_capability().0,
-        76 => compute_capability().1,
-        97 => 227 * 1024,
-        _ => 1000 + attribute,
+        39 => limits.threads_per_multiprocessor,
+        75 => capability.major,
+        76 => capability.minor,
+        81 => limits.shared_bytes_per_multiprocessor,
+        97 => limits.shared_bytes,
+        106 => limits.blocks_per_multiprocessor,
+        111 => limits.reserved_shared_bytes,
+        _ => 1000 + attribute as u32,
     };
-    unsafe { *value = answer };
+    unsafe { *value = answer as c_int };
     SUCCESS
 }
 
-/// 9.0, unless the environment says otherwise.
-fn compute_capability() -> (c_int, c_int) {
-    let text = std::env::var("FAKE_CUDA_CAPABILITY").unwrap_or_else(|_| "9.0".to_owned());
-    let (major, minor) = text.split_once('.').unwrap();
-    (major.parse().unwrap(), minor.parse().unwrap())
+/// 9.0, unless the environment says otherwise, which is read once.
+fn compute_capability() -> ComputeCapability {
+    static CAPABILITY: OnceLock<ComputeCapability> = OnceLock::new();
+    *CAPABILITY.get_or_init(|| {
+        let text = std::env::var("FAKE_CUDA_CAPABILITY").unwrap_or_else(|_| "9.0".to_owned());
+        let (major, minor) = text.split_once('.').unwrap();
+        ComputeCapability::new(major.parse().unwrap(), minor.parse().unwrap())
+    })
 }
 
-/// 256, unless the environment says otherwise, which is read once.
-fn max_threads() -> c_uint {
-    static THREADS: OnceLock<c_uint> = OnceLock::new();
-    *THREADS.get_or_init(|| std::env::var("FAKE_CUDA_THREADS").map_or(256, |threads| threads.parse().unwrap()))
+/// What the GPUs offer: those of a compute capability that the table does not have, what all do.
+pub(crate) fn limits() -> Limits {
+    Limits::of(compute_capability()).unwrap_or(Limits::of_every_gpu())
 }
 
 #[unsafe(no_mangle)]
@@ -363,122 +356,6 @@ extern "C" fn cuEventDestroy_v2(event: usize) -> u32 {
     check!(refusal_to_destroy("cuEventDestroy_v2"));
     end_handle(event);
     destroyed(Kind::Event)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleLoadDataEx(
-    module: *mut usize,
-    image: *const c_char,
-    option_count: c_uint,
-    options: *const c_uint,
-    values: *const *mut c_void,
-) -> u32 {
-    check!(prescribed_in_context("cuModuleLoadDataEx"));
-    let ptx = unsafe { CStr::from_ptr(image) }.to_str().unwrap().to_owned();
-    if let Some((_, rest)) = ptx.split_once("// reject ") {
-        // CU_JIT_ERROR_LOG_BUFFER and its size.
-        if option_count == 2 {
-            unsafe {
-                assert_eq!((*options, *options.add(1)), (5, 6));
-                let len = *values.add(1) as usize;
-                copy_text("ptxas fatal : Syntax error near 'nonsense'", (*values).cast(), len as c_int);
-            }
-        }
-        return rest.split_whitespace().next().unwrap().parse().unwrap();
-    }
-    made(Kind::Module);
-    LOADED_MODULES.fetch_add(1, SeqCst);
-    unsafe { *module = Box::into_raw(Box::new(ptx)) as usize };
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleUnload(module: usize) -> u32 {
-    check!(refusal_to_destroy("cuModuleUnload"));
-    drop(unsafe { Box::from_raw(module as *mut String) });
-    destroyed(Kind::Module)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) -> u32 {
-    check!(prescribed_in_context("cuModuleGetFunction"));
-    let ptx = unsafe { &*(module as *const String) };
-    let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap();
-    if !ptx.contains(&format!(".entry {name}(")) {
-        return NOT_FOUND;
-    }
-    unsafe {
-        *function = match name {
-            "fill" => 1,
-            "faulty" => 2,
-            "planted_trap" => 4,
-            "planted_endless" => 5,
-            _ => 3,
-        }
-    };
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, _function: usize) -> u32 {
-    check!(prescribed_in_context("cuFuncGetAttribute"));
-    unsafe {
-        *value = match attribute {
-            0 => max_threads() as c_int,
-            1 => 2048,
-            3 => 0,
-            4 => 32,
-            _ => return INVALID_VALUE,
-        }
-    };
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuFuncSetAttribute(_function: usize, attribute: c_int, value: c_int) -> u32 {
-    check!(prescribed_in_context("cuFuncSetAttribute"));
-    assert_eq!(attribute, 8, "MAX_DYNAMIC_SHARED_SIZE_BYTES is all that is set");
-    DYNAMIC_SHARED_LIMIT.store(value, SeqCst);
-    SET_ATTRIBUTES.fetch_add(1, SeqCst);
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuLaunchKernel(
-    function: usize,
-    grid_x: c_uint,
-    grid_y: c_uint,
-    grid_z: c_uint,
-    block_x: c_uint,
-    block_y: c_uint,
-    block_z: c_uint,
-    dynamic_shared_bytes: c_uint,
-    stream: usize,
-    params: *const *const c_void,
-    extra: usize,
-) -> u32 {
-    check!(prescribed_in_context("cuLaunchKernel"));
-    assert!(extra == 0);
-    LAST_STREAM.store(stream, SeqCst);
-    let threads = block_x * block_y * block_z;
-    let grid_is_valid = grid_x > 0 && (1..=65535).contains(&grid_y) && (1..=65535).contains(&grid_z);
-    let shared_is_valid = dynamic_shared_bytes as i32 <= DYNAMIC_SHARED_LIMIT.load(SeqCst);
-    if !grid_is_valid || !(1..=max_threads()).contains(&threads) || !shared_is_valid {
-        return INVALID_VALUE;
-    }
-    match function {
-        1 => unsafe {
-            let address = *(*params).cast::<u64>();
-            let len = *(*params.add(1)).cast::<u64>();
-            let value = *(*params.add(2)).cast::<f32>();
-            std::slice::from_raw_parts_mut(address as *mut f32, len as usize).fill(value);
-        },
-        2 => LOST.store(ILLEGAL_ADDRESS, SeqCst),
-        4 => LOST.store(LAUNCH_FAILED, SeqCst),
-        5 => ENDLESS.store(true, SeqCst),
-        _ => {}
-    }
-    SUCCESS
 }
 
 /// What the driver makes of this is its secret; this one writes down what it was given.

@@ -5,10 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The file to compile, and those of its modules.
-const SOURCES: [(&str, &str); 3] = [
+const SOURCES: [(&str, &str); 4] = [
     ("fake_libcuda.rs", include_str!("fake_libcuda.rs")),
     ("fake_faults.rs", include_str!("fake_faults.rs")),
+    ("fake_kernels.rs", include_str!("fake_kernels.rs")),
     ("fake_memory.rs", include_str!("fake_memory.rs")),
+];
+
+/// What GPUs offer: the crate that everybody else asks, too.
+const FACTS: [(&str, &str); 3] = [
+    ("lib.rs", include_str!("../../../gpu-facts/src/lib.rs")),
+    ("kernel.rs", include_str!("../../../gpu-facts/src/kernel.rs")),
+    ("limits.rs", include_str!("../../../gpu-facts/src/limits.rs")),
 ];
 
 /// Compiles the fake driver, with further options for `rustc`, to a library of this file name. To be called once for each name in a
@@ -21,17 +29,27 @@ pub(crate) fn compile(name: &str, options: &[&str]) -> PathBuf {
     for (file, source) in SOURCES {
         fs::write(folder.join(file), source).unwrap();
     }
+    let facts = folder.join("gpu_facts");
+    fs::create_dir_all(&facts).unwrap();
+    for (file, source) in FACTS {
+        fs::write(facts.join(file), source).unwrap();
+    }
+    let library = folder.join("libgpu_facts.rlib");
+    // No crate outside of these: the feature `serde` is not set.
+    rustc(&["--crate-type=rlib", "--crate-name=gpu_facts", "--check-cfg=cfg(feature,values(any()))"], &facts.join("lib.rs"), &library);
     let compiled = folder.join(name);
-    let output = Command::new("rustc")
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "-Cpanic=abort"])
-        .args(["--check-cfg=cfg(without_uuid,without_tensor_maps)", "-Adead_code", "-Anon_snake_case"])
-        .args(options)
-        .arg("-o")
-        .args([&compiled, &folder.join(SOURCES[0].0)])
-        .output()
-        .expect("rustc can be run");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let fixed = ["--crate-type=cdylib", "--crate-name=cuda", "--check-cfg=cfg(without_uuid,without_tensor_maps)"];
+    let external = format!("--extern=gpu_facts={}", library.display());
+    let allowed = ["-Adead_code", "-Anon_snake_case", &external];
+    rustc(&[&fixed[..], &allowed, options].concat(), &folder.join(SOURCES[0].0), &compiled);
     fs::rename(&compiled, &target).unwrap();
     fs::remove_dir_all(&folder).unwrap();
     target
+}
+
+fn rustc(options: &[&str], source: &Path, target: &Path) {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--edition=2024", "-Cpanic=abort"]).args(options).arg("-o").args([target, source]);
+    let output = rustc.output().expect("rustc can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -1,0 +1,217 @@
+//! The fake driver's modules and kernels. What a kernel needs, it reads from the PTX, as the real one does; and what a GPU does
+//! not offer, it refuses.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+
+use gpu_facts::KernelFacts;
+
+use crate::fake_faults::{Kind, called, given_back, made};
+use crate::{
+    CURRENT_CONTEXT, ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, NOT_FOUND, SUCCESS, check,
+    copy_text, destroyed, limits, prescribed_in_context, refusal_to_destroy,
+};
+
+/// How often functions were called that a program should call rarely.
+static LOADED_MODULES: AtomicU32 = AtomicU32::new(0);
+static SET_ATTRIBUTES: AtomicU32 = AtomicU32::new(0);
+/// The dynamic shared memory that the last function was allowed that more was asked for.
+static DYNAMIC_SHARED_LIMIT: AtomicI32 = AtomicI32::new(48 * 1024);
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_dynamic_shared_limit() -> i32 {
+    DYNAMIC_SHARED_LIMIT.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_loaded_modules() -> u32 {
+    LOADED_MODULES.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_set_attributes() -> u32 {
+    SET_ATTRIBUTES.load(SeqCst)
+}
+
+/// A kernel, as far as this driver knows it.
+struct Function {
+    action: Action,
+    /// The block that the PTX requires, if it does.
+    block: Option<[u32; 3]>,
+    static_shared_bytes: u32,
+    /// What a launch may ask for.
+    dynamic_shared_limit: AtomicU32,
+}
+
+enum Action {
+    Fill,
+    Faulty,
+    Trap,
+    Endless,
+    Nothing,
+}
+
+/// A block of a kernel whose PTX does not say how many threads it has.
+const MAX_THREADS: u32 = 256;
+
+/// The numbers between a word and the end of its line, such as those of `.reqntid 32, 8, 1`.
+fn numbers(text: &str, word: &str) -> Option<Vec<u32>> {
+    let (_, rest) = text.split_once(word)?;
+    rest.lines().next()?.split(',').map(|number| number.trim().parse().ok()).collect()
+}
+
+impl Function {
+    /// Reads the kernel of this name.
+    fn read(ptx: &str, name: &str) -> Option<Self> {
+        let start = ptx.find(&format!(".entry {name}("))?;
+        let head = ptx[start..].split_once('{').map_or(&ptx[start..], |(head, _)| head);
+        let block = numbers(head, ".reqntid").map(|mut extents| {
+            extents.resize(3, 1);
+            [extents[0], extents[1], extents[2]]
+        });
+        // `.shared .align 4 .b8 TILE[2048];`: all of the module, because the kernels here come in modules of their own.
+        let shared = ptx.lines().filter(|line| line.trim_start().starts_with(".shared "));
+        let bytes = shared.filter_map(|line| line.split_once('[')?.1.split_once(']')?.0.parse::<u32>().ok());
+        let action = match name {
+            "fill" => Action::Fill,
+            "faulty" => Action::Faulty,
+            "planted_trap" => Action::Trap,
+            "planted_endless" => Action::Endless,
+            _ => Action::Nothing,
+        };
+        let static_shared_bytes = bytes.sum();
+        let dynamic_shared_limit = limits().static_shared_bytes.saturating_sub(static_shared_bytes);
+        Some(Self { action, block, static_shared_bytes, dynamic_shared_limit: dynamic_shared_limit.into() })
+    }
+
+    fn max_threads(&self) -> u32 {
+        self.block.map_or(MAX_THREADS, |block| block.iter().product())
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut usize,
+    image: *const c_char,
+    option_count: c_uint,
+    options: *const c_uint,
+    values: *const *mut c_void,
+) -> u32 {
+    check!(prescribed_in_context("cuModuleLoadDataEx"));
+    let ptx = unsafe { CStr::from_ptr(image) }.to_str().unwrap().to_owned();
+    if let Some((_, rest)) = ptx.split_once("// reject ") {
+        // CU_JIT_ERROR_LOG_BUFFER and its size.
+        if option_count == 2 {
+            unsafe {
+                assert_eq!((*options, *options.add(1)), (5, 6));
+                let len = *values.add(1) as usize;
+                copy_text("ptxas fatal : Syntax error near 'nonsense'", (*values).cast(), len as c_int);
+            }
+        }
+        return rest.split_whitespace().next().unwrap().parse().unwrap();
+    }
+    made(Kind::Module);
+    LOADED_MODULES.fetch_add(1, SeqCst);
+    unsafe { *module = Box::into_raw(Box::new(Module { ptx, functions: Vec::new() })) as usize };
+    SUCCESS
+}
+
+/// A module, and what was made of its kernels: they go with it.
+struct Module {
+    ptx: String,
+    functions: Vec<Box<Function>>,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleUnload(module: usize) -> u32 {
+    check!(refusal_to_destroy("cuModuleUnload"));
+    drop(unsafe { Box::from_raw(module as *mut Module) });
+    destroyed(Kind::Module)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) -> u32 {
+    check!(prescribed_in_context("cuModuleGetFunction"));
+    let module = unsafe { &mut *(module as *mut Module) };
+    let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap();
+    let Some(found) = Function::read(&module.ptx, name) else { return NOT_FOUND };
+    module.functions.push(Box::new(found));
+    unsafe { *function = &raw const **module.functions.last().unwrap() as usize };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: usize) -> u32 {
+    check!(prescribed_in_context("cuFuncGetAttribute"));
+    let function = unsafe { &*(function as *const Function) };
+    let answer = match attribute {
+        0 => function.max_threads(),
+        1 => function.static_shared_bytes,
+        3 => 0,
+        4 => 32,
+        _ => return INVALID_VALUE,
+    };
+    unsafe { *value = answer as c_int };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuFuncSetAttribute(function: usize, attribute: c_int, value: c_int) -> u32 {
+    check!(prescribed_in_context("cuFuncSetAttribute"));
+    assert_eq!(attribute, 8, "MAX_DYNAMIC_SHARED_SIZE_BYTES is all that is set");
+    let function = unsafe { &*(function as *const Function) };
+    let Ok(bytes) = u32::try_from(value) else { return INVALID_VALUE };
+    if bytes.saturating_add(function.static_shared_bytes) > limits().shared_bytes {
+        return INVALID_VALUE;
+    }
+    function.dynamic_shared_limit.store(bytes, SeqCst);
+    DYNAMIC_SHARED_LIMIT.store(value, SeqCst);
+    SET_ATTRIBUTES.fetch_add(1, SeqCst);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLaunchKernel(
+    function: usize,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    dynamic_shared_bytes: c_uint,
+    stream: usize,
+    params: *const *const c_void,
+    extra: usize,
+) -> u32 {
+    check!(prescribed_in_context("cuLaunchKernel"));
+    assert!(extra == 0);
+    LAST_STREAM.store(stream, SeqCst);
+    let function = unsafe { &*(function as *const Function) };
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let static_shared_bytes = function.static_shared_bytes;
+    let needs = KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, ..KernelFacts::new("") };
+    let fits = limits().check(&needs).is_ok()
+        && limits().check_grid(grid).is_ok()
+        && dynamic_shared_bytes <= function.dynamic_shared_limit.load(SeqCst)
+        && match function.block {
+            Some(required) => block == required,
+            None => needs.threads() <= MAX_THREADS.into(),
+        };
+    if !fits {
+        return INVALID_VALUE;
+    }
+    match function.action {
+        Action::Fill => unsafe {
+            let address = *(*params).cast::<u64>();
+            let len = *(*params.add(1)).cast::<u64>();
+            let value = *(*params.add(2)).cast::<f32>();
+            std::slice::from_raw_parts_mut(address as *mut f32, len as usize).fill(value);
+        },
+        Action::Faulty => LOST.store(ILLEGAL_ADDRESS, SeqCst),
+        Action::Trap => LOST.store(LAUNCH_FAILED, SeqCst),
+        Action::Endless => ENDLESS.store(true, SeqCst),
+        Action::Nothing => {}
+    }
+    SUCCESS
+}
