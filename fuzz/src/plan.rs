@@ -92,6 +92,9 @@ pub fn check(data: &[u8]) {
             assert!(precision.is_none_or(|precision| plan.precision() == precision));
             assert!(kernel.is_none_or(|kernel| kernel.name == plan.kernel().name));
             assert!(plan.explanation().to_string().contains(plan.kernel().name));
+            for kernel in plan.kernels() {
+                assert_eq!(input.device().limits.check(&kernel), Ok(()), "{}", kernel.name);
+            }
             let mut end = 0;
             for part in plan.workspace_parts() {
                 assert!(part.start <= part.end, "{part:?}");
@@ -121,7 +124,11 @@ impl Input {
         };
         let name = if self.name_is_known { "NVIDIA H200" } else { "unknown" };
         let (multiprocessors, memory_bytes) = (self.multiprocessors, self.memory_bytes);
-        DeviceFacts { name: name.to_owned(), processor, multiprocessors, memory_bytes }
+        let capability = match processor {
+            Processor::Cpu => (9, 0),
+            Processor::Gpu { compute_capability, .. } => compute_capability,
+        };
+        DeviceFacts { processor, memory_bytes, ..DeviceFacts::of_gpu(name, capability, multiprocessors, 0) }
     }
 }
 

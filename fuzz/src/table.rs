@@ -20,8 +20,7 @@ pub fn check(data: &[u8]) {
     assert_eq!(Table::parse(&written).as_ref(), Ok(&table));
 
     let processor = Processor::Gpu { compute_capability: (9, 0), sm_90a: true };
-    let device =
-        DeviceFacts { name: table.gpu.clone(), processor, multiprocessors: 132, memory_bytes: Some(140 << 30) };
+    let device = DeviceFacts { processor, ..DeviceFacts::of_gpu(&table.gpu, (9, 0), 132, 140 << 30) };
     // Products that the table knows, and one that it may know something like.
     let known = table.entries.iter().take(2).map(|entry| ([entry.m, entry.n, entry.k], entry.batch, entry.precision));
     let products: Vec<_> = known.chain([([512, 512, 512], 1, Precision::Fp32)]).collect();

@@ -459,7 +459,8 @@ mod tests {
         let kind = FaultKind::Panic { message: "oh".to_owned() };
         let fault = Fault { kernel, block: origin, thread: origin, location: None, kind };
         assert!(Error::from(LaunchError::Fault(Box::new(fault))).is_kernel_fault());
-        assert!(!Error::from(LaunchError::Grid { kernel, grid: origin }).is_kernel_fault());
+        let excess = cuda_std::Excess::Grid { grid: [0; 3], limit: [1; 3] };
+        assert!(!Error::from(LaunchError::Excess { kernel, excess }).is_kernel_fault());
         assert!(!Error::Usage("no".to_owned()).is_kernel_fault());
     }
 

@@ -19,7 +19,7 @@ use tests::scaling::Scaled;
 use tests::special::{self, Special};
 use tests::special_values;
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Place, Planned, Problem, Shape};
-use tilewright::kernels::{Family, KernelInfo, Target};
+use tilewright::kernels::{Family, KernelInfo};
 use tilewright::{Buffer, Device, Error};
 
 const NO_DEVICE: &str = "skipped: no device";
@@ -76,7 +76,7 @@ fn main() {
         trials.push(trial(name("parts"), move |device| planned_parts(device, kernel)));
         trials.push(trial(name("same_bits_every_time"), move |device| planned_same_bits(device, kernel)));
     }
-    for &kernel in tilewright::kernels::ALL.iter().filter(|kernel| kernel.target == Target::Sm90a) {
+    for &kernel in tilewright::kernels::ALL.iter().filter(|kernel| kernel.facts.arch.is_some()) {
         for special in Special::ALL.into_iter().filter(|special| special.suits(kernel.scheme)) {
             let name = format!("special::{}::{special:?}", kernel.name);
             trials.push(trial(name, move |device| planned_special(device, kernel, special)));

@@ -224,7 +224,7 @@ static TABLE: LazyLock<Value> = LazyLock::new(|| {
 
 fn h200() -> DeviceFacts {
     let processor = Processor::Gpu { compute_capability: (9, 0), sm_90a: true };
-    DeviceFacts { name: "NVIDIA H200".to_owned(), processor, multiprocessors: 132, memory_bytes: Some(140 << 30) }
+    DeviceFacts { processor, ..DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 140 << 30) }
 }
 
 /// Reads a table and plans by it, if it is one. Says how many plans followed it.

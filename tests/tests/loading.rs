@@ -45,9 +45,7 @@ struct Unknown;
 
 // SAFETY: it has no arguments. There is no such entry point, which is what this is for.
 unsafe impl Kernel for Unknown {
-    const NAME: &'static str = "no_such_kernel";
-    const BLOCK: Dim3 = Dim3::new(32, 1, 1);
-    const DYNAMIC_SHARED_BYTES: u32 = 0;
+    const FACTS: KernelFacts = KernelFacts { block: [32, 1, 1], ..KernelFacts::new("no_such_kernel") };
 
     fn check(&self) -> Result<(), ContractViolation> {
         Ok(())
@@ -129,7 +127,7 @@ fn a_gpu_gets_the_best_ptx_that_it_runs_or_the_one_asked_for() {
 
         let properties = best.gpu_properties().unwrap();
         assert_eq!(properties.compute_capability.to_string(), "9.0");
-        assert_eq!((properties.multiprocessors, properties.max_shared_bytes_per_block_optin), (132, 227 << 10));
+        assert_eq!((properties.multiprocessors, properties.limits.shared_bytes), (132, 227 << 10));
         assert!(properties.l2_bytes > 0);
         assert!(!best.raw_stream().unwrap().is_null());
         best.make_current().unwrap();

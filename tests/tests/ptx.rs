@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use cuda_builder::inspect::{self, CheckError, Examination, Function, KernelCode, Ptx, ToolError};
 use cuda_builder::{Arch, Build, CudaBuilder, Error, KernelEntry, PassError};
-use cuda_std::{Dim3, Kernel};
+use cuda_std::{Dim3, Kernel, KernelFacts};
 use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
@@ -207,6 +207,32 @@ fn the_modules_have_all_kernels_and_no_others() {
     }
 }
 
+/// What a kernel's type says of it on the CPU is what the GPU gets.
+#[test]
+fn the_facts_of_kernels_are_those_of_their_ptx() {
+    let multiplying = tilewright::kernels::ALL.iter().map(|kernel| kernel.facts);
+    let helping = tilewright::kernels::HELPERS.iter().chain(&tilewright::kernels::SCALING).copied();
+    for facts in multiplying.chain(helping) {
+        let arch = facts.arch.map_or(Arch::Sm80, |arch| arch.parse().unwrap());
+        let found = &find(&KERNELS, arch, facts.name).kernel;
+        // PTX has no word for the name's architecture, and tensor maps are parameters of 128 bytes there.
+        let is_map = |line: &&str| line.contains(".param .align 64 .b8 ") && line.contains("[128]");
+        let maps = found.ptx.lines().filter(is_map).count();
+        assert_eq!(
+            KernelFacts { name: facts.name, arch: facts.arch, tensor_maps: maps as u32, ..found.facts() },
+            facts
+        );
+    }
+}
+
+#[test]
+fn a_tensor_map_is_one_under_any_name() {
+    let evidence = examine("fixtures/weak-kernels");
+    let kernel = &find(&evidence, Arch::Sm90a, "aliased_tensor_map").kernel;
+    let parameter = ".param .align 64 .b8 aliased_tensor_map_param_1[128]";
+    assert!(kernel.ptx.contains(parameter), "{}", kernel.ptx.split_once('{').map_or("", |(head, _)| head));
+}
+
 #[test]
 fn the_kernels_compile_without_warnings() {
     for crate_dir in ["../gpu-kernels", "fixtures/device-features", "fixtures/weak-kernels"] {
@@ -287,11 +313,11 @@ fn generic_accesses_show_in_the_machine_code() {
         let mut kernel = find(&evidence, arch, "unfused").kernel.clone();
         let cache = target_dir().join("examined");
         let good = inspect::examine(&[(arch, &kernel)], &cache).unwrap().remove(0);
-        assert_eq!(good.objections(&kernel), [""; 0]);
+        assert_eq!(good.objections(arch, &kernel), [""; 0]);
         for (space, generic) in [("ld.global", "ld"), ("st.global", "st")] {
             kernel.ptx = kernel.ptx.replace(space, generic);
         }
-        let bad = inspect::examine(&[(arch, &kernel)], &cache).unwrap().remove(0).objections(&kernel);
+        let bad = inspect::examine(&[(arch, &kernel)], &cache).unwrap().remove(0).objections(arch, &kernel);
         assert!(bad[0].starts_with("accesses through generic addresses"), "{bad:?}");
         let refused = Ptx::parse(&kernel.ptx).unwrap().check(std::slice::from_ref(&kernel.name));
         assert!(matches!(refused, Err(CheckError::Generic { .. })), "{refused:?}");

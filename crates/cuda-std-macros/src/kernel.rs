@@ -228,7 +228,9 @@ fn static_shared(body: &syn::Block) -> TokenStream {
     }
     let kinds = shared.0;
     let names = body.stmts.iter().filter_map(|statement| match statement {
-        Stmt::Item(item @ (Item::Const(_) | Item::Type(_) | Item::Use(_) | Item::Struct(_) | Item::Enum(_))) => Some(item),
+        Stmt::Item(item @ (Item::Const(_) | Item::Type(_) | Item::Use(_) | Item::Struct(_) | Item::Enum(_))) => {
+            Some(item)
+        }
         _ => None,
     });
     quote!({
@@ -277,7 +279,8 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parame
     let [x, y, z] = arguments.block;
     let min_blocks = arguments.min_blocks.unwrap_or(0);
     // The architecture's name as a number, first letter in the lowest byte.
-    let arch = arguments.arch.iter().flat_map(|name| name.bytes().rev()).fold(0, |code, byte| code << 8 | u64::from(byte));
+    let arch =
+        arguments.arch.iter().flat_map(|name| name.bytes().rev()).fold(0, |code, byte| code << 8 | u64::from(byte));
     let kinds: Vec<_> = parameters.iter().map(|parameter| &parameter.kind).collect();
     let (count, words) = (kinds.len() as u64, 8 + kinds.len());
     let facts = format!("__tilewright_facts_{}", function.sig.ident);

@@ -7,9 +7,9 @@ extern crate tilewright_cuda_std as cuda_std;
 mod common;
 
 use common::{ALL_CHECKS, WithShared, at, fault, launch, line_of, succeed};
+use cuda_std::Excess;
 use cuda_std::executor::{Checks, FaultKind, LaunchError, SharedArrayName};
 use cuda_std::prelude::*;
-use cuda_std::Excess;
 
 const SOURCE: &str = include_str!("memory.rs");
 

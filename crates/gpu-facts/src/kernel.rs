@@ -59,7 +59,9 @@ impl KernelFacts {
             Err(Excess::StaticShared { .. }) => {
                 panic!("a block declares more than 48 KiB of shared arrays: use `dynamic_shared` for more")
             }
-            Err(Excess::Shared { .. }) => panic!("a block needs more than the 227 KiB of shared memory that any GPU has"),
+            Err(Excess::Shared { .. }) => {
+                panic!("a block needs more than the 227 KiB of shared memory that any GPU has")
+            }
         }
     }
 
@@ -185,6 +187,21 @@ impl Limits {
         Ok(())
     }
 
+    /// The blocks of a kernel that a multiprocessor can run at a time, as far as shared memory, threads and blocks say. Registers
+    /// may leave fewer.
+    pub const fn resident_blocks(&self, kernel: &KernelFacts) -> u32 {
+        let shared = kernel.shared_bytes() + self.reserved_shared_bytes as u64;
+        let threads = kernel.threads().next_multiple_of(32);
+        let mut blocks = self.blocks_per_multiprocessor as u64;
+        if shared > 0 && self.shared_bytes_per_multiprocessor as u64 / shared < blocks {
+            blocks = self.shared_bytes_per_multiprocessor as u64 / shared;
+        }
+        if threads > 0 && self.threads_per_multiprocessor as u64 / threads < blocks {
+            blocks = self.threads_per_multiprocessor as u64 / threads;
+        }
+        blocks as u32
+    }
+
     /// The registers that a thread can have in a block of so many threads, if so many blocks shall be on a multiprocessor.
     pub const fn registers_per_thread(&self, threads: u32, blocks: u32) -> u32 {
         let warps = if threads == 0 { 1 } else { threads.div_ceil(32) };
@@ -234,6 +251,16 @@ mod tests {
         for grid in [[1 << 31, 1, 1], [1, 65_536, 1], [1, 1, 65_536], [1, 0, 1]] {
             assert_eq!(HOPPER.check_grid(grid), Err(Excess::Grid { grid, limit: HOPPER.grid }));
         }
+    }
+
+    #[test]
+    fn a_multiprocessor_runs_as_many_blocks_as_fit() {
+        let resident = |block: [u32; 3], dynamic_shared_bytes| {
+            HOPPER.resident_blocks(&KernelFacts { block, dynamic_shared_bytes, ..KernelFacts::new("k") })
+        };
+        assert_eq!([resident([256, 1, 1], 0), resident([32, 1, 1], 0), resident([1024, 1, 1], 0)], [8, 32, 2]);
+        assert_eq!([resident([128, 1, 1], 56 << 10), resident([128, 1, 1], (56 << 10) + 1)], [4, 3]);
+        assert_eq!([resident([384, 1, 1], 227 << 10), resident([384, 1, 1], 228 << 10)], [1, 0]);
     }
 
     #[test]

@@ -45,8 +45,9 @@
 //! element by element; one at the edge element by element, with zeros outside. Which, is the same for the whole block.
 //!
 //! **What it costs.** 256 threads of at most 255 registers, 180 KiB of shared memory, one block on a multiprocessor, on devices
-//! that have so much for a block (sm_90: 227 KiB; sm_80, with 163, has not). The kernels with 64 in their names: 128 threads of
-//! at most 128 registers, 34 KiB, four blocks; any device from sm_80 on.
+//! that have so much for a block (compute capability 9.0 to 11.0: 227 KiB). The kernels with 128 in their names have tiles of
+//! 128×128, 8×8 sums for a thread, and 98 KiB, which every device has. Those with 64: 128 threads of at most 128 registers, 34
+//! KiB, four blocks on a multiprocessor of an H200.
 //!
 //! On an H200 (2026-11-21), A 2048×8192 and B 8192×4096, in ms, and cuBLAS fp32 in the same process:
 //!
@@ -108,17 +109,28 @@ const LANES_ACROSS: usize = 4;
 /// The tile of a block of 256 threads.
 pub const TILE: TileShape = TileShape { m: 128, n: 256, k: PANEL_TERMS as u32 };
 
+/// The tile of a block of 256 threads on devices whose blocks have less shared memory.
+pub const TILE_128: TileShape = TileShape { m: 128, n: 128, k: PANEL_TERMS as u32 };
+
 /// The tile of a block of 128 threads, for products too small to give every multiprocessor one of [`TILE`].
 pub const TILE_64: TileShape = TileShape { m: 64, n: 64, k: PANEL_TERMS as u32 };
 
-/// The launch-sized shared memory of a block: two buffers of two panels, and the tile of sums.
+/// The elements from one row of the tile of sums to the next, for so many columns. With the padding, a block of 128×128 would
+/// need 512 bytes more than compute capability 8.6 has; without, its sums meet others in the same banks, once in 1024 terms.
+const fn sums_pitch(cols: usize) -> usize {
+    if cols == TILE_128.n as usize { cols } else { cols + PADDING }
+}
+
+/// The dynamic shared memory of a block: two buffers of two panels, and the tile of sums.
 const fn shared_bytes(tile: TileShape) -> u32 {
-    let panels = (panel_len(tile.m as usize) + panel_len(tile.n as usize)) as u32;
-    (2 * panels + tile.m * (tile.n + PADDING as u32)) * size_of::<f32>() as u32
+    let panels = panel_len(tile.m as usize) + panel_len(tile.n as usize);
+    ((2 * panels + tile.m as usize * sums_pitch(tile.n as usize)) * size_of::<f32>()) as u32
 }
 
 macro_rules! kernels {
-    ($($large:ident, $small:ident, $a:ident, $b:ident, $a_turned:literal, $b_turned:literal, $layouts:literal;)*) => { $(
+    ($(
+        $large:ident, $medium:ident, $small:ident, $a:ident, $b:ident, $a_turned:literal, $b_turned:literal, $layouts:literal;
+    )*) => { $(
         #[doc = concat!("`C = α·A·B + β·C` in fp32, ", $layouts, ", by tiles of 128×256.")]
         #[kernel(block = 256, min_blocks = 1, dynamic_shared = shared_bytes(TILE), requires(
             gemm.a().first().$a(), gemm.b().first().$b(), gemm.blocks(TILE) <= MAX_BLOCKS
@@ -127,6 +139,15 @@ macro_rules! kernels {
             // SAFETY: a block of 2×4 warps, all threads of which come here, with the shared memory that the tile needs; the
             // launch has checked the layouts.
             unsafe { register_tiled::<$a_turned, $b_turned, 8, 16, 2, 4, 2, 4>(gemm, TILE) }
+        }
+
+        #[doc = concat!("`C = α·A·B + β·C` in fp32, ", $layouts, ", by tiles of 128×128.")]
+        #[kernel(block = 256, min_blocks = 1, dynamic_shared = shared_bytes(TILE_128), requires(
+            gemm.a().first().$a(), gemm.b().first().$b(), gemm.blocks(TILE_128) <= MAX_BLOCKS
+        ))]
+        pub fn $medium(gemm: TiledGemm<'_>) {
+            // SAFETY: a block of 2×4 warps, likewise.
+            unsafe { register_tiled::<$a_turned, $b_turned, 8, 8, 2, 4, 2, 2>(gemm, TILE_128) }
         }
 
         #[doc = concat!("`C = α·A·B + β·C` in fp32, ", $layouts, ", by tiles of 64×64.")]
@@ -146,6 +167,13 @@ macro_rules! kernels {
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $medium<'_> {
+            fn grid(&self) -> Dim3 {
+                self.gemm.grid(TILE_128)
+            }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
         impl crate::Grid for $small<'_> {
             fn grid(&self) -> Dim3 {
                 self.gemm.grid(TILE_64)
@@ -155,14 +183,14 @@ macro_rules! kernels {
 }
 
 kernels! {
-    gemm_register_tiled_nn_fp32, gemm_register_tiled_64_nn_fp32, is_contiguous_along_rows, is_contiguous_along_rows,
-        true, false, "A and B stored by rows";
-    gemm_register_tiled_nt_fp32, gemm_register_tiled_64_nt_fp32, is_contiguous_along_rows, is_contiguous_along_cols,
-        true, true, "A stored by rows and B by columns";
-    gemm_register_tiled_tn_fp32, gemm_register_tiled_64_tn_fp32, is_contiguous_along_cols, is_contiguous_along_rows,
-        false, false, "A stored by columns and B by rows";
-    gemm_register_tiled_tt_fp32, gemm_register_tiled_64_tt_fp32, is_contiguous_along_cols, is_contiguous_along_cols,
-        false, true, "A and B stored by columns";
+    gemm_register_tiled_nn_fp32, gemm_register_tiled_128_nn_fp32, gemm_register_tiled_64_nn_fp32,
+        is_contiguous_along_rows, is_contiguous_along_rows, true, false, "A and B stored by rows";
+    gemm_register_tiled_nt_fp32, gemm_register_tiled_128_nt_fp32, gemm_register_tiled_64_nt_fp32,
+        is_contiguous_along_rows, is_contiguous_along_cols, true, true, "A stored by rows and B by columns";
+    gemm_register_tiled_tn_fp32, gemm_register_tiled_128_tn_fp32, gemm_register_tiled_64_tn_fp32,
+        is_contiguous_along_cols, is_contiguous_along_rows, false, false, "A stored by columns and B by rows";
+    gemm_register_tiled_tt_fp32, gemm_register_tiled_128_tt_fp32, gemm_register_tiled_64_tt_fp32,
+        is_contiguous_along_cols, is_contiguous_along_cols, false, true, "A and B stored by columns";
 }
 
 /// The body of all kernels: `WARPS_M`×`WARPS_N` warps, each thread of which has `ROWS`×`COLS` sums, and loads `LOADS_A` and
@@ -195,14 +223,14 @@ unsafe fn register_tiled<
     let (panel_a_len, buffer_len) = (panel_len(m), panel_len(m) + panel_len(n));
     // SAFETY: within what `shared_bytes` counts.
     let (panels, sums_tile) =
-        unsafe { (dynamic_shared::<f32>(0, 2 * buffer_len), dynamic_shared::<f32>(8 * buffer_len, m * (n + PADDING))) };
+        unsafe { (dynamic_shared::<f32>(0, 2 * buffer_len), dynamic_shared::<f32>(8 * buffer_len, m * sums_pitch(n))) };
 
     let t = thread::thread_idx_x() as usize;
     let (lane, warp) = (t % 32, t / 32);
     let (lane_down, lane_across) = (lane >> 1 & 1 | lane >> 2 & 6, lane & 1 | lane >> 1 & 2);
     let first_row = warp / WARPS_N * (LANES_DOWN * ROWS) + lane_down * 4;
     let first_col = warp % WARPS_N * (LANES_ACROSS * COLS) + lane_across * 4;
-    let place = SumsPlace { first: first_row * (n + PADDING) + first_col, pitch: n + PADDING };
+    let place = SumsPlace { first: first_row * sums_pitch(n) + first_col, pitch: sums_pitch(n) };
 
     let mut panel_a = Panel::<A_TURNED, LOADS_A>::new(tile.a.transposed(), tile.row, &tile, t, threads);
     let mut panel_b = Panel::<B_TURNED, LOADS_B>::new(tile.b, tile.col, &tile, t, threads);
@@ -525,7 +553,7 @@ fn store_tile(tile: &Tile<'_>, sums: SharedSlice<f32>, width: usize, fours: usiz
         // SAFETY: inside the tile of sums, aligned, and written before the last barrier. No other thread of the grid has
         // this part of C.
         unsafe {
-            let [second, first, fourth, third] = sums.read4(row * (width + PADDING) + col);
+            let [second, first, fourth, third] = sums.read4(row * sums_pitch(width) + col);
             let four = [first, second, third, fourth];
             tile.finish::<4>(tile.row + row as u32, tile.col + col as u32, four);
         }

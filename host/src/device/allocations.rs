@@ -144,7 +144,7 @@ fn view_name<K: Kernel>(kernel: &K, position: usize) -> String {
 mod tests {
     use std::ffi::c_void;
 
-    use cuda_std::{ContractViolation, Dim3};
+    use cuda_std::{ContractViolation, KernelFacts};
 
     use super::*;
 
@@ -154,9 +154,7 @@ mod tests {
 
     // SAFETY: it is never launched.
     unsafe impl Kernel for Views<'_> {
-        const NAME: &'static str = "views";
-        const BLOCK: Dim3 = Dim3 { x: 1, y: 1, z: 1 };
-        const DYNAMIC_SHARED_BYTES: u32 = 0;
+        const FACTS: KernelFacts = KernelFacts::new("views");
 
         fn check(&self) -> Result<(), ContractViolation> {
             Ok(())

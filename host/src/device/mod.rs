@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cuda_driver::{Gpu, Properties};
+use cuda_std::Limits;
 use cuda_std::executor::{Checks, Executor};
 use gpu_kernels::Grid;
 
@@ -250,6 +251,14 @@ impl Device {
         match &self.inner.backend {
             Backend::Cuda(cuda) => cuda.loader.loaded(),
             Backend::Cpu(_) => Vec::new(),
+        }
+    }
+
+    /// What the device offers a kernel: the driver's figures, or those that the executor was given.
+    pub fn limits(&self) -> Limits {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => cuda.gpu.properties().limits,
+            Backend::Cpu(executor) => *executor.limits(),
         }
     }
 

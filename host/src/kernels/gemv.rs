@@ -3,7 +3,7 @@
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits, groups_of_rows};
 use gpu_kernels::gemv::transposed_split::{self, gemv_transposed_split_fp32, gemv_transposed_splits};
 
-use super::{KernelInfo, Launch, Performance, Scheme, Target, embedded};
+use super::{KernelInfo, Launch, Performance, Scheme, embedded};
 use crate::plan::Storage;
 
 embedded! {
@@ -12,7 +12,8 @@ embedded! {
 
 /// Each sum is added to the result by as many blocks as share it, in whatever order they come.
 pub static GEMV_SPLIT_ATOMIC_FP32: KernelInfo = KernelInfo {
-    name: "gemv_split_atomic_fp32",
+    name: gemv_split_atomic_fp32::FACTS.name,
+    facts: gemv_split_atomic_fp32::FACTS,
     idea: "the same in one pass: blocks add their partial sums to the result as they come",
     varies: true,
     launch: Launch::AtomicGemv {
@@ -28,7 +29,8 @@ pub static GEMV_SPLIT_FP32: KernelInfo = GEMV_SPLIT;
 
 /// For a matrix that is stored by columns: a transposed matrix, read in place.
 pub static GEMV_TRANSPOSED_SPLIT_FP32: KernelInfo = KernelInfo {
-    name: "gemv_transposed_split_fp32",
+    name: gemv_transposed_split_fp32::FACTS.name,
+    facts: gemv_transposed_split_fp32::FACTS,
     idea: "blocks share long sums over a matrix that is stored by columns; a second pass adds up, in order",
     a: Some(Storage::ByColumns),
     launch: Launch::SplitGemv {
@@ -41,16 +43,15 @@ pub static GEMV_TRANSPOSED_SPLIT_FP32: KernelInfo = KernelInfo {
 
 /// The share of the bandwidth is that of a sketch of such a kernel on an H200.
 const GEMV_SPLIT: KernelInfo = KernelInfo {
-    name: "gemv_split_fp32",
+    name: gemv_split_fp32::FACTS.name,
+    facts: gemv_split_fp32::FACTS,
     idea: "blocks share long sums, four rows at a time; a second pass adds up what they have, in order",
     scheme: Scheme::Fp32,
     a: Some(Storage::ByRows),
     b: None,
-    tensor_maps: false,
     transposing: false,
     stores_by_tensor_map: false,
     most_terms: None,
-    target: Target::Any,
     tile: None,
     divides_sums: true,
     varies: false,

@@ -1,6 +1,6 @@
 //! Kernels that do what comes before or after a product.
 
-use cuda_std::{GlobalSlice, GlobalSliceMut, Kernel};
+use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
 use gpu_kernels::gemm::split_reduction::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemm::tiles::TiledGemm;
@@ -21,26 +21,26 @@ embedded! {
 }
 
 /// The kernel that adds up partial sums.
-pub(crate) const REDUCTION: &str = gemm_split_reduction_fp32::NAME;
+pub(crate) const REDUCTION: KernelFacts = gemm_split_reduction_fp32::FACTS;
 /// The kernel that computes marked tiles again.
-pub(crate) const REPAIR: &str = gemm_repair_fp32::NAME;
+pub(crate) const REPAIR: KernelFacts = gemm_repair_fp32::FACTS;
 /// The kernel that copies matrices.
-pub(crate) const COPY: &str = matrix_copy_fp32::NAME;
+pub(crate) const COPY: KernelFacts = matrix_copy_fp32::FACTS;
 /// The kernel that sets to zero what is not wanted of results.
-pub(crate) const CLEAR: &str = matrix_clear_outside_fp32::NAME;
+pub(crate) const CLEAR: KernelFacts = matrix_clear_outside_fp32::FACTS;
 
-/// The names of the kernels that plans use besides those that multiply.
-pub static HELPERS: [&str; 10] = [
+/// The kernels that plans use besides those that multiply.
+pub static HELPERS: [KernelFacts; 10] = [
     REDUCTION,
     REPAIR,
     COPY,
     CLEAR,
-    pack_bf16::NAME,
-    pack_fp16::NAME,
-    line_extremes_fp32::NAME,
-    line_scales_fp16::NAME,
-    pack_scaled_fp16::NAME,
-    pack_whole_lines_fp16::NAME,
+    pack_bf16::FACTS,
+    pack_fp16::FACTS,
+    line_extremes_fp32::FACTS,
+    line_scales_fp16::FACTS,
+    pack_scaled_fp16::FACTS,
+    pack_whole_lines_fp16::FACTS,
 ];
 
 /// What packed operands are made of.
@@ -67,12 +67,12 @@ impl Format {
     }
 
     /// The kernels that pack an operand, in their order; of lines that are scaled, `whole` ones or in chunks.
-    pub(crate) fn kernels(self, whole: bool) -> &'static [&'static str] {
+    pub(crate) fn kernels(self, whole: bool) -> &'static [KernelFacts] {
         match self {
-            Self::Bf16 => &[pack_bf16::NAME],
-            Self::Fp16 => &[pack_fp16::NAME],
-            Self::ScaledFp16 { .. } if whole => &[pack_whole_lines_fp16::NAME, line_scales_fp16::NAME],
-            Self::ScaledFp16 { .. } => &[line_extremes_fp32::NAME, line_scales_fp16::NAME, pack_scaled_fp16::NAME],
+            Self::Bf16 => &[pack_bf16::FACTS],
+            Self::Fp16 => &[pack_fp16::FACTS],
+            Self::ScaledFp16 { .. } if whole => &[pack_whole_lines_fp16::FACTS, line_scales_fp16::FACTS],
+            Self::ScaledFp16 { .. } => &[line_extremes_fp32::FACTS, line_scales_fp16::FACTS, pack_scaled_fp16::FACTS],
         }
     }
 

@@ -1,12 +1,13 @@
 //! The ladder: the kernels that everybody begins with. They take operands in any layout.
 
+use cuda_std::KernelFacts;
 use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 
-use super::{KernelInfo, Launch, Performance, Scheme, Target, embedded};
+use super::{KernelInfo, Launch, Performance, Scheme, embedded};
 
 embedded! {
     gemv_block_reduction_fp32 gemm_naive_1d_fp32 gemm_naive_2d_fp32 gemm_tiled_16_fp32 gemm_tiled_32_fp32
@@ -14,18 +15,17 @@ embedded! {
 
 /// What the kernels have in common. Their shares of a multiprocessor's peak follow from their times on an H200
 /// (`docs/results/2026-11-21-h200.md`), for operands whose neighbours lie where they suit the kernel.
-const fn rung(name: &'static str, idea: &'static str, launch: Launch) -> KernelInfo {
+const fn rung(facts: KernelFacts, idea: &'static str, launch: Launch) -> KernelInfo {
     KernelInfo {
-        name,
+        name: facts.name,
+        facts,
         idea,
         scheme: Scheme::Fp32,
         a: None,
         b: None,
-        tensor_maps: false,
         transposing: false,
         stores_by_tensor_map: false,
         most_terms: None,
-        target: Target::Any,
         tile: None,
         divides_sums: false,
         varies: false,
@@ -38,7 +38,7 @@ const fn rung(name: &'static str, idea: &'static str, launch: Launch) -> KernelI
 pub static GEMV_BLOCK_REDUCTION_FP32: KernelInfo = KernelInfo {
     performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 0.86 },
     ..rung(
-        "gemv_block_reduction_fp32",
+        gemv_block_reduction_fp32::FACTS,
         "a block shares one long sum: 256 threads per row, a tree of sums in shared memory",
         Launch::Gemv(|device, gemv| device.launch(gemv_block_reduction_fp32 { gemv })),
     )
@@ -46,7 +46,7 @@ pub static GEMV_BLOCK_REDUCTION_FP32: KernelInfo = KernelInfo {
 
 /// One thread for each element of C, numbered along a line.
 pub static GEMM_NAIVE_1D_FP32: KernelInfo = rung(
-    "gemm_naive_1d_fp32",
+    gemm_naive_1d_fp32::FACTS,
     "one thread per element of C, numbered along a line",
     Launch::Gemm(|device, gemm| device.launch(gemm_naive_1d_fp32 { gemm })),
 );
@@ -55,7 +55,7 @@ pub static GEMM_NAIVE_1D_FP32: KernelInfo = rung(
 pub static GEMM_NAIVE_2D_FP32: KernelInfo = KernelInfo {
     tile: Some(TileShape { m: 8, n: 32, k: 1 }),
     ..rung(
-        "gemm_naive_2d_fp32",
+        gemm_naive_2d_fp32::FACTS,
         "one thread per element of C, arranged like C in blocks of 32x8",
         Launch::Gemm(|device, gemm| device.launch(gemm_naive_2d_fp32 { gemm })),
     )
@@ -66,7 +66,7 @@ pub static GEMM_TILED_16_FP32: KernelInfo = KernelInfo {
     tile: Some(TileShape { m: 16, n: 16, k: 16 }),
     performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 0.135 },
     ..rung(
-        "gemm_tiled_16_fp32",
+        gemm_tiled_16_fp32::FACTS,
         "a block shares what its threads would all load: 16x16 tiles in shared memory",
         Launch::Gemm(|device, gemm| device.launch(gemm_tiled_16_fp32 { gemm })),
     )
@@ -77,7 +77,7 @@ pub static GEMM_TILED_32_FP32: KernelInfo = KernelInfo {
     tile: Some(TileShape { m: 32, n: 32, k: 32 }),
     performance: Performance { blocks_per_multiprocessor: 2, share_of_peak: 0.145 },
     ..rung(
-        "gemm_tiled_32_fp32",
+        gemm_tiled_32_fp32::FACTS,
         "a block shares what its threads would all load: 32x32 tiles in shared memory",
         Launch::Gemm(|device, gemm| device.launch(gemm_tiled_32_fp32 { gemm })),
     )

@@ -2,7 +2,7 @@
 
 use gpu_kernels::gemm::mma::*;
 
-use super::{Common, KernelInfo, Launch, Performance, Scheme, Target, tiled_kernels};
+use super::{Common, KernelInfo, Launch, Performance, Scheme, tiled_kernels};
 use crate::plan::Storage::{ByColumns, ByRows};
 
 /// The share of the peak is that of a sketch of such a kernel on an H200, where `mma.sync` does not reach the peak of the
@@ -11,8 +11,6 @@ const THREE_TF32: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply parts of the operands; fp32 additions collect the products",
     scheme: Scheme::Fp32ThreeTf32,
     tile: SHAPE,
-    target: Target::Any,
-    tensor_maps: false,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.4 },
 };
 const MIXED: Common = Common { scheme: Scheme::Fp32Mixed, ..THREE_TF32 };
@@ -22,6 +20,13 @@ const SMALL_THREE_TF32: Common = Common {
     tile: SHAPE_64X32,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.3 },
     ..THREE_TF32
+};
+/// The same for GPUs whose blocks have less shared memory.
+const SMALL_K64_THREE_TF32: Common = Common {
+    idea: "the same with fewer warps, for GPUs with less shared memory",
+    tile: SHAPE_64X32_K64,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.25 },
+    ..SMALL_THREE_TF32
 };
 const ONE_TF32: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply rounded operands",
@@ -56,6 +61,12 @@ tiled_kernels! {
         gemm_mma_64x32_nt_fp32_3xtf32 ByRows ByColumns,
         gemm_mma_64x32_tn_fp32_3xtf32 ByColumns ByRows,
         gemm_mma_64x32_tt_fp32_3xtf32 ByColumns ByColumns;
+    /// Three TF32 products, tiles of 64×32 with 64 terms.
+    pub static MMA_64X32_K64_FP32_3XTF32 = SMALL_K64_THREE_TF32:
+        gemm_mma_64x32_k64_nn_fp32_3xtf32 ByRows ByRows,
+        gemm_mma_64x32_k64_nt_fp32_3xtf32 ByRows ByColumns,
+        gemm_mma_64x32_k64_tn_fp32_3xtf32 ByColumns ByRows,
+        gemm_mma_64x32_k64_tt_fp32_3xtf32 ByColumns ByColumns;
     /// Three TF32 products.
     pub static MMA_FP32_3XTF32 = THREE_TF32:
         gemm_mma_nn_fp32_3xtf32 ByRows ByRows,

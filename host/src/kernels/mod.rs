@@ -14,7 +14,7 @@ mod wgmma;
 
 use std::sync::LazyLock;
 
-use cuda_std::{GlobalSlice, GlobalSliceMut};
+use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
 use gpu_kernels::gemm::wgmma::scaled::Scales;
 use gpu_kernels::gemm::wgmma::unfit::Unfit;
@@ -38,9 +38,11 @@ pub(crate) use helpers::{
 pub use ladder::{
     GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32, LADDER,
 };
-pub use mma::{MMA_64X32_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32};
+pub use mma::{
+    MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32,
+};
 pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_SHORT_FP32_3XFP16, WGMMA_TF32};
-pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64};
+pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 pub use scaling::SCALING;
 pub(crate) use scaling::scale_matrices;
 pub use wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED};
@@ -51,26 +53,23 @@ struct Common {
     idea: &'static str,
     scheme: Scheme,
     tile: TileShape,
-    target: Target,
-    tensor_maps: bool,
     performance: Performance,
 }
 
 impl Common {
-    /// The kernel of this name, for operands that are stored like this.
-    const fn of(self, name: &'static str, a: Storage, b: Storage, launch: Launch) -> KernelInfo {
-        let Self { idea, scheme, tile, target, tensor_maps, performance } = self;
+    /// The kernel with these facts, for operands that are stored like this.
+    const fn of(self, facts: KernelFacts, a: Storage, b: Storage, launch: Launch) -> KernelInfo {
+        let Self { idea, scheme, tile, performance } = self;
         KernelInfo {
-            name,
+            name: facts.name,
+            facts,
             idea,
             scheme,
             a: Some(a),
             b: Some(b),
-            tensor_maps,
             transposing: false,
             stores_by_tensor_map: false,
             most_terms: None,
-            target,
             tile: Some(tile),
             divides_sums: true,
             varies: false,
@@ -97,7 +96,7 @@ macro_rules! tiled_kernels {
         $crate::kernels::embedded! { $($kernel)* }
         $(#[$doc])*
         $visibility static $family: [KernelInfo; 4] = [$(
-            $common.of(stringify!($kernel), $a, $b, Launch::Tiled(|device, gemm| device.launch($kernel { gemm })))
+            $common.of($kernel::FACTS, $a, $b, Launch::Tiled(|device, gemm| device.launch($kernel { gemm })))
         ),*];
     )* };
 }
@@ -167,19 +166,10 @@ impl Scheme {
     }
 }
 
-/// What a kernel is compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// All that this library supports: sm_80 and up.
-    Any,
-    /// Compute capability 9.0, exactly.
-    Sm90a,
-}
-
 /// What a model needs to estimate a kernel's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Performance {
-    /// The blocks that a multiprocessor runs at a time.
+    /// The blocks that a multiprocessor runs at a time, where shared memory and threads are no limit: what registers leave.
     pub(crate) blocks_per_multiprocessor: u32,
     /// The share that a multiprocessor full of blocks reaches: for products of matrices of the peak rate of the units that
     /// the scheme uses, for those with vectors of the memory's bandwidth.
@@ -191,6 +181,8 @@ pub(crate) struct Performance {
 pub struct KernelInfo {
     /// The name, which is that of the PTX entry point.
     pub name: &'static str,
+    /// What it needs of a GPU, as its type says.
+    pub facts: KernelFacts,
     /// The idea that it stands for, in one line.
     pub idea: &'static str,
     /// What it makes of its operands.
@@ -199,16 +191,12 @@ pub struct KernelInfo {
     pub a: Option<Storage>,
     /// How B has to be stored, if that matters.
     pub b: Option<Storage>,
-    /// Whether it loads its operands by tensor maps. What these cannot describe is copied into the workspace first.
-    pub tensor_maps: bool,
     /// Whether operands that are stored otherwise than it needs are copied into the workspace first, too.
     pub transposing: bool,
     /// Whether the copy engine stores its results: those that a tensor map can describe, and whose old values are not needed.
     pub stores_by_tensor_map: bool,
     /// The most terms that its sums can have, if it is for short ones.
     pub most_terms: Option<u32>,
-    /// What it is compiled for.
-    pub target: Target,
     /// The part of C that a block computes, and the terms that it loads at a time.
     pub tile: Option<TileShape>,
     /// Whether it can divide its sums among blocks.
@@ -266,10 +254,11 @@ pub(crate) struct PackedOperand<'a> {
 /// All kernels that multiply, in the order of the ladder: from the simplest to those that use the most of the hardware.
 pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let gemv = [&GEMV_SPLIT_ATOMIC_FP32, &GEMV_SPLIT_FP32, &GEMV_TRANSPOSED_SPLIT_FP32];
-    let on_cuda_cores = REGISTER_TILED_64.iter().chain(&REGISTER_TILED);
+    let on_cuda_cores = REGISTER_TILED_64.iter().chain(&REGISTER_TILED_128).chain(&REGISTER_TILED);
     let of_rounded_operands = MMA_FP16.iter().chain(&MMA_BF16).chain(&MMA_TF32);
     let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
-    let of_split_operands = MMA_64X32_FP32_3XTF32.iter().chain(&MMA_FP32_3XTF32).chain(&MMA_FP32_MIXED);
+    let of_split_operands =
+        MMA_64X32_K64_FP32_3XTF32.iter().chain(&MMA_64X32_FP32_3XTF32).chain(&MMA_FP32_3XTF32).chain(&MMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XTF32).chain(&WGMMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_SHORT_FP32_3XFP16);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XFP16);
@@ -347,6 +336,11 @@ impl KernelInfo {
         self.scheme.precision()
     }
 
+    /// Whether it loads its operands by tensor maps. What these cannot describe is copied into the workspace first.
+    pub fn loads_by_tensor_maps(&self) -> bool {
+        self.facts.tensor_maps > 0
+    }
+
     /// The blocks of its grid, as far as that is the same on every device.
     pub fn blocks(&self, product: &Description, splits: u32) -> u128 {
         let (m, n, batch) = (product.m as u128, product.n as u128, product.batch as u128);
@@ -385,11 +379,11 @@ impl KernelInfo {
         if self.family() == Family::Gemv && product.n != 1 {
             return Some(Refusal::NotAVector { n: product.n });
         }
-        match device.processor {
-            Processor::Gpu { sm_90a: false, .. } if self.target == Target::Sm90a => {
-                return Some(Refusal::Architecture { needs: "sm_90a", device: device.to_string() });
-            }
-            Processor::Cpu | Processor::Gpu { .. } => {}
+        if let (Some(needs), Processor::Gpu { sm_90a: false, .. }) = (self.facts.arch, device.processor) {
+            return Some(Refusal::Architecture { needs, device: device.to_string() });
+        }
+        if let Err(excess) = device.limits.check(&self.facts) {
+            return Some(Refusal::Excess { device: device.to_string(), excess });
         }
         for (operand, needs, has) in [("A", self.a, product.a.storage()), ("B", self.b, product.b.storage())] {
             // What is spread can be copied first, if it may be read at all; for some kernels, whatever lies otherwise.
@@ -401,7 +395,7 @@ impl KernelInfo {
                 return Some(Refusal::Layout { operand, needs: needs.words(), has: has.words() });
             }
         }
-        if self.tensor_maps && product.terms() == 0 && !product.is_empty() {
+        if self.loads_by_tensor_maps() && product.terms() == 0 && !product.is_empty() {
             return Some(Refusal::NoTerms);
         }
         if let Some(most) = self.most_terms
@@ -439,7 +433,7 @@ impl KernelInfo {
             return Some(Refusal::ShortSums { precision, from: Precision::MIXED_FROM });
         }
         // The executor's models of Hopper's instructions are slow.
-        if device.processor == Processor::Cpu && self.target == Target::Sm90a {
+        if device.processor == Processor::Cpu && self.facts.arch.is_some() {
             return Some(Refusal::SlowOnCpu);
         }
         self.varies.then_some(Refusal::Varies)

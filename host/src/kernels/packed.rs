@@ -2,14 +2,14 @@
 //! [`gpu_kernels::gemm::wgmma::single`], [`gpu_kernels::gemm::wgmma::scaled`] and [`gpu_kernels::gemm::wgmma::short`].
 
 use cuda_driver::{TensorElement, TensorSwizzle};
-use cuda_std::TensorMap;
+use cuda_std::{KernelFacts, TensorMap};
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 use gpu_kernels::gemm::wgmma::scaled::*;
 use gpu_kernels::gemm::wgmma::short::*;
 use gpu_kernels::gemm::wgmma::single::*;
 
 use super::wgmma::{map_of_a, map_of_b};
-use super::{Common, Format, KernelInfo, Launch, PackedOperand, Performance, Scheme, Target, embedded};
+use super::{Common, Format, KernelInfo, Launch, PackedOperand, Performance, Scheme, embedded};
 use crate::Error;
 use crate::device::{Device, TensorLayout, TensorTile};
 use crate::plan::Storage::{ByColumns, ByRows};
@@ -19,8 +19,6 @@ const ONE_TF32: Common = Common {
     idea: "the copy engine rounds operands to TF32 on their way to tensor cores",
     scheme: Scheme::Tf32,
     tile: TILE_TF32,
-    target: Target::Sm90a,
-    tensor_maps: true,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.92 },
 };
 const ONE_BF16: Common = Common {
@@ -51,7 +49,7 @@ macro_rules! rounding {
         KernelInfo {
             transposing: true,
             ..ONE_TF32.of(
-                stringify!($kernel),
+                $kernel::FACTS,
                 $a,
                 ByColumns,
                 Launch::Tiled(|device, gemm| {
@@ -69,7 +67,7 @@ macro_rules! rounded {
     ($kernel:ident, $common:ident, $format:ident) => {
         packed(
             $common,
-            stringify!($kernel),
+            $kernel::FACTS,
             Launch::Packed {
                 format: Format::$format,
                 launch: |device, gemm, _, operands| {
@@ -87,7 +85,7 @@ macro_rules! scaled {
     ($kernel:ident, $common:ident, $element_by_element:literal) => {
         packed(
             $common,
-            stringify!($kernel),
+            $kernel::FACTS,
             Launch::Packed {
                 format: Format::ScaledFp16 { element_by_element: $element_by_element },
                 launch: |device, gemm, part, [a, b]| {
@@ -103,8 +101,8 @@ macro_rules! scaled {
 }
 
 /// Packing takes operands from anywhere.
-const fn packed(common: Common, name: &'static str, launch: Launch) -> KernelInfo {
-    KernelInfo { a: None, b: None, ..common.of(name, ByRows, ByColumns, launch) }
+const fn packed(common: Common, facts: KernelFacts, launch: Launch) -> KernelInfo {
+    KernelInfo { a: None, b: None, ..common.of(facts, ByRows, ByColumns, launch) }
 }
 
 /// One TF32 product.
@@ -125,7 +123,7 @@ pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
     most_terms: Some(MOST_TERMS),
     ..packed(
         THREE_FP16,
-        "gemm_wgmma_packed_short_fp32_3xfp16",
+        gemm_wgmma_packed_short_fp32_3xfp16::FACTS,
         Launch::Packed {
             format: ELEMENT_BY_ELEMENT,
             launch: |device, gemm, _, [a, b]| {

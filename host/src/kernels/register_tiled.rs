@@ -2,7 +2,7 @@
 
 use gpu_kernels::gemm::register_tiled::*;
 
-use super::{Common, KernelInfo, Launch, Performance, Scheme, Target, tiled_kernels};
+use super::{Common, KernelInfo, Launch, Performance, Scheme, tiled_kernels};
 use crate::plan::Storage::{ByColumns, ByRows};
 
 /// The kernels with large tiles.
@@ -10,9 +10,15 @@ const LARGE: Common = Common {
     idea: "a thread shares what its sums would all load: 8x16 of them in registers",
     scheme: Scheme::Fp32,
     tile: TILE,
-    target: Target::Any,
-    tensor_maps: false,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
+};
+
+/// The kernels with tiles for which every GPU has enough shared memory.
+const MEDIUM: Common = Common {
+    idea: "the same with tiles of 128x128, for GPUs with less shared memory",
+    tile: TILE_128,
+    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.75 },
+    ..LARGE
 };
 
 /// The kernels with small tiles.
@@ -30,6 +36,12 @@ tiled_kernels! {
         gemm_register_tiled_64_nt_fp32 ByRows ByColumns,
         gemm_register_tiled_64_tn_fp32 ByColumns ByRows,
         gemm_register_tiled_64_tt_fp32 ByColumns ByColumns;
+    /// Tiles of 128×128.
+    pub static REGISTER_TILED_128 = MEDIUM:
+        gemm_register_tiled_128_nn_fp32 ByRows ByRows,
+        gemm_register_tiled_128_nt_fp32 ByRows ByColumns,
+        gemm_register_tiled_128_tn_fp32 ByColumns ByRows,
+        gemm_register_tiled_128_tt_fp32 ByColumns ByColumns;
     /// Tiles of 128×256.
     pub static REGISTER_TILED = LARGE:
         gemm_register_tiled_nn_fp32 ByRows ByRows,

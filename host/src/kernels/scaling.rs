@@ -1,6 +1,6 @@
 //! The kernel of products with diagonal matrices: [`gpu_kernels::scaling`].
 
-use cuda_std::Kernel;
+use cuda_std::KernelFacts;
 use gpu_kernels::scaling::{Scaling, matrix_scaling_fp32};
 
 use super::embedded;
@@ -10,8 +10,8 @@ use crate::device::Device;
 
 embedded! { matrix_scaling_fp32 }
 
-/// The names of the kernels that [`scale`](crate::scale) uses, for [`Device::prepare`].
-pub static SCALING: [&str; 2] = [matrix_scaling_fp32::NAME, COPY];
+/// The kernels that [`scale`](crate::scale) uses, for [`Device::prepare`].
+pub static SCALING: [KernelFacts; 2] = [matrix_scaling_fp32::FACTS, COPY];
 
 /// Multiplies rows and columns by factors of their own.
 pub(crate) fn scale_matrices(device: &Device, scaling: Scaling<'_>) -> Result<(), Error> {

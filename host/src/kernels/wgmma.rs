@@ -6,7 +6,7 @@ use gpu_kernels::MatrixBatch;
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemm::wgmma::split::*;
 
-use super::{Common, KernelInfo, Launch, Performance, Scheme, Target, embedded};
+use super::{Common, KernelInfo, Launch, Performance, Scheme, embedded};
 use crate::Error;
 use crate::device::{Device, Lines, TensorTile};
 use crate::plan::Storage::{self, ByColumns, ByRows};
@@ -16,8 +16,6 @@ const THREE_TF32: Common = Common {
     idea: "the copy engine feeds tensor cores; a part of each block splits operands for the others",
     scheme: Scheme::Fp32ThreeTf32,
     tile: TILE,
-    target: Target::Sm90a,
-    tensor_maps: true,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.9 },
 };
 const MIXED: Common = Common {
@@ -32,7 +30,7 @@ macro_rules! tensor_map_kernels {
         embedded! { $($kernel)* }
         $(#[$doc])*
         pub static $family: [KernelInfo; 4] = [$(
-            $common.of(stringify!($kernel), $a, $b, Launch::Marking(|device, gemm, marks, only| {
+            $common.of($kernel::FACTS, $a, $b, Launch::Marking(|device, gemm, marks, only| {
                 // Numbers are copied as they are: the kernels split them.
                 let map_a = map_of_a(device, gemm.a(), $a, BOXES, TensorElement::Fp32)?;
                 let map_b = map_of_b(device, gemm.b(), $b, BOXES, TensorElement::Fp32)?;

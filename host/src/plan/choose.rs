@@ -334,7 +334,7 @@ fn steps(way: &Way, product: &Description) -> Vec<String> {
     });
     match kernel.launch {
         Launch::AtomicGemv { .. } => {
-            steps.push(format!("scale the result by beta with {REDUCTION}{times}"));
+            steps.push(format!("scale the result by beta with {}{times}", REDUCTION.name));
             steps.push(format!("multiply with {name}, {splits} splits, and add to the result{times}"));
         }
         _ if *splits == 1 => {
@@ -344,14 +344,17 @@ fn steps(way: &Way, product: &Description) -> Vec<String> {
         _ => {
             steps.push(format!("multiply with {name}, {splits} splits{to}{times}"));
             steps.extend(fallback);
-            steps.push(format!("add up the partial sums, in order, with {REDUCTION}{times}"));
+            steps.push(format!("add up the partial sums, in order, with {}{times}", REDUCTION.name));
         }
     }
     if !way.marks.is_empty() {
-        steps.push(format!("compute tiles again whose operands cannot be split, if there are any, with {REPAIR}"));
+        steps.push(format!(
+            "compute tiles again whose operands cannot be split, if there are any, with {}",
+            REPAIR.name
+        ));
     }
     if product.part != Part::All {
-        steps.push(format!("set to zero what is not wanted of the result, with {CLEAR}"));
+        steps.push(format!("set to zero what is not wanted of the result, with {}", CLEAR.name));
     }
     steps
 }

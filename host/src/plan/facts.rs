@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use cuda_std::{ComputeCapability, Limits};
 use serde::{Deserialize, Serialize};
 
 use crate::Device;
@@ -17,6 +18,9 @@ pub struct DeviceFacts {
     pub multiprocessors: u32,
     /// The memory in bytes, where it is known.
     pub memory_bytes: Option<u64>,
+    /// What it offers a kernel: the driver's figures where there is a driver, or else those of its compute capability.
+    #[serde(default = "Limits::of_every_gpu")]
+    pub limits: Limits,
 }
 
 /// What runs kernels.
@@ -36,6 +40,19 @@ pub enum Processor {
 }
 
 impl DeviceFacts {
+    /// The facts of a GPU that need not be there, with the limits of its compute capability. One that nobody knows has what
+    /// every GPU has. All kernels can run whose PTX a new driver compiles for it.
+    pub fn of_gpu(name: &str, compute_capability: (u32, u32), multiprocessors: u32, memory_bytes: u64) -> Self {
+        let (major, minor) = compute_capability;
+        Self {
+            name: name.to_owned(),
+            processor: Processor::Gpu { compute_capability, sm_90a: compute_capability == (9, 0) },
+            multiprocessors,
+            memory_bytes: Some(memory_bytes),
+            limits: Limits::of(ComputeCapability::new(major, minor)).unwrap_or(Limits::of_every_gpu()),
+        }
+    }
+
     /// The facts of a device.
     pub fn of(device: &Device) -> Self {
         match device.gpu_properties() {
@@ -47,12 +64,14 @@ impl DeviceFacts {
                 },
                 multiprocessors: gpu.multiprocessors,
                 memory_bytes: Some(gpu.total_memory as u64),
+                limits: gpu.limits,
             },
             None => Self {
                 name: "CPU executor".to_owned(),
                 processor: Processor::Cpu,
                 multiprocessors: u32::try_from(rayon::current_num_threads()).unwrap_or(u32::MAX),
                 memory_bytes: None,
+                limits: device.limits(),
             },
         }
     }

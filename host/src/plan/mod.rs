@@ -60,6 +60,8 @@ pub use table::{Table, TableFlag, Tables};
 pub use workspace::Workspace;
 pub(crate) use workspace::read;
 
+use cuda_std::KernelFacts;
+
 use crate::kernels::{self, KernelInfo};
 use crate::{Device, Error, Precision};
 use preparation::Preparation;
@@ -153,17 +155,22 @@ impl GemmPlan {
         [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, self.partials.clone(), self.marks.clone()]
     }
 
+    /// All kernels that [`GemmPlan::run`] may launch, in their order.
+    pub fn kernels(&self) -> Vec<KernelFacts> {
+        let adds = (self.splits > 1 || self.kernel.varies).then_some(kernels::REDUCTION);
+        let repairs = (!self.marks.is_empty()).then_some(kernels::REPAIR);
+        let clears = (self.product.part != Part::All).then_some(kernels::CLEAR);
+        let before = self.preparations.iter().flat_map(Preparation::kernels);
+        let after = self.fallback.map(|kernel| kernel.facts).into_iter().chain(adds).chain(repairs).chain(clears);
+        before.chain([self.kernel.facts]).chain(after).collect()
+    }
+
     /// Has the device load the kernels of the plan, so that no run has to. Does nothing if they are loaded, or on the CPU.
     ///
     /// # Errors
     /// Those of [`Device::prepare`].
     pub fn load(&self, device: &Device) -> Result<(), Error> {
-        let adds = (self.splits > 1 || self.kernel.varies).then_some(kernels::REDUCTION);
-        let repairs = (!self.marks.is_empty()).then_some(kernels::REPAIR);
-        let clears = (self.product.part != Part::All).then_some(kernels::CLEAR);
-        let before = self.preparations.iter().flat_map(Preparation::kernels);
-        let after = self.fallback.map(|kernel| kernel.name).into_iter().chain(adds).chain(repairs).chain(clears);
-        before.chain([self.kernel.name]).chain(after).try_for_each(|name| device.prepare(name).map(drop))
+        self.kernels().iter().try_for_each(|kernel| device.prepare(kernel.name).map(drop))
     }
 
     /// Allocates the workspace that the plan needs.

@@ -58,8 +58,10 @@ impl Rates {
         // Operations of a multiprocessor in a clock, and the bandwidth of the memory.
         let (fp32, tf32, bandwidth) = match compute_capability {
             (8, 0) => (128.0, 1024.0, 1.5e12),
-            (8, _) => (256.0, 512.0, 0.6e12),
+            // Where TF32 is no faster than fp32, products of parts are slower: GeForce, and the cards made from the same chips.
+            (8, _) => (256.0, 256.0, 0.6e12),
             (9, _) => (256.0, 2048.0, 4.2e12),
+            (12, _) => (256.0, 256.0, 1.5e12),
             _ => (256.0, 1024.0, 1.5e12),
         };
         let all = CLOCK * f64::from(device.multiprocessors.max(1));
@@ -91,7 +93,7 @@ pub(crate) fn estimate(
 ) -> f64 {
     let rates = Rates::of(device);
     let performance = kernel.performance;
-    let slots = f64::from(device.multiprocessors.max(1)) * f64::from(performance.blocks_per_multiprocessor);
+    let slots = f64::from(device.multiprocessors.max(1)) * f64::from(resident_blocks(kernel, device));
     let waves = (kernel.blocks(product, splits) as f64 / slots).ceil();
     let results = 4.0 * product.m as f64 * product.n as f64 * product.batch as f64;
     // The last part is for what takes longer than the bytes alone.
@@ -134,13 +136,18 @@ pub(crate) fn estimate(
     (LAUNCH + multiply + reduction + preparation + repair) * 1e3
 }
 
+/// The blocks that a multiprocessor runs at a time.
+fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
+    kernel.performance.blocks_per_multiprocessor.min(device.limits.resident_blocks(&kernel.facts)).max(1)
+}
+
 /// Numbers of splits that fill whole waves of blocks, of which one should be best; always with 1.
 pub(crate) fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Description) -> Vec<u32> {
     let most = kernel.pieces(product);
     if let Launch::SplitGemv { splits, .. } | Launch::AtomicGemv { splits, .. } = kernel.launch {
         return vec![splits(product.m as u32, product.terms() as u32, device.multiprocessors).clamp(1, most)];
     }
-    let slots = u128::from(device.multiprocessors.max(1)) * u128::from(kernel.performance.blocks_per_multiprocessor);
+    let slots = u128::from(device.multiprocessors.max(1)) * u128::from(resident_blocks(kernel, device));
     let undivided = kernel.blocks(product, 1).max(1);
     let mut candidates = vec![1];
     for waves in 1..=4 {

@@ -16,6 +16,7 @@
 
 use std::ops::Range;
 
+use cuda_std::KernelFacts;
 use cuda_std::{GlobalSlice, GlobalSliceMut};
 use gpu_kernels::gemm::wgmma::scaled::Scales;
 use gpu_kernels::gemm::wgmma::unfit::GROUP;
@@ -113,10 +114,10 @@ impl Operand {
             return Some(Preparation::Packed(self.pack(format, kernel.leaves_out(), layout)?));
         }
         let Some(needs) = self.needs else { return Some(Preparation::InPlace) };
-        if self.placement.storage() == needs && (!kernel.tensor_maps || self.has_tensor_map()) {
+        if self.placement.storage() == needs && (!kernel.loads_by_tensor_maps() || self.has_tensor_map()) {
             return Some(Preparation::InPlace);
         }
-        Some(Preparation::Copied(self.copy(needs, kernel.tensor_maps, layout)?))
+        Some(Preparation::Copied(self.copy(needs, kernel.loads_by_tensor_maps(), layout)?))
     }
 
     /// How a kernel gets to read the operand that computes what others are unfit for: as it is stored, if a tensor map can
@@ -201,7 +202,7 @@ impl Copied {
 
 impl Packed {
     /// The kernels that it takes, in their order.
-    fn kernels(&self) -> &'static [&'static str] {
+    fn kernels(&self) -> &'static [KernelFacts] {
         self.format.kernels(self.scaled.as_ref().is_some_and(|scaled| scaled.chunks.is_none()))
     }
 
@@ -260,7 +261,7 @@ impl Preparation {
     }
 
     /// The kernels that it takes, in their order.
-    pub(crate) fn kernels(&self) -> Vec<&'static str> {
+    pub(crate) fn kernels(&self) -> Vec<KernelFacts> {
         match self {
             Self::InPlace => Vec::new(),
             Self::Copied(_) => vec![COPY],
@@ -285,13 +286,16 @@ impl Preparation {
         let all = |count: usize| if count == 1 { "" } else { ", all of the batch," };
         let mut steps = Vec::new();
         if let Self::Packed(packed) = self {
-            let (what, kernels) = (packed.format.words(), packed.kernels().join(", "));
+            let (what, kernels) = (
+                packed.format.words(),
+                packed.kernels().iter().map(|kernel| kernel.name).collect::<Vec<_>>().join(", "),
+            );
             steps.push(format!("pack {name} into the workspace: {what}, with {kernels}"));
         }
         if let Some(Copied { placement, count, .. }) = self.copied() {
             let all = all(*count);
             let what_for = if let Self::Packed(_) = self { ", for what is unfit" } else { "" };
-            steps.push(format!("copy {name}{all} into the workspace, {placement}, with {COPY}{what_for}"));
+            steps.push(format!("copy {name}{all} into the workspace, {placement}, with {}{what_for}", COPY.name));
         }
         steps
     }

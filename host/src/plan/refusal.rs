@@ -1,5 +1,7 @@
 //! Why a kernel is not taken for a product.
 
+use cuda_std::Excess;
+
 use crate::Precision;
 use crate::plan::Storage;
 
@@ -40,6 +42,14 @@ pub enum Refusal {
         needs: &'static str,
         /// The device.
         device: String,
+    },
+    /// A block of it is more than the device offers.
+    #[error("{device} cannot launch it: {excess}")]
+    Excess {
+        /// The device.
+        device: String,
+        /// What is too much.
+        excess: Excess,
     },
     /// The CPU executor's models of its instructions are slow.
     #[error("the CPU executor's models of its instructions are slow: there it is only taken if it is named")]

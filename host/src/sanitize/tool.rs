@@ -50,7 +50,7 @@ impl Tool {
     /// Whether it sees everything that it has to know of a kernel. What the copy engine stores to global memory, `initcheck` does
     /// not (version 2025.3): for it, nobody has written that.
     pub fn can_judge(self, kernel: &KernelInfo) -> bool {
-        self != Self::Initcheck || !(kernel.tensor_maps || kernel.stores_by_tensor_map)
+        self != Self::Initcheck || !(kernel.loads_by_tensor_maps() || kernel.stores_by_tensor_map)
     }
 }
 

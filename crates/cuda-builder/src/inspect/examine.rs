@@ -16,7 +16,6 @@ use super::tools::{CudaTool, ToolError};
 use super::{assemble, assembler};
 use crate::{Arch, KernelEntry, write_atomically};
 
-
 /// Results that nobody asked for in this time are removed.
 const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 
@@ -207,7 +206,10 @@ mod tests {
         let good =
             examination(168, &["LDG.E R0, [R2.64]", "LDS R1, [R2]", "REDG.E.ADD [R2.64], R5", "HGMMA.64x8x8 R0"]);
         assert_eq!(good.objections(Arch::Sm80, &kernel("gemm_wgmma_nn", [384, 1, 1], "")), [""; 0]);
-        assert_eq!(examination(64, &["HMMA.1688 R0"]).objections(Arch::Sm80, &kernel("gemm_mma_nn", [32, 32, 1], "")), [""; 0]);
+        assert_eq!(
+            examination(64, &["HMMA.1688 R0"]).objections(Arch::Sm80, &kernel("gemm_mma_nn", [32, 32, 1], "")),
+            [""; 0]
+        );
     }
 
     #[test]

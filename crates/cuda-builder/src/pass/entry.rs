@@ -10,6 +10,7 @@
 //! compiler has worked them out from types and constants, which no attribute macro could.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 
 use super::ir::{self, Variable};
 use crate::Arch;
@@ -107,7 +108,8 @@ impl Entry {
         let (before, mut after) = (&line[..name_end], &line[name_end + list.len() + 2..]);
         // Attributes come after these words and before all others.
         let mut words = String::new();
-        while let Some(word) = [" unnamed_addr", " local_unnamed_addr"].into_iter().find(|word| after.starts_with(word)) {
+        while let Some(word) = [" unnamed_addr", " local_unnamed_addr"].into_iter().find(|word| after.starts_with(word))
+        {
             words += word;
             after = &after[word.len()..];
         }
@@ -119,13 +121,14 @@ impl Entry {
 fn arch_of(code: u64) -> Result<Arch, String> {
     let bytes = code.to_le_bytes();
     let name = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(name).parse().map_err(|error: crate::UnknownArch| error.to_string())
+    Arch::from_str(&String::from_utf8_lossy(name)).map_err(|error| error.to_string())
 }
 
 /// The line that `#[kernel]` would make for these facts.
 #[cfg(test)]
 pub(super) fn line(kernel: &str, numbers: &[u64]) -> String {
-    let bytes: String = numbers.iter().flat_map(|number| number.to_le_bytes()).map(|byte| format!("\\{byte:02X}")).collect();
+    let bytes: String =
+        numbers.iter().flat_map(|number| number.to_le_bytes()).map(|byte| format!("\\{byte:02X}")).collect();
     let len = numbers.len() * 8;
     format!("@{PREFIX}{kernel} = constant <{{ [{len} x i8] }}> <{{ [{len} x i8] c\"{bytes}\" }}>, align 8\n")
 }

@@ -241,7 +241,8 @@ mod tests {
         let bytes = |line| string_constant(line);
         assert_eq!(bytes(r#"@"c" = constant [4 x i8] c"a\00\22\\", align 8"#), Some(b"a\0\"\\".to_vec()));
         assert_eq!(bytes(r#"@x = constant <{ [2 x i8] }> <{ [2 x i8] c"\FFz" }>"#), Some(b"\xFFz".to_vec()));
-        for bad in ["@x = constant i64 7", r#"@x = constant c"\0""#, r#"@x = constant c"\zz""#, "@x = constant c\"abc"] {
+        for bad in ["@x = constant i64 7", r#"@x = constant c"\0""#, r#"@x = constant c"\zz""#, "@x = constant c\"abc"]
+        {
             assert_eq!(bytes(bad), None, "{bad}");
         }
     }

@@ -111,11 +111,12 @@ fn refuses_the_address_of_shared_memory_in_a_static() {
 #[test]
 fn refuses_a_writable_static_that_a_kernel_comes_to() {
     let ir = |in_kernel: &str| {
-        entry::line("k", &[1, 1, 1, 1, 0, 0, 0, 0]) + &format!(
-            "@_RNvCs1234_7kernels5COUNT = internal global i32 0\n@TABLE = internal constant ptr @_RNvCs1234_7kernels5COUNT\n\
+        entry::line("k", &[1, 1, 1, 1, 0, 0, 0, 0])
+            + &format!(
+                "@_RNvCs1234_7kernels5COUNT = internal global i32 0\n@TABLE = internal constant ptr @_RNvCs1234_7kernels5COUNT\n\
              define ptx_kernel void @k() {{\n  {in_kernel}\n}}\n\
              define internal void @f() {{\n  %1 = load ptr, ptr @TABLE\n}}\n"
-        )
+            )
     };
     assert!(rewrite(&ir("ret void"), Arch::Sm80).is_ok());
     let error = rewrite(&ir("call void @f()"), Arch::Sm80).unwrap_err();

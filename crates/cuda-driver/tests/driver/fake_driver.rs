@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::{fake_library, fake_library_without_uuid, isolated};
 use tilewright_cuda_driver::cust::error::CudaError;
-use tilewright_cuda_driver::{Limits, 
-    ComputeCapability, DriverVersion, Error, Gpu, LIBRARY_VARIABLE, PtxFault, cust, driver_version, gpu_of_address,
-    is_capturing, keep_context, relax_capture,
+use tilewright_cuda_driver::{
+    ComputeCapability, DriverVersion, Error, Gpu, LIBRARY_VARIABLE, Limits, PtxFault, cust, driver_version,
+    gpu_of_address, is_capturing, keep_context, relax_capture,
 };
 
 const PTX: &str = "\

@@ -36,7 +36,11 @@ pub(crate) fn compile(name: &str, options: &[&str]) -> PathBuf {
     }
     let library = folder.join("libgpu_facts.rlib");
     // No crate outside of these: the feature `serde` is not set.
-    rustc(&["--crate-type=rlib", "--crate-name=gpu_facts", "--check-cfg=cfg(feature,values(any()))"], &facts.join("lib.rs"), &library);
+    rustc(
+        &["--crate-type=rlib", "--crate-name=gpu_facts", "--check-cfg=cfg(feature,values(any()))"],
+        &facts.join("lib.rs"),
+        &library,
+    );
     let compiled = folder.join(name);
     let fixed = ["--crate-type=cdylib", "--crate-name=cuda", "--check-cfg=cfg(without_uuid,without_tensor_maps)"];
     let external = format!("--extern=gpu_facts={}", library.display());

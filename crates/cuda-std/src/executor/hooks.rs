@@ -7,12 +7,12 @@ use core::panic::Location;
 use core::ptr;
 use std::format;
 
+use super::Checks;
 use super::context::{Collective, LANES, Payload, Request, State, current, try_current};
 use super::copy_engine::require_idle;
 use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::shared_memory::{Conflict, Content, WORD, is_read_enough, with_placement};
-use super::Checks;
 use crate::shared::SharedArray;
 use crate::{Dim3, Element, TileSwizzle};
 

@@ -53,7 +53,8 @@
 //! the whole tile, and 16 of the 96 terms of a step for itself. Their sums meet in shared memory at the end. So 512×512×512
 //! are 128 blocks and one launch: 0.0135 ms (NN), 0.0136 (NT), 0.0131 (TN), 0.0128 (TT) on the H200, where cuBLAS takes 0.0150,
 //! 0.0160, 0.0149 and 0.0151. 256³ takes 0.0087 ms as cuBLAS does, and 1024³ 0.0768 where cuBLAS takes 0.0585: there are too
-//! many loads for each product. 384 threads with up to 168 registers, 144 KB of shared memory.
+//! many loads for each product. 384 threads with up to 168 registers, 144 KB of shared memory, which compute capability 8.0,
+//! 8.7 and 9.0 to 11.0 have. Those with `64x32_k64` have 8 warps, in four pairs, and 96 KB, for all others.
 //!
 //! Copies are of 16 bytes where every line, or term, of an operand begins at a multiple of 16 bytes, and of 4 bytes elsewhere.
 //! 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
@@ -106,6 +107,12 @@ type Small = Division<64, 32, 64, 4, 6, 2, true>;
 /// The tile of a block of a kernel with `64x32` in its name, for products too small to give every multiprocessor one of
 /// [`SHAPE`].
 pub const SHAPE_64X32: TileShape = Small::SHAPE;
+
+/// The same with 4 times as many warps as the tile has, for GPUs whose blocks have less than 144 KB of shared memory.
+type SmallK64 = Division<64, 32, 64, 4, 4, 2, true>;
+/// The tile of a block of a kernel with `64x32_k64` in its name.
+pub const SHAPE_64X32_K64: TileShape = SmallK64::SHAPE;
+const _: () = assert!(SmallK64::SHARED_BYTES <= 99 << 10 && Large::SHARED_BYTES <= 99 << 10, "what every GPU has");
 
 /// The sums of a warp: by tile of 16 rows and by tile of 8 columns, as tensor cores have them.
 type Sums<const ACROSS: usize> = [[[f32; 4]; ACROSS]; DOWN];
@@ -165,6 +172,9 @@ layouts!(Large 256, ThreeTf32, "fp32, split in three TF32 products",
 layouts!(Small 384, ThreeTf32, "fp32, split in three TF32 products, by tiles of 64×32",
     gemm_mma_64x32_nn_fp32_3xtf32 gemm_mma_64x32_nt_fp32_3xtf32
     gemm_mma_64x32_tn_fp32_3xtf32 gemm_mma_64x32_tt_fp32_3xtf32);
+layouts!(SmallK64 256, ThreeTf32, "fp32, split in three TF32 products, by tiles of 64×32 and 64 terms",
+    gemm_mma_64x32_k64_nn_fp32_3xtf32 gemm_mma_64x32_k64_nt_fp32_3xtf32
+    gemm_mma_64x32_k64_tn_fp32_3xtf32 gemm_mma_64x32_k64_tt_fp32_3xtf32);
 layouts!(Large 256, OneTf32, "TF32, operands rounded to nearest",
     gemm_mma_nn_tf32 gemm_mma_nt_tf32 gemm_mma_tn_tf32 gemm_mma_tt_tf32);
 layouts!(Large 256, OneBf16, "bf16, operands rounded to nearest",
