@@ -1,6 +1,7 @@
 //! The repository's tasks, run as `cargo xtask <task>`. What CI runs is `cargo xtask test`.
 
 mod build_ptx;
+mod compare_ptx;
 mod coverage;
 mod doctor;
 mod fuzz;
@@ -32,6 +33,8 @@ enum Task {
     Setup(setup::Arguments),
     /// Compiles the kernels to PTX and shows what each needs.
     BuildPtx(build_ptx::Arguments),
+    /// Compares the kernels of two commits, or of a commit and the working tree.
+    ComparePtx(compare_ptx::Arguments),
     /// Shows which machine instructions the kernels become.
     Sass(sass::Arguments),
     /// Builds the Python package and tests it.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Task::Doctor => doctor::run(),
         Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
+        Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
@@ -80,6 +84,8 @@ mod tests {
             "doctor",
             "setup --yes --dry-run",
             "build-ptx --arch sm_80,sm_90a --emit ptx,llvm-ir,cubin --out x --kernel tiled --strict",
+            "compare-ptx HEAD~3 --json",
+            "compare-ptx before after --arch sm_80 --crate-dir tests/fixtures/instructions",
             "sass gemv --arch sm_80 --full",
             "python --with-torch",
             "mutants --mechanical --filter ring.rs --limit 60 --jobs 1 --report x.md",

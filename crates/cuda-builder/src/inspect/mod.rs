@@ -1,10 +1,11 @@
 //! Reading PTX, what the assembler says of it, and the machine code that it becomes.
 //!
-//! [`Ptx`], [`split_by_kernel`], [`parted`], [`read_report`] and [`read_listing`] need no tool. [`assemble`], [`disassemble`] and
-//! [`examine`] run NVIDIA's `ptxas` and `nvdisasm`, which need no GPU.
+//! [`Ptx`], [`split_by_kernel`], [`normal_form`], [`parted`], [`read_report`] and [`read_listing`] need no tool. [`assemble`],
+//! [`disassemble`] and [`examine`] run NVIDIA's `ptxas` and `nvdisasm`, which need no GPU.
 
 mod assembler;
 mod examine;
+mod normal;
 mod ptx;
 mod sass;
 mod split;
@@ -13,6 +14,7 @@ mod tools;
 
 pub use assembler::{Assembly, KernelResources, assemble, read_report};
 pub use examine::{Examination, examine};
+pub use normal::normal_form;
 pub use ptx::{CheckError, Function, MemoryInstruction, Ptx};
 pub use sass::{KernelCode, disassemble, read_listing};
 pub use split::split_by_kernel;
