@@ -4,13 +4,14 @@
 //! ```text
 //!  tilewright.matmul ─► product ─┬─ torch tensors ──► torch ───┐
 //!  tilewright.scale ──► scaling ─┴─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
-//!                                      dlpack, array           ┘
+//!                                      dlpack, array           ┘            process
 //! ```
 
 mod array;
 mod dlpack;
 mod engine;
 mod error;
+mod process;
 mod product;
 mod scaling;
 mod shape;

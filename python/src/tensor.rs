@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::dlpack;
 use crate::engine::{Place, Stream, wait_for};
 use crate::error::{Failure, argument, operand_type};
+use crate::process::initialize_driver;
 use crate::shape::{View, tuple};
 
 /// A tensor of float32 elements in memory that is somebody else's.
@@ -195,7 +196,6 @@ fn from_cuda_array(
 }
 
 fn gpu_of_address(address: usize) -> Result<usize, Failure> {
-    // Initializes the driver.
-    cuda_driver::Gpu::count()?;
+    initialize_driver()?;
     Ok(cuda_driver::gpu_of_address(address)?)
 }
