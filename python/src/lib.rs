@@ -26,7 +26,7 @@ mod _native {
     #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]
-    use crate::product::{explain, multiply, multiply_tensors, precisions};
+    use crate::product::{check_is_apart, explain, multiply, multiply_tensors, precisions};
     #[pymodule_export]
     use crate::scaling::{scale, scale_tensors};
 

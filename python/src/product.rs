@@ -10,7 +10,7 @@ use crate::engine::{Job, Place, Stream};
 use crate::error::{Failure, argument};
 use crate::process::prepare;
 use crate::shape::{Products, Rule, View, tuple};
-use crate::tensor::{Tensor, common_place};
+use crate::tensor::{self, Tensor, common_place};
 use crate::torch::{self, Named, Torch, check_devices, not_in_memory};
 
 /// What happens to operands in the CPU's memory.
@@ -309,6 +309,12 @@ fn multiply_arrays<'py>(
     };
     py.detach(|| place.on_its_threads(compute))?;
     Ok(result)
+}
+
+/// Refuses a result of which elements share a place in memory: for results that torch copies to.
+#[pyfunction]
+pub(crate) fn check_is_apart(name: &str, shape: Vec<usize>, strides: Vec<usize>) -> PyResult<()> {
+    Ok(tensor::check_is_apart(name, &View { shape, strides })?)
 }
 
 /// The names of all precisions, for a test that compares them with those that Python's types name.

@@ -89,11 +89,7 @@ impl Tensor {
         if self.is_read_only {
             return Err(argument(format!("{name} is read-only: pass an array that may be written to")));
         }
-        if let Some(place) = self.view.repeated().filter(|_| !self.view.is_empty()) {
-            return Err(argument(format!(
-                "{name} has stride 0 along extent {place}, so that elements share a place in memory: pass an array of its own"
-            )));
-        }
+        check_is_apart(name, &self.view)?;
         let written = self.bytes();
         for operand in operands {
             let read = operand.bytes();
@@ -106,6 +102,19 @@ impl Tensor {
         }
         Ok(())
     }
+}
+
+/// Refuses a result of which elements share a place in memory.
+pub(crate) fn check_is_apart(name: &str, view: &View) -> Result<(), Failure> {
+    if !view.overlaps_itself() {
+        return Ok(());
+    }
+    Err(argument(format!(
+        "{name}, of shape {} with strides {} in elements, overlaps itself: several of its elements are one place in memory, which can \
+         have one number only. Pass memory in which each element has a place of its own, such as a new array",
+        tuple(&view.shape),
+        tuple(&view.strides)
+    )))
 }
 
 /// Refuses tensors that are not all on one device, and returns that device.
