@@ -22,6 +22,8 @@ pub(crate) struct Tensor {
     pub(crate) place: Place,
     /// Whether it must not be written to.
     pub(crate) is_read_only: bool,
+    /// Whether its memory is a copy that was made for this call, so that nobody would see what is written there.
+    pub(crate) is_copy: bool,
     /// What keeps the memory as it is, if that is not the caller's object itself.
     #[expect(dead_code, reason = "it is dropped, and not looked at")]
     pub(crate) keeper: Option<Py<PyAny>>,
@@ -43,7 +45,7 @@ impl Tensor {
                 "{name} begins at address {address:#x}, and float32 elements begin at multiples of 4: pass a copy of it"
             )));
         }
-        Ok(Self { name, address, view, place, is_read_only: false, keeper: None })
+        Ok(Self { name, address, view, place, is_read_only: false, is_copy: false, keeper: None })
     }
 
     /// The tensor that an object is, of a library other than torch.
@@ -88,6 +90,11 @@ impl Tensor {
         }
         if self.is_read_only {
             return Err(argument(format!("{name} is read-only: pass an array that may be written to")));
+        }
+        if self.is_copy {
+            return Err(argument(format!(
+                "{name} hands over a copy of its memory, in which nobody would find the product: pass an array that hands over its own"
+            )));
         }
         check_is_apart(name, &self.view)?;
         let written = self.bytes();
