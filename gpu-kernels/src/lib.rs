@@ -45,6 +45,8 @@
 mod batch;
 mod geometry;
 mod matrix;
+#[cfg(not(target_arch = "nvptx64"))]
+mod overlap;
 mod part;
 mod scale;
 mod vector;
@@ -62,5 +64,7 @@ pub use geometry::Grid;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use matrix::ShapeError;
 pub use matrix::{Matrix, MatrixMut};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use overlap::elements_overlap;
 pub use part::Part;
 pub use vector::{Vector, VectorMut};

@@ -13,6 +13,7 @@
 //! ```
 
 use cuda_std::{GlobalSlice, GlobalSliceMut};
+pub use gpu_kernels::elements_overlap;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, Slice};
@@ -253,7 +254,8 @@ impl DeviceMatrix {
     /// All matrices as kernels write them, or their transposes.
     ///
     /// # Errors
-    /// As for [`DeviceMatrix::matrix_mut`], and [`Error::Shape`] for more than 2³¹ − 1 matrices, or if some overlap.
+    /// As for [`DeviceMatrix::matrix_mut`], and [`Error::Shape`] for more than 2³¹ − 1 matrices, or if elements of some
+    /// share a place in memory. Matrices may lie between the rows of others.
     pub fn batch_mut(&mut self, transposed: bool) -> Result<MatrixBatchMut<'_>, Error> {
         let (stride, count) = (self.placement().batch_stride, self.count);
         let first = self.matrix_mut_at(0)?;
