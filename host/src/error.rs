@@ -80,7 +80,7 @@ pub enum Error {
     /// No embedded PTX runs on the device.
     #[error(
         "{device} has compute capability {compute_capability}, and the kernels are compiled for {available} only. Use a \
-         GPU of compute capability {lowest} or newer, or --device cpu"
+         GPU of compute capability {lowest} or newer, or the CPU executor"
     )]
     IncapableDevice {
         /// The device.
@@ -205,7 +205,7 @@ pub enum Error {
     /// A table of measured times is of another GPU.
     #[error(
         "the table is of {table}, and the device is {device}, on which other kernels may be the fastest: measure one there \
-         with `tilewright tune`, or leave out --table"
+         with `tilewright tune`, or go by no table"
     )]
     TableForOtherGpu {
         /// The GPU of the table.
@@ -309,10 +309,7 @@ pub enum Error {
     },
 
     /// More memory than there is.
-    #[error(
-        "not enough memory {place}: {needs} are needed, {has} are free. Choose smaller sizes with --m, --n and --k, or \
-         free memory"
-    )]
+    #[error("not enough memory {place}: {needs} are needed, {has} are free. Free memory, or compute less at once")]
     NotEnoughMemory {
         /// Where.
         place: String,
@@ -342,8 +339,8 @@ pub enum Error {
 
     /// The program has not ended in the time that it was given, and was ended.
     #[error(
-        "not finished after {} s, the time limit: ended. If a kernel waits for something that never comes, `--check` tells \
-         for what, on the CPU executor; otherwise allow more with --time-limit", .limit.as_secs()
+        "not finished after {} s, the time limit: ended. If a kernel waits for something that never comes, the CPU executor tells \
+         for what if it checks everything; otherwise allow more time", .limit.as_secs()
     )]
     TimeLimit {
         /// The limit.
@@ -412,7 +409,7 @@ fn refusals_list(refusals: &[(&str, Refusal)], precisions: &[Precision]) -> Stri
     let precisions: Vec<_> = precisions.iter().map(|precision| precision.name()).collect();
     match precisions.is_empty() {
         true => text,
-        false => format!("{text}\nIt can be computed with --precision {}", precisions.join(" or ")),
+        false => format!("{text}\nIt can be computed in {}", precisions.join(" or ")),
     }
 }
 
@@ -486,6 +483,40 @@ mod tests {
             assert!(!Error::from(broken.clone()).is_absence_of_gpus(), "{broken}");
         }
         assert!(!Error::Usage("no".to_owned()).is_absence_of_gpus());
+    }
+
+    /// The library's callers have no flags; the program adds its own.
+    #[test]
+    fn messages_name_no_flags() {
+        let text = || "T".to_owned();
+        let refusals = [
+            Refusal::Precision { has: Precision::Tf32, wanted: Precision::Fp32 },
+            Refusal::NotAVector { n: 2 },
+            Refusal::NoSplits { splits: 2 },
+        ];
+        let ineligible = refusals.clone().map(|reason| Error::Ineligible {
+            kernel: "k",
+            product: text(),
+            reason: Box::new(reason),
+            others: vec!["other"],
+        });
+        let (needs, has) = (Bytes(2), Bytes(1));
+        let others = [
+            Error::NotEnoughMemory { place: text(), needs, has },
+            Error::TimeLimit { limit: Duration::from_secs(1) },
+            Error::TableForOtherGpu { table: text(), device: text() },
+            Error::IncapableDevice { device: text(), compute_capability: text(), available: text(), lowest: text() },
+            Error::NoKernel {
+                precision: Precision::Fp32,
+                product: text(),
+                device: text(),
+                refusals: refusals.map(|refusal| ("k", refusal)).into(),
+                precisions: vec![Precision::Tf32],
+            },
+        ];
+        for error in ineligible.into_iter().chain(others) {
+            assert!(!error.to_string().contains("--"), "{error}");
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub struct Options {
 pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Error> {
     let selection = select(options)?;
     if options.runs == Some(0) {
-        return Err(Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned()));
+        return Err(Error::Usage("runs is 0: a measurement needs at least one run".to_owned()));
     }
     if let Some(path) = &options.json {
         temporary_beside(path)?;
@@ -319,7 +319,7 @@ mod tests {
             message.contains("not enough memory on the host: 512.0 TiB") || message.contains("TiB are needed"),
             "{message}"
         );
-        assert!(refusal(Options { runs: Some(0), ..small() }).contains("--runs 1"));
+        assert!(refusal(Options { runs: Some(0), ..small() }).contains("runs is 0"));
         assert!(
             refusal(Options { json: Some("/no such directory/x.json".into()), ..small() }).contains("cannot write")
         );

@@ -65,7 +65,23 @@ impl From<tilewright::Error> for Failure {
             }
             _ => Kind::Device,
         };
-        Self::new(kind, error)
+        match &error {
+            Error::NotEnoughMemory { place, needs, has } => Self::new(
+                kind,
+                format!(
+                    "not enough memory {place}: {needs} are needed, {has} are free. Delete arrays that are not needed any more, or \
+                     multiply in parts, such as some rows of a at a time"
+                ),
+            ),
+            Error::Driver(cuda_driver::Error::OutOfMemory { .. }) => Self::new(
+                kind,
+                format!(
+                    "{error}. In this process, delete arrays that are not needed any more; torch.cuda.empty_cache() gives back what \
+                     torch keeps"
+                ),
+            ),
+            _ => Self::new(kind, error),
+        }
     }
 }
 
