@@ -50,14 +50,16 @@ pub mod report;
 pub mod run;
 pub mod sanitize;
 mod scale;
+mod tensor_map;
 pub mod tune;
 
 pub use device::{Buffer, Device};
-pub use error::{Bytes, Error};
+pub use error::Error;
 pub use multiply::{Packed, gemm, gemv};
 pub use operand::DeviceMatrix;
 pub use precision::{Precision, Tolerance};
 pub use problem::Product;
+pub use runtime::{Bytes, Error as DeviceError};
 pub use scale::{scale, scale_in_place};
 
 /// The examples in the README, which have to compile and run.

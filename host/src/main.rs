@@ -16,7 +16,7 @@ use tilewright::child::{self, Ended};
 use tilewright::device::DeviceChoice;
 use tilewright::report::without_half_written_files;
 use tilewright::run::{self, Options};
-use tilewright::{Device, Error, Precision, kernels, problem, progress, tune};
+use tilewright::{Device, DeviceError, Error, Precision, kernels, problem, progress, tune};
 
 /// A check failed, or a kernel did something wrong.
 const FAILED: u8 = 1;
@@ -213,7 +213,7 @@ fn open(flags: &RunFlags) -> Result<(Device, Option<String>), Error> {
 /// The same of what may be the fault of a GPU, with a way around it.
 fn complain_of_device(error: &Error) {
     complain(error);
-    if matches!(error, Error::Driver(_)) {
+    if matches!(error, Error::Device(DeviceError::Driver(_))) {
         let _ = writeln!(std::io::stderr(), "To do without a GPU, run on the CPU: --device cpu");
     }
 }
@@ -221,6 +221,26 @@ fn complain_of_device(error: &Error) {
 /// Writes to the standard error. As with the standard output: if nobody listens, the exit code has to do.
 fn complain(error: &Error) {
     let _ = writeln!(std::io::stderr(), "error: {error}");
+    if let Some(advice) = advice(error) {
+        let _ = writeln!(std::io::stderr(), "{advice}");
+    }
+}
+
+/// The flags that help, where the error itself, which is the library's, cannot name them.
+fn advice(error: &Error) -> Option<String> {
+    match error {
+        Error::Device(DeviceError::NotEnoughMemory { .. }) => Some("For smaller sizes: --m, --n and --k".to_owned()),
+        Error::Device(DeviceError::IncapableDevice { .. }) => {
+            Some("To do without a GPU, run on the CPU: --device cpu".to_owned())
+        }
+        Error::TableForOtherGpu { .. } => Some("To go by no table, leave out --table".to_owned()),
+        Error::NoKernel { precisions, .. } if !precisions.is_empty() => {
+            let precisions: Vec<_> = precisions.iter().map(|precision| precision.name()).collect();
+            Some(format!("For another precision: --precision {}", precisions.join(" or ")))
+        }
+        Error::TimeLimit { .. } => Some("To check everything: --check. To allow more time: --time-limit".to_owned()),
+        _ => None,
+    }
 }
 
 /// Writes to the standard output. If that has been closed, as by `| head`, there is nobody to tell; if the disk is full, there is.

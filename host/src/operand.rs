@@ -126,7 +126,7 @@ impl DeviceMatrix {
     /// # Errors
     /// [`Error::Driver`] if an earlier kernel has failed.
     pub fn clear(&mut self) -> Result<(), Error> {
-        self.buffer.fill_bytes(NAN_BYTE)
+        Ok(self.buffer.fill_bytes(NAN_BYTE)?)
     }
 
     /// The first `rows` rows and `cols` columns. The rest stays in memory, as gaps: this is how a matrix with a leading
@@ -300,7 +300,7 @@ impl DeviceMatrix {
             let as_it_stands = direct(target.view())
                 .is_some_and(|(slice, target_strides)| slice.len() == self.buffer.len() && target_strides == strides);
             if as_it_stands && let Some(slice) = target.as_slice_memory_order_mut() {
-                return self.buffer.copy_to(slice);
+                return Ok(self.buffer.copy_to(slice)?);
             }
         }
         let mut elements = vec![0.0; self.buffer.len()];

@@ -13,7 +13,7 @@ use crate::measure::measure;
 use crate::plan::{self, Description, GemmPlan};
 use crate::problem::{self, Overrides, Problem, Product, Sizes, Stored};
 use crate::report::{KernelReport, ProblemReport, Report, temporary_beside};
-use crate::{Bytes, DeviceMatrix, Error, Precision};
+use crate::{Bytes, DeviceError, DeviceMatrix, Error, Precision};
 
 /// What to run, and how. The default is everything, as it is.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +55,7 @@ pub struct Options {
 pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Error> {
     let selection = select(options)?;
     if options.runs == Some(0) {
-        return Err(Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned()));
+        return Err(Error::Usage("runs is 0: a measurement needs at least one run".to_owned()));
     }
     if let Some(path) = &options.json {
         temporary_beside(path)?;
@@ -133,10 +133,10 @@ fn plans(device: &Device, product: &Product, choices: &[plan::Options]) -> Resul
 fn check_memory(device: &Device, product: &Product, plans: &[GemmPlan]) -> Result<(), Error> {
     let workspace = plans.iter().map(GemmPlan::workspace_bytes).max().unwrap_or(0) as u128;
     let refuse_unless = |place: String, needs, has| match has {
-        Some(has) if needs > has => Err(Error::NotEnoughMemory { place, needs, has }),
+        Some(has) if needs > has => Err(DeviceError::NotEnoughMemory { place, needs, has }.into()),
         _ => Ok(()),
     };
-    let host = problem::available_host_memory().map(Bytes);
+    let host = runtime::available_host_memory().map(Bytes);
     let (host_bytes, device_bytes) = (product.host_bytes(device.is_cpu()).0, product.device_bytes().0);
     if device.is_cpu() {
         return refuse_unless("on the host".to_owned(), Bytes(host_bytes + workspace), host);
@@ -319,7 +319,7 @@ mod tests {
             message.contains("not enough memory on the host: 512.0 TiB") || message.contains("TiB are needed"),
             "{message}"
         );
-        assert!(refusal(Options { runs: Some(0), ..small() }).contains("--runs 1"));
+        assert!(refusal(Options { runs: Some(0), ..small() }).contains("runs is 0"));
         assert!(
             refusal(Options { json: Some("/no such directory/x.json".into()), ..small() }).contains("cannot write")
         );

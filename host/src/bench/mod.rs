@@ -102,7 +102,7 @@ pub fn bench(
         temporary_beside(path)?;
     }
     let Some(&timed_inputs) = options.inputs.first() else {
-        return Err(Error::Usage("a benchmark needs inputs: choose --inputs uniform-01".to_owned()));
+        return Err(Error::Usage("no inputs are named: a benchmark needs some, such as uniform-01".to_owned()));
     };
     let table = options.tables.source(device)?;
     let open_blas = |device: &Device| options.baseline.then(|| CuBlas::open(device)).transpose();

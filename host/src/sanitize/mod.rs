@@ -89,9 +89,9 @@ pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeRep
 fn what_runs(ordinal: usize, named: Vec<&'static KernelInfo>) -> Result<(DeviceInfo, Vec<&'static KernelInfo>), Error> {
     let device = Device::cuda(ordinal)?;
     let kernels = match named.is_empty() {
-        true => kernels::ALL.iter().copied().filter(|kernel| device.has_kernel(kernel.name).is_ok()).collect(),
+        true => kernels::ALL.iter().copied().filter(|kernel| device.has_kernel(&kernel.facts).is_ok()).collect(),
         false => {
-            named.iter().try_for_each(|kernel| device.has_kernel(kernel.name))?;
+            named.iter().try_for_each(|kernel| device.has_kernel(&kernel.facts))?;
             named
         }
     };
