@@ -40,7 +40,6 @@
     clippy::needless_range_loop,
     reason = "an array stays in registers only if it is indexed by constants, which iterators over it hide"
 )]
-#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
 mod batch;
 mod geometry;

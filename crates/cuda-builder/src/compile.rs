@@ -10,7 +10,7 @@ use std::{fs, io};
 use serde_json::Value;
 
 use crate::toolchain::Toolchain;
-use crate::{Arch, Error, Pipeline, environment};
+use crate::{Arch, Error, Pipeline, environment, features};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 /// What the code is compiled for before the link step knows better.
@@ -50,6 +50,10 @@ const PROFILE_OF_CORE: [&str; 4] = [
     "profile.release.package.compiler_builtins.codegen-units=16",
 ];
 
+/// By this the attribute macro knows which kernels become entry points: `*` for all those of the crate that is built, or their
+/// names. It makes none of a dependency's.
+const ENTRY_POINTS: &str = "TILEWRIGHT_ENTRY_POINTS";
+
 /// What the compile left.
 #[derive(Debug)]
 pub(crate) struct Compiled {
@@ -69,21 +73,32 @@ pub(crate) fn compile(
     crate_dir: &Path,
     target_dir: &Path,
     pipeline: Pipeline,
+    kernels: Option<&[String]>,
 ) -> Result<Compiled, Error> {
     let mut flags = vec![format!("-Ctarget-cpu={BASE}"), format!("-Cllvm-args=-unroll-threshold={UNROLL_THRESHOLD}")];
     if pipeline == Pipeline::Convergent {
         flags.extend([NO_PASSES.to_owned(), NO_JUMP_THREADING.to_owned()]);
     }
+    // What is no name of Rust's is the name of no kernel, and is found missing after the link.
+    let is_name = |name: &&String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let names = |kernels: &[String]| kernels.iter().filter(is_name).cloned().collect::<Vec<_>>().join(",");
+    let entry_points = kernels.map_or_else(|| "*".to_owned(), names);
     let output = environment::command(&toolchain.cargo)
         .args(["rustc", "--lib", "--crate-type", "staticlib", "--release", "--target", TARGET])
         // `core` has no prebuilt library for this target, and building it is unstable: hence also RUSTC_BOOTSTRAP.
         .args(["-Zbuild-std=core", "--message-format=json", "--target-dir"])
         .arg(target_dir)
         .args(PROFILE_OF_CORE)
+        // For the crate alone, and not for what it depends on. To cargo, which knows nothing of the environment variable, this
+        // makes it another crate: each choice of kernels has results of its own.
+        .args(["--", "--cfg", &format!("tilewright_entry_points={entry_points:?}")])
+        .env(ENTRY_POINTS, &entry_points)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTC", &toolchain.rustc)
-        // Empty, they also overrule what a configuration file of cargo says.
-        .envs([("RUSTC_WRAPPER", ""), ("RUSTC_WORKSPACE_WRAPPER", "")])
+        // They also overrule what a configuration file of cargo says. With an empty one cargo would not remember what the
+        // compiler says of itself, and ask it for a third of a second every time; `env` does nothing.
+        .env("RUSTC_WRAPPER", features::wrapper(toolchain, target_dir)?)
+        .env("RUSTC_WORKSPACE_WRAPPER", "/usr/bin/env")
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .envs(PROFILE.iter().copied())
         .current_dir(crate_dir)

@@ -40,6 +40,16 @@ pub enum Error {
         /// The architecture.
         arch: Arch,
     },
+    /// Kernels were asked for that the crate does not have.
+    #[error("{} has no kernel {}", .crate_dir.display(), with_nearest(.unknown, .kernels))]
+    UnknownKernels {
+        /// The crate.
+        crate_dir: PathBuf,
+        /// What was asked for.
+        unknown: Vec<String>,
+        /// The kernels that there are.
+        kernels: Vec<String>,
+    },
     /// The PTX is not what this crate promises.
     #[error("the PTX for {arch} is not acceptable: {source} (see {})", .ptx.display())]
     Check {
@@ -78,4 +88,23 @@ impl Error {
         let path = path.into();
         move |source| Self::Io { action, path, source }
     }
+}
+
+/// Each unknown name, with the three known ones that it is most like.
+fn with_nearest(unknown: &[String], known: &[String]) -> String {
+    let one = |name: &String| {
+        let mut known: Vec<&String> = known.iter().collect();
+        let likeness =
+            |other: &str| strsim::jaro_winkler(name, other) + f64::from(u8::from(other.contains(name.as_str())));
+        known.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)).then(a.cmp(b)));
+        match &known[..] {
+            [] => format!("`{name}`, nor any other"),
+            [a, b, c, ..] => format!("`{name}`; its names that are most like it are `{a}`, `{b}` and `{c}`"),
+            few => {
+                let names: Vec<_> = few.iter().map(|name| format!("`{name}`")).collect();
+                format!("`{name}`; it has {}", names.join(" and "))
+            }
+        }
+    };
+    unknown.iter().map(one).collect::<Vec<_>>().join(", and none ")
 }

@@ -40,6 +40,7 @@ mod builder;
 mod compile;
 mod environment;
 mod error;
+mod features;
 mod files;
 pub mod inspect;
 mod link;

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use crate::compile::{BASE, UNROLL_THRESHOLD};
 use crate::files::write_atomically;
-use crate::inspect::{Ptx, split_by_kernel};
+use crate::inspect::{Ptx, split};
 use crate::pass::Entry;
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error, Pipeline, environment, pass};
@@ -36,6 +36,10 @@ const PASSES_OF_RUSTC: &str = "internalize,globaldce,lto-pre-link<O3>,lto<O3>";
 /// would remove the casts that it follows.
 const PASSES: &str = "internalize,globaldce,function(infer-address-spaces),default<O3>";
 
+/// Has `llc` take every function for a huge one when it prepares it, where it would otherwise begin again after every change. What
+/// comes out is the same to the last bit, for a large kernel half a second earlier.
+const NO_REPETITION: &str = "-cgpp-huge-func=0";
+
 /// What to link, and with what.
 #[derive(Debug)]
 pub(crate) struct Link<'a> {
@@ -46,6 +50,8 @@ pub(crate) struct Link<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) ptx_version: Option<(u32, u32)>,
     pub(crate) pipeline: Pipeline,
+    /// The kernels that are wanted, if not all.
+    pub(crate) kernels: Option<&'a [String]>,
 }
 
 /// The results for one architecture.
@@ -64,15 +70,22 @@ impl Link<'_> {
         let file = |extension| self.directory.join(format!("{arch}.{extension}"));
         let (ptx_path, ir_path) = (file("ptx"), file("ll"));
         let stamp = format!("{}arch {arch}\nptx version {:?}\n", self.stamp()?, self.ptx_version);
-        let ptx = kept(&[&ptx_path, &ir_path], &stamp, || self.make(arch, &ir_path, &ptx_path))?;
+        let mut parsed = None;
+        let ptx = kept(&[&ptx_path, &ir_path], &stamp, || {
+            let (ptx, checked) = self.make(arch, &ir_path, &ptx_path)?;
+            parsed = Some(checked);
+            Ok(ptx)
+        })?;
         let refuse = |source| Error::Check { arch, ptx: ptx_path.clone(), source };
-        let parsed = Ptx::parse(&ptx).map_err(refuse)?;
-        let kernels = split_by_kernel(&ptx).map_err(refuse)?;
+        let parsed = parsed.map_or_else(|| Ptx::parse(&ptx), Ok).map_err(refuse)?;
+        let kernels = split(&ptx, &parsed).map_err(refuse)?;
         Ok(Linked { ptx, parsed, kernels, path: ptx_path, llvm_ir: ir_path })
     }
 
-    fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<String, Error> {
+    /// Makes the PTX, and checks it.
+    fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<(String, Ptx), Error> {
         let linked = self.linked()?;
+        self.check_names(&linked)?;
         let rewritten = pass::rewrite(&linked, arch).map_err(|source| Error::Pass { arch, source })?;
         let names = rewritten.names();
         if names.is_empty() {
@@ -85,19 +98,29 @@ impl Link<'_> {
         let ptx = self.run("llc", |tool| {
             let (major, minor) = self.ptx_version.map_or(arch.ptx_version(), |version| version.max(arch.ptx_version()));
             tool.arg(format!("-mattr=+ptx{major}{minor}"));
-            tool.args(["-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
+            tool.args([NO_REPETITION, "-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
         })?;
         let ptx = with_dynamic_shared(&rewritten.kernels, &ptx);
         write_atomically(ptx_path, ptx.as_bytes())?;
-        if self.pipeline == Pipeline::Convergent {
-            return Ok(ptx); // never runs
+        let refuse = |source| Error::Check { arch, ptx: ptx_path.to_owned(), source };
+        let parsed = Ptx::parse(&ptx).map_err(refuse)?;
+        // What never runs may be as slow as it likes.
+        if self.pipeline == Pipeline::Fast {
+            parsed.check(&names).map_err(refuse)?;
         }
-        Ptx::parse(&ptx).and_then(|parsed| parsed.check(&names)).map_err(|source| Error::Check {
-            arch,
-            ptx: ptx_path.to_owned(),
-            source,
-        })?;
-        Ok(ptx)
+        Ok((ptx, parsed))
+    }
+
+    /// Fails if a kernel that is wanted is in neither list: those that are there, and those that the macro has left out.
+    fn check_names(&self, linked: &str) -> Result<(), Error> {
+        let Some(wanted) = self.kernels else { return Ok(()) };
+        let mut kernels = pass::kernels(linked);
+        let unknown: Vec<String> = wanted.iter().filter(|name| !kernels.contains(name)).cloned().collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        kernels.extend(pass::left_out(linked));
+        Err(Error::UnknownKernels { crate_dir: self.crate_dir.to_owned(), unknown, kernels })
     }
 
     /// The whole crate as one module of LLVM IR, after the passes that come before ours.
@@ -211,6 +234,7 @@ fn builder_hash() -> u64 {
     [
         include_str!("arch.rs"),
         include_str!("compile.rs"),
+        include_str!("features.rs"),
         include_str!("link.rs"),
         include_str!("pass/convergence.rs"),
         include_str!("pass/entry.rs"),

@@ -96,6 +96,11 @@ impl Toolchain {
         Source::all().iter().map(|source| source.examine(crate_dir)).collect()
     }
 
+    /// Whether the compiler is of this version or a later one.
+    pub(crate) fn is_at_least(&self, version: (u32, u32)) -> bool {
+        numbers(&self.rust_version) >= version
+    }
+
     /// The path of one of [`LLVM_TOOLS`].
     pub fn llvm_tool(&self, name: &str) -> PathBuf {
         self.llvm_bin.join(name)
@@ -231,13 +236,18 @@ impl Version {
     }
 
     fn is_new_enough(&self) -> bool {
-        let mut numbers = self.release.split('.').map(|number| number.parse().unwrap_or(0));
-        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= OLDEST
+        numbers(&self.release) >= OLDEST
     }
 
     fn llvm_major(&self) -> u32 {
         self.llvm.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(u32::MAX)
     }
+}
+
+/// The first two numbers of a version.
+fn numbers(version: &str) -> (u32, u32) {
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// Whether all of LLVM's tools are in a directory.

@@ -35,6 +35,8 @@ use syn::{
     BinOp, Error, Expr, FnArg, Ident, Item, ItemFn, LitInt, LitStr, Pat, Result, Safety, Stmt, Token, Type, parse_quote,
 };
 
+use crate::entry_points::if_wanted;
+
 /// What stands between the parentheses of `#[kernel(…)]`.
 pub(crate) struct Arguments {
     block: [u32; 3],
@@ -302,7 +304,7 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parame
     PlaceShared.visit_block_mut(&mut body);
     let (attributes, visibility) = (&function.attrs, &function.vis);
     let (name, inputs) = (&function.sig.ident, &function.sig.inputs);
-    quote! {
+    let entry_point = quote! {
         #(#attributes)*
         #[cfg(target_arch = "nvptx64")]
         #[unsafe(no_mangle)]
@@ -317,6 +319,10 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parame
                 #( <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u64, )*
             ];
         };
+    };
+    let entry_point = if_wanted(entry_point, function, &body);
+    quote! {
+        #entry_point
 
         #[cfg(target_arch = "nvptx64")]
         #[allow(non_camel_case_types, missing_docs)]

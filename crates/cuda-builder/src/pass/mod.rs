@@ -50,6 +50,8 @@ use ir::Variable;
 const SHARED_SECTION: &str = ".shared";
 /// The name under which `cuda_std` declares the launch-sized shared memory.
 const DYNAMIC_SHARED: &str = "__tilewright_dynamic_shared";
+/// What the name of a kernel stands behind that was left out: a static without contents.
+const LEFT_OUT: &str = "__tilewright_left_out_";
 
 /// Why the marks in a kernel crate's code cannot be turned into device code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -148,6 +150,12 @@ pub(crate) fn kernels(ir: &str) -> Vec<String> {
 /// The names of everything that has to stay for [`rewrite`]: the entry points and the constants with their facts.
 pub(crate) fn kept(ir: &str) -> Vec<String> {
     kernels(ir).into_iter().flat_map(|kernel| [format!("{}{kernel}", entry::PREFIX), kernel]).collect()
+}
+
+/// The names of the kernels that the attribute macro has left out, because others were asked for.
+pub(crate) fn left_out(ir: &str) -> Vec<String> {
+    let variables = ir.lines().filter_map(Variable::parse);
+    variables.filter_map(|variable| variable.name.strip_prefix(LEFT_OUT).map(str::to_owned)).collect()
 }
 
 /// The name of the entry point whose definition begins on this line.
