@@ -14,7 +14,7 @@ use cuda_std::executor::Checks;
 use tilewright::bench::args::BenchFlags;
 use tilewright::child::{self, Ended};
 use tilewright::device::DeviceChoice;
-use tilewright::report::without_half_written_files;
+use tilewright::files::without_half_written_files;
 use tilewright::run::{self, Options};
 use tilewright::{Device, Error, Precision, kernels, problem, progress, tune};
 

@@ -7,12 +7,13 @@ use ndarray::{Array2, ArrayView2, s};
 
 use crate::check::{Outcome, Reference};
 use crate::device::Device;
+use crate::files;
 use crate::input::{self, Distribution};
 use crate::kernels::{self, KernelInfo};
 use crate::measure::measure;
 use crate::plan::{self, Description, GemmPlan};
 use crate::problem::{self, Overrides, Problem, Product, Sizes, Stored};
-use crate::report::{KernelReport, ProblemReport, Report, temporary_beside};
+use crate::report::{KernelReport, ProblemReport, Report};
 use crate::{Bytes, DeviceMatrix, Error, Precision};
 
 /// What to run, and how. The default is everything, as it is.
@@ -58,7 +59,7 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
         return Err(Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned()));
     }
     if let Some(path) = &options.json {
-        temporary_beside(path)?;
+        files::check_writable(path)?;
     }
     let prepared = (selection.into_iter())
         .map(|(problem, choices)| {

@@ -65,7 +65,7 @@ pub fn missing_ptx() -> Option<&'static str> {
 /// # Errors
 /// [`Error::File`], [`Error::BadPtxFile`].
 pub(super) fn from_file(path: &Path) -> Result<Ptx, Error> {
-    let bytes = crate::report::read_file(path)?;
+    let bytes = crate::files::read(path)?;
     let bad = |reason: &str| Error::BadPtxFile { path: path.to_owned(), reason: reason.to_owned() };
     let text = String::from_utf8(bytes).map_err(|_| bad("it is not text"))?;
     if text.contains('\0') {

@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 use crate::child::{self, Ended};
 use crate::device::{Device, DeviceInfo};
+use crate::files;
 use crate::kernels::{self, Family, KernelInfo};
 use crate::plan::Storage;
-use crate::report::temporary_beside;
 use crate::{Error, planted};
 use log::Counts;
 pub use report::{Outcome, SanitizeReport, ToolReport};
@@ -67,7 +67,7 @@ pub struct Options {
 pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeReport, Error> {
     let named = options.kernels.iter().map(|name| kernels::find(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &options.output {
-        temporary_beside(path)?;
+        files::check_writable(path)?;
     }
     let version = version(&options.compute_sanitizer)?;
     let (device, kernels) = what_runs(options.ordinal, named)?;
@@ -80,7 +80,7 @@ pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeRep
     }
     print(&report.table());
     if let Some(path) = &options.output {
-        crate::report::write_json(path, &report)?;
+        files::write_json(path, &report)?;
     }
     Ok(report)
 }
