@@ -18,7 +18,8 @@ use tilewright::{plan, tune};
 #[command(name = "tilewright", version, args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Exit codes: 0 all checks passed; 1 a check failed, or a kernel did something wrong; 2 bad input, or \
-                        something is missing; 124 the time limit was reached; 130 interrupted."
+                        something is missing; 124 the time limit was reached; 130 interrupted (or 128 + \
+                        N: told to end by signal N)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
