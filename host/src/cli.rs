@@ -165,7 +165,7 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "NAME", help_heading = "Inputs", default_value = "uniform-11")]
     inputs: Distribution,
 
-    /// How often to run each kernel for its times [default: 20 on a GPU, 3 on the CPU]
+    /// How often to run each kernel for its times, from 1 to 1000000 [default: 20 on a GPU, 3 on the CPU]
     #[arg(long, value_name = "COUNT")]
     runs: Option<usize>,
 

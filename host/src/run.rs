@@ -16,6 +16,9 @@ use crate::problem::{self, Overrides, Problem, Product, Sizes, Stored};
 use crate::report::{KernelReport, ProblemReport, Report};
 use crate::{Bytes, DeviceMatrix, Error, Precision};
 
+/// How often each kernel can be run for its times. On a GPU, each run has an event that is kept until the last has ended.
+const MOST_RUNS: usize = 1_000_000;
+
 /// What to run, and how. The default is everything, as it is.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -34,7 +37,7 @@ pub struct Options {
     pub explain: bool,
     /// What to change about the problems.
     pub overrides: Overrides,
-    /// How often to run each kernel for its times; see [`measure`].
+    /// How often to run each kernel for its times, up to a million; see [`measure`].
     pub runs: Option<usize>,
     /// What the operands are made from.
     pub seed: u64,
@@ -55,8 +58,16 @@ pub struct Options {
 /// All of [`Error`]: for options that make no sense, for what cannot run, and for kernels that fail while they run.
 pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Error> {
     let selection = select(options)?;
-    if options.runs == Some(0) {
-        return Err(Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned()));
+    match options.runs {
+        Some(0) => {
+            return Err(Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned()));
+        }
+        Some(runs) if runs > MOST_RUNS => {
+            return Err(Error::Usage(format!(
+                "a measurement can have at most {MOST_RUNS} runs, and --runs {runs} is more: all times are kept for the median"
+            )));
+        }
+        _ => {}
     }
     if let Some(path) = &options.json {
         files::check_writable(path)?;
@@ -170,8 +181,8 @@ impl HostMatrices {
 
     fn upload(&self, device: &Device, transposed: bool) -> Result<DeviceMatrix, Error> {
         let Stored { rows, cols, leading_dimension } = self.stored;
-        let there = DeviceMatrix::new(device.upload(&self.elements)?, rows, cols, [leading_dimension, 1])?;
-        let there = there.into_batch(self.count, self.stored.elements())?;
+        let (strides, size) = ([leading_dimension, 1], self.stored.elements());
+        let there = DeviceMatrix::new_batch(device.upload(&self.elements)?, [rows, cols], strides, self.count, size)?;
         Ok(if transposed { there.transposed() } else { there })
     }
 }
