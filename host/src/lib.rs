@@ -27,6 +27,7 @@
 //! | [`mod@measure`], [`report`] | how long it took; tables and JSON |
 //! | [`tune`] | which kernel is the fastest for which product |
 //! | [`mod@bench`], [`baseline`] | kernels beside cuBLAS, and shares of what the GPU can do |
+//! | [`files`] | files that are whole, or as they were |
 //! | [`planted`], [`sanitize`], [`child`] | faults, tools that look for such, and processes that end in any case |
 //! | [`mod@run`] | all of it in turn: what the command line does |
 
@@ -36,6 +37,7 @@ pub mod check;
 pub mod child;
 pub mod device;
 mod error;
+pub mod files;
 pub mod input;
 pub mod kernels;
 pub mod measure;

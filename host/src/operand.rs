@@ -87,6 +87,20 @@ impl DeviceMatrix {
         Self::with(buffer, (rows, cols), strides, false).inside()
     }
 
+    /// A batch of `count` matrices in a buffer, each beginning `batch_stride` elements after the one before. There may be none.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if an element is not in the buffer.
+    pub fn new_batch(
+        buffer: Buffer<f32>,
+        [rows, cols]: [usize; 2],
+        strides: [usize; 2],
+        count: usize,
+        batch_stride: usize,
+    ) -> Result<Self, Error> {
+        Self { count, batch_stride, ..Self::with(buffer, (rows, cols), strides, false) }.inside()
+    }
+
     /// A batch of `count` matrices like this one, each beginning `stride` elements after the one before. With a stride of 0
     /// they are all the same one, which is fine for operands.
     ///

@@ -233,6 +233,15 @@ fn a_precision_is_planned_and_explained() {
     assert_eq!(result["explanation"]["reason"]["by"], "ladder");
 }
 
+/// Nothing to compute is as good as any other product.
+#[test]
+fn a_batch_of_no_products_passes() {
+    let report = json(&small(&["--batch", "0"]));
+    let problem = &report["problems"][0];
+    assert_eq!((&problem["batch"], problem["results"].as_array().unwrap().len()), (&0.into(), 5));
+    assert!(problem["results"].as_array().unwrap().iter().all(|result| result["check"]["elements"] == 0));
+}
+
 #[test]
 fn what_a_plan_cannot_do_is_refused_with_the_reason() {
     let refused = |more: &[&'static str], parts: &[&str]| refused(&small(more), parts);
@@ -323,7 +332,7 @@ fn bad_sizes_are_refused_with_their_values_and_nothing_is_written() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("report.json");
     fs::write(&file, "old").unwrap();
-    let cases: [(&[&str], &[&str]); 11] = [
+    let cases: [(&[&str], &[&str]); 12] = [
         (&["--m", "2147483648"], &["m is 2147483648", "2147483647"]),
         (&["--k", "99999999999999999999"], &["99999999999999999999"]),
         (&["--n", "-1"], &["-1"]),
@@ -338,6 +347,7 @@ fn bad_sizes_are_refused_with_their_values_and_nothing_is_written() {
         (&["--m", "8", "--n", "8", "--k", "9", "--lda", "8"], &["leading dimension of A is 8", "9"]),
         (&["--kernel", "gemv_block_reduction_fp32", "--n", "2"], &["gemv_block_reduction_fp32", "n must be 1"]),
         (&["--runs", "0"], &["runs is 0"]),
+        (&["--runs", "18446744073709551615"], &["1000000", "runs is 18446744073709551615"]),
         (&["--alpha", "nan"], &["alpha is NaN in fp32", "finite"]),
         (&["--beta=-inf"], &["beta is -inf in fp32", "finite"]),
         (&["--beta", "1e39"], &["beta is inf in fp32", "3.4028235e38"]),
@@ -510,6 +520,7 @@ fn sanitize_runs_every_tool_and_says_how_it_went() {
         (&right, &["--tool", "memchek"][..], "did you mean `memcheck`?"),
         (&right, &["--kernel", "gemm"], "unknown kernel `gemm`"),
         (&right, &["--device", "cpu"], "tilewright run --check"),
+        (&right, &["--tool-limit", "0"], "--tool-limit"),
         (&directory.path().join("missing"), &[], "missing: No such file or directory"),
         (&right, &["--output", "/no/such/directory/report.json"], "cannot be used multiple times"),
     ] {
