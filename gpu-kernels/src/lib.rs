@@ -59,7 +59,7 @@ pub mod scaling;
 
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use geometry::Grid;
+pub use cuda_std::Grid;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use matrix::ShapeError;
 pub use matrix::{Matrix, MatrixMut};

@@ -87,6 +87,20 @@ impl DeviceMatrix {
         Self::with(buffer, (rows, cols), strides, false).inside()
     }
 
+    /// A batch of `count` matrices in a buffer, each beginning `batch_stride` elements after the one before. There may be none.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if an element is not in the buffer.
+    pub fn new_batch(
+        buffer: Buffer<f32>,
+        [rows, cols]: [usize; 2],
+        strides: [usize; 2],
+        count: usize,
+        batch_stride: usize,
+    ) -> Result<Self, Error> {
+        Self { count, batch_stride, ..Self::with(buffer, (rows, cols), strides, false) }.inside()
+    }
+
     /// A batch of `count` matrices like this one, each beginning `stride` elements after the one before. With a stride of 0
     /// they are all the same one, which is fine for operands.
     ///
@@ -126,7 +140,7 @@ impl DeviceMatrix {
     /// # Errors
     /// [`Error::Driver`] if an earlier kernel has failed.
     pub fn clear(&mut self) -> Result<(), Error> {
-        self.buffer.fill_bytes(NAN_BYTE)
+        Ok(self.buffer.fill_bytes(NAN_BYTE)?)
     }
 
     /// The first `rows` rows and `cols` columns. The rest stays in memory, as gaps: this is how a matrix with a leading
@@ -300,7 +314,7 @@ impl DeviceMatrix {
             let as_it_stands = direct(target.view())
                 .is_some_and(|(slice, target_strides)| slice.len() == self.buffer.len() && target_strides == strides);
             if as_it_stands && let Some(slice) = target.as_slice_memory_order_mut() {
-                return self.buffer.copy_to(slice);
+                return Ok(self.buffer.copy_to(slice)?);
             }
         }
         let mut elements = vec![0.0; self.buffer.len()];

@@ -119,6 +119,7 @@ mod tests {
     use ndarray::Array2;
 
     use super::*;
+    use crate::DeviceError;
 
     fn matrix(device: &Device, rows: usize, cols: usize) -> DeviceMatrix {
         DeviceMatrix::upload(device, Array2::ones((rows, cols)).view()).unwrap()
@@ -150,6 +151,6 @@ mod tests {
         }
         let elsewhere = Device::cpu(Checks::Bounds);
         let error = scale(&device, 2.0, None, &matrix(&elsewhere, 3, 4), None, &mut c).unwrap_err();
-        assert!(matches!(error, Error::ForeignView { .. }), "{error}");
+        assert!(matches!(error, Error::Device(DeviceError::ForeignView { .. })), "{error}");
     }
 }

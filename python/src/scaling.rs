@@ -136,8 +136,8 @@ impl Operands {
 unsafe fn loaded(place: Place, stream: Stream) -> Result<Device, Failure> {
     // SAFETY: the caller's promise.
     let device = unsafe { place.device_on(stream)? };
-    if !kernels::SCALING.iter().all(|kernel| device.is_prepared(kernel.name)) {
-        let prepare = || Ok(kernels::SCALING.iter().try_for_each(|kernel| device.prepare(kernel.name).map(drop))?);
+    if !kernels::SCALING.iter().all(|kernel| device.is_prepared(kernel)) {
+        let prepare = || Ok(kernels::SCALING.iter().try_for_each(|kernel| device.prepare(kernel).map(drop))?);
         // SAFETY: the caller's promise.
         unsafe { load(place, &device, stream, prepare)? };
     }

@@ -150,6 +150,24 @@ def test_a_matrix_that_overlaps_itself_is_no_place_for_its_product() -> None:
     np.testing.assert_array_equal(np.asarray(tilewright.scale(matrix, 2.0, on_cpu="emulate")), np.full((3, 4, 4), 4.0))
 
 
+def test_too_little_memory_is_answered_with_what_helps_in_python() -> None:
+    column = np.broadcast_to(np.ones((1, 1), np.float32), (2_000_000, 1))
+    with pytest.raises(tilewright.OutOfMemoryError) as error:
+        tilewright.matmul(column, column.T, on_cpu="emulate")
+    message = str(error.value)
+    assert isinstance(error.value, MemoryError)
+    assert "14.6 TiB are needed" in message and "elete arrays" in message and "rows of a" in message
+    assert "--" not in message
+
+
+def test_no_message_names_flags_of_the_command_line() -> None:
+    for precision in ("fp32-normwise", "bf16", "fp16"):
+        try:
+            tilewright.matmul(zeros(200, 200), zeros(200, 200), precision=precision, on_cpu="emulate")
+        except tilewright.ArgumentError as error:
+            assert precision in str(error) and "--" not in str(error)
+
+
 class OnGpu:
     """Says that it is on a GPU."""
 

@@ -5,7 +5,7 @@ use ndarray::{Array2, ArrayView2, ShapeBuilder};
 use tilewright::check::{Outcome, Reference};
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::{Description, GemmPlan, Options, Workspace};
-use tilewright::{Device, DeviceMatrix, Error, Precision};
+use tilewright::{Device, DeviceError, DeviceMatrix, Error, Precision};
 
 fn kernel(name: &str) -> &'static KernelInfo {
     kernels::find(name).unwrap()
@@ -227,7 +227,7 @@ fn a_plan_takes_only_what_it_was_made_for() {
     assert!(matches!(error, Error::WorkspaceTooSmall { .. }), "{error}");
     let foreign = &mut plan.workspace(&Device::cpu(Checks::Bounds)).unwrap();
     let error = plan.run(&device, 1.0, &a, &b, 0.0, &mut c, foreign).unwrap_err();
-    assert!(matches!(error, Error::ForeignView { .. }), "{error}");
+    assert!(matches!(error, Error::Device(DeviceError::ForeignView { .. })), "{error}");
 
     let mut mismatch = |alpha, a: &DeviceMatrix, b: &DeviceMatrix, part: &str| {
         let error = plan.run(&device, alpha, a, b, 0.0, &mut c, &mut workspace).unwrap_err();

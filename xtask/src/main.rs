@@ -99,6 +99,15 @@ mod tests {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));
             assert!(Arguments::try_parse_from(words).is_ok(), "{line}");
         }
-        assert!(Arguments::try_parse_from(["cargo xtask", "build-ptx", "--arch", "sm_1"]).is_err());
+        for line in [
+            "build-ptx --arch sm_1",
+            "fuzz --seconds 0",
+            "fuzz --seconds 2147483648",
+            "mutants --limit 0",
+            "mutants --jobs 0",
+        ] {
+            let words = ["cargo xtask"].into_iter().chain(line.split(' '));
+            assert!(Arguments::try_parse_from(words).is_err(), "{line}");
+        }
     }
 }

@@ -109,6 +109,15 @@ const ITEM: &str = "\
 #[allow(clippy::type_complexity, reason = \"a list of lists\")]
 pub const PTX: ::core::result::Result<&[(&str, &[(&str, &str)])], &str> = ";
 
+/// The items that say which crate's kernels they are.
+fn identity(crate_name: &str) -> String {
+    format!(
+        "/// The crate whose kernels they are.\npub const CRATE: &str = {crate_name:?};\n\
+         /// The digest of the sources that they were made from.\n\
+         pub const DIGEST: ::core::option::Option<&str> = ::core::option::Option::None;\n"
+    )
+}
+
 /// What is written of a crate: a file with the item, and a directory with the PTX.
 struct Files<'a> {
     out_dir: &'a Path,
@@ -117,7 +126,7 @@ struct Files<'a> {
 
 impl Files<'_> {
     fn write_modules(&self, build: &Build) -> Result<(), Error> {
-        let mut code = format!("{ITEM}Ok(&[\n");
+        let mut code = format!("{}{ITEM}Ok(&[\n", identity(&build.name));
         for module in &build.modules {
             let arch = module.arch.name();
             writeln!(code, "    ({arch:?}, &[").expect("writing to a String");
@@ -133,7 +142,7 @@ impl Files<'_> {
     }
 
     fn write_reason(&self, reason: &str) -> Result<(), Error> {
-        self.write_item(&format!("{ITEM}Err({reason:?});\n"))
+        self.write_item(&format!("{}{ITEM}Err({reason:?});\n", identity(self.name)))
     }
 
     fn write_item(&self, code: &str) -> Result<(), Error> {

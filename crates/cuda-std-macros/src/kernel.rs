@@ -43,13 +43,15 @@ pub(crate) struct Arguments {
     min_blocks: Option<u32>,
     arch: Option<String>,
     dynamic_shared: Option<Expr>,
+    grid: Option<Expr>,
+    any_grid: bool,
     requires: Vec<Expr>,
 }
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let (mut block, mut min_blocks, mut arch) = (None, None, None);
-        let (mut dynamic_shared, mut requires) = (None, None);
+        let (mut dynamic_shared, mut requires, mut grid, mut any_grid) = (None, None, None, false);
         while !input.is_empty() {
             let name: Ident = input.parse()?;
             let repeated = match name.to_string().as_str() {
@@ -69,6 +71,11 @@ impl Parse for Arguments {
                     input.parse::<Token![=]>()?;
                     dynamic_shared.replace(input.parse::<Expr>()?).is_some()
                 }
+                "grid" => {
+                    input.parse::<Token![=]>()?;
+                    grid.replace(input.parse::<Expr>()?).is_some()
+                }
+                "any_grid" => std::mem::replace(&mut any_grid, true),
                 "requires" => {
                     let conditions;
                     syn::parenthesized!(conditions in input);
@@ -79,8 +86,8 @@ impl Parse for Arguments {
                     return Err(Error::new(
                         name.span(),
                         format!(
-                            "unknown argument `{name}`: expected `block`, `min_blocks`, `arch`, `dynamic_shared` or \
-                             `requires`"
+                            "unknown argument `{name}`: expected `block`, `grid`, `any_grid`, `min_blocks`, `arch`, \
+                             `dynamic_shared` or `requires`"
                         ),
                     ));
                 }
@@ -95,7 +102,13 @@ impl Parse for Arguments {
         let block = block.ok_or_else(|| {
             Error::new(Span::call_site(), "the shape of a block is missing: write `#[kernel(block = 256)]`")
         })?;
-        Ok(Self { block, min_blocks, arch, dynamic_shared, requires: requires.unwrap_or_default() })
+        if any_grid && let Some(grid) = &grid {
+            return Err(Error::new(
+                grid.span(),
+                "a kernel has a grid of its own, or takes any: leave out one of the two",
+            ));
+        }
+        Ok(Self { block, min_blocks, arch, dynamic_shared, grid, any_grid, requires: requires.unwrap_or_default() })
     }
 }
 
@@ -353,6 +366,24 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
         Some(token) => quote!(#name: #token #name),
         None => quote!(#name),
     });
+    let grid = arguments.grid.as_ref().map(|grid| {
+        quote! {
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl #generics ::cuda_std::Grid for #name #generics {
+                #[allow(unused_variables)]
+                fn grid(&self) -> ::cuda_std::Dim3 {
+                    let Self { #(#names),* } = *self;
+                    ::core::convert::Into::into(#grid)
+                }
+            }
+        }
+    });
+    let any_grid = arguments.any_grid.then(|| {
+        quote! {
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl #generics ::cuda_std::AnyGrid for #name #generics {}
+        }
+    });
     let conditions = arguments.requires.iter().map(|condition| check_condition(&name_string, condition));
     Ok(quote! {
         #(#attributes)*
@@ -373,6 +404,10 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
             /// What the kernel needs of a GPU.
             #visibility const FACTS: ::cuda_std::KernelFacts = ::cuda_std::KernelFacts {
                 name: #name_string,
+                source: ::cuda_std::KernelSource {
+                    crate_name: ::core::env!("CARGO_CRATE_NAME"),
+                    digest: ::core::option_env!("TILEWRIGHT_KERNEL_DIGEST"),
+                },
                 block: [#x, #y, #z],
                 min_blocks: #min_blocks,
                 arch: #arch,
@@ -381,6 +416,9 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
                 tensor_maps: 0 #( + <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u32 )*,
             };
         }
+
+        #grid
+        #any_grid
 
         // What no GPU has is no kernel.
         #[cfg(not(target_arch = "nvptx64"))]

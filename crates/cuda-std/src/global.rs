@@ -104,7 +104,8 @@ impl<'a> GlobalSlice<'a, f32> {
     /// The part that begins at element `first`. Its length is what is left.
     ///
     /// # Safety
-    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported.)
+    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported, as
+    /// one at the end of this view.)
     #[inline(always)]
     pub unsafe fn from_unchecked(self, first: usize) -> Self {
         #[cfg(not(target_arch = "nvptx64"))]
@@ -210,7 +211,8 @@ impl GlobalSliceMut<'_, f32> {
     /// The part that begins at element `first`. Its length is what is left.
     ///
     /// # Safety
-    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported.)
+    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported, as
+    /// one at the end of this view.)
     #[inline(always)]
     pub unsafe fn from_unchecked(self, first: usize) -> Self {
         #[cfg(not(target_arch = "nvptx64"))]
@@ -399,12 +401,12 @@ fn element<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *con
         crate::executor::view_outside_of_a_kernel();
     }
     if index >= len || count > len - index {
-        crate::executor::out_of_bounds(pointer.cast(), index, count, len);
+        crate::executor::out_of_bounds(pointer, len, index, count);
     }
     // SAFETY: in bounds.
     let address = unsafe { pointer.add(index) };
     if !address.addr().is_multiple_of(count * size_of::<T>()) {
-        crate::executor::misaligned(pointer.cast(), index, count * size_of::<T>());
+        crate::executor::misaligned(pointer, len, index, count * size_of::<T>());
     }
     address
 }

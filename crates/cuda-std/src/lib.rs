@@ -75,9 +75,9 @@ pub use dim::Dim3;
 pub use element::Element;
 pub use global::{GlobalSlice, GlobalSliceMut};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, Limits};
+pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, KernelSource, Limits};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use launch::{ContractViolation, Kernel};
+pub use launch::{AnyGrid, ContractViolation, Grid, Kernel};
 pub use param::KernelParam;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess};

@@ -16,5 +16,5 @@
 mod kernel;
 mod limits;
 
-pub use kernel::{Excess, KernelFacts};
+pub use kernel::{Excess, KernelFacts, KernelSource};
 pub use limits::{ComputeCapability, Limits};

@@ -38,8 +38,8 @@ use torch::TorchTimes;
 use crate::Error;
 use crate::baseline::CuBlas;
 use crate::device::{Device, DeviceChoice};
+use crate::files;
 use crate::plan::Tables;
-use crate::report::temporary_beside;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -99,10 +99,10 @@ pub fn bench(
     let old = options.compare.as_deref().map(BenchReport::read_json).transpose()?;
     let torch = options.torch.as_deref().map(TorchTimes::read).transpose()?;
     if let Some(path) = &options.json {
-        temporary_beside(path)?;
+        files::check_writable(path)?;
     }
     let Some(&timed_inputs) = options.inputs.first() else {
-        return Err(Error::Usage("a benchmark needs inputs: choose --inputs uniform-01".to_owned()));
+        return Err(Error::Usage("no inputs are named: a benchmark needs some, such as uniform-01".to_owned()));
     };
     let table = options.tables.source(device)?;
     let open_blas = |device: &Device| options.baseline.then(|| CuBlas::open(device)).transpose();

@@ -22,24 +22,9 @@ use serde::{Deserialize, Serialize};
 use super::timing::Times;
 use crate::Error;
 use crate::baseline::{CuBlas, Math, Routine};
-use crate::device::{Buffer, Device, Embedded};
+use crate::device::{Buffer, Device};
 use crate::input::{Distribution, random};
 use crate::kernels::Scheme;
-
-macro_rules! embedded {
-    ($($kernel:ident)*) => { $(
-        // SAFETY: a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined for all
-        // arguments that it `requires`, on the grid that it names, as its source explains.
-        unsafe impl Embedded for $kernel<'_> {}
-    )* };
-}
-embedded! {
-    probe_read_fp32 probe_write_fp32 probe_copy_fp32
-    probe_read_deep_fp32 probe_write_deep_fp32 probe_copy_deep_fp32
-    probe_read_single_fp32 probe_write_single_fp32 probe_copy_single_fp32
-    probe_read_scalar_fp32 probe_write_scalar_fp32 probe_copy_scalar_fp32
-    probe_fma_fp32
-}
 
 /// A ceiling, and what has reached it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,12 +3,8 @@
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits, groups_of_rows};
 use gpu_kernels::gemv::transposed_split::{self, gemv_transposed_split_fp32, gemv_transposed_splits};
 
-use super::{KernelInfo, Launch, Performance, Scheme, embedded};
+use super::{KernelInfo, Launch, Performance, Scheme};
 use crate::plan::Storage;
-
-embedded! {
-    gemv_split_fp32 gemv_transposed_split_fp32 gemv_split_atomic_fp32
-}
 
 /// Each sum is added to the result by as many blocks as share it, in whatever order they come.
 pub static GEMV_SPLIT_ATOMIC_FP32: KernelInfo = KernelInfo {

@@ -6,7 +6,7 @@ use gpu_kernels::MatrixBatch;
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemm::wgmma::split::*;
 
-use super::{Common, KernelInfo, Launch, Performance, Scheme, embedded};
+use super::{Common, KernelInfo, Launch, Performance, Scheme};
 use crate::Error;
 use crate::device::{Device, Lines, TensorTile};
 use crate::plan::Storage::{self, ByColumns, ByRows};
@@ -27,7 +27,6 @@ const MIXED: Common = Common {
 /// Registers kernels that take two tensor maps and a `TiledGemm`.
 macro_rules! tensor_map_kernels {
     ($($(#[$doc:meta])* pub static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;)*) => { $(
-        embedded! { $($kernel)* }
         $(#[$doc])*
         pub static $family: [KernelInfo; 4] = [$(
             $common.of($kernel::FACTS, $a, $b, Launch::Marking(|device, gemm, marks, only| {

@@ -67,7 +67,7 @@ impl Workspace {
     /// # Errors
     /// [`Error::Driver`] if an earlier kernel has failed.
     pub fn clear(&mut self) -> Result<(), Error> {
-        self.buffer.as_mut().map_or(Ok(()), |buffer| buffer.fill_bytes(0xFF))
+        self.buffer.as_mut().map_or(Ok(()), |buffer| Ok(buffer.fill_bytes(0xFF)?))
     }
 
     /// These parts, which come one after the other.
