@@ -51,6 +51,9 @@ pub struct Build {
     pub warnings: Vec<String>,
     /// The sources and manifests of the kernel crate and its path dependencies.
     pub sources: Vec<PathBuf>,
+    /// The digest of everything that the kernels were compiled from: what [`digest::emit`](kernel_digest::emit) gives the host's
+    /// compile of the same crate.
+    pub digest: kernel_digest::Digest,
     /// What the kernels were compiled with.
     pub toolchain: Toolchain,
 }
@@ -197,17 +200,20 @@ impl CudaBuilder {
             pipeline: self.pipeline,
             kernels,
         };
+        let features = kernel_digest::Features::Default;
+        let digest = kernel_digest::of(&crate_dir, &toolchain.cargo, &features)?;
         let mut modules = Vec::new();
         for &arch in &self.archs {
             let mut module =
                 PtxModule::new(arch, link.link(arch).map_err(|error| explained(error, arch, request, link))?);
             if let Some(directory) = &self.copy_to {
                 module.path = directory.join(format!("{title}.{arch}.ptx"));
-                write_atomically(&module.path, module.ptx.as_bytes())?;
+                let text = format!("// digest of the kernels' sources: {}\n{}", digest.hex, module.ptx);
+                write_atomically(&module.path, text.as_bytes())?;
             }
             modules.push(module);
         }
-        Ok(Build { name, title, modules, warnings, sources, toolchain })
+        Ok(Build { name, title, modules, warnings, sources, digest, toolchain })
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::{fs, io, thread};
 
+use kernel_digest::PROFILE;
 use serde_json::Value;
 
 use crate::explain::{is_crash, math_functions, with_hints};
@@ -29,20 +30,6 @@ const NO_JUMP_THREADING: &str = "-Zmir-enable-passes=-JumpThreading";
 /// How far rustc's and `opt`'s full unrolling may go, in LLVM's units. At the default (300) a loop over an array of
 /// accumulators can stay a loop, and then the array is in local memory, because registers cannot be indexed.
 pub(crate) const UNROLL_THRESHOLD: u32 = 2000;
-
-/// The profile, whatever the workspace says about `release`: what the link step takes is one optimized module of code
-/// that cannot unwind.
-const PROFILE: &[(&str, &str)] = &[
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
-    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
-    ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
-    ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
-    ("CARGO_PROFILE_RELEASE_STRIP", "none"),
-    ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "false"),
-    ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "false"),
-    ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false"),
-];
 
 /// `core` alone takes most of a first build. Its share of the module is merged with the rest before it is optimized for
 /// good, so it may as well be compiled in pieces, on all processors.

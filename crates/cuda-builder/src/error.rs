@@ -17,6 +17,9 @@ pub enum Error {
     /// program that can do without PTX goes on.
     #[error(transparent)]
     MissingToolchain(#[from] Missing),
+    /// What the kernels are made from cannot be found out.
+    #[error(transparent)]
+    Digest(#[from] kernel_digest::Error),
     /// The kernel crate does not compile.
     #[error("the kernels in {} do not compile\n{diagnostics}", .crate_dir.display())]
     Compile {

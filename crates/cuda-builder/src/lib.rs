@@ -56,4 +56,5 @@ pub use error::Error;
 pub use explain::Unsupported;
 pub use files::write_atomically;
 pub use gpu_facts::{ComputeCapability, KernelFacts, Limits};
+pub use kernel_digest as digest;
 pub use pass::PassError;

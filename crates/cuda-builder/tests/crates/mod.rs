@@ -24,8 +24,12 @@ pub(crate) fn write_crate(name: &str, part: &str, source: &str, more: &str) -> P
     directory
 }
 
+/// The workspace's target directory.
+pub(crate) fn target_dir() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory")
+}
+
 /// Builds in the workspace's target directory, so that `core` is compiled once for everything.
 pub(crate) fn builder(directory: &Path) -> CudaBuilder {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory");
-    CudaBuilder::new(directory).target_dir(target.join("cuda-builder"))
+    CudaBuilder::new(directory).target_dir(target_dir().join("cuda-builder"))
 }
