@@ -76,7 +76,7 @@ pub use element::Element;
 pub use global::{GlobalSlice, GlobalSliceMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use launch::{ContractViolation, Kernel};
-pub use param::KernelParam;
+pub use param::{KernelParam, Layout};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess};
 pub use shared::{Shared, SharedSlice, dynamic_shared};

@@ -1,6 +1,6 @@
 //! Tensor maps: the descriptions of matrices by which the GPU's copy engine (TMA) finds tiles of them.
 
-use crate::KernelParam;
+use crate::{KernelParam, Layout};
 
 /// How the lines of a tile lie in shared memory, one after the other without gaps.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -109,7 +109,9 @@ unsafe impl Sync for TensorMap<'_> {}
 
 // SAFETY: the link step makes the parameter the 128 bytes that the host passes, and this the address of them.
 #[cfg(target_arch = "nvptx64")]
-unsafe impl KernelParam for TensorMap<'_> {}
+unsafe impl KernelParam for TensorMap<'_> {
+    const LAYOUT: u64 = Layout::new("TensorMap").fingerprint();
+}
 
 /// A description of a matrix, or of a batch of them, in global memory, from which the copy engine loads tiles (sm_90).
 ///
@@ -179,6 +181,8 @@ unsafe impl Sync for TensorMap<'_> {}
 // that they describe is reported.
 #[cfg(not(target_arch = "nvptx64"))]
 unsafe impl KernelParam for TensorMap<'_> {
+    const LAYOUT: u64 = Layout::new("TensorMap").fingerprint();
+
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
         visit(crate::View { name, address: self.pointer.addr(), bytes: self.size, access: crate::ViewAccess::Read });
     }
@@ -205,7 +209,9 @@ impl TensorMapMut<'_> {
 
 // SAFETY: as for `TensorMap`, which it consists of.
 #[cfg(target_arch = "nvptx64")]
-unsafe impl KernelParam for TensorMapMut<'_> {}
+unsafe impl KernelParam for TensorMapMut<'_> {
+    const LAYOUT: u64 = Layout::new("TensorMapMut").fingerprint();
+}
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl<'a> TensorMapMut<'a> {
@@ -237,6 +243,8 @@ impl<'a> TensorMapMut<'a> {
 // SAFETY: as for `TensorMap`.
 #[cfg(not(target_arch = "nvptx64"))]
 unsafe impl KernelParam for TensorMapMut<'_> {
+    const LAYOUT: u64 = Layout::new("TensorMapMut").fingerprint();
+
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
         let TensorMap { pointer, size, .. } = self.0;
         visit(crate::View { name, address: pointer.addr(), bytes: size, access: crate::ViewAccess::StoreWithin });
