@@ -340,7 +340,7 @@ fn a_kernel_that_the_assembler_refuses_is_an_error() {
 #[test]
 fn a_shared_array_outside_of_a_kernel_fails_the_build() {
     let error = build("fixtures/misplaced-shared").unwrap_err();
-    let Error::Pass { source: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
+    let Error::Pass { reason: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
     assert_eq!((kernel.as_str(), name.as_str()), ("reverse", "misplaced_shared::OUTSIDE"));
 }
 

@@ -4,15 +4,15 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use gpu_facts::{ComputeCapability, KernelFacts, Limits};
-use serde_json::Value;
-
-use crate::compile::{Compiled, compile};
+use crate::compile::{Compile, Compiled, compile};
+use crate::explain::explained;
 use crate::files::write_atomically;
 use crate::inspect::Ptx;
 use crate::link::{Link, Linked, dynamic_shared_bytes};
+use crate::metadata::metadata;
 use crate::toolchain::Toolchain;
-use crate::{Arch, Error, environment};
+use crate::{Arch, Error};
+use gpu_facts::{ComputeCapability, KernelFacts, Limits};
 
 /// Builds the kernels of a crate. See the [crate's documentation](crate).
 #[derive(Clone, Debug)]
@@ -177,8 +177,15 @@ impl CudaBuilder {
         };
         let _lock = lock(&target_dir)?;
         let kernels = self.kernels.as_deref();
-        let Compiled { name, archive, warnings, sources } =
-            compile(&toolchain, &crate_dir, &target_dir, self.pipeline, kernels)?;
+        let request = Compile {
+            toolchain: &toolchain,
+            crate_dir: &crate_dir,
+            target_dir: &target_dir,
+            pipeline: self.pipeline,
+            kernels,
+            with_lines: false,
+        };
+        let Compiled { name, archive, warnings, sources } = compile(request)?;
         let title = kernels.map_or_else(|| name.clone(), |kernels| format!("{name}.{}", title(kernels)));
         let directory = target_dir.join("ptx").join(&title);
         let link = Link {
@@ -192,7 +199,8 @@ impl CudaBuilder {
         };
         let mut modules = Vec::new();
         for &arch in &self.archs {
-            let mut module = PtxModule::new(arch, link.link(arch)?);
+            let mut module =
+                PtxModule::new(arch, link.link(arch).map_err(|error| explained(error, arch, request, link))?);
             if let Some(directory) = &self.copy_to {
                 module.path = directory.join(format!("{title}.{arch}.ptx"));
                 write_atomically(&module.path, module.ptx.as_bytes())?;
@@ -274,23 +282,7 @@ fn default_target_dir(toolchain: &Toolchain, crate_dir: &Path) -> Result<PathBuf
     if let Some(outer) = outer {
         return Ok(outer.join("cuda-builder"));
     }
-    let mut command = environment::command(&toolchain.cargo);
-    command
-        .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"])
-        .arg(crate_dir.join("Cargo.toml"))
-        .env("RUSTC", &toolchain.rustc)
-        // Here the question is what the caller's cargo uses.
-        .envs(std::env::var_os("CARGO_TARGET_DIR").map(|directory| ("CARGO_TARGET_DIR", directory)));
-    let output = command.output().map_err(Error::io("run", &toolchain.cargo))?;
-    let directory = serde_json::from_slice::<Value>(&output.stdout)
-        .ok()
-        .and_then(|metadata| metadata["target_directory"].as_str().map(PathBuf::from));
-    match directory {
-        Some(directory) if output.status.success() => Ok(directory.join("cuda-builder")),
-        _ => Err(Error::Tool {
-            tool: format!("{} metadata", toolchain.cargo.display()),
-            status: output.status,
-            message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        }),
-    }
+    let metadata = metadata(toolchain, crate_dir, &["--no-deps"])?;
+    let directory = metadata["target_directory"].as_str().map_or_else(|| crate_dir.join("target"), PathBuf::from);
+    Ok(directory.join("cuda-builder"))
 }

@@ -3,14 +3,17 @@
 //! A static library is never linked, so no linker for PTX is needed, and the link step is free to do what it must. One
 //! compile serves all architectures: the link step starts from code for the oldest.
 
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::{fs, io};
+use std::process::{Command, ExitStatus, Stdio};
+use std::{fs, io, thread};
 
 use serde_json::Value;
 
+use crate::explain::{is_crash, math_functions, with_hints};
 use crate::toolchain::Toolchain;
-use crate::{Arch, Error, Pipeline, environment, features};
+use crate::{Arch, Error, Pipeline, environment, features, write_atomically};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 /// What the code is compiled for before the link step knows better.
@@ -67,14 +70,23 @@ pub(crate) struct Compiled {
     pub(crate) sources: Vec<PathBuf>,
 }
 
-/// Compiles the library of the crate in `crate_dir`.
-pub(crate) fn compile(
-    toolchain: &Toolchain,
-    crate_dir: &Path,
-    target_dir: &Path,
-    pipeline: Pipeline,
-    kernels: Option<&[String]>,
-) -> Result<Compiled, Error> {
+/// What to compile, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compile<'a> {
+    pub(crate) toolchain: &'a Toolchain,
+    /// The crate, whose library it is.
+    pub(crate) crate_dir: &'a Path,
+    pub(crate) target_dir: &'a Path,
+    pub(crate) pipeline: Pipeline,
+    /// The kernels that are wanted, if not all.
+    pub(crate) kernels: Option<&'a [String]>,
+    /// Whether to keep the lines of Rust that instructions come from. Programs run code without, so this is for errors alone.
+    pub(crate) with_lines: bool,
+}
+
+/// Compiles the library of a crate.
+pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
+    let Compile { toolchain, crate_dir, target_dir, pipeline, kernels, with_lines } = request;
     let mut flags = vec![format!("-Ctarget-cpu={BASE}"), format!("-Cllvm-args=-unroll-threshold={UNROLL_THRESHOLD}")];
     if pipeline == Pipeline::Convergent {
         flags.extend([NO_PASSES.to_owned(), NO_JUMP_THREADING.to_owned()]);
@@ -83,7 +95,8 @@ pub(crate) fn compile(
     let is_name = |name: &&String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
     let names = |kernels: &[String]| kernels.iter().filter(is_name).cloned().collect::<Vec<_>>().join(",");
     let entry_points = kernels.map_or_else(|| "*".to_owned(), names);
-    let output = environment::command(&toolchain.cargo)
+    let mut command = environment::command(&toolchain.cargo);
+    command
         .args(["rustc", "--lib", "--crate-type", "staticlib", "--release", "--target", TARGET])
         // `core` has no prebuilt library for this target, and building it is unstable: hence also RUSTC_BOOTSTRAP.
         .args(["-Zbuild-std=core", "--message-format=json", "--target-dir"])
@@ -92,6 +105,7 @@ pub(crate) fn compile(
         // For the crate alone, and not for what it depends on. To cargo, which knows nothing of the environment variable, this
         // makes it another crate: each choice of kernels has results of its own.
         .args(["--", "--cfg", &format!("tilewright_entry_points={entry_points:?}")])
+        .args(with_lines.then_some("-Cdebuginfo=line-tables-only"))
         .env(ENTRY_POINTS, &entry_points)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTC", &toolchain.rustc)
@@ -102,21 +116,62 @@ pub(crate) fn compile(
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .envs(PROFILE.iter().copied())
         .current_dir(crate_dir)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(Error::io("run", &toolchain.cargo))?;
+        .stdin(Stdio::null());
+    let Output { status, stdout, crash } = run(&mut command).map_err(Error::io("run", &toolchain.cargo))?;
 
-    let messages = Messages::read(&output.stdout);
-    let (Some((name, archive)), true) = (messages.library, output.status.success()) else {
-        let mut diagnostics = messages.errors.join("\n");
-        if diagnostics.is_empty() {
-            diagnostics = format!("{} ({}) says why above", toolchain.cargo.display(), output.status);
+    let messages = Messages::read(&stdout);
+    let (Some((name, archive)), true) = (messages.library, status.success()) else {
+        let mut diagnostics = match &messages.errors[..] {
+            [] if !crash.is_empty() => String::new(),
+            [] => format!("{} ({status}) says why above", toolchain.cargo.display()),
+            errors => with_hints(errors, || math_functions(toolchain, crate_dir)),
+        };
+        if !crash.is_empty() {
+            let log = target_dir.join("rustc-crash.log");
+            write_atomically(&log, crash.as_bytes())?;
+            let known = if diagnostics.is_empty() { "" } else { "\n" };
+            diagnostics += known;
+            diagnostics += &format!("the compiler has crashed, by a fault of its own: see {}", log.display());
         }
         return Err(Error::Compile { crate_dir: crate_dir.to_owned(), diagnostics });
     };
     let sources = sources(&archive, crate_dir).map_err(Error::io("read the list of sources beside", &archive))?;
     Ok(Compiled { name, archive, warnings: messages.warnings, sources })
+}
+
+/// What came of cargo.
+struct Output {
+    status: ExitStatus,
+    stdout: Vec<u8>,
+    /// What the compiler has said of its own crash.
+    crash: String,
+}
+
+/// Runs cargo and passes on what it says on its standard error stream as it comes, but for the stack of a compiler that crashes.
+fn run(command: &mut Command) -> io::Result<Output> {
+    if io::stderr().is_terminal() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let stderr = child.stderr.take().map(BufReader::new);
+    let reader = thread::spawn(move || {
+        let mut crash = String::new();
+        for line in stderr.into_iter().flat_map(|stderr| stderr.split(b'\n')).map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            if crash.is_empty() && !is_crash(&line) {
+                eprintln!("{line}");
+            } else if line.starts_with("error: could not compile") {
+                // Cargo's own words, at the end.
+                eprintln!("{line}");
+            } else {
+                crash += &format!("{line}\n");
+            }
+        }
+        crash
+    });
+    let output = child.wait_with_output()?;
+    let crash = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
+    Ok(Output { status: output.status, stdout: output.stdout, crash })
 }
 
 /// What cargo reports in `--message-format=json`.

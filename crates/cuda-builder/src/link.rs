@@ -12,10 +12,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustc_demangle::demangle;
+
 use crate::compile::{BASE, UNROLL_THRESHOLD};
+use crate::explain::LlvmLog;
 use crate::files::write_atomically;
 use crate::inspect::{Ptx, split};
-use crate::pass::Entry;
+use crate::pass::{Entry, Rewritten};
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error, Pipeline, environment, pass};
 
@@ -41,7 +44,7 @@ const PASSES: &str = "internalize,globaldce,function(infer-address-spaces),defau
 const NO_REPETITION: &str = "-cgpp-huge-func=0";
 
 /// What to link, and with what.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Link<'a> {
     pub(crate) toolchain: &'a Toolchain,
     pub(crate) crate_dir: &'a Path,
@@ -76,7 +79,7 @@ impl Link<'_> {
             parsed = Some(checked);
             Ok(ptx)
         })?;
-        let refuse = |source| Error::Check { arch, ptx: ptx_path.clone(), source };
+        let refuse = |reason| Error::Check { arch, ptx: ptx_path.clone(), place: None, reason };
         let parsed = parsed.map_or_else(|| Ptx::parse(&ptx), Ok).map_err(refuse)?;
         let kernels = split(&ptx, &parsed).map_err(refuse)?;
         Ok(Linked { ptx, parsed, kernels, path: ptx_path, llvm_ir: ir_path })
@@ -84,16 +87,9 @@ impl Link<'_> {
 
     /// Makes the PTX, and checks it.
     fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<(String, Ptx), Error> {
-        let linked = self.linked()?;
-        self.check_names(&linked)?;
-        let rewritten = pass::rewrite(&linked, arch).map_err(|source| Error::Pass { arch, source })?;
-        let names = rewritten.names();
-        if names.is_empty() {
-            return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
-        }
-
-        let optimized = self.optimize(&rewritten.ir, PASSES, &for_arch(arch), &names)?;
+        let (optimized, rewritten) = self.optimized(arch)?;
         write_atomically(ir_path, optimized.as_bytes())?;
+        let names = rewritten.names();
 
         let ptx = self.run("llc", |tool| {
             let (major, minor) = self.ptx_version.map_or(arch.ptx_version(), |version| version.max(arch.ptx_version()));
@@ -102,13 +98,26 @@ impl Link<'_> {
         })?;
         let ptx = with_dynamic_shared(&rewritten.kernels, &ptx);
         write_atomically(ptx_path, ptx.as_bytes())?;
-        let refuse = |source| Error::Check { arch, ptx: ptx_path.to_owned(), source };
+        let refuse = |reason| Error::Check { arch, ptx: ptx_path.to_owned(), place: None, reason };
         let parsed = Ptx::parse(&ptx).map_err(refuse)?;
         // What never runs may be as slow as it likes.
         if self.pipeline == Pipeline::Fast {
             parsed.check(&names).map_err(refuse)?;
         }
         Ok((ptx, parsed))
+    }
+
+    /// The LLVM IR from which the PTX is made, and what the pass has found.
+    pub(crate) fn optimized(&self, arch: Arch) -> Result<(String, Rewritten), Error> {
+        let linked = self.linked()?;
+        self.check_names(&linked)?;
+        let rewritten = pass::rewrite(&linked, arch).map_err(|reason| Error::Pass { arch, reason })?;
+        let names = rewritten.names();
+        if names.is_empty() {
+            return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
+        }
+        let optimized = self.optimize(&rewritten.ir, PASSES, &for_arch(arch), &names)?;
+        Ok((optimized, rewritten))
     }
 
     /// Fails if a kernel that is wanted is in neither list: those that are there, and those that the macro has left out.
@@ -170,8 +179,12 @@ impl Link<'_> {
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(Error::Tool { tool: path.display().to_string(), status: output.status, message })
+        let said = String::from_utf8_lossy(&output.stderr);
+        let log = self.directory.join(format!("{tool}.log"));
+        write_atomically(&log, said.as_bytes())?;
+        let (said, log) = (LlvmLog(&said), Some(log));
+        let function = said.function().map(|name| format!("{:#}", demangle(name)));
+        Err(Error::Tool { tool: tool.to_owned(), status: output.status, message: said.message(), function, log })
     }
 
     /// Everything that the results depend on, apart from the architecture.

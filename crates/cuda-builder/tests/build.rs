@@ -253,7 +253,7 @@ pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
 }
 "#;
     let error = build("generic", kernel).unwrap_err();
-    let Error::Check { source: CheckError::Generic { function, instruction }, .. } = &error else { panic!("{error}") };
+    let Error::Check { reason: CheckError::Generic { function, instruction }, .. } = &error else { panic!("{error}") };
     assert_eq!(function, "unmarked");
     assert!(instruction.starts_with("st.b32 "), "{instruction}");
 }
@@ -279,7 +279,7 @@ pub unsafe extern "ptx-kernel" fn indexed(x: *mut f32, i: u32) {
 }
 "#;
     let error = build("local", kernel).unwrap_err();
-    let Error::Check { source: CheckError::Local { function, bytes }, .. } = &error else { panic!("{error}") };
+    let Error::Check { reason: CheckError::Local { function, bytes }, .. } = &error else { panic!("{error}") };
     assert_eq!((function.as_str(), *bytes), ("indexed", 256));
 }
 
@@ -302,7 +302,7 @@ pub unsafe extern "ptx-kernel" fn misplaced(x: *mut f32) {
 }
 "#;
     let error = build("misplaced", kernel).unwrap_err();
-    let Error::Pass { source: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
+    let Error::Pass { reason: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
     assert_eq!((kernel.as_str(), name.as_str()), ("misplaced", "fixture_misplaced::PLACED_BY_NOBODY"));
 }
 
@@ -311,7 +311,7 @@ fn an_entry_without_launch_bounds_fails_the_build() {
     let kernel = "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn foreign() {}";
     let error = build("foreign", kernel).unwrap_err();
     assert!(
-        matches!(&error, Error::Pass { source: PassError::ForeignEntry { kernel }, .. } if kernel == "foreign"),
+        matches!(&error, Error::Pass { reason: PassError::ForeignEntry { kernel }, .. } if kernel == "foreign"),
         "{error}"
     );
 }

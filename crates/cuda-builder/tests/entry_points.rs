@@ -2,16 +2,13 @@
 //!
 //! Builds crates for real, as `build.rs` does.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod crates;
 
+use std::path::PathBuf;
+
+use crates::{builder, write_crate};
 use tilewright_cuda_builder::inspect::normal_form;
-use tilewright_cuda_builder::{Build, CudaBuilder, Error, write_atomically};
-
-/// The workspace's own, so that `core` is compiled once for everything.
-fn target_dir() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory").join("cuda-builder")
-}
+use tilewright_cuda_builder::{Build, Error, write_atomically};
 
 /// A kernel, a function for other crates, and inline assembly, without a line about unstable features.
 const LOWER: &str = r#"
@@ -79,30 +76,9 @@ fn helper(x: f32) -> f32 {
 "#;
 
 /// Writes the two crates, under names of their own: the upper one depends on the lower one.
-fn crates(name: &str) -> (PathBuf, PathBuf) {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda-builder-fixtures").join(name);
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let cuda_std = repository.join("crates/cuda-std");
-    let write = |krate: &str, source: &str, more: &str| {
-        let manifest = format!(
-            "[package]\nname = \"{name}-{krate}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
-             cuda_std = {{ package = \"tilewright-cuda-std\", path = {cuda_std:?} }}\n{more}"
-        );
-        let directory = place.join(krate);
-        write_atomically(&directory.join("Cargo.toml"), manifest.as_bytes()).unwrap();
-        write_atomically(&directory.join("src/lib.rs"), source.as_bytes()).unwrap();
-        if !directory.join("Cargo.lock").is_file() {
-            // The versions that are there already.
-            fs::copy(repository.join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
-        }
-        directory
-    };
+fn two_crates(name: &str) -> (PathBuf, PathBuf) {
     let dependency = format!("lower = {{ package = \"{name}-lower\", path = \"../lower\" }}\n");
-    (write("lower", LOWER, ""), write("upper", UPPER, &dependency))
-}
-
-fn builder(directory: &Path) -> CudaBuilder {
-    CudaBuilder::new(directory).target_dir(target_dir())
+    (write_crate(name, "lower", LOWER, ""), write_crate(name, "upper", UPPER, &dependency))
 }
 
 fn names(build: &Build) -> Vec<&str> {
@@ -117,7 +93,7 @@ fn ptx(build: &Build, kernel: &str) -> String {
 
 #[test]
 fn a_dependencys_kernels_are_its_own() {
-    let (lower, upper) = crates("depends");
+    let (lower, upper) = two_crates("depends");
     for _ in 0..2 {
         // In turns: what was made for one use must not be taken for the other.
         let built = builder(&upper).build().unwrap();
@@ -137,7 +113,7 @@ fn a_dependencys_kernels_are_its_own() {
 
 #[test]
 fn a_kernel_that_is_built_alone_is_the_one_among_all() {
-    let (_, upper) = crates("alone");
+    let (_, upper) = two_crates("alone");
     let all = builder(&upper).build().unwrap();
     assert_eq!(all.title, "alone_upper");
     for kernel in ["upper_reverse", "upper_scale"] {
@@ -158,7 +134,7 @@ fn a_kernel_that_is_built_alone_is_the_one_among_all() {
 
 #[test]
 fn kernels_that_there_are_not_are_named_with_the_nearest() {
-    let (_, upper) = crates("unknown");
+    let (_, upper) = two_crates("unknown");
     for unknown in ["uper_scale", "x\", y", ""] {
         let error = builder(&upper).kernels(&["upper_scale", unknown]).build().unwrap_err();
         let Error::UnknownKernels { unknown: found, kernels, .. } = &error else { panic!("{error}") };
@@ -173,7 +149,7 @@ fn kernels_that_there_are_not_are_named_with_the_nearest() {
 /// The lines that kernel crates needed before the builder gave them their features.
 #[test]
 fn a_crate_may_name_its_features_itself() {
-    let (lower, upper) = crates("features");
+    let (lower, upper) = two_crates("features");
     for line in [
         "#![feature(abi_ptx)]\n",
         "#![cfg_attr(target_arch = \"nvptx64\", feature(abi_ptx, asm_experimental_arch))]\n",

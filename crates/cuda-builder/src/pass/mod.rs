@@ -45,6 +45,7 @@ use crate::Arch;
 pub(crate) use convergence::mark_convergent;
 pub(crate) use entry::Entry;
 use ir::Variable;
+pub(crate) use ir::global_names;
 
 /// The section that `#[kernel]` gives to a static shared array.
 const SHARED_SECTION: &str = ".shared";
@@ -159,9 +160,9 @@ pub(crate) fn left_out(ir: &str) -> Vec<String> {
 }
 
 /// The name of the entry point whose definition begins on this line.
-fn entry_name(line: &str) -> Option<&str> {
+pub(crate) fn entry_name(line: &str) -> Option<&str> {
     let definition = line.strip_prefix("define ")?;
-    let (range, name) = ir::global_names(definition).next()?;
+    let (range, name) = global_names(definition).next()?;
     definition[..range.start].split(' ').any(|word| word == "ptx_kernel").then_some(name)
 }
 
@@ -238,7 +239,7 @@ fn shared_variables(ir: &str) -> Result<HashSet<&str>, PassError> {
 /// The line that defines a variable.
 fn variable<'a>(line: &'a str, shared: &HashSet<&str>) -> Result<Cow<'a, str>, PassError> {
     let Some(variable) = Variable::parse(line).filter(|variable| shared.contains(variable.name)) else {
-        let mut names = ir::global_names(line).map(|(_, name)| name);
+        let mut names = global_names(line).map(|(_, name)| name);
         let holder = names.next().unwrap_or_default();
         // `@llvm.used` and its like list what must be kept; that is no use of the address.
         if !holder.starts_with("llvm.")
@@ -270,7 +271,7 @@ fn definition(
     arch: Arch,
     facts: &mut HashMap<&str, Result<Entry, String>>,
 ) -> Result<(String, Option<(String, Entry)>), PassError> {
-    let Some((range, name)) = ir::global_names(line).next() else { return Ok((for_arch(line, arch), None)) };
+    let Some((range, name)) = global_names(line).next() else { return Ok((for_arch(line, arch), None)) };
     // A function's attributes come after its name; what it is stands before.
     let rewritten = line[..range.end].to_owned() + &for_arch(&line[range.end..], arch);
     if entry_name(line).is_none() {
@@ -309,7 +310,7 @@ struct References<'a> {
 
 impl<'a> References<'a> {
     fn read(&mut self, line: &'a str) {
-        let mut names = ir::global_names(line).map(|(_, name)| name);
+        let mut names = global_names(line).map(|(_, name)| name);
         if line.starts_with('@') {
             let Some(holder) = names.next() else { return };
             if Variable::parse(line).is_some_and(|variable| variable.writable && variable.is_generic()) {
