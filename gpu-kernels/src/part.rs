@@ -13,6 +13,7 @@
 //! The sums of a product of two triangular matrices have the more terms that are not zero, the further their element is from
 //! the diagonal. A kernel that knows this begins with the longest ones: then no block is left with one at the end.
 
+use cuda_std::Layout;
 use cuda_std::prelude::*;
 
 use crate::gemm::tiles::TileShape;
@@ -33,6 +34,8 @@ pub enum Part {
 // SAFETY: `repr(u32)`, the same on the GPU and on the CPU; a launch passes on a value of the host, which is one of these. No
 // views.
 unsafe impl KernelParam for Part {
+    const LAYOUT: u64 = Layout::new("Part").sized::<Self>().fingerprint();
+
     #[cfg(not(target_arch = "nvptx64"))]
     const HAS_VIEWS: bool = false;
 

@@ -192,6 +192,24 @@ fn a_file_of_ptx_is_loaded_at_once_and_whole() {
 }
 
 #[test]
+fn ptx_whose_parameters_are_laid_out_otherwise_is_refused() {
+    isolated("ptx_whose_parameters_are_laid_out_otherwise_is_refused", &[], || {
+        let device_with = |layout: u64| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            let line = cuda_driver::ptx_facts::line(gemm_naive_1d_fp32::NAME, 0, layout);
+            let ptx = format!("{line}\n.version 7.0\n.target sm_80\n.visible .entry gemm_naive_1d_fp32() {{ ret; }}\n");
+            std::io::Write::write_all(&mut file, ptx.as_bytes()).unwrap();
+            // SAFETY: the fake driver does nothing on a launch.
+            unsafe { Device::cuda_with_ptx(0, file.path()) }.unwrap()
+        };
+        let layout = gemm_naive_1d_fp32::FACTS.layout;
+        device_with(layout).prepare(&gemm_naive_1d_fp32::FACTS).unwrap();
+        let error = device_with(layout ^ 1).prepare(&gemm_naive_1d_fp32::FACTS).unwrap_err();
+        assert!(matches!(error, DeviceError::OtherLayout { kernel: "gemm_naive_1d_fp32", .. }), "{error}");
+    });
+}
+
+#[test]
 fn a_measurement_has_no_load_in_it() {
     isolated("a_measurement_has_no_load_in_it", &[], || {
         let device = Device::cuda(0).unwrap();

@@ -351,7 +351,7 @@ const LAUNCH_SIZED_ALIGNMENT: u32 = 1024;
 type Instructions = &'static [(&'static str, usize)];
 
 /// The kernels of `fixtures/device-features`: their shared memory in bytes, and the instructions that they are there for.
-const FEATURES: [(Feature, u32, Instructions); 8] = [
+const FEATURES: [(Feature, u32, Instructions); 9] = [
     (Feature::VectorLoad, 0, &[("ld.global.v4.", 1)]),
     (Feature::ReverseInThreeDimensions, 320, &[("st.shared.", 1), ("bar.sync", 1), ("ld.shared.", 1)]),
     (Feature::LaunchSizedMemory, 0, &[("st.shared.", 2), ("bar.sync", 1), ("ld.shared.", 2)]),
@@ -368,6 +368,7 @@ const FEATURES: [(Feature, u32, Instructions); 8] = [
     (Feature::Votes, 0, &[("vote.sync.all.", 1), ("vote.sync.any.", 2), ("vote.sync.ballot.", 2)]),
     (Feature::WarpBarrier, 256, &[("st.shared.", 1), ("bar.warp.sync", 1), ("ld.shared.", 1), ("bar.sync", 0)]),
     (Feature::LaneNumbers, 0, &[("ld.global.", 1), ("st.global.", 2)]),
+    (Feature::ParameterLayouts, 0, &[("ld.global.", 1), ("st.global.", 6)]),
 ];
 
 #[test]
@@ -386,6 +387,12 @@ fn features_become_the_instructions_that_they_are_documented_as() {
                 let found = opcodes.iter().filter(|opcode| opcode.starts_with(instruction)).count();
                 assert_eq!(found, expected, "{instruction} in {name} for {arch}: {opcodes:?}");
             }
+        }
+        // The numbers that the CPU has for the layouts of parameters are those that the GPU has.
+        let ptx = &find(&evidence, arch, "parameter_layouts").kernel.ptx;
+        for layout in tests::device_features::kernels::LAYOUTS {
+            let is_there = ptx.contains(&layout.to_string()) || ptx.contains(&layout.cast_signed().to_string());
+            assert!(is_there, "{layout} is not in the PTX for {arch}: {ptx}");
         }
         let vector_load = find(&evidence, arch, "vector_load");
         assert!(vector_load.examination.code.opcodes().any(|opcode| opcode.starts_with("LDG.E.128")), "{arch}");

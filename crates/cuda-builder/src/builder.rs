@@ -8,11 +8,11 @@ use crate::compile::{Compile, Compiled, compile};
 use crate::explain::explained;
 use crate::files::write_atomically;
 use crate::inspect::Ptx;
-use crate::link::{Link, Linked, dynamic_shared_bytes};
+use crate::link::{Link, Linked};
 use crate::metadata::metadata;
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error};
-use gpu_facts::{ComputeCapability, KernelFacts, Limits};
+use gpu_facts::{ComputeCapability, KernelFacts, Limits, ptx_facts};
 
 /// Builds the kernels of a crate. See the [crate's documentation](crate).
 #[derive(Clone, Debug)]
@@ -88,6 +88,8 @@ pub struct KernelEntry {
     pub shared_bytes: u64,
     /// The dynamic shared memory that a launch gives each block, in bytes.
     pub dynamic_shared_bytes: u32,
+    /// The fingerprint of the parameters' layout.
+    pub layout: u64,
     /// A module with this kernel alone and what it needs, cut out of [`PtxModule::ptx`]: see
     /// [`split_by_kernel`](crate::inspect::split_by_kernel).
     pub ptx: String,
@@ -226,13 +228,15 @@ impl PtxModule {
             .zip(kernels)
             .map(|(kernel, (name, ptx))| {
                 debug_assert_eq!(kernel.name, name, "both are in the order of the PTX");
+                let (dynamic_shared_bytes, layout) = ptx_facts::find(&module, &name).unwrap_or_default();
                 KernelEntry {
-                    dynamic_shared_bytes: dynamic_shared_bytes(&module, &name),
-                    name,
+                    dynamic_shared_bytes,
+                    layout,
                     block: kernel.block.unwrap_or([1; 3]),
                     min_blocks: kernel.min_blocks,
                     shared_bytes: kernel.shared_bytes,
-                    ptx,
+                    ptx: format!("{}\n{ptx}", ptx_facts::line(&name, dynamic_shared_bytes, layout)),
+                    name,
                 }
             })
             .collect();
@@ -248,6 +252,7 @@ impl KernelEntry {
             min_blocks: self.min_blocks.unwrap_or(0),
             static_shared_bytes: u32::try_from(self.shared_bytes).unwrap_or(u32::MAX),
             dynamic_shared_bytes: self.dynamic_shared_bytes,
+            layout: self.layout,
             ..KernelFacts::new("")
         }
     }

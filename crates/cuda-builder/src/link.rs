@@ -14,6 +14,8 @@ use std::process::Command;
 
 use rustc_demangle::demangle;
 
+use gpu_facts::ptx_facts;
+
 use crate::compile::{BASE, UNROLL_THRESHOLD};
 use crate::explain::LlvmLog;
 use crate::files::write_atomically;
@@ -96,7 +98,7 @@ impl Link<'_> {
             tool.arg(format!("-mattr=+ptx{major}{minor}"));
             tool.args([NO_REPETITION, "-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
         })?;
-        let ptx = with_dynamic_shared(&rewritten.kernels, &ptx);
+        let ptx = with_facts(&rewritten.kernels, &ptx);
         write_atomically(ptx_path, ptx.as_bytes())?;
         let refuse = |reason| Error::Check { arch, ptx: ptx_path.to_owned(), place: None, reason };
         let parsed = Ptx::parse(&ptx).map_err(refuse)?;
@@ -201,22 +203,10 @@ impl Link<'_> {
     }
 }
 
-/// How a line of PTX begins that says how much dynamic shared memory a kernel is launched with. To PTX it is a comment: the
-/// language has no word for it.
-const DYNAMIC_SHARED: &str = "// dynamic shared memory of ";
-
-/// PTX with such a line for each kernel that has any, at its beginning.
-fn with_dynamic_shared(kernels: &[(String, Entry)], ptx: &str) -> String {
-    let with_any = kernels.iter().filter(|(_, entry)| entry.dynamic_shared_bytes != 0);
-    let lines = with_any.map(|(name, entry)| format!("{DYNAMIC_SHARED}{name}: {}\n", entry.dynamic_shared_bytes));
-    lines.collect::<String>() + ptx
-}
-
-/// The dynamic shared memory that a kernel is launched with, as such a line of the PTX says.
-pub(crate) fn dynamic_shared_bytes(ptx: &str, kernel: &str) -> u32 {
-    let lines = ptx.lines().take_while(|line| line.starts_with("//"));
-    let bytes = lines.filter_map(|line| line.strip_prefix(DYNAMIC_SHARED)?.strip_prefix(kernel)?.strip_prefix(": "));
-    bytes.filter_map(|bytes| bytes.parse().ok()).next().unwrap_or(0)
+/// PTX that begins with what its kernels need besides what PTX has words for: see [`ptx_facts`].
+fn with_facts(kernels: &[(String, Entry)], ptx: &str) -> String {
+    let line = |(name, entry): &(String, Entry)| ptx_facts::line(name, entry.dynamic_shared_bytes, entry.layout) + "\n";
+    kernels.iter().map(line).collect::<String>() + ptx
 }
 
 /// What `opt` has to be told about the target.

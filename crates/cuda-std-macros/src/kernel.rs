@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! #[no_mangle] pub unsafe extern "ptx-kernel" fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) { body }
-//! #[export_name = "__tilewright_facts_axpy"] static FACTS: [u64; 11] = [1, 256, 1, 1, …];
+//! #[export_name = "__tilewright_facts_axpy"] static FACTS: [u64; 12] = [2, 256, 1, 1, …];
 //! ```
 //!
 //! and on the CPU the arguments of a launch, which know the same facts, how to check themselves and how to run as one thread:
@@ -297,7 +297,7 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parame
     let arch =
         arguments.arch.iter().flat_map(|name| name.bytes().rev()).fold(0, |code, byte| code << 8 | u64::from(byte));
     let kinds: Vec<_> = parameters.iter().map(|parameter| &parameter.kind).collect();
-    let (count, words) = (kinds.len() as u64, 8 + kinds.len());
+    let (name_string, count, words) = (function.sig.ident.to_string(), kinds.len() as u64, 9 + kinds.len());
     let facts = format!("__tilewright_facts_{}", function.sig.ident);
     let dynamic_shared = arguments.dynamic_shared();
     let mut body = function.block.clone();
@@ -315,7 +315,8 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parame
         const _: () = {
             #[unsafe(export_name = #facts)]
             static FACTS: [u64; #words] = [
-                1, #x as u64, #y as u64, #z as u64, #min_blocks as u64, #name::DYNAMIC_SHARED_BYTES as u64, #arch, #count,
+                2, #x as u64, #y as u64, #z as u64, #min_blocks as u64, #name::DYNAMIC_SHARED_BYTES as u64, #arch,
+                ::cuda_std::Layout::new(#name_string) #( .elements::<#kinds>() )* .fingerprint(), #count,
                 #( <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u64, )*
             ];
         };
@@ -414,6 +415,7 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
                 static_shared_bytes: #static_shared,
                 dynamic_shared_bytes: Self::DYNAMIC_SHARED_BYTES,
                 tensor_maps: 0 #( + <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u32 )*,
+                layout: ::cuda_std::Layout::new(#name_string) #( .elements::<#kinds>() )* .fingerprint(),
             };
         }
 

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use crate::{Element, KernelParam};
+use crate::{Element, KernelParam, Layout};
 
 /// A read-only view of `len` elements of global memory.
 ///
@@ -412,7 +412,9 @@ fn element<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *con
 }
 
 // SAFETY: `repr(C)`, without padding, the same on both sides, and what `visit_views` reports is all the memory it names.
-unsafe impl<T: Element> KernelParam for GlobalSlice<'_, T> {
+unsafe impl<T: Element + KernelParam> KernelParam for GlobalSlice<'_, T> {
+    const LAYOUT: u64 = Layout::new("GlobalSlice").elements::<T>().fingerprint();
+
     #[cfg(not(target_arch = "nvptx64"))]
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
         let bytes = self.len() * size_of::<T>();
@@ -421,7 +423,9 @@ unsafe impl<T: Element> KernelParam for GlobalSlice<'_, T> {
 }
 
 // SAFETY: as above.
-unsafe impl<T: Element> KernelParam for GlobalSliceMut<'_, T> {
+unsafe impl<T: Element + KernelParam> KernelParam for GlobalSliceMut<'_, T> {
+    const LAYOUT: u64 = Layout::new("GlobalSliceMut").elements::<T>().fingerprint();
+
     #[cfg(not(target_arch = "nvptx64"))]
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
         let bytes = self.len() * size_of::<T>();

@@ -78,7 +78,7 @@ pub use global::{GlobalSlice, GlobalSliceMut};
 pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, KernelSource, Limits};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use launch::{AnyGrid, ContractViolation, Grid, Kernel};
-pub use param::KernelParam;
+pub use param::{KernelParam, Layout};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess};
 pub use shared::{Shared, SharedSlice, dynamic_shared};

@@ -25,6 +25,9 @@ pub struct KernelFacts {
     pub dynamic_shared_bytes: u32,
     /// How many of the parameters are tensor maps.
     pub tensor_maps: u32,
+    /// Stands for the layout of the parameters: what was compiled for a GPU and what was compiled for the CPU only fit if it is
+    /// the same.
+    pub layout: u64,
 }
 
 /// Which crate a kernel is of, and what that was when it was compiled.
@@ -54,6 +57,7 @@ impl KernelFacts {
             static_shared_bytes: 0,
             dynamic_shared_bytes: 0,
             tensor_maps: 0,
+            layout: 0,
         }
     }
 

@@ -199,7 +199,7 @@ impl Device {
         self.inner.allocations.check(&kernel, || self.name())?;
         match &self.inner.backend {
             Backend::Cuda(cuda) => {
-                let function = cuda.loader(&K::FACTS)?.function(K::NAME)?;
+                let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
                 let mut params = kernel.param_addresses();
                 // SAFETY: the function is the one that K names, compiled from K's source (equal digests; a set from a file is
                 // the promise of `KernelSet::from_file`), so these are its parameters. All views among them are of buffers of
@@ -246,7 +246,7 @@ impl Device {
             Backend::Cuda(cuda) => {
                 // A kernel that is there already is no longer of use in a context that is lost.
                 cuda.gpu.check_context()?;
-                Ok(Some(cuda.loader(kernel)?.prepare(kernel.name)?))
+                Ok(Some(cuda.loader(kernel)?.prepare(kernel)?))
             }
             Backend::Cpu(_) => Ok(None),
         }

@@ -162,6 +162,18 @@ pub enum Error {
         ptx_digest: String,
     },
 
+    /// The kernel's parameters are laid out otherwise on the GPU than on the CPU.
+    #[error(
+        "the parameters of kernel `{kernel}` are laid out otherwise in the PTX of `{crate_name}` than in this program: a type among them \
+         depends on the target, as by a `#[cfg]` on a field; make it the same for both, and build again"
+    )]
+    OtherLayout {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// Its crate.
+        crate_name: &'static str,
+    },
+
     /// There is PTX, but none for the architecture asked for.
     #[error("this program has no PTX for `{arch}`: it has that for {available}")]
     NoSuchArch {

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use cuda_driver::{Function, Gpu, Module};
+use cuda_driver::{Function, Gpu, KernelFacts, Module, ptx_facts};
 
 use crate::Error;
 use crate::kernel_set::{ArchPtx, KernelSet, Source};
@@ -84,16 +84,16 @@ impl Loader {
     }
 
     /// The kernel of this name, loaded if it has not been.
-    pub(crate) fn function(&self, name: &str) -> Result<Function, Error> {
-        match self.known(name) {
+    pub(crate) fn function(&self, kernel: &KernelFacts) -> Result<Function, Error> {
+        match self.known(kernel.name) {
             Some(function) => Ok(function),
-            None => self.load(name).map(|(function, _)| function),
+            None => self.load(kernel).map(|(function, _)| function),
         }
     }
 
     /// As [`Loader::function`], and tells about the kernel.
-    pub(crate) fn prepare(&self, name: &str) -> Result<LoadedKernel, Error> {
-        self.load(name).map(|(_, loaded)| loaded)
+    pub(crate) fn prepare(&self, kernel: &KernelFacts) -> Result<LoadedKernel, Error> {
+        self.load(kernel).map(|(_, loaded)| loaded)
     }
 
     /// Whether the kernel of this name has been loaded.
@@ -117,7 +117,8 @@ impl Loader {
 
     /// Loads a kernel, unless another thread has done so by the time that it is this one's turn. Launches of other kernels
     /// go on meanwhile.
-    fn load(&self, name: &str) -> Result<(Function, LoadedKernel), Error> {
+    fn load(&self, facts: &KernelFacts) -> Result<(Function, LoadedKernel), Error> {
+        let name = facts.name;
         let mut loaded = self.lock();
         let before = loaded.iter().find(|kernel| kernel.name == name);
         if let (Some(function), Some(kernel)) = (self.known(name), before) {
@@ -126,9 +127,15 @@ impl Loader {
         let (module, arch) = match &self.modules {
             Modules::Embedded(archs) => {
                 let (arch, text) = find(archs, name).ok_or_else(|| self.missing(name))?;
+                check_layout(facts, text)?;
                 (self.gpu.load_ptx(text)?, arch)
             }
-            Modules::File { module, arch } => (module.clone(), *arch),
+            Modules::File { module, arch } => {
+                if let Source::File { text, .. } = self.set.source() {
+                    check_layout(facts, text)?;
+                }
+                (module.clone(), *arch)
+            }
         };
         let function = module.function(name)?;
         let resources = function.resources();
@@ -171,6 +178,16 @@ impl Loader {
     /// Nothing that holds the lock leaves the list half changed, so a poisoned one is in order.
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<LoadedKernel>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checks that the parameters are laid out as the PTX says, if it does.
+fn check_layout(kernel: &KernelFacts, ptx: &str) -> Result<(), Error> {
+    match ptx_facts::find(ptx, kernel.name) {
+        Some((_, layout)) if layout != kernel.layout => {
+            Err(Error::OtherLayout { kernel: kernel.name, crate_name: kernel.source.crate_name })
+        }
+        _ => Ok(()),
     }
 }
 

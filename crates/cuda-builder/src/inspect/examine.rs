@@ -183,6 +183,7 @@ mod tests {
             min_blocks: None,
             shared_bytes: 0,
             dynamic_shared_bytes: 0,
+            layout: 0,
             ptx: ptx.to_owned(),
         }
     }
