@@ -149,7 +149,8 @@ pub enum Error {
     /// The PTX was made from other sources than the kernel.
     #[error(
         "kernel `{kernel}` was compiled from sources with the digest {kernel_digest}, and the PTX of `{crate_name}` was made from \
-         sources with the digest {ptx_digest}: build the program again, so that both are made from the same"
+         sources with the digest {ptx_digest}: build the program again, so that both are made from the same. (A crate of kernels has \
+         a digest if its build script is `fn main() {{ kernel_digest::emit() }}`.)"
     )]
     StaleKernels {
         /// The kernel's name.
