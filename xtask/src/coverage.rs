@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 }
 
 /// What is not measured: kernels are measured by what they compute, and these are tests and tasks, or run on a GPU alone.
-const LEFT_OUT: &str = "/(tests|xtask|python|fuzz|gpu-kernels|crates/cuda-(builder|driver|std-macros)|crates/find_cuda_helper)/|tests\\.rs$";
+const LEFT_OUT: &str = "/(tests|xtask|python|fuzz|gpu-kernels|crates/blocks|crates/cuda-(builder|driver|std-macros)|crates/find_cuda_helper)/|tests\\.rs$";
 
 /// Not run, unless asked for: where everything is counted it does not end in an hour, and what it runs of this code others run, too.
 const TOO_LONG: &str = "every_kernel_computes_the_products_of_the_suite";

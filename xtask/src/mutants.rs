@@ -205,7 +205,7 @@ fn of_chosen(arguments: &Arguments) -> anyhow::Result<Vec<Tried>> {
 fn try_chosen(mutant: &Mutant, source: &Path, target: &Path, arguments: &Arguments) -> anyhow::Result<Tried> {
     let Mutant { file, from, to, kernels, .. } = mutant;
     let name = mutant.name();
-    let path = source.join("gpu-kernels/src").join(file);
+    let path = source.join(file);
     let original = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let count = original.matches(from).count();
     ensure!(count == 1, "{name}: the file has {count} times what is to be changed: {from}");
@@ -235,4 +235,19 @@ fn copy_repository(to: &Path) -> anyhow::Result<()> {
         fs::write(&to, content).with_context(|| format!("writing {}", to.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_changed_is_in_its_file_once() {
+        for mutant in CHOSEN {
+            let text =
+                fs::read_to_string(root().join(mutant.file)).unwrap_or_else(|error| panic!("{}: {error}", mutant.file));
+            assert_eq!(text.matches(mutant.from).count(), 1, "{}: {}", mutant.name(), mutant.from);
+            assert!(!mutant.kernels.is_empty() && mutant.from != mutant.to, "{}", mutant.name());
+        }
+    }
 }

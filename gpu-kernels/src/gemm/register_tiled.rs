@@ -66,6 +66,7 @@
 //! Source: V. Volkov, J. Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008), for sums in registers; the
 //! two-buffered pipeline is that of NVIDIA's CUTLASS ("efficient GEMM").
 
+use blocks::shared_layout::{SharedArray, SharedLayout};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
@@ -121,10 +122,23 @@ const fn sums_pitch(cols: usize) -> usize {
     if cols == TILE_128.n as usize { cols } else { cols + PADDING }
 }
 
-/// The dynamic shared memory of a block: two buffers of two panels, and the tile of sums.
-const fn shared_bytes(tile: TileShape) -> u32 {
-    let panels = panel_len(tile.m as usize) + panel_len(tile.n as usize);
-    ((2 * panels + tile.m as usize * sums_pitch(tile.n as usize)) * size_of::<f32>()) as u32
+/// The dynamic shared memory of a block.
+struct Memory {
+    /// Two buffers of two panels.
+    panels: SharedArray<f32>,
+    /// The tile of sums.
+    sums: SharedArray<f32>,
+    bytes: u32,
+}
+
+/// The dynamic shared memory of a block with such a tile.
+const fn memory(tile: TileShape) -> Memory {
+    let mut layout = SharedLayout::new();
+    Memory {
+        panels: layout.aligned(2 * (panel_len(tile.m as usize) + panel_len(tile.n as usize)) as u32, 16),
+        sums: layout.aligned(tile.m * sums_pitch(tile.n as usize) as u32, 16),
+        bytes: layout.bytes(),
+    }
 }
 
 macro_rules! kernels {
@@ -132,7 +146,7 @@ macro_rules! kernels {
         $large:ident, $medium:ident, $small:ident, $a:ident, $b:ident, $a_turned:literal, $b_turned:literal, $layouts:literal;
     )*) => { $(
         #[doc = concat!("`C = α·A·B + β·C` in fp32, ", $layouts, ", by tiles of 128×256.")]
-        #[kernel(block = 256, min_blocks = 1, dynamic_shared = shared_bytes(TILE), requires(
+        #[kernel(block = 256, min_blocks = 1, dynamic_shared = memory(TILE).bytes, requires(
             gemm.a().first().$a(), gemm.b().first().$b(), gemm.blocks(TILE) <= MAX_BLOCKS
         ))]
         pub fn $large(gemm: TiledGemm<'_>) {
@@ -142,7 +156,7 @@ macro_rules! kernels {
         }
 
         #[doc = concat!("`C = α·A·B + β·C` in fp32, ", $layouts, ", by tiles of 128×128.")]
-        #[kernel(block = 256, min_blocks = 1, dynamic_shared = shared_bytes(TILE_128), requires(
+        #[kernel(block = 256, min_blocks = 1, dynamic_shared = memory(TILE_128).bytes, requires(
             gemm.a().first().$a(), gemm.b().first().$b(), gemm.blocks(TILE_128) <= MAX_BLOCKS
         ))]
         pub fn $medium(gemm: TiledGemm<'_>) {
@@ -151,7 +165,7 @@ macro_rules! kernels {
         }
 
         #[doc = concat!("`C = α·A·B + β·C` in fp32, ", $layouts, ", by tiles of 64×64.")]
-        #[kernel(block = 128, min_blocks = 4, dynamic_shared = shared_bytes(TILE_64), requires(
+        #[kernel(block = 128, min_blocks = 4, dynamic_shared = memory(TILE_64).bytes, requires(
             gemm.a().first().$a(), gemm.b().first().$b(), gemm.blocks(TILE_64) <= MAX_BLOCKS
         ))]
         pub fn $small(gemm: TiledGemm<'_>) {
@@ -198,7 +212,7 @@ kernels! {
 /// sum.
 ///
 /// # Safety
-/// Called by all threads of a block of so many warps with [`shared_bytes`] of `shape`, which is the tile that they make. The
+/// Called by all threads of a block of so many warps with the [`memory`] of `shape`, which is the tile that they make. The
 /// strides of A and B that the layouts say to be 1 are.
 #[inline(always)]
 unsafe fn register_tiled<
@@ -221,9 +235,9 @@ unsafe fn register_tiled<
     let threads = const { WARPS_M * WARPS_N * 32 };
     let (pitch_a, pitch_b) = (m + PADDING, n + PADDING);
     let (panel_a_len, buffer_len) = (panel_len(m), panel_len(m) + panel_len(n));
-    // SAFETY: within what `shared_bytes` counts.
-    let (panels, sums_tile) =
-        unsafe { (dynamic_shared::<f32>(0, 2 * buffer_len), dynamic_shared::<f32>(8 * buffer_len, m * sums_pitch(n))) };
+    let memory = memory(TileShape { m: m as u32, n: n as u32, k: shape.k });
+    // SAFETY: the caller's promise.
+    let (panels, sums_tile) = unsafe { (memory.panels.slice(), memory.sums.slice()) };
 
     let t = thread::thread_idx_x() as usize;
     let (lane, warp) = (t % 32, t / 32);

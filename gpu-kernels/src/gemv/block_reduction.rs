@@ -10,15 +10,17 @@
 //!  …           s0                              the sum of the row
 //! ```
 //!
+//! The tree is [`blocks::reduce::sum_of_block`].
+//!
 //! The idea: a row of a million elements is too long for one thread, and a tree of sums needs log₂ 256 = 8 steps where a
 //! line of them would need 255.
 //!
 //! What it costs: A is read once, coalesced where it is stored by rows. x is read by every block, from the caches: as many
 //! bytes again, but not from memory.
 //!
-//! Source: the tree is that of M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA, 2007), with sequential addressing.
 //! 32 registers, 1 KiB of shared memory; any device.
 
+use blocks::reduce::sum_of_block;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
@@ -43,22 +45,8 @@ pub fn gemv_block_reduction_fp32(gemv: Gemv<'_>) {
         sum = unsafe { math::fma(gemv.a.at(row, l), gemv.x.at(l), sum) };
     }
 
-    // SAFETY: t < THREADS, and what is read at t + half is below THREADS too. A thread writes only its own element; a barrier,
-    // which all threads of the block reach, lies between any write and a read by another thread, and the other way round:
-    // in one step the threads below `half` write, and what they read of others is from `half` up.
-    let sum = unsafe {
-        SUMS.write(t as usize, sum);
-        thread::sync_threads();
-        let mut half = THREADS / 2;
-        while half > 0 {
-            if t < half {
-                SUMS.write(t as usize, SUMS.read(t as usize) + SUMS.read((t + half) as usize));
-            }
-            thread::sync_threads();
-            half /= 2;
-        }
-        SUMS.read(0)
-    };
+    // SAFETY: all threads of the block come here, and nothing else uses the array.
+    let sum = unsafe { sum_of_block(&SUMS, sum) };
     if t == 0 {
         // SAFETY: row < m, and the first thread of this block alone accesses this element of y.
         unsafe { gemv.finish(row, sum) };

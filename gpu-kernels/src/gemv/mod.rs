@@ -2,7 +2,6 @@
 
 pub mod block_reduction;
 pub mod split;
-mod sums;
 pub mod transposed_split;
 
 use cuda_std::prelude::*;
@@ -182,6 +181,13 @@ impl SplitGemv<'_> {
         unsafe { self.outputs.data().atomic_add_unchecked(offset, self.scale.alpha * sum) }
     }
 }
+
+/// The threads of a block of the kernels whose sums are divided among blocks.
+const THREADS: u32 = 256;
+/// The warps of such a block.
+const WARPS: usize = THREADS as usize / warp::LANES as usize;
+/// The number of rows of which every thread of such a kernel has sums.
+const ROWS: usize = 4;
 
 /// The number of splits for a kernel of which `blocks` blocks would compute the product without any, each in `steps` steps.
 ///

@@ -45,6 +45,7 @@
 //! Source: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical
 //! peak performance", IJHPCA 36 (2022), section 3, for the two parts and the factor of 2¹¹. The scaling by lines is ours.
 
+use blocks::reduce::{Combine, combine_lanes};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::convert::{f16x2, from_f16x2};
@@ -142,24 +143,6 @@ impl Extremes {
         if self.largest == 0 { self } else { Self { begin, end, ..self } }
     }
 
-    #[inline(always)]
-    pub(super) fn and(&mut self, other: Self) {
-        self.largest = self.largest.max(other.largest);
-        self.smallest = self.smallest.min(other.smallest);
-        self.begin = self.begin.min(other.begin);
-        self.end = self.end.max(other.end);
-    }
-
-    #[inline(always)]
-    pub(super) fn words(self) -> [u32; Self::WORDS] {
-        [self.largest, self.smallest, self.begin, self.end]
-    }
-
-    #[inline(always)]
-    pub(super) fn of_words([largest, smallest, begin, end]: [u32; Self::WORDS]) -> Self {
-        Self { largest, smallest, begin, end }
-    }
-
     /// Writes them to words `at`, and as far behind the beginning of each further quarter.
     ///
     /// # Safety
@@ -212,24 +195,6 @@ impl Extremes {
         seen
     }
 
-    /// Those of all of `width` neighbouring lanes: a power of two.
-    ///
-    /// # Safety
-    /// All lanes of the warp come here together, with the same width.
-    #[inline(always)]
-    #[track_caller]
-    pub(super) unsafe fn of_lanes(mut self, width: u32) -> Self {
-        for distance in [16, 8, 4, 2, 1] {
-            if distance >= width {
-                continue;
-            }
-            // SAFETY: the caller's promise.
-            let other = |word| unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, word, distance, 32).0 };
-            self.and(Self::of_words(self.words().map(other)));
-        }
-        self
-    }
-
     /// What a product with a line is to be multiplied by, and whether the line is unfit.
     #[inline(always)]
     pub(super) fn factor(&self, element_by_element: bool) -> (f32, bool) {
@@ -242,6 +207,26 @@ impl Extremes {
             return (1.0, true);
         }
         (f32::from_bits((top - TOP) << 23), element_by_element && bottom + SPAN < top)
+    }
+}
+
+impl Combine<{ Extremes::WORDS }> for Extremes {
+    #[inline(always)]
+    fn and(&mut self, other: Self) {
+        self.largest = self.largest.max(other.largest);
+        self.smallest = self.smallest.min(other.smallest);
+        self.begin = self.begin.min(other.begin);
+        self.end = self.end.max(other.end);
+    }
+
+    #[inline(always)]
+    fn words(self) -> [u32; Self::WORDS] {
+        [self.largest, self.smallest, self.begin, self.end]
+    }
+
+    #[inline(always)]
+    fn of_words([largest, smallest, begin, end]: [u32; Self::WORDS]) -> Self {
+        Self { largest, smallest, begin, end }
     }
 }
 
@@ -316,7 +301,7 @@ pub fn line_extremes_fp32(source: MatrixBatch<'_>, chunks: Chunks, extremes: Glo
                 // A warp has a line at a time.
                 let mut line = warp;
                 while line < LINES && place.line + line < lines {
-                    let seen = Extremes::of(&source, place.line + line, place.term + lane, end, 32).of_lanes(32);
+                    let seen = combine_lanes(Extremes::of(&source, place.line + line, place.term + lane, end, 32), 32);
                     if lane == 0 {
                         write(line, seen);
                     }
@@ -409,7 +394,7 @@ pub fn line_scales_fp16(
             let (factor, is_unfit) = seen.factor(element_by_element != 0);
             factors.set_unchecked(group as usize * GROUP as usize + thread as usize, factor);
             let any_of_warp = warp::warp_vote_any(warp::ALL_LANES, is_unfit);
-            let of_warp = seen.of_lanes(32);
+            let of_warp = combine_lanes(seen, 32);
             if warp::lane_id() == 0 {
                 let warp = (thread / 32) as usize;
                 SEEN.write([warp, 0], any_of_warp.into());

@@ -13,6 +13,7 @@
 //! one chunk. What it costs: every number is read once, instead of twice, and as many bytes are written. 32 numbers of each
 //! thread are under way at a time; any device.
 
+use blocks::reduce::{Combine, combine_lanes};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
@@ -89,7 +90,7 @@ pub fn pack_whole_lines_fp16(
                 let term = |pair: u32| 2 * (of_team + pair * team);
                 seen = seen.within(term(filled.trailing_zeros()), term(filled.ilog2()) + 2);
             }
-            seen = seen.of_lanes(team.min(warp::LANES));
+            seen = combine_lanes(seen, team.min(warp::LANES));
             if team > warp::LANES {
                 if warp::lane_id() == 0 {
                     let (warp, words) = ((thread::thread_idx_x() / warp::LANES) as usize, seen.words());

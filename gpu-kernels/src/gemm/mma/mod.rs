@@ -63,6 +63,10 @@
 mod operand;
 mod scheme;
 
+use blocks::block_or::{BlockSize, any_thread};
+use blocks::reduce::Finite;
+use blocks::shared_layout::{SharedArray, SharedLayout};
+use blocks::uniform::this_thread;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::async_copy;
@@ -112,7 +116,16 @@ pub const SHAPE_64X32: TileShape = Small::SHAPE;
 type SmallK64 = Division<64, 32, 64, 4, 4, 2, true>;
 /// The tile of a block of a kernel with `64x32_k64` in its name.
 pub const SHAPE_64X32_K64: TileShape = SmallK64::SHAPE;
-const _: () = assert!(SmallK64::SHARED_BYTES <= 99 << 10 && Large::SHARED_BYTES <= 99 << 10, "what every GPU has");
+const _: () = assert!(SmallK64::MEMORY.bytes <= 99 << 10 && Large::MEMORY.bytes <= 99 << 10, "what every GPU has");
+
+/// The elements that a warp stages in shared memory at a time, when it completes C.
+const STAGED: u32 = WARP_ROWS * BLOCK_LINES;
+
+/// The dynamic shared memory of a block.
+struct Memory {
+    stages: SharedArray<f32>,
+    bytes: u32,
+}
 
 /// The sums of a warp: by tile of 16 rows and by tile of 8 columns, as tensor cores have them.
 type Sums<const ACROSS: usize> = [[[f32; 4]; ACROSS]; DOWN];
@@ -127,7 +140,7 @@ macro_rules! kernels {
         #[kernel(
             block = $block,
             min_blocks = 1,
-            dynamic_shared = $division::SHARED_BYTES,
+            dynamic_shared = $division::MEMORY.bytes,
             requires(
                 gemm.a().first().$a_contiguous(),
                 gemm.b().first().$b_contiguous(),
@@ -190,6 +203,19 @@ impl<
     const PARTS: u32,
     const PENDING: u32,
     const SHARES_BLOCK: bool,
+> BlockSize for Division<ROWS, COLS, PART_THREADS, ACROSS, PARTS, PENDING, SHARES_BLOCK>
+{
+    const THREADS: u32 = PARTS * PART_THREADS;
+}
+
+impl<
+    const ROWS: u32,
+    const COLS: u32,
+    const PART_THREADS: u32,
+    const ACROSS: usize,
+    const PARTS: u32,
+    const PENDING: u32,
+    const SHARES_BLOCK: bool,
 > Division<ROWS, COLS, PART_THREADS, ACROSS, PARTS, PENDING, SHARES_BLOCK>
 {
     /// The columns of C of a warp.
@@ -203,8 +229,6 @@ impl<
 
     /// The warps that have the same terms.
     const WARPS: u32 = PART_THREADS / warp::LANES;
-    /// The threads of a block.
-    const THREADS: u32 = PARTS * PART_THREADS;
 
     /// The steps that are in shared memory at a time.
     const STAGES: u32 = PENDING + 2;
@@ -212,19 +236,27 @@ impl<
     const PART: u32 = (ROWS + COLS) * DEPTH;
     /// The elements of a stage.
     const STAGE: u32 = PARTS * Self::PART;
-    /// The launch-sized shared memory, in bytes.
-    const SHARED_BYTES: u32 = Self::STAGES * Self::STAGE * size_of::<f32>() as u32;
+    /// The dynamic shared memory.
+    const MEMORY: Memory = {
+        let mut layout = SharedLayout::new();
+        let stages = layout.aligned(Self::STAGES * Self::STAGE, 128);
+        assert!(
+            Self::THREADS / warp::LANES * STAGED <= Self::STAGES * Self::STAGE,
+            "the epilogue stages its results there"
+        );
+        Memory { stages, bytes: layout.bytes() }
+    };
 
     /// The body of all kernels.
     ///
     /// # Safety
-    /// Called by all threads of a block of [`Self::THREADS`] with [`Self::SHARED_BYTES`] of launch-sized shared memory; A and
-    /// B are arranged as `A` and `B` say.
+    /// Called by all threads of a block of [`Self::THREADS`] with the shared memory of [`Self::MEMORY`]; A and B are arranged
+    /// as `A` and `B` say.
     #[inline(always)]
     unsafe fn multiply<S: Scheme, A: Arrangement, B: Arrangement>(gemm: TiledGemm<'_>) {
         let Some(tile) = gemm.tile(Self::SHAPE, thread::block_idx_x()) else { return };
-        // SAFETY: as large as the launch made it.
-        let shared = unsafe { dynamic_shared::<f32>(0, (Self::STAGES * Self::STAGE) as usize) };
+        // SAFETY: the caller's promise.
+        let shared = unsafe { const { Self::MEMORY }.stages.slice() };
         const {
             assert!(Self::WARPS_DOWN * (COLS / Self::WARP_COLS) == Self::WARPS && SHARES_BLOCK == (PARTS > 1));
         };
@@ -276,7 +308,7 @@ impl<
         if S::EXACT {
             // SAFETY: all threads come here, after the last read of a stage but for the rounds' own; the function begins with
             // a barrier.
-            let inexact = unsafe { Self::any_thread(&shared, seen.any() || !are_finite(&sums)) };
+            let inexact = unsafe { any_thread::<Self>(&shared, seen.any() || !are_finite(&sums)) };
             if inexact {
                 // SAFETY: all threads of the block, or none, come here; the tile is this block's alone.
                 unsafe { exact::compute_tile(&tile, Self::SHAPE, thread::thread_idx_x(), Self::THREADS) };
@@ -341,28 +373,6 @@ impl<
         }
     }
 
-    /// Whether `predicate` is true in any thread of the block.
-    ///
-    /// # Safety
-    /// All threads of the block call this function together, and none has copies under way to `shared`.
-    #[inline(always)]
-    unsafe fn any_thread(shared: &SharedSlice<f32>, predicate: bool) -> bool {
-        let thread = thread::thread_idx_x();
-        let (warp, lane) = (thread / warp::LANES, thread % warp::LANES);
-        // SAFETY: all lanes come here. One lane of each warp writes, to an element of its own; barriers separate that from
-        // what the stages held before, and from the reads.
-        unsafe {
-            let any = warp::warp_vote_any(warp::ALL_LANES, predicate);
-            thread::sync_threads();
-            if lane == 0 {
-                shared.write(warp as usize, if any { 1.0 } else { 0.0 });
-            }
-            thread::sync_threads();
-            let other = shared.read((lane % (Self::THREADS / warp::LANES)) as usize);
-            warp::warp_vote_any(warp::ALL_LANES, other != 0.0)
-        }
-    }
-
     /// Waits for the warps that have sums of the same elements.
     ///
     /// # Safety
@@ -384,8 +394,6 @@ impl<
     unsafe fn finish(tile: &Tile<'_>, shared: &SharedSlice<f32>, sums: &Sums<ACROSS>) {
         /// The pieces of four columns in a row of a block.
         const PIECES: u32 = BLOCK_LINES / 4;
-        /// The elements of a warp in shared memory.
-        const WARP: u32 = WARP_ROWS * BLOCK_LINES;
         let thread = thread::thread_idx_x();
         let lane = thread % warp::LANES;
         let (g, q) = (lane / 4, lane % 4);
@@ -393,7 +401,7 @@ impl<
         // Each warp's own part of shared memory, in pieces of four, of which those of neighbouring fours of rows are
         // exchanged, so that the lanes of a write meet different banks.
         let place = |warp: u32, line: u32, piece: u32| {
-            (warp * WARP + line * BLOCK_LINES + (piece ^ (line / 4 % 2)) * 4) as usize
+            (warp * STAGED + line * BLOCK_LINES + (piece ^ (line / 4 % 2)) * 4) as usize
         };
         let warp = thread / warp::LANES;
 
@@ -436,26 +444,16 @@ impl<
     }
 }
 
-/// The number of this thread in the block, read anew: what is computed from it is computed again where it is needed, instead
-/// of taking registers all the time.
-#[inline(always)]
-fn this_thread() -> u32 {
-    let mut thread = [thread::thread_idx_x()];
-    hint::pin(&mut thread);
-    thread[0]
-}
-
 /// Whether no sum is infinite or NaN.
 #[inline(always)]
 fn are_finite<const ACROSS: usize>(sums: &Sums<ACROSS>) -> bool {
-    let mut zero = 0.0;
+    let mut finite = Finite::new();
     for row in sums {
         for tile in row {
             for &sum in tile {
-                // Zero, or NaN.
-                zero = math::fma(sum, 0.0, zero);
+                finite.see(sum);
             }
         }
     }
-    zero == 0.0
+    finite.all()
 }

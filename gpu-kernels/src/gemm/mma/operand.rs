@@ -13,24 +13,17 @@
 //!      4g + 3      ▪      ▪        ▪        ▪
 //! ```
 //!
-//! Shared memory has 32 banks of 4 bytes, and serves 8 lanes with 16 bytes each at a time, if these lie in different banks.
-//! Each arrangement permutes the pieces of 16 bytes within its tile (a "swizzle") so that they do:
-//!
-//! ```text
-//! along terms, 2 lines in 128 bytes       along lines, a row of lines for each term
-//!
-//! piece   = (line % 2)·4 + term / 4       piece   = line / 4
-//! stored  = piece ^ (line / 4 % 8)        stored  = piece ^ (term % 4 · 2)
-//! loads     ldmatrix: 8 lines 4g + i      loads     ld.shared.v4: 8 lanes with two g and all q
-//! ```
+//! Tiles are swizzled ([`blocks::swizzle`]), so that neither these loads nor the copies have bank conflicts.
 
 use core::marker::PhantomData;
 
+use blocks::swizzle;
+use blocks::uniform::this_thread;
 use cuda_std::prelude::*;
 use cuda_std::{async_copy, ldmatrix};
 
+use super::DEPTH;
 use super::scheme::Scheme;
-use super::{DEPTH, this_thread};
 use crate::Matrix;
 
 /// The lines that [`Arrangement::load`] loads at a time.
@@ -41,9 +34,6 @@ pub(super) const BLOCK_TERMS: u32 = 16;
 
 /// The terms, or the lines, that make 16 bytes.
 const VECTOR: usize = 4;
-
-/// The banks of shared memory.
-const BANKS: u32 = 32;
 
 /// What of an operand lies side by side in memory.
 pub(super) trait Arrangement {
@@ -73,9 +63,8 @@ impl Arrangement for AlongTerms {
 
     #[inline(always)]
     fn place(_lines: u32, line: u32, term: u32) -> u32 {
-        const LINES: u32 = BANKS / DEPTH; // in all banks
-        let piece = line % LINES * (DEPTH / 4) + term / 4;
-        line / LINES * BANKS + (piece ^ (line / 4 % 8)) * 4 + term % 4
+        const { assert!(DEPTH == 16) };
+        swizzle::lines_of_16(line, term)
     }
 
     #[inline(always)]
@@ -95,7 +84,7 @@ impl Arrangement for AlongLines {
 
     #[inline(always)]
     fn place(lines: u32, line: u32, term: u32) -> u32 {
-        term * lines + ((line / 4) ^ (term % 4 * 2)) * 4 + line % 4
+        swizzle::terms_of_lines(lines, line, term)
     }
 
     #[inline(always)]
@@ -216,41 +205,4 @@ const fn divides_tiles(threads: u32, lines: u32) -> bool {
     }
     let along_terms = divides(threads, lines, DEPTH / 4) && divides(threads, lines, DEPTH);
     along_terms && divides(threads, DEPTH, lines / 4) && divides(threads, DEPTH, lines)
-}
-
-#[cfg(test)]
-mod tests {
-    extern crate std;
-
-    use std::collections::HashSet;
-
-    use super::*;
-
-    /// Every element has a place of its own, and each access of 8 lanes meets 8 different groups of banks.
-    fn check<A: Arrangement>(lines: u32, accesses: impl Fn(u32) -> [(u32, u32); 8]) {
-        let places: HashSet<u32> =
-            (0..lines).flat_map(|line| (0..DEPTH).map(move |term| A::place(lines, line, term))).collect();
-        assert_eq!(places.len() as u32, lines * DEPTH);
-        assert!(places.iter().all(|&place| place < lines * DEPTH));
-        for access in 0..16 {
-            let banks: HashSet<u32> =
-                accesses(access).into_iter().map(|(line, term)| A::place(lines, line, term) / 4 % 8).collect();
-            assert_eq!(banks.len(), 8, "access {access}");
-        }
-    }
-
-    #[test]
-    fn places_are_distinct_and_free_of_bank_conflicts() {
-        for lines in [32, 64, 128, 256] {
-            // ldmatrix: 8 lines 4g + i, at the same four terms.
-            check::<AlongTerms>(lines, |n| core::array::from_fn(|g| (4 * g as u32 + n % 4, n / 4 * 4)));
-            // ld.shared.v4: lanes 8·p to 8·p + 7 have two g and all q.
-            check::<AlongLines>(lines, |n| {
-                core::array::from_fn(|lane| {
-                    let (g, q) = (n % 4 * 2 + lane as u32 / 4, lane as u32 % 4);
-                    (4 * g, q + n / 4 * 4)
-                })
-            });
-        }
-    }
 }

@@ -8,14 +8,14 @@
 //!  a step:   copies for a step to come ─► wait for B ─► split B ─► fence, tell the multipliers ─► look ─► give the place back
 //! ```
 
+use blocks::ring::Ring;
+use blocks::uniform::uniform;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 
 use super::operand::{BOX, COLUMNS, Major, Pieces, ROW, Share, TURNS, load_unit, store_unit};
-use super::ring::Ring;
 use super::scheme::Scheme;
 use super::split::{A_TILE, B_TILE, BOXES, Block, CONVERTERS, RAW, SECOND_STAGES, TILE, second_place};
-use super::uniform;
 use crate::gemm::repair::{MARK_A, MARK_B};
 use crate::gemm::split::{Extremes, split_tf32};
 

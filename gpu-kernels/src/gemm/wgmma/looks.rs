@@ -1,9 +1,6 @@
 //! Looking for operands that cannot be split, and for sums that are not finite: who looks when, and who is told.
 
-use cuda_std::hopper;
-use cuda_std::prelude::*;
-
-use crate::gemm::repair::{MARK_A, MARK_B};
+use blocks::reduce::Finite;
 
 /// What a block tells the threads that multiply about sums that are infinite or NaN, beside the marks.
 pub(super) const NOT_FINITE: u32 = 4;
@@ -33,95 +30,13 @@ impl Looks {
     }
 }
 
-/// What the warps of a block of `THREADS` threads have found: [`MARK_A`] and [`MARK_B`] for operands too small to be split,
-/// [`NOT_FINITE`] for sums. Some warps only tell, the others also wait for what all of them tell:
-///
-/// ```text
-///  converters    ─ found ─► tell
-///                             │
-///                     one vote for each warp ───┐
-///                             │                 ▼
-///  multipliers   ─ found ─► tell ─► wait ─► what any of them has found
-/// ```
-#[derive(Clone, Copy)]
-pub(super) struct Votes<const THREADS: u32>(SharedSlice<u32>);
-
-impl<const THREADS: u32> Votes<THREADS> {
-    /// The bytes of shared memory that they take.
-    pub(super) const BYTES: u32 = THREADS / 32 * 4;
-    /// The barrier for which the threads come: neither that of the whole block nor those of the turns.
-    const BARRIER: u32 = 3;
-
-    /// Votes in shared memory, from byte `offset` on.
-    ///
-    /// # Safety
-    /// As for [`dynamic_shared`], with [`Votes::BYTES`] bytes.
-    #[inline(always)]
-    pub(super) unsafe fn new(offset: usize) -> Self {
-        // SAFETY: the caller's promise.
-        Self(unsafe { dynamic_shared(offset, THREADS as usize / 32) })
-    }
-
-    /// Tells what the threads of a warp have found.
-    ///
-    /// # Safety
-    /// Each warp of the block comes once, with all its lanes, here or to [`Votes::tell_and_wait`].
-    #[inline(always)]
-    pub(super) unsafe fn tell(self, found: u32) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.write(found);
-            hopper::arrive_at_part::<THREADS>(Self::BARRIER);
-        }
-    }
-
-    /// Tells what the threads of a warp have found, and returns what those of any warp have.
-    ///
-    /// # Safety
-    /// As for [`Votes::tell`].
-    #[inline(always)]
-    pub(super) unsafe fn tell_and_wait(self, found: u32) -> u32 {
-        // SAFETY: every warp has written its vote before it came to the barrier, and none writes after.
-        unsafe {
-            self.write(found);
-            hopper::sync_part::<THREADS>(Self::BARRIER);
-            let mut any = 0;
-            for warp in 0..self.0.len() {
-                any |= self.0.read(warp);
-            }
-            any
-        }
-    }
-
-    /// Writes the vote of a warp.
-    ///
-    /// # Safety
-    /// As for [`Votes::tell`].
-    #[inline(always)]
-    unsafe fn write(self, found: u32) {
-        // SAFETY: one lane of each warp writes its element.
-        unsafe {
-            let mut vote = 0;
-            for what in [MARK_A, MARK_B, NOT_FINITE] {
-                if warp::warp_vote_any(warp::ALL_LANES, found & what != 0) {
-                    vote |= what;
-                }
-            }
-            if warp::lane_id() == 0 {
-                self.0.write((thread::thread_idx_x() / 32) as usize, vote);
-            }
-        }
-    }
-}
-
 /// Whether no sum is infinite or NaN.
 #[inline(always)]
 pub(super) fn are_finite<const SUMS: usize>(sums: &[[f32; SUMS]; 2]) -> bool {
-    // Zero times anything finite is zero.
-    let mut zero = 0.0;
+    let mut finite = Finite::new();
     for i in 0..SUMS {
-        zero = math::fma(sums[0][i], 0.0, zero);
-        zero = math::fma(sums[1][i], 0.0, zero);
+        finite.see(sums[0][i]);
+        finite.see(sums[1][i]);
     }
-    zero == 0.0
+    finite.all()
 }

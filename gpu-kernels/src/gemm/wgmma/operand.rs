@@ -21,6 +21,8 @@
 //! B follows A. In the bf16 tile, pairs of positions (0, 4), (1, 5), (2, 6), (3, 7) are neighbours, so that what a thread
 //! has loaded of A for TF32 packs into the fragments for bf16 without moving between threads.
 
+pub(super) use blocks::swizzle::ROW;
+use blocks::swizzle::{PIECE, piece_of_row};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::TileSwizzle;
 use cuda_std::ldmatrix::ldmatrix_x4;
@@ -46,13 +48,9 @@ impl Major for MnMajor {
     const K: bool = false;
 }
 
-/// The elements of a row of a tile, 128 bytes.
-pub(super) const ROW: u32 = 32;
-/// The bytes of such a row.
+/// The bytes of a row of a tile.
 #[cfg(not(target_arch = "nvptx64"))]
-pub(super) const LINE_BYTES: u64 = 128;
-/// The elements of a 16-byte piece.
-const PIECE: u32 = 4;
+pub(super) const LINE_BYTES: u64 = blocks::swizzle::ROW_BYTES as u64;
 /// The elements of a box of 32 rows.
 pub(super) const BOX: u32 = 32 * ROW;
 
@@ -157,7 +155,7 @@ impl Share {
     #[inline(always)]
     pub(super) fn of<B: Major>(warp: u32, lane: u32) -> Self {
         let (row, group) = if B::K { (lane & 7, lane >> 3) } else { (lane, 0) };
-        Self { columns: warp * COLUMNS, column: row * ROW + (row & 7) * PIECE, group, lane }
+        Self { columns: warp * COLUMNS, column: piece_of_row(row, 0), group, lane }
     }
 
     /// Where the numbers of turn 0 are in the tile at element `tile`, as loaded: K-major two pieces, otherwise the first four

@@ -18,14 +18,15 @@
 //!
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized" kernels.
 
+use blocks::ring::Ring;
+use blocks::shared_layout::{SharedArray, SharedLayout};
+use blocks::uniform::{uniform, warp_number};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 
 use super::operand::{BOX, Major, ROW};
-use super::ring::Ring;
-use super::{uniform, warp_number};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::TiledGemm;
 use crate::gemm::tiles::{Tile, TileShape};
@@ -52,12 +53,31 @@ pub(super) const MULTIPLIER_REGISTERS: u32 = 240;
 /// The warps that multiply.
 const MULTIPLIERS: u32 = 8;
 
-/// The shared memory of a block with so many places, in bytes: places and barriers.
-pub(super) const fn shared_bytes(stages: u32) -> u32 {
-    stages * (PLACE * 4 + 16)
+/// The shared memory of a pipeline with `RING` places.
+pub(super) struct PipelineMemory<const RING: u32> {
+    places: SharedArray<f32>,
+    barriers: SharedArray<u64>,
 }
-/// That of a block with the usual number of them.
-pub(super) const SHARED_BYTES: u32 = shared_bytes(STAGES);
+
+impl<const RING: u32> PipelineMemory<RING> {
+    /// Adds it to the shared memory of a kernel.
+    pub(super) const fn new(layout: &mut SharedLayout) -> Self {
+        Self { places: layout.aligned(RING * PLACE, 1024), barriers: Ring::<RING>::barriers(layout) }
+    }
+}
+
+/// The shared memory of a kernel that has a pipeline with the usual number of places, and nothing else.
+pub(super) struct Memory {
+    pub(super) pipeline: PipelineMemory<STAGES>,
+    /// What the kernel is launched with.
+    pub(super) bytes: u32,
+}
+
+/// The shared memory of such a kernel.
+pub(super) const MEMORY: Memory = {
+    let mut layout = SharedLayout::new();
+    Memory { pipeline: PipelineMemory::new(&mut layout), bytes: layout.bytes() }
+};
 
 /// The tile of C of a block that loads so many terms at a time.
 pub(super) const fn tile_shape(terms: u32) -> TileShape {
@@ -83,15 +103,12 @@ impl<const RING: u32> Pipeline<RING> {
     /// others have [`MULTIPLIER_REGISTERS`] and multiply.
     ///
     /// # Safety
-    /// Called once by all threads of a block of 384, launched with at least [`shared_bytes`] of shared memory.
+    /// Called once by all threads of a block of 384; as for [`SharedArray::slice`].
     #[inline(always)]
-    pub(super) unsafe fn open() -> Self {
-        let places = (RING * PLACE) as usize;
-        // SAFETY: within what the launch gives, and aligned; one thread prepares the barriers, and all wait for it.
+    pub(super) unsafe fn open(memory: PipelineMemory<RING>) -> Self {
+        // SAFETY: the caller's promise; one thread prepares the barriers, and all wait for it.
         unsafe {
-            let (memory, barriers) =
-                (dynamic_shared(0, places), dynamic_shared(places * 4, Ring::<RING>::BARRIERS as usize));
-            let pipeline = Self { memory, ring: Ring::new(barriers) };
+            let pipeline = Self { memory: memory.places.slice(), ring: Ring::new(memory.barriers) };
             if thread::thread_idx_x() == 0 {
                 pipeline.ring.init(1, MULTIPLIERS);
                 hopper::fence_barrier_init();

@@ -30,6 +30,7 @@
 //!
 //! 168 registers at launch, 240 in the warpgroups that multiply; 192 KB of shared memory, one block on a multiprocessor.
 
+use blocks::uniform::warp_number;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Fp16, Sums};
@@ -42,11 +43,10 @@ use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    A_TILE, LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, SHARED_BYTES, give_back, tile_shape,
+    A_TILE, LOADER_REGISTERS, LOADERS, MEMORY, MULTIPLIER_REGISTERS, PART, Pipeline, give_back, tile_shape,
     warp_and_part,
 };
 use super::unfit::{GROUP, Unfit, flags_of};
-use super::warp_number;
 use crate::Part;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -107,7 +107,7 @@ impl Scales<'_> {
 /// The body of both kernels of this module.
 ///
 /// # Safety
-/// Called by all threads of a block of 384, launched with [`SHARED_BYTES`] of shared memory, and with tensor maps of A and B
+/// Called by all threads of a block of 384, launched with the shared memory of [`MEMORY`], and with tensor maps of A and B
 /// of `gemm` as they have been packed, and what goes with them.
 #[inline(always)]
 unsafe fn multiply_scaled(
@@ -120,7 +120,7 @@ unsafe fn multiply_scaled(
     // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
     // acquire registers together.
     unsafe {
-        let mut pipeline = Pipeline::open();
+        let mut pipeline = Pipeline::open(MEMORY.pipeline);
         let warp = warp_number();
         if warp < LOADERS {
             hopper::release_registers::<LOADER_REGISTERS>();
@@ -325,7 +325,7 @@ macro_rules! entry_points {
             block = 384,
             min_blocks = 1,
             arch = "sm_90a",
-            dynamic_shared = SHARED_BYTES,
+            dynamic_shared = MEMORY.bytes,
             requires(
                 gemm.blocks(TILE) <= MAX_BLOCKS,
                 describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], TILE.m),

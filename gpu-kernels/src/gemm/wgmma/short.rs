@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The kernel of [`super::scaled`], for so few terms that all of them are in its places at once. So a warpgroup can compute one
-//! half of its columns after the other, and keeps nothing but the sums of one. It writes them to shared memory (`staging`),
+//! half of its columns after the other, and keeps nothing but the sums of one. It writes them to shared memory ([`blocks::staging`]),
 //! and goes on at once. By the other way, storing from registers, a warp writes 32 bytes in each of eight rows at a time.
 //!
 //! A tile of few terms takes so little time that nobody may wait for memory on the way. Factors are loaded before the products
@@ -33,6 +33,11 @@
 //!
 //! 168 registers at launch, 240 in the warpgroups that multiply; 208 KB of shared memory, one block on a multiprocessor.
 
+use blocks::named_barrier::NamedBarrierIds;
+use blocks::shared_layout::{SharedArray, SharedLayout};
+pub use blocks::staging::BOX as STORED;
+use blocks::staging::{PAIRS, Staging, StagingMemory};
+use blocks::uniform::warp_number;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -42,14 +47,12 @@ use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, give_back, shared_bytes, tile_shape, warp_and_part,
+    LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, PipelineMemory, give_back, tile_shape,
+    warp_and_part,
 };
 #[cfg(not(target_arch = "nvptx64"))]
 use super::scaled::describes;
 use super::scaled::{ELEMENTS, HALF, SUMS, Scales, multiply_half, unfit};
-pub use super::staging::STORED;
-use super::staging::{PAIRS, STAGING_BYTES, Staging};
-use super::warp_number;
 use crate::gemm::exact;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -65,13 +68,26 @@ pub const MOST_TERMS: u32 = 2 * SHORT_TILE.k;
 const PARTS: u32 = 2;
 /// The places for operands.
 const RING: u32 = 3;
-/// Where the half of C is in the shared memory, in bytes: behind places and barriers, at a multiple of 1024.
-const C_OFFSET: u32 = shared_bytes(RING).next_multiple_of(1024);
-/// The shared memory of a block, in bytes.
-const SHARED_BYTES: u32 = TICKETS_OFFSET + RING * Ticket::WORDS * 4;
+/// The shared memory and the named barriers of the kernel.
+struct Memory {
+    pipeline: PipelineMemory<RING>,
+    results: StagingMemory,
+    tickets: SharedArray<u32>,
+    bytes: u32,
+}
 
-/// Where the tickets are, in bytes.
-const TICKETS_OFFSET: u32 = C_OFFSET + STAGING_BYTES;
+const MEMORY: Memory = {
+    let mut layout = SharedLayout::new();
+    // SAFETY: the kernel has no others.
+    let mut ids = unsafe { NamedBarrierIds::new() };
+    Memory {
+        pipeline: PipelineMemory::new(&mut layout),
+        results: StagingMemory::new(&mut layout, &mut ids),
+        tickets: layout.array(RING * Ticket::WORDS),
+        bytes: layout.bytes(),
+    }
+};
+const _: () = assert!(PART == blocks::staging::ROWS && HALF == blocks::staging::COLS, "a half is staged as a whole");
 
 /// What the loading warp tells of a tile: four words for each place, of which those of a tile's first place count.
 ///
@@ -93,11 +109,11 @@ impl Ticket {
     /// The tickets of a block.
     ///
     /// # Safety
-    /// The block has [`SHARED_BYTES`] of shared memory.
+    /// The block has the shared memory of [`MEMORY`].
     #[inline(always)]
     unsafe fn all() -> SharedSlice<u32> {
-        // SAFETY: as large as the launch made it.
-        unsafe { dynamic_shared(TICKETS_OFFSET as usize, (RING * Self::WORDS) as usize) }
+        // SAFETY: the caller's promise.
+        unsafe { MEMORY.tickets.slice() }
     }
 
     /// Leaves the ticket beside a place.
@@ -130,7 +146,7 @@ impl Ticket {
 /// The body of the kernel.
 ///
 /// # Safety
-/// Called by all threads of a block of 384, launched with [`SHARED_BYTES`] of shared memory, and with tensor maps of A and B
+/// Called by all threads of a block of 384, launched with the shared memory of [`MEMORY`], and with tensor maps of A and B
 /// of `gemm` as they have been packed, what goes with them, and a tensor map of C.
 #[inline(always)]
 unsafe fn multiply_short(
@@ -143,7 +159,7 @@ unsafe fn multiply_short(
     // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
     // acquire registers together.
     unsafe {
-        let mut pipeline = Pipeline::<RING>::open();
+        let mut pipeline = Pipeline::open(MEMORY.pipeline);
         let warp = warp_number();
         if warp < LOADERS {
             hopper::release_registers::<LOADER_REGISTERS>();
@@ -178,7 +194,7 @@ unsafe fn store(gemm: TiledGemm<'_>, part: u32, map_c: TensorMapMut<'_>, scales:
     let mut block = thread::block_idx_x();
     // SAFETY: all lanes come here. The warpgroup writes the same halves of the same tiles, in this order.
     unsafe {
-        let staging = Staging::new(C_OFFSET, part);
+        let staging = Staging::new(MEMORY.results, part);
         while let Some(tile) = gemm.tile_by_rows(SHORT_TILE, block) {
             if !unfit(scales).contains(&tile) {
                 staging.store(map_c, [tile.col, tile.row + part * PART, tile.product]);
@@ -256,7 +272,7 @@ unsafe fn compute_tile<const PLACES: usize>(
     unsafe {
         let (warp, part) = warp_and_part();
         let (in_a, row) = (part * PART * ROW, warp * 16 + lane / 4);
-        let staging = Staging::new(C_OFFSET, part);
+        let staging = Staging::new(MEMORY.results, part);
         let of_row = scales_a.factors(ticket.product, gemm.m(), ticket.row + part * PART + row);
         let rows = [of_row.get_unchecked(0), of_row.get_unchecked(8)];
         let cols = scales_b.factors(ticket.product, gemm.n(), ticket.col + 2 * (lane & 3));
@@ -293,14 +309,14 @@ unsafe fn complete(
     let alpha = gemm.factor();
     // SAFETY: all lanes come here, each with elements of its own.
     unsafe {
-        staging.wait_empty();
+        staging.acquire();
         for second in 0..2 {
             let value =
                 |pair: usize, i: usize| alpha * (sums[4 * pair + 2 * second + i] * (rows[second] * cols[pair][i]));
             let values = core::array::from_fn(|pair| [value(pair, 0), value(pair, 1)]);
             staging.write_row(row + 8 * second as u32, values);
         }
-        staging.filled();
+        staging.commit();
     }
 }
 
@@ -319,7 +335,7 @@ fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
     block = 384,
     min_blocks = 1,
     arch = "sm_90a",
-    dynamic_shared = SHARED_BYTES,
+    dynamic_shared = MEMORY.bytes,
     requires(
         gemm.overwrites(),
         gemm.splits() == 1,

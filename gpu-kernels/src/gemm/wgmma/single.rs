@@ -21,6 +21,7 @@
 //!
 //! 168 registers at launch, 240 in the warpgroups that multiply; 192 KB of shared memory, one block on a multiprocessor.
 
+use blocks::uniform::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::hopper;
@@ -33,10 +34,9 @@ use super::operand::{BOX, KMajor, Major, MnMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    A_TILE, LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, SHARED_BYTES, give_back, tile_shape,
+    A_TILE, LOADER_REGISTERS, LOADERS, MEMORY, MULTIPLIER_REGISTERS, PART, Pipeline, give_back, tile_shape,
     warp_and_part,
 };
-use super::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm, row_of};
@@ -186,7 +186,7 @@ fn first_col() -> u32 {
 /// The body of all kernels of this module: `TERMS` terms for each row of a place.
 ///
 /// # Safety
-/// Called by all threads of a block of 384, launched with [`SHARED_BYTES`] of shared memory, and with tensor maps of A, in
+/// Called by all threads of a block of 384, launched with the shared memory of [`MEMORY`], and with tensor maps of A, in
 /// the layout that `A` says, and of B, K-major, of `gemm`, in the format `F`.
 #[inline(always)]
 unsafe fn multiply_rounded<A: Source, F: Format, const TERMS: u32>(
@@ -198,7 +198,7 @@ unsafe fn multiply_rounded<A: Source, F: Format, const TERMS: u32>(
     // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
     // acquire registers together.
     unsafe {
-        let mut pipeline = Pipeline::open();
+        let mut pipeline = Pipeline::open(MEMORY.pipeline);
         let warp = warp_number();
         if warp < LOADERS {
             hopper::release_registers::<LOADER_REGISTERS>();
@@ -286,7 +286,7 @@ macro_rules! entry_points {
             block = 384,
             min_blocks = 1,
             arch = "sm_90a",
-            dynamic_shared = SHARED_BYTES,
+            dynamic_shared = MEMORY.bytes,
             requires(
                 gemm.blocks($tile) <= MAX_BLOCKS,
                 describes::<$a>(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], $tile.m, $tile.k),

@@ -23,7 +23,7 @@
 //!   rounded to nearest. Without that, the error would grow with the number of terms, all of it towards zero.
 //!
 //! A step takes the tensor cores 2048 clocks in the mixed scheme, 3072 with three TF32 products. They multiply a half of one
-//! warpgroup while the other one promotes, loads and splits: the two take turns (`turn`). Before they did, both came to
+//! warpgroup while the other one promotes, loads and splits: the two take turns ([`blocks::ping_pong`]). Before they did, both came to
 //! multiply at the same time, and then had nothing to multiply at the same time. The tensor pipe was active 71 % of the time in
 //! a long sum (`A·B`, mixed) and 88 % in `Aᵀ·B` with 3xTF32; now 74 % and 92 % (profiled on an H200). The tile is high rather than
 //! wide because only B goes through the converters.
@@ -49,6 +49,12 @@
 //! [`crate::gemm::split`]. 168 registers at launch, of which warpgroup 0 gives up all but 40, so that the others have 232;
 //! 208 to 225 KB of shared memory, one block on a multiprocessor.
 
+use blocks::block_or::BlockOr;
+use blocks::named_barrier::{NamedBarrier, NamedBarrierIds, NamedBarriers};
+use blocks::ping_pong::{self, PingPong};
+use blocks::ring::Ring;
+use blocks::shared_layout::{SharedArray, SharedLayout};
+use blocks::uniform::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::hopper;
@@ -56,15 +62,12 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Sums};
 
 use super::convert::convert;
-use super::looks::{Looks, NOT_FINITE, Votes, are_finite};
+use super::looks::{Looks, NOT_FINITE, are_finite};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_place, fragment_rows, load_fragments};
-use super::ring::Ring;
 use super::scheme::{Mixed, Scheme, ThreeTf32};
-use super::turn::Turn;
 use super::unfit::{GROUP, Unfit};
-use super::warp_number;
 use crate::gemm::exact;
 use crate::gemm::repair::{MARK_A, MARK_B};
 use crate::gemm::split::{Extremes, split_tf32};
@@ -115,11 +118,44 @@ pub(super) const fn second_place(b_is_k_major: bool) -> u32 {
     if b_is_k_major { B_TILE } else { 2 * B_TILE }
 }
 
-/// The shared memory of a block, in bytes: raw places, second places, barriers, and a vote of each warp.
-const fn shared_bytes(b_is_k_major: bool) -> u32 {
-    let places = raw_stages(b_is_k_major) * RAW + SECOND_STAGES * second_place(b_is_k_major);
-    places * 4 + (raw_stages(b_is_k_major) + SECOND_STAGES) * 16 + Votes::<THREADS>::BYTES
+/// What the warps of a block have found, as one: [`MARK_A`], [`MARK_B`] and [`NOT_FINITE`].
+type Found = BlockOr<THREADS, 3>;
+const _: () = assert!(MARK_A | MARK_B | NOT_FINITE == 0b111, "these are its bits");
+
+/// The shared memory of a kernel with so many raw places.
+struct Memory<const RAW_STAGES: u32> {
+    /// The raw places, then the second ones.
+    places: SharedArray<f32>,
+    raw: SharedArray<u64>,
+    second: SharedArray<u64>,
+    found: SharedArray<u32>,
+    bytes: u32,
 }
+
+impl<const RAW_STAGES: u32> Memory<RAW_STAGES> {
+    const fn new(b_is_k_major: bool) -> Self {
+        let mut layout = SharedLayout::new();
+        Self {
+            places: layout.aligned(RAW_STAGES * RAW + SECOND_STAGES * second_place(b_is_k_major), 1024),
+            raw: Ring::<RAW_STAGES>::barriers(&mut layout),
+            second: Ring::<SECOND_STAGES>::barriers(&mut layout),
+            found: Found::words(&mut layout),
+            bytes: layout.bytes(),
+        }
+    }
+}
+
+/// The named barriers of a kernel.
+struct Barriers {
+    turns: NamedBarriers<2, { ping_pong::THREADS }>,
+    found: NamedBarrier<THREADS>,
+}
+
+const BARRIERS: Barriers = {
+    // SAFETY: the kernels have no others.
+    let mut ids = unsafe { NamedBarrierIds::new() };
+    Barriers { turns: ids.group(), found: ids.group::<1, THREADS>().at(0) }
+};
 
 /// What all roles of a block share.
 pub(super) struct Block<'a, const RAW_STAGES: u32> {
@@ -127,7 +163,7 @@ pub(super) struct Block<'a, const RAW_STAGES: u32> {
     pub(super) memory: SharedSlice<f32>,
     pub(super) raw: Ring<RAW_STAGES>,
     pub(super) second: Ring<SECOND_STAGES>,
-    votes: Votes<THREADS>,
+    found: Found,
     pub(super) steps: u32,
     pub(super) looks: [Looks; 2],
 }
@@ -135,7 +171,7 @@ pub(super) struct Block<'a, const RAW_STAGES: u32> {
 /// The body of all kernels of this module.
 ///
 /// # Safety
-/// Called by all threads of a block of 384, launched with [`shared_bytes`] of shared memory, and with tensor maps of A and
+/// Called by all threads of a block of 384, launched with the shared memory of [`Memory`], and with tensor maps of A and
 /// of B of `gemm`, in the layouts that `A` and `B` say; `only` covers `gemm`.
 #[inline(always)]
 unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
@@ -150,18 +186,15 @@ unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     if unsafe { !only.contains(&tile) } {
         return;
     }
-    let places = RAW_STAGES * RAW + SECOND_STAGES * second_place(B::K);
-    let barriers = places as usize * 4;
-    let second = barriers + Ring::<RAW_STAGES>::BARRIERS as usize * 8;
-    let votes = second + Ring::<SECOND_STAGES>::BARRIERS as usize * 8;
-    // SAFETY: within what the launch gives, and aligned.
+    let memory = const { Memory::<RAW_STAGES>::new(B::K) };
+    // SAFETY: the caller's promise.
     let mut block = unsafe {
         Block {
             gemm,
-            memory: dynamic_shared(0, places as usize),
-            raw: Ring::new(dynamic_shared(barriers, Ring::<RAW_STAGES>::BARRIERS as usize)),
-            second: Ring::new(dynamic_shared(second, Ring::<SECOND_STAGES>::BARRIERS as usize)),
-            votes: Votes::new(votes),
+            memory: memory.places.slice(),
+            raw: Ring::new(memory.raw),
+            second: Ring::new(memory.second),
+            found: Found::new(memory.found, BARRIERS.found),
             steps: (tile.k_end - tile.k_begin).div_ceil(TILE.k),
             looks: [
                 Looks::new(if marks.is_empty() { 1 } else { gemm.n().div_ceil(TILE.n) }, tile.col / TILE.n),
@@ -183,7 +216,7 @@ unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
         if warp < FIRST_MULTIPLIER {
             hopper::release_registers::<40>();
             let found = convert::<A, B, S, RAW_STAGES>(&mut block, warp, map_a, map_b);
-            block.votes.tell(found);
+            block.found.arrive(found);
         } else {
             hopper::acquire_registers::<232>();
             multiply::<A, B, S, RAW_STAGES>(&mut block, marks);
@@ -200,7 +233,7 @@ struct Multiplier {
     sums: [[f32; SUMS]; 2],
     extremes: Extremes,
     step: u32,
-    turn: Turn,
+    turn: PingPong,
 }
 
 impl Multiplier {
@@ -294,7 +327,7 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     // SAFETY: all lanes come here.
     let place_in_a = unsafe { fragment_place::<A>(first_row(warp_number()), warp::lane_id()) };
     // SAFETY: likewise.
-    let turn = unsafe { Turn::new((warp_number() - FIRST_MULTIPLIER) / 4) };
+    let turn = unsafe { PingPong::new(BARRIERS.turns, (warp_number() - FIRST_MULTIPLIER) / 4) };
     let (sums, extremes) = ([[0.0; SUMS]; 2], Extremes::new());
     let mut multiplier = Multiplier { place_in_a, raw: [0.0; 16], sums, extremes, step: 0, turn };
     // SAFETY: all lanes of all four warps of the warpgroup come here together: the number of steps is the same for the whole
@@ -318,7 +351,7 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     let Multiplier { sums, extremes, .. } = multiplier;
     let found = if extremes.any() { MARK_A } else { 0 } | if are_finite(&sums) { 0 } else { NOT_FINITE };
     // SAFETY: the converters tell as well, and each warp once.
-    let found = unsafe { block.votes.tell_and_wait(found) };
+    let found = unsafe { block.found.arrive_and_wait(found) };
     let mut inexact = found != 0;
     if !marks.is_empty() {
         if thread::thread_idx_x() == FIRST_MULTIPLIER * 32 {
@@ -394,7 +427,7 @@ macro_rules! entry_points {
             block = 384,
             min_blocks = 1,
             arch = "sm_90a",
-            dynamic_shared = shared_bytes($b::K),
+            dynamic_shared = Memory::<{ raw_stages($b::K) }>::new($b::K).bytes,
             requires(
                 gemm.blocks(TILE) <= MAX_BLOCKS,
                 marks.is_empty() || marks.len() as u64 >= gemm.blocks(TILE),

@@ -1,0 +1,32 @@
+//! Parts that kernels are built from, for any kernel: none of them knows what is computed with them.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`shared_layout`] | the dynamic shared memory of a kernel, described once for the launch and for the kernel |
+//! | [`named_barrier`] | the named barriers of a block, each handed out once, at compile time |
+//! | [`ring`] | a ring of stages in shared memory that producers fill and consumers read |
+//! | [`ping_pong`] | two warpgroups that issue their tensor-core products in alternation |
+//! | [`staging`] | results that a warpgroup leaves in shared memory for TMA to store |
+//! | [`block_or`] | what any thread of a block has found |
+//! | [`reduce`] | sums and other combinations over a warp or a block |
+//! | [`swizzle`] | where the elements of a tile lie, so that no access meets a bank twice |
+//! | [`uniform`] | values that are the same in a whole warp |
+//!
+//! Like kernels, they are compiled twice: for the GPU, and for the CPU executor, which checks them. The crate has no kernel of
+//! its own.
+
+#![no_std]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "an array stays in registers only if it is indexed by constants, which iterators over it hide"
+)]
+
+pub mod block_or;
+pub mod named_barrier;
+pub mod ping_pong;
+pub mod reduce;
+pub mod ring;
+pub mod shared_layout;
+pub mod staging;
+pub mod swizzle;
+pub mod uniform;
