@@ -1,6 +1,6 @@
 //! Files that are read and written, whatever their paths lead to.
 //!
-//! | a path leads to | [`write()`] |
+//! | a path leads to | who writes there |
 //! |---|---|
 //! | nothing yet | makes a file, which gets its name when all of it has reached the disk |
 //! | a regular file | replaces it in the same way: whoever looks finds the old one or the new one, whole. Mode and owner stay |

@@ -1,4 +1,4 @@
-//! General matrix products, `C = α·A·B + β·C`, on CUDA cores.
+//! General matrix products, `C = α·A·B + β·C`: from one thread for each element to tensor cores fed by TMA.
 //!
 //! ```text
 //!                    n
@@ -11,12 +11,26 @@
 //!    └─────┘   └───────────┘
 //! ```
 //!
-//! While a thread waits for a load, others compute, so a multiprocessor should hold as many threads as it can schedule:
-//! 2048. Each kernel's `min_blocks` keeps its registers few enough for that, 32 for each thread. Left alone, the compiler
-//! takes up to 88, for addresses that it could as well compute again, and a quarter of the threads are left.
+//! | module | kernels | a kernel takes |
+//! |---|---|---|
+//! | [`naive_1d`], [`naive_2d`] | one thread for each element of C | a [`Gemm`] |
+//! | [`tiled`] | square tiles in shared memory | a [`Gemm`] |
+//! | [`register_tiled`] | a tile of C in the registers of each thread | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`mma`] | tensor cores by `mma.sync`, from sm_80 on | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`wgmma`] | tensor cores by `wgmma`, fed by TMA, for sm_90a | the same, with tensor maps or packed operands |
+//! | [`split_reduction`] | adds up partial sums where k was divided among blocks | |
+//! | [`repair`] | computes tiles again whose operands tensor cores cannot take | |
 //!
-//! All kernels of this module take a [`Gemm`] and nothing else, for any m, n and k from 0, any strides of A and B (so all
-//! of NN, NT, TN and TT), and any strides of C that keep its elements apart.
+//! [`tiles`] says which block computes which tile, [`split`] how an fp32 number becomes two that tensor cores multiply.
+//!
+//! The kernels that take a [`Gemm`], which is one product, do so for any m, n and k from 0, any strides of A and B (so all of NN,
+//! NT, TN and TT), and any strides of C that keep its elements apart. The others take batches, and demand of strides what their
+//! attribute lists under `requires`; for what they do not take, a plan copies or packs operands first.
+//!
+//! On CUDA cores, one thread's loads are hidden by the others, so a multiprocessor should hold as many threads as it can schedule:
+//! 2048. The `min_blocks` of the naive and the tiled kernels keeps their registers few enough for that, 32 for each thread. Left alone,
+//! the compiler takes up to 88, for addresses that it could as well compute again, and a quarter of the threads are left. The
+//! kernels with tiles of C in registers do the opposite: few threads, with many registers, and loads that are issued ahead.
 
 mod exact;
 pub mod mma;
@@ -37,7 +51,7 @@ use crate::ShapeError;
 use crate::scale::Scale;
 use crate::{Matrix, MatrixMut};
 
-/// A matrix product to compute: what every kernel of this module takes.
+/// A matrix product to compute: what the kernels without batches take.
 ///
 /// Invariant, which the constructor establishes and kernels rely on: A is m×k, B is k×n and C is m×n. The kernel takes
 /// those from [`Gemm::m`], [`Gemm::n`] and [`Gemm::terms`].

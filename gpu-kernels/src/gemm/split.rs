@@ -19,7 +19,7 @@
 //!
 //! # Where this does not hold
 //!
-//! If x is not finite, or 2¹¹⁴ or more, the parts are infinite or NaN, and with them every sum that x goes into: kernels
+//! If x is not finite, or about 2¹¹⁵ or more (8193·x is not finite then), the parts are infinite or NaN, and with them every sum that x goes into: kernels
 //! look at their sums at the end. Below about 2⁻¹⁰⁰, `low` comes near the smallest normal number and loses bits, which no sum shows; [`Extremes`]
 //! notices such operands. Either way, the kernel computes the tiles that they touch again, exactly.
 
