@@ -66,6 +66,17 @@ pub enum Error {
         names: String,
     },
 
+    /// A size that the operation's kernels cannot have.
+    #[error("operation `{operation}` takes sizes of at most {}, and `{name}` is {size}", u32::MAX)]
+    SizeTooLarge {
+        /// The operation.
+        operation: &'static str,
+        /// The size.
+        name: String,
+        /// What it is.
+        size: usize,
+    },
+
     /// An operation without any case would pass whatever it does.
     #[error("operation `{operation}` has no cases: name some in `small`")]
     NoCases {

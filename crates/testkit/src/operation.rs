@@ -167,6 +167,19 @@ impl Sizes {
         }
         Ok(values)
     }
+
+    /// The same as `u32`, which is what most kernels take.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSize`]; [`Error::SizeTooLarge`].
+    pub fn get_u32<const N: usize>(&self, names: [&str; N]) -> Result<[u32; N], Error> {
+        let mut values = [0; N];
+        for ((value, size), name) in values.iter_mut().zip(self.get(names)?).zip(names) {
+            let (operation, name) = (self.operation, name.to_owned());
+            *value = size.try_into().map_err(|_| Error::SizeTooLarge { operation, name, size })?;
+        }
+        Ok(values)
+    }
 }
 
 impl fmt::Display for Sizes {
@@ -208,6 +221,9 @@ mod tests {
         let error = description.parse_sizes("row=1,cols=2").unwrap_err().to_string();
         assert!(error.contains("`row`") && error.contains("did you mean `rows`"), "{error}");
         assert!(sizes.get(["colls"]).unwrap_err().to_string().contains("`cols`"));
+        assert_eq!(sizes.get_u32(["cols"]).unwrap(), [1000]);
+        let error = description.parse_sizes("rows=4294967296,cols=0").unwrap().get_u32(["cols", "rows"]).unwrap_err();
+        assert!(matches!(&error, Error::SizeTooLarge { name, size: 0x1_0000_0000, .. } if name == "rows"), "{error}");
     }
 
     #[test]
