@@ -75,10 +75,10 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result
             name.display()
         )
     })?;
-    let is_needed = |name: &str| LOCK.lines().any(|line| line == format!("name = {name:?}")) && name != LOCKED;
-    let kernels = format!("{name}-kernels");
+    let lock = lock(name);
+    let is_clear = |name: &str| lock.matches(&format!("\nname = {name:?}\n")).count() == 1;
     ensure!(
-        !is_needed(name) && !is_needed(&kernels) && !["runtime", "testkit"].contains(&name),
+        is_clear(name) && is_clear(&format!("{name}-kernels")) && !["runtime", "testkit"].contains(&name),
         "`{name}` is the name of a crate that the program needs: choose another"
     );
     let repository = repository.to_str().filter(|path| !path.contains(['"', '\\']) && !path.contains(char::is_control));
@@ -103,7 +103,7 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result
     };
     let files = [
         ("Cargo.toml", fill(include_str!("template/Cargo.toml"))),
-        ("Cargo.lock", lock(name)),
+        ("Cargo.lock", lock),
         ("README.md", fill(include_str!("template/README.md"))),
         ("rust-toolchain.toml", include_str!("../../../rust-toolchain.toml").to_owned()),
         (".gitignore", fill(include_str!("template/gitignore"))),
@@ -131,11 +131,11 @@ fn is_name(name: &str) -> bool {
         && !is_taken(name)
 }
 
-/// Whether a word is a keyword, or the name of a crate that is always there.
+/// Whether a word is a keyword, or the name of a crate or of a directory of cargo's that is always there.
 fn is_taken(word: &str) -> bool {
     const TAKEN: &str = "abstract alloc as async await become box break const continue core crate do dyn else enum extern false \
         final fn for gen if impl in let loop macro match mod move mut override priv proc_macro pub ref return self static std struct \
-        super test trait true try type typeof unsafe unsized use virtual where while yield";
+        super test trait true try type typeof unsafe unsized use virtual where while yield build deps examples incremental";
     TAKEN.split_whitespace().any(|taken| taken == word)
 }
 
@@ -165,7 +165,9 @@ mod tests {
     fn what_it_writes_passes_its_tests_and_runs() {
         let place = tempfile::tempdir().unwrap();
         for kernel in Kernel::value_variants() {
-            let name = format!("my-{kernel:?}").to_lowercase();
+            // One is called as the example whose lock file it gets.
+            let name = if *kernel == Kernel::Elementwise { LOCKED.to_owned() } else { format!("my-{kernel:?}") };
+            let name = name.to_lowercase();
             let directory = place.path().join(&name);
             // An empty directory will do.
             if *kernel == Kernel::Tile {
@@ -207,7 +209,7 @@ mod tests {
     #[test]
     fn names_that_no_crate_can_have_are_refused() {
         let place = tempfile::tempdir().unwrap();
-        for name in ["1st", "with space", "Upper", "fn", "test", "rayon", "runtime", "a.b", "-x"] {
+        for name in ["1st", "with space", "Upper", "fn", "test", "deps", "rayon", "runtime", "a.b", "-x"] {
             let message = create(&place.path().join(name), Kernel::Tile, root()).unwrap_err().to_string();
             assert!(message.contains(name) && message.contains("name of a crate"), "{name}: {message}");
         }
