@@ -14,6 +14,9 @@ use crate::trial::{Accuracy, Trial};
 /// How often each case is run, to see whether the bits are the same.
 const RUNS: usize = 3;
 
+/// How many failures are told in full.
+const SHOWN: usize = 3;
+
 /// What has come of the cases of an operation on a device.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -78,10 +81,13 @@ impl fmt::Display for Report {
             all.error,
             100.0 * all.part_of_bound
         )?;
-        for (sizes, error) in self.failures() {
+        for (sizes, error) in self.failures().take(SHOWN) {
             write!(f, "\n  FAILED {sizes}: {error}\n    again: run --op {operation} --sizes {sizes} --seed {seed}")?;
         }
-        Ok(())
+        match self.failures().count().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more"),
+        }
     }
 }
 
