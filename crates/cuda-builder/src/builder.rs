@@ -2,7 +2,9 @@
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use crate::compile::{Compile, Compiled, compile};
 use crate::explain::explained;
@@ -202,12 +204,19 @@ impl CudaBuilder {
             pipeline: self.pipeline,
             kernels,
         };
-        let features = kernel_digest::Features::Default;
-        let digest = kernel_digest::of(&crate_dir, &toolchain.cargo, &features)?;
+        let (digest, linked) = thread::scope(|scope| {
+            let of = || kernel_digest::of(&crate_dir, &toolchain.cargo, &kernel_digest::Features::Default);
+            let digest = scope.spawn(of);
+            let link =
+                |&arch: &Arch| Ok((arch, link.link(arch).map_err(|error| explained(error, arch, request, link))?));
+            let linked: Result<Vec<_>, Error> = self.archs.iter().map(link).collect();
+            (digest.join().unwrap_or_else(|panic| resume_unwind(panic)), linked)
+        });
+        // What is wrong with the kernels comes first.
+        let (linked, digest) = (linked?, digest?);
         let mut modules = Vec::new();
-        for &arch in &self.archs {
-            let mut module =
-                PtxModule::new(arch, link.link(arch).map_err(|error| explained(error, arch, request, link))?);
+        for (arch, linked) in linked {
+            let mut module = PtxModule::new(arch, linked);
             if let Some(directory) = &self.copy_to {
                 module.path = directory.join(format!("{title}.{arch}.ptx"));
                 let text = format!("// digest of the kernels' sources: {}\n{}", digest.hex, module.ptx);
