@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  DIR/Cargo.toml  build.rs  src/main.rs  tests/operation.rs        the program
-//!  DIR/kernels/Cargo.toml  src/lib.rs                               kernel and operation
+//!  DIR/kernels/Cargo.toml  build.rs  src/lib.rs                     kernel and operation
 //! ```
 //!
 //! Its dependencies are the crates of this repository, by their path. Everything is written into a directory beside DIR, which then
@@ -111,6 +111,7 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result
         ("src/main.rs", fill(include_str!("template/main.rs"))),
         ("tests/operation.rs", fill(include_str!("template/operation.rs"))),
         ("kernels/Cargo.toml", fill(include_str!("template/kernels/Cargo.toml"))),
+        ("kernels/build.rs", fill(include_str!("template/kernels/build.rs"))),
         ("kernels/src/lib.rs", source.to_owned()),
     ];
     let crate_dir = beside.path().join(name);
