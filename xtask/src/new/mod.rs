@@ -111,7 +111,7 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result
         ("src/main.rs", fill(include_str!("template/main.rs"))),
         ("tests/operation.rs", fill(include_str!("template/operation.rs"))),
         ("kernels/Cargo.toml", fill(include_str!("template/kernels/Cargo.toml"))),
-        ("kernels/build.rs", include_str!("template/kernels/build.rs").to_owned()),
+        ("kernels/build.rs", fill(include_str!("template/kernels/build.rs"))),
         ("kernels/src/lib.rs", source.to_owned()),
     ];
     let crate_dir = beside.path().join(name);
