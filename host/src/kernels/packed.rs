@@ -26,7 +26,6 @@ const ONE_BF16: Common = Common {
     scheme: Scheme::Bf16,
     tile: TILE_HALF,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
-    ..ONE_TF32
 };
 const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_BF16 };
 const NORMWISE: Common = Common {
@@ -34,7 +33,6 @@ const NORMWISE: Common = Common {
     scheme: Scheme::Fp32ScaledFp16,
     tile: TILE,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
-    ..ONE_TF32
 };
 const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
 
