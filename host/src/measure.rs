@@ -60,7 +60,7 @@ impl Timing {
 /// ```
 ///
 /// # Errors
-/// Those of `launch`; [`Error::Usage`] for no runs at all; [`Error::Driver`] if a kernel has failed.
+/// Those of `launch`; [`Error::Usage`] for no runs at all; [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.
 pub fn measure(
     device: &Device,
     runs: Option<usize>,

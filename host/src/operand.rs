@@ -42,7 +42,7 @@ impl DeviceMatrix {
     /// Copies a matrix to the device.
     ///
     /// # Errors
-    /// [`Error::Driver`] where the GPU has too little free memory, or an earlier kernel has failed.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU has too little free memory, or an earlier kernel has failed.
     pub fn upload(device: &Device, matrix: ArrayView2<'_, f32>) -> Result<Self, Error> {
         match direct(matrix) {
             Some((slice, strides)) => Ok(Self::with(device.upload(slice)?, matrix.dim(), strides, false)),
@@ -138,7 +138,7 @@ impl DeviceMatrix {
     /// Makes every element NaN, also those in gaps between rows.
     ///
     /// # Errors
-    /// [`Error::Driver`] if an earlier kernel has failed.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) if an earlier kernel has failed.
     pub fn clear(&mut self) -> Result<(), Error> {
         Ok(self.buffer.fill_bytes(NAN_BYTE)?)
     }
@@ -287,7 +287,7 @@ impl DeviceMatrix {
     /// Copies the first matrix back into a view of the shape that it came from, after everything launched so far.
     ///
     /// # Errors
-    /// [`Error::Driver`] if a kernel has failed.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.
     ///
     /// # Panics
     /// If the shapes differ.
@@ -298,7 +298,7 @@ impl DeviceMatrix {
     /// Copies the first matrices back, one into each view, after everything launched so far.
     ///
     /// # Errors
-    /// [`Error::Driver`] if a kernel has failed.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.
     ///
     /// # Panics
     /// If the shapes differ, or there are more views than matrices.

@@ -68,7 +68,7 @@ impl Fault {
     /// Runs the kernel with this fault, and waits for it: for [`Fault::Endless`] without an end.
     ///
     /// # Errors
-    /// What the device reports of the fault, and [`Error::Driver`] if the GPU has failed before.
+    /// What the device reports of the fault, and [`DeviceError::Driver`](runtime::Error::Driver) if the GPU has failed before.
     ///
     /// # Safety
     /// Nobody goes by what the GPU computes for this process afterwards: what a kernel does that reads where it should not, or

@@ -36,7 +36,7 @@ use crate::{Device, DeviceMatrix, Error};
 /// # Errors
 /// [`Error::Shape`] if B and C are not as many matrices of one shape, or there are not as many factors as rows or columns, or
 /// for an extent of more than 2³¹ − 1, or if elements of C share a place in memory; [`Error::Operands`] if factors are no
-/// single vector; [`Error::ForeignView`] if something is not in memory of the device; those of [`Device::launch`]. C is
+/// single vector; [`DeviceError::ForeignView`](runtime::Error::ForeignView) if something is not in memory of the device; those of [`Device::launch`]. C is
 /// then as it was, or a copy of B.
 pub fn scale(
     device: &Device,

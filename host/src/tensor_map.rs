@@ -19,10 +19,10 @@ pub enum Lines {
 
 impl Device {
     /// A tensor map of a batch of matrices whose rows, or columns, have their elements side by side. See
-    /// [`Device::tensor_map`].
+    /// [`Device::tensor_map`](runtime::Device::tensor_map).
     ///
     /// # Errors
-    /// As there; also [`Error::Driver`] if those elements do not lie side by side, or if the tiles' are not of 4 bytes.
+    /// As there; also [`DeviceError::Driver`](runtime::Error::Driver) if those elements do not lie side by side, or if the tiles' are not of 4 bytes.
     pub fn tensor_map_of_batch<'a>(
         &self,
         batch: &MatrixBatch<'a>,

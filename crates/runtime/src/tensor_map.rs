@@ -81,7 +81,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::TensorOutOfBounds`] if a matrix is not inside the view; [`Error::Driver`] for what the copy engine cannot load
-    /// ([`TensorMapFault`] lists it: most often, lines that do not begin at multiples of 16 bytes), and on GPUs and drivers
+    /// ([`TensorMapFault`](cuda_driver::TensorMapFault) lists it: most often, lines that do not begin at multiples of 16 bytes), and on GPUs and drivers
     /// without tensor maps.
     pub fn tensor_map<'a, T: Element>(
         &self,

@@ -89,7 +89,7 @@ pub fn refuse_cpu(device: &Device) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Usage`] for the CPU executor, and for files that are no reports; [`Error::File`]; [`Error::TableForOtherGpu`];
 /// [`Error::Baseline`] where
-/// there is no cuBLAS and a baseline is wanted; [`Error::Driver`] where the GPU fails, or has too little memory.
+/// there is no cuBLAS and a baseline is wanted; [`DeviceError::Driver`](runtime::Error::Driver) where the GPU fails, or has too little memory.
 pub fn bench(
     device: &Device,
     options: &BenchOptions,

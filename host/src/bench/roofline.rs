@@ -131,7 +131,7 @@ const FMA_ROUNDS: u32 = 8000;
 /// Measures the ceilings of a GPU.
 ///
 /// # Errors
-/// [`Error::Driver`] where there is too little memory; those of launches.
+/// [`DeviceError::Driver`](runtime::Error::Driver) where there is too little memory; those of launches.
 pub fn measure(device: &Device, blas: Option<&CuBlas>) -> Result<Roofline, Error> {
     let free = device.free_memory()?.map_or(0, |free| free.0);
     let mut len = ELEMENTS.0;
@@ -280,7 +280,7 @@ impl Stall {
     /// By the measured speed of the CUDA cores.
     ///
     /// # Errors
-    /// [`Error::Driver`] where there is no memory.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) where there is no memory.
     pub(super) fn new(device: &Device, fma: &Ceiling) -> Result<Self, Error> {
         let threads = multiprocessors(device) * FMA_BLOCKS * THREADS as usize;
         let results = device.allocate(threads)?;

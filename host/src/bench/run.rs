@@ -174,7 +174,7 @@ type TheirErrors = Vec<(Math, Vec<(Routine, Errors)>)>;
 /// Runs cases that have the same operands.
 ///
 /// # Errors
-/// [`Error::Driver`] where the GPU fails, or has too little memory for the operands; those of cuBLAS. What ours cannot
+/// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU fails, or has too little memory for the operands; those of cuBLAS. What ours cannot
 /// compute is in the case's report.
 pub(super) fn run_group(context: &Context<'_>, opened: &mut Opened, group: &[&Case]) -> Result<Vec<CaseReport>, Error> {
     let BenchOptions { inputs, seed, .. } = context.options;

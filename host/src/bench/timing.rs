@@ -119,7 +119,7 @@ impl Race<'_> {
     /// The times of each contestant, after a warm-up.
     ///
     /// # Errors
-    /// Those of the contestants; [`Error::Usage`] for no runs; [`Error::Driver`] if a kernel has failed.
+    /// Those of the contestants; [`Error::Usage`] for no runs; [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.
     pub fn run(&mut self, contestants: &mut [Contestant<'_>]) -> Result<Vec<Times>, Error> {
         if self.runs == 0 {
             return Err(no_runs());

@@ -168,7 +168,7 @@ impl GemmPlan {
     /// Has the device load the kernels of the plan, so that no run has to. Does nothing if they are loaded, or on the CPU.
     ///
     /// # Errors
-    /// Those of [`Device::prepare`].
+    /// Those of [`Device::prepare`](runtime::Device::prepare).
     pub fn load(&self, device: &Device) -> Result<(), Error> {
         self.kernels().iter().try_for_each(|kernel| Ok(device.prepare(kernel).map(drop)?))
     }

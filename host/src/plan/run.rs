@@ -24,7 +24,7 @@ impl GemmPlan {
     /// # Errors
     /// [`Error::Operands`] if these do not make a product; [`Error::Shape`] if elements of C share a place in memory;
     /// [`Error::PlanMismatch`] if they are not placed as the plan was made for, or α is zero and was not, or the other way
-    /// round; [`Error::WorkspaceTooSmall`]; [`Error::ForeignView`] if something is not in memory of the device; those of
+    /// round; [`Error::WorkspaceTooSmall`]; [`DeviceError::ForeignView`](runtime::Error::ForeignView) if something is not in memory of the device; those of
     /// [`Device::launch`].
     #[allow(clippy::too_many_arguments, reason = "those of a BLAS, and where to run")]
     pub fn run(

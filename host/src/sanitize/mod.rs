@@ -65,8 +65,8 @@ pub struct Options {
 /// finds is in the report, and no error.
 ///
 /// # Errors
-/// [`Error::UnknownName`], [`Error::File`] and [`Error::Program`], before anything runs; [`Error::Driver`] where there is no GPU;
-/// [`Error::KernelForOtherGpus`] for a kernel that was asked for and does not run on this one.
+/// [`Error::UnknownName`], [`Error::File`] and [`Error::Program`], before anything runs; [`DeviceError::Driver`](runtime::Error::Driver) where there is no GPU;
+/// [`DeviceError::KernelForOtherGpus`](runtime::Error::KernelForOtherGpus) for a kernel that was asked for and does not run on this one.
 pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeReport, Error> {
     let named = options.kernels.iter().map(|name| kernels::find(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &options.output {

@@ -48,7 +48,7 @@ pub struct Options {
 ///
 /// # Errors
 /// [`Error::Usage`] on the CPU executor, whose times say nothing; [`Error::File`], before anything is measured where possible;
-/// [`Error::NotEnoughMemory`] and [`Error::Driver`] if the GPU fails.
+/// [`DeviceError::NotEnoughMemory`](runtime::Error::NotEnoughMemory) and [`DeviceError::Driver`](runtime::Error::Driver) if the GPU fails.
 pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Table, Error> {
     let DeviceInfo::Cuda { name, driver_release, driver_cuda_version, .. } = device.describe() else {
         return Err(Error::Usage(
