@@ -190,10 +190,15 @@ def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> str:
     sources = Path(__file__).parents[2] / "crates/cuda-driver/tests/driver"
     if shutil.which("rustc") is None or not sources.exists():
         pytest.skip("there is no rustc, or no source, to make a driver of that only pretends")
-    library = tmp_path_factory.mktemp("driver") / "libfakecuda.so"
-    options = ["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "-Cpanic=abort", "-Adead_code"]
-    options += ["-Anon_snake_case", "-Aunexpected_cfgs"]
-    subprocess.run(["rustc", *options, "-o", library, sources / "fake_libcuda.rs"], check=True)
+    directory = tmp_path_factory.mktemp("driver")
+    library, facts = directory / "libfakecuda.so", directory / "libgpu_facts.rlib"
+    edition = ["--edition=2024", "-Cpanic=abort"]
+    # What GPUs offer, which the driver refuses more than.
+    options = ["--crate-type=rlib", "--crate-name=gpu_facts", "--check-cfg=cfg(feature,values(any()))"]
+    source = sources.parents[2] / "gpu-facts" / "src" / "lib.rs"
+    subprocess.run(["rustc", *edition, *options, "-o", facts, source], check=True)
+    options = ["--crate-type=cdylib", "--crate-name=cuda", "-Awarnings", f"--extern=gpu_facts={facts}"]
+    subprocess.run(["rustc", *edition, *options, "-o", library, sources / "fake_libcuda.rs"], check=True)
     return str(library)
 
 
