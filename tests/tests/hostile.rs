@@ -178,12 +178,16 @@ fn changed(document: &Value, changes: &[Change]) -> Value {
     for change in changes {
         let all = pointers(&document);
         let pointer = &all[change.place % all.len()];
-        let (parent, last) = pointer.rsplit_once('/').unwrap_or(("", ""));
+        // The document itself is in nothing that it could be taken out of.
+        let Some((parent, last)) = pointer.rsplit_once('/') else {
+            document = change.value.clone().unwrap_or(Value::Null);
+            continue;
+        };
         match (&change.value, document.pointer_mut(parent)) {
             (Some(value), _) => *document.pointer_mut(pointer).unwrap() = value.clone(),
             (None, Some(Value::Object(object))) => drop(object.remove(last)),
             (None, Some(Value::Array(array))) => drop(array.remove(last.parse().unwrap())),
-            (None, _) => document = Value::Null,
+            (None, parent) => panic!("{pointer} is in {parent:?}, which has no parts"),
         }
     }
     document

@@ -57,7 +57,7 @@ pub unsafe trait Kernel: Copy + Send + Sync {
 /// A kernel that knows the grid its arguments call for. The kernel's own crate says so: which thread has which element is what
 /// the body's `unsafe` blocks rely on.
 pub trait Grid: Kernel {
-    /// The grid, in blocks of [`Kernel::BLOCK`] threads. Every extent is at least 1 and within CUDA's limits; a problem
+    /// The grid, in blocks of [`Kernel::BLOCK`] threads; it is asked for once [`Kernel::check`] has passed. Every extent is at least 1 and within CUDA's limits; a problem
     /// without any output gives one block, which finds nothing to do.
     fn grid(&self) -> Dim3;
 }

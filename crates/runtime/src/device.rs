@@ -171,10 +171,11 @@ impl Device {
     /// if an earlier kernel failed. [`Error::Executor`] if the CPU executor refused the launch, or caught the kernel doing
     /// something wrong.
     pub fn launch<K: Grid>(&self, kernel: K) -> Result<(), Error> {
+        self.check(&kernel)?;
         let grid = kernel.grid();
-        // SAFETY: the grid is the kernel's own, on which its body is defined for all arguments that safe code can make and its
-        // conditions let through: that is what a kernel without `unsafe` in its signature says.
-        unsafe { self.launch_on(grid, kernel) }
+        // SAFETY: the arguments are checked. The grid is the kernel's own, on which its body is defined for all arguments that
+        // safe code can make and its conditions let through: that is what a kernel without `unsafe` in its signature says.
+        unsafe { self.launch_checked(grid, kernel) }
     }
 
     /// Runs a kernel that is right on every grid, on this one. Otherwise as [`Device::launch`].
@@ -195,15 +196,27 @@ impl Device {
     /// What the kernel does with these arguments, on this grid, is defined; or it is known what it does instead, and that nothing
     /// comes of it.
     pub unsafe fn launch_on<K: Kernel>(&self, grid: Dim3, kernel: K) -> Result<(), Error> {
+        self.check(&kernel)?;
+        // SAFETY: the arguments are checked; the rest is the caller's promise.
+        unsafe { self.launch_checked(grid, kernel) }
+    }
+
+    /// Refuses arguments that the kernel cannot be launched with.
+    fn check<K: Kernel>(&self, kernel: &K) -> Result<(), Error> {
         kernel.check()?;
-        self.inner.allocations.check(&kernel, || self.name())?;
+        self.inner.allocations.check(kernel, || self.name())
+    }
+
+    /// # Safety
+    /// As for [`Device::launch_on`], and [`Device::check`] has passed the arguments.
+    unsafe fn launch_checked<K: Kernel>(&self, grid: Dim3, kernel: K) -> Result<(), Error> {
         match &self.inner.backend {
             Backend::Cuda(cuda) => {
                 let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
                 let mut params = kernel.param_addresses();
                 // SAFETY: the function is the one that K names, compiled from K's source (equal digests; a set from a file is
                 // the promise of `KernelSet::from_file`), so these are its parameters. All views among them are of buffers of
-                // this GPU, and what is written overlaps nothing: just checked. A buffer waits for the GPU before it is
+                // this GPU, and what is written overlaps nothing: `check`. A buffer waits for the GPU before it is
                 // freed, and its views borrow it. The block is the kernel's own; the grid is the caller's promise.
                 unsafe {
                     function.launch(
@@ -216,8 +229,8 @@ impl Device {
                 }
             }
             // SAFETY: the arguments fulfil the kernel's conditions, all views are of live buffers in this processor's
-            // memory, which their lifetimes borrow, and what is written overlaps nothing: just checked. The executor checks
-            // what the body does.
+            // memory, which their lifetimes borrow, and what is written overlaps nothing: `check`. The executor checks what
+            // the body does.
             Backend::Cpu(executor) => unsafe { executor.launch(kernel, grid)? },
         }
         Ok(())
