@@ -26,15 +26,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "waits for the other phase of a full place",
         file: "crates/blocks/src/ring.rs",
-        from: "unsafe { self.full().wait(self.phase) }",
-        to: "unsafe { self.full().wait(self.phase ^ 1) }",
+        from: "unsafe { self.ring.full(self.position.stage).wait(self.position.phase) }",
+        to: "unsafe { self.ring.full(self.position.stage).wait(self.position.phase ^ 1) }",
         kernels: &["gemm_wgmma_packed_fp16", "gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "waits for the other phase of an empty place",
         file: "crates/blocks/src/ring.rs",
-        from: "unsafe { self.empty().wait(self.phase ^ 1) }",
-        to: "unsafe { self.empty().wait(self.phase) }",
+        from: "unsafe { self.ring.empty(self.position.stage).wait(self.position.phase ^ 1) }",
+        to: "unsafe { self.ring.empty(self.position.stage).wait(self.position.phase) }",
         kernels: &["gemm_wgmma_packed_fp16", "gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -47,8 +47,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "counts the phase of later steps wrongly",
         file: "crates/blocks/src/ring.rs",
-        from: "phase: (steps / STAGES) & 1, ..*self",
-        to: "phase: steps & 1, ..*self",
+        from: "phase: (steps / STAGES) & 1",
+        to: "phase: steps & 1",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -68,29 +68,29 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "expects too few bytes",
         file: "gpu-kernels/src/gemm/wgmma/pipeline.rs",
-        from: "barrier.arrive_expecting(PLACE * 4);",
-        to: "barrier.arrive_expecting(PLACE * 4 - 128);",
+        from: "stage.commit_bytes(PLACE * 4);",
+        to: "stage.commit_bytes(PLACE * 4 - 128);",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
         what: "loads B to a place that begins elsewhere",
         file: "gpu-kernels/src/gemm/wgmma/pipeline.rs",
-        from: "(place + A_TILE) as usize, map_b, [k, col, product], barrier",
-        to: "(place + A_TILE + ROW * 8) as usize, map_b, [k, col, product], barrier",
+        from: "(place + A_TILE) as usize, map_b, [k, col, product]",
+        to: "(place + A_TILE + ROW * 8) as usize, map_b, [k, col, product]",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
         what: "loads B from the rows of A",
         file: "gpu-kernels/src/gemm/wgmma/pipeline.rs",
-        from: "map_b, [k, col, product], barrier",
-        to: "map_b, [k, row, product], barrier",
+        from: "map_b, [k, col, product]",
+        to: "map_b, [k, row, product]",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
         what: "loads from the first matrix of the batch",
         file: "gpu-kernels/src/gemm/wgmma/pipeline.rs",
-        from: "map_a, [k, row, product], barrier",
-        to: "map_a, [k, row, 0], barrier",
+        from: "map_a, [k, row, product]",
+        to: "map_a, [k, row, 0]",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
@@ -102,9 +102,9 @@ pub(super) const CHOSEN: &[Mutant] = &[
     },
     Mutant {
         what: "two lanes give a place back",
-        file: "gpu-kernels/src/gemm/wgmma/pipeline.rs",
-        from: "        if hopper::elect_one() {\n            place.arrive();\n        }",
-        to: "        if warp::lane_id() < 2 {\n            place.arrive();\n        }",
+        file: "crates/blocks/src/ring.rs",
+        from: "            if hopper::elect_one() {\n                self.empty.arrive();\n            }",
+        to: "            if warp::lane_id() < 2 {\n                self.empty.arrive();\n            }",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
@@ -173,14 +173,14 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "gives a place back before its second products have finished",
         file: "gpu-kernels/src/gemm/wgmma/split.rs",
-        from: "            partial.wait::<0>();\n            if hopper::elect_one() {\n                second_ring.empty().arrive(); // and where B is K-major, the raw place with it\n            }\n",
-        to: "            if hopper::elect_one() {\n                second_ring.empty().arrive();\n            }\n            partial.wait::<0>();\n",
+        from: "            partial.wait::<0>();\n            second_ring.release(); // and where B is K-major, the raw place with it\n",
+        to: "            second_ring.release();\n            partial.wait::<0>();\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "does not wait for the next raw place",
         file: "gpu-kernels/src/gemm/wgmma/split.rs",
-        from: "            if self.step < block.steps {\n                block.raw.wait_full();\n            }\n            // After",
+        from: "            if self.step < block.steps {\n                raw.wait();\n            }\n            // After",
         to: "            // After",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
@@ -194,8 +194,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "the place in A wraps a place too far",
         file: "gpu-kernels/src/gemm/wgmma/split.rs",
-        from: "self.place_in_a - (RAW_STAGES - 1) * RAW }",
-        to: "self.place_in_a - (RAW_STAGES - 2) * RAW }",
+        from: "self.place_in_a - (RAW_STAGES - 1) * RAW",
+        to: "self.place_in_a - (RAW_STAGES - 2) * RAW",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -285,8 +285,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "announces half of the bytes",
         file: "gpu-kernels/src/gemm/wgmma/convert.rs",
-        from: "barrier.arrive_expecting((BOXES.m + BOXES.n) * ROW * 4);",
-        to: "barrier.arrive_expecting(BOXES.m * ROW * 4);",
+        from: "stage.commit_bytes((BOXES.m + BOXES.n) * ROW * 4);",
+        to: "stage.commit_bytes(BOXES.m * ROW * 4);",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -306,8 +306,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "tells the multipliers before it has converted",
         file: "gpu-kernels/src/gemm/wgmma/convert.rs",
-        from: "            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second_ring);\n            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            if hopper::elect_one() {\n                second_ring.full().arrive();\n            }\n",
-        to: "            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            if hopper::elect_one() {\n                second_ring.full().arrive();\n            }\n            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second_ring);\n",
+        from: "            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second);\n            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n",
+        to: "            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second);\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {

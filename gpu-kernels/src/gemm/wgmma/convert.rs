@@ -8,7 +8,7 @@
 //!  a step:   copies for a step to come ─► wait for B ─► split B ─► fence, tell the multipliers ─► look ─► give the place back
 //! ```
 
-use blocks::ring::Ring;
+use blocks::ring::{Producer, ProducerConsumer, TmaStage};
 use blocks::uniform::uniform;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
@@ -43,33 +43,33 @@ struct Source<'a> {
 unsafe fn load<A: Major, B: Major, const RAW_STAGES: u32>(
     memory: SharedSlice<f32>,
     warp: u32,
-    raw: Ring<RAW_STAGES>,
+    raw: Producer<RAW_STAGES>,
     source: Source<'_>,
     step: u32,
 ) {
     let Source { map_a, map_b, row, col, product, k } = source;
     let k = k + step * TILE.k;
-    let (place, barrier) = (raw.stage * RAW, raw.full());
+    let (place, stage) = (raw.stage() * RAW, raw.tma_stage());
     let (place_a, place_b) = (place + warp * BOXES.m * ROW, place + A_TILE + warp * BOXES.n * ROW);
     // SAFETY: the place is empty, and counts as full when all its bytes have come, those that each warp announces. Boxes lie
     // at multiples of 4 KB. Where B is K-major, the warp has waited for a second place after the step before the last, so that
     // the multipliers are done with this raw place; of the converters, this one alone has looked at what it now overwrites.
     unsafe {
         if !B::K {
-            raw.wait_empty();
+            raw.acquire();
         }
         if hopper::elect_one() {
-            barrier.arrive_expecting((BOXES.m + BOXES.n) * ROW * 4);
+            stage.commit_bytes((BOXES.m + BOXES.n) * ROW * 4);
         }
-        load_operand::<A>(memory, place_a, BOXES.m, map_a, [k, row, product], barrier);
-        load_operand::<B>(memory, place_b, BOXES.n, map_b, [k, col, product], barrier);
+        load_operand::<A>(memory, place_a, BOXES.m, map_a, [k, row, product], stage);
+        load_operand::<B>(memory, place_b, BOXES.n, map_b, [k, col, product], stage);
     }
 }
 
 /// Loads `rows` rows of A (columns of B), with 32 terms of each. `at` is the first term, the first row, and the product.
 ///
 /// # Safety
-/// As for [`hopper::load_tile`], but called by all lanes of a warp, of which one does the work: where all compute the same,
+/// As for [`TmaStage::load_tile`], but called by all lanes of a warp, of which one does the work: where all compute the same,
 /// the operands of the copies are in registers for the whole warp, as the copy engine wants them.
 #[inline(always)]
 unsafe fn load_operand<O: Major>(
@@ -78,19 +78,19 @@ unsafe fn load_operand<O: Major>(
     rows: u32,
     map: TensorMap<'_>,
     at: [u32; 3],
-    barrier: hopper::Barrier,
+    stage: TmaStage,
 ) {
     let [k, first, product] = at;
     // SAFETY: the caller's promise.
     unsafe {
         if O::K {
             if hopper::elect_one() {
-                hopper::load_tile(memory, place as usize, map, [k, first, product], barrier);
+                stage.load_tile(memory, place as usize, map, [k, first, product]);
             }
         } else {
             for i in 0..rows / 32 {
                 if hopper::elect_one() {
-                    hopper::load_tile(memory, (place + i * BOX) as usize, map, [first + i * 32, k, product], barrier);
+                    stage.load_tile(memory, (place + i * BOX) as usize, map, [first + i * 32, k, product]);
                 }
             }
         }
@@ -104,7 +104,8 @@ unsafe fn load_operand<O: Major>(
 /// As for the body of the kernels; called by all lanes of the converters' warps, of which this is number `warp`.
 #[inline(always)]
 pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
-    block: &mut Block<'_, RAW_STAGES>,
+    block: &Block<'_, RAW_STAGES>,
+    raw: &mut ProducerConsumer<RAW_STAGES>,
     warp: u32,
     map_a: TensorMap<'_>,
     map_b: TensorMap<'_>,
@@ -121,15 +122,15 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u3
     unsafe {
         let mut step = 0;
         while step < block.steps.min(RAW_STAGES) {
-            load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.after(step), source, step);
+            load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.producer_after(step), source, step);
             step = hint::keep_rolled(step + 1);
         }
     }
     for step in 0..block.steps {
-        let second_ring = block.second.after(step);
-        let raw_a = block.raw.stage * RAW;
+        let second = block.second.producer_after(step);
+        let raw_a = raw.consumer().stage() * RAW;
         let raw_b = raw_a + A_TILE;
-        let place = RAW_STAGES * RAW + second_ring.stage * second_place(B::K);
+        let place = RAW_STAGES * RAW + second.stage() * second_place(B::K);
         let targets = if B::K { [raw_b, place] } else { [place, place + B_TILE] };
         let next = step + RAW_STAGES - 2;
         let loads = step >= 2 && next < block.steps;
@@ -138,17 +139,15 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u3
         // for the second place, in `convert_tile`.
         unsafe {
             if !B::K && loads {
-                load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.ahead(), source, next);
+                load::<A, B, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
             }
-            block.raw.wait_full();
-            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second_ring);
+            raw.consumer().wait();
+            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second);
             hopper::fence_async_shared();
             warp::sync_warp(warp::ALL_LANES);
-            if hopper::elect_one() {
-                second_ring.full().arrive();
-            }
+            second.commit();
             if B::K && loads {
-                load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.ahead(), source, next);
+                load::<A, B, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
             }
             if block.looks[0].shared && block.looks[0].at(step) {
                 look_at::<{ A_TILE / CONVERTERS }>(
@@ -162,11 +161,11 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u3
                 look_at::<COLUMNS>(block.memory, raw_b + warp * COLUMNS, &mut extremes[1]);
             }
             // Nobody but this warp has anything copied to where it looks, and not before its lanes have met in the next step.
-            if !B::K && hopper::elect_one() {
-                block.raw.empty().arrive();
+            if !B::K {
+                raw.consumer().release();
             }
         }
-        block.raw.advance();
+        raw.advance();
     }
     let mark = |extremes: Extremes, mark| if extremes.any() { mark } else { 0 };
     mark(extremes[0], MARK_A) | mark(extremes[1], MARK_B)
@@ -182,14 +181,14 @@ unsafe fn convert_tile<A: Major, B: Major, S: Scheme>(
     share: Share,
     raw: u32,
     [first, second]: [u32; 2],
-    second_ring: Ring<SECOND_STAGES>,
+    second_ring: Producer<SECOND_STAGES>,
 ) {
     let sources = share.sources::<B>(raw);
     let (first, second) = (share.target::<B>(Pieces::TF32, first), share.target::<B>(S::SECOND, second));
     // SAFETY: inside the tiles, and every unit has one lane.
     unsafe {
         if !B::K {
-            second_ring.wait_empty();
+            second_ring.acquire();
         }
         let mut values = load_unit::<A, B>(memory, &sources, 0);
         for turn in 0..TURNS {
@@ -200,7 +199,7 @@ unsafe fn convert_tile<A: Major, B: Major, S: Scheme>(
             let second_of_b = S::second_of_b(values, low);
             if B::K && turn == 0 {
                 hint::pin(&mut high);
-                second_ring.wait_empty();
+                second_ring.acquire();
             }
             store_unit::<B>(memory, Pieces::TF32, first, turn, high);
             // Between the stores, where the fewest registers are needed for anything else.

@@ -18,7 +18,7 @@
 //!
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized" kernels.
 
-use blocks::ring::Ring;
+use blocks::ring::{Consumer, Producer, Ring, Unreleased};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::{uniform, warp_number};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -91,11 +91,24 @@ pub(super) fn grid(gemm: &TiledGemm<'_>, shape: TileShape, blocks: u32) -> Dim3 
     Dim3 { x: grid.x.min(blocks.max(1)), ..grid }
 }
 
-/// Where a role of the block stands, in a ring of `RING` places.
+/// The places of a block, and the ring of them.
 #[derive(Clone, Copy)]
 pub(super) struct Pipeline<const RING: u32 = STAGES> {
-    pub(super) memory: SharedSlice<f32>,
+    memory: SharedSlice<f32>,
     ring: Ring<RING>,
+}
+
+/// The pipeline for the warp that loads.
+pub(super) struct PipelineProducer<const RING: u32> {
+    memory: SharedSlice<f32>,
+    ring: Producer<RING>,
+}
+
+/// The pipeline for a warp that multiplies.
+#[derive(Clone, Copy)]
+pub(super) struct PipelineConsumer<const RING: u32 = STAGES> {
+    pub(super) memory: SharedSlice<f32>,
+    ring: Consumer<RING>,
 }
 
 impl<const RING: u32> Pipeline<RING> {
@@ -118,7 +131,21 @@ impl<const RING: u32> Pipeline<RING> {
         }
     }
 
-    /// Has the copy engine fill the places for a tile, as [`Pipeline::load_with`], and nothing else.
+    /// The pipeline for the warp that loads.
+    #[inline(always)]
+    pub(super) fn producer(&self) -> PipelineProducer<RING> {
+        PipelineProducer { memory: self.memory, ring: self.ring.producer() }
+    }
+
+    /// The pipeline for a warp that multiplies.
+    #[inline(always)]
+    pub(super) fn consumer(&self) -> PipelineConsumer<RING> {
+        PipelineConsumer { memory: self.memory, ring: self.ring.consumer() }
+    }
+}
+
+impl<const RING: u32> PipelineProducer<RING> {
+    /// Has the copy engine fill the places for a tile, as [`PipelineProducer::load_with`], and nothing else.
     ///
     /// # Safety
     /// As there.
@@ -155,56 +182,69 @@ impl<const RING: u32> Pipeline<RING> {
         let [row, col, product, first] =
             [tile.row, tile.col, tile.product, tile.k_begin / shape.k * PLACES].map(|value| unsafe { uniform(value) });
         for step in 0..PLACES * tile.steps(shape) {
-            let (place, barrier, k) = (self.place(), self.ring.full(), (first + step) * ELEMENTS);
+            let (place, stage, k) = (self.ring.stage() * PLACE, self.ring.tma_stage(), (first + step) * ELEMENTS);
             // SAFETY: the place is empty, and counts as full when all its bytes have come. Boxes lie at multiples of 4 KB.
             // One lane of the warp has each copy made.
             unsafe {
-                self.ring.wait_empty();
+                self.ring.acquire();
                 if hopper::elect_one() {
-                    note(self.stage());
-                    barrier.arrive_expecting(PLACE * 4);
+                    note(self.ring.stage());
+                    stage.commit_bytes(PLACE * 4);
                 }
                 if A::K {
                     if hopper::elect_one() {
-                        hopper::load_tile(self.memory, place as usize, map_a, [k, row, product], barrier);
+                        stage.load_tile(self.memory, place as usize, map_a, [k, row, product]);
                     }
                 } else {
                     for i in 0..M / 32 {
                         if hopper::elect_one() {
                             let place = (place + i * BOX) as usize;
-                            hopper::load_tile(self.memory, place, map_a, [row + i * 32, k, product], barrier);
+                            stage.load_tile(self.memory, place, map_a, [row + i * 32, k, product]);
                         }
                     }
                 }
                 if hopper::elect_one() {
-                    hopper::load_tile(self.memory, (place + A_TILE) as usize, map_b, [k, col, product], barrier);
+                    stage.load_tile(self.memory, (place + A_TILE) as usize, map_b, [k, col, product]);
                 }
             }
             self.ring.advance();
         }
     }
+}
 
+impl<const RING: u32> PipelineConsumer<RING> {
     /// The number of the next place.
     #[inline(always)]
     pub(super) fn stage(&self) -> u32 {
-        self.ring.stage
+        self.ring.stage()
     }
 
     /// Where the next place begins.
     #[inline(always)]
     pub(super) fn place(&self) -> u32 {
-        self.ring.stage * PLACE
+        self.ring.stage() * PLACE
     }
 
     /// Waits until the next place is full.
     ///
     /// # Safety
-    /// Called by threads that multiply, which have passed every place before.
+    /// As for [`Consumer::wait`].
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) unsafe fn wait(&self) {
         // SAFETY: the caller's promise.
-        unsafe { self.ring.wait_full() }
+        unsafe { self.ring.wait() }
+    }
+
+    /// Releases the next place.
+    ///
+    /// # Safety
+    /// As for [`Consumer::release`].
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub(super) unsafe fn release(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.ring.release() }
     }
 
     /// The pipeline one place further on.
@@ -214,33 +254,16 @@ impl<const RING: u32> Pipeline<RING> {
         self
     }
 
-    /// What tells that this warp does not read the next place any more.
+    /// On to the place after the next.
     #[inline(always)]
-    pub(super) fn read(&self) -> hopper::Barrier {
-        self.ring.empty()
-    }
-
-    /// On to the place after the next. The result tells that this warp does not read the one before any more.
-    #[inline(always)]
-    pub(super) fn advance(&mut self) -> hopper::Barrier {
-        let read = self.read();
+    pub(super) fn advance(&mut self) {
         self.ring.advance();
-        read
     }
-}
 
-/// Tells that this warp does not read a place any more.
-///
-/// # Safety
-/// All lanes of a warp that multiplies come here, once for each place.
-#[inline(always)]
-#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub(super) unsafe fn give_back(place: hopper::Barrier) {
-    // SAFETY: the caller's promise: one arrival of each warp.
-    unsafe {
-        if hopper::elect_one() {
-            place.arrive();
-        }
+    /// On to the place after the next. The result is the one before, to be released when what reads it has finished.
+    #[inline(always)]
+    pub(super) fn advance_holding(&mut self) -> Unreleased {
+        self.ring.advance_holding()
     }
 }
 

@@ -43,7 +43,7 @@ use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    A_TILE, LOADER_REGISTERS, LOADERS, MEMORY, MULTIPLIER_REGISTERS, PART, Pipeline, give_back, tile_shape,
+    A_TILE, LOADER_REGISTERS, LOADERS, MEMORY, MULTIPLIER_REGISTERS, PART, Pipeline, PipelineConsumer, tile_shape,
     warp_and_part,
 };
 use super::unfit::{GROUP, Unfit, flags_of};
@@ -120,7 +120,8 @@ unsafe fn multiply_scaled(
     // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
     // acquire registers together.
     unsafe {
-        let mut pipeline = Pipeline::open(MEMORY.pipeline);
+        let pipeline = Pipeline::open(MEMORY.pipeline);
+        let mut producer = pipeline.producer();
         let warp = warp_number();
         if warp < LOADERS {
             hopper::release_registers::<LOADER_REGISTERS>();
@@ -131,14 +132,14 @@ unsafe fn multiply_scaled(
                 while let Some(tile) = gemm.tile_of_part(TILE, part, block) {
                     if !unfit(scales).contains(&tile) {
                         let tile = without_zeros(tile, scales);
-                        pipeline.load::<KMajor, PLACES, ELEMENTS>(map_a, map_b, &tile, TILE);
+                        producer.load::<KMajor, PLACES, ELEMENTS>(map_a, map_b, &tile, TILE);
                     }
                     block += thread::grid_dim_x();
                 }
             }
         } else {
             hopper::acquire_registers::<MULTIPLIER_REGISTERS>();
-            multiply(pipeline, gemm, part, scales);
+            multiply(pipeline.consumer(), gemm, part, scales);
         }
     }
 }
@@ -148,7 +149,7 @@ unsafe fn multiply_scaled(
 /// # Safety
 /// Called by all lanes of the warps that multiply.
 #[inline(always)]
-unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, part: Part, scales: [Scales<'_>; 2]) {
+unsafe fn multiply(mut pipeline: PipelineConsumer, gemm: TiledGemm<'_>, part: Part, scales: [Scales<'_>; 2]) {
     // SAFETY: all lanes come here.
     let in_a = unsafe { warp_and_part().1 } * PART * ROW;
     let mut block = thread::block_idx_x();
@@ -164,8 +165,8 @@ unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, part: Part, scal
                     places[1].wait();
                     add_half(&mut sums[0], &places, in_a, 0);
                     add_half(&mut sums[1], &places, in_a, HALF * ROW * 4);
-                    give_back(pipeline.advance());
-                    give_back(pipeline.advance());
+                    pipeline.advance_holding().release();
+                    pipeline.advance_holding().release();
                 }
                 finish(gemm, part, block, scales, &sums);
             }
@@ -179,7 +180,7 @@ unsafe fn multiply(mut pipeline: Pipeline, gemm: TiledGemm<'_>, part: Part, scal
 /// # Safety
 /// As for [`multiply_half`].
 #[inline(always)]
-unsafe fn add_half(sums: &mut [f32; SUMS], places: &[Pipeline; 2], in_a: u32, in_b: u32) {
+unsafe fn add_half(sums: &mut [f32; SUMS], places: &[PipelineConsumer; 2], in_a: u32, in_b: u32) {
     // SAFETY: the caller's promise.
     let partial = unsafe { multiply_half(places, in_a, in_b) };
     for i in 0..SUMS {
@@ -195,7 +196,7 @@ unsafe fn add_half(sums: &mut [f32; SUMS], places: &[Pipeline; 2], in_a: u32, in
 /// Called by all lanes of the warps that multiply; the places are full.
 #[inline(always)]
 pub(super) unsafe fn multiply_half<const RING: u32, const PLACES: usize>(
-    places: &[Pipeline<RING>; PLACES],
+    places: &[PipelineConsumer<RING>; PLACES],
     in_a: u32,
     in_b: u32,
 ) -> [f32; SUMS] {

@@ -47,7 +47,7 @@ use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, PipelineMemory, give_back, tile_shape,
+    LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, PipelineConsumer, PipelineMemory, tile_shape,
     warp_and_part,
 };
 #[cfg(not(target_arch = "nvptx64"))]
@@ -159,7 +159,8 @@ unsafe fn multiply_short(
     // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
     // acquire registers together.
     unsafe {
-        let mut pipeline = Pipeline::open(MEMORY.pipeline);
+        let pipeline = Pipeline::open(MEMORY.pipeline);
+        let (mut producer, consumer) = (pipeline.producer(), pipeline.consumer());
         let warp = warp_number();
         if warp < LOADERS {
             hopper::release_registers::<LOADER_REGISTERS>();
@@ -170,7 +171,7 @@ unsafe fn multiply_short(
                 while let Some(tile) = gemm.tile_by_rows(SHORT_TILE, block) {
                     let Tile { row, col, product, .. } = tile;
                     let ticket = Ticket { row, col, product, unfit: unfit(scales).contains(&tile) };
-                    pipeline.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_TILE, |place| {
+                    producer.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_TILE, |place| {
                         ticket.write(place);
                     });
                     block += thread::grid_dim_x();
@@ -180,7 +181,7 @@ unsafe fn multiply_short(
             }
         } else {
             hopper::acquire_registers::<MULTIPLIER_REGISTERS>();
-            multiply(pipeline, gemm, scales);
+            multiply(consumer, gemm, scales);
         }
     }
 }
@@ -211,7 +212,7 @@ unsafe fn store(gemm: TiledGemm<'_>, part: u32, map_c: TensorMapMut<'_>, scales:
 /// # Safety
 /// Called by all lanes of the warps that multiply.
 #[inline(always)]
-unsafe fn multiply(mut pipeline: Pipeline<RING>, gemm: TiledGemm<'_>, scales: [Scales<'_>; 2]) {
+unsafe fn multiply(mut pipeline: PipelineConsumer<RING>, gemm: TiledGemm<'_>, scales: [Scales<'_>; 2]) {
     let (tiles, two_places) = (gemm.tiles(SHORT_TILE), gemm.terms() > SHORT_TILE.k);
     let mut block = thread::block_idx_x();
     while block < tiles {
@@ -229,9 +230,9 @@ unsafe fn multiply(mut pipeline: Pipeline<RING>, gemm: TiledGemm<'_>, scales: [S
             }
             pipeline.advance();
             if ticket.unfit {
-                give_back(places[0].read());
+                places[0].release();
                 if two_places {
-                    give_back(places[1].read());
+                    places[1].release();
                 }
                 compute_exactly(gemm, block);
             } else if two_places {
@@ -264,7 +265,7 @@ unsafe fn compute_exactly(gemm: TiledGemm<'_>, block: u32) {
 unsafe fn compute_tile<const PLACES: usize>(
     gemm: TiledGemm<'_>,
     ticket: Ticket,
-    places: [Pipeline<RING>; PLACES],
+    places: [PipelineConsumer<RING>; PLACES],
     [scales_a, scales_b]: [Scales<'_>; 2],
 ) {
     let lane = warp::lane_id();
@@ -282,7 +283,7 @@ unsafe fn compute_tile<const PLACES: usize>(
         complete(gemm, staging, row, rows, &mut first, &sums);
         let sums = multiply_half(&places, in_a, HALF * ROW * 4);
         for place in places {
-            give_back(place.read());
+            place.release();
         }
         complete(gemm, staging, row, rows, &mut second, &sums);
     }

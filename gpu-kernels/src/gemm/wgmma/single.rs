@@ -21,6 +21,7 @@
 //!
 //! 168 registers at launch, 240 in the warpgroups that multiply; 192 KB of shared memory, one block on a multiprocessor.
 
+use blocks::ring::Unreleased;
 use blocks::uniform::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -34,7 +35,7 @@ use super::operand::{BOX, KMajor, Major, MnMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    A_TILE, LOADER_REGISTERS, LOADERS, MEMORY, MULTIPLIER_REGISTERS, PART, Pipeline, give_back, tile_shape,
+    A_TILE, LOADER_REGISTERS, LOADERS, MEMORY, MULTIPLIER_REGISTERS, PART, Pipeline, PipelineConsumer, tile_shape,
     warp_and_part,
 };
 #[cfg(not(target_arch = "nvptx64"))]
@@ -198,7 +199,8 @@ unsafe fn multiply_rounded<A: Source, F: Format, const TERMS: u32>(
     // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
     // acquire registers together.
     unsafe {
-        let mut pipeline = Pipeline::open(MEMORY.pipeline);
+        let pipeline = Pipeline::open(MEMORY.pipeline);
+        let (mut producer, mut consumer) = (pipeline.producer(), pipeline.consumer());
         let warp = warp_number();
         if warp < LOADERS {
             hopper::release_registers::<LOADER_REGISTERS>();
@@ -207,7 +209,7 @@ unsafe fn multiply_rounded<A: Source, F: Format, const TERMS: u32>(
                 hopper::prefetch_tensor_map(map_b);
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile(shape, block) {
-                    pipeline.load::<A, 1, TERMS>(map_a, map_b, &tile, shape);
+                    producer.load::<A, 1, TERMS>(map_a, map_b, &tile, shape);
                     block += thread::grid_dim_x();
                 }
             }
@@ -216,7 +218,7 @@ unsafe fn multiply_rounded<A: Source, F: Format, const TERMS: u32>(
             let mut block = thread::block_idx_x();
             while let Some(tile) = gemm.tile(shape, block) {
                 let mut sums = [0f32; SUMS];
-                multiply::<A, F>(&mut sums, &mut pipeline, tile.steps(shape));
+                multiply::<A, F>(&mut sums, &mut consumer, tile.steps(shape));
                 // Computed again: kept through the loop, it would take registers there.
                 if let Some(tile) = gemm.tile(shape, block) {
                     A::finish(&tile, &sums);
@@ -232,8 +234,8 @@ unsafe fn multiply_rounded<A: Source, F: Format, const TERMS: u32>(
 /// # Safety
 /// Called by all lanes of the warps that multiply.
 #[inline(always)]
-unsafe fn multiply<A: Source, F: Format>(sums: &mut [f32; SUMS], pipeline: &mut Pipeline, steps: u32) {
-    let mut previous = None;
+unsafe fn multiply<A: Source, F: Format>(sums: &mut [f32; SUMS], pipeline: &mut PipelineConsumer, steps: u32) {
+    let mut previous: Option<Unreleased> = None;
     // SAFETY: all lanes come here. A place is read when it is full, and given back when the products that read it have
     // finished, as have the sums when they are read.
     unsafe {
@@ -244,24 +246,24 @@ unsafe fn multiply<A: Source, F: Format>(sums: &mut [f32; SUMS], pipeline: &mut 
             let b = Descriptor::at(pipeline.memory, (place + A_TILE) as usize);
             A::multiply::<F>(sums, pipeline.memory, place, part, b);
             wgmma::commit();
-            let read = pipeline.advance();
+            let read = pipeline.advance_holding();
             if A::AHEAD {
                 sums.wait::<1>();
                 if let Some(previous) = previous {
-                    give_back(previous);
+                    previous.release();
                 }
                 previous = Some(read);
             } else {
                 sums.wait::<0>();
                 // The lanes have read A themselves, and one of them tells for all.
                 warp::sync_warp(warp::ALL_LANES);
-                give_back(read);
+                read.release();
             }
         }
         if A::AHEAD {
             sums.wait::<0>();
             if let Some(previous) = previous {
-                give_back(previous);
+                previous.release();
             }
         }
     }

@@ -52,7 +52,7 @@
 use blocks::block_or::BlockOr;
 use blocks::named_barrier::{NamedBarrier, NamedBarrierIds, NamedBarriers};
 use blocks::ping_pong::{self, PingPong};
-use blocks::ring::Ring;
+use blocks::ring::{Consumer, Ring};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -188,7 +188,7 @@ unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     }
     let memory = const { Memory::<RAW_STAGES>::new(B::K) };
     // SAFETY: the caller's promise.
-    let mut block = unsafe {
+    let block = unsafe {
         Block {
             gemm,
             memory: memory.places.slice(),
@@ -212,14 +212,15 @@ unsafe fn multiply_split<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
             hopper::fence_barrier_init();
         }
         thread::sync_threads();
+        let (mut converter, mut consumer) = (block.raw.producer_consumer(), block.raw.consumer());
         let warp = warp_number();
         if warp < FIRST_MULTIPLIER {
             hopper::release_registers::<40>();
-            let found = convert::<A, B, S, RAW_STAGES>(&mut block, warp, map_a, map_b);
+            let found = convert::<A, B, S, RAW_STAGES>(&block, &mut converter, warp, map_a, map_b);
             block.found.arrive(found);
         } else {
             hopper::acquire_registers::<232>();
-            multiply::<A, B, S, RAW_STAGES>(&mut block, marks);
+            multiply::<A, B, S, RAW_STAGES>(&block, &mut consumer, marks);
         }
     }
 }
@@ -244,19 +245,20 @@ impl Multiplier {
     #[inline(always)]
     unsafe fn step<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32, const LOOK: bool>(
         &mut self,
-        block: &mut Block<'_, RAW_STAGES>,
+        block: &Block<'_, RAW_STAGES>,
+        raw: &mut Consumer<RAW_STAGES>,
     ) {
         let memory = block.memory;
-        let second_ring = block.second.after(self.step);
-        let raw_place = block.raw.stage * RAW;
-        let place = RAW_STAGES * RAW + second_ring.stage * second_place(B::K);
+        let second_ring = block.second.consumer_after(self.step);
+        let raw_place = raw.stage() * RAW;
+        let place = RAW_STAGES * RAW + second_ring.stage() * second_place(B::K);
         let first_b = Descriptor::at(memory, (if B::K { raw_place + A_TILE } else { place }) as usize);
         let second_b = Descriptor::at(memory, (if B::K { place } else { place + B_TILE }) as usize);
         // SAFETY: a place is read when it is full, and given back when the products that read it have finished. A K-major B is
         // read from the raw place to the end of the step.
         unsafe {
             let (first_a, second_a) = self.split::<S, LOOK>();
-            second_ring.wait_full();
+            second_ring.wait();
             let mut partial = [0f32; SUMS];
             self.turn.wait();
             wgmma::fence();
@@ -274,19 +276,17 @@ impl Multiplier {
             S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);
             wgmma::commit();
             self.turn.pass();
-            if !B::K && hopper::elect_one() {
-                block.raw.empty().arrive(); // A is in registers, and the converters are done: nobody reads it any more
+            if !B::K {
+                raw.release(); // A is in registers, and the converters are done: nobody reads it any more
             }
-            block.raw.advance();
+            raw.advance();
             self.place_in_a =
-                if block.raw.stage == 0 { self.place_in_a - (RAW_STAGES - 1) * RAW } else { self.place_in_a + RAW };
+                if raw.stage() == 0 { self.place_in_a - (RAW_STAGES - 1) * RAW } else { self.place_in_a + RAW };
             self.step += 1;
             partial.wait::<0>();
-            if hopper::elect_one() {
-                second_ring.empty().arrive(); // and where B is K-major, the raw place with it
-            }
+            second_ring.release(); // and where B is K-major, the raw place with it
             if self.step < block.steps {
-                block.raw.wait_full();
+                raw.wait();
             }
             // After the last step these are bytes of no meaning, which nobody uses: a load that is made only sometimes
             // costs registers. The executor, which has enough of them, would report it.
@@ -321,7 +321,8 @@ impl Multiplier {
 /// As for [`multiply_split`]; called by all lanes of the multipliers' warps.
 #[inline(always)]
 unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
-    block: &mut Block<'_, RAW_STAGES>,
+    block: &Block<'_, RAW_STAGES>,
+    raw: &mut Consumer<RAW_STAGES>,
     marks: GlobalSliceMut<'_, u32>,
 ) {
     // SAFETY: all lanes come here.
@@ -334,16 +335,16 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     // block.
     unsafe {
         if block.steps > 0 {
-            block.raw.wait_full();
+            raw.wait();
             multiplier.raw = load_fragments::<A>(block.memory, place_in_a);
         }
         if block.looks[0].shared {
             while multiplier.step < block.steps {
-                multiplier.step::<A, B, S, RAW_STAGES, false>(block);
+                multiplier.step::<A, B, S, RAW_STAGES, false>(block, raw);
             }
         } else {
             while multiplier.step < block.steps {
-                multiplier.step::<A, B, S, RAW_STAGES, true>(block);
+                multiplier.step::<A, B, S, RAW_STAGES, true>(block, raw);
             }
         }
         turn.end();
