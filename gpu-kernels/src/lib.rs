@@ -10,12 +10,12 @@
 //!
 //! | kernel | idea |
 //! |---|---|
-//! | [`gemm::naive_1d`] | one thread per element of C, numbered along a line |
-//! | [`gemm::naive_2d`] | one thread per element of C, arranged like C |
-//! | [`gemm::tiled`], 16×16 and 32×32 | a block shares what its threads would all load |
+//! | [`gemm::basic::naive_1d`] | one thread per element of C, numbered along a line |
+//! | [`gemm::basic::naive_2d`] | one thread per element of C, arranged like C |
+//! | [`gemm::basic::tiled`], 16×16 and 32×32 | a block shares what its threads would all load |
 //! | [`gemm::register_tiled`] | a thread shares what its 128 sums would all load |
 //! | [`gemm::mma`] | tensor cores, and what they take to be as accurate as fp32 |
-//! | [`gemm::wgmma`] | tensor cores fed by the copy engine, with a role for each warp |
+//! | [`gemm::hopper`] | tensor cores fed by the copy engine, with a role for each warp |
 //! | [`gemv::block_reduction`] | a block shares one long sum |
 //! | [`gemv::split`], [`gemv::transposed_split`] | blocks share one long sum |
 //!
@@ -27,7 +27,7 @@
 //!
 //! It is part of every kernel's name. `fp32` alone means: operands and result are IEEE 754 binary32, and every multiplication
 //! and addition of the sum is one fused operation rounded to nearest. `fp32_3xtf32`, `fp32_mixed` and `fp32_3xfp16` compute on
-//! tensor cores by parts of the operands, with errors like those of fp32 ([`gemm::split`], [`pack::scaled`]); `fp32_normwise` by
+//! tensor cores by parts of the operands, with errors like those of fp32 ([`gemm::decompose`], [`pack::scaled`]); `fp32_normwise` by
 //! parts that are accurate beside the largest elements of rows and columns; `tf32`, `bf16` and `fp16` round the operands.
 //!
 //! # Sizes

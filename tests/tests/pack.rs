@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use cuda_std::convert::{bf16x2, f16x2};
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{ContractViolation, GlobalSlice, GlobalSliceMut, Kernel as _};
-use gpu_kernels::gemm::wgmma::unfit::GROUP;
+use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};

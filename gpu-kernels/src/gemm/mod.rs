@@ -18,17 +18,15 @@
 //! All kernels of this module take a [`Gemm`] and nothing else, for any m, n and k from 0, any strides of A and B (so all
 //! of NN, NT, TN and TT), and any strides of C that keep its elements apart.
 
-mod exact;
+pub mod basic;
+pub mod decompose;
+mod fp32_tile;
+pub mod hopper;
 pub mod mma;
-pub mod naive_1d;
-pub mod naive_2d;
 pub mod register_tiled;
 pub mod repair;
-pub mod split;
-pub mod split_reduction;
-pub mod tiled;
+pub mod split_k;
 pub mod tiles;
-pub mod wgmma;
 
 use cuda_std::prelude::*;
 

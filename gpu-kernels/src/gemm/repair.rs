@@ -16,11 +16,11 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::exact;
+use super::fp32_tile;
+use super::hopper::decomposed::TILE;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
 use super::tiles::TiledGemm;
-use super::wgmma::split::TILE;
 
 /// The mark of a block that has found operands in A that are too small to be split.
 pub const MARK_A: u32 = 1;
@@ -75,7 +75,7 @@ pub fn gemm_repair_fp32(gemm: TiledGemm<'_>, marks: GlobalSlice<'_, u32>, splits
             any |= FOUND.read(warp as usize);
         }
         if any != 0 {
-            exact::compute_tile(&tile, TILE, thread, THREADS);
+            fp32_tile::compute_tile(&tile, TILE, thread, THREADS);
         }
     }
 }

@@ -69,7 +69,7 @@ impl<'a> Gemv<'a> {
 ///             columns of A:  split 0   split 1   …             partials, splits×m:  row s has the partial sums of split s
 /// ```
 ///
-/// [`gemm_split_reduction_fp32`](crate::gemm::split_reduction::gemm_split_reduction_fp32) adds the rows up.
+/// [`gemm_split_reduction_fp32`](crate::gemm::split_k::gemm_split_reduction_fp32) adds the rows up.
 ///
 /// Invariant, which the constructors establish and kernels rely on: A is m×k, x has k elements, and the outputs are
 /// splits×m, with at least one split.

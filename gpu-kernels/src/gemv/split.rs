@@ -79,7 +79,7 @@ pub fn gemv_split_fp32(gemv: SplitGemv<'_>) {
 
 /// `y += α·A·x` in fp32 for an A stored by rows, in one pass with `splits` splits, each of which adds its sums to y as they
 /// come. The result may differ from run to run in the last bits. β is 1: where it is to be another, scale y before, with
-/// [`SplitReduction::scaling`](crate::gemm::split_reduction::SplitReduction::scaling).
+/// [`SplitReduction::scaling`](crate::gemm::split_k::SplitReduction::scaling).
 #[kernel(block = 256, min_blocks = 3, requires(
     gemv.a().is_contiguous_along_rows(), gemv.splits() == 1, gemv.beta() == 1.0, splits > 0,
     blocks(&gemv, splits) <= MAX_BLOCKS

@@ -52,8 +52,8 @@ use cuda_std::convert::{f16x2, from_f16x2};
 use cuda_std::prelude::*;
 
 use super::tile::{self, PITCH, SIDE, THREADS, Tiles, is_along_terms};
-use crate::gemm::wgmma::scaled::LOW_SCALE;
-use crate::gemm::wgmma::unfit::GROUP;
+use crate::gemm::hopper::fallback::GROUP;
+use crate::gemm::hopper::fp16_pairs::LOW_SCALE;
 use crate::{Matrix, MatrixBatch};
 
 /// The terms that stand together: high parts, then low parts.

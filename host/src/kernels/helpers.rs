@@ -2,7 +2,7 @@
 
 use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
-use gpu_kernels::gemm::split_reduction::{SplitReduction, gemm_split_reduction_fp32};
+use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;

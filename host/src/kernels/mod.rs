@@ -15,9 +15,9 @@ mod wgmma;
 use std::sync::LazyLock;
 
 use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
+use gpu_kernels::gemm::hopper::fallback::Unfit;
+use gpu_kernels::gemm::hopper::fp16_pairs::Scales;
 use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
-use gpu_kernels::gemm::wgmma::scaled::Scales;
-use gpu_kernels::gemm::wgmma::unfit::Unfit;
 use gpu_kernels::{
     Part,
     gemm::Gemm,
@@ -443,9 +443,9 @@ impl KernelInfo {
 #[cfg(test)]
 mod tests {
     use cuda_std::Kernel;
-    use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
-    use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
-    use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
+    use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
+    use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
+    use gpu_kernels::gemm::basic::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
     use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 
     use super::*;

@@ -1,12 +1,12 @@
 //! Products on tensor cores whose operands are multiplied as the copy engine loads them, for compute capability 9.0:
-//! [`gpu_kernels::gemm::wgmma::single`], [`gpu_kernels::gemm::wgmma::scaled`] and [`gpu_kernels::gemm::wgmma::short`].
+//! [`gpu_kernels::gemm::hopper::rounded`], [`gpu_kernels::gemm::hopper::fp16_pairs`] and [`gpu_kernels::gemm::hopper::short_k`].
 
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::{KernelFacts, TensorMap};
+use gpu_kernels::gemm::hopper::fp16_pairs::*;
+use gpu_kernels::gemm::hopper::rounded::*;
+use gpu_kernels::gemm::hopper::short_k::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
-use gpu_kernels::gemm::wgmma::scaled::*;
-use gpu_kernels::gemm::wgmma::short::*;
-use gpu_kernels::gemm::wgmma::single::*;
 
 use super::wgmma::{map_of_a, map_of_b};
 use super::{Common, Format, KernelInfo, Launch, PackedOperand, Performance, Scheme, embedded};

@@ -1,10 +1,10 @@
-//! Products on tensor cores that are fed by the copy engine, for compute capability 9.0: [`gpu_kernels::gemm::wgmma`].
+//! Products on tensor cores that are fed by the copy engine, for compute capability 9.0: [`gpu_kernels::gemm::hopper`].
 
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::TensorMap;
 use gpu_kernels::MatrixBatch;
+use gpu_kernels::gemm::hopper::decomposed::*;
 use gpu_kernels::gemm::tiles::TileShape;
-use gpu_kernels::gemm::wgmma::split::*;
 
 use super::{Common, KernelInfo, Launch, Performance, Scheme, embedded};
 use crate::Error;

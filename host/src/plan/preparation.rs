@@ -18,8 +18,8 @@ use std::ops::Range;
 
 use cuda_std::KernelFacts;
 use cuda_std::{GlobalSlice, GlobalSliceMut};
-use gpu_kernels::gemm::wgmma::scaled::Scales;
-use gpu_kernels::gemm::wgmma::unfit::GROUP;
+use gpu_kernels::gemm::hopper::fallback::GROUP;
+use gpu_kernels::gemm::hopper::fp16_pairs::Scales;
 use gpu_kernels::pack::scaled::Chunks;
 use gpu_kernels::pack::whole;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};

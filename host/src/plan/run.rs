@@ -2,9 +2,9 @@
 
 use cuda_std::GlobalSliceMut;
 use gpu_kernels::gemm::Gemm;
-use gpu_kernels::gemm::split_reduction::SplitReduction;
+use gpu_kernels::gemm::hopper::fallback::Unfit;
+use gpu_kernels::gemm::split_k::SplitReduction;
 use gpu_kernels::gemm::tiles::TiledGemm;
-use gpu_kernels::gemm::wgmma::unfit::Unfit;
 use gpu_kernels::gemv::{Gemv, SplitGemv};
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Part, Vector, VectorMut};
 

@@ -12,7 +12,7 @@ const EXPLAINED: [(&str, &str); 4] = [
         "It orders nothing: the loads of a block of columns are not to be moved before it by the compiler, which saves registers.",
     ),
     (
-        "gemm/split_reduction.rs:269",
+        "gemm/split_k.rs:269",
         "For blocks that compute more than one piece: that takes more of them than a grid has blocks. `tests/tests/gemv.rs` launches \
          fewer, and tells.",
     ),

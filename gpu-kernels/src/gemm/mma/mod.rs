@@ -32,11 +32,11 @@
 //!
 //! **What cannot be split** ends up exact: below about 2⁻¹⁰⁰ a part of an operand loses bits; [`Extremes`] sees it.
 //! Infinities, NaNs and numbers that are too large for their rounded part make an infinity or a NaN of the sum. Where a block
-//! finds either, it computes its tile again in fp32 (module `exact`).
+//! finds either, it computes its tile again in fp32 (module `fp32_tile`).
 //!
 //! | precision | products of tensor cores for 16 terms | error |
 //! |---|---|---|
-//! | `fp32_mixed` | 2 TF32 and 2 bf16 | that of fp32 sums ([`split`](super::split)) |
+//! | `fp32_mixed` | 2 TF32 and 2 bf16 | that of fp32 sums ([`decompose`](super::decompose)) |
 //! | `fp32_3xtf32` | 6 TF32 | that of fp32 sums |
 //! | `tf32` | 2 TF32 | operands rounded to 11 bits |
 //! | `bf16` | 1 bf16 | operands rounded to 8 bits |
@@ -75,8 +75,8 @@ use cuda_std::prelude::*;
 use operand::{AlongLines, AlongTerms, Arrangement, BLOCK_LINES, BLOCK_TERMS, Lines};
 use scheme::{Mixed, OneBf16, OneFp16, OneTf32, Scheme, ThreeTf32};
 
-use super::exact;
-use super::split::Extremes;
+use super::decompose::Extremes;
+use super::fp32_tile;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
 use super::tiles::{Tile, TileShape, TiledGemm};
@@ -311,7 +311,7 @@ impl<
             let inexact = unsafe { any_thread::<Self>(&shared, seen.any() || !are_finite(&sums)) };
             if inexact {
                 // SAFETY: all threads of the block, or none, come here; the tile is this block's alone.
-                unsafe { exact::compute_tile(&tile, Self::SHAPE, thread::thread_idx_x(), Self::THREADS) };
+                unsafe { fp32_tile::compute_tile(&tile, Self::SHAPE, thread::thread_idx_x(), Self::THREADS) };
                 return;
             }
         }

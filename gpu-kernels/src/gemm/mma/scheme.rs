@@ -3,7 +3,7 @@
 use cuda_std::mma::{mma_m16n8k8_tf32, mma_m16n8k16_bf16, mma_m16n8k16_fp16};
 use cuda_std::prelude::*;
 
-use crate::gemm::split::{Extremes, split_tf32};
+use crate::gemm::decompose::{Extremes, split_tf32};
 
 /// Four terms of a line in a lane, `q`, `q + 4`, `q + 8` and `q + 12`, as fragments of two TF32 products of 8 terms: the
 /// first has the first two in the places `q` and `q + 4`, the second the others.
@@ -83,7 +83,7 @@ fn to_bf16(terms: [f32; 4]) -> Pairs {
     [convert::bf16x2(terms[0], terms[1]), convert::bf16x2(terms[2], terms[3])]
 }
 
-/// One TF32 product for high·high, and two bf16 products for high·low and low·high ([`crate::gemm::split`]).
+/// One TF32 product for high·high, and two bf16 products for high·low and low·high ([`crate::gemm::decompose`]).
 pub(super) struct Mixed;
 
 /// The parts of an operand of [`Mixed`].
@@ -121,7 +121,7 @@ impl Scheme for Mixed {
     }
 }
 
-/// Three TF32 products ([`crate::gemm::split`]).
+/// Three TF32 products ([`crate::gemm::decompose`]).
 pub(super) struct ThreeTf32;
 
 /// The parts of an operand of [`ThreeTf32`].

@@ -1,4 +1,4 @@
-//! The warps that load and convert, in the kernels of [`split`](super::split).
+//! The warps that load and convert, in the kernels of [`split`](super::decomposed).
 //!
 //! ```text
 //!                 warp 0        warp 1        warp 2        warp 3
@@ -13,11 +13,11 @@ use blocks::uniform::uniform;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 
+use super::decomposed::{A_TILE, B_TILE, BOXES, Block, CONVERTERS, RAW, SECOND_STAGES, TILE, second_place};
 use super::operand::{BOX, COLUMNS, Major, Pieces, ROW, Share, TURNS, load_unit, store_unit};
 use super::scheme::Scheme;
-use super::split::{A_TILE, B_TILE, BOXES, Block, CONVERTERS, RAW, SECOND_STAGES, TILE, second_place};
+use crate::gemm::decompose::{Extremes, split_tf32};
 use crate::gemm::repair::{MARK_A, MARK_B};
-use crate::gemm::split::{Extremes, split_tf32};
 
 const _: () =
     assert!(SECOND_STAGES == 2, "an empty second place says that the raw place of two steps ago is read no more");

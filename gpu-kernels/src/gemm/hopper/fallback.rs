@@ -86,7 +86,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::gemm::wgmma::split::TILE;
+    use crate::gemm::hopper::decomposed::TILE;
     use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
     const ROWS: usize = 600;

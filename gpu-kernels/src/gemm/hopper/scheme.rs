@@ -1,10 +1,10 @@
-//! The schemes by which the parts of split operands are multiplied: see [`split`](crate::gemm::split).
+//! The schemes by which the parts of split operands are multiplied: see [`split`](crate::gemm::decompose).
 
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{Bf16, Descriptor, Sums, Tf32};
 
 use super::operand::{Fragments, Pieces};
-use crate::gemm::split::prepare_tf32;
+use crate::gemm::decompose::prepare_tf32;
 
 /// What the second operand of a scheme consists of, and how it is multiplied.
 pub(super) trait Scheme {

@@ -16,7 +16,7 @@
 //!  columns apart, so that what the lanes of a warp load at a time lies side by side.
 //! ```
 //!
-//! The idea: [`tiled`](super::tiled) needs two loads from shared memory for each multiplication. Here 24 numbers are loaded
+//! The idea: [`tiled`](super::basic::tiled) needs two loads from shared memory for each multiplication. Here 24 numbers are loaded
 //! for 128 of them, four at a time: 12 of 273 instructions of the inner loop are loads, 256 are multiplications.
 //!
 //! **Panels lie term by term in shared memory**, as the sums need them. An operand whose neighbours in memory are neighbours

@@ -39,8 +39,8 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::Gemm;
 use crate::Matrix;
+use crate::gemm::Gemm;
 use crate::geometry::first_row;
 
 /// A tile in shared memory: `ROWS` rows of which `PITCH - 4` elements are used.

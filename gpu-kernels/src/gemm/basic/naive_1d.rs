@@ -21,7 +21,7 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::Gemm;
+use crate::gemm::Gemm;
 
 /// `C = α·A·B + β·C` in fp32, by one thread for each element, numbered along a line.
 #[kernel(block = 256, min_blocks = 8)]

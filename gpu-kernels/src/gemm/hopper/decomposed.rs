@@ -30,7 +30,7 @@
 //!
 //! # Operands that cannot be split
 //!
-//! See [`crate::gemm::split`]. Sums that are not finite tell of large ones, and the block computes its tile again by
+//! See [`crate::gemm::decompose`]. Sums that are not finite tell of large ones, and the block computes its tile again by
 //! multiplications and additions in fp32. Small ones have to be looked for. There are two ways:
 //!
 //! - Without `marks`, each block looks at all its operands, and again computes its tile itself. That takes about 4 % of the
@@ -46,7 +46,7 @@
 //! run, 0.795 and 0.779 ms. With 3xTF32 it took 0.989 and 0.965 ms; before, 0.976 and 1.021 ms (2026-11-21).
 //!
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized persistent" kernels; of the split,
-//! [`crate::gemm::split`]. 168 registers at launch, of which warpgroup 0 gives up all but 40, so that the others have 232;
+//! [`crate::gemm::decompose`]. 168 registers at launch, of which warpgroup 0 gives up all but 40, so that the others have 232;
 //! 208 to 225 KB of shared memory, one block on a multiprocessor.
 
 use blocks::block_or::BlockOr;
@@ -61,16 +61,16 @@ use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Sums};
 
-use super::convert::convert;
-use super::looks::{Looks, NOT_FINITE, are_finite};
+use super::converter::convert;
+use super::fallback::{GROUP, Unfit};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_place, fragment_rows, load_fragments};
 use super::scheme::{Mixed, Scheme, ThreeTf32};
-use super::unfit::{GROUP, Unfit};
-use crate::gemm::exact;
+use super::underflow_scan::{Looks, NOT_FINITE, are_finite};
+use crate::gemm::decompose::{Extremes, split_tf32};
+use crate::gemm::fp32_tile;
 use crate::gemm::repair::{MARK_A, MARK_B};
-use crate::gemm::split::{Extremes, split_tf32};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -365,7 +365,9 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     let Some(tile) = block.gemm.tile(TILE, thread::block_idx_x()) else { return };
     if inexact {
         // SAFETY: all multipliers come here, and nobody else writes this tile of C.
-        unsafe { exact::compute_tile(&tile, TILE, thread::thread_idx_x() - FIRST_MULTIPLIER * 32, MULTIPLIERS * 32) };
+        unsafe {
+            fp32_tile::compute_tile(&tile, TILE, thread::thread_idx_x() - FIRST_MULTIPLIER * 32, MULTIPLIERS * 32)
+        };
         return;
     }
     let lane = warp::lane_id();

@@ -11,11 +11,11 @@
 //! [`crate::pack`] scales each line, a row of A or a column of B, by the power of two that brings its largest element to the
 //! top of fp16's range, and splits what comes out into two fp16 numbers of 11 bits each, of which the low one is scaled once
 //! more. A product of the tensor cores in fp16 costs half of one in TF32, and there are three of them: three quarters of what
-//! the mixed scheme of [`crate::gemm::split`] costs, and about half of its error.
+//! the mixed scheme of [`crate::gemm::decompose`] costs, and about half of its error.
 //!
 //! An element that is very much smaller than the largest of its line loses bits. Packing notices lines with such elements
 //! (it says where the limit is), and lines that are not finite; the 256×256 parts of C that these belong to are not computed
-//! here, but by a kernel of [`super::split`], restricted to them.
+//! here, but by a kernel of [`super::decomposed`], restricted to them.
 //!
 //! Packing also notes from which term to which 256 lines of an operand have other numbers than zeros. The terms outside of what
 //! both operands have there are left out: of the product of two triangular matrices that is two thirds. With zeros, everything
@@ -37,6 +37,7 @@ use cuda_std::wgmma::{self, Descriptor, Fp16, Sums};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::{Dim3, TileSwizzle};
 
+use super::fallback::{GROUP, Unfit, flags_of};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::LINE_BYTES;
 use super::operand::{KMajor, ROW};
@@ -46,7 +47,6 @@ use super::pipeline::{
     A_TILE, LOADER_REGISTERS, LOADERS, MEMORY, MULTIPLIER_REGISTERS, PART, Pipeline, PipelineConsumer, tile_shape,
     warp_and_part,
 };
-use super::unfit::{GROUP, Unfit, flags_of};
 use crate::Part;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;

@@ -23,7 +23,7 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::Gemm;
+use crate::gemm::Gemm;
 use crate::geometry::first_row;
 
 /// `C = α·A·B + β·C` in fp32, by one thread for each element, in blocks of 32 columns by 8 rows.

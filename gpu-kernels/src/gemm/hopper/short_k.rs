@@ -12,7 +12,7 @@
 //!  (warp 0)
 //! ```
 //!
-//! The kernel of [`super::scaled`], for so few terms that all of them are in its places at once. So a warpgroup can compute one
+//! The kernel of [`super::fp16_pairs`], for so few terms that all of them are in its places at once. So a warpgroup can compute one
 //! half of its columns after the other, and keeps nothing but the sums of one. It writes them to shared memory ([`blocks::staging`]),
 //! and goes on at once. By the other way, storing from registers, a warp writes 32 bytes in each of eight rows at a time.
 //!
@@ -25,10 +25,10 @@
 //!
 //! The copy engine leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements.
 //!
-//! Tiles of lines that cannot be split are computed here, too, in plain fp32 (`gemm::exact`): that is slow for each term,
+//! Tiles of lines that cannot be split are computed here, too, in plain fp32 (`gemm::fp32_tile`): that is slow for each term,
 //! of which there are few.
 //!
-//! On an H200, 32768×32768 elements of 32 terms take 1.09 ms, and of 64 terms 1.28 ms, packing included; with [`super::scaled`] 2.03 ms.
+//! On an H200, 32768×32768 elements of 32 terms take 1.09 ms, and of 64 terms 1.28 ms, packing included; with [`super::fp16_pairs`] 2.03 ms.
 //! Writing C alone would take 0.91 ms (2026-11-22).
 //!
 //! 168 registers at launch, 240 in the warpgroups that multiply; 208 KB of shared memory, one block on a multiprocessor.
@@ -43,6 +43,9 @@ use cuda_std::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::{Dim3, TileSwizzle};
 
+#[cfg(not(target_arch = "nvptx64"))]
+use super::fp16_pairs::describes;
+use super::fp16_pairs::{ELEMENTS, HALF, SUMS, Scales, multiply_half, unfit};
 use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
@@ -50,10 +53,7 @@ use super::pipeline::{
     LOADER_REGISTERS, LOADERS, MULTIPLIER_REGISTERS, PART, Pipeline, PipelineConsumer, PipelineMemory, tile_shape,
     warp_and_part,
 };
-#[cfg(not(target_arch = "nvptx64"))]
-use super::scaled::describes;
-use super::scaled::{ELEMENTS, HALF, SUMS, Scales, multiply_half, unfit};
-use crate::gemm::exact;
+use crate::gemm::fp32_tile;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -254,7 +254,9 @@ unsafe fn compute_exactly(gemm: TiledGemm<'_>, block: u32) {
     let Some(tile) = gemm.tile_by_rows(SHORT_TILE, block) else { return };
     let first = LOADERS * warp::LANES;
     // SAFETY: the caller's promise; the tile is this block's alone.
-    unsafe { exact::compute_tile(&tile, SHORT_TILE, thread::thread_idx_x() - first, thread::block_dim_x() - first) };
+    unsafe {
+        fp32_tile::compute_tile(&tile, SHORT_TILE, thread::thread_idx_x() - first, thread::block_dim_x() - first)
+    };
 }
 
 /// Computes a tile, and gives its places back.
