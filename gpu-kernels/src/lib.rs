@@ -4,7 +4,7 @@
 //! where every access is checked. The crate knows nothing of devices; it also exports what a launch has to agree with
 //! the kernel on (argument types, block shapes, grids), so that the host cannot drift from it.
 //!
-//! # The ladder
+//! # Reading order
 //!
 //! Each kernel stands for one idea; read them in this order.
 //!
@@ -13,15 +13,15 @@
 //! | [`gemm::basic::naive_1d`] | one thread per element of C, numbered along a line |
 //! | [`gemm::basic::naive_2d`] | one thread per element of C, arranged like C |
 //! | [`gemm::basic::tiled`], 16×16 and 32×32 | a block shares what its threads would all load |
-//! | [`gemm::register_tiled`] | a thread shares what its 128 sums would all load |
+//! | [`gemm::register_tiled`] | a thread shares what its 128 accumulators would all load |
 //! | [`gemm::mma`] | tensor cores, and what they take to be as accurate as fp32 |
-//! | [`gemm::hopper`] | tensor cores fed by the copy engine, with a role for each warp |
+//! | [`gemm::hopper`] | TMA, `wgmma`, and a role for each warp |
 //! | [`gemv::block_reduction`] | a block shares one long sum |
-//! | [`gemv::split`], [`gemv::transposed_split`] | blocks share one long sum |
+//! | [`gemv::split`], [`gemv::transposed_split`] | split-K: blocks share one long sum |
 //!
-//! Not on the ladder: [`scaling`], products with diagonal matrices; [`pack`], kernels that bring operands into another form
-//! first; [`probe`], kernels that do one thing only, to measure what a GPU can do at most; and [`planted`], kernels with a fault
-//! each, to see whether tools find it.
+//! Besides: [`scaling`], products with diagonal matrices; [`pack`], kernels that bring operands into another form first; [`probe`],
+//! kernels that do one thing only, to measure what a GPU can do at most; and [`planted`], kernels with an injected fault each, to
+//! see whether tools find it. The parts that kernels are built from are in [`blocks`].
 //!
 //! # Precision
 //!
@@ -42,11 +42,11 @@
 )]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
+mod alpha_beta;
 mod batch;
 mod geometry;
 mod matrix;
-mod part;
-mod scale;
+mod triangle;
 mod vector;
 
 pub mod gemm;
@@ -62,5 +62,5 @@ pub use geometry::Grid;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use matrix::ShapeError;
 pub use matrix::{Matrix, MatrixMut};
-pub use part::Part;
+pub use triangle::Triangle;
 pub use vector::{Vector, VectorMut};

@@ -253,7 +253,7 @@ fn batches_and_splits() {
                     launch_for(Tiles::Of64x64, layouts, gemm);
                 } else {
                     let mut partials = Batch::random(count * splits, m, n, c_layout.padded(n % 5), 4);
-                    let gemm = TiledGemm::split(
+                    let gemm = TiledGemm::split_k(
                         a.view(count),
                         b.view(count),
                         partials.view_mut(count * splits),

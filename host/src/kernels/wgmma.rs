@@ -34,7 +34,7 @@ macro_rules! tensor_map_kernels {
                 // Numbers are copied as they are: the kernels split them.
                 let map_a = map_of_a(device, gemm.a(), $a, BOXES, TensorElement::Fp32)?;
                 let map_b = map_of_b(device, gemm.b(), $b, BOXES, TensorElement::Fp32)?;
-                device.launch($kernel { map_a, map_b, gemm, marks, only })
+                device.launch($kernel { map_a, map_b, gemm, tile_mask: marks, only })
             }))
         ),*];
     )* };

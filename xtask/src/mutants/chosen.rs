@@ -24,14 +24,14 @@ impl Mutant {
 #[rustfmt::skip]
 pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
-        what: "waits for the other phase of a full place",
+        what: "waits for the other phase of a full stage",
         file: "crates/blocks/src/ring.rs",
         from: "unsafe { self.ring.full(self.position.stage).wait(self.position.phase) }",
         to: "unsafe { self.ring.full(self.position.stage).wait(self.position.phase ^ 1) }",
         kernels: &["gemm_wgmma_packed_fp16", "gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
-        what: "waits for the other phase of an empty place",
+        what: "waits for the other phase of an empty stage",
         file: "crates/blocks/src/ring.rs",
         from: "unsafe { self.ring.empty(self.position.stage).wait(self.position.phase ^ 1) }",
         to: "unsafe { self.ring.empty(self.position.stage).wait(self.position.phase) }",
@@ -68,15 +68,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "expects too few bytes",
         file: "gpu-kernels/src/gemm/hopper/pipeline.rs",
-        from: "stage.commit_bytes(PLACE * 4);",
-        to: "stage.commit_bytes(PLACE * 4 - 128);",
+        from: "stage.commit_bytes(STAGE_LEN * 4);",
+        to: "stage.commit_bytes(STAGE_LEN * 4 - 128);",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
-        what: "loads B to a place that begins elsewhere",
+        what: "loads B to a stage at another offset",
         file: "gpu-kernels/src/gemm/hopper/pipeline.rs",
-        from: "(place + A_TILE) as usize, map_b, [k, col, product]",
-        to: "(place + A_TILE + ROW * 8) as usize, map_b, [k, col, product]",
+        from: "(offset + A_TILE) as usize, map_b, [k, col, product]",
+        to: "(offset + A_TILE + ROW * 8) as usize, map_b, [k, col, product]",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
@@ -101,7 +101,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
-        what: "two lanes give a place back",
+        what: "two lanes release a stage",
         file: "crates/blocks/src/ring.rs",
         from: "            if hopper::elect_one() {\n                self.empty.arrive();\n            }",
         to: "            if warp::lane_id() < 2 {\n                self.empty.arrive();\n            }",
@@ -110,8 +110,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "multiplies B a step behind A",
         file: "gpu-kernels/src/gemm/hopper/rounded.rs",
-        from: "sums.add_shared::<F>(a.offset(step * STEP), b.offset(step * STEP));",
-        to: "sums.add_shared::<F>(a.offset(step * STEP), b.offset(step / 2 * STEP));",
+        from: "accumulators.add_shared::<F>(a.offset(step * STEP), b.offset(step * STEP));",
+        to: "accumulators.add_shared::<F>(a.offset(step * STEP), b.offset(step / 2 * STEP));",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
@@ -129,9 +129,9 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_tt_tf32"],
     },
     Mutant {
-        what: "gives a place back when its products may still be under way",
+        what: "releases a stage when its products may still be under way",
         file: "gpu-kernels/src/gemm/hopper/rounded.rs",
-        from: "                sums.wait::<1>();\n",
+        from: "                accumulators.wait::<1>();\n",
         to: "",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
@@ -145,40 +145,40 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "multiplies the first part of A where the second belongs",
         file: "gpu-kernels/src/gemm/hopper/scheme.rs",
-        from: "            sums.set::<Tf32>(registers(second_a, 0), first_b);\n",
-        to: "            sums.set::<Tf32>(registers(first_a, 0), first_b);\n",
+        from: "            accumulators.set::<Tf32>(registers(second_a, 0), first_b);\n",
+        to: "            accumulators.set::<Tf32>(registers(first_a, 0), first_b);\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "no promotion: the tensor cores add up all steps",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "            let mut partial = [0f32; SUMS];\n            self.turn.wait();\n            wgmma::fence();\n            S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);\n            wgmma::commit();\n            self.turn.pass();\n            partial.wait::<0>();\n            self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.place_in_a);\n            promote(&mut self.sums[0], &partial);\n",
-        to: "            let mut partial: [f32; SUMS] = core::array::from_fn(|i| self.sums[0][place_of_sum(i)]);\n            self.turn.wait();\n            wgmma::fence();\n            for (a, b) in [(&second_a, first_b), (&first_a, second_b), (&first_a, first_b)] {\n                for i in 0..4 {\n                    let registers = [a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]];\n                    partial.add::<wgmma::Tf32>(registers, b.offset(32 * i as u32));\n                }\n            }\n            wgmma::commit();\n            self.turn.pass();\n            partial.wait::<0>();\n            self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.place_in_a);\n            self.sums[0] = core::array::from_fn(|i| partial[place_of_sum(i)]);\n",
+        from: "            let mut partial = [0f32; ACCUMULATORS];\n            self.ping_pong.wait();\n            wgmma::fence();\n            S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);\n            wgmma::commit();\n            self.ping_pong.pass();\n            partial.wait::<0>();\n            self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.offset_in_a);\n            promote(&mut self.accumulators[0], &partial);\n",
+        to: "            let mut partial: [f32; ACCUMULATORS] = core::array::from_fn(|i| self.accumulators[0][position_of(i)]);\n            self.ping_pong.wait();\n            wgmma::fence();\n            for (a, b) in [(&second_a, first_b), (&first_a, second_b), (&first_a, first_b)] {\n                for i in 0..4 {\n                    let registers = [a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]];\n                    partial.add::<wgmma::Tf32>(registers, b.offset(32 * i as u32));\n                }\n            }\n            wgmma::commit();\n            self.ping_pong.pass();\n            partial.wait::<0>();\n            self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.offset_in_a);\n            self.accumulators[0] = core::array::from_fn(|i| partial[position_of(i)]);\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
-        what: "a partial sum is promoted twice",
+        what: "a partial accumulator is promoted twice",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "            promote(&mut self.sums[0], &partial);\n",
-        to: "            promote(&mut self.sums[0], &partial);\n            promote(&mut self.sums[0], &partial);\n",
+        from: "            promote(&mut self.accumulators[0], &partial);\n",
+        to: "            promote(&mut self.accumulators[0], &partial);\n            promote(&mut self.accumulators[0], &partial);\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "the second half multiplies the rows of the first",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.place_in_a);",
-        to: "self.raw = load_fragments::<A>(memory, self.place_in_a);",
+        from: "self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.offset_in_a);",
+        to: "self.raw = load_fragments::<A>(memory, self.offset_in_a);",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
-        what: "gives a place back before its second products have finished",
+        what: "releases a stage before its second products have finished",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "            partial.wait::<0>();\n            second_ring.release(); // and where B is K-major, the raw place with it\n",
+        from: "            partial.wait::<0>();\n            second_ring.release(); // and where B is K-major, the raw stage with it\n",
         to: "            second_ring.release();\n            partial.wait::<0>();\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
-        what: "does not wait for the next raw place",
+        what: "does not wait for the next raw stage",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
         from: "            if self.step < block.steps {\n                raw.wait();\n            }\n            // After",
         to: "            // After",
@@ -187,15 +187,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "the descriptor of B's second part is that of the first",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "let second_b = Descriptor::at(memory, (if B::K { place } else { place + B_TILE }) as usize);",
-        to: "let second_b = Descriptor::at(memory, (if B::K { place } else { place }) as usize);",
+        from: "let second_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset + B_TILE }) as usize);",
+        to: "let second_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset }) as usize);",
         kernels: &["gemm_wgmma_nn_fp32_mixed"],
     },
     Mutant {
-        what: "the place in A wraps a place too far",
+        what: "the offset in A wraps a stage too far",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "self.place_in_a - (RAW_STAGES - 1) * RAW",
-        to: "self.place_in_a - (RAW_STAGES - 2) * RAW",
+        from: "self.offset_in_a - (RAW_STAGES - 1) * RAW_STAGE_LEN",
+        to: "self.offset_in_a - (RAW_STAGES - 2) * RAW_STAGE_LEN",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -213,7 +213,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
-        what: "ignores sums that are not finite or operands too small",
+        what: "ignores accumulators that are not finite or operands too small",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
         from: "    let mut inexact = found != 0;",
         to: "    let mut inexact = found == 8;",
@@ -222,15 +222,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "exchanges the two halves of a tile's rows",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "complete::<0>(&tile, row + HALF, col, &sums[1]);",
-        to: "complete::<0>(&tile, row + HALF, col, &sums[0]);",
+        from: "epilogue_row::<0>(&tile, row + HALF, col, &accumulators[1]);",
+        to: "epilogue_row::<0>(&tile, row + HALF, col, &accumulators[0]);",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "leaves out the product of A's low part",
         file: "gpu-kernels/src/gemm/hopper/scheme.rs",
-        from: "            sums.set::<Bf16>(registers(second_a, 2), second_b);\n            sums.add::<Bf16>(registers(second_a, 3), second_b.offset(STEP));\n            sums.add::<Bf16>(registers(second_a, 0), second_b.offset(2 * STEP));",
-        to: "            sums.set::<Bf16>(registers(second_a, 0), second_b.offset(2 * STEP));",
+        from: "            accumulators.set::<Bf16>(registers(second_a, 2), second_b);\n            accumulators.add::<Bf16>(registers(second_a, 3), second_b.offset(STEP));\n            accumulators.add::<Bf16>(registers(second_a, 0), second_b.offset(2 * STEP));",
+        to: "            accumulators.set::<Bf16>(registers(second_a, 0), second_b.offset(2 * STEP));",
         kernels: &["gemm_wgmma_nn_fp32_mixed"],
     },
     Mutant {
@@ -241,10 +241,10 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_nn_fp32_mixed"],
     },
     Mutant {
-        what: "adds to sums that were never set",
+        what: "adds to accumulators that were never set",
         file: "gpu-kernels/src/gemm/hopper/scheme.rs",
-        from: "            sums.set::<Bf16>(registers(second_a, 2), second_b);",
-        to: "            sums.set::<Bf16>(registers(second_a, 3), second_b);",
+        from: "            accumulators.set::<Bf16>(registers(second_a, 2), second_b);",
+        to: "            accumulators.set::<Bf16>(registers(second_a, 3), second_b);",
         kernels: &["gemm_wgmma_nn_fp32_mixed"],
     },
     Mutant {
@@ -257,8 +257,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "steps through A without the exchange of pieces",
         file: "gpu-kernels/src/gemm/hopper/operand.rs",
-        from: "ldmatrix_x4(&memory, (place ^ (step as u32 * 2 * PIECE)) as usize)",
-        to: "ldmatrix_x4(&memory, (place + step as u32 * 2 * PIECE) as usize)",
+        from: "ldmatrix_x4(&memory, (offset ^ (step as u32 * 2 * PIECE)) as usize)",
+        to: "ldmatrix_x4(&memory, (offset + step as u32 * 2 * PIECE) as usize)",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -271,8 +271,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "the order of B's terms does not follow A's",
         file: "gpu-kernels/src/gemm/hopper/operand.rs",
-        from: "    if A::K { terms } else {",
-        to: "    if !A::K { terms } else {",
+        from: "    if A::K { values } else {",
+        to: "    if !A::K { values } else {",
         kernels: &["gemm_wgmma_tt_fp32_3xtf32"],
     },
     Mutant {
@@ -304,7 +304,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
-        what: "tells the multipliers before it has converted",
+        what: "commits before it has converted",
         file: "gpu-kernels/src/gemm/hopper/converter.rs",
         from: "            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second);\n            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n",
         to: "            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second);\n",
@@ -334,15 +334,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "takes the factor of the row above",
         file: "gpu-kernels/src/gemm/hopper/fp16_pairs.rs",
-        from: "scales_a.factors(tile.product, gemm.m(), row).get_unchecked(0)",
-        to: "scales_a.factors(tile.product, gemm.m(), row & !1).get_unchecked(0)",
+        from: "info_a.factors(tile.product, gemm.m(), row).get_unchecked(0)",
+        to: "info_a.factors(tile.product, gemm.m(), row & !1).get_unchecked(0)",
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
         what: "the second half of the columns has the factors of the first",
         file: "gpu-kernels/src/gemm/hopper/fp16_pairs.rs",
-        from: "complete::<0>(&tile, gemm, scales, row, col + HALF, &sums[1]);",
-        to: "complete::<0>(&tile, gemm, scales, row, col + HALF, &sums[0]);",
+        from: "epilogue_row::<0>(&tile, gemm, info, row, col + HALF, &accumulators[1]);",
+        to: "epilogue_row::<0>(&tile, gemm, info, row, col + HALF, &accumulators[0]);",
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
@@ -376,8 +376,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "the last split ends a tile too early",
         file: "gpu-kernels/src/gemm/tiles.rs",
-        from: "((split * steps + split.min(longer)) * shape.k).min(terms)",
-        to: "((split * steps + split.min(longer)) * shape.k).min(terms - terms % shape.k)",
+        from: "((split * steps + split.min(longer)) * shape.k).min(k)",
+        to: "((split * steps + split.min(longer)) * shape.k).min(k - k % shape.k)",
         kernels: &["gemm_register_tiled_nn_fp32", "gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -397,8 +397,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "reads a stage that has not arrived",
         file: "gpu-kernels/src/gemm/mma/mod.rs",
-        from: "let slot = (round + 1) % Self::STAGES",
-        to: "let slot = (round + 2) % Self::STAGES",
+        from: "let stage = (round + 1) % Self::STAGES",
+        to: "let stage = (round + 2) % Self::STAGES",
         kernels: &["gemm_mma_nn_fp32_3xtf32"],
     },
     Mutant {
@@ -411,8 +411,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "parts add up only their own sums",
         file: "gpu-kernels/src/gemm/mma/mod.rs",
-        from: "sums = if part == 0 { others } else { core::array::from_fn(|i| sums[i] + others[i]) };",
-        to: "sums = if part == 0 { others } else { sums };",
+        from: "total = if part == 0 { others } else { core::array::from_fn(|i| total[i] + others[i]) };",
+        to: "total = if part == 0 { others } else { total };",
         kernels: &["gemm_mma_64x32_nn_fp32_3xtf32"],
     },
     Mutant {
@@ -425,8 +425,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "loads the lines of a neighbour",
         file: "gpu-kernels/src/gemm/mma/operand.rs",
-        from: "Self::place(lines, first + g * 4, q + 4 * h as u32)",
-        to: "Self::place(lines, first + (g ^ 1) * 4, q + 4 * h as u32)",
+        from: "Self::offset_in_tile(lines, first + g * 4, q + 4 * h as u32)",
+        to: "Self::offset_in_tile(lines, first + (g ^ 1) * 4, q + 4 * h as u32)",
         kernels: &["gemm_mma_tn_fp32_3xtf32"],
     },
     Mutant {
@@ -453,7 +453,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "takes whole panels at the last row",
         file: "gpu-kernels/src/gemm/register_tiled/mod.rs",
-        from: "self.row + PANEL_TERMS as u32 <= self.row_end",
+        from: "self.row + PANEL_K as u32 <= self.row_end",
         to: "self.row <= self.row_end",
         kernels: &["gemm_register_tiled_nn_fp32"],
     },
@@ -486,17 +486,17 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
-        what: "looks at the marks of rows alone",
+        what: "looks at the mask of rows alone",
         file: "gpu-kernels/src/gemm/repair.rs",
-        from: "found |= mark(row, tile.col / TILE.n) & MARK_B;",
-        to: "found |= mark(row, tile.col / TILE.n) & 0;",
+        from: "found |= word(row, tile.col / TILE.n) & UNDERFLOW_B;",
+        to: "found |= word(row, tile.col / TILE.n) & 0;",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
-        what: "looks at no marks of A",
+        what: "looks at no mask of A",
         file: "gpu-kernels/src/gemm/repair.rs",
-        from: "found |= mark(tile.row / TILE.m, col) & MARK_A;",
-        to: "found |= mark(tile.row / TILE.m, col) & 0;",
+        from: "found |= word(tile.row / TILE.m, col) & UNDERFLOW_A;",
+        to: "found |= word(tile.row / TILE.m, col) & 0;",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {

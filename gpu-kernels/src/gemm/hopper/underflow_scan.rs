@@ -1,42 +1,44 @@
-//! Looking for operands that cannot be split, and for sums that are not finite: who looks when, and who is told.
+//! Which operands a block scans for numbers that are too small to be decomposed, and in which steps; and whether its accumulators are
+//! finite.
 
 use blocks::reduce::Finite;
 
-/// What a block tells the threads that multiply about sums that are infinite or NaN, beside the marks.
+/// The bit of accumulators that are infinite or NaN, beside `UNDERFLOW_A` and `UNDERFLOW_B`, in what the warps of a block have found.
 pub(super) const NOT_FINITE: u32 = 4;
 
-/// In which steps a block looks at an operand for numbers that are too small.
+/// In which K-steps a block scans an operand for numbers that are too small.
 #[derive(Clone, Copy)]
-pub(super) struct Looks {
-    /// Whether it shares the steps with the blocks that have the same rows of A (columns of B).
+pub(super) struct ScanSchedule {
+    /// Whether it shares the scan with the blocks that have the same rows of A (columns of B).
     pub(super) shared: bool,
-    /// Its place among those.
-    place: u32,
+    /// Its number among those.
+    number: u32,
 }
 
-impl Looks {
-    /// How many blocks share the steps. With more, some look at the same.
+impl ScanSchedule {
+    /// How many blocks share a scan. Where there are more, some scan the same.
     const SHARERS: u32 = 8;
 
+    /// The schedule of block `number` of `blocks` that have the operand.
     #[inline(always)]
-    pub(super) fn new(sharers: u32, place: u32) -> Self {
-        Self { shared: sharers >= Self::SHARERS, place }
+    pub(super) fn new(blocks: u32, number: u32) -> Self {
+        Self { shared: blocks >= Self::SHARERS, number }
     }
 
-    /// Whether it looks in step `step`.
+    /// Whether it scans in step `step`.
     #[inline(always)]
     pub(super) fn at(&self, step: u32) -> bool {
-        !self.shared || self.place.wrapping_sub(step).is_multiple_of(Self::SHARERS)
+        !self.shared || self.number.wrapping_sub(step).is_multiple_of(Self::SHARERS)
     }
 }
 
-/// Whether no sum is infinite or NaN.
+/// Whether no accumulator is infinite or NaN.
 #[inline(always)]
-pub(super) fn are_finite<const SUMS: usize>(sums: &[[f32; SUMS]; 2]) -> bool {
+pub(super) fn are_finite<const COUNT: usize>(accumulators: &[[f32; COUNT]; 2]) -> bool {
     let mut finite = Finite::new();
-    for i in 0..SUMS {
-        finite.see(sums[0][i]);
-        finite.see(sums[1][i]);
+    for i in 0..COUNT {
+        finite.see(accumulators[0][i]);
+        finite.see(accumulators[1][i]);
     }
     finite.all()
 }
