@@ -111,7 +111,7 @@ mod construct {
     //! The constructors, which only the host calls.
 
     use super::*;
-    use crate::ShapeError;
+    use crate::{ShapeError, elements_overlap};
 
     /// The elements from the first to the last of a matrix, both included; none for a matrix without elements. It fits: a
     /// matrix that exists lies inside its data.
@@ -149,15 +149,17 @@ mod construct {
         /// `count` matrices like `first`, each `stride` elements after the one before, in the same data.
         ///
         /// # Errors
-        /// As for [`MatrixBatch::new`], and [`ShapeError::BatchOverlap`] unless each matrix begins after the one before has
-        /// ended.
+        /// As for [`MatrixBatch::new`], and [`ShapeError::BatchOverlap`] if two elements would be the same place in memory.
+        /// Matrices may lie between the rows of others.
         pub fn new(first: MatrixMut<'a>, stride: usize, count: usize) -> Result<Self, ShapeError> {
-            let span = span(first.rows(), first.cols(), first.row_stride(), first.col_stride());
-            let count = check(span, stride, count, first.data().len())?;
-            if count > 1 && span > stride as u64 {
-                return Err(ShapeError::BatchOverlap { count, stride: stride as u64, span });
+            let (rows, cols) = (first.rows(), first.cols());
+            let (row_stride, col_stride) = (first.row_stride(), first.col_stride());
+            let count = check(span(rows, cols, row_stride, col_stride), stride, count, first.data().len())?;
+            let stride = stride as u64;
+            if elements_overlap(&[count, rows.into(), cols.into()], &[stride, row_stride, col_stride]) {
+                return Err(ShapeError::BatchOverlap { count, rows, cols, row_stride, col_stride, stride });
             }
-            Ok(Self { first, stride: stride as u64, count })
+            Ok(Self { first, stride, count })
         }
     }
 
@@ -202,8 +204,14 @@ mod tests {
         let mut data = [0.0; 100];
         let matrix = MatrixMut::new(GlobalSliceMut::new(&mut data), 3, 4, 10, 1).unwrap();
         assert!(MatrixBatchMut::new(matrix, 24, 4).is_ok());
-        assert!(matches!(MatrixBatchMut::new(matrix, 23, 4), Err(ShapeError::BatchOverlap { .. })));
-        assert!(matches!(MatrixBatchMut::new(matrix, 0, 2), Err(ShapeError::BatchOverlap { .. })));
-        assert!(MatrixBatchMut::new(matrix, 0, 1).is_ok());
+        // Rows of 4 elements every 10: another matrix has room between them, and a third one has not.
+        for (stride, count, is_apart) in
+            [(0, 1, true), (0, 2, false), (3, 2, false), (4, 2, true), (4, 3, false), (5, 2, true), (7, 2, false)]
+        {
+            let made = MatrixBatchMut::new(matrix, stride, count);
+            assert_eq!(made.is_ok(), is_apart, "{stride}, {count}");
+            assert!(matches!(made, Ok(_) | Err(ShapeError::BatchOverlap { .. })), "{stride}, {count}");
+        }
+        assert!(MatrixBatchMut::new(matrix, 23, 4).is_err(), "row 2 of each, and row 0 of the next but one");
     }
 }

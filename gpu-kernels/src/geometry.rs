@@ -1,16 +1,8 @@
 //! Grids, and which tile a block of one has.
 
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
 use cuda_std::thread;
-#[cfg(not(target_arch = "nvptx64"))]
-use cuda_std::{Dim3, Kernel};
-
-/// A kernel that knows the grid its arguments call for.
-#[cfg(not(target_arch = "nvptx64"))]
-pub trait Grid: Kernel {
-    /// The grid, in blocks of [`Kernel::BLOCK`] threads. Every extent is at least 1 and within CUDA's limits; a problem
-    /// without any output gives one block, which finds nothing to do.
-    fn grid(&self) -> Dim3;
-}
 
 /// CUDA's limit for the `x` extent of a grid.
 #[cfg(not(target_arch = "nvptx64"))]

@@ -40,12 +40,13 @@
     clippy::needless_range_loop,
     reason = "an array stays in registers only if it is indexed by constants, which iterators over it hide"
 )]
-#![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 
 mod alpha_beta;
 mod batch;
 mod geometry;
 mod matrix;
+#[cfg(not(target_arch = "nvptx64"))]
+mod overlap;
 mod triangle;
 mod vector;
 
@@ -58,9 +59,11 @@ pub mod scaling;
 
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use geometry::Grid;
+pub use cuda_std::Grid;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use matrix::ShapeError;
 pub use matrix::{Matrix, MatrixMut};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use overlap::elements_overlap;
 pub use triangle::Triangle;
 pub use vector::{Vector, VectorMut};

@@ -222,6 +222,7 @@ mod construct {
     //! The constructors, which only the host calls.
 
     use super::*;
+    use crate::elements_overlap;
 
     /// Why operands do not make a matrix, a vector or a product.
     #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -282,18 +283,24 @@ mod construct {
             /// The number of elements there are.
             len: u64,
         },
-        /// A matrix of a batch that is to be written begins before the one before it has ended.
+        /// Two elements of a batch of matrices that is to be written would be the same place in memory.
         #[error(
-            "{count} outputs of {span} elements from first to last overlap if each is {stride} after the one before: pass \
-             a larger batch stride"
+            "elements of {count} outputs of {rows} x {cols} with row stride {row_stride} and column stride {col_stride}, each \
+             {stride} after the one before, are the same place in memory: pass strides that keep them apart"
         )]
         BatchOverlap {
             /// The number of matrices.
             count: u64,
+            /// The number of rows of each.
+            rows: u32,
+            /// The number of columns of each.
+            cols: u32,
+            /// Elements between neighbouring rows.
+            row_stride: u64,
+            /// Elements between neighbouring columns.
+            col_stride: u64,
             /// Elements between the beginnings of neighbouring matrices.
             stride: u64,
-            /// Elements from the first to the last of one matrix.
-            span: u64,
         },
         /// A product that takes more blocks than a grid has.
         #[error(
@@ -347,25 +354,6 @@ mod construct {
         }
     }
 
-    /// Whether two elements of a matrix with these strides are the same place in memory.
-    ///
-    /// Two that are `r` rows and `c` columns apart are if `r · row_stride = c · col_stride`. The smallest such distance is
-    /// that to the least common multiple of the strides, `r = col_stride / g` and `c = row_stride / g` for the greatest
-    /// common divisor `g`; the matrix has such a pair if it has more rows and more columns than that.
-    fn overlaps(rows: u32, cols: u32, row_stride: u64, col_stride: u64) -> bool {
-        match greatest_common_divisor(row_stride, col_stride) {
-            0 => u64::from(rows) * u64::from(cols) > 1,
-            divisor => u64::from(rows) > col_stride / divisor && u64::from(cols) > row_stride / divisor,
-        }
-    }
-
-    fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    }
-
     impl<'a> Matrix<'a> {
         /// A `rows`×`cols` matrix in `data`, with its strides in elements.
         ///
@@ -403,7 +391,7 @@ mod construct {
             let cols = ShapeError::dimension("the number of columns", cols)?;
             let (row_stride, col_stride) = (row_stride as u64, col_stride as u64);
             check_bounds(rows, cols, row_stride, col_stride, data.len() as u64)?;
-            if overlaps(rows, cols, row_stride, col_stride) {
+            if elements_overlap(&[rows.into(), cols.into()], &[row_stride, col_stride]) {
                 return Err(ShapeError::Overlap { rows, cols, row_stride, col_stride });
             }
             Ok(Self { data, row_stride, col_stride, rows, cols })

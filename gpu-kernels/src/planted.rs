@@ -18,9 +18,6 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::Grid;
-
 /// The threads of a grid.
 pub const THREADS: usize = 192;
 
@@ -115,20 +112,7 @@ fn trap() {
     panic!("this thread gives up");
 }
 
-/// As many blocks as there are threads for.
+/// The grid of all of them: as many blocks as there are threads for. None has a grid of its own, so that nobody launches it by
+/// mistake.
 #[cfg(not(target_arch = "nvptx64"))]
-macro_rules! grids {
-    ($($kernel:ident)*) => { $(
-        impl Grid for $kernel<'_> {
-            fn grid(&self) -> Dim3 {
-                Dim3::new((THREADS / BLOCK) as u32, 1, 1)
-            }
-        }
-    )* };
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-grids! {
-    planted_read_out_of_bounds planted_race_in_shared_memory planted_barriers_in_both_branches planted_read_unwritten
-    planted_trap planted_endless
-}
+pub const GRID: Dim3 = Dim3::new((THREADS / BLOCK) as u32, 1, 1);

@@ -13,6 +13,7 @@
 //! In a product of two triangular matrices, the further an element is from the diagonal, the more k count. A kernel that knows this
 //! begins with the longest tiles: then no block is left with one at the end.
 
+use cuda_std::Layout;
 use cuda_std::prelude::*;
 
 use crate::gemm::tiles::TileShape;
@@ -33,6 +34,8 @@ pub enum Triangle {
 // SAFETY: `repr(u32)`, the same on the GPU and on the CPU; a launch passes on a value of the host, which is one of these. No
 // views.
 unsafe impl KernelParam for Triangle {
+    const LAYOUT: u64 = Layout::new("Triangle").sized::<Self>().fingerprint();
+
     #[cfg(not(target_arch = "nvptx64"))]
     const HAS_VIEWS: bool = false;
 

@@ -2,6 +2,12 @@
 //!
 //! A kernel that never ends cannot be stopped from within its process: every call of the driver waits for it. When the process
 //! ends, so does the kernel.
+//!
+//! | what happens | what ends the program |
+//! |---|---|
+//! | the limit is reached | SIGINT to its process group, and SIGKILL two seconds later |
+//! | this program is told to end, and calls [`end_all`] | the same |
+//! | this program is gone without a word, as by SIGKILL | SIGTERM to its first process, by the system |
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -40,11 +46,14 @@ fn running() -> MutexGuard<'static, Vec<libc::pid_t>> {
 /// Runs a program to its end, or to the limit. What it starts itself is ended with it then, unless it has left its process group.
 ///
 /// # Errors
-/// If the program cannot be started.
+/// If the program cannot be started, or nobody can wait for its end because this process ignores SIGCHLD.
 pub fn run(command: &mut Command, limit: Option<Duration>) -> io::Result<Ended> {
+    // The standard library has made this of a `pid_t`.
+    let parent = std::process::id() as libc::pid_t;
+    // SAFETY: `prepare` makes system calls only, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(move || prepare(parent)) };
     let mut groups = running();
     let mut child = command.process_group(0).spawn()?;
-    // The standard library has made this of a `pid_t`.
     let group = child.id() as libc::pid_t;
     groups.push(group);
     drop(groups);
@@ -58,18 +67,44 @@ pub fn run(command: &mut Command, limit: Option<Duration>) -> io::Result<Ended> 
             std::thread::sleep(GRACE);
             signal(group, libc::SIGKILL);
         }
-        let status = if is_late { Some(child.wait()?) } else { child.try_wait()? };
-        if let Some(status) = status {
+        let status = if is_late { child.wait().map(Some) } else { child.try_wait() };
+        if let Some(status) = status.transpose() {
             groups.retain(|other| *other != group);
             drop(groups);
             while ENDING.load(Ordering::Relaxed) {
                 std::thread::park();
             }
-            return Ok(if is_late { Ended::TimeLimit } else { Ended::Exited(status) });
+            return Ok(if is_late { Ended::TimeLimit } else { Ended::Exited(status?) });
         }
         drop(groups);
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Runs in the new process, before its program does.
+///
+/// Signals that the program may be ended by come through, and the ends of its own processes do, whatever `nohup`, a shell's `&` or a
+/// supervisor have had this program ignore or block. SIGHUP is not among them: `nohup` means the program, too.
+///
+/// When the parent is gone, the system sends SIGTERM, and not SIGKILL: a `tilewright` then ends what it has started itself. To be
+/// exact, it does so when the thread is gone that has started this process, and that is in [`run`] as long as the program runs.
+fn prepare(parent: libc::pid_t) -> io::Result<()> {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGCHLD] {
+        // SAFETY: may be called between fork and exec, and installs no function.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: may be called between fork and exec. The set is plain data for which zeros are valid, and borrowed for the calls.
+    let parent_now = unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::getppid()
+    };
+    // It may have been gone before that was asked for.
+    if parent_now == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
 }
 
 /// Ends all programs that [`run`] runs, before this one ends. None of those calls returns any more.
@@ -138,5 +173,35 @@ mod tests {
         let script = format!("trap 'echo told > {}; exit 0' INT; sleep 1000 & wait", file.display());
         assert_eq!(run(&mut shell(&script), Some(LONG_ENOUGH)).unwrap(), Ended::TimeLimit);
         assert_eq!(std::fs::read_to_string(file).unwrap(), "told\n");
+    }
+
+    /// `nohup`, and `&` in a script, have programs ignore signals, and so all that those start.
+    #[test]
+    fn so_it_may_where_this_program_ignores_or_blocks_the_signal() {
+        let ignore = || {
+            // SAFETY: no function is installed; the set is plain data for which zeros are valid, and borrowed for the calls.
+            unsafe {
+                libc::signal(libc::SIGINT, libc::SIG_IGN);
+                let mut blocked: libc::sigset_t = std::mem::zeroed();
+                libc::sigaddset(&raw mut blocked, libc::SIGINT);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut());
+            }
+            Ok(())
+        };
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "child::tests::a_program_may_end_in_order_when_it_is_told_to"]);
+        // SAFETY: both calls may be made between fork and exec.
+        let output = unsafe { command.pre_exec(ignore) }.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    #[test]
+    fn a_program_whose_parent_is_gone_does_not_begin() {
+        let somebody_else = std::process::id() as libc::pid_t + 1;
+        let mut command = shell("exit 0");
+        // SAFETY: as in `run`.
+        let spawned = unsafe { command.pre_exec(move || prepare(somebody_else)) }.spawn();
+        assert_eq!(spawned.unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 }

@@ -18,7 +18,8 @@ use tilewright::{plan, tune};
 #[command(name = "tilewright", version, args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Exit codes: 0 all checks passed; 1 a check failed, or a kernel did something wrong; 2 bad input, or \
-                        something is missing; 124 the time limit was reached; 130 interrupted."
+                        something is missing; 124 the time limit was reached; 130 interrupted (or 128 + \
+                        N: told to end by signal N)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -164,7 +165,7 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "NAME", help_heading = "Inputs", default_value = "uniform-11")]
     inputs: Distribution,
 
-    /// How often to run each kernel for its times [default: 20 on a GPU, 3 on the CPU]
+    /// How often to run each kernel for its times, from 1 to 1000000 [default: 20 on a GPU, 3 on the CPU]
     #[arg(long, value_name = "COUNT")]
     runs: Option<usize>,
 

@@ -1,128 +1,29 @@
 //! What can go wrong, with a message that names the cause, the values and what to do about it.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cuda_std::ContractViolation;
-use cuda_std::executor::LaunchError;
 use gpu_kernels::ShapeError;
 
-use crate::Precision;
 use crate::plan::Refusal;
 use crate::plan::table::TableFault;
+use crate::{Bytes, Precision};
 
 /// An error of this library. Its message is complete and stands on its own.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The device, or a launch on it.
+    #[error("{0}")]
+    Device(#[from] runtime::Error),
+
     /// The operands do not make a product, or one of them is no matrix that kernels can take.
     #[error("{0}")]
     Shape(#[from] ShapeError),
 
-    /// The arguments of a launch break a `requires` condition of the kernel.
-    #[error("{0}")]
-    Contract(#[from] ContractViolation),
-
-    /// The GPU's driver reports a failure.
-    #[error("{0}")]
-    Driver(#[from] cuda_driver::Error),
-
-    /// The CPU executor could not run a kernel, or caught it doing something that it must not do.
-    #[error("{0}")]
-    Executor(#[from] LaunchError),
-
     /// cuBLAS is not there, or cannot do what was asked of it.
     #[error("{0}")]
     Baseline(#[from] crate::baseline::BaselineError),
-
-    /// A view among the arguments of a launch is not of memory that this device has allocated.
-    #[error(
-        "kernel `{kernel}`: the view `{view}` ({bytes} bytes at {address:#x}) is not inside a buffer of {device}: pass \
-         views of buffers that were allocated on the device of the launch"
-    )]
-    ForeignView {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The path of the view among the kernel's parameters.
-        view: String,
-        /// Its address.
-        address: usize,
-        /// Its size in bytes.
-        bytes: usize,
-        /// The device of the launch.
-        device: String,
-    },
-
-    /// A view that the kernel writes to overlaps another view of the same launch.
-    #[error(
-        "kernel `{kernel}`: the view `{written}`, which is written, overlaps the view `{other}`: give the result a \
-         buffer of its own"
-    )]
-    OverlappingViews {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The view that is written.
-        written: String,
-        /// The view that it overlaps.
-        other: String,
-    },
-
-    /// A view that is to be part of another one, which the kernel writes to, is not.
-    #[error("kernel `{kernel}`: the view `{view}` has to be of memory that a view before it is of, and is written")]
-    AstrayView {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The view.
-        view: String,
-    },
-
-    /// No embedded PTX runs on the device.
-    #[error(
-        "{device} has compute capability {compute_capability}, and the kernels are compiled for {available} only. Use a \
-         GPU of compute capability {lowest} or newer, or --device cpu"
-    )]
-    IncapableDevice {
-        /// The device.
-        device: String,
-        /// What it can do.
-        compute_capability: String,
-        /// The architectures that there is PTX for.
-        available: String,
-        /// The lowest compute capability that one of them runs on.
-        lowest: String,
-    },
-
-    /// There is PTX of a kernel, but none that this GPU takes.
-    #[error(
-        "kernel `{kernel}` is compiled for {available} only, and {device} takes PTX for {taken}: choose another kernel"
-    )]
-    KernelForOtherGpus {
-        /// The kernel's name.
-        kernel: String,
-        /// The architectures that there is PTX of it for.
-        available: String,
-        /// The device.
-        device: String,
-        /// The architectures whose PTX the device takes.
-        taken: String,
-    },
-
-    /// This build has no PTX in it.
-    #[error("this build contains no PTX for GPUs: {reason}")]
-    NoPtx {
-        /// Why, and what to do.
-        reason: String,
-    },
-
-    /// A file that was to be PTX is something else.
-    #[error("{} is not PTX: {reason}. Build it with `cargo xtask build-ptx`", .path.display())]
-    BadPtxFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
 
     /// Options that contradict each other, or a value that makes no sense.
     #[error("{0}")]
@@ -205,7 +106,7 @@ pub enum Error {
     /// A table of measured times is of another GPU.
     #[error(
         "the table is of {table}, and the device is {device}, on which other kernels may be the fastest: measure one there \
-         with `tilewright tune`, or leave out --table"
+         with `tilewright tune`, or go by no table"
     )]
     TableForOtherGpu {
         /// The GPU of the table.
@@ -308,29 +209,6 @@ pub enum Error {
         leading_dimension: usize,
     },
 
-    /// More memory than there is.
-    #[error(
-        "not enough memory {place}: {needs} are needed, {has} are free. Choose smaller sizes with --m, --n and --k, or \
-         free memory"
-    )]
-    NotEnoughMemory {
-        /// Where.
-        place: String,
-        /// What the problem needs.
-        needs: Bytes,
-        /// What there is.
-        has: Bytes,
-    },
-
-    /// A buffer and a slice of different lengths.
-    #[error("cannot copy between {host} elements on the host and {device} elements on the device: the lengths differ")]
-    LengthMismatch {
-        /// The elements on the host.
-        host: usize,
-        /// The elements on the device.
-        device: usize,
-    },
-
     /// A program that is needed cannot be run, or is another one.
     #[error("cannot use {}: {reason}. Install it, or name it by its path", .program.display())]
     Program {
@@ -342,8 +220,8 @@ pub enum Error {
 
     /// The program has not ended in the time that it was given, and was ended.
     #[error(
-        "not finished after {} s, the time limit: ended. If a kernel waits for something that never comes, `--check` tells \
-         for what, on the CPU executor; otherwise allow more with --time-limit", .limit.as_secs()
+        "not finished after {} s, the time limit: ended. If a kernel waits for something that never comes, the CPU executor tells \
+         for what if it checks everything; otherwise allow more time", .limit.as_secs()
     )]
     TimeLimit {
         /// The limit.
@@ -375,24 +253,21 @@ impl Error {
         Self::UnknownName { what, name: name.to_owned(), nearest, known }
     }
 
-    /// Whether there is nothing that could run PTX, or no PTX to run: no driver, no device, or none embedded. All else that
-    /// is wrong with a GPU is worth knowing.
-    pub(crate) fn is_absence_of_gpus(&self) -> bool {
-        use cuda_driver::Error::{BadOrdinal, NoDevice, NoDriver};
-        match self {
-            Self::NoPtx { .. } => true,
-            Self::Driver(error) => matches!(error, NoDriver { .. } | NoDevice { .. } | BadOrdinal { count: 0, .. }),
-            _ => false,
-        }
+    /// Whether there is nothing that could run PTX, or no PTX to run: see [`runtime::Error::is_absence_of_gpus`].
+    pub fn is_absence_of_gpus(&self) -> bool {
+        matches!(self, Self::Device(error) if error.is_absence_of_gpus())
     }
 
     /// Whether a kernel did something wrong, as opposed to a launch or an input that was refused.
     pub fn is_kernel_fault(&self) -> bool {
-        match self {
-            Self::Executor(error) => matches!(error, LaunchError::Fault(_)),
-            Self::Driver(error) => matches!(error, cuda_driver::Error::ContextLost { .. }),
-            _ => false,
-        }
+        matches!(self, Self::Device(error) if error.is_kernel_fault())
+    }
+}
+
+/// What the driver says, or refuses.
+impl From<cuda_driver::Error> for Error {
+    fn from(error: cuda_driver::Error) -> Self {
+        Self::Device(error.into())
     }
 }
 
@@ -412,34 +287,12 @@ fn refusals_list(refusals: &[(&str, Refusal)], precisions: &[Precision]) -> Stri
     let precisions: Vec<_> = precisions.iter().map(|precision| precision.name()).collect();
     match precisions.is_empty() {
         true => text,
-        false => format!("{text}\nIt can be computed with --precision {}", precisions.join(" or ")),
-    }
-}
-
-/// A number of bytes, shown in a unit that a reader takes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bytes(pub u128);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        if self.0 < 1024 {
-            return write!(f, "{} bytes", self.0);
-        }
-        let mut value = self.0 as f64 / 1024.0;
-        let mut unit = 0;
-        while value >= 1024.0 && unit + 1 < UNITS.len() {
-            value /= 1024.0;
-            unit += 1;
-        }
-        write!(f, "{value:.1} {}", UNITS[unit])
+        false => format!("{text}\nIt can be computed in {}", precisions.join(" or ")),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use cuda_std::executor::{Fault, FaultKind};
-
     use super::*;
 
     #[test]
@@ -453,46 +306,43 @@ mod tests {
         assert!(!message.contains("did you mean"), "{message}");
     }
 
+    /// The library's callers have no flags; the program adds its own.
     #[test]
-    fn a_fault_of_a_kernel_is_told_from_a_launch_that_was_refused() {
-        let (kernel, origin) = ("k", cuda_std::Dim3::new(0, 0, 0));
-        let kind = FaultKind::Panic { message: "oh".to_owned() };
-        let fault = Fault { kernel, block: origin, thread: origin, location: None, kind };
-        assert!(Error::from(LaunchError::Fault(Box::new(fault))).is_kernel_fault());
-        let excess = cuda_std::Excess::Grid { grid: [0; 3], limit: [1; 3] };
-        assert!(!Error::from(LaunchError::Excess { kernel, excess }).is_kernel_fault());
-        assert!(!Error::Usage("no".to_owned()).is_kernel_fault());
-    }
-
-    #[test]
-    fn a_gpu_that_is_not_there_is_told_from_one_that_does_not_work() {
-        use cuda_driver::{DriverCall, DriverVersion, Error::*};
-        let call = || DriverCall { function: "cuInit", code: 1, name: "N".to_owned(), description: String::new() };
-        let no_driver = NoDriver { tried: "libcuda.so.1".to_owned(), reason: "not there".to_owned() };
-        for absent in [no_driver, NoDevice { call: call(), visible_devices: None }, BadOrdinal { ordinal: 0, count: 0 }]
-        {
-            assert!(Error::from(absent.clone()).is_absence_of_gpus(), "{absent}");
-        }
-        assert!(Error::NoPtx { reason: "no rustc".to_owned() }.is_absence_of_gpus());
-        let old = DriverTooOld { found: DriverVersion { major: 10, minor: 2 }, needed: DriverVersion::MINIMUM };
-        let full = OutOfMemory { requested: 1, free: 0, total: 1, call: call() };
-        let broken = [
-            old,
-            full,
-            ContextLost { call: call(), kernels: Vec::new() },
-            Call { call: call() },
-            BadOrdinal { ordinal: 1, count: 1 },
+    fn messages_name_no_flags() {
+        let text = || "T".to_owned();
+        let refusals = [
+            Refusal::Precision { has: Precision::Tf32, wanted: Precision::Fp32 },
+            Refusal::NotAVector { n: 2 },
+            Refusal::NoSplits { splits: 2 },
         ];
-        for broken in broken {
-            assert!(!Error::from(broken.clone()).is_absence_of_gpus(), "{broken}");
+        let ineligible = refusals.clone().map(|reason| Error::Ineligible {
+            kernel: "k",
+            product: text(),
+            reason: Box::new(reason),
+            others: vec!["other"],
+        });
+        let (needs, has) = (Bytes(2), Bytes(1));
+        let others = [
+            runtime::Error::NotEnoughMemory { place: text(), needs, has }.into(),
+            Error::TimeLimit { limit: Duration::from_secs(1) },
+            Error::TableForOtherGpu { table: text(), device: text() },
+            runtime::Error::IncapableDevice {
+                device: text(),
+                compute_capability: text(),
+                available: text(),
+                lowest: text(),
+            }
+            .into(),
+            Error::NoKernel {
+                precision: Precision::Fp32,
+                product: text(),
+                device: text(),
+                refusals: refusals.map(|refusal| ("k", refusal)).into(),
+                precisions: vec![Precision::Tf32],
+            },
+        ];
+        for error in ineligible.into_iter().chain(others) {
+            assert!(!error.to_string().contains("--"), "{error}");
         }
-        assert!(!Error::Usage("no".to_owned()).is_absence_of_gpus());
-    }
-
-    #[test]
-    fn bytes_are_shown_in_their_unit() {
-        assert_eq!(Bytes(1023).to_string(), "1023 bytes");
-        assert_eq!(Bytes(8 << 30).to_string(), "8.0 GiB");
-        assert_eq!(Bytes(1 << 71).to_string(), "2048.0 EiB");
     }
 }

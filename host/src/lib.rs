@@ -27,6 +27,7 @@
 //! | [`mod@measure`], [`report`] | how long it took; tables and JSON |
 //! | [`tune`] | which kernel is the fastest for which product |
 //! | [`mod@bench`], [`baseline`] | kernels beside cuBLAS, and shares of what the GPU can do |
+//! | [`files`] | files that are whole, or as they were |
 //! | [`planted`], [`sanitize`], [`child`] | faults, tools that look for such, and processes that end in any case |
 //! | [`mod@run`] | all of it in turn: what the command line does |
 
@@ -36,6 +37,7 @@ pub mod check;
 pub mod child;
 pub mod device;
 mod error;
+pub mod files;
 pub mod input;
 pub mod kernels;
 pub mod measure;
@@ -50,14 +52,16 @@ pub mod report;
 pub mod run;
 pub mod sanitize;
 mod scale;
+mod tensor_map;
 pub mod tune;
 
 pub use device::{Buffer, Device};
-pub use error::{Bytes, Error};
+pub use error::Error;
 pub use multiply::{Packed, gemm, gemv};
 pub use operand::DeviceMatrix;
 pub use precision::{Precision, Tolerance};
 pub use problem::Product;
+pub use runtime::{Bytes, Error as DeviceError};
 pub use scale::{scale, scale_in_place};
 
 /// The examples in the README, which have to compile and run.

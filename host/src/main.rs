@@ -1,6 +1,7 @@
 //! The command line: reads the flags, runs, and says how it went by its exit code.
 
 mod cli;
+mod ending;
 
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -14,9 +15,8 @@ use cuda_std::executor::Checks;
 use tilewright::bench::args::BenchFlags;
 use tilewright::child::{self, Ended};
 use tilewright::device::DeviceChoice;
-use tilewright::report::without_half_written_files;
 use tilewright::run::{self, Options};
-use tilewright::{Device, Error, Precision, kernels, problem, progress, tune};
+use tilewright::{Device, DeviceError, Error, Precision, kernels, problem, tune};
 
 /// A check failed, or a kernel did something wrong.
 const FAILED: u8 = 1;
@@ -24,10 +24,6 @@ const FAILED: u8 = 1;
 const REFUSED: u8 = 2;
 /// What `timeout` returns for a program that takes too long.
 const TOO_LATE: u8 = 124;
-/// What shells report for a program that was interrupted.
-const INTERRUPTED: i32 = 130;
-/// What they report for one that a signal has ended: this, and the signal's number.
-const SIGNALLED: i32 = 128;
 
 /// Set in the process that a time limit is for.
 const WITHIN_LIMIT: &str = "TILEWRIGHT_WITHIN_TIME_LIMIT";
@@ -37,8 +33,7 @@ static OUTPUT_ERROR: OnceLock<std::io::Error> = OnceLock::new();
 
 fn main() -> ExitCode {
     let Cli { command, run, time_limit } = Cli::parse();
-    // Without a handler the program ends all the same, only with a progress bar left behind, or a temporary file.
-    let _ = ctrlc::set_handler(interrupted);
+    ending::listen();
     let code = match (time_limit, std::env::var_os(WITHIN_LIMIT), command) {
         (Some(seconds), None, _) => within(Duration::from_secs(seconds)),
         (_, _, None) => self::run(run),
@@ -58,17 +53,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends the program early, with all that it has started. Files are whole, or as they were.
-fn interrupted() {
-    progress::clear();
-    child::end_all();
-    let _whole = without_half_written_files();
-    let _ = writeln!(std::io::stderr(), "interrupted: what was not finished is not written");
-    // SAFETY: has no conditions. Nothing is run that waits for a GPU, as the driver's own clean-up would, for a kernel that may
-    // never end.
-    unsafe { libc::_exit(INTERRUPTED) }
-}
-
 /// Runs this same command in a process of its own, which is ended after the time limit.
 fn within(limit: Duration) -> ExitCode {
     let program = std::env::current_exe();
@@ -79,7 +63,7 @@ fn within(limit: Duration) -> ExitCode {
     });
     match ended {
         Ok(Ended::Exited(status)) => {
-            let code = status.code().unwrap_or_else(|| SIGNALLED + status.signal().unwrap_or_default());
+            let code = status.code().unwrap_or_else(|| ending::SIGNALLED + status.signal().unwrap_or_default());
             ExitCode::from(u8::try_from(code).unwrap_or(FAILED))
         }
         Ok(Ended::TimeLimit) => {
@@ -213,7 +197,7 @@ fn open(flags: &RunFlags) -> Result<(Device, Option<String>), Error> {
 /// The same of what may be the fault of a GPU, with a way around it.
 fn complain_of_device(error: &Error) {
     complain(error);
-    if matches!(error, Error::Driver(_)) {
+    if matches!(error, Error::Device(DeviceError::Driver(_))) {
         let _ = writeln!(std::io::stderr(), "To do without a GPU, run on the CPU: --device cpu");
     }
 }
@@ -221,6 +205,26 @@ fn complain_of_device(error: &Error) {
 /// Writes to the standard error. As with the standard output: if nobody listens, the exit code has to do.
 fn complain(error: &Error) {
     let _ = writeln!(std::io::stderr(), "error: {error}");
+    if let Some(advice) = advice(error) {
+        let _ = writeln!(std::io::stderr(), "{advice}");
+    }
+}
+
+/// The flags that help, where the error itself, which is the library's, cannot name them.
+fn advice(error: &Error) -> Option<String> {
+    match error {
+        Error::Device(DeviceError::NotEnoughMemory { .. }) => Some("For smaller sizes: --m, --n and --k".to_owned()),
+        Error::Device(DeviceError::IncapableDevice { .. }) => {
+            Some("To do without a GPU, run on the CPU: --device cpu".to_owned())
+        }
+        Error::TableForOtherGpu { .. } => Some("To go by no table, leave out --table".to_owned()),
+        Error::NoKernel { precisions, .. } if !precisions.is_empty() => {
+            let precisions: Vec<_> = precisions.iter().map(|precision| precision.name()).collect();
+            Some(format!("For another precision: --precision {}", precisions.join(" or ")))
+        }
+        Error::TimeLimit { .. } => Some("To check everything: --check. To allow more time: --time-limit".to_owned()),
+        _ => None,
+    }
 }
 
 /// Writes to the standard output. If that has been closed, as by `| head`, there is nobody to tell; if the disk is full, there is.

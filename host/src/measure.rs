@@ -60,7 +60,7 @@ impl Timing {
 /// ```
 ///
 /// # Errors
-/// Those of `launch`; [`Error::Usage`] for no runs at all; [`Error::Driver`] if a kernel has failed.
+/// Those of `launch`; [`Error::Usage`] for no runs at all; [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.
 pub fn measure(
     device: &Device,
     runs: Option<usize>,
@@ -71,8 +71,7 @@ pub fn measure(
         warm_up(device, &mut launch)?;
     }
     let times = device.time(runs, launch)?;
-    Timing::of(&times)
-        .ok_or_else(|| Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned()))
+    Timing::of(&times).ok_or_else(|| Error::Usage("runs is 0: a measurement needs at least one run".to_owned()))
 }
 
 /// Launches until [`WARM_UP`] has passed, a single time at first, then as often as it takes by what was seen.

@@ -48,7 +48,7 @@ pub struct Packed {
 ///
 /// # Errors
 /// [`Error::Operands`] and [`Error::ExtentTooLarge`] if the shapes do not make a product that kernels can compute; those of
-/// [`GemmPlan::new`] if no kernel, or not the one asked for, can compute it so; [`Error::Driver`] and [`Error::Executor`]
+/// [`GemmPlan::new`] if no kernel, or not the one asked for, can compute it so; [`DeviceError::Driver`](runtime::Error::Driver) and [`DeviceError::Executor`](runtime::Error::Executor)
 /// where the device fails. C is then unchanged.
 pub fn gemm(
     device: &Device,

@@ -13,6 +13,7 @@
 //! ```
 
 use cuda_std::{GlobalSlice, GlobalSliceMut};
+pub use gpu_kernels::elements_overlap;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, Slice};
@@ -41,7 +42,7 @@ impl DeviceMatrix {
     /// Copies a matrix to the device.
     ///
     /// # Errors
-    /// [`Error::Driver`] where the GPU has too little free memory, or an earlier kernel has failed.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU has too little free memory, or an earlier kernel has failed.
     pub fn upload(device: &Device, matrix: ArrayView2<'_, f32>) -> Result<Self, Error> {
         match direct(matrix) {
             Some((slice, strides)) => Ok(Self::with(device.upload(slice)?, matrix.dim(), strides, false)),
@@ -86,6 +87,20 @@ impl DeviceMatrix {
         Self::with(buffer, (rows, cols), strides, false).inside()
     }
 
+    /// A batch of `count` matrices in a buffer, each beginning `batch_stride` elements after the one before. There may be none.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if an element is not in the buffer.
+    pub fn new_batch(
+        buffer: Buffer<f32>,
+        [rows, cols]: [usize; 2],
+        strides: [usize; 2],
+        count: usize,
+        batch_stride: usize,
+    ) -> Result<Self, Error> {
+        Self { count, batch_stride, ..Self::with(buffer, (rows, cols), strides, false) }.inside()
+    }
+
     /// A batch of `count` matrices like this one, each beginning `stride` elements after the one before. With a stride of 0
     /// they are all the same one, which is fine for operands.
     ///
@@ -123,9 +138,9 @@ impl DeviceMatrix {
     /// Makes every element NaN, also those in gaps between rows.
     ///
     /// # Errors
-    /// [`Error::Driver`] if an earlier kernel has failed.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) if an earlier kernel has failed.
     pub fn clear(&mut self) -> Result<(), Error> {
-        self.buffer.fill_bytes(NAN_BYTE)
+        Ok(self.buffer.fill_bytes(NAN_BYTE)?)
     }
 
     /// The first `rows` rows and `cols` columns. The rest stays in memory, as gaps: this is how a matrix with a leading
@@ -253,7 +268,8 @@ impl DeviceMatrix {
     /// All matrices as kernels write them, or their transposes.
     ///
     /// # Errors
-    /// As for [`DeviceMatrix::matrix_mut`], and [`Error::Shape`] for more than 2³¹ − 1 matrices, or if some overlap.
+    /// As for [`DeviceMatrix::matrix_mut`], and [`Error::Shape`] for more than 2³¹ − 1 matrices, or if elements of some
+    /// share a place in memory. Matrices may lie between the rows of others.
     pub fn batch_mut(&mut self, transposed: bool) -> Result<MatrixBatchMut<'_>, Error> {
         let (stride, count) = (self.placement().batch_stride, self.count);
         let first = self.matrix_mut_at(0)?;
@@ -271,7 +287,7 @@ impl DeviceMatrix {
     /// Copies the first matrix back into a view of the shape that it came from, after everything launched so far.
     ///
     /// # Errors
-    /// [`Error::Driver`] if a kernel has failed.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.
     ///
     /// # Panics
     /// If the shapes differ.
@@ -282,7 +298,7 @@ impl DeviceMatrix {
     /// Copies the first matrices back, one into each view, after everything launched so far.
     ///
     /// # Errors
-    /// [`Error::Driver`] if a kernel has failed.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.
     ///
     /// # Panics
     /// If the shapes differ, or there are more views than matrices.
@@ -298,7 +314,7 @@ impl DeviceMatrix {
             let as_it_stands = direct(target.view())
                 .is_some_and(|(slice, target_strides)| slice.len() == self.buffer.len() && target_strides == strides);
             if as_it_stands && let Some(slice) = target.as_slice_memory_order_mut() {
-                return self.buffer.copy_to(slice);
+                return Ok(self.buffer.copy_to(slice)?);
             }
         }
         let mut elements = vec![0.0; self.buffer.len()];

@@ -4,7 +4,7 @@ use std::fmt;
 
 use cuda_std::Kernel;
 use gpu_kernels::planted::{
-    THREADS, planted_barriers_in_both_branches, planted_endless, planted_race_in_shared_memory,
+    GRID, THREADS, planted_barriers_in_both_branches, planted_endless, planted_race_in_shared_memory,
     planted_read_out_of_bounds, planted_read_unwritten, planted_trap,
 };
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ impl Fault {
     /// Runs the kernel with this fault, and waits for it: for [`Fault::Endless`] without an end.
     ///
     /// # Errors
-    /// What the device reports of the fault, and [`Error::Driver`] if the GPU has failed before.
+    /// What the device reports of the fault, and [`DeviceError::Driver`](runtime::Error::Driver) if the GPU has failed before.
     ///
     /// # Safety
     /// Nobody goes by what the GPU computes for this process afterwards: what a kernel does that reads where it should not, or
@@ -80,19 +80,19 @@ impl Fault {
         };
         let mut written = device.upload(&[0.0f32; THREADS])?;
         let (x, y) = (x.view(), written.view_mut());
-        // SAFETY: the build script compiles these kernels, as all of `gpu_kernels`, to the embedded PTX. All of them write within
+        // SAFETY: all of them write within
         // `y`, each thread its own element. What else they do is the caller's promise.
         unsafe {
             match self {
-                Self::ReadOutOfBounds => device.launch_any(planted_read_out_of_bounds { x, y }),
-                Self::RaceInSharedMemory => device.launch_any(planted_race_in_shared_memory { x, y }),
-                Self::BarriersInBothBranches => device.launch_any(planted_barriers_in_both_branches { x, y }),
-                Self::ReadUnwritten => device.launch_any(planted_read_unwritten { x, y }),
-                Self::Trap => device.launch_any(planted_trap { x, y }),
-                Self::Endless => device.launch_any(planted_endless { x, y }),
+                Self::ReadOutOfBounds => device.launch_on(GRID, planted_read_out_of_bounds { x, y }),
+                Self::RaceInSharedMemory => device.launch_on(GRID, planted_race_in_shared_memory { x, y }),
+                Self::BarriersInBothBranches => device.launch_on(GRID, planted_barriers_in_both_branches { x, y }),
+                Self::ReadUnwritten => device.launch_on(GRID, planted_read_unwritten { x, y }),
+                Self::Trap => device.launch_on(GRID, planted_trap { x, y }),
+                Self::Endless => device.launch_on(GRID, planted_endless { x, y }),
             }?;
         }
-        device.synchronize()
+        Ok(device.synchronize()?)
     }
 }
 

@@ -28,10 +28,10 @@ pub enum Precision {
     /// Tensor cores multiply parts of the operands, and fp32 additions, rounded to nearest, collect the products. Three
     /// schemes: three TF32 products (3xTF32); one TF32 product and two bf16 products (mixed), which costs two thirds; or three
     /// fp16 products of scaled operands (3xFP16), which costs half, and packing them first. The error is at most 3·10⁻⁷
-    /// (relative Frobenius) for K < 2048 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is larger, and `|E| / Σ|a||b|`
+    /// (relative Frobenius) for K < 2560 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is larger, and `|E| / Σ|a||b|`
     /// at most 10⁻⁶. The mixed scheme is chosen only where K is at least [`Precision::MIXED_FROM`].
     ///
-    /// Operands that cannot be split (not finite, from 2¹²⁶ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
+    /// Operands that cannot be split (not finite, from about 2¹¹⁵ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
     /// tiles that they touch are computed as in [`Precision::Fp32Strict`]: infinities and NaN come out in the class that a
     /// sum in fp32 gives. For 3xFP16, more is noticed: rows of A and columns of B of which an element is less than 2⁻²⁸ of the
     /// largest without being zero, or the largest below 2⁻⁶⁰ or from 2⁷⁸ up. Their parts of the result, 256 by 256 elements

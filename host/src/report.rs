@@ -1,15 +1,13 @@
 //! What a run found: as a table for people, and as JSON for machines.
 
-use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Deserialize, Serialize};
 
 use crate::check::Outcome;
 use crate::device::DeviceInfo;
+use crate::files::write_json;
 use crate::input::Distribution;
 use crate::measure::Timing;
 use crate::plan::Explanation;
@@ -149,113 +147,13 @@ impl Report {
         }
     }
 
-    /// Writes the report as JSON. The file is complete or not there: it gets its name when it is written.
+    /// Writes the report as JSON. A file is complete, or as it was.
     ///
     /// # Errors
     /// [`Error::File`].
     pub fn write_json(&self, path: &Path) -> Result<(), Error> {
         write_json(path, self)
     }
-}
-
-/// Writes something as JSON. What had the name before stays as it is until all of the new has reached the disk, which may be
-/// full: then the file gets its name.
-///
-/// # Errors
-/// [`Error::File`].
-pub(crate) fn write_json(path: &Path, content: &impl Serialize) -> Result<(), Error> {
-    let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-    let Temporary { file, writing: _writing } = temporary_beside(path)?;
-    let mut writer = std::io::BufWriter::new(file);
-    serde_json::to_writer_pretty(&mut writer, content).map_err(|error| failed(error.into()))?;
-    writer.write_all(b"\n").map_err(failed)?;
-    let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-    // Some file systems notice only now that there is no room.
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
-}
-
-/// Locked while there is a temporary file.
-static WRITING: Mutex<()> = Mutex::new(());
-
-/// A file that has a temporary name. Dropped from the top.
-pub(crate) struct Temporary {
-    file: tempfile::NamedTempFile,
-    /// Nobody who ends the program by [`without_half_written_files`] does so before this is dropped.
-    writing: MutexGuard<'static, ()>,
-}
-
-/// Waits until this program writes no file, and lets it begin none while there is the result: for whoever ends the program early,
-/// and should leave no temporary files. A disk on which nothing moves is not waited for.
-pub fn without_half_written_files() -> impl Sized {
-    const PATIENCE: Duration = Duration::from_secs(5);
-    let start = Instant::now();
-    loop {
-        match WRITING.try_lock() {
-            Ok(none) => return Some(none),
-            Err(TryLockError::Poisoned(none)) => return Some(none.into_inner()),
-            Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => return None,
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
-        }
-    }
-}
-
-/// The most that a file of a report, a table or PTX may have, in bytes: many times what any has.
-const MAX_FILE: u64 = 64 << 20;
-
-/// Reads a file, of which no more is looked at than a report, a table or PTX can have: what a path leads to may be a device that
-/// never ends, and memory does.
-///
-/// # Errors
-/// [`Error::File`].
-pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
-    let read = || {
-        let mut bytes = Vec::new();
-        std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 {
-            0..=MAX_FILE => Ok(bytes),
-            _ => Err(std::io::Error::other(format!(
-                "it has more than {} MiB, and nothing that is read here has",
-                MAX_FILE >> 20
-            ))),
-        }
-    };
-    read().map_err(|source| Error::File { action: "read", path: path.to_owned(), source })
-}
-
-/// The same for what has to be text.
-///
-/// # Errors
-/// [`Error::File`].
-pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
-    String::from_utf8(read_file(path)?).map_err(|_| {
-        let source = std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not text");
-        Error::File { action: "read", path: path.to_owned(), source }
-    })
-}
-
-/// A file in the directory of `path`, so that it can take that name in one step. Removed when dropped before that.
-///
-/// # Errors
-/// [`Error::File`] where no file can be made there: worth knowing before a long run.
-pub(crate) fn temporary_beside(path: &Path) -> Result<Temporary, Error> {
-    let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-    if path.is_dir() {
-        return Err(failed(std::io::ErrorKind::IsADirectory.into()));
-    }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::metadata(directory).map_err(failed)?;
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".tilewright-");
-    #[cfg(unix)]
-    {
-        // As any new file: the default would be readable by its owner only.
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Temporary { file: builder.tempfile_in(directory).map_err(failed)?, writing })
 }
 
 impl ProblemReport {
@@ -472,24 +370,6 @@ mod tests {
     }
 
     #[test]
-    fn who_ends_the_program_waits_until_no_file_is_half_written() {
-        let directory = tempfile::tempdir().unwrap();
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let half_written = temporary_beside(&directory.path().join("report.json")).unwrap();
-        let waiting = std::thread::spawn(move || {
-            sender.send(()).unwrap();
-            drop(without_half_written_files());
-            sender.send(()).unwrap();
-        });
-        receiver.recv().unwrap();
-        assert!(receiver.recv_timeout(Duration::from_millis(100)).is_err(), "it has not waited");
-        drop(half_written);
-        waiting.join().unwrap();
-        receiver.recv().unwrap();
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-    }
-
-    #[test]
     fn what_cannot_be_written_is_an_error_that_names_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let message = report().write_json(directory.path()).unwrap_err().to_string();
@@ -501,15 +381,6 @@ mod tests {
         let message = report().write_json(&missing).unwrap_err().to_string();
         assert!(message.ends_with("report.json: No such file or directory (os error 2)"), "{message}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn what_never_ends_is_not_read_to_its_end() {
-        let endless = Path::new("/dev/zero");
-        if endless.exists() {
-            let message = read_text(endless).unwrap_err().to_string();
-            assert!(message.contains("cannot read /dev/zero: it has more than 64 MiB"), "{message}");
-        }
     }
 
     #[test]

@@ -7,13 +7,17 @@ use ndarray::{Array2, ArrayView2, s};
 
 use crate::check::{Outcome, Reference};
 use crate::device::Device;
+use crate::files;
 use crate::input::{self, Distribution};
 use crate::kernels::{self, KernelInfo};
 use crate::measure::measure;
 use crate::plan::{self, Description, GemmPlan};
 use crate::problem::{self, Overrides, Problem, Product, Sizes, Stored};
-use crate::report::{KernelReport, ProblemReport, Report, temporary_beside};
-use crate::{Bytes, DeviceMatrix, Error, Precision};
+use crate::report::{KernelReport, ProblemReport, Report};
+use crate::{Bytes, DeviceError, DeviceMatrix, Error, Precision};
+
+/// How often each kernel can be run for its times. On a GPU, each run has an event that is kept until the last has ended.
+const MOST_RUNS: usize = 1_000_000;
 
 /// What to run, and how. The default is everything, as it is.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +37,7 @@ pub struct Options {
     pub explain: bool,
     /// What to change about the problems.
     pub overrides: Overrides,
-    /// How often to run each kernel for its times; see [`measure`].
+    /// How often to run each kernel for its times, up to a million; see [`measure`].
     pub runs: Option<usize>,
     /// What the operands are made from.
     pub seed: u64,
@@ -54,11 +58,17 @@ pub struct Options {
 /// All of [`Error`]: for options that make no sense, for what cannot run, and for kernels that fail while they run.
 pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Error> {
     let selection = select(options)?;
-    if options.runs == Some(0) {
-        return Err(Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned()));
+    match options.runs {
+        Some(0) => return Err(Error::Usage("runs is 0: a measurement needs at least one run".to_owned())),
+        Some(runs) if runs > MOST_RUNS => {
+            return Err(Error::Usage(format!(
+                "runs is {runs}: a measurement can have at most {MOST_RUNS}, because all times are kept for the median"
+            )));
+        }
+        _ => {}
     }
     if let Some(path) = &options.json {
-        temporary_beside(path)?;
+        files::check_writable(path)?;
     }
     let prepared = (selection.into_iter())
         .map(|(problem, choices)| {
@@ -133,10 +143,10 @@ fn plans(device: &Device, product: &Product, choices: &[plan::Options]) -> Resul
 fn check_memory(device: &Device, product: &Product, plans: &[GemmPlan]) -> Result<(), Error> {
     let workspace = plans.iter().map(GemmPlan::workspace_bytes).max().unwrap_or(0) as u128;
     let refuse_unless = |place: String, needs, has| match has {
-        Some(has) if needs > has => Err(Error::NotEnoughMemory { place, needs, has }),
+        Some(has) if needs > has => Err(DeviceError::NotEnoughMemory { place, needs, has }.into()),
         _ => Ok(()),
     };
-    let host = problem::available_host_memory().map(Bytes);
+    let host = runtime::available_host_memory().map(Bytes);
     let (host_bytes, device_bytes) = (product.host_bytes(device.is_cpu()).0, product.device_bytes().0);
     if device.is_cpu() {
         return refuse_unless("on the host".to_owned(), Bytes(host_bytes + workspace), host);
@@ -169,8 +179,8 @@ impl HostMatrices {
 
     fn upload(&self, device: &Device, transposed: bool) -> Result<DeviceMatrix, Error> {
         let Stored { rows, cols, leading_dimension } = self.stored;
-        let there = DeviceMatrix::new(device.upload(&self.elements)?, rows, cols, [leading_dimension, 1])?;
-        let there = there.into_batch(self.count, self.stored.elements())?;
+        let (strides, size) = ([leading_dimension, 1], self.stored.elements());
+        let there = DeviceMatrix::new_batch(device.upload(&self.elements)?, [rows, cols], strides, self.count, size)?;
         Ok(if transposed { there.transposed() } else { there })
     }
 }
@@ -319,7 +329,7 @@ mod tests {
             message.contains("not enough memory on the host: 512.0 TiB") || message.contains("TiB are needed"),
             "{message}"
         );
-        assert!(refusal(Options { runs: Some(0), ..small() }).contains("--runs 1"));
+        assert!(refusal(Options { runs: Some(0), ..small() }).contains("runs is 0"));
         assert!(
             refusal(Options { json: Some("/no such directory/x.json".into()), ..small() }).contains("cannot write")
         );

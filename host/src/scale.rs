@@ -36,7 +36,7 @@ use crate::{Device, DeviceMatrix, Error};
 /// # Errors
 /// [`Error::Shape`] if B and C are not as many matrices of one shape, or there are not as many factors as rows or columns, or
 /// for an extent of more than 2³¹ − 1, or if elements of C share a place in memory; [`Error::Operands`] if factors are no
-/// single vector; [`Error::ForeignView`] if something is not in memory of the device; those of [`Device::launch`]. C is
+/// single vector; [`DeviceError::ForeignView`](runtime::Error::ForeignView) if something is not in memory of the device; those of [`Device::launch`]. C is
 /// then as it was, or a copy of B.
 pub fn scale(
     device: &Device,
@@ -119,6 +119,7 @@ mod tests {
     use ndarray::Array2;
 
     use super::*;
+    use crate::DeviceError;
 
     fn matrix(device: &Device, rows: usize, cols: usize) -> DeviceMatrix {
         DeviceMatrix::upload(device, Array2::ones((rows, cols)).view()).unwrap()
@@ -150,6 +151,6 @@ mod tests {
         }
         let elsewhere = Device::cpu(Checks::Bounds);
         let error = scale(&device, 2.0, None, &matrix(&elsewhere, 3, 4), None, &mut c).unwrap_err();
-        assert!(matches!(error, Error::ForeignView { .. }), "{error}");
+        assert!(matches!(error, Error::Device(DeviceError::ForeignView { .. })), "{error}");
     }
 }

@@ -11,6 +11,7 @@ use tilewright::Buffer;
 use crate::dlpack;
 use crate::engine::Place;
 use crate::error::{Failure, argument};
+use crate::process;
 use crate::shape::{View, tuple};
 
 /// A float32 array without gaps in the memory of a device, which it owns: what tilewright returns for operands of libraries
@@ -26,10 +27,17 @@ struct Memory {
     buffer: ManuallyDrop<Buffer<f32>>,
     address: usize,
     place: Place,
+    /// The process that has allocated it.
+    process: u32,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if !process::is_this(self.process) {
+            // A forked child has a copy of the parent's memory, or none if it is a GPU's, and of the locks of the parent's device,
+            // which nobody may ever release. It leaves the copy as it is.
+            return;
+        }
         // Without a driver there is no memory of a GPU.
         let _kept = self.place.keep_context();
         // SAFETY: it is not used again.
@@ -47,7 +55,7 @@ impl Array {
         let _kept = place.keep_context()?;
         let mut buffer = device.allocate::<f32>(len)?;
         let address = buffer.view_mut().as_mut_ptr().expose_provenance();
-        let memory = Memory { buffer: ManuallyDrop::new(buffer), address, place };
+        let memory = Memory { buffer: ManuallyDrop::new(buffer), address, place, process: std::process::id() };
         Ok(Self { memory: Arc::new(memory), view })
     }
 

@@ -20,9 +20,9 @@ use pyo3::types::{PyCapsule, PyDict, PyType};
 use pyo3::{ffi, intern};
 
 use crate::engine::Place;
-use crate::error::{Failure, argument};
-use crate::shape::View;
-use crate::tensor::{Tensor, strides, wrong_dtype};
+use crate::error::{Failure, argument, operand_type};
+use crate::shape::{View, tuple};
+use crate::tensor::{Tensor, strides, type_name, wrong_dtype};
 
 /// `kDLCPU`.
 pub(crate) const CPU: i32 = 1;
@@ -32,6 +32,8 @@ pub(crate) const CUDA: i32 = 2;
 const FLOAT: u8 = 2;
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`.
 const READ_ONLY: u64 = 1;
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`.
+const IS_COPIED: u64 = 2;
 /// The legacy default stream, as `__dlpack__` counts streams.
 const LEGACY_STREAM: i64 = 1;
 
@@ -47,6 +49,18 @@ const VERSIONED_NAME: &CStr = c"dltensor_versioned";
 struct Device {
     kind: i32,
     ordinal: i32,
+}
+
+impl Device {
+    /// The place that it is, if kernels can use its memory.
+    fn place(self) -> Option<Place> {
+        match (self.kind, usize::try_from(self.ordinal)) {
+            // There is one, whatever its number.
+            (CPU, _) => Some(Place::Cpu),
+            (CUDA, Ok(ordinal)) => Some(Place::Cuda(ordinal)),
+            _ => None,
+        }
+    }
 }
 
 /// `DLDataType`.
@@ -147,11 +161,7 @@ impl Exchange {
             drop(PyErr::take(object.py()));
             return Ok(None);
         }
-        let place = match (tensor.device.kind, usize::try_from(tensor.device.ordinal)) {
-            (CPU, _) => Place::Cpu,
-            (CUDA, Ok(ordinal)) => Place::Cuda(ordinal),
-            _ => return Ok(None),
-        };
+        let Some(place) = tensor.device.place() else { return Ok(None) };
         if !tensor.dtype.is_float32() {
             return Ok(None);
         }
@@ -162,23 +172,18 @@ impl Exchange {
 /// The tensor that an object offers by `__dlpack__`. It keeps the capsule.
 pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Tensor, Failure> {
     let py = object.py();
-    let device = object.call_method0(intern!(py, "__dlpack_device__"))?;
-    let (kind, ordinal): (i32, i32) = device.extract()?;
+    let (kind, ordinal): (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
     let arguments = PyDict::new(py);
     arguments.set_item(intern!(py, "max_version"), (1, 0))?;
-    let place = match (kind, usize::try_from(ordinal)) {
-        (CPU, _) => Place::Cpu,
-        (CUDA, Ok(ordinal)) => {
-            arguments.set_item(intern!(py, "stream"), LEGACY_STREAM)?;
-            Place::Cuda(ordinal)
-        }
-        _ => {
-            return Err(argument(format!(
-                "{name} is on a device of DLPack type {kind}, number {ordinal}: tilewright takes tensors on CUDA devices (type \
-                 {CUDA}) and, for tests, on the CPU (type {CPU})"
-            )));
-        }
+    let Some(place) = (Device { kind, ordinal }).place() else {
+        return Err(argument(format!(
+            "{name} is on a device of DLPack type {kind}, number {ordinal}: tilewright takes tensors on CUDA devices (type {CUDA}) \
+             and, for tests, on the CPU (type {CPU})"
+        )));
     };
+    if let Place::Cuda(_) = place {
+        arguments.set_item(intern!(py, "stream"), LEGACY_STREAM)?;
+    }
     let method = object.getattr(intern!(py, "__dlpack__"))?;
     let capsule = method.call((), Some(&arguments)).or_else(|error| {
         // A library from before version 1 has no such argument.
@@ -188,7 +193,10 @@ pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Te
         arguments.del_item(intern!(py, "max_version"))?;
         method.call((), Some(&arguments))
     })?;
-    let capsule = capsule.cast_into::<PyCapsule>().map_err(|error| Failure::Python(error.into()))?;
+    let capsule = capsule.cast_into::<PyCapsule>().map_err(|error| {
+        let given = type_name(&error.into_inner());
+        operand_type(format!("{name}.__dlpack__() has returned something of type {given}, and not a capsule"))
+    })?;
     let (tensor, flags) = if capsule.is_valid_checked(Some(VERSIONED_NAME)) {
         let versioned = capsule.pointer_checked(Some(VERSIONED_NAME))?.cast::<Versioned>();
         // SAFETY: a capsule of this name points to a tensor of this type while it lives; the major version comes first in
@@ -200,12 +208,27 @@ pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Te
         // SAFETY: likewise, and the version is the one that the type is of.
         let versioned = unsafe { versioned.as_ref() };
         (&versioned.tensor, versioned.flags)
-    } else {
-        // SAFETY: likewise; another name is an error.
+    } else if capsule.is_valid_checked(Some(NAME)) {
+        // SAFETY: likewise.
         (unsafe { &capsule.pointer_checked(Some(NAME))?.cast::<Managed>().as_ref().tensor }, 0)
+    } else {
+        return Err(argument(format!(
+            "{name}.__dlpack__() has returned {}, which is none of a tensor, or was taken over before: it has to return a new capsule \
+             each time",
+            capsule.repr()?
+        )));
     };
+    let is = tensor.device;
+    if is.place() != Some(place) {
+        return Err(argument(format!(
+            "{name} says by __dlpack_device__ that it is on device ({kind}, {ordinal}), and its capsule says ({}, {}): they have to \
+             be the same, or its memory would be taken for another device's",
+            is.kind, is.ordinal
+        )));
+    }
     let tensor = read(name, tensor, place)?;
-    Ok(Tensor { is_read_only: flags & READ_ONLY != 0, keeper: Some(capsule.into_any().unbind()), ..tensor })
+    let (is_read_only, is_copy) = (flags & READ_ONLY != 0, flags & IS_COPIED != 0);
+    Ok(Tensor { is_read_only, is_copy, keeper: Some(capsule.into_any().unbind()), ..tensor })
 }
 
 /// Looks at a tensor.
@@ -213,7 +236,10 @@ fn read(name: &'static str, tensor: &DlTensor, place: Place) -> Result<Tensor, F
     if !tensor.dtype.is_float32() {
         return Err(wrong_dtype(name, &dtype_name(tensor.dtype)));
     }
-    let rank = usize::try_from(tensor.rank).unwrap_or(0);
+    let rank = match usize::try_from(tensor.rank) {
+        Ok(rank) if rank == 0 || !tensor.shape.is_null() => rank,
+        _ => return Err(argument(format!("{name} has {} extents by DLPack, and no list of them", tensor.rank))),
+    };
     // SAFETY: there are as many extents; only a tensor of rank 0 may have none.
     let extents = unsafe { numbers(tensor.shape, rank) }.unwrap_or_default();
     let extent = |&extent: &i64| {
@@ -227,7 +253,11 @@ fn read(name: &'static str, tensor: &DlTensor, place: Place) -> Result<Tensor, F
         None => View::contiguous(shape),
     };
     let view = view.ok_or_else(|| argument(format!("{name} has more elements than can be counted")))?;
-    let address = tensor.data.expose_provenance().wrapping_add(tensor.byte_offset as usize);
+    if tensor.data.is_null() && !view.is_empty() {
+        return Err(argument(format!("{name} has elements, of shape {}, and no address", tuple(&view.shape))));
+    }
+    // What is beyond all addresses is refused there.
+    let address = tensor.data.expose_provenance().saturating_add(tensor.byte_offset as usize);
     Tensor::new(name, address, view, place)
 }
 

@@ -1,17 +1,17 @@
-//! Devices and plans: made when they are first needed, kept for the process, used from any thread.
+//! Where products are computed, and plans: made when they are first needed, kept for the process, used from any thread.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use cuda_driver::{DriverVersion, Gpu, KeptContext, keep_context};
-use cuda_std::executor::Checks;
+use cuda_driver::{DriverVersion, KeptContext, keep_context};
 use tilewright::plan::{Description, GemmPlan, Options, Placement, Workspace};
 use tilewright::problem::Sizes;
 use tilewright::{Device, DeviceMatrix, Precision};
 
 use crate::error::{Failure, Kind};
+use crate::process::State;
 use crate::shape::{Products, Strides};
 
 /// Where memory is, and kernels run.
@@ -64,29 +64,6 @@ impl Place {
         }
     }
 
-    /// The device, opened if it has not been.
-    pub(crate) fn device(self) -> Result<Device, Failure> {
-        static CPU: LazyLock<Device> = LazyLock::new(|| Device::cpu(Checks::Bounds));
-        static GPUS: Mutex<Vec<Option<Device>>> = Mutex::new(Vec::new());
-        let Self::Cuda(ordinal) = self else { return Ok(CPU.clone()) };
-        let mut gpus = lock(&GPUS);
-        if let Some(Some(device)) = gpus.get(ordinal) {
-            return Ok(device.clone());
-        }
-        // The driver has to be initialized before there can be a context to keep.
-        Gpu::count()?;
-        let _kept = keep_context()?;
-        let _relaxed = cuda_driver::relax_capture()?;
-        let device = Device::cuda(ordinal)?;
-        if gpus.len() <= ordinal {
-            gpus.resize(ordinal + 1, None);
-        }
-        gpus[ordinal] = Some(device.clone());
-        Ok(device)
-    }
-}
-
-impl Place {
     /// The device, by a handle with which everything runs on a stream.
     ///
     /// # Safety
@@ -104,8 +81,9 @@ impl Place {
 /// What a plan is kept by.
 type Key = (Place, Description, Precision);
 
+/// Plans that are kept for the next product like theirs.
 #[derive(Default)]
-struct Plans {
+pub(crate) struct Plans {
     kept: HashMap<Key, Kept>,
     /// Counts the uses of all plans.
     clock: u64,
@@ -116,8 +94,6 @@ struct Kept {
     /// When it was used last.
     used: u64,
 }
-
-static PLANS: LazyLock<Mutex<Plans>> = LazyLock::new(Mutex::default);
 
 impl Plans {
     fn get(&mut self, key: &Key) -> Option<Arc<GemmPlan>> {
@@ -285,14 +261,14 @@ unsafe fn planned(
     precision: Precision,
 ) -> Result<Arc<GemmPlan>, Failure> {
     let key = (place, product, precision);
-    if let Some(plan) = lock(&PLANS).get(&key) {
+    if let Some(plan) = State::get().plans().get(&key) {
         return Ok(plan);
     }
     let plan = GemmPlan::new(device, &product, &Options::from(precision))?;
     // SAFETY: the caller's promise.
     unsafe { load(place, device, stream, || Ok(plan.load(device)?))? };
     let plan = Arc::new(plan);
-    lock(&PLANS).insert(key, plan.clone());
+    State::get().plans().insert(key, plan.clone());
     Ok(plan)
 }
 
@@ -324,9 +300,4 @@ pub(crate) unsafe fn load(
     }
     let _relaxed = cuda_driver::relax_capture()?;
     load()
-}
-
-/// No code that holds one of these locks can panic halfway through a change, so a poisoned one guards what is in order.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

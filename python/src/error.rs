@@ -48,7 +48,7 @@ pub(crate) fn operand_type(message: impl fmt::Display) -> Failure {
 
 impl From<tilewright::Error> for Failure {
     fn from(error: tilewright::Error) -> Self {
-        use tilewright::Error;
+        use tilewright::{DeviceError, Error};
         let kind = match &error {
             Error::Shape(_)
             | Error::Operands { .. }
@@ -56,16 +56,38 @@ impl From<tilewright::Error> for Failure {
             | Error::PlacementOverflow { .. }
             | Error::SizeOverflow { .. }
             | Error::OutsideBuffer { .. }
-            | Error::OverlappingViews { .. }
+            | Error::Device(DeviceError::OverlappingViews { .. })
             | Error::NoKernel { .. }
             | Error::Usage(_) => Kind::Argument,
-            Error::NotEnoughMemory { .. }
-            | Error::Driver(cuda_driver::Error::OutOfMemory { .. } | cuda_driver::Error::SizeOverflow { .. }) => {
-                Kind::OutOfMemory
-            }
+            Error::Device(
+                DeviceError::NotEnoughMemory { .. }
+                | DeviceError::Driver(cuda_driver::Error::OutOfMemory { .. } | cuda_driver::Error::SizeOverflow { .. }),
+            ) => Kind::OutOfMemory,
             _ => Kind::Device,
         };
-        Self::new(kind, error)
+        match &error {
+            Error::Device(DeviceError::NotEnoughMemory { place, needs, has }) => Self::new(
+                kind,
+                format!(
+                    "not enough memory {place}: {needs} are needed, {has} are free. Delete arrays that are not needed any more, or \
+                     multiply in parts, such as some rows of a at a time"
+                ),
+            ),
+            Error::Device(DeviceError::Driver(cuda_driver::Error::OutOfMemory { .. })) => Self::new(
+                kind,
+                format!(
+                    "{error}. In this process, delete arrays that are not needed any more; torch.cuda.empty_cache() gives back what \
+                     torch keeps"
+                ),
+            ),
+            _ => Self::new(kind, error),
+        }
+    }
+}
+
+impl From<tilewright::DeviceError> for Failure {
+    fn from(error: tilewright::DeviceError) -> Self {
+        tilewright::Error::from(error).into()
     }
 }
 

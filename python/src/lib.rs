@@ -4,13 +4,14 @@
 //! ```text
 //!  tilewright.matmul ─► product ─┬─ torch tensors ──► torch ───┐
 //!  tilewright.scale ──► scaling ─┴─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
-//!                                      dlpack, array           ┘
+//!                                      dlpack, array           ┘            process
 //! ```
 
 mod array;
 mod dlpack;
 mod engine;
 mod error;
+mod process;
 mod product;
 mod scaling;
 mod shape;
@@ -25,7 +26,7 @@ mod _native {
     #[pymodule_export]
     use crate::array::Array;
     #[pymodule_export]
-    use crate::product::{explain, multiply, multiply_tensors, precisions};
+    use crate::product::{check_is_apart, explain, multiply, multiply_tensors, precisions};
     #[pymodule_export]
     use crate::scaling::{scale, scale_tensors};
 

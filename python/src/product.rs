@@ -8,8 +8,9 @@ use tilewright::plan::Triangle;
 use crate::array::Array;
 use crate::engine::{Job, Place, Stream};
 use crate::error::{Failure, argument};
+use crate::process::prepare;
 use crate::shape::{Products, Rule, View, tuple};
-use crate::tensor::{Tensor, common_place};
+use crate::tensor::{self, Tensor, common_place};
 use crate::torch::{self, Named, Torch, check_devices, not_in_memory};
 
 /// What happens to operands in the CPU's memory.
@@ -140,7 +141,7 @@ pub(crate) fn explain<'py>(
 ) -> PyResult<String> {
     let options = Options::parse(rule, precision, on_cpu, part)?;
     let named = named(a, b, None);
-    let (a, b) = match Torch::of(a.py(), &named)? {
+    let (left, right) = match Torch::of(a.py(), &named)? {
         Some(torch) => {
             check_devices(&named)?;
             let read = |name, tensor| torch.read(name, tensor)?.map_or_else(|| Err(not_in_memory(tensor)?), Ok);
@@ -148,14 +149,15 @@ pub(crate) fn explain<'py>(
         }
         None => (Tensor::import("a", a)?, Tensor::import("b", b)?),
     };
-    let (place, shape) = checked(&[&a, &b], options)?;
+    let (place, shape) = checked(&[&left, &right], options)?;
     // Results are aligned as allocations are.
     let c = Tensor::new("the product", 0x1000, contiguous(shape)?, place)?;
     if c.view.is_empty() {
         return Ok("The product has no elements: there is nothing to compute.\n".to_owned());
     }
+    prepare(a.py(), place)?;
     // SAFETY: the default stream is valid; the job is not run.
-    let job = unsafe { job(place, Stream::LEGACY, options, &a, &b, &c)? };
+    let job = place.on_its_threads(|| unsafe { job(place, Stream::LEGACY, options, &left, &right, &c) })?;
     Ok(job.explanation())
 }
 
@@ -241,8 +243,10 @@ fn multiply_in_memory<'py>(
         return Ok(Some(result));
     }
     let stream = torch.current_stream(py, place)?;
+    prepare(py, place)?;
     // SAFETY: torch's current stream of the device, which torch keeps.
-    let job = py.detach(|| unsafe { job(place, stream, options, &left, &right, &c) })?;
+    let job = || unsafe { job(place, stream, options, &left, &right, &c) };
+    let job = py.detach(|| place.on_its_threads(job))?;
     let bytes = job.workspace_bytes();
     let workspace = match place {
         Place::Cuda(_) if bytes > 0 => Some(torch.empty(a, &[bytes.div_ceil(size_of::<f32>())])?),
@@ -256,7 +260,8 @@ fn multiply_in_memory<'py>(
     // the current stream, which is the one used here; whatever is in them is a float32. An operand made for another stream is
     // the caller's to record there, as for every operator of torch. That nobody writes to operands, or reads the result, out
     // of the stream's order, too.
-    py.detach(|| unsafe { job.run(address) })?;
+    let run = || unsafe { job.run(address) };
+    py.detach(|| place.on_its_threads(run))?;
     if let Some(out) = out {
         torch.has_changed(out)?;
     }
@@ -278,6 +283,7 @@ fn multiply_arrays<'py>(
     if let Some(given) = &given {
         given.check_is_result(&shape, &[&left, &right])?;
     }
+    prepare(py, place)?;
     let (result, c) = match (out, given) {
         (Some(out), Some(given)) => (out.clone(), given),
         _ => {
@@ -289,7 +295,7 @@ fn multiply_arrays<'py>(
     if c.view.is_empty() {
         return Ok(result);
     }
-    py.detach(|| -> Result<(), Failure> {
+    let compute = || -> Result<(), Failure> {
         // SAFETY: the default stream is valid always.
         let job = unsafe { job(place, Stream::LEGACY, options, &left, &right, &c)? };
         // SAFETY: the memory is that of objects which the caller holds and of capsules which the tensors hold, and the result's
@@ -300,8 +306,15 @@ fn multiply_arrays<'py>(
         let queued = unsafe { job.run(None) };
         let finished = job.wait();
         queued.and(finished)
-    })?;
+    };
+    py.detach(|| place.on_its_threads(compute))?;
     Ok(result)
+}
+
+/// Refuses a result of which elements share a place in memory: for results that torch copies to.
+#[pyfunction]
+pub(crate) fn check_is_apart(name: &str, shape: Vec<usize>, strides: Vec<usize>) -> PyResult<()> {
+    Ok(tensor::check_is_apart(name, &View { shape, strides })?)
 }
 
 /// The names of all precisions, for a test that compares them with those that Python's types name.

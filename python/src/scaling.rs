@@ -10,6 +10,7 @@ use tilewright::{Device, DeviceMatrix, kernels};
 use crate::array::Array;
 use crate::engine::{Place, Stream, load, span};
 use crate::error::{Failure, argument, operand_type};
+use crate::process::prepare;
 use crate::product::OnCpu;
 use crate::shape::{Scalings, Strides, tuple};
 use crate::tensor::{Tensor, common_place, type_name};
@@ -132,11 +133,11 @@ impl Operands {
 ///
 /// # Safety
 /// As for [`Place::device_on`].
-unsafe fn prepared(place: Place, stream: Stream) -> Result<Device, Failure> {
+unsafe fn loaded(place: Place, stream: Stream) -> Result<Device, Failure> {
     // SAFETY: the caller's promise.
     let device = unsafe { place.device_on(stream)? };
-    if !kernels::SCALING.iter().all(|kernel| device.is_prepared(kernel.name)) {
-        let prepare = || Ok(kernels::SCALING.iter().try_for_each(|kernel| device.prepare(kernel.name).map(drop))?);
+    if !kernels::SCALING.iter().all(|kernel| device.is_prepared(kernel)) {
+        let prepare = || Ok(kernels::SCALING.iter().try_for_each(|kernel| device.prepare(kernel).map(drop))?);
         // SAFETY: the caller's promise.
         unsafe { load(place, &device, stream, prepare)? };
     }
@@ -227,14 +228,16 @@ fn scale_in_memory<'py>(
     };
     if !tensor.view.is_empty() {
         let stream = torch.current_stream(py, place)?;
+        prepare(py, place)?;
         // SAFETY: torch's current stream of the device, which torch keeps.
-        let device = py.detach(|| unsafe { prepared(place, stream) })?;
+        let device = py.detach(|| unsafe { loaded(place, stream) })?;
         // SAFETY: the addresses are those of tensors that this call holds, of the sizes that they have been read with. When it
         // returns, what is queued may still be running, and the tensors may go: torch's allocator then gives their memory to
         // nobody but what is queued behind on the stream that they were made for. The result was made just now, for the current
         // stream; whatever is in it is a float32. An operand made for another stream is the caller's to record there, as for
         // every operator of torch. That nobody writes to operands, or reads the result, out of the stream's order, too.
-        py.detach(|| unsafe { operands.scale(&device, place, by, tensor) })?;
+        let scale = || unsafe { operands.scale(&device, place, by, tensor) };
+        py.detach(|| place.on_its_threads(scale))?;
         if let Some(out) = objects.out {
             torch.has_changed(out)?;
         }
@@ -248,6 +251,7 @@ fn scale_arrays<'py>(objects: Objects<'_, 'py>, by: f32, on_cpu: OnCpu) -> Resul
     let operands = Operands::read(objects, |name, array| Tensor::import(name, array).map(Some))?;
     let operands = operands.ok_or_else(|| argument("these are no arrays"))?;
     let place = operands.check(on_cpu)?;
+    prepare(py, place)?;
     let made;
     let (result, tensor) = match (objects.out, &operands.out) {
         (Some(out), Some(given)) => (out.clone(), given),
@@ -260,9 +264,9 @@ fn scale_arrays<'py>(objects: Objects<'_, 'py>, by: f32, on_cpu: OnCpu) -> Resul
     if tensor.view.is_empty() {
         return Ok(result);
     }
-    py.detach(|| -> Result<(), Failure> {
+    let compute = || -> Result<(), Failure> {
         // SAFETY: the default stream is valid always.
-        let device = unsafe { prepared(place, Stream::LEGACY)? };
+        let device = unsafe { loaded(place, Stream::LEGACY)? };
         // SAFETY: the memory is that of objects which the caller holds and of capsules which
         // the tensors hold, and the result's own; the libraries have made it ready for that stream, and whatever is in it is a
         // float32. All that was queued has finished before this returns, also after an error: on other streams, which a library
@@ -273,6 +277,7 @@ fn scale_arrays<'py>(objects: Objects<'_, 'py>, by: f32, on_cpu: OnCpu) -> Resul
         let finished = device.synchronize();
         queued?;
         Ok(finished?)
-    })?;
+    };
+    py.detach(|| place.on_its_threads(compute))?;
     Ok(result)
 }

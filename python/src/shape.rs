@@ -15,6 +15,7 @@
 
 use std::cmp::Reverse;
 
+use tilewright::operand::elements_overlap;
 use tilewright::plan::Triangle;
 
 /// What kernels count, at most: rows, columns, terms or matrices.
@@ -169,9 +170,10 @@ impl View {
         distances.try_fold(1usize, |sum, distance| sum.checked_add(distance?))
     }
 
-    /// The first extent of more than one element whose elements are all in one place.
-    pub(crate) fn repeated(&self) -> Option<usize> {
-        self.shape.iter().zip(&self.strides).position(|(&extent, &stride)| extent > 1 && stride == 0)
+    /// Whether two elements are one place in memory.
+    pub(crate) fn overlaps_itself(&self) -> bool {
+        let wide = |numbers: &[usize]| numbers.iter().map(|&number| number as u64).collect::<Vec<_>>();
+        elements_overlap(&wide(&self.shape), &wide(&self.strides))
     }
 }
 
@@ -610,8 +612,10 @@ mod tests {
         assert_eq!(View { shape: vec![2, 3], strides: vec![10, 2] }.span(), Some(15));
         assert_eq!(View { shape: vec![3, 3], strides: vec![usize::MAX, 1] }.span(), None);
         assert_eq!(View::contiguous(vec![usize::MAX, 2, 2]), None);
-        assert_eq!(View { shape: vec![1, 3, 2], strides: vec![0, 0, 1] }.repeated(), Some(1));
-        assert_eq!(contiguous(&[1, 3]).repeated(), None);
+        assert!(View { shape: vec![1, 3, 2], strides: vec![0, 0, 1] }.overlaps_itself());
+        assert!(!View { shape: vec![1, 3], strides: vec![0, 1] }.overlaps_itself());
+        assert!(View { shape: vec![3, 4, 4], strides: vec![8, 4, 1] }.overlaps_itself());
+        assert!(!View { shape: vec![3, 5, 4], strides: vec![4, 12, 1] }.overlaps_itself());
         assert_eq!((tuple(&[]), tuple(&[4]), tuple(&[4, 5])), ("()".into(), "(4,)".into(), "(4, 5)".into()));
     }
 }

@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::dlpack;
 use crate::engine::{Place, Stream, wait_for};
 use crate::error::{Failure, argument, operand_type};
+use crate::process::initialize_driver;
 use crate::shape::{View, tuple};
 
 /// A tensor of float32 elements in memory that is somebody else's.
@@ -21,6 +22,8 @@ pub(crate) struct Tensor {
     pub(crate) place: Place,
     /// Whether it must not be written to.
     pub(crate) is_read_only: bool,
+    /// Whether its memory is a copy that was made for this call, so that nobody would see what is written there.
+    pub(crate) is_copy: bool,
     /// What keeps the memory as it is, if that is not the caller's object itself.
     #[expect(dead_code, reason = "it is dropped, and not looked at")]
     pub(crate) keeper: Option<Py<PyAny>>,
@@ -42,7 +45,7 @@ impl Tensor {
                 "{name} begins at address {address:#x}, and float32 elements begin at multiples of 4: pass a copy of it"
             )));
         }
-        Ok(Self { name, address, view, place, is_read_only: false, keeper: None })
+        Ok(Self { name, address, view, place, is_read_only: false, is_copy: false, keeper: None })
     }
 
     /// The tensor that an object is, of a library other than torch.
@@ -88,11 +91,12 @@ impl Tensor {
         if self.is_read_only {
             return Err(argument(format!("{name} is read-only: pass an array that may be written to")));
         }
-        if let Some(place) = self.view.repeated().filter(|_| !self.view.is_empty()) {
+        if self.is_copy {
             return Err(argument(format!(
-                "{name} has stride 0 along extent {place}, so that elements share a place in memory: pass an array of its own"
+                "{name} hands over a copy of its memory, in which nobody would find the product: pass an array that hands over its own"
             )));
         }
+        check_is_apart(name, &self.view)?;
         let written = self.bytes();
         for operand in operands {
             let read = operand.bytes();
@@ -105,6 +109,19 @@ impl Tensor {
         }
         Ok(())
     }
+}
+
+/// Refuses a result of which elements share a place in memory.
+pub(crate) fn check_is_apart(name: &str, view: &View) -> Result<(), Failure> {
+    if !view.overlaps_itself() {
+        return Ok(());
+    }
+    Err(argument(format!(
+        "{name}, of shape {} with strides {} in elements, overlaps itself: several of its elements are one place in memory, which can \
+         have one number only. Pass memory in which each element has a place of its own, such as a new array",
+        tuple(&view.shape),
+        tuple(&view.strides)
+    )))
 }
 
 /// Refuses tensors that are not all on one device, and returns that device.
@@ -195,7 +212,6 @@ fn from_cuda_array(
 }
 
 fn gpu_of_address(address: usize) -> Result<usize, Failure> {
-    // Initializes the driver.
-    cuda_driver::Gpu::count()?;
+    initialize_driver()?;
     Ok(cuda_driver::gpu_of_address(address)?)
 }

@@ -86,11 +86,86 @@ def test_results_that_cannot_be_written_to_are_refused() -> None:
     assert "overlaps a" in refused(a, zeros(4, 4), out=a)
     assert "overlaps b" in refused(zeros(4, 4), a, out=a[:, ::-1][:, ::-1])
     repeated = np.lib.stride_tricks.as_strided(zeros(4), (4, 4), (0, 4))
-    assert "stride 0" in refused(a, a, out=repeated)
+    assert "overlaps itself" in refused(a, a, out=repeated)
     with pytest.raises(TypeError, match="out"):
         tilewright.matmul(a, a, out=np.zeros((4, 4)), on_cpu="emulate")
     # Operands may be read-only.
     assert np.asarray(tilewright.matmul(read_only, read_only, on_cpu="emulate")).shape == (4, 4)
+
+
+def strided(shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
+    """An array with these strides in elements, in memory of its own."""
+    last = sum((extent - 1) * stride for extent, stride in zip(shape, strides))
+    memory = np.full(last + 1, np.nan, np.float32)
+    return np.lib.stride_tricks.as_strided(memory, shape, [4 * stride for stride in strides])
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        ((3, 4, 4), (8, 4, 1)),  # each matrix begins in the one before
+        ((3, 4, 4), (0, 4, 1)),
+        ((3, 4, 4), (16, 0, 1)),
+        ((3, 4, 4), (16, 3, 1)),
+        ((3, 4, 4), (3, 12, 1)),  # between the rows, with too little room
+        ((2, 3, 4, 4), (16, 16, 4, 1)),
+        ((2, 3, 4, 4), (33, 11, 1, 3)),
+    ],
+)
+def test_results_that_overlap_themselves_are_refused(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    out = strided(shape, strides)
+    numbers = np.ones(shape, np.float32)
+    for message in (refused(numbers, numbers, out=out), refused(numbers, 2.0, tilewright.scale, out=out)):
+        assert "out, of shape" in message and str(shape) in message and str(strides) in message
+        assert "overlaps itself" in message and "new array" in message
+    assert np.isnan(out).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        ((3, 4, 4), (4, 12, 1)),  # between the rows
+        ((3, 4, 4), (1, 12, 3)),  # between the elements
+        ((3, 4, 4), (100, 5, 1)),
+        ((2, 3, 4, 4), (4, 8, 24, 1)),
+        ((2, 3), (3, 2)),  # rows that interleave: 0 2 4 and 3 5 7
+        ((1, 4, 4), (0, 4, 1)),
+        ((2, 5, 3, 4), (4, 96, 8, 1)),
+    ],
+)
+def test_results_that_interleave_are_written(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    a = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 5
+    b = np.eye(shape[-1], dtype=np.float32) + 1
+    for function, other, expected in ((tilewright.matmul, b, a @ b), (tilewright.scale, 3.0, 3 * a)):
+        out = strided(shape, strides)
+        assert function(a, other, out=out, on_cpu="emulate") is out
+        np.testing.assert_array_equal(out, expected)
+
+
+def test_a_matrix_that_overlaps_itself_is_no_place_for_its_product() -> None:
+    matrix = strided((3, 4, 4), (8, 4, 1))
+    assert "overlaps itself" in refused(matrix, 2.0, function=tilewright.scale, out=matrix)
+    # To read from, it is as good as any.
+    matrix[...] = 2.0
+    np.testing.assert_array_equal(np.asarray(tilewright.scale(matrix, 2.0, on_cpu="emulate")), np.full((3, 4, 4), 4.0))
+
+
+def test_too_little_memory_is_answered_with_what_helps_in_python() -> None:
+    column = np.broadcast_to(np.ones((1, 1), np.float32), (2_000_000, 1))
+    with pytest.raises(tilewright.OutOfMemoryError) as error:
+        tilewright.matmul(column, column.T, on_cpu="emulate")
+    message = str(error.value)
+    assert isinstance(error.value, MemoryError)
+    assert "14.6 TiB are needed" in message and "elete arrays" in message and "rows of a" in message
+    assert "--" not in message
+
+
+def test_no_message_names_flags_of_the_command_line() -> None:
+    for precision in ("fp32-normwise", "bf16", "fp16"):
+        try:
+            tilewright.matmul(zeros(200, 200), zeros(200, 200), precision=precision, on_cpu="emulate")
+        except tilewright.ArgumentError as error:
+            assert precision in str(error) and "--" not in str(error)
 
 
 class OnGpu:

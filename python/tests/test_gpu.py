@@ -173,6 +173,9 @@ def test_tensors_of_the_cpu_are_moved_if_that_is_asked_for() -> None:
     out = torch.empty(70, 90)
     assert tilewright.matmul(a, b, on_cpu="move", out=out) is out
     check(out, a, b)
+    overlapping = torch.zeros(200).as_strided((3, 4, 4), (8, 4, 1))
+    with pytest.raises(ValueError, match="overlaps itself"):
+        tilewright.matmul(torch.ones(3, 4, 4), torch.ones(3, 4, 4), on_cpu="move", out=overlapping)
 
 
 def test_the_current_stream_is_used() -> None:

@@ -118,6 +118,9 @@ def test_tensors_of_the_cpu_are_moved_if_that_is_asked_for() -> None:
     assert torch.equal(tilewright.scale(matrix, 2, rows=rows, on_cpu="move"), wanted)
     tilewright.scale(matrix, 2, rows=rows, on_cpu="move", out=matrix)
     assert torch.equal(matrix, wanted)
+    overlapping = torch.zeros(200).as_strided((3, 4, 4), (8, 4, 1))
+    with pytest.raises(ValueError, match="overlaps itself"):
+        tilewright.scale(torch.ones(3, 4, 4), 2, on_cpu="move", out=overlapping)
 
 
 def test_the_current_stream_is_used() -> None:

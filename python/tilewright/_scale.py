@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 from tilewright import _native
 from tilewright._errors import ArgumentError, OperandTypeError
-from tilewright._torch import check_out, refuse_derivative, refuse_tangents
+from tilewright._torch import check_out, refuse_derivative, refuse_tangents, write_to
 
 __all__ = ["dispatch", "traced"]
 
@@ -110,9 +110,7 @@ def _on_cpu_out(
     out: torch.Tensor,
 ) -> None:
     if on_cpu == "move" and all(tensor.is_cpu for tensor in (matrix, rows, columns, out) if tensor is not None):
-        product = _on_cpu(matrix, by, rows, columns, on_cpu=on_cpu)
-        check_out(product, out)
-        out.copy_(product)
+        write_to(out, _on_cpu(matrix, by, rows, columns, on_cpu=on_cpu))
     else:
         _on_cuda_out(matrix, by, rows, columns, on_cpu=on_cpu, out=out)
 

@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 from tilewright import _native
 from tilewright._errors import ArgumentError, OperandTypeError
 
-__all__ = ["check_out", "dispatch", "refuse_derivative", "refuse_tangents", "traced"]
+__all__ = ["check_out", "dispatch", "refuse_derivative", "refuse_tangents", "traced", "write_to"]
 
 _library = torch.library.Library("tilewright", "DEF")
 _OPTIONS = 'str precision="fp32", str on_cpu="refuse", str part="all"'
@@ -65,9 +65,7 @@ def _on_cpu(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
 
 def _on_cpu_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
     if options.get("on_cpu") == "move" and a.is_cpu and b.is_cpu and out.is_cpu:
-        product = _on_cpu(a, b, **options)
-        check_out(product, out)
-        out.copy_(product)
+        write_to(out, _on_cpu(a, b, **options))
     else:
         _on_cuda_out(a, b, out=out, **options)
 
@@ -90,6 +88,13 @@ def check_out(product: torch.Tensor, out: torch.Tensor) -> None:
     if out.shape != product.shape:
         is_, needed = tuple(out.shape), tuple(product.shape)
         raise ArgumentError(f"out has shape {is_}, and the product has shape {needed}: they have to be equal")
+
+
+def write_to(out: torch.Tensor, product: torch.Tensor) -> None:
+    """Copies a product to where it is wanted, if that is as kernels would take it."""
+    check_out(product, out)
+    _native.check_is_apart("out", tuple(out.shape), out.stride())
+    out.copy_(product)
 
 
 def _without_numbers(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:

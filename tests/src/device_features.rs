@@ -3,8 +3,8 @@
 use cuda_std::executor::{Executor, LaunchError};
 use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, Kernel};
 use kernels::{
-    LOWER_LANES, THREADS, X_LEN, Y_LEN, lane_numbers, launch_sized_memory, reverse_in_three_dimensions,
-    shuffles_of_4_bytes, shuffles_of_8_bytes, vector_load, votes, warp_barrier,
+    LAYOUTS, LOWER_LANES, THREADS, X_LEN, Y_LEN, lane_numbers, launch_sized_memory, parameter_layouts,
+    reverse_in_three_dimensions, shuffles_of_4_bytes, shuffles_of_8_bytes, vector_load, votes, warp_barrier,
 };
 
 // The source itself, because a crate with a workspace of its own cannot be a dependency.
@@ -28,6 +28,7 @@ pub enum Feature {
     Votes,
     WarpBarrier,
     LaneNumbers,
+    ParameterLayouts,
 }
 
 /// Something that runs kernels.
@@ -75,7 +76,7 @@ pub fn untouched() -> Vec<u64> {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::VectorLoad,
         Self::ReverseInThreeDimensions,
         Self::LaunchSizedMemory,
@@ -84,6 +85,7 @@ impl Feature {
         Self::Votes,
         Self::WarpBarrier,
         Self::LaneNumbers,
+        Self::ParameterLayouts,
     ];
 
     /// The name of the entry point, and the shape of a block.
@@ -100,6 +102,7 @@ impl Feature {
             Self::Votes => of::<votes<'_>>(),
             Self::WarpBarrier => of::<warp_barrier<'_>>(),
             Self::LaneNumbers => of::<lane_numbers<'_>>(),
+            Self::ParameterLayouts => of::<parameter_layouts<'_>>(),
         }
     }
 
@@ -129,6 +132,7 @@ impl Feature {
                 Self::Votes => launcher.launch(votes { x, y }, blocks),
                 Self::WarpBarrier => launcher.launch(warp_barrier { x, y }, blocks),
                 Self::LaneNumbers => launcher.launch(lane_numbers { x, y }, blocks),
+                Self::ParameterLayouts => launcher.launch(parameter_layouts { x, y }, blocks),
             }
         }
     }
@@ -158,6 +162,7 @@ impl Feature {
                 }
                 Self::WarpBarrier => vec![bits(first + (lane + 1) % 32)],
                 Self::LaneNumbers => vec![(i % 48 % 32) as u64, bits(i)],
+                Self::ParameterLayouts => LAYOUTS.into_iter().chain([bits(i)]).collect(),
             };
             for (slot, value) in slots.into_iter().enumerate() {
                 y[slot * THREADS + i] = value;

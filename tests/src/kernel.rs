@@ -9,7 +9,8 @@ use gpu_kernels::gemm::basic::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemv::Gemv;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 
-use tilewright::device::{Device, Embedded};
+use cuda_std::Grid;
+use tilewright::device::Device;
 
 use crate::{Problem, View};
 
@@ -135,7 +136,7 @@ impl Kernel {
 }
 
 impl Place<'_> {
-    fn launch(self, kernel: impl Embedded) -> Result<(), Error> {
+    fn launch(self, kernel: impl Grid) -> Result<(), Error> {
         let (executor, grid) = match self {
             Self::Executor(executor) => (executor, kernel.grid()),
             Self::ExecutorGrid(executor, grid) => (executor, grid),

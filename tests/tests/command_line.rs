@@ -233,15 +233,27 @@ fn a_precision_is_planned_and_explained() {
     assert_eq!(result["explanation"]["reason"]["by"], "ladder");
 }
 
+/// Nothing to compute is as good as any other product.
+#[test]
+fn a_batch_of_no_products_passes() {
+    let report = json(&small(&["--batch", "0"]));
+    let problem = &report["problems"][0];
+    assert_eq!((&problem["batch"], problem["results"].as_array().unwrap().len()), (&0.into(), 5));
+    assert!(problem["results"].as_array().unwrap().iter().all(|result| result["check"]["elements"] == 0));
+}
+
 #[test]
 fn what_a_plan_cannot_do_is_refused_with_the_reason() {
     let refused = |more: &[&'static str], parts: &[&str]| refused(&small(more), parts);
     refused(&["--kernel", "gemm_mma_nt_tf32"], &["gemm_mma_nt_tf32", "B stored by columns", "B is by rows", "nn_tf32"]);
-    refused(&["--kernel", "gemm_mma_nn_tf32", "--precision", "fp32"], &["its precision is tf32", "--precision tf32"]);
+    refused(
+        &["--kernel", "gemm_mma_nn_tf32", "--precision", "fp32"],
+        &["its precision is tf32", "choose precision tf32"],
+    );
     refused(&["--kernel", "gemm_wgmma_packed_short_fp32_3xfp16"], &["multiple of 4"]);
     refused(&["--kernel", "gemm_tiled_16_fp32", "--splits", "2"], &["does not divide its sums"]);
     refused(&["--precision", "fp32-strict", "--splits", "4000"], &["no kernel computes", "4000 splits are asked for"]);
-    refused(&["--splits", "0"], &["--splits 1"]);
+    refused(&["--splits", "0"], &["splits is 0", "at least one"]);
     refused(&["--precision", "fp64"], &["fp64", "fp32-strict"]);
     refused(&["--batch", "2147483648"], &["batch is 2147483648"]);
     refused(&["--arch", "sm_80"], &["--arch is for GPUs"]);
@@ -257,7 +269,10 @@ fn tables_are_of_one_gpu_and_made_on_one() {
     refused(&[&SMALL, &["--table", table][..]].concat(), &["is no table of measured times", "schema"]);
     let content = r#"{"schema": 1, "gpu": "NVIDIA H200", "driver": "", "version": "", "date": "", "entries": []}"#;
     fs::write(&path, content).unwrap();
-    refused(&[&SMALL, &["--table", table][..]].concat(), &["the table is of NVIDIA H200", "tilewright tune"]);
+    refused(
+        &[&SMALL, &["--table", table][..]].concat(),
+        &["the table is of NVIDIA H200", "tilewright tune", "leave out --table"],
+    );
     assert!(succeed(&small(&["--table", "none"])).contains("All 5 checks passed"));
 
     refused(&["tune", "--device", "cpu", "--output", table], &["needs one"]);
@@ -317,7 +332,7 @@ fn bad_sizes_are_refused_with_their_values_and_nothing_is_written() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("report.json");
     fs::write(&file, "old").unwrap();
-    let cases: [(&[&str], &[&str]); 11] = [
+    let cases: [(&[&str], &[&str]); 12] = [
         (&["--m", "2147483648"], &["m is 2147483648", "2147483647"]),
         (&["--k", "99999999999999999999"], &["99999999999999999999"]),
         (&["--n", "-1"], &["-1"]),
@@ -327,11 +342,12 @@ fn bad_sizes_are_refused_with_their_values_and_nothing_is_written() {
         ),
         (
             &["--m", "2000000", "--n", "1", "--k", "2000000"],
-            &["not enough memory on the host", "TiB are needed", "are free"],
+            &["not enough memory on the host", "TiB are needed", "are free", "--m, --n and --k"],
         ),
         (&["--m", "8", "--n", "8", "--k", "9", "--lda", "8"], &["leading dimension of A is 8", "9"]),
         (&["--kernel", "gemv_block_reduction_fp32", "--n", "2"], &["gemv_block_reduction_fp32", "n must be 1"]),
-        (&["--runs", "0"], &["--runs 1"]),
+        (&["--runs", "0"], &["runs is 0"]),
+        (&["--runs", "18446744073709551615"], &["1000000", "runs is 18446744073709551615"]),
         (&["--alpha", "nan"], &["alpha is NaN in fp32", "finite"]),
         (&["--beta=-inf"], &["beta is -inf in fp32", "finite"]),
         (&["--beta", "1e39"], &["beta is inf in fp32", "3.4028235e38"]),
@@ -504,6 +520,7 @@ fn sanitize_runs_every_tool_and_says_how_it_went() {
         (&right, &["--tool", "memchek"][..], "did you mean `memcheck`?"),
         (&right, &["--kernel", "gemm"], "unknown kernel `gemm`"),
         (&right, &["--device", "cpu"], "tilewright run --check"),
+        (&right, &["--tool-limit", "0"], "--tool-limit"),
         (&directory.path().join("missing"), &[], "missing: No such file or directory"),
         (&right, &["--output", "/no/such/directory/report.json"], "cannot be used multiple times"),
     ] {

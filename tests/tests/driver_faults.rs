@@ -21,11 +21,12 @@ use std::time::Duration;
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
+use gpu_kernels::gemm::basic::tiled::gemm_tiled_32_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use ndarray::Array2;
 use tilewright::plan::{Description, GemmPlan, Options};
 use tilewright::planted::Fault;
-use tilewright::{Buffer, Device, DeviceMatrix, Error, kernels};
+use tilewright::{Buffer, Device, DeviceError, DeviceMatrix, Error, kernels};
 
 use fake_driver::isolated;
 
@@ -131,7 +132,7 @@ fn use_what_is_lent(device: &Device) -> Result<(), Error> {
     on_stream.synchronize()?;
     drop(lent);
     // Given back, and not freed.
-    theirs[2].copy_to(&mut [0.0; 4])
+    Ok(theirs[2].copy_to(&mut [0.0; 4])?)
 }
 
 fn small_buffers(device: &Device) -> Result<[Buffer<f32>; 3], Error> {
@@ -250,7 +251,7 @@ fn judge(result: Result<(), Error>, code: u32, after: After, function: &str, may
 /// Checks the type of an error, and returns the function that it names.
 fn of_driver(error: &Error, code: u32, after: After) -> &'static str {
     use cuda_driver::Error::{Call, ContextLost, LaunchRejected, OutOfMemory, TensorMapRejected};
-    let Error::Driver(error) = error else { panic!("not the driver's: {error}") };
+    let Error::Device(DeviceError::Driver(error)) = error else { panic!("not the driver's: {error}") };
     match (error, code) {
         (ContextLost { .. }, 700 | 719) => {}
         (OutOfMemory { .. }, 2) => {}
@@ -271,13 +272,13 @@ fn use_after(device: &Device, first: &Error, code: u32, after: After) {
     }
     let launch = || device.launch(gemm_naive_2d_fp32 { gemm: small_product(&mut small_buffers(device)?) });
     let all: [(&str, Result<(), Error>); 8] = [
-        ("synchronize", device.synchronize()),
-        ("upload", device.upload(&[1.0f32; 4]).map(drop)),
-        ("allocate", device.allocate::<u32>(4).map(drop)),
+        ("synchronize", device.synchronize().map_err(Error::from)),
+        ("upload", device.upload(&[1.0f32; 4]).map(drop).map_err(Error::from)),
+        ("allocate", device.allocate::<u32>(4).map(drop).map_err(Error::from)),
         ("launch", launch()),
-        ("prepare", device.prepare("gemm_tiled_32_fp32").map(drop)),
+        ("prepare", device.prepare(&gemm_tiled_32_fp32::FACTS).map(drop).map_err(Error::from)),
         ("time", device.time(1, || Ok(())).map(drop)),
-        ("free memory", device.free_memory().map(drop)),
+        ("free memory", device.free_memory().map(drop).map_err(Error::from)),
         ("everything", use_device(device, &PRODUCTS)),
     ];
     for (what, result) in all {
@@ -288,7 +289,7 @@ fn use_after(device: &Device, first: &Error, code: u32, after: After) {
         }
     }
     // What asks nothing of a driver knows it, too, once it is known what the code means.
-    let is_lost = matches!(first, Error::Driver(cuda_driver::Error::ContextLost { .. }));
+    let is_lost = matches!(first, Error::Device(DeviceError::Driver(cuda_driver::Error::ContextLost { .. })));
     for (what, result) in [
         ("check_context", device.check_context()),
         ("nothing allocated", device.allocate::<f32>(0).map(drop)),
@@ -334,7 +335,7 @@ fn no_memory_at_every_allocation() {
     for number in allocations {
         let (_, result) = run(number);
         assert!(
-            matches!(result, Err(Error::Driver(cuda_driver::Error::OutOfMemory { .. }))),
+            matches!(result, Err(Error::Device(DeviceError::Driver(cuda_driver::Error::OutOfMemory { .. })))),
             "allocation {number}: {result:?}"
         );
     }
@@ -368,7 +369,9 @@ fn a_kernel_that_traps_is_blamed_ever_after() {
         device.check_context().unwrap();
         // SAFETY: the fake driver runs no kernel, and computes nothing.
         let first = unsafe { Fault::Trap.run(&device) }.unwrap_err();
-        let Error::Driver(cuda_driver::Error::ContextLost { kernels, .. }) = &first else { panic!("{first}") };
+        let Error::Device(DeviceError::Driver(cuda_driver::Error::ContextLost { kernels, .. })) = &first else {
+            panic!("{first}")
+        };
         assert_eq!(*kernels, [Fault::Trap.kernel()]);
         use_after(&device, &first, 719, After::ContextLost);
         assert!(first.is_kernel_fault());

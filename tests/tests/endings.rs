@@ -1,10 +1,13 @@
-//! How the program ends that does not end by itself: by Ctrl-C at any moment, and by a time limit.
+//! How the program ends that does not end by itself: by Ctrl-C or another signal at any moment, by a time limit, and with the
+//! program that has started it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -29,10 +32,54 @@ fn end(child: &mut Child) -> Option<i32> {
     panic!("it goes on after ten seconds");
 }
 
-fn interrupt(child: &Child) {
+fn send(child: &Child, signal: libc::c_int) {
     let id = libc::pid_t::try_from(child.id()).unwrap();
     // SAFETY: sends a signal to a child that has not been waited for, so the number is still its.
-    assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
+    assert_eq!(unsafe { libc::kill(id, signal) }, 0);
+}
+
+fn interrupt(child: &Child) {
+    send(child, libc::SIGINT);
+}
+
+/// Has a program start with a signal ignored, or not, whatever holds for this test.
+fn with_signal(mut command: Command, signal: libc::c_int, disposition: libc::sighandler_t) -> Command {
+    let set = move || {
+        // SAFETY: the disposition is no function.
+        unsafe { libc::signal(signal, disposition) };
+        Ok(())
+    };
+    // SAFETY: `signal` may be called between fork and exec.
+    unsafe { command.pre_exec(set) };
+    command
+}
+
+/// Waits until a program has started one of its own.
+fn wait_for_child_of(child: &Child) {
+    let start = Instant::now();
+    let is_child = |entry: fs::DirEntry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // After the name, which may have anything in it: the state, and the number of the parent.
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+        parent == Some(&child.id().to_string())
+    };
+    while !fs::read_dir("/proc").unwrap().any(|entry| entry.is_ok_and(is_child)) {
+        assert!(start.elapsed() < Duration::from_secs(10), "it starts nothing");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Time for the new one to come to its kernel.
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+/// All that can be read until nobody has the other end any more, which has to be soon.
+fn rest_of(mut output: impl Read + Send + 'static) -> String {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        sender.send(text).unwrap();
+    });
+    receiver.recv_timeout(Duration::from_secs(5)).expect("a process is left that has the other end")
 }
 
 /// What the program says when it is interrupted.
@@ -52,6 +99,56 @@ fn ctrl_c_ends_a_long_run_with_code_130_and_leaves_no_file() {
     assert_eq!(end(&mut child), Some(130));
     assert_eq!(std::io::read_to_string(child.stderr.take().unwrap()).unwrap().trim(), MESSAGE);
     assert!(entries(directory.path()).is_empty());
+}
+
+/// As Ctrl-C does, those end the program that a supervisor sends, and a terminal that is closed.
+#[test]
+fn sigterm_and_sighup_end_a_run_with_their_codes_and_leave_no_file() {
+    for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
+        let directory = TempDir::new().unwrap();
+        let file = directory.path().join("report.json");
+        let arguments = ["--device", "cpu", "--problem", "a-bt", "--runs", "1000000", "--json", file.to_str().unwrap()];
+        let mut command = with_signal(program(&arguments), signal, libc::SIG_DFL);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut heading = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut heading).unwrap();
+        send(&child, signal);
+        assert_eq!(end(&mut child), Some(code));
+        assert_eq!(std::io::read_to_string(child.stderr.take().unwrap()).unwrap().trim(), MESSAGE);
+        assert!(entries(directory.path()).is_empty());
+    }
+}
+
+/// `nohup` has a program ignore it.
+#[test]
+fn sighup_that_is_ignored_from_the_start_stays_ignored() {
+    let arguments = ["--device", "cpu", "--problem", "a-bt", "--runs", "1000000"];
+    let mut command = with_signal(program(&arguments), libc::SIGHUP, libc::SIG_IGN);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut heading = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut heading).unwrap();
+    send(&child, libc::SIGHUP);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().unwrap().is_none());
+    interrupt(&child);
+    assert_eq!(end(&mut child), Some(130));
+}
+
+/// The message can wait for ever for somebody to read it; the program does not.
+#[test]
+fn ctrl_c_ends_the_program_though_nobody_reads_what_it_says() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let stderr = writer.try_clone().unwrap();
+    // More than a pipe holds, so what follows has to wait. The thread ends with the reader.
+    let full = std::thread::spawn(move || writer.write_all(&vec![b'x'; 1 << 20]));
+    std::thread::sleep(Duration::from_millis(100));
+    let mut command = program(&["planted", "endless", "--device", "cpu"]);
+    let mut child = command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    interrupt(&child);
+    assert_eq!(end(&mut child), Some(130));
+    drop(reader);
+    assert!(full.join().unwrap().is_err());
 }
 
 /// Whenever the program is interrupted: the older report is there, or the new one, and nothing else.
@@ -110,13 +207,33 @@ fn a_kernel_that_never_ends_is_ended_by_the_time_limit() {
     assert_eq!(output.status.code(), Some(124), "{said}");
     assert!(said.contains("not finished after 1 s") && said.contains("--time-limit"), "{said}");
 
-    let mut command = program(&[&endless[..], &["--time-limit", "1000"]].concat());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    interrupt(&child);
-    assert_eq!(end(&mut child), Some(130));
-    // Ends only when nobody has the other end any more: no process is left.
-    assert_eq!(std::io::read_to_string(child.stdout.take().unwrap()).unwrap(), "");
+    for (signal, code) in [
+        (libc::SIGINT, Some(130)),
+        (libc::SIGTERM, Some(143)),
+        (libc::SIGHUP, Some(129)),
+        // Nothing can be done about these, so the process that it has started has to see for itself.
+        (libc::SIGQUIT, None),
+        (libc::SIGKILL, None),
+    ] {
+        let limited = program(&[&endless[..], &["--time-limit", "1000"]].concat());
+        let mut command = with_signal(limited, signal, libc::SIG_DFL);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for_child_of(&child);
+        send(&child, signal);
+        assert_eq!(end(&mut child), code, "signal {signal}");
+        assert_eq!(rest_of(child.stdout.take().unwrap()), "");
+    }
+}
+
+/// Nobody would hear of the end of a process, were that so.
+#[test]
+fn a_time_limit_works_where_the_ends_of_processes_are_ignored() {
+    let endless = program(&["planted", "endless", "--device", "cpu", "--time-limit", "1"]);
+    let output = with_signal(endless, libc::SIGCHLD, libc::SIG_IGN).output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{}", String::from_utf8_lossy(&output.stderr));
+    let list = program(&["--list", "--time-limit", "600"]);
+    let output = with_signal(list, libc::SIGCHLD, libc::SIG_IGN).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -229,7 +229,10 @@ fn a_global_index_one_past_the_end_is_caught() {
         let fault = fault(70, x_len, y_len);
         assert_eq!((fault.block, fault.thread), (Dim3::new(2, 0, 0), Dim3::new(6, 0, 0)));
         assert_eq!(source_line(&fault), line(mark));
-        assert_eq!(fault.kind, FaultKind::OutOfBounds { view: Some(view.to_owned()), index: 70, count: 1, len: 70 });
+        assert_eq!(
+            fault.kind,
+            FaultKind::OutOfBounds { view: Some(view.to_owned()), first: 0, index: 70, count: 1, len: 70 }
+        );
     }
     assert_eq!(run(69, 70, 70).unwrap(), [1.0; 70]);
 }

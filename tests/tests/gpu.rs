@@ -20,7 +20,7 @@ use tests::special::{self, Special};
 use tests::special_values;
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Place, Planned, Problem, Shape};
 use tilewright::kernels::{Family, KernelInfo};
-use tilewright::{Buffer, Device, Error};
+use tilewright::{Buffer, Device, DeviceError, Error};
 
 const NO_DEVICE: &str = "skipped: no device";
 
@@ -29,7 +29,9 @@ fn device() -> Result<Option<&'static Device>, Failed> {
     static DEVICE: OnceLock<Result<Option<Device>, String>> = OnceLock::new();
     let opened = DEVICE.get_or_init(|| match Device::cuda(0) {
         Ok(device) => Ok(Some(device)),
-        Err(Error::Driver(DriverError::NoDriver { .. } | DriverError::NoDevice { .. })) => Ok(None),
+        Err(Error::Device(DeviceError::Driver(DriverError::NoDriver { .. } | DriverError::NoDevice { .. }))) => {
+            Ok(None)
+        }
         Err(error) => Err(error.to_string()),
     });
     Ok(opened.as_ref()?.as_ref())
@@ -216,7 +218,7 @@ fn same_bits_as_on_the_cpu(device: &Device, kernel: Kernel) -> Result<(), Failed
 
 /// Why a kernel of the registry is not tested here, if it is not: it is for other GPUs.
 fn not_for(device: &Device, kernel: &KernelInfo) -> Option<Completion> {
-    let error = device.has_kernel(kernel.name).err()?;
+    let error = device.has_kernel(&kernel.facts).err()?;
     Some(Completion::ignored_with(format!("skipped: {error}")))
 }
 

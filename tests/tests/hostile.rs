@@ -21,7 +21,7 @@ use tilewright::plan::{
     Description, DeviceFacts, Options, Placement, Processor, Reason, Table, Tables, Workspace, plan,
 };
 use tilewright::problem::Sizes;
-use tilewright::{Device, DeviceMatrix, Error, Precision};
+use tilewright::{Device, DeviceError, DeviceMatrix, Error, Precision};
 
 /// Numbers at which something changes, and any others.
 fn extent() -> impl Strategy<Value = usize> {
@@ -126,13 +126,13 @@ fn memory_that_cannot_be_had_is_refused_and_not_tried_for() {
     let device = Device::cpu(Checks::Bounds);
     for len in IMPOSSIBLE {
         for error in [
-            device.allocate::<f32>(len).unwrap_err(),
-            device.allocate::<u64>(len).unwrap_err(),
+            Error::from(device.allocate::<f32>(len).unwrap_err()),
+            device.allocate::<u64>(len).unwrap_err().into(),
             Workspace::new(&device, len).unwrap_err(),
         ] {
             let is_refused = match &error {
-                Error::NotEnoughMemory { needs, has, .. } => needs > has,
-                Error::Driver(error) => matches!(error, cuda_driver::Error::SizeOverflow { .. }),
+                Error::Device(DeviceError::NotEnoughMemory { needs, has, .. }) => needs > has,
+                Error::Device(DeviceError::Driver(error)) => matches!(error, cuda_driver::Error::SizeOverflow { .. }),
                 _ => false,
             };
             assert!(is_refused, "{len} elements: {error}");
@@ -178,12 +178,16 @@ fn changed(document: &Value, changes: &[Change]) -> Value {
     for change in changes {
         let all = pointers(&document);
         let pointer = &all[change.place % all.len()];
-        let (parent, last) = pointer.rsplit_once('/').unwrap_or(("", ""));
+        // The document itself is in nothing that it could be taken out of.
+        let Some((parent, last)) = pointer.rsplit_once('/') else {
+            document = change.value.clone().unwrap_or(Value::Null);
+            continue;
+        };
         match (&change.value, document.pointer_mut(parent)) {
             (Some(value), _) => *document.pointer_mut(pointer).unwrap() = value.clone(),
             (None, Some(Value::Object(object))) => drop(object.remove(last)),
             (None, Some(Value::Array(array))) => drop(array.remove(last.parse().unwrap())),
-            (None, _) => document = Value::Null,
+            (None, parent) => panic!("{pointer} is in {parent:?}, which has no parts"),
         }
     }
     document

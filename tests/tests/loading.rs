@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use cuda_driver::{TensorElement, TensorSwizzle};
-use cuda_std::{ContractViolation, Dim3, Kernel, View};
+use cuda_std::{ContractViolation, Dim3, Kernel, KernelFacts, View};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
@@ -16,8 +16,8 @@ use gpu_kernels::gemm::basic::tiled::gemm_tiled_32_fp32;
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixMut};
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use tilewright::device::{Embedded, Lines, TensorLayout, TensorTile};
-use tilewright::{Buffer, Device, Error};
+use tilewright::device::{Lines, TensorLayout, TensorTile};
+use tilewright::{Buffer, Device, DeviceError, Error};
 
 use fake_driver::isolated;
 
@@ -45,7 +45,7 @@ struct Unknown;
 
 // SAFETY: it has no arguments. There is no such entry point, which is what this is for.
 unsafe impl Kernel for Unknown {
-    const FACTS: KernelFacts = KernelFacts { block: [32, 1, 1], ..KernelFacts::new("no_such_kernel") };
+    const FACTS: KernelFacts = KernelFacts { name: "no_such_kernel", ..gemm_naive_1d_fp32::FACTS };
 
     fn check(&self) -> Result<(), ContractViolation> {
         Ok(())
@@ -64,15 +64,12 @@ impl Grid for Unknown {
     }
 }
 
-// SAFETY: no launch of it gets to a GPU.
-unsafe impl Embedded for Unknown {}
-
 #[test]
 fn a_kernel_is_loaded_when_it_is_first_used_and_only_then() {
     isolated("a_kernel_is_loaded_when_it_is_first_used_and_only_then", &[], || {
         let device = Device::cuda(0).unwrap();
         assert_eq!((loaded_modules(), device.loaded_kernels().len()), (0, 0), "opening loads nothing");
-        device.has_kernel(gemm_naive_1d_fp32::NAME).unwrap();
+        device.has_kernel(&gemm_naive_1d_fp32::FACTS).unwrap();
         assert_eq!(loaded_modules(), 0, "nor does asking");
 
         let mut buffers = buffers(&device);
@@ -80,13 +77,13 @@ fn a_kernel_is_loaded_when_it_is_first_used_and_only_then() {
             device.launch(gemm_naive_1d_fp32 { gemm: gemm(&mut buffers) }).unwrap();
             assert_eq!(loaded_modules(), 1);
         }
-        let prepared = device.prepare(gemm_naive_2d_fp32::NAME).unwrap().unwrap();
+        let prepared = device.prepare(&gemm_naive_2d_fp32::FACTS).unwrap().unwrap();
         assert_eq!(loaded_modules(), 2);
         assert_eq!((prepared.name.as_str(), prepared.arch.as_str()), (gemm_naive_2d_fp32::NAME, "sm_90a"));
         assert!(prepared.load_time > Duration::ZERO);
-        assert_eq!((prepared.registers, prepared.static_shared_bytes), (32, 2048), "as the fake driver says");
+        assert_eq!((prepared.registers, prepared.static_shared_bytes), (32, 0), "as the fake driver says");
         device.launch(gemm_naive_2d_fp32 { gemm: gemm(&mut buffers) }).unwrap();
-        assert_eq!(device.prepare(gemm_naive_2d_fp32::NAME).unwrap().unwrap(), prepared, "it is ready already");
+        assert_eq!(device.prepare(&gemm_naive_2d_fp32::FACTS).unwrap().unwrap(), prepared, "it is ready already");
         assert_eq!(loaded_modules(), 2);
         let names: Vec<_> = device.loaded_kernels().into_iter().map(|kernel| kernel.name).collect();
         assert_eq!(names, [gemm_naive_1d_fp32::NAME, gemm_naive_2d_fp32::NAME]);
@@ -101,8 +98,8 @@ fn threads_that_want_the_same_kernel_load_it_once() {
             for turn in 0..8 {
                 let device = device.clone();
                 scope.spawn(move || {
-                    let name = if turn % 2 == 0 { gemm_naive_1d_fp32::NAME } else { gemm_tiled_32_fp32::NAME };
-                    assert_eq!(device.prepare(name).unwrap().unwrap().name, name);
+                    let kernel = if turn % 2 == 0 { gemm_naive_1d_fp32::FACTS } else { gemm_tiled_32_fp32::FACTS };
+                    assert_eq!(device.prepare(&kernel).unwrap().unwrap().name, kernel.name);
                 });
             }
         });
@@ -113,8 +110,7 @@ fn threads_that_want_the_same_kernel_load_it_once() {
 #[test]
 fn a_gpu_gets_the_best_ptx_that_it_runs_or_the_one_asked_for() {
     isolated("a_gpu_gets_the_best_ptx_that_it_runs_or_the_one_asked_for", &[], || {
-        let name = gemm_naive_1d_fp32::NAME;
-        let arch = |device: &Device| device.prepare(name).unwrap().unwrap().arch;
+        let arch = |device: &Device| device.prepare(&gemm_naive_1d_fp32::FACTS).unwrap().unwrap().arch;
         let best = Device::cuda(0).unwrap();
         assert_eq!(
             (arch(&best).as_str(), best.takes_ptx_for("sm_90a"), best.takes_ptx_for("sm_80")),
@@ -141,17 +137,20 @@ fn another_gpu_never_gets_code_for_hopper_alone() {
         let device = Device::cuda(0).unwrap();
         assert!(!device.takes_ptx_for("sm_90a"));
         for kernel in tilewright::kernels::ALL.iter() {
-            match device.prepare(kernel.name) {
+            match device.prepare(&kernel.facts) {
                 Ok(loaded) => assert_eq!(loaded.unwrap().arch, "sm_80", "{}", kernel.name),
                 // There is PTX of it for Hopper only.
                 Err(error) => assert!(
-                    matches!(&error, Error::KernelForOtherGpus { available, .. } if available == "sm_90a"),
+                    matches!(&error, DeviceError::KernelForOtherGpus { available, .. } if available == "sm_90a"),
                     "{error}"
                 ),
             }
         }
         let error = Device::cuda_with_arch(0, "sm_90a").unwrap_err();
-        assert!(matches!(&error, Error::IncapableDevice { available, .. } if available == "sm_90a"), "{error}");
+        assert!(
+            matches!(&error, Error::Device(DeviceError::IncapableDevice { available, .. }) if available == "sm_90a"),
+            "{error}"
+        );
     });
 }
 
@@ -161,8 +160,8 @@ fn an_unknown_kernel_is_refused_with_those_that_there_are() {
         let device = Device::cuda(0).unwrap();
         let errors = [
             device.launch(Unknown).unwrap_err(),
-            device.prepare("no_such_kernel").unwrap_err(),
-            device.has_kernel("no_such_kernel").unwrap_err(),
+            device.prepare(&Unknown::FACTS).unwrap_err().into(),
+            device.has_kernel(&Unknown::FACTS).unwrap_err().into(),
         ];
         for error in errors {
             let message = error.to_string();
@@ -182,12 +181,31 @@ fn a_file_of_ptx_is_loaded_at_once_and_whole() {
         // SAFETY: the fake driver does nothing on a launch, and these kernels are not launched.
         let device = unsafe { Device::cuda_with_ptx(0, file.path()) }.unwrap();
         assert_eq!(loaded_modules(), 1);
-        for name in ["b", gemm_naive_1d_fp32::NAME] {
-            assert_eq!(device.prepare(name).unwrap().unwrap().arch, "sm_80");
+        let other = KernelFacts { name: "b", ..gemm_naive_1d_fp32::FACTS };
+        for kernel in [other, gemm_naive_1d_fp32::FACTS] {
+            assert_eq!(device.prepare(&kernel).unwrap().unwrap().arch, "sm_80");
         }
         assert_eq!(loaded_modules(), 1);
-        let error = device.has_kernel(gemm_naive_2d_fp32::NAME).unwrap_err().to_string();
+        let error = device.has_kernel(&gemm_naive_2d_fp32::FACTS).unwrap_err().to_string();
         assert!(error.contains("it has gemm_naive_1d_fp32, b"), "{error}");
+    });
+}
+
+#[test]
+fn ptx_whose_parameters_are_laid_out_otherwise_is_refused() {
+    isolated("ptx_whose_parameters_are_laid_out_otherwise_is_refused", &[], || {
+        let device_with = |layout: u64| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            let line = cuda_driver::ptx_facts::line(gemm_naive_1d_fp32::NAME, 0, layout);
+            let ptx = format!("{line}\n.version 7.0\n.target sm_80\n.visible .entry gemm_naive_1d_fp32() {{ ret; }}\n");
+            std::io::Write::write_all(&mut file, ptx.as_bytes()).unwrap();
+            // SAFETY: the fake driver does nothing on a launch.
+            unsafe { Device::cuda_with_ptx(0, file.path()) }.unwrap()
+        };
+        let layout = gemm_naive_1d_fp32::FACTS.layout;
+        device_with(layout).prepare(&gemm_naive_1d_fp32::FACTS).unwrap();
+        let error = device_with(layout ^ 1).prepare(&gemm_naive_1d_fp32::FACTS).unwrap_err();
+        assert!(matches!(error, DeviceError::OtherLayout { kernel: "gemm_naive_1d_fp32", .. }), "{error}");
     });
 }
 
@@ -239,7 +257,7 @@ fn tensor_maps_describe_views_and_are_checked_against_them() {
         let map = device.tensor_map(packed.view(), &layout, &half).unwrap();
         assert_eq!(map.bytes()[3..12], [3, 3, 64, 30, 1, 128, 128, 64, 64]);
         let beyond = device.tensor_map(packed.view(), &TensorLayout { lines: 31, ..layout }, &half).unwrap_err();
-        assert!(matches!(beyond, Error::Shape(_)), "{beyond}");
+        assert!(matches!(beyond, DeviceError::TensorOutOfBounds { .. }), "{beyond}");
         // Rows that do not begin at multiples of 16 bytes.
         let odd = TensorLayout { line_stride: 63, lines: 3, ..layout };
         let error = device.tensor_map(packed.view(), &odd, &half).unwrap_err().to_string();
@@ -286,7 +304,10 @@ fn no_tensor_map_reaches_beyond_its_array() {
                         prop_assert_eq!(map.layout().extents, [length, lines, matrices]);
                         made.set(made.get() + 1);
                     }
-                    Err(Error::Shape(_) | Error::Driver(cuda_driver::Error::TensorMapRejected(_))) => {
+                    Err(
+                        DeviceError::TensorOutOfBounds { .. }
+                        | DeviceError::Driver(cuda_driver::Error::TensorMapRejected(_)),
+                    ) => {
                         refused.set(refused.get() + 1);
                     }
                     Err(other) => prop_assert!(false, "{other}"),

@@ -5,7 +5,7 @@ use ndarray::{Array2, ArrayView2, ShapeBuilder};
 use tilewright::check::{Outcome, Reference};
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::{Description, GemmPlan, Options, Workspace};
-use tilewright::{Device, DeviceMatrix, Error, Precision};
+use tilewright::{Device, DeviceError, DeviceMatrix, Error, Precision};
 
 fn kernel(name: &str) -> &'static KernelInfo {
     kernels::find(name).unwrap()
@@ -227,7 +227,7 @@ fn a_plan_takes_only_what_it_was_made_for() {
     assert!(matches!(error, Error::WorkspaceTooSmall { .. }), "{error}");
     let foreign = &mut plan.workspace(&Device::cpu(Checks::Bounds)).unwrap();
     let error = plan.run(&device, 1.0, &a, &b, 0.0, &mut c, foreign).unwrap_err();
-    assert!(matches!(error, Error::ForeignView { .. }), "{error}");
+    assert!(matches!(error, Error::Device(DeviceError::ForeignView { .. })), "{error}");
 
     let mut mismatch = |alpha, a: &DeviceMatrix, b: &DeviceMatrix, part: &str| {
         let error = plan.run(&device, alpha, a, b, 0.0, &mut c, &mut workspace).unwrap_err();
@@ -261,4 +261,72 @@ fn a_matrix_lies_inside_its_buffer() {
     outside(DeviceMatrix::new(buffer(), 1, 1, [1, 1]).unwrap().into_batch(usize::MAX, usize::MAX));
     assert!(DeviceMatrix::new(buffer(), 2, 5, [5, 1]).unwrap().into_batch(2, 10).is_ok());
     assert!(DeviceMatrix::new(buffer(), 4, 5, [5, 1]).unwrap().into_batch(usize::MAX, 0).is_ok());
+}
+
+/// A batch of results in one buffer, of which each begins before the one before has ended.
+fn batch_of_results(device: &Device, count: usize, rows: usize, cols: usize, strides: [usize; 3]) -> DeviceMatrix {
+    let [of_rows, of_cols, of_matrices] = strides;
+    let len = (rows - 1) * of_rows + (cols - 1) * of_cols + (count - 1) * of_matrices + 1;
+    let memory = device.upload(&vec![f32::NAN; len]).unwrap();
+    DeviceMatrix::new(memory, rows, cols, [of_rows, of_cols]).unwrap().into_batch(count, of_matrices).unwrap()
+}
+
+/// What plans are asked for: a precision, or a kernel whatever is faster.
+fn ways() -> Vec<Options> {
+    let ladder = kernels::LADDER.into_iter().map(Options::from);
+    ladder.chain(ON_CPU.into_iter().map(Options::from)).collect()
+}
+
+#[test]
+fn results_that_overlap_are_refused_by_every_kernel() {
+    let device = Device::cpu(Checks::Full);
+    for options in ways() {
+        // The kernels for vectors have one column.
+        let n = if options.kernel.is_some_and(|kernel| kernel.family() == kernels::Family::Gemv) { 1 } else { 4 };
+        let (a, b) = (elements(3, 4, 5, 1), elements(3, 5, n, 2));
+        let (a, b) = (there(&device, &a, PLAIN), there(&device, &b, PLAIN));
+        for of_matrices in [0, 8] {
+            let mut c = batch_of_results(&device, 3, 4, n, [4, 1, of_matrices]);
+            let product = Description::of(1.0, &a, &b, 0.0, &c).unwrap();
+            let plan = GemmPlan::new(&device, &product, &options).unwrap();
+            let mut workspace = plan.workspace(&device).unwrap();
+            let error = plan.run(&device, 1.0, &a, &b, 0.0, &mut c, &mut workspace).expect_err(plan.kernel().name);
+            let message = error.to_string();
+            assert!(matches!(error, Error::Shape(_)), "{message}");
+            assert!(message.contains(&format!("3 outputs of 4 x {n}")) && message.contains("same place"), "{message}");
+            let mut memory = vec![0.0; c.buffer().len()];
+            c.buffer().copy_to(&mut memory).unwrap();
+            assert!(memory.iter().all(|element| element.is_nan()), "{}", plan.kernel().name);
+        }
+    }
+}
+
+#[test]
+fn results_may_lie_between_the_rows_of_others() {
+    let device = Device::cpu(Checks::Full);
+    let (a, b) = (elements(3, 70, 40, 1), elements(3, 40, 36, 2));
+    let (a_there, b_there) = (there(&device, &a, PLAIN), there(&device, &b, PLAIN));
+    // By rows, and by columns: all rows 0, then all rows 1, and so on, with gaps.
+    for strides in [[3 * 40, 1, 40], [1, 3 * 72, 72]] {
+        for options in
+            ways().into_iter().filter(|options| options.kernel.is_none_or(|it| it.family() == kernels::Family::Gemm))
+        {
+            let mut c = batch_of_results(&device, 3, 70, 36, strides);
+            let product = Description::of(1.0, &a_there, &b_there, 0.0, &c).unwrap();
+            let plan = GemmPlan::new(&device, &product, &options).unwrap();
+            plan.run(&device, 1.0, &a_there, &b_there, 0.0, &mut c, &mut plan.workspace(&device).unwrap()).unwrap();
+            let mut results = vec![Array2::zeros((70, 36)); 3];
+            c.download_all(&mut results.iter_mut().map(|it| it.view_mut()).collect::<Vec<_>>()).unwrap();
+            for ((a, b), result) in a.iter().zip(&b).zip(&results) {
+                let outcome = judged(&plan, 1.0, [a, b, &Array2::zeros((70, 36))], 0.0, result.view());
+                assert!(outcome.passed, "{}: {outcome:?}", plan.explanation());
+            }
+        }
+        // Likewise what is scaled.
+        let mut c = batch_of_results(&device, 3, 70, 40, [3 * 40, 1, 40]);
+        tilewright::scale(&device, 2.0, None, &a_there, None, &mut c).unwrap();
+        let mut results = vec![Array2::zeros((70, 40)); 3];
+        c.download_all(&mut results.iter_mut().map(|it| it.view_mut()).collect::<Vec<_>>()).unwrap();
+        assert!(a.iter().zip(&results).all(|(a, result)| *result == 2.0 * a));
+    }
 }

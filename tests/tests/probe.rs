@@ -6,7 +6,7 @@ use gpu_kernels::probe::{
     probe_fma_fp32, probe_read_deep_fp32, probe_read_fp32, probe_read_scalar_fp32, probe_read_single_fp32,
     probe_write_deep_fp32, probe_write_fp32, probe_write_scalar_fp32, probe_write_single_fp32,
 };
-use tilewright::{Device, Error};
+use tilewright::{Device, DeviceError, Error};
 
 /// Lengths around the steps of 1024, 2048, 4096 and 8192 elements, and chunks below, at and above them.
 const LENGTHS: [usize; 14] = [0, 1, 3, 4, 5, 255, 1023, 1024, 2049, 4095, 4097, 8192, 20_000, 33_003];
@@ -103,7 +103,9 @@ fn what_a_probe_cannot_take_is_refused_before_it_runs() {
     let data = device.upload(&numbers(2000)).unwrap();
     let mut target = device.upload(&numbers(2000)).unwrap();
     let refused = |result: Result<(), Error>, condition: &str| match result {
-        Err(Error::Contract(violation)) => assert!(violation.condition.contains(condition), "{violation}"),
+        Err(Error::Device(DeviceError::Contract(violation))) => {
+            assert!(violation.condition.contains(condition), "{violation}")
+        }
         other => panic!("expected a refusal by `{condition}`, got {other:?}"),
     };
     for chunk in [0, 6, 1 << 40] {

@@ -213,15 +213,14 @@ fn the_facts_of_kernels_are_those_of_their_ptx() {
     let multiplying = tilewright::kernels::ALL.iter().map(|kernel| kernel.facts);
     let helping = tilewright::kernels::HELPERS.iter().chain(&tilewright::kernels::SCALING).copied();
     for facts in multiplying.chain(helping) {
-        let arch = facts.arch.map_or(Arch::Sm80, |arch| arch.parse().unwrap());
-        let found = &find(&KERNELS, arch, facts.name).kernel;
+        let KernelFacts { name, source, arch, .. } = facts;
+        let built_for = arch.map_or(Arch::Sm80, |arch| arch.parse().unwrap());
+        let found = &find(&KERNELS, built_for, name).kernel;
         // PTX has no word for the name's architecture, and tensor maps are parameters of 128 bytes there.
         let is_map = |line: &&str| line.contains(".param .align 64 .b8 ") && line.contains("[128]");
         let maps = found.ptx.lines().filter(is_map).count();
-        assert_eq!(
-            KernelFacts { name: facts.name, arch: facts.arch, tensor_maps: maps as u32, ..found.facts() },
-            facts
-        );
+        // Nor has it one for the crate.
+        assert_eq!(KernelFacts { name, source, arch, tensor_maps: maps as u32, ..found.facts() }, facts);
     }
 }
 
@@ -340,7 +339,7 @@ fn a_kernel_that_the_assembler_refuses_is_an_error() {
 #[test]
 fn a_shared_array_outside_of_a_kernel_fails_the_build() {
     let error = build("fixtures/misplaced-shared").unwrap_err();
-    let Error::Pass { source: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
+    let Error::Pass { reason: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
     assert_eq!((kernel.as_str(), name.as_str()), ("reverse", "misplaced_shared::OUTSIDE"));
 }
 
@@ -351,7 +350,7 @@ const LAUNCH_SIZED_ALIGNMENT: u32 = 1024;
 type Instructions = &'static [(&'static str, usize)];
 
 /// The kernels of `fixtures/device-features`: their shared memory in bytes, and the instructions that they are there for.
-const FEATURES: [(Feature, u32, Instructions); 8] = [
+const FEATURES: [(Feature, u32, Instructions); 9] = [
     (Feature::VectorLoad, 0, &[("ld.global.v4.", 1)]),
     (Feature::ReverseInThreeDimensions, 320, &[("st.shared.", 1), ("bar.sync", 1), ("ld.shared.", 1)]),
     (Feature::LaunchSizedMemory, 0, &[("st.shared.", 2), ("bar.sync", 1), ("ld.shared.", 2)]),
@@ -368,6 +367,7 @@ const FEATURES: [(Feature, u32, Instructions); 8] = [
     (Feature::Votes, 0, &[("vote.sync.all.", 1), ("vote.sync.any.", 2), ("vote.sync.ballot.", 2)]),
     (Feature::WarpBarrier, 256, &[("st.shared.", 1), ("bar.warp.sync", 1), ("ld.shared.", 1), ("bar.sync", 0)]),
     (Feature::LaneNumbers, 0, &[("ld.global.", 1), ("st.global.", 2)]),
+    (Feature::ParameterLayouts, 0, &[("ld.global.", 1), ("st.global.", 6)]),
 ];
 
 #[test]
@@ -386,6 +386,12 @@ fn features_become_the_instructions_that_they_are_documented_as() {
                 let found = opcodes.iter().filter(|opcode| opcode.starts_with(instruction)).count();
                 assert_eq!(found, expected, "{instruction} in {name} for {arch}: {opcodes:?}");
             }
+        }
+        // The numbers that the CPU has for the layouts of parameters are those that the GPU has.
+        let ptx = &find(&evidence, arch, "parameter_layouts").kernel.ptx;
+        for layout in tests::device_features::kernels::LAYOUTS {
+            let is_there = ptx.contains(&layout.to_string()) || ptx.contains(&layout.cast_signed().to_string());
+            assert!(is_there, "{layout} is not in the PTX for {arch}: {ptx}");
         }
         let vector_load = find(&evidence, arch, "vector_load");
         assert!(vector_load.examination.code.opcodes().any(|opcode| opcode.starts_with("LDG.E.128")), "{arch}");

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use cuda_builder::inspect::{Examination, ToolError, assemble, examine};
+use cuda_builder::inspect::{CudaTool, KernelResources, ToolError, assemble, examine};
 use cuda_builder::{Arch, CudaBuilder, KernelEntry, Limits, write_atomically};
+use rayon::prelude::*;
 
 use crate::workspace::{examinations, kernel_crate, table, target_dir};
 
 /// The options of `build-ptx`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The architectures, separated by commas.
-    #[arg(long, value_delimiter = ',', default_values_t = [Arch::Sm80, Arch::Sm90a])]
+    /// The architectures, separated by commas [default: sm_80,sm_90a; with --kernel sm_90a].
+    #[arg(long, value_delimiter = ',')]
     arch: Vec<Arch>,
     /// Where the files go [default: ptx in the target directory].
     #[arg(long, value_name = "DIR")]
@@ -24,9 +25,9 @@ pub(crate) struct Arguments {
     /// The crate with the kernels [default: gpu-kernels].
     #[arg(long, value_name = "DIR")]
     crate_dir: Option<PathBuf>,
-    /// Only the kernels whose names contain this, in the table. The files have all.
-    #[arg(long, value_name = "NAME")]
-    kernel: Option<String>,
+    /// Only these kernels, separated by commas: nothing else is compiled.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    kernel: Vec<String>,
     /// Fail on a compiler's warning and on anything that a kernel should not do (a stack frame, spills, generic accesses, no
     /// tensor-core instructions where its name says so), and if there are no tools to tell.
     #[arg(long)]
@@ -35,18 +36,27 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Emit {
-    /// PTX, as `<crate>.<arch>.ptx`.
+    /// PTX, as `<crate>.<arch>.ptx`, or `<crate>.<kernel>.<arch>.ptx`.
     Ptx,
-    /// The LLVM IR it is made from, as `<crate>.<arch>.ll`.
+    /// The LLVM IR it is made from, as `….ll`.
     LlvmIr,
-    /// Machine code, as `<crate>.<arch>.cubin`.
+    /// Machine code, as `….cubin`.
     Cubin,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let out = arguments.out.clone().unwrap_or_else(|| target_dir().join("ptx"));
     let crate_dir = arguments.crate_dir.clone().unwrap_or_else(kernel_crate);
-    let mut builder = CudaBuilder::new(crate_dir).archs(&arguments.arch).target_dir(target_dir().join("cuda-builder"));
+    let archs: &[Arch] = match (&arguments.arch[..], &arguments.kernel[..]) {
+        ([], []) => &[Arch::Sm80, Arch::Sm90a],
+        // It has all kernels, those that run on any architecture too.
+        ([], _) => &[Arch::Sm90a],
+        (archs, _) => archs,
+    };
+    let mut builder = CudaBuilder::new(crate_dir).archs(archs).target_dir(target_dir().join("cuda-builder"));
+    if !arguments.kernel.is_empty() {
+        builder = builder.kernels(&arguments.kernel);
+    }
     if arguments.emit.contains(&Emit::Ptx) {
         builder = builder.copy_to(&out);
     }
@@ -62,35 +72,31 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         if arguments.emit.contains(&Emit::LlvmIr) {
             let text = std::fs::read(&module.llvm_ir).with_context(|| module.llvm_ir.display().to_string())?;
-            files.push(write(&out, &build.name, module.arch, "ll", &text)?);
+            files.push(write(&out, &build.title, module.arch, "ll", &text)?);
         }
         if arguments.emit.contains(&Emit::Cubin) {
             let assembly = assemble(&module.ptx, module.arch);
             let assembly = assembly.with_context(|| format!("assembling {}", module.path.display()))?;
-            files.push(write(&out, &build.name, module.arch, "cubin", &assembly.cubin)?);
+            files.push(write(&out, &build.title, module.arch, "cubin", &assembly.cubin)?);
         }
     }
 
-    let wanted = arguments.kernel.as_deref().unwrap_or("");
-    let kernels: Vec<(Arch, &KernelEntry)> = (build.modules.iter())
-        .flat_map(|module| module.kernels.iter().map(|kernel| (module.arch, kernel)))
-        .filter(|(_, kernel)| kernel.name.contains(wanted))
-        .collect();
-    let examined = match examine(&kernels, &examinations()) {
-        Ok(examined) => Some(examined),
+    let kernels: Vec<(Arch, &KernelEntry)> =
+        (build.modules.iter()).flat_map(|module| module.kernels.iter().map(|kernel| (module.arch, kernel))).collect();
+    let examined = match look_at(arguments, &kernels) {
+        Ok(examined) => examined.into_iter().map(Some).collect(),
         Err(ToolError::Missing(tool)) if !arguments.strict => {
             println!("`{}` is missing, which has more to tell: `cargo xtask setup` gets it.", tool.name());
-            None
+            vec![None; kernels.len()]
         }
         Err(error) => return Err(error.into()),
     };
     let mut rows = table(["kernel", "arch", "block", "registers", "stack", "spills", "shared", "fits", "objections"]);
     let mut objections: Vec<String> = Vec::new();
-    for (position, (arch, kernel)) in kernels.iter().enumerate() {
-        let examination = examined.as_ref().map(|examined| &examined[position]);
-        let found = examination.map_or_else(Vec::new, |examination| examination.objections(*arch, kernel));
-        rows.add_row(row(kernel, *arch, examination, found.len()));
-        objections.extend(found.into_iter().map(|what| format!("{} for {arch}: {what}", kernel.name)));
+    for ((arch, kernel), examined) in kernels.iter().zip(&examined) {
+        rows.add_row(row(kernel, *arch, examined.as_ref()));
+        let found = examined.iter().flat_map(|examined| examined.objections.iter().flatten());
+        objections.extend(found.map(|what| format!("{} for {arch}: {what}", kernel.name)));
     }
     println!("{rows}");
     for file in files {
@@ -105,19 +111,50 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(kernel: &KernelEntry, arch: Arch, examination: Option<&Examination>, objections: usize) -> [String; 9] {
+/// What is known of a kernel's machine code.
+#[derive(Clone)]
+struct Examined {
+    resources: KernelResources,
+    /// Only where the code has been looked at.
+    objections: Option<Vec<String>>,
+}
+
+/// Assembles the kernels. Their code is looked at if all of them were built or it is asked for: that takes another half second.
+fn look_at(arguments: &Arguments, kernels: &[(Arch, &KernelEntry)]) -> Result<Vec<Examined>, ToolError> {
+    if arguments.kernel.is_empty() || arguments.strict {
+        let both = examine(kernels, &examinations())?.into_iter().zip(kernels);
+        return Ok(both
+            .map(|(examination, (arch, kernel))| {
+                let objections = Some(examination.objections(*arch, kernel));
+                Examined { resources: examination.resources, objections }
+            })
+            .collect());
+    }
+    let one = |&(arch, kernel): &(Arch, &KernelEntry)| {
+        let first = assemble(&kernel.ptx, arch)?.kernels.into_iter().next();
+        let what = || format!("it does not mention the kernel `{}`", kernel.name);
+        let resources = first.ok_or_else(|| ToolError::Unexpected { tool: CudaTool::Ptxas, what: what() })?;
+        Ok(Examined { resources, objections: None })
+    };
+    kernels.par_iter().map(one).collect()
+}
+
+fn row(kernel: &KernelEntry, arch: Arch, examined: Option<&Examined>) -> [String; 9] {
     let [x, y, z] = kernel.block;
-    let of = |show: fn(&Examination) -> String| examination.map_or_else(|| "-".to_owned(), show);
+    let of = |show: fn(&KernelResources) -> String| {
+        examined.map_or_else(|| "-".to_owned(), |examined| show(&examined.resources))
+    };
+    let objections = examined.and_then(|examined| examined.objections.as_ref());
     [
         kernel.name.clone(),
         arch.to_string(),
         format!("{x}x{y}x{z}"),
-        of(|examination| examination.resources.registers.to_string()),
-        of(|examination| format!("{} B", examination.resources.stack_bytes)),
-        of(|examination| format!("{} B", examination.resources.spill_bytes())),
+        of(|resources| resources.registers.to_string()),
+        of(|resources| format!("{} B", resources.stack_bytes)),
+        of(|resources| format!("{} B", resources.spill_bytes())),
         format!("{} B", kernel.facts().shared_bytes()),
         fits(kernel, arch),
-        examination.map_or_else(|| "-".to_owned(), |_| objections.to_string()),
+        objections.map_or_else(|| "-".to_owned(), |objections| objections.len().to_string()),
     ]
 }
 

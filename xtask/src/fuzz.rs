@@ -20,13 +20,16 @@ pub(crate) struct Arguments {
     /// The target; all of them, one after the other, if none is named.
     target: Option<String>,
     /// How long to run each, in seconds.
-    #[arg(long, default_value_t = 60)]
+    // Without any, the engine would run until somebody ends it.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=MAX_SECONDS))]
     seconds: u32,
     /// Instead of running it: choose the committed corpus anew, from the least that leads to all places that were reached.
     #[arg(long)]
     minimize: bool,
 }
 
+/// The engine counts in an `int`.
+const MAX_SECONDS: i64 = i32::MAX as i64;
 /// How much of a corpus is committed besides the inputs that have names, in bytes.
 const MAX_CORPUS: u64 = 40 << 10;
 /// No input is longer, in bytes: long ones only repeat what short ones do.

@@ -7,6 +7,7 @@ mod doctor;
 mod fuzz;
 mod memory_check;
 mod mutants;
+mod new;
 mod python;
 mod sass;
 mod setup;
@@ -41,6 +42,8 @@ enum Task {
     Python(python::Arguments),
     /// Changes kernels, one thing at a time, and sees whether anything tells.
     Mutants(mutants::Arguments),
+    /// Writes a crate of kernels outside of this repository: an operation, its tests, and a program.
+    New(new::Arguments),
     /// Runs the fuzz targets.
     Fuzz(fuzz::Arguments),
     /// Runs tests under AddressSanitizer.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
+        Task::New(arguments) => new::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::MemoryCheck(arguments) => memory_check::run(&arguments),
         Task::Coverage(arguments) => coverage::run(&arguments),
@@ -90,6 +94,8 @@ mod tests {
             "python --with-torch",
             "mutants --mechanical --filter ring.rs --limit 60 --jobs 1 --report x.md",
             "mutants --chosen",
+            "new ../mine",
+            "new mine --kernel reduce",
             "fuzz plan --seconds 600",
             "fuzz --minimize",
             "memory-check copies",
@@ -99,6 +105,15 @@ mod tests {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));
             assert!(Arguments::try_parse_from(words).is_ok(), "{line}");
         }
-        assert!(Arguments::try_parse_from(["cargo xtask", "build-ptx", "--arch", "sm_1"]).is_err());
+        for line in [
+            "build-ptx --arch sm_1",
+            "fuzz --seconds 0",
+            "fuzz --seconds 2147483648",
+            "mutants --limit 0",
+            "mutants --jobs 0",
+        ] {
+            let words = ["cargo xtask"].into_iter().chain(line.split(' '));
+            assert!(Arguments::try_parse_from(words).is_err(), "{line}");
+        }
     }
 }

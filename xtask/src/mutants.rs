@@ -11,14 +11,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use rayon::prelude::*;
 
 use crate::workspace::{command, root, target_dir};
 use chosen::{CHOSEN, Mutant};
+
+/// What the suite returns when it takes too long.
+const TOO_LATE: i32 = 124;
 
 /// The options of `mutants`.
 #[derive(clap::Args)]
@@ -40,12 +41,13 @@ pub(crate) struct Arguments {
     filter: String,
 
     /// After how many seconds a kernel counts as one that never ends
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    // Within no time nothing ends, and everything would count as caught.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 
     /// How many kernels to run at a time
-    #[arg(long, value_name = "COUNT", default_value_t = 2)]
-    jobs: usize,
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: u16,
 
     /// Where to write the report, as Markdown
     #[arg(long, value_name = "FILE")]
@@ -74,7 +76,7 @@ struct Tried {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.max(1)).build()?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.into()).build()?;
     let parts = pool.install(|| -> anyhow::Result<_> {
         let mut parts = Vec::new();
         if !arguments.chosen {
@@ -109,34 +111,22 @@ fn build(source: &Path, target: &Path) -> anyhow::Result<Result<PathBuf, String>
     Ok(Err(messages.lines().find(|line| line.starts_with("error")).unwrap_or("no error").to_owned()))
 }
 
-/// Runs the suite with these arguments.
-fn run_suite(suite: &Path, arguments: &[&str], limit: Duration) -> anyhow::Result<Outcome> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("output");
-    let mut child = Command::new(suite)
+/// Runs the suite with these arguments, for at most so many seconds.
+fn run_suite(suite: &Path, arguments: &[&str], limit: u64) -> anyhow::Result<Outcome> {
+    let output = Command::new(suite)
         .args(arguments)
+        .args(["--limit", &limit.to_string()])
         .env("RAYON_NUM_THREADS", "1")
         .stdin(Stdio::null())
-        .stdout(fs::File::create(&path)?)
         .stderr(Stdio::null())
-        .spawn()
+        .output()
         .with_context(|| format!("{} cannot be run", suite.display()))?;
-    let start = Instant::now();
-    let status = loop {
-        match child.try_wait()? {
-            Some(status) => break status,
-            None if start.elapsed() > limit => {
-                child.kill()?;
-                child.wait()?;
-                return Ok(Outcome::NoEnd);
-            }
-            None => thread::sleep(Duration::from_millis(10)),
-        }
-    };
-    let output = fs::read_to_string(&path)?;
+    let status = output.status;
+    let output = String::from_utf8_lossy(&output.stdout);
     let last = output.lines().next_back().unwrap_or_default();
     Ok(match status.code() {
         Some(0) => Outcome::Survived,
+        Some(TOO_LATE) => Outcome::NoEnd,
         // The words of a fault begin with the kernel.
         Some(1) => match last.find(": kernel `") {
             Some(at) => Outcome::Check(last[at + 2..].to_owned()),
@@ -164,7 +154,7 @@ fn run_suites<K: AsRef<str> + Sync>(
     // What survives in a helper of all kernels takes long: whoever has nothing else to do runs some of them.
     let told = kernels.par_iter().with_max_len(1).find_map_first(|kernel| {
         let run = [&["--kernel", kernel.as_ref()], more].concat();
-        let outcome = run_suite(suite, &run, Duration::from_secs(arguments.limit));
+        let outcome = run_suite(suite, &run, arguments.limit);
         (!matches!(outcome, Ok(Outcome::Survived))).then_some(outcome)
     });
     told.unwrap_or(Ok(Outcome::Survived))

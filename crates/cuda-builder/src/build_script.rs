@@ -14,8 +14,8 @@ pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
 /// The whole of a build script that puts the PTX of the crate in `crate_dir` (relative to the package's directory) into a
 /// program.
 ///
-/// It writes a file into `OUT_DIR` that is called as the directory, with underscores: `gpu_kernels.rs` for `../gpu-kernels`. It has one
-/// item:
+/// It writes a file into `OUT_DIR` that is called as the directory, with underscores: `gpu_kernels.rs` for `../gpu-kernels`. It has three
+/// items: the constants `CRATE`, the name of the kernels' crate, and `DIGEST`, [`Build::digest`] if there is PTX, and
 ///
 /// ```text
 /// /// For each architecture its name, such as "sm_80", and its kernels, each with its name and a PTX module of its own; or
@@ -72,7 +72,9 @@ fn embed_into(out_dir: &Path, crate_dir: &Path, archs: &[Arch]) -> Result<(), Er
 impl Build {
     /// Tells the cargo that runs this build script when to run it again, and shows the compiler's warnings.
     pub fn emit_cargo_directives(&self) {
-        for line in directives(self.sources.iter().chain(&toolchain_files(&self.toolchain))) {
+        // A new file changes the digest, and so the host's compile, even if nothing names it.
+        let sources = self.sources.iter().chain(&self.digest.sources);
+        for line in directives(sources.chain(&toolchain_files(&self.toolchain))) {
             println!("{line}");
         }
         for line in self.warnings.iter().flat_map(|warning| warning.lines()) {
@@ -109,6 +111,16 @@ const ITEM: &str = "\
 #[allow(clippy::type_complexity, reason = \"a list of lists\")]
 pub const PTX: ::core::result::Result<&[(&str, &[(&str, &str)])], &str> = ";
 
+/// The items that say which crate's kernels they are.
+fn identity(crate_name: &str, digest: Option<&str>) -> String {
+    let digest = digest.map_or_else(|| "None".to_owned(), |digest| format!("Some({digest:?})"));
+    format!(
+        "/// The crate whose kernels they are.\npub const CRATE: &str = {crate_name:?};\n\
+         /// The digest of the sources that they were made from.\n\
+         pub const DIGEST: ::core::option::Option<&str> = ::core::option::Option::{digest};\n"
+    )
+}
+
 /// What is written of a crate: a file with the item, and a directory with the PTX.
 struct Files<'a> {
     out_dir: &'a Path,
@@ -117,7 +129,7 @@ struct Files<'a> {
 
 impl Files<'_> {
     fn write_modules(&self, build: &Build) -> Result<(), Error> {
-        let mut code = format!("{ITEM}Ok(&[\n");
+        let mut code = format!("{}{ITEM}Ok(&[\n", identity(&build.name, Some(&build.digest.hex)));
         for module in &build.modules {
             let arch = module.arch.name();
             writeln!(code, "    ({arch:?}, &[").expect("writing to a String");
@@ -133,7 +145,7 @@ impl Files<'_> {
     }
 
     fn write_reason(&self, reason: &str) -> Result<(), Error> {
-        self.write_item(&format!("{ITEM}Err({reason:?});\n"))
+        self.write_item(&format!("{}{ITEM}Err({reason:?});\n", identity(self.name, None)))
     }
 
     fn write_item(&self, code: &str) -> Result<(), Error> {

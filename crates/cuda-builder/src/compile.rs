@@ -3,14 +3,18 @@
 //! A static library is never linked, so no linker for PTX is needed, and the link step is free to do what it must. One
 //! compile serves all architectures: the link step starts from code for the oldest.
 
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::{fs, io};
+use std::process::{Command, ExitStatus, Stdio};
+use std::{fs, io, thread};
 
+use kernel_digest::PROFILE;
 use serde_json::Value;
 
+use crate::explain::{is_crash, math_functions, with_hints};
 use crate::toolchain::Toolchain;
-use crate::{Arch, Error, Pipeline, environment};
+use crate::{Arch, Error, Pipeline, environment, features, write_atomically};
 
 const TARGET: &str = "nvptx64-nvidia-cuda";
 /// What the code is compiled for before the link step knows better.
@@ -27,20 +31,6 @@ const NO_JUMP_THREADING: &str = "-Zmir-enable-passes=-JumpThreading";
 /// accumulators can stay a loop, and then the array is in local memory, because registers cannot be indexed.
 pub(crate) const UNROLL_THRESHOLD: u32 = 2000;
 
-/// The profile, whatever the workspace says about `release`: what the link step takes is one optimized module of code
-/// that cannot unwind.
-const PROFILE: &[(&str, &str)] = &[
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
-    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
-    ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
-    ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
-    ("CARGO_PROFILE_RELEASE_STRIP", "none"),
-    ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "false"),
-    ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "false"),
-    ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false"),
-];
-
 /// `core` alone takes most of a first build. Its share of the module is merged with the rest before it is optimized for
 /// good, so it may as well be compiled in pieces, on all processors.
 const PROFILE_OF_CORE: [&str; 4] = [
@@ -49,6 +39,10 @@ const PROFILE_OF_CORE: [&str; 4] = [
     "--config",
     "profile.release.package.compiler_builtins.codegen-units=16",
 ];
+
+/// By this the attribute macro knows which kernels become entry points: `*` for all those of the crate that is built, or their
+/// names. It makes none of a dependency's.
+const ENTRY_POINTS: &str = "TILEWRIGHT_ENTRY_POINTS";
 
 /// What the compile left.
 #[derive(Debug)]
@@ -63,45 +57,108 @@ pub(crate) struct Compiled {
     pub(crate) sources: Vec<PathBuf>,
 }
 
-/// Compiles the library of the crate in `crate_dir`.
-pub(crate) fn compile(
-    toolchain: &Toolchain,
-    crate_dir: &Path,
-    target_dir: &Path,
-    pipeline: Pipeline,
-) -> Result<Compiled, Error> {
+/// What to compile, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compile<'a> {
+    pub(crate) toolchain: &'a Toolchain,
+    /// The crate, whose library it is.
+    pub(crate) crate_dir: &'a Path,
+    pub(crate) target_dir: &'a Path,
+    pub(crate) pipeline: Pipeline,
+    /// The kernels that are wanted, if not all.
+    pub(crate) kernels: Option<&'a [String]>,
+    /// Whether to keep the lines of Rust that instructions come from. Programs run code without, so this is for errors alone.
+    pub(crate) with_lines: bool,
+}
+
+/// Compiles the library of a crate.
+pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
+    let Compile { toolchain, crate_dir, target_dir, pipeline, kernels, with_lines } = request;
     let mut flags = vec![format!("-Ctarget-cpu={BASE}"), format!("-Cllvm-args=-unroll-threshold={UNROLL_THRESHOLD}")];
     if pipeline == Pipeline::Convergent {
         flags.extend([NO_PASSES.to_owned(), NO_JUMP_THREADING.to_owned()]);
     }
-    let output = environment::command(&toolchain.cargo)
+    // What is no name of Rust's is the name of no kernel, and is found missing after the link.
+    let is_name = |name: &&String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let names = |kernels: &[String]| kernels.iter().filter(is_name).cloned().collect::<Vec<_>>().join(",");
+    let entry_points = kernels.map_or_else(|| "*".to_owned(), names);
+    let mut command = environment::command(&toolchain.cargo);
+    command
         .args(["rustc", "--lib", "--crate-type", "staticlib", "--release", "--target", TARGET])
         // `core` has no prebuilt library for this target, and building it is unstable: hence also RUSTC_BOOTSTRAP.
         .args(["-Zbuild-std=core", "--message-format=json", "--target-dir"])
         .arg(target_dir)
         .args(PROFILE_OF_CORE)
+        // For the crate alone, and not for what it depends on. To cargo, which knows nothing of the environment variable, this
+        // makes it another crate: each choice of kernels has results of its own.
+        .args(["--", "--cfg", &format!("tilewright_entry_points={entry_points:?}")])
+        .args(with_lines.then_some("-Cdebuginfo=line-tables-only"))
+        .env(ENTRY_POINTS, &entry_points)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTC", &toolchain.rustc)
-        // Empty, they also overrule what a configuration file of cargo says.
-        .envs([("RUSTC_WRAPPER", ""), ("RUSTC_WORKSPACE_WRAPPER", "")])
+        // They also overrule what a configuration file of cargo says. With an empty one cargo would not remember what the
+        // compiler says of itself, and ask it for a third of a second every time; `env` does nothing.
+        .env("RUSTC_WRAPPER", features::wrapper(toolchain, target_dir)?)
+        .env("RUSTC_WORKSPACE_WRAPPER", "/usr/bin/env")
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .envs(PROFILE.iter().copied())
         .current_dir(crate_dir)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(Error::io("run", &toolchain.cargo))?;
+        .stdin(Stdio::null());
+    let Output { status, stdout, crash } = run(&mut command).map_err(Error::io("run", &toolchain.cargo))?;
 
-    let messages = Messages::read(&output.stdout);
-    let (Some((name, archive)), true) = (messages.library, output.status.success()) else {
-        let mut diagnostics = messages.errors.join("\n");
-        if diagnostics.is_empty() {
-            diagnostics = format!("{} ({}) says why above", toolchain.cargo.display(), output.status);
+    let messages = Messages::read(&stdout);
+    let (Some((name, archive)), true) = (messages.library, status.success()) else {
+        let mut diagnostics = match &messages.errors[..] {
+            [] if !crash.is_empty() => String::new(),
+            [] => format!("{} ({status}) says why above", toolchain.cargo.display()),
+            errors => with_hints(errors, || math_functions(toolchain, crate_dir)),
+        };
+        if !crash.is_empty() {
+            let log = target_dir.join("rustc-crash.log");
+            write_atomically(&log, crash.as_bytes())?;
+            let known = if diagnostics.is_empty() { "" } else { "\n" };
+            diagnostics += known;
+            diagnostics += &format!("the compiler has crashed, by a fault of its own: see {}", log.display());
         }
         return Err(Error::Compile { crate_dir: crate_dir.to_owned(), diagnostics });
     };
     let sources = sources(&archive, crate_dir).map_err(Error::io("read the list of sources beside", &archive))?;
     Ok(Compiled { name, archive, warnings: messages.warnings, sources })
+}
+
+/// What came of cargo.
+struct Output {
+    status: ExitStatus,
+    stdout: Vec<u8>,
+    /// What the compiler has said of its own crash.
+    crash: String,
+}
+
+/// Runs cargo and passes on what it says on its standard error stream as it comes, but for the stack of a compiler that crashes.
+fn run(command: &mut Command) -> io::Result<Output> {
+    if io::stderr().is_terminal() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let stderr = child.stderr.take().map(BufReader::new);
+    let reader = thread::spawn(move || {
+        let mut crash = String::new();
+        for line in stderr.into_iter().flat_map(|stderr| stderr.split(b'\n')).map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            if crash.is_empty() && !is_crash(&line) {
+                eprintln!("{line}");
+            } else if line.starts_with("error: could not compile") {
+                // Cargo's own words, at the end.
+                eprintln!("{line}");
+            } else {
+                crash += &format!("{line}\n");
+            }
+        }
+        crash
+    });
+    let output = child.wait_with_output()?;
+    let crash = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
+    Ok(Output { status: output.status, stdout: output.stdout, crash })
 }
 
 /// What cargo reports in `--message-format=json`.

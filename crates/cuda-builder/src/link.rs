@@ -12,10 +12,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustc_demangle::demangle;
+
+use gpu_facts::ptx_facts;
+
 use crate::compile::{BASE, UNROLL_THRESHOLD};
+use crate::explain::LlvmLog;
 use crate::files::write_atomically;
-use crate::inspect::{Ptx, split_by_kernel};
-use crate::pass::Entry;
+use crate::inspect::{Ptx, split};
+use crate::pass::{Entry, Rewritten};
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error, Pipeline, environment, pass};
 
@@ -36,8 +41,12 @@ const PASSES_OF_RUSTC: &str = "internalize,globaldce,lto-pre-link<O3>,lto<O3>";
 /// would remove the casts that it follows.
 const PASSES: &str = "internalize,globaldce,function(infer-address-spaces),default<O3>";
 
+/// Has `llc` take every function for a huge one when it prepares it, where it would otherwise begin again after every change. What
+/// comes out is the same to the last bit, for a large kernel half a second earlier.
+const NO_REPETITION: &str = "-cgpp-huge-func=0";
+
 /// What to link, and with what.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Link<'a> {
     pub(crate) toolchain: &'a Toolchain,
     pub(crate) crate_dir: &'a Path,
@@ -46,6 +55,8 @@ pub(crate) struct Link<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) ptx_version: Option<(u32, u32)>,
     pub(crate) pipeline: Pipeline,
+    /// The kernels that are wanted, if not all.
+    pub(crate) kernels: Option<&'a [String]>,
 }
 
 /// The results for one architecture.
@@ -64,40 +75,63 @@ impl Link<'_> {
         let file = |extension| self.directory.join(format!("{arch}.{extension}"));
         let (ptx_path, ir_path) = (file("ptx"), file("ll"));
         let stamp = format!("{}arch {arch}\nptx version {:?}\n", self.stamp()?, self.ptx_version);
-        let ptx = kept(&[&ptx_path, &ir_path], &stamp, || self.make(arch, &ir_path, &ptx_path))?;
-        let refuse = |source| Error::Check { arch, ptx: ptx_path.clone(), source };
-        let parsed = Ptx::parse(&ptx).map_err(refuse)?;
-        let kernels = split_by_kernel(&ptx).map_err(refuse)?;
+        let mut parsed = None;
+        let ptx = kept(&[&ptx_path, &ir_path], &stamp, || {
+            let (ptx, checked) = self.make(arch, &ir_path, &ptx_path)?;
+            parsed = Some(checked);
+            Ok(ptx)
+        })?;
+        let refuse = |reason| Error::Check { arch, ptx: ptx_path.clone(), place: None, reason };
+        let parsed = parsed.map_or_else(|| Ptx::parse(&ptx), Ok).map_err(refuse)?;
+        let kernels = split(&ptx, &parsed).map_err(refuse)?;
         Ok(Linked { ptx, parsed, kernels, path: ptx_path, llvm_ir: ir_path })
     }
 
-    fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<String, Error> {
-        let linked = self.linked()?;
-        let rewritten = pass::rewrite(&linked, arch).map_err(|source| Error::Pass { arch, source })?;
-        let names = rewritten.names();
-        if names.is_empty() {
-            return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
-        }
-
-        let optimized = self.optimize(&rewritten.ir, PASSES, &for_arch(arch), &names)?;
+    /// Makes the PTX, and checks it.
+    fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<(String, Ptx), Error> {
+        let (optimized, rewritten) = self.optimized(arch)?;
         write_atomically(ir_path, optimized.as_bytes())?;
+        let names = rewritten.names();
 
         let ptx = self.run("llc", |tool| {
             let (major, minor) = self.ptx_version.map_or(arch.ptx_version(), |version| version.max(arch.ptx_version()));
             tool.arg(format!("-mattr=+ptx{major}{minor}"));
-            tool.args(["-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
+            tool.args([NO_REPETITION, "-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
         })?;
-        let ptx = with_dynamic_shared(&rewritten.kernels, &ptx);
+        let ptx = with_facts(&rewritten.kernels, &ptx);
         write_atomically(ptx_path, ptx.as_bytes())?;
-        if self.pipeline == Pipeline::Convergent {
-            return Ok(ptx); // never runs
+        let refuse = |reason| Error::Check { arch, ptx: ptx_path.to_owned(), place: None, reason };
+        let parsed = Ptx::parse(&ptx).map_err(refuse)?;
+        // What never runs may be as slow as it likes.
+        if self.pipeline == Pipeline::Fast {
+            parsed.check(&names).map_err(refuse)?;
         }
-        Ptx::parse(&ptx).and_then(|parsed| parsed.check(&names)).map_err(|source| Error::Check {
-            arch,
-            ptx: ptx_path.to_owned(),
-            source,
-        })?;
-        Ok(ptx)
+        Ok((ptx, parsed))
+    }
+
+    /// The LLVM IR from which the PTX is made, and what the pass has found.
+    pub(crate) fn optimized(&self, arch: Arch) -> Result<(String, Rewritten), Error> {
+        let linked = self.linked()?;
+        self.check_names(&linked)?;
+        let rewritten = pass::rewrite(&linked, arch).map_err(|reason| Error::Pass { arch, reason })?;
+        let names = rewritten.names();
+        if names.is_empty() {
+            return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
+        }
+        let optimized = self.optimize(&rewritten.ir, PASSES, &for_arch(arch), &names)?;
+        Ok((optimized, rewritten))
+    }
+
+    /// Fails if a kernel that is wanted is in neither list: those that are there, and those that the macro has left out.
+    fn check_names(&self, linked: &str) -> Result<(), Error> {
+        let Some(wanted) = self.kernels else { return Ok(()) };
+        let mut kernels = pass::kernels(linked);
+        let unknown: Vec<String> = wanted.iter().filter(|name| !kernels.contains(name)).cloned().collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        kernels.extend(pass::left_out(linked));
+        Err(Error::UnknownKernels { crate_dir: self.crate_dir.to_owned(), unknown, kernels })
     }
 
     /// The whole crate as one module of LLVM IR, after the passes that come before ours.
@@ -147,8 +181,12 @@ impl Link<'_> {
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(Error::Tool { tool: path.display().to_string(), status: output.status, message })
+        let said = String::from_utf8_lossy(&output.stderr);
+        let log = self.directory.join(format!("{tool}.log"));
+        write_atomically(&log, said.as_bytes())?;
+        let (said, log) = (LlvmLog(&said), Some(log));
+        let function = said.function().map(|name| format!("{:#}", demangle(name)));
+        Err(Error::Tool { tool: tool.to_owned(), status: output.status, message: said.message(), function, log })
     }
 
     /// Everything that the results depend on, apart from the architecture.
@@ -165,22 +203,10 @@ impl Link<'_> {
     }
 }
 
-/// How a line of PTX begins that says how much dynamic shared memory a kernel is launched with. To PTX it is a comment: the
-/// language has no word for it.
-const DYNAMIC_SHARED: &str = "// dynamic shared memory of ";
-
-/// PTX with such a line for each kernel that has any, at its beginning.
-fn with_dynamic_shared(kernels: &[(String, Entry)], ptx: &str) -> String {
-    let with_any = kernels.iter().filter(|(_, entry)| entry.dynamic_shared_bytes != 0);
-    let lines = with_any.map(|(name, entry)| format!("{DYNAMIC_SHARED}{name}: {}\n", entry.dynamic_shared_bytes));
-    lines.collect::<String>() + ptx
-}
-
-/// The dynamic shared memory that a kernel is launched with, as such a line of the PTX says.
-pub(crate) fn dynamic_shared_bytes(ptx: &str, kernel: &str) -> u32 {
-    let lines = ptx.lines().take_while(|line| line.starts_with("//"));
-    let bytes = lines.filter_map(|line| line.strip_prefix(DYNAMIC_SHARED)?.strip_prefix(kernel)?.strip_prefix(": "));
-    bytes.filter_map(|bytes| bytes.parse().ok()).next().unwrap_or(0)
+/// PTX that begins with what its kernels need besides what PTX has words for: see [`ptx_facts`].
+fn with_facts(kernels: &[(String, Entry)], ptx: &str) -> String {
+    let line = |(name, entry): &(String, Entry)| ptx_facts::line(name, entry.dynamic_shared_bytes, entry.layout) + "\n";
+    kernels.iter().map(line).collect::<String>() + ptx
 }
 
 /// What `opt` has to be told about the target.
@@ -211,6 +237,7 @@ fn builder_hash() -> u64 {
     [
         include_str!("arch.rs"),
         include_str!("compile.rs"),
+        include_str!("features.rs"),
         include_str!("link.rs"),
         include_str!("pass/convergence.rs"),
         include_str!("pass/entry.rs"),

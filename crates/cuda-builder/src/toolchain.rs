@@ -15,7 +15,9 @@
 //! else those in `/usr/lib/llvm-N/bin` with the lowest N that fits.
 
 use std::fmt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use crate::environment;
 
@@ -82,8 +84,8 @@ impl Toolchain {
     /// [`Missing`], with what each candidate lacks.
     pub fn find(crate_dir: &Path) -> Result<Self, Missing> {
         let mut candidates = Vec::new();
-        for source in Source::all() {
-            match source.examine(crate_dir) {
+        for result in Self::survey(crate_dir) {
+            match result {
                 Ok(toolchain) => return Ok(toolchain),
                 Err(unusable) => candidates.push(unusable),
             }
@@ -93,7 +95,17 @@ impl Toolchain {
 
     /// Every candidate, usable or not.
     pub fn survey(crate_dir: &Path) -> Vec<Result<Self, Unusable>> {
-        Source::all().iter().map(|source| source.examine(crate_dir)).collect()
+        // At the same time, because each of them is asked twice and takes its time to answer.
+        thread::scope(|scope| {
+            let examine = |source: Source| scope.spawn(move || source.examine(crate_dir));
+            let examined: Vec<_> = Source::all().into_iter().map(examine).collect();
+            examined.into_iter().map(|one| one.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
+    }
+
+    /// Whether the compiler is of this version or a later one.
+    pub(crate) fn is_at_least(&self, version: (u32, u32)) -> bool {
+        numbers(&self.rust_version) >= version
     }
 
     /// The path of one of [`LLVM_TOOLS`].
@@ -231,13 +243,18 @@ impl Version {
     }
 
     fn is_new_enough(&self) -> bool {
-        let mut numbers = self.release.split('.').map(|number| number.parse().unwrap_or(0));
-        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= OLDEST
+        numbers(&self.release) >= OLDEST
     }
 
     fn llvm_major(&self) -> u32 {
         self.llvm.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(u32::MAX)
     }
+}
+
+/// The first two numbers of a version.
+fn numbers(version: &str) -> (u32, u32) {
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// Whether all of LLVM's tools are in a directory.

@@ -97,7 +97,7 @@ macro_rules! meeting {
     ($name:ident, $barrier:expr) => {
         const _: () = {
             #[unsafe(export_name = concat!("__tilewright_facts_", stringify!($name)))]
-            static FACTS: [u64; 10] = [1, 256, 1, 1, 0, 0, 0, 2, 0, 0];
+            static FACTS: [u64; 11] = [2, 256, 1, 1, 0, 0, 0, 0, 2, 0, 0];
         };
 
         #[unsafe(no_mangle)]
@@ -129,9 +129,6 @@ meeting!(meet_at_assembly, core::arch::asm!("bar.sync 0;"));
 #[test]
 fn barriers_that_the_compiler_has_copied_are_found() {
     let directory = fixture("meetings", MEETINGS);
-    let text = fs::read_to_string(directory.join("src/lib.rs")).unwrap();
-    let text = text.replace("stdarch_nvptx)", "stdarch_nvptx, asm_experimental_arch)");
-    write_atomically(&directory.join("src/lib.rs"), text.as_bytes()).unwrap();
     let build = |pipeline| CudaBuilder::new(&directory).target_dir(target_dir()).pipeline(pipeline).build().unwrap();
     let (fast, convergent) = (build(Pipeline::Fast), build(Pipeline::Convergent));
     let found = inspect::parted(&fast.modules[0].kernels, &convergent.modules[0].kernels);
@@ -248,7 +245,7 @@ fn compile_errors_come_with_the_compilers_message() {
 fn a_generic_access_fails_the_build() {
     let kernel = r#"
 #[unsafe(no_mangle)]
-pub static __tilewright_facts_unmarked: [u64; 9] = [1, 32, 1, 1, 0, 0, 0, 1, 0];
+pub static __tilewright_facts_unmarked: [u64; 10] = [2, 32, 1, 1, 0, 0, 0, 0, 1, 0];
 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
@@ -256,7 +253,7 @@ pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
 }
 "#;
     let error = build("generic", kernel).unwrap_err();
-    let Error::Check { source: CheckError::Generic { function, instruction }, .. } = &error else { panic!("{error}") };
+    let Error::Check { reason: CheckError::Generic { function, instruction }, .. } = &error else { panic!("{error}") };
     assert_eq!(function, "unmarked");
     assert!(instruction.starts_with("st.b32 "), "{instruction}");
 }
@@ -265,7 +262,7 @@ pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
 fn local_memory_fails_the_build() {
     let kernel = r#"
 #[unsafe(no_mangle)]
-pub static __tilewright_facts_indexed: [u64; 10] = [1, 32, 1, 1, 0, 0, 0, 2, 0, 0];
+pub static __tilewright_facts_indexed: [u64; 11] = [2, 32, 1, 1, 0, 0, 0, 0, 2, 0, 0];
 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn indexed(x: *mut f32, i: u32) {
@@ -282,7 +279,7 @@ pub unsafe extern "ptx-kernel" fn indexed(x: *mut f32, i: u32) {
 }
 "#;
     let error = build("local", kernel).unwrap_err();
-    let Error::Check { source: CheckError::Local { function, bytes }, .. } = &error else { panic!("{error}") };
+    let Error::Check { reason: CheckError::Local { function, bytes }, .. } = &error else { panic!("{error}") };
     assert_eq!((function.as_str(), *bytes), ("indexed", 256));
 }
 
@@ -292,7 +289,7 @@ fn a_static_in_global_memory_fails_the_build() {
 static PLACED_BY_NOBODY: Shared<[f32; 32]> = Shared::new();
 
 #[unsafe(no_mangle)]
-pub static __tilewright_facts_misplaced: [u64; 9] = [1, 32, 1, 1, 0, 0, 0, 1, 0];
+pub static __tilewright_facts_misplaced: [u64; 10] = [2, 32, 1, 1, 0, 0, 0, 0, 1, 0];
 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn misplaced(x: *mut f32) {
@@ -305,7 +302,7 @@ pub unsafe extern "ptx-kernel" fn misplaced(x: *mut f32) {
 }
 "#;
     let error = build("misplaced", kernel).unwrap_err();
-    let Error::Pass { source: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
+    let Error::Pass { reason: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
     assert_eq!((kernel.as_str(), name.as_str()), ("misplaced", "fixture_misplaced::PLACED_BY_NOBODY"));
 }
 
@@ -314,7 +311,7 @@ fn an_entry_without_launch_bounds_fails_the_build() {
     let kernel = "#[unsafe(no_mangle)] pub unsafe extern \"ptx-kernel\" fn foreign() {}";
     let error = build("foreign", kernel).unwrap_err();
     assert!(
-        matches!(&error, Error::Pass { source: PassError::ForeignEntry { kernel }, .. } if kernel == "foreign"),
+        matches!(&error, Error::Pass { reason: PassError::ForeignEntry { kernel }, .. } if kernel == "foreign"),
         "{error}"
     );
 }

@@ -83,7 +83,7 @@ pub use capture::{RelaxedCapture, gpu_of_address, is_capturing, relax_capture};
 pub use error::{Error, LaunchRejected, PtxFault, PtxRejected};
 pub use event::Event;
 pub use gpu::{DriverVersion, Gpu, KeptContext, MemoryInfo, Properties, driver_version, keep_context};
-pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, Limits};
+pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, Limits, ptx_facts};
 pub use library::LIBRARY_VARIABLE;
 pub use memory::DeviceMemory;
 pub use module::{Function, Module, Resources};

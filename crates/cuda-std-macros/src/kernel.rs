@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! #[no_mangle] pub unsafe extern "ptx-kernel" fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) { body }
-//! #[export_name = "__tilewright_facts_axpy"] static FACTS: [u64; 11] = [1, 256, 1, 1, …];
+//! #[export_name = "__tilewright_facts_axpy"] static FACTS: [u64; 12] = [2, 256, 1, 1, …];
 //! ```
 //!
 //! and on the CPU the arguments of a launch, which know the same facts, how to check themselves and how to run as one thread:
@@ -35,19 +35,23 @@ use syn::{
     BinOp, Error, Expr, FnArg, Ident, Item, ItemFn, LitInt, LitStr, Pat, Result, Safety, Stmt, Token, Type, parse_quote,
 };
 
+use crate::entry_points::if_wanted;
+
 /// What stands between the parentheses of `#[kernel(…)]`.
 pub(crate) struct Arguments {
     block: [u32; 3],
     min_blocks: Option<u32>,
     arch: Option<String>,
     dynamic_shared: Option<Expr>,
+    grid: Option<Expr>,
+    any_grid: bool,
     requires: Vec<Expr>,
 }
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let (mut block, mut min_blocks, mut arch) = (None, None, None);
-        let (mut dynamic_shared, mut requires) = (None, None);
+        let (mut dynamic_shared, mut requires, mut grid, mut any_grid) = (None, None, None, false);
         while !input.is_empty() {
             let name: Ident = input.parse()?;
             let repeated = match name.to_string().as_str() {
@@ -67,6 +71,11 @@ impl Parse for Arguments {
                     input.parse::<Token![=]>()?;
                     dynamic_shared.replace(input.parse::<Expr>()?).is_some()
                 }
+                "grid" => {
+                    input.parse::<Token![=]>()?;
+                    grid.replace(input.parse::<Expr>()?).is_some()
+                }
+                "any_grid" => std::mem::replace(&mut any_grid, true),
                 "requires" => {
                     let conditions;
                     syn::parenthesized!(conditions in input);
@@ -77,8 +86,8 @@ impl Parse for Arguments {
                     return Err(Error::new(
                         name.span(),
                         format!(
-                            "unknown argument `{name}`: expected `block`, `min_blocks`, `arch`, `dynamic_shared` or \
-                             `requires`"
+                            "unknown argument `{name}`: expected `block`, `grid`, `any_grid`, `min_blocks`, `arch`, \
+                             `dynamic_shared` or `requires`"
                         ),
                     ));
                 }
@@ -93,7 +102,13 @@ impl Parse for Arguments {
         let block = block.ok_or_else(|| {
             Error::new(Span::call_site(), "the shape of a block is missing: write `#[kernel(block = 256)]`")
         })?;
-        Ok(Self { block, min_blocks, arch, dynamic_shared, requires: requires.unwrap_or_default() })
+        if any_grid && let Some(grid) = &grid {
+            return Err(Error::new(
+                grid.span(),
+                "a kernel has a grid of its own, or takes any: leave out one of the two",
+            ));
+        }
+        Ok(Self { block, min_blocks, arch, dynamic_shared, grid, any_grid, requires: requires.unwrap_or_default() })
     }
 }
 
@@ -282,14 +297,14 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parame
     let arch =
         arguments.arch.iter().flat_map(|name| name.bytes().rev()).fold(0, |code, byte| code << 8 | u64::from(byte));
     let kinds: Vec<_> = parameters.iter().map(|parameter| &parameter.kind).collect();
-    let (count, words) = (kinds.len() as u64, 8 + kinds.len());
+    let (name_string, count, words) = (function.sig.ident.to_string(), kinds.len() as u64, 9 + kinds.len());
     let facts = format!("__tilewright_facts_{}", function.sig.ident);
     let dynamic_shared = arguments.dynamic_shared();
     let mut body = function.block.clone();
     PlaceShared.visit_block_mut(&mut body);
     let (attributes, visibility) = (&function.attrs, &function.vis);
     let (name, inputs) = (&function.sig.ident, &function.sig.inputs);
-    quote! {
+    let entry_point = quote! {
         #(#attributes)*
         #[cfg(target_arch = "nvptx64")]
         #[unsafe(no_mangle)]
@@ -300,10 +315,15 @@ fn expand_for_gpu(arguments: &Arguments, function: &ItemFn, parameters: &[Parame
         const _: () = {
             #[unsafe(export_name = #facts)]
             static FACTS: [u64; #words] = [
-                1, #x as u64, #y as u64, #z as u64, #min_blocks as u64, #name::DYNAMIC_SHARED_BYTES as u64, #arch, #count,
+                2, #x as u64, #y as u64, #z as u64, #min_blocks as u64, #name::DYNAMIC_SHARED_BYTES as u64, #arch,
+                ::cuda_std::Layout::new(#name_string) #( .elements::<#kinds>() )* .fingerprint(), #count,
                 #( <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u64, )*
             ];
         };
+    };
+    let entry_point = if_wanted(entry_point, function, &body);
+    quote! {
+        #entry_point
 
         #[cfg(target_arch = "nvptx64")]
         #[allow(non_camel_case_types, missing_docs)]
@@ -347,6 +367,24 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
         Some(token) => quote!(#name: #token #name),
         None => quote!(#name),
     });
+    let grid = arguments.grid.as_ref().map(|grid| {
+        quote! {
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl #generics ::cuda_std::Grid for #name #generics {
+                #[allow(unused_variables)]
+                fn grid(&self) -> ::cuda_std::Dim3 {
+                    let Self { #(#names),* } = *self;
+                    ::core::convert::Into::into(#grid)
+                }
+            }
+        }
+    });
+    let any_grid = arguments.any_grid.then(|| {
+        quote! {
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl #generics ::cuda_std::AnyGrid for #name #generics {}
+        }
+    });
     let conditions = arguments.requires.iter().map(|condition| check_condition(&name_string, condition));
     Ok(quote! {
         #(#attributes)*
@@ -367,14 +405,22 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
             /// What the kernel needs of a GPU.
             #visibility const FACTS: ::cuda_std::KernelFacts = ::cuda_std::KernelFacts {
                 name: #name_string,
+                source: ::cuda_std::KernelSource {
+                    crate_name: ::core::env!("CARGO_CRATE_NAME"),
+                    digest: ::core::option_env!("TILEWRIGHT_KERNEL_DIGEST"),
+                },
                 block: [#x, #y, #z],
                 min_blocks: #min_blocks,
                 arch: #arch,
                 static_shared_bytes: #static_shared,
                 dynamic_shared_bytes: Self::DYNAMIC_SHARED_BYTES,
                 tensor_maps: 0 #( + <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u32 )*,
+                layout: ::cuda_std::Layout::new(#name_string) #( .elements::<#kinds>() )* .fingerprint(),
             };
         }
+
+        #grid
+        #any_grid
 
         // What no GPU has is no kernel.
         #[cfg(not(target_arch = "nvptx64"))]

@@ -3,6 +3,7 @@
 //!
 //! Both refer to `::cuda_std`: a crate that uses them imports the library under that name.
 
+mod entry_points;
 mod kernel;
 mod param;
 

@@ -1,4 +1,7 @@
-//! `#[derive(KernelParam)]`: an implementation that visits the fields, and proofs that the layout is fixed.
+//! `#[derive(KernelParam)]`: an implementation that visits the fields, a fingerprint of their layout, and proofs that it is fixed.
+//!
+//! A derive sees no `#[cfg]`: the compiler has taken it, and perhaps its field, away before. A field that is there on the GPU only, or
+//! on the CPU only, shows in the fingerprint.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -27,8 +30,13 @@ pub(crate) fn expand(item: &DeriveInput) -> Result<TokenStream> {
         Member::Unnamed(index) => format!("{{name}}.{}", index.index),
     });
     Ok(quote! {
-        // SAFETY: `repr(C)`, all fields are kernel parameters themselves (asserted below), and all are visited.
+        // SAFETY: `repr(C)`, all fields are kernel parameters themselves, as `field` demands, and all are visited.
         unsafe impl #parameters ::cuda_std::KernelParam for #name #arguments #bounds {
+            const LAYOUT: u64 = ::cuda_std::Layout::new(::core::stringify!(#name))
+                #( .field::<#kinds>(::core::stringify!(#members), ::core::mem::offset_of!(Self, #members)) )*
+                .sized::<Self>()
+                .fingerprint();
+
             const IS_TENSOR_MAP: bool = {
                 // The GPU would read the first bytes of what the host passes as if they were the map's address.
                 assert!(
@@ -56,11 +64,6 @@ pub(crate) fn expand(item: &DeriveInput) -> Result<TokenStream> {
         }
 
         const _: () = {
-            fn is_kernel_param<T: ::cuda_std::KernelParam>() {}
-            #[allow(dead_code)]
-            fn fields_are_kernel_params #parameters () #bounds {
-                #( is_kernel_param::<#kinds>(); )*
-            }
             assert!(::core::mem::align_of::<#name>() <= 16, "a kernel parameter is aligned to at most 16 bytes");
         };
     })

@@ -72,11 +72,11 @@ pub unsafe fn copy_async<const N: usize, T: Element>(
         let (count, bytes) = (count as usize, N * size_of::<T>());
         assert!(count <= N, "a copy of {N} elements cannot take {count} from its source");
         if count > 0 && (from >= source.len() || count > source.len() - from) {
-            crate::executor::out_of_bounds(source.as_ptr().cast(), from, count, source.len());
+            crate::executor::out_of_bounds(source.as_ptr(), source.len(), from, count);
         }
         let address = source.as_ptr().wrapping_add(from);
         if !address.addr().is_multiple_of(bytes) {
-            crate::executor::misaligned(source.as_ptr().cast(), from, bytes);
+            crate::executor::misaligned(source.as_ptr(), source.len(), from, bytes);
         }
         let words = count * size_of::<T>() / size_of::<u32>();
         crate::executor::copy_to_shared(address.cast(), words, target.place(), to, bytes);

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use crate::{Element, KernelParam};
+use crate::{Element, KernelParam, Layout};
 
 /// A read-only view of `len` elements of global memory.
 ///
@@ -104,7 +104,8 @@ impl<'a> GlobalSlice<'a, f32> {
     /// The part that begins at element `first`. Its length is what is left.
     ///
     /// # Safety
-    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported.)
+    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported, as
+    /// one at the end of this view.)
     #[inline(always)]
     pub unsafe fn from_unchecked(self, first: usize) -> Self {
         #[cfg(not(target_arch = "nvptx64"))]
@@ -210,7 +211,8 @@ impl GlobalSliceMut<'_, f32> {
     /// The part that begins at element `first`. Its length is what is left.
     ///
     /// # Safety
-    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported.)
+    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported, as
+    /// one at the end of this view.)
     #[inline(always)]
     pub unsafe fn from_unchecked(self, first: usize) -> Self {
         #[cfg(not(target_arch = "nvptx64"))]
@@ -399,18 +401,20 @@ fn element<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *con
         crate::executor::view_outside_of_a_kernel();
     }
     if index >= len || count > len - index {
-        crate::executor::out_of_bounds(pointer.cast(), index, count, len);
+        crate::executor::out_of_bounds(pointer, len, index, count);
     }
     // SAFETY: in bounds.
     let address = unsafe { pointer.add(index) };
     if !address.addr().is_multiple_of(count * size_of::<T>()) {
-        crate::executor::misaligned(pointer.cast(), index, count * size_of::<T>());
+        crate::executor::misaligned(pointer, len, index, count * size_of::<T>());
     }
     address
 }
 
 // SAFETY: `repr(C)`, without padding, the same on both sides, and what `visit_views` reports is all the memory it names.
-unsafe impl<T: Element> KernelParam for GlobalSlice<'_, T> {
+unsafe impl<T: Element + KernelParam> KernelParam for GlobalSlice<'_, T> {
+    const LAYOUT: u64 = Layout::new("GlobalSlice").elements::<T>().fingerprint();
+
     #[cfg(not(target_arch = "nvptx64"))]
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
         let bytes = self.len() * size_of::<T>();
@@ -419,7 +423,9 @@ unsafe impl<T: Element> KernelParam for GlobalSlice<'_, T> {
 }
 
 // SAFETY: as above.
-unsafe impl<T: Element> KernelParam for GlobalSliceMut<'_, T> {
+unsafe impl<T: Element + KernelParam> KernelParam for GlobalSliceMut<'_, T> {
+    const LAYOUT: u64 = Layout::new("GlobalSliceMut").elements::<T>().fingerprint();
+
     #[cfg(not(target_arch = "nvptx64"))]
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
         let bytes = self.len() * size_of::<T>();

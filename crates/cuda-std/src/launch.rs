@@ -54,6 +54,18 @@ pub unsafe trait Kernel: Copy + Send + Sync {
     }
 }
 
+/// A kernel that knows the grid its arguments call for. The kernel's own crate says so: which thread has which element is what
+/// the body's `unsafe` blocks rely on.
+pub trait Grid: Kernel {
+    /// The grid, in blocks of [`Kernel::BLOCK`] threads; it is asked for once [`Kernel::check`] has passed. Every extent is at least 1 and within CUDA's limits; a problem
+    /// without any output gives one block, which finds nothing to do.
+    fn grid(&self) -> Dim3;
+}
+
+/// A kernel that is right on every grid: `#[kernel(…, any_grid)]`. A launch takes the grid as an argument, and checks it against
+/// the device's limits.
+pub trait AnyGrid: Kernel {}
+
 /// A `requires` condition of a kernel that the arguments of a launch do not fulfil.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kernel `{kernel}` cannot be launched with these arguments: it requires `{condition}`{values}")]

@@ -75,10 +75,10 @@ pub use dim::Dim3;
 pub use element::Element;
 pub use global::{GlobalSlice, GlobalSliceMut};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, Limits};
+pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, KernelSource, Limits};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use launch::{ContractViolation, Kernel};
-pub use param::KernelParam;
+pub use launch::{AnyGrid, ContractViolation, Grid, Kernel};
+pub use param::{KernelParam, Layout};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess};
 pub use shared::{Shared, SharedSlice, dynamic_shared};

@@ -5,9 +5,15 @@
 /// Implemented for numbers and views; derived for structs of such (`#[derive(KernelParam)]` on a `#[repr(C)]` struct).
 ///
 /// # Safety
-/// The type has the same size, alignment (at most 16) and meaning of its bytes on the GPU and on the CPU, and
-/// [`KernelParam::visit_views`] reports every view in it; there is none if [`KernelParam::HAS_VIEWS`] says so.
+/// The type has the same size, alignment (at most 16) and meaning of its bytes on the GPU and on the CPU, for which
+/// [`KernelParam::LAYOUT`] stands; and [`KernelParam::visit_views`] reports every view in it; there is none if
+/// [`KernelParam::HAS_VIEWS`] says so.
 pub unsafe trait KernelParam: Copy + Send + Sync {
+    /// Stands for the layout: types that are laid out differently have different ones. What was compiled for the GPU and what was
+    /// compiled for the CPU are of one source, but not always the same, because of a `#[cfg]` for example. Where these numbers
+    /// differ, they do not fit. See [`Layout`].
+    const LAYOUT: u64;
+
     /// Whether the GPU receives it as the 128 bytes of a tensor map. `#[kernel]` asks the type, so that an alias of
     /// [`TensorMap`](crate::TensorMap) is one, too.
     const IS_TENSOR_MAP: bool = false;
@@ -20,6 +26,79 @@ pub unsafe trait KernelParam: Copy + Send + Sync {
     /// its fields' names to it (`gemm.a.data`).
     #[cfg(not(target_arch = "nvptx64"))]
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(View<'_>));
+}
+
+/// A fingerprint of a parameter's layout: of its type's name, and, for a struct, of each field's name, offset, size and layout, and of
+/// its own size and alignment. What stands for a view or a number is its kind alone, which is the same on the GPU and on the CPU.
+///
+/// `#[derive(KernelParam)]` makes it. By hand:
+///
+/// ```
+/// # extern crate tilewright_cuda_std as cuda_std;
+/// use cuda_std::{KernelParam, Layout};
+///
+/// #[repr(C)]
+/// struct Scaled { factor: f32, count: u64 }
+///
+/// let layout = Layout::new("Scaled")
+///     .field::<f32>("factor", core::mem::offset_of!(Scaled, factor))
+///     .field::<u64>("count", core::mem::offset_of!(Scaled, count))
+///     .sized::<Scaled>()
+///     .fingerprint();
+/// assert_ne!(layout, f32::LAYOUT);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Layout(u64);
+
+impl Layout {
+    /// That of a type, or of a kind of types, of this name, without anything else.
+    pub const fn new(name: &str) -> Self {
+        // FNV-1a: good enough for what is not made to deceive, and simple enough for a constant.
+        Self(0xCBF2_9CE4_8422_2325).text(name)
+    }
+
+    /// With a field of type `T` at an offset.
+    pub const fn field<T: KernelParam>(self, name: &str, offset: usize) -> Self {
+        self.text(name).number(offset as u64).number(size_of::<T>() as u64).number(T::LAYOUT)
+    }
+
+    /// With elements of type `T`, which are not in it but in the memory that it is a view of.
+    pub const fn elements<T: KernelParam>(self) -> Self {
+        self.number(T::LAYOUT)
+    }
+
+    /// With the size and the alignment of the type itself.
+    pub const fn sized<T>(self) -> Self {
+        self.number(size_of::<T>() as u64).number(align_of::<T>() as u64)
+    }
+
+    /// What [`KernelParam::LAYOUT`] is.
+    pub const fn fingerprint(self) -> u64 {
+        self.0
+    }
+
+    /// Its length comes first, so that no two lists of texts are the same bytes.
+    const fn text(self, text: &str) -> Self {
+        let (mut with, bytes, mut i) = (self.number(text.len() as u64), text.as_bytes(), 0);
+        while i < bytes.len() {
+            with = with.byte(bytes[i]);
+            i += 1;
+        }
+        with
+    }
+
+    const fn number(self, number: u64) -> Self {
+        let (mut with, bytes, mut i) = (self, number.to_le_bytes(), 0);
+        while i < bytes.len() {
+            with = with.byte(bytes[i]);
+            i += 1;
+        }
+        with
+    }
+
+    const fn byte(self, byte: u8) -> Self {
+        Self((self.0 ^ byte as u64).wrapping_mul(0x0000_0100_0000_01B3))
+    }
 }
 
 /// One view of memory among the arguments of a launch.
@@ -52,6 +131,8 @@ macro_rules! number {
     ($($number:ty),*) => { $(
         // SAFETY: a primitive number: the same on both sides, and no view.
         unsafe impl KernelParam for $number {
+            const LAYOUT: u64 = Layout::new(stringify!($number)).fingerprint();
+
             #[cfg(not(target_arch = "nvptx64"))]
             const HAS_VIEWS: bool = false;
 

@@ -334,32 +334,24 @@ impl SharedSlice<f32> {
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     unsafe fn write_all<const N: usize>(&self, index: usize, values: [f32; N]) {
-        let first = self.aligned(index, N);
+        crate::executor::require_aligned(self.place(), index, N * size_of::<f32>(), core::panic::Location::caller());
         for (i, value) in values.into_iter().enumerate() {
             // SAFETY: the caller's promise.
-            unsafe { self.write(first + i, value) };
+            unsafe { self.write(index + i, value) };
         }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     fn read_all<const N: usize>(&self, index: usize) -> [f32; N] {
-        let (first, mut values) = (self.aligned(index, N), [0.0; N]);
+        crate::executor::require_aligned(self.place(), index, N * size_of::<f32>(), core::panic::Location::caller());
+        let mut values = [0.0; N];
         // No closure: its accesses would count as made here, not where the kernel makes them.
         for (i, value) in values.iter_mut().enumerate() {
             // SAFETY: the caller of the public function promises what `read` asks for, and it is checked.
-            *value = unsafe { self.read(first + i) };
+            *value = unsafe { self.read(index + i) };
         }
         values
-    }
-
-    /// The index of the first of `count` elements, which have to lie at a multiple of their size together.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[track_caller]
-    fn aligned(&self, index: usize, count: usize) -> usize {
-        let place = self.byte_offset / size_of::<f32>() + index;
-        assert!(place.is_multiple_of(count), "{count} elements from place {place} of shared memory are not aligned");
-        index
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tensor maps: the descriptions of matrices by which the GPU's copy engine (TMA) finds tiles of them.
 
-use crate::KernelParam;
+use crate::{KernelParam, Layout};
 
 /// How the lines of a tile lie in shared memory, one after the other without gaps.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -110,6 +110,7 @@ unsafe impl Sync for TensorMap<'_> {}
 // SAFETY: the link step makes the parameter the 128 bytes that the host passes, and this the address of them.
 #[cfg(target_arch = "nvptx64")]
 unsafe impl KernelParam for TensorMap<'_> {
+    const LAYOUT: u64 = Layout::new("TensorMap").fingerprint();
     const IS_TENSOR_MAP: bool = true;
 }
 
@@ -181,6 +182,7 @@ unsafe impl Sync for TensorMap<'_> {}
 // that they describe is reported.
 #[cfg(not(target_arch = "nvptx64"))]
 unsafe impl KernelParam for TensorMap<'_> {
+    const LAYOUT: u64 = Layout::new("TensorMap").fingerprint();
     const IS_TENSOR_MAP: bool = true;
 
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
@@ -210,6 +212,7 @@ impl TensorMapMut<'_> {
 // SAFETY: as for `TensorMap`, which it consists of.
 #[cfg(target_arch = "nvptx64")]
 unsafe impl KernelParam for TensorMapMut<'_> {
+    const LAYOUT: u64 = Layout::new("TensorMapMut").fingerprint();
     const IS_TENSOR_MAP: bool = true;
 }
 
@@ -243,6 +246,7 @@ impl<'a> TensorMapMut<'a> {
 // SAFETY: as for `TensorMap`.
 #[cfg(not(target_arch = "nvptx64"))]
 unsafe impl KernelParam for TensorMapMut<'_> {
+    const LAYOUT: u64 = Layout::new("TensorMapMut").fingerprint();
     const IS_TENSOR_MAP: bool = true;
 
     fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {

@@ -30,7 +30,10 @@ fn a_load_past_the_end_is_reported() {
         let kernel = copies { from: GlobalSlice::new(&from), to: GlobalSliceMut::new(&mut to) };
         let fault = fault(checks, kernel, 2);
         assert_eq!((fault.block, fault.thread), (at(1, 0, 0), at(31, 0, 0)));
-        assert_eq!(fault.kind, FaultKind::OutOfBounds { view: Some("from".into()), index: 63, count: 1, len: 63 });
+        assert_eq!(
+            fault.kind,
+            FaultKind::OutOfBounds { view: Some("from".into()), first: 0, index: 63, count: 1, len: 63 }
+        );
         let location = fault.location.clone().unwrap();
         assert_eq!(location.line, line_of(SOURCE, "load"));
         assert!(location.file.ends_with("tests/memory.rs"), "{location}");
@@ -53,7 +56,10 @@ fn a_store_past_the_end_is_reported_and_none_inside_is() {
         let fault = fault(checks, kernel, 2);
         assert_eq!((fault.block, fault.thread), (at(1, 0, 0), at(8, 0, 0)));
         assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "store"));
-        assert_eq!(fault.kind, FaultKind::OutOfBounds { view: Some("to".into()), index: 40, count: 1, len: 40 });
+        assert_eq!(
+            fault.kind,
+            FaultKind::OutOfBounds { view: Some("to".into()), first: 0, index: 40, count: 1, len: 40 }
+        );
         assert_eq!(to[40..], [0.0; 25]);
 
         succeed(checks, copies { from: GlobalSlice::new(&from), to: GlobalSliceMut::new(&mut to[..64]) }, 2);
@@ -84,7 +90,10 @@ fn a_view_in_a_struct_is_named_by_its_path() {
     let a = Matrix { columns: 4, data: GlobalSlice::new(&data) };
     let b = Matrix { columns: 4, data: GlobalSlice::new(&data[1..]) };
     let fault = fault(Checks::Bounds, reads_row_3 { a, b }, 1);
-    assert_eq!(fault.kind, FaultKind::OutOfBounds { view: Some("b.data".into()), index: 12, count: 1, len: 11 });
+    assert_eq!(
+        fault.kind,
+        FaultKind::OutOfBounds { view: Some("b.data".into()), first: 0, index: 12, count: 1, len: 11 }
+    );
     assert_eq!(fault.thread, at(0, 0, 0));
 }
 
@@ -120,13 +129,19 @@ fn a_vector_load_has_to_be_aligned_and_inside() {
         let y = GlobalSliceMut::new(&mut y);
         let kernel = |x, first| reads_vectors { x: GlobalSlice::new(x), first, y };
         let misaligned = fault(checks, kernel(&x.0, 3), 1);
-        assert_eq!(misaligned.kind, FaultKind::Misaligned { view: Some("x".into()), index: 3, bytes: 16 });
+        assert_eq!(misaligned.kind, FaultKind::Misaligned { view: Some("x".into()), first: 0, index: 3, bytes: 16 });
         assert_eq!(misaligned.location.unwrap().line, line_of(SOURCE, "vector"));
         let base_misaligned = fault(checks, kernel(&x.0[1..], 0), 1);
-        assert_eq!(base_misaligned.kind, FaultKind::Misaligned { view: Some("x".into()), index: 0, bytes: 16 });
+        assert_eq!(
+            base_misaligned.kind,
+            FaultKind::Misaligned { view: Some("x".into()), first: 0, index: 0, bytes: 16 }
+        );
 
         let outside = fault(checks, kernel(&x.0, 8), 1);
-        assert_eq!(outside.kind, FaultKind::OutOfBounds { view: Some("x".into()), index: 12, count: 4, len: 13 });
+        assert_eq!(
+            outside.kind,
+            FaultKind::OutOfBounds { view: Some("x".into()), first: 0, index: 12, count: 4, len: 13 }
+        );
         assert_eq!(outside.thread, at(1, 0, 0));
         assert!(
             outside.to_string().ends_with("the 4 elements from 12 are not all in bounds of view `x`, which has 13")
@@ -135,6 +150,132 @@ fn a_vector_load_has_to_be_aligned_and_inside() {
         succeed(checks, kernel(&x.0, 4), 1);
     }
     assert_eq!(y, x.0[4..12]);
+}
+
+/// Accesses one element of the part of a view from `first` on. `vector`: four of them at once.
+#[kernel(block = 1)]
+fn accesses_a_part(x: GlobalSliceMut<'_, f32>, y: GlobalSlice<'_, f32>, first: u64, index: u64, what: u32) {
+    let (first, index) = (first as usize, index as usize);
+    unsafe {
+        match what {
+            0 => drop(y.from_unchecked(first).get_unchecked(index)), // <part read>
+            1 => x.from_unchecked(first).set_unchecked(index, 1.0),  // <part written>
+            2 => drop(y.from_unchecked(first).get4_unchecked(index)), // <part vector>
+            _ => drop(y.from_unchecked(first / 2).from_unchecked(first - first / 2).get_unchecked(index)),
+        }
+    }
+}
+
+#[test]
+fn an_access_through_a_part_names_the_view_and_the_place_in_it() {
+    let (mut x, y) = (Aligned([0.0; 13]), Aligned([0.0; 13]));
+    // Side by side in memory: the end of the one is the beginning of the other.
+    let mut both = [0.0f32; 20];
+    for checks in ALL_CHECKS {
+        let mut found = |first: u64, index: u64, what| {
+            let (x, y) = (GlobalSliceMut::new(&mut x.0), GlobalSlice::new(&y.0));
+            fault(checks, accesses_a_part { x, y, first, index, what }, 1)
+        };
+        for (what, view, place) in [(0, "y", Some("part read")), (1, "x", Some("part written")), (3, "y", None)] {
+            let fault = found(10, 3, what);
+            let view = Some(view.to_owned());
+            assert_eq!(fault.kind, FaultKind::OutOfBounds { view, first: 10, index: 3, count: 1, len: 3 });
+            if let Some(place) = place {
+                assert_eq!(fault.location.clone().unwrap().line, line_of(SOURCE, place));
+            }
+        }
+        let message = found(10, 3, 1).to_string();
+        let expected = "element 3 is out of bounds of the part of view `x` from element 10 on, which has 3: it would be element 13 of \
+                        the view";
+        assert!(message.ends_with(expected), "{message}");
+        // Before the part, and before the view.
+        let message = found(10, -4i64 as u64, 0).to_string();
+        assert!(
+            message.ends_with("part of view `y` from element 10 on, which has 3: it would be element 6 of the view"),
+            "{message}"
+        );
+        assert!(found(10, -12i64 as u64, 0).to_string().ends_with("it would be element -2 of the view"));
+        // A part that begins at the end, or behind it, has nothing.
+        for first in [13, 14, 1000] {
+            let message = found(first, 2, 0).to_string();
+            assert!(message.contains("part of view `y` from element 13 on, which has 0"), "{message}");
+        }
+        let vector = found(8, 4, 2);
+        let view = Some("y".to_owned());
+        assert_eq!(vector.kind, FaultKind::OutOfBounds { view: view.clone(), first: 8, index: 4, count: 4, len: 5 });
+        assert!(
+            vector.to_string().contains("the 4 elements from 4 are not all in bounds of the part of view `y`"),
+            "{vector}"
+        );
+        let misaligned = found(3, 2, 2);
+        assert_eq!(misaligned.kind, FaultKind::Misaligned { view, first: 3, index: 2, bytes: 16 });
+        let message = misaligned.to_string();
+        let expected = "the address of element 2 of the part of view `y` from element 3 on, element 5 of the view, is not a multiple of \
+                        16 bytes";
+        assert!(message.ends_with(expected), "{message}");
+
+        let (left, right) = both.split_at_mut(8);
+        for first in [8, 9] {
+            let (x, y) = (GlobalSliceMut::new(right), GlobalSlice::new(left));
+            let kernel = accesses_a_part { x, y, first, index: 1, what: 0 };
+            let FaultKind::OutOfBounds { view, first, .. } = fault(checks, kernel, 1).kind else { panic!() };
+            assert_eq!((view.as_deref(), first), (Some("y"), 8));
+        }
+    }
+}
+
+#[kernel(block = 1, dynamic_shared = 256)]
+fn accesses_a_part_of_shared_memory(first: u64, index: u64, writes: u32) {
+    unsafe {
+        let part = dynamic_shared::<f64>(16, 20).skip(first as usize);
+        if writes != 0 {
+            part.write(index as usize, 1.0);
+        } else {
+            part.read(index as usize);
+        }
+    }
+}
+
+#[test]
+fn an_access_through_a_part_of_shared_memory_says_where_that_is() {
+    for checks in ALL_CHECKS {
+        for writes in [0, 1] {
+            let fault = fault(checks, accesses_a_part_of_shared_memory { first: 12, index: 8, writes }, 1);
+            let array = SharedArrayName::Slice { byte_offset: 112, len: 8, element_bytes: 8 };
+            assert_eq!(fault.kind, FaultKind::SharedOutOfBounds { array, index: "8".into() });
+            let message = fault.to_string();
+            let expected = "index 8 is out of bounds of the slice of 8 elements of 8 bytes from byte 112 on of the launch-sized shared memory";
+            assert!(message.ends_with(expected), "{message}");
+        }
+    }
+}
+
+#[kernel(block = 1, dynamic_shared = 256)]
+fn accesses_vectors_in_shared_memory(index: u64, what: u32) {
+    unsafe {
+        let (slice, index) = (dynamic_shared::<f32>(8, 20).skip(1), index as usize);
+        match what {
+            0 => slice.write2(index, [1.0; 2]),
+            1 => slice.write4(index, [1.0; 4]),
+            2 => drop(slice.read2(index)),
+            _ => drop(slice.read4(index)),
+        }
+    }
+}
+
+#[test]
+fn vectors_in_shared_memory_have_to_be_aligned() {
+    let array = SharedArrayName::Slice { byte_offset: 12, len: 19, element_bytes: 4 };
+    for (what, bytes) in [(0, 8), (1, 16), (2, 8), (3, 16)] {
+        let fault = |index| fault(Checks::Full, accesses_vectors_in_shared_memory { index, what }, 1);
+        let misaligned = fault(2);
+        assert_eq!(misaligned.kind, FaultKind::SharedMisaligned { array: array.clone(), index: 2, bytes });
+        assert!(misaligned.location.unwrap().file.ends_with("tests/memory.rs"));
+        assert!(matches!(fault(21).kind, FaultKind::SharedOutOfBounds { array: name, .. } if name == array));
+    }
+    for index in [1, 5] {
+        succeed(Checks::Full, accesses_vectors_in_shared_memory { index, what: 1 }, 1);
+    }
 }
 
 #[kernel(block = 1)]
@@ -187,7 +328,8 @@ fn launch_sized_memory_is_as_large_as_the_kernel_says() {
             assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "slice"));
         }
         let Err(LaunchError::Fault(fault)) = run(16, 6, 3) else { panic!() };
-        let kind = FaultKind::SharedOutOfBounds { array: SharedArrayName::Dynamic, index: "6".into() };
+        let array = SharedArrayName::Slice { byte_offset: 16, len: 6, element_bytes: 8 };
+        let kind = FaultKind::SharedOutOfBounds { array, index: "6".into() };
         assert_eq!((fault.kind, fault.thread), (kind, at(3, 0, 0)));
         assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "slice write"));
     }

@@ -10,6 +10,8 @@ use crate::{ComputeCapability, Limits};
 pub struct KernelFacts {
     /// The name of the entry point.
     pub name: &'static str,
+    /// The crate whose kernel it is.
+    pub source: KernelSource,
     /// The threads of every block along x, y and z.
     pub block: [u32; 3],
     /// How many blocks shall fit on a multiprocessor at a time; 0 if the kernel does not say. The compiler keeps the registers
@@ -23,6 +25,24 @@ pub struct KernelFacts {
     pub dynamic_shared_bytes: u32,
     /// How many of the parameters are tensor maps.
     pub tensor_maps: u32,
+    /// Stands for the layout of the parameters: what was compiled for a GPU and what was compiled for the CPU only fit if it is
+    /// the same.
+    pub layout: u64,
+}
+
+/// Which crate a kernel is of, and what that was when it was compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelSource {
+    /// The name of the crate, with underscores.
+    pub crate_name: &'static str,
+    /// What its sources were: a digest that PTX made from the same sources has, too. `None` if the crate has no build script
+    /// that works it out.
+    pub digest: Option<&'static str>,
+}
+
+impl KernelSource {
+    /// That of a kernel which is of no crate: one that is never launched on a GPU.
+    pub const UNKNOWN: Self = Self { crate_name: "", digest: None };
 }
 
 impl KernelFacts {
@@ -30,12 +50,14 @@ impl KernelFacts {
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
+            source: KernelSource::UNKNOWN,
             block: [1; 3],
             min_blocks: 0,
             arch: None,
             static_shared_bytes: 0,
             dynamic_shared_bytes: 0,
             tensor_maps: 0,
+            layout: 0,
         }
     }
 

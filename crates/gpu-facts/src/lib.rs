@@ -15,6 +15,8 @@
 
 mod kernel;
 mod limits;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod ptx_facts;
 
-pub use kernel::{Excess, KernelFacts};
+pub use kernel::{Excess, KernelFacts, KernelSource};
 pub use limits::{ComputeCapability, Limits};

@@ -60,13 +60,16 @@ const TABLE: &[((u32, u32), Row)] = &[
     ((8, 6), Row { shared_kib: 100, threads: 1536, blocks: 16 }),
     ((8, 7), Row { shared_kib: 164, threads: 1536, blocks: 16 }),
     ((8, 9), Row { shared_kib: 100, threads: 1536, blocks: 24 }),
-    ((9, 0), Row { shared_kib: 228, threads: 2048, blocks: 32 }),
+    ((9, 0), HOPPER),
     ((10, 0), Row { shared_kib: 228, threads: 2048, blocks: 32 }),
     ((10, 3), Row { shared_kib: 228, threads: 2048, blocks: 32 }),
     ((11, 0), Row { shared_kib: 228, threads: 1536, blocks: 24 }),
     ((12, 0), Row { shared_kib: 100, threads: 1536, blocks: 24 }),
     ((12, 1), Row { shared_kib: 100, threads: 1536, blocks: 24 }),
 ];
+
+/// Compute capability 9.0.
+const HOPPER: Row = Row { shared_kib: 228, threads: 2048, blocks: 32 };
 
 /// What differs between compute capabilities, of a multiprocessor.
 struct Row {
@@ -137,10 +140,7 @@ impl Limits {
 
     /// The most that any GPU offers a block, which is what one of compute capability 9.0 does.
     pub const fn of_hopper() -> Self {
-        match Self::of(ComputeCapability::new(9, 0)) {
-            Some(limits) => limits,
-            None => panic!("the table has compute capability 9.0"),
-        }
+        HOPPER.limits()
     }
 }
 

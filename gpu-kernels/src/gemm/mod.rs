@@ -1,4 +1,4 @@
-//! General matrix products, `C = α·A·B + β·C`.
+//! General matrix products, `C = α·A·B + β·C`: from one thread for each element to tensor cores fed by TMA.
 //!
 //! ```text
 //!                    n
@@ -11,19 +11,25 @@
 //!    └─────┘   └───────────┘
 //! ```
 //!
-//! | module | what |
-//! |---|---|
-//! | [`basic`] | the first kernels: one thread for each element of C, then tiles in shared memory |
-//! | [`register_tiled`] | tiles in registers: the fastest on CUDA cores |
-//! | [`mma`] | tensor cores of any GPU from sm_80 on |
-//! | [`hopper`] | TMA and `wgmma`, for compute capability 9.0 |
-//! | [`tiles`] | how a product is cut into tiles and split-K slices, and which tile a block has |
-//! | [`split_k`] | the second pass of split-K, which adds up partial results |
-//! | [`decompose`] | an fp32 number as a high and a low part that tensor cores multiply |
-//! | [`repair`] | the fallback of tiles whose operands could not be decomposed, as a launch of its own |
+//! | module | what | a kernel takes |
+//! |---|---|---|
+//! | [`basic`] | the first kernels: one thread for each element of C, then tiles in shared memory | a [`Gemm`] |
+//! | [`register_tiled`] | a tile of C in the registers of each thread: the fastest on CUDA cores | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`mma`] | tensor cores by `mma.sync`, from sm_80 on | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`hopper`] | tensor cores by `wgmma`, fed by TMA, for sm_90a | the same, with tensor maps or packed operands |
+//! | [`tiles`] | how a product is cut into tiles and split-K slices, and which tile a block has | |
+//! | [`split_k`] | the second pass of split-K, which adds up partial results | |
+//! | [`decompose`] | an fp32 number as a high and a low part that tensor cores multiply | |
+//! | [`repair`] | the fallback of tiles whose operands could not be decomposed, as a launch of its own | |
 //!
-//! The basic kernels take a [`Gemm`], for any m, n and k from 0, any strides of A and B (so all of NN, NT, TN and TT), and any strides
-//! of C that keep its elements apart. All others take a [`TiledGemm`](tiles::TiledGemm).
+//! The kernels that take a [`Gemm`], which is one product, do so for any m, n and k from 0, any strides of A and B (so all of NN,
+//! NT, TN and TT), and any strides of C that keep its elements apart. The others take batches, and demand of strides what their
+//! attribute lists under `requires`; for what they do not take, a plan copies or packs operands first.
+//!
+//! On CUDA cores, one thread's loads are hidden by the others, so a multiprocessor should hold as many threads as it can schedule:
+//! 2048. The `min_blocks` of the naive and the tiled kernels keeps their registers few enough for that, 32 for each thread. Left alone,
+//! the compiler takes up to 88, for addresses that it could as well compute again, and a quarter of the threads are left. The
+//! kernels with tiles of C in registers do the opposite: few threads, with many registers, and loads that are issued ahead.
 
 pub mod basic;
 pub mod decompose;
@@ -43,7 +49,7 @@ use crate::ShapeError;
 use crate::alpha_beta::AlphaBeta;
 use crate::{Matrix, MatrixMut};
 
-/// A matrix product to compute: what every kernel of this module takes.
+/// A matrix product to compute: what the kernels without batches take.
 ///
 /// Invariant, which the constructor establishes and kernels rely on: A is m×k, B is k×n and C is m×n. The kernel takes
 /// those from [`Gemm::m`], [`Gemm::n`] and [`Gemm::effective_k`].

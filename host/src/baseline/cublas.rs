@@ -55,7 +55,7 @@ impl CuBlas {
     /// path; CUDA installations; the `nvidia` folders of Python environments.
     ///
     /// # Errors
-    /// [`BaselineError::NoGpu`] for the CPU executor, [`BaselineError::NoLibrary`]; [`Error::Driver`] where the GPU has no
+    /// [`BaselineError::NoGpu`] for the CPU executor, [`BaselineError::NoLibrary`]; [`DeviceError::Driver`](runtime::Error::Driver) where the GPU has no
     /// memory for the workspace.
     pub fn open(device: &Device) -> Result<Self, Error> {
         if device.is_cpu() {
@@ -157,7 +157,7 @@ impl CuBlas {
     ///
     /// # Errors
     /// [`BaselineError::Shape`] unless there are `size`² elements of each matrix; [`BaselineError::OtherDevice`];
-    /// [`BaselineError::Call`]; [`Error::Driver`] if an earlier kernel has failed.
+    /// [`BaselineError::Call`]; [`DeviceError::Driver`](runtime::Error::Driver) if an earlier kernel has failed.
     pub fn square_bf16(&self, size: usize, a: &Buffer<u32>, b: &Buffer<u32>, c: &mut Buffer<f32>) -> Result<(), Error> {
         let shape = |len: usize| [1, size as u32, (len / size.max(1)) as u32];
         if (2 * a.len(), 2 * b.len(), c.len()) != (size * size, size * size, size * size) {
@@ -219,7 +219,7 @@ impl Prepared<'_> {
     ///
     /// # Errors
     /// [`BaselineError::Unprepared`] for operands that are laid out otherwise than those that this was prepared for;
-    /// [`BaselineError::Shape`], [`BaselineError::Layout`]; [`BaselineError::Call`] if cuBLAS refuses, [`Error::Driver`] if
+    /// [`BaselineError::Shape`], [`BaselineError::Layout`]; [`BaselineError::Call`] if cuBLAS refuses, [`DeviceError::Driver`](runtime::Error::Driver) if
     /// an earlier kernel has failed.
     ///
     /// # Safety

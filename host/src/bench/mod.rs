@@ -38,8 +38,8 @@ use torch::TorchTimes;
 use crate::Error;
 use crate::baseline::CuBlas;
 use crate::device::{Device, DeviceChoice};
+use crate::files;
 use crate::plan::Tables;
-use crate::report::temporary_beside;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ pub fn refuse_cpu(device: &Device) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Usage`] for the CPU executor, and for files that are no reports; [`Error::File`]; [`Error::TableForOtherGpu`];
 /// [`Error::Baseline`] where
-/// there is no cuBLAS and a baseline is wanted; [`Error::Driver`] where the GPU fails, or has too little memory.
+/// there is no cuBLAS and a baseline is wanted; [`DeviceError::Driver`](runtime::Error::Driver) where the GPU fails, or has too little memory.
 pub fn bench(
     device: &Device,
     options: &BenchOptions,
@@ -99,10 +99,10 @@ pub fn bench(
     let old = options.compare.as_deref().map(BenchReport::read_json).transpose()?;
     let torch = options.torch.as_deref().map(TorchTimes::read).transpose()?;
     if let Some(path) = &options.json {
-        temporary_beside(path)?;
+        files::check_writable(path)?;
     }
     let Some(&timed_inputs) = options.inputs.first() else {
-        return Err(Error::Usage("a benchmark needs inputs: choose --inputs uniform-01".to_owned()));
+        return Err(Error::Usage("no inputs are named: a benchmark needs some, such as uniform-01".to_owned()));
     };
     let table = options.tables.source(device)?;
     let open_blas = |device: &Device| options.baseline.then(|| CuBlas::open(device)).transpose();

@@ -11,8 +11,8 @@ use super::suite::{Case, Target};
 use super::timing::Times;
 use crate::baseline::Math;
 use crate::device::DeviceInfo;
+use crate::files::{read_text, write_json};
 use crate::problem::Sizes;
-use crate::report::{read_text, write_json};
 use crate::{Error, Precision};
 
 /// What the `schema` of a report says.

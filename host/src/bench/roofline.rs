@@ -22,24 +22,9 @@ use serde::{Deserialize, Serialize};
 use super::timing::Times;
 use crate::Error;
 use crate::baseline::{CuBlas, Math, Routine};
-use crate::device::{Buffer, Device, Embedded};
+use crate::device::{Buffer, Device};
 use crate::input::{Distribution, random};
 use crate::kernels::Scheme;
-
-macro_rules! embedded {
-    ($($kernel:ident)*) => { $(
-        // SAFETY: a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined for all
-        // arguments that it `requires`, on the grid that it names, as its source explains.
-        unsafe impl Embedded for $kernel<'_> {}
-    )* };
-}
-embedded! {
-    probe_read_fp32 probe_write_fp32 probe_copy_fp32
-    probe_read_deep_fp32 probe_write_deep_fp32 probe_copy_deep_fp32
-    probe_read_single_fp32 probe_write_single_fp32 probe_copy_single_fp32
-    probe_read_scalar_fp32 probe_write_scalar_fp32 probe_copy_scalar_fp32
-    probe_fma_fp32
-}
 
 /// A ceiling, and what has reached it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -146,7 +131,7 @@ const FMA_ROUNDS: u32 = 8000;
 /// Measures the ceilings of a GPU.
 ///
 /// # Errors
-/// [`Error::Driver`] where there is too little memory; those of launches.
+/// [`DeviceError::Driver`](runtime::Error::Driver) where there is too little memory; those of launches.
 pub fn measure(device: &Device, blas: Option<&CuBlas>) -> Result<Roofline, Error> {
     let free = device.free_memory()?.map_or(0, |free| free.0);
     let mut len = ELEMENTS.0;
@@ -295,7 +280,7 @@ impl Stall {
     /// By the measured speed of the CUDA cores.
     ///
     /// # Errors
-    /// [`Error::Driver`] where there is no memory.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) where there is no memory.
     pub(super) fn new(device: &Device, fma: &Ceiling) -> Result<Self, Error> {
         let threads = multiprocessors(device) * FMA_BLOCKS * THREADS as usize;
         let results = device.allocate(threads)?;

@@ -17,7 +17,7 @@ use crate::device::Device;
 use crate::kernels;
 use crate::plan::{Description, GemmPlan, Options, Tables, Workspace};
 use crate::problem::Sizes;
-use crate::{Bytes, DeviceMatrix, Error};
+use crate::{Bytes, DeviceError, DeviceMatrix, Error};
 
 /// What holds for all cases.
 pub(super) struct Context<'a> {
@@ -174,7 +174,7 @@ type TheirErrors = Vec<(Math, Vec<(Routine, Errors)>)>;
 /// Runs cases that have the same operands.
 ///
 /// # Errors
-/// [`Error::Driver`] where the GPU fails, or has too little memory for the operands; those of cuBLAS. What ours cannot
+/// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU fails, or has too little memory for the operands; those of cuBLAS. What ours cannot
 /// compute is in the case's report.
 pub(super) fn run_group(context: &Context<'_>, opened: &mut Opened, group: &[&Case]) -> Result<Vec<CaseReport>, Error> {
     let BenchOptions { inputs, seed, .. } = context.options;
@@ -186,7 +186,7 @@ pub(super) fn run_group(context: &Context<'_>, opened: &mut Opened, group: &[&Ca
     let free = device.free_memory()?.unwrap_or(Bytes(0));
     if set_bytes > free.0 {
         let reason =
-            Error::NotEnoughMemory { place: format!("on {}", device.name()), needs: Bytes(set_bytes), has: free };
+            DeviceError::NotEnoughMemory { place: format!("on {}", device.name()), needs: Bytes(set_bytes), has: free };
         return Ok(group.iter().map(|case| CaseReport::new(case, reason.to_string())).collect());
     }
     let usable = (free.0 as f64 * SHARE_OF_MEMORY) as u128;

@@ -119,7 +119,7 @@ impl Race<'_> {
     /// The times of each contestant, after a warm-up.
     ///
     /// # Errors
-    /// Those of the contestants; [`Error::Usage`] for no runs; [`Error::Driver`] if a kernel has failed.
+    /// Those of the contestants; [`Error::Usage`] for no runs; [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.
     pub fn run(&mut self, contestants: &mut [Contestant<'_>]) -> Result<Vec<Times>, Error> {
         if self.runs == 0 {
             return Err(no_runs());
@@ -179,7 +179,7 @@ impl Race<'_> {
 }
 
 fn no_runs() -> Error {
-    Error::Usage("a measurement needs at least one run: choose --runs 1 or more".to_owned())
+    Error::Usage("runs is 0: a measurement needs at least one run".to_owned())
 }
 
 /// The launches to time together, for a launch that takes so long.
@@ -287,7 +287,7 @@ mod tests {
     fn a_race_without_runs_is_refused_and_errors_get_out() {
         let device = Device::cpu(Checks::Bounds);
         let mut none = Race { device: &device, runs: 0, sets: 1, busy: Box::new(|_| Ok(())) };
-        assert!(none.run(&mut [Box::new(|_| Ok(()))]).unwrap_err().to_string().contains("--runs 1"));
+        assert!(none.run(&mut [Box::new(|_| Ok(()))]).unwrap_err().to_string().contains("runs is 0"));
         let mut race = Race { device: &device, runs: 1, sets: 1, busy: Box::new(|_| Ok(())) };
         let failing: Contestant<'_> = Box::new(|_| Err(Error::Usage("no".to_owned())));
         assert_eq!(race.run(&mut [failing]).unwrap_err().to_string(), "no");

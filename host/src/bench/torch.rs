@@ -44,7 +44,7 @@ impl TorchTimes {
     /// # Errors
     /// [`Error::File`]; [`Error::Usage`] for what the script has not written.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = crate::report::read_text(path)?;
+        let text = crate::files::read_text(path)?;
         let refuse = |reason: String| {
             Error::Usage(format!(
                 "{} has no times of torch in it: {reason}. Make it with `tilewright bench --print-torch-script | python3 -`",

@@ -11,14 +11,8 @@ use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp
 use gpu_kernels::pack::whole::pack_whole_lines_fp16;
 use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
 
-use super::embedded;
 use crate::Error;
 use crate::device::Device;
-
-embedded! {
-    gemm_split_reduction_fp32 gemm_repair_fp32 matrix_copy_fp32 matrix_clear_outside_fp32 pack_bf16 pack_fp16
-    line_extremes_fp32 line_scales_fp16 pack_scaled_fp16 pack_whole_lines_fp16
-}
 
 /// The kernel that adds up partial sums.
 pub(crate) const REDUCTION: KernelFacts = gemm_split_reduction_fp32::FACTS;

@@ -7,11 +7,7 @@ use gpu_kernels::gemm::basic::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 
-use super::{KernelInfo, Launch, Performance, Scheme, embedded};
-
-embedded! {
-    gemv_block_reduction_fp32 gemm_naive_1d_fp32 gemm_naive_2d_fp32 gemm_tiled_16_fp32 gemm_tiled_32_fp32
-}
+use super::{KernelInfo, Launch, Performance, Scheme};
 
 /// What the kernels have in common. Their shares of a multiprocessor's peak follow from their times on an H200
 /// (`docs/results/2026-11-21-h200.md`), for operands whose neighbours lie where they suit the kernel.

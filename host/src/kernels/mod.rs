@@ -79,21 +79,9 @@ impl Common {
     }
 }
 
-/// Says of kernels that a device may launch them.
-macro_rules! embedded {
-    ($($kernel:ident)*) => { $(
-        // SAFETY: a kernel of `gpu_kernels`, which the build script compiles to the embedded PTX. Its body is defined for
-        // whatever its arguments' safe constructors and its conditions let through, on the grid that it names, as its source
-        // explains.
-        unsafe impl $crate::device::Embedded for $kernel<'_> {}
-    )* };
-}
-use embedded;
-
 /// Registers kernels that take a [`TiledGemm`]: what they have in common, and how each needs A and B to be stored.
 macro_rules! tiled_kernels {
     ($($(#[$doc:meta])* $visibility:vis static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;)*) => { $(
-        $crate::kernels::embedded! { $($kernel)* }
         $(#[$doc])*
         $visibility static $family: [KernelInfo; 4] = [$(
             $common.of($kernel::FACTS, $a, $b, Launch::Tiled(|device, gemm| device.launch($kernel { gemm })))

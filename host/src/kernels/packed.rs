@@ -9,7 +9,7 @@ use gpu_kernels::gemm::hopper::short_k::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
 use super::wgmma::{map_of_a, map_of_b};
-use super::{Common, Format, KernelInfo, Launch, PackedOperand, Performance, Scheme, embedded};
+use super::{Common, Format, KernelInfo, Launch, PackedOperand, Performance, Scheme};
 use crate::Error;
 use crate::device::{Device, TensorLayout, TensorTile};
 use crate::plan::Storage::{ByColumns, ByRows};
@@ -26,7 +26,6 @@ const ONE_BF16: Common = Common {
     scheme: Scheme::Bf16,
     tile: TILE_HALF,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
-    ..ONE_TF32
 };
 const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_BF16 };
 const NORMWISE: Common = Common {
@@ -34,14 +33,8 @@ const NORMWISE: Common = Common {
     scheme: Scheme::Fp32ScaledFp16,
     tile: TILE,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
-    ..ONE_TF32
 };
 const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
-
-embedded! {
-    gemm_wgmma_nt_tf32 gemm_wgmma_tt_tf32 gemm_wgmma_packed_bf16 gemm_wgmma_packed_fp16
-    gemm_wgmma_packed_fp32_3xfp16 gemm_wgmma_packed_fp32_normwise gemm_wgmma_packed_short_fp32_3xfp16
-}
 
 /// A kernel of operands that are rounded by the copy engine. B is stored by columns, and copied where it is not.
 macro_rules! rounding {

@@ -48,7 +48,7 @@ pub(super) fn choose(
     is_loaded: impl Fn(&KernelInfo) -> bool,
 ) -> Result<GemmPlan, Error> {
     if options.splits == Some(0) {
-        return Err(Error::Usage("sums are divided among at least one block: choose --splits 1 or more".to_owned()));
+        return Err(Error::Usage("splits is 0: sums are divided among at least one block".to_owned()));
     }
     let precision = (options.precision).or(options.kernel.map(KernelInfo::precision)).unwrap_or_default();
     let table = options.tables.table(device)?;

@@ -119,7 +119,7 @@ impl GemmPlan {
     /// [`Error::Ineligible`] if the kernel that is asked for cannot, with the reason and with those that could;
     /// [`Error::TableForOtherGpu`] for a table of another GPU; [`Error::Usage`] for no splits at all.
     pub fn new(device: &Device, product: &Description, options: &Options) -> Result<Self, Error> {
-        choose::choose(&DeviceFacts::of(device), product, options, |kernel| device.has_kernel(kernel.name).is_ok())
+        choose::choose(&DeviceFacts::of(device), product, options, |kernel| device.has_kernel(&kernel.facts).is_ok())
     }
 
     /// The product.
@@ -168,9 +168,9 @@ impl GemmPlan {
     /// Has the device load the kernels of the plan, so that no run has to. Does nothing if they are loaded, or on the CPU.
     ///
     /// # Errors
-    /// Those of [`Device::prepare`].
+    /// Those of [`Device::prepare`](runtime::Device::prepare).
     pub fn load(&self, device: &Device) -> Result<(), Error> {
-        self.kernels().iter().try_for_each(|kernel| device.prepare(kernel.name).map(drop))
+        self.kernels().iter().try_for_each(|kernel| Ok(device.prepare(kernel).map(drop)?))
     }
 
     /// Allocates the workspace that the plan needs.

@@ -10,7 +10,7 @@ use crate::plan::Storage;
 #[non_exhaustive]
 pub enum Refusal {
     /// It computes in another precision than the one asked for.
-    #[error("its precision is {has}, and {wanted} is asked for: choose --precision {has}, or another kernel")]
+    #[error("its precision is {has}, and {wanted} is asked for: choose precision {has}, or another kernel")]
     Precision {
         /// Its precision.
         has: Precision,
@@ -19,7 +19,7 @@ pub enum Refusal {
     },
     /// It multiplies a matrix and a vector.
     #[error(
-        "it multiplies a matrix and a vector, so n must be 1, but n is {n}: choose --n 1, or one of the gemm kernels"
+        "it multiplies a matrix and a vector, so n must be 1, but n is {n}: choose n = 1, or one of the gemm kernels"
     )]
     NotAVector {
         /// The columns of the result.
@@ -67,7 +67,7 @@ pub enum Refusal {
         blocks: u128,
     },
     /// It cannot divide its sums.
-    #[error("it does not divide its sums, but {splits} splits are asked for: leave out --splits")]
+    #[error("it does not divide its sums, but {splits} splits are asked for: leave out the splits")]
     NoSplits {
         /// The splits.
         splits: u32,

@@ -22,9 +22,10 @@ impl GemmPlan {
     /// other are fine.
     ///
     /// # Errors
-    /// [`Error::Operands`] if these do not make a product; [`Error::PlanMismatch`] if they are not placed as the plan was
-    /// made for, or α is zero and was not, or the other way round; [`Error::WorkspaceTooSmall`]; [`Error::ForeignView`] if
-    /// something is not in memory of the device; those of [`Device::launch`].
+    /// [`Error::Operands`] if these do not make a product; [`Error::Shape`] if elements of C share a place in memory;
+    /// [`Error::PlanMismatch`] if they are not placed as the plan was made for, or α is zero and was not, or the other way
+    /// round; [`Error::WorkspaceTooSmall`]; [`DeviceError::ForeignView`](runtime::Error::ForeignView) if something is not in memory of the device; those of
+    /// [`Device::launch`].
     #[allow(clippy::too_many_arguments, reason = "those of a BLAS, and where to run")]
     pub fn run(
         &self,
@@ -55,15 +56,19 @@ impl GemmPlan {
                 };
                 self.run_batch(device, alpha, a, b, beta, c.batch_mut(self.transposed)?, workspace)?;
             }
-            _ => (0..self.product.batch).try_for_each(|index| {
-                let (a, b, c) = (a.matrix_at(index)?, b.matrix_at(index)?, c.matrix_mut_at(index)?);
-                match self.transposed {
-                    false => self.run_one(device, alpha, a, b, beta, c, workspace),
-                    true => {
-                        self.run_one(device, alpha, b.transposed(), a.transposed(), beta, c.transposed(), workspace)
+            _ => {
+                // Each result alone is checked as it is written; that they are apart is a matter of all of them.
+                c.batch_mut(false)?;
+                (0..self.product.batch).try_for_each(|index| {
+                    let (a, b, c) = (a.matrix_at(index)?, b.matrix_at(index)?, c.matrix_mut_at(index)?);
+                    match self.transposed {
+                        false => self.run_one(device, alpha, a, b, beta, c, workspace),
+                        true => {
+                            self.run_one(device, alpha, b.transposed(), a.transposed(), beta, c.transposed(), workspace)
+                        }
                     }
-                }
-            })?,
+                })?
+            }
         }
         match self.product.part {
             Triangle::All => Ok(()),

@@ -217,7 +217,7 @@ impl Table {
     /// # Errors
     /// [`Error::File`] if it cannot be read, [`Error::BadTable`] if it is none.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        Self::parse(&crate::report::read_text(path)?).map_err(|fault| Error::BadTable { path: path.to_owned(), fault })
+        Self::parse(&crate::files::read_text(path)?).map_err(|fault| Error::BadTable { path: path.to_owned(), fault })
     }
 
     /// Reads a table.
@@ -257,7 +257,7 @@ impl Table {
     /// # Errors
     /// [`Error::File`].
     pub fn write(&self, path: &Path) -> Result<(), Error> {
-        crate::report::write_json(path, self)
+        crate::files::write_json(path, self)
     }
 
     /// Where the table is from, for explanations.

@@ -33,7 +33,7 @@ impl Workspace {
     /// Allocates at least this many bytes.
     ///
     /// # Errors
-    /// [`Error::Driver`] or [`Error::NotEnoughMemory`] where the device has too little free memory.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) or [`DeviceError::NotEnoughMemory`](runtime::Error::NotEnoughMemory) where the device has too little free memory.
     pub fn new(device: &Device, bytes: usize) -> Result<Self, Error> {
         match bytes.div_ceil(size_of::<f32>()) {
             0 => Ok(Self::none()),
@@ -65,9 +65,9 @@ impl Workspace {
     /// Makes every byte of the whole buffer `0xFF`, so that what is read before it has been written comes out as NaN.
     ///
     /// # Errors
-    /// [`Error::Driver`] if an earlier kernel has failed.
+    /// [`DeviceError::Driver`](runtime::Error::Driver) if an earlier kernel has failed.
     pub fn clear(&mut self) -> Result<(), Error> {
-        self.buffer.as_mut().map_or(Ok(()), |buffer| buffer.fill_bytes(0xFF))
+        self.buffer.as_mut().map_or(Ok(()), |buffer| Ok(buffer.fill_bytes(0xFF)?))
     }
 
     /// These parts, which come one after the other.

@@ -25,7 +25,7 @@ pub struct SanitizeFlags {
     compute_sanitizer: PathBuf,
 
     /// How long the program may take each time that it is run under a tool, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     tool_limit: u64,
 
     /// The GPU: auto (the first), cuda, or cuda:N for GPU number N

@@ -18,16 +18,16 @@ mod report;
 mod tool;
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::child::{self, Ended};
 use crate::device::{Device, DeviceInfo};
+use crate::files;
 use crate::kernels::{self, Family, KernelInfo};
 use crate::plan::Storage;
-use crate::report::temporary_beside;
 use crate::{Error, planted};
 use log::Counts;
 pub use report::{Outcome, SanitizeReport, ToolReport};
@@ -35,6 +35,9 @@ pub use tool::Tool;
 
 /// The code with which a tool ends that has something to report, if the program has ended well: one that the program never has.
 const FOUND_SOMETHING: i32 = 86;
+
+/// How long `compute-sanitizer` may take to say its version.
+const VERSION_LIMIT: Duration = Duration::from_secs(60);
 
 /// The lines of a program's output, or of a log, that a report has at most.
 const LINES: usize = 12;
@@ -62,12 +65,12 @@ pub struct Options {
 /// finds is in the report, and no error.
 ///
 /// # Errors
-/// [`Error::UnknownName`], [`Error::File`] and [`Error::Program`], before anything runs; [`Error::Driver`] where there is no GPU;
-/// [`Error::KernelForOtherGpus`] for a kernel that was asked for and does not run on this one.
+/// [`Error::UnknownName`], [`Error::File`] and [`Error::Program`], before anything runs; [`DeviceError::Driver`](runtime::Error::Driver) where there is no GPU;
+/// [`DeviceError::KernelForOtherGpus`](runtime::Error::KernelForOtherGpus) for a kernel that was asked for and does not run on this one.
 pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeReport, Error> {
     let named = options.kernels.iter().map(|name| kernels::find(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(path) = &options.output {
-        temporary_beside(path)?;
+        files::check_writable(path)?;
     }
     let version = version(&options.compute_sanitizer)?;
     let (device, kernels) = what_runs(options.ordinal, named)?;
@@ -80,7 +83,7 @@ pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeRep
     }
     print(&report.table());
     if let Some(path) = &options.output {
-        crate::report::write_json(path, &report)?;
+        files::write_json(path, &report)?;
     }
     Ok(report)
 }
@@ -89,9 +92,9 @@ pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeRep
 fn what_runs(ordinal: usize, named: Vec<&'static KernelInfo>) -> Result<(DeviceInfo, Vec<&'static KernelInfo>), Error> {
     let device = Device::cuda(ordinal)?;
     let kernels = match named.is_empty() {
-        true => kernels::ALL.iter().copied().filter(|kernel| device.has_kernel(kernel.name).is_ok()).collect(),
+        true => kernels::ALL.iter().copied().filter(|kernel| device.has_kernel(&kernel.facts).is_ok()).collect(),
         false => {
-            named.iter().try_for_each(|kernel| device.has_kernel(kernel.name))?;
+            named.iter().try_for_each(|kernel| device.has_kernel(&kernel.facts))?;
             named
         }
     };
@@ -165,29 +168,28 @@ fn under(tool: Tool, arguments: &[OsString], options: &Options) -> Result<Run, E
     };
     let folder = tempfile::tempdir().map_err(failed("write", &std::env::temp_dir()))?;
     let log = folder.path().join("log");
-    let output = tempfile::tempfile().map_err(failed("write", folder.path()))?;
-    let copy = |file: &std::fs::File| file.try_clone().map_err(failed("write", folder.path()));
     let mut command = Command::new(&options.compute_sanitizer);
     command.args(["--tool", tool.name(), "--error-exitcode", &FOUND_SOMETHING.to_string(), "--log-file"]);
     command.arg(&log).arg(&options.program).args(arguments);
-    command.stdin(Stdio::null()).stdout(copy(&output)?).stderr(copy(&output)?);
-    let ended = child::run(&mut command, Some(options.limit));
-    let ended = ended
+    let (ended, output) = output_of(&mut command, options.limit)
         .map_err(|source| Error::Program { program: options.compute_sanitizer.clone(), reason: source.to_string() })?;
     // Without a log there is nothing to be read in it, which is what the counts say then.
     let log = std::fs::read(&log).unwrap_or_default();
     let log = String::from_utf8_lossy(&log).into_owned();
     let what = arguments.join(" ".as_ref()).to_string_lossy().into_owned();
-    Ok(Run { what, ended, counts: Counts::of(tool, &log), log, output: written(output).unwrap_or_default() })
+    Ok(Run { what, ended, counts: Counts::of(tool, &log), log, output })
 }
 
-/// What has been written to a file, from its beginning.
-fn written(mut file: std::fs::File) -> std::io::Result<String> {
-    use std::io::Seek;
+/// Runs a program for a limited time: how it has ended, and what it has written to its standard output and its standard error.
+fn output_of(command: &mut Command, limit: Duration) -> io::Result<(Ended, String)> {
+    // Not a pipe: what the program has started may hold the other end for longer than it runs itself.
+    let mut file = tempfile::tempfile()?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file.try_clone()?);
+    let ended = child::run(command, Some(limit))?;
     file.rewind()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok((ended, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 impl Run {
@@ -222,13 +224,15 @@ impl Run {
 /// What `compute-sanitizer` says of its version.
 fn version(compute_sanitizer: &Path) -> Result<String, Error> {
     let program = |reason: String| Error::Program { program: compute_sanitizer.to_owned(), reason };
-    let output = Command::new(compute_sanitizer).arg("--version").stdin(Stdio::null()).output();
-    let output = output.map_err(|error| program(error.to_string()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let output = output_of(Command::new(compute_sanitizer).arg("--version"), VERSION_LIMIT);
+    let (ended, text) = output.map_err(|error| program(error.to_string()))?;
     let version = text.lines().find_map(|line| line.trim().strip_prefix("Version "));
-    match version {
-        Some(version) if output.status.success() => Ok(version.trim().to_owned()),
-        _ => Err(program(format!("asked for its version it said: {}", text.trim()))),
+    match (ended, version) {
+        (Ended::Exited(status), Some(version)) if status.success() => Ok(version.trim().to_owned()),
+        (Ended::Exited(_), _) => Err(program(format!("asked for its version it said: {}", text.trim()))),
+        (Ended::TimeLimit, _) => {
+            Err(program(format!("asked for its version it has not ended after {} s", VERSION_LIMIT.as_secs())))
+        }
     }
 }
 

@@ -15,11 +15,11 @@ use std::time::Duration;
 use cases::Case;
 
 use crate::device::{Device, DeviceInfo};
+use crate::files;
 use crate::input::{self, Distribution};
 use crate::kernels::{self, KernelInfo};
 use crate::plan::table::{Entry, KernelTime, Key};
 use crate::plan::{self, Description, DeviceFacts, GemmPlan, Table, Tables, model};
-use crate::report::temporary_beside;
 use crate::{DeviceMatrix, Error, Precision};
 
 /// Ways that the model expects to take so many times as long as the fastest are not measured.
@@ -40,7 +40,7 @@ const TIMES: usize = 7;
 pub struct Options {
     /// The precisions; all if there are none.
     pub precisions: Vec<Precision>,
-    /// The file that is written. What has been measured so far is written after every shape.
+    /// The file that is written. What has been measured so far is written after every shape, but to a pipe.
     pub output: PathBuf,
 }
 
@@ -48,14 +48,14 @@ pub struct Options {
 ///
 /// # Errors
 /// [`Error::Usage`] on the CPU executor, whose times say nothing; [`Error::File`], before anything is measured where possible;
-/// [`Error::NotEnoughMemory`] and [`Error::Driver`] if the GPU fails.
+/// [`DeviceError::NotEnoughMemory`](runtime::Error::NotEnoughMemory) and [`DeviceError::Driver`](runtime::Error::Driver) if the GPU fails.
 pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Table, Error> {
     let DeviceInfo::Cuda { name, driver_release, driver_cuda_version, .. } = device.describe() else {
         return Err(Error::Usage(
             "times on the CPU executor say nothing about a GPU: `tilewright tune` needs one".to_owned(),
         ));
     };
-    temporary_beside(&options.output)?;
+    files::check_writable(&options.output)?;
     let release = driver_release.map(|release| format!("{release}, ")).unwrap_or_default();
     let mut table = Table::begin(&name, format!("{release}CUDA {driver_cuda_version}"));
     let precisions = if options.precisions.is_empty() { &cases::PRECISIONS[..] } else { &options.precisions };
@@ -67,8 +67,11 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
             print(&format!("{}: {best}\n", entry.product()));
             table.entries.push(entry);
         }
-        table.write(&options.output)?;
+        if files::is_replaced(&options.output) {
+            table.write(&options.output)?;
+        }
     }
+    table.write(&options.output)?;
     Ok(table)
 }
 

@@ -41,8 +41,10 @@ fn main() -> Result<ExitCode, Error> {
     let Arguments { kernel: names, products, seed, without_gpu, output } = Arguments::parse();
     let executor = Device::cpu(Checks::Bounds);
     let gpu = if without_gpu { executor.clone() } else { Device::cuda(0)? };
-    let wanted: Vec<_> =
-        kernels::ALL.iter().filter(|kernel| names.is_empty() || names.iter().any(|name| name == kernel.name)).collect();
+    let wanted = match names.is_empty() {
+        true => kernels::ALL.to_vec(),
+        false => names.iter().map(|name| kernels::find(name)).collect::<Result<_, _>>()?,
+    };
     let agreements = Mutex::new(Vec::new());
     wanted.par_iter().enumerate().for_each(|(index, kernel)| {
         let agreement = agreement::compare(&gpu, &executor, kernel, products, seed + index as u64);

@@ -23,7 +23,7 @@ use tests::{Batch, Layouts, Planned, Problem, Shape};
 use tilewright::child::{self, Ended};
 use tilewright::kernels;
 use tilewright::planted::Fault;
-use tilewright::{Buffer, Device, Error};
+use tilewright::{Buffer, Device, DeviceError, Error};
 
 use super::{still_works, test};
 
@@ -78,11 +78,10 @@ fn endless(device: &Device) -> Result<(), Failed> {
 /// A kernel that gives up: from then on everything fails with the same error, in which the kernel is named.
 fn trap(device: &Device) -> Result<(), Failed> {
     let mut buffers = [device.upload(&[1.0f32; 4])?, device.upload(&[1.0f32; 4])?, device.upload(&[1.0f32; 4])?];
-    let gemm = "gemm_naive_2d_fp32";
-    device.prepare(gemm)?;
+    device.prepare(&gemm_naive_2d_fp32::FACTS)?;
     // SAFETY: the kernel does nothing but end the context; nobody goes by what this process computes after that.
     let first = unsafe { Fault::Trap.run(device) }.err().ok_or("the kernel has not failed")?;
-    let Error::Driver(DriverError::ContextLost { kernels, .. }) = &first else {
+    let Error::Device(DeviceError::Driver(DriverError::ContextLost { kernels, .. })) = &first else {
         return Err(format!("not the error for a lost context: {first}").into());
     };
     if *kernels != [Fault::Trap.kernel()] {
@@ -91,7 +90,7 @@ fn trap(device: &Device) -> Result<(), Failed> {
     println!("{first}");
     let expected = first.to_string();
     let mut target = [0.0; 4];
-    let all: [(&str, Result<(), Error>); 11] = [
+    let all: [(&str, Result<(), DeviceError>); 11] = [
         ("check_context", device.check_context()),
         ("synchronize", device.synchronize()),
         ("upload", device.upload(&[1.0f32; 4]).map(drop)),
@@ -99,8 +98,8 @@ fn trap(device: &Device) -> Result<(), Failed> {
         ("copy to the host", buffers[0].copy_to(&mut target)),
         ("copy to the GPU", buffers[0].copy_from(&target)),
         ("fill", buffers[0].fill_bytes(0)),
-        ("launch", device.launch(gemm_naive_2d_fp32 { gemm: small_product(&mut buffers) })),
-        ("prepare", device.prepare(gemm).map(drop)),
+        ("launch", (**device).launch(gemm_naive_2d_fp32 { gemm: small_product(&mut buffers) })),
+        ("prepare", device.prepare(&gemm_naive_2d_fp32::FACTS).map(drop)),
         ("time", device.time(1, || Ok(())).map(drop)),
         ("free memory", device.free_memory().map(drop)),
     ];
@@ -125,7 +124,7 @@ fn memory_exhausted_midway(device: &Device) -> Result<(), Failed> {
     // In numbers of eight bytes, as all sizes here.
     const STEP: usize = (4 << 20) / 8;
     let kernel = kernels::find("gemm_wgmma_packed_fp32_3xfp16")?;
-    let kernel = if device.has_kernel(kernel.name).is_ok() { kernel } else { kernels::find("gemm_mma_nn_tf32")? };
+    let kernel = if device.has_kernel(&kernel.facts).is_ok() { kernel } else { kernels::find("gemm_mma_nn_tf32")? };
     let batch = Batch::from(Problem::new(Shape { m: 1500, n: 1400, k: 1300 }, Layouts::ALL[0], 1));
     let product = || Planned::check_one(device, kernel, Some(1), &batch);
     let free = || -> Result<u128, Failed> { Ok(device.free_memory()?.ok_or("a GPU tells its free memory")?.0) };
@@ -137,7 +136,7 @@ fn memory_exhausted_midway(device: &Device) -> Result<(), Failed> {
     while size >= STEP {
         match device.allocate(size) {
             Ok(buffer) => taken.push(buffer),
-            Err(Error::Driver(DriverError::OutOfMemory { .. })) => size /= 2,
+            Err(DeviceError::Driver(DriverError::OutOfMemory { .. })) => size /= 2,
             Err(other) => return Err(other.into()),
         }
     }

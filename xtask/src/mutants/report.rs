@@ -32,8 +32,8 @@ const INTRODUCTION: &str = "\
 # Changes of the kernels, and what tells of them
 
 Written by `cargo xtask mutants --report`: each kernel computes its products of `tests/src/suite.rs` on the executor, with something
-left out or changed. *Mechanical*: each call by which a kernel orders what its threads do, by its place in the source. *Chosen*: changes
-of the source, listed in `xtask/src/mutants/chosen.rs`.
+left out or changed. *Mechanical*: each call by which a kernel orders what its threads do, by its place in the source, once for each
+kernel that makes it. *Chosen*: changes of the source, listed in `xtask/src/mutants/chosen.rs`.
 ";
 
 /// What each part has come to.
@@ -43,6 +43,11 @@ pub(super) fn markdown(parts: &[(&str, Vec<Tried>)]) -> String {
         let caught = tried.iter().filter(|tried| !matches!(tried.outcome, Outcome::Survived)).count();
         let share = 100.0 * caught as f64 / tried.len().max(1) as f64;
         _ = writeln!(text, "\n## {part}: {caught} of {} caught, {share:.1} %\n", tried.len());
+        let places = places(tried);
+        if !places.is_empty() {
+            let caught = places.values().filter(|caught| **caught).count();
+            _ = writeln!(text, "Of {} places in the source, {caught} are caught in every kernel.\n", places.len());
+        }
         let mut by: BTreeMap<&str, usize> = BTreeMap::new();
         tried.iter().for_each(|tried| *by.entry(kind(&tried.outcome)).or_default() += 1);
         text += "| told by | |\n|---|---:|\n";
@@ -58,6 +63,20 @@ pub(super) fn markdown(parts: &[(&str, Vec<Tried>)]) -> String {
         }
     }
     text
+}
+
+/// The places in the source whose calls were left out, and whether that was caught in every kernel that makes the call.
+fn places(tried: &[Tried]) -> BTreeMap<&str, bool> {
+    let mut places = BTreeMap::new();
+    for Tried { name, outcome } in tried {
+        // A kernel, a place and a function.
+        if let [_, place, _] = name.split(' ').collect::<Vec<_>>()[..]
+            && place.contains(".rs:")
+        {
+            *places.entry(place).or_insert(true) &= !matches!(outcome, Outcome::Survived);
+        }
+    }
+    places
 }
 
 fn kind(outcome: &Outcome) -> &'static str {
@@ -98,5 +117,23 @@ mod tests {
             let line = text.lines().nth(line.parse::<usize>().expect("a number") - 1).expect("the line");
             assert!(line.contains("sync_threads()") || line.contains("sync_warp("), "{place}: {line}");
         }
+    }
+
+    #[test]
+    fn calls_are_counted_by_kernel_and_by_place() {
+        let of = |name: &str, outcome| Tried { name: name.to_owned(), outcome };
+        let told = || Outcome::Check("a race".to_owned());
+        let mechanical = vec![
+            of("one a.rs:1:2 sync_threads", told()),
+            of("two a.rs:1:2 sync_warp", Outcome::Survived),
+            of("two a.rs:3:4 sync_threads", told()),
+        ];
+        let chosen = vec![of("a.rs: stops early", told())];
+        let text = markdown(&[("mechanical", mechanical), ("chosen", chosen)]);
+        assert!(
+            text.contains("mechanical: 2 of 3 caught, 66.7 %\n\nOf 2 places in the source, 1 are caught"),
+            "{text}"
+        );
+        assert!(text.contains("chosen: 1 of 1 caught, 100.0 %\n\n| told by"), "{text}");
     }
 }

@@ -54,7 +54,7 @@ impl KernelResources {
 /// # Errors
 /// [`ToolError::Missing`] without ptxas, [`ToolError::Failed`] with its message if it refuses the module.
 pub fn assemble(ptx: &str, arch: Arch) -> Result<Assembly, ToolError> {
-    let io = |source: io::Error| ToolError::Io { path: PathBuf::from(CudaTool::Ptxas.name()), source };
+    let io = |reason: io::Error| ToolError::Io { path: PathBuf::from(CudaTool::Ptxas.name()), reason };
     let directory = tempfile::tempdir().map_err(io)?;
     let (source, result) = (directory.path().join("module.ptx"), directory.path().join("module.cubin"));
     std::fs::write(&source, ptx).map_err(io)?;

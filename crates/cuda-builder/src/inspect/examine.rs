@@ -63,7 +63,7 @@ pub fn examine(kernels: &[(Arch, &KernelEntry)], cache: &Path) -> Result<Vec<Exa
 fn tools() -> Result<String, ToolError> {
     let identity = |tool: CudaTool| -> Result<String, ToolError> {
         let path = tool.find().ok_or(ToolError::Missing(tool))?;
-        let metadata = fs::metadata(&path).map_err(|source| ToolError::Io { path: path.clone(), source })?;
+        let metadata = fs::metadata(&path).map_err(|reason| ToolError::Io { path: path.clone(), reason })?;
         Ok(format!("{} {} {:?}\n", path.display(), metadata.len(), metadata.modified().ok()))
     };
     Ok(identity(CudaTool::Ptxas)? + &identity(CudaTool::Nvdisasm)?)
@@ -85,7 +85,7 @@ fn examine_one(tools: &str, arch: Arch, kernel: &KernelEntry, cache: &Path) -> R
     let Assembly { cubin, report, .. } = assemble(&kernel.ptx, arch).map_err(of_kernel)?;
     let listing = sass::listing(&cubin).map_err(of_kernel)?;
     let examination = read(&kernel.name, &report, &listing)?;
-    let failed = |source: io::Error| ToolError::Io { path: entry.clone(), source };
+    let failed = |reason: io::Error| ToolError::Io { path: entry.clone(), reason };
     write_atomically(&entry, json!({ "report": report, "listing": listing }).to_string().as_bytes())
         .map_err(|error| failed(io::Error::other(error)))?;
     remove_old(cache);
@@ -183,6 +183,7 @@ mod tests {
             min_blocks: None,
             shared_bytes: 0,
             dynamic_shared_bytes: 0,
+            layout: 0,
             ptx: ptx.to_owned(),
         }
     }

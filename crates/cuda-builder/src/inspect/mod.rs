@@ -17,6 +17,7 @@ pub use examine::{Examination, examine};
 pub use normal::normal_form;
 pub use ptx::{CheckError, Function, MemoryInstruction, Ptx};
 pub use sass::{KernelCode, disassemble, read_listing};
+pub(crate) use split::split;
 pub use split::split_by_kernel;
 pub use together::{executed_together, parted};
 pub use tools::{CUDA_BIN_VARIABLE, CudaTool, ToolError};

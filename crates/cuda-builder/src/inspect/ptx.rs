@@ -154,11 +154,12 @@ impl Ptx {
     pub fn check(&self, kernels: &[String]) -> Result<(), CheckError> {
         for function in &self.functions {
             let name = || format!("{:#}", demangle(&function.name));
-            if let Some(generic) = function.memory.iter().find(|instruction| instruction.space().is_none()) {
-                return Err(CheckError::Generic { function: name(), instruction: generic.text.clone() });
-            }
+            // First, because an array in local memory is accessed through a generic pointer to it.
             if function.local_bytes > 0 || function.memory.iter().any(|access| access.space() == Some("local")) {
                 return Err(CheckError::Local { function: name(), bytes: function.local_bytes });
+            }
+            if let Some(generic) = function.memory.iter().find(|instruction| instruction.space().is_none()) {
+                return Err(CheckError::Generic { function: name(), instruction: generic.text.clone() });
             }
             if function.is_kernel && function.block.is_none() {
                 return Err(CheckError::NoLaunchBounds(name()));
@@ -443,6 +444,10 @@ mod tests {
     fn refuses_local_memory() {
         let error = check(".local .align 8 .b8 \t__local_depot0[16];\n.reg .b32 %r<3>;").unwrap_err();
         assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 16 });
+        // What LLVM makes of an array that is indexed: its address is a generic one.
+        let error =
+            check(".local .align 4 .b8 __local_depot0[64];\n\tcvta.local.u64 %SP, %SPL;\n\tst.b32 [%rd1], %r1;");
+        assert_eq!(error.unwrap_err(), CheckError::Local { function: "k".to_owned(), bytes: 64 });
         let error = check("st.local.b32 [%rd1], %r1;").unwrap_err();
         assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 0 });
     }

@@ -43,7 +43,7 @@ pub fn disassemble(cubin: &[u8]) -> Result<Vec<KernelCode>, ToolError> {
 
 /// What nvdisasm writes of machine code.
 pub(super) fn listing(cubin: &[u8]) -> Result<String, ToolError> {
-    let io = |source: io::Error| ToolError::Io { path: PathBuf::from(CudaTool::Nvdisasm.name()), source };
+    let io = |reason: io::Error| ToolError::Io { path: PathBuf::from(CudaTool::Nvdisasm.name()), reason };
     let directory = tempfile::tempdir().map_err(io)?;
     let path = directory.path().join("module.cubin");
     std::fs::write(&path, cubin).map_err(io)?;

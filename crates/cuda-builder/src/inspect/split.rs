@@ -28,7 +28,11 @@ use super::ptx::{CheckError, Item, Ptx, head_and_code, items, words};
 /// [`CheckError::Malformed`] if it is no PTX, if a kernel would not be the same in its own module, or if two things have
 /// one name.
 pub fn split_by_kernel(text: &str) -> Result<Vec<(String, String)>, CheckError> {
-    let whole = Ptx::parse(text)?;
+    split(text, &Ptx::parse(text)?)
+}
+
+/// The same, of a module that has been parsed already.
+pub(crate) fn split(text: &str, whole: &Ptx) -> Result<Vec<(String, String)>, CheckError> {
     let (head, code) = head_and_code(text);
     let items = items(&code).ok_or_else(|| CheckError::Malformed("it ends in the middle of something".to_owned()))?;
     let mut named: HashMap<&str, Vec<usize>> = HashMap::new();

@@ -34,12 +34,12 @@ pub enum ToolError {
     )]
     Missing(CudaTool),
     /// It cannot be run, or its files not be written or read.
-    #[error("cannot run {} : {source}", .path.display())]
+    #[error("cannot run {}: {reason}", .path.display())]
     Io {
         /// The tool.
         path: PathBuf,
         /// The operating system's reason.
-        source: io::Error,
+        reason: io::Error,
     },
     /// It reports an error.
     #[error("`{name}` failed ({status}): {message}", name = .tool.name())]
@@ -92,7 +92,7 @@ impl CudaTool {
     /// Runs the program; its standard output and standard error.
     pub(super) fn run(self, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Result<(String, String), ToolError> {
         let path = self.find().ok_or(ToolError::Missing(self))?;
-        let output = prepare(&mut Command::new(&path)).output().map_err(|source| ToolError::Io { path, source })?;
+        let output = prepare(&mut Command::new(&path)).output().map_err(|reason| ToolError::Io { path, reason })?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         if output.status.success() {

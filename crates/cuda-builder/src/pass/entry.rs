@@ -1,13 +1,14 @@
 //! What `#[kernel]` tells the link step about an entry point: the kernel's facts, in a constant beside it.
 //!
 //! ```text
-//! @__tilewright_facts_axpy = constant <{ [72 x i8] }> <{ [72 x i8] c"\01\00…" }>, align 8
+//! @__tilewright_facts_axpy = constant <{ [80 x i8] }> <{ [80 x i8] c"\01\00…" }>, align 8
 //! ```
 //!
 //! The bytes are 64-bit numbers, lowest byte first: the version of this format, the block along x, y and z, the blocks that
 //! shall fit on a multiprocessor (0: not said), the dynamic shared memory in bytes, the only architecture's name (first
-//! letter in the lowest byte; 0: any), the number of parameters, and for each parameter whether it is a tensor map. The
-//! compiler has worked them out from types and constants, which no attribute macro could.
+//! letter in the lowest byte; 0: any), the fingerprint of the parameters' layout, the number of parameters, and for each
+//! parameter whether it is a tensor map. The compiler has worked them out from types and constants, which no attribute
+//! macro could.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -18,7 +19,7 @@ use crate::Arch;
 /// How the names of the constants begin. The kernel's name follows.
 pub(super) const PREFIX: &str = "__tilewright_facts_";
 /// The version of the format that is read here.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The facts of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) struct Entry {
     pub(crate) dynamic_shared_bytes: u32,
     /// The only architecture that the kernel is for.
     pub(crate) arch: Option<Arch>,
+    /// The fingerprint of the parameters' layout.
+    pub(crate) layout: u64,
     /// For each parameter whether it is a tensor map, 128 bytes that the kernel uses where they are instead of copying them.
     pub(crate) tensor_maps: Vec<bool>,
 }
@@ -55,8 +58,9 @@ impl Entry {
         }
         let numbers: Vec<u64> =
             bytes.chunks_exact(8).map(|eight| u64::from_le_bytes(eight.try_into().expect("eight bytes"))).collect();
-        let [version, x, y, z, min_blocks, dynamic_shared_bytes, arch, count, tensor_maps @ ..] = &numbers[..] else {
-            return Err(format!("it has {} numbers, and there should be 8 or more", numbers.len()));
+        let [version, x, y, z, min_blocks, dynamic_shared_bytes, arch, layout, count, tensor_maps @ ..] = &numbers[..]
+        else {
+            return Err(format!("it has {} numbers, and there should be 9 or more", numbers.len()));
         };
         if *version != VERSION {
             return Err(format!("it is of version {version}, and this builder reads {VERSION}"));
@@ -73,6 +77,7 @@ impl Entry {
                 0 => None,
                 code => Some(arch_of(*code)?),
             },
+            layout: *layout,
             tensor_maps: tensor_maps.iter().map(|&flag| flag == 1).collect(),
         })
     }
@@ -148,17 +153,24 @@ mod tests {
 
     #[test]
     fn reads_what_the_macro_writes() {
-        let entry = parsed(&[1, 32, 8, 1, 0, 0, 0, 0]).unwrap();
-        let plain =
-            Entry { block: [32, 8, 1], min_blocks: None, dynamic_shared_bytes: 0, arch: None, tensor_maps: vec![] };
+        let entry = parsed(&[2, 32, 8, 1, 0, 0, 0, 7, 0]).unwrap();
+        let plain = Entry {
+            block: [32, 8, 1],
+            min_blocks: None,
+            dynamic_shared_bytes: 0,
+            arch: None,
+            layout: 7,
+            tensor_maps: vec![],
+        };
         assert_eq!(entry, plain);
         assert_eq!(entry.attributes(), r#""nvvm.reqntid"="32,8,1""#);
-        let entry = parsed(&[1, 256, 1, 1, 2, 183_808, SM_90A, 2, 1, 0]).unwrap();
+        let entry = parsed(&[2, 256, 1, 1, 2, 183_808, SM_90A, u64::MAX, 2, 1, 0]).unwrap();
         let full = Entry {
             block: [256, 1, 1],
             min_blocks: Some(2),
             dynamic_shared_bytes: 183_808,
             arch: Some(Arch::Sm90a),
+            layout: u64::MAX,
             tensor_maps: vec![true, false],
         };
         assert_eq!(entry, full);
@@ -168,7 +180,7 @@ mod tests {
 
     #[test]
     fn tensor_maps_are_passed_by_value() {
-        let entry = parsed(&[1, 128, 1, 1, 0, 0, 0, 3, 1, 0, 1]).unwrap();
+        let entry = parsed(&[2, 128, 1, 1, 0, 0, 0, 0, 3, 1, 0, 1]).unwrap();
         let head = "define ptx_kernel void @k(ptr noundef readonly captures(none) %map_a, [2 x i64] %x, ptr %0) unnamed_addr #3 {";
         let expected = "define ptx_kernel void @k(ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %map_a, [2 x i64] %x, \
                         ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %0) unnamed_addr \"nvvm.reqntid\"=\"128,1,1\" #3 {";
@@ -185,12 +197,12 @@ mod tests {
         for (numbers, word) in [
             (&[][..], "0 numbers"),
             (&[1, 2, 3], "3 numbers"),
-            (&[2, 32, 1, 1, 0, 0, 0, 0], "version 2"),
-            (&[1, 1 << 32, 1, 1, 0, 0, 0, 0], "block along x"),
-            (&[1, 1, 1, 1, 0, 1 << 40, 0, 0], "dynamic shared memory"),
-            (&[1, 1, 1, 1, 0, 0, 1, 0], "unknown architecture"),
-            (&[1, 1, 1, 1, 0, 0, 0, 2, 0], "each of 2 parameters"),
-            (&[1, 1, 1, 1, 0, 0, 0, 1, 7], "each of 1 parameters"),
+            (&[1, 32, 1, 1, 0, 0, 0, 0, 0], "version 1"),
+            (&[2, 1 << 32, 1, 1, 0, 0, 0, 0, 0], "block along x"),
+            (&[2, 1, 1, 1, 0, 1 << 40, 0, 0, 0], "dynamic shared memory"),
+            (&[2, 1, 1, 1, 0, 0, 1, 0, 0], "unknown architecture"),
+            (&[2, 1, 1, 1, 0, 0, 0, 0, 2, 0], "each of 2 parameters"),
+            (&[2, 1, 1, 1, 0, 0, 0, 0, 1, 7], "each of 1 parameters"),
         ] {
             let error = parsed(numbers).unwrap_err();
             assert!(error.contains(word), "{numbers:?}: {error}");

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// The global names in a line (`@x`, `@"a b"`), each with the range that it covers, `@` included. What looks like a name
 /// inside a string or a comment is none.
-pub(super) fn global_names(line: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
+pub(crate) fn global_names(line: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     let bytes = line.as_bytes();
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -45,11 +45,14 @@ use crate::Arch;
 pub(crate) use convergence::mark_convergent;
 pub(crate) use entry::Entry;
 use ir::Variable;
+pub(crate) use ir::global_names;
 
 /// The section that `#[kernel]` gives to a static shared array.
 const SHARED_SECTION: &str = ".shared";
 /// The name under which `cuda_std` declares the launch-sized shared memory.
 const DYNAMIC_SHARED: &str = "__tilewright_dynamic_shared";
+/// What the name of a kernel stands behind that was left out: a static without contents.
+const LEFT_OUT: &str = "__tilewright_left_out_";
 
 /// Why the marks in a kernel crate's code cannot be turned into device code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -150,10 +153,16 @@ pub(crate) fn kept(ir: &str) -> Vec<String> {
     kernels(ir).into_iter().flat_map(|kernel| [format!("{}{kernel}", entry::PREFIX), kernel]).collect()
 }
 
+/// The names of the kernels that the attribute macro has left out, because others were asked for.
+pub(crate) fn left_out(ir: &str) -> Vec<String> {
+    let variables = ir.lines().filter_map(Variable::parse);
+    variables.filter_map(|variable| variable.name.strip_prefix(LEFT_OUT).map(str::to_owned)).collect()
+}
+
 /// The name of the entry point whose definition begins on this line.
-fn entry_name(line: &str) -> Option<&str> {
+pub(crate) fn entry_name(line: &str) -> Option<&str> {
     let definition = line.strip_prefix("define ")?;
-    let (range, name) = ir::global_names(definition).next()?;
+    let (range, name) = global_names(definition).next()?;
     definition[..range.start].split(' ').any(|word| word == "ptx_kernel").then_some(name)
 }
 
@@ -230,7 +239,7 @@ fn shared_variables(ir: &str) -> Result<HashSet<&str>, PassError> {
 /// The line that defines a variable.
 fn variable<'a>(line: &'a str, shared: &HashSet<&str>) -> Result<Cow<'a, str>, PassError> {
     let Some(variable) = Variable::parse(line).filter(|variable| shared.contains(variable.name)) else {
-        let mut names = ir::global_names(line).map(|(_, name)| name);
+        let mut names = global_names(line).map(|(_, name)| name);
         let holder = names.next().unwrap_or_default();
         // `@llvm.used` and its like list what must be kept; that is no use of the address.
         if !holder.starts_with("llvm.")
@@ -262,7 +271,7 @@ fn definition(
     arch: Arch,
     facts: &mut HashMap<&str, Result<Entry, String>>,
 ) -> Result<(String, Option<(String, Entry)>), PassError> {
-    let Some((range, name)) = ir::global_names(line).next() else { return Ok((for_arch(line, arch), None)) };
+    let Some((range, name)) = global_names(line).next() else { return Ok((for_arch(line, arch), None)) };
     // A function's attributes come after its name; what it is stands before.
     let rewritten = line[..range.end].to_owned() + &for_arch(&line[range.end..], arch);
     if entry_name(line).is_none() {
@@ -301,7 +310,7 @@ struct References<'a> {
 
 impl<'a> References<'a> {
     fn read(&mut self, line: &'a str) {
-        let mut names = ir::global_names(line).map(|(_, name)| name);
+        let mut names = global_names(line).map(|(_, name)| name);
         if line.starts_with('@') {
             let Some(holder) = names.next() else { return };
             if Variable::parse(line).is_some_and(|variable| variable.writable && variable.is_generic()) {

@@ -13,10 +13,11 @@ const SOURCES: [(&str, &str); 4] = [
 ];
 
 /// What GPUs offer: the crate that everybody else asks, too.
-const FACTS: [(&str, &str); 3] = [
+const FACTS: [(&str, &str); 4] = [
     ("lib.rs", include_str!("../../../gpu-facts/src/lib.rs")),
     ("kernel.rs", include_str!("../../../gpu-facts/src/kernel.rs")),
     ("limits.rs", include_str!("../../../gpu-facts/src/limits.rs")),
+    ("ptx_facts.rs", include_str!("../../../gpu-facts/src/ptx_facts.rs")),
 ];
 
 /// Compiles the fake driver, with further options for `rustc`, to a library of this file name. To be called once for each name in a

@@ -291,15 +291,30 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The names of the views that begin at `address`. There may be several: an empty view has no address of its own.
-    pub(super) fn view_name(&self, address: usize) -> Option<String> {
+    /// The view among the kernel's parameters that these bytes are, or are a part of, and how many of its bytes come before them.
+    /// There may be several that cannot be told apart, such as empty ones, which have no address of their own: then all are named.
+    ///
+    /// Parts are what is left of a view from an element on, so a view that ends where the bytes end comes before one that does
+    /// not, such as the neighbour that begins where an empty part is; of several, the one with the fewest bytes before.
+    pub(super) fn view_of(&self, address: usize, bytes: usize) -> Option<(String, usize)> {
+        let end = address.saturating_add(bytes);
+        let mut best = None;
         let mut names = Vec::new();
         (self.visit_views)(&mut |view| {
-            if view.address == address {
+            let view_end = view.address.saturating_add(view.bytes);
+            if view.address != address && (view.address > address || end > view_end) {
+                return;
+            }
+            let fit = Some((view_end == end, view.address));
+            if fit > best {
+                best = fit;
+                names.clear();
+            }
+            if fit == best {
                 names.push(String::from(view.name));
             }
         });
-        if names.is_empty() { None } else { Some(names.join("` or `")) }
+        best.map(|(_, begin)| (names.join("` or `"), address - begin))
     }
 }
 

@@ -26,7 +26,7 @@ use super::Checks;
 use super::barriers::{complete_bytes, is_awaited, require_barrier};
 use super::context::{Context, LANES, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess};
-use super::hooks::{note_pending_write, note_read, require_alignment, shared_out_of_bounds, words_to_access};
+use super::hooks::{note_pending_write, note_read, require_aligned, slice_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
 use super::products;
 use super::shared_memory::{POISON, WORD, set_interval};
@@ -160,9 +160,9 @@ fn words_of_tile(
     }
     let (bytes, first) = (tile.bytes(), byte_offset + index * element_bytes);
     if index >= len || bytes > (len - index) * element_bytes || first + bytes > current().dynamic_bytes {
-        shared_out_of_bounds(&DYNAMIC, index..index + bytes / element_bytes, location);
+        slice_out_of_bounds((byte_offset, len, element_bytes), index..index + bytes / element_bytes, location);
     }
-    require_alignment(first, index, tile.map.layout().swizzle, location);
+    require_aligned((byte_offset, len, element_bytes), index, tile.map.layout().swizzle.alignment(), location);
     first / WORD..(first + bytes) / WORD
 }
 

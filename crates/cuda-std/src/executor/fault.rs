@@ -83,10 +83,14 @@ impl fmt::Display for SourceLine {
 #[non_exhaustive]
 pub enum FaultKind {
     /// An access past the end of a view of global memory.
-    #[error("{}", out_of_bounds(view, *index, *count, *len))]
+    #[error("{}", out_of_bounds(view, *first, *index, *count, *len))]
     OutOfBounds {
-        /// The view's path among the kernel's parameters, such as `gemm.a.data`; `None` if it is not one of them.
+        /// The view's path among the kernel's parameters, such as `gemm.a.data`; `None` if it is not one of them, nor a part
+        /// of one.
         view: Option<String>,
+        /// Where the accessed part of the view begins: 0 if it is the view as the kernel was given it. Indices and the number
+        /// of elements are of the part. One that was to begin behind the end of the view begins at its end.
+        first: usize,
         /// The first element of the access.
         index: usize,
         /// The number of elements of the access.
@@ -95,10 +99,12 @@ pub enum FaultKind {
         len: usize,
     },
     /// A vector access to global memory at an address that is not a multiple of its size.
-    #[error("the address of element {index} of {} is not a multiple of {bytes} bytes", view_name(view))]
+    #[error("{}", misaligned(view, *first, *index, *bytes))]
     Misaligned {
-        /// The view's path among the kernel's parameters; `None` if it is not one of them.
+        /// The view's path among the kernel's parameters; `None` if it is not one of them, nor a part of one.
         view: Option<String>,
+        /// As for [`FaultKind::OutOfBounds`].
+        first: usize,
         /// The first element of the access.
         index: usize,
         /// The size of the access.
@@ -415,6 +421,15 @@ pub enum SharedArrayName {
     },
     /// The shared memory whose size the launch chose. Its elements are counted in units of 4 bytes.
     Dynamic,
+    /// A slice of it.
+    Slice {
+        /// Where it begins.
+        byte_offset: usize,
+        /// Its number of elements.
+        len: usize,
+        /// The size of one.
+        element_bytes: usize,
+    },
 }
 
 impl fmt::Display for SharedArrayName {
@@ -422,6 +437,10 @@ impl fmt::Display for SharedArrayName {
         match self {
             Self::Static { declared, type_name } => write!(f, "the shared array `{type_name}` declared at {declared}"),
             Self::Dynamic => f.write_str("the launch-sized shared memory (in units of 4 bytes)"),
+            Self::Slice { byte_offset, len, element_bytes } => write!(
+                f,
+                "the slice of {len} elements of {element_bytes} bytes from byte {byte_offset} on of the launch-sized shared memory"
+            ),
         }
     }
 }
@@ -568,19 +587,40 @@ impl fmt::Display for WarpOperation {
     }
 }
 
-fn view_name(view: &Option<String>) -> String {
-    match view {
-        Some(name) => format!("view `{name}`"),
-        None => "a view that is not among the kernel's arguments".into(),
+/// The view, or the part of it that begins at element `first`.
+fn view_name(view: &Option<String>, first: usize) -> String {
+    match (view, first) {
+        (Some(name), 0) => format!("view `{name}`"),
+        (Some(name), _) => format!("the part of view `{name}` from element {first} on"),
+        (None, _) => "a view that is not among the kernel's arguments".into(),
     }
 }
 
-fn out_of_bounds(view: &Option<String>, index: usize, count: usize, len: usize) -> String {
-    let view = view_name(view);
-    match count {
-        1 => format!("element {index} is out of bounds of {view}, which has {len}"),
-        _ => format!("the {count} elements from {index} are not all in bounds of {view}, which has {len}"),
+/// Where an element of a part is in the view. Before the part if the index is less than zero, which as a `usize` it cannot show.
+fn place_in_view(first: usize, index: usize) -> i128 {
+    first as i128 + i128::from(index as i64)
+}
+
+fn out_of_bounds(view: &Option<String>, first: usize, index: usize, count: usize, len: usize) -> String {
+    let (name, place) = (view_name(view, first), place_in_view(first, index));
+    let what = match count {
+        1 => format!("element {index} is out of bounds of {name}, which has {len}"),
+        _ => format!("the {count} elements from {index} are not all in bounds of {name}, which has {len}"),
+    };
+    match (first, count) {
+        (0, _) => what,
+        (_, 1) => format!("{what}: it would be element {place} of the view"),
+        _ => format!("{what}: they would begin at element {place} of the view"),
     }
+}
+
+fn misaligned(view: &Option<String>, first: usize, index: usize, bytes: usize) -> String {
+    let place = match first {
+        0 => String::new(),
+        _ => format!(", element {} of the view,", place_in_view(first, index)),
+    };
+    let view = view_name(view, first);
+    format!("the address of element {index} of {view}{place} is not a multiple of {bytes} bytes")
 }
 
 fn list(places: &[Elsewhere]) -> String {

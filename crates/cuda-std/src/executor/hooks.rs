@@ -6,11 +6,12 @@ use core::ops::Range;
 use core::panic::Location;
 use core::ptr;
 use std::format;
+use std::string::String;
 
 use super::Checks;
 use super::context::{Collective, LANES, Payload, Request, State, current, try_current};
 use super::copy_engine::require_idle;
-use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
+use super::fault::{AccessKind, FaultKind, OtherAccess, SharedArrayName, WarpOperation};
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::shared_memory::{Conflict, Content, WORD, is_read_enough, with_placement};
 use crate::shared::SharedArray;
@@ -71,24 +72,30 @@ pub(crate) fn view_outside_of_a_kernel() -> ! {
 #[cold]
 #[inline(never)]
 #[track_caller]
-pub(crate) fn out_of_bounds(base: *const u8, index: usize, count: usize, len: usize) -> ! {
-    global_fault(base, |view| FaultKind::OutOfBounds { view, index, count, len })
+pub(crate) fn out_of_bounds<T>(base: *const T, len: usize, index: usize, count: usize) -> ! {
+    global_fault(base, len, |view, first| FaultKind::OutOfBounds { view, first, index, count, len })
 }
 
-/// Ends the launch: an access of `bytes` bytes at element `index` of a view that begins at `base`, at an address that is
-/// not a multiple of `bytes`.
+/// Ends the launch: an access of `bytes` bytes at element `index` of a view that begins at `base` and has `len`, at an address
+/// that is not a multiple of `bytes`.
 #[cold]
 #[inline(never)]
 #[track_caller]
-pub(crate) fn misaligned(base: *const u8, index: usize, bytes: usize) -> ! {
-    global_fault(base, |view| FaultKind::Misaligned { view, index, bytes })
+pub(crate) fn misaligned<T>(base: *const T, len: usize, index: usize, bytes: usize) -> ! {
+    global_fault(base, len, |view, first| FaultKind::Misaligned { view, first, index, bytes })
 }
 
+/// Ends the launch with a report that names the view among the kernel's parameters which the accessed one is, or is a part of,
+/// and the element where the part begins.
 #[track_caller]
-fn global_fault(base: *const u8, kind: impl FnOnce(Option<std::string::String>) -> FaultKind) -> ! {
+fn global_fault<T>(base: *const T, len: usize, kind: impl FnOnce(Option<String>, usize) -> FaultKind) -> ! {
     let context = current();
     context.require_headroom();
-    context.fail(Location::caller(), kind(context.view_name(base.addr())))
+    let kind = match context.view_of(base.addr(), len * size_of::<T>()) {
+        Some((name, bytes)) => kind(Some(name), bytes / size_of::<T>()),
+        None => kind(None, 0),
+    };
+    context.fail(Location::caller(), kind)
 }
 
 // Shared memory.
@@ -166,7 +173,7 @@ fn dynamic_offset<T: Element>(
     location: &'static Location<'static>,
 ) -> usize {
     if index >= len {
-        shared_out_of_bounds(&DYNAMIC, index, location);
+        slice_out_of_bounds((byte_offset, len, size_of::<T>()), index, location);
     }
     let (available, element_bytes) = (current().dynamic_bytes, size_of::<T>());
     // The slice may have been made in another launch, with more memory.
@@ -187,6 +194,24 @@ pub(super) fn shared_out_of_bounds<I: Debug>(
     current().require_headroom();
     let kind = FaultKind::SharedOutOfBounds { array: array.name(), index: format!("{index:?}") };
     current().fail(location, kind)
+}
+
+/// The same for a slice of the launch-sized memory, which is given as for [`dynamic_words`].
+#[cold]
+#[inline(never)]
+pub(super) fn slice_out_of_bounds<I: Debug>(
+    slice: (usize, usize, usize),
+    index: I,
+    location: &'static Location<'static>,
+) -> ! {
+    current().require_headroom();
+    let kind = FaultKind::SharedOutOfBounds { array: slice_name(slice), index: format!("{index:?}") };
+    current().fail(location, kind)
+}
+
+/// What a slice of the launch-sized memory is called, which is given as for [`dynamic_words`].
+fn slice_name((byte_offset, len, element_bytes): (usize, usize, usize)) -> SharedArrayName {
+    SharedArrayName::Slice { byte_offset, len, element_bytes }
 }
 
 /// The data of an array, after the read of the element at `offset`, which is inside, has been checked.
@@ -245,7 +270,7 @@ pub(super) fn dynamic_words(
     location: &'static Location<'static>,
 ) -> Range<usize> {
     if index >= len || bytes / element_bytes > len - index {
-        shared_out_of_bounds(&DYNAMIC, index, location);
+        slice_out_of_bounds((byte_offset, len, element_bytes), index, location);
     }
     let available = current().dynamic_bytes;
     if byte_offset + len * element_bytes > available {
@@ -253,7 +278,7 @@ pub(super) fn dynamic_words(
     }
     let first = byte_offset + index * element_bytes;
     if !first.is_multiple_of(bytes) {
-        current().fail(location, FaultKind::SharedMisaligned { array: DYNAMIC.name(), index, bytes });
+        misaligned_in_shared((byte_offset, len, element_bytes), index, bytes, location);
     }
     first / WORD..(first + bytes) / WORD
 }
@@ -449,24 +474,36 @@ pub(crate) fn dynamic_shared_place(slice: (usize, usize, usize), index: usize, b
 pub(crate) fn tile_place((byte_offset, len, element_bytes): (usize, usize, usize), index: usize) -> usize {
     let place = byte_offset + index * element_bytes;
     if index >= len {
-        shared_out_of_bounds(&DYNAMIC, index, Location::caller());
+        slice_out_of_bounds((byte_offset, len, element_bytes), index, Location::caller());
     }
-    require_alignment(place, index, TileSwizzle::Bytes128, Location::caller());
+    require_aligned((byte_offset, len, element_bytes), index, TileSwizzle::Bytes128.alignment(), Location::caller());
     place
 }
 
-/// Ends the launch unless a tile with this swizzle may begin at byte `place` of the launch-sized memory, which is element `index` of a
-/// slice.
-pub(super) fn require_alignment(
-    place: usize,
+/// Ends the launch unless element `index` of a slice, which is given as for [`dynamic_words`], is at a multiple of `bytes`.
+#[inline(always)]
+pub(crate) fn require_aligned(
+    slice: (usize, usize, usize),
     index: usize,
-    swizzle: TileSwizzle,
+    bytes: usize,
     location: &'static Location<'static>,
 ) {
-    let bytes = swizzle.alignment();
-    if !place.is_multiple_of(bytes) {
-        current().fail(location, FaultKind::SharedMisaligned { array: DYNAMIC.name(), index, bytes });
+    let (byte_offset, _, element_bytes) = slice;
+    // An index that is far outside may wrap: the access itself reports it.
+    if !byte_offset.wrapping_add(index.wrapping_mul(element_bytes)).is_multiple_of(bytes) {
+        misaligned_in_shared(slice, index, bytes, location);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn misaligned_in_shared(
+    slice: (usize, usize, usize),
+    index: usize,
+    bytes: usize,
+    location: &'static Location<'static>,
+) -> ! {
+    current().fail(location, FaultKind::SharedMisaligned { array: slice_name(slice), index, bytes })
 }
 
 /// Inlined into the kernel: a processor predicts badly where functions return to when it has come to them by a switch.

@@ -50,12 +50,13 @@
 //! | | how |
 //! |---|---|
 //! | accesses to global and shared memory | the index against the length, at every access |
-//! | barriers, shuffles, votes | who waits where when nobody can go on |
+//! | barriers, shuffles, votes | who waits where when nobody can go on; for threads that have returned, nobody waits |
 //! | barriers of a part of the block, registers | the same, with what is missing |
 //! | stacks | guard pages, and a canary for each stack |
 //! | panics | caught, with message and line; nothing is printed |
 //! | asynchronous copies | that threads wait for them, and read what they write after that only |
 //! | the copy engine, products of warpgroups | the same; that what they read is there and visible to them, and stays until they have read it |
+//! | registers of products of warpgroups | that a fence stands between the last group, or the wait that sums came through, and the next product |
 //! | races in shared memory, reads of what nobody wrote | a shadow of each 4 bytes, with [`Checks::Full`] |
 //!
 //! A thread that waits at a barrier of a part of the block, or for registers, runs on when it is its warp's turn and what it waits
@@ -71,8 +72,9 @@
 //!
 //! Races in global memory, between blocks or within one: such accesses are atomic, so that they are harmless to this
 //! program, but what they result in is any of the values. A kernel that waits for a value to be written by another thread
-//! without a barrier waits forever. That the four warps of a warpgroup come to the same product, and that a thread has fenced
-//! its registers before it, is not looked at. The shadow has the first lane of a warp read for its products. Race reports can
+//! without a barrier waits forever. A shuffle from a lane that has returned, or that its mask does not name, gives NaN, and no report.
+//! That the four warps of a warpgroup come to the same product is not looked at, nor whether a thread writes to registers
+//! between its fence and the product. The shadow has the first lane of a warp read for its products. Race reports can
 //! miss a conflict where `sync_warp` is called with a mask for a part of a warp (see the end of the description in
 //! `shared_memory.rs`), but never invent one. Overflows that no guard page stops are reported by the canary, unless the thread
 //! skips it: a frame with more than 32 bytes that it does not write. That takes a kernel of Linux older than 6.13, or another

@@ -1,127 +1,128 @@
 //! One type for where kernels run: a CUDA GPU, or the CPU executor.
 //!
 //! ```text
-//!  Device ──allocate──► Buffer ──view──► GlobalSlice ─┐
-//!     ▲                                               ├─► Gemm, Gemv ─► kernel { … }
-//!     └──────────────────── launch ◄──────────────────┴──────────────────────┘
+//!  Device ──allocate──► Buffer ──view──► GlobalSlice ─► kernel { … }
+//!     ▲                                                      │
+//!     └──────────────────────── launch ◄─────────────────────┘
 //! ```
 //!
 //! # Why a launch is safe
 //!
 //! The arguments' types say what they refer to, and [`Device::launch`] checks the rest: the kernel's `requires`, that all
-//! views are of live buffers *of this device*, and that what is written overlaps nothing else. The block shape and the
-//! grid are the kernel's own. [`Embedded`] says that the device's PTX has been compiled from the kernel in question.
-
-mod allocations;
-mod buffer;
-mod info;
-mod loader;
-mod ptx;
-mod tensor_map;
+//! views are of live buffers *of this device*, that what is written overlaps nothing else, and that block, shared memory and
+//! grid are within the device's limits. The block shape and the grid are the kernel's own. That the PTX has been compiled from
+//! the kernel in question is seen from the digests of both.
 
 use std::ffi::c_void;
 use std::fmt;
-use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cuda_driver::{Gpu, Properties};
-use cuda_std::Limits;
+use cuda_driver::{Event, Gpu, Properties};
 use cuda_std::executor::{Checks, Executor};
-use gpu_kernels::Grid;
+use cuda_std::{AnyGrid, Dim3, Grid, Kernel, KernelFacts, Limits};
 
-use crate::{Bytes, Error};
-use allocations::Allocations;
-pub use buffer::Buffer;
-pub use info::DeviceInfo;
-pub use loader::LoadedKernel;
-use loader::Loader;
-pub use ptx::missing_ptx;
-pub use tensor_map::{Lines, TensorLayout, TensorTile};
-
-/// A kernel that a [`Device`] can launch.
-///
-/// # Safety
-/// - The embedded PTX has been compiled from the source of this kernel, under its [`NAME`](cuda_std::Kernel::NAME).
-/// - Its body, run on [`Grid::grid`], is defined for all arguments that safe code can make and [`check`](cuda_std::Kernel::check) accepts,
-///   if the views are valid and those that are written overlap no other.
-pub unsafe trait Embedded: Grid {}
+use crate::allocations::Allocations;
+use crate::kernel_set::KernelSet;
+use crate::loader::{LoadedKernel, Loader};
+use crate::{Bytes, DeviceInfo, Error};
 
 /// Where kernels run. A handle: clones are of the same device.
 #[derive(Clone)]
 pub struct Device {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     /// The GPU with another library's stream, if things are to run there.
     on_stream: Option<Gpu>,
 }
 
-struct Inner {
-    backend: Backend,
-    allocations: Allocations,
+pub(crate) struct Inner {
+    pub(crate) backend: Backend,
+    pub(crate) allocations: Allocations,
 }
 
-enum Backend {
+pub(crate) enum Backend {
     Cuda(Cuda),
     Cpu(Executor),
 }
 
-struct Cuda {
+pub(crate) struct Cuda {
     gpu: Gpu,
-    loader: Loader,
+    /// One for each kernel set.
+    loaders: Vec<Loader>,
+}
+
+impl Cuda {
+    /// The kernels of the crate that a kernel is of, which have been made from the same sources.
+    fn loader(&self, kernel: &KernelFacts) -> Result<&Loader, Error> {
+        let source = kernel.source;
+        let Some(loader) = self.loaders.iter().find(|loader| loader.set().crate_name() == source.crate_name) else {
+            let known: Vec<_> = self.loaders.iter().map(|loader| format!("`{}`", loader.set().crate_name())).collect();
+            let properties = self.gpu.properties();
+            return Err(Error::UnknownKernelSet {
+                kernel: kernel.name,
+                crate_name: source.crate_name,
+                device: format!("CUDA device {} ({})", properties.ordinal, properties.name),
+                known: if known.is_empty() { "no crate".to_owned() } else { known.join(", ") },
+            });
+        };
+        match (source.digest, loader.set().digest()) {
+            (kernel_digest, ptx_digest) if kernel_digest == ptx_digest => Ok(loader),
+            // A file brings no digest: who opened the device with it has promised what the digest would say.
+            (_, None) if loader.set().is_from_file() => Ok(loader),
+            (kernel_digest, ptx_digest) => {
+                let shown = |digest: Option<&str>| digest.unwrap_or("(none)").to_owned();
+                Err(Error::StaleKernels {
+                    kernel: kernel.name,
+                    crate_name: source.crate_name,
+                    kernel_digest: shown(kernel_digest),
+                    ptx_digest: shown(ptx_digest),
+                })
+            }
+        }
+    }
+}
+
+impl Cuda {
+    /// How many kernels have been loaded so far.
+    fn count(&self) -> usize {
+        self.loaders.iter().map(Loader::count).sum()
+    }
 }
 
 impl Device {
-    /// The first CUDA GPU. Where there is none to use, the CPU executor with bounds checks, and the reason: no driver, no
-    /// device, or no PTX in this build.
+    /// The first CUDA GPU, with these kernels. Where there is none to use, the CPU executor with bounds checks, and the reason:
+    /// no driver, no device, or no PTX in this program.
     ///
     /// # Errors
     /// Those of [`Device::cuda`] for a GPU that is there and does not work: [`Error::IncapableDevice`] and
     /// [`Error::Driver`], as for a driver that is too old. [`Device::cpu`] is there all the same.
-    pub fn open() -> Result<(Self, Option<Error>), Error> {
-        match Self::cuda(0) {
+    pub fn open(sets: &[&'static KernelSet]) -> Result<(Self, Option<Error>), Error> {
+        match Self::cuda(0, sets) {
             Ok(device) => Ok((device, None)),
             Err(reason) if reason.is_absence_of_gpus() => Ok((Self::cpu(Checks::Bounds), Some(reason))),
             Err(error) => Err(error),
         }
     }
 
-    /// The CUDA GPU of this number, counted from 0, with the best that it can run of the embedded PTX of each kernel. What
-    /// the driver makes of a kernel is loaded when it is first used: see [`Device::prepare`].
+    /// The CUDA GPU of this number, counted from 0, with the best that it can run of the PTX of each kernel. What the driver
+    /// makes of a kernel is loaded when it is first used: see [`Device::prepare`].
     ///
     /// # Errors
-    /// [`Error::Driver`] where there is no driver or no such GPU; [`Error::NoPtx`]; [`Error::IncapableDevice`].
-    pub fn cuda(ordinal: usize) -> Result<Self, Error> {
-        let gpu = Gpu::open(ordinal)?;
-        let ptx = ptx::embedded_for(gpu.properties(), None)?;
-        Ok(Self::new(Backend::Cuda(Cuda { loader: Loader::of_embedded(gpu.clone(), ptx), gpu })))
+    /// [`Error::Driver`] where there is no driver or no such GPU, or where the driver refuses the PTX of a file;
+    /// [`Error::NoPtx`]; [`Error::IncapableDevice`].
+    pub fn cuda(ordinal: usize, sets: &[&'static KernelSet]) -> Result<Self, Error> {
+        Self::cuda_with_arch(ordinal, sets, None)
     }
 
-    /// The CUDA GPU of this number, counted from 0, with the embedded PTX for one architecture and no other: `sm_80` has the
-    /// portable kernels, which any GPU since then runs, to see how they do there.
+    /// The same with the PTX for one architecture and no other, if `arch` names one: `sm_80` has the portable kernels, which
+    /// any GPU since then runs, to see how they do there.
     ///
     /// # Errors
-    /// Those of [`Device::cuda`], [`Error::IncapableDevice`] also for a GPU that runs other PTX only; [`Error::Usage`] if this
-    /// build has no PTX for the architecture.
-    pub fn cuda_with_arch(ordinal: usize, arch: &str) -> Result<Self, Error> {
+    /// Those of [`Device::cuda`], [`Error::IncapableDevice`] also for a GPU that runs other PTX only; [`Error::NoSuchArch`].
+    pub fn cuda_with_arch(ordinal: usize, sets: &[&'static KernelSet], arch: Option<&str>) -> Result<Self, Error> {
         let gpu = Gpu::open(ordinal)?;
-        let ptx = ptx::embedded_for(gpu.properties(), Some(arch))?;
-        Ok(Self::new(Backend::Cuda(Cuda { loader: Loader::of_embedded(gpu.clone(), ptx), gpu })))
-    }
-
-    /// The CUDA GPU of this number, counted from 0, with PTX from a file instead of the embedded one, loaded at once.
-    ///
-    /// # Errors
-    /// [`Error::File`] and [`Error::BadPtxFile`], before anything else; [`Error::Driver`] where there is no driver or no such
-    /// GPU, or where the driver refuses the PTX.
-    ///
-    /// # Safety
-    /// Kernels in the file whose names are those of [`Embedded`] kernels have been compiled from the same source as these.
-    pub unsafe fn cuda_with_ptx(ordinal: usize, path: &Path) -> Result<Self, Error> {
-        let ptx = ptx::from_file(path)?;
-        let gpu = Gpu::open(ordinal)?;
-        let loader = Loader::of_file(gpu.clone(), ptx)?;
-        Ok(Self::new(Backend::Cuda(Cuda { gpu, loader })))
+        let loaders = sets.iter().map(|set| Loader::new(gpu.clone(), set, arch)).collect::<Result<_, _>>()?;
+        Ok(Self::new(Backend::Cuda(Cuda { gpu, loaders })))
     }
 
     /// The CPU executor.
@@ -142,81 +143,107 @@ impl Device {
     /// is the default stream. Buffers of either handle are for both.
     ///
     /// # Errors
-    /// [`Error::Usage`] on the CPU executor, which has no streams.
+    /// [`Error::OnlyOnGpus`] on the CPU executor, which has no streams.
     ///
     /// # Safety
     /// The stream is of this GPU's primary context, and stays valid while there are handles made from this one, or buffers made
     /// by them. What runs on different streams with the same buffers is made to run in order by the caller.
     pub unsafe fn on_stream(&self, stream: *mut c_void) -> Result<Self, Error> {
         let Backend::Cuda(cuda) = &self.inner.backend else {
-            return Err(Error::Usage("the CPU executor has no streams".to_owned()));
+            return Err(Error::OnlyOnGpus { what: "streams" });
         };
         // SAFETY: the caller's promise.
         Ok(Self { inner: self.inner.clone(), on_stream: Some(unsafe { cuda.gpu.on_stream(stream) }) })
     }
 
     /// The GPU, with the stream on which things are to run.
-    fn gpu<'a>(&'a self, cuda: &'a Cuda) -> &'a Gpu {
+    pub(crate) fn gpu<'a>(&'a self, cuda: &'a Cuda) -> &'a Gpu {
         self.on_stream.as_ref().unwrap_or(&cuda.gpu)
     }
 
-    /// Runs a kernel. On a GPU it is queued behind everything launched before, and this does not wait for it;
+    /// Runs a kernel on its own grid. On a GPU it is queued behind everything launched before, and this does not wait for it;
     /// [`Device::synchronize`] and copies of buffers do.
     ///
     /// # Errors
     /// [`Error::Contract`], [`Error::ForeignView`] and [`Error::OverlappingViews`] for arguments that the kernel cannot be
-    /// launched with: then nothing runs. Those of [`Device::prepare`]; [`Error::Driver`] if an earlier kernel failed on the
-    /// GPU. [`Error::Executor`] if the CPU executor caught the kernel doing something wrong.
-    pub fn launch<K: Embedded>(&self, kernel: K) -> Result<(), Error> {
-        // SAFETY: `Embedded` vouches for the PTX and for what the kernel does.
-        unsafe { self.launch_any(kernel) }
+    /// launched with, [`Error::UnknownKernelSet`] and [`Error::StaleKernels`] for a kernel whose PTX the device does not
+    /// have: then nothing runs. Those of [`Device::prepare`]; [`Error::Driver`] for a block or a grid beyond the GPU's limits, or
+    /// if an earlier kernel failed. [`Error::Executor`] if the CPU executor refused the launch, or caught the kernel doing
+    /// something wrong.
+    pub fn launch<K: Grid>(&self, kernel: K) -> Result<(), Error> {
+        self.check(&kernel)?;
+        let grid = kernel.grid();
+        // SAFETY: the arguments are checked. The grid is the kernel's own, on which its body is defined for all arguments that
+        // safe code can make and its conditions let through: that is what a kernel without `unsafe` in its signature says.
+        unsafe { self.launch_checked(grid, kernel) }
     }
 
-    /// As [`Device::launch`], of a kernel for which nobody vouches.
+    /// Runs a kernel that is right on every grid, on this one. Otherwise as [`Device::launch`].
+    ///
+    /// # Errors
+    /// Those of [`Device::launch`].
+    pub fn launch_any_grid<K: AnyGrid>(&self, grid: impl Into<Dim3>, kernel: K) -> Result<(), Error> {
+        // SAFETY: as for `launch`; the kernel says that it does not matter which grid it runs on.
+        unsafe { self.launch_on(grid.into(), kernel) }
+    }
+
+    /// Runs a kernel on a grid for which nobody vouches. Otherwise as [`Device::launch`].
     ///
     /// # Errors
     /// Those of [`Device::launch`].
     ///
     /// # Safety
-    /// The embedded PTX has been compiled from the source of this kernel, under its name. What the kernel does with these arguments
-    /// is defined; or it is known what it does instead, and that nothing comes of it.
-    pub(crate) unsafe fn launch_any<K: Grid>(&self, kernel: K) -> Result<(), Error> {
+    /// What the kernel does with these arguments, on this grid, is defined; or it is known what it does instead, and that nothing
+    /// comes of it.
+    pub unsafe fn launch_on<K: Kernel>(&self, grid: Dim3, kernel: K) -> Result<(), Error> {
+        self.check(&kernel)?;
+        // SAFETY: the arguments are checked; the rest is the caller's promise.
+        unsafe { self.launch_checked(grid, kernel) }
+    }
+
+    /// Refuses arguments that the kernel cannot be launched with.
+    fn check<K: Kernel>(&self, kernel: &K) -> Result<(), Error> {
         kernel.check()?;
-        self.inner.allocations.check(&kernel, || self.name())?;
-        let grid = kernel.grid();
+        self.inner.allocations.check(kernel, || self.name())
+    }
+
+    /// # Safety
+    /// As for [`Device::launch_on`], and [`Device::check`] has passed the arguments.
+    unsafe fn launch_checked<K: Kernel>(&self, grid: Dim3, kernel: K) -> Result<(), Error> {
         match &self.inner.backend {
             Backend::Cuda(cuda) => {
-                let block = K::BLOCK;
+                let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
                 let mut params = kernel.param_addresses();
-                // SAFETY: the function is the one that K names, compiled from K's source (the caller's promise; a module from a
-                // file is the promise of `cuda_with_ptx`), so these are its parameters. All views among them are of
-                // buffers of this GPU, and what is written overlaps nothing: just checked. A buffer waits for the GPU
-                // before it is freed, and its views borrow it. The grid and the block are the kernel's own.
+                // SAFETY: the function is the one that K names, compiled from K's source (equal digests; a set from a file is
+                // the promise of `KernelSet::from_file`), so these are its parameters. All views among them are of buffers of
+                // this GPU, and what is written overlaps nothing: `check`. A buffer waits for the GPU before it is
+                // freed, and its views borrow it. The block is the kernel's own; the grid is the caller's promise.
                 unsafe {
-                    cuda.loader.function(K::NAME)?.launch(
+                    function.launch(
                         self.gpu(cuda),
-                        [grid.x, grid.y, grid.z],
-                        [block.x, block.y, block.z],
+                        grid.into(),
+                        K::FACTS.block,
                         K::DYNAMIC_SHARED_BYTES,
                         &mut params,
                     )?;
                 }
             }
             // SAFETY: the arguments fulfil the kernel's conditions, all views are of live buffers in this processor's
-            // memory, which their lifetimes borrow, and what is written overlaps nothing: just checked.
+            // memory, which their lifetimes borrow, and what is written overlaps nothing: `check`. The executor checks what
+            // the body does.
             Backend::Cpu(executor) => unsafe { executor.launch(kernel, grid)? },
         }
         Ok(())
     }
 
-    /// Checks that the device has a kernel of this name, and loads nothing. The CPU executor has all.
+    /// Checks that the device has a kernel, and loads nothing. The CPU executor has all.
     ///
     /// # Errors
-    /// [`Error::KernelForOtherGpus`] if there is PTX of the kernel, but none that this GPU runs; [`Error::Driver`] if there is
-    /// none at all.
-    pub fn has_kernel(&self, name: &str) -> Result<(), Error> {
+    /// [`Error::UnknownKernelSet`], [`Error::StaleKernels`]; [`Error::KernelForOtherGpus`] if there is PTX of the kernel, but
+    /// none that this GPU runs; [`Error::Driver`] if there is none at all.
+    pub fn has_kernel(&self, kernel: &KernelFacts) -> Result<(), Error> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => cuda.loader.has_kernel(name),
+            Backend::Cuda(cuda) => cuda.loader(kernel)?.has_kernel(kernel.name),
             Backend::Cpu(_) => Ok(()),
         }
     }
@@ -227,29 +254,29 @@ impl Device {
     ///
     /// # Errors
     /// Those of [`Device::has_kernel`]; [`Error::Driver`] if the driver refuses the PTX, or an earlier kernel has failed.
-    pub fn prepare(&self, name: &str) -> Result<Option<LoadedKernel>, Error> {
+    pub fn prepare(&self, kernel: &KernelFacts) -> Result<Option<LoadedKernel>, Error> {
         match &self.inner.backend {
             Backend::Cuda(cuda) => {
                 // A kernel that is there already is no longer of use in a context that is lost.
                 cuda.gpu.check_context()?;
-                Ok(Some(cuda.loader.prepare(name)?))
+                Ok(Some(cuda.loader(kernel)?.prepare(kernel)?))
             }
             Backend::Cpu(_) => Ok(None),
         }
     }
 
-    /// Whether a kernel of this name is ready for a launch: always on the CPU executor.
-    pub fn is_prepared(&self, name: &str) -> bool {
+    /// Whether a kernel is ready for a launch: always on the CPU executor.
+    pub fn is_prepared(&self, kernel: &KernelFacts) -> bool {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => cuda.loader.is_loaded(name),
+            Backend::Cuda(cuda) => cuda.loader(kernel).is_ok_and(|loader| loader.is_loaded(kernel.name)),
             Backend::Cpu(_) => true,
         }
     }
 
-    /// The kernels that were loaded so far, in the order of their loading. None on the CPU executor.
+    /// The kernels that were loaded so far, in the order of their loading, one set after the other. None on the CPU executor.
     pub fn loaded_kernels(&self) -> Vec<LoadedKernel> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => cuda.loader.loaded(),
+            Backend::Cuda(cuda) => cuda.loaders.iter().flat_map(Loader::loaded).collect(),
             Backend::Cpu(_) => Vec::new(),
         }
     }
@@ -275,7 +302,7 @@ impl Device {
     /// this one. Never on the CPU executor, nor on a GPU that was opened for another architecture.
     pub fn takes_ptx_for(&self, arch: &str) -> bool {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => cuda.loader.archs().contains(&arch),
+            Backend::Cuda(cuda) => !cuda.loaders.is_empty() && cuda.loaders.iter().all(|it| it.archs().contains(&arch)),
             Backend::Cpu(_) => false,
         }
     }
@@ -350,7 +377,7 @@ impl Device {
     pub fn free_memory(&self) -> Result<Option<Bytes>, Error> {
         match &self.inner.backend {
             Backend::Cuda(cuda) => Ok(Some(Bytes(cuda.gpu.memory()?.free as u128))),
-            Backend::Cpu(_) => Ok(crate::problem::available_host_memory().map(Bytes)),
+            Backend::Cpu(_) => Ok(crate::host_memory::available_host_memory().map(Bytes)),
         }
     }
 
@@ -368,7 +395,12 @@ impl Device {
                     memory_bytes: properties.total_memory as u64,
                     driver_cuda_version: properties.driver.to_string(),
                     driver_release: properties.driver_release.clone(),
-                    ptx_arch: cuda.loader.archs().first().copied().unwrap_or_default().to_owned(),
+                    ptx_arch: cuda
+                        .loaders
+                        .first()
+                        .and_then(|it| it.archs().first().copied())
+                        .unwrap_or_default()
+                        .to_owned(),
                 }
             }
             Backend::Cpu(executor) => DeviceInfo::Cpu {
@@ -388,18 +420,24 @@ impl Device {
     ///
     /// # Errors
     /// Those of `launch`; [`Error::Driver`] if a kernel has failed.
-    pub fn time(&self, runs: usize, mut launch: impl FnMut() -> Result<(), Error>) -> Result<Vec<Duration>, Error> {
+    pub fn time<E: From<Error>>(
+        &self,
+        runs: usize,
+        mut launch: impl FnMut() -> Result<(), E>,
+    ) -> Result<Vec<Duration>, E> {
         match &self.inner.backend {
             // Every kernel is loaded once, so this ends.
             Backend::Cuda(cuda) => loop {
-                let loads = cuda.loader.count();
-                let mut events = vec![self.gpu(cuda).record_event()?];
+                let loads = cuda.count();
+                let event = || self.gpu(cuda).record_event().map_err(Error::from);
+                let mut events = vec![event()?];
                 for _ in 0..runs {
                     launch()?;
-                    events.push(self.gpu(cuda).record_event()?);
+                    events.push(event()?);
                 }
-                let times = events.windows(2).map(|pair| Ok(pair[1].elapsed_since(&pair[0])?)).collect();
-                if cuda.loader.count() == loads {
+                let elapsed = |pair: &[Event]| Ok(pair[1].elapsed_since(&pair[0]).map_err(Error::from)?);
+                let times = events.windows(2).map(elapsed).collect();
+                if cuda.count() == loads {
                     return times;
                 }
             },
@@ -425,35 +463,3 @@ fn processor_name() -> Option<String> {
     let line = info.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
-
-/// Which device a user asks for: `auto`, `cpu`, `cuda` or `cuda:N`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum DeviceChoice {
-    /// [`Device::open`].
-    #[default]
-    Auto,
-    /// [`Device::cpu`].
-    Cpu,
-    /// [`Device::cuda`].
-    Cuda(usize),
-}
-
-impl FromStr for DeviceChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
-            _ => text
-                .strip_prefix("cuda:")
-                .and_then(|ordinal| ordinal.parse().ok())
-                .map(Self::Cuda)
-                .ok_or_else(|| "expected `auto`, `cpu`, `cuda` or `cuda:N` with the number of a GPU".to_owned()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

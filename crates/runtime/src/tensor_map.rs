@@ -10,23 +10,11 @@
 //!
 //! A kernel loads tiles of one matrix each. What such a tile has outside of the matrix is zero.
 
-use cuda_driver::{L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorMapRejected};
-use cuda_driver::{TensorSwizzle, TiledTensor};
-use cuda_std::{Element, GlobalSlice, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle};
-use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, ShapeError};
+use cuda_driver::{L2Promotion, TensorDimension, TensorElement, TensorSwizzle, TiledTensor};
+use cuda_std::{Element, GlobalSlice, TensorMap, TileElement, TileLayout, TileSwizzle};
 
-use super::{Backend, Device};
-use crate::Error;
-use crate::plan::read;
-
-/// Which lines of a matrix have their elements side by side in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lines {
-    /// Its rows.
-    Rows,
-    /// Its columns.
-    Columns,
-}
+use crate::device::Backend;
+use crate::{Device, Error};
 
 /// The tiles that a kernel loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +46,7 @@ pub struct TensorLayout {
 
 impl TensorLayout {
     /// Three dimensions also for a single matrix, because a kernel is written for one number of them.
-    fn dimensions(&self, tile: &TensorTile) -> [TensorDimension; 3] {
+    pub fn dimensions(&self, tile: &TensorTile) -> [TensorDimension; 3] {
         let bytes = tile.element.bytes();
         // A stride that leads to nothing may be any, but the driver looks at it.
         let stride = |stride: u64, count: u64| match count {
@@ -73,7 +61,7 @@ impl TensorLayout {
     }
 
     /// Checks that every element lies within `len`.
-    fn check(&self, len: u64) -> Result<(), ShapeError> {
+    fn check(&self, len: u64) -> Result<(), Error> {
         let last = |count: u64, stride: u64| u128::from(count.saturating_sub(1)) * u128::from(stride);
         let span = last(self.lines, self.line_stride).saturating_add(u128::from(self.length));
         let end = last(self.matrices, self.matrix_stride).saturating_add(span);
@@ -81,7 +69,7 @@ impl TensorLayout {
             return Ok(());
         }
         let span = u64::try_from(span).unwrap_or(u64::MAX);
-        Err(ShapeError::BatchOutOfBounds { count: self.matrices, stride: self.matrix_stride, span, len })
+        Err(Error::TensorOutOfBounds { matrices: self.matrices, matrix_stride: self.matrix_stride, span, len })
     }
 }
 
@@ -92,8 +80,8 @@ impl Device {
     /// The array's elements may be other numbers than the tiles': a packed operand of bf16 is an array of `u32`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a matrix is not inside the view; [`Error::Driver`] for what the copy engine cannot load
-    /// ([`TensorMapFault`] lists it: most often, lines that do not begin at multiples of 16 bytes), and on GPUs and drivers
+    /// [`Error::TensorOutOfBounds`] if a matrix is not inside the view; [`Error::Driver`] for what the copy engine cannot load
+    /// ([`TensorMapFault`](cuda_driver::TensorMapFault) lists it: most often, lines that do not begin at multiples of 16 bytes), and on GPUs and drivers
     /// without tensor maps.
     pub fn tensor_map<'a, T: Element>(
         &self,
@@ -134,65 +122,6 @@ impl Device {
         // outside of the extents is not loaded. The view's memory is valid and not written to for its lifetime.
         Ok(unsafe { TensorMap::from_raw_parts(words, view.as_ptr().cast(), bytes, layout) })
     }
-
-    /// A tensor map of a batch of matrices whose rows, or columns, have their elements side by side. See
-    /// [`Device::tensor_map`].
-    ///
-    /// # Errors
-    /// As there; also [`Error::Driver`] if those elements do not lie side by side, or if the tiles' are not of 4 bytes.
-    pub fn tensor_map_of_batch<'a>(
-        &self,
-        batch: &MatrixBatch<'a>,
-        lines: Lines,
-        tile: &TensorTile,
-    ) -> Result<TensorMap<'a>, Error> {
-        let first = batch.first();
-        let (length, count, stride, line_stride) = match lines {
-            Lines::Rows => (first.cols(), first.rows(), first.col_stride(), first.row_stride()),
-            Lines::Columns => (first.rows(), first.cols(), first.row_stride(), first.col_stride()),
-        };
-        let layout = TensorLayout {
-            length: length.into(),
-            lines: count.into(),
-            line_stride,
-            matrices: batch.count().into(),
-            matrix_stride: batch.stride(),
-        };
-        let element_bytes = tile.element.bytes();
-        let byte_stride = stride.saturating_mul(size_of::<f32>() as u64);
-        if element_bytes != size_of::<f32>() as u64 || (stride != 1 && length > 1) {
-            return Err(cuda_driver::Error::TensorMapRejected(Box::new(TensorMapRejected {
-                fault: TensorMapFault::Apart { byte_stride, element_bytes },
-                element: tile.element,
-                address: first.data().as_ptr().addr() as u64,
-                dimensions: layout.dimensions(tile).to_vec(),
-            }))
-            .into());
-        }
-        self.tensor_map(first.data(), &layout, tile)
-    }
-}
-
-impl Device {
-    /// A tensor map by which a kernel stores tiles of matrices whose rows have their elements side by side, beside the view of
-    /// them that it has. Otherwise as [`Device::tensor_map_of_batch`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn tensor_map_of_results<'a>(
-        &self,
-        batch: &MatrixBatchMut<'a>,
-        tile: &TensorTile,
-    ) -> Result<TensorMapMut<'a>, Error> {
-        let first = batch.first();
-        let (rows, cols) = (first.rows() as usize, first.cols() as usize);
-        let strides = [first.row_stride() as usize, first.col_stride() as usize];
-        let first = Matrix::new(read(first.data()), rows, cols, strides[0], strides[1])?;
-        let readable = MatrixBatch::new(first, batch.stride() as usize, batch.count() as usize)?;
-        let map = self.tensor_map_of_batch(&readable, Lines::Rows, tile)?;
-        // SAFETY: a launch takes it only beside a view of the same memory that may be written to.
-        Ok(unsafe { TensorMapMut::new(map) })
-    }
 }
 
 #[cfg(test)]
@@ -207,10 +136,10 @@ mod tests {
 
     #[test]
     fn every_element_has_to_be_inside_the_array() {
-        assert_eq!(LAYOUT.check(40 + 24 + 10), Ok(()));
+        assert!(LAYOUT.check(40 + 24 + 10).is_ok());
         assert!(LAYOUT.check(40 + 24 + 9).is_err());
         let huge = TensorLayout { lines: u64::MAX, line_stride: u64::MAX, matrices: u64::MAX, ..LAYOUT };
-        assert!(matches!(huge.check(u64::MAX), Err(ShapeError::BatchOutOfBounds { span: u64::MAX, .. })));
+        assert!(matches!(huge.check(u64::MAX), Err(Error::TensorOutOfBounds { span: u64::MAX, .. })));
         let extents = huge.dimensions(&TILE).map(|dimension| dimension.byte_stride);
         assert_eq!(extents, [4, u64::MAX, 160], "what does not fit is refused later, and does not wrap around");
     }
@@ -235,6 +164,6 @@ mod tests {
         let error = device.tensor_map(buffer.view(), &odd, &TILE).unwrap_err();
         assert!(error.to_string().contains("52 bytes apart"), "{error}");
         let beyond = TensorLayout { matrix_stride: 72, ..LAYOUT };
-        assert!(matches!(device.tensor_map(buffer.view(), &beyond, &TILE), Err(Error::Shape(_))));
+        assert!(matches!(device.tensor_map(buffer.view(), &beyond, &TILE), Err(Error::TensorOutOfBounds { .. })));
     }
 }

@@ -10,7 +10,7 @@ use crate::Error;
 
 /// The address ranges of a device that buffers hold.
 #[derive(Debug, Default)]
-pub(super) struct Allocations {
+pub(crate) struct Allocations {
     live: Mutex<Live>,
 }
 
@@ -24,21 +24,21 @@ struct Live {
 
 impl Allocations {
     /// Notes that `bytes` at `address` are now a buffer's. An empty buffer holds nothing.
-    pub(super) fn insert(&self, address: usize, bytes: usize) {
+    pub(crate) fn insert(&self, address: usize, bytes: usize) {
         if bytes > 0 {
             self.lock().own.insert(address, bytes);
         }
     }
 
     /// Notes that `bytes` at `address` have been lent to a buffer.
-    pub(super) fn lend(&self, address: usize, bytes: usize) {
+    pub(crate) fn lend(&self, address: usize, bytes: usize) {
         if bytes > 0 {
             self.lock().lent.push(address..address.saturating_add(bytes));
         }
     }
 
     /// Notes that the buffer at `address` is about to be freed, or given back.
-    pub(super) fn remove(&self, address: usize, bytes: usize, is_lent: bool) {
+    pub(crate) fn remove(&self, address: usize, bytes: usize, is_lent: bool) {
         if bytes == 0 {
             return;
         }
@@ -58,7 +58,7 @@ impl Allocations {
     ///
     /// Views can be copied, and those of host slices are as safe to make as those of buffers: without this check, safe
     /// code could have a GPU read host memory, or two threads of a kernel write to one place.
-    pub(super) fn check<K: Kernel>(&self, kernel: &K, device: impl Fn() -> String) -> Result<(), Error> {
+    pub(crate) fn check<K: Kernel>(&self, kernel: &K, device: impl Fn() -> String) -> Result<(), Error> {
         // Most launches are fine, and should cost little: names are only written down for an error.
         let mut views: Vec<(Range<usize>, ViewAccess)> = Vec::with_capacity(8);
         let mut refused = None;

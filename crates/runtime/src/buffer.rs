@@ -8,8 +8,8 @@ use bytemuck::{Pod, Zeroable};
 use cuda_driver::DeviceMemory;
 use cuda_std::{Element, GlobalSlice, GlobalSliceMut};
 
-use super::{Backend, Device};
 use crate::Error;
+use crate::device::{Backend, Device};
 
 /// An array of elements in a device's memory. Views of it are what kernels take.
 ///
@@ -243,7 +243,7 @@ unsafe impl Pod for Line {}
 
 impl<T: Element + Pod> AlignedMemory<T> {
     fn zeroed(len: usize) -> Result<Self, Error> {
-        Self::zeroed_within(len, crate::problem::available_host_memory)
+        Self::zeroed_within(len, crate::host_memory::available_host_memory)
     }
 
     /// `available` tells how many bytes are free, if that is known.

@@ -12,10 +12,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use cuda_driver::{Function, Gpu, Module};
+use cuda_driver::{Function, Gpu, KernelFacts, Module, ptx_facts};
 
-use super::ptx::{self, ArchPtx, Ptx};
 use crate::Error;
+use crate::kernel_set::{ArchPtx, KernelSet, Source};
 
 /// A kernel that has been loaded into a GPU, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,81 +33,81 @@ pub struct LoadedKernel {
     pub static_shared_bytes: u32,
 }
 
-/// What the kernels come from.
-enum Source {
+/// What the kernels of a GPU come from.
+enum Modules {
     /// A module for each kernel of each architecture, the best architecture first.
     Embedded(Vec<ArchPtx>),
-    /// One module with all kernels.
-    File { module: Module, arch: String },
+    /// One module with all kernels, for this architecture.
+    File { module: Module, arch: &'static str },
 }
 
-/// The kernels of one GPU.
-pub(super) struct Loader {
+/// The kernels of one set on one GPU.
+pub(crate) struct Loader {
     gpu: Gpu,
-    source: Source,
+    set: &'static KernelSet,
+    modules: Modules,
     functions: RwLock<HashMap<Box<str>, Function>>,
     /// In the order of their loading. Locked while one is loaded, so that no two threads load the same.
     loaded: Mutex<Vec<LoadedKernel>>,
 }
 
 impl Loader {
-    /// Takes kernels from embedded PTX, of which the best comes first.
-    pub(super) fn of_embedded(gpu: Gpu, ptx: Vec<ArchPtx>) -> Self {
-        Self::new(gpu, Source::Embedded(ptx))
+    /// Takes what a GPU runs of a set: all of its architectures, or one. A set from a file is loaded now.
+    pub(crate) fn new(gpu: Gpu, set: &'static KernelSet, arch: Option<&str>) -> Result<Self, Error> {
+        let modules = match set.source() {
+            Source::File { arch, text } => Modules::File { module: gpu.load_ptx(text)?, arch },
+            Source::Embedded(_) | Source::Missing(_) => Modules::Embedded(set.runnable(gpu.properties(), arch)?),
+        };
+        Ok(Self { gpu, set, modules, functions: RwLock::default(), loaded: Mutex::default() })
     }
 
-    /// Takes kernels from one module, which is loaded now.
-    pub(super) fn of_file(gpu: Gpu, ptx: Ptx) -> Result<Self, Error> {
-        let module = gpu.load_ptx(&ptx.text)?;
-        Ok(Self::new(gpu, Source::File { module, arch: ptx.arch }))
-    }
-
-    fn new(gpu: Gpu, source: Source) -> Self {
-        Self { gpu, source, functions: RwLock::default(), loaded: Mutex::default() }
+    /// The set.
+    pub(crate) fn set(&self) -> &'static KernelSet {
+        self.set
     }
 
     /// The architectures that kernels are taken for, the best first.
-    pub(super) fn archs(&self) -> Vec<&str> {
-        match &self.source {
-            Source::Embedded(archs) => archs.iter().map(|(arch, _)| *arch).collect(),
-            Source::File { arch, .. } => vec![arch],
+    pub(crate) fn archs(&self) -> Vec<&str> {
+        match &self.modules {
+            Modules::Embedded(archs) => archs.iter().map(|(arch, _)| *arch).collect(),
+            Modules::File { arch, .. } => vec![arch],
         }
     }
 
     /// Checks that there is a kernel of this name.
-    pub(super) fn has_kernel(&self, name: &str) -> Result<(), Error> {
-        match &self.source {
-            Source::Embedded(archs) => find(archs, name).map(|_| ()).ok_or_else(|| self.missing(name)),
-            Source::File { module, .. } if module.kernels().iter().any(|kernel| kernel == name) => Ok(()),
-            Source::File { .. } => Err(self.missing(name)),
+    pub(crate) fn has_kernel(&self, name: &str) -> Result<(), Error> {
+        match &self.modules {
+            Modules::Embedded(archs) => find(archs, name).map(|_| ()).ok_or_else(|| self.missing(name)),
+            Modules::File { module, .. } if module.kernels().iter().any(|kernel| kernel == name) => Ok(()),
+            Modules::File { .. } => Err(self.missing(name)),
         }
     }
 
     /// The kernel of this name, loaded if it has not been.
-    pub(super) fn function(&self, name: &str) -> Result<Function, Error> {
-        match self.known(name) {
+    pub(crate) fn function(&self, kernel: &KernelFacts) -> Result<Function, Error> {
+        match self.known(kernel.name) {
             Some(function) => Ok(function),
-            None => self.load(name).map(|(function, _)| function),
+            None => self.load(kernel).map(|(function, _)| function),
         }
     }
 
     /// As [`Loader::function`], and tells about the kernel.
-    pub(super) fn prepare(&self, name: &str) -> Result<LoadedKernel, Error> {
-        self.load(name).map(|(_, loaded)| loaded)
+    pub(crate) fn prepare(&self, kernel: &KernelFacts) -> Result<LoadedKernel, Error> {
+        self.load(kernel).map(|(_, loaded)| loaded)
     }
 
     /// Whether the kernel of this name has been loaded.
-    pub(super) fn is_loaded(&self, name: &str) -> bool {
+    pub(crate) fn is_loaded(&self, name: &str) -> bool {
         self.known(name).is_some()
     }
 
     /// What has been loaded so far.
-    pub(super) fn loaded(&self) -> Vec<LoadedKernel> {
+    pub(crate) fn loaded(&self) -> Vec<LoadedKernel> {
         self.lock().clone()
     }
 
     /// How many kernels have been loaded so far.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
 
@@ -117,18 +117,25 @@ impl Loader {
 
     /// Loads a kernel, unless another thread has done so by the time that it is this one's turn. Launches of other kernels
     /// go on meanwhile.
-    fn load(&self, name: &str) -> Result<(Function, LoadedKernel), Error> {
+    fn load(&self, facts: &KernelFacts) -> Result<(Function, LoadedKernel), Error> {
+        let name = facts.name;
         let mut loaded = self.lock();
         let before = loaded.iter().find(|kernel| kernel.name == name);
         if let (Some(function), Some(kernel)) = (self.known(name), before) {
             return Ok((function, kernel.clone()));
         }
-        let (module, arch) = match &self.source {
-            Source::Embedded(archs) => {
+        let (module, arch) = match &self.modules {
+            Modules::Embedded(archs) => {
                 let (arch, text) = find(archs, name).ok_or_else(|| self.missing(name))?;
+                check_layout(facts, text)?;
                 (self.gpu.load_ptx(text)?, arch)
             }
-            Source::File { module, arch } => (module.clone(), arch.as_str()),
+            Modules::File { module, arch } => {
+                if let Source::File { text, .. } = self.set.source() {
+                    check_layout(facts, text)?;
+                }
+                (module.clone(), *arch)
+            }
         };
         let function = module.function(name)?;
         let resources = function.resources();
@@ -147,9 +154,9 @@ impl Loader {
 
     /// Why there is no kernel of this name.
     fn missing(&self, name: &str) -> Error {
-        let available = match &self.source {
-            Source::Embedded(archs) => {
-                let others = ptx::archs_with(name);
+        let available = match &self.modules {
+            Modules::Embedded(archs) => {
+                let others = self.set.archs_with(name);
                 if !others.is_empty() {
                     let properties = self.gpu.properties();
                     return Error::KernelForOtherGpus {
@@ -163,7 +170,7 @@ impl Loader {
                 let names = archs.iter().flat_map(|(_, kernels)| kernels.iter().map(|(name, _)| (*name).to_owned()));
                 names.collect::<BTreeSet<_>>().into_iter().collect()
             }
-            Source::File { module, .. } => module.kernels().to_vec(),
+            Modules::File { module, .. } => module.kernels().to_vec(),
         };
         cuda_driver::Error::NoSuchKernel { name: name.to_owned(), available }.into()
     }
@@ -171,6 +178,16 @@ impl Loader {
     /// Nothing that holds the lock leaves the list half changed, so a poisoned one is in order.
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<LoadedKernel>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checks that the parameters are laid out as the PTX says, if it does.
+fn check_layout(kernel: &KernelFacts, ptx: &str) -> Result<(), Error> {
+    match ptx_facts::find(ptx, kernel.name) {
+        Some((_, layout)) if layout != kernel.layout => {
+            Err(Error::OtherLayout { kernel: kernel.name, crate_name: kernel.source.crate_name })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,19 +1,42 @@
-use cuda_std::{GlobalSlice, GlobalSliceMut};
-use gpu_kernels::gemv::{Gemv, block_reduction::gemv_block_reduction_fp32};
-use gpu_kernels::{Matrix, Vector, VectorMut};
+//! Launches on the CPU executor: what is refused before anything runs, and that what is accepted runs. Nothing here needs a GPU.
 
-use super::*;
+use cuda_std::executor::{Checks, Executor};
+use cuda_std::prelude::*;
+use cuda_std::{ComputeCapability, Dim3, Excess, Limits};
+use tilewright_runtime::{Device, Error};
 
-/// `y = A·x` for a 2×3 matrix, from whatever views.
-fn gemv<'a>(
-    a: GlobalSlice<'a, f32>,
-    x: GlobalSlice<'a, f32>,
-    y: GlobalSliceMut<'a, f32>,
-) -> gemv_block_reduction_fp32<'a> {
-    let a = Matrix::new(a, 2, 3, 3, 1).unwrap();
-    let (x, y) = (Vector::new(x, 3, 1).unwrap(), VectorMut::new(y, 2, 1).unwrap());
-    gemv_block_reduction_fp32 { gemv: Gemv::new(1.0, a, x, 0.0, y).unwrap() }
+/// `y = A·x` for a matrix with as many columns as `x` has elements, by rows: one thread for each row.
+#[kernel(block = 32, grid = y.len().div_ceil(32).max(1) as u32, requires(a.len() == x.len() * y.len()))]
+fn gemv(a: GlobalSlice<'_, f32>, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+    let row = thread::index_1d();
+    if row >= y.len() {
+        return;
+    }
+    let mut sum = 0.0;
+    for col in 0..x.len() {
+        // SAFETY: row < y.len() and col < x.len(), and A has as many elements as their product.
+        sum = unsafe { math::fma(a.get_unchecked(row * x.len() + col), x.get_unchecked(col), sum) };
+    }
+    // SAFETY: row < y.len(); no other thread has this row.
+    unsafe { y.set_unchecked(row, sum) };
 }
+
+/// Sets all elements, whatever the grid.
+#[kernel(block = 32, any_grid)]
+fn fill(value: f32, y: GlobalSliceMut<'_, f32>) {
+    let threads = (thread::grid_dim_x() * thread::block_dim_x()) as usize;
+    let mut i = thread::index_1d();
+    // Of a grid with several rows of blocks, one row does it all.
+    while i < y.len() && thread::block_idx_y() == 0 && thread::block_idx_z() == 0 {
+        // SAFETY: i < y.len(); no other thread of the first row of blocks has this i.
+        unsafe { y.set_unchecked(i, value) };
+        i += threads;
+    }
+}
+
+/// Needs more shared memory than most GPUs have.
+#[kernel(block = 32, grid = 1, dynamic_shared = 200 << 10)]
+fn large() {}
 
 const A: [f32; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
 const X: [f32; 3] = [1.0, 0.0, -1.0];
@@ -23,7 +46,7 @@ fn a_launch_on_views_of_the_devices_own_buffers_runs() {
     let device = Device::cpu(Checks::Full);
     let (a, x) = (device.upload(&A).unwrap(), device.upload(&X).unwrap());
     let mut y = device.upload(&[9.0, 9.0]).unwrap();
-    device.launch(gemv(a.view(), x.view(), y.view_mut())).unwrap();
+    device.launch(gemv { a: a.view(), x: x.view(), y: y.view_mut() }).unwrap();
     let mut result = [0.0; 2];
     y.copy_to(&mut result).unwrap();
     assert_eq!(result, [-2.0, -2.0]);
@@ -34,8 +57,8 @@ fn a_view_of_another_device_is_refused() {
     let (device, other) = (Device::cpu(Checks::Bounds), Device::cpu(Checks::Bounds));
     let (a, x) = (device.upload(&A).unwrap(), other.upload(&X).unwrap());
     let mut y = device.upload(&[9.0, 9.0]).unwrap();
-    let error = device.launch(gemv(a.view(), x.view(), y.view_mut())).unwrap_err();
-    assert!(matches!(&error, Error::ForeignView { view, bytes: 12, .. } if view == "gemv.x.data"), "{error}");
+    let error = device.launch(gemv { a: a.view(), x: x.view(), y: y.view_mut() }).unwrap_err();
+    assert!(matches!(&error, Error::ForeignView { view, bytes: 12, .. } if view == "x"), "{error}");
     let mut result = [0.0; 2];
     y.copy_to(&mut result).unwrap();
     assert_eq!(result, [9.0, 9.0], "nothing may have run");
@@ -45,8 +68,8 @@ fn a_view_of_another_device_is_refused() {
 fn a_view_of_a_host_slice_is_refused() {
     let device = Device::cpu(Checks::Bounds);
     let mut y = device.upload(&[9.0, 9.0]).unwrap();
-    let error = device.launch(gemv(GlobalSlice::new(&A), GlobalSlice::new(&X), y.view_mut())).unwrap_err();
-    assert!(error.to_string().contains("`gemv.a.data` (24 bytes at"), "{error}");
+    let error = device.launch(gemv { a: GlobalSlice::new(&A), x: GlobalSlice::new(&X), y: y.view_mut() }).unwrap_err();
+    assert!(error.to_string().contains("`a` (24 bytes at"), "{error}");
 }
 
 #[test]
@@ -58,7 +81,7 @@ fn a_view_of_a_freed_buffer_is_refused() {
     drop(a);
     // SAFETY: not fulfilled: the memory is freed. But the launch has to see that before anything reads it.
     let dangling = unsafe { GlobalSlice::from_raw_parts(freed, A.len()) };
-    let error = device.launch(gemv(dangling, x.view(), y.view_mut())).unwrap_err();
+    let error = device.launch(gemv { a: dangling, x: x.view(), y: y.view_mut() }).unwrap_err();
     assert!(matches!(error, Error::ForeignView { .. }), "{error}");
 }
 
@@ -69,7 +92,7 @@ fn a_view_beyond_the_end_of_a_buffer_is_refused() {
     let mut y = device.upload(&[9.0, 9.0]).unwrap();
     // SAFETY: not fulfilled: the buffer is shorter. But the launch has to see that before anything reads it.
     let too_long = unsafe { GlobalSlice::from_raw_parts(a.view().as_ptr(), A.len()) };
-    let error = device.launch(gemv(too_long, x.view(), y.view_mut())).unwrap_err();
+    let error = device.launch(gemv { a: too_long, x: x.view(), y: y.view_mut() }).unwrap_err();
     assert!(matches!(error, Error::ForeignView { bytes: 24, .. }), "{error}");
 }
 
@@ -83,8 +106,10 @@ fn lent_memory_is_used_where_it_is_and_only_while_it_is_lent() {
         unsafe { device.lent::<f32>(address + first * size_of::<f32>(), len) }
     };
     // The same memory twice, once within more.
-    let (all, x, mut y) = (lent(0, 9), lent(6, 3), lent(9, 2));
-    device.launch(gemv(all.view(), x.view(), y.view_mut())).unwrap();
+    let (all, x, mut y) = (lent(0, 6), lent(6, 3), lent(9, 2));
+    let overlapping = lent(3, 6);
+    device.launch(gemv { a: all.view(), x: x.view(), y: y.view_mut() }).unwrap();
+    drop(overlapping);
     let mut copy = [0.0; 2];
     y.copy_to(&mut copy).unwrap();
     assert_eq!(copy, [-2.0, -2.0]);
@@ -92,8 +117,8 @@ fn lent_memory_is_used_where_it_is_and_only_while_it_is_lent() {
     drop(all);
     // SAFETY: the memory is there, but not lent any more, which the launch has to see.
     let late = unsafe { GlobalSlice::from_raw_parts(late, 6) };
-    let error = device.launch(gemv(late, x.view(), y.view_mut())).unwrap_err();
-    assert!(matches!(&error, Error::ForeignView { view, .. } if view == "gemv.a.data"), "{error}");
+    let error = device.launch(gemv { a: late, x: x.view(), y: y.view_mut() }).unwrap_err();
+    assert!(matches!(&error, Error::ForeignView { view, .. } if view == "a"), "{error}");
     assert_eq!(lent(0, 0).view().len(), 0);
     drop((x, y));
     assert_eq!(theirs[9..], [-2.0, -2.0], "nothing was copied");
@@ -103,39 +128,66 @@ fn lent_memory_is_used_where_it_is_and_only_while_it_is_lent() {
 fn the_cpu_has_no_streams() {
     // SAFETY: no stream of a GPU is used.
     let error = unsafe { Device::cpu(Checks::Bounds).on_stream(std::ptr::null_mut()) }.unwrap_err();
-    assert!(matches!(error, Error::Usage(_)), "{error}");
+    assert!(matches!(error, Error::OnlyOnGpus { what: "streams" }), "{error}");
 }
 
 #[test]
 fn an_output_that_overlaps_an_operand_is_refused() {
     let device = Device::cpu(Checks::Bounds);
-    let a = device.upload(&A).unwrap();
+    let (a, square) = (device.upload(&A).unwrap(), device.upload(&[1.0; 9]).unwrap());
     let mut y = device.upload(&X).unwrap();
     let written = y.view_mut();
     // SAFETY: the memory is valid; that it is also written is what the launch has to see.
     let read = unsafe { GlobalSlice::from_raw_parts(written.as_mut_ptr().cast_const(), X.len()) };
-    let error = device.launch(gemv(a.view(), read, written)).unwrap_err();
+    let error = device.launch(gemv { a: square.view(), x: read, y: written }).unwrap_err();
     assert!(
-        matches!(&error, Error::OverlappingViews { written, other, .. } if written == "gemv.y.data" && other == "gemv.x.data"),
+        matches!(&error, Error::OverlappingViews { written, other, .. } if written == "y" && other == "x"),
         "{error}"
     );
     // Operands that are only read may be the same.
     let mut y = device.upload(&[0.0; 2]).unwrap();
     // SAFETY: the first three elements of a buffer that nothing writes to.
     let part = unsafe { GlobalSlice::from_raw_parts(a.view().as_ptr(), 3) };
-    device.launch(gemv(a.view(), part, y.view_mut())).unwrap();
+    device.launch(gemv { a: a.view(), x: part, y: y.view_mut() }).unwrap();
 }
 
 #[test]
 fn empty_views_are_of_no_memory() {
     let device = Device::cpu(Checks::Bounds);
     let (nothing, mut y) = (device.upload::<f32>(&[]).unwrap(), device.upload(&[5.0, 5.0]).unwrap());
-    let a = Matrix::new(nothing.view(), 2, 0, 0, 1).unwrap();
-    let (x, y_view) = (Vector::new(nothing.view(), 0, 1).unwrap(), VectorMut::new(y.view_mut(), 2, 1).unwrap());
-    device.launch(gemv_block_reduction_fp32 { gemv: Gemv::new(1.0, a, x, 2.0, y_view).unwrap() }).unwrap();
-    let mut result = [0.0; 2];
+    device.launch(gemv { a: nothing.view(), x: nothing.view(), y: y.view_mut() }).unwrap();
+    let mut result = [1.0; 2];
     y.copy_to(&mut result).unwrap();
-    assert_eq!(result, [10.0, 10.0]);
+    assert_eq!(result, [0.0, 0.0]);
+}
+
+#[test]
+fn a_grid_is_the_kernels_own_or_an_argument_that_is_checked() {
+    let device = Device::cpu(Checks::Bounds);
+    let mut y = device.upload(&[0.0f32; 100]).unwrap();
+    for grid in [Dim3::from(1), Dim3::from(7), Dim3::new(2, 3, 2)] {
+        device.launch_any_grid(grid, fill { value: grid.x as f32, y: y.view_mut() }).unwrap();
+        let mut result = [0.0; 100];
+        y.copy_to(&mut result).unwrap();
+        assert_eq!(result, [grid.x as f32; 100]);
+    }
+    for grid in [Dim3::from(0), Dim3::new(1, 65_536, 1), Dim3::from(u32::MAX)] {
+        let error = device.launch_any_grid(grid, fill { value: 1.0, y: y.view_mut() }).unwrap_err();
+        assert!(error.to_string().contains(&format!("{}x{}x{} blocks", grid.x, grid.y, grid.z)), "{error}");
+    }
+}
+
+#[test]
+fn the_executor_refuses_what_the_gpu_would_whose_limits_it_has() {
+    device_with((9, 0)).launch(large {}).unwrap();
+    let error = device_with((8, 9)).launch(large {}).unwrap_err();
+    let Error::Executor(cuda_std::executor::LaunchError::Excess { excess, .. }) = error else { panic!("{error}") };
+    assert_eq!(excess, Excess::Shared { static_bytes: 0, dynamic_bytes: 200 << 10, limit: 99 << 10 });
+}
+
+fn device_with((major, minor): (u32, u32)) -> Device {
+    let limits = Limits::of(ComputeCapability::new(major, minor)).unwrap();
+    Device::with_executor(Executor::new(Checks::Full).with_limits(limits))
 }
 
 #[test]
@@ -160,24 +212,4 @@ fn a_size_beyond_any_address_range_is_an_error() {
     let device = Device::cpu(Checks::Bounds);
     assert!(matches!(device.allocate::<f32>(usize::MAX / 2), Err(Error::Driver(_))));
     assert!(matches!(device.allocate::<f32>(1 << 60), Err(Error::NotEnoughMemory { .. })));
-}
-
-#[test]
-fn without_a_gpu_the_cpu_is_opened_and_the_reason_is_told() {
-    match Device::open() {
-        Ok((device, None)) => assert!(!device.is_cpu()),
-        Ok((device, Some(reason))) => assert!(device.is_cpu() && reason.is_absence_of_gpus(), "{reason}"),
-        Err(error) => assert!(!error.is_absence_of_gpus(), "{error}"),
-    }
-}
-
-#[test]
-fn device_names_are_read() {
-    assert_eq!("auto".parse(), Ok(DeviceChoice::Auto));
-    assert_eq!("cpu".parse(), Ok(DeviceChoice::Cpu));
-    assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
-    assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(3)));
-    for wrong in ["", "gpu", "cuda:", "cuda:x", "cuda3"] {
-        assert!(wrong.parse::<DeviceChoice>().is_err(), "{wrong}");
-    }
 }

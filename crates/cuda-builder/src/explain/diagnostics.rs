@@ -1,0 +1,124 @@
+//! What to add to messages of rustc that mislead where the code is for a GPU.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use crate::metadata::metadata;
+use crate::toolchain::Toolchain;
+
+/// rustc's messages, with hints where it does not know better.
+///
+/// `math` gives the names of the functions in `cuda_std::math`.
+pub(crate) fn with_hints(messages: &[String], math: impl FnOnce() -> Vec<String>) -> String {
+    let methods: Vec<(&str, &str)> = messages.iter().filter_map(|message| float_method(message)).collect();
+    let math = if methods.is_empty() { Vec::new() } else { math() };
+    let mut hints: Vec<String> = methods.iter().map(|(name, kind)| for_float_method(name, kind, &math)).collect();
+    hints.extend(messages.iter().filter_map(|message| feature(message)));
+    let mut text = messages.iter().map(|message| without_internals(message)).collect::<Vec<_>>().join("\n");
+    let mut given = HashSet::new();
+    for hint in hints.iter().filter(|hint| given.insert(*hint)) {
+        text += &format!("\nhint: {hint}");
+    }
+    text
+}
+
+/// The message without the advice to import a trait of the compiler's own library, which nobody can.
+fn without_internals(message: &str) -> &str {
+    match message.find("help: trait `Float` which provides").filter(|at| message[*at..].contains("compiler_builtins::"))
+    {
+        Some(at) => message[..at].trim_end_matches(|c: char| c.is_whitespace() || c == '|'),
+        None => message,
+    }
+}
+
+/// `no method named `exp` found for type `f32` in the current scope`: std has it, and core has not. Its name and the type.
+fn float_method(message: &str) -> Option<(&str, &'static str)> {
+    let (_, rest) = message.split_once("error[E0599]: no ")?;
+    let rest = rest.split_once("named `")?.1;
+    let (name, rest) = rest.split_once('`')?;
+    let rest = rest.lines().next()?;
+    let has = |kind: &&str| {
+        ["type `", "reference `&", "reference `&mut "].iter().any(|of| rest.contains(&format!("{of}{kind}`")))
+    };
+    Some((name, ["f32", "f64"].into_iter().find(has)?))
+}
+
+fn for_float_method(name: &str, kind: &str, math: &[String]) -> String {
+    let advice = match math.iter().find(|known| *known == name) {
+        Some(_) => format!("write `cuda_std::math::{name}(…)`, which the CPU has too"),
+        None => format!("`cuda_std::math` has what kernels can use, and no `{name}`"),
+    };
+    format!("the methods of {kind} that are std's, such as `{name}`, are not there on a GPU: {advice}")
+}
+
+/// rustc's advice to enable a feature, which a stable compiler refuses where the same crate is compiled for the CPU.
+fn feature(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("add `#![feature(")?;
+    let name = rest.split_once(')')?.0;
+    Some(format!(
+        "for the GPU alone, so that the crate still compiles for the CPU: `#![cfg_attr(target_arch = \"nvptx64\", \
+         feature({name}))]`"
+    ))
+}
+
+/// The functions in the `cuda_std::math` that a crate uses; none if they cannot be found out.
+pub(crate) fn math_functions(toolchain: &Toolchain, crate_dir: &Path) -> Vec<String> {
+    let Ok(metadata) = metadata(toolchain, crate_dir, &["--offline"]) else { return Vec::new() };
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let library = packages.filter(|package| package["name"] == "tilewright-cuda-std");
+    let Some(manifest) = library.filter_map(|package| package["manifest_path"].as_str()).next() else {
+        return Vec::new();
+    };
+    let source = Path::new(manifest).with_file_name("src");
+    let mut files = vec![source.join("math.rs")];
+    files.extend(fs::read_dir(source.join("math")).into_iter().flatten().flatten().map(|entry| entry.path()));
+    let text: String = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
+    functions(&text)
+}
+
+/// The public functions at the top of a source file.
+fn functions(text: &str) -> Vec<String> {
+    let declared =
+        text.lines().filter_map(|line| line.strip_prefix("pub fn ").or_else(|| line.strip_prefix("pub unsafe fn ")));
+    declared.filter_map(|rest| Some(rest.split(['(', '<']).next()?.trim().to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_METHOD: &str =
+        "error[E0599]: no method named `exp` found for type `f32` in the current scope\n --> src/lib.rs:5:2";
+
+    #[test]
+    fn names_the_function_for_a_method_of_std() {
+        let text = with_hints(&[NO_METHOD.to_owned()], || vec!["exp".to_owned()]);
+        assert!(
+            text.starts_with(NO_METHOD) && text.contains("hint:") && text.contains("`cuda_std::math::exp(…)`"),
+            "{text}"
+        );
+        let text = with_hints(&[NO_METHOD.to_owned(), NO_METHOD.to_owned()], || vec!["fma".to_owned()]);
+        assert!(text.contains("no `exp`") && text.matches("hint:").count() == 1, "{text}");
+        let ambiguous = NO_METHOD.replace("type `f32`", "type `{float}`");
+        assert_eq!(with_hints(std::slice::from_ref(&ambiguous), || panic!("not needed")), ambiguous);
+        let other = NO_METHOD.replace("type `f32`", "struct `Vec<f32>`");
+        assert_eq!(with_hints(std::slice::from_ref(&other), || panic!("not needed")), other);
+    }
+
+    #[test]
+    fn features_are_for_the_gpu() {
+        let message = "error[E0658]: use of unstable library feature `stdarch_nvptx`\n\
+                       = help: add `#![feature(stdarch_nvptx)]` to the crate attributes to enable";
+        let text = with_hints(&[message.to_owned()], Vec::new);
+        assert!(text.contains("cfg_attr(target_arch = \"nvptx64\", feature(stdarch_nvptx))"), "{text}");
+    }
+
+    #[test]
+    fn finds_functions() {
+        assert_eq!(
+            functions("pub fn fma(a: f32) {}\n    pub fn inner() {}\npub fn exp<T>(x: T)\nfn no()\n"),
+            ["fma", "exp"]
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! Lines of Rust for instructions of LLVM IR.
+//!
+//! ```text
+//! %7 = call float @llvm.sin.f32(float %6), !dbg !31
+//! !31 = !DILocation(line: 9, column: 5, scope: !20, inlinedAt: !32)        in core, or in cuda_std
+//! !32 = distinct !DILocation(line: 14, column: 32, scope: !8)              in the kernel: this one
+//! !8 = distinct !DISubprogram(name: "k", scope: !9, file: !3, …)
+//! !3 = !DIFile(filename: "src/lib.rs", directory: "/home/me/kernels")
+//! ```
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// The metadata of a module.
+pub(super) struct Lines<'a> {
+    nodes: HashMap<u32, &'a str>,
+    crate_dir: &'a Path,
+}
+
+/// How deep calls may be inlined in each other.
+const DEEPEST: usize = 200;
+
+impl<'a> Lines<'a> {
+    pub(super) fn of(ir: &'a str, crate_dir: &'a Path) -> Self {
+        let node = |line: &'a str| {
+            let (number, node) = line.strip_prefix('!')?.split_once(" = ")?;
+            Some((number.parse().ok()?, node))
+        };
+        Self { nodes: ir.lines().filter_map(node).collect(), crate_dir }
+    }
+
+    /// The file, line and column of an instruction: the innermost that is in the kernel crate, or else in no library that comes
+    /// with the compiler.
+    pub(super) fn of_instruction(&self, line: &str) -> Option<String> {
+        let mut location = reference(line, "!dbg ")?;
+        let mut other = None;
+        for _ in 0..DEEPEST {
+            let node = self.nodes.get(&location)?;
+            if let Some(file) = self.file(reference(node, "scope: ")?) {
+                let place =
+                    |file: &Path| format!("{}:{}:{}", file.display(), number(node, "line: "), number(node, "column: "));
+                if let Ok(file) = file.strip_prefix(self.crate_dir) {
+                    return Some(place(file));
+                }
+                let is_library = ["/rustlib/src/rust/", "/rustc/", "/cuda-std/"]
+                    .iter()
+                    .any(|part| file.to_string_lossy().contains(part));
+                if !is_library && other.is_none() {
+                    other = Some(place(&file));
+                }
+            }
+            match reference(node, "inlinedAt: ") {
+                Some(outer) => location = outer,
+                None => break,
+            }
+        }
+        other
+    }
+
+    /// The file that a scope is in.
+    fn file(&self, mut scope: u32) -> Option<PathBuf> {
+        for _ in 0..DEEPEST {
+            let node = self.nodes.get(&scope)?;
+            if let Some(file) = reference(node, "file: ") {
+                let node = self.nodes.get(&file)?;
+                return Some(Path::new(text(node, "directory: ")?).join(text(node, "filename: ")?));
+            }
+            scope = reference(node, "scope: ")?;
+        }
+        None
+    }
+}
+
+/// The number of the node that a field refers to: `scope: !20`.
+fn reference(node: &str, field: &str) -> Option<u32> {
+    let rest = node.split_once(field)?.1.strip_prefix('!')?;
+    rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
+}
+
+fn number<'a>(node: &'a str, field: &str) -> &'a str {
+    let rest = node.split_once(field).map_or("0", |(_, rest)| rest);
+    &rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())]
+}
+
+fn text<'a>(node: &'a str, field: &str) -> Option<&'a str> {
+    node.split_once(field)?.1.strip_prefix('"')?.split('"').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IR: &str = r#"
+!3 = !DIFile(filename: "src/lib.rs", directory: "/home/me/kernels", checksumkind: CSK_MD5)
+!4 = !DIFile(filename: "/usr/lib/rustlib/src/rust/library/core/src/num/f32.rs", directory: "")
+!5 = !DIFile(filename: "lower/src/lib.rs", directory: "/home/me")
+!8 = distinct !DISubprogram(name: "k", scope: !9, file: !3, line: 12)
+!10 = distinct !DILexicalBlock(scope: !8, file: !3, line: 13, column: 9)
+!20 = distinct !DISubprogram(name: "sin", scope: !9, file: !4, line: 9)
+!21 = distinct !DISubprogram(name: "wave", scope: !9, file: !5, line: 9)
+!31 = !DILocation(line: 9, column: 5, scope: !20, inlinedAt: !32)
+!32 = distinct !DILocation(line: 14, column: 32, scope: !10)
+!33 = !DILocation(line: 9, column: 5, scope: !20, inlinedAt: !34)
+!34 = distinct !DILocation(line: 4, column: 7, scope: !21)
+!35 = distinct !DILocation(line: 4, column: 7, scope: !21, inlinedAt: !35)
+"#;
+
+    #[test]
+    fn finds_the_line_of_the_crate() {
+        let lines = Lines::of(IR, Path::new("/home/me/kernels"));
+        let of = |line: &str| lines.of_instruction(line);
+        assert_eq!(of("  %7 = call float @llvm.sin.f32(float %6), !dbg !31").as_deref(), Some("src/lib.rs:14:32"));
+        assert_eq!(of("  %7 = fadd float %6, %6, !dbg !32, !noundef !1").as_deref(), Some("src/lib.rs:14:32"));
+        assert_eq!(of("  ret void, !dbg !33").as_deref(), Some("/home/me/lower/src/lib.rs:4:7"), "of a dependency");
+        assert_eq!(of("  ret void"), None);
+        assert_eq!(of("  ret void, !dbg !99"), None);
+        assert!(of("  ret void, !dbg !35").is_some(), "a circle ends");
+    }
+}

@@ -1,0 +1,63 @@
+//! Launches the kernels of any crate, on an NVIDIA GPU or, from the same source, on the CPU executor: devices, buffers, streams,
+//! tensor maps, times. Knows nothing of what the kernels are for.
+//!
+//! ```
+//! # use tilewright_runtime as runtime;
+//! use cuda_std::prelude::*;
+//! use cuda_std::{Dim3, Grid, executor::Checks};
+//! use runtime::Device;
+//!
+//! /// `y[i] = a·x[i] + y[i]`, one thread per element.
+//! #[kernel(block = 256, requires(x.len() == y.len()))]
+//! pub fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+//!     let i = thread::index_1d();
+//!     if i < x.len() {
+//!         // SAFETY: i < x.len(), and the launch has checked that y is as long; no other thread has this i.
+//!         unsafe { y.set_unchecked(i, math::fma(a, x.get_unchecked(i), y.get_unchecked(i))) }
+//!     }
+//! }
+//!
+//! impl Grid for axpy<'_> {
+//!     fn grid(&self) -> Dim3 {
+//!         Dim3::from((self.x.len().div_ceil(256)).max(1) as u32)
+//!     }
+//! }
+//!
+//! // A program with embedded PTX says `Device::open(&[&KERNELS])`, and gets a GPU if there is one.
+//! let device = Device::cpu(Checks::Full);
+//! let (x, mut y) = (device.upload(&[1.0; 1000])?, device.upload(&[0.5; 1000])?);
+//! device.launch(axpy { a: 2.0, x: x.view(), y: y.view_mut() })?;
+//! let mut result = [0.0; 1000];
+//! y.copy_to(&mut result)?;
+//! assert_eq!(result, [2.5; 1000]);
+//! # Ok::<(), runtime::Error>(())
+//! ```
+//!
+//! # Where things are
+//!
+//! | module | what |
+//! |---|---|
+//! | `device` | [`Device`]: opening, launching, waiting, measuring |
+//! | `kernel_set`, `loader` | [`KernelSet`], [`kernel_set!`]: embedded PTX, and what of it is loaded |
+//! | `buffer`, `allocations` | [`Buffer`], and what a launch checks of views |
+//! | `tensor_map` | [`TensorLayout`], [`TensorTile`]: arrays as TMA sees them |
+//! | `info`, `host_memory` | [`DeviceInfo`], [`available_host_memory`] |
+
+mod allocations;
+mod buffer;
+mod device;
+mod error;
+mod host_memory;
+mod info;
+mod kernel_set;
+mod loader;
+mod tensor_map;
+
+pub use buffer::Buffer;
+pub use device::Device;
+pub use error::{Bytes, Error};
+pub use host_memory::available_host_memory;
+pub use info::DeviceInfo;
+pub use kernel_set::KernelSet;
+pub use loader::LoadedKernel;
+pub use tensor_map::{TensorLayout, TensorTile};

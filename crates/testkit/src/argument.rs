@@ -1,0 +1,409 @@
+//! The arguments of an operation: what they are, the numbers in them, and how a launch gets at them.
+//!
+//! ```text
+//!  guard words │ elements │ guard words        one buffer for each argument
+//!     256 B    │          │    256 B
+//! ```
+
+use std::marker::PhantomData;
+
+use cuda_std::{GlobalSlice, GlobalSliceMut};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::error::{Error, Nearest};
+
+/// What the elements of an argument are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+    /// Unsigned, of 32 bits.
+    U32,
+}
+
+/// What an argument is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Read, and never written.
+    Input,
+    /// Written, and compared with what it shall be. Every element has to be written.
+    Output,
+    /// Read first, then written, and compared.
+    InOut,
+    /// Memory for what lies between two kernels. Nobody looks at it afterwards.
+    Scratch,
+}
+
+/// Where the numbers of an input come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// All numbers between these two are equally likely.
+    Uniform(f64, f64),
+    /// The normal distribution, with mean 0 and variance 1.
+    Normal,
+    /// Magnitudes between these two positive numbers, all exponents equally likely; either sign.
+    LogUniform(f64, f64),
+    /// Integers from the first to the last.
+    Integers(i64, i64),
+    /// Every other number uniform in [−1, 1]; the rest zeros of both signs, infinities, NaN, the smallest and the largest numbers,
+    /// subnormal ones.
+    Special,
+}
+
+/// An argument of an operation.
+#[derive(Clone, Debug)]
+pub struct Argument {
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    pub(crate) element: Element,
+    pub(crate) extents: Vec<usize>,
+    /// Of outputs and scratch memory, none.
+    pub(crate) values: Option<Distribution>,
+}
+
+impl Argument {
+    /// An array of `f32` that is read. The last extent is of neighbours in memory.
+    pub fn input(name: &'static str, extents: &[usize], values: Distribution) -> Self {
+        Self::new(name, Role::Input, extents, Some(values))
+    }
+
+    /// An array of `f32` that is written.
+    pub fn output(name: &'static str, extents: &[usize]) -> Self {
+        Self::new(name, Role::Output, extents, None)
+    }
+
+    /// An array of `f32` that is read and written.
+    pub fn in_out(name: &'static str, extents: &[usize], values: Distribution) -> Self {
+        Self::new(name, Role::InOut, extents, Some(values))
+    }
+
+    /// An array of `f32` that the kernels of the operation have for themselves.
+    pub fn scratch(name: &'static str, extents: &[usize]) -> Self {
+        Self::new(name, Role::Scratch, extents, None)
+    }
+
+    fn new(name: &'static str, role: Role, extents: &[usize], values: Option<Distribution>) -> Self {
+        Self { name, role, element: Element::F32, extents: extents.to_vec(), values }
+    }
+
+    /// The same of other elements.
+    pub fn of(self, element: Element) -> Self {
+        Self { element, ..self }
+    }
+
+    /// How many elements it has, whose bytes fit an address.
+    pub(crate) fn len(&self) -> Result<usize, Error> {
+        let len = self.extents.iter().try_fold(1usize, |len, &extent| len.checked_mul(extent));
+        let fits = |len: &usize| len.checked_mul(8).is_some_and(|bytes| bytes <= isize::MAX as usize);
+        len.filter(fits).ok_or_else(|| Error::TooLarge { argument: self.name, extents: self.extents.clone() })
+    }
+
+    /// What has to be moved at least: read once, written once, or both.
+    pub(crate) fn least_bytes_moved(&self) -> f64 {
+        let times = match self.role {
+            Role::Input | Role::Output => 1.0,
+            Role::InOut => 2.0,
+            Role::Scratch => 0.0,
+        };
+        let elements: f64 = self.extents.iter().map(|&extent| extent as f64).product();
+        times * elements * (4 * self.element.words()) as f64
+    }
+
+    /// Where an element is, by its extents.
+    pub(crate) fn position(&self, index: usize) -> String {
+        let mut left = index;
+        let mut coordinates: Vec<String> = (self.extents.iter().rev())
+            .map(|&extent| {
+                let coordinate = left % extent.max(1);
+                left /= extent.max(1);
+                coordinate.to_string()
+            })
+            .collect();
+        coordinates.reverse();
+        format!("[{}]", coordinates.join(", "))
+    }
+
+    /// Whether it is compared with what it shall be.
+    pub(crate) fn is_compared(&self) -> bool {
+        matches!(self.role, Role::Output | Role::InOut)
+    }
+
+    /// Its memory before a launch, without guard words: its numbers, or guard words all over, so that what is not written shows.
+    pub(crate) fn memory(&self, seed: u64) -> Result<Vec<u32>, Error> {
+        let len = self.len()?;
+        let Some(values) = self.values else { return Ok(self.element.guard(len)) };
+        values.check(self)?;
+        let mut generator = StdRng::seed_from_u64(seed);
+        let mut words = Vec::with_capacity(len * self.element.words());
+        (0..len).for_each(|_| self.element.push(&mut words, values.number(&mut generator, self.element)));
+        Ok(words)
+    }
+}
+
+impl Element {
+    /// How many words of 32 bits an element has.
+    pub(crate) const fn words(self) -> usize {
+        match self {
+            Self::F32 | Self::U32 => 1,
+            Self::F64 => 2,
+        }
+    }
+
+    /// As many elements of what stands in memory where nothing is, or where nothing has been written: a NaN, so that a result into
+    /// which it was read is wrong; an unusual one, so that a write to its place shows; a signalling one, because whatever is computed
+    /// with it is quiet, and thus another.
+    pub(crate) fn guard(self, len: usize) -> Vec<u32> {
+        match self {
+            Self::F32 | Self::U32 => vec![0x7F80_DEAD; len],
+            // The word with the exponent comes second.
+            Self::F64 => [0x7F80_DEAD, 0x7FF0_DEAD].repeat(len),
+        }
+    }
+
+    /// Appends a number, rounded.
+    fn push(self, words: &mut Vec<u32>, value: f64) {
+        match self {
+            Self::F32 => words.push((value as f32).to_bits()),
+            Self::U32 => words.push(value as u32),
+            Self::F64 => {
+                let bits = value.to_bits();
+                words.extend([bits as u32, (bits >> 32) as u32]);
+            }
+        }
+    }
+
+    /// The number in these words, of which there are as many as an element has.
+    pub(crate) fn number(self, words: &[u32]) -> f64 {
+        match self {
+            Self::F32 => f64::from(f32::from_bits(words[0])),
+            Self::U32 => f64::from(words[0]),
+            Self::F64 => f64::from_bits(u64::from(words[1]) << 32 | u64::from(words[0])),
+        }
+    }
+
+    /// Whether two elements have the same bits, or are both NaN.
+    pub(crate) fn is_same(self, one: &[u32], another: &[u32]) -> bool {
+        one == another || self.number(one).is_nan() && self.number(another).is_nan()
+    }
+
+    /// The floating-point number of this kind that is nearest to a value.
+    pub(crate) fn rounded(self, value: f64) -> f64 {
+        match self {
+            Self::F32 => f64::from(value as f32),
+            // An integer that does not fit stays what it is: no element is equal to it.
+            Self::F64 | Self::U32 => value,
+        }
+    }
+}
+
+impl Distribution {
+    fn check(&self, argument: &Argument) -> Result<(), Error> {
+        let is_integral = argument.element == Element::U32;
+        let is_right = match *self {
+            Self::Uniform(low, high) => !is_integral && low.is_finite() && high.is_finite() && low <= high,
+            Self::LogUniform(low, high) => !is_integral && 0.0 < low && low <= high && high.is_finite(),
+            Self::Normal | Self::Special => !is_integral,
+            Self::Integers(low, high) => {
+                low <= high
+                    && (!is_integral || (low >= 0 && high <= i64::from(u32::MAX)))
+                    && high.checked_sub(low).is_some()
+            }
+        };
+        let (argument, element) = (argument.name, argument.element);
+        if is_right { Ok(()) } else { Err(Error::BadDistribution { argument, element, distribution: *self }) }
+    }
+
+    fn number(&self, generator: &mut StdRng, element: Element) -> f64 {
+        match *self {
+            Self::Uniform(low, high) => generator.random_range(low..=high),
+            Self::Normal => {
+                // Box and Muller's. The first number is not zero.
+                let (u, v): (f64, f64) = (1.0 - generator.random::<f64>(), generator.random());
+                (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+            }
+            Self::LogUniform(low, high) => {
+                let magnitude = generator.random_range(low.ln()..=high.ln()).exp().clamp(low, high);
+                if generator.random() { magnitude } else { -magnitude }
+            }
+            Self::Integers(low, high) => generator.random_range(low..=high) as f64,
+            Self::Special if generator.random() => generator.random_range(-1.0..=1.0),
+            Self::Special => {
+                let (least, most) = match element {
+                    Element::F64 => (f64::MIN_POSITIVE, f64::MAX),
+                    Element::F32 | Element::U32 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
+                };
+                let magnitudes = [0.0, f64::INFINITY, f64::NAN, least, most, least / 256.0, 1.0];
+                let magnitude = magnitudes[generator.random_range(0..magnitudes.len())];
+                if generator.random() { magnitude } else { -magnitude }
+            }
+        }
+    }
+}
+
+/// The numbers of the arguments before a launch, in double precision, for a reference.
+pub struct Values<'a> {
+    pub(crate) operation: &'static str,
+    pub(crate) arguments: &'a [Argument],
+    pub(crate) numbers: Vec<Vec<f64>>,
+}
+
+impl Values<'_> {
+    /// Those of an input, or of an output that is read first.
+    ///
+    /// # Errors
+    /// [`Error::UnknownArgument`], with the three names that are nearest, also for what has no values before a launch.
+    pub fn of(&self, name: &str) -> Result<&[f64], Error> {
+        let has_values = |argument: &Argument| argument.values.is_some();
+        let index = find(self.operation, self.arguments, name, has_values)?;
+        Ok(&self.numbers[index])
+    }
+}
+
+/// The arguments in the memory of a device, for a launch.
+pub struct Views<'a> {
+    pub(crate) operation: &'static str,
+    pub(crate) arguments: &'a [Argument],
+    /// The address of the first element of each.
+    pub(crate) addresses: Vec<*mut u32>,
+    pub(crate) lens: Vec<usize>,
+    pub(crate) memory: PhantomData<&'a mut [u32]>,
+}
+
+impl<'a> Views<'a> {
+    /// An argument as a kernel that reads it takes it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownArgument`], with the three names that are nearest; [`Error::ElementMismatch`].
+    pub fn read<T: ElementType>(&self, name: &str) -> Result<GlobalSlice<'a, T>, Error> {
+        let index = self.find::<T>(name, |_| true)?;
+        // SAFETY: as many elements, in a buffer that is borrowed for as long. All bit patterns are numbers, and the address is a
+        // multiple of 256. Kernels run one after the other, and a launch refuses one that writes to what it reads by another view.
+        Ok(unsafe { GlobalSlice::from_raw_parts(self.addresses[index].cast_const().cast(), self.lens[index]) })
+    }
+
+    /// An argument as a kernel that writes it takes it. Inputs are not written.
+    ///
+    /// # Errors
+    /// Those of [`Views::read`]; [`Error::UnknownArgument`] also for an input.
+    pub fn write<T: ElementType>(&self, name: &str) -> Result<GlobalSliceMut<'a, T>, Error> {
+        let index = self.find::<T>(name, |argument| argument.role != Role::Input)?;
+        // SAFETY: as for `read`; the buffer is borrowed mutably.
+        Ok(unsafe { GlobalSliceMut::from_raw_parts(self.addresses[index].cast(), self.lens[index]) })
+    }
+
+    fn find<T: ElementType>(&self, name: &str, is_right: impl Fn(&Argument) -> bool) -> Result<usize, Error> {
+        let index = find(self.operation, self.arguments, name, is_right)?;
+        let element = self.arguments[index].element;
+        if element != T::ELEMENT {
+            let (operation, argument) = (self.operation, self.arguments[index].name);
+            return Err(Error::ElementMismatch { operation, argument, element, asked: T::ELEMENT });
+        }
+        Ok(index)
+    }
+}
+
+/// The argument of this name, if it is as it has to be.
+fn find(
+    operation: &'static str,
+    arguments: &[Argument],
+    name: &str,
+    is_right: impl Fn(&Argument) -> bool,
+) -> Result<usize, Error> {
+    let right = || arguments.iter().filter(|argument| is_right(argument));
+    arguments.iter().position(|argument| argument.name == name && is_right(argument)).ok_or_else(|| {
+        let known: Vec<_> = right().map(|argument| argument.name).collect();
+        Error::UnknownArgument { operation, name: name.to_owned(), nearest: Nearest::of(name, &known) }
+    })
+}
+
+/// A type of elements that arguments can have.
+pub trait ElementType: cuda_std::Element + sealed::Sealed {
+    /// Which one.
+    const ELEMENT: Element;
+}
+
+impl ElementType for f32 {
+    const ELEMENT: Element = Element::F32;
+}
+
+impl ElementType for f64 {
+    const ELEMENT: Element = Element::F64;
+}
+
+impl ElementType for u32 {
+    const ELEMENT: Element = Element::U32;
+}
+
+/// The address of elements is cast to a pointer to such a type, so nobody else may say that one has so many bytes.
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+    impl Sealed for u32 {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(element: Element, values: Distribution) -> Vec<f64> {
+        let words = Argument::input("x", &[10, 100], values).of(element).memory(7).unwrap();
+        words.chunks(element.words()).map(|words| element.number(words)).collect()
+    }
+
+    #[test]
+    fn numbers_are_distributed_as_they_are_said_to_be() {
+        use Distribution::{Integers, LogUniform, Normal, Special, Uniform};
+        let uniform = numbers(Element::F32, Uniform(-3.0, 5.0));
+        assert!(uniform.iter().all(|x| (-3.0..=5.0).contains(x)) && uniform.iter().any(|&x| x < -2.0));
+        assert_eq!(uniform, numbers(Element::F32, Uniform(-3.0, 5.0)), "the same seed, the same numbers");
+        let log = numbers(Element::F64, LogUniform(1e-20, 1e20));
+        assert!(log.iter().all(|x| (1e-20..=1e20).contains(&x.abs())));
+        assert!((300..700).contains(&log.iter().filter(|x| x.abs() < 1.0).count()));
+        let normal = numbers(Element::F32, Normal);
+        let variance = normal.iter().map(|x| x * x).sum::<f64>() / 1000.0;
+        assert!((0.85..1.15).contains(&variance), "{variance}");
+        let integers = numbers(Element::U32, Integers(3, 6));
+        assert!(integers.iter().all(|x| [3.0, 4.0, 5.0, 6.0].contains(x)) && integers.contains(&6.0));
+        let special = numbers(Element::F32, Special);
+        assert!(special.iter().any(|x| x.is_nan()) && special.contains(&f64::INFINITY));
+        assert!(special.iter().any(|x| x.abs() > 0.0 && x.abs() < f64::from(f32::MIN_POSITIVE)), "subnormal");
+    }
+
+    #[test]
+    fn what_an_element_cannot_be_is_refused() {
+        use Distribution::{Integers, LogUniform, Normal, Uniform};
+        for (element, values) in [
+            (Element::U32, Uniform(0.0, 1.0)),
+            (Element::U32, Normal),
+            (Element::U32, Integers(-1, 1)),
+            (Element::F32, Uniform(1.0, 0.0)),
+            (Element::F32, LogUniform(0.0, 1.0)),
+            (Element::F32, Integers(i64::MIN, i64::MAX)),
+        ] {
+            let error = Argument::input("x", &[4], values).of(element).memory(1).unwrap_err();
+            assert!(matches!(error, Error::BadDistribution { argument: "x", .. }), "{error}");
+        }
+        let error = Argument::output("x", &[usize::MAX, 2]).memory(1).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { argument: "x", .. }), "{error}");
+    }
+
+    #[test]
+    fn guards_are_signalling_nans() {
+        let bits = Element::F32.guard(1)[0];
+        assert!(f32::from_bits(bits).is_nan() && bits & 1 << 22 == 0);
+        let words = Element::F64.guard(1);
+        assert!(Element::F64.number(&words).is_nan() && words[1] & 1 << 19 == 0);
+    }
+
+    #[test]
+    fn positions_are_those_of_the_extents() {
+        let argument = Argument::output("x", &[3, 4, 5]);
+        assert_eq!(argument.position(0), "[0, 0, 0]");
+        assert_eq!(argument.position(59), "[2, 3, 4]");
+        assert_eq!(argument.position(7), "[0, 1, 2]");
+    }
+}

@@ -1,0 +1,95 @@
+//! Operations: what kernels are for, and everything that follows from that.
+//!
+//! An operation says its name, its sizes, its cases, its arguments with their numbers, how its kernels are launched, a reference in
+//! double precision with an error bound for each element, and how much work it is. It stands beside its kernels, in one file:
+//!
+//! ```
+//! use cuda_std::prelude::*;
+//! use testkit::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
+//!
+//! /// `y[i] = 2·x[i] + y[i]`, one thread for each element.
+//! #[kernel(block = 256, grid = x.len().div_ceil(256).max(1) as u32, requires(x.len() == y.len()))]
+//! pub fn axpy(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+//!     let i = thread::index_1d();
+//!     if i < x.len() {
+//!         // SAFETY: i < x.len(), and the launch has checked that y is as long; no other thread has this i.
+//!         unsafe { y.set_unchecked(i, math::fma(2.0, x.get_unchecked(i), y.get_unchecked(i))) }
+//!     }
+//! }
+//!
+//! pub struct Axpy;
+//!
+//! impl Operation for Axpy {
+//!     fn describe(&self) -> Description {
+//!         Description {
+//!             name: "axpy",
+//!             idea: "y = 2·x + y, one thread for each element",
+//!             sizes: &["n"],
+//!             kernels: vec![axpy::FACTS],
+//!             small: testkit::every(&[&[0, 1, 255, 256, 257]]),
+//!             large: vec![vec![1 << 26]],
+//!             bits: Bits::Same,
+//!         }
+//!     }
+//!
+//!     fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
+//!         let [n] = sizes.get(["n"])?;
+//!         let numbers = Distribution::Uniform(-1.0, 1.0);
+//!         Ok(vec![Argument::input("x", &[n], numbers), Argument::in_out("y", &[n], numbers)])
+//!     }
+//!
+//!     fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+//!         Ok(device.launch(axpy { x: views.read("x")?, y: views.write("y")? })?)
+//!     }
+//!
+//!     fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+//!         let (x, y) = (values.of("x")?, values.of("y")?);
+//!         let one = |(x, y): (&f64, &f64)| Expected::rounded(2.0 * x + y, 1, (2.0 * x + y).abs());
+//!         Ok(vec![x.iter().zip(y).map(one).collect()])
+//!     }
+//!
+//!     fn operations(&self, sizes: &Sizes) -> f64 {
+//!         sizes.get(["n"]).map_or(0.0, |[n]| 2.0 * n as f64)
+//!     }
+//! }
+//!
+//! testkit::assert_checks(&Axpy);
+//! ```
+//!
+//! # What follows
+//!
+//! | | what | where |
+//! |---|---|---|
+//! | [`check()`] | guard words around every argument, outputs that are NaN before, inputs as they were, every element within its bound, the same bits in three runs | any device |
+//! | [`check_executor`] | the same with all checks of the executor, also with the limits of lesser GPUs | the executor |
+//! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
+//! | [`agreement()`] | a GPU's bits against the executor's | both |
+//! | [`bench()`] | median and spread, bytes and operations a second, with buffers that are not in the cache | any device |
+//! | [`main`] | a program with all of these over the operations of a crate | |
+//!
+//! A test is one line: [`assert_checks`], [`assert_mutants`]. So is a program: `testkit::main(&[&Axpy], &[&KERNELS])`.
+
+mod agreement;
+mod argument;
+mod bench;
+mod check;
+mod error;
+mod expected;
+mod mutants;
+mod operation;
+mod runner;
+#[cfg(test)]
+mod testing;
+mod trial;
+
+pub use agreement::{Agreement, Disagreement, agreement};
+pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, Views};
+pub use bench::{Measurement, bench};
+pub use check::{Case, Report, assert_checks, check, check_executor};
+pub use error::{Error, Nearest};
+pub use expected::{Expected, FP32_ROUNDING};
+pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};
+pub use operation::{Bits, Description, Operation, Sizes, every};
+pub use runner::main;
+pub use runtime::Device;
+pub use trial::{Accuracy, Outputs, Trial};

@@ -1,0 +1,135 @@
+//! Whether the checks notice when a kernel orders its threads less: each barrier, fence, arrival, wait and commit is left out in turn.
+
+use std::fmt;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use cuda_std::executor::{Checks, Executor, OrderingCalls};
+use runtime::Device;
+use serde::Serialize;
+
+use crate::Error;
+use crate::operation::Operation;
+use crate::trial::Trial;
+
+/// What has come of the mutants of an operation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mutants {
+    /// The operation.
+    pub operation: &'static str,
+    /// For each call that orders threads, what came of leaving it out.
+    pub mutants: Vec<Mutant>,
+}
+
+/// A call that was left out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mutant {
+    /// The kernel, the place in its source, the function.
+    pub call: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What has come of leaving out a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// A check of the executor has told, in these words.
+    Check(String),
+    /// A result was wrong.
+    WrongResult(String),
+    /// The cases did not end in time.
+    NoEnd,
+    /// Nobody has told.
+    Survived,
+}
+
+impl Mutants {
+    /// Those that nobody has noticed.
+    pub fn survivors(&self) -> impl Iterator<Item = &Mutant> {
+        self.mutants.iter().filter(|mutant| mutant.outcome == Outcome::Survived)
+    }
+}
+
+impl fmt::Display for Mutants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operation, mutants } = self;
+        let caught = mutants.len() - self.survivors().count();
+        write!(
+            f,
+            "{operation}: {caught} of {} calls that order threads are missed when they are left out",
+            mutants.len()
+        )?;
+        for Mutant { call, outcome } in mutants {
+            match outcome {
+                Outcome::Check(message) => write!(f, "\n  {call}: {message}")?,
+                Outcome::WrongResult(message) => write!(f, "\n  {call}: wrong result: {message}")?,
+                Outcome::NoEnd => write!(f, "\n  {call}: does not end")?,
+                Outcome::Survived => write!(f, "\n  SURVIVED {call}: all cases pass without it")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Leaves out each call in turn that orders threads in the kernels of an operation, and runs the small cases, until one fails, or
+/// `limit` is over. What does not end then keeps a thread of this program busy.
+///
+/// # Errors
+/// What is wrong with the operation without any change; [`Error::UnlistedKernel`].
+pub fn mutants(operation: &'static dyn Operation, seed: u64, limit: Duration) -> Result<Mutants, Error> {
+    let calls = Arc::new(OrderingCalls::default());
+    run(operation, seed, calls.clone())?;
+    let description = operation.describe();
+    let met = calls.met();
+    if let Some(call) = met.iter().find(|call| description.kernels.iter().all(|known| known.name != call.kernel)) {
+        return Err(Error::UnlistedKernel { operation: description.name, kernel: call.kernel.to_owned() });
+    }
+    let mutant = |call: String| Mutant { outcome: without(operation, seed, call.clone(), limit), call };
+    Ok(Mutants { operation: description.name, mutants: met.iter().map(|call| mutant(call.to_string())).collect() })
+}
+
+/// What comes of leaving out a call, on threads of its own: a kernel that waits for memory to change may never end.
+fn without(operation: &'static dyn Operation, seed: u64, call: String, limit: Duration) -> Outcome {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let calls = Arc::new(OrderingCalls::without(call));
+        let result = match rayon::ThreadPoolBuilder::new().num_threads(1).build() {
+            Ok(pool) => pool.install(|| run(operation, seed, calls)),
+            // On the threads of everybody, then.
+            Err(_) => run(operation, seed, calls),
+        };
+        // Nobody may be there any more.
+        _ = sender.send(match result {
+            Ok(()) => Outcome::Survived,
+            Err(Error::Runtime(error)) => Outcome::Check(error.to_string()),
+            Err(error) => Outcome::WrongResult(error.to_string()),
+        });
+    });
+    match receiver.recv_timeout(limit) {
+        Ok(outcome) => outcome,
+        Err(mpsc::RecvTimeoutError::Timeout) => Outcome::NoEnd,
+        Err(mpsc::RecvTimeoutError::Disconnected) => Outcome::Check("a panic, whose message is above".to_owned()),
+    }
+}
+
+fn run(operation: &dyn Operation, seed: u64, calls: Arc<OrderingCalls>) -> Result<(), Error> {
+    let device = Device::with_executor(Executor::new(Checks::Full).with_ordering_calls(calls));
+    for sizes in operation.describe().cases(false)? {
+        let trial = Trial::new(operation, sizes, seed)?;
+        trial.judge(&trial.run(&device)?)?;
+    }
+    Ok(())
+}
+
+/// The whole of a test: [`mutants`], with a panic if one survives.
+///
+/// # Panics
+/// If leaving out a call is noticed by nobody, or the operation is wrong without any change.
+pub fn assert_mutants(operation: &'static dyn Operation) {
+    match mutants(operation, 1, Duration::from_secs(60)) {
+        Ok(mutants) => assert!(mutants.survivors().next().is_none(), "{mutants}"),
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,361 @@
+//! The program over operations, as a library: what `main` of any crate calls.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use cuda_std::executor::Checks;
+use runtime::{Device, KernelSet};
+use serde::Serialize;
+
+use crate::check::{Case, Report};
+use crate::error::Nearest;
+use crate::operation::{Operation, Sizes};
+use crate::{Error, agreement, bench, check, check_executor, mutants};
+
+/// Runs operations, checks them and measures them, on a GPU or on the CPU executor.
+#[derive(Parser)]
+struct Arguments {
+    /// What to do [default: check]
+    #[command(subcommand)]
+    task: Option<Task>,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Lists the operations, their sizes, their kernels.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Runs one case of an operation, and compares every element with the reference.
+    Run {
+        #[command(flatten)]
+        one: One,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Checks operations: on the executor with all its checks, and on a GPU if there is one.
+    Check {
+        #[command(flatten)]
+        wanted: Wanted,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Compares the bits of a GPU's results with those of the executor's.
+    Agreement {
+        #[command(flatten)]
+        wanted: Wanted,
+        #[command(flatten)]
+        common: Common,
+        /// How many sets of numbers each case is computed with.
+        #[arg(long, value_name = "COUNT", default_value_t = 3)]
+        seeds: u64,
+    },
+    /// Leaves out each call that orders threads, and sees whether the checks tell.
+    Mutants {
+        #[command(flatten)]
+        wanted: Wanted,
+        #[command(flatten)]
+        common: Common,
+        /// After how many seconds a kernel counts as one that never ends.
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        limit: u64,
+    },
+    /// Measures operations. On the executor it says how long the checks take, and nothing about a GPU.
+    Bench {
+        #[command(flatten)]
+        wanted: Wanted,
+        #[command(flatten)]
+        common: Common,
+        /// The sizes, as `rows=3,cols=4` [default: the last large case on a GPU, the last small one on the executor]
+        #[arg(long, value_name = "SIZES")]
+        sizes: Option<String>,
+        /// How often each is measured.
+        #[arg(long, value_name = "COUNT", default_value_t = 50)]
+        runs: usize,
+    },
+}
+
+#[derive(Args)]
+struct One {
+    /// The operation.
+    #[arg(long, value_name = "NAME")]
+    op: String,
+    /// The sizes, as `rows=3,cols=4` [default: the last large case on a GPU, the last small one on the executor]
+    #[arg(long, value_name = "SIZES")]
+    sizes: Option<String>,
+}
+
+#[derive(Args, Default)]
+struct Wanted {
+    /// Only this operation.
+    #[arg(long, value_name = "NAME")]
+    op: Option<String>,
+    /// Only the operations that launch this kernel.
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
+}
+
+#[derive(Args)]
+struct Common {
+    /// What numbers are generated from.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Where to run: `cpu`, or the number of a GPU [default: the first GPU, or the executor where there is none]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Print JSON, one line for each operation.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Self { seed: 1, device: None, json: false }
+    }
+}
+
+/// The program: `fn main() -> ExitCode { testkit::main(&[&Axpy], &[&KERNELS]) }`.
+///
+/// Without arguments it checks all operations. It exits with 0 only if everything was right.
+pub fn main(operations: &[&'static dyn Operation], kernel_sets: &[&'static KernelSet]) -> ExitCode {
+    let program = Program { operations, kernel_sets };
+    match program.run(Arguments::parse().task) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Program<'a> {
+    operations: &'a [&'static dyn Operation],
+    kernel_sets: &'a [&'static KernelSet],
+}
+
+impl Program<'_> {
+    /// Does what was asked for. Whether everything was right.
+    fn run(&self, task: Option<Task>) -> Result<bool, Error> {
+        match task.unwrap_or_else(|| Task::Check { wanted: Wanted::default(), common: Common::default() }) {
+            Task::List { json } => Ok(self.list(json)),
+            Task::Run { one, common } => self.run_one(&one, &common),
+            Task::Check { wanted, common } => self.check(&wanted, &common),
+            Task::Agreement { wanted, common, seeds } => self.agreement(&wanted, &common, seeds),
+            Task::Mutants { wanted, common, limit } => {
+                let limit = Duration::from_secs(limit);
+                self.each(&wanted, |operation| {
+                    let found = mutants(operation, common.seed, limit)?;
+                    Ok(show(&found, common.json, found.survivors().next().is_none()))
+                })
+            }
+            Task::Bench { wanted, common, sizes, runs } => {
+                let device = self.device(&common)?;
+                self.each(&wanted, |operation| {
+                    let sizes = sizes_for(operation, &device, sizes.as_deref())?;
+                    Ok(show(&bench(operation, &device, sizes, runs, common.seed)?, common.json, true))
+                })
+            }
+        }
+    }
+
+    /// Does something for each operation that is meant. What is wrong with one is said, and the others have their turn.
+    fn each(
+        &self,
+        wanted: &Wanted,
+        mut action: impl FnMut(&'static dyn Operation) -> Result<bool, Error>,
+    ) -> Result<bool, Error> {
+        let mut all_right = true;
+        for operation in select(self.operations, wanted)? {
+            all_right &= action(operation).unwrap_or_else(|error| {
+                eprintln!("error: {}: {error}", operation.describe().name);
+                false
+            });
+        }
+        Ok(all_right)
+    }
+
+    fn list(&self, json: bool) -> bool {
+        for operation in self.operations {
+            let description = operation.describe();
+            let kernels: Vec<_> = description.kernels.iter().map(|kernel| kernel.name).collect();
+            let (name, idea, sizes) = (description.name, description.idea, description.sizes);
+            if json {
+                println!("{}", serde_json::json!({ "name": name, "idea": idea, "sizes": sizes, "kernels": kernels }));
+            } else {
+                println!("{name}: {idea}\n  sizes {}; kernels {}", sizes.join(", "), kernels.join(", "));
+            }
+        }
+        true
+    }
+
+    fn run_one(&self, one: &One, common: &Common) -> Result<bool, Error> {
+        let operations = select(self.operations, &Wanted { op: Some(one.op.clone()), kernel: None })?;
+        let device = self.device(common)?;
+        let mut all_right = true;
+        for operation in operations {
+            let sizes = sizes_for(operation, &device, one.sizes.as_deref())?;
+            let case = Case::of(sizes.to_string(), check::run(operation, &device, sizes, common.seed));
+            let (operation, device, seed) = (operation.describe().name, device.name(), common.seed);
+            let report = Report { operation, device, seed, cases: vec![case] };
+            let is_right = report.holds();
+            all_right &= show(&report, common.json, is_right);
+        }
+        Ok(all_right)
+    }
+
+    fn check(&self, wanted: &Wanted, common: &Common) -> Result<bool, Error> {
+        let device = self.device(common)?;
+        self.each(wanted, |operation| {
+            let mut all_right = true;
+            // On a GPU the executor's checks come first, unless only the GPU was asked for: it may not survive what they find.
+            if device.is_cpu() || common.device.is_none() {
+                let report = check_executor(operation, common.seed)?;
+                let is_right = report.holds();
+                all_right &= show(&report, common.json, is_right);
+            }
+            if !device.is_cpu() && all_right {
+                let report = check(operation, &device, common.seed)?;
+                let is_right = report.holds();
+                all_right &= show(&report, common.json, is_right);
+            }
+            Ok(all_right)
+        })
+    }
+
+    fn agreement(&self, wanted: &Wanted, common: &Common, seeds: u64) -> Result<bool, Error> {
+        let executor = Device::cpu(Checks::Bounds);
+        // Asked for by name, the executor is compared with itself.
+        let device = match self.open(common.device.as_deref())? {
+            (device, Some(reason)) if device.is_cpu() => return Err(Error::NeedsGpu { what: "agreement", reason }),
+            (device, _) => device,
+        };
+        self.each(wanted, |operation| {
+            let end = common.seed.saturating_add(seeds.max(1));
+            let agreement = agreement(operation, &device, &executor, common.seed..end)?;
+            let is_right = agreement.holds();
+            Ok(show(&agreement, common.json, is_right))
+        })
+    }
+
+    /// The device that was asked for, with a word on why it is no GPU.
+    fn device(&self, common: &Common) -> Result<Device, Error> {
+        let (device, reason) = self.open(common.device.as_deref())?;
+        if let Some(reason) = reason {
+            eprintln!("on the CPU executor: {reason}");
+        }
+        Ok(device)
+    }
+
+    fn open(&self, name: Option<&str>) -> Result<(Device, Option<String>), Error> {
+        match name {
+            Some("cpu") => Ok((Device::cpu(Checks::Bounds), None)),
+            Some(name) => {
+                let ordinal = name.parse().map_err(|_| Error::UnknownDevice { name: name.to_owned() })?;
+                Ok((Device::cuda(ordinal, self.kernel_sets)?, None))
+            }
+            None if self.kernel_sets.is_empty() => {
+                let reason = "this program has no kernel sets: see `cuda_builder::embed` and `runtime::kernel_set!`";
+                Ok((Device::cpu(Checks::Bounds), Some(reason.to_owned())))
+            }
+            None => {
+                let (device, reason) = Device::open(self.kernel_sets)?;
+                Ok((device, reason.map(|reason| reason.to_string())))
+            }
+        }
+    }
+}
+
+/// Prints a report. Hands on whether all of it was right.
+fn show<R: Display + Serialize>(report: &R, json: bool, is_right: bool) -> bool {
+    if json {
+        println!("{}", serde_json::to_string(report).expect("reports have no maps, and strings for keys"));
+    } else {
+        println!("{report}");
+    }
+    is_right
+}
+
+/// The operations that are meant.
+fn select(operations: &[&'static dyn Operation], wanted: &Wanted) -> Result<Vec<&'static dyn Operation>, Error> {
+    let mut selected = operations.to_vec();
+    if let Some(name) = &wanted.op {
+        selected.retain(|operation| operation.describe().name == name);
+        if selected.is_empty() {
+            let known: Vec<_> = operations.iter().map(|operation| operation.describe().name).collect();
+            return Err(Error::UnknownOperation { name: name.clone(), nearest: Nearest::of(name, &known) });
+        }
+    }
+    if let Some(name) = &wanted.kernel {
+        let known: Vec<_> = selected.iter().flat_map(|it| it.describe().kernels).map(|kernel| kernel.name).collect();
+        selected.retain(|operation| operation.describe().kernels.iter().any(|kernel| kernel.name == name));
+        if selected.is_empty() {
+            return Err(Error::UnknownKernel { name: name.clone(), nearest: Nearest::of(name, &known) });
+        }
+    }
+    Ok(selected)
+}
+
+/// The sizes that were asked for, or those of the last case that is meant for the device.
+fn sizes_for(operation: &dyn Operation, device: &Device, text: Option<&str>) -> Result<Sizes, Error> {
+    let description = operation.describe();
+    match text {
+        Some(text) => description.parse_sizes(text),
+        // There is one, or it is an error.
+        None => Ok(description.cases(!device.is_cpu())?.pop().expect("`cases` gives at least one")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Halved, Twice};
+
+    fn run(line: &str) -> Result<bool, Error> {
+        let words = ["program"].into_iter().chain(line.split(' ').filter(|word| !word.is_empty()));
+        let arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+        Program { operations: &[&Twice { wrong: false }, &Halved], kernel_sets: &[] }.run(arguments.task)
+    }
+
+    #[test]
+    fn every_task_runs_on_the_executor() {
+        for line in [
+            "",
+            "list",
+            "list --json",
+            "check --json",
+            "check --op twice --device cpu --seed 9",
+            "run --op halved",
+            "run --op twice --sizes n=77 --seed 3 --json",
+            "mutants --kernel halves",
+            "agreement --device cpu --seeds 1",
+            "bench --op twice --runs 3 --json --sizes n=100",
+        ] {
+            assert!(run(line).unwrap_or_else(|error| panic!("{line}: {error}")), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_said_with_what_there_is() {
+        let message = |line: &str| run(line).unwrap_err().to_string();
+        assert!(message("run --op twise").contains("`twise` (did you mean `twice` or `halved`?)"));
+        assert!(message("check --kernel doubled").contains("(did you mean `doubles` or `halves`?)"));
+        assert!(message("run --op twice --sizes m=3").contains("has no size `m` (did you mean `n`?)"));
+        assert!(message("check --device gpu").contains("there is no device `gpu`"));
+        assert!(message("agreement").contains("needs a GPU"));
+        assert!(!run("bench --op twice --runs 0").unwrap(), "said, and not passed");
+    }
+
+    #[test]
+    fn one_wrong_operation_fails_the_program_and_the_others_have_their_turn() {
+        let program = Program { operations: &[&Twice { wrong: true }, &Halved], kernel_sets: &[] };
+        for line in ["check", "run --op twice", "bench"] {
+            let task = Arguments::try_parse_from(["program"].into_iter().chain(line.split(' '))).unwrap().task;
+            assert!(!program.run(task).unwrap(), "{line}");
+        }
+    }
+}

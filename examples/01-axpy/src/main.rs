@@ -1,0 +1,11 @@
+//! `y = a·x + y`: run, check, measure. `cargo run --release -- --help` lists what it can do.
+
+use std::process::ExitCode;
+
+use runtime::KernelSet;
+
+static KERNELS: KernelSet = runtime::kernel_set!("kernels");
+
+fn main() -> ExitCode {
+    testkit::main(&[&axpy_kernels::Axpy], &[&KERNELS])
+}

@@ -1,0 +1,79 @@
+//! Tensor maps of batches of matrices.
+
+use cuda_driver::{TensorMapFault, TensorMapRejected};
+use cuda_std::{TensorMap, TensorMapMut};
+use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut};
+use runtime::{TensorLayout, TensorTile};
+
+use crate::plan::read;
+use crate::{Device, Error};
+
+/// Which lines of a matrix have their elements side by side in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// Its rows.
+    Rows,
+    /// Its columns.
+    Columns,
+}
+
+impl Device {
+    /// A tensor map of a batch of matrices whose rows, or columns, have their elements side by side. See
+    /// [`Device::tensor_map`](runtime::Device::tensor_map).
+    ///
+    /// # Errors
+    /// As there; also [`DeviceError::Driver`](runtime::Error::Driver) if those elements do not lie side by side, or if the tiles' are not of 4 bytes.
+    pub fn tensor_map_of_batch<'a>(
+        &self,
+        batch: &MatrixBatch<'a>,
+        lines: Lines,
+        tile: &TensorTile,
+    ) -> Result<TensorMap<'a>, Error> {
+        let first = batch.first();
+        let (length, count, stride, line_stride) = match lines {
+            Lines::Rows => (first.cols(), first.rows(), first.col_stride(), first.row_stride()),
+            Lines::Columns => (first.rows(), first.cols(), first.row_stride(), first.col_stride()),
+        };
+        let layout = TensorLayout {
+            length: length.into(),
+            lines: count.into(),
+            line_stride,
+            matrices: batch.count().into(),
+            matrix_stride: batch.stride(),
+        };
+        let element_bytes = tile.element.bytes();
+        let byte_stride = stride.saturating_mul(size_of::<f32>() as u64);
+        if element_bytes != size_of::<f32>() as u64 || (stride != 1 && length > 1) {
+            return Err(cuda_driver::Error::TensorMapRejected(Box::new(TensorMapRejected {
+                fault: TensorMapFault::Apart { byte_stride, element_bytes },
+                element: tile.element,
+                address: first.data().as_ptr().addr() as u64,
+                dimensions: layout.dimensions(tile).to_vec(),
+            }))
+            .into());
+        }
+        Ok(self.tensor_map(first.data(), &layout, tile)?)
+    }
+}
+
+impl Device {
+    /// A tensor map by which a kernel stores tiles of matrices whose rows have their elements side by side, beside the view of
+    /// them that it has. Otherwise as [`Device::tensor_map_of_batch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tensor_map_of_results<'a>(
+        &self,
+        batch: &MatrixBatchMut<'a>,
+        tile: &TensorTile,
+    ) -> Result<TensorMapMut<'a>, Error> {
+        let first = batch.first();
+        let (rows, cols) = (first.rows() as usize, first.cols() as usize);
+        let strides = [first.row_stride() as usize, first.col_stride() as usize];
+        let first = Matrix::new(read(first.data()), rows, cols, strides[0], strides[1])?;
+        let readable = MatrixBatch::new(first, batch.stride() as usize, batch.count() as usize)?;
+        let map = self.tensor_map_of_batch(&readable, Lines::Rows, tile)?;
+        // SAFETY: a launch takes it only beside a view of the same memory that may be written to.
+        Ok(unsafe { TensorMapMut::new(map) })
+    }
+}

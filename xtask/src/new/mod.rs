@@ -1,0 +1,220 @@
+//! `cargo xtask new`: a crate of kernels outside of this repository, with an operation, its tests, and a program.
+//!
+//! ```text
+//!  DIR/Cargo.toml  build.rs  src/main.rs  tests/operation.rs        the program
+//!  DIR/kernels/Cargo.toml  build.rs  src/lib.rs                     kernel and operation
+//! ```
+//!
+//! Its dependencies are the crates of this repository, by their path. Everything is written into a directory beside DIR, which then
+//! takes its name: nobody sees a crate that is half there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::workspace::root;
+
+/// The options of `new`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Where to write the crate: its last part is the crate's name
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// The kernel to begin with
+    #[arg(long, value_enum, default_value_t = Kernel::Elementwise)]
+    kernel: Kernel,
+}
+
+/// A kernel to begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kernel {
+    /// One thread for each element: the sum of two arrays, negative ones made zero.
+    Elementwise,
+    /// One block for each sum: the rows of a matrix.
+    Reduce,
+    /// Tiles in shared memory: the transpose of a matrix.
+    Tile,
+}
+
+impl Kernel {
+    /// The source, and the name of its operation.
+    fn template(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Elementwise => (include_str!("template/kernels/elementwise.rs"), "AddRelu"),
+            Self::Reduce => (include_str!("template/kernels/reduce.rs"), "RowSums"),
+            Self::Tile => (include_str!("template/kernels/tile.rs"), "Transpose"),
+        }
+    }
+}
+
+/// The lock file of an example, whose packages are the same but for the two of its own.
+const LOCK: &str = include_str!("../../../examples/01-axpy/Cargo.lock");
+/// The name of that example.
+const LOCKED: &str = "axpy";
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let directory = create(&arguments.directory, arguments.kernel, root())?;
+    let shown = directory.display();
+    println!("{shown} is a crate of kernels with a program. In it:\n");
+    println!("    cargo test     # all cases on the CPU executor, with all its checks");
+    println!("    cargo run      # the same, and on a GPU if there is one");
+    println!("\nkernels/src/lib.rs has the kernel and its operation.");
+    Ok(())
+}
+
+/// Writes a crate into a directory, which is not there yet or empty; where it is.
+fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result<PathBuf> {
+    let directory = std::path::absolute(directory).context("the directory has no name")?;
+    let shown = directory.display();
+    let name = directory.file_name().with_context(|| format!("{shown} has no name that a crate could have"))?;
+    let name = name.to_str().filter(|name| is_name(name)).with_context(|| {
+        format!(
+            "{} cannot be the name of a crate: use small letters, digits, `-` and `_`, beginning with a letter, and no keyword",
+            name.display()
+        )
+    })?;
+    let lock = lock(name);
+    let is_clear = |name: &str| lock.matches(&format!("\nname = {name:?}\n")).count() == 1;
+    ensure!(
+        is_clear(name) && is_clear(&format!("{name}-kernels")) && !["runtime", "testkit"].contains(&name),
+        "`{name}` is the name of a crate that the program needs: choose another"
+    );
+    let repository = repository.to_str().filter(|path| !path.contains(['"', '\\']) && !path.contains(char::is_control));
+    let repository = repository.context("the path of this repository cannot be written into a manifest: move it")?;
+    match fs::read_dir(&directory) {
+        Ok(mut entries) => ensure!(
+            entries.next().is_none(),
+            "{shown} is there already, and is not empty: choose another directory, or empty it"
+        ),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => bail!("{shown} cannot be a directory for a crate: {error}"),
+    }
+
+    let parent = directory.parent().with_context(|| format!("{shown} has no parent directory"))?;
+    let beside = tempfile::Builder::new().prefix(".new-").tempdir_in(parent);
+    let beside =
+        beside.with_context(|| format!("cannot write into {}: make that directory first", parent.display()))?;
+    let (source, operation) = kernel.template();
+    let fill = |template: &str| {
+        let text = template.replace("{{name}}", name).replace("{{crate}}", &name.replace('-', "_"));
+        text.replace("{{repository}}", repository).replace("{{Operation}}", operation)
+    };
+    let files = [
+        ("Cargo.toml", fill(include_str!("template/Cargo.toml"))),
+        ("Cargo.lock", lock),
+        ("README.md", fill(include_str!("template/README.md"))),
+        ("rust-toolchain.toml", include_str!("../../../rust-toolchain.toml").to_owned()),
+        (".gitignore", fill(include_str!("template/gitignore"))),
+        ("build.rs", fill(include_str!("template/build.rs"))),
+        ("src/main.rs", fill(include_str!("template/main.rs"))),
+        ("tests/operation.rs", fill(include_str!("template/operation.rs"))),
+        ("kernels/Cargo.toml", fill(include_str!("template/kernels/Cargo.toml"))),
+        ("kernels/build.rs", fill(include_str!("template/kernels/build.rs"))),
+        ("kernels/src/lib.rs", source.to_owned()),
+    ];
+    let crate_dir = beside.path().join(name);
+    for (path, text) in files {
+        let path = crate_dir.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(&crate_dir))?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    // An empty directory gives way; one that somebody has filled meanwhile does not.
+    fs::rename(&crate_dir, &directory).with_context(|| format!("cannot make the crate {shown}"))?;
+    Ok(directory)
+}
+
+/// Whether a package can be called that.
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
+        && !is_taken(name)
+}
+
+/// Whether a word is a keyword, or the name of a crate or of a directory of cargo's that is always there.
+fn is_taken(word: &str) -> bool {
+    const TAKEN: &str = "abstract alloc as async await become box break const continue core crate do dyn else enum extern false \
+        final fn for gen if impl in let loop macro match mod move mut override priv proc_macro pub ref return self static std struct \
+        super test trait true try type typeof unsafe unsized use virtual where while yield build deps examples incremental";
+    TAKEN.split_whitespace().any(|taken| taken == word)
+}
+
+/// The lock file of a crate of this name. Cargo does not mind the order.
+fn lock(name: &str) -> String {
+    let of_kernels = LOCK.replace(&format!("\"{LOCKED}-kernels\""), &format!("\"{name}-kernels\""));
+    of_kernels.replace(&format!("\"{LOCKED}\""), &format!("\"{name}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Output};
+
+    use clap::ValueEnum as _;
+
+    use super::*;
+    use crate::workspace::target_dir;
+
+    /// Runs cargo in a crate, with the target directory of the examples: its dependencies are the same.
+    fn cargo(directory: &Path, arguments: &[&str]) -> Output {
+        let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
+        cargo.args(arguments).args(["--locked", "--offline", "--target-dir"]).arg(target_dir().join("examples"));
+        cargo.current_dir(directory).output().unwrap()
+    }
+
+    #[test]
+    fn what_it_writes_passes_its_tests_and_runs() {
+        let place = tempfile::tempdir().unwrap();
+        for kernel in Kernel::value_variants() {
+            // One is called as the example whose lock file it gets.
+            let name = if *kernel == Kernel::Elementwise { LOCKED.to_owned() } else { format!("my-{kernel:?}") };
+            let name = name.to_lowercase();
+            let directory = place.path().join(&name);
+            // An empty directory will do.
+            if *kernel == Kernel::Tile {
+                fs::create_dir(&directory).unwrap();
+            }
+            assert_eq!(create(&directory, *kernel, root()).unwrap(), directory);
+            for arguments in [&["test", "--workspace"][..], &["run"]] {
+                let output = cargo(&directory, arguments);
+                let (text, messages) =
+                    (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+                assert!(output.status.success(), "{name}: {arguments:?}: {text}\n{messages}");
+                assert!(!messages.contains("warning"), "{name}: {messages}");
+                assert!(text.contains("every_case_is_right ... ok") || text.contains("cases right"), "{name}: {text}");
+            }
+            let mut format = Command::new("cargo");
+            let format = format.args(["fmt", "--all", "--check"]).current_dir(&directory).output().unwrap();
+            assert!(format.status.success(), "{name}: {}", String::from_utf8_lossy(&format.stdout));
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3, "nothing else is left");
+    }
+
+    #[test]
+    fn what_is_there_is_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("mine");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("notes"), "mine").unwrap();
+        let message = create(&directory, Kernel::Tile, root()).unwrap_err().to_string();
+        assert!(message.contains("mine is there already, and is not empty"), "{message}");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(create(&file, Kernel::Tile, root()).unwrap_err().to_string().contains("cannot be a directory"));
+        let nowhere = place.path().join("nowhere/crate1");
+        assert!(create(&nowhere, Kernel::Tile, root()).unwrap_err().to_string().contains("make that directory first"));
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "nothing is left");
+    }
+
+    #[test]
+    fn names_that_no_crate_can_have_are_refused() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["1st", "with space", "Upper", "fn", "test", "deps", "rayon", "runtime", "a.b", "-x"] {
+            let message = create(&place.path().join(name), Kernel::Tile, root()).unwrap_err().to_string();
+            assert!(message.contains(name) && message.contains("name of a crate"), "{name}: {message}");
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        assert!(create(Path::new("/"), Kernel::Tile, root()).is_err());
+    }
+}
