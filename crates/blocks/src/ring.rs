@@ -263,12 +263,8 @@ impl<const STAGES: u32> Consumer<STAGES> {
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn release(&self) {
-        // SAFETY: the caller's promise: one arrival of each warp.
-        unsafe {
-            if hopper::elect_one() {
-                self.ring.empty(self.position.stage).arrive();
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { Unreleased { empty: self.ring.empty(self.position.stage) }.release() }
     }
 
     /// On to the stage after the next.

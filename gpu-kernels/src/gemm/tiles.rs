@@ -116,7 +116,7 @@ impl<'a> TiledGemm<'a> {
         crate::geometry::line_of_blocks(self.blocks(shape))
     }
 
-    /// Whether C is only written: β is zero, or what is written are partial sums.
+    /// Whether C is only written: β is zero, or what is written are partial results.
     pub fn overwrites(&self) -> bool {
         self.alpha_beta.beta == 0.0
     }
@@ -131,7 +131,7 @@ impl<'a> TiledGemm<'a> {
         self.b
     }
 
-    /// The results, or partial sums.
+    /// The results, or partial results of split-K.
     pub fn c(&self) -> MatrixBatchMut<'a> {
         self.c
     }
@@ -488,7 +488,7 @@ mod tests {
             let blocks = gemm.blocks(SHAPE);
             assert_eq!(blocks, (m.div_ceil(512) * n.div_ceil(128) * products * splits) as u64);
             let mut seen = HashSet::new();
-            let mut terms = 0;
+            let mut covered = 0;
             for block in 0..blocks as u32 {
                 let tile = gemm.tile(SHAPE, block).unwrap();
                 let tiles = (m.div_ceil(512) * n.div_ceil(128)) as u32;
@@ -496,11 +496,11 @@ mod tests {
                 assert!(tile.row < m as u32 && tile.row.is_multiple_of(512), "{}", tile.row);
                 assert!(tile.col < n as u32 && tile.col.is_multiple_of(128), "{}", tile.col);
                 assert!(tile.k_begin.is_multiple_of(32) || tile.k_begin == tile.k_end);
-                terms += u64::from(tile.k_end - tile.k_begin);
+                covered += u64::from(tile.k_end - tile.k_begin);
                 let output = tile.c.data().as_mut_ptr().addr();
                 assert!(seen.insert((output, tile.row, tile.col)), "two blocks have the same tile");
             }
-            assert_eq!(terms, (m.div_ceil(512) * n.div_ceil(128) * products * k) as u64);
+            assert_eq!(covered, (m.div_ceil(512) * n.div_ceil(128) * products * k) as u64);
             assert!(gemm.tile(SHAPE, blocks as u32).is_none());
         }
     }

@@ -1,4 +1,10 @@
 //! Matrix–vector products, `y = α·A·x + β·y`: every element of A is used once, so the time is that of reading A.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`block_reduction`] | a block shares one long sum |
+//! | [`split`] | row-major A: rows divided among blocks (split-K), many loads under way |
+//! | [`transposed_split`] | the same for column-major A |
 
 pub mod block_reduction;
 pub mod split;

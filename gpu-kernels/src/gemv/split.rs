@@ -1,4 +1,4 @@
-//! A block has four rows and a part of their columns, and keeps many loads under way.
+//! Row-major matrices: a block has four rows and a slice of their columns (split-K), and keeps many loads under way.
 //!
 //! ```text
 //!              split 0                    split 1                      every step of a block: 8·lanes columns of 4 rows

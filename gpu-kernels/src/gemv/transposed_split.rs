@@ -1,4 +1,4 @@
-//! The same for a matrix column-major: neighbouring threads have neighbouring rows.
+//! Column-major matrices: a block has 128 rows and a slice of the columns, and neighbouring threads have neighbouring rows.
 //!
 //! ```text
 //!                  split 0             split 1

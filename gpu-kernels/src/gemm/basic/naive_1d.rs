@@ -12,8 +12,8 @@
 //! The idea: the shortest way to a right answer, and the yardstick for the rest.
 //!
 //! What it costs: two loads for each multiplication. The threads of a warp have the same row and consecutive columns, so
-//! the load from A is one broadcast, and the one from B is coalesced where B is row-major. Where B is stored by
-//! columns (`A·Bᵀ` read in place), the 32 lanes load from 32 different lines of the cache, and that decides the time.
+//! the load from A is one broadcast, and the one from B is coalesced where B is row-major. Where B is column-major
+//! (`A·Bᵀ` read in place), the 32 lanes load from 32 different lines of the cache, and that decides the time.
 //!
 //! Source: the textbook's definition of the product. 32 registers, no shared memory; any device.
 

@@ -25,11 +25,11 @@
 //! every time.
 //!
 //! **Coalesced loads in any layout.** Consecutive threads should load consecutive addresses. Which index runs fastest in
-//! memory depends on the layout, and step 1 lets `x` follow it: a matrix row-major is loaded as `[y][x]`, one stored
-//! by columns (`Aᵀ` read in place, say) as `[x][y]`, which writes down a column of the tile.
+//! memory depends on the layout, and step 1 lets `x` follow it: a row-major matrix is loaded as `[y][x]`, a column-major
+//! one (`Aᵀ` read in place, say) as `[x][y]`, which writes down a column of the tile.
 //!
 //! **Pitch.** With rows of TILE elements, all elements of a column of a tile would lie in one of the 32 banks of shared
-//! memory, and writing down a column would take 32 turns. Four elements of padding spread them over eight banks, and keep
+//! memory, and writing down a column would be a 32-way bank conflict. Four elements of padding spread them over eight banks, and keep
 //! rows aligned to 16 bytes, so that step 3 loads four neighbours of a row of tile A at once.
 //!
 //! Source: the idea is as old as CUDA (NVIDIA's programming guide, "Shared Memory"). TILE² threads of 32 registers,

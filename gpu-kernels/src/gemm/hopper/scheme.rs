@@ -1,5 +1,5 @@
-//! Which products of high and low parts make an fp32-accurate product: three TF32 products, or one TF32 and two bf16 products. See
-//! [`decompose`](crate::gemm::decompose).
+//! Which `wgmma` products of high and low parts make an fp32-accurate product: three TF32 products, or one TF32 and two bf16 products.
+//! [`decompose`](crate::gemm::decompose) says why these are enough.
 
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{Bf16, Descriptor, Sums, Tf32};

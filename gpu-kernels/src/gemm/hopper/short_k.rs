@@ -158,13 +158,13 @@ unsafe fn multiply_short(
     // acquire registers together.
     unsafe {
         let pipeline = Pipeline::open(MEMORY.pipeline);
-        let (mut producer, consumer) = (pipeline.producer(), pipeline.consumer());
         let warp = warp_number();
         if warp < PRODUCER_WARPS {
             hopper::release_registers::<PRODUCER_REGISTERS>();
             if warp == 0 {
                 hopper::prefetch_tensor_map(map_a);
                 hopper::prefetch_tensor_map(map_b);
+                let mut producer = pipeline.producer();
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) {
                     let Tile { row, col, product, .. } = tile;
@@ -179,7 +179,7 @@ unsafe fn multiply_short(
             }
         } else {
             hopper::acquire_registers::<CONSUMER_REGISTERS>();
-            multiply(consumer, gemm, info);
+            multiply(pipeline.consumer(), gemm, info);
         }
     }
 }

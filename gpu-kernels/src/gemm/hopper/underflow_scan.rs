@@ -1,5 +1,5 @@
-//! Which operands a block scans for numbers that are too small to be decomposed, and in which steps; and whether its accumulators are
-//! finite.
+//! Who scans which operands for numbers that are too small to be decomposed: a block its own, or in every eighth K-step, if others
+//! have the same operand and scan it in the other steps. Numbers that are too large show in the accumulators, which are not finite.
 
 use blocks::reduce::Finite;
 

@@ -1,4 +1,5 @@
-//! The precisions: how a lane prepares operands in registers, and which tensor-core products make a product.
+//! The precisions of the `mma.sync` kernels: how a lane prepares fp32 operands in registers, by rounding or decomposing them, and
+//! which tensor-core products make one product of them.
 
 use cuda_std::mma::{mma_m16n8k8_tf32, mma_m16n8k16_bf16, mma_m16n8k16_fp16};
 use cuda_std::prelude::*;
@@ -6,11 +7,11 @@ use cuda_std::prelude::*;
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
 
 /// Four numbers of a line in a lane, k = `q`, `q + 4`, `q + 8` and `q + 12`, as fragments of two TF32 products over 8 of k: the
-/// first has the first two in the places `q` and `q + 4`, the second the others.
+/// first has the first two in the positions `q` and `q + 4`, the second the others.
 pub(super) type Tf32 = [f32; 4];
 
-/// The same four as fragments of one product over 16 of k in 16-bit numbers: the places are `2q`, `2q + 1`, `2q + 8` and
-/// `2q + 9`. So a k has another place in a product of this kind than in one of TF32; the sum does not mind, as long as A
+/// The same four as fragments of one product over 16 of k in 16-bit numbers: the positions are `2q`, `2q + 1`, `2q + 8` and
+/// `2q + 9`. So a k has another position in a product of this kind than in one of TF32; the sum does not mind, as long as A
 /// and B agree.
 pub(super) type Pairs = [u32; 2];
 
