@@ -2,7 +2,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use cuda_std::executor::Checks;
-use tilewright::plan::{Description, DeviceFacts, Options, Part, Placement, Processor, Tables, plan};
+use tilewright::plan::{Description, DeviceFacts, Options, Placement, Processor, Tables, Triangle, plan};
 use tilewright::problem::Sizes;
 use tilewright::{Device, DeviceMatrix, Error, Precision, kernels};
 
@@ -80,7 +80,7 @@ pub fn check(data: &[u8]) {
         Ok(product) => product,
         Err(error) => return crate::has_reason(error),
     };
-    let part = [Part::All, Part::Upper, Part::Lower][usize::from(input.part) % 3];
+    let part = [Triangle::All, Triangle::Upper, Triangle::Lower][usize::from(input.part) % 3];
     let [alpha, beta] = input.factors;
     let product = product.with_factors(alpha, beta).with_part(part);
     let kernel = input.kernel.map(|index| kernels::ALL[usize::from(index) % kernels::ALL.len()]);

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use arbitrary::{Arbitrary, Unstructured};
 use package::{Products, Rule, Scalings, Strides, View};
-use tilewright::plan::Part;
+use tilewright::plan::Triangle;
 
 /// The products of more elements than this are not followed one by one.
 const FEW: usize = 1 << 12;
@@ -66,7 +66,7 @@ pub fn check(data: &[u8]) {
     if c.is_empty() {
         return;
     }
-    let part = [Part::All, Part::Upper, Part::Lower][usize::from(input.part) % 3];
+    let part = [Triangle::All, Triangle::Upper, Triangle::Lower][usize::from(input.part) % 3];
     let products = Products::new(&a, &b, &c, part);
     let elements: usize = c.shape.iter().product();
     let Products { m, n, k, count, .. } = products;

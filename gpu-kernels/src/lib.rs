@@ -4,30 +4,30 @@
 //! where every access is checked. The crate knows nothing of devices; it also exports what a launch has to agree with
 //! the kernel on (argument types, block shapes, grids), so that the host cannot drift from it.
 //!
-//! # The ladder
+//! # Reading order
 //!
 //! Each kernel stands for one idea; read them in this order.
 //!
 //! | kernel | idea |
 //! |---|---|
-//! | [`gemm::naive_1d`] | one thread per element of C, numbered along a line |
-//! | [`gemm::naive_2d`] | one thread per element of C, arranged like C |
-//! | [`gemm::tiled`], 16×16 and 32×32 | a block shares what its threads would all load |
-//! | [`gemm::register_tiled`] | a thread shares what its 128 sums would all load |
+//! | [`gemm::basic::naive_1d`] | one thread per element of C, numbered along a line |
+//! | [`gemm::basic::naive_2d`] | one thread per element of C, arranged like C |
+//! | [`gemm::basic::tiled`], 16×16 and 32×32 | a block shares what its threads would all load |
+//! | [`gemm::register_tiled`] | a thread shares what its 128 accumulators would all load |
 //! | [`gemm::mma`] | tensor cores, and what they take to be as accurate as fp32 |
-//! | [`gemm::wgmma`] | tensor cores fed by the copy engine, with a role for each warp |
+//! | [`gemm::hopper`] | TMA, `wgmma`, and a role for each warp |
 //! | [`gemv::block_reduction`] | a block shares one long sum |
-//! | [`gemv::split`], [`gemv::transposed_split`] | blocks share one long sum |
+//! | [`gemv::split`], [`gemv::transposed_split`] | split-K: blocks share one long sum |
 //!
-//! Not on the ladder: [`scaling`], products with diagonal matrices; [`pack`], kernels that bring operands into another form
-//! first; [`probe`], kernels that do one thing only, to measure what a GPU can do at most; and [`planted`], kernels with a fault
-//! each, to see whether tools find it.
+//! Besides: [`scaling`], products with diagonal matrices; [`pack`], kernels that bring operands into another form first; [`probe`],
+//! kernels that do one thing only, to measure what a GPU can do at most; and [`planted`], kernels with an injected fault each, to
+//! see whether tools find it. The parts that kernels are built from are in [`blocks`].
 //!
 //! # Precision
 //!
 //! It is part of every kernel's name. `fp32` alone means: operands and result are IEEE 754 binary32, and every multiplication
 //! and addition of the sum is one fused operation rounded to nearest. `fp32_3xtf32`, `fp32_mixed` and `fp32_3xfp16` compute on
-//! tensor cores by parts of the operands, with errors like those of fp32 ([`gemm::split`], [`pack::scaled`]); `fp32_normwise` by
+//! tensor cores by parts of the operands, with errors like those of fp32 ([`gemm::decompose`], [`pack::scaled`]); `fp32_normwise` by
 //! parts that are accurate beside the largest elements of rows and columns; `tf32`, `bf16` and `fp16` round the operands.
 //!
 //! # Sizes
@@ -41,13 +41,13 @@
     reason = "an array stays in registers only if it is indexed by constants, which iterators over it hide"
 )]
 
+mod alpha_beta;
 mod batch;
 mod geometry;
 mod matrix;
 #[cfg(not(target_arch = "nvptx64"))]
 mod overlap;
-mod part;
-mod scale;
+mod triangle;
 mod vector;
 
 pub mod gemm;
@@ -65,5 +65,5 @@ pub use matrix::ShapeError;
 pub use matrix::{Matrix, MatrixMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use overlap::elements_overlap;
-pub use part::Part;
+pub use triangle::Triangle;
 pub use vector::{Vector, VectorMut};

@@ -3,8 +3,8 @@
 //! ```text
 //! element (row, col)  =  data[row · row_stride + col · col_stride]
 //!
-//! stored by rows,    leading dimension ld:   row_stride = ld, col_stride = 1
-//! stored by columns, leading dimension ld:   row_stride = 1,  col_stride = ld
+//! row-major,    leading dimension ld:   row_stride = ld, col_stride = 1
+//! column-major, leading dimension ld:   row_stride = 1,  col_stride = ld
 //! ```
 //!
 //! A transposed matrix is the same data with the two strides exchanged, so a kernel that takes these types has all of NN,

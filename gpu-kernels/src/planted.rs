@@ -1,5 +1,5 @@
-//! Kernels with a fault each. The tools that look for faults are tried on them first: what says nothing of these says nothing of
-//! any kernel. They compute nothing that anybody wants, and no safe code launches them.
+//! Kernels with an injected fault each. The tools that look for faults are tried on them first: a tool that does not report these faults
+//! proves nothing by not reporting others. They compute nothing that anybody wants, and no safe code launches them.
 //!
 //! | kernel | fault | reported by |
 //! |---|---|---|

@@ -27,9 +27,6 @@
 //!
 //! Arrays are of any length. Loads go past the first-level cache, which nothing that is read once can use. At most 32
 //! registers, 64 for `deep`; no shared memory; any device.
-//!
-//! Measured on one NVIDIA H200, on arrays of 4 GiB (2026-11-21): reading 4.58 TB/s (`deep`, chunks of 2¹⁸ elements), writing
-//! 4.70 TB/s and copying 4.19 TB/s (`single`, chunks of 2¹⁰), multiplying and adding 65.3 TFLOP/s.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tilewright::Precision;
-use tilewright::plan::Part;
+use tilewright::plan::Triangle;
 
 use crate::array::Array;
 use crate::engine::{Job, Place, Stream};
@@ -58,7 +58,7 @@ struct Options {
     precision: Precision,
     on_cpu: OnCpu,
     /// What is wanted of each matrix of the result.
-    part: Part,
+    part: Triangle,
 }
 
 impl Options {
@@ -69,9 +69,9 @@ impl Options {
             precision: precision.parse().map_err(|why: String| refused("precision", precision, &why))?,
             on_cpu: OnCpu::parse(on_cpu)?,
             part: match part {
-                "all" => Part::All,
-                "upper" => Part::Upper,
-                "lower" => Part::Lower,
+                "all" => Triangle::All,
+                "upper" => Triangle::Upper,
+                "lower" => Triangle::Lower,
                 _ => return Err(refused("part", part, "expected one of all, upper, lower")),
             },
         })
@@ -175,7 +175,7 @@ fn named<'a, 'py>(
 fn checked(tensors: &[&Tensor], options: Options) -> Result<(Place, Vec<usize>), Failure> {
     let (a, b) = (&tensors[0].view.shape, &tensors[1].view.shape);
     let shape = options.rule.result(a, b).map_err(argument)?;
-    if options.part != Part::All && (a.len() < 2 || b.len() < 2) {
+    if options.part != Triangle::All && (a.len() < 2 || b.len() < 2) {
         let (a, b) = (tuple(a), tuple(b));
         return Err(argument(format!(
             "matmul: a has shape {a}, b has shape {b}: only matrices have triangles, and a product with a vector is none; leave \

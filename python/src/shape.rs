@@ -16,7 +16,7 @@
 use std::cmp::Reverse;
 
 use tilewright::operand::elements_overlap;
-use tilewright::plan::Part;
+use tilewright::plan::Triangle;
 
 /// What kernels count, at most: rows, columns, terms or matrices.
 const MOST: usize = i32::MAX as usize;
@@ -59,7 +59,7 @@ pub(crate) struct Products {
     /// The strides of C.
     pub(crate) c: Strides,
     /// What is wanted of each C.
-    pub(crate) part: Part,
+    pub(crate) part: Triangle,
     /// What is left of the batch.
     repeats: Vec<Axis>,
 }
@@ -194,7 +194,7 @@ impl Products {
     ///
     /// # Panics
     /// If it is another one.
-    pub(crate) fn new(a: &View, b: &View, c: &View, part: Part) -> Self {
+    pub(crate) fn new(a: &View, b: &View, c: &View, part: Triangle) -> Self {
         let (rank_a, rank_b, rank_c) = (a.shape.len(), b.shape.len(), c.shape.len());
         // A vector a is a matrix of one row, a vector b one of one column.
         let (a_is_vector, b_is_vector) = (rank_a == 1, rank_b == 1);
@@ -223,7 +223,7 @@ impl Products {
         let mut axes: Vec<Axis> = all.filter(|axis| axis.extent != 1).collect();
         // The innermost is the last one.
         axes.sort_by_key(|axis| Reverse(axis.strides[2]));
-        simplify(&mut axes, &mut rows, &mut cols, part == Part::All);
+        simplify(&mut axes, &mut rows, &mut cols, part == Triangle::All);
 
         let batch = take_batch(&mut axes, rows, cols);
         let [of_a, of_b, of_c] = batch.strides;
@@ -433,7 +433,7 @@ mod tests {
     /// The products of c without gaps, checked term by term.
     fn products(a: &View, b: &View) -> Products {
         let c = contiguous(&Rule::Matmul.result(&a.shape, &b.shape).unwrap());
-        let products = Products::new(a, b, &c, Part::All);
+        let products = Products::new(a, b, &c, Triangle::All);
         assert_eq!(computed(&products), expected(a, b, &c), "{a:?} {b:?}");
         products
     }
@@ -487,8 +487,8 @@ mod tests {
         assert_eq!((folded.m, folded.n, folded.count), (1, 5, 1));
         // Triangles are of each matrix.
         let (a, b, c) = (contiguous(&[5, 2, 3]), contiguous(&[3, 4]), contiguous(&[5, 2, 4]));
-        let kept = Products::new(&a, &b, &c, Part::Upper);
-        assert_eq!((kept.m, kept.n, kept.count, kept.part), (2, 4, 5, Part::Upper));
+        let kept = Products::new(&a, &b, &c, Triangle::Upper);
+        assert_eq!((kept.m, kept.n, kept.count, kept.part), (2, 4, 5, Triangle::Upper));
         // Rows that do not go on at the same distance are a batch.
         let padded = View { shape: vec![5, 2, 3], strides: vec![100, 3, 1] };
         let batch = products(&padded, &contiguous(&[3, 4]));
@@ -511,7 +511,7 @@ mod tests {
     fn results_between_each_other_are_computed_one_after_the_other() {
         let (a, b) = (contiguous(&[4, 2, 3]), contiguous(&[4, 3, 5]));
         let c = permuted(contiguous(&[2, 4, 5]), &[1, 0, 2]);
-        let products = Products::new(&a, &b, &c, Part::All);
+        let products = Products::new(&a, &b, &c, Triangle::All);
         assert_eq!((products.count, products.offsets().count()), (1, 4));
         assert_eq!(computed(&products), expected(&a, &b, &c));
     }
@@ -519,7 +519,7 @@ mod tests {
     #[test]
     fn what_is_too_long_to_be_folded_is_a_batch() {
         let (a, b) = (contiguous(&[4, 1 << 30, 1]), contiguous(&[1, 1]));
-        let products = Products::new(&a, &b, &contiguous(&[4, 1 << 30, 1]), Part::All);
+        let products = Products::new(&a, &b, &contiguous(&[4, 1 << 30, 1]), Triangle::All);
         assert_eq!((products.m, products.count), (1 << 30, 4));
     }
 

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use tilewright::Device;
 use tilewright::kernels::{Family, KernelInfo, Scheme};
-use tilewright::plan::Part;
+use tilewright::plan::Triangle;
 
 use crate::planned::error_of;
 use crate::{Batch, Error, Layout, Layouts, Order, Planned, Results, Shape};
@@ -93,7 +93,8 @@ fn product(generator: &mut StdRng, kernel: &KernelInfo) -> (Batch, u32) {
     let shared = [generator.random_range(0..3) == 0, generator.random_range(0..3) == 0];
     let alpha = [1.0, 1.0, -1.0, 0.37, -0.7, 0.0][generator.random_range(0..6)];
     let beta = [0.0, 0.0, 0.0, 1.0, -0.4, 0.3][generator.random_range(0..6)];
-    let part = [Part::All, Part::All, Part::All, Part::All, Part::Upper, Part::Lower][generator.random_range(0..6)];
+    let part = [Triangle::All, Triangle::All, Triangle::All, Triangle::All, Triangle::Upper, Triangle::Lower]
+        [generator.random_range(0..6)];
     let batch = Batch::new(count, shared, shape, layouts, generator.random()).scaled(alpha, beta);
     (batch.with_operands_of_part(part).with_part(part), generator.random_range(1..6))
 }

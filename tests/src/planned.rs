@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use ndarray::{Array2, Axis};
 use tilewright::kernels::{KernelInfo, Scheme};
-use tilewright::plan::{Description, GemmPlan, Options, Part, Workspace};
+use tilewright::plan::{Description, GemmPlan, Options, Triangle, Workspace};
 use tilewright::{Device, DeviceMatrix};
 
 use crate::operand::GUARD;
@@ -27,13 +27,13 @@ pub struct Batch {
     /// Whether all of them have the same A, and the same B, which then is in memory once.
     shared: [bool; 2],
     /// What is wanted of the results.
-    part: Part,
+    part: Triangle,
 }
 
 impl From<Problem> for Batch {
     /// A batch of one.
     fn from(problem: Problem) -> Self {
-        Self { problems: vec![problem], shared: [false; 2], part: Part::All }
+        Self { problems: vec![problem], shared: [false; 2], part: Triangle::All }
     }
 }
 
@@ -52,7 +52,7 @@ impl Batch {
                 }
             }
         }
-        Self { problems, shared, part: Part::All }
+        Self { problems, shared, part: Triangle::All }
     }
 
     /// The products.
@@ -61,7 +61,7 @@ impl Batch {
     }
 
     /// What is wanted of the results.
-    pub(crate) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> Triangle {
         self.part
     }
 
@@ -72,12 +72,12 @@ impl Batch {
     }
 
     /// The same, of which only a part is wanted.
-    pub fn with_part(self, part: Part) -> Self {
+    pub fn with_part(self, part: Triangle) -> Self {
         Self { part, ..self }
     }
 
     /// The same, with zeros in A and in B outside of a part.
-    pub fn with_operands_of_part(mut self, part: Part) -> Self {
+    pub fn with_operands_of_part(mut self, part: Triangle) -> Self {
         for Problem { a, b, .. } in &mut self.problems {
             for operand in [a, b] {
                 let (rows, cols) = (operand.rows(), operand.cols());
@@ -316,7 +316,7 @@ pub fn check_parts(
     shapes: &[Shape],
     layouts: Layouts,
 ) -> Result<usize, String> {
-    const PARTS: [Part; 3] = [Part::All, Part::Upper, Part::Lower];
+    const PARTS: [Triangle; 3] = [Triangle::All, Triangle::Upper, Triangle::Lower];
     let mut computed = 0;
     for (seed, &shape) in shapes.iter().enumerate() {
         for (wanted, filled) in PARTS.into_iter().flat_map(|wanted| PARTS.map(|filled| (wanted, filled))) {
@@ -331,7 +331,7 @@ pub fn check_parts(
 }
 
 /// Compares one result, which has zeros outside of a part.
-fn compare(scheme: Scheme, problem: &Problem, part: Part, result: &Operand) -> Result<(), String> {
+fn compare(scheme: Scheme, problem: &Problem, part: Triangle, result: &Operand) -> Result<(), String> {
     error_of(scheme, problem, part, result).map(|_| ())
 }
 
@@ -342,7 +342,7 @@ fn compare(scheme: Scheme, problem: &Problem, part: Part, result: &Operand) -> R
 pub(crate) fn error_of(
     scheme: Scheme,
     problem: &Problem,
-    part: Part,
+    part: Triangle,
     result: &Operand,
 ) -> Result<(Array2<f64>, f64), String> {
     let result = result.to_f64();

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpu_kernels::gemm::Gemm;
-use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
-use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
-use gpu_kernels::gemm::tiled::gemm_tiled_32_fp32;
+use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
+use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
+use gpu_kernels::gemm::basic::tiled::gemm_tiled_32_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use ndarray::Array2;
 use tilewright::plan::{Description, GemmPlan, Options};

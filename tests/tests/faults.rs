@@ -7,7 +7,7 @@ use cuda_std::prelude::*;
 use gpu_kernels::{Matrix, MatrixMut};
 use tests::{Layouts, Problem, Shape};
 
-/// A tile of `gemm::tiled`.
+/// A tile of `gemm::basic::tiled`.
 type Tile = Shared<[[f32; 36]; 32]>;
 
 /// The body of `gemm_tiled_32_fp32`, with two places to go wrong.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, Kernel as _};
-use gpu_kernels::gemm::split_reduction::{SplitReduction, gemm_split_reduction_fp32};
+use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemv::SplitGemv;
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits};
 use gpu_kernels::gemv::transposed_split::{gemv_transposed_split_fp32, gemv_transposed_splits};

@@ -11,7 +11,7 @@ use cuda_driver::{Error as DriverError, Gpu, Module};
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut};
 use gpu_kernels::gemm::Gemm;
-use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
+use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tests::device_features::{self, Feature, Launcher, X, untouched};

@@ -274,7 +274,7 @@ fn batches_and_splits() {
             let a = MatrixBatch::new(a, stride_a, products).unwrap();
             let b = MatrixBatch::new(b, stride_b, products).unwrap();
             let c = MatrixBatchMut::new(c, stride_c, outputs).unwrap();
-            let gemm = TiledGemm::split(a, b, c, splits as u32).unwrap();
+            let gemm = TiledGemm::split_k(a, b, c, splits as u32).unwrap();
             launch_mma(&EXECUTOR, precision, layouts, gemm).unwrap();
             for product in 0..products {
                 for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {

@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 use cuda_std::convert::{bf16x2, f16x2};
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{ContractViolation, GlobalSlice, GlobalSliceMut, Kernel as _};
-use gpu_kernels::gemm::wgmma::unfit::GROUP;
+use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
 use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16, split_fp16};
 use gpu_kernels::pack::whole::{MOST_TERMS, pack_whole_lines_fp16};
-use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Part};
+use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Triangle};
 use tests::half_of_the_grid;
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
@@ -162,7 +162,7 @@ fn copies_have_every_element_in_its_place_and_nothing_else_is_written() {
 
 #[test]
 fn what_is_not_wanted_becomes_zero_and_nothing_else_is_written() {
-    for part in [Part::All, Part::Upper, Part::Lower] {
+    for part in [Triangle::All, Triangle::Upper, Triangle::Lower] {
         everywhere(any_number, |source| {
             let shape = [source.lines, source.terms, source.matrices];
             let expected = Source::new(shape, source.lay, |matrix, line, term| {
@@ -172,7 +172,7 @@ fn what_is_not_wanted_becomes_zero_and_nothing_else_is_written() {
             let (view, lay) = (GlobalSliceMut::new(&mut memory[2..]), source.lay);
             let first = MatrixMut::new(view, source.lines, source.terms, lay.row_stride, lay.col_stride).unwrap();
             let matrices = MatrixBatchMut::new(first, lay.batch_stride, source.matrices).unwrap();
-            launch(matrix_clear_outside_fp32 { matrices, part });
+            launch(matrix_clear_outside_fp32 { matrices, triangle: part });
             let bits = |memory: &[f32]| memory.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&memory), bits(&expected.memory), "{part:?} of {shape:?}, {lay:?}");
         });
@@ -246,7 +246,7 @@ fn scaled(source: &Source, chunks: Option<Chunks>, element_by_element: bool) -> 
         matrices,
         chunks: counted.count,
         factors: GlobalSliceMut::new(&mut factors),
-        unfit: GlobalSliceMut::new(&mut unfit),
+        fallback: GlobalSliceMut::new(&mut unfit),
         nonzero: GlobalSliceMut::new(&mut nonzero),
         element_by_element: element_by_element.into(),
     });

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::{
-    self, Description, DeviceFacts, GemmPlan, Options, Part, Placement, Refusal, Tables, Workspace,
+    self, Description, DeviceFacts, GemmPlan, Options, Placement, Refusal, Tables, Triangle, Workspace,
 };
 use tilewright::problem::Sizes;
 use tilewright::{Device, DeviceMatrix, Error, Precision};
@@ -52,7 +52,7 @@ fn product(random: &mut StdRng) -> Description {
     };
     let (a, b, c) = (placed(m, k), placed(k, n), placed(m, n));
     let [alpha, beta] = [[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [-2.5, 0.5]][random.random_range(0..4)];
-    let part = [Part::All, Part::All, Part::Upper, Part::Lower][random.random_range(0..4)];
+    let part = [Triangle::All, Triangle::All, Triangle::Upper, Triangle::Lower][random.random_range(0..4)];
     let product = Description::new(Sizes { m, n, k }, batch, a, b, c).expect("the sizes are below the limits");
     product.with_factors(alpha, beta).with_part(part)
 }

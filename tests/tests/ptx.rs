@@ -12,9 +12,9 @@ use std::sync::LazyLock;
 use cuda_builder::inspect::{self, CheckError, Examination, Function, KernelCode, Ptx, ToolError};
 use cuda_builder::{Arch, Build, CudaBuilder, Error, KernelEntry, PassError};
 use cuda_std::{Dim3, Kernel, KernelFacts};
-use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
-use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
-use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
+use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
+use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
+use gpu_kernels::gemm::basic::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 use tests::device_features::Feature;
 

@@ -10,7 +10,7 @@ use gpu_kernels::gemm::register_tiled::{
     gemm_register_tiled_64_tt_fp32, gemm_register_tiled_nn_fp32, gemm_register_tiled_nt_fp32,
     gemm_register_tiled_tn_fp32, gemm_register_tiled_tt_fp32,
 };
-use gpu_kernels::gemm::split_reduction::{SplitReduction, gemm_split_reduction_fp32};
+use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, ShapeError};
 use tests::{Layout, Layouts, Operand, Order, Problem, Shape};
@@ -253,7 +253,7 @@ fn batches_and_splits() {
                     launch_for(Tiles::Of64x64, layouts, gemm);
                 } else {
                     let mut partials = Batch::random(count * splits, m, n, c_layout.padded(n % 5), 4);
-                    let gemm = TiledGemm::split(
+                    let gemm = TiledGemm::split_k(
                         a.view(count),
                         b.view(count),
                         partials.view_mut(count * splits),

@@ -11,17 +11,16 @@
 //!    └─────┘   └───────────┘
 //! ```
 //!
-//! | module | kernels | a kernel takes |
+//! | module | what | a kernel takes |
 //! |---|---|---|
-//! | [`naive_1d`], [`naive_2d`] | one thread for each element of C | a [`Gemm`] |
-//! | [`tiled`] | square tiles in shared memory | a [`Gemm`] |
-//! | [`register_tiled`] | a tile of C in the registers of each thread | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`basic`] | the first kernels: one thread for each element of C, then tiles in shared memory | a [`Gemm`] |
+//! | [`register_tiled`] | a tile of C in the registers of each thread: the fastest on CUDA cores | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`mma`] | tensor cores by `mma.sync`, from sm_80 on | a [`TiledGemm`](tiles::TiledGemm) |
-//! | [`wgmma`] | tensor cores by `wgmma`, fed by TMA, for sm_90a | the same, with tensor maps or packed operands |
-//! | [`split_reduction`] | adds up partial sums where k was divided among blocks | |
-//! | [`repair`] | computes tiles again whose operands tensor cores cannot take | |
-//!
-//! [`tiles`] says which block computes which tile, [`split`] how an fp32 number becomes two that tensor cores multiply.
+//! | [`hopper`] | tensor cores by `wgmma`, fed by TMA, for sm_90a | the same, with tensor maps or packed operands |
+//! | [`tiles`] | how a product is cut into tiles and split-K slices, and which tile a block has | |
+//! | [`split_k`] | the second pass of split-K, which adds up partial results | |
+//! | [`decompose`] | an fp32 number as a high and a low part that tensor cores multiply | |
+//! | [`repair`] | the fallback of tiles whose operands could not be decomposed, as a launch of its own | |
 //!
 //! The kernels that take a [`Gemm`], which is one product, do so for any m, n and k from 0, any strides of A and B (so all of NN,
 //! NT, TN and TT), and any strides of C that keep its elements apart. The others take batches, and demand of strides what their
@@ -32,36 +31,35 @@
 //! the compiler takes up to 88, for addresses that it could as well compute again, and a quarter of the threads are left. The
 //! kernels with tiles of C in registers do the opposite: few threads, with many registers, and loads that are issued ahead.
 
-mod exact;
+pub mod basic;
+pub mod decompose;
+mod fp32_tile;
+pub mod hopper;
+mod major;
 pub mod mma;
-pub mod naive_1d;
-pub mod naive_2d;
 pub mod register_tiled;
 pub mod repair;
-pub mod split;
-pub mod split_reduction;
-pub mod tiled;
+pub mod split_k;
 pub mod tiles;
-pub mod wgmma;
 
 use cuda_std::prelude::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::ShapeError;
-use crate::scale::Scale;
+use crate::alpha_beta::AlphaBeta;
 use crate::{Matrix, MatrixMut};
 
 /// A matrix product to compute: what the kernels without batches take.
 ///
 /// Invariant, which the constructor establishes and kernels rely on: A is m×k, B is k×n and C is m×n. The kernel takes
-/// those from [`Gemm::m`], [`Gemm::n`] and [`Gemm::terms`].
+/// those from [`Gemm::m`], [`Gemm::n`] and [`Gemm::effective_k`].
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
 pub struct Gemm<'a> {
     a: Matrix<'a>,
     b: Matrix<'a>,
     c: MatrixMut<'a>,
-    scale: Scale,
+    alpha_beta: AlphaBeta,
 }
 
 impl<'a> Gemm<'a> {
@@ -74,7 +72,7 @@ impl<'a> Gemm<'a> {
         ShapeError::unless_equal(("the number of columns of A", a.cols()), ("the number of rows of B", b.rows()))?;
         ShapeError::unless_equal(("the number of rows of A", a.rows()), ("the number of rows of C", c.rows()))?;
         ShapeError::unless_equal(("the number of columns of B", b.cols()), ("the number of columns of C", c.cols()))?;
-        Ok(Self { a, b, c, scale: Scale { alpha, beta } })
+        Ok(Self { a, b, c, alpha_beta: AlphaBeta { alpha, beta } })
     }
 
     /// The number of rows of A and of C.
@@ -89,17 +87,16 @@ impl<'a> Gemm<'a> {
         self.c.cols()
     }
 
-    /// The number of terms of each sum: k, the number of columns of A and of rows of B; but none if α is zero, because
-    /// then the product does not count, and neither A nor B may be read.
+    /// k, the number of columns of A and of rows of B; but 0 if α is zero, because then the product does not count, and neither A
+    /// nor B may be read.
     #[inline(always)]
-    pub fn terms(&self) -> u32 {
-        self.scale.terms(self.a.cols())
+    pub fn effective_k(&self) -> u32 {
+        self.alpha_beta.effective_k(self.a.cols())
     }
 
-    /// The sum of one element: row `row` of A times column `col` of B, from the first term to the last, by this thread
-    /// alone.
+    /// The dot product of row `row` of A and column `col` of B, from the first k to the last, by this thread alone.
     ///
-    /// A load takes hundreds of cycles, a multiplication four. Eight terms are loaded before the first of them is
+    /// A load takes hundreds of cycles, a multiplication four. Eight elements of each are loaded before the first of them is
     /// multiplied, so that a thread has sixteen loads under way at a time, which is more than the compiler's own order has.
     ///
     /// # Safety
@@ -108,11 +105,11 @@ impl<'a> Gemm<'a> {
     #[track_caller]
     unsafe fn dot(&self, row: u32, col: u32) -> f32 {
         const BATCH: usize = 8;
-        let terms = self.terms();
+        let k = self.effective_k();
         let mut sum = 0.0;
-        let (mut first, mut batches) = (0, terms / BATCH as u32);
+        let (mut first, mut batches) = (0, k / BATCH as u32);
         while batches > 0 {
-            // SAFETY: inside A, for a row below m and a term below the number of columns.
+            // SAFETY: inside A, for a row below m and an index below the number of columns.
             let a: [f32; BATCH] = core::array::from_fn(|i| unsafe { self.a.at(row, first + i as u32) });
             // SAFETY: inside B, likewise.
             let b: [f32; BATCH] = core::array::from_fn(|i| unsafe { self.b.at(first + i as u32, col) });
@@ -122,23 +119,23 @@ impl<'a> Gemm<'a> {
             first += BATCH as u32;
             batches = hint::keep_rolled(batches - 1);
         }
-        for l in first..terms {
+        for l in first..k {
             // SAFETY: as above.
             sum = unsafe { math::fma(self.a.at(row, l), self.b.at(l, col), sum) };
         }
         sum
     }
 
-    /// Completes one element: `C[row, col] = α·sum + β·C[row, col]`. C is not read if β is zero, so that what it held
+    /// The epilogue of one element: `C[row, col] = α·accumulator + β·C[row, col]`. C is not read if β is zero, so that what it held
     /// before, NaN even, does not matter.
     ///
     /// # Safety
     /// `row < self.m()` and `col < self.n()`, and no other thread accesses this element of C.
     #[inline(always)]
     #[track_caller]
-    unsafe fn finish(&self, row: u32, col: u32, sum: f32) {
+    unsafe fn epilogue(&self, row: u32, col: u32, accumulator: f32) {
         // SAFETY: inside C, and this thread's alone, by the caller's promise.
-        let value = self.scale.combine(self.terms(), sum, || unsafe { self.c.at(row, col) });
+        let value = self.alpha_beta.combine(self.effective_k(), accumulator, || unsafe { self.c.at(row, col) });
         // SAFETY: as above.
         unsafe { self.c.set(row, col, value) }
     }

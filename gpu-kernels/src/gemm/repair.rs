@@ -1,38 +1,39 @@
-//! The second part of a product whose blocks have shared the looking for operands that cannot be split.
+//! The fallback of a product whose blocks have shared the underflow scan: a launch of its own that reads the tile mask, and computes
+//! the tiles again whose operands could not be decomposed.
 //!
 //! ```text
 //!               columns of tiles
 //!              ┌────┬────┬────┐
-//!              │    │ B! │    │         block (0, 1) has marked B: column 1 has an operand that is too small
+//!              │    │ B! │    │         block (0, 1) has found an operand in B that is too small: all of column 1
 //!   rows of    ├────┼────┼────┤
-//!   tiles      │ A! │    │    │         block (1, 0) has marked A: row 1 has one
+//!   tiles      │ A! │    │    │         block (1, 0) has found one in A: all of row 1
 //!              └────┴────┴────┘
 //!                                       computed again: (0, 1), and all of row 1
 //! ```
 //!
-//! Without marks, every block finds that out by reading a few numbers, and ends.
+//! With an empty mask, every block finds that out by reading a few words, and ends.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::exact;
+use super::fp32_tile;
+use super::hopper::decomposed::TILE;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
 use super::tiles::TiledGemm;
-use super::wgmma::split::TILE;
 
-/// The mark of a block that has found operands in A that are too small to be split.
-pub const MARK_A: u32 = 1;
-/// The mark of a block that has found such operands in B.
-pub const MARK_B: u32 = 2;
+/// The bit of a block that has found operands in A that are too small to be decomposed.
+pub const UNDERFLOW_A: u32 = 1;
+/// The bit of a block that has found such operands in B.
+pub const UNDERFLOW_B: u32 = 2;
 
 /// The threads of a block.
 const THREADS: u32 = gemm_repair_fp32::BLOCK.x;
 
-/// Computes `C = α·A·B` in fp32 for the tiles whose operands are marked, and leaves the others as they are.
+/// Computes `C = α·A·B` in fp32 for the tiles whose operands the mask names, and leaves the others as they are.
 ///
-/// `marks` has those of the blocks of a product with `splits` splits and the same tiles.
+/// `tile_mask` has a word for each block of a product with `splits` split-K slices and the same tiles.
 #[kernel(
     block = 256,
     min_blocks = 2,
@@ -40,10 +41,10 @@ const THREADS: u32 = gemm_repair_fp32::BLOCK.x;
         gemm.blocks(TILE) <= MAX_BLOCKS,
         gemm.splits() == 1,
         gemm.overwrites(),
-        u64::from(splits) * gemm.blocks(TILE) <= marks.len() as u64
+        u64::from(splits) * gemm.blocks(TILE) <= tile_mask.len() as u64
     )
 )]
-pub fn gemm_repair_fp32(gemm: TiledGemm<'_>, marks: GlobalSlice<'_, u32>, splits: u32) {
+pub fn gemm_repair_fp32(gemm: TiledGemm<'_>, tile_mask: GlobalSlice<'_, u32>, splits: u32) {
     static FOUND: Shared<[u32; (THREADS / 32) as usize]> = Shared::new();
     let Some(tile) = gemm.tile(TILE, thread::block_idx_x()) else { return };
     let thread = thread::thread_idx_x();
@@ -51,16 +52,16 @@ pub fn gemm_repair_fp32(gemm: TiledGemm<'_>, marks: GlobalSlice<'_, u32>, splits
     let mut found = 0;
     for split in 0..splits {
         let first = (tile.product * splits + split) * down * across;
-        let mark = |row, col| {
+        let word = |row, col| {
             let block = first + gemm.position(TILE, row, col);
-            // SAFETY: below the number of blocks of all splits, which a launch has compared with that of the marks.
-            unsafe { marks.get_unchecked(block as usize) }
+            // SAFETY: below the number of blocks of all splits, which a launch has compared with that of the tile_mask.
+            unsafe { tile_mask.get_unchecked(block as usize) }
         };
         for col in (thread..across).step_by(THREADS as usize) {
-            found |= mark(tile.row / TILE.m, col) & MARK_A;
+            found |= word(tile.row / TILE.m, col) & UNDERFLOW_A;
         }
         for row in (thread..down).step_by(THREADS as usize) {
-            found |= mark(row, tile.col / TILE.n) & MARK_B;
+            found |= word(row, tile.col / TILE.n) & UNDERFLOW_B;
         }
     }
     // SAFETY: one lane of each warp writes its element, and all threads wait before they read. Nobody else writes the tile.
@@ -75,7 +76,7 @@ pub fn gemm_repair_fp32(gemm: TiledGemm<'_>, marks: GlobalSlice<'_, u32>, splits
             any |= FOUND.read(warp as usize);
         }
         if any != 0 {
-            exact::compute_tile(&tile, TILE, thread, THREADS);
+            fp32_tile::compute_tile(&tile, TILE, thread, THREADS);
         }
     }
 }

@@ -1,16 +1,17 @@
-//! A product cut into tiles: what every kernel takes that gives each block a tile of C, and which tile a block has.
+//! How a product is cut into tiles of C, and k into split-K slices: the argument of every kernel that gives each block a tile, and the
+//! order of the tiles.
 //!
 //! ```text
-//!        C of each product of the batch                    k, cut into splits
+//!        C of each product of the batch                    split-K: k, cut into slices
 //!        ┌────┬────┬────┬────┐                             ┌──────────┬──────────┐
-//!        │  0 │  2 │  4 │  6 │  ┐ a group of rows of       │ split 0  │ split 1  │   each split has partial sums of
-//!        ├────┼────┼────┼────┤  │ tiles: the blocks that   └──────────┴──────────┘   its own, which another kernel
-//!        │  1 │  3 │  5 │  7 │  ┘ run at a time share            tiles of k          adds up in order
-//!        ├────┼────┼────┼────┤    rows of A and columns
+//!        │  0 │  2 │  4 │  6 │  ┐ a group of rows of       │ slice 0  │ slice 1  │   each slice makes a partial
+//!        ├────┼────┼────┼────┤  │ tiles: the blocks that   └──────────┴──────────┘   result, and another kernel
+//!        │  1 │  3 │  5 │  7 │  ┘ run at a time share            multiples of the    adds these up in order
+//!        ├────┼────┼────┼────┤    rows of A and columns          K-block
 //!        │  8 │ 10 │ 12 │ 14 │    of B in the L2 cache
 //!        └────┴────┴────┴────┘
 //!
-//! block = (product · splits + split) · tiles of one C + position of the tile in the order above
+//! block = (product · slices + slice) · tiles of one C + position of the tile in the order above
 //! ```
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -19,8 +20,8 @@ use cuda_std::prelude::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::ShapeError;
-use crate::scale::Scale;
-use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Part};
+use crate::alpha_beta::AlphaBeta;
+use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Triangle};
 
 /// The rows of C that a group of tiles has. At 2048, what the blocks of one wave read of A and of B is about the same.
 const GROUP_ROWS: u32 = 2048;
@@ -35,14 +36,14 @@ pub struct TileShape {
     pub m: u32,
     /// Columns of C.
     pub n: u32,
-    /// Terms of the sums that are loaded at a time. Splits begin at multiples of it.
+    /// The K-block: the k that is loaded at a time. Split-K slices begin at multiples of it.
     pub k: u32,
 }
 
 /// Products of matrices, `C = α·A·B + β·C` for each of a batch, of which every block computes a tile.
 ///
-/// With more than one split, the terms of each sum are divided among as many blocks, and what they compute are partial
-/// products in a batch of their own: those of product `i` are partials `i · splits` to `(i + 1) · splits - 1`.
+/// With more than one split (split-K), k is divided among as many blocks, and what they compute are partial results in a batch of their
+/// own: those of product `i` are partials `i · splits` to `(i + 1) · splits - 1`.
 ///
 /// Invariant, which the constructors establish and kernels rely on: every A is m×k, every B is k×n and every C is m×n, and
 /// there are as many of A and of B as products, and `splits` times as many of C.
@@ -52,7 +53,7 @@ pub struct TiledGemm<'a> {
     a: MatrixBatch<'a>,
     b: MatrixBatch<'a>,
     c: MatrixBatchMut<'a>,
-    scale: Scale,
+    alpha_beta: AlphaBeta,
     splits: u64,
 }
 
@@ -69,27 +70,27 @@ impl<'a> TiledGemm<'a> {
         beta: f32,
         c: impl Into<MatrixBatchMut<'a>>,
     ) -> Result<Self, ShapeError> {
-        Self::with(a.into(), b.into(), c.into(), Scale { alpha, beta }, 1)
+        Self::with(a.into(), b.into(), c.into(), AlphaBeta { alpha, beta }, 1)
     }
 
-    /// Partial sums of `A·B`: split `s` of product `i` goes to partial `i · splits + s`.
+    /// Partial results of `A·B`, for split-K: split `s` of product `i` goes to partial `i · splits + s`.
     ///
     /// # Errors
     /// As for [`TiledGemm::new`], with `splits` times as many partials as products.
-    pub fn split(
+    pub fn split_k(
         a: impl Into<MatrixBatch<'a>>,
         b: impl Into<MatrixBatch<'a>>,
         partials: impl Into<MatrixBatchMut<'a>>,
         splits: u32,
     ) -> Result<Self, ShapeError> {
-        Self::with(a.into(), b.into(), partials.into(), Scale { alpha: 1.0, beta: 0.0 }, splits)
+        Self::with(a.into(), b.into(), partials.into(), AlphaBeta { alpha: 1.0, beta: 0.0 }, splits)
     }
 
     fn with(
         a: MatrixBatch<'a>,
         b: MatrixBatch<'a>,
         c: MatrixBatchMut<'a>,
-        scale: Scale,
+        alpha_beta: AlphaBeta,
         splits: u32,
     ) -> Result<Self, ShapeError> {
         let (first_a, first_b, first_c) = (a.first(), b.first(), c.first());
@@ -101,7 +102,7 @@ impl<'a> TiledGemm<'a> {
         let outputs = u64::from(a.count()) * u64::from(splits);
         let outputs = ShapeError::dimension("the number of results and splits", outputs as usize)?;
         mismatch(("the number of results and splits", outputs), ("the number of matrices C", c.count()))?;
-        Ok(Self { a, b, c, scale, splits: u64::from(splits.max(1)) })
+        Ok(Self { a, b, c, alpha_beta, splits: u64::from(splits.max(1)) })
     }
 
     /// The number of blocks that compute the product: one for each tile of each output.
@@ -115,9 +116,9 @@ impl<'a> TiledGemm<'a> {
         crate::geometry::line_of_blocks(self.blocks(shape))
     }
 
-    /// Whether C is only written: β is zero, or what is written are partial sums.
+    /// Whether C is only written: β is zero, or what is written are partial results.
     pub fn overwrites(&self) -> bool {
-        self.scale.beta == 0.0
+        self.alpha_beta.beta == 0.0
     }
 
     /// The operands A.
@@ -130,7 +131,7 @@ impl<'a> TiledGemm<'a> {
         self.b
     }
 
-    /// The results, or partial sums.
+    /// The results, or partial results of split-K.
     pub fn c(&self) -> MatrixBatchMut<'a> {
         self.c
     }
@@ -149,10 +150,10 @@ impl<'a> TiledGemm<'a> {
         self.c.first().cols()
     }
 
-    /// The number of terms of each sum; none if α is zero, because then neither A nor B may be read.
+    /// k; but 0 if α is zero, because then neither A nor B may be read.
     #[inline(always)]
-    pub fn terms(&self) -> u32 {
-        self.scale.terms(self.a.first().cols())
+    pub fn effective_k(&self) -> u32 {
+        self.alpha_beta.effective_k(self.a.first().cols())
     }
 
     /// The number of splits.
@@ -161,10 +162,10 @@ impl<'a> TiledGemm<'a> {
         self.splits as u32
     }
 
-    /// What sums are multiplied by.
+    /// What accumulators are multiplied by.
     #[inline(always)]
     pub(crate) fn factor(&self) -> f32 {
-        self.scale.factor(self.terms())
+        self.alpha_beta.factor(self.effective_k())
     }
 
     /// The number of tiles of this shape. A kernel `requires` that there are at most [`MAX_BLOCKS`].
@@ -195,14 +196,14 @@ impl<'a> TiledGemm<'a> {
         self.tile_in_order(shape, block, |down, across| down * across, |at, down, across| place(1, at, down, across))
     }
 
-    /// The same, where only tiles count that have elements of a part of C.
+    /// The same, where only tiles count that have elements in a triangle of C.
     #[inline(always)]
-    pub(crate) fn tile_of_part(&self, shape: TileShape, part: Part, block: u32) -> Option<Tile<'a>> {
-        if part == Part::All {
+    pub(crate) fn tile_of_triangle(&self, shape: TileShape, triangle: Triangle, block: u32) -> Option<Tile<'a>> {
+        if triangle == Triangle::All {
             return self.tile(shape, block);
         }
-        let place = |position, down, across| part.tile(shape, down, across, position);
-        self.tile_in_order(shape, block, |down, across| part.tiles(shape, down, across), place)
+        let place = |position, down, across| triangle.tile(shape, down, across, position);
+        self.tile_in_order(shape, block, |down, across| triangle.tiles(shape, down, across), place)
     }
 
     /// The tile of block `block`, where of `down`×`across` tiles `count(down, across)` are to be computed, and that in position
@@ -217,9 +218,9 @@ impl<'a> TiledGemm<'a> {
     ) -> Option<Tile<'a>> {
         // Pinned, so that a kernel which asks for its tile again, at its end, computes it again: what the compiler would keep
         // until then takes registers.
-        let mut numbers = [block, self.m(), self.n(), self.terms(), self.c.count(), self.splits()];
+        let mut numbers = [block, self.m(), self.n(), self.effective_k(), self.c.count(), self.splits()];
         hint::pin(&mut numbers);
-        let [block, m, n, terms, outputs, splits] = numbers;
+        let [block, m, n, k, outputs, splits] = numbers;
         let (down, across) = (m.div_ceil(shape.m), n.div_ceil(shape.n));
         let (output, position) = divide(block, count(down, across));
         if output >= outputs {
@@ -228,22 +229,22 @@ impl<'a> TiledGemm<'a> {
         let (product, split) = divide(output, splits);
         let (row, col) = place(position, down, across);
         let (row, col) = (row * shape.m, col * shape.n);
-        // Splits of as many steps, or one more: the first ones.
-        let (steps, longer) = divide(terms.div_ceil(shape.k), splits);
-        let first_term = |split: u32| ((split * steps + split.min(longer)) * shape.k).min(terms);
+        // Slices of as many K-blocks, or one more: the first ones.
+        let (steps, longer) = divide(k.div_ceil(shape.k), splits);
+        let first_k = |split: u32| ((split * steps + split.min(longer)) * shape.k).min(k);
         // SAFETY: product < products and output < outputs, which is how many there are.
         let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(output)) };
         Some(Tile {
             a,
             b,
             c,
-            scale: self.scale,
-            terms,
+            alpha_beta: self.alpha_beta,
+            k,
             product,
             row,
             col,
-            k_begin: first_term(split),
-            k_end: first_term(split + 1),
+            k_begin: first_k(split),
+            k_end: first_k(split + 1),
         })
     }
 }
@@ -271,14 +272,14 @@ fn divide(dividend: u32, divisor: u32) -> (u32, u32) {
     (quotient, dividend.wrapping_sub(quotient.wrapping_mul(divisor)))
 }
 
-/// What one block computes: the tile of `c` whose first element is (`row`, `col`), from the terms `k_begin` to `k_end`.
+/// What one block computes: the tile of `c` whose first element is (`row`, `col`), over k from `k_begin` to `k_end`.
 #[derive(Clone, Copy)]
 pub(crate) struct Tile<'a> {
     pub(crate) a: Matrix<'a>,
     pub(crate) b: Matrix<'a>,
     pub(crate) c: MatrixMut<'a>,
-    scale: Scale,
-    terms: u32,
+    alpha_beta: AlphaBeta,
+    k: u32,
     /// Which product of the batch.
     pub(crate) product: u32,
     pub(crate) row: u32,
@@ -288,55 +289,59 @@ pub(crate) struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// The number of steps in which the terms are loaded.
+    /// The number of K-steps.
     #[inline(always)]
     pub(crate) fn steps(&self, shape: TileShape) -> u32 {
         (self.k_end - self.k_begin).div_ceil(shape.k)
     }
 
-    /// Completes `N` neighbours in a row of C, from (`row`, `col`) on: `C = α·sum + β·C`. What lies outside of C is left
+    /// The epilogue of `N` neighbours in a row of C, from (`row`, `col`) on: `C = α·accumulator + β·C`. What lies outside of C is left
     /// out. C is not read if β is zero. Where C allows it, they are one store of `N` elements.
     ///
     /// # Safety
     /// `col` is a multiple of `N`, and no other thread accesses these elements of C.
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn finish<const N: usize>(&self, row: u32, col: u32, sums: [f32; N]) {
+    pub(crate) unsafe fn epilogue<const N: usize>(&self, row: u32, col: u32, accumulators: [f32; N]) {
         // SAFETY: the caller's promise.
-        unsafe { self.finish_groups::<N, 1>(row, col, 0, [sums]) }
+        unsafe { self.epilogue_groups::<N, 1>(row, col, 0, [accumulators]) }
     }
 
-    /// Completes `GROUPS` groups of `N` neighbours in a row of C, the first from (`row`, `col`) on, each `distance` columns
-    /// after the one before; otherwise as [`Tile::finish`].
+    /// The epilogue of `GROUPS` groups of `N` neighbours in a row of C, the first from (`row`, `col`) on, each `distance` columns
+    /// after the one before; otherwise as [`Tile::epilogue`].
     ///
     /// # Safety
-    /// As for [`Tile::finish`], for every group.
+    /// As for [`Tile::epilogue`], for every group.
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn finish_groups<const N: usize, const GROUPS: usize>(
+    pub(crate) unsafe fn epilogue_groups<const N: usize, const GROUPS: usize>(
         &self,
         row: u32,
         col: u32,
         distance: u32,
-        sums: [[f32; N]; GROUPS],
+        accumulators: [[f32; N]; GROUPS],
     ) {
         if row >= self.c.rows() {
             return;
         }
-        let value = |col: u32, sum: f32| {
+        let value = |col: u32, accumulator: f32| {
             // SAFETY: only called for elements of C, which are this thread's alone.
-            self.scale.combine(self.terms, sum, || unsafe { self.c.at(row, col) })
+            self.alpha_beta.combine(self.k, accumulator, || unsafe { self.c.at(row, col) })
         };
         let first = self.c.offset(row, col);
-        if self.takes_vectors_of(N as u32) && self.scale.beta == 0.0 {
+        if self.takes_vectors_of(N as u32) && self.alpha_beta.beta == 0.0 {
             // The usual case, without a branch for each element: `combine` would ask the same questions every time.
-            let factor = self.scale.factor(self.terms);
+            let factor = self.alpha_beta.factor(self.k);
             for group in 0..GROUPS {
                 let skipped = group as u32 * distance;
                 if col + skipped < self.c.cols() {
                     // SAFETY: as below.
                     unsafe {
-                        store_vector(self.c.data(), first + skipped as usize, sums[group].map(|sum| factor * sum))
+                        store_vector(
+                            self.c.data(),
+                            first + skipped as usize,
+                            accumulators[group].map(|accumulator| factor * accumulator),
+                        )
                     };
                 }
             }
@@ -346,7 +351,8 @@ impl Tile<'_> {
             for group in 0..GROUPS {
                 let skipped = group as u32 * distance;
                 if col + skipped < self.c.cols() {
-                    let values: [f32; N] = core::array::from_fn(|i| value(col + skipped + i as u32, sums[group][i]));
+                    let values: [f32; N] =
+                        core::array::from_fn(|i| value(col + skipped + i as u32, accumulators[group][i]));
                     // SAFETY: inside C: the row and the column are, and the number of columns is a multiple of N, as is
                     // `col`. Aligned, as `takes_vectors_of` has found.
                     unsafe { store_vector(self.c.data(), first + skipped as usize, values) };
@@ -359,32 +365,32 @@ impl Tile<'_> {
                 let col = col + group as u32 * distance + i as u32;
                 if col < self.c.cols() {
                     // SAFETY: inside C, and this thread's alone.
-                    unsafe { self.c.set(row, col, value(col, sums[group][i])) };
+                    unsafe { self.c.set(row, col, value(col, accumulators[group][i])) };
                 }
             }
         }
     }
 
-    /// Completes 2×2 elements of C for each of `GROUPS` groups, the first from (`row`, `col`) on, each `distance` columns after
-    /// the one before; `sums` has the rows of each. Where C is stored by columns and allows it, pairs of rows are one store.
+    /// The epilogue of 2×2 elements of C for each of `GROUPS` groups, the first from (`row`, `col`) on, each `distance` columns after
+    /// the one before; `accumulators` has the rows of each. Where C is column-major and allows it, pairs of rows are one store.
     ///
     /// # Safety
-    /// As for [`Tile::finish`], for every group; `row` is even, too.
+    /// As for [`Tile::epilogue`], for every group; `row` is even, too.
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn finish_squares<const GROUPS: usize>(
+    pub(crate) unsafe fn epilogue_squares<const GROUPS: usize>(
         &self,
         row: u32,
         col: u32,
         distance: u32,
-        sums: [[[f32; 2]; 2]; GROUPS],
+        accumulators: [[[f32; 2]; 2]; GROUPS],
     ) {
         let transposed = Tile { c: self.c.transposed(), row: self.col, col: self.row, ..*self };
-        if transposed.takes_vectors_of(2) && self.scale.beta == 0.0 {
+        if transposed.takes_vectors_of(2) && self.alpha_beta.beta == 0.0 {
             if row >= self.c.rows() {
                 return;
             }
-            let factor = self.scale.factor(self.terms);
+            let factor = self.alpha_beta.factor(self.k);
             let first = self.c.offset(row, col);
             for group in 0..GROUPS {
                 for i in 0..2 {
@@ -397,7 +403,7 @@ impl Tile<'_> {
                             store_vector(
                                 self.c.data(),
                                 offset,
-                                [factor * sums[group][0][i], factor * sums[group][1][i]],
+                                [factor * accumulators[group][0][i], factor * accumulators[group][1][i]],
                             )
                         };
                     }
@@ -407,8 +413,8 @@ impl Tile<'_> {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            self.finish_groups::<2, GROUPS>(row, col, distance, row_of::<0, GROUPS>(&sums));
-            self.finish_groups::<2, GROUPS>(row + 1, col, distance, row_of::<1, GROUPS>(&sums));
+            self.epilogue_groups::<2, GROUPS>(row, col, distance, row_of::<0, GROUPS>(&accumulators));
+            self.epilogue_groups::<2, GROUPS>(row + 1, col, distance, row_of::<1, GROUPS>(&accumulators));
         }
     }
 
@@ -426,10 +432,12 @@ impl Tile<'_> {
 
 /// One of the two rows of each group.
 #[inline(always)]
-pub(crate) fn row_of<const ROW: usize, const GROUPS: usize>(sums: &[[[f32; 2]; 2]; GROUPS]) -> [[f32; 2]; GROUPS] {
+pub(crate) fn row_of<const ROW: usize, const GROUPS: usize>(
+    accumulators: &[[[f32; 2]; 2]; GROUPS],
+) -> [[f32; 2]; GROUPS] {
     let mut row = [[0.0; 2]; GROUPS];
     for group in 0..GROUPS {
-        row[group] = sums[group][ROW];
+        row[group] = accumulators[group][ROW];
     }
     row
 }
@@ -476,11 +484,11 @@ mod tests {
             let a = MatrixBatch::new(a, 0, products).unwrap();
             let b = MatrixBatch::new(b, 0, products).unwrap();
             let c = MatrixBatchMut::new(c, m * n, products * splits).unwrap();
-            let gemm = TiledGemm::split(a, b, c, splits as u32).unwrap();
+            let gemm = TiledGemm::split_k(a, b, c, splits as u32).unwrap();
             let blocks = gemm.blocks(SHAPE);
             assert_eq!(blocks, (m.div_ceil(512) * n.div_ceil(128) * products * splits) as u64);
             let mut seen = HashSet::new();
-            let mut terms = 0;
+            let mut covered = 0;
             for block in 0..blocks as u32 {
                 let tile = gemm.tile(SHAPE, block).unwrap();
                 let tiles = (m.div_ceil(512) * n.div_ceil(128)) as u32;
@@ -488,11 +496,11 @@ mod tests {
                 assert!(tile.row < m as u32 && tile.row.is_multiple_of(512), "{}", tile.row);
                 assert!(tile.col < n as u32 && tile.col.is_multiple_of(128), "{}", tile.col);
                 assert!(tile.k_begin.is_multiple_of(32) || tile.k_begin == tile.k_end);
-                terms += u64::from(tile.k_end - tile.k_begin);
+                covered += u64::from(tile.k_end - tile.k_begin);
                 let output = tile.c.data().as_mut_ptr().addr();
                 assert!(seen.insert((output, tile.row, tile.col)), "two blocks have the same tile");
             }
-            assert_eq!(terms, (m.div_ceil(512) * n.div_ceil(128) * products * k) as u64);
+            assert_eq!(covered, (m.div_ceil(512) * n.div_ceil(128) * products * k) as u64);
             assert!(gemm.tile(SHAPE, blocks as u32).is_none());
         }
     }
@@ -517,9 +525,9 @@ mod tests {
         let mut partials = [0.0; 18];
         let c = MatrixMut::new(GlobalSliceMut::new(&mut partials), 3, 3, 3, 1).unwrap();
         let batch = MatrixBatchMut::new(c, 9, 2).unwrap();
-        assert!(TiledGemm::split(a, b, batch, 2).is_ok());
+        assert!(TiledGemm::split_k(a, b, batch, 2).is_ok());
         for splits in [0, 1, 3] {
-            assert!(matches!(TiledGemm::split(a, b, batch, splits), Err(ShapeError::Mismatch { .. })));
+            assert!(matches!(TiledGemm::split_k(a, b, batch, splits), Err(ShapeError::Mismatch { .. })));
         }
     }
 }

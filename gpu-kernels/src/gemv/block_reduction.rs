@@ -15,7 +15,7 @@
 //! The idea: a row of a million elements is too long for one thread, and a tree of sums needs log₂ 256 = 8 steps where a
 //! line of them would need 255.
 //!
-//! What it costs: A is read once, coalesced where it is stored by rows. x is read by every block, from the caches: as many
+//! What it costs: A is read once, coalesced where it is row-major. x is read by every block, from the caches: as many
 //! bytes again, but not from memory.
 //!
 //! 32 registers, 1 KiB of shared memory; any device.
@@ -40,7 +40,7 @@ pub fn gemv_block_reduction_fp32(gemv: Gemv<'_>) {
     }
     let t = thread::thread_idx_x();
     let mut sum = 0.0;
-    for l in (t..gemv.terms()).step_by(THREADS as usize) {
+    for l in (t..gemv.effective_k()).step_by(THREADS as usize) {
         // SAFETY: row < m, and l is below the number of columns of A, which is the length of x.
         sum = unsafe { math::fma(gemv.a.at(row, l), gemv.x.at(l), sum) };
     }
@@ -49,7 +49,7 @@ pub fn gemv_block_reduction_fp32(gemv: Gemv<'_>) {
     let sum = unsafe { sum_of_block(&SUMS, sum) };
     if t == 0 {
         // SAFETY: row < m, and the first thread of this block alone accesses this element of y.
-        unsafe { gemv.finish(row, sum) };
+        unsafe { gemv.epilogue(row, sum) };
     }
 }
 

@@ -1,4 +1,10 @@
 //! Matrix–vector products, `y = α·A·x + β·y`: every element of A is used once, so the time is that of reading A.
+//!
+//! | module | idea |
+//! |---|---|
+//! | [`block_reduction`] | a block shares one long sum |
+//! | [`split`] | row-major A: rows divided among blocks (split-K), many loads under way |
+//! | [`transposed_split`] | the same for column-major A |
 
 pub mod block_reduction;
 pub mod split;
@@ -8,7 +14,7 @@ use cuda_std::prelude::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::ShapeError;
-use crate::scale::Scale;
+use crate::alpha_beta::AlphaBeta;
 use crate::{Matrix, MatrixMut, Vector, VectorMut};
 
 /// A matrix–vector product to compute: what every kernel of this module takes.
@@ -20,7 +26,7 @@ pub struct Gemv<'a> {
     a: Matrix<'a>,
     x: Vector<'a>,
     y: VectorMut<'a>,
-    scale: Scale,
+    alpha_beta: AlphaBeta,
 }
 
 impl<'a> Gemv<'a> {
@@ -32,7 +38,7 @@ impl<'a> Gemv<'a> {
     pub fn new(alpha: f32, a: Matrix<'a>, x: Vector<'a>, beta: f32, y: VectorMut<'a>) -> Result<Self, ShapeError> {
         ShapeError::unless_equal(("the number of columns of A", a.cols()), ("the length of x", x.len()))?;
         ShapeError::unless_equal(("the number of rows of A", a.rows()), ("the length of y", y.len()))?;
-        Ok(Self { a, x, y, scale: Scale { alpha, beta } })
+        Ok(Self { a, x, y, alpha_beta: AlphaBeta { alpha, beta } })
     }
 
     /// The number of rows of A and of elements of y.
@@ -44,19 +50,19 @@ impl<'a> Gemv<'a> {
     /// The number of terms of each sum: k, the number of columns of A; but none if α is zero, because then neither A nor x
     /// may be read.
     #[inline(always)]
-    pub fn terms(&self) -> u32 {
-        self.scale.terms(self.a.cols())
+    pub fn effective_k(&self) -> u32 {
+        self.alpha_beta.effective_k(self.a.cols())
     }
 
-    /// Completes one element: `y[row] = α·sum + β·y[row]`. y is not read if β is zero.
+    /// The epilogue of one element: `y[row] = α·sum + β·y[row]`. y is not read if β is zero.
     ///
     /// # Safety
     /// `row < self.m()`, and no other thread accesses this element of y.
     #[inline(always)]
     #[track_caller]
-    unsafe fn finish(&self, row: u32, sum: f32) {
+    unsafe fn epilogue(&self, row: u32, sum: f32) {
         // SAFETY: inside y, and this thread's alone, by the caller's promise.
-        let value = self.scale.combine(self.terms(), sum, || unsafe { self.y.at(row) });
+        let value = self.alpha_beta.combine(self.effective_k(), sum, || unsafe { self.y.at(row) });
         // SAFETY: as above.
         unsafe { self.y.set(row, value) }
     }
@@ -69,7 +75,7 @@ impl<'a> Gemv<'a> {
 ///             columns of A:  split 0   split 1   …             partials, splits×m:  row s has the partial sums of split s
 /// ```
 ///
-/// [`gemm_split_reduction_fp32`](crate::gemm::split_reduction::gemm_split_reduction_fp32) adds the rows up.
+/// [`gemm_split_reduction_fp32`](crate::gemm::split_k::gemm_split_reduction_fp32) adds the rows up.
 ///
 /// Invariant, which the constructors establish and kernels rely on: A is m×k, x has k elements, and the outputs are
 /// splits×m, with at least one split.
@@ -79,7 +85,7 @@ pub struct SplitGemv<'a> {
     a: Matrix<'a>,
     x: Vector<'a>,
     outputs: MatrixMut<'a>,
-    scale: Scale,
+    alpha_beta: AlphaBeta,
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -90,7 +96,7 @@ impl<'a> SplitGemv<'a> {
     /// [`ShapeError::Mismatch`] unless A is m×k, x has k elements and y has m.
     pub fn new(alpha: f32, a: Matrix<'a>, x: Vector<'a>, beta: f32, y: VectorMut<'a>) -> Result<Self, ShapeError> {
         let row = MatrixMut::new(y.data(), 1, y.len() as usize, 0, y.stride() as usize)?;
-        Self::with(a, x, row, Scale { alpha, beta })
+        Self::with(a, x, row, AlphaBeta { alpha, beta })
     }
 
     /// Partial sums of `A·x`, those of split `s` in row `s` of `partials`, which has as many rows as there are splits.
@@ -102,13 +108,13 @@ impl<'a> SplitGemv<'a> {
         if partials.rows() == 0 {
             ShapeError::unless_equal(("the number of rows of the partials", 0), ("the least number of splits", 1))?;
         }
-        Self::with(a, x, partials, Scale { alpha: 1.0, beta: 0.0 })
+        Self::with(a, x, partials, AlphaBeta { alpha: 1.0, beta: 0.0 })
     }
 
-    fn with(a: Matrix<'a>, x: Vector<'a>, outputs: MatrixMut<'a>, scale: Scale) -> Result<Self, ShapeError> {
+    fn with(a: Matrix<'a>, x: Vector<'a>, outputs: MatrixMut<'a>, alpha_beta: AlphaBeta) -> Result<Self, ShapeError> {
         ShapeError::unless_equal(("the number of columns of A", a.cols()), ("the length of x", x.len()))?;
         ShapeError::unless_equal(("the number of rows of A", a.rows()), ("the length of the result", outputs.cols()))?;
-        Ok(Self { a, x, outputs, scale })
+        Ok(Self { a, x, outputs, alpha_beta })
     }
 
     /// The matrix A.
@@ -118,7 +124,7 @@ impl<'a> SplitGemv<'a> {
 
     /// The factor β.
     pub fn beta(&self) -> f32 {
-        self.scale.beta
+        self.alpha_beta.beta
     }
 }
 
@@ -137,8 +143,8 @@ impl SplitGemv<'_> {
 
     /// The number of terms of each sum: none if α is zero, because then neither A nor x may be read.
     #[inline(always)]
-    pub fn terms(&self) -> u32 {
-        self.scale.terms(self.k())
+    pub fn effective_k(&self) -> u32 {
+        self.alpha_beta.effective_k(self.k())
     }
 
     /// The number of splits.
@@ -151,20 +157,20 @@ impl SplitGemv<'_> {
     /// divided as evenly as steps allow.
     #[inline(always)]
     fn first_column(&self, split: u32, splits: u32, step: u32) -> u32 {
-        let steps = u64::from(self.terms().div_ceil(step));
+        let steps = u64::from(self.effective_k().div_ceil(step));
         let first = (steps * u64::from(split)).checked_div(u64::from(splits)).unwrap_or(0);
-        (first as u32).saturating_mul(step).min(self.terms())
+        (first as u32).saturating_mul(step).min(self.effective_k())
     }
 
-    /// Completes one element of output `split`: `α·sum + β·y[row]`. It is not read if β is zero.
+    /// The epilogue of one element of output `split`: `α·sum + β·y[row]`. It is not read if β is zero.
     ///
     /// # Safety
     /// `split < self.splits()`, `row < self.m()`, and no other thread accesses this element.
     #[inline(always)]
     #[track_caller]
-    unsafe fn finish(&self, split: u32, row: u32, sum: f32) {
+    unsafe fn epilogue(&self, split: u32, row: u32, sum: f32) {
         // SAFETY: inside the outputs, and this thread's alone, by the caller's promise.
-        let value = self.scale.combine(self.terms(), sum, || unsafe { self.outputs.at(split, row) });
+        let value = self.alpha_beta.combine(self.effective_k(), sum, || unsafe { self.outputs.at(split, row) });
         // SAFETY: as above.
         unsafe { self.outputs.set(split, row, value) }
     }
@@ -178,7 +184,7 @@ impl SplitGemv<'_> {
     unsafe fn add(&self, row: u32, sum: f32) {
         let offset = self.outputs.offset(0, row);
         // SAFETY: inside the outputs, by the caller's promise.
-        unsafe { self.outputs.data().atomic_add_unchecked(offset, self.scale.alpha * sum) }
+        unsafe { self.outputs.data().atomic_add_unchecked(offset, self.alpha_beta.alpha * sum) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The same for a matrix stored by columns: neighbouring threads have neighbouring rows.
+//! Column-major matrices: a block has 128 rows and a slice of the columns, and neighbouring threads have neighbouring rows.
 //!
 //! ```text
 //!                  split 0             split 1
@@ -21,8 +21,6 @@
 //! one by one.
 //!
 //! At most 85 registers, 4 KiB of shared memory; any device from sm_80 on.
-//!
-//! On an H200 (2026-11-21), A 2048×1048576, both passes: 1.88 ms, 4.56 TB/s; cuBLAS in the same process 1.93 ms.
 
 use blocks::reduce::sum_of_lanes;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -69,7 +67,7 @@ pub fn gemv_transposed_splits(m: u32, k: u32, multiprocessors: u32) -> u32 {
     super::balanced_splits(u64::from(groups_of_rows(m, k)), u64::from(steps), multiprocessors)
 }
 
-/// `y = α·A·x + β·y` in fp32 for an A stored by columns, or partial sums of it: one block for each split of some rows.
+/// `y = α·A·x + β·y` in fp32 for an A column-major, or partial sums of it: one block for each split of some rows.
 #[kernel(block = 256, min_blocks = 3, requires(
     gemv.a().is_contiguous_along_cols(), blocks(&gemv) <= MAX_BLOCKS
 ))]
@@ -121,7 +119,7 @@ pub fn gemv_transposed_split_fp32(gemv: SplitGemv<'_>) {
             for set in 1..sets {
                 sum += SUMS.read((set * rows + row) as usize);
             }
-            gemv.finish(split, part.first_row + row, sum);
+            gemv.epilogue(split, part.first_row + row, sum);
             row += THREADS;
         }
     }

@@ -13,17 +13,17 @@ use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
 use super::tile::{self, SIDE, Tiles};
-use crate::{MatrixBatchMut, Part};
+use crate::{MatrixBatchMut, Triangle};
 
-/// Sets the elements of matrices to zero that are outside of a part.
+/// Sets the elements of matrices to zero that are outside of a triangle.
 #[kernel(block = 256)]
-pub fn matrix_clear_outside_fp32(matrices: MatrixBatchMut<'_>, part: Part) {
+pub fn matrix_clear_outside_fp32(matrices: MatrixBatchMut<'_>, triangle: Triangle) {
     let tiles = tiles(&matrices);
     // SAFETY: all threads of the block come here, for the same tiles. Each element is in one tile, and of one thread there.
     unsafe {
         tiles.for_each(|place| {
-            if !part.contains_all([place.line, place.term], [SIDE, SIDE]) {
-                tile::clear_outside(&matrices.at(place.matrix), place, part);
+            if !triangle.contains_all([place.line, place.term], [SIDE, SIDE]) {
+                tile::clear_outside(&matrices.at(place.matrix), place, triangle);
             }
         });
     }

@@ -1,4 +1,4 @@
-//! Operands rounded to 16 bits, two terms to a word: for kernels that load bf16 or fp16 tiles by the copy engine.
+//! Operands rounded to 16 bits, two terms to a word: for kernels that load bf16 or fp16 tiles by TMA.
 //!
 //! ```text
 //!  line l of matrix i:     word (i · lines + l) · pitch                                    pitch words

@@ -5,7 +5,7 @@
 //!         ┌───────────────┐                       ┌───────────────────┐
 //!   lines │ any strides,  │  ──► tiles of 64×64   │ line 0            │   every line a multiple of 128 bytes,
 //!         │ rows of A or  │      through shared   ├───────────────────┤   zeros behind the last term:
-//!         │ columns of B  │      memory           │ line 1            │   what the copy engine loads best
+//!         │ columns of B  │      memory           │ line 1            │   what TMA loads best
 //!         └───────────────┘                       └───────────────────┘
 //! ```
 //!

@@ -6,7 +6,7 @@
 //!  chunks of terms              one thread for a line       32 terms                        the next 32
 //!  ┌────┬────┬────┐             ┌───────────┐               ┌─────────────┬─────────────┐   ┌────────
 //!  │ min, max of  │ ──────────► │ factor    │ ────────────► │ high parts, │ low parts,  │   │
-//!  │ each line    │             │ unfit? 0? │               │ 16 words    │ 16 words    │   │
+//!  │ each line    │             │ fallback? │               │ 16 words    │ 16 words    │   │
 //!  └────┴────┴────┘             └───────────┘               └─────────────┴─────────────┘   └────────
 //!                                                            128 bytes; zeros behind the last term
 //! ```
@@ -31,12 +31,12 @@
 //! exponents: 2¹⁴ · 2⁻²⁸ = 2⁻¹⁴. That is what *element by element* asks for. Otherwise the error is at most 2⁻³⁶ / 2¹⁴ = 2⁻⁵⁰ of
 //! the largest number of the line for those that are smaller than that: what *normwise* means.
 //!
-//! # What is unfit
+//! # What is left to the fallback
 //!
 //! A line with an infinite number or NaN, or whose largest magnitude is below 2⁻⁶⁰ (without being zero), or 2⁷⁸ or more: within
 //! these bounds the factors are 2⁻⁷⁴ to 2⁶³, and the product of two of them is a number that fp32 has, if a subnormal one; so a
 //! sum times that product is rounded once at most. Element by element, also a line with numbers that are too small beside the
-//! largest. `unfit` has a word for each [`GROUP`] lines, which is not zero if one of them is unfit. A product leaves the tiles of
+//! largest. `fallback` has a word for each [`GROUP`] lines, which is not zero if one of them is left to the fallback. A product leaves the tiles of
 //! such lines to a kernel that reads the operands themselves.
 //!
 //! Nothing here depends on the order in which blocks run. What it costs: reading every number twice, and writing as many bytes
@@ -52,8 +52,8 @@ use cuda_std::convert::{f16x2, from_f16x2};
 use cuda_std::prelude::*;
 
 use super::tile::{self, PITCH, SIDE, THREADS, Tiles, is_along_terms};
-use crate::gemm::wgmma::scaled::LOW_SCALE;
-use crate::gemm::wgmma::unfit::GROUP;
+use crate::gemm::hopper::fallback::GROUP;
+use crate::gemm::hopper::fp16_pairs::LOW_SCALE;
 use crate::{Matrix, MatrixBatch};
 
 /// The terms that stand together: high parts, then low parts.
@@ -195,7 +195,7 @@ impl Extremes {
         seen
     }
 
-    /// What a product with a line is to be multiplied by, and whether the line is unfit.
+    /// What a product with a line is to be multiplied by, and whether the line is left to the fallback.
     #[inline(always)]
     pub(super) fn factor(&self, element_by_element: bool) -> (f32, bool) {
         if self.largest == 0 {
@@ -339,15 +339,15 @@ impl crate::Grid for line_extremes_fp32<'_> {
 }
 
 /// From the extremes that [`line_extremes_fp32`] has found in `chunks` chunks, the factor of every line, and for each [`GROUP`]
-/// lines whether any is unfit, `element_by_element` if that is not zero, or normwise, and two words: where the terms begin and end
+/// lines whether any is left to the fallback, `element_by_element` if that is not zero, or normwise, and two words: where the terms begin and end
 /// that are not all zero. The factors of a matrix are filled up with ones to whole groups: that of line l of matrix i is number
 /// `i · ⌈lines / GROUP⌉ · GROUP + l`.
 #[kernel(
     block = 256,
     requires(
-        unfit.len() as u64 == u64::from(lines.div_ceil(GROUP)) * u64::from(matrices),
-        factors.len() as u64 == unfit.len() as u64 * u64::from(GROUP),
-        nonzero.len() == unfit.len() * 2,
+        fallback.len() as u64 == u64::from(lines.div_ceil(GROUP)) * u64::from(matrices),
+        factors.len() as u64 == fallback.len() as u64 * u64::from(GROUP),
+        nonzero.len() == fallback.len() * 2,
         extremes.len() as u128 == Chunks { terms: 0, count: chunks }.words(lines, matrices)
     )
 )]
@@ -357,11 +357,11 @@ pub fn line_scales_fp16(
     matrices: u32,
     chunks: u32,
     factors: GlobalSliceMut<'_, f32>,
-    unfit: GlobalSliceMut<'_, u32>,
+    fallback: GlobalSliceMut<'_, u32>,
     nonzero: GlobalSliceMut<'_, u32>,
     element_by_element: u32,
 ) {
-    /// Of each warp: whether a line is unfit, and where the terms begin and end that are not zero.
+    /// Of each warp: whether a line is left to the fallback, and where the terms begin and end that are not zero.
     static SEEN: Shared<[[u32; 3]; WARPS as usize]> = Shared::new();
     const { assert!(GROUP == THREADS, "each thread has a line of the group") };
     let thread = thread::thread_idx_x();
@@ -409,7 +409,7 @@ pub fn line_scales_fp16(
                     begin = begin.min(SEEN.read([warp, 1]));
                     end = end.max(SEEN.read([warp, 2]));
                 }
-                unfit.set_unchecked(group as usize, any);
+                fallback.set_unchecked(group as usize, any);
                 nonzero.set_unchecked(2 * group as usize, begin);
                 nonzero.set_unchecked(2 * group as usize + 1, end);
             }

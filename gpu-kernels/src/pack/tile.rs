@@ -16,7 +16,7 @@
 use cuda_std::prelude::*;
 
 use crate::geometry::divide;
-use crate::{Matrix, MatrixBatch, MatrixMut, Part};
+use crate::{Matrix, MatrixBatch, MatrixMut, Triangle};
 
 /// The lines of a tile, and the terms of each.
 pub(super) const SIDE: u32 = 64;
@@ -201,18 +201,18 @@ pub(super) unsafe fn store(target: &MatrixMut<'_>, place: Place, tile: &'static 
     });
 }
 
-/// Sets the elements of a tile to zero that are outside of a part of the matrix.
+/// Sets the elements of a tile to zero that are outside of a triangle of the matrix.
 ///
 /// # Safety
 /// Called by all threads of a block of [`THREADS`]. No other thread accesses these elements of the matrix.
 #[inline(always)]
 #[track_caller]
-pub(super) unsafe fn clear_outside(target: &MatrixMut<'_>, place: Place, part: Part) {
+pub(super) unsafe fn clear_outside(target: &MatrixMut<'_>, place: Place, triangle: Triangle) {
     let strides = [target.row_stride(), target.col_stride()];
     let share = Share::of_thread(is_along_terms(target.rows(), strides[0], strides[1]));
     walk([target.rows(), target.cols()], strides, place, share, |i, is_inside, offset| {
         let (line, term) = share.at(i);
-        if is_inside && !part.contains(place.line + line, place.term + term) {
+        if is_inside && !triangle.contains(place.line + line, place.term + term) {
             // SAFETY: the place of an element, which is inside the data, and this thread's alone.
             unsafe { target.data().set_unchecked(offset, 0.0) };
         }

@@ -9,7 +9,7 @@
 //!    pair 0    pair 1    pair 2             3. each splits its pairs and stores them
 //! ```
 //!
-//! [`line_scales_fp16`](super::scaled::line_scales_fp16) then finds the factors and what is unfit from the extremes, as those of
+//! [`line_scales_fp16`](super::scaled::line_scales_fp16) then finds the factors and what is left to the fallback from the extremes, as those of
 //! one chunk. What it costs: every number is read once, instead of twice, and as many bytes are written. 32 numbers of each
 //! thread are under way at a time; any device.
 

@@ -2,14 +2,14 @@
 
 use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
-use gpu_kernels::gemm::split_reduction::{SplitReduction, gemm_split_reduction_fp32};
+use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
 use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16};
 use gpu_kernels::pack::whole::pack_whole_lines_fp16;
-use gpu_kernels::{MatrixBatch, MatrixBatchMut, Part};
+use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
 
 use crate::Error;
 use crate::device::Device;
@@ -92,7 +92,7 @@ pub(crate) fn repair_marked_tiles(
     marks: GlobalSlice<'_, u32>,
     splits: u32,
 ) -> Result<(), Error> {
-    device.launch(gemm_repair_fp32 { gemm, marks, splits })
+    device.launch(gemm_repair_fp32 { gemm, tile_mask: marks, splits })
 }
 
 /// Copies matrices.
@@ -101,8 +101,8 @@ pub(crate) fn copy_matrices(device: &Device, from: MatrixBatch<'_>, to: MatrixBa
 }
 
 /// Sets to zero what is outside of a part of matrices.
-pub(crate) fn clear_outside(device: &Device, part: Part, matrices: MatrixBatchMut<'_>) -> Result<(), Error> {
-    device.launch(matrix_clear_outside_fp32 { matrices, part })
+pub(crate) fn clear_outside(device: &Device, part: Triangle, matrices: MatrixBatchMut<'_>) -> Result<(), Error> {
+    device.launch(matrix_clear_outside_fp32 { matrices, triangle: part })
 }
 
 /// Rounds the rows of matrices to bf16 or fp16.
@@ -128,7 +128,7 @@ pub(crate) struct ScaledParts<'a> {
     pub(crate) words: GlobalSliceMut<'a, u32>,
 }
 
-/// Scales the rows of matrices and splits them into two fp16 parts: in `chunks`, or in one pass if there are none.
+/// PairInfo the rows of matrices and splits them into two fp16 parts: in `chunks`, or in one pass if there are none.
 pub(crate) fn pack_scaled(
     device: &Device,
     source: MatrixBatch<'_>,
@@ -148,7 +148,7 @@ pub(crate) fn pack_scaled(
         matrices: source.count(),
         chunks: chunks.map_or(1, |chunks| chunks.count),
         factors,
-        unfit,
+        fallback: unfit,
         nonzero,
         element_by_element: element_by_element.into(),
     })?;

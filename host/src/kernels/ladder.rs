@@ -1,9 +1,9 @@
 //! The ladder: the kernels that everybody begins with. They take operands in any layout.
 
 use cuda_std::KernelFacts;
-use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
-use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
-use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
+use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
+use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
+use gpu_kernels::gemm::basic::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 

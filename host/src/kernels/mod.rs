@@ -15,11 +15,11 @@ mod wgmma;
 use std::sync::LazyLock;
 
 use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
+use gpu_kernels::gemm::hopper::fallback::Fallback;
+use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
 use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
-use gpu_kernels::gemm::wgmma::scaled::Scales;
-use gpu_kernels::gemm::wgmma::unfit::Unfit;
 use gpu_kernels::{
-    Part,
+    Triangle,
     gemm::Gemm,
     gemv::{Gemv, SplitGemv},
 };
@@ -205,12 +205,12 @@ pub(crate) enum Launch {
     /// A batch of products, whose sums may be divided.
     Tiled(fn(&Device, TiledGemm<'_>) -> Result<(), Error>),
     /// The same, with a mark for each block if there are any, for [`repair_marked_tiles`] to go by, and for some tiles only.
-    Marking(fn(&Device, TiledGemm<'_>, GlobalSliceMut<'_, u32>, Unfit<'_>) -> Result<(), Error>),
+    Marking(fn(&Device, TiledGemm<'_>, GlobalSliceMut<'_, u32>, Fallback<'_>) -> Result<(), Error>),
     /// The same, of packed operands.
     Packed {
         format: Format,
         /// What lies outside of the part of C need not be computed.
-        launch: fn(&Device, TiledGemm<'_>, Part, [PackedOperand<'_>; 2]) -> Result<(), Error>,
+        launch: fn(&Device, TiledGemm<'_>, Triangle, [PackedOperand<'_>; 2]) -> Result<(), Error>,
         /// Whether it leaves out tiles of lines that are unfit for the format.
         leaves_out: bool,
     },
@@ -236,7 +236,7 @@ pub(crate) enum Launch {
 #[derive(Clone, Copy)]
 pub(crate) struct PackedOperand<'a> {
     pub(crate) words: GlobalSlice<'a, u32>,
-    pub(crate) scales: Scales<'a>,
+    pub(crate) scales: PairInfo<'a>,
 }
 
 /// All kernels that multiply, in the order of the ladder: from the simplest to those that use the most of the hardware.
@@ -431,9 +431,9 @@ impl KernelInfo {
 #[cfg(test)]
 mod tests {
     use cuda_std::Kernel;
-    use gpu_kernels::gemm::naive_1d::gemm_naive_1d_fp32;
-    use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
-    use gpu_kernels::gemm::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
+    use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
+    use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
+    use gpu_kernels::gemm::basic::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
     use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 
     use super::*;

@@ -1,12 +1,12 @@
 //! Products on tensor cores whose operands are multiplied as the copy engine loads them, for compute capability 9.0:
-//! [`gpu_kernels::gemm::wgmma::single`], [`gpu_kernels::gemm::wgmma::scaled`] and [`gpu_kernels::gemm::wgmma::short`].
+//! [`gpu_kernels::gemm::hopper::rounded`], [`gpu_kernels::gemm::hopper::fp16_pairs`] and [`gpu_kernels::gemm::hopper::short_k`].
 
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::{KernelFacts, TensorMap};
+use gpu_kernels::gemm::hopper::fp16_pairs::*;
+use gpu_kernels::gemm::hopper::rounded::*;
+use gpu_kernels::gemm::hopper::short_k::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
-use gpu_kernels::gemm::wgmma::scaled::*;
-use gpu_kernels::gemm::wgmma::short::*;
-use gpu_kernels::gemm::wgmma::single::*;
 
 use super::wgmma::{map_of_a, map_of_b};
 use super::{Common, Format, KernelInfo, Launch, PackedOperand, Performance, Scheme};
@@ -84,8 +84,8 @@ macro_rules! scaled {
                 launch: |device, gemm, part, [a, b]| {
                     let format = Format::ScaledFp16 { element_by_element: $element_by_element };
                     let [map_a, map_b] = maps_of(device, &gemm, [a, b], format, TILE)?;
-                    let (scales_a, scales_b) = (a.scales, b.scales);
-                    device.launch($kernel { map_a, map_b, gemm, part, scales_a, scales_b, blocks: blocks(device) })
+                    let (info_a, info_b, triangle) = (a.scales, b.scales, part);
+                    device.launch($kernel { map_a, map_b, gemm, triangle, info_a, info_b, blocks: blocks(device) })
                 },
                 leaves_out: true,
             },
@@ -110,23 +110,22 @@ pub static WGMMA_FP32_3XFP16: [KernelInfo; 1] = [scaled!(gemm_wgmma_packed_fp32_
 /// Three fp16 products, accurate element by element, of few terms.
 pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
     idea: "as packed operands are multiplied, with few terms; the copy engine stores the results",
-    tile: Some(SHORT_TILE),
+    tile: Some(SHORT_K_TILE),
     divides_sums: false,
     stores_by_tensor_map: true,
-    most_terms: Some(MOST_TERMS),
+    most_terms: Some(MAX_K),
     ..packed(
         THREE_FP16,
         gemm_wgmma_packed_short_fp32_3xfp16::FACTS,
         Launch::Packed {
             format: ELEMENT_BY_ELEMENT,
             launch: |device, gemm, _, [a, b]| {
-                let [map_a, map_b] = maps_of(device, &gemm, [a, b], ELEMENT_BY_ELEMENT, SHORT_TILE)?;
+                let [map_a, map_b] = maps_of(device, &gemm, [a, b], ELEMENT_BY_ELEMENT, SHORT_K_TILE)?;
                 let [length, lines] = STORED;
                 let tile = TensorTile { element: TensorElement::Fp32, length, lines, swizzle: TensorSwizzle::None };
                 let map_c = device.tensor_map_of_results(&gemm.c(), &tile)?;
-                let (scales_a, scales_b, blocks) = (a.scales, b.scales, blocks(device));
-                let kernel =
-                    gemm_wgmma_packed_short_fp32_3xfp16 { map_a, map_b, gemm, map_c, scales_a, scales_b, blocks };
+                let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
+                let kernel = gemm_wgmma_packed_short_fp32_3xfp16 { map_a, map_b, gemm, map_c, info_a, info_b, blocks };
                 device.launch(kernel)
             },
             leaves_out: false,

@@ -1,10 +1,10 @@
-//! Products on tensor cores that are fed by the copy engine, for compute capability 9.0: [`gpu_kernels::gemm::wgmma`].
+//! Products on tensor cores that are fed by the copy engine, for compute capability 9.0: [`gpu_kernels::gemm::hopper`].
 
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::TensorMap;
 use gpu_kernels::MatrixBatch;
+use gpu_kernels::gemm::hopper::decomposed::*;
 use gpu_kernels::gemm::tiles::TileShape;
-use gpu_kernels::gemm::wgmma::split::*;
 
 use super::{Common, KernelInfo, Launch, Performance, Scheme};
 use crate::Error;
@@ -36,7 +36,7 @@ macro_rules! tensor_map_kernels {
                 // Numbers are copied as they are: the kernels split them.
                 let map_a = map_of_a(device, gemm.a(), $a, BOXES, TensorElement::Fp32)?;
                 let map_b = map_of_b(device, gemm.b(), $b, BOXES, TensorElement::Fp32)?;
-                device.launch($kernel { map_a, map_b, gemm, marks, only })
+                device.launch($kernel { map_a, map_b, gemm, tile_mask: marks, only })
             }))
         ),*];
     )* };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use gpu_kernels::Part;
+use gpu_kernels::Triangle;
 
 use crate::kernels::{self, CLEAR, Family, KernelInfo, Launch, REDUCTION, REPAIR, Scheme};
 use crate::plan::explanation::{Candidate, Explanation, Reason};
@@ -353,7 +353,7 @@ fn steps(way: &Way, product: &Description) -> Vec<String> {
             REPAIR.name
         ));
     }
-    if product.part != Part::All {
+    if product.part != Triangle::All {
         steps.push(format!("set to zero what is not wanted of the result, with {}", CLEAR.name));
     }
     steps

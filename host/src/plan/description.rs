@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gpu_kernels::Part;
+use gpu_kernels::Triangle;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::{Product, Sizes};
@@ -33,12 +33,12 @@ pub struct Description {
     pub beta_is_zero: bool,
     /// Which elements of the result are wanted; the others become zero, whatever they were.
     #[serde(default, with = "NamesOfParts")]
-    pub part: Part,
+    pub part: Triangle,
 }
 
 /// How parts are written to files.
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Part", rename_all = "kebab-case")]
+#[serde(remote = "Triangle", rename_all = "kebab-case")]
 enum NamesOfParts {
     All,
     Upper,
@@ -174,7 +174,7 @@ impl Description {
             placement.check(matrix, rows, cols, batch).map(|()| placement)
         };
         let (a, b, c) = (placed("A", a, m, k)?, placed("B", b, k, n)?, placed("C", c, m, n)?);
-        Ok(Self { m, n, k, batch, a, b, c, alpha_is_zero: false, beta_is_zero: false, part: Part::All })
+        Ok(Self { m, n, k, batch, a, b, c, alpha_is_zero: false, beta_is_zero: false, part: Triangle::All })
     }
 
     /// The same with these factors.
@@ -183,7 +183,7 @@ impl Description {
     }
 
     /// The same, of which only a part is wanted.
-    pub fn with_part(self, part: Part) -> Self {
+    pub fn with_part(self, part: Triangle) -> Self {
         Self { part, ..self }
     }
 
@@ -299,9 +299,9 @@ impl fmt::Display for Description {
         }
         write!(f, "m={m} n={n} k={k} (A {a}; B {b}; C {c})")?;
         match part {
-            Part::All => Ok(()),
-            Part::Upper => write!(f, ", upper triangle"),
-            Part::Lower => write!(f, ", lower triangle"),
+            Triangle::All => Ok(()),
+            Triangle::Upper => write!(f, ", upper triangle"),
+            Triangle::Lower => write!(f, ", lower triangle"),
         }
     }
 }

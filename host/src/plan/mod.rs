@@ -54,7 +54,7 @@ pub use choose::plan;
 pub use description::{Description, Placement, Storage};
 pub use explanation::{Candidate, Explanation, Reason};
 pub use facts::{DeviceFacts, Processor};
-pub use gpu_kernels::Part;
+pub use gpu_kernels::Triangle;
 pub use refusal::Refusal;
 pub use table::{Table, TableFlag, Tables};
 pub use workspace::Workspace;
@@ -159,7 +159,7 @@ impl GemmPlan {
     pub fn kernels(&self) -> Vec<KernelFacts> {
         let adds = (self.splits > 1 || self.kernel.varies).then_some(kernels::REDUCTION);
         let repairs = (!self.marks.is_empty()).then_some(kernels::REPAIR);
-        let clears = (self.product.part != Part::All).then_some(kernels::CLEAR);
+        let clears = (self.product.part != Triangle::All).then_some(kernels::CLEAR);
         let before = self.preparations.iter().flat_map(Preparation::kernels);
         let after = self.fallback.map(|kernel| kernel.facts).into_iter().chain(adds).chain(repairs).chain(clears);
         before.chain([self.kernel.facts]).chain(after).collect()

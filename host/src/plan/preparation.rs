@@ -18,8 +18,8 @@ use std::ops::Range;
 
 use cuda_std::KernelFacts;
 use cuda_std::{GlobalSlice, GlobalSliceMut};
-use gpu_kernels::gemm::wgmma::scaled::Scales;
-use gpu_kernels::gemm::wgmma::unfit::GROUP;
+use gpu_kernels::gemm::hopper::fallback::GROUP;
+use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
 use gpu_kernels::pack::scaled::Chunks;
 use gpu_kernels::pack::whole;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
@@ -228,14 +228,14 @@ impl Packed {
             Some(copy) => copy.run(device, operand, for_copy)?,
             None => operand,
         };
-        let scales = Scales { factors: read(for_factors), unfit: read(unfit), nonzero: read(nonzero) };
+        let scales = PairInfo { factors: read(for_factors), fallback: read(unfit), nonzero: read(nonzero) };
         Ok(Prepared { operand, packed: PackedOperand { words: read(for_words), scales } })
     }
 }
 
 /// What goes with an operand that is not scaled.
-fn no_scales<'a>() -> Scales<'a> {
-    Scales { factors: GlobalSlice::new(&[]), unfit: GlobalSlice::new(&[]), nonzero: GlobalSlice::new(&[]) }
+fn no_scales<'a>() -> PairInfo<'a> {
+    PairInfo { factors: GlobalSlice::new(&[]), fallback: GlobalSlice::new(&[]), nonzero: GlobalSlice::new(&[]) }
 }
 
 impl Preparation {

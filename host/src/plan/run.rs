@@ -2,11 +2,11 @@
 
 use cuda_std::GlobalSliceMut;
 use gpu_kernels::gemm::Gemm;
-use gpu_kernels::gemm::split_reduction::SplitReduction;
+use gpu_kernels::gemm::hopper::fallback::Fallback;
+use gpu_kernels::gemm::split_k::SplitReduction;
 use gpu_kernels::gemm::tiles::TiledGemm;
-use gpu_kernels::gemm::wgmma::unfit::Unfit;
 use gpu_kernels::gemv::{Gemv, SplitGemv};
-use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Part, Vector, VectorMut};
+use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Triangle, Vector, VectorMut};
 
 use crate::kernels::{Launch, add_partial_sums, clear_outside, repair_marked_tiles};
 use crate::plan::preparation::Prepared;
@@ -71,7 +71,7 @@ impl GemmPlan {
             }
         }
         match self.product.part {
-            Part::All => Ok(()),
+            Triangle::All => Ok(()),
             part => clear_outside(device, part, c.batch_mut(false)?),
         }
     }
@@ -101,15 +101,18 @@ impl GemmPlan {
         let multiply = |gemm| {
             match self.kernel.launch {
                 Launch::Tiled(launch) => launch(device, gemm)?,
-                Launch::Marking(launch) => launch(device, gemm, marks, Unfit::everything())?,
+                Launch::Marking(launch) => launch(device, gemm, marks, Fallback::everything())?,
                 Launch::Packed { launch, .. } => launch(device, gemm, part, [packed_a, packed_b])?,
                 _ => unreachable!("takes one product at a time"),
             }
             // What is unfit for the one kernel, the other one computes, and nothing else.
             match self.fallback.map(|kernel| &kernel.launch) {
-                Some(Launch::Marking(launch)) => {
-                    launch(device, gemm, no_marks, Unfit { a: packed_a.scales.unfit, b: packed_b.scales.unfit })
-                }
+                Some(Launch::Marking(launch)) => launch(
+                    device,
+                    gemm,
+                    no_marks,
+                    Fallback { a: packed_a.scales.fallback, b: packed_b.scales.fallback },
+                ),
                 _ => Ok(()),
             }
         };
@@ -120,7 +123,7 @@ impl GemmPlan {
             let (m, n) = (c.first().rows() as usize, c.first().cols() as usize);
             let count = self.product.batch * self.splits as usize;
             let partials = MatrixBatchMut::new(MatrixMut::new(for_partials, m, n, n, 1)?, m * n, count)?;
-            multiply(TiledGemm::split(a, b, partials, self.splits)?)?;
+            multiply(TiledGemm::split_k(a, b, partials, self.splits)?)?;
             let partials = MatrixBatch::new(Matrix::new(read(for_partials), m, n, n, 1)?, m * n, count)?;
             add_partial_sums(device, SplitReduction::new(alpha, partials, self.splits, beta, c)?)?;
         }

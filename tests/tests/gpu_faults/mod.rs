@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use cuda_driver::Error as DriverError;
 use gpu_kernels::gemm::Gemm;
-use gpu_kernels::gemm::naive_2d::gemm_naive_2d_fp32;
+use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Failed, Trial};
 use tests::{Batch, Layouts, Planned, Problem, Shape};

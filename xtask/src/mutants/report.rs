@@ -8,21 +8,21 @@ use super::{Outcome, Tried};
 /// What nobody tells of, by a part of its name, and why it is right to survive.
 const EXPLAINED: [(&str, &str); 4] = [
     (
-        "gemm/mma/mod.rs:329",
+        "gemm/mma/mod.rs:363",
         "It orders nothing: the loads of a block of columns are not to be moved before it by the compiler, which saves registers.",
     ),
     (
-        "gemm/split_reduction.rs:269",
+        "gemm/split_k.rs:268",
         "For blocks that compute more than one piece: that takes more of them than a grid has blocks. `tests/tests/gemv.rs` launches \
          fewer, and tells.",
     ),
     (
-        "pack/scaled.rs:431",
+        "pack/scaled.rs:416",
         "For blocks that have more than one group of lines: that takes more of them than a grid has blocks. `tests/tests/pack.rs` \
          launches fewer, and tells.",
     ),
     (
-        "pack/whole.rs:106",
+        "pack/whole.rs:107",
         "For blocks that have more than one turn: that takes more lines than a grid has blocks. `tests/tests/pack.rs` launches \
          fewer, and tells.",
     ),
@@ -107,6 +107,17 @@ fn cell(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::root;
+
+    #[test]
+    fn what_is_explained_is_a_call_that_orders_threads() {
+        for (place, _) in EXPLAINED {
+            let (file, line) = place.split_once(':').expect("a file and a line");
+            let text = std::fs::read_to_string(root().join("gpu-kernels/src").join(file)).expect("the file");
+            let line = text.lines().nth(line.parse::<usize>().expect("a number") - 1).expect("the line");
+            assert!(line.contains("sync_threads()") || line.contains("sync_warp("), "{place}: {line}");
+        }
+    }
 
     #[test]
     fn calls_are_counted_by_kernel_and_by_place() {

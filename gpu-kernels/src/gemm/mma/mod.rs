@@ -1,13 +1,14 @@
-//! Tensor cores on any GPU that has them from sm_80 on: `cp.async`, `ldmatrix`, `mma.sync`.
+//! Tensor-core kernels for any GPU from sm_80 on: `cp.async` loads operands into a ring of stages in shared memory, `ldmatrix` brings
+//! them to registers, `mma.sync` multiplies.
 //!
 //! ```text
 //!                    256 columns
-//!               ┌─────────┬─────────┐             a block: 8 warps, a tile of 128×256 of C, 16 terms at a time
+//!               ┌─────────┬─────────┐             a block: 8 warps, a tile of 128×256 of C, k = 16 at a time
 //!          16 k │         │         │ B           a stage, of 4 in shared memory: 8 KB of A and 16 KB of B
 //!               └─────────┴─────────┘
 //!       16 k    ┌─────────┬─────────┐             round t:  the copies of step t-3 have arrived
 //!      ┌────┐   │   w0    │   w4    │                       barrier
-//!      ├────┤   ├─────────┼─────────┤                       issue the copies of step t, to slot t mod 4
+//!      ├────┤   ├─────────┼─────────┤                       issue the copies of step t, to stage t mod 4
 //! 128  ├────┤   │   w1    │   w5    │ C                     multiply step t-3
 //! rows ├────┤   ├─────────┼─────────┤
 //!      └────┘   │   w2    │   w6    │             a warp: 32×128
@@ -16,48 +17,39 @@
 //!               └─────────┴─────────┘
 //! ```
 //!
-//! For each step a lane loads the terms of its rows of A, prepares them (rounds them, or splits them in two parts), and then
-//! does so with its columns of B, two at a time. What is prepared is used at once, from registers. That is why a warp has many
-//! more columns than rows: the parts of A stay in registers for the step, beside 128 sums.
+//! For each K-step a lane loads its rows of A, prepares them (rounds them, or decomposes them into two parts), and then does so with
+//! its columns of B, two at a time. What is prepared is used at once, from registers. That is why a warp has many more columns than
+//! rows: the parts of A stay in registers for the step, beside 128 accumulators.
 //!
-//! **Promotion.** Tensor cores cut off the sums that they keep ([`cuda_std::mma`]); over 8192 terms that alone would be an
-//! error of 10⁻⁴. So they sum up 16 terms, from zero, and the sum of those sums is kept by ordinary additions, rounded to
+//! **Promotion.** Tensor cores truncate the sums that they keep ([`cuda_std::mma`]); over k = 8192 that alone would be an
+//! error of 10⁻⁴. So they sum up k = 16, from zero, and these sums are added to the accumulators by ordinary additions, rounded to
 //! nearest. All precisions do this.
 //!
-//! **Any k order.** Which term of a step is in which place of a fragment is free as long as A and B agree. The module
-//! `operand` uses this to load the four terms that a lane needs of a line, for any layout, in one instruction for each line or
-//! term, and `scheme` to make fragments of 8 TF32 numbers and of 16 bf16 numbers from the same registers. Which rows and
+//! **Any order of k.** Which k of a step is in which position of a fragment is free as long as A and B agree. The module
+//! `operand` uses this to load the four numbers that a lane needs of a row of A (or column of B), for any layout, in one instruction
+//! for each, and `scheme` to make fragments of 8 TF32 numbers and of 16 bf16 numbers from the same registers. Which rows and
 //! columns of C a fragment has is free as well: a lane's eight columns of a block of 32 are neighbours, and it stores four at a
 //! time.
 //!
-//! **What cannot be split** ends up exact: below about 2⁻¹⁰⁰ a part of an operand loses bits; [`Extremes`] sees it.
-//! Infinities, NaNs and numbers that are too large for their rounded part make an infinity or a NaN of the sum. Where a block
-//! finds either, it computes its tile again in fp32 (module `exact`).
+//! **Operands that cannot be decomposed.** Below about 2⁻¹⁰⁰ a part of an operand loses bits; an [`UnderflowScan`] notices.
+//! Infinities, NaNs and numbers that are too large for their rounded part make an infinity or a NaN of an accumulator. Where a block
+//! finds either, it computes its tile again in plain fp32 (module `fp32_tile`).
 //!
-//! | precision | products of tensor cores for 16 terms | error |
+//! | precision | products of tensor cores for k = 16 | error |
 //! |---|---|---|
-//! | `fp32_mixed` | 2 TF32 and 2 bf16 | that of fp32 sums ([`split`](super::split)) |
+//! | `fp32_mixed` | 2 TF32 and 2 bf16 | that of fp32 sums ([`decompose`](super::decompose)) |
 //! | `fp32_3xtf32` | 6 TF32 | that of fp32 sums |
 //! | `tf32` | 2 TF32 | operands rounded to 11 bits |
 //! | `bf16` | 1 bf16 | operands rounded to 8 bits |
 //! | `fp16` | 1 fp16 | operands rounded to 11 bits; beyond 65504 they are infinite, below 3·10⁻⁸ zero |
 //!
-//! On one H200 (sm_80's PTX, 2026-11-21, A·Bᵀ of 2048×4096 with 8192 terms): `fp32_mixed` 2.19 ms, `fp32_3xtf32` 2.52 ms,
-//! `tf32` 1.80 ms, `bf16` and `fp16` 1.02 ms, where cuBLAS takes 2.69 ms in fp32. Profiled with
-//! steps of 32 terms, which takes as long, `fp32_mixed` keeps tensor cores busy for 40 % of the time, and issues instructions
-//! in 45 % of the cycles: with two warps to a scheduler, what a product waits for is not hidden. More warps, of 32×64, did not
-//! help, because they have too few registers. Where no line is aligned, `fp32_mixed` takes
-//! 2.85 ms.
-//!
 //! **Small products.** The kernels with `64x32` in their names have 12 warps for a tile of 64×32: six pairs, of which each has
-//! the whole tile, and 16 of the 96 terms of a step for itself. Their sums meet in shared memory at the end. So 512×512×512
-//! are 128 blocks and one launch: 0.0135 ms (NN), 0.0136 (NT), 0.0131 (TN), 0.0128 (TT) on the H200, where cuBLAS takes 0.0150,
-//! 0.0160, 0.0149 and 0.0151. 256³ takes 0.0087 ms as cuBLAS does, and 1024³ 0.0768 where cuBLAS takes 0.0585: there are too
-//! many loads for each product. 384 threads with up to 168 registers, 144 KB of shared memory, which compute capability 8.0,
-//! 8.7 and 9.0 to 11.0 have. Those with `64x32_k64` have 8 warps, in four pairs, and 96 KB, for all others.
+//! the whole tile, and 16 of the 96 k of a step for itself. Their accumulators are added up in shared memory at the end. So
+//! 512×512×512 are 128 blocks and one launch. 384 threads with up to 168 registers, 144 KB of shared memory, which compute
+//! capability 8.0, 8.7 and 9.0 to 11.0 have. Those with `64x32_k64` have 8 warps, in four pairs, and 96 KB, for all others.
 //!
-//! Copies are of 16 bytes where every line, or term, of an operand begins at a multiple of 16 bytes, and of 4 bytes elsewhere.
-//! 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
+//! Copies are of 16 bytes where every row of k, or every k of rows, of an operand begins at a multiple of 16 bytes, and of 4 bytes
+//! elsewhere. 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
 //! sm_80 on has.
 
 mod operand;
@@ -72,24 +64,24 @@ use cuda_std::Dim3;
 use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
-use operand::{AlongLines, AlongTerms, Arrangement, BLOCK_LINES, BLOCK_TERMS, Lines};
+use operand::{Arrangement, BLOCK_K, BLOCK_LINES, KMajor, Lines, MnMajor};
 use scheme::{Mixed, OneBf16, OneFp16, OneTf32, Scheme, ThreeTf32};
 
-use super::exact;
-use super::split::Extremes;
+use super::decompose::UnderflowScan;
+use super::fp32_tile;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
 use super::tiles::{Tile, TileShape, TiledGemm};
 
-/// The terms of a tile of an operand in shared memory.
-const DEPTH: u32 = BLOCK_TERMS;
+/// The k of a tile of an operand in shared memory.
+const DEPTH: u32 = BLOCK_K;
 /// The rows of C of a warp.
 const WARP_ROWS: u32 = BLOCK_LINES;
 /// Tiles of 16 rows of a warp.
 const DOWN: usize = WARP_ROWS as usize / 16;
 
 /// How a block is divided among its warps. `PART_THREADS` threads have a tile of `ROWS`×`COLS`, of which each warp has 32 rows and
-/// `ACROSS` times 8 columns; and there are `PARTS` times as many, of which each set has terms of its own, 16 in a step. The
+/// `ACROSS` times 8 columns; and there are `PARTS` times as many, of which each set has k of its own, 16 in a step. The
 /// copies of `PENDING` steps may be under way when another one is waited for.
 struct Division<
     const ROWS: u32,
@@ -106,7 +98,7 @@ type Large = Division<128, 256, 256, 16, 1, 2, false>;
 /// The tile of a block of a kernel that does not say another one in its name.
 pub const SHAPE: TileShape = Large::SHAPE;
 
-/// The division of the kernels with small tiles: 2 warps for the tile, and 6 times as many for the terms of a step.
+/// The division of the kernels with small tiles: 2 warps for the tile, and 6 times as many for the k of a step.
 type Small = Division<64, 32, 64, 4, 6, 2, true>;
 /// The tile of a block of a kernel with `64x32` in its name, for products too small to give every multiprocessor one of
 /// [`SHAPE`].
@@ -118,7 +110,7 @@ type SmallK64 = Division<64, 32, 64, 4, 4, 2, true>;
 pub const SHAPE_64X32_K64: TileShape = SmallK64::SHAPE;
 const _: () = assert!(SmallK64::MEMORY.bytes <= 99 << 10 && Large::MEMORY.bytes <= 99 << 10, "what every GPU has");
 
-/// The elements that a warp stages in shared memory at a time, when it completes C.
+/// The elements that a warp stages in shared memory at a time, in the epilogue.
 const STAGED: u32 = WARP_ROWS * BLOCK_LINES;
 
 /// The dynamic shared memory of a block.
@@ -127,8 +119,8 @@ struct Memory {
     bytes: u32,
 }
 
-/// The sums of a warp: by tile of 16 rows and by tile of 8 columns, as tensor cores have them.
-type Sums<const ACROSS: usize> = [[[f32; 4]; ACROSS]; DOWN];
+/// The accumulators of a warp: by tile of 16 rows and by tile of 8 columns, as tensor cores have them.
+type Accumulators<const ACROSS: usize> = [[[f32; 4]; ACROSS]; DOWN];
 
 /// A kernel for each layout of A and B and each precision.
 macro_rules! kernels {
@@ -166,26 +158,26 @@ macro_rules! kernels {
 macro_rules! layouts {
     ($division:ident $block:tt, $scheme:ident, $precision:literal, $nn:ident $nt:ident $tn:ident $tt:ident) => {
         kernels! {
-            $nn, $division $block, $scheme, AlongTerms is_contiguous_along_rows, AlongLines is_contiguous_along_rows,
-                concat!("`C = α·A·B + β·C` in ", $precision, ", with A and B stored by rows.");
-            $nt, $division $block, $scheme, AlongTerms is_contiguous_along_rows, AlongTerms is_contiguous_along_cols,
-                concat!("`C = α·A·B + β·C` in ", $precision, ", with A stored by rows and B by columns.");
-            $tn, $division $block, $scheme, AlongLines is_contiguous_along_cols, AlongLines is_contiguous_along_rows,
-                concat!("`C = α·A·B + β·C` in ", $precision, ", with A stored by columns and B by rows.");
-            $tt, $division $block, $scheme, AlongLines is_contiguous_along_cols, AlongTerms is_contiguous_along_cols,
-                concat!("`C = α·A·B + β·C` in ", $precision, ", with A and B stored by columns.");
+            $nn, $division $block, $scheme, KMajor is_contiguous_along_rows, MnMajor is_contiguous_along_rows,
+                concat!("`C = α·A·B + β·C` in ", $precision, ", with A and B row-major.");
+            $nt, $division $block, $scheme, KMajor is_contiguous_along_rows, KMajor is_contiguous_along_cols,
+                concat!("`C = α·A·B + β·C` in ", $precision, ", with A row-major and B column-major.");
+            $tn, $division $block, $scheme, MnMajor is_contiguous_along_cols, MnMajor is_contiguous_along_rows,
+                concat!("`C = α·A·B + β·C` in ", $precision, ", with A column-major and B row-major.");
+            $tt, $division $block, $scheme, MnMajor is_contiguous_along_cols, KMajor is_contiguous_along_cols,
+                concat!("`C = α·A·B + β·C` in ", $precision, ", with A and B column-major.");
         }
     };
 }
 
-layouts!(Large 256, Mixed, "fp32, split in TF32 and bf16 products",
+layouts!(Large 256, Mixed, "fp32, decomposed for TF32 and bf16 products",
     gemm_mma_nn_fp32_mixed gemm_mma_nt_fp32_mixed gemm_mma_tn_fp32_mixed gemm_mma_tt_fp32_mixed);
-layouts!(Large 256, ThreeTf32, "fp32, split in three TF32 products",
+layouts!(Large 256, ThreeTf32, "fp32, decomposed for three TF32 products",
     gemm_mma_nn_fp32_3xtf32 gemm_mma_nt_fp32_3xtf32 gemm_mma_tn_fp32_3xtf32 gemm_mma_tt_fp32_3xtf32);
-layouts!(Small 384, ThreeTf32, "fp32, split in three TF32 products, by tiles of 64×32",
+layouts!(Small 384, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×32",
     gemm_mma_64x32_nn_fp32_3xtf32 gemm_mma_64x32_nt_fp32_3xtf32
     gemm_mma_64x32_tn_fp32_3xtf32 gemm_mma_64x32_tt_fp32_3xtf32);
-layouts!(SmallK64 256, ThreeTf32, "fp32, split in three TF32 products, by tiles of 64×32 and 64 terms",
+layouts!(SmallK64 256, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×32 and k = 64",
     gemm_mma_64x32_k64_nn_fp32_3xtf32 gemm_mma_64x32_k64_nt_fp32_3xtf32
     gemm_mma_64x32_k64_tn_fp32_3xtf32 gemm_mma_64x32_k64_tt_fp32_3xtf32);
 layouts!(Large 256, OneTf32, "TF32, operands rounded to nearest",
@@ -227,7 +219,7 @@ impl<
     /// The tile of a block.
     const SHAPE: TileShape = TileShape { m: ROWS, n: COLS, k: PARTS * DEPTH };
 
-    /// The warps that have the same terms.
+    /// The warps that have the same k.
     const WARPS: u32 = PART_THREADS / warp::LANES;
 
     /// The steps that are in shared memory at a time.
@@ -268,10 +260,10 @@ impl<
         // Pinned: it would be found out again in every round, from four numbers.
         let mut has_work = [u32::from(tile.row + warp_row < tile.c.rows() && tile.col + warp_col < tile.c.cols())];
         hint::pin(&mut has_work);
-        let mut sums: Sums<ACROSS> = [[[0.0; 4]; ACROSS]; DOWN];
-        let mut seen = Extremes::new();
+        let mut accumulators: Accumulators<ACROSS> = [[[0.0; 4]; ACROSS]; DOWN];
+        let mut scan = UnderflowScan::new();
 
-        // Round t issues the copies of step t, which begins at `term`, and multiplies step t + 1 - STAGES. How many rounds are
+        // Round t issues the copies of step t, which begins at `k`, and multiplies step t + 1 - STAGES. How many rounds are
         // left is counted, too: the number of all would be one register more.
         let mut left = (tile.k_end - tile.k_begin).div_ceil(Self::SHAPE.k) + Self::STAGES - 1;
         let mut round = 0;
@@ -279,26 +271,26 @@ impl<
             // Of the copies of each round that has been, which may be none, those of the latest may still be under way.
             async_copy::wait_group::<PENDING>();
             // SAFETY: the number of rounds is the same for all threads of the block. The barrier makes the copies of all
-            // threads visible to all of them, and separates the reads of the slot that is copied to next from these copies.
+            // threads visible to all of them, and separates the reads of the stage that is copied to next from these copies.
             unsafe { thread::sync_threads() };
             if left >= Self::STAGES {
                 let part = Self::part();
-                let slot = round % Self::STAGES * Self::STAGE + part * Self::PART;
-                let term = tile.k_begin + round * Self::SHAPE.k + part * DEPTH;
-                // SAFETY: the slot is inside the shared memory, as is the step inside the terms, or beyond them. The barrier
+                let stage = round % Self::STAGES * Self::STAGE + part * Self::PART;
+                let k = tile.k_begin + round * Self::SHAPE.k + part * DEPTH;
+                // SAFETY: the stage is inside the shared memory, as is the step inside k, or beyond it. The barrier
                 // above, and the one after the wait, separate the copies from reads; all are waited for, because
                 // STAGES - 1 rounds follow the last one that issues copies.
                 unsafe {
-                    a.copy::<S>(&shared, slot, term, tile.k_end, vectors_a);
-                    b.copy::<S>(&shared, slot + ROWS * DEPTH, term, tile.k_end, vectors_b);
+                    a.copy::<S>(&shared, stage, k, tile.k_end, vectors_a);
+                    b.copy::<S>(&shared, stage + ROWS * DEPTH, k, tile.k_end, vectors_b);
                 }
             }
             async_copy::commit_group();
             if round >= Self::STAGES - 1 && has_work[0] != 0 {
-                let slot = (round + 1) % Self::STAGES * Self::STAGE + Self::part() * Self::PART;
-                // SAFETY: `has_work` is the same for the warp, and the copies of this slot were waited for before the
+                let stage = (round + 1) % Self::STAGES * Self::STAGE + Self::part() * Self::PART;
+                // SAFETY: `has_work` is the same for the warp, and the copies of this stage were waited for before the
                 // barrier.
-                unsafe { Self::multiply_step::<S, A, B>(&shared, slot, &mut sums, &mut seen) };
+                unsafe { Self::multiply_step::<S, A, B>(&shared, stage, &mut accumulators, &mut scan) };
             }
             (round, left) = (round + 1, hint::keep_rolled(left - 1));
         }
@@ -308,18 +300,18 @@ impl<
         if S::EXACT {
             // SAFETY: all threads come here, after the last read of a stage but for the rounds' own; the function begins with
             // a barrier.
-            let inexact = unsafe { any_thread::<Self>(&shared, seen.any() || !are_finite(&sums)) };
+            let inexact = unsafe { any_thread::<Self>(&shared, scan.any() || !are_finite(&accumulators)) };
             if inexact {
                 // SAFETY: all threads of the block, or none, come here; the tile is this block's alone.
-                unsafe { exact::compute_tile(&tile, Self::SHAPE, thread::thread_idx_x(), Self::THREADS) };
+                unsafe { fp32_tile::compute_tile(&tile, Self::SHAPE, thread::thread_idx_x(), Self::THREADS) };
                 return;
             }
         }
         // SAFETY: all threads come here, or none of the block, and the tile is this block's alone.
-        unsafe { Self::finish(&tile, &shared, &sums) };
+        unsafe { Self::epilogue(&tile, &shared, &accumulators) };
     }
 
-    /// Which terms of a step this thread has.
+    /// Which set of k of a step this thread has.
     #[inline(always)]
     fn part() -> u32 {
         if PARTS == 1 { 0 } else { this_thread() / PART_THREADS }
@@ -332,35 +324,35 @@ impl<
         (warp % Self::WARPS_DOWN * WARP_ROWS, warp / Self::WARPS_DOWN * Self::WARP_COLS)
     }
 
-    /// Multiplies the step in the part of a slot that begins at `slot`, and adds the products to `sums`.
+    /// Multiplies the step in the part of a stage that begins at `stage`, and adds the products to `accumulators`.
     ///
     /// # Safety
-    /// The whole warp calls this function together; the slot is written, and a barrier separates the writes from this call.
+    /// The whole warp calls this function together; the stage is written, and a barrier separates the writes from this call.
     #[inline(always)]
     unsafe fn multiply_step<S: Scheme, A: Arrangement, B: Arrangement>(
         shared: &SharedSlice<f32>,
-        slot: u32,
-        sums: &mut Sums<ACROSS>,
-        seen: &mut Extremes,
+        stage: u32,
+        accumulators: &mut Accumulators<ACROSS>,
+        scan: &mut UnderflowScan,
     ) {
         let thread = thread::thread_idx_x();
         let ((row, col), lane) = (Self::warp_origin(thread), thread % warp::LANES);
-        // SAFETY: the caller's promise; the slot begins with A.
-        let rows = unsafe { A::load(shared, slot, ROWS, row, lane) }.map(|terms| S::prepare(terms, seen));
+        // SAFETY: the caller's promise; the stage begins with A.
+        let rows = unsafe { A::load(shared, stage, ROWS, row, lane) }.map(|values| S::prepare(values, scan));
         // Line 4g + 2i is row g of tile i, and line 4g + 2i + 1 is row g + 8.
         let rows = [[rows[0], rows[1]], [rows[2], rows[3]]];
         for block in 0..Self::BLOCKS {
             let first = col + block as u32 * BLOCK_LINES;
             // SAFETY: the caller's promise; B comes after A.
-            let terms = unsafe { B::load(shared, slot + ROWS * DEPTH, COLS, first, lane) };
+            let values = unsafe { B::load(shared, stage + ROWS * DEPTH, COLS, first, lane) };
             for pair in 0..2 {
-                let columns = [S::prepare(terms[2 * pair], seen), S::prepare(terms[2 * pair + 1], seen)];
+                let columns = [S::prepare(values[2 * pair], scan), S::prepare(values[2 * pair + 1], scan)];
                 // SAFETY: the caller's promise.
                 let products = unsafe { S::multiply(rows, columns) };
                 for i in 0..DOWN {
                     for j in 0..2 {
                         for element in 0..4 {
-                            sums[i][4 * block + 2 * pair + j][element] += products[i][j][element];
+                            accumulators[i][4 * block + 2 * pair + j][element] += products[i][j][element];
                         }
                     }
                 }
@@ -373,7 +365,7 @@ impl<
         }
     }
 
-    /// Waits for the warps that have sums of the same elements.
+    /// Waits for the warps that have accumulators of the same elements.
     ///
     /// # Safety
     /// All threads of the block call this function together.
@@ -384,14 +376,14 @@ impl<
         unsafe { if PARTS == 1 { warp::sync_warp(warp::ALL_LANES) } else { thread::sync_threads() } }
     }
 
-    /// Completes the elements of C that this warp has sums of: a block of columns at a time, by way of shared memory, so that
-    /// a warp stores whole lines of 128 bytes. Warps that have different terms of the same sums share the lines.
+    /// The epilogue of the elements of C that this warp has accumulators of: a block of columns at a time, by way of shared memory, so
+    /// that a warp stores whole lines of 128 bytes. Warps that have different k of the same elements share the lines.
     ///
     /// # Safety
     /// All threads of the block call this function together, and none has copies under way to `shared`. No other block has
     /// this tile.
     #[inline(always)]
-    unsafe fn finish(tile: &Tile<'_>, shared: &SharedSlice<f32>, sums: &Sums<ACROSS>) {
+    unsafe fn epilogue(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &Accumulators<ACROSS>) {
         /// The pieces of four columns in a row of a block.
         const PIECES: u32 = BLOCK_LINES / 4;
         let thread = thread::thread_idx_x();
@@ -413,7 +405,7 @@ impl<
                     // Line 4g + 2i + r of A is row g + 8r of tile i, and column c of tile j of a block is line 4c + j of B;
                     // this lane has the columns 2q and 2q + 1 of a tile.
                     let element = line % 2 * 2 + half;
-                    let values: [f32; 4] = core::array::from_fn(|j| sums[line / 2][4 * block + j][element]);
+                    let values: [f32; 4] = core::array::from_fn(|j| accumulators[line / 2][4 * block + j][element]);
                     // SAFETY: inside the warp's own part, and each lane has its own rows and pieces.
                     unsafe { shared.write4(place(warp, g * 4 + line as u32, q * 2 + half as u32), values) };
                 }
@@ -424,16 +416,16 @@ impl<
             let (row, col) = (tile.row + row, tile.col + col + block as u32 * BLOCK_LINES + piece * 4);
             let mut line = lane / PIECES + Self::part() * (warp::LANES / PIECES);
             while line < WARP_ROWS {
-                let mut sums = [0.0; 4];
+                let mut total = [0.0; 4];
                 for part in 0..PARTS {
                     let warp = if PARTS == 1 { warp } else { part * Self::WARPS + warp % Self::WARPS };
                     // SAFETY: written, before the barrier.
                     let others = unsafe { shared.read4(place(warp, line, piece)) };
-                    sums = if part == 0 { others } else { core::array::from_fn(|i| sums[i] + others[i]) };
+                    total = if part == 0 { others } else { core::array::from_fn(|i| total[i] + others[i]) };
                 }
                 // SAFETY: the column is a multiple of 4, because the tile begins at one, and no other lane has this row and
                 // this piece.
-                unsafe { tile.finish(row + line, col, sums) };
+                unsafe { tile.epilogue(row + line, col, total) };
                 line = hint::keep_rolled(line + PARTS * (warp::LANES / PIECES));
             }
             if block + 1 < Self::BLOCKS {
@@ -444,11 +436,11 @@ impl<
     }
 }
 
-/// Whether no sum is infinite or NaN.
+/// Whether no accumulator is infinite or NaN.
 #[inline(always)]
-fn are_finite<const ACROSS: usize>(sums: &Sums<ACROSS>) -> bool {
+fn are_finite<const ACROSS: usize>(accumulators: &Accumulators<ACROSS>) -> bool {
     let mut finite = Finite::new();
-    for row in sums {
+    for row in accumulators {
         for tile in row {
             for &sum in tile {
                 finite.see(sum);

@@ -1,32 +1,33 @@
-//! What becomes of an operand in registers, and which products of tensor cores make a product: the precisions.
+//! The precisions of the `mma.sync` kernels: how a lane prepares fp32 operands in registers, by rounding or decomposing them, and
+//! which tensor-core products make one product of them.
 
 use cuda_std::mma::{mma_m16n8k8_tf32, mma_m16n8k16_bf16, mma_m16n8k16_fp16};
 use cuda_std::prelude::*;
 
-use crate::gemm::split::{Extremes, split_tf32};
+use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
 
-/// Four terms of a line in a lane, `q`, `q + 4`, `q + 8` and `q + 12`, as fragments of two TF32 products of 8 terms: the
-/// first has the first two in the places `q` and `q + 4`, the second the others.
+/// Four numbers of a line in a lane, k = `q`, `q + 4`, `q + 8` and `q + 12`, as fragments of two TF32 products over 8 of k: the
+/// first has the first two in the positions `q` and `q + 4`, the second the others.
 pub(super) type Tf32 = [f32; 4];
 
-/// The same four as fragments of one product of 16 terms in 16-bit numbers: the places are `2q`, `2q + 1`, `2q + 8` and
-/// `2q + 9`. So a term has another place in a product of this kind than in one of TF32; the sum does not mind, as long as A
+/// The same four as fragments of one product over 16 of k in 16-bit numbers: the positions are `2q`, `2q + 1`, `2q + 8` and
+/// `2q + 9`. So a k has another position in a product of this kind than in one of TF32; the sum does not mind, as long as A
 /// and B agree.
 pub(super) type Pairs = [u32; 2];
 
 /// A precision: how operands are prepared and multiplied.
 pub(super) trait Scheme {
-    /// Four terms of a line, prepared.
+    /// Four numbers of a line, prepared.
     type Parts: Copy;
 
-    /// Whether the result is to be as that of fp32, so that a tile with operands that this scheme cannot split is computed
+    /// Whether the result is to be as that of fp32, so that a tile with operands that this scheme cannot decompose is computed
     /// again.
     const EXACT: bool;
 
-    /// Prepares four terms, and takes them into account in `seen` if it splits them.
-    fn prepare(terms: [f32; 4], seen: &mut Extremes) -> Self::Parts;
+    /// Prepares four numbers, and scans them if it decomposes them.
+    fn prepare(values: [f32; 4], scan: &mut UnderflowScan) -> Self::Parts;
 
-    /// The products of [`TILES`] tiles of 16 rows of A with as many of 8 columns of B, over 16 terms. `a[i]` are rows `g` and
+    /// The products of [`TILES`] tiles of 16 rows of A with as many of 8 columns of B, over 16 of k. `a[i]` are rows `g` and
     /// `g + 8` of tile `i`, and `b[j]` is column `g` of tile `j`.
     ///
     /// # Safety
@@ -42,7 +43,7 @@ pub(super) type Products = [[[f32; 4]; TILES]; TILES];
 
 const NOTHING: Products = [[[0.0; 4]; TILES]; TILES];
 
-/// Adds the TF32 products over 16 terms to `sums`.
+/// Adds the TF32 products over 16 of k to `sums`.
 ///
 /// # Safety
 /// The whole warp calls this function together.
@@ -62,7 +63,7 @@ unsafe fn add_tf32(sums: &mut Products, a: [[Tf32; 2]; TILES], b: [Tf32; TILES])
     }
 }
 
-/// Adds the bf16 products over 16 terms to `sums`.
+/// Adds the bf16 products over 16 of k to `sums`.
 ///
 /// # Safety
 /// The whole warp calls this function together.
@@ -79,11 +80,11 @@ unsafe fn add_bf16(sums: &mut Products, a: [[Pairs; 2]; TILES], b: [Pairs; TILES
 }
 
 #[inline(always)]
-fn to_bf16(terms: [f32; 4]) -> Pairs {
-    [convert::bf16x2(terms[0], terms[1]), convert::bf16x2(terms[2], terms[3])]
+fn to_bf16(values: [f32; 4]) -> Pairs {
+    [convert::bf16x2(values[0], values[1]), convert::bf16x2(values[2], values[3])]
 }
 
-/// One TF32 product for high·high, and two bf16 products for high·low and low·high ([`crate::gemm::split`]).
+/// One TF32 product for high·high, and two bf16 products for high·low and low·high ([`crate::gemm::decompose`]).
 pub(super) struct Mixed;
 
 /// The parts of an operand of [`Mixed`].
@@ -100,9 +101,9 @@ impl Scheme for Mixed {
     const EXACT: bool = true;
 
     #[inline(always)]
-    fn prepare(terms: [f32; 4], seen: &mut Extremes) -> MixedParts {
-        terms.iter().for_each(|&term| seen.see(term));
-        let parts = terms.map(split_tf32);
+    fn prepare(values: [f32; 4], scan: &mut UnderflowScan) -> MixedParts {
+        values.iter().for_each(|&value| scan.see(value));
+        let parts = values.map(decompose_tf32);
         let (tf32, low) = (parts.map(|(high, _)| high), parts.map(|(_, low)| low));
         MixedParts { tf32, high: to_bf16(tf32), low: to_bf16(low) }
     }
@@ -121,7 +122,7 @@ impl Scheme for Mixed {
     }
 }
 
-/// Three TF32 products ([`crate::gemm::split`]).
+/// Three TF32 products ([`crate::gemm::decompose`]).
 pub(super) struct ThreeTf32;
 
 /// The parts of an operand of [`ThreeTf32`].
@@ -137,9 +138,9 @@ impl Scheme for ThreeTf32 {
     const EXACT: bool = true;
 
     #[inline(always)]
-    fn prepare(terms: [f32; 4], seen: &mut Extremes) -> Tf32Parts {
-        terms.iter().for_each(|&term| seen.see(term));
-        let parts = terms.map(split_tf32);
+    fn prepare(values: [f32; 4], scan: &mut UnderflowScan) -> Tf32Parts {
+        values.iter().for_each(|&value| scan.see(value));
+        let parts = values.map(decompose_tf32);
         Tf32Parts { high: parts.map(|(high, _)| high), low: parts.map(|(_, low)| low) }
     }
 
@@ -165,8 +166,8 @@ impl Scheme for OneTf32 {
     const EXACT: bool = false;
 
     #[inline(always)]
-    fn prepare(terms: [f32; 4], _: &mut Extremes) -> Tf32 {
-        terms.map(convert::tf32)
+    fn prepare(values: [f32; 4], _: &mut UnderflowScan) -> Tf32 {
+        values.map(convert::tf32)
     }
 
     #[inline(always)]
@@ -187,8 +188,8 @@ impl Scheme for OneBf16 {
     const EXACT: bool = false;
 
     #[inline(always)]
-    fn prepare(terms: [f32; 4], _: &mut Extremes) -> Pairs {
-        to_bf16(terms)
+    fn prepare(values: [f32; 4], _: &mut UnderflowScan) -> Pairs {
+        to_bf16(values)
     }
 
     #[inline(always)]
@@ -209,8 +210,8 @@ impl Scheme for OneFp16 {
     const EXACT: bool = false;
 
     #[inline(always)]
-    fn prepare(terms: [f32; 4], _: &mut Extremes) -> Pairs {
-        [convert::f16x2(terms[0], terms[1]), convert::f16x2(terms[2], terms[3])]
+    fn prepare(values: [f32; 4], _: &mut UnderflowScan) -> Pairs {
+        [convert::f16x2(values[0], values[1]), convert::f16x2(values[2], values[3])]
     }
 
     #[inline(always)]

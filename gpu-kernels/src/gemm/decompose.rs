@@ -1,4 +1,4 @@
-//! Splitting an fp32 number into parts that tensor cores multiply.
+//! Decomposing an fp32 number into a high and a low part that tensor cores multiply.
 //!
 //! A tensor core takes operands of 11 significant bits (TF32, fp16) or 8 (bf16), multiplies them exactly and adds up in
 //! fp32. An fp32 number has 24 bits, so it is cut in two:
@@ -19,9 +19,10 @@
 //!
 //! # Where this does not hold
 //!
-//! If x is not finite, or about 2¹¹⁵ or more (8193·x is not finite then), the parts are infinite or NaN, and with them every sum that x goes into: kernels
-//! look at their sums at the end. Below about 2⁻¹⁰⁰, `low` comes near the smallest normal number and loses bits, which no sum shows; [`Extremes`]
-//! notices such operands. Either way, the kernel computes the tiles that they touch again, exactly.
+//! If x is not finite, or about 2¹¹⁵ or more (8193·x is not finite then), the parts are infinite or NaN, and with them every
+//! accumulator that x goes into: kernels look at their accumulators at the end. Below about 2⁻¹⁰⁰, `low` comes near the smallest
+//! normal number and loses bits, which no accumulator shows; an [`UnderflowScan`] notices such operands. Either way, the tiles that
+//! they touch are computed again in plain fp32.
 
 use cuda_std::{hint, math};
 
@@ -35,7 +36,7 @@ const TF32_HALF: u32 = 0x1000;
 /// Mathematik 18, 1971), section 5, in two fused operations: 8193·x is rounded 13 bits above x's last place, and taking
 /// 8192·x away again, exactly, leaves x rounded there. Done on the bits instead, a NaN of all ones would become zero.
 #[inline(always)]
-pub fn split_tf32(x: f32) -> (f32, f32) {
+pub fn decompose_tf32(x: f32) -> (f32, f32) {
     let high = math::fma(-8192.0, x, math::fma(8192.0, x, x));
     (high, x - high)
 }
@@ -47,19 +48,19 @@ pub fn prepare_tf32(x: f32) -> f32 {
     f32::from_bits(x.to_bits().wrapping_add(TF32_HALF))
 }
 
-/// Notices operands that are too small to be split: below 2⁻¹⁰⁰ without being zero.
+/// Notices operands that are too small to be decomposed: below 2⁻¹⁰⁰ without being zero.
 ///
 /// It keeps the smallest magnitude seen, apart from zero: two integer instructions for each operand.
 #[derive(Clone, Copy, Debug)]
-pub struct Extremes {
+pub struct UnderflowScan {
     /// Twice the bits of the magnitude, which drops the sign, less one, which makes zero the largest number there is.
     smallest: u32,
 }
 
-/// 2⁻¹⁰⁰ in the form that [`Extremes`] keeps.
+/// 2⁻¹⁰⁰ in the form that [`UnderflowScan`] keeps.
 const SMALLEST: u32 = ((127 - 100) << 24) - 1;
 
-impl Extremes {
+impl UnderflowScan {
     /// Nothing seen yet.
     #[inline(always)]
     pub fn new() -> Self {
@@ -76,7 +77,7 @@ impl Extremes {
     /// Takes operands into account, here rather than wherever the compiler would find it convenient: it would keep them in
     /// registers until then.
     #[inline(always)]
-    pub fn see_now<const N: usize>(&mut self, operands: &[f32; N]) {
+    pub fn scan_now<const N: usize>(&mut self, operands: &[f32; N]) {
         for i in 0..N {
             self.see(operands[i]);
         }
@@ -92,7 +93,7 @@ impl Extremes {
     }
 }
 
-impl Default for Extremes {
+impl Default for UnderflowScan {
     fn default() -> Self {
         Self::new()
     }
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn rounds_to_eleven_bits() {
-        let (ulp, high) = (POWER(-10), |x| split_tf32(x).0);
+        let (ulp, high) = (POWER(-10), |x| decompose_tf32(x).0);
         assert_eq!(high(1.0 + 0.49 * ulp), 1.0);
         assert_eq!(high(1.0 + 0.51 * ulp), 1.0 + ulp);
         assert_eq!(high(-1.0 - 0.51 * ulp), -1.0 - ulp);
@@ -118,7 +119,7 @@ mod tests {
     fn the_parts_make_the_whole() {
         let mut x = POWER(-100);
         while x < POWER(113) {
-            let (high, low) = split_tf32(x);
+            let (high, low) = decompose_tf32(x);
             assert_eq!(f64::from(high) + f64::from(low), f64::from(x));
             assert!(low.abs() <= high.abs() * POWER(-11));
             assert_eq!(high.to_bits() & (2 * TF32_HALF - 1), 0, "{x:e}");
@@ -133,7 +134,7 @@ mod tests {
             [f32::NAN, f32::from_bits(0x7FFF_FFFF), f32::from_bits(0x7F80_0001), f32::INFINITY, f32::MAX, POWER(115)]
         {
             for x in [x, -x] {
-                let (high, low) = split_tf32(x);
+                let (high, low) = decompose_tf32(x);
                 assert!(!high.is_finite() && !low.is_finite(), "{x:e}");
             }
         }
@@ -142,9 +143,9 @@ mod tests {
     #[test]
     fn notices_exactly_what_is_too_small() {
         let noticed = |values: &[f32]| {
-            let mut extremes = Extremes::new();
-            values.iter().for_each(|&x| extremes.see(x));
-            extremes.any()
+            let mut scan = UnderflowScan::new();
+            values.iter().for_each(|&x| scan.see(x));
+            scan.any()
         };
         assert!(!noticed(&[]));
         assert!(!noticed(&[0.0, -0.0, 1.0, -1.0, POWER(-100), -POWER(-100), f32::MAX, f32::INFINITY, f32::NAN]));

@@ -12,8 +12,8 @@
 //! The idea: the shortest way to a right answer, and the yardstick for the rest.
 //!
 //! What it costs: two loads for each multiplication. The threads of a warp have the same row and consecutive columns, so
-//! the load from A is one broadcast, and the one from B is coalesced where B is stored by rows. Where B is stored by
-//! columns (`A·Bᵀ` read in place), the 32 lanes load from 32 different lines of the cache, and that decides the time.
+//! the load from A is one broadcast, and the one from B is coalesced where B is row-major. Where B is column-major
+//! (`A·Bᵀ` read in place), the 32 lanes load from 32 different lines of the cache, and that decides the time.
 //!
 //! Source: the textbook's definition of the product. 32 registers, no shared memory; any device.
 
@@ -21,7 +21,7 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::Gemm;
+use crate::gemm::Gemm;
 
 /// `C = α·A·B + β·C` in fp32, by one thread for each element, numbered along a line.
 #[kernel(block = 256, min_blocks = 8)]
@@ -36,7 +36,7 @@ pub fn gemm_naive_1d_fp32(gemm: Gemm<'_>) {
     while element < m * n {
         let (row, col) = ((element / n) as u32, (element % n) as u32);
         // SAFETY: element < m·n, so row < m and col < n; every element has one number, and every number falls to one thread.
-        unsafe { gemm.finish(row, col, gemm.dot(row, col)) };
+        unsafe { gemm.epilogue(row, col, gemm.dot(row, col)) };
         element += step;
     }
 }

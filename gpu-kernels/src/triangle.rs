@@ -1,4 +1,4 @@
-//! Which elements of a result are wanted: all, or those of a triangle.
+//! The triangle of a result that is wanted: upper, lower, or all of it.
 //!
 //! ```text
 //!  upper: column ≥ row          lower: column ≤ row          tiles that are computed
@@ -10,8 +10,8 @@
 //!                                                            └───┴───┴───┘
 //! ```
 //!
-//! The sums of a product of two triangular matrices have the more terms that are not zero, the further their element is from
-//! the diagonal. A kernel that knows this begins with the longest ones: then no block is left with one at the end.
+//! In a product of two triangular matrices, the further an element is from the diagonal, the more k count. A kernel that knows this
+//! begins with the longest tiles: then no block is left with one at the end.
 
 use cuda_std::Layout;
 use cuda_std::prelude::*;
@@ -21,7 +21,7 @@ use crate::gemm::tiles::TileShape;
 /// Which elements of a matrix.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum Triangle {
     /// All of them.
     #[default]
     All = 0,
@@ -33,8 +33,8 @@ pub enum Part {
 
 // SAFETY: `repr(u32)`, the same on the GPU and on the CPU; a launch passes on a value of the host, which is one of these. No
 // views.
-unsafe impl KernelParam for Part {
-    const LAYOUT: u64 = Layout::new("Part").sized::<Self>().fingerprint();
+unsafe impl KernelParam for Triangle {
+    const LAYOUT: u64 = Layout::new("Triangle").sized::<Self>().fingerprint();
 
     #[cfg(not(target_arch = "nvptx64"))]
     const HAS_VIEWS: bool = false;
@@ -43,7 +43,7 @@ unsafe impl KernelParam for Part {
     fn visit_views(&self, _name: &str, _visit: &mut dyn FnMut(cuda_std::View<'_>)) {}
 }
 
-impl Part {
+impl Triangle {
     /// The same elements of the transpose.
     #[must_use]
     pub fn transposed(self) -> Self {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_tile_with_a_wanted_element_has_one_position() {
-        for part in [Part::All, Part::Upper, Part::Lower] {
+        for triangle in [Triangle::All, Triangle::Upper, Triangle::Lower] {
             for shape in SHAPES {
                 for (m, n) in [(1u32, 1u32), (500, 500), (1000, 300), (300, 1000), (128, 513), (1, 700), (700, 1)] {
                     let (down, across) = (m.div_ceil(shape.m), n.div_ceil(shape.n));
@@ -134,12 +134,12 @@ mod tests {
                         .filter(|&(row, col)| {
                             let rows = row * shape.m..(row + 1) * shape.m;
                             rows.into_iter()
-                                .any(|row| (col * shape.n..(col + 1) * shape.n).any(|col| part.contains(row, col)))
+                                .any(|row| (col * shape.n..(col + 1) * shape.n).any(|col| triangle.contains(row, col)))
                         })
                         .collect();
-                    let tiles = part.tiles(shape, down, across);
-                    let found: HashSet<_> = (0..tiles).map(|at| part.tile(shape, down, across, at)).collect();
-                    assert_eq!((found.len() as u32, &found), (tiles, &wanted), "{part:?} of {m}x{n} in {shape:?}");
+                    let tiles = triangle.tiles(shape, down, across);
+                    let found: HashSet<_> = (0..tiles).map(|at| triangle.tile(shape, down, across, at)).collect();
+                    assert_eq!((found.len() as u32, &found), (tiles, &wanted), "{triangle:?} of {m}x{n} in {shape:?}");
                 }
             }
         }
@@ -147,11 +147,11 @@ mod tests {
 
     #[test]
     fn whole_tiles_are_those_without_an_unwanted_element() {
-        for part in [Part::All, Part::Upper, Part::Lower] {
+        for triangle in [Triangle::All, Triangle::Upper, Triangle::Lower] {
             for (row, col) in (0..9).flat_map(|row| (0..9).map(move |col| (row, col))) {
-                let wanted = (row..row + 3).all(|row| (col..col + 2).all(|col| part.contains(row, col)));
-                assert_eq!(part.contains_all([row, col], [3, 2]), wanted, "{part:?} at {row}, {col}");
-                assert_eq!(part.contains(row, col), part.transposed().contains(col, row));
+                let wanted = (row..row + 3).all(|row| (col..col + 2).all(|col| triangle.contains(row, col)));
+                assert_eq!(triangle.contains_all([row, col], [3, 2]), wanted, "{triangle:?} at {row}, {col}");
+                assert_eq!(triangle.contains(row, col), triangle.transposed().contains(col, row));
             }
         }
     }
@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn the_longest_sums_of_triangular_operands_come_first() {
         let shape = SHAPES[0];
-        assert_eq!(Part::Upper.tile(shape, 32, 16, 0), (0, 15));
-        assert_eq!(Part::Upper.tile(shape, 32, 16, 1), (1, 15));
-        assert_eq!(Part::Lower.tile(shape, 32, 16, 0), (31, 0));
-        assert_eq!(Part::Lower.tile(shape, 32, 16, 1), (30, 0));
-        let tiles = Part::Upper.tiles(shape, 32, 16);
-        assert_eq!((tiles, Part::Upper.tile(shape, 32, 16, tiles - 1)), (272, (1, 0)));
+        assert_eq!(Triangle::Upper.tile(shape, 32, 16, 0), (0, 15));
+        assert_eq!(Triangle::Upper.tile(shape, 32, 16, 1), (1, 15));
+        assert_eq!(Triangle::Lower.tile(shape, 32, 16, 0), (31, 0));
+        assert_eq!(Triangle::Lower.tile(shape, 32, 16, 1), (30, 0));
+        let tiles = Triangle::Upper.tiles(shape, 32, 16);
+        assert_eq!((tiles, Triangle::Upper.tile(shape, 32, 16, tiles - 1)), (272, (1, 0)));
     }
 }

@@ -1,13 +1,14 @@
-//! A thread keeps a tile of C in its registers: what it loads from shared memory once, it multiplies many times.
+//! Tiles in registers, on CUDA cores: a thread keeps 8×16 accumulators, so that what it loads from shared memory once, it multiplies
+//! many times.
 //!
 //! ```text
 //!                                   TILE.n
 //!                              ┌──────────────┐
-//!                  16 terms →  │  panel of B  │         for each 16 terms of the sums:
+//!                  k = 16 →    │  panel of B  │         for each K-block of 16:
 //!                              └──────────────┘         1. every thread loads its part of the next panels into registers
 //!                16            ┌──────┬──────┬┄         2. 16 times: 8 elements of a column of the panel of A and 16 of a
 //!              ┌─────┐         │ warp │ warp │             row of that of B go to registers, and all 128 products are
-//!              │panel│         │ 0    │ 1    │             added to the thread's 8×16 sums
+//!              │panel│         │ 0    │ 1    │             added to the thread's 8×16 accumulators
 //!      TILE.m  │ of  │         ├──────┼──────┼┄         3. the next panels go to the other buffer in shared memory;
 //!              │  A  │         │ 4    │ 5    │             one barrier
 //!              └─────┘         └──────┴──────┴┄
@@ -16,12 +17,12 @@
 //!  columns apart, so that what the lanes of a warp load at a time lies side by side.
 //! ```
 //!
-//! The idea: [`tiled`](super::tiled) needs two loads from shared memory for each multiplication. Here 24 numbers are loaded
+//! The idea: [`tiled`](super::basic::tiled) needs two loads from shared memory for each multiplication. Here 24 numbers are loaded
 //! for 128 of them, four at a time: 12 of 273 instructions of the inner loop are loads, 256 are multiplications.
 //!
-//! **Panels lie term by term in shared memory**, as the sums need them. An operand whose neighbours in memory are neighbours
-//! in a row of the panel too (B stored by rows, A by columns) is copied four elements at a time. The other kind, where
-//! neighbours in memory are terms of one sum, is turned on the way: a thread loads four terms each of two or four neighbours,
+//! **Panels lie k by k in shared memory**, as the products need them. An operand whose neighbours in memory are neighbours
+//! in a row of the panel too (B row-major, A column-major) is copied four elements at a time. The other kind, where
+//! neighbours in memory differ in k, is turned on the way: a thread loads four k each of two or four neighbours,
 //! and writes these neighbours together, four rows one below the other. A warp writes to rows four apart at a time, so there
 //! is a gap after every two rows that shifts these to other banks of shared memory. Every element is loaded once by a block, so
 //! loads leave the L1 cache alone.
@@ -29,41 +30,27 @@
 //! **Banks of registers.** An addition of a product reads three registers. They come from two banks, those with even and those
 //! with odd numbers, each of which gives one in a cycle, so that one of the three has to be the same as in the instruction
 //! before, and the other two in different banks. The products of a row of A with all of B, back and forth, see to the first: the
-//! element of A stays. The second takes sums in odd registers where the element of B is in an even one. The assembler numbers
-//! sums as the vectors need it that they are stored in, in the end: four neighbours begin at a multiple of four, as those of B
-//! do, and every addition would wait for a cycle. So the tile of sums in shared memory has neighbours exchanged. It took a
-//! loop over two terms only, whose addresses are two pointers, for the assembler to leave the order as it is: of the 256
+//! element of A stays. The second takes accumulators in odd registers where the element of B is in an even one. The assembler numbers
+//! accumulators as the vectors need it that they are stored in, in the end: four neighbours begin at a multiple of four, as those of B
+//! do, and every addition would wait for a cycle. So the tile of accumulators in shared memory has neighbours exchanged. It took a
+//! loop over two k only, whose addresses are two pointers, for the assembler to leave the order as it is: of the 256
 //! additions of that loop, 2 wait.
 //!
 //! **Which lane has which rows**: bits 0 and 2 of its number say which columns, bits 1, 3 and 4 which rows. (Half a per cent
 //! faster than lanes numbered row by row.)
 //!
-//! **Partial sums.** The error of a sum grows with what is added up in one place. After every 1024 terms the sums are added to
-//! others in shared memory and begin again from zero, which costs some 350 instructions in 140,000.
+//! **Partial accumulators.** The error of a sum grows with what is added up in one place. After every 1024 of k the accumulators are added
+//! to others in shared memory and begin again from zero, which costs some 350 instructions in 140,000.
 //!
 //! **Alignment.** A panel inside its matrix is loaded 16 bytes at a time if the operand's base and strides allow it, else
 //! element by element; one at the edge element by element, with zeros outside. Which, is the same for the whole block.
 //!
 //! **What it costs.** 256 threads of at most 255 registers, 180 KiB of shared memory, one block on a multiprocessor, on devices
 //! that have so much for a block (compute capability 9.0 to 11.0: 227 KiB). The kernels with 128 in their names have tiles of
-//! 128×128, 8×8 sums for a thread, and 98 KiB, which every device has. Those with 64: 128 threads of at most 128 registers, 34
+//! 128×128, 8×8 accumulators for a thread, and 98 KiB, which every device has. Those with 64: 128 threads of at most 128 registers, 34
 //! KiB, four blocks on a multiprocessor of an H200.
 //!
-//! On an H200 (2026-11-21), A 2048×8192 and B 8192×4096, in ms, and cuBLAS fp32 in the same process:
-//!
-//! | | nn | nt | tn | tt |
-//! |---|---|---|---|---|
-//! | 128×256 | 2.82 | 2.86 | 2.81 | 2.81 |
-//! | before the sums had banks of their own | 2.85 | 2.97 | 2.85 | 2.87 |
-//! | cuBLAS | 2.65 | 2.69 | 2.61 | 2.78 |
-//! | error (relative, Frobenius; U[0, 1)) | 1.6e-7 | 1.6e-7 | 1.6e-7 | 1.6e-7 |
-//! | cuBLAS's | 1.2e-6 | 1.2e-6 | 6.0e-7 | 1.2e-6 |
-//!
-//! The clock is at its highest, 1980 MHz, all the time; at that, multiplications alone would take 2.05 ms, and the instructions
-//! of the two rounds of tiles 2.37 ms. That additions wait for registers still takes 13 % of the cycles (profiled, `nn`; 19 %
-//! before): with two of three operands to be read, both banks are busy in every cycle, and whatever else comes, comes too much.
-//!
-//! Source: V. Volkov, J. Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008), for sums in registers; the
+//! Source: V. Volkov, J. Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008), for accumulators in registers; the
 //! two-buffered pipeline is that of NVIDIA's CUTLASS ("efficient GEMM").
 
 use blocks::shared_layout::{SharedArray, SharedLayout};
@@ -76,14 +63,14 @@ use super::tiles::MAX_BLOCKS;
 use super::tiles::{Tile, TileShape, TiledGemm};
 use crate::Matrix;
 
-/// The terms of the sums in a panel.
-const PANEL_TERMS: usize = 16;
+/// The k of a panel.
+const PANEL_K: usize = 16;
 
-/// The terms that a round of the inner loop multiplies: two, so that what is loaded for one goes to other registers than what is
+/// The k that a round of the inner loop multiplies: two, so that what is loaded for one goes to other registers than what is
 /// loaded for the next, and no more, so that the assembler does not find another order for them.
 const ROUND: usize = 2;
 
-/// The elements by which a row of a panel, and of the tile of sums, is longer than it has to be.
+/// The elements by which a row of a panel, and of the tile of accumulators, is longer than it has to be.
 const PADDING: usize = 4;
 
 /// The elements between the rows of one round and those of the next: so many that what four threads write at a time, which
@@ -97,28 +84,28 @@ const fn round_len(width: usize) -> usize {
 
 /// The elements of a panel of so many columns.
 const fn panel_len(width: usize) -> usize {
-    PANEL_TERMS / ROUND * round_len(width)
+    PANEL_K / ROUND * round_len(width)
 }
 
-/// After so many panels the sums in registers are added to those in shared memory.
-const PANELS_PER_PARTIAL_SUM: u32 = 1024 / PANEL_TERMS as u32;
+/// After so many panels the accumulators in registers are added to those in shared memory.
+const PANELS_PER_PROMOTION: u32 = 1024 / PANEL_K as u32;
 
 /// The lanes of a warp that are below each other, and those that are beside each other.
 const LANES_DOWN: usize = 8;
 const LANES_ACROSS: usize = 4;
 
 /// The tile of a block of 256 threads.
-pub const TILE: TileShape = TileShape { m: 128, n: 256, k: PANEL_TERMS as u32 };
+pub const TILE: TileShape = TileShape { m: 128, n: 256, k: PANEL_K as u32 };
 
 /// The tile of a block of 256 threads on devices whose blocks have less shared memory.
-pub const TILE_128: TileShape = TileShape { m: 128, n: 128, k: PANEL_TERMS as u32 };
+pub const TILE_128: TileShape = TileShape { m: 128, n: 128, k: PANEL_K as u32 };
 
 /// The tile of a block of 128 threads, for products too small to give every multiprocessor one of [`TILE`].
-pub const TILE_64: TileShape = TileShape { m: 64, n: 64, k: PANEL_TERMS as u32 };
+pub const TILE_64: TileShape = TileShape { m: 64, n: 64, k: PANEL_K as u32 };
 
-/// The elements from one row of the tile of sums to the next, for so many columns. With the padding, a block of 128×128 would
-/// need 512 bytes more than compute capability 8.6 has; without, its sums meet others in the same banks, once in 1024 terms.
-const fn sums_pitch(cols: usize) -> usize {
+/// The elements from one row of the tile of accumulators to the next, for so many columns. With the padding, a block of 128×128 would
+/// need 512 bytes more than compute capability 8.6 has; without, its accumulators meet others in the same banks, once in 1024 of k.
+const fn accumulator_pitch(cols: usize) -> usize {
     if cols == TILE_128.n as usize { cols } else { cols + PADDING }
 }
 
@@ -126,8 +113,8 @@ const fn sums_pitch(cols: usize) -> usize {
 struct Memory {
     /// Two buffers of two panels.
     panels: SharedArray<f32>,
-    /// The tile of sums.
-    sums: SharedArray<f32>,
+    /// The tile of accumulators.
+    accumulators: SharedArray<f32>,
     bytes: u32,
 }
 
@@ -136,7 +123,7 @@ const fn memory(tile: TileShape) -> Memory {
     let mut layout = SharedLayout::new();
     Memory {
         panels: layout.aligned(2 * (panel_len(tile.m as usize) + panel_len(tile.n as usize)) as u32, 16),
-        sums: layout.aligned(tile.m * sums_pitch(tile.n as usize) as u32, 16),
+        accumulators: layout.aligned(tile.m * accumulator_pitch(tile.n as usize) as u32, 16),
         bytes: layout.bytes(),
     }
 }
@@ -198,18 +185,18 @@ macro_rules! kernels {
 
 kernels! {
     gemm_register_tiled_nn_fp32, gemm_register_tiled_128_nn_fp32, gemm_register_tiled_64_nn_fp32,
-        is_contiguous_along_rows, is_contiguous_along_rows, true, false, "A and B stored by rows";
+        is_contiguous_along_rows, is_contiguous_along_rows, true, false, "A and B row-major";
     gemm_register_tiled_nt_fp32, gemm_register_tiled_128_nt_fp32, gemm_register_tiled_64_nt_fp32,
-        is_contiguous_along_rows, is_contiguous_along_cols, true, true, "A stored by rows and B by columns";
+        is_contiguous_along_rows, is_contiguous_along_cols, true, true, "A row-major and B column-major";
     gemm_register_tiled_tn_fp32, gemm_register_tiled_128_tn_fp32, gemm_register_tiled_64_tn_fp32,
-        is_contiguous_along_cols, is_contiguous_along_rows, false, false, "A stored by columns and B by rows";
+        is_contiguous_along_cols, is_contiguous_along_rows, false, false, "A column-major and B row-major";
     gemm_register_tiled_tt_fp32, gemm_register_tiled_128_tt_fp32, gemm_register_tiled_64_tt_fp32,
-        is_contiguous_along_cols, is_contiguous_along_cols, false, true, "A and B stored by columns";
+        is_contiguous_along_cols, is_contiguous_along_cols, false, true, "A and B column-major";
 }
 
-/// The body of all kernels: `WARPS_M`×`WARPS_N` warps, each thread of which has `ROWS`×`COLS` sums, and loads `LOADS_A` and
-/// `LOADS_B` times four elements of each panel. `A_TURNED` and `B_TURNED` say whether neighbours in memory are terms of one
-/// sum.
+/// The body of all kernels: `WARPS_M`×`WARPS_N` warps, each thread of which has `ROWS`×`COLS` accumulators, and loads `LOADS_A` and
+/// `LOADS_B` times four elements of each panel. `A_TURNED` and `B_TURNED` say whether neighbours in memory differ
+/// in k.
 ///
 /// # Safety
 /// Called by all threads of a block of so many warps with the [`memory`] of `shape`, which is the tile that they make. The
@@ -237,21 +224,21 @@ unsafe fn register_tiled<
     let (panel_a_len, buffer_len) = (panel_len(m), panel_len(m) + panel_len(n));
     let memory = memory(TileShape { m: m as u32, n: n as u32, k: shape.k });
     // SAFETY: the caller's promise.
-    let (panels, sums_tile) = unsafe { (memory.panels.slice(), memory.sums.slice()) };
+    let (panels, accumulator_tile) = unsafe { (memory.panels.slice(), memory.accumulators.slice()) };
 
     let t = thread::thread_idx_x() as usize;
     let (lane, warp) = (t % 32, t / 32);
     let (lane_down, lane_across) = (lane >> 1 & 1 | lane >> 2 & 6, lane & 1 | lane >> 1 & 2);
     let first_row = warp / WARPS_N * (LANES_DOWN * ROWS) + lane_down * 4;
     let first_col = warp % WARPS_N * (LANES_ACROSS * COLS) + lane_across * 4;
-    let place = SumsPlace { first: first_row * sums_pitch(n) + first_col, pitch: sums_pitch(n) };
+    let place = AccumulatorPlace { first: first_row * accumulator_pitch(n) + first_col, pitch: accumulator_pitch(n) };
 
     let mut panel_a = Panel::<A_TURNED, LOADS_A>::new(tile.a.transposed(), tile.row, &tile, t, threads);
     let mut panel_b = Panel::<B_TURNED, LOADS_B>::new(tile.b, tile.col, &tile, t, threads);
-    let mut sums = [[0.0; COLS]; ROWS];
-    let mut panels_left = (tile.k_end - tile.k_begin).div_ceil(PANEL_TERMS as u32);
-    let mut panels_to_partial_sum = PANELS_PER_PARTIAL_SUM;
-    let mut has_partial_sums = false;
+    let mut accumulators = [[0.0; COLS]; ROWS];
+    let mut panels_left = (tile.k_end - tile.k_begin).div_ceil(PANEL_K as u32);
+    let mut panels_to_promotion = PANELS_PER_PROMOTION;
+    let mut has_promoted = false;
 
     // SAFETY: rows and columns are below the extents of the panels and of the tile, and every thread writes elements of its
     // own. There are two buffers: what is written to one, the barrier before the next iteration separates from the reads
@@ -270,12 +257,12 @@ unsafe fn register_tiled<
                 panel_a.advance();
                 panel_b.advance();
                 let (loaded_a, loaded_b) = (panel_a.load(), panel_b.load()); // beyond the last one: zeros
-                let mut rounds_left = (PANEL_TERMS / ROUND - 1) as u32;
+                let mut rounds_left = (PANEL_K / ROUND - 1) as u32;
                 while rounds_left > 0 {
                     let (next_a, next_b) = rows.fragments(pitch_a, pitch_b);
-                    multiply(&mut sums, a, b);
+                    multiply(&mut accumulators, a, b);
                     (a, b) = rows.fragments(round_len(m), round_len(n));
-                    multiply(&mut sums, next_a, next_b);
+                    multiply(&mut accumulators, next_a, next_b);
                     rows = rows.skip(round_len(m), round_len(n));
                     rounds_left = hint::keep_rolled(rounds_left - 1);
                 }
@@ -284,41 +271,41 @@ unsafe fn register_tiled<
                 panel_a.store(loaded_a, panels, buffer);
                 panel_b.store(loaded_b, panels, buffer + panel_a_len);
                 thread::sync_threads();
-                multiply(&mut sums, a, b);
+                multiply(&mut accumulators, a, b);
                 rows = first.skip(buffer, buffer);
                 (a, b) = rows.fragments(0, 0);
-                multiply(&mut sums, next_a, next_b);
+                multiply(&mut accumulators, next_a, next_b);
                 panels_left -= 1;
                 if panels_left == 0 {
                     break;
                 }
-                panels_to_partial_sum -= 1;
-                if panels_to_partial_sum == 0 {
-                    place.add(sums_tile, &sums, has_partial_sums);
-                    sums = [[0.0; COLS]; ROWS];
-                    has_partial_sums = true;
-                    panels_to_partial_sum = PANELS_PER_PARTIAL_SUM;
+                panels_to_promotion -= 1;
+                if panels_to_promotion == 0 {
+                    place.add(accumulator_tile, &accumulators, has_promoted);
+                    accumulators = [[0.0; COLS]; ROWS];
+                    has_promoted = true;
+                    panels_to_promotion = PANELS_PER_PROMOTION;
                 }
             }
         }
-        place.add(sums_tile, &sums, has_partial_sums);
+        place.add(accumulator_tile, &accumulators, has_promoted);
         thread::sync_threads();
     }
-    store_tile(&tile, sums_tile, n, m * n / 4, threads);
+    store_tile(&tile, accumulator_tile, n, m * n / 4, threads);
 }
 
-/// A panel of an operand: [`PANEL_TERMS`] rows, each with the tile's rows of A or columns of B, and what of it a thread loads:
+/// A panel of an operand: [`PANEL_K`] rows, each with the tile's rows of A or columns of B, and what of it a thread loads:
 /// `LOADS` times four elements that are neighbours in memory. If `TURNED`, these lie below each other in the panel, else side
 /// by side.
 struct Panel<'a, const TURNED: bool, const LOADS: usize> {
-    /// The terms of the sums are its rows.
+    /// Its rows are k.
     matrix: Matrix<'a>,
-    /// The first row of the panel in the matrix, and the row where the block's terms end.
+    /// The first row of the panel in the matrix, and the row where the block's k ends.
     row: u32,
     row_end: u32,
     /// The first column of the panel in the matrix.
     col: u32,
-    /// The place in memory of this thread's first element.
+    /// The offset of this thread's first element.
     offset: u64,
     /// Whether all columns of the panel are inside the matrix.
     is_inside: bool,
@@ -333,10 +320,8 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
     #[inline(always)]
     fn new(matrix: Matrix<'a>, col: u32, tile: &Tile<'_>, thread: usize, threads: usize) -> Self {
         let multiple_of_4 = |value: u64| value & 3 == 0;
-        let (other_stride, width) = (
-            if TURNED { matrix.col_stride() } else { matrix.row_stride() },
-            (LOADS * 4 * threads / PANEL_TERMS) as u32,
-        );
+        let (other_stride, width) =
+            (if TURNED { matrix.col_stride() } else { matrix.row_stride() }, (LOADS * 4 * threads / PANEL_K) as u32);
         let mut panel = Self {
             matrix,
             row: tile.k_begin,
@@ -354,7 +339,7 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
         panel
     }
 
-    /// The place of an element in memory, one of whose strides is known to be 1.
+    /// The offset of an element in memory, one of whose strides is known to be 1.
     #[inline(always)]
     fn place(&self, row: u32, col: u32) -> u64 {
         let (row, col) = (u64::from(row), u64::from(col));
@@ -364,7 +349,7 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
     /// Where in the panel the first of the four elements of load `load` is.
     #[inline(always)]
     fn position(&self, load: usize) -> (usize, usize) {
-        let width = LOADS * 4 * self.threads / PANEL_TERMS;
+        let width = LOADS * 4 * self.threads / PANEL_K;
         let i = self.thread + load * self.threads;
         if TURNED {
             (self.thread % 4 * 4, self.thread / 4 * LOADS + load) // four threads for a column
@@ -376,7 +361,7 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
     /// The distance in memory from the first element of load 0 to that of load `load`: the same for all threads.
     #[inline(always)]
     fn distance(&self, load: usize) -> u64 {
-        let width = LOADS * 4 * self.threads / PANEL_TERMS;
+        let width = LOADS * 4 * self.threads / PANEL_K;
         let i = load * self.threads;
         if TURNED {
             load as u64 * self.matrix.col_stride()
@@ -385,14 +370,14 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
         }
     }
 
-    /// Goes to the panel with the following terms.
+    /// Goes to the panel with the following k.
     #[inline(always)]
     fn advance(&mut self) {
-        self.row += PANEL_TERMS as u32;
-        self.offset += PANEL_TERMS as u64 * if TURNED { 1 } else { self.matrix.row_stride() };
+        self.row += PANEL_K as u32;
+        self.offset += PANEL_K as u64 * if TURNED { 1 } else { self.matrix.row_stride() };
     }
 
-    /// Loads this thread's part, with zeros outside the matrix and beyond the block's terms.
+    /// Loads this thread's part, with zeros outside the matrix and beyond the block's k.
     ///
     /// # Safety
     /// The stride along which `TURNED` says that elements are neighbours is 1.
@@ -400,7 +385,7 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
     unsafe fn load(&self) -> [[f32; 4]; LOADS] {
         let data = self.matrix.data();
         let at = |load: usize| (self.offset + self.distance(load)) as usize;
-        if self.is_inside && self.row + PANEL_TERMS as u32 <= self.row_end {
+        if self.is_inside && self.row + PANEL_K as u32 <= self.row_end {
             if self.has_vectors {
                 // SAFETY: the whole panel is inside the matrix; and aligned: the base is, its stride is a multiple of four
                 // elements, and so are the panel's first row, its first column and the position in it.
@@ -417,7 +402,7 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
             core::array::from_fn(|j| {
                 let (row, col) = if TURNED { (row + j as u32, col) } else { (row, col + j as u32) };
                 if row < self.row_end && col < self.matrix.cols() {
-                    // SAFETY: inside the matrix: the block's terms end with its rows or before.
+                    // SAFETY: inside the matrix: the block's k ends with its rows or before.
                     unsafe { data.get_unchecked(at(load) + j) }
                 } else {
                     0.0
@@ -433,7 +418,7 @@ impl<'a, const TURNED: bool, const LOADS: usize> Panel<'a, TURNED, LOADS> {
     #[inline(always)]
     #[track_caller]
     unsafe fn store(&self, values: [[f32; 4]; LOADS], panels: SharedSlice<f32>, first: usize) {
-        let pitch = LOADS * 4 * self.threads / PANEL_TERMS + PADDING;
+        let pitch = LOADS * 4 * self.threads / PANEL_K + PADDING;
         let place = |(row, col): (usize, usize)| first + place_of_row(row, pitch) + col;
         // SAFETY: inside the panel, and this thread's own. Aligned: the pitch is a multiple of four, and so is the column, or
         // of two where two elements are written.
@@ -507,26 +492,30 @@ unsafe fn fragment<const N: usize, const LANES: usize>(row: SharedSlice<f32>) ->
     fragment
 }
 
-/// Adds all products of a column and a row to the sums.
+/// Adds all products of a column and a row to the accumulators.
 #[inline(always)]
-fn multiply<const ROWS: usize, const COLS: usize>(sums: &mut [[f32; COLS]; ROWS], a: [f32; ROWS], b: [f32; COLS]) {
+fn multiply<const ROWS: usize, const COLS: usize>(
+    accumulators: &mut [[f32; COLS]; ROWS],
+    a: [f32; ROWS],
+    b: [f32; COLS],
+) {
     for row in 0..ROWS {
         for step in 0..COLS {
             // Back and forth, so that from one product to the next one operand stays the same.
             let col = if row % 2 == 0 { step } else { COLS - 1 - step };
-            sums[row][col] = math::fma(a[row], b[col], sums[row][col]);
+            accumulators[row][col] = math::fma(a[row], b[col], accumulators[row][col]);
         }
     }
 }
 
-/// Where a thread's sums are in the tile of sums.
-struct SumsPlace {
+/// Where a thread's accumulators are in the tile of accumulators.
+struct AccumulatorPlace {
     first: usize,
     pitch: usize,
 }
 
-impl SumsPlace {
-    /// Adds the sums to those in the tile, or sets them if there are none yet.
+impl AccumulatorPlace {
+    /// Adds the accumulators to those in the tile, or sets them if there are none yet.
     ///
     /// # Safety
     /// The thread's rows and columns are within the tile, and no other thread has them.
@@ -535,15 +524,15 @@ impl SumsPlace {
     unsafe fn add<const ROWS: usize, const COLS: usize>(
         &self,
         tile: SharedSlice<f32>,
-        sums: &[[f32; COLS]; ROWS],
+        accumulators: &[[f32; COLS]; ROWS],
         to_others: bool,
     ) {
-        for (row, sums) in sums.iter().enumerate() {
+        for (row, accumulators) in accumulators.iter().enumerate() {
             for chunk in 0..COLS / 4 {
                 let below = row / 4 * LANES_DOWN * 4 + row % 4;
                 let place = self.first + below * self.pitch + chunk * LANES_ACROSS * 4;
                 // Neighbours exchanged, which decides on their registers: see the module's documentation.
-                let mut four: [f32; 4] = core::array::from_fn(|i| sums[chunk * 4 + (i ^ 1)]);
+                let mut four: [f32; 4] = core::array::from_fn(|i| accumulators[chunk * 4 + (i ^ 1)]);
                 // SAFETY: inside the tile and this thread's own; aligned, because the pitch and the first column are
                 // multiples of four.
                 unsafe {
@@ -558,18 +547,18 @@ impl SumsPlace {
     }
 }
 
-/// Completes the tile of C: every thread takes four neighbours at a time, so that a warp stores whole lines of memory.
+/// The epilogue of the tile of C: every thread takes four neighbours at a time, so that a warp stores whole lines of memory.
 #[inline(always)]
-fn store_tile(tile: &Tile<'_>, sums: SharedSlice<f32>, width: usize, fours: usize, threads: usize) {
+fn store_tile(tile: &Tile<'_>, accumulators: SharedSlice<f32>, width: usize, fours: usize, threads: usize) {
     let mut i = thread::thread_idx_x() as usize;
     while i < fours {
         let (row, col) = (i / (width / 4), i % (width / 4) * 4);
-        // SAFETY: inside the tile of sums, aligned, and written before the last barrier. No other thread of the grid has
+        // SAFETY: inside the tile of accumulators, aligned, and written before the last barrier. No other thread of the grid has
         // this part of C.
         unsafe {
-            let [second, first, fourth, third] = sums.read4(row * sums_pitch(width) + col);
+            let [second, first, fourth, third] = accumulators.read4(row * accumulator_pitch(width) + col);
             let four = [first, second, third, fourth];
-            tile.finish::<4>(tile.row + row as u32, tile.col + col as u32, four);
+            tile.epilogue::<4>(tile.row + row as u32, tile.col + col as u32, four);
         }
         i += threads;
     }

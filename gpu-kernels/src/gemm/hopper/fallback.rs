@@ -1,11 +1,11 @@
-//! Which tiles of a product are still to be computed, after a kernel that cannot multiply all operands.
+//! Which tiles of a product are left to the fallback: another kernel, launched before, could not multiply their operands.
 //!
 //! ```text
 //!               columns of B, 256 each
 //!                0    1    0
 //!              ┌────┬────┬────┐
-//!  rows      0 │    │ ▒▒ │    │         ▒ computed: a line of A or of B that it needs was not fit
-//!  of A,       ├────┼────┼────┤           for the other kernel
+//!  rows      0 │    │ ▒▒ │    │         ▒ computed by the fallback: a row of A or a column of B
+//!  of A,       ├────┼────┼────┤           that it needs has a flag
 //!  256 each  1 │ ▒▒ │ ▒▒ │ ▒▒ │
 //!              └────┴────┴────┘
 //! ```
@@ -19,19 +19,19 @@ use crate::gemm::tiles::TiledGemm;
 /// The rows of A, or columns of B, that have one flag.
 pub const GROUP: u32 = 256;
 
-/// Which lines of the operands another kernel could not multiply: for each group of 256 rows of every A, and of 256 columns of
+/// Which rows of A and columns of B another kernel could not multiply: for each group of 256 rows of every A, and of 256 columns of
 /// every B, not zero if any of them. The flags of product `i` begin at `i · ⌈m/256⌉` and `i · ⌈n/256⌉`. Both empty: everything
 /// is to be computed.
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
-pub struct Unfit<'a> {
+pub struct Fallback<'a> {
     /// The flags of A.
     pub a: GlobalSlice<'a, u32>,
     /// The flags of B.
     pub b: GlobalSlice<'a, u32>,
 }
 
-impl Unfit<'_> {
+impl Fallback<'_> {
     /// No flags: everything is to be computed.
     #[cfg(not(target_arch = "nvptx64"))]
     pub fn everything() -> Self {
@@ -60,7 +60,7 @@ impl Unfit<'_> {
     /// Whether a tile, which lies in one group of rows and one of columns, is to be computed.
     ///
     /// # Safety
-    /// [`Unfit::covers`] the product, and the tile is one of it.
+    /// [`Fallback::covers`] the product, and the tile is one of it.
     #[inline(always)]
     pub(super) unsafe fn contains(&self, tile: &Tile<'_>) -> bool {
         if self.is_everything() {
@@ -86,7 +86,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::gemm::wgmma::split::TILE;
+    use crate::gemm::hopper::decomposed::TILE;
     use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
     const ROWS: usize = 600;
@@ -119,9 +119,9 @@ mod tests {
     fn flags_are_enough_or_none() {
         with_two_products(|gemm| {
             let flags =
-                |of_a, of_b| Unfit { a: GlobalSlice::new(&[1; 9][..of_a]), b: GlobalSlice::new(&[1; 9][..of_b]) };
-            assert!(!Unfit::everything().has_flags_of(&gemm));
-            assert!(Unfit::everything().covers(&gemm) && flags(6, 4).covers(&gemm) && flags(7, 9).covers(&gemm));
+                |of_a, of_b| Fallback { a: GlobalSlice::new(&[1; 9][..of_a]), b: GlobalSlice::new(&[1; 9][..of_b]) };
+            assert!(!Fallback::everything().has_flags_of(&gemm));
+            assert!(Fallback::everything().covers(&gemm) && flags(6, 4).covers(&gemm) && flags(7, 9).covers(&gemm));
             for (of_a, of_b) in [(5, 4), (6, 3), (6, 0), (0, 4)] {
                 assert!(!flags(of_a, of_b).covers(&gemm), "{of_a}, {of_b}");
             }

@@ -1,10 +1,11 @@
-//! The schemes by which the parts of split operands are multiplied: see [`split`](crate::gemm::split).
+//! Which `wgmma` products of high and low parts make an fp32-accurate product: three TF32 products, or one TF32 and two bf16 products.
+//! [`decompose`](crate::gemm::decompose) says why these are enough.
 
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{Bf16, Descriptor, Sums, Tf32};
 
 use super::operand::{Fragments, Pieces};
-use crate::gemm::split::prepare_tf32;
+use crate::gemm::decompose::prepare_tf32;
 
 /// What the second operand of a scheme consists of, and how it is multiplied.
 pub(super) trait Scheme {
@@ -17,12 +18,12 @@ pub(super) trait Scheme {
     /// The second operand of eight numbers of B, from them and from what is left of them.
     fn second_of_b(values: [f32; 8], low: [f32; 8]) -> [f32; 8];
 
-    /// Sets 64×128 sums to the product of 32 terms, from the smallest parts to the largest. Asynchronous.
+    /// Sets 64×128 accumulators to the product over k = 32, from the smallest parts to the largest. Asynchronous.
     ///
     /// # Safety
     /// As for [`Sums::set`]; the caller fences before and commits after.
     unsafe fn multiply(
-        sums: &mut [f32; 64],
+        accumulators: &mut [f32; 64],
         first_a: &Fragments<u32>,
         second_a: &Fragments<u32>,
         first_b: Descriptor,
@@ -42,7 +43,7 @@ fn registers(fragments: &Fragments<u32>, step: usize) -> [u32; 4] {
     [fragments[4 * step], fragments[4 * step + 1], fragments[4 * step + 2], fragments[4 * step + 3]]
 }
 
-/// The bytes of 8 terms in TF32, or 16 in bf16.
+/// The bytes of 8 numbers in TF32, or 16 in bf16.
 const STEP: u32 = 32;
 
 impl Scheme for ThreeTf32 {
@@ -60,7 +61,7 @@ impl Scheme for ThreeTf32 {
 
     #[inline(always)]
     unsafe fn multiply(
-        sums: &mut [f32; 64],
+        accumulators: &mut [f32; 64],
         first_a: &Fragments<u32>,
         second_a: &Fragments<u32>,
         first_b: Descriptor,
@@ -68,15 +69,15 @@ impl Scheme for ThreeTf32 {
     ) {
         // SAFETY: the caller's promise.
         unsafe {
-            sums.set::<Tf32>(registers(second_a, 0), first_b);
+            accumulators.set::<Tf32>(registers(second_a, 0), first_b);
             for step in 1..4 {
-                sums.add::<Tf32>(registers(second_a, step), first_b.offset(step as u32 * STEP));
+                accumulators.add::<Tf32>(registers(second_a, step), first_b.offset(step as u32 * STEP));
             }
             for step in 0..4 {
-                sums.add::<Tf32>(registers(first_a, step), second_b.offset(step as u32 * STEP));
+                accumulators.add::<Tf32>(registers(first_a, step), second_b.offset(step as u32 * STEP));
             }
             for step in 0..4 {
-                sums.add::<Tf32>(registers(first_a, step), first_b.offset(step as u32 * STEP));
+                accumulators.add::<Tf32>(registers(first_a, step), first_b.offset(step as u32 * STEP));
             }
         }
     }
@@ -87,7 +88,7 @@ impl Scheme for Mixed {
 
     #[inline(always)]
     fn second_of_a(raw: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32> {
-        // Two steps of 8 terms make one of 16: registers 0 to 7 have the numbers themselves, 8 to 15 what is left.
+        // Two steps of 8 of k make one of 16: registers 0 to 7 have the numbers themselves, 8 to 15 what is left.
         let mut pairs = [0; 16];
         for step in 0..4 {
             for row in 0..2 {
@@ -107,7 +108,7 @@ impl Scheme for Mixed {
 
     #[inline(always)]
     unsafe fn multiply(
-        sums: &mut [f32; 64],
+        accumulators: &mut [f32; 64],
         first_a: &Fragments<u32>,
         second_a: &Fragments<u32>,
         first_b: Descriptor,
@@ -116,12 +117,12 @@ impl Scheme for Mixed {
         // The rows of the second tile of B: 64 bytes of the numbers, then 64 bytes of what is left of them.
         // SAFETY: the caller's promise.
         unsafe {
-            sums.set::<Bf16>(registers(second_a, 2), second_b);
-            sums.add::<Bf16>(registers(second_a, 3), second_b.offset(STEP));
-            sums.add::<Bf16>(registers(second_a, 0), second_b.offset(2 * STEP));
-            sums.add::<Bf16>(registers(second_a, 1), second_b.offset(3 * STEP));
+            accumulators.set::<Bf16>(registers(second_a, 2), second_b);
+            accumulators.add::<Bf16>(registers(second_a, 3), second_b.offset(STEP));
+            accumulators.add::<Bf16>(registers(second_a, 0), second_b.offset(2 * STEP));
+            accumulators.add::<Bf16>(registers(second_a, 1), second_b.offset(3 * STEP));
             for step in 0..4 {
-                sums.add::<Tf32>(registers(first_a, step), first_b.offset(step as u32 * STEP));
+                accumulators.add::<Tf32>(registers(first_a, step), first_b.offset(step as u32 * STEP));
             }
         }
     }

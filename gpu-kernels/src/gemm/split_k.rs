@@ -1,4 +1,4 @@
-//! The second pass of a product whose sums were split: adds up the partial sums, always in the same order.
+//! The second pass of split-K: adds up the partial results that the blocks of a product have made, always in the same order.
 //!
 //! ```text
 //!  partials of product i     P[i · splits]   P[i · splits + 1]   …   P[i · splits + splits - 1]       each m×n
@@ -8,8 +8,7 @@
 //!
 //! Each thread has four neighbours of C, or one where the layouts do not allow that, and loads eight partials of them before
 //! it adds the first, so that there are enough loads under way. Of many partials each of four threads adds up a quarter, and
-//! the first of them what the four have found. The result does not depend on how blocks were scheduled: the same bits on
-//! every run.
+//! the first of them adds what the four have. The result does not depend on how blocks were scheduled: the same bits on every run.
 //!
 //! What it costs: every partial is read once, C is written once and, unless β is zero, read once. 1.5 KB of shared memory; any
 //! device.
@@ -20,8 +19,8 @@ use cuda_std::prelude::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::ShapeError;
+use crate::alpha_beta::AlphaBeta;
 use crate::geometry::divide;
-use crate::scale::Scale;
 use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 /// The neighbours in a line of C that a thread has.
@@ -39,7 +38,7 @@ const SHARERS: usize = 4;
 const SHARED_FROM: u64 = 16;
 
 /// Sums of partial results: `C = α·Σ P[s] + β·C` for each of a batch, where those of product `i` are partials `i · splits` to
-/// `(i + 1) · splits - 1`, as [`TiledGemm::split`](super::tiles::TiledGemm::split) has them written.
+/// `(i + 1) · splits - 1`, as [`TiledGemm::split_k`](super::tiles::TiledGemm::split_k) has them written.
 ///
 /// Invariant, which the constructors establish and kernels rely on: every P and every C is m×n, and there are `splits` times
 /// as many of P as of C; or α is zero, and there are no partials.
@@ -48,7 +47,7 @@ const SHARED_FROM: u64 = 16;
 pub struct SplitReduction<'a> {
     partials: MatrixBatch<'a>,
     c: MatrixBatchMut<'a>,
-    scale: Scale,
+    alpha_beta: AlphaBeta,
     splits: u64,
 }
 
@@ -56,7 +55,7 @@ pub struct SplitReduction<'a> {
 impl<'a> SplitReduction<'a> {
     /// `C = α·Σ P[s] + β·C` over `splits` partials for each result.
     ///
-    /// If α is zero, no partial is read; if β is zero, C is not. (A product without terms needs no splits: computed in one
+    /// If α is zero, no partial is read; if β is zero, C is not. (A product with k = 0 needs no split-K: computed in one
     /// pass, it ignores even an infinite α, which here multiplies the partial sums, zeros.)
     ///
     /// # Errors
@@ -77,7 +76,7 @@ impl<'a> SplitReduction<'a> {
         let expected = u64::from(c.count()) * u64::from(splits);
         let expected = ShapeError::dimension("the number of results and splits", expected as usize)?;
         mismatch(("the number of partials", partials.count()), ("the number of results and splits", expected))?;
-        Ok(Self { partials, c, scale: Scale { alpha, beta }, splits: u64::from(splits) })
+        Ok(Self { partials, c, alpha_beta: AlphaBeta { alpha, beta }, splits: u64::from(splits) })
     }
 
     /// `C = β·C`, which is zero if β is, whatever C held: what has to come before a kernel that only adds to its result.
@@ -87,7 +86,7 @@ impl<'a> SplitReduction<'a> {
     pub fn scaling(beta: f32, c: impl Into<MatrixBatchMut<'a>>) -> Result<Self, ShapeError> {
         let nothing = Matrix::new(GlobalSlice::new(&[]), 0, 0, 0, 1)?;
         let partials = MatrixBatch::new(nothing, 0, 0)?;
-        Ok(Self { partials, c: c.into(), scale: Scale { alpha: 0.0, beta }, splits: 0 })
+        Ok(Self { partials, c: c.into(), alpha_beta: AlphaBeta { alpha: 0.0, beta }, splits: 0 })
     }
 }
 
@@ -129,7 +128,7 @@ impl<'a> SplitReduction<'a> {
     /// `piece < self.pieces()`, and `part < parts`.
     #[inline(always)]
     unsafe fn sum(&self, piece: u64, part: u32, parts: u32) -> [f32; WIDTH] {
-        if self.scale.terms(1) == 0 {
+        if self.alpha_beta.effective_k(1) == 0 {
             return [0.0; WIDTH];
         }
         let lines = self.lines();
@@ -156,19 +155,19 @@ impl<'a> SplitReduction<'a> {
         }
     }
 
-    /// Completes [`WIDTH`] neighbours of a result, or what of them is inside.
+    /// The epilogue of [`WIDTH`] neighbours of a result, or what of them is inside.
     ///
     /// # Safety
     /// `piece < self.pieces()`, and no other thread has the same piece.
     #[inline(always)]
-    unsafe fn finish(&self, piece: u64, sums: [f32; WIDTH]) {
+    unsafe fn epilogue(&self, piece: u64, sums: [f32; WIDTH]) {
         let lines = self.lines();
         let (result, row, col, count) = self.place(&lines, piece);
         // SAFETY: there are as many results.
         let c = lines.of_output(unsafe { self.c.at(result as u32) });
-        let terms = self.scale.terms(1);
+        let k = self.alpha_beta.effective_k(1);
         // SAFETY: inside C and this thread's own.
-        let value = |i: usize| unsafe { self.scale.combine(terms, sums[i], || c.at(row, col + i as u32)) };
+        let value = |i: usize| unsafe { self.alpha_beta.combine(k, sums[i], || c.at(row, col + i as u32)) };
         let place = c.offset(row, col);
         // SAFETY: as above; the place is a multiple of four elements from an aligned base.
         unsafe {
@@ -269,7 +268,7 @@ pub fn gemm_split_reduction_fp32(reduction: SplitReduction<'_>) {
                 thread::sync_threads();
             }
             if is_inside && part == 0 {
-                reduction.finish(piece, sums);
+                reduction.epilogue(piece, sums);
             }
         }
         first += u64::from(thread::grid_dim_x()) * u64::from(pieces_of_block);

@@ -2,25 +2,22 @@
 //!
 //! ```text
 //!              A                                                     B
-//!  nt   TF32   rows of 32 terms, from shared memory                  columns of 32 terms
-//!  tt   TF32   32 terms of 32 rows, through registers: TF32          columns of 32 terms
+//!  nt   TF32   rows with k = 32, from shared memory                  columns with k = 32
+//!  tt   TF32   32 rows for each of 32 k, through registers: TF32     columns with k = 32
 //!              operands in shared memory have to be K-major
-//!  packed      rows of 64 terms, two to a word                       columns of 64 terms, two to a word
+//!  packed      rows with k = 64, two numbers to a word               columns with k = 64, two numbers to a word
 //! ```
 //!
-//! The frame is `pipeline`. TF32 operands are rounded by the copy engine on their way (its element type
-//! is `TFLOAT32`); those of 16 bits have been packed by [`crate::pack`]. `A·B` is computed as the transpose, `Bᵀ·Aᵀ`, by `tt`;
-//! for `Aᵀ·B` one of the operands has to be copied first.
+//! The frame is `pipeline`. TMA rounds TF32 operands on their way (its element type is `TFLOAT32`); those of 16 bits have been
+//! packed by [`crate::pack`]. `A·B` is computed as the transpose, `Bᵀ·Aᵀ`, by `tt`; for `Aᵀ·B` one of the operands has to be copied
+//! first.
 //!
-//! The sums stay in the tensor cores' accumulators from the first term to the last. These truncate, which costs less than
+//! The accumulators stay in the tensor cores from the first k to the last. Tensor cores truncate them, which costs less accuracy than
 //! the rounding of the operands does.
 //!
-//! For M, N, K = 2048, 4096, 8192 on an H200, `nt` and `tt` took 0.315 to 0.318 ms, as cuBLAS did in TF32 in turns with them,
-//! and the packed kernels 0.173 and 0.178 ms, without packing (2026-11-21). Profiled: tensor pipe active 94.5 % of the time
-//! (cuBLAS 95.9 %).
-//!
-//! 168 registers at launch, 240 in the warpgroups that multiply; 192 KB of shared memory, one block on a multiprocessor.
+//! 168 registers at launch, 240 in the consumer warpgroups; 192 KB of shared memory, one block on a multiprocessor.
 
+use blocks::ring::Unreleased;
 use blocks::uniform::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -34,8 +31,8 @@ use super::operand::{BOX, KMajor, Major, MnMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    A_TILE, LOADER_REGISTERS, LOADERS, MEMORY, MULTIPLIER_REGISTERS, PART, Pipeline, give_back, tile_shape,
-    warp_and_part,
+    A_TILE, CONSUMER_REGISTERS, MEMORY, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, WARPGROUP_ROWS,
+    tile_shape, warp_and_warpgroup,
 };
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -46,40 +43,40 @@ pub const TILE_TF32: TileShape = tile_shape(32);
 /// The tile of a block in bf16 and fp16.
 pub const TILE_HALF: TileShape = tile_shape(64);
 
-/// The bytes of the terms that one instruction adds up, in a row of 128.
+/// The bytes of a row of 128 that one instruction multiplies.
 const STEP: u32 = 32;
 /// The instructions for a row.
 const STEPS: u32 = 4;
-/// The columns of a half, which is completed at a time.
+/// The columns of a half, which is stored at a time.
 const HALF: u32 = 128;
-/// The sums of a thread.
-const SUMS: usize = 128;
+/// The accumulators of a thread.
+const ACCUMULATORS: usize = 128;
 /// The groups of eight columns of a half.
-const GROUPS: usize = SUMS / 8;
+const GROUPS: usize = ACCUMULATORS / 8;
 
 /// How A gets to the tensor cores.
 trait Source: Major {
-    /// Adds the product of what a place has of A and B, for the rows of this warpgroup. Asynchronous.
+    /// Adds the product of what a stage has of A and B, for the rows of this warpgroup. Asynchronous.
     ///
     /// # Safety
-    /// As for [`Sums::add`]; the place is full.
+    /// As for [`Sums::add`]; the stage is full.
     unsafe fn multiply<F: Format>(
-        sums: &mut [f32; SUMS],
+        accumulators: &mut [f32; ACCUMULATORS],
         memory: SharedSlice<f32>,
-        place: u32,
-        part: u32,
+        offset: u32,
+        warpgroup: u32,
         b: Descriptor,
     );
 
-    /// Whether a step may be prepared while the one before is under way: not where A is in registers, because they are those
+    /// Whether the products of a step may run while those of the next are issued: not where A is in registers, because these are those
     /// of the next step, too.
     const AHEAD: bool;
 
-    /// Completes C.
+    /// The epilogue of a tile.
     ///
     /// # Safety
-    /// Called by all lanes of the warps that multiply, with the sums of their tile.
-    unsafe fn finish(tile: &Tile<'_>, sums: &[f32; SUMS]);
+    /// Called by all lanes of the consumer warps, with the accumulators of their tile.
+    unsafe fn epilogue(tile: &Tile<'_>, accumulators: &[f32; ACCUMULATORS]);
 }
 
 impl Source for KMajor {
@@ -87,39 +84,40 @@ impl Source for KMajor {
 
     #[inline(always)]
     unsafe fn multiply<F: Format>(
-        sums: &mut [f32; SUMS],
+        accumulators: &mut [f32; ACCUMULATORS],
         memory: SharedSlice<f32>,
-        place: u32,
-        part: u32,
+        offset: u32,
+        warpgroup: u32,
         b: Descriptor,
     ) {
-        let a = Descriptor::at(memory, (place + part * PART * ROW) as usize);
+        let a = Descriptor::at(memory, (offset + warpgroup * WARPGROUP_ROWS * ROW) as usize);
         // SAFETY: the caller's promise.
         unsafe {
             wgmma::fence();
             for step in 0..STEPS {
-                sums.add_shared::<F>(a.offset(step * STEP), b.offset(step * STEP));
+                accumulators.add_shared::<F>(a.offset(step * STEP), b.offset(step * STEP));
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn finish(tile: &Tile<'_>, sums: &[f32; SUMS]) {
+    unsafe fn epilogue(tile: &Tile<'_>, accumulators: &[f32; ACCUMULATORS]) {
         // SAFETY: the caller's promise. Rows and columns of this thread alone; columns begin at even numbers.
         unsafe {
-            let (warp, part) = warp_and_part();
-            let (row, col) = (tile.row + part * PART + warp * 16 + warp::lane_id() / 4, tile.col + first_col());
-            let (first, second) = (squares::<0>(sums), squares::<1>(sums));
-            tile.finish_groups::<2, GROUPS>(row, col, 8, row_of::<0, GROUPS>(&first));
-            tile.finish_groups::<2, GROUPS>(row, col + HALF, 8, row_of::<0, GROUPS>(&second));
-            tile.finish_groups::<2, GROUPS>(row + 8, col, 8, row_of::<1, GROUPS>(&first));
-            tile.finish_groups::<2, GROUPS>(row + 8, col + HALF, 8, row_of::<1, GROUPS>(&second));
+            let (warp, warpgroup) = warp_and_warpgroup();
+            let (row, col) =
+                (tile.row + warpgroup * WARPGROUP_ROWS + warp * 16 + warp::lane_id() / 4, tile.col + first_col());
+            let (first, second) = (squares::<0>(accumulators), squares::<1>(accumulators));
+            tile.epilogue_groups::<2, GROUPS>(row, col, 8, row_of::<0, GROUPS>(&first));
+            tile.epilogue_groups::<2, GROUPS>(row, col + HALF, 8, row_of::<0, GROUPS>(&second));
+            tile.epilogue_groups::<2, GROUPS>(row + 8, col, 8, row_of::<1, GROUPS>(&first));
+            tile.epilogue_groups::<2, GROUPS>(row + 8, col + HALF, 8, row_of::<1, GROUPS>(&second));
         }
     }
 }
 
-/// Lane 4·g + q reads the terms q and q + 4 of each eight, for two neighbouring rows at a time. A place for 32 rows of one
-/// term has its eight pieces, of four rows each, exchanged by XOR with the term mod 8; so that the sixteen lanes of a half
+/// Lane 4·g + q reads k = q and q + 4 of each eight, for two neighbouring rows at a time. The 128 bytes of 32 rows for one
+/// k have their eight pieces, of four rows each, exchanged by XOR with k mod 8; so that the sixteen lanes of a half
 /// warp, g = 0 to 3 and q = 0 to 3, meet in no bank, lanes g and g + 2 must have pieces that differ by 4:
 ///
 /// ```text
@@ -131,16 +129,16 @@ impl Source for MnMajor {
 
     #[inline(always)]
     unsafe fn multiply<F: Format>(
-        sums: &mut [f32; SUMS],
+        accumulators: &mut [f32; ACCUMULATORS],
         memory: SharedSlice<f32>,
-        place: u32,
-        part: u32,
+        offset: u32,
+        warpgroup: u32,
         b: Descriptor,
     ) {
         // SAFETY: all lanes come here.
-        let (warp, _) = unsafe { warp_and_part() };
+        let (warp, _) = unsafe { warp_and_warpgroup() };
         let (q, row) = (warp::lane_id() % 4, first_of_two_rows(warp));
-        let at = place + part * (PART / 32 * BOX) + row / 32 * BOX + q * ROW + ((row % 32) ^ (q * 4));
+        let at = offset + warpgroup * (WARPGROUP_ROWS / 32 * BOX) + row / 32 * BOX + q * ROW + ((row % 32) ^ (q * 4));
         let mut a = [[0u32; 4]; STEPS as usize];
         // SAFETY: inside the tile, and even.
         unsafe {
@@ -152,24 +150,24 @@ impl Source for MnMajor {
             }
             wgmma::fence();
             for step in 0..STEPS {
-                sums.add::<F>(a[step as usize], b.offset(step * STEP));
+                accumulators.add::<F>(a[step as usize], b.offset(step * STEP));
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn finish(tile: &Tile<'_>, sums: &[f32; SUMS]) {
+    unsafe fn epilogue(tile: &Tile<'_>, accumulators: &[f32; ACCUMULATORS]) {
         // SAFETY: as above; rows begin at even numbers, too.
         unsafe {
-            let (warp, part) = warp_and_part();
-            let (row, col) = (tile.row + part * PART + first_of_two_rows(warp), tile.col + first_col());
-            tile.finish_squares::<GROUPS>(row, col, 8, squares::<0>(sums));
-            tile.finish_squares::<GROUPS>(row, col + HALF, 8, squares::<1>(sums));
+            let (warp, warpgroup) = warp_and_warpgroup();
+            let (row, col) = (tile.row + warpgroup * WARPGROUP_ROWS + first_of_two_rows(warp), tile.col + first_col());
+            tile.epilogue_squares::<GROUPS>(row, col, 8, squares::<0>(accumulators));
+            tile.epilogue_squares::<GROUPS>(row, col + HALF, 8, squares::<1>(accumulators));
         }
     }
 }
 
-/// The first of the two neighbouring rows of its warpgroup's part that a thread has where A is not K-major.
+/// The first of the two neighbouring rows of its warpgroup that a thread has where A is not K-major.
 #[inline(always)]
 fn first_of_two_rows(warp: u32) -> u32 {
     let g = warp::lane_id() / 4;
@@ -183,43 +181,44 @@ fn first_col() -> u32 {
     warp::lane_id() % 4 * 2
 }
 
-/// The body of all kernels of this module: `TERMS` terms for each row of a place.
+/// The body of all kernels of this module: a stage has `K` numbers of each row and column.
 ///
 /// # Safety
 /// Called by all threads of a block of 384, launched with the shared memory of [`MEMORY`], and with tensor maps of A, in
 /// the layout that `A` says, and of B, K-major, of `gemm`, in the format `F`.
 #[inline(always)]
-unsafe fn multiply_rounded<A: Source, F: Format, const TERMS: u32>(
+unsafe fn multiply_rounded<A: Source, F: Format, const K: u32>(
     map_a: TensorMap<'_>,
     map_b: TensorMap<'_>,
     gemm: TiledGemm<'_>,
 ) {
-    let shape = tile_shape(TERMS);
-    // SAFETY: all threads come here, and each role goes through all tiles and places. The warps of a warpgroup give up and
+    let shape = tile_shape(K);
+    // SAFETY: all threads come here, and each role goes through all tiles and stages. The warps of a warpgroup give up and
     // acquire registers together.
     unsafe {
-        let mut pipeline = Pipeline::open(MEMORY.pipeline);
+        let pipeline = Pipeline::open(MEMORY.pipeline);
+        let (mut producer, mut consumer) = (pipeline.producer(), pipeline.consumer());
         let warp = warp_number();
-        if warp < LOADERS {
-            hopper::release_registers::<LOADER_REGISTERS>();
+        if warp < PRODUCER_WARPS {
+            hopper::release_registers::<PRODUCER_REGISTERS>();
             if warp == 0 {
                 hopper::prefetch_tensor_map(map_a);
                 hopper::prefetch_tensor_map(map_b);
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile(shape, block) {
-                    pipeline.load::<A, 1, TERMS>(map_a, map_b, &tile, shape);
+                    producer.load::<A, 1, K>(map_a, map_b, &tile, shape);
                     block += thread::grid_dim_x();
                 }
             }
         } else {
-            hopper::acquire_registers::<MULTIPLIER_REGISTERS>();
+            hopper::acquire_registers::<CONSUMER_REGISTERS>();
             let mut block = thread::block_idx_x();
             while let Some(tile) = gemm.tile(shape, block) {
-                let mut sums = [0f32; SUMS];
-                multiply::<A, F>(&mut sums, &mut pipeline, tile.steps(shape));
+                let mut accumulators = [0f32; ACCUMULATORS];
+                multiply::<A, F>(&mut accumulators, &mut consumer, tile.steps(shape));
                 // Computed again: kept through the loop, it would take registers there.
                 if let Some(tile) = gemm.tile(shape, block) {
-                    A::finish(&tile, &sums);
+                    A::epilogue(&tile, &accumulators);
                 }
                 block += thread::grid_dim_x();
             }
@@ -227,53 +226,57 @@ unsafe fn multiply_rounded<A: Source, F: Format, const TERMS: u32>(
     }
 }
 
-/// Adds the products of a tile's steps.
+/// The main loop of the consumers: all steps of a tile.
 ///
 /// # Safety
-/// Called by all lanes of the warps that multiply.
+/// Called by all lanes of the consumer warps.
 #[inline(always)]
-unsafe fn multiply<A: Source, F: Format>(sums: &mut [f32; SUMS], pipeline: &mut Pipeline, steps: u32) {
-    let mut previous = None;
-    // SAFETY: all lanes come here. A place is read when it is full, and given back when the products that read it have
-    // finished, as have the sums when they are read.
+unsafe fn multiply<A: Source, F: Format>(
+    accumulators: &mut [f32; ACCUMULATORS],
+    pipeline: &mut PipelineConsumer,
+    steps: u32,
+) {
+    let mut previous: Option<Unreleased> = None;
+    // SAFETY: all lanes come here. A stage is read when it is full, and released when the products that read it have
+    // finished, as have the accumulators when they are read.
     unsafe {
-        let (_, part) = warp_and_part();
+        let (_, warpgroup) = warp_and_warpgroup();
         for _ in 0..steps {
             pipeline.wait();
-            let place = pipeline.place();
-            let b = Descriptor::at(pipeline.memory, (place + A_TILE) as usize);
-            A::multiply::<F>(sums, pipeline.memory, place, part, b);
+            let offset = pipeline.offset();
+            let b = Descriptor::at(pipeline.memory, (offset + A_TILE) as usize);
+            A::multiply::<F>(accumulators, pipeline.memory, offset, warpgroup, b);
             wgmma::commit();
-            let read = pipeline.advance();
+            let read = pipeline.advance_holding();
             if A::AHEAD {
-                sums.wait::<1>();
+                accumulators.wait::<1>();
                 if let Some(previous) = previous {
-                    give_back(previous);
+                    previous.release();
                 }
                 previous = Some(read);
             } else {
-                sums.wait::<0>();
-                // The lanes have read A themselves, and one of them tells for all.
+                accumulators.wait::<0>();
+                // The lanes have read A themselves, and one of them releases the stage for all.
                 warp::sync_warp(warp::ALL_LANES);
-                give_back(read);
+                read.release();
             }
         }
         if A::AHEAD {
-            sums.wait::<0>();
+            accumulators.wait::<0>();
             if let Some(previous) = previous {
-                give_back(previous);
+                previous.release();
             }
         }
     }
 }
 
-/// The sums that a thread has in the groups of half a tile: of each group of 8 columns, two in each of two rows.
+/// The accumulators that a thread has in the groups of half a tile: of each group of 8 columns, two in each of two rows.
 #[inline(always)]
-fn squares<const SECOND_HALF: usize>(sums: &[f32; SUMS]) -> [[[f32; 2]; 2]; GROUPS] {
+fn squares<const SECOND_HALF: usize>(accumulators: &[f32; ACCUMULATORS]) -> [[[f32; 2]; 2]; GROUPS] {
     let mut squares = [[[0.0; 2]; 2]; GROUPS];
     for group in 0..GROUPS {
-        let at = SECOND_HALF * SUMS / 2 + 4 * group;
-        squares[group] = [[sums[at], sums[at + 1]], [sums[at + 2], sums[at + 3]]];
+        let at = SECOND_HALF * ACCUMULATORS / 2 + 4 * group;
+        squares[group] = [[accumulators[at], accumulators[at + 1]], [accumulators[at + 2], accumulators[at + 3]]];
     }
     squares
 }
@@ -311,9 +314,9 @@ macro_rules! entry_points {
 
 entry_points! {
     gemm_wgmma_nt_tf32, KMajor, Tf32, TILE_TF32,
-        "`C = α·A·B + β·C` in TF32, A stored by rows and B by columns.";
+        "`C = α·A·B + β·C` in TF32, A row-major and B column-major.";
     gemm_wgmma_tt_tf32, MnMajor, Tf32, TILE_TF32,
-        "`C = α·A·B + β·C` in TF32, A and B stored by columns.";
+        "`C = α·A·B + β·C` in TF32, A and B column-major.";
     gemm_wgmma_packed_bf16, KMajor, Bf16, TILE_HALF,
         "`C = α·A·B + β·C` in bf16, of packed operands.";
     gemm_wgmma_packed_fp16, KMajor, Fp16, TILE_HALF,

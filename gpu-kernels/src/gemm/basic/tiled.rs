@@ -25,11 +25,11 @@
 //! every time.
 //!
 //! **Coalesced loads in any layout.** Consecutive threads should load consecutive addresses. Which index runs fastest in
-//! memory depends on the layout, and step 1 lets `x` follow it: a matrix stored by rows is loaded as `[y][x]`, one stored
-//! by columns (`Aᵀ` read in place, say) as `[x][y]`, which writes down a column of the tile.
+//! memory depends on the layout, and step 1 lets `x` follow it: a row-major matrix is loaded as `[y][x]`, a column-major
+//! one (`Aᵀ` read in place, say) as `[x][y]`, which writes down a column of the tile.
 //!
 //! **Pitch.** With rows of TILE elements, all elements of a column of a tile would lie in one of the 32 banks of shared
-//! memory, and writing down a column would take 32 turns. Four elements of padding spread them over eight banks, and keep
+//! memory, and writing down a column would be a 32-way bank conflict. Four elements of padding spread them over eight banks, and keep
 //! rows aligned to 16 bytes, so that step 3 loads four neighbours of a row of tile A at once.
 //!
 //! Source: the idea is as old as CUDA (NVIDIA's programming guide, "Shared Memory"). TILE² threads of 32 registers,
@@ -39,8 +39,8 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::Gemm;
 use crate::Matrix;
+use crate::gemm::Gemm;
 use crate::geometry::first_row;
 
 /// A tile in shared memory: `ROWS` rows of which `PITCH - 4` elements are used.
@@ -78,7 +78,7 @@ unsafe fn tiled<const TILE: usize, const PITCH: usize>(
     let (first_row, first_col) = (first_row(TILE as u32), thread::block_idx_x() * TILE as u32);
     let mut sum = 0.0;
     let mut k0 = 0;
-    while k0 < gemm.terms() {
+    while k0 < gemm.effective_k() {
         // SAFETY: x and y are below TILE. Each thread writes its own element of each tile; the first barrier separates the
         // writes from the reads of the other threads, the second one these reads from the next writes. The number of
         // iterations is the same for all threads of the block, so all of them reach both barriers.
@@ -96,7 +96,7 @@ unsafe fn tiled<const TILE: usize, const PITCH: usize>(
     let (row, col) = (first_row + y as u32, first_col + x as u32);
     if row < gemm.m() && col < gemm.n() {
         // SAFETY: inside C, as just compared; no other thread of the grid has this row and this column.
-        unsafe { gemm.finish(row, col, sum) };
+        unsafe { gemm.epilogue(row, col, sum) };
     }
 }
 

@@ -1,21 +1,21 @@
-//! How operands lie in shared memory, and how threads read them from there.
+//! How TMA lays operands out in shared memory, and how threads read fragments of them from there.
 //!
-//! The copy engine writes rows of 128 bytes, eight 16-byte pieces each, with the pieces of row r exchanged by XOR with
-//! r mod 8, so that neither a row nor a column of pieces meets in the same banks. What a row is depends on the operand:
+//! TMA writes rows of 128 bytes, eight 16-byte pieces each, swizzled: the pieces of row r are exchanged by XOR with r mod 8
+//! ([`blocks::swizzle`]). What a row is depends on the operand:
 //!
 //! ```text
-//!  K-major: a row of A (a column of B), 32 terms        otherwise: one term, 32 rows of A (columns of B);
-//!           one box of all rows                                    a box of 32 such rows for each 32 rows of A
+//!  K-major: a row of A (a column of B), 32 numbers      MN-major: one k, 32 rows of A (columns of B);
+//!           one box of all rows                                   a box of 32 such rows for each 32 rows of A
 //! ```
 //!
-//! # The order of the terms
+//! # The order of k
 //!
-//! The order in which products are added up is free, as long as A and B agree. Tensor cores want 8 terms at a time in
+//! The order in which products are added up is free, as long as A and B agree. Tensor cores want 8 numbers at a time in
 //! positions 0 to 7, of which a thread has q and q + 4:
 //!
 //! ```text
-//!  A is K-major:  ldmatrix gives a thread the terms q and q + 4                  position p holds term p
-//!  otherwise:     a thread loads terms 2q and 2q + 1, each for rows 2g, 2g + 1    position p holds term 0 2 4 6 1 3 5 7 [p]
+//!  A is K-major:   ldmatrix gives a thread k = q and q + 4                        position p holds k = p
+//!  A is MN-major:  a thread loads k = 2q and 2q + 1, each for rows 2g, 2g + 1     position p holds k = 0 2 4 6 1 3 5 7 [p]
 //! ```
 //!
 //! B follows A. In the bf16 tile, pairs of positions (0, 4), (1, 5), (2, 6), (3, 7) are neighbours, so that what a thread
@@ -28,25 +28,7 @@ use cuda_std::TileSwizzle;
 use cuda_std::ldmatrix::ldmatrix_x4;
 use cuda_std::prelude::*;
 
-/// Whether the terms of an operand's sums are neighbours in memory.
-pub(super) trait Major {
-    /// They are.
-    const K: bool;
-}
-
-/// The terms are neighbours: A stored by rows, B by columns.
-pub(super) struct KMajor;
-
-/// The rows of A (stored by columns), or the columns of B (stored by rows), are neighbours.
-pub(super) struct MnMajor;
-
-impl Major for KMajor {
-    const K: bool = true;
-}
-
-impl Major for MnMajor {
-    const K: bool = false;
-}
+pub(super) use crate::gemm::major::{KMajor, Major, MnMajor};
 
 /// The bytes of a row of a tile.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -54,40 +36,40 @@ pub(super) const LINE_BYTES: u64 = blocks::swizzle::ROW_BYTES as u64;
 /// The elements of a box of 32 rows.
 pub(super) const BOX: u32 = 32 * ROW;
 
-/// What a thread has of a 16×32 part of A: for each 8 terms, four numbers in the order of the fragment.
+/// What a thread has of a 16×32 part of A: for each 8 of k, four numbers in the order of the fragment.
 pub(super) type Fragments<T> = [T; 16];
 
 /// Where this thread's part of 16 rows of A, which begin at `first_row`, begins in a tile. 64 rows further down it is 64
 /// rows of elements further on, in either layout.
 #[inline(always)]
-pub(super) fn fragment_place<A: Major>(first_row: u32, lane: u32) -> u32 {
-    let place = if A::K {
+pub(super) fn fragment_offset<A: Major>(first_row: u32, lane: u32) -> u32 {
+    let offset = if A::K {
         (first_row + (lane & 15)) * ROW + (((lane >> 4) ^ (lane & 7)) * PIECE)
     } else {
         let (g, q) = (lane >> 2, lane & 3);
         let piece = ((first_row & 16) / PIECE + (g >> 1)) ^ (2 * q);
         first_row / 32 * BOX + 2 * q * ROW + piece * PIECE + (g & 1) * 2
     };
-    plain([place])[0]
+    plain([offset])[0]
 }
 
-/// Reads this thread's part of 16 rows of A, from its place on.
+/// Reads this thread's part of 16 rows of A, from its offset on.
 ///
 /// # Safety
 /// The tile is complete and lies at a multiple of 1024 bytes; all lanes of the warp come here.
 #[inline(always)]
-pub(super) unsafe fn load_fragments<A: Major>(memory: SharedSlice<f32>, place: u32) -> Fragments<f32> {
+pub(super) unsafe fn load_fragments<A: Major>(memory: SharedSlice<f32>, offset: u32) -> Fragments<f32> {
     let mut fragments = [0.0; 16];
     for step in 0..4 {
         let at = 4 * step;
-        // SAFETY: inside the tile; pieces, and even places, because rows and pieces are.
+        // SAFETY: inside the tile; pieces, and even offsets, because rows and pieces are.
         unsafe {
             if A::K {
-                let four = ldmatrix_x4(&memory, (place ^ (step as u32 * 2 * PIECE)) as usize);
+                let four = ldmatrix_x4(&memory, (offset ^ (step as u32 * 2 * PIECE)) as usize);
                 fragments[at..at + 4].copy_from_slice(&four);
             } else {
-                let even = memory.skip(step * 8 * ROW as usize).read2(place as usize);
-                let odd = memory.skip((step * 8 + 1) * ROW as usize).read2((place ^ PIECE) as usize);
+                let even = memory.skip(step * 8 * ROW as usize).read2(offset as usize);
+                let odd = memory.skip((step * 8 + 1) * ROW as usize).read2((offset ^ PIECE) as usize);
                 (fragments[at], fragments[at + 1]) = (even[0], even[1]);
                 (fragments[at + 2], fragments[at + 3]) = (odd[0], odd[1]);
             }
@@ -96,12 +78,12 @@ pub(super) unsafe fn load_fragments<A: Major>(memory: SharedSlice<f32>, place: u
     fragments
 }
 
-/// Places of which the compiler forgets how they came about. Where it knows which bits are zero, it adds constants by `or`,
+/// Offsets of which the compiler forgets how they came about. Where it knows which bits are zero, it adds constants by `or`,
 /// which does not go into the offset of an instruction as an addition does.
 #[inline(always)]
-fn plain<const N: usize>(mut places: [u32; N]) -> [u32; N] {
-    hint::pin(&mut places);
-    places
+fn plain<const N: usize>(mut offsets: [u32; N]) -> [u32; N] {
+    hint::pin(&mut offsets);
+    offsets
 }
 
 /// The row of C that fragment row `g` of 16 has, and the distance to that of fragment row `g + 8`.
@@ -111,17 +93,17 @@ pub(super) fn fragment_rows<A: Major>(lane: u32) -> (u32, u32) {
     if A::K { (g, 8) } else { (2 * g, 1) }
 }
 
-/// The turns in which a warp converts its 32 columns of B.
-pub(super) const TURNS: u32 = 4;
-/// The elements of its columns in a tile, in either layout, and those that it converts in a turn.
+/// The rounds in which a warp converts its 32 columns of B.
+pub(super) const ROUNDS: u32 = 4;
+/// The elements of its columns in a tile, in either layout, and those that it converts in a round.
 pub(super) const COLUMNS: u32 = 32 * ROW;
-const TURN: u32 = COLUMNS / TURNS;
+const ROUND: u32 = COLUMNS / ROUNDS;
 
-/// What a lane converts of a tile of B: in each turn, eight terms of one column.
+/// What a lane converts of a tile of B: in each round, eight k of one column.
 ///
 /// ```text
-///  K-major: turn t has columns 8t to 8t + 7 of the 32,      otherwise: turn t has terms 8t to 8t + 7 of all 32 columns,
-///           a lane eight of the terms of one of them                   a lane those of one of them
+///  K-major: round t has columns 8t to 8t + 7 of the 32,      otherwise: round t has k = 8t to 8t + 7 of all 32 columns,
+///           a lane eight k of one of them                              a lane those of one of them
 /// ```
 #[derive(Clone, Copy)]
 pub(super) struct Share {
@@ -129,15 +111,15 @@ pub(super) struct Share {
     columns: u32,
     /// Where this lane's column is in a K-major tile, with the number that its pieces are exchanged by as a distance.
     column: u32,
-    /// Which eight terms of a K-major tile.
+    /// Which eight k of a K-major tile.
     group: u32,
     lane: u32,
 }
 
-/// Where the operands of eight terms are in their column of a K-major tile: in two pieces.
+/// Where the operands of eight k are in their column of a K-major tile: in two pieces.
 #[derive(Clone, Copy)]
 pub(super) struct Pieces {
-    /// From the first piece of eight terms to that of the next eight.
+    /// From the first piece of eight k to that of the next eight.
     group: u32,
     /// From the first piece to the second, by exclusive or.
     other: u32,
@@ -158,8 +140,8 @@ impl Share {
         Self { columns: warp * COLUMNS, column: piece_of_row(row, 0), group, lane }
     }
 
-    /// Where the numbers of turn 0 are in the tile at element `tile`, as loaded: K-major two pieces, otherwise the first four
-    /// of eight terms.
+    /// Where the numbers of round 0 are in the tile at element `tile`, as loaded: K-major two pieces, otherwise the first four
+    /// of eight k.
     #[inline(always)]
     pub(super) fn sources<B: Major>(self, tile: u32) -> [u32; 4] {
         if B::K {
@@ -171,53 +153,54 @@ impl Share {
         }
     }
 
-    /// Where the operands of turn 0 go in the K-major tile at element `tile`.
+    /// Where the operands of round 0 go in the K-major tile at element `tile`.
     #[inline(always)]
     pub(super) fn target<B: Major>(self, pieces: Pieces, tile: u32) -> u32 {
         plain([(tile + self.columns + self.column) ^ (self.group * pieces.group)])[0]
     }
 }
 
-/// Reads the numbers of a turn, from those of turn 0 at `sources` on, in the order of the positions for an A of this kind.
+/// Reads the numbers of a round, from those of round 0 at `sources` on, in the order of the positions for an A of this kind.
 ///
 /// # Safety
-/// The tile is complete, and the places are those of a [`Share`] of it.
+/// The tile is complete, and the offsets are those of a [`Share`] of it.
 #[inline(always)]
 pub(super) unsafe fn load_unit<A: Major, B: Major>(
     memory: SharedSlice<f32>,
     sources: &[u32; 4],
-    turn: u32,
+    round: u32,
 ) -> [f32; 8] {
-    let mut terms = [0.0; 8];
+    let mut values = [0.0; 8];
     for term in 0..8 {
         // SAFETY: inside the tile, at a piece if four are read.
         unsafe {
             if !B::K {
                 let source = if term < 4 { sources[term] } else { plain([sources[term - 4] ^ (4 * PIECE)])[0] };
-                terms[term] = memory.skip((turn * TURN + term as u32 * ROW) as usize).read(source as usize);
+                values[term] = memory.skip((round * ROUND + term as u32 * ROW) as usize).read(source as usize);
             } else if term % 4 == 0 {
-                let four = memory.skip((turn * TURN) as usize).read4(sources[term / 4] as usize);
-                terms[term..term + 4].copy_from_slice(&four);
+                let four = memory.skip((round * ROUND) as usize).read4(sources[term / 4] as usize);
+                values[term..term + 4].copy_from_slice(&four);
             }
         }
     }
-    if A::K { terms } else { [terms[0], terms[2], terms[4], terms[6], terms[1], terms[3], terms[5], terms[7]] }
+    if A::K { values } else { [0, 2, 4, 6, 1, 3, 5, 7].map(|i| values[i]) }
 }
 
-/// Writes the operands of a turn to their pieces, those of turn 0 being at `target`.
+/// Writes the operands of a round to their pieces, those of round 0 being at `target`.
 ///
 /// # Safety
-/// The tile is this one's to write, the place that of a [`Share`] of it, and no other thread accesses the pieces.
+/// The tile is this one's to write, the offset that of a [`Share`] of it, and no other thread accesses the pieces.
 #[inline(always)]
 pub(super) unsafe fn store_unit<B: Major>(
     memory: SharedSlice<f32>,
     pieces: Pieces,
     target: u32,
-    turn: u32,
+    round: u32,
     values: [f32; 8],
 ) {
-    // Computed here and now: the pieces of all turns would take registers.
-    let (skipped, [piece]) = if B::K { (turn * TURN, [target]) } else { (0, plain([target ^ (turn * pieces.group)])) };
+    // Computed here and now: the pieces of all rounds would take registers.
+    let (skipped, [piece]) =
+        if B::K { (round * ROUND, [target]) } else { (0, plain([target ^ (round * pieces.group)])) };
     let memory = memory.skip(skipped as usize);
     // SAFETY: the caller's promise.
     unsafe {
@@ -226,17 +209,16 @@ pub(super) unsafe fn store_unit<B: Major>(
     }
 }
 
-/// Whether a tensor map is of an operand with `lines` rows of A, or columns of B, of `terms` terms each, of `count` products, in
-/// boxes of `box_lines` lines and `box_terms` terms.
+/// Whether a tensor map is of an operand with `lines` rows of A, or columns of B, with `k` numbers each, of `count` products, in
+/// boxes of `box_lines` lines and `box_k` numbers.
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) fn describes<O: Major>(
     map: &TensorMap<'_>,
-    [lines, terms, count]: [u32; 3],
+    [lines, k, count]: [u32; 3],
     box_lines: u32,
-    box_terms: u32,
+    box_k: u32,
 ) -> bool {
-    let (extents, tile) =
-        if O::K { ([terms, lines], [box_terms, box_lines]) } else { ([lines, terms], [32, box_terms]) };
+    let (extents, tile) = if O::K { ([k, lines], [box_k, box_lines]) } else { ([lines, k], [32, box_k]) };
     map.line_bytes() == LINE_BYTES
         && map.layout().extents == [u64::from(extents[0]), u64::from(extents[1]), u64::from(count)]
         && map.layout().tile == [tile[0], tile[1], 1]
@@ -259,8 +241,8 @@ mod tests {
 
     #[test]
     fn a_tensor_map_has_to_be_of_the_operand_in_boxes_of_128_bytes() {
-        let of_rows = |map: &TensorMap<'_>| describes::<KMajor>(map, [7, 100, 2], 128, 32);
-        assert!(of_rows(&map(4, [100, 7, 2], [32, 128, 1])));
+        let k_major = |map: &TensorMap<'_>| describes::<KMajor>(map, [7, 100, 2], 128, 32);
+        assert!(k_major(&map(4, [100, 7, 2], [32, 128, 1])));
         for (element_bytes, extents, tile) in [
             (2, [100, 7, 2], [32, 128, 1]),
             (4, [7, 100, 2], [32, 128, 1]),
@@ -268,11 +250,11 @@ mod tests {
             (4, [100, 7, 2], [32, 64, 1]),
             (4, [100, 7, 2], [16, 128, 1]),
         ] {
-            assert!(!of_rows(&map(element_bytes, extents, tile)), "{element_bytes} {extents:?} {tile:?}");
+            assert!(!k_major(&map(element_bytes, extents, tile)), "{element_bytes} {extents:?} {tile:?}");
         }
         assert!(describes::<KMajor>(&map(2, [100, 7, 2], [64, 128, 1]), [7, 100, 2], 128, 64));
-        let of_terms = |map: &TensorMap<'_>| describes::<MnMajor>(map, [7, 100, 2], 128, 32);
-        assert!(of_terms(&map(4, [7, 100, 2], [32, 32, 1])));
-        assert!(!of_terms(&map(4, [100, 7, 2], [32, 32, 1])) && !of_terms(&map(4, [7, 100, 2], [32, 128, 1])));
+        let mn_major = |map: &TensorMap<'_>| describes::<MnMajor>(map, [7, 100, 2], 128, 32);
+        assert!(mn_major(&map(4, [7, 100, 2], [32, 32, 1])));
+        assert!(!mn_major(&map(4, [100, 7, 2], [32, 32, 1])) && !mn_major(&map(4, [7, 100, 2], [32, 128, 1])));
     }
 }

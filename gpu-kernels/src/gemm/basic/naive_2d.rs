@@ -13,8 +13,8 @@
 //! The idea: the grid has the shape of the result. There is no division, and a block touches a compact piece of C, so that
 //! its eight warps find the columns of B in the cache that one of them has loaded.
 //!
-//! What it costs: still two loads for each multiplication. Coalesced where B is stored by rows; the load from A is one
-//! address for the whole warp in any layout, so `Aᵀ·B` read in place costs no more than `A·B`. Where B is stored by columns,
+//! What it costs: still two loads for each multiplication. Coalesced where B is row-major; the load from A is one
+//! address for the whole warp in any layout, so `Aᵀ·B` read in place costs no more than `A·B`. Where B is column-major,
 //! nothing helps: the 32 lanes load from 32 different lines.
 //!
 //! Source: as old as CUDA (NVIDIA's programming guide, "Thread Hierarchy"). 32 registers, no shared memory; any device.
@@ -23,7 +23,7 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::Gemm;
+use crate::gemm::Gemm;
 use crate::geometry::first_row;
 
 /// `C = α·A·B + β·C` in fp32, by one thread for each element, in blocks of 32 columns by 8 rows.
@@ -35,7 +35,7 @@ pub fn gemm_naive_2d_fp32(gemm: Gemm<'_>) {
         return; // rather than a branch around the rest, which would keep the strides out of the uniform registers
     }
     // SAFETY: row < m and col < n, as just compared; no other thread of the grid has this row and this column.
-    unsafe { gemm.finish(row, col, gemm.dot(row, col)) };
+    unsafe { gemm.epilogue(row, col, gemm.dot(row, col)) };
 }
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -1,0 +1,229 @@
+//! The converter warps of the kernels of [`decomposed`](super::decomposed): they issue the TMA loads, decompose B, and scan operands
+//! for numbers that are too small.
+//!
+//! ```text
+//!                 warp 0        warp 1        warp 2        warp 3
+//!  A  256 rows    0 … 63        64 … 127      128 … 191     192 … 255        issues their loads, and scans them
+//!  B  128 cols    0 … 31        32 … 63       64 … 95       96 … 127         issues their loads, decomposes and scans them
+//!
+//!  a step:   loads for a step to come ─► wait for B ─► decompose B ─► fence, commit ─► scan ─► release the stage
+//! ```
+
+use blocks::ring::{Producer, ProducerConsumer, TmaStage};
+use blocks::uniform::uniform;
+use cuda_std::hopper;
+use cuda_std::prelude::*;
+
+use super::decomposed::{
+    A_TILE, B_TILE, BOXES, Block, CONVERTER_WARPS, RAW_STAGE_LEN, SECOND_STAGES, TILE, second_stage_len,
+};
+use super::operand::{BOX, COLUMNS, Major, Pieces, ROUNDS, ROW, Share, load_unit, store_unit};
+use super::scheme::Scheme;
+use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
+use crate::gemm::repair::{UNDERFLOW_A, UNDERFLOW_B};
+
+const _: () =
+    assert!(SECOND_STAGES == 2, "an empty second stage says that the raw stage of two steps ago is read no more");
+
+/// What the TMA loads of a warp are of.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    map_a: TensorMap<'a>,
+    map_b: TensorMap<'a>,
+    /// The first row of A and column of B.
+    row: u32,
+    col: u32,
+    product: u32,
+    /// The first k.
+    k: u32,
+}
+
+/// Issues the TMA loads of a warp's part of the next raw stage, with what step `step` needs, when it is empty.
+///
+/// # Safety
+/// As for the body of the kernels; called by all lanes of the converters' warps, of which this is number `warp`.
+#[inline(always)]
+unsafe fn load<A: Major, B: Major, const RAW_STAGES: u32>(
+    memory: SharedSlice<f32>,
+    warp: u32,
+    raw: Producer<RAW_STAGES>,
+    source: Source<'_>,
+    step: u32,
+) {
+    let Source { map_a, map_b, row, col, product, k } = source;
+    let k = k + step * TILE.k;
+    let (offset, stage) = (raw.stage() * RAW_STAGE_LEN, raw.tma_stage());
+    let (offset_a, offset_b) = (offset + warp * BOXES.m * ROW, offset + A_TILE + warp * BOXES.n * ROW);
+    // SAFETY: the stage is empty, and full when all its bytes have come, those that each warp announces. Boxes lie
+    // at multiples of 4 KB. Where B is K-major, the warp has acquired a second stage after the step before the last, so that
+    // the consumers are done with this raw stage; of the converters, this one alone has scanned what it now overwrites.
+    unsafe {
+        if !B::K {
+            raw.acquire();
+        }
+        if hopper::elect_one() {
+            stage.commit_bytes((BOXES.m + BOXES.n) * ROW * 4);
+        }
+        load_operand::<A>(memory, offset_a, BOXES.m, map_a, [k, row, product], stage);
+        load_operand::<B>(memory, offset_b, BOXES.n, map_b, [k, col, product], stage);
+    }
+}
+
+/// Loads `rows` rows of A (columns of B), with 32 elements of each. `at` is the first k, the first row, and the product.
+///
+/// # Safety
+/// As for [`TmaStage::load_tile`], but called by all lanes of a warp, of which one does the work: where all compute the same,
+/// the operands of the loads are in uniform registers, as TMA wants them.
+#[inline(always)]
+unsafe fn load_operand<O: Major>(
+    memory: SharedSlice<f32>,
+    offset: u32,
+    rows: u32,
+    map: TensorMap<'_>,
+    at: [u32; 3],
+    stage: TmaStage,
+) {
+    let [k, first, product] = at;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if O::K {
+            if hopper::elect_one() {
+                stage.load_tile(memory, offset as usize, map, [k, first, product]);
+            }
+        } else {
+            for i in 0..rows / 32 {
+                if hopper::elect_one() {
+                    stage.load_tile(memory, (offset + i * BOX) as usize, map, [first + i * 32, k, product]);
+                }
+            }
+        }
+    }
+}
+
+/// The converter warps: load the raw stages, decompose the tiles of B, and scan for operands that are too small. Returns what the scan
+/// has found: [`UNDERFLOW_A`] and [`UNDERFLOW_B`].
+///
+/// # Safety
+/// As for the body of the kernels; called by all lanes of the converters' warps, of which this is number `warp`.
+#[inline(always)]
+pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
+    block: &Block<'_, RAW_STAGES>,
+    raw: &mut ProducerConsumer<RAW_STAGES>,
+    warp: u32,
+    map_a: TensorMap<'_>,
+    map_b: TensorMap<'_>,
+) -> u32 {
+    let Some(tile) = block.gemm.tile(TILE, thread::block_idx_x()) else { return 0 };
+    // SAFETY: all lanes come here.
+    let (row, col, product, k) =
+        unsafe { (uniform(tile.row), uniform(tile.col), uniform(tile.product), uniform(tile.k_begin)) };
+    let (row, col) = (row + warp * BOXES.m, col + warp * BOXES.n);
+    let source = Source { map_a, map_b, row, col, product, k };
+    let share = Share::of::<B>(warp, warp::lane_id());
+    let mut scan = [UnderflowScan::new(); 2];
+    // SAFETY: all stages are empty.
+    unsafe {
+        let mut step = 0;
+        while step < block.steps.min(RAW_STAGES) {
+            load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.producer_after(step), source, step);
+            step = hint::keep_rolled(step + 1);
+        }
+    }
+    for step in 0..block.steps {
+        let second = block.second.producer_after(step);
+        let raw_a = raw.consumer().stage() * RAW_STAGE_LEN;
+        let raw_b = raw_a + A_TILE;
+        let offset = RAW_STAGES * RAW_STAGE_LEN + second.stage() * second_stage_len(B::K);
+        let targets = if B::K { [raw_b, offset] } else { [offset, offset + B_TILE] };
+        let next = step + RAW_STAGES - 2;
+        let loads = step >= 2 && next < block.steps;
+        // SAFETY: the raw stage is full, and the second empty. The fence and the arrival come after the last store of the
+        // warp, and the raw stage is released when the warp has scanned it. Where B is K-major, loads come after the wait
+        // for the second stage, in `convert_tile`.
+        unsafe {
+            if !B::K && loads {
+                load::<A, B, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
+            }
+            raw.consumer().wait();
+            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second);
+            hopper::fence_async_shared();
+            warp::sync_warp(warp::ALL_LANES);
+            second.commit();
+            if B::K && loads {
+                load::<A, B, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
+            }
+            if block.scans[0].shared && block.scans[0].at(step) {
+                scan_elements::<{ A_TILE / CONVERTER_WARPS }>(
+                    block.memory,
+                    raw_a + warp * (A_TILE / CONVERTER_WARPS),
+                    &mut scan[0],
+                );
+            }
+            // A K-major B is no longer there, but its high parts are: as large as it, and zero where it is.
+            if block.scans[1].at(step) {
+                scan_elements::<COLUMNS>(block.memory, raw_b + warp * COLUMNS, &mut scan[1]);
+            }
+            // Only this warp issues loads to what it scans, and not before its lanes have met in the next step.
+            if !B::K {
+                raw.consumer().release();
+            }
+        }
+        raw.advance();
+    }
+    let found = |scan: UnderflowScan, bit| if scan.any() { bit } else { 0 };
+    found(scan[0], UNDERFLOW_A) | found(scan[1], UNDERFLOW_B)
+}
+
+/// Decomposes this warp's part of the raw tile of B at `raw` into operands at two other offsets.
+///
+/// # Safety
+/// The raw tile is complete, and nobody else accesses the other tiles; every converter comes here.
+#[inline(always)]
+unsafe fn convert_tile<A: Major, B: Major, S: Scheme>(
+    memory: SharedSlice<f32>,
+    share: Share,
+    raw: u32,
+    [first, second]: [u32; 2],
+    second_ring: Producer<SECOND_STAGES>,
+) {
+    let sources = share.sources::<B>(raw);
+    let (first, second) = (share.target::<B>(Pieces::TF32, first), share.target::<B>(S::SECOND, second));
+    // SAFETY: inside the tiles, and every unit has one lane.
+    unsafe {
+        if !B::K {
+            second_ring.acquire();
+        }
+        let mut values = load_unit::<A, B>(memory, &sources, 0);
+        for round in 0..ROUNDS {
+            let (mut high, mut low) = ([0.0; 8], [0.0; 8]);
+            for i in 0..8 {
+                (high[i], low[i]) = decompose_tf32(values[i]);
+            }
+            let second_of_b = S::second_of_b(values, low);
+            if B::K && round == 0 {
+                hint::pin(&mut high);
+                second_ring.acquire();
+            }
+            store_unit::<B>(memory, Pieces::TF32, first, round, high);
+            // Between the stores, where the fewest registers are needed for anything else.
+            if round + 1 < ROUNDS {
+                values = load_unit::<A, B>(memory, &sources, round + 1);
+            }
+            store_unit::<B>(memory, S::SECOND, second, round, second_of_b);
+        }
+    }
+}
+
+/// Scans `COUNT` elements of a raw stage, from element `first` on.
+///
+/// # Safety
+/// They are complete, and begin at a piece; called by all lanes of the warp.
+#[inline(always)]
+unsafe fn scan_elements<const COUNT: u32>(memory: SharedSlice<f32>, first: u32, scan: &mut UnderflowScan) {
+    let offset = first + 4 * warp::lane_id();
+    for i in 0..COUNT / 128 {
+        // SAFETY: inside what is to be scanned, at a piece.
+        let four = unsafe { memory.skip((i * 128) as usize).read4(offset as usize) };
+        scan.scan_now(&four);
+    }
+}

@@ -1,0 +1,28 @@
+//! Warp-specialized kernels for compute capability 9.0 (`sm_90a`): TMA loads operands into shared memory, `wgmma` multiplies them.
+//!
+//! README.md in this directory describes the protocol between the roles of a block: which barrier says what, and who makes
+//! which transition. The modules, in the order in which to read them:
+//!
+//! | module | what |
+//! |---|---|
+//! | `operand` | how operands lie in shared memory, and how threads read them |
+//! | `pipeline` | the main loop's frame for operands that are multiplied as TMA has loaded them |
+//! | [`rounded`] | products of rounded operands (TF32, bf16, fp16): the frame and one product |
+//! | [`fp16_pairs`] | fp32-accurate products of operands that [`crate::pack`] has made pairs of fp16 numbers |
+//! | [`short_k`] | the same for small k, with results that TMA stores |
+//! | `scheme` | which products of high and low parts make an fp32-accurate product |
+//! | [`decomposed`] | fp32-accurate products in one pass: converter warps and consumers decompose the operands on the way |
+//! | `converter` | the converter warps of `decomposed` |
+//! | `underflow_scan` | which operands a block scans for numbers that are too small to be decomposed |
+//! | [`fallback`] | which tiles another kernel has left to be computed |
+
+mod converter;
+pub mod decomposed;
+pub mod fallback;
+pub mod fp16_pairs;
+mod operand;
+mod pipeline;
+pub mod rounded;
+mod scheme;
+pub mod short_k;
+mod underflow_scan;

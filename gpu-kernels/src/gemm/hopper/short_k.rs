@@ -1,0 +1,376 @@
+//! fp32-accurate products with k up to 64, `C = α·A·B`, of operands that are stored as pairs of fp16 numbers: the time is that of
+//! writing C, so TMA stores it.
+//!
+//! ```text
+//!  three stages of operands    registers                              64×128 results             global memory
+//!
+//!  ┌──────────┐                                                       in shared memory
+//!  │ A    16K │ ──► tensor ──► 64×128      ──► · factors, stored ──►  ┌─────────┬─────────┐
+//!  │ B    32K │     cores      accumulators                           │   16K   │   16K   │ ───► pieces of rows
+//!  └──────────┘                of a warpgroup                         └─────────┴─────────┘      of 256 bytes
+//!       ▲                                                              TMA store
+//!  TMA load: the next tile                                             (a storing warp for each warpgroup)
+//!  (warp 0)
+//! ```
+//!
+//! The kernel of [`super::fp16_pairs`], for a k so small that all of it is in one or two stages. So a consumer warpgroup computes
+//! one half of its columns after the other, keeps the accumulators of one half only, leaves the results in shared memory
+//! ([`blocks::staging`]), and goes on at once.
+//!
+//! A tile takes so little time that no consumer may wait for memory on the way. Factors are loaded before the products that they go
+//! with. Which tile comes next, and whether it is left to the fallback, the producer warp finds out, some stages ahead, and leaves
+//! in a [`TileDescriptor`] beside the stage. Two storing warps wait for TMA.
+//!
+//! Tiles are computed row by row of C: what all blocks write at a time lies together.
+//!
+//! TMA leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements.
+//!
+//! Tiles of the fallback are computed here, too, in plain fp32 (`gemm::fp32_tile`): that is slow for each k, of which there are
+//! few.
+//!
+//! 168 registers at launch, 240 in the consumer warpgroups; 208 KB of shared memory, one block on a multiprocessor.
+
+use blocks::named_barrier::NamedBarrierIds;
+use blocks::shared_layout::{SharedArray, SharedLayout};
+pub use blocks::staging::BOX as STORED;
+use blocks::staging::{PAIRS, Staging, StagingMemory};
+use blocks::uniform::warp_number;
+use cuda_std::hopper;
+use cuda_std::prelude::*;
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::{Dim3, TileSwizzle};
+
+#[cfg(not(target_arch = "nvptx64"))]
+use super::fp16_pairs::describes;
+use super::fp16_pairs::{ACCUMULATORS, ELEMENTS, HALF, PairInfo, fallback, multiply_half};
+use super::operand::{KMajor, ROW};
+#[cfg(not(target_arch = "nvptx64"))]
+use super::pipeline::grid;
+use super::pipeline::{
+    CONSUMER_REGISTERS, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, PipelineMemory, WARPGROUP_ROWS,
+    tile_shape, warp_and_warpgroup,
+};
+use crate::gemm::fp32_tile;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
+
+/// The tile of a block.
+pub const SHORT_K_TILE: TileShape = tile_shape(32);
+
+/// The largest k: that of two stages.
+pub const MAX_K: u32 = 2 * SHORT_K_TILE.k;
+
+/// The consumer warpgroups.
+const PARTS: u32 = 2;
+/// The stages of the ring.
+const RING: u32 = 3;
+/// The shared memory and the named barriers of the kernel.
+struct Memory {
+    pipeline: PipelineMemory<RING>,
+    results: StagingMemory,
+    descriptors: SharedArray<u32>,
+    bytes: u32,
+}
+
+const MEMORY: Memory = {
+    let mut layout = SharedLayout::new();
+    // SAFETY: the kernel has no others.
+    let mut ids = unsafe { NamedBarrierIds::new() };
+    Memory {
+        pipeline: PipelineMemory::new(&mut layout),
+        results: StagingMemory::new(&mut layout, &mut ids),
+        descriptors: layout.array(RING * TileDescriptor::WORDS),
+        bytes: layout.bytes(),
+    }
+};
+const _: () =
+    assert!(WARPGROUP_ROWS == blocks::staging::ROWS && HALF == blocks::staging::COLS, "a half is staged as a whole");
+
+/// What the producer warp decides about a tile: four words for each stage, of which those of a tile's first stage count.
+///
+/// ```text
+/// │ row │ column │ product │ fallback │     the first row and column of C, and whether it is left to the fallback
+/// ```
+#[derive(Clone, Copy)]
+struct TileDescriptor {
+    row: u32,
+    col: u32,
+    product: u32,
+    fallback: bool,
+}
+
+impl TileDescriptor {
+    /// The words of a descriptor.
+    const WORDS: u32 = 4;
+
+    /// The descriptors of a block.
+    ///
+    /// # Safety
+    /// The block has the shared memory of [`MEMORY`].
+    #[inline(always)]
+    unsafe fn all() -> SharedSlice<u32> {
+        // SAFETY: the caller's promise.
+        unsafe { MEMORY.descriptors.slice() }
+    }
+
+    /// Leaves the descriptor beside a stage.
+    ///
+    /// # Safety
+    /// As for [`TileDescriptor::all`]; the stage is empty.
+    #[inline(always)]
+    unsafe fn write(self, stage: u32) {
+        let words = [self.row, self.col, self.product, u32::from(self.fallback)];
+        for (index, word) in words.into_iter().enumerate() {
+            // SAFETY: the caller's promise; inside the descriptors.
+            unsafe { Self::all().write((stage * Self::WORDS) as usize + index, word) };
+        }
+    }
+
+    /// The descriptor beside a stage.
+    ///
+    /// # Safety
+    /// As for [`TileDescriptor::all`]; the stage is full.
+    #[inline(always)]
+    unsafe fn read(stage: u32) -> Self {
+        let word = |index: u32| {
+            // SAFETY: the caller's promise; inside the descriptors.
+            unsafe { Self::all().read((stage * Self::WORDS + index) as usize) }
+        };
+        Self { row: word(0), col: word(1), product: word(2), fallback: word(3) != 0 }
+    }
+}
+
+/// The body of the kernel.
+///
+/// # Safety
+/// Called by all threads of a block of 384, launched with the shared memory of [`MEMORY`], and with tensor maps of A and B
+/// of `gemm` as they have been packed, what goes with them, and a tensor map of C.
+#[inline(always)]
+unsafe fn multiply_short(
+    map_a: TensorMap<'_>,
+    map_b: TensorMap<'_>,
+    gemm: TiledGemm<'_>,
+    map_c: TensorMapMut<'_>,
+    info: [PairInfo<'_>; 2],
+) {
+    // SAFETY: all threads come here, and each role goes through all tiles and stages. The warps of a warpgroup give up and
+    // acquire registers together.
+    unsafe {
+        let pipeline = Pipeline::open(MEMORY.pipeline);
+        let warp = warp_number();
+        if warp < PRODUCER_WARPS {
+            hopper::release_registers::<PRODUCER_REGISTERS>();
+            if warp == 0 {
+                hopper::prefetch_tensor_map(map_a);
+                hopper::prefetch_tensor_map(map_b);
+                let mut producer = pipeline.producer();
+                let mut block = thread::block_idx_x();
+                while let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) {
+                    let Tile { row, col, product, .. } = tile;
+                    let descriptor = TileDescriptor { row, col, product, fallback: fallback(info).contains(&tile) };
+                    producer.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_K_TILE, |stage| {
+                        descriptor.write(stage);
+                    });
+                    block += thread::grid_dim_x();
+                }
+            } else if warp <= PARTS {
+                store(gemm, warp - 1, map_c, info);
+            }
+        } else {
+            hopper::acquire_registers::<CONSUMER_REGISTERS>();
+            multiply(pipeline.consumer(), gemm, info);
+        }
+    }
+}
+
+/// The storing warp of a consumer warpgroup: issues the TMA stores of its results, tile by tile.
+///
+/// # Safety
+/// Called by all lanes of one warp for each warpgroup.
+#[inline(always)]
+unsafe fn store(gemm: TiledGemm<'_>, warpgroup: u32, map_c: TensorMapMut<'_>, info: [PairInfo<'_>; 2]) {
+    let mut block = thread::block_idx_x();
+    // SAFETY: all lanes come here. The warpgroup writes the same halves of the same tiles, in this order.
+    unsafe {
+        let staging = Staging::new(MEMORY.results, warpgroup);
+        while let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) {
+            if !fallback(info).contains(&tile) {
+                staging.store(map_c, [tile.col, tile.row + warpgroup * WARPGROUP_ROWS, tile.product]);
+                staging.store(map_c, [tile.col + HALF, tile.row + warpgroup * WARPGROUP_ROWS, tile.product]);
+            }
+            block += thread::grid_dim_x();
+        }
+        Staging::wait_until_read();
+    }
+}
+
+/// The consumers, tile by tile.
+///
+/// # Safety
+/// Called by all lanes of the consumer warps.
+#[inline(always)]
+unsafe fn multiply(mut pipeline: PipelineConsumer<RING>, gemm: TiledGemm<'_>, info: [PairInfo<'_>; 2]) {
+    let (tiles, two_stages) = (gemm.tiles(SHORT_K_TILE), gemm.effective_k() > SHORT_K_TILE.k);
+    let mut block = thread::block_idx_x();
+    while block < tiles {
+        // SAFETY: all lanes come here, and come to the same conclusions; stages are read when they are full, and released
+        // when the products that read them have finished. The tile is this block's alone.
+        unsafe {
+            let stages = [pipeline, pipeline.next()];
+            stages[0].wait();
+            let descriptor = TileDescriptor::read(stages[0].stage());
+            // One lane releases the stage for all of them.
+            warp::sync_warp(warp::ALL_LANES);
+            if two_stages {
+                stages[1].wait();
+                pipeline.advance();
+            }
+            pipeline.advance();
+            if descriptor.fallback {
+                stages[0].release();
+                if two_stages {
+                    stages[1].release();
+                }
+                compute_in_fp32(gemm, block);
+            } else if two_stages {
+                compute_tile(gemm, descriptor, stages, info);
+            } else {
+                compute_tile(gemm, descriptor, [stages[0]], info);
+            }
+        }
+        block += thread::grid_dim_x();
+    }
+}
+
+/// Computes a tile in plain fp32.
+///
+/// # Safety
+/// Called by all lanes of the consumer warps, for a tile of this block.
+#[inline(always)]
+unsafe fn compute_in_fp32(gemm: TiledGemm<'_>, block: u32) {
+    let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) else { return };
+    let first = PRODUCER_WARPS * warp::LANES;
+    // SAFETY: the caller's promise; the tile is this block's alone.
+    unsafe {
+        fp32_tile::compute_tile(&tile, SHORT_K_TILE, thread::thread_idx_x() - first, thread::block_dim_x() - first)
+    };
+}
+
+/// Computes a tile, and releases its stages.
+///
+/// # Safety
+/// Called by all lanes of the consumer warps, for a tile of this block; the stages are full, and have all of its k.
+#[inline(always)]
+unsafe fn compute_tile<const STAGES_OF_TILE: usize>(
+    gemm: TiledGemm<'_>,
+    descriptor: TileDescriptor,
+    stages: [PipelineConsumer<RING>; STAGES_OF_TILE],
+    [info_a, info_b]: [PairInfo<'_>; 2],
+) {
+    let lane = warp::lane_id();
+    // SAFETY: the caller's promise; the rows and columns of a tile are in one group of lines each, which all have factors.
+    unsafe {
+        let (warp, warpgroup) = warp_and_warpgroup();
+        let (in_a, row) = (warpgroup * WARPGROUP_ROWS * ROW, warp * 16 + lane / 4);
+        let staging = Staging::new(MEMORY.results, warpgroup);
+        let of_row = info_a.factors(descriptor.product, gemm.m(), descriptor.row + warpgroup * WARPGROUP_ROWS + row);
+        let rows = [of_row.get_unchecked(0), of_row.get_unchecked(8)];
+        let cols = info_b.factors(descriptor.product, gemm.n(), descriptor.col + 2 * (lane & 3));
+        let [mut first, mut second] = [0, HALF]
+            .map(|half| core::array::from_fn::<_, PAIRS, _>(|pair| cols.get2_unchecked(half as usize + 8 * pair)));
+        let accumulators = multiply_half(&stages, in_a, 0);
+        epilogue(gemm, staging, row, rows, &mut first, &accumulators);
+        let accumulators = multiply_half(&stages, in_a, HALF * ROW * 4);
+        for stage in stages {
+            stage.release();
+        }
+        epilogue(gemm, staging, row, rows, &mut second, &accumulators);
+    }
+}
+
+/// The epilogue of what this thread has of a half: accumulators times the factors of their rows, `row` and the eighth one from there, and
+/// of their columns, left to be stored.
+///
+/// # Safety
+/// Called by all lanes of the consumer warps, with what they have of a tile of this block.
+#[inline(always)]
+unsafe fn epilogue(
+    gemm: TiledGemm<'_>,
+    staging: Staging,
+    row: u32,
+    rows: [f32; 2],
+    cols: &mut [[f32; 2]; PAIRS],
+    accumulators: &[f32; ACCUMULATORS],
+) {
+    // Not multiplied by each other before: the products of the accumulators would wait for the factors.
+    for pair in &mut *cols {
+        hint::pin(pair);
+    }
+    let alpha = gemm.factor();
+    // SAFETY: all lanes come here, each with elements of its own.
+    unsafe {
+        staging.acquire();
+        for second in 0..2 {
+            let value = |pair: usize, i: usize| {
+                alpha * (accumulators[4 * pair + 2 * second + i] * (rows[second] * cols[pair][i]))
+            };
+            let values = core::array::from_fn(|pair| [value(pair, 0), value(pair, 1)]);
+            staging.write_row(row + 8 * second as u32, values);
+        }
+        staging.commit();
+    }
+}
+
+/// Whether a tensor map is of the results of `gemm`.
+#[cfg(not(target_arch = "nvptx64"))]
+fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
+    let c = gemm.c();
+    map.address() == c.first().data().as_mut_ptr().addr()
+        && map.layout().extents == [gemm.n().into(), gemm.m().into(), c.count().into()]
+        && map.layout().tile == [STORED[0], STORED[1], 1]
+        && map.layout().swizzle == TileSwizzle::None
+}
+
+/// `C = α·A·B` in fp32, of packed operands with a small k.
+#[kernel(
+    block = 384,
+    min_blocks = 1,
+    arch = "sm_90a",
+    dynamic_shared = MEMORY.bytes,
+    requires(
+        gemm.overwrites(),
+        gemm.splits() == 1,
+        gemm.n().is_multiple_of(4),
+        gemm.effective_k() > 0,
+        gemm.a().first().cols() <= MAX_K,
+        gemm.blocks(SHORT_K_TILE) <= MAX_BLOCKS,
+        describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], SHORT_K_TILE.m),
+        describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], SHORT_K_TILE.n),
+        stores_results_of(&map_c, &gemm),
+        info_a.are_of(gemm.a().count(), gemm.m()),
+        info_b.are_of(gemm.b().count(), gemm.n()),
+        fallback([info_a, info_b]).has_flags_of(&gemm)
+    )
+)]
+pub fn gemm_wgmma_packed_short_fp32_3xfp16(
+    map_a: TensorMap<'_>,
+    map_b: TensorMap<'_>,
+    gemm: TiledGemm<'_>,
+    map_c: TensorMapMut<'_>,
+    info_a: PairInfo<'_>,
+    info_b: PairInfo<'_>,
+    blocks: u32,
+) {
+    _ = blocks; // for the grid alone
+    // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the tensor maps
+    // describe and what goes with them.
+    unsafe { multiply_short(map_a, map_b, gemm, map_c, [info_a, info_b]) }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl crate::Grid for gemm_wgmma_packed_short_fp32_3xfp16<'_> {
+    fn grid(&self) -> Dim3 {
+        grid(&self.gemm, SHORT_K_TILE, self.blocks)
+    }
+}
