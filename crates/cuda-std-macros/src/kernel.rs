@@ -213,8 +213,8 @@ fn is_named(kind: &Type, name: &str) -> bool {
 /// Whether an item is an array in shared memory: its type is `Shared<…>`, or another name of that, and its value `Shared::new()`.
 fn is_shared(item: &syn::ItemStatic) -> bool {
     let made_by = match &*item.expr {
-        syn::Expr::Call(call) => match &*call.func {
-            syn::Expr::Path(path) => path.path.segments.iter().rev().nth(1),
+        Expr::Call(call) => match &*call.func {
+            Expr::Path(path) => path.path.segments.iter().rev().nth(1),
             _ => None,
         },
         _ => None,
