@@ -41,6 +41,9 @@
     reason = "an array stays in registers only if it is indexed by constants, which iterators over it hide"
 )]
 
+#[cfg(not(target_arch = "nvptx64"))]
+extern crate alloc;
+
 mod alpha_beta;
 mod batch;
 mod geometry;
@@ -52,10 +55,24 @@ mod vector;
 
 pub mod gemm;
 pub mod gemv;
-pub mod pack;
 pub mod planted;
 pub mod probe;
-pub mod scaling;
+
+/// Declares modules of kernels that have their operations beside them, and lists the operations.
+macro_rules! operations {
+    ($($module:ident: $($operation:ident),+;)*) => {
+        $(pub mod $module;)*
+
+        /// The operations of this crate: what its kernels are for. Those of products are the planner's matter, and elsewhere.
+        #[cfg(not(target_arch = "nvptx64"))]
+        pub static OPERATIONS: &[&dyn testkit::Operation] = &[$($(&$module::$operation),+),*];
+    };
+}
+
+operations! {
+    pack: COPY, PACK_BF16, PACK_FP16;
+    scaling: SCALE;
+}
 
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]

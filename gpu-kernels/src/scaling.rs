@@ -353,3 +353,84 @@ impl crate::Grid for matrix_scaling_fp32<'_> {
         crate::geometry::line_of_blocks(self.scaling.blocks())
     }
 }
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use operation::SCALE;
+
+/// What the kernel is for. No GPU sees this.
+#[cfg(not(target_arch = "nvptx64"))]
+mod operation {
+    use alloc::{vec, vec::Vec};
+
+    use testkit::{
+        Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views,
+    };
+
+    use super::{Scaling, matrix_scaling_fp32};
+    use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Vector};
+
+    /// The factor of all elements.
+    const ALPHA: f32 = 1.7;
+
+    /// Products with diagonal matrices: [`Scale`].
+    pub static SCALE: Scale = Scale;
+
+    /// `C = α·diag(r)·B·diag(c)`, of row-major matrices one after the other.
+    pub struct Scale;
+
+    impl Operation for Scale {
+        fn describe(&self) -> Description {
+            Description {
+                name: "scale",
+                idea: "C = α·diag(r)·B·diag(c): each element read once and written once",
+                sizes: &["count", "rows", "cols"],
+                kernels: vec![matrix_scaling_fp32::FACTS],
+                small: testkit::every(&[&[1, 3], &[0, 1, 7, 65], &[0, 1, 4, 33, 300]]),
+                large: vec![vec![1, 16_384, 8192], vec![37, 1001, 777]],
+                bits: Bits::Same,
+            }
+        }
+
+        fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
+            let [count, rows, cols] = sizes.get(["count", "rows", "cols"])?;
+            Ok(vec![
+                Argument::input("r", &[rows], Distribution::Normal),
+                Argument::input("b", &[count, rows, cols], Distribution::Special),
+                Argument::input("c", &[cols], Distribution::Normal),
+                Argument::output("result", &[count, rows, cols]),
+            ])
+        }
+
+        fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+            let [count, rows, cols] = sizes.get(["count", "rows", "cols"])?;
+            let scaling = || {
+                let r = Vector::new(views.read("r")?, rows, 1).map_err(Error::refused)?;
+                let c = Vector::new(views.read("c")?, cols, 1).map_err(Error::refused)?;
+                let b = Matrix::new(views.read("b")?, rows, cols, cols, 1).map_err(Error::refused)?;
+                let b = MatrixBatch::new(b, rows * cols, count).map_err(Error::refused)?;
+                let to = MatrixMut::new(views.write("result")?, rows, cols, cols, 1).map_err(Error::refused)?;
+                let to = MatrixBatchMut::new(to, rows * cols, count).map_err(Error::refused)?;
+                Scaling::new(ALPHA, Some(r), b, Some(c), to).map_err(Error::refused)
+            };
+            Ok(device.launch(matrix_scaling_fp32 { scaling: scaling()? })?)
+        }
+
+        fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+            let [rows, cols] = sizes.get(["rows", "cols"])?;
+            let (r, b, c) = (values.of("r")?, values.of("b")?, values.of("c")?);
+            let one = |(index, &element): (usize, &f64)| {
+                // Three multiplications, each rounded to fp32: a product of two fp32 numbers is exact in fp64.
+                let by_row = (element * r[index / cols % rows]) as f32;
+                let by_column = (f64::from(by_row) * c[index % cols]) as f32;
+                Expected::exact(f64::from(by_column) * f64::from(ALPHA))
+            };
+            Ok(vec![b.iter().enumerate().map(one).collect()])
+        }
+
+        fn operations(&self, sizes: &Sizes) -> f64 {
+            sizes
+                .get(["count", "rows", "cols"])
+                .map_or(0.0, |[count, rows, cols]| 3.0 * count as f64 * rows as f64 * cols as f64)
+        }
+    }
+}

@@ -111,6 +111,11 @@ impl Reference {
         Self { expected, magnitude, terms: (terms + usize::from(beta != 0.0)).max(1) }
     }
 
+    /// Each element, row after row: what it should be, and what its error is measured by.
+    pub(crate) fn elements(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.expected.iter().copied().zip(self.magnitude.iter().copied())
+    }
+
     /// Compares a result with the reference, every element of it, by the bounds of [`Precision::Fp32Strict`].
     ///
     /// # Panics

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use host::Error;
 use host::bench::args::BenchFlags;
 use host::input::Distribution;
 use host::planted::Fault;
@@ -12,6 +11,8 @@ use host::run::Options;
 use host::sanitize::args::SanitizeFlags;
 use host::tables::TableFlag;
 use host::tune;
+use host::{Error, operations};
+use testkit::{CheckTask, Common, RunTask};
 use tilewright::Precision;
 use tilewright::device::DeviceChoice;
 
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Tune(TuneFlags),
     /// Run kernels under the tools of NVIDIA's compute-sanitizer, each of which has to report a planted fault first
     Sanitize(SanitizeFlags),
+    #[command(flatten)]
+    Operations(CheckTask),
     /// Run a kernel with a fault
     #[command(hide = true)]
     Planted(PlantedFlags),
@@ -104,6 +107,14 @@ pub(crate) struct RunFlags {
 
     #[command(flatten)]
     table: TableFlag,
+
+    /// An operation to run in place of problems: one case, checked element by element (`list` shows all)
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["problem", "kernel", "precision", "splits", "explain", "list"])]
+    pub(crate) op: Option<String>,
+
+    /// The sizes of the operation, as `rows=3,cols=4` [default: its last large case on a GPU, its last small one on the CPU]
+    #[arg(long, value_name = "SIZES", requires = "op")]
+    pub(crate) sizes: Option<String>,
 
     /// Say which kernels could compute each product, which is chosen and why, its tiles, splits and workspace
     #[arg(long)]
@@ -193,6 +204,12 @@ pub(crate) struct RunFlags {
 }
 
 impl RunFlags {
+    /// The operation to run, if one is named.
+    pub(crate) fn operation(&self) -> Option<RunTask> {
+        let common = Common { seed: self.seed, device: operations::device_name(self.device), json: false };
+        Some(RunTask { op: self.op.clone()?, sizes: self.sizes.clone(), common })
+    }
+
     /// What to run, apart from the device.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`operations`] | what the kernels are for, one after the other: what most commands go through |
 //! | [`problem`], [`input`] | products by name, and random operands for them |
 //! | [`check`] | whether a result is right |
 //! | [`mod@measure`], [`report`] | how long it took; tables and JSON |
@@ -21,6 +22,7 @@ mod error;
 pub mod files;
 pub mod input;
 pub mod measure;
+pub mod operations;
 pub mod planted;
 pub mod problem;
 pub mod progress;

@@ -17,6 +17,7 @@ use host::bench::args::BenchFlags;
 use host::child::{self, Ended};
 use host::run::{self, Options};
 use host::{problem, tune};
+use testkit::Task;
 use tilewright::device::DeviceChoice;
 use tilewright::{Device, DeviceError, Precision, Sizes, kernels};
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         (_, _, Some(Command::Bench(flags))) => bench(flags),
         (_, _, Some(Command::Tune(flags))) => tune(flags),
         (_, _, Some(Command::Sanitize(flags))) => code_of(flags.run(print)),
+        (_, _, Some(Command::Operations(task))) => operations(Task::Check(task)),
         (_, _, Some(Command::Planted(flags))) => planted(&flags),
     };
     match OUTPUT_ERROR.get() {
@@ -90,6 +92,17 @@ fn code_of(outcome: Result<bool, Error>) -> ExitCode {
     }
 }
 
+/// Does something with operations.
+fn operations(task: Task) -> ExitCode {
+    match host::operations::program().run(Some(task)) {
+        Ok(passed) => ExitCode::from(if passed { 0 } else { FAILED }),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::from(REFUSED)
+        }
+    }
+}
+
 /// Runs a kernel with a fault.
 fn planted(flags: &PlantedFlags) -> ExitCode {
     let device = match flags.device {
@@ -104,6 +117,9 @@ fn planted(flags: &PlantedFlags) -> ExitCode {
 
 /// Runs `run`.
 fn run(flags: RunFlags) -> ExitCode {
+    if let Some(task) = flags.operation() {
+        return operations(Task::Run(task));
+    }
     if flags.list {
         list();
         return ExitCode::SUCCESS;
@@ -138,7 +154,10 @@ fn run(flags: RunFlags) -> ExitCode {
 
 /// Runs `bench`.
 fn bench(flags: BenchFlags) -> ExitCode {
-    code_of(flags.run(print))
+    match flags.operation() {
+        Some(task) => operations(Task::Bench(task)),
+        None => code_of(flags.run(print)),
+    }
 }
 
 /// Runs `tune`.

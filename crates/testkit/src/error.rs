@@ -12,6 +12,10 @@ pub enum Error {
     #[error("{0}")]
     Runtime(#[from] runtime::Error),
 
+    /// What lies between an operation and its launches has refused the arguments: [`Error::refused`].
+    #[error("{0}")]
+    Refused(Box<dyn std::error::Error + Send + Sync>),
+
     /// There is no operation of this name.
     #[error("there is no operation `{name}`{nearest}: `list` shows all")]
     UnknownOperation {
@@ -312,6 +316,13 @@ pub enum Error {
         /// What was given.
         name: String,
     },
+}
+
+impl Error {
+    /// What lies between an operation and its launches has refused the arguments.
+    pub fn refused(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Refused(Box::new(error))
+    }
 }
 
 /// How sizes of these names are written.

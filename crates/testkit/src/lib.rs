@@ -77,6 +77,7 @@ mod error;
 mod expected;
 mod mutants;
 mod operation;
+#[cfg(feature = "program")]
 mod runner;
 #[cfg(test)]
 mod testing;
@@ -90,6 +91,7 @@ pub use error::{Error, Nearest};
 pub use expected::{Expected, FP32_ROUNDING};
 pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};
 pub use operation::{Bits, Description, Operation, Sizes, every};
-pub use runner::main;
+#[cfg(feature = "program")]
+pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main};
 pub use runtime::Device;
 pub use trial::{Accuracy, Outputs, Trial};

@@ -22,32 +22,42 @@ struct Arguments {
     task: Option<Task>,
 }
 
-#[derive(Subcommand)]
-enum Task {
+/// What a program over operations can do.
+#[derive(Debug, Subcommand)]
+pub enum Task {
+    /// Runs one case of an operation, and compares every element with the reference.
+    Run(RunTask),
+    /// Measures operations. On the executor it says how long the checks take, and nothing about a GPU.
+    Bench(BenchTask),
+    #[allow(missing_docs, reason = "what is documented here would be the help of the program")]
+    #[command(flatten)]
+    Check(CheckTask),
+}
+
+/// What a program over operations can do besides running and measuring them.
+#[derive(Debug, Subcommand)]
+pub enum CheckTask {
     /// Lists the operations, their sizes, their kernels.
     List {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Runs one case of an operation, and compares every element with the reference.
-    Run {
-        #[command(flatten)]
-        one: One,
-        #[command(flatten)]
-        common: Common,
-    },
     /// Checks operations: on the executor with all its checks, and on a GPU if there is one.
     Check {
+        #[allow(missing_docs, reason = "its flags are documented")]
         #[command(flatten)]
         wanted: Wanted,
+        #[allow(missing_docs, reason = "its flags are documented")]
         #[command(flatten)]
         common: Common,
     },
     /// Compares the bits of a GPU's results with those of the executor's.
     Agreement {
+        #[allow(missing_docs, reason = "its flags are documented")]
         #[command(flatten)]
         wanted: Wanted,
+        #[allow(missing_docs, reason = "its flags are documented")]
         #[command(flatten)]
         common: Common,
         /// How many sets of numbers each case is computed with.
@@ -56,60 +66,72 @@ enum Task {
     },
     /// Leaves out each call that orders threads, and sees whether the checks tell.
     Mutants {
+        #[allow(missing_docs, reason = "its flags are documented")]
         #[command(flatten)]
         wanted: Wanted,
+        #[allow(missing_docs, reason = "its flags are documented")]
         #[command(flatten)]
         common: Common,
         /// After how many seconds a kernel counts as one that never ends.
         #[arg(long, value_name = "SECONDS", default_value_t = 60)]
         limit: u64,
     },
-    /// Measures operations. On the executor it says how long the checks take, and nothing about a GPU.
-    Bench {
-        #[command(flatten)]
-        wanted: Wanted,
-        #[command(flatten)]
-        common: Common,
-        /// The sizes, as `rows=3,cols=4` [default: the last large case on a GPU, the last small one on the executor]
-        #[arg(long, value_name = "SIZES")]
-        sizes: Option<String>,
-        /// How often each is measured.
-        #[arg(long, value_name = "COUNT", default_value_t = 50)]
-        runs: usize,
-    },
 }
 
-#[derive(Args)]
-struct One {
+/// One case of an operation.
+#[derive(Args, Clone, Debug)]
+pub struct RunTask {
     /// The operation.
     #[arg(long, value_name = "NAME")]
-    op: String,
+    pub op: String,
     /// The sizes, as `rows=3,cols=4` [default: the last large case on a GPU, the last small one on the executor]
     #[arg(long, value_name = "SIZES")]
-    sizes: Option<String>,
+    pub sizes: Option<String>,
+    #[allow(missing_docs, reason = "its flags are documented")]
+    #[command(flatten)]
+    pub common: Common,
 }
 
-#[derive(Args, Default)]
-struct Wanted {
+/// Measurements.
+#[derive(Args, Clone, Debug)]
+pub struct BenchTask {
+    #[allow(missing_docs, reason = "its flags are documented")]
+    #[command(flatten)]
+    pub wanted: Wanted,
+    #[allow(missing_docs, reason = "its flags are documented")]
+    #[command(flatten)]
+    pub common: Common,
+    /// The sizes, as `rows=3,cols=4` [default: the last large case on a GPU, the last small one on the executor]
+    #[arg(long, value_name = "SIZES")]
+    pub sizes: Option<String>,
+    /// How often each is measured.
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    pub runs: usize,
+}
+
+/// Which operations are meant. The default is all.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Wanted {
     /// Only this operation.
     #[arg(long, value_name = "NAME")]
-    op: Option<String>,
+    pub op: Option<String>,
     /// Only the operations that launch this kernel.
     #[arg(long, value_name = "NAME")]
-    kernel: Option<String>,
+    pub kernel: Option<String>,
 }
 
-#[derive(Args)]
-struct Common {
+/// What all tasks have in common.
+#[derive(Args, Clone, Debug)]
+pub struct Common {
     /// What numbers are generated from.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// Where to run: `cpu`, or the number of a GPU [default: the first GPU, or the executor where there is none]
     #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
+    pub device: Option<String>,
     /// Print JSON, one line for each operation.
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 impl Default for Common {
@@ -133,31 +155,40 @@ pub fn main(operations: &[&'static dyn Operation], kernel_sets: &[&'static Kerne
     }
 }
 
-struct Program<'a> {
-    operations: &'a [&'static dyn Operation],
-    kernel_sets: &'a [&'static KernelSet],
+/// A program over operations, for one that does other things besides.
+#[derive(Clone, Copy)]
+pub struct Program<'a> {
+    /// The operations.
+    pub operations: &'a [&'static dyn Operation],
+    /// The PTX of their kernels. Without, everything runs on the executor.
+    pub kernel_sets: &'a [&'static KernelSet],
 }
 
 impl Program<'_> {
-    /// Does what was asked for. Whether everything was right.
-    fn run(&self, task: Option<Task>) -> Result<bool, Error> {
-        match task.unwrap_or_else(|| Task::Check { wanted: Wanted::default(), common: Common::default() }) {
-            Task::List { json } => Ok(self.list(json)),
-            Task::Run { one, common } => self.run_one(&one, &common),
-            Task::Check { wanted, common } => self.check(&wanted, &common),
-            Task::Agreement { wanted, common, seeds } => self.agreement(&wanted, &common, seeds),
-            Task::Mutants { wanted, common, limit } => {
-                let limit = Duration::from_secs(limit);
-                self.each(&wanted, |operation| {
-                    let found = mutants(operation, common.seed, limit)?;
-                    Ok(show(&found, common.json, found.survivors().next().is_none()))
-                })
-            }
-            Task::Bench { wanted, common, sizes, runs } => {
+    /// Does what was asked for, and prints what came of it. Whether everything was right. Without a task, it checks everything.
+    ///
+    /// # Errors
+    /// [`Error::UnknownOperation`], [`Error::UnknownKernel`], [`Error::UnknownDevice`]; those of the task. What is wrong with one of
+    /// several operations is printed, and is no error.
+    pub fn run(&self, task: Option<Task>) -> Result<bool, Error> {
+        let check_all = || Task::Check(CheckTask::Check { wanted: Wanted::default(), common: Common::default() });
+        match task.unwrap_or_else(check_all) {
+            Task::Run(task) => self.run_one(&task),
+            Task::Bench(BenchTask { wanted, common, sizes, runs }) => {
                 let device = self.device(&common)?;
                 self.each(&wanted, |operation| {
                     let sizes = sizes_for(operation, &device, sizes.as_deref())?;
                     Ok(show(&bench(operation, &device, sizes, runs, common.seed)?, common.json, true))
+                })
+            }
+            Task::Check(CheckTask::List { json }) => Ok(self.list(json)),
+            Task::Check(CheckTask::Check { wanted, common }) => self.check(&wanted, &common),
+            Task::Check(CheckTask::Agreement { wanted, common, seeds }) => self.agreement(&wanted, &common, seeds),
+            Task::Check(CheckTask::Mutants { wanted, common, limit }) => {
+                let limit = Duration::from_secs(limit);
+                self.each(&wanted, |operation| {
+                    let found = mutants(operation, common.seed, limit)?;
+                    Ok(show(&found, common.json, found.survivors().next().is_none()))
                 })
             }
         }
@@ -193,12 +224,13 @@ impl Program<'_> {
         true
     }
 
-    fn run_one(&self, one: &One, common: &Common) -> Result<bool, Error> {
-        let operations = select(self.operations, &Wanted { op: Some(one.op.clone()), kernel: None })?;
+    fn run_one(&self, task: &RunTask) -> Result<bool, Error> {
+        let RunTask { op, sizes: wanted_sizes, common } = task;
+        let operations = select(self.operations, &Wanted { op: Some(op.clone()), kernel: None })?;
         let device = self.device(common)?;
         let mut all_right = true;
         for operation in operations {
-            let sizes = sizes_for(operation, &device, one.sizes.as_deref())?;
+            let sizes = sizes_for(operation, &device, wanted_sizes.as_deref())?;
             let case = Case::of(sizes.to_string(), check::run(operation, &device, sizes, common.seed));
             let (operation, device, seed) = (operation.describe().name, device.name(), common.seed);
             let report = Report { operation, device, seed, cases: vec![case] };

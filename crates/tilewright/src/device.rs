@@ -34,6 +34,13 @@ impl Deref for Device {
     }
 }
 
+/// A device that has been opened with [`KERNELS`], and maybe others. Launches on one that has not are refused.
+impl From<runtime::Device> for Device {
+    fn from(device: runtime::Device) -> Self {
+        Self(device)
+    }
+}
+
 impl Device {
     /// The first CUDA GPU. Where there is none to use, the CPU executor with bounds checks, and the reason: no driver, no
     /// device, or no PTX in this build.

@@ -190,9 +190,8 @@ impl DeviceMatrix {
 
     /// Where the elements lie, with values for those strides that mean nothing.
     pub fn placement(&self) -> Placement {
-        // Allocations are aligned to 256 bytes. What has no elements may have any offset, and is taken to be at the end.
-        let address = 256 | (self.buffer.view().as_ptr().addr() + self.first(0) * size_of::<f32>());
-        let alignment = 1 << address.trailing_zeros();
+        // What has no elements may have any offset, and is taken to be at the end.
+        let alignment = Placement::alignment_of(self.buffer.view().as_ptr().addr() + self.first(0) * size_of::<f32>());
         let Self { row_stride, col_stride, batch_stride, .. } = *self;
         Placement { row_stride, col_stride, batch_stride, alignment }.canonical(self.rows, self.cols, self.count)
     }

@@ -24,6 +24,11 @@
 pub mod clear;
 pub mod copy;
 pub mod half;
+#[cfg(not(target_arch = "nvptx64"))]
+mod operation;
 pub mod scaled;
 mod tile;
 pub mod whole;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use operation::{COPY, PACK_BF16, PACK_FP16};

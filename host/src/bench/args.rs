@@ -9,8 +9,9 @@ use super::BenchOptions;
 use super::inputs::Inputs;
 use super::suite::{self, Case};
 use super::torch;
-use crate::Error;
 use crate::tables::TableFlag;
+use crate::{Error, operations};
+use testkit::{BenchTask, Common, Wanted};
 use tilewright::Sizes;
 use tilewright::device::DeviceChoice;
 use tilewright::{Device, Precision};
@@ -21,6 +22,14 @@ pub struct BenchFlags {
     /// What to measure: targets, problems or shapes
     #[arg(long, value_name = "NAME", default_value = "targets")]
     suite: String,
+
+    /// An operation to measure in place of a suite: bytes and operations a second, on any device (`list` shows all)
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["suite", "problem", "precision", "kernel", "portable", "m"])]
+    op: Option<String>,
+
+    /// The sizes of the operation, as `rows=3,cols=4` [default: its last large case on a GPU, its last small one on the CPU]
+    #[arg(long, value_name = "SIZES", requires = "op")]
+    sizes: Option<String>,
 
     /// Only these problems of the suite; may be repeated
     #[arg(long, value_name = "NAME")]
@@ -97,6 +106,13 @@ pub struct BenchFlags {
 }
 
 impl BenchFlags {
+    /// The operation to measure, if one is named.
+    pub fn operation(&self) -> Option<BenchTask> {
+        let wanted = Wanted { op: Some(self.op.clone()?), kernel: None };
+        let common = Common { seed: self.seed, device: operations::device_name(self.device), json: false };
+        Some(BenchTask { wanted, common, sizes: self.sizes.clone(), runs: self.runs as usize })
+    }
+
     /// Does what the flags say, on the GPU that they name. Whether nothing got slower than in the report to compare with.
     ///
     /// # Errors

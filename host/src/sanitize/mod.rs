@@ -23,6 +23,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use cuda_std::KernelFacts;
+use testkit::Description;
+
 use crate::child::{self, Ended};
 use crate::files;
 use crate::{Error, planted};
@@ -68,16 +71,16 @@ pub struct Options {
 /// [`Error::UnknownName`], [`Error::File`] and [`Error::Program`], before anything runs; [`DeviceError::Driver`](runtime::Error::Driver) where there is no GPU;
 /// [`DeviceError::KernelForOtherGpus`](runtime::Error::KernelForOtherGpus) for a kernel that was asked for and does not run on this one.
 pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeReport, Error> {
-    let named = options.kernels.iter().map(|name| kernels::find(name)).collect::<Result<Vec<_>, _>>()?;
+    let subjects = subjects(&options.kernels)?;
     if let Some(path) = &options.output {
         files::check_writable(path)?;
     }
     let version = version(&options.compute_sanitizer)?;
-    let (device, kernels) = what_runs(options.ordinal, named)?;
+    let (device, subjects) = what_runs(options.ordinal, subjects, options.kernels.is_empty())?;
     let mut report = SanitizeReport::begin(device, options.compute_sanitizer.clone(), version);
     print(&report.heading());
     for &tool in if options.tools.is_empty() { &Tool::ALL[..] } else { &options.tools } {
-        let one = check(tool, &kernels, options)?;
+        let one = check(tool, &subjects, options)?;
         print(&format!("{}\n", one.line()));
         report.tools.push(one);
     }
@@ -88,31 +91,79 @@ pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeRep
     Ok(report)
 }
 
-/// The GPU, and those of the kernels that run on it. It is closed again: the tools run other processes.
-fn what_runs(ordinal: usize, named: Vec<&'static KernelInfo>) -> Result<(DeviceInfo, Vec<&'static KernelInfo>), Error> {
+/// What is run under a tool: a kernel in a product, or an operation.
+struct Subject {
+    kernels: Vec<KernelFacts>,
+    /// Whether it stores by TMA.
+    stores_by_tensor_map: bool,
+    /// What the program is told, but for the device.
+    arguments: String,
+}
+
+impl Subject {
+    /// What the program is told.
+    fn arguments(&self, ordinal: usize) -> Vec<OsString> {
+        format!("{} --device cuda:{ordinal}", self.arguments).split(' ').map(OsString::from).collect()
+    }
+}
+
+/// The kernels of products by themselves, and the operations of other kernels; of both only those in which a kernel of these names
+/// runs, if there are any.
+fn subjects(names: &[String]) -> Result<Vec<Subject>, Error> {
+    let products = kernels::ALL.iter().map(|kernel| Subject {
+        kernels: vec![kernel.facts],
+        stores_by_tensor_map: kernel.stores_by_tensor_map,
+        arguments: product_arguments(kernel),
+    });
+    let operations = gpu_kernels::OPERATIONS.iter().map(|operation| {
+        let Description { name, kernels, small, sizes, .. } = operation.describe();
+        // The last of the small cases is the largest, and an odd one.
+        let last = small.last().map(Vec::as_slice).unwrap_or_default();
+        let sizes: Vec<String> = sizes.iter().zip(last).map(|(name, size)| format!("{name}={size}")).collect();
+        let arguments = format!("run --op {name} --sizes {}", sizes.join(","));
+        Subject { kernels, stores_by_tensor_map: false, arguments }
+    });
+    let all: Vec<Subject> = products.chain(operations).collect();
+    let known = || all.iter().flat_map(|subject| &subject.kernels).map(|kernel| kernel.name);
+    if let Some(name) = names.iter().find(|name| !known().any(|known| known == *name)) {
+        return Err(Error::unknown_name("kernel", name, known().collect()));
+    }
+    let is_wanted =
+        |subject: &Subject| subject.kernels.iter().any(|kernel| names.iter().any(|name| name == kernel.name));
+    Ok(all.into_iter().filter(|subject| names.is_empty() || is_wanted(subject)).collect())
+}
+
+/// The GPU, and what runs on it: all of it, unless some may be left out. It is closed again: the tools run other processes.
+fn what_runs(ordinal: usize, subjects: Vec<Subject>, may_leave_out: bool) -> Result<(DeviceInfo, Vec<Subject>), Error> {
     let device = Device::cuda(ordinal)?;
-    let kernels = match named.is_empty() {
-        true => kernels::ALL.iter().copied().filter(|kernel| device.has_kernel(&kernel.facts).is_ok()).collect(),
-        false => {
-            named.iter().try_for_each(|kernel| device.has_kernel(&kernel.facts))?;
-            named
+    let mut running = Vec::new();
+    for subject in subjects {
+        match subject.kernels.iter().try_for_each(|kernel| device.has_kernel(kernel)) {
+            Ok(()) => running.push(subject),
+            Err(_) if may_leave_out => {}
+            Err(error) => return Err(error.into()),
         }
-    };
-    Ok((device.describe(), kernels))
+    }
+    Ok((device.describe(), running))
 }
 
 /// Runs one tool: on its fault, and on the kernels that it can judge.
-fn check(tool: Tool, kernels: &[&'static KernelInfo], options: &Options) -> Result<ToolReport, Error> {
+fn check(tool: Tool, subjects: &[Subject], options: &Options) -> Result<ToolReport, Error> {
     let fault = tool.fault();
     let planted = under(tool, &planted_arguments(fault, options.ordinal), options)?;
     let names_the_fault = planted.log.contains(fault.kernel());
-    let (judged, left_out): (Vec<_>, Vec<_>) = kernels.iter().copied().partition(|kernel| tool.can_judge(kernel));
+    let by_tensor_maps =
+        |subject: &Subject| subject.stores_by_tensor_map || subject.kernels.iter().any(|kernel| kernel.tensor_maps > 0);
+    let (judged, left_out): (Vec<&Subject>, Vec<_>) =
+        subjects.iter().partition(|subject| tool.can_judge(by_tensor_maps(subject)));
     let start = Instant::now();
     let mut outcome = Outcome::default();
-    for arguments in products_arguments(&judged, options.ordinal) {
-        outcome.add(under(tool, &arguments, options)?.judge());
+    for subject in &judged {
+        outcome.add(under(tool, &subject.arguments(options.ordinal), options)?.judge());
     }
-    let names = |kernels: &[&KernelInfo]| kernels.iter().map(|kernel| kernel.name.to_owned()).collect();
+    let names = |subjects: &[&Subject]| {
+        subjects.iter().flat_map(|subject| &subject.kernels).map(|kernel| kernel.name.to_owned()).collect()
+    };
     Ok(ToolReport {
         tool,
         planted: fault,
@@ -130,21 +181,17 @@ fn planted_arguments(fault: planted::Fault, ordinal: usize) -> Vec<OsString> {
     ["planted", fault.name(), "--device", &format!("cuda:{ordinal}")].map(OsString::from).to_vec()
 }
 
-/// What the program is told to run kernels on small products of odd shapes, for each time that it is run.
-fn products_arguments(kernels: &[&KernelInfo], ordinal: usize) -> Vec<Vec<OsString>> {
-    let of_kernel = |kernel: &&KernelInfo| {
-        let is_transposed = |needs: Option<Storage>| (needs == Some(Storage::ByColumns)).to_string();
-        let n = if kernel.family() == Family::Gemv { 1 } else { 68 };
-        let k = kernel.most_terms.map_or(131, |most| most.min(50));
-        let (a, b) = (is_transposed(kernel.a), is_transposed(kernel.b));
-        format!(
-            "run --device cuda:{ordinal} --problem large-k --kernel {} --precision {} --m 131 --n {n} --k {k} --trans-a {a} \
-             --trans-b {b} --runs 1",
-            kernel.name,
-            kernel.scheme.precision().name()
-        )
-    };
-    kernels.iter().map(|kernel| of_kernel(kernel).split(' ').map(OsString::from).collect()).collect()
+/// What the program is told to run a kernel on a small product of odd shape.
+fn product_arguments(kernel: &KernelInfo) -> String {
+    let is_transposed = |needs: Option<Storage>| (needs == Some(Storage::ByColumns)).to_string();
+    let n = if kernel.family() == Family::Gemv { 1 } else { 68 };
+    let k = kernel.most_terms.map_or(131, |most| most.min(50));
+    let (a, b) = (is_transposed(kernel.a), is_transposed(kernel.b));
+    format!(
+        "run --problem large-k --kernel {} --precision {} --m 131 --n {n} --k {k} --trans-a {a} --trans-b {b} --runs 1",
+        kernel.name,
+        kernel.scheme.precision().name()
+    )
 }
 
 /// What has come of a program under a tool.

@@ -64,8 +64,9 @@ fault=$(echo "${{program#planted }}" | sed 's/ .*//; s/-/_/g')
 }
 
 /// One of each sort.
-fn some_kernels() -> Vec<&'static KernelInfo> {
-    ["gemm_naive_2d_fp32", "gemm_wgmma_tt_tf32", "gemv_split_fp32"].map(|name| kernels::find(name).unwrap()).to_vec()
+fn some_kernels() -> Vec<Subject> {
+    let names = ["gemm_naive_2d_fp32", "gemm_wgmma_tt_tf32", "matrix_scaling_fp32"];
+    subjects(&names.map(str::to_owned)).unwrap()
 }
 
 fn checked(tool: Tool, body: &str) -> ToolReport {
@@ -153,14 +154,17 @@ fn a_program_that_does_not_end_is_a_problem() {
 
 #[test]
 fn the_program_is_told_of_every_kernel_on_the_gpu_that_was_asked_for() {
-    let told: Vec<String> = products_arguments(&kernels::ALL, 3)
-        .into_iter()
-        .map(|arguments| arguments.join(" ".as_ref()).into_string().unwrap())
-        .collect();
+    let all = subjects(&[]).unwrap();
+    let told: Vec<String> =
+        all.iter().map(|subject| subject.arguments(3).join(" ".as_ref()).into_string().unwrap()).collect();
     for kernel in kernels::ALL.iter() {
         assert!(told.iter().any(|told| told.contains(&format!("--kernel {} ", kernel.name))), "{}", kernel.name);
     }
-    assert!(told.iter().all(|told| told.contains("--device cuda:3 ")));
+    for operation in gpu_kernels::OPERATIONS {
+        let name = operation.describe().name;
+        assert!(told.iter().any(|told| told.starts_with(&format!("run --op {name} --sizes "))), "{name}");
+    }
+    assert!(told.iter().all(|told| told.ends_with(" --device cuda:3")));
     assert_eq!(planted_arguments(planted::Fault::Trap, 3).join(" ".as_ref()), "planted trap --device cuda:3");
 }
 

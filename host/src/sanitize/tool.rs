@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::planted::Fault;
-use tilewright::kernels::KernelInfo;
 
 /// A tool of `compute-sanitizer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +46,10 @@ impl Tool {
         }
     }
 
-    /// Whether it sees everything that it has to know of a kernel. What the copy engine stores to global memory, `initcheck` does
-    /// not (version 2025.3): for it, nobody has written that.
-    pub fn can_judge(self, kernel: &KernelInfo) -> bool {
-        self != Self::Initcheck || !(kernel.loads_by_tensor_maps() || kernel.stores_by_tensor_map)
+    /// Whether it sees everything that it has to know of a kernel, which may go by tensor maps. What TMA stores to global memory,
+    /// `initcheck` does not see (version 2025.3): for it, nobody has written that.
+    pub fn can_judge(self, by_tensor_maps: bool) -> bool {
+        self != Self::Initcheck || !by_tensor_maps
     }
 }
 

@@ -361,7 +361,9 @@ impl KernelInfo {
         precision: Precision,
         splits: Option<u32>,
     ) -> Option<Refusal> {
-        if !self.scheme.serves(precision) {
+        // Where nothing is multiplied, nothing is rounded: what computes in fp32 is right in every precision.
+        let without_rounding = product.terms() == 0 && self.scheme == Scheme::Fp32;
+        if !self.scheme.serves(precision) && !without_rounding {
             return Some(Refusal::Precision { has: self.precision(), wanted: precision });
         }
         if self.family() == Family::Gemv && product.n != 1 {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gpu_kernels::Triangle;
+use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
 use serde::{Deserialize, Serialize};
 
 use crate::Sizes;
@@ -84,6 +84,11 @@ impl Placement {
         Self::by_rows(rows).transposed()
     }
 
+    /// The alignment of what begins at an address, as far as it matters: allocations are aligned to 256 bytes.
+    pub(crate) fn alignment_of(address: usize) -> usize {
+        1 << (256 | address).trailing_zeros()
+    }
+
     /// The transpose: the same elements.
     pub fn transposed(self) -> Self {
         Self { row_stride: self.col_stride, col_stride: self.row_stride, ..self }
@@ -156,6 +161,23 @@ impl Placement {
     }
 }
 
+/// Matrices, and where they lie.
+struct Placed {
+    rows: usize,
+    cols: usize,
+    count: usize,
+    placement: Placement,
+}
+
+impl Placed {
+    fn new(extents: [u32; 3], strides: [u64; 3], address: usize) -> Self {
+        let [rows, cols, count] = extents.map(|extent| extent as usize);
+        let [row_stride, col_stride, batch_stride] = strides.map(|stride| stride as usize);
+        let alignment = Placement::alignment_of(address);
+        Self { rows, cols, count, placement: Placement { row_stride, col_stride, batch_stride, alignment } }
+    }
+}
+
 impl Description {
     /// Products of m×k and k×n matrices, with α and β other than zero.
     ///
@@ -192,20 +214,51 @@ impl Description {
     /// # Errors
     /// Those of [`Description::new`], and [`Error::Operands`] if these do not make a product.
     pub fn of(alpha: f32, a: &DeviceMatrix, b: &DeviceMatrix, beta: f32, c: &DeviceMatrix) -> Result<Self, Error> {
+        let placed = |matrix: &DeviceMatrix| Placed {
+            rows: matrix.rows(),
+            cols: matrix.cols(),
+            count: matrix.count(),
+            placement: matrix.placement(),
+        };
+        Self::of_placed(alpha, [a, b, c].map(placed), beta)
+    }
+
+    /// The product of views of matrices, as kernels take them.
+    ///
+    /// # Errors
+    /// As for [`Description::of`].
+    pub fn of_views(
+        alpha: f32,
+        a: &MatrixBatch<'_>,
+        b: &MatrixBatch<'_>,
+        beta: f32,
+        c: &MatrixBatchMut<'_>,
+    ) -> Result<Self, Error> {
+        let read = |batch: &MatrixBatch<'_>| {
+            let first = batch.first();
+            let strides = [first.row_stride(), first.col_stride(), batch.stride()];
+            Placed::new([first.rows(), first.cols(), batch.count()], strides, first.data().as_ptr().addr())
+        };
+        let first = c.first();
+        let strides = [first.row_stride(), first.col_stride(), c.stride()];
+        let c = Placed::new([first.rows(), first.cols(), c.count()], strides, first.data().as_mut_ptr().addr());
+        Self::of_placed(alpha, [read(a), read(b), c], beta)
+    }
+
+    fn of_placed(alpha: f32, [a, b, c]: [Placed; 3], beta: f32) -> Result<Self, Error> {
         for (left, left_extent, right, right_extent) in [
-            ("the number of columns of A", a.cols(), "the number of rows of B", b.rows()),
-            ("the number of rows of A", a.rows(), "the number of rows of C", c.rows()),
-            ("the number of columns of B", b.cols(), "the number of columns of C", c.cols()),
-            ("the number of matrices A", a.count(), "the number of matrices B", b.count()),
-            ("the number of matrices A", a.count(), "the number of matrices C", c.count()),
+            ("the number of columns of A", a.cols, "the number of rows of B", b.rows),
+            ("the number of rows of A", a.rows, "the number of rows of C", c.rows),
+            ("the number of columns of B", b.cols, "the number of columns of C", c.cols),
+            ("the number of matrices A", a.count, "the number of matrices B", b.count),
+            ("the number of matrices A", a.count, "the number of matrices C", c.count),
         ] {
             if left_extent != right_extent {
                 return Err(Error::Operands { left, left_extent, right, right_extent });
             }
         }
-        let sizes = Sizes { m: c.rows(), n: c.cols(), k: a.cols() };
-        let one = Self::new(sizes, c.count(), a.placement(), b.placement(), c.placement())?;
-        Ok(one.with_factors(alpha, beta))
+        let sizes = Sizes { m: c.rows, n: c.cols, k: a.cols };
+        Ok(Self::new(sizes, c.count, a.placement, b.placement, c.placement)?.with_factors(alpha, beta))
     }
 
     /// The terms of each sum: none if α is zero.

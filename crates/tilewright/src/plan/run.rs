@@ -37,7 +37,25 @@ impl GemmPlan {
         c: &mut DeviceMatrix,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        let given = Description::of(alpha, a, b, beta, c)?;
+        self.run_views(device, alpha, a.batch()?, b.batch()?, beta, c.batch_mut(false)?, workspace)
+    }
+
+    /// The same for views of matrices, as kernels take them.
+    ///
+    /// # Errors
+    /// As for [`GemmPlan::run`].
+    #[allow(clippy::too_many_arguments, reason = "those of a BLAS, and where to run")]
+    pub fn run_views(
+        &self,
+        device: &Device,
+        alpha: f32,
+        a: MatrixBatch<'_>,
+        b: MatrixBatch<'_>,
+        beta: f32,
+        c: MatrixBatchMut<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let given = Description::of_views(alpha, &a, &b, beta, &c)?;
         if let Some((what, planned, given)) = self.product.difference(&given) {
             return Err(Error::PlanMismatch { kernel: self.kernel.name, what, planned, given });
         }
@@ -48,31 +66,25 @@ impl GemmPlan {
         if self.product.is_empty() {
             return Ok(());
         }
+        let (a, b, c_planned) = match self.transposed {
+            false => (a, b, c),
+            true => (b.transposed(), a.transposed(), c.transposed()),
+        };
         match self.kernel.launch {
             Launch::Tiled(_) | Launch::Marking(_) | Launch::Packed { .. } => {
-                let (a, b) = match self.transposed {
-                    false => (a.batch()?, b.batch()?),
-                    true => (b.transposed_batch()?, a.transposed_batch()?),
-                };
-                self.run_batch(device, alpha, a, b, beta, c.batch_mut(self.transposed)?, workspace)?;
+                self.run_batch(device, alpha, a, b, beta, c_planned, workspace)?;
             }
             _ => {
-                // Each result alone is checked as it is written; that they are apart is a matter of all of them.
-                c.batch_mut(false)?;
-                (0..self.product.batch).try_for_each(|index| {
-                    let (a, b, c) = (a.matrix_at(index)?, b.matrix_at(index)?, c.matrix_mut_at(index)?);
-                    match self.transposed {
-                        false => self.run_one(device, alpha, a, b, beta, c, workspace),
-                        true => {
-                            self.run_one(device, alpha, b.transposed(), a.transposed(), beta, c.transposed(), workspace)
-                        }
-                    }
+                (0..c.count()).try_for_each(|index| {
+                    // SAFETY: there are as many matrices, of each as many as of C: `Description::of_views`.
+                    let (a, b, c) = unsafe { (a.at(index), b.at(index), c_planned.at(index)) };
+                    self.run_one(device, alpha, a, b, beta, c, workspace)
                 })?
             }
         }
         match self.product.part {
             Triangle::All => Ok(()),
-            part => clear_outside(device, part, c.batch_mut(false)?),
+            part => clear_outside(device, part, c),
         }
     }
 

@@ -327,7 +327,7 @@ unsafe fn epilogue(
 fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
     let c = gemm.c();
     map.address() == c.first().data().as_mut_ptr().addr()
-        && map.layout().extents == [gemm.n().into(), gemm.m().into(), c.count().into()]
+        && map.layout().extents == [gemm.n(), gemm.m(), c.count()].map(u64::from)
         && map.layout().tile == [STORED[0], STORED[1], 1]
         && map.layout().swizzle == TileSwizzle::None
 }

@@ -1,0 +1,194 @@
+//! Products of matrices, and of matrices with vectors, as operations: one for each precision, by the kernels that the planner
+//! chooses.
+
+use std::sync::Mutex;
+
+use cuda_std::KernelFacts;
+use cuda_std::executor::LaunchError;
+use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
+use ndarray::{Array2, ShapeBuilder};
+use testkit::{Argument, Bits, Description, Distribution, Error, Expected, Operation, Sizes, Values, Views};
+use tilewright::plan::{self, GemmPlan, Options, Refusal, Workspace};
+use tilewright::{Device, DeviceError, Precision, kernels};
+
+use crate::check::Reference;
+use kernels::Family;
+
+/// The factors of every product.
+const ALPHA: f32 = 1.5;
+const BETA: f32 = -0.5;
+
+/// The products, in the order of their precision.
+pub(super) static ALL: [Product; 7] = [
+    Product::new("gemv", Family::Gemv, Precision::Fp32Strict),
+    Product::new("gemm-fp32-strict", Family::Gemm, Precision::Fp32Strict),
+    Product::new("gemm-fp32", Family::Gemm, Precision::Fp32),
+    Product::new("gemm-fp32-normwise", Family::Gemm, Precision::Fp32Normwise),
+    Product::new("gemm-tf32", Family::Gemm, Precision::Tf32),
+    Product::new("gemm-bf16", Family::Gemm, Precision::Bf16),
+    Product::new("gemm-fp16", Family::Gemm, Precision::Fp16),
+];
+
+/// `C = α·op(A)·op(B) + β·C` for each product of a batch.
+pub struct Product {
+    name: &'static str,
+    family: Family,
+    precision: Precision,
+    /// The plan for the last product, so that a measurement plans once.
+    last: Mutex<Option<Planned>>,
+}
+
+struct Planned {
+    device: String,
+    product: plan::Description,
+    plan: GemmPlan,
+    workspace: Workspace,
+}
+
+/// The sizes of a case.
+struct Case {
+    batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+    trans_a: bool,
+    trans_b: bool,
+}
+
+impl Product {
+    const fn new(name: &'static str, family: Family, precision: Precision) -> Self {
+        Self { name, family, precision, last: Mutex::new(None) }
+    }
+
+    /// What the planner chooses. On the executor, which takes kernels that are slow to model only if they are named, the kernels of
+    /// the precision are named in turn if it chooses none.
+    fn plan(&self, device: &Device, product: &plan::Description) -> Result<GemmPlan, Error> {
+        let options = Options::from(self.precision);
+        let mut plan = GemmPlan::new(device, product, &options);
+        if device.is_cpu() && matches!(plan, Err(tilewright::Error::NoKernel { .. })) {
+            for kernel in kernels::ALL.iter().filter(|kernel| kernel.precision() == self.precision) {
+                plan = GemmPlan::new(device, product, &Options { kernel: Some(kernel), ..options.clone() });
+                if plan.is_ok() {
+                    break;
+                }
+            }
+        }
+        match plan {
+            Err(tilewright::Error::Ineligible { kernel, reason, .. }) => match *reason {
+                // In the words of a launch, which the limits of the device would refuse, too.
+                Refusal::Excess { excess, .. } => {
+                    Err(DeviceError::Executor(LaunchError::Excess { kernel, excess }).into())
+                }
+                reason => Err(Error::refused(reason)),
+            },
+            plan => plan.map_err(Error::refused),
+        }
+    }
+
+    fn case(&self, sizes: &Sizes) -> Result<Case, Error> {
+        if self.family == Family::Gemv {
+            let [m, k, trans_a] = sizes.get(["m", "k", "trans_a"])?;
+            return Ok(Case { batch: 1, m, n: 1, k, trans_a: trans_a != 0, trans_b: false });
+        }
+        let [batch, m, n, k, trans_a, trans_b] = sizes.get(["batch", "m", "n", "k", "trans_a", "trans_b"])?;
+        Ok(Case { batch, m, n, k, trans_a: trans_a != 0, trans_b: trans_b != 0 })
+    }
+}
+
+impl Case {
+    /// A view of `batch` matrices one after the other, each stored by rows, or transposed.
+    fn read<'a>(
+        &self,
+        views: &Views<'a>,
+        name: &str,
+        rows: usize,
+        cols: usize,
+        transposed: bool,
+    ) -> Result<MatrixBatch<'a>, Error> {
+        let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
+        let first = Matrix::new(views.read(name)?, rows, cols, row_stride, col_stride).map_err(Error::refused)?;
+        MatrixBatch::new(first, rows * cols, self.batch).map_err(Error::refused)
+    }
+}
+
+impl Operation for Product {
+    fn describe(&self) -> Description {
+        let is_of_family =
+            |kernel: &&&kernels::KernelInfo| kernel.family() == self.family && kernel.scheme.serves(self.precision);
+        let kernels: Vec<KernelFacts> = kernels::ALL.iter().filter(is_of_family).map(|kernel| kernel.facts).collect();
+        let kernels = kernels.into_iter().chain(kernels::HELPERS).collect();
+        let odd = [[1, 1, 1, 1], [2, 5, 7, 3], [1, 131, 68, 67], [3, 64, 36, 32]];
+        let layouts = [[0, 0], [0, 1], [1, 0], [1, 1]];
+        let (sizes, small, large): (&[&str], Vec<Vec<usize>>, Vec<Vec<usize>>) = match self.family {
+            Family::Gemv => (
+                &["m", "k", "trans_a"],
+                testkit::every(&[&[1, 5, 130], &[0, 1, 77, 1031], &[0, 1]]),
+                vec![vec![2048, 1 << 20, 0], vec![40_000, 10_001, 1]],
+            ),
+            Family::Gemm => (
+                &["batch", "m", "n", "k", "trans_a", "trans_b"],
+                (odd.iter().flat_map(|odd| layouts.map(|layout| [&odd[..], &layout].concat())))
+                    .chain([vec![1, 3, 4, 0, 0, 0], vec![2, 0, 4, 5, 0, 0]])
+                    .collect(),
+                vec![vec![1, 2048, 4096, 8192, 0, 1], vec![1, 4096, 4096, 4096, 0, 0], vec![7, 777, 1001, 333, 1, 0]],
+            ),
+        };
+        let idea = "C = α·op(A)·op(B) + β·C, by the kernel that the planner chooses";
+        Description { name: self.name, idea, sizes, kernels, small, large, bits: Bits::SameOnOneDevice }
+    }
+
+    fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
+        let Case { batch, m, n, k, trans_a, trans_b } = self.case(sizes)?;
+        let numbers = Distribution::Uniform(-1.0, 1.0);
+        let stored = |rows, cols, transposed| if transposed { [batch, cols, rows] } else { [batch, rows, cols] };
+        Ok(vec![
+            Argument::input("a", &stored(m, k, trans_a), numbers),
+            Argument::input("b", &stored(k, n, trans_b), numbers),
+            Argument::in_out("c", &[batch, m, n], numbers),
+        ])
+    }
+
+    fn launch(&self, device: &testkit::Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+        let case = self.case(sizes)?;
+        let device = Device::from(device.clone());
+        let a = case.read(views, "a", case.m, case.k, case.trans_a)?;
+        let b = case.read(views, "b", case.k, case.n, case.trans_b)?;
+        let c = MatrixMut::new(views.write("c")?, case.m, case.n, case.n, 1).map_err(Error::refused)?;
+        let c = MatrixBatchMut::new(c, case.m * case.n, case.batch).map_err(Error::refused)?;
+        let product = plan::Description::of_views(ALPHA, &a, &b, BETA, &c).map_err(Error::refused)?;
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let name = device.name();
+        if !last.as_ref().is_some_and(|last| (&last.device, &last.product) == (&name, &product)) {
+            let plan = self.plan(&device, &product)?;
+            let workspace = plan.workspace(&device).map_err(Error::refused)?;
+            *last = Some(Planned { device: name, product, plan, workspace });
+        }
+        let Some(Planned { plan, workspace, .. }) = &mut *last else { unreachable!("just planned") };
+        plan.run_views(&device, ALPHA, a, b, BETA, c, workspace).map_err(Error::refused)
+    }
+
+    fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+        let Case { batch, m, n, k, trans_a, trans_b } = self.case(sizes)?;
+        let of = |name| Ok::<_, Error>(values.of(name)?.iter().map(|&value| value as f32).collect::<Vec<f32>>());
+        let (a, b, c) = (of("a")?, of("b")?, of("c")?);
+        let matrix = |all: &[f32], product: usize, rows: usize, cols: usize, transposed: bool| {
+            let elements = all[product * rows * cols..][..rows * cols].to_vec();
+            let stored = if transposed { (rows, cols).set_f(true) } else { (rows, cols).set_f(false) };
+            Array2::from_shape_vec(stored, elements).expect("as many elements as the shape has")
+        };
+        let tolerance = self.precision.tolerance(k).max;
+        let mut expected = Vec::with_capacity(c.len());
+        for product in 0..batch {
+            let (a, b) = (matrix(&a, product, m, k, trans_a), matrix(&b, product, k, n, trans_b));
+            let c = matrix(&c, product, m, n, false);
+            let reference = Reference::new(ALPHA, a.view(), b.view(), BETA, c.view());
+            expected
+                .extend(reference.elements().map(|(value, magnitude)| Expected::within(value, tolerance * magnitude)));
+        }
+        Ok(vec![expected])
+    }
+
+    fn operations(&self, sizes: &Sizes) -> f64 {
+        self.case(sizes).map_or(0.0, |case| 2.0 * case.batch as f64 * case.m as f64 * case.n as f64 * case.k as f64)
+    }
+}

@@ -1,0 +1,37 @@
+//! Every operation of the program: its cases with all checks of the executor, and its mutants.
+
+use std::time::Duration;
+
+use host::operations;
+use testkit::{Bits, check_executor, mutants};
+
+#[test]
+fn every_operation_passes_the_executors_checks() {
+    for operation in operations::ALL.iter() {
+        let report = check_executor(*operation, 1).unwrap();
+        assert!(report.holds(), "{report}");
+    }
+}
+
+/// Only of those whose kernels are the operation's own: of what the planner chooses, `cargo xtask mutants` makes other ones.
+#[test]
+fn no_mutant_of_a_kernel_with_an_operation_survives() {
+    let mut seen = 0;
+    for operation in gpu_kernels::OPERATIONS {
+        assert_eq!(operation.describe().bits, Bits::Same);
+        let found = mutants(*operation, 1, Duration::from_secs(60)).unwrap();
+        assert!(found.survivors().next().is_none(), "{found}");
+        seen += usize::from(!found.to_string().is_empty());
+    }
+    assert_eq!(seen, gpu_kernels::OPERATIONS.len());
+}
+
+#[test]
+fn names_of_operations_are_unique_and_their_kernels_are_there() {
+    let mut names: Vec<_> = operations::ALL.iter().map(|operation| operation.describe().name).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    assert!(operations::ALL.iter().all(|operation| !operation.describe().kernels.is_empty()));
+}
