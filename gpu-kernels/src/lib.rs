@@ -44,9 +44,6 @@
 mod alpha_beta;
 mod batch;
 mod geometry;
-mod matrix;
-#[cfg(not(target_arch = "nvptx64"))]
-mod overlap;
 mod triangle;
 mod vector;
 
@@ -59,11 +56,11 @@ pub mod scaling;
 
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]
+pub use blocks::elements_overlap;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use blocks::matrix::ShapeError;
+pub use blocks::matrix::{Matrix, MatrixMut};
+#[cfg(not(target_arch = "nvptx64"))]
 pub use cuda_std::Grid;
-#[cfg(not(target_arch = "nvptx64"))]
-pub use matrix::ShapeError;
-pub use matrix::{Matrix, MatrixMut};
-#[cfg(not(target_arch = "nvptx64"))]
-pub use overlap::elements_overlap;
 pub use triangle::Triangle;
 pub use vector::{Vector, VectorMut};

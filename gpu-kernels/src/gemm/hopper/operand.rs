@@ -28,7 +28,7 @@ use cuda_std::TileSwizzle;
 use cuda_std::ldmatrix::ldmatrix_x4;
 use cuda_std::prelude::*;
 
-pub(super) use crate::gemm::major::{KMajor, Major, MnMajor};
+pub(super) use blocks::major::{KMajor, Major, MnMajor};
 
 /// The bytes of a row of a tile.
 #[cfg(not(target_arch = "nvptx64"))]
