@@ -12,6 +12,10 @@ pub enum Error {
     #[error("{0}")]
     Runtime(#[from] runtime::Error),
 
+    /// What an operation itself finds wrong: its arguments do not make what its kernels take.
+    #[error("{0}")]
+    Operation(Box<dyn std::error::Error + Send + Sync>),
+
     /// There is no operation of this name.
     #[error("there is no operation `{name}`{nearest}: `list` shows all")]
     UnknownOperation {
@@ -312,6 +316,13 @@ pub enum Error {
         /// What was given.
         name: String,
     },
+}
+
+impl Error {
+    /// What an operation itself finds wrong, in its own words: for `map_err`.
+    pub fn operation(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Operation(error.into())
+    }
 }
 
 /// How sizes of these names are written.
