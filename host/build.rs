@@ -1,12 +1,9 @@
-//! Compiles the kernels to PTX, and notes the commit that the program is built from.
+//! Notes the commit that the program is built from.
 
 use std::path::Path;
 use std::process::Command;
 
-use cuda_builder::Arch;
-
 fn main() {
-    cuda_builder::embed("../gpu-kernels", &[Arch::Sm80, Arch::Sm90a]);
     note_commit();
 }
 

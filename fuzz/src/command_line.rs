@@ -7,8 +7,7 @@ mod cli;
 
 use clap::Parser;
 use cli::{Cli, Command};
-use tilewright::plan::Description;
-use tilewright::problem;
+use host::problem;
 
 /// Words are refused with a reason, or make products whose memory can be told.
 ///
@@ -46,7 +45,7 @@ pub fn check(data: &[u8]) {
             let described = problem.product(reduced, &options.overrides).and_then(|product| {
                 // Three operands of less than 2⁶³ bytes each.
                 assert!(product.device_bytes().0 < 3 << 63, "{}", product.device_bytes());
-                Description::of_product(&product)
+                product.description()
             });
             match described {
                 Ok(product) => assert!(!product.to_string().is_empty()),

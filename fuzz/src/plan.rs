@@ -2,8 +2,8 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use cuda_std::executor::Checks;
+use tilewright::Sizes;
 use tilewright::plan::{Description, DeviceFacts, Options, Placement, Processor, Tables, Triangle, plan};
-use tilewright::problem::Sizes;
 use tilewright::{Device, DeviceMatrix, Error, Precision, kernels};
 
 /// A number at which something changes, or any other.

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use tilewright::bench::compare::Comparison;
-use tilewright::bench::report::BenchReport;
-use tilewright::report::Report;
+use host::bench::compare::Comparison;
+use host::bench::report::BenchReport;
+use host::report::Report;
 
 /// A report that was written by a measurement.
 static MEASURED: LazyLock<BenchReport> = LazyLock::new(|| {

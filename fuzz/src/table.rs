@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tilewright::Precision;
+use tilewright::Sizes;
 use tilewright::plan::{Description, DeviceFacts, Options, Placement, Processor, Reason, Table, Tables, plan};
-use tilewright::problem::Sizes;
 
 /// A text is refused with a reason, or is a table that plans can be made by, and that is the same when it has been written.
 ///

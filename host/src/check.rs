@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::Progress;
 use crate::report::number;
-use crate::{Precision, Tolerance};
+use tilewright::{Precision, Tolerance};
 
 /// Rows and columns of the result that are computed at once, and terms that are converted to double precision at once.
 /// The converted blocks stay in a cache.

@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use tilewright::bench::args::BenchFlags;
+use host::Error;
+use host::bench::args::BenchFlags;
+use host::input::Distribution;
+use host::planted::Fault;
+use host::problem::Overrides;
+use host::run::Options;
+use host::sanitize::args::SanitizeFlags;
+use host::tables::TableFlag;
+use host::tune;
+use tilewright::Precision;
 use tilewright::device::DeviceChoice;
-use tilewright::input::Distribution;
-use tilewright::planted::Fault;
-use tilewright::problem::Overrides;
-use tilewright::run::Options;
-use tilewright::sanitize::args::SanitizeFlags;
-use tilewright::{Error, Precision};
-use tilewright::{plan, tune};
 
 /// Matrix products by kernels written in Rust: run, checked and timed on a GPU, or on the CPU without one.
 #[derive(Debug, Parser)]
@@ -101,7 +103,7 @@ pub(crate) struct RunFlags {
     splits: Option<u32>,
 
     #[command(flatten)]
-    table: plan::TableFlag,
+    table: TableFlag,
 
     /// Say which kernels could compute each product, which is chosen and why, its tiles, splits and workspace
     #[arg(long)]
@@ -194,7 +196,7 @@ impl RunFlags {
     /// What to run, apart from the device.
     ///
     /// # Errors
-    /// Those of [`plan::TableFlag::tables`].
+    /// Those of [`TableFlag::tables`].
     pub(crate) fn options(self) -> Result<Options, Error> {
         Ok(Options {
             problems: self.problem,
@@ -230,7 +232,6 @@ mod tests {
     use clap::CommandFactory;
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
-    use tilewright::plan::Description;
 
     use super::*;
 
@@ -349,12 +350,12 @@ mod tests {
                     return Ok(());
                 }
             };
-            for problem in &tilewright::problem::ALL {
+            for problem in &host::problem::ALL {
                 for reduced in [false, true] {
                     let product = problem.product(reduced, &options.overrides);
                     let described = product.and_then(|product| {
                         check_bytes(product.device_bytes());
-                        Description::of_product(&product)
+                        product.description()
                     });
                     if let Err(error) = described {
                         prop_assert!(!error.to_string().is_empty());

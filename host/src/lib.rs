@@ -1,31 +1,13 @@
-//! Matrix products on kernels written in Rust, on an NVIDIA GPU or, from the same source, on the CPU.
-//!
-//! ```
-//! use ndarray::array;
-//! use tilewright::{Device, Precision};
-//!
-//! // A CUDA GPU if there is one, otherwise the CPU executor and the reason.
-//! let (device, _why_no_gpu) = Device::open()?;
-//! let a = array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
-//! let b = array![[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]];
-//! let mut c = ndarray::Array2::zeros((3, 3));
-//! tilewright::gemm(&device, Precision::Fp32, 1.0, a.view(), b.view(), 0.0, c.view_mut())?;
-//! assert_eq!(c, a.dot(&b));
-//! # Ok::<(), tilewright::Error>(())
-//! ```
+//! The program `tilewright`: runs, checks, times, tunes and sanitizes the kernels of the library of that name.
 //!
 //! # Where things are
 //!
 //! | module | what |
 //! |---|---|
-//! | [`device`] | where kernels run, and launches that are safe |
-//! | [`kernels`] | the kernels by name, and what each can compute |
-//! | [`plan`] | which kernel computes a product, and why |
-//! | [`operand`] | `ndarray` views to a device and back |
 //! | [`problem`], [`input`] | products by name, and random operands for them |
 //! | [`check`] | whether a result is right |
 //! | [`mod@measure`], [`report`] | how long it took; tables and JSON |
-//! | [`tune`] | which kernel is the fastest for which product |
+//! | [`tune`], [`tables`] | which kernel is the fastest for which product |
 //! | [`mod@bench`], [`baseline`] | kernels beside cuBLAS, and shares of what the GPU can do |
 //! | [`files`] | files that are whole, or as they were |
 //! | [`planted`], [`sanitize`], [`child`] | faults, tools that look for such, and processes that end in any case |
@@ -35,36 +17,19 @@ pub mod baseline;
 pub mod bench;
 pub mod check;
 pub mod child;
-pub mod device;
 mod error;
 pub mod files;
 pub mod input;
-pub mod kernels;
 pub mod measure;
-mod multiply;
-pub mod operand;
-pub mod plan;
 pub mod planted;
-mod precision;
 pub mod problem;
 pub mod progress;
+mod provenance;
 pub mod report;
 pub mod run;
 pub mod sanitize;
-mod scale;
-mod tensor_map;
+pub mod tables;
 pub mod tune;
 
-pub use device::{Buffer, Device};
 pub use error::Error;
-pub use multiply::{Packed, gemm, gemv};
-pub use operand::DeviceMatrix;
-pub use precision::{Precision, Tolerance};
 pub use problem::Product;
-pub use runtime::{Bytes, Error as DeviceError};
-pub use scale::{scale, scale_in_place};
-
-/// The examples in the README, which have to compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;

@@ -12,11 +12,13 @@ use std::time::Duration;
 use clap::Parser;
 use cli::{Cli, Command, PlantedFlags, RunFlags, TuneFlags};
 use cuda_std::executor::Checks;
-use tilewright::bench::args::BenchFlags;
-use tilewright::child::{self, Ended};
+use host::Error;
+use host::bench::args::BenchFlags;
+use host::child::{self, Ended};
+use host::run::{self, Options};
+use host::{problem, tune};
 use tilewright::device::DeviceChoice;
-use tilewright::run::{self, Options};
-use tilewright::{Device, DeviceError, Error, Precision, kernels, problem, tune};
+use tilewright::{Device, DeviceError, Precision, Sizes, kernels};
 
 /// A check failed, or a kernel did something wrong.
 const FAILED: u8 = 1;
@@ -96,7 +98,8 @@ fn planted(flags: &PlantedFlags) -> ExitCode {
         DeviceChoice::Cpu => Ok(Device::cpu(Checks::Full)),
     };
     // SAFETY: this process does nothing else with the device, and ends.
-    code_of(device.and_then(|device| unsafe { flags.fault.run(&device) }.map(|()| true)))
+    let ended = device.and_then(|device| unsafe { flags.fault.run(&device) });
+    code_of(ended.map(|()| true).map_err(Error::from))
 }
 
 /// Runs `run`.
@@ -145,7 +148,7 @@ fn tune(flags: TuneFlags) -> ExitCode {
         DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal),
         DeviceChoice::Cpu => Ok(Device::cpu(Checks::Bounds)),
     };
-    code_of(device.and_then(|device| tune::run(&device, &flags.options(), print)).map(|_| true))
+    code_of(device.map_err(Error::from).and_then(|device| tune::run(&device, &flags.options(), print)).map(|_| true))
 }
 
 /// Opens the device that the flags ask for, and says why it is the CPU if they leave that open.
@@ -197,7 +200,7 @@ fn open(flags: &RunFlags) -> Result<(Device, Option<String>), Error> {
 /// The same of what may be the fault of a GPU, with a way around it.
 fn complain_of_device(error: &Error) {
     complain(error);
-    if matches!(error, Error::Device(DeviceError::Driver(_))) {
+    if matches!(error, Error::Library(tilewright::Error::Device(DeviceError::Driver(_)))) {
         let _ = writeln!(std::io::stderr(), "To do without a GPU, run on the CPU: --device cpu");
     }
 }
@@ -212,19 +215,23 @@ fn complain(error: &Error) {
 
 /// The flags that help, where the error itself, which is the library's, cannot name them.
 fn advice(error: &Error) -> Option<String> {
-    match error {
-        Error::Device(DeviceError::NotEnoughMemory { .. }) => Some("For smaller sizes: --m, --n and --k".to_owned()),
-        Error::Device(DeviceError::IncapableDevice { .. }) => {
-            Some("To do without a GPU, run on the CPU: --device cpu".to_owned())
+    use tilewright::Error as LibraryError;
+    let advice = match error {
+        Error::Library(LibraryError::Device(DeviceError::NotEnoughMemory { .. })) => {
+            "For smaller sizes: --m, --n and --k"
         }
-        Error::TableForOtherGpu { .. } => Some("To go by no table, leave out --table".to_owned()),
-        Error::NoKernel { precisions, .. } if !precisions.is_empty() => {
+        Error::Library(LibraryError::Device(DeviceError::IncapableDevice { .. })) => {
+            "To do without a GPU, run on the CPU: --device cpu"
+        }
+        Error::Library(LibraryError::TableForOtherGpu { .. }) => "To go by no table, leave out --table",
+        Error::Library(LibraryError::NoKernel { precisions, .. }) if !precisions.is_empty() => {
             let precisions: Vec<_> = precisions.iter().map(|precision| precision.name()).collect();
-            Some(format!("For another precision: --precision {}", precisions.join(" or ")))
+            return Some(format!("For another precision: --precision {}", precisions.join(" or ")));
         }
-        Error::TimeLimit { .. } => Some("To check everything: --check. To allow more time: --time-limit".to_owned()),
-        _ => None,
-    }
+        Error::TimeLimit { .. } => "To check everything: --check. To allow more time: --time-limit",
+        _ => return None,
+    };
+    Some(advice.to_owned())
 }
 
 /// Writes to the standard output. If that has been closed, as by `| head`, there is nobody to tell; if the disk is full, there is.
@@ -239,7 +246,7 @@ fn print(text: &str) {
 fn list() {
     let mut text = "Problems (on a GPU; on the CPU executor, in parentheses):\n".to_owned();
     for problem in &problem::ALL {
-        let sizes = |sizes: problem::Sizes| format!("m={} n={} k={}", sizes.m, sizes.n, sizes.k);
+        let sizes = |sizes: Sizes| format!("m={} n={} k={}", sizes.m, sizes.n, sizes.k);
         let (full, reduced) = (sizes(problem.full), sizes(problem.reduced));
         text += &format!("  {:<8} {:<5} {full} ({reduced})\n", problem.name, problem.formula);
     }

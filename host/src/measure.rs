@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::device::Device;
+use tilewright::device::Device;
 
 /// Work to do before measuring on a GPU, so that its clocks have settled. (The measurement itself warms the caches.)
 const WARM_UP: Duration = Duration::from_millis(300);

@@ -9,8 +9,9 @@ use gpu_kernels::planted::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::device::Device;
-use crate::{Buffer, Error};
+use crate::Error;
+use tilewright::Buffer;
+use tilewright::device::Device;
 
 /// What is wrong with a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +74,7 @@ impl Fault {
     /// # Safety
     /// Nobody goes by what the GPU computes for this process afterwards: what a kernel does that reads where it should not, or
     /// races, is not defined. The CPU executor stops before that.
-    pub unsafe fn run(self, device: &Device) -> Result<(), Error> {
+    pub unsafe fn run(self, device: &Device) -> Result<(), tilewright::Error> {
         let x: Buffer<f32> = match self {
             Self::ReadUnwritten => device.allocate(THREADS)?,
             _ => device.upload(&std::array::from_fn::<f32, THREADS, _>(|i| i as f32))?,

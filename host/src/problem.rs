@@ -1,18 +1,10 @@
 //! The products that are run by name, and the memory that a product needs.
 
-use crate::kernels::Family;
-use crate::{Bytes, Error};
+use tilewright::kernels::Family;
+use tilewright::plan::{Description, Placement};
+use tilewright::{Bytes, Sizes};
 
-/// The extents of a product: an m×k matrix times a k×n matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// The rows of op(A) and of C.
-    pub m: usize,
-    /// The columns of op(B) and of C.
-    pub n: usize,
-    /// The columns of op(A) and the rows of op(B).
-    pub k: usize,
-}
+use crate::Error;
 
 /// A product with a name.
 #[derive(Debug)]
@@ -122,7 +114,7 @@ impl Problem {
         let batch = overrides.batch.unwrap_or(1);
         for (what, extent) in [("m", m), ("n", n), ("k", k), ("batch", batch)] {
             if extent > i32::MAX as usize {
-                return Err(Error::ExtentTooLarge { what, extent });
+                return Err(tilewright::Error::ExtentTooLarge { what, extent }.into());
             }
         }
         let (alpha, beta) = (overrides.alpha.unwrap_or(1.0), overrides.beta.unwrap_or(0.0));
@@ -219,6 +211,25 @@ pub struct Product {
 }
 
 impl Product {
+    /// What the planner of products knows of it, in memory of its own.
+    ///
+    /// # Errors
+    /// Those of [`Description::new`].
+    pub fn description(&self) -> Result<Description, Error> {
+        let placed = |stored: Stored, transposed| {
+            let by_rows = Placement {
+                row_stride: stored.leading_dimension,
+                col_stride: 1,
+                batch_stride: stored.elements(),
+                alignment: 256,
+            };
+            if transposed { by_rows.transposed() } else { by_rows }
+        };
+        let (a, b) = (placed(self.a, self.trans_a), placed(self.b, self.trans_b));
+        let one = Description::new(self.sizes, self.batch, a, b, placed(self.c, false))?;
+        Ok(one.with_factors(self.alpha, self.beta))
+    }
+
     /// `NN`, `NT`, `TN` or `TT`: for A and for B, whether it is stored as it is used or transposed.
     pub fn layout(&self) -> &'static str {
         match (self.trans_a, self.trans_b) {

@@ -5,14 +5,17 @@ use std::path::Path;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
 use crate::check::Outcome;
-use crate::device::DeviceInfo;
 use crate::files::write_json;
 use crate::input::Distribution;
 use crate::measure::Timing;
-use crate::plan::Explanation;
-use crate::problem::{Problem, Product, Sizes};
-use crate::{Error, Precision};
+use crate::problem::{Problem, Product};
+use crate::provenance::{commit, now};
+use tilewright::Precision;
+use tilewright::Sizes;
+use tilewright::device::DeviceInfo;
+use tilewright::plan::Explanation;
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,9 +102,9 @@ impl Report {
     /// A report without results, of a run that begins now.
     pub(crate) fn begin(device: DeviceInfo, note: Option<String>, inputs: Distribution, seed: u64) -> Self {
         Self {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            date: now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("TILEWRIGHT_COMMIT").map(str::to_owned),
+            commit: commit(),
             device,
             note,
             inputs,

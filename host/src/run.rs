@@ -5,16 +5,18 @@ use std::time::Instant;
 
 use ndarray::{Array2, ArrayView2, s};
 
+use crate::Error;
 use crate::check::{Outcome, Reference};
-use crate::device::Device;
 use crate::files;
 use crate::input::{self, Distribution};
-use crate::kernels::{self, KernelInfo};
 use crate::measure::measure;
-use crate::plan::{self, Description, GemmPlan};
-use crate::problem::{self, Overrides, Problem, Product, Sizes, Stored};
+use crate::problem::{self, Overrides, Problem, Product, Stored};
 use crate::report::{KernelReport, ProblemReport, Report};
-use crate::{Bytes, DeviceError, DeviceMatrix, Error, Precision};
+use tilewright::Sizes;
+use tilewright::device::Device;
+use tilewright::kernels::{self, KernelInfo};
+use tilewright::plan::{self, GemmPlan};
+use tilewright::{Bytes, DeviceError, DeviceMatrix, Precision};
 
 /// How often each kernel can be run for its times. On a GPU, each run has an event that is kept until the last has ended.
 const MOST_RUNS: usize = 1_000_000;
@@ -127,7 +129,7 @@ fn select(options: &Options) -> Result<Vec<Selected>, Error> {
 
 /// The plans for a product; one that says the same as another is left out.
 fn plans(device: &Device, product: &Product, choices: &[plan::Options]) -> Result<Vec<GemmPlan>, Error> {
-    let description = Description::of_product(product)?;
+    let description = product.description()?;
     let mut plans: Vec<GemmPlan> = Vec::new();
     for choice in choices {
         let plan = GemmPlan::new(device, &description, choice)?;
@@ -235,7 +237,7 @@ fn run_problem(
         });
         let check = outcomes.reduce(Outcome::and).unwrap_or_else(|| Outcome::of_nothing(plan.precision()));
 
-        let timing = measure(device, options.runs, || launch(&mut c_there))?;
+        let timing = measure(device, options.runs, || Ok(launch(&mut c_there)?))?;
         let per_second = |amount: f64| amount / (timing.median_ms * 1e-3).max(f64::MIN_POSITIVE) * 1e-12;
         report.results.push(KernelReport {
             kernel: plan.kernel().name.to_owned(),

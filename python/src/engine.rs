@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use cuda_driver::{DriverVersion, KeptContext, keep_context};
+use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement, Workspace};
-use tilewright::problem::Sizes;
 use tilewright::{Device, DeviceMatrix, Precision};
 
 use crate::error::{Failure, Kind};

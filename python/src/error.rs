@@ -54,7 +54,6 @@ impl From<tilewright::Error> for Failure {
             | Error::Operands { .. }
             | Error::ExtentTooLarge { .. }
             | Error::PlacementOverflow { .. }
-            | Error::SizeOverflow { .. }
             | Error::OutsideBuffer { .. }
             | Error::Device(DeviceError::OverlappingViews { .. })
             | Error::NoKernel { .. }

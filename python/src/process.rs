@@ -22,8 +22,8 @@ use cuda_driver::{Gpu, keep_context};
 use cuda_std::executor::Checks;
 use pyo3::Python;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement};
-use tilewright::problem::Sizes;
 use tilewright::{Device, Precision};
 
 use crate::engine::{Place, Plans};

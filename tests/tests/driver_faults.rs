@@ -23,9 +23,9 @@ use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::gemm::basic::tiled::gemm_tiled_32_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
+use host::planted::Fault;
 use ndarray::Array2;
 use tilewright::plan::{Description, GemmPlan, Options};
-use tilewright::planted::Fault;
 use tilewright::{Buffer, Device, DeviceError, DeviceMatrix, Error, kernels};
 
 use fake_driver::isolated;

@@ -9,18 +9,18 @@ use cuda_driver::PtxSummary;
 use cuda_std::executor::Checks;
 use cuda_std::{GlobalSlice, GlobalSliceMut};
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Vector, VectorMut};
+use host::bench::compare::Comparison;
+use host::bench::report::BenchReport;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::Value;
 use tests::device_features::PTX;
-use tilewright::bench::compare::Comparison;
-use tilewright::bench::report::BenchReport;
+use tilewright::Sizes;
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::table::TableFault;
 use tilewright::plan::{
     Description, DeviceFacts, Options, Placement, Processor, Reason, Table, Tables, Workspace, plan,
 };
-use tilewright::problem::Sizes;
 use tilewright::{Device, DeviceError, DeviceMatrix, Error, Precision};
 
 /// Numbers at which something changes, and any others.
@@ -213,7 +213,7 @@ fn pointers(value: &Value) -> Vec<String> {
 /// The entries for certain products of the table that is built in, and one that has a time of every kernel: otherwise a kernel
 /// would be taken for newer than the table, and the table would not be followed.
 static TABLE: LazyLock<Value> = LazyLock::new(|| {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/src/plan/tables/nvidia-h200.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/tilewright/src/plan/tables/nvidia-h200.json");
     let mut table: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let entries = table["entries"].as_array_mut().unwrap();
     entries.retain(|entry| entry["layout"] == "NN" && entry["m"] == 512 && entry["n"] == 512 && entry["k"] == 512);
@@ -282,7 +282,7 @@ fn compare_with(text: &str, good: &BenchReport, directory: &Path) {
         }
         Err(error) => {
             assert!(
-                matches!(&error, Error::Usage(reason) if reason.contains("report.json is no benchmark report")),
+                matches!(&error, host::Error::Usage(reason) if reason.contains("report.json is no benchmark report")),
                 "{error}"
             );
         }

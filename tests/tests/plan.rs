@@ -1,16 +1,17 @@
 //! Plans: which kernel is chosen for what on which device, and what is refused and why.
 
+use host::tables;
 use std::sync::Arc;
 
 use cuda_std::executor::Checks;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use tilewright::Sizes;
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::table::{Entry, KernelTime, TableFault};
 use tilewright::plan::{
     self, Description, DeviceFacts, GemmPlan, Options, Placement, Processor, Reason, Refusal, Table, Tables,
 };
-use tilewright::problem::Sizes;
 use tilewright::{Device, Error, Precision};
 
 fn gpu(name: &str, compute_capability: (u32, u32), multiprocessors: u32, gibibytes: u64) -> DeviceFacts {
@@ -538,8 +539,8 @@ fn tables_come_back_as_they_were_and_bad_ones_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("table.json");
     std::fs::write(&path, "old").unwrap();
-    table.write(&path).unwrap();
-    assert_eq!(Table::read(&path).unwrap(), table);
+    tables::write(&path, &table).unwrap();
+    assert_eq!(tables::read(&path).unwrap(), table);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "a temporary file is left");
 
     let text = serde_json::to_string(&table).unwrap();
@@ -553,10 +554,10 @@ fn tables_come_back_as_they_were_and_bad_ones_are_refused() {
     assert!(matches!(Table::parse(&text), Err(TableFault::Order(_))));
 
     std::fs::write(&path, "{}").unwrap();
-    let message = Table::read(&path).unwrap_err().to_string();
+    let message = tables::read(&path).unwrap_err().to_string();
     assert!(message.contains("table.json is no table") && message.contains("schema"), "{message}");
     let missing = directory.path().join("missing.json");
-    assert!(matches!(Table::read(&missing), Err(Error::File { action: "read", .. })));
+    assert!(matches!(tables::read(&missing), Err(host::Error::File { action: "read", .. })));
 }
 
 fn extent() -> impl Strategy<Value = usize> {

@@ -7,11 +7,11 @@ use cuda_std::executor::{Checks, Executor};
 use cuda_std::{ComputeCapability, KernelFacts, Limits};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tilewright::Sizes;
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::{
     self, Description, DeviceFacts, GemmPlan, Options, Placement, Refusal, Tables, Triangle, Workspace,
 };
-use tilewright::problem::Sizes;
 use tilewright::{Device, DeviceMatrix, Error, Precision};
 
 /// GPUs that people have: name, compute capability, multiprocessors, GiB of memory.

@@ -1,8 +1,8 @@
 //! Plans on the executor: that what they compute is right, in every precision and from wherever it lies.
 
 use cuda_std::executor::Checks;
+use host::check::{Outcome, Reference};
 use ndarray::{Array2, ArrayView2, ShapeBuilder};
-use tilewright::check::{Outcome, Reference};
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::{Description, GemmPlan, Options, Workspace};
 use tilewright::{Device, DeviceError, DeviceMatrix, Error, Precision};

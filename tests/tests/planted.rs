@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use cuda_std::executor::Checks;
-use tilewright::planted::Fault;
+use host::planted::Fault;
 use tilewright::{Device, kernels};
 
 /// What the tools for GPUs have to find, the executor finds too, apart from memory that nobody has written, which here

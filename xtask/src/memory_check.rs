@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 }
 
 /// What is checked, apart from documentation tests, which rustdoc does not compile for the sanitizer.
-const PACKAGES: [&str; 3] = ["tilewright-cuda-driver", "tilewright-cuda-std", "host"];
+const PACKAGES: [&str; 4] = ["tilewright-cuda-driver", "tilewright-cuda-std", "tilewright", "host"];
 
 /// Tests that cannot be run, each with the reason.
 const LEFT_OUT: [(&str, &str); 3] = [

@@ -210,12 +210,24 @@ fn is_named(kind: &Type, name: &str) -> bool {
     matches!(kind, Type::Path(path) if path.path.segments.last().is_some_and(|segment| segment.ident == name))
 }
 
-/// Places `static` items of type `Shared<…>` in shared memory.
+/// Whether an item is an array in shared memory: its type is `Shared<…>`, or another name of that, and its value `Shared::new()`.
+fn is_shared(item: &syn::ItemStatic) -> bool {
+    let made_by = match &*item.expr {
+        Expr::Call(call) => match &*call.func {
+            Expr::Path(path) => path.path.segments.iter().rev().nth(1),
+            _ => None,
+        },
+        _ => None,
+    };
+    is_named(&item.ty, "Shared") || made_by.is_some_and(|segment| segment.ident == "Shared")
+}
+
+/// Places the `static` items that are [shared](is_shared) in shared memory.
 struct PlaceShared;
 
 impl VisitMut for PlaceShared {
     fn visit_item_static_mut(&mut self, item: &mut syn::ItemStatic) {
-        if is_named(&item.ty, "Shared") {
+        if is_shared(item) {
             item.attrs.push(parse_quote!(#[unsafe(link_section = ".shared")]));
         }
     }
@@ -227,7 +239,7 @@ struct SharedTypes<'a>(Vec<&'a Type>);
 
 impl<'a> Visit<'a> for SharedTypes<'a> {
     fn visit_item_static(&mut self, item: &'a syn::ItemStatic) {
-        if is_named(&item.ty, "Shared") {
+        if is_shared(item) {
             self.0.push(&item.ty);
         }
     }

@@ -14,7 +14,7 @@ use super::product::ColumnMajor;
 use super::search::{Places, companion};
 use super::{BaselineError, Math, Routine, WORKSPACE_BYTES};
 use crate::Error;
-use crate::device::{Buffer, Device};
+use tilewright::device::{Buffer, Device};
 
 /// cuBLAS and cuBLASLt, with handles on the stream of a device. For the thread that has opened it.
 pub struct CuBlas {
@@ -167,7 +167,8 @@ impl CuBlas {
         if devices.into_iter().any(|device| device.raw_stream() != self.device.raw_stream()) {
             return Err(BaselineError::OtherDevice { device: self.device.name() }.into());
         }
-        let extent = c_int::try_from(size).map_err(|_| Error::ExtentTooLarge { what: "the matrix", extent: size })?;
+        let extent = c_int::try_from(size)
+            .map_err(|_| tilewright::Error::ExtentTooLarge { what: "the matrix", extent: size })?;
         stream_of(&self.device)?;
         let (alpha, beta) = (1.0f32, 0.0f32);
         let scale = |factor: &f32| ptr::from_ref(factor).cast();

@@ -8,7 +8,8 @@ use cuda_std::executor::Checks;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 use super::*;
-use crate::{Device, Error};
+use crate::Error;
+use tilewright::Device;
 
 /// The stand-in under its two names, compiled when it is first asked for.
 fn fake() -> &'static Path {

@@ -9,10 +9,11 @@ use super::BenchOptions;
 use super::inputs::Inputs;
 use super::suite::{self, Case};
 use super::torch;
-use crate::device::DeviceChoice;
-use crate::plan::TableFlag;
-use crate::problem::Sizes;
-use crate::{Device, Error, Precision};
+use crate::Error;
+use crate::tables::TableFlag;
+use tilewright::Sizes;
+use tilewright::device::DeviceChoice;
+use tilewright::{Device, Precision};
 
 /// The flags of `bench`.
 #[derive(Clone, Debug, Args)]
@@ -158,7 +159,7 @@ impl BenchFlags {
             }
         };
         if let Some(kernel) = &self.kernel {
-            let precision = crate::kernels::find(kernel)?.precision();
+            let precision = tilewright::kernels::find(kernel)?.precision();
             // The targets are for what the plan, or the suite, would have chosen.
             for case in &mut cases {
                 (case.kernel, case.target) = (Some(kernel.clone()), None);
@@ -195,7 +196,7 @@ impl BenchFlags {
         }
         for (what, extent) in [("m", sizes.m), ("n", sizes.n), ("k", sizes.k)] {
             if extent > i32::MAX as usize {
-                return Err(Error::ExtentTooLarge { what, extent });
+                return Err(tilewright::Error::ExtentTooLarge { what, extent }.into());
             }
             if extent == 0 {
                 return Err(Error::Usage(format!("{what} is 0: there would be nothing to measure")));

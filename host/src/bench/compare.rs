@@ -5,7 +5,7 @@
 //! changed likewise, it is the GPU that differs and not the kernel.
 
 use super::report::{BenchReport, CaseReport, Measured};
-use crate::device::DeviceInfo;
+use tilewright::device::DeviceInfo;
 
 /// Changes below this part of the older median count as none.
 const LEAST_CHANGE: f64 = 0.005;

@@ -37,9 +37,10 @@ use torch::TorchTimes;
 
 use crate::Error;
 use crate::baseline::CuBlas;
-use crate::device::{Device, DeviceChoice};
 use crate::files;
-use crate::plan::Tables;
+use crate::provenance::{commit, now};
+use tilewright::device::{Device, DeviceChoice};
+use tilewright::plan::Tables;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -111,9 +112,9 @@ pub fn bench(
     let mut report = BenchReport {
         schema: SCHEMA.to_owned(),
         schema_version: SCHEMA_VERSION,
-        date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        date: now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: option_env!("TILEWRIGHT_COMMIT").map(str::to_owned),
+        commit: commit(),
         state_before: GpuState::read(&info),
         state_after: None,
         device: info,

@@ -9,11 +9,12 @@ use super::inputs::Inputs;
 use super::roofline::{Least, Roofline};
 use super::suite::{Case, Target};
 use super::timing::Times;
+use crate::Error;
 use crate::baseline::Math;
-use crate::device::DeviceInfo;
 use crate::files::{read_text, write_json};
-use crate::problem::Sizes;
-use crate::{Error, Precision};
+use tilewright::Precision;
+use tilewright::Sizes;
+use tilewright::device::DeviceInfo;
 
 /// What the `schema` of a report says.
 pub const SCHEMA: &str = "tilewright-bench";

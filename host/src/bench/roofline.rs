@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 use super::timing::Times;
 use crate::Error;
 use crate::baseline::{CuBlas, Math, Routine};
-use crate::device::{Buffer, Device};
 use crate::input::{Distribution, random};
-use crate::kernels::Scheme;
+use tilewright::device::{Buffer, Device};
+use tilewright::kernels::Scheme;
 
 /// A ceiling, and what has reached it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -188,7 +188,10 @@ pub fn measure(device: &Device, blas: Option<&CuBlas>) -> Result<Roofline, Error
 }
 
 /// The time of one launch, in milliseconds: the median of some, after one that is not measured.
-fn time(device: &Device, mut launch: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+fn time<E: From<runtime::Error>>(device: &Device, mut launch: impl FnMut() -> Result<(), E>) -> Result<f64, Error>
+where
+    Error: From<E>,
+{
     launch()?;
     let times = device.time(RUNS, launch)?;
     Ok(Times::of(&times, 1).map_or(f64::INFINITY, |times| times.median_ms))
@@ -294,7 +297,8 @@ impl Stall {
     /// Those of a launch.
     pub(super) fn run(&mut self, ms: f64) -> Result<(), Error> {
         let rounds = (ms * self.rounds_per_ms).ceil().clamp(1.0, 1e9) as u32;
-        self.device.launch(probe_fma_fp32 { factor: 0.999, offset: 0.001, rounds, results: self.results.view_mut() })
+        let results = self.results.view_mut();
+        Ok(self.device.launch(probe_fma_fp32 { factor: 0.999, offset: 0.001, rounds, results })?)
     }
 }
 

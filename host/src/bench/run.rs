@@ -12,12 +12,13 @@ use super::roofline::{Roofline, Stall, Work};
 use super::suite::Case;
 use super::timing::{Contestant, Race, sets_for};
 use super::torch::TorchTimes;
+use crate::Error;
 use crate::baseline::{BaselineError, CuBlas, Math, Prepared, Routine};
-use crate::device::Device;
-use crate::kernels;
-use crate::plan::{Description, GemmPlan, Options, Tables, Workspace};
-use crate::problem::Sizes;
-use crate::{Bytes, DeviceError, DeviceMatrix, Error};
+use tilewright::Sizes;
+use tilewright::device::Device;
+use tilewright::kernels;
+use tilewright::plan::{Description, GemmPlan, Options, Tables, Workspace};
+use tilewright::{Bytes, DeviceError, DeviceMatrix};
 
 /// What holds for all cases.
 pub(super) struct Context<'a> {
@@ -130,7 +131,7 @@ impl Ours {
 
     fn launch(&self, device: &Device, set: &mut Set) -> Result<(), Error> {
         let Set { a, b, c } = set;
-        self.plan.run(device, 1.0, a, b, 0.0, c, &mut self.workspace.borrow_mut())
+        Ok(self.plan.run(device, 1.0, a, b, 0.0, c, &mut self.workspace.borrow_mut())?)
     }
 }
 
@@ -330,7 +331,7 @@ mod tests {
 
     use super::super::suite::suite;
     use super::*;
-    use crate::Precision;
+    use tilewright::Precision;
 
     #[test]
     fn cases_with_the_same_operands_run_together() {

@@ -1,8 +1,9 @@
 //! What is measured: products by name, each with the times to reach.
 
+use crate::Error;
 use crate::baseline::Math;
-use crate::problem::Sizes;
-use crate::{Error, Precision};
+use tilewright::Precision;
+use tilewright::Sizes;
 
 /// A product to measure, by us and by cuBLAS.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::device::Device;
+use tilewright::device::Device;
 
 /// What is shorter than this, in milliseconds, is timed in batches: between two events there is always half a microsecond
 /// that is nobody's.

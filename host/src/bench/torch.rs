@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::suite::Case;
 use crate::Error;
 use crate::baseline::Math;
-use crate::problem::Sizes;
+use tilewright::Sizes;
 
 /// The script that times torch, which prints what [`TorchTimes::read`] reads.
 pub const SCRIPT: &str = include_str!("torch_baseline.py");

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{Options, Tool};
 use crate::Error;
-use crate::device::DeviceChoice;
+use tilewright::device::DeviceChoice;
 
 /// The flags of `sanitize`.
 #[derive(Clone, Debug, Args)]

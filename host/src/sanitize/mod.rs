@@ -24,13 +24,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::child::{self, Ended};
-use crate::device::{Device, DeviceInfo};
 use crate::files;
-use crate::kernels::{self, Family, KernelInfo};
-use crate::plan::Storage;
 use crate::{Error, planted};
 use log::Counts;
 pub use report::{Outcome, SanitizeReport, ToolReport};
+use tilewright::device::{Device, DeviceInfo};
+use tilewright::kernels::{self, Family, KernelInfo};
+use tilewright::plan::Storage;
 pub use tool::Tool;
 
 /// The code with which a tool ends that has something to report, if the program has ended well: one that the program never has.

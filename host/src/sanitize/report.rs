@@ -6,8 +6,9 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Deserialize, Serialize};
 
 use super::tool::Tool;
-use crate::device::DeviceInfo;
 use crate::planted::Fault;
+use crate::provenance::{commit, now};
+use tilewright::device::DeviceInfo;
 
 /// A whole run of `tilewright sanitize`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,9 +97,9 @@ impl SanitizeReport {
     /// A report of a run that begins now.
     pub(super) fn begin(device: DeviceInfo, compute_sanitizer: PathBuf, compute_sanitizer_version: String) -> Self {
         Self {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            date: now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("TILEWRIGHT_COMMIT").map(str::to_owned),
+            commit: commit(),
             device,
             compute_sanitizer,
             compute_sanitizer_version,

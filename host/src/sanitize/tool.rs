@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::kernels::KernelInfo;
 use crate::planted::Fault;
+use tilewright::kernels::KernelInfo;
 
 /// A tool of `compute-sanitizer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

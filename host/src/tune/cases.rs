@@ -1,8 +1,9 @@
 //! What is measured: shapes in which products come, in all layouts and precisions.
 
-use crate::plan::{Description, Placement};
-use crate::problem::Sizes;
-use crate::{Error, Precision};
+use crate::Error;
+use tilewright::Precision;
+use tilewright::Sizes;
+use tilewright::plan::{Description, Placement};
 
 /// A product to measure, in one layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

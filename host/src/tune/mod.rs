@@ -2,7 +2,7 @@
 //!
 //! For each shape, layout and precision of a list ([`cases`]), every kernel that can compute the product is timed, with the
 //! numbers of splits that might suit it. What the model has far behind is left out. The result is a [`Table`] of this GPU;
-//! `host/src/plan/tables` has those that are built in.
+//! `crates/tilewright/src/plan/tables` has those that are built in.
 //!
 //! A time is the median of several, each of as many runs in a row as make 200 µs, with all steps of the plan. Operands that
 //! fit into the GPU's cache stay there from run to run. That is enough to compare kernels; `tilewright bench` is for figures.
@@ -14,13 +14,15 @@ use std::time::Duration;
 
 use cases::Case;
 
-use crate::device::{Device, DeviceInfo};
-use crate::files;
+use crate::Error;
 use crate::input::{self, Distribution};
-use crate::kernels::{self, KernelInfo};
-use crate::plan::table::{Entry, KernelTime, Key};
-use crate::plan::{self, Description, DeviceFacts, GemmPlan, Table, Tables, model};
-use crate::{DeviceMatrix, Error, Precision};
+use crate::provenance::{commit, now};
+use crate::{files, tables};
+use tilewright::device::{Device, DeviceInfo};
+use tilewright::kernels::{self, KernelInfo};
+use tilewright::plan::table::{Entry, KernelTime, Key};
+use tilewright::plan::{self, Description, DeviceFacts, GemmPlan, Table, Tables, candidate_splits};
+use tilewright::{DeviceMatrix, Precision};
 
 /// Ways that the model expects to take so many times as long as the fastest are not measured.
 const FAR_BEHIND: f64 = 5.0;
@@ -57,7 +59,7 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
     };
     files::check_writable(&options.output)?;
     let release = driver_release.map(|release| format!("{release}, ")).unwrap_or_default();
-    let mut table = Table::begin(&name, format!("{release}CUDA {driver_cuda_version}"));
+    let mut table = Table::begin(&name, format!("{release}CUDA {driver_cuda_version}"), commit(), now());
     let precisions = if options.precisions.is_empty() { &cases::PRECISIONS[..] } else { &options.precisions };
     for case in cases::all() {
         for entry in measure_case(device, &case, precisions)? {
@@ -68,10 +70,10 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
             table.entries.push(entry);
         }
         if files::is_replaced(&options.output) {
-            table.write(&options.output)?;
+            tables::write(&options.output, &table)?;
         }
     }
-    table.write(&options.output)?;
+    tables::write(&options.output, &table)?;
     Ok(table)
 }
 
@@ -134,12 +136,12 @@ fn candidates(
     product: &Description,
     precision: Precision,
 ) -> Result<Vec<GemmPlan>, Error> {
-    let plan = |kernel: &'static KernelInfo, splits: u32| {
+    let plan = |kernel: &'static KernelInfo, splits: u32| -> Result<Option<GemmPlan>, Error> {
         let (precision, kernel, splits) = (Some(precision), Some(kernel), Some(splits));
         match GemmPlan::new(device, product, &plan::Options { precision, kernel, splits, tables: Tables::None }) {
             Ok(plan) => Ok(Some(plan)),
-            Err(Error::Ineligible { .. }) => Ok(None),
-            Err(error) => Err(error),
+            Err(tilewright::Error::Ineligible { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     };
     let mut plans = Vec::new();
@@ -159,7 +161,7 @@ fn candidates(
 
 /// Those that the model knows, and some more and fewer.
 fn splits_to_try(kernel: &KernelInfo, facts: &DeviceFacts, product: &Description) -> Vec<u32> {
-    let modelled = model::candidate_splits(kernel, facts, product);
+    let modelled = candidate_splits(kernel, facts, product);
     let most = kernel.pieces(product);
     let mut splits: Vec<u32> =
         modelled.iter().flat_map(|&splits| [splits / 2, splits, splits.saturating_mul(2)]).collect();
@@ -171,7 +173,7 @@ fn splits_to_try(kernel: &KernelInfo, facts: &DeviceFacts, product: &Description
 }
 
 /// The median time of a run on the device.
-fn time(device: &Device, mut run: impl FnMut() -> Result<(), Error>) -> Result<Duration, Error> {
+fn time(device: &Device, mut run: impl FnMut() -> Result<(), tilewright::Error>) -> Result<Duration, Error> {
     // The first run has the driver load kernels.
     run()?;
     let once = device.time(2, &mut run)?.into_iter().min().unwrap_or_default();
@@ -186,7 +188,7 @@ mod tests {
     use cuda_std::executor::Checks;
 
     use super::*;
-    use crate::problem::Sizes;
+    use tilewright::Sizes;
 
     #[test]
     fn all_cases_are_products_and_no_two_are_the_same() {

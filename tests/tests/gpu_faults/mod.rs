@@ -18,11 +18,11 @@ use cuda_driver::Error as DriverError;
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
+use host::child::{self, Ended};
+use host::planted::Fault;
 use libtest_mimic::{Failed, Trial};
 use tests::{Batch, Layouts, Planned, Problem, Shape};
-use tilewright::child::{self, Ended};
 use tilewright::kernels;
-use tilewright::planted::Fault;
 use tilewright::{Buffer, Device, DeviceError, Error};
 
 use super::{still_works, test};

@@ -2,9 +2,9 @@
 
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
+use crate::Sizes;
 use crate::device::Device;
 use crate::plan::{Description, GemmPlan, Options};
-use crate::problem::Sizes;
 use crate::{DeviceMatrix, Error};
 
 /// Which operands had to be packed on their way to the device: those with negative strides, which kernels do not take, and

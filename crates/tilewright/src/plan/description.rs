@@ -5,7 +5,7 @@ use std::fmt;
 use gpu_kernels::Triangle;
 use serde::{Deserialize, Serialize};
 
-use crate::problem::{Product, Sizes};
+use crate::Sizes;
 use crate::{DeviceMatrix, Error};
 
 /// The products of a batch, `C = α·A·B + β·C` each, as far as a plan depends on them: everything but the numbers.
@@ -206,25 +206,6 @@ impl Description {
         let sizes = Sizes { m: c.rows(), n: c.cols(), k: a.cols() };
         let one = Self::new(sizes, c.count(), a.placement(), b.placement(), c.placement())?;
         Ok(one.with_factors(alpha, beta))
-    }
-
-    /// The product of a named problem, in memory of its own.
-    ///
-    /// # Errors
-    /// Those of [`Description::new`].
-    pub fn of_product(product: &Product) -> Result<Self, Error> {
-        let placed = |stored: crate::problem::Stored, transposed| {
-            let by_rows = Placement {
-                row_stride: stored.leading_dimension,
-                col_stride: 1,
-                batch_stride: stored.elements(),
-                alignment: 256,
-            };
-            if transposed { by_rows.transposed() } else { by_rows }
-        };
-        let (a, b) = (placed(product.a, product.trans_a), placed(product.b, product.trans_b));
-        let one = Self::new(product.sizes, product.batch, a, b, placed(product.c, false))?;
-        Ok(one.with_factors(product.alpha, product.beta))
     }
 
     /// The terms of each sum: none if α is zero.

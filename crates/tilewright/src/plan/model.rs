@@ -141,8 +141,8 @@ fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
     kernel.performance.blocks_per_multiprocessor.min(device.limits.resident_blocks(&kernel.facts)).max(1)
 }
 
-/// Numbers of splits that fill whole waves of blocks, of which one should be best; always with 1.
-pub(crate) fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Description) -> Vec<u32> {
+/// The numbers of splits of which one should be the fastest: those that fill whole waves of blocks, and 1.
+pub fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Description) -> Vec<u32> {
     let most = kernel.pieces(product);
     if let Launch::SplitGemv { splits, .. } | Launch::AtomicGemv { splits, .. } = kernel.launch {
         return vec![splits(product.m as u32, product.terms() as u32, device.multiprocessors).clamp(1, most)];

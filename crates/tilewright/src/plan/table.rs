@@ -12,10 +12,8 @@
 //! Where a table says nothing, the model chooses. So it does if it takes a kernel for the fastest of which the table has no time
 //! for any product: such a kernel is newer than the table.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Description, DeviceFacts, Storage};
@@ -42,29 +40,6 @@ pub enum Tables {
     None,
     /// This one, which has to be of the GPU.
     This(Arc<Table>),
-}
-
-/// The part of a command line that says which tables to use.
-#[derive(Clone, Debug, Default, Args)]
-pub struct TableFlag {
-    /// A table of measured times to choose kernels by, of `tilewright tune` on this GPU; `none` to choose by the model alone
-    /// [default: the table that is built in, if there is one for the GPU]
-    #[arg(long, value_name = "FILE")]
-    table: Option<PathBuf>,
-}
-
-impl TableFlag {
-    /// The tables that it names.
-    ///
-    /// # Errors
-    /// Those of [`Table::read`].
-    pub fn tables(&self) -> Result<Tables, Error> {
-        match &self.table {
-            None => Ok(Tables::Embedded),
-            Some(path) if path.as_os_str() == "none" => Ok(Tables::None),
-            Some(path) => Ok(Tables::This(Arc::new(Table::read(path)?))),
-        }
-    }
 }
 
 /// Measured times of one GPU.
@@ -177,7 +152,7 @@ impl Key {
     }
 
     /// An entry for this product.
-    pub(crate) fn entry(&self, precision: Precision, times: Vec<KernelTime>) -> Entry {
+    pub fn entry(&self, precision: Precision, times: Vec<KernelTime>) -> Entry {
         let Self { layout, extents: [m, n, k, batch], aligned } = *self;
         Entry { precision, layout: layout.to_owned(), m, n, k, batch, aligned, times }
     }
@@ -199,25 +174,10 @@ impl Key {
 }
 
 impl Table {
-    /// An empty table of a GPU.
-    pub(crate) fn begin(gpu: &str, driver: String) -> Self {
-        Self {
-            schema: SCHEMA,
-            gpu: gpu.to_owned(),
-            driver,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("TILEWRIGHT_COMMIT").map(str::to_owned),
-            date: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            entries: Vec::new(),
-        }
-    }
-
-    /// Reads a table from a file.
-    ///
-    /// # Errors
-    /// [`Error::File`] if it cannot be read, [`Error::BadTable`] if it is none.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        Self::parse(&crate::files::read_text(path)?).map_err(|fault| Error::BadTable { path: path.to_owned(), fault })
+    /// An empty table of a GPU, measured by the program of this commit from this moment on.
+    pub fn begin(gpu: &str, driver: String, commit: Option<String>, date: String) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self { schema: SCHEMA, gpu: gpu.to_owned(), driver, version, commit, date, entries: Vec::new() }
     }
 
     /// Reads a table.
@@ -252,14 +212,6 @@ impl Table {
         Ok(table)
     }
 
-    /// Writes the table as JSON. The file is complete or not there: it gets its name when it is written.
-    ///
-    /// # Errors
-    /// [`Error::File`].
-    pub fn write(&self, path: &Path) -> Result<(), Error> {
-        crate::files::write_json(path, self)
-    }
-
     /// Where the table is from, for explanations.
     pub(crate) fn source(&self) -> String {
         let commit = self.commit.as_ref().map(|commit| format!(", commit {commit}")).unwrap_or_default();
@@ -282,7 +234,7 @@ impl Table {
 
 impl Entry {
     /// The product in a few words.
-    pub(crate) fn product(&self) -> String {
+    pub fn product(&self) -> String {
         let Self { precision, layout, m, n, k, batch, aligned, .. } = self;
         let batch = if *batch == 1 { String::new() } else { format!("{batch} times ") };
         let aligned = if *aligned { "" } else { ", not aligned" };
@@ -316,6 +268,8 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// `cargo test` runs where the sources are; a table there that the list above lacks would never be used.
