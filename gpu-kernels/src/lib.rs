@@ -47,9 +47,6 @@ extern crate alloc;
 mod alpha_beta;
 mod batch;
 mod geometry;
-mod matrix;
-#[cfg(not(target_arch = "nvptx64"))]
-mod overlap;
 mod triangle;
 mod vector;
 
@@ -76,11 +73,11 @@ operations! {
 
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]
+pub use blocks::elements_overlap;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use blocks::matrix::ShapeError;
+pub use blocks::matrix::{Matrix, MatrixMut};
+#[cfg(not(target_arch = "nvptx64"))]
 pub use cuda_std::Grid;
-#[cfg(not(target_arch = "nvptx64"))]
-pub use matrix::ShapeError;
-pub use matrix::{Matrix, MatrixMut};
-#[cfg(not(target_arch = "nvptx64"))]
-pub use overlap::elements_overlap;
 pub use triangle::Triangle;
 pub use vector::{Vector, VectorMut};

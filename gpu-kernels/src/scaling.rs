@@ -404,13 +404,13 @@ mod operation {
         fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             let [count, rows, cols] = sizes.get(["count", "rows", "cols"])?;
             let scaling = || {
-                let r = Vector::new(views.read("r")?, rows, 1).map_err(Error::refused)?;
-                let c = Vector::new(views.read("c")?, cols, 1).map_err(Error::refused)?;
-                let b = Matrix::new(views.read("b")?, rows, cols, cols, 1).map_err(Error::refused)?;
-                let b = MatrixBatch::new(b, rows * cols, count).map_err(Error::refused)?;
-                let to = MatrixMut::new(views.write("result")?, rows, cols, cols, 1).map_err(Error::refused)?;
-                let to = MatrixBatchMut::new(to, rows * cols, count).map_err(Error::refused)?;
-                Scaling::new(ALPHA, Some(r), b, Some(c), to).map_err(Error::refused)
+                let r = Vector::new(views.read("r")?, rows, 1).map_err(Error::operation)?;
+                let c = Vector::new(views.read("c")?, cols, 1).map_err(Error::operation)?;
+                let b = Matrix::new(views.read("b")?, rows, cols, cols, 1).map_err(Error::operation)?;
+                let b = MatrixBatch::new(b, rows * cols, count).map_err(Error::operation)?;
+                let to = MatrixMut::new(views.write("result")?, rows, cols, cols, 1).map_err(Error::operation)?;
+                let to = MatrixBatchMut::new(to, rows * cols, count).map_err(Error::operation)?;
+                Scaling::new(ALPHA, Some(r), b, Some(c), to).map_err(Error::operation)
             };
             Ok(device.launch(matrix_scaling_fp32 { scaling: scaling()? })?)
         }

@@ -1,4 +1,5 @@
-//! Parts that kernels are built from, for any kernel: none of them knows what is computed with them.
+//! Parts that kernels are built from, for the kernels of any crate; and generic bodies, of which an [`epilogue`] of one's own makes
+//! a kernel of one's own.
 //!
 //! | module | what |
 //! |---|---|
@@ -11,6 +12,10 @@
 //! | [`reduce`] | sums and other combinations over a warp or a block |
 //! | [`swizzle`] | where the elements of a tile lie, so that no access meets a bank twice |
 //! | [`uniform`] | values that are the same in a whole warp |
+//! | [`matrix`] | matrices in global memory, in any layout |
+//! | [`major`] | which index of an operand runs fastest in memory, as a type |
+//! | [`epilogue`] | what happens to an accumulator before it is stored |
+//! | [`register_tiled`] | a body: matrix products on CUDA cores, with tiles in registers |
 //!
 //! Like kernels, they are compiled twice: for the GPU, and for the CPU executor, which checks them. The crate has no kernel of
 //! its own.
@@ -22,11 +27,20 @@
 )]
 
 pub mod block_or;
+pub mod epilogue;
+pub mod major;
+pub mod matrix;
 pub mod named_barrier;
+#[cfg(not(target_arch = "nvptx64"))]
+mod overlap;
 pub mod ping_pong;
 pub mod reduce;
+pub mod register_tiled;
 pub mod ring;
 pub mod shared_layout;
 pub mod staging;
 pub mod swizzle;
 pub mod uniform;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use overlap::elements_overlap;

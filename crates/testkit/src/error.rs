@@ -12,9 +12,9 @@ pub enum Error {
     #[error("{0}")]
     Runtime(#[from] runtime::Error),
 
-    /// What lies between an operation and its launches has refused the arguments: [`Error::refused`].
+    /// What an operation itself finds wrong: its arguments do not make what its kernels take.
     #[error("{0}")]
-    Refused(Box<dyn std::error::Error + Send + Sync>),
+    Operation(Box<dyn std::error::Error + Send + Sync>),
 
     /// There is no operation of this name.
     #[error("there is no operation `{name}`{nearest}: `list` shows all")]
@@ -319,9 +319,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// What lies between an operation and its launches has refused the arguments.
-    pub fn refused(error: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self::Refused(Box::new(error))
+    /// What an operation itself finds wrong, in its own words: for `map_err`.
+    pub fn operation(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Operation(error.into())
     }
 }
 

@@ -35,7 +35,6 @@ pub mod basic;
 pub mod decompose;
 mod fp32_tile;
 pub mod hopper;
-mod major;
 pub mod mma;
 pub mod register_tiled;
 pub mod repair;

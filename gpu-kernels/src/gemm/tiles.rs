@@ -14,6 +14,9 @@
 //! block = (product · slices + slice) · tiles of one C + position of the tile in the order above
 //! ```
 
+use blocks::epilogue::{Epilogue, store_vector, takes_vectors_of};
+use blocks::register_tiled::ProductTile;
+pub use blocks::register_tiled::TileShape;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
@@ -28,17 +31,6 @@ const GROUP_ROWS: u32 = 2048;
 
 /// CUDA's limit for the blocks of a one-dimensional grid.
 pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
-
-/// The size of the tile that a block computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TileShape {
-    /// Rows of C.
-    pub m: u32,
-    /// Columns of C.
-    pub n: u32,
-    /// The K-block: the k that is loaded at a time. Split-K slices begin at multiples of it.
-    pub k: u32,
-}
 
 /// Products of matrices, `C = α·A·B + β·C` for each of a batch, of which every block computes a tile.
 ///
@@ -329,7 +321,7 @@ impl Tile<'_> {
             self.alpha_beta.combine(self.k, accumulator, || unsafe { self.c.at(row, col) })
         };
         let first = self.c.offset(row, col);
-        if self.takes_vectors_of(N as u32) && self.alpha_beta.beta == 0.0 {
+        if takes_vectors_of(&self.c, N as u32) && self.alpha_beta.beta == 0.0 {
             // The usual case, without a branch for each element: `combine` would ask the same questions every time.
             let factor = self.alpha_beta.factor(self.k);
             for group in 0..GROUPS {
@@ -347,7 +339,7 @@ impl Tile<'_> {
             }
             return;
         }
-        if self.takes_vectors_of(N as u32) {
+        if takes_vectors_of(&self.c, N as u32) {
             for group in 0..GROUPS {
                 let skipped = group as u32 * distance;
                 if col + skipped < self.c.cols() {
@@ -385,8 +377,7 @@ impl Tile<'_> {
         distance: u32,
         accumulators: [[[f32; 2]; 2]; GROUPS],
     ) {
-        let transposed = Tile { c: self.c.transposed(), row: self.col, col: self.row, ..*self };
-        if transposed.takes_vectors_of(2) && self.alpha_beta.beta == 0.0 {
+        if takes_vectors_of(&self.c.transposed(), 2) && self.alpha_beta.beta == 0.0 {
             if row >= self.c.rows() {
                 return;
             }
@@ -418,15 +409,28 @@ impl Tile<'_> {
         }
     }
 
-    /// Whether `count` neighbours in a row of C, from a multiple of `count` on, are either all inside C and one aligned
-    /// vector, or all outside.
+    /// The tile as the bodies in [`blocks`] take it.
     #[inline(always)]
-    fn takes_vectors_of(&self, count: u32) -> bool {
-        let multiple = |value: u64| value & u64::from(count - 1) == 0;
-        self.c.is_contiguous_along_rows()
-            && multiple(u64::from(self.c.cols()))
-            && multiple(self.c.row_stride())
-            && multiple(self.c.data().as_mut_ptr() as u64 / size_of::<f32>() as u64)
+    pub(crate) fn product(&self) -> ProductTile<'_> {
+        let Self { a, b, c, row, col, k_begin, k_end, .. } = *self;
+        ProductTile { a, b, c, row, col, k_begin, k_end }
+    }
+}
+
+/// `C = α·accumulator + β·C`, for accumulators over k. C is not read if β is zero.
+impl Epilogue for Tile<'_> {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn value(&self, row: u32, col: u32, accumulator: f32) -> f32 {
+        // SAFETY: inside C, and this thread's alone, by the caller's promise.
+        self.alpha_beta.combine(self.k, accumulator, || unsafe { self.c.at(row, col) })
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store(&self, _: &MatrixMut<'_>, row: u32, col: u32, accumulators: [f32; 4]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.epilogue::<4>(row, col, accumulators) }
     }
 }
 
@@ -440,24 +444,6 @@ pub(crate) fn row_of<const ROW: usize, const GROUPS: usize>(
         row[group] = accumulators[group][ROW];
     }
     row
-}
-
-/// Stores 2 or 4 elements at once.
-///
-/// # Safety
-/// They are inside the view, aligned to their size together, and this thread's alone.
-#[inline(always)]
-#[track_caller]
-unsafe fn store_vector<const N: usize>(data: GlobalSliceMut<'_, f32>, offset: usize, values: [f32; N]) {
-    const { assert!(N == 2 || N == 4, "vectors have 2 or 4 elements") };
-    // SAFETY: the caller's promise.
-    unsafe {
-        if N == 2 {
-            data.set2_unchecked(offset, [values[0], values[1]]);
-        } else {
-            data.set4_unchecked(offset, [values[0], values[1], values[N - 2], values[N - 1]]);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ pub static PACK_FP16: Pack = Pack {
 /// Row-major matrices, one after the other, in an input of this name.
 fn source<'a>(sizes: &Sizes, views: &Views<'a>) -> Result<MatrixBatch<'a>, Error> {
     let [count, rows, cols] = sizes.get(["count", "rows", "cols"])?;
-    let first = Matrix::new(views.read("source")?, rows, cols, cols, 1).map_err(Error::refused)?;
-    MatrixBatch::new(first, rows * cols, count).map_err(Error::refused)
+    let first = Matrix::new(views.read("source")?, rows, cols, cols, 1).map_err(Error::operation)?;
+    MatrixBatch::new(first, rows * cols, count).map_err(Error::operation)
 }
 
 /// A copy of matrices.
@@ -63,10 +63,10 @@ impl Operation for Copy {
 
     fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
         let [count, rows, cols] = sizes.get(["count", "rows", "cols"])?;
-        let from = Matrix::new(views.read("source")?, rows, cols, 1, rows).map_err(Error::refused)?;
-        let from = MatrixBatch::new(from, rows * cols, count).map_err(Error::refused)?;
-        let to = MatrixMut::new(views.write("copy")?, rows, cols, cols, 1).map_err(Error::refused)?;
-        let to = MatrixBatchMut::new(to, rows * cols, count).map_err(Error::refused)?;
+        let from = Matrix::new(views.read("source")?, rows, cols, 1, rows).map_err(Error::operation)?;
+        let from = MatrixBatch::new(from, rows * cols, count).map_err(Error::operation)?;
+        let to = MatrixMut::new(views.write("copy")?, rows, cols, cols, 1).map_err(Error::operation)?;
+        let to = MatrixBatchMut::new(to, rows * cols, count).map_err(Error::operation)?;
         Ok(device.launch(matrix_copy_fp32 { from, to })?)
     }
 

@@ -79,9 +79,9 @@ impl Product {
                 Refusal::Excess { excess, .. } => {
                     Err(DeviceError::Executor(LaunchError::Excess { kernel, excess }).into())
                 }
-                reason => Err(Error::refused(reason)),
+                reason => Err(Error::operation(reason)),
             },
-            plan => plan.map_err(Error::refused),
+            plan => plan.map_err(Error::operation),
         }
     }
 
@@ -106,8 +106,8 @@ impl Case {
         transposed: bool,
     ) -> Result<MatrixBatch<'a>, Error> {
         let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
-        let first = Matrix::new(views.read(name)?, rows, cols, row_stride, col_stride).map_err(Error::refused)?;
-        MatrixBatch::new(first, rows * cols, self.batch).map_err(Error::refused)
+        let first = Matrix::new(views.read(name)?, rows, cols, row_stride, col_stride).map_err(Error::operation)?;
+        MatrixBatch::new(first, rows * cols, self.batch).map_err(Error::operation)
     }
 }
 
@@ -153,18 +153,18 @@ impl Operation for Product {
         let device = Device::from(device.clone());
         let a = case.read(views, "a", case.m, case.k, case.trans_a)?;
         let b = case.read(views, "b", case.k, case.n, case.trans_b)?;
-        let c = MatrixMut::new(views.write("c")?, case.m, case.n, case.n, 1).map_err(Error::refused)?;
-        let c = MatrixBatchMut::new(c, case.m * case.n, case.batch).map_err(Error::refused)?;
-        let product = plan::Description::of_views(ALPHA, &a, &b, BETA, &c).map_err(Error::refused)?;
+        let c = MatrixMut::new(views.write("c")?, case.m, case.n, case.n, 1).map_err(Error::operation)?;
+        let c = MatrixBatchMut::new(c, case.m * case.n, case.batch).map_err(Error::operation)?;
+        let product = plan::Description::of_views(ALPHA, &a, &b, BETA, &c).map_err(Error::operation)?;
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let name = device.name();
         if !last.as_ref().is_some_and(|last| (&last.device, &last.product) == (&name, &product)) {
             let plan = self.plan(&device, &product)?;
-            let workspace = plan.workspace(&device).map_err(Error::refused)?;
+            let workspace = plan.workspace(&device).map_err(Error::operation)?;
             *last = Some(Planned { device: name, product, plan, workspace });
         }
         let Some(Planned { plan, workspace, .. }) = &mut *last else { unreachable!("just planned") };
-        plan.run_views(&device, ALPHA, a, b, BETA, c, workspace).map_err(Error::refused)
+        plan.run_views(&device, ALPHA, a, b, BETA, c, workspace).map_err(Error::operation)
     }
 
     fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {

@@ -187,7 +187,7 @@ unsafe fn convert_tile<A: Major, B: Major, S: Scheme>(
     second_ring: Producer<SECOND_STAGES>,
 ) {
     let sources = share.sources::<B>(raw);
-    let (first, second) = (share.target::<B>(Pieces::TF32, first), share.target::<B>(S::SECOND, second));
+    let (first, second) = (share.target(Pieces::TF32, first), share.target(S::SECOND, second));
     // SAFETY: inside the tiles, and every unit has one lane.
     unsafe {
         if !B::K {

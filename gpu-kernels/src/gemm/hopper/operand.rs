@@ -28,7 +28,7 @@ use cuda_std::TileSwizzle;
 use cuda_std::ldmatrix::ldmatrix_x4;
 use cuda_std::prelude::*;
 
-pub(super) use crate::gemm::major::{KMajor, Major, MnMajor};
+pub(super) use blocks::major::{KMajor, Major, MnMajor};
 
 /// The bytes of a row of a tile.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -145,7 +145,7 @@ impl Share {
     #[inline(always)]
     pub(super) fn sources<B: Major>(self, tile: u32) -> [u32; 4] {
         if B::K {
-            let first = self.target::<B>(Pieces::TF32, tile);
+            let first = self.target(Pieces::TF32, tile);
             plain([first, first ^ PIECE, 0, 0])
         } else {
             let first = tile + self.columns + self.lane;
@@ -155,7 +155,7 @@ impl Share {
 
     /// Where the operands of round 0 go in the K-major tile at element `tile`.
     #[inline(always)]
-    pub(super) fn target<B: Major>(self, pieces: Pieces, tile: u32) -> u32 {
+    pub(super) fn target(self, pieces: Pieces, tile: u32) -> u32 {
         plain([(tile + self.columns + self.column) ^ (self.group * pieces.group)])[0]
     }
 }

@@ -19,7 +19,7 @@
 //!
 //! A tile takes so little time that no consumer may wait for memory on the way. Factors are loaded before the products that they go
 //! with. Which tile comes next, and whether it is left to the fallback, the producer warp finds out, some stages ahead, and leaves
-//! in a [`TileDescriptor`] beside the stage. Two storing warps wait for TMA.
+//! in a `TileDescriptor` beside the stage. Two storing warps wait for TMA.
 //!
 //! Tiles are computed row by row of C: what all blocks write at a time lies together.
 //!

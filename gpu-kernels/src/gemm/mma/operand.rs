@@ -25,7 +25,7 @@ use cuda_std::{async_copy, ldmatrix};
 use super::DEPTH;
 use super::scheme::Scheme;
 use crate::Matrix;
-pub(super) use crate::gemm::major::{KMajor, Major, MnMajor};
+pub(super) use blocks::major::{KMajor, Major, MnMajor};
 
 /// The lines that [`Arrangement::load`] loads at a time.
 pub(super) const BLOCK_LINES: u32 = 32;

@@ -117,7 +117,7 @@ impl<'a> Matrix<'a> {
     /// # Safety
     /// All elements of that matrix lie inside the data.
     #[inline(always)]
-    pub(crate) unsafe fn moved_by(self, distance: u64) -> Self {
+    pub unsafe fn moved_by(self, distance: u64) -> Self {
         // SAFETY: the caller's promise.
         Self { data: unsafe { self.data.from_unchecked(distance as usize) }, ..self }
     }
@@ -199,7 +199,7 @@ impl<'a> MatrixMut<'a> {
     /// # Safety
     /// All elements of that matrix lie inside the data.
     #[inline(always)]
-    pub(crate) unsafe fn moved_by(self, distance: u64) -> Self {
+    pub unsafe fn moved_by(self, distance: u64) -> Self {
         // SAFETY: the caller's promise.
         Self { data: unsafe { self.data.from_unchecked(distance as usize) }, ..self }
     }
@@ -222,7 +222,7 @@ mod construct {
     //! The constructors, which only the host calls.
 
     use super::*;
-    use crate::elements_overlap;
+    use crate::overlap::elements_overlap;
 
     /// Why operands do not make a matrix, a vector or a product.
     #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -326,7 +326,10 @@ mod construct {
 
     impl ShapeError {
         /// `extent` as kernels count it.
-        pub(crate) fn dimension(what: &'static str, extent: usize) -> Result<u32, Self> {
+        ///
+        /// # Errors
+        /// [`ShapeError::TooLarge`] for more than 2³¹ − 1.
+        pub fn dimension(what: &'static str, extent: usize) -> Result<u32, Self> {
             match u32::try_from(extent) {
                 Ok(small) if small <= i32::MAX as u32 => Ok(small),
                 _ => Err(Self::TooLarge { what, extent: extent as u64 }),
@@ -334,7 +337,10 @@ mod construct {
         }
 
         /// Refuses two extents that differ.
-        pub(crate) fn unless_equal(left: (&'static str, u32), right: (&'static str, u32)) -> Result<(), Self> {
+        ///
+        /// # Errors
+        /// [`ShapeError::Mismatch`] if they do.
+        pub fn unless_equal(left: (&'static str, u32), right: (&'static str, u32)) -> Result<(), Self> {
             if left.1 == right.1 {
                 return Ok(());
             }

@@ -7,16 +7,16 @@
 //! ```
 
 /// The order of an operand in memory.
-pub(crate) trait Major {
+pub trait Major {
     /// Whether it is K-major.
     const K: bool;
 }
 
 /// K-major: A row-major, B column-major.
-pub(crate) struct KMajor;
+pub struct KMajor;
 
 /// MN-major: A column-major, B row-major.
-pub(crate) struct MnMajor;
+pub struct MnMajor;
 
 impl Major for KMajor {
     const K: bool = true;

@@ -1,0 +1,91 @@
+//! Epilogues: what happens to an accumulator before it is stored. A body of a kernel, such as
+//! [`register_tiled`](crate::register_tiled), computes accumulators; an [`Epilogue`] says what becomes of them.
+//!
+//! ```text
+//!  accumulator of (row, col) ──► Epilogue::value ──► C[row, col]
+//!                                     ▲
+//!              what it reads besides: the old C, a bias, a factor of the row …
+//! ```
+//!
+//! A kernel of one's own is a body with an epilogue of one's own (`examples/03-outer-product-bias-relu` is one):
+//!
+//! ```text
+//!  struct BiasRelu<'a> { bias: GlobalSlice<'a, f32> }
+//!
+//!  impl Epilogue for BiasRelu<'_> {
+//!      unsafe fn value(&self, _: u32, col: u32, accumulator: f32) -> f32 {
+//!          (accumulator + unsafe { self.bias.get_unchecked(col as usize) }).max(0.0)
+//!      }
+//!  }
+//! ```
+
+use cuda_std::prelude::*;
+
+use crate::matrix::MatrixMut;
+
+/// What happens to an accumulator before it is stored.
+pub trait Epilogue {
+    /// What is stored at (`row`, `col`) of the result, for this accumulator.
+    ///
+    /// # Safety
+    /// The element is inside the result, and no other thread accesses it: so the result's old element may be read, and whatever has
+    /// one element for each row or column of the result.
+    unsafe fn value(&self, row: u32, col: u32, accumulator: f32) -> f32;
+
+    /// Stores what becomes of four neighbours in a row of C, from (`row`, `col`) on. What lies outside of C is left out. Where C
+    /// allows it, they are one store of four elements.
+    ///
+    /// # Safety
+    /// `col` is a multiple of four, and no other thread accesses these elements of C. The epilogue is one for results of C's shape.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store(&self, c: &MatrixMut<'_>, row: u32, col: u32, accumulators: [f32; 4]) {
+        if row >= c.rows() || col >= c.cols() {
+            return;
+        }
+        if takes_vectors_of(c, 4) {
+            // SAFETY: all four are inside C, because its columns are a multiple of four; aligned, as `takes_vectors_of` has found.
+            unsafe {
+                let values: [f32; 4] = core::array::from_fn(|i| self.value(row, col + i as u32, accumulators[i]));
+                store_vector(c.data(), c.offset(row, col), values);
+            }
+            return;
+        }
+        for i in 0..4 {
+            let col = col + i as u32;
+            if col < c.cols() {
+                // SAFETY: inside C, and this thread's alone.
+                unsafe { c.set(row, col, self.value(row, col, accumulators[i])) };
+            }
+        }
+    }
+}
+
+/// Whether `count` neighbours in a row of C, from a multiple of `count` on, are either all inside C and one aligned
+/// vector, or all outside.
+#[inline(always)]
+pub fn takes_vectors_of(c: &MatrixMut<'_>, count: u32) -> bool {
+    let multiple = |value: u64| value & u64::from(count - 1) == 0;
+    c.is_contiguous_along_rows()
+        && multiple(u64::from(c.cols()))
+        && multiple(c.row_stride())
+        && multiple(c.data().as_mut_ptr() as u64 / size_of::<f32>() as u64)
+}
+
+/// Stores 2 or 4 elements at once.
+///
+/// # Safety
+/// They are inside the view, aligned to their size together, and this thread's alone.
+#[inline(always)]
+#[track_caller]
+pub unsafe fn store_vector<const N: usize>(data: GlobalSliceMut<'_, f32>, offset: usize, values: [f32; N]) {
+    const { assert!(N == 2 || N == 4, "vectors have 2 or 4 elements") };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if N == 2 {
+            data.set2_unchecked(offset, [values[0], values[1]]);
+        } else {
+            data.set4_unchecked(offset, [values[0], values[1], values[N - 2], values[N - 1]]);
+        }
+    }
+}

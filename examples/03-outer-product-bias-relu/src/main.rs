@@ -1,0 +1,11 @@
+//! A matrix product with a bias and ReLU: run, check, measure. `cargo run --release -- --help` lists what it can do.
+
+use std::process::ExitCode;
+
+use runtime::KernelSet;
+
+static KERNELS: KernelSet = runtime::kernel_set!("kernels");
+
+fn main() -> ExitCode {
+    testkit::main(&[&outer_product_bias_relu_kernels::OuterProductBiasRelu], &[&KERNELS])
+}
