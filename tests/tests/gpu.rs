@@ -9,17 +9,18 @@ use std::sync::OnceLock;
 
 use cuda_driver::{Error as DriverError, Gpu, Module};
 use cuda_std::executor::{Checks, Executor};
-use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut};
+use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use testkit::Operation;
 use tests::device_features::{self, Feature, Launcher, X, untouched};
 use tests::scaling::Scaled;
 use tests::special::{self, Special};
 use tests::special_values;
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Place, Planned, Problem, Shape};
-use tilewright::kernels::{Family, KernelInfo};
+use tilewright::kernels::{self, Family, KernelInfo};
 use tilewright::{Buffer, Device, DeviceError, Error};
 
 const NO_DEVICE: &str = "skipped: no device";
@@ -66,7 +67,7 @@ fn main() {
         trials.push(test(name("same_bits_every_time"), move |device| same_bits_every_time(device, kernel)));
         trials.push(test(name("same_bits_as_on_the_cpu"), move |device| same_bits_as_on_the_cpu(device, kernel)));
     }
-    for &kernel in tilewright::kernels::ALL.iter() {
+    for &kernel in kernels::ALL.iter() {
         trials.push(trial(format!("few::{}", kernel.name), move |device| few_products(device, kernel)));
         let name = |what: &str| format!("planned::{}::{what}", kernel.name);
         for (layouts, layout) in Layouts::ALL.into_iter().zip(["NN", "NT", "TN", "TT"]) {
@@ -78,7 +79,7 @@ fn main() {
         trials.push(trial(name("parts"), move |device| planned_parts(device, kernel)));
         trials.push(trial(name("same_bits_every_time"), move |device| planned_same_bits(device, kernel)));
     }
-    for &kernel in tilewright::kernels::ALL.iter().filter(|kernel| kernel.facts.arch.is_some()) {
+    for &kernel in kernels::ALL.iter().filter(|kernel| kernel.facts.arch.is_some()) {
         for special in Special::ALL.into_iter().filter(|special| special.suits(kernel.scheme)) {
             let name = format!("special::{}::{special:?}", kernel.name);
             trials.push(trial(name, move |device| planned_special(device, kernel, special)));
@@ -92,12 +93,45 @@ fn main() {
     trials.push(test("scaling::all_layouts", |device| {
         Ok(Scaled::all().iter().try_for_each(|scaled| scaled.check(device))?)
     }));
+    for &operation in host::operations::ALL.iter() {
+        let name = |what: &str| format!("operations::{}::{what}", operation.describe().name);
+        trials.push(trial(name("check"), move |device| {
+            of_operation(device, operation, || {
+                let report = testkit::check(operation, device, 1)?;
+                Ok((report.holds(), report.to_string()))
+            })
+        }));
+        trials.push(trial(name("agreement"), move |device| {
+            of_operation(device, operation, || {
+                let agreement = testkit::agreement(operation, device, &testkit::Device::cpu(Checks::Bounds), 1..3)?;
+                Ok((agreement.holds(), agreement.to_string()))
+            })
+        }));
+    }
     trials.push(trial("elements_beyond_32_bit_offsets", far_elements));
     trials.push(test("errors::out_of_memory", out_of_memory));
     trials.push(test("errors::corrupt_ptx", corrupt_ptx));
     trials.push(test("errors::ptx_without_the_kernel", ptx_without_the_kernel));
     trials.push(test("errors::a_view_of_another_device", a_view_of_another_device));
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// What has come of an operation, unless the device lacks a kernel of it that is for other GPUs.
+fn of_operation(
+    device: &Device,
+    operation: &dyn Operation,
+    test: impl FnOnce() -> Result<(bool, String), testkit::Error>,
+) -> Result<Completion, Failed> {
+    let runs = |kernel: &KernelFacts| !matches!(device.has_kernel(kernel), Err(DeviceError::KernelForOtherGpus { .. }));
+    let is_helper = |kernel: &&KernelFacts| kernels::HELPERS.iter().any(|helper| helper.name == kernel.name);
+    let kernels = operation.describe().kernels;
+    let (helpers, others): (Vec<_>, Vec<_>) = kernels.iter().partition(is_helper);
+    if !if others.is_empty() { helpers } else { others }.into_iter().any(runs) {
+        return Ok(Completion::ignored_with("no kernel of it runs on this GPU"));
+    }
+    let (is_right, report) = test()?;
+    println!("{report}");
+    if is_right { Ok(Completion::Completed) } else { Err(report.into()) }
 }
 
 fn check(device: &Device, kernel: Kernel, problem: &Problem) -> Result<(), Failed> {

@@ -1,5 +1,6 @@
 //! Every operation of the program: its cases with all checks of the executor, and its mutants.
 
+use std::path::Path;
 use std::time::Duration;
 
 use host::operations;
@@ -24,6 +25,14 @@ fn no_mutant_of_a_kernel_with_an_operation_survives() {
         seen += usize::from(!found.to_string().is_empty());
     }
     assert_eq!(seen, gpu_kernels::OPERATIONS.len());
+}
+
+#[test]
+fn the_documentation_has_a_row_for_each_operation() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let table = testkit::markdown(&operations::ALL);
+    assert!(text.ends_with(&table), "let docs/operations.md end with `cargo run -p host -- list --markdown`:\n{table}");
 }
 
 #[test]

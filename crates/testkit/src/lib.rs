@@ -92,6 +92,6 @@ pub use expected::{Expected, FP32_ROUNDING};
 pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};
 pub use operation::{Bits, Description, Operation, Sizes, every};
 #[cfg(feature = "program")]
-pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main};
+pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};
 pub use runtime::Device;
 pub use trial::{Accuracy, Outputs, Trial};

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::check::{Case, Report};
 use crate::error::Nearest;
-use crate::operation::{Operation, Sizes};
+use crate::operation::{Description, Operation, Sizes};
 use crate::{Error, agreement, bench, check, check_executor, mutants};
 
 /// Runs operations, checks them and measures them, on a GPU or on the CPU executor.
@@ -42,6 +42,9 @@ pub enum CheckTask {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Print a table for documentation.
+        #[arg(long, conflicts_with = "json")]
+        markdown: bool,
     },
     /// Checks operations: on the executor with all its checks, and on a GPU if there is one.
     Check {
@@ -181,7 +184,11 @@ impl Program<'_> {
                     Ok(show(&bench(operation, &device, sizes, runs, common.seed)?, common.json, true))
                 })
             }
-            Task::Check(CheckTask::List { json }) => Ok(self.list(json)),
+            Task::Check(CheckTask::List { markdown: true, .. }) => {
+                print!("{}", markdown(self.operations));
+                Ok(true)
+            }
+            Task::Check(CheckTask::List { json, .. }) => Ok(self.list(json)),
             Task::Check(CheckTask::Check { wanted, common }) => self.check(&wanted, &common),
             Task::Check(CheckTask::Agreement { wanted, common, seeds }) => self.agreement(&wanted, &common, seeds),
             Task::Check(CheckTask::Mutants { wanted, common, limit }) => {
@@ -302,6 +309,21 @@ impl Program<'_> {
     }
 }
 
+/// A table of operations, a row for each.
+pub fn markdown(operations: &[&dyn Operation]) -> String {
+    let row = |operation: &&dyn Operation| {
+        let Description { name, idea, sizes, kernels, small, .. } = operation.describe();
+        let listed = match &kernels[..] {
+            // The planner's choice is among too many to list.
+            many if many.len() > 6 => format!("{} kernels", many.len()),
+            few => few.iter().map(|kernel| format!("`{}`", kernel.name)).collect::<Vec<_>>().join(", "),
+        };
+        format!("| `{name}` | {idea} | {} | {listed} | {} |\n", sizes.join(", "), small.len())
+    };
+    let rows: String = operations.iter().map(row).collect();
+    format!("| operation | idea | sizes | kernels | cases on the executor |\n|---|---|---|---|---|\n{rows}")
+}
+
 /// Prints a report. Hands on whether all of it was right.
 fn show<R: Display + Serialize>(report: &R, json: bool, is_right: bool) -> bool {
     if json {
@@ -359,6 +381,7 @@ mod tests {
             "",
             "list",
             "list --json",
+            "list --markdown",
             "check --json",
             "check --op twice --device cpu --seed 9",
             "run --op halved",
