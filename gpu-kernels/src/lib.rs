@@ -68,6 +68,7 @@ macro_rules! operations {
 
 operations! {
     pack: COPY, PACK_BF16, PACK_FP16;
+    rms_norm: RMS_NORM;
     scaling: SCALE;
 }
 
