@@ -372,7 +372,7 @@ mod operation {
     /// The factor of all elements.
     const ALPHA: f32 = 1.7;
 
-    /// Products with diagonal matrices: [`Scale`].
+    /// Products with diagonal matrices.
     pub static SCALE: Scale = Scale;
 
     /// `C = α·diag(r)·B·diag(c)`, of row-major matrices one after the other.

@@ -68,7 +68,7 @@ pub static ALL: [Problem; 4] = [
 /// The problem of this name.
 ///
 /// # Errors
-/// [`Error::UnknownName`], with the name that is most like it.
+/// [`UnknownName`](tilewright::Error::UnknownName), with the name that is most like it.
 pub fn find(name: &str) -> Result<&'static Problem, Error> {
     let known = || ALL.iter().map(|problem| problem.name).collect();
     ALL.iter().find(|problem| problem.name == name).ok_or_else(|| Error::unknown_name("problem", name, known()))
@@ -107,7 +107,7 @@ impl Problem {
     /// The product to compute: at full or at reduced sizes, with what the user has changed.
     ///
     /// # Errors
-    /// [`Error::ExtentTooLarge`], [`Error::LeadingDimension`], [`Error::SizeOverflow`]; [`Error::Usage`] for a factor that
+    /// [`ExtentTooLarge`](tilewright::Error::ExtentTooLarge), [`Error::LeadingDimension`], [`Error::SizeOverflow`]; [`Error::Usage`] for a factor that
     /// is not finite, whose results could not be checked.
     pub fn product(&self, reduced: bool, overrides: &Overrides) -> Result<Product, Error> {
         let Sizes { m, n, k } = self.sizes(reduced, overrides);

@@ -135,8 +135,8 @@ impl BenchFlags {
     /// What to measure.
     ///
     /// # Errors
-    /// [`Error::UnknownName`] for a suite or a problem that there is none of; [`Error::Usage`] where nothing is left to
-    /// measure; [`Error::ExtentTooLarge`]; those of [`TableFlag::tables`].
+    /// [`UnknownName`](tilewright::Error::UnknownName) for a suite or a problem that there is none of; [`Error::Usage`] where nothing is left to
+    /// measure; [`ExtentTooLarge`](tilewright::Error::ExtentTooLarge); those of [`TableFlag::tables`].
     pub fn options(self) -> Result<BenchOptions, Error> {
         let inputs = if self.inputs.is_empty() { Inputs::ALL.to_vec() } else { self.inputs.clone() };
         Ok(BenchOptions {

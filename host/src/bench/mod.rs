@@ -88,7 +88,7 @@ pub fn refuse_cpu(device: &Device) -> Result<(), Error> {
 /// Files are looked at first. What one case cannot do is in its report, and the others go on.
 ///
 /// # Errors
-/// [`Error::Usage`] for the CPU executor, and for files that are no reports; [`Error::File`]; [`Error::TableForOtherGpu`];
+/// [`Error::Usage`] for the CPU executor, and for files that are no reports; [`Error::File`]; [`TableForOtherGpu`](tilewright::Error::TableForOtherGpu);
 /// [`Error::Baseline`] where
 /// there is no cuBLAS and a baseline is wanted; [`DeviceError::Driver`](runtime::Error::Driver) where the GPU fails, or has too little memory.
 pub fn bench(

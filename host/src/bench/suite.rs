@@ -96,7 +96,7 @@ const LARGE: Sizes = Sizes { m: 2048, n: 4096, k: 8192 };
 /// The cases of a suite.
 ///
 /// # Errors
-/// [`Error::UnknownName`].
+/// [`UnknownName`](tilewright::Error::UnknownName).
 pub fn suite(name: &str) -> Result<Vec<Case>, Error> {
     match name {
         "targets" => Ok(targets()),

@@ -68,7 +68,7 @@ pub struct Options {
 /// finds is in the report, and no error.
 ///
 /// # Errors
-/// [`Error::UnknownName`], [`Error::File`] and [`Error::Program`], before anything runs; [`DeviceError::Driver`](runtime::Error::Driver) where there is no GPU;
+/// [`UnknownName`](tilewright::Error::UnknownName), [`Error::File`] and [`Error::Program`], before anything runs; [`DeviceError::Driver`](runtime::Error::Driver) where there is no GPU;
 /// [`DeviceError::KernelForOtherGpus`](runtime::Error::KernelForOtherGpus) for a kernel that was asked for and does not run on this one.
 pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeReport, Error> {
     let subjects = subjects(&options.kernels)?;

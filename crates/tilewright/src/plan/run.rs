@@ -37,7 +37,24 @@ impl GemmPlan {
         c: &mut DeviceMatrix,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
+        let given = Description::of(alpha, a, b, beta, c)?;
+        if given.is_empty() {
+            // There may be no memory for views of matrices of which there are none.
+            return self.check(&given, workspace);
+        }
         self.run_views(device, alpha, a.batch()?, b.batch()?, beta, c.batch_mut(false)?, workspace)
+    }
+
+    /// Refuses operands that the plan was not made for, and a workspace that is too small.
+    fn check(&self, given: &Description, workspace: &Workspace) -> Result<(), Error> {
+        if let Some((what, planned, given)) = self.product.difference(given) {
+            return Err(Error::PlanMismatch { kernel: self.kernel.name, what, planned, given });
+        }
+        if workspace.bytes() < self.workspace_bytes {
+            let (needs, has) = (Bytes(self.workspace_bytes as u128), Bytes(workspace.bytes() as u128));
+            return Err(Error::WorkspaceTooSmall { needs, has });
+        }
+        Ok(())
     }
 
     /// The same for views of matrices, as kernels take them.
@@ -55,14 +72,7 @@ impl GemmPlan {
         c: MatrixBatchMut<'_>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        let given = Description::of_views(alpha, &a, &b, beta, &c)?;
-        if let Some((what, planned, given)) = self.product.difference(&given) {
-            return Err(Error::PlanMismatch { kernel: self.kernel.name, what, planned, given });
-        }
-        if workspace.bytes() < self.workspace_bytes {
-            let (needs, has) = (Bytes(self.workspace_bytes as u128), Bytes(workspace.bytes() as u128));
-            return Err(Error::WorkspaceTooSmall { needs, has });
-        }
+        self.check(&Description::of_views(alpha, &a, &b, beta, &c)?, workspace)?;
         if self.product.is_empty() {
             return Ok(());
         }
