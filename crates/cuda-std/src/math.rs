@@ -3,12 +3,13 @@
 //! | function | error, in units in the last place | made of |
 //! |---|---|---|
 //! | [`fma`], [`sqrt`] | 0.5: correctly rounded | one operation |
-//! | [`exp`] | at most 1 | Cody–Waite reduction, polynomial of degree 6 |
-//! | [`exp2`] | at most 1 | exact reduction, polynomial of degree 7 |
-//! | [`rsqrt`] | at most 0.501 | a square root, a division, a correction |
+//! | [`exp`] | at most 0.88 | Cody–Waite reduction, polynomial of degree 6 |
+//! | [`exp2`] | at most 0.87 | exact reduction, polynomial of degree 7 |
+//! | [`rsqrt`] | at most 0.500001 | a square root, a division, a correction |
 //!
-//! The bounds are for every `f32` there is, subnormal results included. The tests compare some of each exponent with functions in f64;
-//! this compares all 2³²:
+//! The bounds are for every `f32` there is, subnormal results included. They are tested against functions in f64, on some numbers of each
+//! exponent by the ordinary tests, and on all 2³² by this (five minutes on one core; the largest errors that it found are 0.87504 of
+//! `exp`, 0.86770 of `exp2`, 0.50000003 of `rsqrt`):
 //!
 //! ```sh
 //! cargo test --release -p tilewright-cuda-std --test math -- --ignored
@@ -56,8 +57,8 @@ pub fn sqrt(x: f32) -> f32 {
     }
 }
 
-/// One over the square root, off by at most 0.501 units in the last place. That of ±0 is ±∞, that of ∞ is 0, that of a negative number
-/// NaN.
+/// One over the square root, off by at most 0.500001 units in the last place. That of ±0 is ±∞, that of ∞ is 0, that of a negative
+/// number NaN.
 ///
 /// Correctly rounded square root and division, and then one step of Newton's method with the remainders of both, which fused
 /// operations give exactly.
@@ -83,10 +84,10 @@ pub fn rsqrt(x: f32) -> f32 {
     with_gpu_nan(if is_small { result * ROOT_OF_UP } else { result })
 }
 
-/// eˣ, off by at most 1 unit in the last place.
+/// eˣ, off by at most 0.88 units in the last place.
 ///
-/// e⁰ is 1, e^−∞ is 0, e^∞ is ∞, that of NaN is NaN. From 88.722843 on the result is ∞, below −103.97208 it is 0; below −87.33655 it is
-/// subnormal.
+/// e⁰ is 1, e^−∞ is 0, e^∞ is ∞, that of NaN is NaN. Above 88.722832 the result is ∞, below −87.33654 it is subnormal, and from
+/// −103.972084 down it is 0.
 ///
 /// With n the integer nearest to x/ln 2 and r = x − n·ln 2, eˣ = 2ⁿ·eʳ, |r| ≤ 0.347.
 #[inline(always)]
@@ -112,7 +113,7 @@ pub fn exp(x: f32) -> f32 {
     with_gpu_nan(scale(power, bits))
 }
 
-/// 2ˣ, off by at most 1 unit in the last place; exact for integers.
+/// 2ˣ, off by at most 0.87 units in the last place; exact for integers.
 ///
 /// 2^−∞ is 0, 2^∞ is ∞, that of NaN is NaN. From 128 on the result is ∞, up to −150 it is 0; below −126 it is subnormal.
 ///

@@ -12,9 +12,9 @@ struct Function {
 }
 
 const FUNCTIONS: [Function; 4] = [
-    Function { name: "exp", of: math::exp, exact: f64::exp, bound: 1.0 },
-    Function { name: "exp2", of: math::exp2, exact: f64::exp2, bound: 1.0 },
-    Function { name: "rsqrt", of: math::rsqrt, exact: |x| 1.0 / x.sqrt(), bound: 0.501 },
+    Function { name: "exp", of: math::exp, exact: f64::exp, bound: 0.88 },
+    Function { name: "exp2", of: math::exp2, exact: f64::exp2, bound: 0.87 },
+    Function { name: "rsqrt", of: math::rsqrt, exact: |x| 1.0 / x.sqrt(), bound: 0.500_001 },
     Function { name: "sqrt", of: math::sqrt, exact: f64::sqrt, bound: 0.5 },
 ];
 
@@ -118,6 +118,13 @@ fn special_numbers_are_those_of_c() {
         assert_eq!(bits(exponential, f32::NEG_INFINITY), 0, "not −0");
         assert_eq!([f32::MAX, f32::MIN].map(exponential), [f32::INFINITY, 0.0]);
     }
+    let edge = |exponential: fn(f32) -> f32, x: f32| [exponential(x), exponential(x.next_up())];
+    let [last, infinite] = edge(math::exp, 88.722_83);
+    assert!(last.is_finite() && infinite == f32::INFINITY, "{last}, {infinite}");
+    assert_eq!(edge(math::exp, -103.972_084), [0.0, 1e-45]);
+    assert!(edge(math::exp, -87.336_55)[0] < f32::MIN_POSITIVE && edge(math::exp, -87.336_55)[1] > f32::MIN_POSITIVE);
+    assert_eq!(edge(math::exp2, 128.0f32.next_down())[1], f32::INFINITY);
+    assert_eq!(edge(math::exp2, -150.0), [0.0, 1e-45]);
     for n in -149..128 {
         assert_eq!(f64::from(math::exp2(n as f32)), 2f64.powi(n), "exact for integers: {n}");
     }

@@ -103,6 +103,7 @@ impl Default for UnderflowScan {
 mod tests {
     use super::*;
 
+    #[expect(clippy::disallowed_methods, reason = "a test, which no GPU sees")]
     const POWER: fn(i32) -> f32 = |exponent| 2f32.powi(exponent);
 
     #[test]

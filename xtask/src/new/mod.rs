@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  DIR/Cargo.toml  build.rs  src/main.rs  tests/operation.rs        the program
-//!  DIR/kernels/Cargo.toml  build.rs  src/lib.rs                     kernel and operation
+//!  DIR/kernels/Cargo.toml  clippy.toml  build.rs  src/lib.rs        kernel and operation
 //! ```
 //!
 //! Its dependencies are the crates of this repository, by their path. Everything is written into a directory beside DIR, which then
@@ -111,6 +111,8 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result
         ("src/main.rs", fill(include_str!("template/main.rs"))),
         ("tests/operation.rs", fill(include_str!("template/operation.rs"))),
         ("kernels/Cargo.toml", fill(include_str!("template/kernels/Cargo.toml"))),
+        // Methods of std that a kernel must not call, as for the kernels of this repository.
+        ("kernels/clippy.toml", include_str!("../../../gpu-kernels/clippy.toml").to_owned()),
         ("kernels/build.rs", fill(include_str!("template/kernels/build.rs"))),
         ("kernels/src/lib.rs", source.to_owned()),
     ];
@@ -188,6 +190,58 @@ mod tests {
             assert!(format.status.success(), "{name}: {}", String::from_utf8_lossy(&format.stdout));
         }
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3, "nothing else is left");
+    }
+
+    /// On the CPU it would be another function than what a kernel can have on a GPU.
+    #[test]
+    fn a_method_of_std_in_a_kernel_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = create(&place.path().join("clipped"), Kernel::Elementwise, root()).unwrap();
+        let clippy = || cargo(&directory, &["clippy", "--package", "clipped-kernels"]);
+        let output = clippy();
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !messages.contains("warning"), "{messages}");
+
+        let path = directory.join("kernels/src/lib.rs");
+        let mut source = fs::read_to_string(&path).unwrap();
+        source += "\npub fn f(x: f32, y: f64) -> f32 {\n    x.exp() + y.sqrt() as f32 + f32::mul_add(x, x, x)\n}\n";
+        fs::write(&path, source).unwrap();
+        let output = clippy();
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{messages}");
+        for (method, right) in [
+            ("f32::exp", "write `cuda_std::math::exp`"),
+            ("f64::sqrt", "what kernels can use, for `f32`"),
+            ("f32::mul_add", "write `cuda_std::math::fma`"),
+        ] {
+            let about =
+                messages.split("error: ").find(|about| about.contains(&format!("disallowed method `{method}`")));
+            assert!(
+                about.is_some_and(|about| about.contains(right) && about.contains("kernels/src/lib.rs:")),
+                "{messages}"
+            );
+        }
+    }
+
+    #[test]
+    fn all_crates_of_kernels_have_the_same_rules() {
+        let rules = include_str!("../../../gpu-kernels/clippy.toml");
+        let examples =
+            fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path().join("kernels"));
+        let crates: Vec<_> = examples.filter(|path| path.is_dir()).chain([root().join("crates/blocks")]).collect();
+        assert!(crates.len() > 3, "{crates:?}");
+        for path in crates.iter().map(|path| path.join("clippy.toml")) {
+            assert!(
+                fs::read_to_string(&path).is_ok_and(|text| text == rules),
+                "copy gpu-kernels/clippy.toml to {path:?}"
+            );
+        }
+        // What there is in place of a method is named.
+        let math = fs::read_to_string(root().join("crates/cuda-std/src/math.rs")).unwrap();
+        for function in math.lines().filter_map(|line| line.strip_prefix("pub fn ")?.split('(').next()) {
+            let is_of_std = rules.contains(&format!("\"f32::{function}\"")) || function == "fma";
+            assert!(!is_of_std || rules.contains(&format!("write `cuda_std::math::{function}`")), "{function}");
+        }
     }
 
     #[test]

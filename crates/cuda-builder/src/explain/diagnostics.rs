@@ -45,8 +45,12 @@ fn float_method(message: &str) -> Option<(&str, &'static str)> {
 }
 
 fn for_float_method(name: &str, kind: &str, math: &[String]) -> String {
-    let advice = match math.iter().find(|known| *known == name) {
-        Some(_) => format!("write `cuda_std::math::{name}(…)`, which the CPU has too"),
+    let function = if name == "mul_add" { "fma" } else { name };
+    let advice = match math.iter().find(|known| *known == function) {
+        Some(_) if kind == "f32" => {
+            format!("write `cuda_std::math::{function}(…)`, which has the same bits on the CPU")
+        }
+        Some(_) => format!("`cuda_std::math::{function}(…)` is for f32, and there is none for {kind}"),
         None => format!("`cuda_std::math` has what kernels can use, and no `{name}`"),
     };
     format!("the methods of {kind} that are std's, such as `{name}`, are not there on a GPU: {advice}")
@@ -100,6 +104,10 @@ mod tests {
         );
         let text = with_hints(&[NO_METHOD.to_owned(), NO_METHOD.to_owned()], || vec!["fma".to_owned()]);
         assert!(text.contains("no `exp`") && text.matches("hint:").count() == 1, "{text}");
+        let text = with_hints(&[NO_METHOD.replace("type `f32`", "type `f64`")], || vec!["exp".to_owned()]);
+        assert!(text.contains("`cuda_std::math::exp(…)` is for f32, and there is none for f64"), "{text}");
+        let text = with_hints(&[NO_METHOD.replace("`exp`", "`mul_add`")], || vec!["fma".to_owned()]);
+        assert!(text.contains("write `cuda_std::math::fma(…)`"), "{text}");
         let ambiguous = NO_METHOD.replace("type `f32`", "type `{float}`");
         assert_eq!(with_hints(std::slice::from_ref(&ambiguous), || panic!("not needed")), ambiguous);
         let other = NO_METHOD.replace("type `f32`", "struct `Vec<f32>`");
