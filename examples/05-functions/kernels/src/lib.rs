@@ -52,7 +52,6 @@ pub use operation::Functions;
 
 /// What the kernel is for. No GPU sees this.
 #[cfg(not(target_arch = "nvptx64"))]
-#[expect(clippy::disallowed_methods, reason = "references in f64, which no GPU sees")]
 mod operation {
     use testkit::{
         Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Sizes, Values, Views,
