@@ -49,7 +49,7 @@
 //! `path`:
 //!
 //! ```toml
-#![doc = include_str!("../../../tests/downstream/Cargo.toml")]
+#![doc = include_str!("../downstream.toml")]
 //! ```
 //!
 //! Use `cust` as [`cuda_driver::cust`](cust) rather than as a dependency of its own: a crate that does not also link

@@ -1,7 +1,5 @@
 //! What kernels of this module are for: copies, and operands rounded to 16 bits. No GPU sees this.
 
-#![expect(clippy::disallowed_methods, reason = "references, which no GPU sees")]
-
 use alloc::{vec, vec::Vec};
 
 use cuda_std::KernelFacts;

@@ -482,7 +482,6 @@ impl crate::Grid for pack_scaled_fp16<'_> {
 mod tests {
     use super::*;
 
-    #[expect(clippy::disallowed_methods, reason = "a test, which no GPU sees")]
     const POWER: fn(i32) -> f64 = |exponent| 2f64.powi(exponent);
 
     /// What two parts hold of a number.

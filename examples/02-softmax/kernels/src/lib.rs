@@ -142,7 +142,6 @@ pub use operation::{Softmax, expected_row};
 
 /// What the kernel is for. No GPU sees this.
 #[cfg(not(target_arch = "nvptx64"))]
-#[expect(clippy::disallowed_methods, reason = "a reference in f64, which no GPU sees")]
 mod operation {
     use testkit::{
         Argument, Bits, Description, Device, Distribution, Error, Expected, FP32_ROUNDING, Operation, Sizes, Values,
