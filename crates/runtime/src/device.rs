@@ -201,6 +201,11 @@ impl Device {
         unsafe { self.launch_checked(grid, kernel) }
     }
 
+    /// Whether both are handles of one device, on whatever streams: what is in the memory of the one is in that of the other.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// Refuses arguments that the kernel cannot be launched with.
     fn check<K: Kernel>(&self, kernel: &K) -> Result<(), Error> {
         kernel.check()?;

@@ -9,8 +9,6 @@ use runtime::KernelSet;
 use testkit::{Operation, Program};
 use tilewright::device::{DeviceChoice, KERNELS};
 
-pub use product::Product;
-
 /// All operations: those beside the kernels, then products, which are planned.
 pub static ALL: LazyLock<Vec<&'static dyn Operation>> = LazyLock::new(|| {
     let products = product::ALL.iter().map(|product| product as &dyn Operation);

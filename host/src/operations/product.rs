@@ -29,7 +29,7 @@ pub(super) static ALL: [Product; 7] = [
 ];
 
 /// `C = α·op(A)·op(B) + β·C` for each product of a batch.
-pub struct Product {
+pub(super) struct Product {
     name: &'static str,
     family: Family,
     precision: Precision,
@@ -38,7 +38,7 @@ pub struct Product {
 }
 
 struct Planned {
-    device: String,
+    device: testkit::Device,
     product: plan::Description,
     plan: GemmPlan,
     workspace: Workspace,
@@ -153,21 +153,20 @@ impl Operation for Product {
 
     fn launch(&self, device: &testkit::Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
         let case = self.case(sizes)?;
-        let device = Device::from(device.clone());
         let a = case.read(views, "a", case.m, case.k, case.trans_a)?;
         let b = case.read(views, "b", case.k, case.n, case.trans_b)?;
         let c = MatrixMut::new(views.write("c")?, case.m, case.n, case.n, 1).map_err(Error::operation)?;
         let c = MatrixBatchMut::new(c, case.m * case.n, case.batch).map_err(Error::operation)?;
         let product = plan::Description::of_views(ALPHA, &a, &b, BETA, &c).map_err(Error::operation)?;
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let name = device.name();
-        if !last.as_ref().is_some_and(|last| (&last.device, &last.product) == (&name, &product)) {
-            let plan = self.plan(&device, &product)?;
-            let workspace = plan.workspace(&device).map_err(Error::operation)?;
-            *last = Some(Planned { device: name, product, plan, workspace });
+        let of = Device::from(device.clone());
+        if !last.as_ref().is_some_and(|last| last.device.is_same(device) && last.product == product) {
+            let plan = self.plan(&of, &product)?;
+            let workspace = plan.workspace(&of).map_err(Error::operation)?;
+            *last = Some(Planned { device: device.clone(), product, plan, workspace });
         }
         let Some(Planned { plan, workspace, .. }) = &mut *last else { unreachable!("just planned") };
-        plan.run_views(&device, ALPHA, a, b, BETA, c, workspace).map_err(Error::operation)
+        plan.run_views(&of, ALPHA, a, b, BETA, c, workspace).map_err(Error::operation)
     }
 
     fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
@@ -193,5 +192,25 @@ impl Operation for Product {
 
     fn operations(&self, sizes: &Sizes) -> f64 {
         self.case(sizes).map_or(0.0, |case| 2.0 * case.batch as f64 * case.m as f64 * case.n as f64 * case.k as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_std::executor::Checks;
+    use testkit::Trial;
+
+    use super::*;
+
+    /// Its workspace is another's memory, and it may be more than the other offers.
+    #[test]
+    fn a_plan_is_of_one_device() {
+        for product in &ALL[1..] {
+            let sizes = product.describe().sizes_of(&[1, 33, 20, 35, 0, 0]).unwrap();
+            let trial = Trial::new(product, sizes, 1).unwrap();
+            for device in [testkit::Device::cpu(Checks::Bounds), testkit::Device::cpu(Checks::Bounds)] {
+                trial.judge(&trial.run(&device).unwrap()).unwrap();
+            }
+        }
     }
 }
