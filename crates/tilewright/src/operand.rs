@@ -201,20 +201,9 @@ impl DeviceMatrix {
     /// # Errors
     /// [`Error::Shape`] for more than 2³¹ − 1 rows or columns.
     pub fn matrix(&self) -> Result<Matrix<'_>, Error> {
-        self.matrix_at(0)
-    }
-
-    /// Matrix `index` of the batch as kernels read it.
-    ///
-    /// # Errors
-    /// As for [`DeviceMatrix::matrix`].
-    ///
-    /// # Panics
-    /// If there are not as many.
-    pub fn matrix_at(&self, index: usize) -> Result<Matrix<'_>, Error> {
         let Placement { row_stride, col_stride, .. } = self.placement();
         let all = self.buffer.view();
-        let first = self.first(index);
+        let first = self.first(0);
         // SAFETY: the rest of the buffer from an element on that is in it, borrowed as the whole is.
         let rest = unsafe { GlobalSlice::from_raw_parts(all.as_ptr().wrapping_add(first), all.len() - first) };
         Ok(Matrix::new(rest, self.rows, self.cols, row_stride, col_stride)?)
@@ -225,19 +214,8 @@ impl DeviceMatrix {
     /// # Errors
     /// [`Error::Shape`] for more than 2³¹ − 1 rows or columns, or if elements share a place in memory.
     pub fn matrix_mut(&mut self) -> Result<MatrixMut<'_>, Error> {
-        self.matrix_mut_at(0)
-    }
-
-    /// Matrix `index` of the batch as kernels write it.
-    ///
-    /// # Errors
-    /// As for [`DeviceMatrix::matrix_mut`].
-    ///
-    /// # Panics
-    /// If there are not as many.
-    pub fn matrix_mut_at(&mut self, index: usize) -> Result<MatrixMut<'_>, Error> {
         let Placement { row_stride, col_stride, .. } = self.placement();
-        let (first, rows, cols) = (self.first(index), self.rows, self.cols);
+        let (first, rows, cols) = (self.first(0), self.rows, self.cols);
         let all = self.buffer.view_mut();
         // SAFETY: the rest of the buffer from an element on that is in it, borrowed as the whole is.
         let rest = unsafe { GlobalSliceMut::from_raw_parts(all.as_mut_ptr().wrapping_add(first), all.len() - first) };
@@ -249,7 +227,7 @@ impl DeviceMatrix {
     /// # Errors
     /// As for [`DeviceMatrix::matrix`], and [`Error::Shape`] for more than 2³¹ − 1 matrices.
     pub fn batch(&self) -> Result<MatrixBatch<'_>, Error> {
-        self.batch_of(self.matrix_at(0)?)
+        self.batch_of(self.matrix()?)
     }
 
     /// The transposes of all matrices as kernels read them.
@@ -257,7 +235,7 @@ impl DeviceMatrix {
     /// # Errors
     /// As for [`DeviceMatrix::batch`].
     pub fn transposed_batch(&self) -> Result<MatrixBatch<'_>, Error> {
-        self.batch_of(self.matrix_at(0)?.transposed())
+        self.batch_of(self.matrix()?.transposed())
     }
 
     fn batch_of<'a>(&self, first: Matrix<'a>) -> Result<MatrixBatch<'a>, Error> {
@@ -271,7 +249,7 @@ impl DeviceMatrix {
     /// share a place in memory. Matrices may lie between the rows of others.
     pub fn batch_mut(&mut self, transposed: bool) -> Result<MatrixBatchMut<'_>, Error> {
         let (stride, count) = (self.placement().batch_stride, self.count);
-        let first = self.matrix_mut_at(0)?;
+        let first = self.matrix_mut()?;
         Ok(MatrixBatchMut::new(if transposed { first.transposed() } else { first }, stride, count)?)
     }
 

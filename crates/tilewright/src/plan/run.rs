@@ -38,11 +38,12 @@ impl GemmPlan {
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         let given = Description::of(alpha, a, b, beta, c)?;
+        self.check(&given, workspace)?;
         if given.is_empty() {
             // There may be no memory for views of matrices of which there are none.
-            return self.check(&given, workspace);
+            return Ok(());
         }
-        self.run_views(device, alpha, a.batch()?, b.batch()?, beta, c.batch_mut(false)?, workspace)
+        self.run_checked(device, alpha, a.batch()?, b.batch()?, beta, c.batch_mut(false)?, workspace)
     }
 
     /// Refuses operands that the plan was not made for, and a workspace that is too small.
@@ -76,6 +77,21 @@ impl GemmPlan {
         if self.product.is_empty() {
             return Ok(());
         }
+        self.run_checked(device, alpha, a, b, beta, c, workspace)
+    }
+
+    /// Products of which there are some, and which [`GemmPlan::check`] has passed.
+    #[allow(clippy::too_many_arguments, reason = "those of a BLAS, and where to run")]
+    fn run_checked(
+        &self,
+        device: &Device,
+        alpha: f32,
+        a: MatrixBatch<'_>,
+        b: MatrixBatch<'_>,
+        beta: f32,
+        c: MatrixBatchMut<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
         let (a, b, c_planned) = match self.transposed {
             false => (a, b, c),
             true => (b.transposed(), a.transposed(), c.transposed()),
@@ -86,7 +102,7 @@ impl GemmPlan {
             }
             _ => {
                 (0..c.count()).try_for_each(|index| {
-                    // SAFETY: there are as many matrices, of each as many as of C: `Description::of_views`.
+                    // SAFETY: there are as many matrices, of each as many as of C: `check`.
                     let (a, b, c) = unsafe { (a.at(index), b.at(index), c_planned.at(index)) };
                     self.run_one(device, alpha, a, b, beta, c, workspace)
                 })?
