@@ -18,6 +18,17 @@ impl ComputeCapability {
     }
 }
 
+impl ComputeCapability {
+    /// The fp32 operations that the CUDA cores of a multiprocessor begin in one clock: two for each core, of which a fused
+    /// multiply-add is one instruction. `None` where the table does not have the compute capability.
+    pub const fn fp32_per_clock(self) -> Option<u32> {
+        match Row::of(self) {
+            Some(row) => Some(2 * row.cores),
+            None => None,
+        }
+    }
+}
+
 impl fmt::Display for ComputeCapability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
@@ -54,31 +65,45 @@ pub struct Limits {
 }
 
 /// The rows of the table: what differs between compute capabilities, as in the CUDA C++ Programming Guide, "Technical
-/// Specifications per Compute Capability", and in libcu++'s `arch_traits`.
+/// Specifications per Compute Capability" and "Throughput of Native Arithmetic Instructions", and in libcu++'s `arch_traits`.
 const TABLE: &[((u32, u32), Row)] = &[
-    ((8, 0), Row { shared_kib: 164, threads: 2048, blocks: 32 }),
-    ((8, 6), Row { shared_kib: 100, threads: 1536, blocks: 16 }),
-    ((8, 7), Row { shared_kib: 164, threads: 1536, blocks: 16 }),
-    ((8, 9), Row { shared_kib: 100, threads: 1536, blocks: 24 }),
+    ((8, 0), Row { shared_kib: 164, threads: 2048, blocks: 32, cores: 64 }),
+    ((8, 6), Row { shared_kib: 100, threads: 1536, blocks: 16, cores: 128 }),
+    ((8, 7), Row { shared_kib: 164, threads: 1536, blocks: 16, cores: 128 }),
+    ((8, 9), Row { shared_kib: 100, threads: 1536, blocks: 24, cores: 128 }),
     ((9, 0), HOPPER),
-    ((10, 0), Row { shared_kib: 228, threads: 2048, blocks: 32 }),
-    ((10, 3), Row { shared_kib: 228, threads: 2048, blocks: 32 }),
-    ((11, 0), Row { shared_kib: 228, threads: 1536, blocks: 24 }),
-    ((12, 0), Row { shared_kib: 100, threads: 1536, blocks: 24 }),
-    ((12, 1), Row { shared_kib: 100, threads: 1536, blocks: 24 }),
+    ((10, 0), Row { shared_kib: 228, threads: 2048, blocks: 32, cores: 128 }),
+    ((10, 3), Row { shared_kib: 228, threads: 2048, blocks: 32, cores: 128 }),
+    ((11, 0), Row { shared_kib: 228, threads: 1536, blocks: 24, cores: 128 }),
+    ((12, 0), Row { shared_kib: 100, threads: 1536, blocks: 24, cores: 128 }),
+    ((12, 1), Row { shared_kib: 100, threads: 1536, blocks: 24, cores: 128 }),
 ];
 
 /// Compute capability 9.0.
-const HOPPER: Row = Row { shared_kib: 228, threads: 2048, blocks: 32 };
+const HOPPER: Row = Row { shared_kib: 228, threads: 2048, blocks: 32, cores: 128 };
 
 /// What differs between compute capabilities, of a multiprocessor.
 struct Row {
     shared_kib: u32,
     threads: u32,
     blocks: u32,
+    /// CUDA cores for fp32.
+    cores: u32,
 }
 
 impl Row {
+    const fn of(capability: ComputeCapability) -> Option<&'static Self> {
+        let mut index = 0;
+        while index < TABLE.len() {
+            let ((major, minor), row) = &TABLE[index];
+            if *major == capability.major && *minor == capability.minor {
+                return Some(row);
+            }
+            index += 1;
+        }
+        None
+    }
+
     const fn limits(&self) -> Limits {
         let reserved_shared_bytes = 1 << 10;
         let shared_bytes_per_multiprocessor = self.shared_kib << 10;
@@ -101,15 +126,10 @@ impl Row {
 impl Limits {
     /// The limits of GPUs of this compute capability; `None` for one that the table does not have.
     pub const fn of(capability: ComputeCapability) -> Option<Self> {
-        let mut index = 0;
-        while index < TABLE.len() {
-            let ((major, minor), row) = &TABLE[index];
-            if *major == capability.major && *minor == capability.minor {
-                return Some(row.limits());
-            }
-            index += 1;
+        match Row::of(capability) {
+            Some(row) => Some(row.limits()),
+            None => None,
         }
-        None
     }
 
     /// The compute capabilities that the table has, lowest first.
@@ -162,6 +182,8 @@ mod tests {
         }
         assert_eq!((shared(7, 5), shared(8, 1), shared(13, 0)), (None, None, None));
         assert_eq!(Limits::known().count(), 10);
+        let rate = |major, minor| ComputeCapability::new(major, minor).fp32_per_clock();
+        assert_eq!([rate(8, 0), rate(8, 9), rate(9, 0), rate(13, 0)], [Some(128), Some(256), Some(256), None]);
     }
 
     #[test]

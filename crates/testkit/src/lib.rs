@@ -64,7 +64,7 @@
 //! | [`check_executor`] | the same with all checks of the executor, also with the limits of lesser GPUs | the executor |
 //! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
 //! | [`agreement()`] | a GPU's bits against the executor's | both |
-//! | [`bench()`] | median and spread, bytes and operations a second, with buffers that are not in the cache | any device |
+//! | [`bench()`] | median and spread, bytes and operations a second as a share of the GPU's peak, in turns with a baseline if there is one, with buffers that are not in the cache | any device |
 //! | [`main`] | a program with all of these over the operations of a crate | |
 //!
 //! A test is one line: [`assert_checks`], [`assert_mutants`]. So is a program: `testkit::main(&[&Axpy], &[&KERNELS])`.
@@ -77,6 +77,7 @@ mod error;
 mod expected;
 mod mutants;
 mod operation;
+mod peak;
 #[cfg(feature = "program")]
 mod runner;
 #[cfg(test)]
@@ -85,12 +86,13 @@ mod trial;
 
 pub use agreement::{Agreement, Disagreement, agreement};
 pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, Views};
-pub use bench::{Measurement, bench};
+pub use bench::{MeasuredBaseline, Measurement, Times, bench};
 pub use check::{Case, Report, assert_checks, check, check_executor};
 pub use error::{Error, Nearest};
 pub use expected::{Expected, FP32_ROUNDING};
 pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};
-pub use operation::{Bits, Description, Operation, Sizes, every};
+pub use operation::{Baseline, Bits, Description, Operation, Sizes, Units, every};
+pub use peak::{Least, Peak};
 #[cfg(feature = "program")]
 pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};
 pub use runtime::Device;

@@ -48,6 +48,41 @@ pub trait Operation: Sync {
         let arguments = self.arguments(sizes)?;
         Ok(arguments.iter().map(|argument| argument.least_bytes_moved()).sum())
     }
+
+    /// What the floating-point operations are done by, which says how fast they can be: CUDA cores, unless said otherwise.
+    fn units(&self) -> Units {
+        Units::CudaCores
+    }
+
+    /// What a measurement on a GPU sets beside this operation, if there is something: a library's function that computes the same.
+    ///
+    /// # Errors
+    /// Why there is none here, as where the library is missing. The measurement says so, and goes on without.
+    fn baseline(&self, _device: &Device, _sizes: &Sizes) -> Result<Option<Box<dyn Baseline>>, Error> {
+        Ok(None)
+    }
+}
+
+/// What computes the same as an operation.
+pub trait Baseline {
+    /// What it is: the library's function, and how it computes.
+    fn name(&self) -> String;
+
+    /// Queues it, on the arguments of the operation, behind everything that was launched on the device before.
+    ///
+    /// # Errors
+    /// Those of the library.
+    fn launch(&mut self, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error>;
+}
+
+/// What does floating-point operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// CUDA cores, in fp32.
+    CudaCores,
+    /// Tensor cores. How fast they are depends on the types, and on more than the driver says: against their peak nothing is
+    /// measured here.
+    TensorCores,
 }
 
 /// What an operation is.

@@ -16,7 +16,7 @@ const GUARD: usize = 64;
 
 /// One case: sizes, and numbers for the arguments.
 pub struct Trial<'a> {
-    operation: &'a dyn Operation,
+    pub(crate) operation: &'a dyn Operation,
     pub(crate) description: Description,
     pub(crate) sizes: Sizes,
     arguments: Vec<Argument>,
@@ -80,6 +80,15 @@ impl<'a> Trial<'a> {
 
     /// Launches the operation's kernels, and waits for nothing.
     pub(crate) fn launch(&self, device: &Device, memory: &mut Memory) -> Result<(), Error> {
+        self.with_views(memory, |views| self.operation.launch(device, &self.sizes, views))
+    }
+
+    /// Does something with the arguments.
+    pub(crate) fn with_views(
+        &self,
+        memory: &mut Memory,
+        action: impl FnOnce(&Views<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut addresses = Vec::with_capacity(memory.0.len());
         for buffer in &mut memory.0 {
             addresses.push(buffer.view_mut().as_mut_ptr().wrapping_add(GUARD));
@@ -91,7 +100,7 @@ impl<'a> Trial<'a> {
             lens: self.arguments.iter().map(Argument::len).collect::<Result<_, _>>()?,
             memory: PhantomData,
         };
-        self.operation.launch(device, &self.sizes, &views)
+        action(&views)
     }
 
     /// Runs the operation once, and looks at everything but the values of the outputs: the guard words, the inputs, and whether every
@@ -100,8 +109,17 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// Those of the launch; [`Error::Guard`], [`Error::InputChanged`], [`Error::Unwritten`].
     pub fn run(&self, device: &Device) -> Result<Outputs, Error> {
+        self.run_with(device, |views| self.operation.launch(device, &self.sizes, views))
+    }
+
+    /// The same of something else on the arguments, in place of the operation's kernels.
+    pub(crate) fn run_with(
+        &self,
+        device: &Device,
+        action: impl FnOnce(&Views<'_>) -> Result<(), Error>,
+    ) -> Result<Outputs, Error> {
         let mut memory = self.upload(device)?;
-        self.launch(device, &mut memory)?;
+        self.with_views(&mut memory, action)?;
         device.synchronize()?;
         let mut outputs = Vec::new();
         for ((argument, before), buffer) in self.arguments.iter().zip(&self.memory).zip(&memory.0) {

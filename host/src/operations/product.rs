@@ -6,10 +6,13 @@ use std::sync::Mutex;
 use cuda_std::executor::LaunchError;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 use ndarray::{Array2, ShapeBuilder};
-use testkit::{Argument, Bits, Description, Distribution, Error, Expected, Operation, Sizes, Values, Views};
+use testkit::{
+    Argument, Baseline, Bits, Description, Distribution, Error, Expected, Operation, Sizes, Units, Values, Views,
+};
 use tilewright::plan::{self, GemmPlan, Options, Refusal, Workspace};
 use tilewright::{Device, DeviceError, Precision, kernels};
 
+use crate::baseline::{CuBlas, Math, Routine};
 use crate::check::Reference;
 use kernels::{Family, KernelInfo};
 
@@ -114,6 +117,35 @@ impl Case {
         let first = Matrix::new(views.read(name)?, rows, cols, row_stride, col_stride).map_err(Error::operation)?;
         MatrixBatch::new(first, rows * cols, self.batch).map_err(Error::operation)
     }
+
+    /// A, B and C.
+    fn operands<'a>(&self, views: &Views<'a>) -> Result<(MatrixBatch<'a>, MatrixBatch<'a>, MatrixBatchMut<'a>), Error> {
+        let a = self.read(views, "a", self.m, self.k, self.trans_a)?;
+        let b = self.read(views, "b", self.k, self.n, self.trans_b)?;
+        let c = MatrixMut::new(views.write("c")?, self.m, self.n, self.n, 1).map_err(Error::operation)?;
+        Ok((a, b, MatrixBatchMut::new(c, self.m * self.n, self.batch).map_err(Error::operation)?))
+    }
+}
+
+/// A product by cuBLAS.
+struct ByCuBlas {
+    blas: CuBlas,
+    math: Math,
+    routine: Routine,
+    case: Case,
+}
+
+impl Baseline for ByCuBlas {
+    fn name(&self) -> String {
+        format!("{} of cuBLAS {} ({})", self.routine.name(), self.blas.version(), self.math)
+    }
+
+    fn launch(&mut self, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+        let (a, b, c) = self.case.operands(views)?;
+        let prepared = self.blas.prepare(self.routine, self.math, a, b, c).map_err(Error::operation)?;
+        // SAFETY: the views are of arguments of this run, each a buffer of its own, on the device that cuBLAS was opened on.
+        unsafe { prepared.run(ALPHA, a, b, BETA, c) }.map_err(Error::operation)
+    }
 }
 
 impl Operation for Product {
@@ -152,11 +184,7 @@ impl Operation for Product {
     }
 
     fn launch(&self, device: &testkit::Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-        let case = self.case(sizes)?;
-        let a = case.read(views, "a", case.m, case.k, case.trans_a)?;
-        let b = case.read(views, "b", case.k, case.n, case.trans_b)?;
-        let c = MatrixMut::new(views.write("c")?, case.m, case.n, case.n, 1).map_err(Error::operation)?;
-        let c = MatrixBatchMut::new(c, case.m * case.n, case.batch).map_err(Error::operation)?;
+        let (a, b, c) = self.case(sizes)?.operands(views)?;
         let product = plan::Description::of_views(ALPHA, &a, &b, BETA, &c).map_err(Error::operation)?;
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let of = Device::from(device.clone());
@@ -188,6 +216,26 @@ impl Operation for Product {
                 .extend(reference.elements().map(|(value, magnitude)| Expected::within(value, tolerance * magnitude)));
         }
         Ok(vec![expected])
+    }
+
+    /// cuBLAS on the same GPU.
+    fn baseline(&self, device: &testkit::Device, sizes: &Sizes) -> Result<Option<Box<dyn Baseline>>, Error> {
+        if device.is_cpu() {
+            return Ok(None);
+        }
+        let case = self.case(sizes)?;
+        let blas = CuBlas::open(&device.clone().into()).map_err(Error::operation)?;
+        let math = match self.precision {
+            Precision::Fp32Strict | Precision::Fp32 | Precision::Fp32Normwise => Math::Fp32,
+            // With operands of fp32 it computes in nothing less.
+            Precision::Tf32 | Precision::Bf16 | Precision::Fp16 => Math::Tf32,
+        };
+        let routine = if self.family == Family::Gemv { Routine::Gemv } else { Routine::Gemm };
+        Ok(Some(Box::new(ByCuBlas { blas, math, routine, case })))
+    }
+
+    fn units(&self) -> Units {
+        if self.precision == Precision::Fp32Strict { Units::CudaCores } else { Units::TensorCores }
     }
 
     fn operations(&self, sizes: &Sizes) -> f64 {
