@@ -10,8 +10,15 @@ use std::marker::PhantomData;
 use cuda_std::{GlobalSlice, GlobalSliceMut};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use rayon::prelude::*;
 
 use crate::error::{Error, Nearest};
+
+/// The elements whose numbers one thread makes one after the other.
+const CHUNK: usize = 1 << 16;
+
+/// By how much the seeds of neighbouring chunks differ: not as those of neighbouring arguments do.
+const CHUNK_SEED: u64 = 0xD1B5_4A32_D192_ED03;
 
 /// What the elements of an argument are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,9 +143,15 @@ impl Argument {
         let len = self.len()?;
         let Some(values) = self.values else { return Ok(self.element.guard(len)) };
         values.check(self)?;
-        let mut generator = StdRng::seed_from_u64(seed);
-        let mut words = Vec::with_capacity(len * self.element.words());
-        (0..len).for_each(|_| self.element.push(&mut words, values.number(&mut generator, self.element)));
+        // Each chunk has a generator of its own, so the numbers do not depend on how many threads make them.
+        let width = self.element.words();
+        let mut words = vec![0; len * width];
+        words.par_chunks_mut(CHUNK * width).enumerate().for_each(|(chunk, words)| {
+            let mut generator = StdRng::seed_from_u64(seed.wrapping_add((chunk as u64).wrapping_mul(CHUNK_SEED)));
+            for element in words.chunks_mut(width) {
+                self.element.write(element, values.number(&mut generator, self.element));
+            }
+        });
         Ok(words)
     }
 }
@@ -163,14 +176,14 @@ impl Element {
         }
     }
 
-    /// Appends a number, rounded.
-    fn push(self, words: &mut Vec<u32>, value: f64) {
+    /// Writes a number, rounded, to the words of an element.
+    fn write(self, words: &mut [u32], value: f64) {
         match self {
-            Self::F32 => words.push((value as f32).to_bits()),
-            Self::U32 => words.push(value as u32),
+            Self::F32 => words[0] = (value as f32).to_bits(),
+            Self::U32 => words[0] = value as u32,
             Self::F64 => {
                 let bits = value.to_bits();
-                words.extend([bits as u32, (bits >> 32) as u32]);
+                words.copy_from_slice(&[bits as u32, (bits >> 32) as u32]);
             }
         }
     }

@@ -86,7 +86,7 @@ mod operation {
                 sizes: &["m", "n", "k"],
                 kernels: vec![outer_product_bias_relu::FACTS],
                 small,
-                large: vec![vec![4096, 4096, 4096], vec![16_384, 8192, 1]],
+                large: vec![vec![4096, 4096, 128], vec![16_384, 8192, 1]],
                 bits: Bits::Same,
             }
         }
