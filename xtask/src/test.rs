@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::python;
-use crate::workspace::{command, first_line, table};
+use crate::workspace::{cargo, command, first_line, table};
 
 /// The options of `test`.
 #[derive(clap::Args)]
@@ -112,12 +112,6 @@ fn execute(mut command: Command) -> Outcome {
             Outcome::Failed
         }
     }
-}
-
-/// The cargo that runs this task.
-fn cargo(arguments: &[&str]) -> Command {
-    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    command(&cargo, arguments)
 }
 
 fn xtask(arguments: &[&str]) -> Command {
