@@ -5,6 +5,7 @@ mod circles;
 mod compare_ptx;
 mod coverage;
 mod doctor;
+mod format;
 mod fuzz;
 mod memory_check;
 mod mutants;
@@ -47,6 +48,8 @@ enum Task {
     Mutants(mutants::Arguments),
     /// Writes a crate of kernels outside of this repository: an operation, its tests, and a program.
     New(new::Arguments),
+    /// Formats every source file, those that `cargo fmt` does not see, too.
+    Format(format::Arguments),
     /// Runs the fuzz targets.
     Fuzz(fuzz::Arguments),
     /// Runs tests under AddressSanitizer.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Task::Python(arguments) => python::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::New(arguments) => new::run(&arguments),
+        Task::Format(arguments) => format::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::MemoryCheck(arguments) => memory_check::run(&arguments),
         Task::Coverage(arguments) => coverage::run(&arguments),
@@ -101,6 +105,7 @@ mod tests {
             "mutants --chosen",
             "new ../mine",
             "new mine --kernel reduce",
+            "format --check",
             "fuzz plan --seconds 600",
             "fuzz --minimize",
             "memory-check copies",

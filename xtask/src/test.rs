@@ -41,7 +41,13 @@ enum Action {
 
 const STEPS: &[Step] = &[
     Step { name: "setup", thorough: true, action: |_| Action::Run(xtask(&["setup", "--yes"])) },
-    Step { name: "format", thorough: false, action: |_| Action::Run(cargo(&["fmt", "--all", "--check"])) },
+    Step { name: "format", thorough: false, action: |_| Action::Run(xtask(&["format", "--check"])) },
+    // `tilewright` is to join, with which the list is the default: it has circles yet.
+    Step {
+        name: "circles",
+        thorough: false,
+        action: |_| Action::Run(xtask(&["circles", "runtime", "gpu-kernels", "cuda-driver", "host"])),
+    },
     Step {
         name: "clippy",
         thorough: false,
