@@ -10,7 +10,8 @@
 //! - methods that are called on values (`plan.run()`), and functions of traits: these need types. A function that has its type's path
 //!   before it (`Plan::new`) counts for the type's file, and for that of the `impl` where it is;
 //! - what a procedural macro or another crate's macro writes. Of a `macro_rules!` of the same crate, the paths it expands to count
-//!   for its own file and for those who call it. An item that a macro makes is found if its name is among what the macro was given;
+//!   for its own file and for those who call it. An item that a macro makes is found if its name is among what the macro was given, and a
+//!   module that it declares counts as used where it is called;
 //! - links in documentation, which are not meant to be an edge.
 //!
 //! A path that leads nowhere is counted, and shown by `--verbose`.

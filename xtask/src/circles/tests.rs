@@ -178,6 +178,17 @@ fn macros_make_modules_and_items_and_what_they_expand_to_counts() {
 }
 
 #[test]
+fn a_macro_that_declares_a_module_uses_what_it_is_given_of_it() {
+    let edges = edges(&[
+        ("lib.rs", "macro_rules! list { ($m:ident: $s:ident) => { mod $m; fn f() { $m::$s } } }\nlist! { a: S }"),
+        ("a/mod.rs", "mod b;\nmod c;\npub use b::S;\npub use c::T;"),
+        ("a/b.rs", "pub static S: u8 = 1;"),
+        ("a/c.rs", "pub static T: u8 = 1;"),
+    ]);
+    assert_eq!(edges, ["crate -> a", "crate -> a::b"]);
+}
+
+#[test]
 fn a_function_that_is_called_by_its_types_path_counts_for_its_impl() {
     let edges = edges(&[
         ("lib.rs", "mod a;\nmod b;\nmod c;\n"),

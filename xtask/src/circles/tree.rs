@@ -34,8 +34,8 @@ pub(super) struct Tree {
     associated: HashMap<(ItemId, String), Vec<FileId>>,
     /// The `impl`s that `associated` is made from: where, of what, and what they define.
     impls: Vec<(ScopeId, ItemPath, Vec<String>)>,
-    /// Modules that a macro declares: in which file, which, and where the macro is called.
-    pub(super) declared_by_macros: Vec<(FileId, FileId, usize)>,
+    /// Modules that a macro declares: in which file, which, where the macro is called, and all names that it is given.
+    pub(super) declared_by_macros: Vec<(FileId, FileId, usize, Vec<String>)>,
     /// Files of modules for tests, and the directories of their own modules.
     tests: HashSet<PathBuf>,
     /// What other crates are called here.
@@ -285,7 +285,8 @@ impl Tree {
             }
             if let Some(path) = file_of(directory, &name).filter(|path| !self.tests.contains(path)) {
                 let child = self.module_file(scope, &name, &path, directory)?;
-                self.declared_by_macros.push((self.scopes[scope].file, child, line));
+                let all = tokens::identifiers(given).collect();
+                self.declared_by_macros.push((self.scopes[scope].file, child, line, all));
             }
         }
         Ok(())

@@ -38,9 +38,21 @@ pub(super) fn read(tree: &mut Tree) -> anyhow::Result<Uses> {
             return Err(error);
         }
     }
-    for &(from, to, line) in &tree.declared_by_macros {
-        let written = format!("the macro that declares `{}`", tree.files[to].name);
-        uses.edges.entry((from, to)).or_insert(Example { line, written });
+    for (from, to, line, names) in &tree.declared_by_macros {
+        let written = format!("the macro that declares `{}`", tree.files[*to].name);
+        let scope = tree.files[*to].scope;
+        // It may use whatever it is given that the module has.
+        let items = names.iter().flat_map(|name| {
+            let path = ItemPath { global: false, segments: vec!["self".to_owned(), name.clone()], line: *line };
+            tree.resolve(scope, &path, Sought::AnythingElse)
+        });
+        let files = items.filter_map(|target| match target {
+            Target::Item(item) => Some(tree.items[item].file),
+            _ => None,
+        });
+        for file in files.chain([*to]) {
+            uses.edges.entry((*from, file)).or_insert_with(|| Example { line: *line, written: written.clone() });
+        }
     }
     Ok(uses)
 }
