@@ -1,9 +1,11 @@
 //! The repository's tasks, run as `cargo xtask <task>`. What CI runs is `cargo xtask test`.
 
 mod build_ptx;
+mod circles;
 mod compare_ptx;
 mod coverage;
 mod doctor;
+mod format;
 mod fuzz;
 mod memory_check;
 mod mutants;
@@ -36,6 +38,8 @@ enum Task {
     BuildPtx(build_ptx::Arguments),
     /// Compares the kernels of two commits, or of a commit and the working tree.
     ComparePtx(compare_ptx::Arguments),
+    /// Shows whether modules of a crate use one another in a circle.
+    Circles(circles::Arguments),
     /// Shows which machine instructions the kernels become.
     Sass(sass::Arguments),
     /// Builds the Python package and tests it.
@@ -44,6 +48,8 @@ enum Task {
     Mutants(mutants::Arguments),
     /// Writes a crate of kernels outside of this repository: an operation, its tests, and a program.
     New(new::Arguments),
+    /// Formats every source file, those that `cargo fmt` does not see, too.
+    Format(format::Arguments),
     /// Runs the fuzz targets.
     Fuzz(fuzz::Arguments),
     /// Runs tests under AddressSanitizer.
@@ -60,10 +66,12 @@ fn main() -> ExitCode {
         Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
+        Task::Circles(arguments) => circles::run(&arguments),
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::New(arguments) => new::run(&arguments),
+        Task::Format(arguments) => format::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::MemoryCheck(arguments) => memory_check::run(&arguments),
         Task::Coverage(arguments) => coverage::run(&arguments),
@@ -90,12 +98,14 @@ mod tests {
             "build-ptx --arch sm_80,sm_90a --emit ptx,llvm-ir,cubin --out x --kernel tiled --strict",
             "compare-ptx HEAD~3 --json",
             "compare-ptx before after --arch sm_80 --crate-dir tests/fixtures/instructions",
+            "circles host --verbose",
             "sass gemv --arch sm_80 --full",
             "python --with-torch",
             "mutants --mechanical --filter ring.rs --limit 60 --jobs 1 --report x.md",
             "mutants --chosen",
             "new ../mine",
             "new mine --kernel reduce",
+            "format --check",
             "fuzz plan --seconds 600",
             "fuzz --minimize",
             "memory-check copies",

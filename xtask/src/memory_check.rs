@@ -4,14 +4,13 @@
 //! and in those that they start: the driver's functions behind a fake driver, the executor's stacks and shared memory, and what
 //! the library lends to both. First of all it has to see a fault that is there on purpose.
 
-use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::workspace::{command, host_triple, root, target_dir};
+use crate::workspace::{cargo, command, host_triple, root, target_dir};
 
 /// The options of `memory-check`.
 #[derive(clap::Args)]
@@ -57,7 +56,7 @@ const FEATURE: &str = "tilewright-cuda-std/sanitizer";
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let triple = host_triple()?;
     find_planted_fault(&triple)?;
-    let mut tests = command(&cargo(), &["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--features", FEATURE]);
+    let mut tests = cargo(&["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--features", FEATURE]);
     tests.args(["--target", &triple, "--target-dir"]).arg(directory());
     tests.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
     tests.env("RUSTFLAGS", "-Zsanitizer=address").env("TILEWRIGHT_SKIP_PTX", "1");
@@ -109,8 +108,4 @@ fn sanitized(command: &mut Command) -> &mut Command {
 
 fn directory() -> PathBuf {
     target_dir().join("memory-check")
-}
-
-fn cargo() -> String {
-    env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::python;
-use crate::workspace::{command, first_line, table};
+use crate::workspace::{cargo, command, first_line, table};
 
 /// The options of `test`.
 #[derive(clap::Args)]
@@ -41,7 +41,13 @@ enum Action {
 
 const STEPS: &[Step] = &[
     Step { name: "setup", thorough: true, action: |_| Action::Run(xtask(&["setup", "--yes"])) },
-    Step { name: "format", thorough: false, action: |_| Action::Run(cargo(&["fmt", "--all", "--check"])) },
+    Step { name: "format", thorough: false, action: |_| Action::Run(xtask(&["format", "--check"])) },
+    // `tilewright` is to join, with which the list is the default: it has circles yet.
+    Step {
+        name: "circles",
+        thorough: false,
+        action: |_| Action::Run(xtask(&["circles", "runtime", "gpu-kernels", "cuda-driver", "host"])),
+    },
     Step {
         name: "clippy",
         thorough: false,
@@ -112,12 +118,6 @@ fn execute(mut command: Command) -> Outcome {
             Outcome::Failed
         }
     }
-}
-
-/// The cargo that runs this task.
-fn cargo(arguments: &[&str]) -> Command {
-    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    command(&cargo, arguments)
 }
 
 fn xtask(arguments: &[&str]) -> Command {

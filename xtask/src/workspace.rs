@@ -40,6 +40,12 @@ pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// The cargo that runs this task.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    command(&cargo, arguments)
+}
+
 /// The first line that a program prints, or `None` if it cannot be run or fails.
 pub(crate) fn first_line(mut command: Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;

@@ -1,63 +1,11 @@
 //! One way to call the driver: [`call`] runs an operation and says, where it fails, which function returned what.
 
-use std::ffi::{CStr, c_char};
-use std::fmt;
-use std::ptr;
-
 use cust::error::CudaResult;
 use cust::sys::CUresult;
 
-use crate::error::Error;
+use crate::driver_call::DriverCall;
+use crate::error::{Error, code};
 use crate::library::{self, FailureKind};
-
-/// A driver function that failed: its name and what it returned.
-///
-/// The code is the driver's own. `cust`'s enums know the codes of CUDA 11.4; here, newer ones are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DriverCall {
-    /// The driver function, such as `cuMemAlloc_v2`.
-    pub function: &'static str,
-    /// The code that it returned.
-    pub code: u32,
-    /// The code's name, such as `CUDA_ERROR_OUT_OF_MEMORY`.
-    pub name: String,
-    /// The driver's description of the code, such as `out of memory`; empty if it has none.
-    pub description: String,
-}
-
-impl DriverCall {
-    fn new(function: &'static str, code: u32) -> DriverCall {
-        let name = driver_text("cuGetErrorName", code)
-            .or_else(|| library::known_result(code).map(|result| format!("{result:?}")))
-            .unwrap_or_else(|| "a code that neither the driver nor this program has a name for".to_owned());
-        DriverCall { function, code, name, description: driver_text("cuGetErrorString", code).unwrap_or_default() }
-    }
-}
-
-impl fmt::Display for DriverCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} returned {} ({})", self.function, self.name, self.code)?;
-        if self.description.is_empty() { Ok(()) } else { write!(f, ": {}", self.description) }
-    }
-}
-
-/// What the driver says about a code through `cuGetErrorName` or `cuGetErrorString`.
-///
-/// These are looked up here rather than called through `cust`, whose declarations take the code as an enum.
-fn driver_text(function: &str, code: u32) -> Option<String> {
-    let address = library::symbol(function)?;
-    // SAFETY: both functions have this type in every version of the driver; an enum is passed as an unsigned number.
-    let function: unsafe extern "C" fn(u32, *mut *const c_char) -> u32 = unsafe { std::mem::transmute(address) };
-    let mut text = ptr::null();
-    // SAFETY: `text` may be written to. Neither function needs the driver to be initialized.
-    let result = unsafe { function(code, &mut text) };
-    if result != 0 || text.is_null() {
-        return None;
-    }
-    // SAFETY: the driver returned success, so this is its constant string.
-    let text = unsafe { CStr::from_ptr(text) };
-    Some(text.to_string_lossy().into_owned())
-}
 
 /// A result of a driver function or of a function of `cust`.
 pub(crate) trait Outcome {
@@ -99,6 +47,28 @@ impl CallError {
         match self {
             CallError::Returned(call) if codes.contains(&call.code) => Ok(call),
             other => Err(other),
+        }
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Error {
+        match error {
+            CallError::Typed(error) => error,
+            CallError::Returned(call) if call.code == code::STUB_LIBRARY => Error::NoDriver {
+                tried: library::library_name().to_owned(),
+                reason:
+                    "it is the stub of a CUDA toolkit, for linking only: take the toolkit's `stubs` directory out of \
+                         LD_LIBRARY_PATH"
+                        .to_owned(),
+            },
+            CallError::Returned(call) if call.code == code::NO_DEVICE => {
+                Error::NoDevice { call, visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok() }
+            }
+            CallError::Returned(call) if code::CONTEXT_LOST.contains(&call.code) => {
+                Error::ContextLost { call, kernels: Vec::new() }
+            }
+            CallError::Returned(call) => Error::Call { call },
         }
     }
 }

@@ -4,10 +4,10 @@ use std::fmt;
 
 use gpu_facts::{ComputeCapability, Excess};
 
-use crate::call::{CallError, DriverCall};
-use crate::gpu::DriverVersion;
+use crate::driver_call::DriverCall;
 use crate::library::{self, LIBRARY_VARIABLE};
 use crate::tensor_map::{TensorMapFault, TensorMapRejected};
+use crate::version::DriverVersion;
 
 /// An error of this crate. Its message is complete: cause, values, the driver's own code and name, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -190,28 +190,6 @@ impl Error {
             | Error::SizeOverflow { .. }
             | Error::LengthMismatch { .. }
             | Error::LaunchExceeds { .. } => None,
-        }
-    }
-}
-
-impl From<CallError> for Error {
-    fn from(error: CallError) -> Error {
-        match error {
-            CallError::Typed(error) => error,
-            CallError::Returned(call) if call.code == code::STUB_LIBRARY => Error::NoDriver {
-                tried: library::library_name().to_owned(),
-                reason:
-                    "it is the stub of a CUDA toolkit, for linking only: take the toolkit's `stubs` directory out of \
-                         LD_LIBRARY_PATH"
-                        .to_owned(),
-            },
-            CallError::Returned(call) if call.code == code::NO_DEVICE => {
-                Error::NoDevice { call, visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok() }
-            }
-            CallError::Returned(call) if code::CONTEXT_LOST.contains(&call.code) => {
-                Error::ContextLost { call, kernels: Vec::new() }
-            }
-            CallError::Returned(call) => Error::Call { call },
         }
     }
 }

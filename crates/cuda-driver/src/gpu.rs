@@ -1,7 +1,6 @@
 //! An open GPU: its primary context and one stream.
 
 use std::ffi::c_void;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cust::context::{Context, CurrentContext};
@@ -14,26 +13,7 @@ use gpu_facts::{ComputeCapability, Limits};
 use crate::call::{CallError, Outcome, call};
 use crate::error::{Error, code};
 use crate::launches::Launches;
-
-/// A CUDA version, as a driver supports it: `13.0`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DriverVersion {
-    /// The part before the point.
-    pub major: u32,
-    /// The part after the point.
-    pub minor: u32,
-}
-
-impl DriverVersion {
-    /// The lowest that this crate works with: the version whose interface `cust` declares.
-    pub const MINIMUM: DriverVersion = DriverVersion { major: 11, minor: 4 };
-}
-
-impl fmt::Display for DriverVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
+use crate::version::DriverVersion;
 
 /// The CUDA version that the installed driver supports. Opens the driver's library, but no GPU.
 ///

@@ -64,6 +64,8 @@
 
 mod call;
 mod capture;
+mod driver_call;
+mod encode;
 mod error;
 mod event;
 mod forwarders;
@@ -73,16 +75,18 @@ mod library;
 mod memory;
 mod module;
 mod ptx;
+mod results;
 mod tensor_map;
+mod version;
 
 pub use cust;
 pub use cust::memory::bytemuck::Pod;
 
-pub use call::DriverCall;
 pub use capture::{RelaxedCapture, gpu_of_address, is_capturing, relax_capture};
+pub use driver_call::DriverCall;
 pub use error::{Error, LaunchRejected, PtxFault, PtxRejected};
 pub use event::Event;
-pub use gpu::{DriverVersion, Gpu, KeptContext, MemoryInfo, Properties, driver_version, keep_context};
+pub use gpu::{Gpu, KeptContext, MemoryInfo, Properties, driver_version, keep_context};
 pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, Limits, ptx_facts};
 pub use library::LIBRARY_VARIABLE;
 pub use memory::DeviceMemory;
@@ -92,3 +96,4 @@ pub use tensor_map::{
     EncodedTensorMap, L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorMapRejected, TensorSwizzle,
     TiledTensor,
 };
+pub use version::DriverVersion;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use cust::sys::CUresult;
 use libloading::Library;
 
-use crate::forwarders::RESULTS;
+use crate::results::RESULTS;
 
 /// The environment variable that names the library to open in place of `libcuda.so.1`: a path, or a name that the
 /// dynamic loader searches for.

@@ -11,7 +11,8 @@ use cust::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUjit_optio
 
 use gpu_facts::KernelFacts;
 
-use crate::call::{CallError, DriverCall};
+use crate::call::CallError;
+use crate::driver_call::DriverCall;
 use crate::error::{Error, LaunchRejected, PtxFault, PtxRejected, code};
 use crate::gpu::Gpu;
 use crate::ptx::PtxSummary;

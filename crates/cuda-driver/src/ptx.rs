@@ -2,7 +2,7 @@
 
 use gpu_facts::ComputeCapability;
 
-use crate::gpu::DriverVersion;
+use crate::version::DriverVersion;
 
 /// The head of a PTX module and the names of its kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

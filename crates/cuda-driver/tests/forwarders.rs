@@ -1,5 +1,5 @@
-//! `src/forwarders.rs` is generated from the declarations of the `cust_raw` that cargo has selected. This test
-//! generates it again and fails where it differs. To write it anew:
+//! `src/forwarders.rs` and `src/results.rs` are generated from the declarations of the `cust_raw` that cargo has selected.
+//! This test generates them again and fails where they differ. To write them anew:
 //!
 //! ```text
 //! TILEWRIGHT_REGENERATE=1 cargo test -p tilewright-cuda-driver --test forwarders
@@ -16,7 +16,7 @@ use syn::{FnArg, ForeignItem, Item, Pat, ReturnType, Type};
 const HEADER: &str = "\
 // Generated from the declarations of cust_raw {version} by tests/forwarders.rs; do not edit.
 
-//! The functions that `cust_raw` declares, each forwarded to the driver's library, and the results that it knows.
+//! The functions that `cust_raw` declares, each forwarded to the driver's library.
 
 #![allow(non_snake_case)]
 
@@ -47,23 +47,36 @@ macro_rules! forward {
 }
 ";
 
+const HEADER_OF_RESULTS: &str = "\
+// Generated from the declarations of cust_raw {version} by tests/forwarders.rs; do not edit.
+
+//! The results that `cust_raw` knows.
+
+use cust::sys::CUresult;
+
+/// Every result that `CUresult` has, by ascending code.
+pub(crate) const RESULTS: &[CUresult] = &[
+";
+
 #[test]
 fn forwarders_are_those_that_cust_raw_declares() {
     let (version, source) = cust_raw();
     let file = syn::parse_file(&std::fs::read_to_string(&source).unwrap()).unwrap();
-    let (functions, generated) = generate(&version, &file);
+    let (functions, forwarders) = forwarders(&version, &file);
     // What the crate had when this was written: a parser that sees nothing must not pass.
     assert!(functions >= 353, "only {functions} functions found in {}", source.display());
 
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/forwarders.rs");
-    if std::env::var_os("TILEWRIGHT_REGENERATE").is_some() {
-        std::fs::write(&target, &generated).unwrap();
+    for (name, generated) in [("forwarders.rs", forwarders), ("results.rs", results(&version, &file))] {
+        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name);
+        if std::env::var_os("TILEWRIGHT_REGENERATE").is_some() {
+            std::fs::write(&target, &generated).unwrap();
+        }
+        let present = std::fs::read_to_string(&target).unwrap_or_default();
+        assert!(
+            present == generated,
+            "src/{name} is not what cust_raw {version} declares; run this test with TILEWRIGHT_REGENERATE=1"
+        );
     }
-    let present = std::fs::read_to_string(&target).unwrap_or_default();
-    assert!(
-        present == generated,
-        "src/forwarders.rs is not what cust_raw {version} declares; run this test with TILEWRIGHT_REGENERATE=1"
-    );
 }
 
 /// The version of the selected `cust_raw`, and the file with its declarations.
@@ -89,7 +102,7 @@ fn output_of(command: &mut Command) -> String {
 }
 
 /// The number of functions, and the text of `src/forwarders.rs`.
-fn generate(version: &str, file: &syn::File) -> (usize, String) {
+fn forwarders(version: &str, file: &syn::File) -> (usize, String) {
     let mut functions = 0;
     let mut text = HEADER.replace("{version}", version) + "\nforward! {\n";
     for item in &file.items {
@@ -107,9 +120,12 @@ fn generate(version: &str, file: &syn::File) -> (usize, String) {
             push_wrapped(&mut text, &format!("    fn {name}("), &parameters, ");");
         }
     }
+    (functions, text + "}\n")
+}
 
-    text += "}\n\n/// Every result that `CUresult` has, by ascending code.\n";
-    text += "pub(crate) const RESULTS: &[CUresult] = &[\n";
+/// The text of `src/results.rs`.
+fn results(version: &str, file: &syn::File) -> String {
+    let mut text = HEADER_OF_RESULTS.replace("{version}", version);
     let results = file
         .items
         .iter()
@@ -121,7 +137,7 @@ fn generate(version: &str, file: &syn::File) -> (usize, String) {
     for result in &results.variants {
         writeln!(text, "    CUresult::{},", result.ident).unwrap();
     }
-    (functions, text + "];\n")
+    text + "];\n"
 }
 
 /// Appends a declaration, in lines of at most 120 columns.

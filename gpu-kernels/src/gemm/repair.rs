@@ -18,15 +18,11 @@ use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
 use super::fp32_tile;
-use super::hopper::decomposed::TILE;
+use super::hopper::decomposed_block::TILE;
+pub use super::hopper::underflow_scan::{UNDERFLOW_A, UNDERFLOW_B};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
 use super::tiles::TiledGemm;
-
-/// The bit of a block that has found operands in A that are too small to be decomposed.
-pub const UNDERFLOW_A: u32 = 1;
-/// The bit of a block that has found such operands in B.
-pub const UNDERFLOW_B: u32 = 2;
 
 /// The threads of a block.
 const THREADS: u32 = gemm_repair_fp32::BLOCK.x;

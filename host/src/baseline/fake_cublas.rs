@@ -307,9 +307,7 @@ extern "C" fn cublasSgemmStridedBatched(
     count: c_int,
 ) -> c_int {
     count!();
-    batched(
-        handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, count,
-    )
+    batched(handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, count)
 }
 
 fn batched(

@@ -17,6 +17,7 @@ pub mod accuracy;
 pub mod args;
 pub mod compare;
 pub mod inputs;
+mod options;
 pub mod report;
 pub mod roofline;
 mod run;
@@ -25,10 +26,9 @@ mod text;
 pub mod timing;
 pub mod torch;
 
-use std::path::PathBuf;
+pub use options::BenchOptions;
 
 use compare::Comparison;
-use inputs::Inputs;
 use report::{BenchReport, CublasInfo, GpuState, SCHEMA, SCHEMA_VERSION};
 use roofline::Stall;
 use run::{Context, Opened};
@@ -39,33 +39,7 @@ use crate::Error;
 use crate::baseline::CuBlas;
 use crate::files;
 use crate::provenance::{commit, now};
-use tilewright::device::{Device, DeviceChoice};
-use tilewright::plan::Tables;
-
-/// What to measure.
-#[derive(Clone, Debug)]
-pub struct BenchOptions {
-    /// The products.
-    pub cases: Vec<Case>,
-    /// The kinds of inputs for errors; the first is what times are measured on.
-    pub inputs: Vec<Inputs>,
-    /// The tables of measured times by which kernels are chosen.
-    pub tables: Tables,
-    /// What operands are made from.
-    pub seed: u64,
-    /// The measured runs of each contestant.
-    pub runs: usize,
-    /// The device, which has to be a GPU.
-    pub device: DeviceChoice,
-    /// Whether to measure cuBLAS.
-    pub baseline: bool,
-    /// Times of torch to show.
-    pub torch: Option<PathBuf>,
-    /// Where to write the report as JSON.
-    pub json: Option<PathBuf>,
-    /// An older report to compare with.
-    pub compare: Option<PathBuf>,
-}
+use tilewright::device::Device;
 
 /// Refuses a device that there is nothing to measure on.
 ///
@@ -179,6 +153,9 @@ fn in_order(cases: &[Case], mut results: Vec<report::CaseReport>) -> Vec<report:
 #[cfg(test)]
 mod tests {
     use cuda_std::executor::Checks;
+    use inputs::Inputs;
+    use tilewright::device::DeviceChoice;
+    use tilewright::plan::Tables;
 
     use super::*;
 

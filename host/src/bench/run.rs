@@ -4,9 +4,9 @@ use std::cell::RefCell;
 
 use ndarray::{Array2, ArrayView2};
 
-use super::BenchOptions;
 use super::accuracy::{Errors, Sample, sampled_rows};
 use super::inputs::Inputs;
+use super::options::BenchOptions;
 use super::report::{BaselineTimes, CaseReport, ErrorReport, Measured, Outcome};
 use super::roofline::{Roofline, Stall, Work};
 use super::suite::Case;

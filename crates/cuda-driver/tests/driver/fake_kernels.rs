@@ -8,8 +8,8 @@ use gpu_facts::KernelFacts;
 
 use crate::fake_faults::{Kind, called, given_back, made};
 use crate::{
-    CURRENT_CONTEXT, ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, NOT_FOUND, SUCCESS, check,
-    copy_text, destroyed, limits, prescribed_in_context, refusal_to_destroy,
+    CURRENT_CONTEXT, ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, NOT_FOUND, SUCCESS,
+    check, copy_text, destroyed, limits, prescribed_in_context, refusal_to_destroy,
 };
 
 /// How often functions were called that a program should call rarely.

@@ -14,13 +14,13 @@ use blocks::uniform::uniform;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 
-use super::decomposed::{
+use super::decomposed_block::{
     A_TILE, B_TILE, BOXES, Block, CONVERTER_WARPS, RAW_STAGE_LEN, SECOND_STAGES, TILE, second_stage_len,
 };
 use super::operand::{BOX, COLUMNS, Major, Pieces, ROUNDS, ROW, Share, load_unit, store_unit};
 use super::scheme::Scheme;
+use super::underflow_scan::{UNDERFLOW_A, UNDERFLOW_B};
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
-use crate::gemm::repair::{UNDERFLOW_A, UNDERFLOW_B};
 
 const _: () =
     assert!(SECOND_STAGES == 2, "an empty second stage says that the raw stage of two steps ago is read no more");

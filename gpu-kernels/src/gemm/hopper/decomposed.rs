@@ -44,11 +44,9 @@
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized persistent" kernels. 168 registers at launch, of which
 //! warpgroup 0 gives up all but 40, so that the others have 232; 208 to 225 KB of shared memory, one block on a multiprocessor.
 
-use blocks::block_or::BlockOr;
 use blocks::named_barrier::{NamedBarrier, NamedBarrierIds, NamedBarriers};
 use blocks::ping_pong::{self, PingPong};
 use blocks::ring::{Consumer, Ring};
-use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -57,88 +55,29 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Sums};
 
 use super::converter::convert;
-use super::fallback::{Fallback, GROUP};
+use super::decomposed_block::{
+    A_TILE, B_TILE, Block, CONSUMER_WARPS, CONVERTER_WARPS, FIRST_CONSUMER, Found, Memory, RAW_STAGE_LEN, THREADS,
+    raw_stages, second_stage_len,
+};
+pub use super::decomposed_block::{BOXES, TILE};
+use super::fallback::Fallback;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, fragment_rows, load_fragments};
 use super::scheme::{Mixed, Scheme, ThreeTf32};
-use super::underflow_scan::{NOT_FINITE, ScanSchedule, are_finite};
+use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B, are_finite};
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
 use crate::gemm::fp32_tile;
-use crate::gemm::repair::{UNDERFLOW_A, UNDERFLOW_B};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
-use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
-
-/// The tile of a block.
-pub const TILE: TileShape = TileShape { m: 256, n: 128, k: ROW };
+use crate::gemm::tiles::{Tile, TiledGemm};
 
 const _: () = assert!(THREADS == 384, "the entry points' blocks are of as many threads");
-const _: () = assert!(
-    GROUP.is_multiple_of(TILE.m) && GROUP.is_multiple_of(TILE.n),
-    "a tile is in one group of rows and of columns"
-);
 
-/// The elements of a tile of A, as loaded.
-pub(super) const A_TILE: u32 = TILE.m * ROW;
-/// The elements of a tile of B.
-pub(super) const B_TILE: u32 = TILE.n * ROW;
-/// The elements of a raw stage.
-pub(super) const RAW_STAGE_LEN: u32 = A_TILE + B_TILE;
-/// The stages of the second ring.
-pub(super) const SECOND_STAGES: u32 = 2;
 /// The rows of C that a warpgroup computes at a time.
 const HALF: u32 = 64;
 /// The accumulators of a thread for such a half.
 const ACCUMULATORS: usize = 64;
-/// The warps of the consumer warpgroups.
-const CONSUMER_WARPS: u32 = 8;
-/// The converter warps, each with a quarter of a tile of A and 32 columns of B.
-pub(super) const CONVERTER_WARPS: u32 = TILE.n / 32;
-/// The TMA box of such a warp for operands that are K-major. Of the others it loads boxes of 32 rows or columns.
-pub const BOXES: TileShape = TileShape { m: TILE.m / CONVERTER_WARPS, n: TILE.n / CONVERTER_WARPS, k: TILE.k };
-/// The first consumer warp.
-const FIRST_CONSUMER: u32 = CONVERTER_WARPS;
-/// The threads of a block.
-const THREADS: u32 = (CONVERTER_WARPS + CONSUMER_WARPS) * 32;
-
-/// What depends on the layout of B: a B that is not K-major needs a tile for each of its two operands, which leaves room for
-/// one raw stage less.
-const fn raw_stages(b_is_k_major: bool) -> u32 {
-    if b_is_k_major { 4 } else { 3 }
-}
-
-/// The elements of a stage of the second ring.
-pub(super) const fn second_stage_len(b_is_k_major: bool) -> u32 {
-    if b_is_k_major { B_TILE } else { 2 * B_TILE }
-}
-
-/// What the warps of a block have found, as one: [`UNDERFLOW_A`], [`UNDERFLOW_B`] and [`NOT_FINITE`].
-type Found = BlockOr<THREADS, 3>;
-const _: () = assert!(UNDERFLOW_A | UNDERFLOW_B | NOT_FINITE == 0b111, "these are its bits");
-
-/// The shared memory of a kernel with so many raw stages.
-struct Memory<const RAW_STAGES: u32> {
-    /// The raw stages, then the second ones.
-    stages: SharedArray<f32>,
-    raw: SharedArray<u64>,
-    second: SharedArray<u64>,
-    found: SharedArray<u32>,
-    bytes: u32,
-}
-
-impl<const RAW_STAGES: u32> Memory<RAW_STAGES> {
-    const fn new(b_is_k_major: bool) -> Self {
-        let mut layout = SharedLayout::new();
-        Self {
-            stages: layout.aligned(RAW_STAGES * RAW_STAGE_LEN + SECOND_STAGES * second_stage_len(b_is_k_major), 1024),
-            raw: Ring::<RAW_STAGES>::barriers(&mut layout),
-            second: Ring::<SECOND_STAGES>::barriers(&mut layout),
-            found: Found::words(&mut layout),
-            bytes: layout.bytes(),
-        }
-    }
-}
 
 /// The named barriers of a kernel.
 struct Barriers {
@@ -151,17 +90,6 @@ const BARRIERS: Barriers = {
     let mut ids = unsafe { NamedBarrierIds::new() };
     Barriers { ping_pong: ids.group(), found: ids.group::<1, THREADS>().at(0) }
 };
-
-/// What all roles of a block share.
-pub(super) struct Block<'a, const RAW_STAGES: u32> {
-    pub(super) gemm: TiledGemm<'a>,
-    pub(super) memory: SharedSlice<f32>,
-    pub(super) raw: Ring<RAW_STAGES>,
-    pub(super) second: Ring<SECOND_STAGES>,
-    found: Found,
-    pub(super) steps: u32,
-    pub(super) scans: [ScanSchedule; 2],
-}
 
 /// The body of all kernels of this module.
 ///

@@ -12,12 +12,14 @@
 //! | [`short_k`] | the same for small k, with results that TMA stores |
 //! | `scheme` | which products of high and low parts make an fp32-accurate product |
 //! | [`decomposed`] | fp32-accurate products in one pass: converter warps and consumers decompose the operands on the way |
+//! | `decomposed_block` | what the roles of such a block share |
 //! | `converter` | the converter warps of `decomposed` |
 //! | `underflow_scan` | which operands a block scans for numbers that are too small to be decomposed |
 //! | [`fallback`] | which tiles another kernel has left to be computed |
 
 mod converter;
 pub mod decomposed;
+pub(super) mod decomposed_block;
 pub mod fallback;
 pub mod fp16_pairs;
 mod operand;
@@ -25,4 +27,4 @@ mod pipeline;
 pub mod rounded;
 mod scheme;
 pub mod short_k;
-mod underflow_scan;
+pub(super) mod underflow_scan;

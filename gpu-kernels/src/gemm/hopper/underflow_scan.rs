@@ -3,7 +3,11 @@
 
 use blocks::reduce::Finite;
 
-/// The bit of accumulators that are infinite or NaN, beside `UNDERFLOW_A` and `UNDERFLOW_B`, in what the warps of a block have found.
+/// The bit of a block that has found operands in A that are too small to be decomposed.
+pub const UNDERFLOW_A: u32 = 1;
+/// The bit of a block that has found such operands in B.
+pub const UNDERFLOW_B: u32 = 2;
+/// The bit of accumulators that are infinite or NaN, beside these, in what the warps of a block have found.
 pub(super) const NOT_FINITE: u32 = 4;
 
 /// In which K-steps a block scans an operand for numbers that are too small.

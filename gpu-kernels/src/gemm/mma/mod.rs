@@ -64,7 +64,7 @@ use cuda_std::Dim3;
 use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
-use operand::{Arrangement, BLOCK_K, BLOCK_LINES, KMajor, Lines, MnMajor};
+use operand::{Arrangement, BLOCK_LINES, DEPTH, KMajor, Lines, MnMajor};
 use scheme::{Mixed, OneBf16, OneFp16, OneTf32, Scheme, ThreeTf32};
 
 use super::decompose::UnderflowScan;
@@ -73,8 +73,6 @@ use super::fp32_tile;
 use super::tiles::MAX_BLOCKS;
 use super::tiles::{Tile, TileShape, TiledGemm};
 
-/// The k of a tile of an operand in shared memory.
-const DEPTH: u32 = BLOCK_K;
 /// The rows of C of a warp.
 const WARP_ROWS: u32 = BLOCK_LINES;
 /// Tiles of 16 rows of a warp.

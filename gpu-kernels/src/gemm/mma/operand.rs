@@ -22,7 +22,6 @@ use blocks::uniform::this_thread;
 use cuda_std::prelude::*;
 use cuda_std::{async_copy, ldmatrix};
 
-use super::DEPTH;
 use super::scheme::Scheme;
 use crate::Matrix;
 pub(super) use blocks::major::{KMajor, Major, MnMajor};
@@ -32,6 +31,9 @@ pub(super) const BLOCK_LINES: u32 = 32;
 
 /// The k that [`Arrangement::load`] loads at a time.
 pub(super) const BLOCK_K: u32 = 16;
+
+/// The k of a tile of an operand in shared memory.
+pub(super) const DEPTH: u32 = BLOCK_K;
 
 /// The numbers that make 16 bytes.
 const VECTOR: usize = 4;
