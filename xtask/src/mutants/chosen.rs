@@ -555,4 +555,32 @@ pub(super) const CHOSEN: &[Mutant] = &[
         to: "(self.line + i * self.line_step ^ 1, self.term + i * self.term_step)",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
+    Mutant {
+        what: "leaves out epsilon",
+        file: "gpu-kernels/src/rms_norm.rs",
+        from: "math::rsqrt(sum / cols as f32 + epsilon)",
+        to: "math::rsqrt(sum / cols as f32)",
+        kernels: &["rms-norm"],
+    },
+    Mutant {
+        what: "takes the weight of the first column",
+        file: "gpu-kernels/src/rms_norm.rs",
+        from: "w.get_unchecked(col)",
+        to: "w.get_unchecked(0)",
+        kernels: &["rms-norm"],
+    },
+    Mutant {
+        what: "takes the factor of the first row",
+        file: "gpu-kernels/src/scaling.rs",
+        from: "unsafe { self.rows.at(row) }",
+        to: "unsafe { self.rows.at(0) }",
+        kernels: &["scale"],
+    },
+    Mutant {
+        what: "stays in its matrix where a step leaves it",
+        file: "gpu-kernels/src/scaling.rs",
+        from: "matrix: matrix + matrices, row, col",
+        to: "matrix, row, col",
+        kernels: &["scale"],
+    },
 ];

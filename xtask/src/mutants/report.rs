@@ -31,8 +31,8 @@ const EXPLAINED: [(&str, &str); 4] = [
 const INTRODUCTION: &str = "\
 # Changes of the kernels, and what tells of them
 
-Written by `cargo xtask mutants --report`: each kernel computes its products of `tests/src/suite.rs` on the executor, with something
-left out or changed. *Mechanical*: each call by which a kernel orders what its threads do, by its place in the source, once for each
+Written by `cargo xtask mutants --report`: each kernel computes its products of `tests/src/suite.rs` on the executor, and each operation
+of other kernels its small cases, with something left out or changed. *Mechanical*: each call by which a kernel orders what its threads do, by its place in the source, once for each
 kernel that makes it. *Chosen*: changes of the source, listed in `xtask/src/mutants/chosen.rs`.
 ";
 
