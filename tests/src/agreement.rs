@@ -12,7 +12,7 @@ use tilewright::kernels::{Family, KernelInfo, Scheme};
 use tilewright::plan::Triangle;
 
 use crate::planned::error_of;
-use crate::{Batch, Error, Layout, Layouts, Order, Planned, Results, Shape};
+use crate::{Batch, Error, Layout, Layouts, Order, Planned, Results, Sizes};
 
 /// How many products may be generated for each that a kernel can compute.
 const MOST_TRIES: usize = 60;
@@ -79,11 +79,11 @@ fn layout(generator: &mut StdRng, order: Order, rows: usize, cols: usize) -> Lay
 fn product(generator: &mut StdRng, kernel: &KernelInfo) -> (Batch, u32) {
     let n = if kernel.family() == Family::Gemv { 1 } else { extent(generator, 300) };
     let most_terms = kernel.most_terms.map_or(400, |most| most as usize);
-    let shape = Shape { m: extent(generator, 300), n, k: extent(generator, most_terms) };
+    let shape = Sizes { m: extent(generator, 300), n, k: extent(generator, most_terms) };
     let mut order = || if generator.random() { Order::ByRows } else { Order::ByColumns };
     let orders = [order(), order(), order()];
     // Not too many elements: the executor is slow.
-    let shape = if shape.m * shape.n > 40_000 { Shape { k: shape.k.min(130), ..shape } } else { shape };
+    let shape = if shape.m * shape.n > 40_000 { Sizes { k: shape.k.min(130), ..shape } } else { shape };
     let layouts = Layouts {
         a: layout(generator, orders[0], shape.m, shape.k),
         b: layout(generator, orders[1], shape.k, shape.n),

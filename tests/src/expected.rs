@@ -86,11 +86,11 @@ impl Expected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Layouts, Shape};
+    use crate::{Layouts, Sizes};
 
     /// The result of an exact computation, with `change` done to the operands first.
     fn judged(change: impl Fn(f32) -> f32) -> Result<(), String> {
-        let problem = Problem::new(Shape { m: 13, n: 17, k: 512 }, Layouts::ALL[0], 1);
+        let problem = Problem::new(Sizes { m: 13, n: 17, k: 512 }, Layouts::ALL[0], 1);
         let changed = |matrix: &Operand| matrix.to_f64().mapv(|element| f64::from(change(element as f32)));
         let product = changed(&problem.a).dot(&changed(&problem.b));
         let mut result = problem.c.clone();
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn nan_and_a_write_beside_the_elements_are_wrong() {
-        let problem = Problem::new(Shape { m: 3, n: 4, k: 0 }, Layouts::ALL[0].padded(), 1);
+        let problem = Problem::new(Sizes { m: 3, n: 4, k: 0 }, Layouts::ALL[0].padded(), 1);
         let mut result = problem.c.clone();
         result.fill(0.0);
         assert_eq!(problem.expected().check(&result), Ok(()));

@@ -2,7 +2,7 @@
 //! double precision, and the kernels by name.
 //!
 //! ```text
-//!  Shape, Layouts ──► Problem ──run by a Kernel on a Place──► Problem, C changed
+//!  Sizes, Layouts ──► Problem ──run by a Kernel on a Place──► Problem, C changed
 //!                        │                                       │
 //!                        └── expected() ──► Expected ── check ◄──┘
 //! ```
@@ -29,9 +29,10 @@ pub use expected::Expected;
 pub use kernel::{Error, Kernel, Place};
 pub use operand::{Geometry, Layout, Operand, Order, SENTINEL, View};
 pub use planned::{Batch, Planned, Results, check_parts};
-pub use problem::{Layouts, Problem, Shape};
+pub use problem::{Layouts, Problem};
 pub use program::program;
 pub use tensor_cores::{MmaPrecision, launch_mma, run_mma};
+pub use tilewright::Sizes;
 
 /// The grid of a kernel with half of its blocks, so that each goes on to a second piece of work, as blocks do where there is more of
 /// it than a grid has blocks. For kernels along one dimension whose blocks go on. (Plans launch all blocks: `planned.rs`.)

@@ -15,7 +15,7 @@ use tilewright::plan::{Description, GemmPlan, Options, Triangle, Workspace};
 use tilewright::{Device, DeviceMatrix};
 
 use crate::operand::GUARD;
-use crate::{Error, Layouts, MmaPrecision, Operand, Problem, SENTINEL, Shape, special, special_values};
+use crate::{Error, Layouts, MmaPrecision, Operand, Problem, SENTINEL, Sizes, special, special_values};
 
 /// The rounding error of one fp32 operation, relative to its result.
 const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
@@ -39,7 +39,7 @@ impl From<Problem> for Batch {
 
 impl Batch {
     /// `count` products of random matrices, with α = 1 and β = 0; `shared` says whether they have A and B in common.
-    pub fn new(count: usize, shared: [bool; 2], shape: Shape, layouts: Layouts, seed: u64) -> Self {
+    pub fn new(count: usize, shared: [bool; 2], shape: Sizes, layouts: Layouts, seed: u64) -> Self {
         let mut problems: Vec<_> =
             (0..count).map(|index| Problem::new(shape, layouts, seed.wrapping_add(101 * index as u64))).collect();
         if let Some((first, others)) = problems.split_first_mut() {
@@ -313,7 +313,7 @@ impl<'a> Planned<'a> {
 pub fn check_parts(
     device: &Device,
     kernel: &'static KernelInfo,
-    shapes: &[Shape],
+    shapes: &[Sizes],
     layouts: Layouts,
 ) -> Result<usize, String> {
     const PARTS: [Triangle; 3] = [Triangle::All, Triangle::Upper, Triangle::Lower];

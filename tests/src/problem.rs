@@ -1,15 +1,8 @@
 //! A product to compute.
 
-use crate::{Expected, Layout, Operand, Order};
+use tilewright::Sizes;
 
-/// The extents of a product: an m×k matrix times a k×n matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named as in the formula")]
-pub struct Shape {
-    pub m: usize,
-    pub n: usize,
-    pub k: usize,
-}
+use crate::{Expected, Layout, Operand, Order};
 
 /// How the three matrices lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +23,7 @@ impl Layouts {
     ];
 
     /// The same with leading dimensions such as tensor maps and vectors allow: multiples of four elements, larger than the extents.
-    pub fn aligned(self, Shape { m, n, k }: Shape) -> Self {
+    pub fn aligned(self, Sizes { m, n, k }: Sizes) -> Self {
         let aligned = |layout: Layout, rows: usize, cols: usize| {
             let line = if layout.order == Order::ByRows { cols } else { rows };
             layout.padded(line.next_multiple_of(4) - line + 4)
@@ -57,8 +50,8 @@ pub struct Problem {
 
 impl Problem {
     /// A product of random matrices, with α = 1 and β = 0.
-    pub fn new(shape: Shape, layouts: Layouts, seed: u64) -> Self {
-        let Shape { m, n, k } = shape;
+    pub fn new(shape: Sizes, layouts: Layouts, seed: u64) -> Self {
+        let Sizes { m, n, k } = shape;
         let a = Operand::random(m, k, layouts.a, seed);
         let b = Operand::random(k, n, layouts.b, seed.wrapping_add(1));
         let c = Operand::random(m, n, layouts.c, seed.wrapping_add(2));

@@ -4,10 +4,10 @@ use ndarray::Array2;
 use tilewright::kernels::Scheme;
 
 use crate::planned::{magnitudes, magnitudes_of_columns};
-use crate::{Layouts, Operand, Problem, Shape};
+use crate::{Layouts, Operand, Problem, Sizes};
 
 /// The extents: more than one group of 256 lines in either direction, and sums that are no multiple of anything, long and short.
-pub const SHAPES: [Shape; 2] = [Shape { m: 301, n: 517, k: 709 }, Shape { m: 301, n: 520, k: 45 }];
+pub const SHAPES: [Sizes; 2] = [Sizes { m: 301, n: 517, k: 709 }, Sizes { m: 301, n: 520, k: 45 }];
 
 /// What operands are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +44,9 @@ impl Special {
     ];
 
     /// Such a product, of one of [`SHAPES`].
-    pub fn problem(self, shape: Shape, layouts: Layouts, seed: u64) -> Problem {
+    pub fn problem(self, shape: Sizes, layouts: Layouts, seed: u64) -> Problem {
         let mut problem = Problem::new(shape, layouts, seed);
-        let Shape { m, n, k } = shape;
+        let Sizes { m, n, k } = shape;
         let power = |exponent: i32| 2f32.powi(exponent);
         let (a, b) = (&mut problem.a, &mut problem.b);
         let scale_row = |a: &mut Operand, row: usize, factor: f32| {

@@ -11,7 +11,7 @@ use tilewright::Device;
 use tilewright::kernels::{Family, KernelInfo, Scheme};
 
 use crate::special::bound;
-use crate::{Batch, Layouts, Operand, Planned, Problem, Shape};
+use crate::{Batch, Layouts, Operand, Planned, Problem, Sizes};
 
 /// Zeros, subnormal numbers, the largest and smallest ones of every format, what rounds to infinity in some, and NaNs.
 const VALUES: [u32; 24] = [
@@ -46,7 +46,7 @@ const TERMS: usize = 40;
 const SPECIAL: usize = 5;
 
 /// The extents of the product.
-const SHAPE: Shape = Shape { m: VALUES.len(), n: VALUES.len(), k: TERMS };
+const SHAPE: Sizes = Sizes { m: VALUES.len(), n: VALUES.len(), k: TERMS };
 
 /// The product; for a matrix and a vector, with one of the values in the vector.
 fn problem(layouts: Layouts, value_of_vector: Option<usize>, (alpha, beta): (f32, f32)) -> Problem {

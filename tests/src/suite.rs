@@ -7,7 +7,7 @@
 use tilewright::kernels::{Family, KernelInfo, Scheme};
 use tilewright::{Device, Precision};
 
-use crate::{Batch, Layouts, Planned, Problem, Shape, special};
+use crate::{Batch, Layouts, Planned, Problem, Sizes, special};
 
 /// Products, how to compare them, and among how many blocks to divide their sums, if not what is fastest.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Trial {
 
 /// The trials of a kernel, small ones first; those among them that it can compute, depend on how it needs its operands to be stored.
 pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
-    let shape = |m, n, k| Shape { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k };
+    let shape = |m, n, k| Sizes { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k };
     let mut trials = Vec::new();
     for layouts in Layouts::ALL {
         let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, bound: None });

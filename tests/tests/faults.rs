@@ -5,7 +5,7 @@ use cuda_std::Kernel;
 use cuda_std::executor::{AccessKind, Checks, Elsewhere, Executor, Fault, FaultKind, LaunchError, Place};
 use cuda_std::prelude::*;
 use gpu_kernels::{Matrix, MatrixMut};
-use tests::{Layouts, Problem, Shape};
+use tests::{Layouts, Problem, Sizes};
 
 /// A tile of `gemm::basic::tiled`.
 type Tile = Shared<[[f32; 36]; 32]>;
@@ -118,7 +118,7 @@ fn source_line(fault: &Fault) -> u32 {
 
 /// Has `run` compute a product of these extents, and judges the result.
 fn multiply<T>(
-    shape: Shape,
+    shape: Sizes,
     run: impl FnOnce(Matrix<'_>, Matrix<'_>, MatrixMut<'_>, Dim3) -> T,
 ) -> (T, Result<(), String>) {
     let mut problem = Problem::new(shape, Layouts::ALL[0], 1);
@@ -130,7 +130,7 @@ fn multiply<T>(
 }
 
 /// Two tiles of K: one alone cannot race.
-const TWO_TILES: Shape = Shape { m: 40, n: 33, k: 64 };
+const TWO_TILES: Sizes = Sizes { m: 40, n: 33, k: 64 };
 
 #[test]
 fn the_tiled_kernel_without_its_second_barrier_is_caught() {
@@ -159,7 +159,7 @@ fn a_barrier_that_some_threads_have_returned_before_is_caught() {
     assert_eq!(*absent, [Elsewhere { first: Dim3::new(1, 0, 0), count: 31 * 32, place: Place::Returned }]);
 
     // Where every thread has an element, nothing is wrong: why the mistake goes unnoticed.
-    let whole = Shape { m: 32, n: 64, k: 64 };
+    let whole = Sizes { m: 32, n: 64, k: 64 };
     let (outcome, verdict) = multiply(whole, |a, b, c, grid| launch(tiled_with_early_return { a, b, c }, grid));
     outcome.unwrap();
     verdict.unwrap();

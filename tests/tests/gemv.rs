@@ -10,7 +10,7 @@ use gpu_kernels::gemv::SplitGemv;
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits};
 use gpu_kernels::gemv::transposed_split::{gemv_transposed_split_fp32, gemv_transposed_splits};
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixMut, ShapeError, Vector, VectorMut};
-use tests::{Layout, Layouts, Operand, Order, Problem, Shape, half_of_the_grid};
+use tests::{Layout, Layouts, Operand, Order, Problem, Sizes, half_of_the_grid};
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
 
@@ -63,7 +63,7 @@ impl Case {
 
     fn problem(&self, seed: u64) -> Problem {
         let layouts = Layouts { a: self.a, b: self.x, c: self.y };
-        Problem::new(Shape { m: self.m, n: 1, k: self.k }, layouts, seed).scaled(self.alpha, self.beta)
+        Problem::new(Sizes { m: self.m, n: 1, k: self.k }, layouts, seed).scaled(self.alpha, self.beta)
     }
 
     /// Computes the product and looks at everything.

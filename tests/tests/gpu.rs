@@ -19,7 +19,7 @@ use tests::device_features::{self, Feature, Launcher, X, untouched};
 use tests::scaling::Scaled;
 use tests::special::{self, Special};
 use tests::special_values;
-use tests::{Batch, Kernel, Layout, Layouts, Operand, Place, Planned, Problem, Shape};
+use tests::{Batch, Kernel, Layout, Layouts, Operand, Place, Planned, Problem, Sizes};
 use tilewright::kernels::{self, Family, KernelInfo};
 use tilewright::{Buffer, Device, DeviceError, Error};
 
@@ -140,8 +140,8 @@ fn check(device: &Device, kernel: Kernel, problem: &Problem) -> Result<(), Faile
 }
 
 /// Any kernel with a shape that it can compute.
-fn shape_for(kernel: Kernel, m: usize, n: usize, k: usize) -> Shape {
-    Shape { m, n: if kernel == Kernel::GemvBlockReduction { 1 } else { n }, k }
+fn shape_for(kernel: Kernel, m: usize, n: usize, k: usize) -> Sizes {
+    Sizes { m, n: if kernel == Kernel::GemvBlockReduction { 1 } else { n }, k }
 }
 
 /// Odd extents, with and without gaps in memory.
@@ -268,8 +268,8 @@ fn check_planned(
 }
 
 /// Any product that a kernel of the registry can compute.
-fn planned_shape(kernel: &KernelInfo, [m, n, k]: [usize; 3]) -> Shape {
-    Shape { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k }
+fn planned_shape(kernel: &KernelInfo, [m, n, k]: [usize; 3]) -> Sizes {
+    Sizes { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k }
 }
 
 /// Extents below, at and beyond those of tiles, in memory without gaps, with any gaps, and with such as tensor maps allow;
@@ -588,7 +588,7 @@ fn expect_error<T, E: ToString>(result: Result<T, E>, parts: &[&str]) -> Result<
 
 /// The device can be used after an error that it recovers from.
 fn still_works(device: &Device) -> Result<(), Failed> {
-    check(device, Kernel::GemmTiled16, &Problem::new(Shape { m: 20, n: 20, k: 20 }, Layouts::ALL[0], 1))
+    check(device, Kernel::GemmTiled16, &Problem::new(Sizes { m: 20, n: 20, k: 20 }, Layouts::ALL[0], 1))
 }
 
 fn out_of_memory(device: &Device) -> Result<(), Failed> {
@@ -615,7 +615,7 @@ fn corrupt_ptx(device: &Device) -> Result<(), Failed> {
 
 fn ptx_without_the_kernel(device: &Device) -> Result<(), Failed> {
     let other = with_ptx(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry other() { ret; }\n")??;
-    let mut problem = Problem::new(Shape { m: 2, n: 2, k: 2 }, Layouts::ALL[0], 1);
+    let mut problem = Problem::new(Sizes { m: 2, n: 2, k: 2 }, Layouts::ALL[0], 1);
     let result = Kernel::GemmTiled16.run(Place::Device(&other), &mut problem);
     expect_error(result, &["gemm_tiled_16_fp32", "other"])?;
     still_works(device)

@@ -6,7 +6,7 @@ use cuda_std::Dim3;
 use cuda_std::executor::{Checks, Executor};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tests::{Kernel, Layout, Layouts, Operand, Order, Place, Problem, Shape};
+use tests::{Kernel, Layout, Layouts, Operand, Order, Place, Problem, Sizes};
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
 
@@ -43,7 +43,7 @@ fn gemm_of_any_extents_in_any_layout() {
             for k in EXTENTS {
                 for layouts in Layouts::ALL {
                     seed += 1;
-                    let problem = Problem::new(Shape { m, n, k }, layouts, seed);
+                    let problem = Problem::new(Sizes { m, n, k }, layouts, seed);
                     for kernel in Kernel::GEMM {
                         check(kernel, &problem);
                     }
@@ -58,7 +58,7 @@ fn gemm_of_extents_beyond_several_tiles() {
     for kernel in Kernel::GEMM {
         for (seed, layouts) in Layouts::ALL.into_iter().enumerate() {
             for (m, n, k) in [(65, 97, 61), (97, 65, 129), (1, 300, 67), (300, 1, 67), (5, 3, 1031)] {
-                check(kernel, &Problem::new(Shape { m, n, k }, layouts, seed as u64));
+                check(kernel, &Problem::new(Sizes { m, n, k }, layouts, seed as u64));
             }
         }
     }
@@ -77,7 +77,7 @@ fn gemm_with_larger_leading_dimensions_and_any_layout_of_c() {
         for (seed, layouts) in Layouts::ALL.into_iter().enumerate() {
             for c in c_layouts {
                 let layouts = Layouts { c, ..layouts.padded() };
-                let problem = Problem::new(Shape { m: 33, n: 18, k: 21 }, layouts, seed as u64);
+                let problem = Problem::new(Sizes { m: 33, n: 18, k: 21 }, layouts, seed as u64);
                 check(kernel, &problem.clone().scaled(1.0, 0.0));
                 check(kernel, &problem.scaled(-0.5, 2.0));
             }
@@ -90,7 +90,7 @@ fn gemm_with_operands_neither_of_whose_strides_is_one() {
     let layouts =
         Layouts { a: Layout::ROWS.spread(2).padded(5), b: Layout::COLUMNS.spread(3), c: Layout::COLUMNS.spread(2) };
     for kernel in Kernel::GEMM {
-        check(kernel, &Problem::new(Shape { m: 19, n: 34, k: 35 }, layouts, 1).scaled(2.0, -1.0));
+        check(kernel, &Problem::new(Sizes { m: 19, n: 34, k: 35 }, layouts, 1).scaled(2.0, -1.0));
     }
 }
 
@@ -100,7 +100,7 @@ fn gemm_with_any_factors() {
         for alpha in FACTORS {
             for beta in FACTORS {
                 for k in [0, 1, 19, 33] {
-                    let problem = Problem::new(Shape { m: 17, n: 34, k }, Layouts::ALL[0], k as u64);
+                    let problem = Problem::new(Sizes { m: 17, n: 34, k }, Layouts::ALL[0], k as u64);
                     check(kernel, &problem.scaled(alpha, beta));
                 }
             }
@@ -117,7 +117,7 @@ fn gemv_of_any_extents_in_any_layout() {
     for m in EXTENTS {
         for k in LENGTHS {
             for a in [Layout::ROWS, Layout::COLUMNS, Layout::ROWS.padded(3), Layout::COLUMNS.padded(2)] {
-                let shape = Shape { m, n: 1, k };
+                let shape = Sizes { m, n: 1, k };
                 check(Kernel::GemvBlockReduction, &Problem::new(shape, Layouts { a, b: vector, c: vector }, k as u64));
                 let layouts = Layouts { a, b: vector.padded(2), c: vector.padded(4) };
                 check(Kernel::GemvBlockReduction, &Problem::new(shape, layouts, k as u64).scaled(-0.5, 2.0));
@@ -131,7 +131,7 @@ fn gemv_with_any_factors() {
     for alpha in FACTORS {
         for beta in FACTORS {
             for k in [0, 1, 255, 300] {
-                let problem = Problem::new(Shape { m: 5, n: 1, k }, Layouts::ALL[0], k as u64);
+                let problem = Problem::new(Sizes { m: 5, n: 1, k }, Layouts::ALL[0], k as u64);
                 check(Kernel::GemvBlockReduction, &problem.scaled(alpha, beta));
             }
         }
@@ -139,8 +139,8 @@ fn gemv_with_any_factors() {
 }
 
 /// Any kernel with a shape that it can compute.
-fn shape_for(kernel: Kernel, m: usize, n: usize, k: usize) -> Shape {
-    Shape { m, n: if kernel == Kernel::GemvBlockReduction { 1 } else { n }, k }
+fn shape_for(kernel: Kernel, m: usize, n: usize, k: usize) -> Sizes {
+    Sizes { m, n: if kernel == Kernel::GemvBlockReduction { 1 } else { n }, k }
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn operands_are_not_read_if_alpha_is_zero_nor_the_result_if_beta_is_zero() {
 /// together, in any proportion. A grid with more blocks than there is work for is fine with every kernel.
 #[test]
 fn grids_of_other_sizes_than_the_kernel_asks_for() {
-    let shape = Shape { m: 130, n: 70, k: 9 };
+    let shape = Sizes { m: 130, n: 70, k: 9 };
     let problem = Problem::new(shape, Layouts::ALL[1].padded(), 5).scaled(1.5, -1.0);
     let on = |x, y, z| Place::ExecutorGrid(&EXECUTOR, Dim3::new(x, y, z));
     for x in [1, 2, 3, 35, 36, 100] {
@@ -184,7 +184,7 @@ fn grids_of_other_sizes_than_the_kernel_asks_for() {
             check_on(kernel, on(x, y, z), &problem);
         }
     }
-    let problem = Problem::new(Shape { m: 7, n: 1, k: 300 }, Layouts::ALL[0], 5).scaled(1.5, -1.0);
+    let problem = Problem::new(Sizes { m: 7, n: 1, k: 300 }, Layouts::ALL[0], 5).scaled(1.5, -1.0);
     for x in [7, 8, 20] {
         check_on(Kernel::GemvBlockReduction, on(x, 1, 1), &problem);
     }
@@ -192,7 +192,7 @@ fn grids_of_other_sizes_than_the_kernel_asks_for() {
 
 #[test]
 fn more_rows_of_tiles_than_a_grid_can_have_along_y() {
-    let shape = Shape { m: 65_535 * 8 + 9, n: 1, k: 2 };
+    let shape = Sizes { m: 65_535 * 8 + 9, n: 1, k: 2 };
     check(Kernel::GemmNaive2d, &Problem::new(shape, Layouts::ALL[0], 5));
 }
 

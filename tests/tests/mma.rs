@@ -6,7 +6,7 @@ use cuda_std::executor::{Checks, Executor};
 use cuda_std::{GlobalSlice, GlobalSliceMut};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
-use tests::{Layout, Layouts, MmaPrecision, Operand, Problem, Shape, launch_mma, run_mma};
+use tests::{Layout, Layouts, MmaPrecision, Operand, Problem, Sizes, launch_mma, run_mma};
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
 
@@ -17,8 +17,8 @@ fn quarters(row: usize, col: usize, seed: usize) -> f32 {
 }
 
 /// A product that every precision computes exactly.
-fn exact_problem(shape: Shape, layouts: Layouts, seed: usize) -> Problem {
-    let Shape { m, n, k } = shape;
+fn exact_problem(shape: Sizes, layouts: Layouts, seed: usize) -> Problem {
+    let Sizes { m, n, k } = shape;
     Problem {
         alpha: 1.0,
         a: Operand::from_fn(m, k, layouts.a, |row, col| quarters(row, col, seed)),
@@ -69,7 +69,7 @@ fn products_of_any_extents_in_any_layout() {
             for layouts in all_layouts() {
                 // Each precision meets every extent and every layout, though not every combination of them.
                 let precision = MmaPrecision::ALL[seed % MmaPrecision::ALL.len()];
-                check_exact(precision, layouts, &exact_problem(Shape { m, n, k }, layouts, seed));
+                check_exact(precision, layouts, &exact_problem(Sizes { m, n, k }, layouts, seed));
                 seed += 1;
             }
             seed += 1;
@@ -81,15 +81,15 @@ fn products_of_any_extents_in_any_layout() {
 fn whole_tiles_and_parts_of_tiles() {
     for (seed, precision) in MmaPrecision::ALL.into_iter().enumerate() {
         for layouts in Layouts::ALL {
-            check_exact(precision, layouts, &exact_problem(Shape { m: 128, n: 256, k: 20 }, layouts, seed));
-            check_exact(precision, layouts, &exact_problem(Shape { m: 131, n: 259, k: 7 }, layouts.padded(), seed));
+            check_exact(precision, layouts, &exact_problem(Sizes { m: 128, n: 256, k: 20 }, layouts, seed));
+            check_exact(precision, layouts, &exact_problem(Sizes { m: 131, n: 259, k: 7 }, layouts.padded(), seed));
         }
     }
 }
 
 #[test]
 fn any_layout_of_c_and_any_factors() {
-    let shape = Shape { m: 37, n: 70, k: 18 };
+    let shape = Sizes { m: 37, n: 70, k: 18 };
     let layouts_of_c = [Layout::ROWS, Layout::ROWS.padded(2), Layout::COLUMNS, Layout::COLUMNS.padded(3).spread(2)];
     for (seed, c) in layouts_of_c.into_iter().enumerate() {
         let layouts = Layouts { c, ..Layouts::ALL[seed] };
@@ -107,7 +107,7 @@ fn any_layout_of_c_and_any_factors() {
 fn operands_are_not_read_if_alpha_is_zero_nor_the_result_if_beta_is_zero() {
     for precision in MmaPrecision::ALL {
         let layouts = Layouts::ALL[2];
-        let mut problem = exact_problem(Shape { m: 20, n: 12, k: 40 }, layouts, 0);
+        let mut problem = exact_problem(Sizes { m: 20, n: 12, k: 40 }, layouts, 0);
         problem.c.fill(f32::NAN);
         check_exact(precision, layouts, &problem);
         problem.a.fill(f32::NAN);
@@ -123,7 +123,7 @@ fn errors_are_those_of_the_precision() {
     for precision in MmaPrecision::ALL {
         for (seed, layouts) in Layouts::ALL.into_iter().enumerate() {
             for (m, n, k) in [(40, 40, 1), (33, 50, 100), (7, 9, 1500)] {
-                let problem = Problem::new(Shape { m, n, k }, layouts, seed as u64);
+                let problem = Problem::new(Sizes { m, n, k }, layouts, seed as u64);
                 let mut computed = problem.clone();
                 run_mma(&EXECUTOR, precision, layouts, &mut computed).unwrap();
                 let (a, b) = (problem.a.to_f64(), problem.b.to_f64());
@@ -152,7 +152,7 @@ fn errors_are_those_of_the_precision() {
 /// A sum of 1000 positive terms near 1 without promotion is off by several units of 2⁻²⁴ for each 16 terms, all to one side.
 #[test]
 fn long_sums_of_positive_terms_are_not_biased() {
-    let shape = Shape { m: 16, n: 8, k: 4000 };
+    let shape = Sizes { m: 16, n: 8, k: 4000 };
     for precision in MmaPrecision::FP32 {
         let mut problem = Problem::new(shape, Layouts::ALL[1], 3);
         for l in 0..shape.k {
@@ -187,7 +187,7 @@ const SPECIAL: [&[f32]; 4] = [
 
 #[test]
 fn special_values_give_what_an_fp32_sum_gives() {
-    let shape = Shape { m: 24, n: 20, k: 40 };
+    let shape = Sizes { m: 24, n: 20, k: 40 };
     for (precision, kind) in MmaPrecision::FP32.into_iter().flat_map(|precision| SPECIAL.map(|kind| (precision, kind)))
     {
         for (seed, layouts) in Layouts::ALL.into_iter().enumerate() {
@@ -237,7 +237,7 @@ fn special_values_give_what_an_fp32_sum_gives() {
 fn infinities_and_nans_reach_the_result_of_every_precision() {
     for precision in MmaPrecision::ALL {
         for layouts in Layouts::ALL {
-            let mut problem = exact_problem(Shape { m: 9, n: 9, k: 30 }, layouts, 5);
+            let mut problem = exact_problem(Sizes { m: 9, n: 9, k: 30 }, layouts, 5);
             problem.a.set(2, 17, f32::INFINITY);
             problem.a.set(4, 3, f32::from_bits(0x7FFF_FFFF));
             problem.b.set(17, 6, 0.0);
@@ -295,7 +295,7 @@ fn batches_and_splits() {
 #[test]
 fn a_layout_that_the_kernel_is_not_for_is_refused() {
     let layouts = Layouts { a: Layout::ROWS.spread(2), ..Layouts::ALL[0] };
-    let mut problem = exact_problem(Shape { m: 5, n: 5, k: 5 }, layouts, 0);
+    let mut problem = exact_problem(Sizes { m: 5, n: 5, k: 5 }, layouts, 0);
     let error = run_mma(&EXECUTOR, MmaPrecision::Tf32, layouts, &mut problem).unwrap_err().to_string();
     assert!(error.contains("`gemm_mma_nn_tf32`") && error.contains("is_contiguous_along_rows"), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use cuda_std::executor::Checks;
 use rayon::prelude::*;
-use tests::{Layouts, Shape, special_values, suite};
+use tests::{Layouts, Sizes, special_values, suite};
 use tilewright::Device;
 use tilewright::kernels::{self, Family};
 
@@ -29,7 +29,7 @@ fn every_kernel_computes_parts_of_results() {
     let device = Device::cpu(Checks::Bounds);
     for &kernel in kernels::ALL.iter() {
         let n = if kernel.family() == Family::Gemv { 1 } else { 36 };
-        let shapes = [Shape { m: 37, n, k: 20 }];
+        let shapes = [Sizes { m: 37, n, k: 20 }];
         let parts = |layouts| tests::check_parts(&device, kernel, &shapes, layouts).unwrap();
         let computed: usize = Layouts::ALL.into_iter().map(parts).sum();
         assert!(computed > 0, "{} has computed nothing", kernel.name);

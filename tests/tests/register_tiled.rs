@@ -13,7 +13,7 @@ use gpu_kernels::gemm::register_tiled::{
 use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, ShapeError};
-use tests::{Layout, Layouts, Operand, Order, Problem, Shape};
+use tests::{Layout, Layouts, Operand, Order, Problem, Sizes};
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
 
@@ -80,7 +80,7 @@ fn products_of_any_extents_in_any_layout() {
             for k in [0, 1, 15, 16, 17, 36] {
                 for layouts in Layouts::ALL {
                     seed += 1;
-                    check(Tiles::Of64x64, layouts, &Problem::new(Shape { m, n, k }, layouts, seed));
+                    check(Tiles::Of64x64, layouts, &Problem::new(Sizes { m, n, k }, layouts, seed));
                 }
             }
         }
@@ -89,7 +89,7 @@ fn products_of_any_extents_in_any_layout() {
         [(1, 1, 1), (0, 5, 3), (128, 256, 16), (128, 256, 32), (127, 255, 33), (130, 260, 20), (257, 3, 48)]
     {
         for layouts in Layouts::ALL {
-            check(Tiles::Of128x256, layouts, &Problem::new(Shape { m, n, k }, layouts, 7));
+            check(Tiles::Of128x256, layouts, &Problem::new(Sizes { m, n, k }, layouts, 7));
         }
     }
 }
@@ -103,11 +103,11 @@ fn leading_dimensions_with_gaps_and_any_layout_of_c() {
             // Where the padding is a multiple of 4, so is the leading dimension: loads are of vectors, with gaps.
             let layouts = Layouts { a: layouts.a.padded(padding), b: layouts.b.padded(padding), c };
             for (m, n, k) in [(72, 80, 68), (33, 18, 21), (64, 64, 64)] {
-                let problem = Problem::new(Shape { m, n, k }, layouts, seed as u64);
+                let problem = Problem::new(Sizes { m, n, k }, layouts, seed as u64);
                 check(Tiles::Of64x64, layouts, &problem.clone().scaled(1.0, 0.0));
                 check(Tiles::Of64x64, layouts, &problem.scaled(-0.5, 2.0));
             }
-            let problem = Problem::new(Shape { m: 132, n: 264, k: 20 }, layouts, seed as u64);
+            let problem = Problem::new(Sizes { m: 132, n: 264, k: 20 }, layouts, seed as u64);
             check(Tiles::Of128x256, layouts, &problem.scaled(-0.5, 2.0));
         }
     }
@@ -122,7 +122,7 @@ fn operands_whose_base_is_not_aligned() {
             // With leading dimensions that are multiples of 4 for the first shape, so that only the base decides.
             let a = Operand::random(m + a_down, k + a_across, layouts.a.padded(3), 1);
             let b = Operand::random(k + b_down, n + b_across, layouts.b.padded(3), 2);
-            let mut problem = Problem::new(Shape { m, n, k }, layouts, 3).scaled(2.0, 0.0);
+            let mut problem = Problem::new(Sizes { m, n, k }, layouts, 3).scaled(2.0, 0.0);
             problem.a = Operand::from_fn(m, k, layouts.a, |row, col| a.at(row + a_down, col + a_across));
             problem.b = Operand::from_fn(k, n, layouts.b, |row, col| b.at(row + b_down, col + b_across));
             let mut c = problem.c.clone();
@@ -141,7 +141,7 @@ fn any_factors_and_nothing_read_that_does_not_count() {
     let factors = [0.0, 1.0, -1.0, 0.37];
     for (alpha, beta) in factors.into_iter().flat_map(|alpha| factors.map(|beta| (alpha, beta))) {
         for k in [0, 1, 35] {
-            let mut problem = Problem::new(Shape { m: 17, n: 66, k }, Layouts::ALL[1], 5).scaled(alpha, beta);
+            let mut problem = Problem::new(Sizes { m: 17, n: 66, k }, Layouts::ALL[1], 5).scaled(alpha, beta);
             if alpha == 0.0 {
                 problem.a.fill(f32::NAN);
                 problem.b.fill(f32::NAN);
@@ -152,7 +152,7 @@ fn any_factors_and_nothing_read_that_does_not_count() {
             check(Tiles::Of64x64, Layouts::ALL[1], &problem);
         }
     }
-    let mut problem = Problem::new(Shape { m: 129, n: 5, k: 40 }, Layouts::ALL[0], 5);
+    let mut problem = Problem::new(Sizes { m: 129, n: 5, k: 40 }, Layouts::ALL[0], 5);
     problem.c.fill(f32::NAN);
     check(Tiles::Of128x256, Layouts::ALL[0], &problem);
 }
@@ -163,12 +163,12 @@ fn sums_longer_than_a_partial_sum() {
     for (tiles, k) in [(Tiles::Of64x64, 1024), (Tiles::Of64x64, 1025), (Tiles::Of64x64, 3100), (Tiles::Of128x256, 2050)]
     {
         let layouts = Layouts::ALL[k % 4];
-        check(tiles, layouts, &Problem::new(Shape { m: 9, n: 10, k }, layouts, 1).scaled(0.5, -1.0));
+        check(tiles, layouts, &Problem::new(Sizes { m: 9, n: 10, k }, layouts, 1).scaled(0.5, -1.0));
     }
     // All positive, and so many that one running sum would lose them: 2²⁴ + 1 = 2²⁴.
     let k = 4096;
     let layouts = Layouts::ALL[0];
-    let mut problem = Problem::new(Shape { m: 1, n: 1, k }, layouts, 1);
+    let mut problem = Problem::new(Sizes { m: 1, n: 1, k }, layouts, 1);
     problem.a.fill(1.0);
     problem.b.fill(1.0);
     problem.a.set(0, 0, 16_777_216.0);
@@ -234,15 +234,15 @@ impl Batch {
 fn batches_and_splits() {
     let c_layouts = [Layout::ROWS, Layout::ROWS.padded(1), Layout::COLUMNS.padded(3), Layout::COLUMNS];
     let cases = [
-        (3, 1, Shape { m: 20, n: 36, k: 40 }),
-        (1, 5, Shape { m: 70, n: 66, k: 200 }),
-        (2, 12, Shape { m: 5, n: 7, k: 100 }), // more splits than there are panels of terms
-        (2, 9, Shape { m: 8, n: 64, k: 1 }),
-        (1, 17, Shape { m: 64, n: 1, k: 640 }),
-        (2, 3, Shape { m: 1, n: 33, k: 64 }),
+        (3, 1, Sizes { m: 20, n: 36, k: 40 }),
+        (1, 5, Sizes { m: 70, n: 66, k: 200 }),
+        (2, 12, Sizes { m: 5, n: 7, k: 100 }), // more splits than there are panels of terms
+        (2, 9, Sizes { m: 8, n: 64, k: 1 }),
+        (1, 17, Sizes { m: 64, n: 1, k: 640 }),
+        (2, 3, Sizes { m: 1, n: 33, k: 64 }),
     ];
     for (layouts, c_layout) in Layouts::ALL.into_iter().zip(c_layouts) {
-        for (count, splits, Shape { m, n, k }) in cases {
+        for (count, splits, Sizes { m, n, k }) in cases {
             for (alpha, beta) in [(1.0, 0.0), (-0.5, 2.0), (0.0, 3.0)] {
                 let a = Batch::random(count, m, k, layouts.a, 1);
                 let b = Batch::random(count, k, n, layouts.b, 2);
@@ -371,7 +371,7 @@ fn each_kernel_refuses_other_layouts() {
 fn special_values_come_out_in_their_class() {
     let (m, n, k) = (40, 70, 50);
     for layouts in Layouts::ALL {
-        let mut problem = Problem::new(Shape { m, n, k }, layouts, 9);
+        let mut problem = Problem::new(Sizes { m, n, k }, layouts, 9);
         problem.a.set(3, 5, f32::INFINITY);
         problem.a.set(7, 2, f32::NAN);
         problem.a.set(9, 0, f32::INFINITY);

@@ -21,7 +21,7 @@ use gpu_kernels::{Matrix, MatrixMut};
 use host::child::{self, Ended};
 use host::planted::Fault;
 use libtest_mimic::{Failed, Trial};
-use tests::{Batch, Layouts, Planned, Problem, Shape};
+use tests::{Batch, Layouts, Planned, Problem, Sizes};
 use tilewright::kernels;
 use tilewright::{Buffer, Device, DeviceError, Error};
 
@@ -125,7 +125,7 @@ fn memory_exhausted_midway(device: &Device) -> Result<(), Failed> {
     const STEP: usize = (4 << 20) / 8;
     let kernel = kernels::find("gemm_wgmma_packed_fp32_3xfp16")?;
     let kernel = if device.has_kernel(&kernel.facts).is_ok() { kernel } else { kernels::find("gemm_mma_nn_tf32")? };
-    let batch = Batch::from(Problem::new(Shape { m: 1500, n: 1400, k: 1300 }, Layouts::ALL[0], 1));
+    let batch = Batch::from(Problem::new(Sizes { m: 1500, n: 1400, k: 1300 }, Layouts::ALL[0], 1));
     let product = || Planned::check_one(device, kernel, Some(1), &batch);
     let free = || -> Result<u128, Failed> { Ok(device.free_memory()?.ok_or("a GPU tells its free memory")?.0) };
     // Loads what it needs, which stays.
