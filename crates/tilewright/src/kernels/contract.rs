@@ -1,15 +1,15 @@
 //! What a kernel is to a plan: facts that can be read off ([`KernelInfo`]), and a contract ([`Contract`]).
 //!
 //! ```text
-//!  kernels/<family>.rs                                        plan/
+//!  kernels/<family>.rs                              plan/
 //!
 //!  static GEMM: KernelInfo {
-//!      facts, scheme, tile, …            ◄── reads ─────────  choose.rs, model.rs
+//!      facts, scheme, tile, …            ◄─ reads ──  choose.rs, model.rs, way.rs
 //!      contract: &MyContract,
 //!  }
 //!  impl Contract for MyContract {
-//!      fn copies(), format(), blocks(), …  ◄── ask ─────────  choose.rs, model.rs, preparation.rs
-//!      fn launch(device, &Call)          ◄── calls ─────────  run.rs
+//!      copies(), format(), blocks(), …   ◄─ ask ────  choose.rs, model.rs, way.rs, preparation.rs
+//!      launch(device, &Call)             ◄─ calls ──  run.rs
 //!  }
 //! ```
 //!
@@ -56,7 +56,7 @@ pub(crate) trait Contract: Debug + Sync {
         None
     }
 
-    /// Which tiles it may skip, if it skips any. Only those that have a flag in [`Call::packed`].
+    /// Which tiles it may skip, if it skips any: those that packing has given a flag ([`Call::packed`]), and no others.
     fn skips(&self) -> Option<Skips> {
         None
     }

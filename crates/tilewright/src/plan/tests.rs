@@ -10,7 +10,7 @@ use ndarray::{Array2, s};
 use super::choose::choose;
 use super::*;
 use crate::kernels::contract::{Call, Contract, KernelInfo, Performance};
-use crate::kernels::{GEMM_TILED_16_FP32, Scheme};
+use crate::kernels::{ALL, Family, GEMM_TILED_16_FP32, Scheme};
 use crate::{Device, DeviceMatrix, Error, Sizes};
 
 /// Computes one slice of k after the other, each by a launch; of products with an even number of rows.
@@ -84,6 +84,36 @@ fn a_contract_decides_what_is_planned() {
     assert_eq!(odd.kernel().name, "gemm_tiled_16_fp32", "{}", odd.explanation());
     let error = choose(&KERNELS, &gpu, &product(65), &Options::from(&SLICES), |_| true).unwrap_err();
     assert!(error.to_string().contains("it is for an even number of rows"), "{error}");
+}
+
+/// As the steps have it.
+#[test]
+fn kernels_of_a_plan_are_in_the_order_in_which_they_run() {
+    let gpu = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+    for kernel in ALL.iter() {
+        let n = if kernel.family() == Family::Gemv { 1 } else { 1212 };
+        let (m, k) = (500, kernel.most_terms().map_or(5001, |most| most as usize));
+        // The lines of operands begin where no tensor map can have them.
+        let operand = |needs: Option<Storage>, rows: usize, cols: usize| {
+            let placed = match needs {
+                Some(Storage::ByColumns) => Placement::by_columns(rows + 1),
+                _ => Placement::by_rows(cols + 1),
+            };
+            Placement { batch_stride: (rows + 1) * (cols + 1), ..placed }
+        };
+        let (a, b) = (operand(kernel.a, m, k), operand(kernel.b, k, n));
+        let c = Placement { batch_stride: m * n, ..Placement::by_rows(n) };
+        let product = Description::new(Sizes { m, n, k }, 2, a, b, c).unwrap().with_part(Triangle::Upper);
+        let product = product.with_factors(1.0, 0.0);
+        let plan = plan(&gpu, &product, &Options::from(*kernel)).unwrap();
+        let steps = plan.explanation().steps.join("\n");
+        let mut rest = steps.as_str();
+        for kernel in plan.kernels() {
+            let (_, after) =
+                rest.split_once(kernel.name).unwrap_or_else(|| panic!("{} too late:\n{steps}", kernel.name));
+            rest = after;
+        }
+    }
 }
 
 #[test]
