@@ -33,9 +33,9 @@ pub(super) static ALL: [Product; 7] = [
 
 /// `C = α·op(A)·op(B) + β·C` for each product of a batch.
 pub(super) struct Product {
-    name: &'static str,
+    pub(super) name: &'static str,
     family: Family,
-    precision: Precision,
+    pub(super) precision: Precision,
     /// The plan for the last product, so that a measurement plans once.
     last: Mutex<Option<Planned>>,
 }

@@ -1,0 +1,174 @@
+//! The tools against a stand-in for `compute-sanitizer`: a script that writes logs, and does not run any program.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::testing::{Halved, Twice, doubles};
+
+/// Writes a script that can be executed: not before a process that another test has just begun no longer has it open for writing.
+fn executable(path: &Path, script: &str) {
+    fs::write(path, script).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let is_busy = || {
+        Command::new(path).arg("--version").output().is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy)
+    };
+    while is_busy() {
+        std::thread::yield_now();
+    }
+}
+
+/// A stand-in whose `body` has `$tool`, `$log` and `$program`, the arguments of the program in one.
+fn stand_in(body: &str) -> (tempfile::TempDir, Options) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("compute-sanitizer");
+    let script = format!(
+        r#"#!/bin/sh
+if [ "$1" = --version ]; then
+    echo 'NVIDIA (R) Compute Sanitizer'
+    echo 'Version 2025.3.1.0'
+    exit 0
+fi
+[ "$1" = --tool ] && [ "$3" = --error-exitcode ] && [ "$4" = 86 ] && [ "$5" = --log-file ] || exit 99
+tool=$2 log=$6
+shift 7
+program="$*"
+say() {{ echo "========= $1" >> "$log"; }}
+say COMPUTE-SANITIZER
+clean() {{
+    if [ $tool = racecheck ]; then say 'RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'
+    else say 'ERROR SUMMARY: 0 errors'; fi
+    exit 0
+}}
+found() {{
+    say "Invalid something"
+    say "    at $1+0x110"
+    if [ $tool = racecheck ]; then say 'RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)'
+    else say 'ERROR SUMMARY: 1 error'; fi
+    exit 86
+}}
+fault=$(echo "${{program#planted }}" | sed 's/ .*//; s/-/_/g')
+{body}
+"#
+    );
+    executable(&path, &script);
+    let options = Options { compute_sanitizer: path, program: "program".into(), limit: Duration::from_secs(60) };
+    (folder, options)
+}
+
+/// Two operations, and one that launches a kernel with a tensor map.
+fn some_subjects() -> [Subject; 3] {
+    let mut by_tensor_map = doubles::FACTS;
+    (by_tensor_map.name, by_tensor_map.tensor_maps) = ("tiles", 1);
+    let tiles = Subject { kernels: vec![by_tensor_map], arguments: vec!["run".to_owned(), "tiles".to_owned()] };
+    [Subject::of(&Twice { wrong: false }, &[]).unwrap(), Subject::of(&Halved, &["--device", "3"]).unwrap(), tiles]
+}
+
+fn fault(tool: Tool) -> InjectedFault {
+    let name = format!("for-{tool}");
+    let arguments = vec!["planted".to_owned(), name.clone()];
+    InjectedFault { kernel: format!("planted_for_{tool}"), name, arguments }
+}
+
+fn checked(tool: Tool, body: &str) -> ToolReport {
+    let (_folder, options) = stand_in(body);
+    sanitize(tool, Some(&fault(tool)), &some_subjects(), &options).unwrap()
+}
+
+/// Reports injected faults, and nothing else.
+const RIGHT: &str = r#"case "$program" in planted*) found planted_$fault;; *) clean;; esac"#;
+
+#[test]
+fn a_tool_that_reports_its_fault_and_nothing_else_passes() {
+    for tool in Tool::ALL {
+        let report = checked(tool, RIGHT);
+        assert!(report.passed(), "{report:?}");
+        let left_out = if tool == Tool::Initcheck { vec!["tiles"] } else { vec![] };
+        assert_eq!(report.left_out, left_out);
+        assert_eq!(report.kernels.len() + left_out.len(), 3);
+        assert!(report.outcome.excerpt.is_empty(), "{report:?}");
+    }
+}
+
+#[test]
+fn a_tool_that_does_not_report_its_fault_fails() {
+    for silent in [
+        "clean",
+        // Something is reported, though of another kernel.
+        r#"case "$program" in planted*) found another_kernel;; *) clean;; esac"#,
+        // A summary that cannot be read.
+        r#"case "$program" in planted*) say "at planted_$fault"; exit 86;; *) clean;; esac"#,
+    ] {
+        let report = checked(Tool::Memcheck, silent);
+        assert!(!report.planted_reported && !report.passed(), "{silent}: {report:?}");
+        assert!(report.line().contains("NOT REPORTED"), "{}", report.line());
+    }
+}
+
+#[test]
+fn without_an_injected_fault_a_tool_passes_and_the_report_says_that_it_was_not_tried() {
+    let (_folder, options) = stand_in(RIGHT);
+    let report = sanitize(Tool::Racecheck, None, &some_subjects(), &options).unwrap();
+    assert!(report.passed() && report.line().contains("none: the tool was not tried"), "{}", report.line());
+}
+
+#[test]
+fn what_a_tool_finds_in_a_kernel_is_counted_and_shown() {
+    let body = r#"case "$program" in planted*) found planted_$fault;; *halved*) found halves;; *) clean;; esac"#;
+    for tool in [Tool::Memcheck, Tool::Racecheck, Tool::Synccheck] {
+        let report = checked(tool, body);
+        assert_eq!((report.outcome.errors, report.outcome.problems.len()), (1, 0), "{report:?}");
+        assert!(report.planted_reported && !report.passed());
+        assert!(report.outcome.excerpt.iter().any(|line| line.contains("halves+0x110")), "{report:?}");
+    }
+    let body = r#"case "$program" in planted*) found planted_$fault;; *) say 'Warning: something'; clean;; esac"#;
+    let report = checked(Tool::Synccheck, body);
+    assert!(report.passed() && report.outcome.warnings == 3, "{report:?}");
+    assert!(report.outcome.excerpt.iter().any(|line| line.contains("Warning: something")), "{report:?}");
+}
+
+#[test]
+fn what_cannot_be_judged_is_a_problem() {
+    for (otherwise, part) in [
+        ("exit 0", "has 0 summaries"),
+        ("say 'ERROR SUMMARY: many errors'; exit 0", "cannot be read: ERROR SUMMARY: many errors"),
+        ("say 'ERROR SUMMARY: 0 errors'; exit 86", "ends as with errors"),
+        ("say 'ERROR SUMMARY: 0 errors'; echo 'error: no driver'; exit 2", "did not end well: exit status: 2"),
+        ("say 'ERROR SUMMARY: 0 errors'; kill -SEGV $$", "did not end well: signal"),
+        ("say 'Internal Sanitizer Error: it is broken'; clean", "Internal Sanitizer Error"),
+    ] {
+        let report = checked(
+            Tool::Memcheck,
+            &format!(r#"case "$program" in planted*) found planted_$fault;; *halved*) {otherwise};; *) clean;; esac"#),
+        );
+        let [problem] = &report.outcome.problems[..] else { panic!("{otherwise}: {report:?}") };
+        assert!(
+            problem.contains(part) && problem.contains("run --op halved --sizes n=100 --device 3"),
+            "{otherwise}: {problem}"
+        );
+        assert!(report.planted_reported && !report.passed());
+    }
+    // What the program has written last is shown.
+    let report = checked(Tool::Memcheck, "echo 'error: no driver'; say 'ERROR SUMMARY: 0 errors'; exit 2");
+    assert!(report.outcome.excerpt.iter().any(|line| line == "error: no driver"), "{report:?}");
+}
+
+#[test]
+fn a_program_that_does_not_end_is_a_problem() {
+    let (_folder, mut options) =
+        stand_in("case \"$program\" in planted*) found planted_$fault;; esac; clean() { :; }; sleep 1000");
+    options.limit = Duration::from_secs(1);
+    let report = sanitize(Tool::Memcheck, Some(&fault(Tool::Memcheck)), &some_subjects()[..1], &options).unwrap();
+    assert!(report.outcome.problems[0].contains("did not end within the time limit"), "{report:?}");
+}
+
+#[test]
+fn what_is_no_compute_sanitizer_is_refused() {
+    let (folder, options) = stand_in(RIGHT);
+    assert_eq!(version(&options.compute_sanitizer).unwrap(), "2025.3.1.0");
+    let other = folder.path().join("other");
+    executable(&other, "#!/bin/sh\necho I am another program\n");
+    let refusal = |path: &Path| version(path).unwrap_err().to_string();
+    assert!(refusal(&other).contains("I am another program"), "{}", refusal(&other));
+    assert!(refusal("/no/such/tool".as_ref()).contains("No such file"), "{}", refusal("/no/such/tool".as_ref()));
+}
