@@ -78,7 +78,7 @@ fn layout(generator: &mut StdRng, order: Order, rows: usize, cols: usize) -> Lay
 /// Any product, and among how many blocks to divide its sums.
 fn product(generator: &mut StdRng, kernel: &KernelInfo) -> (Batch, u32) {
     let n = if kernel.family() == Family::Gemv { 1 } else { extent(generator, 300) };
-    let most_terms = kernel.most_terms.map_or(400, |most| most as usize);
+    let most_terms = kernel.most_terms().map_or(400, |most| most as usize);
     let shape = Shape { m: extent(generator, 300), n, k: extent(generator, most_terms) };
     let mut order = || if generator.random() { Order::ByRows } else { Order::ByColumns };
     let orders = [order(), order(), order()];

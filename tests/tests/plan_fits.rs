@@ -3,6 +3,8 @@
 
 mod fake_driver;
 
+use std::collections::HashSet;
+
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{ComputeCapability, KernelFacts, Limits};
 use rand::rngs::StdRng;
@@ -82,6 +84,37 @@ fn every_plan_fits_its_device() {
         }
     }
     assert!(plans > 100_000, "{plans} plans");
+}
+
+/// What multiplies; of what comes before and after, all is listed for each.
+#[test]
+fn plans_of_a_precision_launch_what_is_listed_for_it_and_nothing_else() {
+    let mut random = StdRng::seed_from_u64(18);
+    let listed = Precision::ALL.map(kernels::of_plans);
+    let mut launched = HashSet::new();
+    let devices: Vec<_> =
+        gpus().filter(|device| ["NVIDIA L4", "NVIDIA H200"].contains(&device.name.as_str())).collect();
+    for _ in 0..400 {
+        let product = product(&mut random);
+        for (precision, listed) in Precision::ALL.into_iter().zip(&listed) {
+            let named = kernels::ALL.iter().map(|kernel| Options::from(*kernel));
+            for options in named.chain([Options::default()]) {
+                let options = Options { precision: Some(precision), ..options };
+                for plan in devices.iter().filter_map(|device| plan::plan(device, &product, &options).ok()) {
+                    for kernel in plan.kernels() {
+                        let is_listed = listed.iter().any(|it| it.name == kernel.name);
+                        assert!(is_listed, "{} is not listed:\n{}", kernel.name, plan.explanation());
+                        launched.insert((precision, kernel.name));
+                    }
+                }
+            }
+        }
+    }
+    for (precision, listed) in Precision::ALL.into_iter().zip(&listed) {
+        let multiplies = |kernel: &&KernelFacts| kernels::find(kernel.name).is_ok();
+        let never = listed.iter().filter(multiplies).find(|kernel| !launched.contains(&(precision, kernel.name)));
+        assert!(never.is_none(), "no plan in {precision} launches {never:?}");
+    }
 }
 
 /// A product without gaps, in a layout such as `NT`.

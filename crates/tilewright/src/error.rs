@@ -2,7 +2,7 @@
 
 use gpu_kernels::ShapeError;
 
-use crate::plan::Refusal;
+use crate::refusal::Refusal;
 use crate::{Bytes, Precision};
 
 /// An error of this library. Its message is complete and stands on its own.

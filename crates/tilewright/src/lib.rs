@@ -24,17 +24,48 @@
 //! | [`operand`] | `ndarray` views to a device and back |
 //!
 //! The program over it, which checks, times and tunes the kernels, is the package `host`.
+//!
+//! # The order of the modules
+//!
+//! A module knows those in the lines above its own, and none below. In a line, none knows another, but for an arrow.
+//!
+//! ```text
+//!  precision   sizes   views                       words that everything is said in; views of a device's memory
+//!  refusal ◄─ error                                why a kernel is not taken, and what else can go wrong
+//!  device ◄─ tensor_map   placement                where kernels run, where matrices lie
+//!  operand ◄─ description   device_facts           matrices on a device, the product of some, what a plan knows of a device
+//!  ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+//!  scheme   helpers ◄─ scaling                     arithmetic; kernels before and after a product, and beside it
+//!  contract                                        what a kernel is to a plan
+//!  tiled   eligibility                             registering kernels in a row; whether one can compute a product
+//!  ladder   gemv   register_tiled   mma            the kernels, a family in each file
+//!  wgmma ◄─ packed ◄─ short_k
+//!  registry                                        all of them
+//!  ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+//!  workspace   table   explanation                 memory, measured times, what a plan says of itself
+//!  preparation   options                           what happens to operands first; what a user wants
+//!  way                                             a kernel with all that comes before and after it
+//!  model   gemm_plan                               how long it should take; a plan
+//!  choose   run                                    making one, running one
+//!  ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+//!  multiply   scale                                products of `ndarray` views, products with diagonal matrices
+//! ```
 
+mod description;
 pub mod device;
+mod device_facts;
 mod error;
 pub mod kernels;
 mod multiply;
 pub mod operand;
+mod placement;
 pub mod plan;
 mod precision;
+mod refusal;
 mod scale;
 mod sizes;
 mod tensor_map;
+mod views;
 
 pub use device::{Buffer, Device};
 pub use error::Error;

@@ -2,10 +2,8 @@
 
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
-use crate::Sizes;
-use crate::device::Device;
 use crate::plan::{Description, GemmPlan, Options};
-use crate::{DeviceMatrix, Error};
+use crate::{Device, DeviceMatrix, Error, Sizes};
 
 /// Which operands had to be packed on their way to the device: those with negative strides, which kernels do not take, and
 /// those with gaps. What lies in the gaps is not the view's to read (another thread may be writing there), so memory

@@ -20,7 +20,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, Slice};
 
 use crate::Error;
 use crate::device::{Buffer, Device};
-use crate::plan::Placement;
+use crate::placement::Placement;
 
 /// A matrix in a device's memory, with its strides; or a batch of them, of one shape and layout, each the same distance
 /// from the one before.

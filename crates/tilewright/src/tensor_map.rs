@@ -5,7 +5,7 @@ use cuda_std::{TensorMap, TensorMapMut};
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut};
 use runtime::{TensorLayout, TensorTile};
 
-use crate::plan::read;
+use crate::views::read;
 use crate::{Device, Error};
 
 /// Which lines of a matrix have their elements side by side in memory.

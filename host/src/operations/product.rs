@@ -9,12 +9,12 @@ use ndarray::{Array2, ShapeBuilder};
 use testkit::{
     Argument, Baseline, Bits, Description, Distribution, Error, Expected, Operation, Sizes, Units, Values, Views,
 };
+use tilewright::kernels::{self, Family};
 use tilewright::plan::{self, GemmPlan, Options, Refusal, Workspace};
-use tilewright::{Device, DeviceError, Precision, kernels};
+use tilewright::{Device, DeviceError, Precision};
 
 use crate::baseline::{CuBlas, Math, Routine};
 use crate::check::Reference;
-use kernels::{Family, KernelInfo};
 
 /// The factors of every product.
 const ALPHA: f32 = 1.5;
@@ -87,12 +87,6 @@ impl Product {
         }
     }
 
-    /// Whether a plan may launch a kernel: one that computes in the precision, or what others leave out, or products without terms.
-    fn may_launch(&self, kernel: &KernelInfo) -> bool {
-        let falls_back_to_fp32 = self.precision == Precision::Fp32Normwise && kernel.scheme.serves(Precision::Fp32);
-        kernel.scheme.serves(self.precision) || falls_back_to_fp32 || kernel.precision() == Precision::Fp32Strict
-    }
-
     fn case(&self, sizes: &Sizes) -> Result<Case, Error> {
         if self.family == Family::Gemv {
             let [m, k, trans_a] = sizes.get(["m", "k", "trans_a"])?;
@@ -150,8 +144,7 @@ impl Baseline for ByCuBlas {
 
 impl Operation for Product {
     fn describe(&self) -> Description {
-        let kernels = kernels::ALL.iter().filter(|kernel| self.may_launch(kernel)).map(|kernel| kernel.facts);
-        let kernels = kernels.chain(kernels::HELPERS).collect();
+        let kernels = kernels::of_plans(self.precision);
         let odd = [[1, 1, 1, 1], [2, 5, 7, 3], [1, 131, 68, 67], [3, 64, 36, 32]];
         let layouts = [[0, 0], [0, 1], [1, 0], [1, 1]];
         let (sizes, small, large): (&[&str], Vec<Vec<usize>>, Vec<Vec<usize>>) = match self.family {

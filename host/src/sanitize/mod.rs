@@ -94,8 +94,6 @@ pub fn run(options: &Options, mut print: impl FnMut(&str)) -> Result<SanitizeRep
 /// What is run under a tool: a kernel in a product, or an operation.
 struct Subject {
     kernels: Vec<KernelFacts>,
-    /// Whether it stores by TMA.
-    stores_by_tensor_map: bool,
     /// What the program is told, but for the device.
     arguments: String,
 }
@@ -110,18 +108,15 @@ impl Subject {
 /// The kernels of products by themselves, and the operations of other kernels; of both only those in which a kernel of these names
 /// runs, if there are any.
 fn subjects(names: &[String]) -> Result<Vec<Subject>, Error> {
-    let products = kernels::ALL.iter().map(|kernel| Subject {
-        kernels: vec![kernel.facts],
-        stores_by_tensor_map: kernel.stores_by_tensor_map,
-        arguments: product_arguments(kernel),
-    });
+    let products =
+        kernels::ALL.iter().map(|kernel| Subject { kernels: vec![kernel.facts], arguments: product_arguments(kernel) });
     let operations = gpu_kernels::OPERATIONS.iter().map(|operation| {
         let Description { name, kernels, small, sizes, .. } = operation.describe();
         // The last of the small cases is the largest, and an odd one.
         let last = small.last().map(Vec::as_slice).unwrap_or_default();
         let sizes: Vec<String> = sizes.iter().zip(last).map(|(name, size)| format!("{name}={size}")).collect();
         let arguments = format!("run --op {name} --sizes {}", sizes.join(","));
-        Subject { kernels, stores_by_tensor_map: false, arguments }
+        Subject { kernels, arguments }
     });
     let all: Vec<Subject> = products.chain(operations).collect();
     let known = || all.iter().flat_map(|subject| &subject.kernels).map(|kernel| kernel.name);
@@ -152,8 +147,7 @@ fn check(tool: Tool, subjects: &[Subject], options: &Options) -> Result<ToolRepo
     let fault = tool.fault();
     let planted = under(tool, &planted_arguments(fault, options.ordinal), options)?;
     let names_the_fault = planted.log.contains(fault.kernel());
-    let by_tensor_maps =
-        |subject: &Subject| subject.stores_by_tensor_map || subject.kernels.iter().any(|kernel| kernel.tensor_maps > 0);
+    let by_tensor_maps = |subject: &Subject| subject.kernels.iter().any(|kernel| kernel.tensor_maps > 0);
     let (judged, left_out): (Vec<&Subject>, Vec<_>) =
         subjects.iter().partition(|subject| tool.can_judge(by_tensor_maps(subject)));
     let start = Instant::now();
@@ -185,7 +179,7 @@ fn planted_arguments(fault: planted::Fault, ordinal: usize) -> Vec<OsString> {
 fn product_arguments(kernel: &KernelInfo) -> String {
     let is_transposed = |needs: Option<Storage>| (needs == Some(Storage::ByColumns)).to_string();
     let n = if kernel.family() == Family::Gemv { 1 } else { 68 };
-    let k = kernel.most_terms.map_or(131, |most| most.min(50));
+    let k = kernel.most_terms().map_or(131, |most| most.min(50));
     let (a, b) = (is_transposed(kernel.a), is_transposed(kernel.b));
     format!(
         "run --problem large-k --kernel {} --precision {} --m 131 --n {n} --k {k} --trans-a {a} --trans-b {b} --runs 1",

@@ -1,10 +1,141 @@
 //! Products of matrices and vectors whose sums are divided among blocks: [`gpu_kernels::gemv`].
 
+use cuda_std::KernelFacts;
+use gpu_kernels::gemm::split_k::SplitReduction;
+use gpu_kernels::gemm::tiles::TileShape;
+use gpu_kernels::gemv::SplitGemv;
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits, groups_of_rows};
 use gpu_kernels::gemv::transposed_split::{self, gemv_transposed_split_fp32, gemv_transposed_splits};
+use gpu_kernels::{Matrix, MatrixMut, Vector, VectorMut};
 
-use super::{KernelInfo, Launch, Performance, Scheme};
-use crate::plan::Storage;
+use super::contract::{Call, Contract, Copies, KernelInfo, Performance};
+use super::helpers::{REDUCTION, add_partial_sums};
+use super::scheme::{Family, Scheme};
+use crate::description::Description;
+use crate::placement::Storage;
+use crate::{Device, Error};
+
+/// How a kernel divides the work. Both functions take m and k.
+#[derive(Debug)]
+struct Division {
+    /// The best number of splits on so many multiprocessors.
+    splits: fn(u32, u32, u32) -> u32,
+    /// The groups of rows: the blocks of each split.
+    groups: fn(u32, u32) -> u32,
+}
+
+/// A matrix stored by rows.
+const ROWS: Division = Division { splits: gemv_splits, groups: groups_of_rows };
+/// A matrix stored by columns.
+const COLUMNS: Division = Division { splits: gemv_transposed_splits, groups: transposed_split::groups_of_rows };
+
+impl Division {
+    fn blocks(&self, product: &Description, splits: u32) -> u128 {
+        u128::from((self.groups)(product.m as u32, product.k as u32)) * product.batch as u128 * u128::from(splits)
+    }
+
+    fn best_splits(&self, product: &Description, multiprocessors: u32) -> u32 {
+        (self.splits)(product.m as u32, product.terms() as u32, multiprocessors)
+    }
+}
+
+/// B, which has one column.
+fn vector(b: Matrix<'_>) -> Result<Vector<'_>, Error> {
+    Ok(Vector::new(b.data(), b.rows() as usize, b.row_stride() as usize)?)
+}
+
+/// C, which has one column.
+fn result(c: MatrixMut<'_>) -> Result<VectorMut<'_>, Error> {
+    Ok(VectorMut::new(c.data(), c.rows() as usize, c.row_stride() as usize)?)
+}
+
+/// The contract of kernels whose partial sums, if there are any, are added up by another kernel.
+#[derive(Debug)]
+struct Split {
+    launch: fn(&Device, SplitGemv<'_>) -> Result<(), Error>,
+    division: Division,
+}
+
+impl Contract for Split {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        let splits = call.gemm.splits() as usize;
+        call.products().try_for_each(|(a, b, c)| {
+            let gemv = if splits == 1 {
+                SplitGemv::new(call.alpha, a, vector(b)?, call.beta, result(c)?)?
+            } else {
+                // The partial sums of a split are a column each, and the next one's follow: the rows of a matrix.
+                let (m, distance) = (c.rows() as usize, call.gemm.c().stride() as usize);
+                let partials = MatrixMut::new(c.data(), splits, m, distance, c.row_stride() as usize)?;
+                SplitGemv::split(a, vector(b)?, partials)?
+            };
+            (self.launch)(device, gemv)
+        })
+    }
+
+    fn family(&self) -> Family {
+        Family::Gemv
+    }
+
+    fn is_batched(&self) -> bool {
+        false
+    }
+
+    fn copies(&self) -> Copies {
+        Copies::Nothing
+    }
+
+    fn blocks(&self, _tile: Option<TileShape>, product: &Description, splits: u32) -> u128 {
+        self.division.blocks(product, splits)
+    }
+
+    fn best_splits(&self, product: &Description, multiprocessors: u32) -> Option<u32> {
+        Some(self.division.best_splits(product, multiprocessors))
+    }
+}
+
+/// The contract of the kernel whose blocks add to the result, which is scaled by β first.
+#[derive(Debug)]
+struct Atomic {
+    launch: fn(&Device, SplitGemv<'_>, u32) -> Result<(), Error>,
+    division: Division,
+}
+
+impl Contract for Atomic {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        add_partial_sums(device, SplitReduction::scaling(call.beta, call.gemm.c())?)?;
+        call.products().try_for_each(|(a, b, c)| {
+            (self.launch)(device, SplitGemv::new(call.alpha, a, vector(b)?, 1.0, result(c)?)?, call.splits)
+        })
+    }
+
+    fn family(&self) -> Family {
+        Family::Gemv
+    }
+
+    fn is_batched(&self) -> bool {
+        false
+    }
+
+    fn copies(&self) -> Copies {
+        Copies::Nothing
+    }
+
+    fn makes_partial_sums(&self) -> bool {
+        false
+    }
+
+    fn queues_before(&self) -> &'static [(KernelFacts, &'static str)] {
+        &[(REDUCTION, "scale the result by beta")]
+    }
+
+    fn blocks(&self, _tile: Option<TileShape>, product: &Description, splits: u32) -> u128 {
+        self.division.blocks(product, splits)
+    }
+
+    fn best_splits(&self, product: &Description, multiprocessors: u32) -> Option<u32> {
+        Some(self.division.best_splits(product, multiprocessors))
+    }
+}
 
 /// Each sum is added to the result by as many blocks as share it, in whatever order they come.
 pub static GEMV_SPLIT_ATOMIC_FP32: KernelInfo = KernelInfo {
@@ -12,10 +143,9 @@ pub static GEMV_SPLIT_ATOMIC_FP32: KernelInfo = KernelInfo {
     facts: gemv_split_atomic_fp32::FACTS,
     idea: "the same in one pass: blocks add their partial sums to the result as they come",
     varies: true,
-    launch: Launch::AtomicGemv {
+    contract: &Atomic {
         launch: |device, gemv, splits| device.launch(gemv_split_atomic_fp32 { gemv, splits }),
-        splits: gemv_splits,
-        groups: groups_of_rows,
+        division: ROWS,
     },
     ..GEMV_SPLIT
 };
@@ -29,11 +159,7 @@ pub static GEMV_TRANSPOSED_SPLIT_FP32: KernelInfo = KernelInfo {
     facts: gemv_transposed_split_fp32::FACTS,
     idea: "blocks share long sums over a matrix that is stored by columns; a second pass adds up, in order",
     a: Some(Storage::ByColumns),
-    launch: Launch::SplitGemv {
-        launch: |device, gemv| device.launch(gemv_transposed_split_fp32 { gemv }),
-        splits: gemv_transposed_splits,
-        groups: transposed_split::groups_of_rows,
-    },
+    contract: &Split { launch: |device, gemv| device.launch(gemv_transposed_split_fp32 { gemv }), division: COLUMNS },
     ..GEMV_SPLIT
 };
 
@@ -46,16 +172,9 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     scheme: Scheme::Fp32,
     a: Some(Storage::ByRows),
     b: None,
-    transposing: false,
-    stores_by_tensor_map: false,
-    most_terms: None,
     tile: None,
     divides_sums: true,
     varies: false,
     performance: Performance { blocks_per_multiprocessor: 3, share_of_peak: 1.0 },
-    launch: Launch::SplitGemv {
-        launch: |device, gemv| device.launch(gemv_split_fp32 { gemv }),
-        splits: gemv_splits,
-        groups: groups_of_rows,
-    },
+    contract: &Split { launch: |device, gemv| device.launch(gemv_split_fp32 { gemv }), division: ROWS },
 };

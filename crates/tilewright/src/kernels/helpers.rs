@@ -1,6 +1,7 @@
 //! Kernels that do what comes before or after a product.
 
 use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
+use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
 use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemm::tiles::TiledGemm;
@@ -11,8 +12,8 @@ use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp
 use gpu_kernels::pack::whole::pack_whole_lines_fp16;
 use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
 
-use crate::Error;
-use crate::device::Device;
+use crate::views::read;
+use crate::{Device, Error};
 
 /// The kernel that adds up partial sums.
 pub(crate) const REDUCTION: KernelFacts = gemm_split_reduction_fp32::FACTS;
@@ -80,19 +81,38 @@ impl Format {
     }
 }
 
+/// An operand as it has been packed: its lines, and what goes with them if they are scaled.
+#[derive(Clone, Copy)]
+pub(crate) struct PackedOperand<'a> {
+    pub(crate) words: GlobalSlice<'a, u32>,
+    pub(crate) scales: PairInfo<'a>,
+}
+
+impl PackedOperand<'_> {
+    /// An operand that has not been packed.
+    pub(crate) fn nothing() -> Self {
+        let scales = PairInfo {
+            factors: GlobalSlice::new(&[]),
+            fallback: GlobalSlice::new(&[]),
+            nonzero: GlobalSlice::new(&[]),
+        };
+        Self { words: GlobalSlice::new(&[]), scales }
+    }
+}
+
 /// Adds up the partial sums of a product whose sums were divided.
 pub(crate) fn add_partial_sums(device: &Device, reduction: SplitReduction<'_>) -> Result<(), Error> {
     device.launch(gemm_split_reduction_fp32 { reduction })
 }
 
-/// Computes those tiles of a product again, in fp32, that [`Launch::Marking`](super::Launch::Marking) has marked.
-pub(crate) fn repair_marked_tiles(
+/// Computes those tiles of a product again, in fp32, that a tile mask names.
+pub(crate) fn repair_tiles(
     device: &Device,
     gemm: TiledGemm<'_>,
-    marks: GlobalSlice<'_, u32>,
+    tile_mask: GlobalSlice<'_, u32>,
     splits: u32,
 ) -> Result<(), Error> {
-    device.launch(gemm_repair_fp32 { gemm, tile_mask: marks, splits })
+    device.launch(gemm_repair_fp32 { gemm, tile_mask, splits })
 }
 
 /// Copies matrices.
@@ -128,7 +148,7 @@ pub(crate) struct ScaledParts<'a> {
     pub(crate) words: GlobalSliceMut<'a, u32>,
 }
 
-/// PairInfo the rows of matrices and splits them into two fp16 parts: in `chunks`, or in one pass if there are none.
+/// Scales the rows of matrices and splits them into two fp16 parts: in `chunks`, or in one pass if there are none.
 pub(crate) fn pack_scaled(
     device: &Device,
     source: MatrixBatch<'_>,
@@ -136,7 +156,6 @@ pub(crate) fn pack_scaled(
     element_by_element: bool,
     parts: ScaledParts<'_>,
 ) -> Result<(), Error> {
-    use crate::plan::read;
     let ScaledParts { extremes, factors, unfit, nonzero, words } = parts;
     match chunks {
         Some(chunks) => device.launch(line_extremes_fp32 { source, chunks, extremes })?,

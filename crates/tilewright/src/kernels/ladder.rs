@@ -1,17 +1,83 @@
 //! The ladder: the kernels that everybody begins with. They take operands in any layout.
 
 use cuda_std::KernelFacts;
+use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
 use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::gemm::basic::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemm::tiles::TileShape;
+use gpu_kernels::gemv::Gemv;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
+use gpu_kernels::{Vector, VectorMut};
 
-use super::{KernelInfo, Launch, Performance, Scheme};
+use super::contract::{Call, Contract, KernelInfo, Performance};
+use super::scheme::{Family, Scheme};
+use crate::description::Description;
+use crate::{Device, Error};
+
+/// The contract of kernels that compute one product of matrices at a time, in as many blocks as it takes: they spread their
+/// tiles along several axes of the grid, or loop.
+#[derive(Debug)]
+struct OneProduct(fn(&Device, Gemm<'_>) -> Result<(), Error>);
+
+impl Contract for OneProduct {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        call.products().try_for_each(|(a, b, c)| (self.0)(device, Gemm::new(call.alpha, a, b, call.beta, c)?))
+    }
+
+    fn is_batched(&self) -> bool {
+        false
+    }
+
+    fn most_blocks(&self) -> u128 {
+        u128::MAX
+    }
+
+    fn blocks(&self, tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
+        let (m, n, batch) = (product.m as u128, product.n as u128, product.batch as u128);
+        let blocks = match tile {
+            Some(tile) => m.div_ceil(tile.m.into()) * n.div_ceil(tile.n.into()),
+            // One thread for each element.
+            None => (m * n).div_ceil(256),
+        };
+        blocks * batch
+    }
+}
+
+/// The contract of the kernel that computes one product of a matrix and a vector at a time.
+#[derive(Debug)]
+struct OneVector(fn(&Device, Gemv<'_>) -> Result<(), Error>);
+
+impl Contract for OneVector {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        call.products().try_for_each(|(a, b, c)| {
+            let x = Vector::new(b.data(), b.rows() as usize, b.row_stride() as usize)?;
+            let y = VectorMut::new(c.data(), c.rows() as usize, c.row_stride() as usize)?;
+            (self.0)(device, Gemv::new(call.alpha, a, x, call.beta, y)?)
+        })
+    }
+
+    fn family(&self) -> Family {
+        Family::Gemv
+    }
+
+    fn is_batched(&self) -> bool {
+        false
+    }
+
+    fn most_blocks(&self) -> u128 {
+        u128::MAX
+    }
+
+    /// One for each row.
+    fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
+        product.m as u128 * product.batch as u128
+    }
+}
 
 /// What the kernels have in common. Their shares of a multiprocessor's peak follow from their times on an H200
 /// (`docs/results/2026-11-21-h200.md`), for operands whose neighbours lie where they suit the kernel.
-const fn rung(facts: KernelFacts, idea: &'static str, launch: Launch) -> KernelInfo {
+const fn rung(facts: KernelFacts, idea: &'static str, contract: &'static dyn Contract) -> KernelInfo {
     KernelInfo {
         name: facts.name,
         facts,
@@ -19,14 +85,11 @@ const fn rung(facts: KernelFacts, idea: &'static str, launch: Launch) -> KernelI
         scheme: Scheme::Fp32,
         a: None,
         b: None,
-        transposing: false,
-        stores_by_tensor_map: false,
-        most_terms: None,
         tile: None,
         divides_sums: false,
         varies: false,
         performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 0.08 },
-        launch,
+        contract,
     }
 }
 
@@ -36,7 +99,7 @@ pub static GEMV_BLOCK_REDUCTION_FP32: KernelInfo = KernelInfo {
     ..rung(
         gemv_block_reduction_fp32::FACTS,
         "a block shares one long sum: 256 threads per row, a tree of sums in shared memory",
-        Launch::Gemv(|device, gemv| device.launch(gemv_block_reduction_fp32 { gemv })),
+        &OneVector(|device, gemv| device.launch(gemv_block_reduction_fp32 { gemv })),
     )
 };
 
@@ -44,7 +107,7 @@ pub static GEMV_BLOCK_REDUCTION_FP32: KernelInfo = KernelInfo {
 pub static GEMM_NAIVE_1D_FP32: KernelInfo = rung(
     gemm_naive_1d_fp32::FACTS,
     "one thread per element of C, numbered along a line",
-    Launch::Gemm(|device, gemm| device.launch(gemm_naive_1d_fp32 { gemm })),
+    &OneProduct(|device, gemm| device.launch(gemm_naive_1d_fp32 { gemm })),
 );
 
 /// One thread for each element of C, arranged like C.
@@ -53,7 +116,7 @@ pub static GEMM_NAIVE_2D_FP32: KernelInfo = KernelInfo {
     ..rung(
         gemm_naive_2d_fp32::FACTS,
         "one thread per element of C, arranged like C in blocks of 32x8",
-        Launch::Gemm(|device, gemm| device.launch(gemm_naive_2d_fp32 { gemm })),
+        &OneProduct(|device, gemm| device.launch(gemm_naive_2d_fp32 { gemm })),
     )
 };
 
@@ -64,7 +127,7 @@ pub static GEMM_TILED_16_FP32: KernelInfo = KernelInfo {
     ..rung(
         gemm_tiled_16_fp32::FACTS,
         "a block shares what its threads would all load: 16x16 tiles in shared memory",
-        Launch::Gemm(|device, gemm| device.launch(gemm_tiled_16_fp32 { gemm })),
+        &OneProduct(|device, gemm| device.launch(gemm_tiled_16_fp32 { gemm })),
     )
 };
 
@@ -75,7 +138,7 @@ pub static GEMM_TILED_32_FP32: KernelInfo = KernelInfo {
     ..rung(
         gemm_tiled_32_fp32::FACTS,
         "a block shares what its threads would all load: 32x32 tiles in shared memory",
-        Launch::Gemm(|device, gemm| device.launch(gemm_tiled_32_fp32 { gemm })),
+        &OneProduct(|device, gemm| device.launch(gemm_tiled_32_fp32 { gemm })),
     )
 };
 

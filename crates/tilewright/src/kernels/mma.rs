@@ -2,8 +2,10 @@
 
 use gpu_kernels::gemm::mma::*;
 
-use super::{Common, KernelInfo, Launch, Performance, Scheme, tiled_kernels};
-use crate::plan::Storage::{ByColumns, ByRows};
+use super::contract::{KernelInfo, Performance};
+use super::scheme::Scheme;
+use super::tiled::{Common, Tiled, tiled_kernels};
+use crate::placement::Storage::{ByColumns, ByRows};
 
 /// The shares of the peak are estimates for any GPU. On an H200, where `mma.sync` does not reach the peak of the tensor cores,
 /// `gemm_mma_nt_fp32_mixed` reaches 0.28 of it at the model's clock: 2.15 ms for 2048×4096×8192

@@ -2,8 +2,10 @@
 
 use gpu_kernels::gemm::register_tiled::*;
 
-use super::{Common, KernelInfo, Launch, Performance, Scheme, tiled_kernels};
-use crate::plan::Storage::{ByColumns, ByRows};
+use super::contract::{KernelInfo, Performance};
+use super::scheme::Scheme;
+use super::tiled::{Common, Tiled, tiled_kernels};
+use crate::placement::Storage::{ByColumns, ByRows};
 
 /// The kernels with large tiles.
 const LARGE: Common = Common {

@@ -4,10 +4,9 @@ use cuda_std::KernelFacts;
 use gpu_kernels::scaling::{Scaling, matrix_scaling_fp32};
 
 use super::helpers::COPY;
-use crate::Error;
-use crate::device::Device;
+use crate::{Device, Error};
 
-/// The kernels that [`scale`](crate::scale) uses, for [`Device::prepare`](runtime::Device::prepare).
+/// The kernels that [`scale`](crate::scale()) uses, for [`Device::prepare`](runtime::Device::prepare).
 pub static SCALING: [KernelFacts; 2] = [matrix_scaling_fp32::FACTS, COPY];
 
 /// Multiplies rows and columns by factors of their own.

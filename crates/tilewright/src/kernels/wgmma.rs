@@ -6,10 +6,13 @@ use gpu_kernels::MatrixBatch;
 use gpu_kernels::gemm::hopper::decomposed::*;
 use gpu_kernels::gemm::tiles::TileShape;
 
-use super::{Common, KernelInfo, Launch, Performance, Scheme};
+use super::contract::{Call, Contract, KernelInfo, Performance};
+use super::scheme::Scheme;
+use super::tiled::Common;
 use crate::Error;
+use crate::description::Description;
 use crate::device::{Device, Lines, TensorTile};
-use crate::plan::Storage::{self, ByColumns, ByRows};
+use crate::placement::Storage::{self, ByColumns, ByRows};
 
 /// The share of the peak, at the model's clock, is that of 2048×4096×8192 on an H200: 0.99 ms for `A·Bᵀ`
 /// (`docs/results/2026-11-21-h200-targets.md`).
@@ -27,16 +30,39 @@ const MIXED: Common = Common {
     ..THREE_TF32
 };
 
+/// The blocks that have to share the underflow scan of an operand. With fewer, each looks at all of it anyway.
+const SHARERS: usize = 8;
+/// The terms of a sum from which on the time saved by sharing is more than that of launching another kernel.
+const WORTHWHILE: usize = 1024;
+
+/// The contract: each block looks for operands that are too small to be decomposed. Where blocks share that, they leave what
+/// they have found in the tile mask.
+#[derive(Debug)]
+struct Decomposing(for<'a> fn(&Device, &Call<'a>) -> Result<(), Error>);
+
+impl Contract for Decomposing {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        (self.0)(device, call)
+    }
+
+    fn mask_words(&self, product: &Description, splits: u32) -> u128 {
+        let shared = product.n.div_ceil(TILE.n as usize) >= SHARERS;
+        let long = product.terms() / splits.max(1) as usize >= WORTHWHILE;
+        // Tiles are computed again when the results have been written, so these must not have been needed.
+        if shared && long && product.beta_is_zero { self.blocks(Some(TILE), product, splits) } else { 0 }
+    }
+}
+
 /// Registers kernels that take two tensor maps and a `TiledGemm`.
 macro_rules! tensor_map_kernels {
     ($($(#[$doc:meta])* pub static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;)*) => { $(
         $(#[$doc])*
         pub static $family: [KernelInfo; 4] = [$(
-            $common.of($kernel::FACTS, $a, $b, Launch::Marking(|device, gemm, marks, only| {
+            $common.of($kernel::FACTS, $a, $b, &Decomposing(|device, &Call { gemm, tile_mask, fallback, .. }| {
                 // Numbers are copied as they are: the kernels split them.
                 let map_a = map_of_a(device, gemm.a(), $a, BOXES, TensorElement::Fp32)?;
                 let map_b = map_of_b(device, gemm.b(), $b, BOXES, TensorElement::Fp32)?;
-                device.launch($kernel { map_a, map_b, gemm, tile_mask: marks, only })
+                device.launch($kernel { map_a, map_b, gemm, tile_mask, only: fallback })
             }))
         ),*];
     )* };

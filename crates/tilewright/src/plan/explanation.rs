@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Description, DeviceFacts};
+use crate::description::Description;
+use crate::device_facts::DeviceFacts;
 use crate::{Bytes, Precision};
 
 /// Why a plan is what it is.

@@ -16,9 +16,13 @@
 //! The rates are those that NVIDIA publishes for a multiprocessor of the generation at 1.7 GHz; the bandwidth of the H200 is
 //! measured. GPUs of a generation differ in their bandwidth: an RTX 4090 and an L4 come out the same here.
 
-use crate::kernels::{Family, KernelInfo, Launch, Scheme};
-use crate::plan::preparation::Preparation;
-use crate::plan::{Description, DeviceFacts, Processor, Storage};
+use super::preparation::Preparation;
+use super::way::Way;
+use crate::description::Description;
+use crate::device_facts::{DeviceFacts, Processor};
+use crate::kernels::contract::Stores;
+use crate::kernels::{Family, KernelInfo, Scheme};
+use crate::placement::Storage;
 
 /// What a launch costs, in seconds, as long as the GPU waits for it.
 const LAUNCH: f64 = 3e-6;
@@ -83,21 +87,17 @@ impl Rates {
     }
 }
 
-/// The time that a kernel should take, in milliseconds.
-pub(crate) fn estimate(
-    kernel: &KernelInfo,
-    device: &DeviceFacts,
-    product: &Description,
-    splits: u32,
-    preparations: &[Preparation; 2],
-) -> f64 {
+/// The time that a way to compute a product should take, in milliseconds.
+pub(crate) fn estimate(device: &DeviceFacts, way: &Way) -> f64 {
+    let Way { ref product, kernel, splits, ref preparations, .. } = *way;
     let rates = Rates::of(device);
     let performance = kernel.performance;
     let slots = f64::from(device.multiprocessors.max(1)) * f64::from(resident_blocks(kernel, device));
     let waves = (kernel.blocks(product, splits) as f64 / slots).ceil();
     let results = 4.0 * product.m as f64 * product.n as f64 * product.batch as f64;
     // The last part is for what takes longer than the bytes alone.
-    let slowly = if kernel.stores_by_tensor_map { 0.0 } else { results * (1.0 / STORING - 1.0) };
+    let stores = kernel.contract.stores();
+    let slowly = if stores == Stores::Tma { 0.0 } else { results * (1.0 / STORING - 1.0) };
     let streaming = (product.traffic() + slowly) / rates.bandwidth;
 
     let multiply = match (kernel.family(), kernel.tile) {
@@ -114,7 +114,7 @@ pub(crate) fn estimate(
             let step = work * slots / (rates.peak(kernel.scheme) * performance.share_of_peak);
             // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
             // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
-            let times = if kernel.transposing { 1.0 } else { 7.0 };
+            let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
             let by_columns = product.c.storage() != Storage::ByRows;
             let scattered = if by_columns { times * results / rates.bandwidth } else { 0.0 };
             (waves * (steps * step + BLOCK)).max(streaming) + scattered
@@ -127,11 +127,11 @@ pub(crate) fn estimate(
     };
     let reduction = if splits > 1 { LAUNCH + results * (2.0 * f64::from(splits) + 1.0) / rates.bandwidth } else { 0.0 };
     let prepared = |(launches, bytes): (u32, f64)| f64::from(launches) * LAUNCH + bytes / (PREPARING * rates.bandwidth);
-    let preparation: f64 = preparations.iter().map(|preparation| prepared(preparation.cost())).sum();
-    let repair = match kernel.leaves_out() {
-        true => LAUNCH + waves * IDLE_BLOCK,
-        false if kernel.marks(product, splits) > 0 => LAUNCH,
-        false => 0.0,
+    let preparation: f64 = preparations.iter().map(Preparation::cost).map(prepared).sum();
+    let repair = match way.fallback {
+        Some(_) => LAUNCH + waves * IDLE_BLOCK,
+        None if !way.tile_mask.is_empty() => LAUNCH,
+        None => 0.0,
     };
     (LAUNCH + multiply + reduction + preparation + repair) * 1e3
 }
@@ -144,8 +144,8 @@ fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
 /// The numbers of splits of which one should be the fastest: those that fill whole waves of blocks, and 1.
 pub fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Description) -> Vec<u32> {
     let most = kernel.pieces(product);
-    if let Launch::SplitGemv { splits, .. } | Launch::AtomicGemv { splits, .. } = kernel.launch {
-        return vec![splits(product.m as u32, product.terms() as u32, device.multiprocessors).clamp(1, most)];
+    if let Some(best) = kernel.contract.best_splits(product, device.multiprocessors) {
+        return vec![best.clamp(1, most)];
     }
     let slots = u128::from(device.multiprocessors.max(1)) * u128::from(resident_blocks(kernel, device));
     let undivided = kernel.blocks(product, 1).max(1);

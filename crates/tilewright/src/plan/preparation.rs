@@ -16,17 +16,17 @@
 
 use std::ops::Range;
 
-use cuda_std::KernelFacts;
-use cuda_std::{GlobalSlice, GlobalSliceMut};
+use cuda_std::{GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
 use gpu_kernels::pack::scaled::Chunks;
 use gpu_kernels::pack::whole;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
+use super::workspace::Layout;
 use crate::kernels::{COPY, Format, KernelInfo, PackedOperand, ScaledParts, copy_matrices, pack_rounded, pack_scaled};
-use crate::plan::workspace::{Layout, read, words};
-use crate::plan::{Placement, Storage};
+use crate::placement::{Placement, Storage};
+use crate::views::{read, words};
 use crate::{Device, Error};
 
 /// The elements at whose multiples the lines of copies begin: 16 bytes.
@@ -108,10 +108,11 @@ pub(crate) struct Prepared<'a> {
 }
 
 impl Operand {
-    /// What a kernel needs to happen to the operand. What comes of it takes parts of the layout; `None` if that is too large.
-    pub(crate) fn prepare(&self, kernel: &KernelInfo, layout: &mut Layout) -> Option<Preparation> {
-        if let Some(format) = kernel.format() {
-            return Some(Preparation::Packed(self.pack(format, kernel.leaves_out(), layout)?));
+    /// What a kernel needs to happen to the operand, so that another one, too, can multiply it if `keep` says so. What comes of
+    /// it takes parts of the layout; `None` if that is too large.
+    pub(crate) fn prepare(&self, kernel: &KernelInfo, keep: bool, layout: &mut Layout) -> Option<Preparation> {
+        if let Some(format) = kernel.contract.format() {
+            return Some(Preparation::Packed(self.pack(format, keep, layout)?));
         }
         let Some(needs) = self.needs else { return Some(Preparation::InPlace) };
         if self.placement.storage() == needs && (!kernel.loads_by_tensor_maps() || self.has_tensor_map()) {
@@ -219,7 +220,10 @@ impl Packed {
             (&self.scaled, self.format)
         else {
             pack_rounded(device, self.format, source, for_words)?;
-            return Ok(Prepared { operand, packed: PackedOperand { words: read(for_words), scales: no_scales() } });
+            return Ok(Prepared {
+                operand,
+                packed: PackedOperand { words: read(for_words), ..PackedOperand::nothing() },
+            });
         };
         let [extremes, unfit, nonzero] = [for_extremes, for_unfit, for_nonzero].map(words);
         let parts = ScaledParts { extremes, factors: for_factors, unfit, nonzero, words: for_words };
@@ -231,11 +235,6 @@ impl Packed {
         let scales = PairInfo { factors: read(for_factors), fallback: read(unfit), nonzero: read(nonzero) };
         Ok(Prepared { operand, packed: PackedOperand { words: read(for_words), scales } })
     }
-}
-
-/// What goes with an operand that is not scaled.
-fn no_scales<'a>() -> PairInfo<'a> {
-    PairInfo { factors: GlobalSlice::new(&[]), fallback: GlobalSlice::new(&[]), nonzero: GlobalSlice::new(&[]) }
 }
 
 impl Preparation {
@@ -336,7 +335,7 @@ impl Preparation {
         operand: MatrixBatch<'a>,
         memory: [GlobalSliceMut<'a, f32>; PARTS],
     ) -> Result<Prepared<'a>, Error> {
-        let unpacked = PackedOperand { words: GlobalSlice::new(&[]), scales: no_scales() };
+        let unpacked = PackedOperand::nothing();
         match self {
             Self::InPlace => Ok(Prepared { operand, packed: unpacked }),
             Self::Copied(copy) => {

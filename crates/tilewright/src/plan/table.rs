@@ -16,7 +16,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Description, DeviceFacts, Storage};
+use crate::description::Description;
+use crate::device_facts::DeviceFacts;
+use crate::placement::Storage;
 use crate::{Device, Error, Precision};
 
 /// The version of the format.

@@ -1,16 +1,15 @@
 //! Memory that plans need besides the operands: copies of operands or what they have been packed to, partial sums.
 //!
 //! ```text
-//! │ for A                                                │ for B │ partial sums │ marks │     each part aligned to 256 bytes;
+//! │ for A                                                │ for B │ partial sums │ tile mask │ each part aligned to 256 bytes;
 //! │ words │ extremes │ factors │ unfit │ nonzero │ copy │ …                                   none of them has to be there
 //! ```
 
 use std::ops::Range;
 
-use cuda_std::{Element, GlobalSlice, GlobalSliceMut};
+use cuda_std::GlobalSliceMut;
 
-use crate::device::{Buffer, Device};
-use crate::{Bytes, Error};
+use crate::{Buffer, Bytes, Device, Error};
 
 /// The elements at whose multiples the parts of a workspace begin: 256 bytes.
 const ALIGNMENT: usize = 64;
@@ -101,18 +100,6 @@ impl Workspace {
             unsafe { GlobalSliceMut::from_raw_parts(first.wrapping_add(range.start), range.len()) }
         }))
     }
-}
-
-/// Memory that is read when it has been written. A launch refuses to read and to write it at the same time.
-pub(crate) fn read<T: Element>(written: GlobalSliceMut<'_, T>) -> GlobalSlice<'_, T> {
-    // SAFETY: the same memory, for the same time.
-    unsafe { GlobalSlice::from_raw_parts(written.as_mut_ptr(), written.len()) }
-}
-
-/// Memory for numbers of another type of the same size.
-pub(crate) fn words(elements: GlobalSliceMut<'_, f32>) -> GlobalSliceMut<'_, u32> {
-    // SAFETY: the same memory, for the same time; all bits are a number of either type, and they have the same alignment.
-    unsafe { GlobalSliceMut::from_raw_parts(elements.as_mut_ptr().cast(), elements.len()) }
 }
 
 /// Gives out parts of a workspace that has yet to be allocated.

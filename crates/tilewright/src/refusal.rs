@@ -3,7 +3,6 @@
 use cuda_std::Excess;
 
 use crate::Precision;
-use crate::plan::Storage;
 
 /// Why a kernel cannot compute a product, or may not be chosen for it unasked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -114,6 +113,9 @@ pub enum Refusal {
         /// The shortest sums that it is for.
         from: usize,
     },
+    /// Something of its own, in words, that none of the others says.
+    #[error("{0}")]
+    Own(String),
     /// The order of its additions varies. It can be had by its name.
     #[error("it adds up in an order that varies, so its bits do too: only by its name")]
     Varies,
@@ -123,16 +125,5 @@ impl Refusal {
     /// Whether the kernel may be had by its name all the same.
     pub fn yields_to_name(&self) -> bool {
         matches!(self, Self::ShortSums { .. } | Self::Varies | Self::SlowOnCpu)
-    }
-}
-
-impl Storage {
-    /// In words.
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::ByRows => "by rows",
-            Self::ByColumns => "by columns",
-            Self::Spread => "with gaps between all elements",
-        }
     }
 }

@@ -1,0 +1,258 @@
+//! What a kernel is to a plan: facts that can be read off ([`KernelInfo`]), and a contract ([`Contract`]).
+//!
+//! ```text
+//!  kernels/<family>.rs                              plan/
+//!
+//!  static GEMM: KernelInfo {
+//!      facts, scheme, tile, …            ◄─ reads ──  choose.rs, model.rs, way.rs
+//!      contract: &MyContract,
+//!  }
+//!  impl Contract for MyContract {
+//!      copies(), format(), blocks(), …   ◄─ ask ────  choose.rs, model.rs, way.rs, preparation.rs
+//!      launch(device, &Call)             ◄─ calls ──  run.rs
+//!  }
+//! ```
+//!
+//! Every question but `launch` has an answer that is right for most kernels: products on tiles of C, of whole batches, with
+//! operands read where they lie. A kernel that differs answers for itself, in the file that registers it. The planner and the
+//! run ask, and know no kernel by its kind.
+
+use std::fmt::Debug;
+
+use cuda_std::{GlobalSliceMut, KernelFacts};
+use gpu_kernels::gemm::hopper::fallback::Fallback;
+use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
+use gpu_kernels::{Matrix, MatrixMut, Triangle};
+
+use super::helpers::{Format, PackedOperand};
+use super::scheme::{Family, Scheme};
+use crate::description::Description;
+use crate::placement::Storage;
+use crate::refusal::Refusal;
+use crate::{Device, Error, Precision};
+
+/// What a plan has to know of a kernel beyond its facts, and how the kernel is launched.
+pub(crate) trait Contract: Debug + Sync {
+    /// Queues the kernel, so that all products of the call are computed.
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error>;
+
+    /// Which product it computes.
+    fn family(&self) -> Family {
+        Family::Gemm
+    }
+
+    /// Whether one launch computes a whole batch.
+    fn is_batched(&self) -> bool {
+        true
+    }
+
+    /// Which operands are copied first, of those that do not lie as [`KernelInfo::a`] and [`KernelInfo::b`] say.
+    fn copies(&self) -> Copies {
+        Copies::Spread
+    }
+
+    /// How operands are packed first, if they are. `launch` finds them in [`Call::packed`].
+    fn format(&self) -> Option<Format> {
+        None
+    }
+
+    /// Which tiles it may skip, if it skips any: those that packing has given a flag ([`Call::packed`]), and no others.
+    fn skips(&self) -> Option<Skips> {
+        None
+    }
+
+    /// The words of the tile mask that it writes for a product, where [`Call::tile_mask`] has memory for them. Tiles that the
+    /// mask names are computed again, in fp32.
+    fn mask_words(&self, _product: &Description, _splits: u32) -> u128 {
+        0
+    }
+
+    /// Whether it writes partial sums where sums are divided among blocks, and another kernel adds them up. If not, each block
+    /// adds to the results, and [`Call::gemm`] is the whole product however many splits there are.
+    fn makes_partial_sums(&self) -> bool {
+        true
+    }
+
+    /// The kernels that `launch` queues before this one, and what they do, in words.
+    fn queues_before(&self) -> &'static [(KernelFacts, &'static str)] {
+        &[]
+    }
+
+    /// Why it cannot compute a product, or may not unless it is named, for reasons of its own. Precision, device, layouts,
+    /// splits and the size of the grid are [looked at](KernelInfo::refusal) for all kernels alike.
+    fn refusal(&self, _product: &Description) -> Option<Refusal> {
+        None
+    }
+
+    /// The most terms that its sums can have, if it is for short ones. What has more is for `refusal` to refuse.
+    fn most_terms(&self) -> Option<u32> {
+        None
+    }
+
+    /// The most blocks that its grid can have.
+    fn most_blocks(&self) -> u128 {
+        MAX_BLOCKS.into()
+    }
+
+    /// The blocks of its grid. `tile` is [`KernelInfo::tile`].
+    fn blocks(&self, tile: Option<TileShape>, product: &Description, splits: u32) -> u128 {
+        let (m, n, batch) = (product.m as u128, product.n as u128, product.batch as u128);
+        let TileShape { m: rows, n: cols, .. } = tile.unwrap_or(TileShape { m: 1, n: 1, k: 1 });
+        m.div_ceil(rows.into()) * n.div_ceil(cols.into()) * batch * u128::from(splits)
+    }
+
+    /// The best number of splits on so many multiprocessors, if the kernel knows better than the model.
+    fn best_splits(&self, _product: &Description, _multiprocessors: u32) -> Option<u32> {
+        None
+    }
+
+    /// How it stores results.
+    fn stores(&self) -> Stores {
+        Stores::Rows
+    }
+}
+
+/// Everything that a launch can need.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    /// The products; or where to write partial sums of them, and of how many splits.
+    pub(crate) gemm: TiledGemm<'a>,
+    /// The factors of `gemm`: one and zero where it writes partial sums.
+    pub(crate) alpha: f32,
+    pub(crate) beta: f32,
+    /// Among how many blocks the plan divides each sum.
+    pub(crate) splits: u32,
+    /// The elements of the results that are wanted. The others may be computed or not: they are set to zero afterwards.
+    pub(crate) triangle: Triangle,
+    /// A and B as they have been packed; nothing if the kernel has no [`Contract::format`].
+    pub(crate) packed: [PackedOperand<'a>; 2],
+    /// Where the kernel writes its tile mask; empty if it is to write none.
+    pub(crate) tile_mask: GlobalSliceMut<'a, u32>,
+    /// Which tiles to compute. Not all of them only for those kernels that others have in [`Skips::fallbacks`].
+    pub(crate) fallback: Fallback<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// The products one by one: A, B, and the results, or the first of the partial sums. Those of the next split are
+    /// `gemm.c().stride()` elements further on.
+    pub(crate) fn products(&self) -> impl Iterator<Item = (Matrix<'a>, Matrix<'a>, MatrixMut<'a>)> {
+        let (a, b, c, splits) = (self.gemm.a(), self.gemm.b(), self.gemm.c(), self.gemm.splits());
+        // SAFETY: there are as many matrices A as B, and `splits` times as many C, which is the invariant of a `TiledGemm`.
+        (0..a.count()).map(move |index| unsafe { (a.at(index), b.at(index), c.at(index * splits)) })
+    }
+}
+
+/// Which operands are copied into the workspace first, where the kernel cannot read them as they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// None: such products are refused, because a copy would take as long as the product.
+    Nothing,
+    /// Those with gaps between all elements.
+    Spread,
+    /// All. A plan may multiply the transposes, too, if less has to be copied then.
+    Everything,
+}
+
+/// Tiles that a kernel skips.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Skips {
+    /// The rows of A and columns of B whose tiles are skipped, in words: those `with …`.
+    pub(crate) lines: &'static str,
+    /// The kernels that compute skipped tiles, the best first. They look at [`Call::fallback`].
+    pub(crate) fallbacks: &'static [&'static [KernelInfo]],
+}
+
+/// How threads store results: what it costs beyond their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stores {
+    /// From registers, neighbours in a row of C together.
+    Rows,
+    /// From registers, neighbours in a row or a column of C together.
+    Squares,
+    /// By TMA.
+    Tma,
+}
+
+/// What a model needs to estimate a kernel's time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Performance {
+    /// The blocks that a multiprocessor runs at a time, where shared memory and threads are no limit: what registers leave.
+    pub(crate) blocks_per_multiprocessor: u32,
+    /// The share that a multiprocessor full of blocks reaches: for products of matrices of the peak rate of the units that
+    /// the scheme uses, for those with vectors of the memory's bandwidth.
+    pub(crate) share_of_peak: f64,
+}
+
+/// A kernel.
+#[derive(Debug)]
+pub struct KernelInfo {
+    /// The name, which is that of the PTX entry point.
+    pub name: &'static str,
+    /// What it needs of a GPU, as its type says.
+    pub facts: KernelFacts,
+    /// The idea that it stands for, in one line.
+    pub idea: &'static str,
+    /// What it makes of its operands.
+    pub scheme: Scheme,
+    /// How A has to be stored, if that matters.
+    pub a: Option<Storage>,
+    /// How B has to be stored, if that matters.
+    pub b: Option<Storage>,
+    /// The part of C that a block computes, and the terms that it loads at a time.
+    pub tile: Option<TileShape>,
+    /// Whether it can divide its sums among blocks.
+    pub divides_sums: bool,
+    /// Whether the order of its additions varies from run to run.
+    pub varies: bool,
+    pub(crate) performance: Performance,
+    pub(crate) contract: &'static dyn Contract,
+}
+
+impl KernelInfo {
+    /// Which product the kernel computes.
+    pub fn family(&self) -> Family {
+        self.contract.family()
+    }
+
+    /// The precision that it computes in.
+    pub fn precision(&self) -> Precision {
+        self.scheme.precision()
+    }
+
+    /// Whether it loads its operands by tensor maps. What these cannot describe is copied into the workspace first.
+    pub fn loads_by_tensor_maps(&self) -> bool {
+        self.facts.tensor_maps > 0
+    }
+
+    /// The most terms that its sums can have, if it is for short ones.
+    pub fn most_terms(&self) -> Option<u32> {
+        self.contract.most_terms()
+    }
+
+    /// The blocks of its grid, as far as that is the same on every device.
+    pub fn blocks(&self, product: &Description, splits: u32) -> u128 {
+        self.contract.blocks(self.tile, product, splits)
+    }
+
+    /// The pieces that its sums have: the most splits that there can be.
+    pub fn pieces(&self, product: &Description) -> u32 {
+        let terms = (product.terms() as u32).max(1);
+        match self.tile {
+            _ if !self.divides_sums => 1,
+            Some(tile) => terms.div_ceil(tile.k),
+            None => terms,
+        }
+    }
+
+    /// The kernels that may compute tiles which this one skips.
+    pub(crate) fn fallbacks(&self) -> impl Iterator<Item = &'static Self> {
+        self.contract.skips().into_iter().flat_map(|skips| skips.fallbacks).copied().flatten()
+    }
+
+    /// The one that does, if this one skips tiles. It reads the operands themselves, which are stored like this.
+    pub(crate) fn fallback(&self, [a, b]: [Storage; 2], terms_of_a_split: usize) -> Option<&'static Self> {
+        self.fallbacks()
+            .filter(|kernel| terms_of_a_split >= kernel.scheme.fewest_terms())
+            .find(|kernel| (kernel.a, kernel.b) == (Some(a), Some(b)))
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether a kernel can compute a product. Whether it should is the [plan](crate::plan)'s matter.
+
+use gpu_kernels::gemm::tiles::MAX_BLOCKS;
+
+use super::contract::{Copies, KernelInfo};
+use super::scheme::{Family, Scheme};
+use crate::Precision;
+use crate::description::Description;
+use crate::device_facts::{DeviceFacts, Processor};
+use crate::placement::Storage;
+use crate::refusal::Refusal;
+
+impl KernelInfo {
+    /// Whether it may compute products in a precision: all, or those without terms. Where nothing is multiplied, nothing is
+    /// rounded: what computes in fp32 is right in every precision.
+    pub(super) fn may_serve(&self, precision: Precision, without_terms: bool) -> bool {
+        self.scheme.serves(precision) || (without_terms && self.scheme == Scheme::Fp32)
+    }
+
+    /// Why the kernel cannot compute a product in a precision on a device, or may not unless it is named; `None` if it can.
+    /// What it is best at does not matter here.
+    pub fn refusal(
+        &self,
+        device: &DeviceFacts,
+        product: &Description,
+        precision: Precision,
+        splits: Option<u32>,
+    ) -> Option<Refusal> {
+        if !self.may_serve(precision, product.terms() == 0) {
+            return Some(Refusal::Precision { has: self.precision(), wanted: precision });
+        }
+        if self.family() == Family::Gemv && product.n != 1 {
+            return Some(Refusal::NotAVector { n: product.n });
+        }
+        if let (Some(needs), Processor::Gpu { sm_90a: false, .. }) = (self.facts.arch, device.processor) {
+            return Some(Refusal::Architecture { needs, device: device.to_string() });
+        }
+        if let Err(excess) = device.limits.check(&self.facts) {
+            return Some(Refusal::Excess { device: device.to_string(), excess });
+        }
+        for (operand, needs, has) in [("A", self.a, product.a.storage()), ("B", self.b, product.b.storage())] {
+            let can_be_copied = match self.contract.copies() {
+                Copies::Nothing => false,
+                Copies::Spread => has == Storage::Spread,
+                Copies::Everything => true,
+            };
+            // Without terms, operands may not be read.
+            let is_copied = can_be_copied && product.terms() > 0;
+            if let Some(needs) = needs
+                && needs != has
+                && !is_copied
+            {
+                return Some(Refusal::Layout { operand, needs: needs.words(), has: has.words() });
+            }
+        }
+        if self.loads_by_tensor_maps() && product.terms() == 0 && !product.is_empty() {
+            return Some(Refusal::NoTerms);
+        }
+        let (own, own_unless_named) = match self.contract.refusal(product) {
+            Some(refusal) if refusal.yields_to_name() => (None, Some(refusal)),
+            refusal => (refusal, None),
+        };
+        own.or_else(|| self.refusal_of_grid(product, splits.unwrap_or(1)))
+            .or(own_unless_named)
+            .or_else(|| self.refusal_unless_named(device, product, precision))
+    }
+
+    /// Why it cannot compute a product in so many blocks.
+    fn refusal_of_grid(&self, product: &Description, splits: u32) -> Option<Refusal> {
+        if splits > 1 && !self.divides_sums {
+            return Some(Refusal::NoSplits { splits });
+        }
+        let most = self.pieces(product);
+        if splits > most {
+            return Some(Refusal::TooManySplits { splits, most });
+        }
+        let blocks = self.blocks(product, splits);
+        if blocks > self.contract.most_blocks() {
+            return Some(Refusal::TooManyBlocks { blocks });
+        }
+        let results = product.batch as u128 * u128::from(splits);
+        (self.divides_sums && results > u128::from(MAX_BLOCKS)).then_some(Refusal::TooManyBlocks { blocks: results })
+    }
+
+    /// Why it may not compute a product unless it is named.
+    fn refusal_unless_named(
+        &self,
+        device: &DeviceFacts,
+        product: &Description,
+        precision: Precision,
+    ) -> Option<Refusal> {
+        let from = self.scheme.fewest_terms();
+        if product.terms() < from && product.terms() > 0 {
+            return Some(Refusal::ShortSums { precision, from });
+        }
+        // The executor's models of Hopper's instructions are slow.
+        if device.is_cpu() && self.facts.arch.is_some() {
+            return Some(Refusal::SlowOnCpu);
+        }
+        self.varies.then_some(Refusal::Varies)
+    }
+}

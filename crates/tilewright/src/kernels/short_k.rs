@@ -1,0 +1,66 @@
+//! Products of packed operands with few terms, for compute capability 9.0: [`gpu_kernels::gemm::hopper::short_k`].
+
+use cuda_driver::{TensorElement, TensorSwizzle};
+use gpu_kernels::gemm::hopper::short_k::*;
+
+use super::contract::{Call, Contract, KernelInfo, Stores};
+use super::helpers::Format;
+use super::packed::{THREE_FP16, blocks, maps_of, packed};
+use crate::Error;
+use crate::description::Description;
+use crate::device::{Device, TensorTile};
+use crate::placement::Storage;
+use crate::refusal::Refusal;
+
+/// Three fp16 products, accurate element by element, of few terms.
+pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
+    idea: "as packed operands are multiplied, with few terms; the copy engine stores the results",
+    tile: Some(SHORT_K_TILE),
+    divides_sums: false,
+    ..packed(THREE_FP16, gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &ShortK)
+}];
+
+/// How operands are packed whose products are accurate element by element.
+const FORMAT: Format = Format::ScaledFp16 { element_by_element: true };
+
+/// The contract: sums of at most [`MAX_K`] terms, and results that a tensor map can describe, and whose old values are not
+/// needed, because the copy engine stores them.
+#[derive(Debug)]
+struct ShortK;
+
+impl Contract for ShortK {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        let [map_a, map_b] = maps_of(device, call, FORMAT, SHORT_K_TILE)?;
+        let [length, lines] = STORED;
+        let tile = TensorTile { element: TensorElement::Fp32, length, lines, swizzle: TensorSwizzle::None };
+        let &Call { gemm, packed: [a, b], .. } = call;
+        let map_c = device.tensor_map_of_results(&gemm.c(), &tile)?;
+        let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
+        device.launch(gemm_wgmma_packed_short_fp32_3xfp16 { map_a, map_b, gemm, map_c, info_a, info_b, blocks })
+    }
+
+    fn format(&self) -> Option<Format> {
+        Some(FORMAT)
+    }
+
+    fn refusal(&self, product: &Description) -> Option<Refusal> {
+        let Description { m, n, batch, c, beta_is_zero, .. } = *product;
+        if product.terms() > MAX_K as usize {
+            return Some(Refusal::LongSums { most: MAX_K });
+        }
+        if !beta_is_zero {
+            return Some(Refusal::OldValues);
+        }
+        // The copy engine stores whole pieces of 16 bytes, also at the end of a row.
+        let is_stored = c.storage() == Storage::ByRows && c.fits_tensor_map(m, n, batch) && n.is_multiple_of(4);
+        (!is_stored).then_some(Refusal::Results)
+    }
+
+    fn most_terms(&self) -> Option<u32> {
+        Some(MAX_K)
+    }
+
+    fn stores(&self) -> Stores {
+        Stores::Tma
+    }
+}

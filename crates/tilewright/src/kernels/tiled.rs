@@ -1,0 +1,65 @@
+//! How kernels are registered that take a [`TiledGemm`]: a batch of products, each cut into tiles, whose sums may be divided.
+
+use cuda_std::KernelFacts;
+use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
+
+use super::contract::{Call, Contract, KernelInfo, Performance};
+use super::scheme::Scheme;
+use crate::placement::Storage;
+use crate::{Device, Error};
+
+/// What the kernels of a family have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Common {
+    pub(super) idea: &'static str,
+    pub(super) scheme: Scheme,
+    pub(super) tile: TileShape,
+    pub(super) performance: Performance,
+}
+
+impl Common {
+    /// The kernel with these facts, for operands that are stored like this.
+    pub(super) const fn of(
+        self,
+        facts: KernelFacts,
+        a: Storage,
+        b: Storage,
+        contract: &'static dyn Contract,
+    ) -> KernelInfo {
+        let Self { idea, scheme, tile, performance } = self;
+        KernelInfo {
+            name: facts.name,
+            facts,
+            idea,
+            scheme,
+            a: Some(a),
+            b: Some(b),
+            tile: Some(tile),
+            divides_sums: true,
+            varies: false,
+            performance,
+            contract,
+        }
+    }
+}
+
+/// The contract of kernels that need the product alone.
+#[derive(Debug)]
+pub(super) struct Tiled(pub(super) fn(&Device, TiledGemm<'_>) -> Result<(), Error>);
+
+impl Contract for Tiled {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        (self.0)(device, call.gemm)
+    }
+}
+
+/// Registers kernels that need the product alone: what they have in common, and how each needs A and B to be stored.
+macro_rules! tiled_kernels {
+    ($($(#[$doc:meta])* $visibility:vis static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;)*) => { $(
+        $(#[$doc])*
+        $visibility static $family: [KernelInfo; 4] = [$(
+            $common.of($kernel::FACTS, $a, $b, &Tiled(|device, gemm| device.launch($kernel { gemm })))
+        ),*];
+    )* };
+}
+pub(super) use tiled_kernels;

@@ -1,0 +1,148 @@
+//! Where the matrices of a product lie: strides, alignment, and which elements are neighbours.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Where the elements of the matrices of a batch lie: strides in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Placement {
+    /// From one row to the next.
+    pub row_stride: usize,
+    /// From one column to the next.
+    pub col_stride: usize,
+    /// From one matrix to the next; 0 if all products share one.
+    pub batch_stride: usize,
+    /// The alignment of the first element, in bytes: a power of two.
+    pub alignment: usize,
+}
+
+/// Which elements are neighbours in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Storage {
+    /// Those of a row: `N` in the name of a layout.
+    ByRows,
+    /// Those of a column, as in a transposed matrix that is read in place: `T` in the name of a layout.
+    ByColumns,
+    /// None: both strides are larger than one.
+    Spread,
+}
+
+impl Storage {
+    /// In words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::ByRows => "by rows",
+            Self::ByColumns => "by columns",
+            Self::Spread => "with gaps between all elements",
+        }
+    }
+}
+
+/// What addresses and strides of tensor maps are multiples of, in bytes.
+const TENSOR_MAP_ALIGNMENT: usize = 16;
+
+impl Placement {
+    /// A matrix without gaps that is stored by rows of `cols` elements, in memory aligned as every allocation is.
+    pub fn by_rows(cols: usize) -> Self {
+        Self { row_stride: cols, col_stride: 1, batch_stride: 0, alignment: 256 }
+    }
+
+    /// A matrix without gaps that is stored by columns of `rows` elements, in memory aligned as every allocation is.
+    pub fn by_columns(rows: usize) -> Self {
+        Self::by_rows(rows).transposed()
+    }
+
+    /// The alignment of what begins at an address, as far as it matters: allocations are aligned to 256 bytes.
+    pub(crate) fn alignment_of(address: usize) -> usize {
+        1 << (256 | address).trailing_zeros()
+    }
+
+    /// The transpose: the same elements.
+    pub fn transposed(self) -> Self {
+        Self { row_stride: self.col_stride, col_stride: self.row_stride, ..self }
+    }
+
+    /// Which elements are neighbours.
+    pub fn storage(&self) -> Storage {
+        match (self.row_stride, self.col_stride) {
+            (_, 1) => Storage::ByRows,
+            (1, _) => Storage::ByColumns,
+            _ => Storage::Spread,
+        }
+    }
+
+    /// The elements from one stored row, or column, to the next.
+    pub fn leading_dimension(&self) -> usize {
+        match self.storage() {
+            Storage::ByRows => self.row_stride,
+            Storage::ByColumns | Storage::Spread => self.col_stride,
+        }
+    }
+
+    /// Whether a tensor map can describe a batch of `rows`×`cols` matrices that lie like this: neighbours in a row or a
+    /// column, no two lines or matrices in the same place, everything else at multiples of 16 bytes.
+    pub fn fits_tensor_map(&self, rows: usize, cols: usize, batch: usize) -> bool {
+        let (lines, length) = match self.storage() {
+            Storage::ByRows => (rows, cols),
+            Storage::ByColumns => (cols, rows),
+            Storage::Spread => return false,
+        };
+        // Strides of tensor maps have 40 bits.
+        let fits = |stride: usize| stride.is_multiple_of(TENSOR_MAP_ALIGNMENT / size_of::<f32>()) && stride < 1 << 38;
+        self.alignment.is_multiple_of(TENSOR_MAP_ALIGNMENT)
+            && (lines <= 1 || (fits(self.leading_dimension()) && self.leading_dimension() >= length))
+            && (batch <= 1 || (fits(self.batch_stride) && self.batch_stride > 0))
+    }
+
+    /// The same places, with values for the strides that mean nothing.
+    pub(crate) fn canonical(self, rows: usize, cols: usize, batch: usize) -> Self {
+        let (row_stride, col_stride) = match (rows > 1, cols > 1) {
+            (true, true) => (self.row_stride, self.col_stride),
+            (true, false) if self.row_stride == 1 => (1, rows),
+            (true, false) => (self.row_stride, 1),
+            (false, true) if self.col_stride == 1 => (cols, 1),
+            (false, true) => (1, self.col_stride),
+            (false, false) => (1, 1),
+        };
+        Self { row_stride, col_stride, batch_stride: if batch > 1 { self.batch_stride } else { 0 }, ..self }
+    }
+
+    /// Refuses what no memory can hold.
+    pub(crate) fn check(&self, matrix: &'static str, rows: usize, cols: usize, batch: usize) -> Result<(), Error> {
+        if !self.alignment.is_power_of_two() || self.alignment < align_of::<f32>() {
+            let alignment = self.alignment;
+            return Err(Error::Usage(format!(
+                "the alignment of {matrix} is {alignment} bytes: it has to be a power of two, and at least 4"
+            )));
+        }
+        if rows == 0 || cols == 0 || batch == 0 {
+            return Ok(());
+        }
+        // No overflow: extents are below 2³¹.
+        let along = |extent: usize, stride: usize| (extent as u128 - 1) * stride as u128;
+        let last = along(rows, self.row_stride) + along(cols, self.col_stride) + along(batch, self.batch_stride);
+        if (last + 1) * size_of::<f32>() as u128 > isize::MAX as u128 {
+            let Self { row_stride, col_stride, batch_stride, .. } = *self;
+            return Err(Error::PlacementOverflow { matrix, rows, cols, batch, row_stride, col_stride, batch_stride });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.storage() {
+            Storage::ByRows => write!(f, "by rows, {} apart", self.row_stride)?,
+            Storage::ByColumns => write!(f, "by columns, {} apart", self.col_stride)?,
+            Storage::Spread => write!(f, "with strides {} and {}", self.row_stride, self.col_stride)?,
+        }
+        if self.batch_stride > 0 {
+            write!(f, ", matrices {} apart", self.batch_stride)?;
+        }
+        if self.alignment < 16 { write!(f, ", aligned to {} bytes", self.alignment) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,83 @@
+//! A plan: what was chosen, and what can be asked of it.
+
+use std::ops::Range;
+
+use cuda_std::KernelFacts;
+
+use super::explanation::Explanation;
+use super::preparation::Preparation;
+use super::way::Way;
+use super::workspace::Workspace;
+use crate::description::Description;
+use crate::kernels::KernelInfo;
+use crate::{Device, Error, Precision};
+
+/// A product that is ready to be computed, on operands that are placed as described.
+#[derive(Clone, Debug)]
+pub struct GemmPlan {
+    pub(super) product: Description,
+    pub(super) way: Way,
+    pub(super) explanation: Explanation,
+}
+
+impl GemmPlan {
+    /// The product.
+    pub fn product(&self) -> &Description {
+        &self.product
+    }
+
+    /// The kernel that multiplies.
+    pub fn kernel(&self) -> &'static KernelInfo {
+        self.way.kernel
+    }
+
+    /// The precision asked for, which the kernel keeps.
+    pub fn precision(&self) -> Precision {
+        self.explanation.precision
+    }
+
+    /// Among how many blocks each sum is divided.
+    pub fn splits(&self) -> u32 {
+        self.way.splits
+    }
+
+    /// The memory that [`GemmPlan::run`] needs besides the operands.
+    pub fn workspace_bytes(&self) -> usize {
+        self.way.workspace_bytes
+    }
+
+    /// The parts of the workspace that [`GemmPlan::run`] writes to, in elements and in their order: of A and of B packed words,
+    /// extremes, factors, flags, ends of zeros and a copy, then the partial sums, and the tile mask. What the plan does not
+    /// need is empty.
+    pub fn workspace_parts(&self) -> [Range<usize>; 14] {
+        let Way { preparations, partials, tile_mask, .. } = &self.way;
+        let [[a0, a1, a2, a3, a4, a5], [b0, b1, b2, b3, b4, b5]] = preparations.each_ref().map(Preparation::parts);
+        [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, partials.clone(), tile_mask.clone()]
+    }
+
+    /// All kernels that [`GemmPlan::run`] may launch, in their order.
+    pub fn kernels(&self) -> Vec<KernelFacts> {
+        self.way.kernels()
+    }
+
+    /// Has the device load the kernels of the plan, so that no run has to. Does nothing if they are loaded, or on the CPU.
+    ///
+    /// # Errors
+    /// Those of [`Device::prepare`](runtime::Device::prepare).
+    pub fn load(&self, device: &Device) -> Result<(), Error> {
+        self.kernels().iter().try_for_each(|kernel| Ok(device.prepare(kernel).map(drop)?))
+    }
+
+    /// Allocates the workspace that the plan needs.
+    ///
+    /// # Errors
+    /// As for [`Workspace::new`].
+    pub fn workspace(&self, device: &Device) -> Result<Workspace, Error> {
+        Workspace::new(device, self.way.workspace_bytes)
+    }
+
+    /// What the plan does, and why.
+    pub fn explanation(&self) -> &Explanation {
+        &self.explanation
+    }
+}

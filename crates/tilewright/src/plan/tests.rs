@@ -1,0 +1,150 @@
+//! A kernel that nobody has heard of: planned and run by its contract alone.
+
+use cuda_std::executor::Checks;
+use gpu_kernels::Matrix;
+use gpu_kernels::gemm::Gemm;
+use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
+use gpu_kernels::gemm::tiles::TileShape;
+use ndarray::{Array2, s};
+
+use super::choose::choose;
+use super::*;
+use crate::kernels::contract::{Call, Contract, KernelInfo, Performance};
+use crate::kernels::{ALL, Family, GEMM_TILED_16_FP32, Scheme};
+use crate::{Device, DeviceMatrix, Error, Sizes};
+
+/// Computes one slice of k after the other, each by a launch; of products with an even number of rows.
+#[derive(Debug)]
+struct Slices;
+
+impl Contract for Slices {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        let (splits, next) = (call.gemm.splits(), call.gemm.c().stride());
+        for (a, b, c) in call.products() {
+            let (rows, cols, k) = (a.rows() as usize, b.cols() as usize, a.cols());
+            for split in 0..splits {
+                let (begin, end) = (k * split / splits, k * (split + 1) / splits);
+                let terms = (end - begin) as usize;
+                // SAFETY: the slices are inside A and B, and there are as many partial sums as splits.
+                let (a_slice, b_slice, c) = unsafe {
+                    let a = a.moved_by(u64::from(begin) * a.col_stride());
+                    (a, b.moved_by(u64::from(begin) * b.row_stride()), c.moved_by(u64::from(split) * next))
+                };
+                let [a_row, a_col] = [a.row_stride() as usize, a.col_stride() as usize];
+                let [b_row, b_col] = [b.row_stride() as usize, b.col_stride() as usize];
+                let a = Matrix::new(a_slice.data(), rows, terms, a_row, a_col)?;
+                let b = Matrix::new(b_slice.data(), terms, cols, b_row, b_col)?;
+                device.launch(gemm_naive_2d_fp32 { gemm: Gemm::new(call.alpha, a, b, call.beta, c)? })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_batched(&self) -> bool {
+        false
+    }
+
+    fn refusal(&self, product: &Description) -> Option<Refusal> {
+        (!product.m.is_multiple_of(2)).then(|| Refusal::Own("it is for an even number of rows".to_owned()))
+    }
+
+    fn best_splits(&self, _product: &Description, _multiprocessors: u32) -> Option<u32> {
+        Some(5)
+    }
+}
+
+static SLICES: KernelInfo = KernelInfo {
+    name: "slices",
+    facts: gemm_naive_2d_fp32::FACTS,
+    idea: "one slice of k after the other",
+    scheme: Scheme::Fp32,
+    a: Some(Storage::ByRows),
+    b: None,
+    tile: Some(TileShape { m: 8, n: 32, k: 1 }),
+    divides_sums: true,
+    varies: false,
+    performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 1.0 },
+    contract: &Slices,
+};
+
+/// What there is to choose from.
+const KERNELS: [&KernelInfo; 2] = [&GEMM_TILED_16_FP32, &SLICES];
+
+fn product(m: usize) -> Description {
+    let sizes = Sizes { m, n: 33, k: 4000 };
+    Description::new(sizes, 1, Placement::by_rows(4000), Placement::by_rows(33), Placement::by_rows(33)).unwrap()
+}
+
+#[test]
+fn a_contract_decides_what_is_planned() {
+    let gpu = DeviceFacts::of_gpu("NVIDIA L4", (8, 9), 58, 24 << 30);
+    let plan = choose(&KERNELS, &gpu, &product(64), &Options::default(), |_| true).unwrap();
+    assert_eq!((plan.kernel().name, plan.splits()), ("slices", 5), "{}", plan.explanation());
+    let odd = choose(&KERNELS, &gpu, &product(65), &Options::default(), |_| true).unwrap();
+    assert_eq!(odd.kernel().name, "gemm_tiled_16_fp32", "{}", odd.explanation());
+    let error = choose(&KERNELS, &gpu, &product(65), &Options::from(&SLICES), |_| true).unwrap_err();
+    assert!(error.to_string().contains("it is for an even number of rows"), "{error}");
+}
+
+/// As the steps have it.
+#[test]
+fn kernels_of_a_plan_are_in_the_order_in_which_they_run() {
+    let gpu = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+    for kernel in ALL.iter() {
+        let n = if kernel.family() == Family::Gemv { 1 } else { 1212 };
+        let (m, k) = (500, kernel.most_terms().map_or(5001, |most| most as usize));
+        // The lines of operands begin where no tensor map can have them.
+        let operand = |needs: Option<Storage>, rows: usize, cols: usize| {
+            let placed = match needs {
+                Some(Storage::ByColumns) => Placement::by_columns(rows + 1),
+                _ => Placement::by_rows(cols + 1),
+            };
+            Placement { batch_stride: (rows + 1) * (cols + 1), ..placed }
+        };
+        let (a, b) = (operand(kernel.a, m, k), operand(kernel.b, k, n));
+        let c = Placement { batch_stride: m * n, ..Placement::by_rows(n) };
+        let product = Description::new(Sizes { m, n, k }, 2, a, b, c).unwrap().with_part(Triangle::Upper);
+        let product = product.with_factors(1.0, 0.0);
+        let plan = plan(&gpu, &product, &Options::from(*kernel)).unwrap();
+        let steps = plan.explanation().steps.join("\n");
+        let mut rest = steps.as_str();
+        for kernel in plan.kernels() {
+            let (_, after) =
+                rest.split_once(kernel.name).unwrap_or_else(|| panic!("{} too late:\n{steps}", kernel.name));
+            rest = after;
+        }
+    }
+}
+
+#[test]
+fn a_contract_is_all_that_a_run_needs() {
+    let device = Device::cpu(Checks::Full);
+    let (m, n, k, batch) = (6, 7, 23, 3);
+    let numbers = |rows: usize, cols: usize, seed: usize| {
+        Array2::from_shape_fn((rows, cols), |(row, col)| ((7 * row + 3 * col + seed) % 11) as f32 - 5.0)
+    };
+    // A has gaps between all elements, so it is copied first.
+    let (a, b, c) = (numbers(batch * m, 2 * k, 0), numbers(batch * k, n, 1), numbers(batch * m, n, 2));
+    let there = |matrix: &Array2<f32>, rows: usize, cols: usize, step: usize| {
+        let (buffer, line) = (device.upload(matrix.as_slice().unwrap()).unwrap(), matrix.ncols());
+        DeviceMatrix::new_batch(buffer, [rows, cols], [line, step], batch, rows * line).unwrap()
+    };
+    for splits in [1, 4] {
+        let (a_there, b_there, mut c_there) = (there(&a, m, k, 2), there(&b, k, n, 1), there(&c, m, n, 1));
+        let product = Description::of(2.0, &a_there, &b_there, -1.0, &c_there).unwrap();
+        let options = Options { splits: Some(splits), ..Options::from(&SLICES) };
+        let plan = choose(&KERNELS, &DeviceFacts::of(&device), &product, &options, |_| true).unwrap();
+        let mut workspace = plan.workspace(&device).unwrap();
+        plan.run(&device, 2.0, &a_there, &b_there, -1.0, &mut c_there, &mut workspace).unwrap();
+        let mut results = vec![Array2::zeros((m, n)); batch];
+        c_there.download_all(&mut results.iter_mut().map(|it| it.view_mut()).collect::<Vec<_>>()).unwrap();
+        for (i, result) in results.iter().enumerate() {
+            let (a, b) = (a.slice(s![i * m..(i + 1) * m, ..;2]), b.slice(s![i * k..(i + 1) * k, ..]));
+            let expected = 2.0 * &a.dot(&b) - c.slice(s![i * m..(i + 1) * m, ..]);
+            assert_eq!(result, expected, "{}", plan.explanation());
+        }
+        let kernels: Vec<_> = plan.kernels().iter().map(|kernel| kernel.name).collect();
+        let reduction = if splits > 1 { &["gemm_split_reduction_fp32"][..] } else { &[] };
+        assert_eq!(kernels, [&["matrix_copy_fp32", "gemm_naive_2d_fp32"], reduction].concat());
+    }
+}

@@ -1,0 +1,158 @@
+//! A way to compute a product: a kernel, what has to happen before and after it, and where in the workspace.
+
+use std::ops::Range;
+
+use cuda_std::KernelFacts;
+use gpu_kernels::Triangle;
+
+use super::preparation::{Operand, Preparation};
+use super::workspace::Layout;
+use crate::Bytes;
+use crate::description::Description;
+use crate::device_facts::DeviceFacts;
+use crate::kernels::{CLEAR, KernelInfo, REDUCTION, REPAIR};
+use crate::refusal::Refusal;
+
+/// A kernel, and how it computes a product.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// The product as it is computed.
+    pub(super) product: Description,
+    /// Whether that is the product of the transposes: `Cᵀ = Bᵀ·Aᵀ`.
+    pub(super) transposed: bool,
+    pub(super) kernel: &'static KernelInfo,
+    /// The kernel that computes the tiles which the other one skips, if it skips any.
+    pub(super) fallback: Option<&'static KernelInfo>,
+    pub(super) splits: u32,
+    /// For A and B.
+    pub(super) preparations: [Preparation; 2],
+    /// Where the partial sums are in the workspace, in elements; nowhere if sums are not divided.
+    pub(super) partials: Range<usize>,
+    /// Where the tile mask is, likewise.
+    pub(super) tile_mask: Range<usize>,
+    pub(super) workspace_bytes: usize,
+}
+
+impl Way {
+    /// How a kernel computes a product that it does not refuse, in so many splits.
+    ///
+    /// # Errors
+    /// [`Refusal::Workspace`].
+    pub(super) fn of(
+        kernel: &'static KernelInfo,
+        device: &DeviceFacts,
+        product: Description,
+        transposed: bool,
+        splits: u32,
+    ) -> Result<Self, Refusal> {
+        let memory = device.memory_bytes.unwrap_or(u64::MAX);
+        let refused = |bytes: u128| Refusal::Workspace { needs: Bytes(bytes), has: Bytes(memory.into()) };
+        let operands = operands(kernel, &product);
+        let storages = operands.map(|operand| operand.storage_of_fallback());
+        let fallback = kernel.fallback(storages, product.terms() / splits.max(1) as usize);
+        let mut layout = Layout::default();
+        let preparations = operands.map(|operand| match product.terms() {
+            // Operands may not be read.
+            0 => Some(Preparation::InPlace),
+            _ => operand.prepare(kernel, fallback.is_some(), &mut layout),
+        });
+        let partials = match is_divided(kernel, splits) {
+            true => product.m as u128 * product.n as u128 * product.batch as u128 * u128::from(splits),
+            false => 0,
+        };
+        let (partials, mask) = (layout.part(partials), layout.part(kernel.contract.mask_words(&product, splits)));
+        let ([Some(a), Some(b)], Some(partials), Some(tile_mask)) = (preparations, partials, mask) else {
+            return Err(refused(u128::MAX));
+        };
+        if layout.bytes() as u64 > memory {
+            return Err(refused(layout.bytes() as u128));
+        }
+        let (preparations, workspace_bytes) = ([a, b], layout.bytes());
+        Ok(Self { product, transposed, kernel, fallback, splits, preparations, partials, tile_mask, workspace_bytes })
+    }
+
+    /// Whether partial sums are made, and added up.
+    pub(super) fn is_divided(&self) -> bool {
+        is_divided(self.kernel, self.splits)
+    }
+
+    /// The kernels that it launches, in their order. Not all of them in every run.
+    pub(super) fn kernels(&self) -> Vec<KernelFacts> {
+        let queued_before = self.kernel.contract.queues_before().iter().map(|(kernel, _)| *kernel);
+        let before = self.preparations.iter().flat_map(Preparation::kernels).chain(queued_before);
+        let fallback = self.fallback.map(|kernel| kernel.facts);
+        let adds = self.is_divided().then_some(REDUCTION);
+        let repairs = (!self.tile_mask.is_empty()).then_some(REPAIR);
+        let clears = (self.product.part != Triangle::All).then_some(CLEAR);
+        let after = [fallback, adds, repairs, clears].into_iter().flatten();
+        before.chain([self.kernel.facts]).chain(after).collect()
+    }
+
+    /// What is worth knowing of it, in a sentence each.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.transposed {
+            notes.push("computed as the transpose, C' = B'·A': the same numbers in the same places".to_owned());
+        }
+        for (operand, preparation) in operands(self.kernel, &self.product).iter().zip(&self.preparations) {
+            notes.extend(preparation.note(operand.name));
+        }
+        if let (Some(fallback), Some(skips)) = (self.fallback, self.kernel.contract.skips()) {
+            notes.push(format!("rows of A and columns of B {} are left to {}", skips.lines, fallback.name));
+        }
+        notes
+    }
+
+    /// What runs, in words.
+    pub(super) fn steps(&self) -> Vec<String> {
+        let Self { product, kernel, splits, .. } = self;
+        let mut steps = Vec::new();
+        for (operand, preparation) in operands(kernel, product).iter().zip(&self.preparations) {
+            steps.extend(preparation.steps(operand.name));
+        }
+        for (before, what) in kernel.contract.queues_before() {
+            steps.push(format!("{what} with {}", before.name));
+        }
+        let (divided, adds) = (self.is_divided(), !kernel.contract.makes_partial_sums());
+        let in_splits = if *splits > 1 || adds { format!(", {splits} splits") } else { String::new() };
+        let to = match (divided, adds) {
+            (_, true) => ", and add to the result",
+            (true, false) => ", to partial sums in the workspace",
+            (false, false) => "",
+        };
+        let times = match product.batch {
+            1 => String::new(),
+            _ if kernel.contract.is_batched() => String::new(),
+            batch => format!(", once for each of {batch} products"),
+        };
+        steps.push(format!("multiply with {}{in_splits}{to}{times}", kernel.name));
+        if let Some(fallback) = self.fallback {
+            let name = fallback.name;
+            steps.push(format!("multiply the tiles of unfit rows and columns, if there are any, with {name}{to}"));
+        }
+        if divided {
+            steps.push(format!("add up the partial sums, in order, with {}", REDUCTION.name));
+        }
+        if !self.tile_mask.is_empty() {
+            let name = REPAIR.name;
+            steps.push(format!("compute tiles again whose operands cannot be split, if there are any, with {name}"));
+        }
+        if product.part != Triangle::All {
+            steps.push(format!("set to zero what is not wanted of the result, with {}", CLEAR.name));
+        }
+        steps
+    }
+}
+
+fn is_divided(kernel: &KernelInfo, splits: u32) -> bool {
+    splits > 1 && kernel.contract.makes_partial_sums()
+}
+
+/// The operands of a product, and how a kernel needs them.
+fn operands(kernel: &KernelInfo, product: &Description) -> [Operand; 2] {
+    let Description { m, n, k, batch, a, b, .. } = *product;
+    [
+        Operand { name: "A", placement: a, rows: m, cols: k, batch, needs: kernel.a, lines_are_rows: true },
+        Operand { name: "B", placement: b, rows: k, cols: n, batch, needs: kernel.b, lines_are_rows: false },
+    ]
+}
