@@ -18,6 +18,9 @@ const MOST_BYTES: usize = 512 << 20;
 /// The most buffers for matrices that are kept.
 const MOST_BUFFERS: usize = 16;
 
+/// The elements up to which a buffer is for any smaller matrix: 256 KiB.
+const SMALL: usize = 1 << 16;
+
 /// What is kept for the calls on one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
@@ -64,7 +67,9 @@ impl Memory {
         }
         let taken = {
             let mut kept = lock(&self.buffers);
-            let fitting = kept.iter().enumerate().filter(|(_, buffer)| buffer.capacity() >= len);
+            // Not a large one for a small matrix: a large one may be about to need it.
+            let fits = |buffer: &Buffer<f32>| (len..=len.saturating_mul(2).max(SMALL)).contains(&buffer.capacity());
+            let fitting = kept.iter().enumerate().filter(|(_, buffer)| fits(buffer));
             let smallest = fitting.min_by_key(|(_, buffer)| buffer.capacity()).map(|(index, _)| index);
             smallest.map(|index| kept.remove(index))
         };
@@ -159,6 +164,9 @@ mod tests {
         assert_eq!(memory.take_buffer(100, nothing).unwrap().len(), 100);
         assert_eq!(memory.take_buffer(1001, || device.allocate(1001)).unwrap().len(), 1001);
         assert_eq!(memory.bytes(), 4 * 1010);
+        memory.give_buffer(device.allocate(MEBI).unwrap());
+        assert_eq!(memory.take_buffer(MEBI / 4, || device.allocate(MEBI / 4)).unwrap().capacity(), MEBI / 4);
+        assert_eq!(memory.take_buffer(MEBI / 2, nothing).unwrap().capacity(), MEBI);
         assert!(memory.free());
         assert_eq!((memory.bytes(), memory.free()), (0, false));
     }
