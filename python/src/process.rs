@@ -1,4 +1,4 @@
-//! What this process has made: devices, the threads of the CPU executor, plans. A forked child makes its own.
+//! What this process has made: devices with the plans that they keep, the threads of the CPU executor. A forked child makes its own.
 //!
 //! ```text
 //!  parent, process 100                     child of a fork, process 101
@@ -26,7 +26,7 @@ use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement};
 use tilewright::{Device, Precision};
 
-use crate::engine::{Place, Plans};
+use crate::engine::Place;
 use crate::error::{Failure, Kind};
 
 /// What a process has made. Never dropped.
@@ -36,7 +36,6 @@ pub(crate) struct State {
     executor: OnceLock<Executor>,
     /// By their numbers.
     gpus: Mutex<Vec<Option<Device>>>,
-    plans: Mutex<Plans>,
 }
 
 /// The CPU executor.
@@ -63,22 +62,12 @@ impl State {
             {
                 return state;
             }
-            let made = Box::into_raw(Box::new(Self {
-                process,
-                executor: OnceLock::new(),
-                gpus: Mutex::default(),
-                plans: Mutex::default(),
-            }));
+            let made = Box::into_raw(Box::new(Self { process, executor: OnceLock::new(), gpus: Mutex::default() }));
             if CURRENT.compare_exchange(known, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
                 // SAFETY: another thread of this process was faster, and nobody has seen this one.
                 drop(unsafe { Box::from_raw(made) });
             }
         }
-    }
-
-    /// The plans that are kept.
-    pub(crate) fn plans(&self) -> MutexGuard<'_, Plans> {
-        lock(&self.plans)
     }
 
     /// The CPU executor, with threads of its own: those of rayon's global pool would be missing in a forked child.
