@@ -297,7 +297,9 @@ fn the_time_of_a_call() {
             let plan = device.plan(&product, &precision.into()).unwrap();
             let mut workspace = plan.workspace(&device).unwrap();
             let options = Options::from(precision);
-            let described = nanoseconds(|| drop(black_box(Description::of(1.0, &a, &b, 0.0, &c).unwrap())));
+            let described = nanoseconds(|| {
+                black_box(Description::of(1.0, &a, &b, 0.0, &c).unwrap());
+            });
             let looked_up = nanoseconds(|| drop(black_box(device.plan(&product, &options).unwrap())));
             let run = nanoseconds(|| plan.run(&device, 1.0, &a, &b, 0.0, &mut c, &mut workspace).unwrap());
             let call = nanoseconds(|| tilewright::multiply(&device, precision, 1.0, &a, &b, 0.0, &mut c).unwrap());
