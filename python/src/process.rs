@@ -16,10 +16,12 @@
 use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use cuda_driver::{Gpu, keep_context};
-use cuda_std::executor::Checks;
+use cuda_std::executor::{Checks, Stop};
 use pyo3::Python;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tilewright::Sizes;
@@ -28,6 +30,9 @@ use tilewright::{Device, Precision};
 
 use crate::engine::Place;
 use crate::error::{Failure, Kind};
+
+/// How long the CPU executor works until signals are looked at.
+const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
 
 /// What a process has made. Never dropped.
 pub(crate) struct State {
@@ -118,6 +123,44 @@ impl Place {
             Self::Cpu => State::get().executor()?.threads.install(work),
             Self::Cuda(_) => work(),
         }
+    }
+}
+
+impl Place {
+    /// Does this where kernels are launched from, while other threads of Python go on. The CPU executor can take minutes: meanwhile
+    /// signals are looked at, and if one raises an exception, as Ctrl-C does, the work ends early, with that. A result is half
+    /// computed then.
+    pub(crate) fn compute<R: Send>(
+        self,
+        py: Python<'_>,
+        work: impl FnOnce() -> Result<R, Failure> + Send,
+    ) -> Result<R, Failure> {
+        let Self::Cpu = self else { return py.detach(work) };
+        let stop = Stop::new();
+        let (sender, mut receiver) = mpsc::channel();
+        State::get().executor()?.threads.in_place_scope(|scope| {
+            let asked = stop.clone();
+            // The receiver is there until this has sent, or panicked.
+            scope.spawn(move |_| drop(sender.send(asked.listen(work))));
+            let mut interrupted = None;
+            loop {
+                let receiver = &mut receiver;
+                match py.detach(move || receiver.recv_timeout(BETWEEN_SIGNALS)) {
+                    Ok(result) => return interrupted.map_or(result, |error| Err(Failure::Python(error))),
+                    Err(RecvTimeoutError::Timeout) if interrupted.is_none() => {
+                        interrupted = py.check_signals().err();
+                        if interrupted.is_some() {
+                            stop.ask();
+                        }
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    // The scope goes on with the panic, and nobody sees this.
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Failure::new(Kind::Device, "a thread of the CPU executor has panicked"));
+                    }
+                }
+            }
+        })
     }
 }
 

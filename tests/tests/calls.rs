@@ -6,15 +6,10 @@ mod fake_driver;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::hint::black_box;
-use std::time::Instant;
 
-use cuda_std::KernelFacts;
-use gpu_kernels::gemm::Gemm;
-use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
-use gpu_kernels::{Matrix, MatrixMut};
 use ndarray::{Array1, Array2, ShapeBuilder, s};
-use tilewright::plan::{Description, GemmPlan, Options, Tables};
+use tests::call_time;
+use tilewright::plan::{Options, Tables};
 use tilewright::{Device, DeviceMatrix, Precision, kernels};
 
 use fake_driver::isolated;
@@ -255,68 +250,9 @@ fn streams_share_plans_and_never_a_workspace() {
     });
 }
 
-/// The median time of a call, in nanoseconds, of many.
-fn nanoseconds(mut call: impl FnMut()) -> f64 {
-    (0..1000).for_each(|_| call());
-    let mut times: Vec<f64> = (0..200)
-        .map(|_| {
-            let start = Instant::now();
-            (0..100).for_each(|_| call());
-            start.elapsed().as_nanos() as f64 / 100.0
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-/// What a call costs beside its launches: `cargo test --release -p tests --test calls -- --ignored --nocapture`.
+/// `cargo test --release -p tests --test calls -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement, of an optimized build"]
 fn the_time_of_a_call() {
-    isolated("the_time_of_a_call", &[], || {
-        let device = Device::cuda(0).unwrap();
-        let mut buffers = [(); 3].map(|()| device.allocate::<f32>(4).unwrap());
-        let launch = nanoseconds(|| {
-            let [a, b, c] = &mut buffers;
-            let matrix = |view| Matrix::new(view, 2, 2, 2, 1).unwrap();
-            let c = MatrixMut::new(c.view_mut(), 2, 2, 2, 1).unwrap();
-            let gemm = Gemm::new(1.0, matrix(a.view()), matrix(b.view()), 0.0, c).unwrap();
-            device.launch(gemm_naive_2d_fp32 { gemm }).unwrap();
-        });
-        println!("a launch by itself: {launch:.0} ns");
-        for (precision, [m, n, k]) in [
-            (Precision::Fp32Strict, [512, 512, 512]),
-            (Precision::Tf32, [512, 512, 512]),
-            (Precision::Fp16, [512, 512, 512]),
-            (Precision::Fp32, [512, 512, 512]),
-            (Precision::Fp32, [4096, 4096, 4096]),
-        ] {
-            let (a, b) = (matrix(&device, m, k, true, 0, 1), matrix(&device, k, n, true, 0, 1));
-            let mut c = matrix(&device, m, n, true, 0, 1);
-            let product = Description::of(1.0, &a, &b, 0.0, &c).unwrap();
-            let plan = device.plan(&product, &precision.into()).unwrap();
-            let mut workspace = plan.workspace(&device).unwrap();
-            let options = Options::from(precision);
-            let described = nanoseconds(|| {
-                black_box(Description::of(1.0, &a, &b, 0.0, &c).unwrap());
-            });
-            let looked_up = nanoseconds(|| drop(black_box(device.plan(&product, &options).unwrap())));
-            let run = nanoseconds(|| plan.run(&device, 1.0, &a, &b, 0.0, &mut c, &mut workspace).unwrap());
-            let call = nanoseconds(|| tilewright::multiply(&device, precision, 1.0, &a, &b, 0.0, &mut c).unwrap());
-            let kernels: Vec<&str> = plan.kernels().iter().map(|kernel: &KernelFacts| kernel.name).collect();
-            println!(
-                "{precision} {m}x{n}x{k}: a call {call:.0} ns, with the plan at hand {run:.0} ns, to describe {described:.0} ns, to \
-                 look up {looked_up:.0} ns; {kernels:?}"
-            );
-        }
-        let (mut made, placed) = (0, matrix(&device, 512, 512, true, 0, 1));
-        let product = Description::of(1.0, &placed, &placed, 0.0, &placed).unwrap();
-        let options = Options::from(Precision::Fp32);
-        let start = Instant::now();
-        while start.elapsed().as_millis() < 200 {
-            black_box(GemmPlan::new(&device, &product, &options).unwrap());
-            made += 1;
-        }
-        println!("to make a plan: {} us", start.elapsed().as_micros() / made);
-    });
+    isolated("the_time_of_a_call", &[], || println!("{}", call_time::report(&Device::cuda(0).unwrap()).unwrap()));
 }
