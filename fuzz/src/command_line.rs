@@ -1,7 +1,12 @@
 //! The command line: words, one on a line.
 
+// The grammar is the program's own, and a program is no library.
+#[allow(dead_code, reason = "the program uses the rest")]
+#[path = "../../host/src/cli.rs"]
+mod cli;
+
 use clap::Parser;
-use host::cli::{Cli, Command};
+use cli::{Cli, Command};
 use host::problem;
 
 /// Words are refused with a reason, or make products whose memory can be told.

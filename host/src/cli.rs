@@ -1,17 +1,17 @@
-//! The grammar of the command line.
+//! The command line's grammar.
 
 use std::path::PathBuf;
 
-use crate::bench::args::BenchFlags;
-use crate::input::Distribution;
-use crate::planted::Fault;
-use crate::problem::Overrides;
-use crate::run::Options;
-use crate::sanitize::args::SanitizeFlags;
-use crate::tables::TableFlag;
-use crate::tune;
-use crate::{Error, operations};
 use clap::{ArgAction, Args, Parser, Subcommand};
+use host::bench::args::BenchFlags;
+use host::input::Distribution;
+use host::planted::Fault;
+use host::problem::Overrides;
+use host::run::Options;
+use host::sanitize::args::SanitizeFlags;
+use host::tables::TableFlag;
+use host::tune;
+use host::{Error, operations};
 use testkit::{CheckTask, Common, RunTask};
 use tilewright::Precision;
 use tilewright::device::DeviceChoice;
@@ -24,24 +24,22 @@ use tilewright::device::DeviceChoice;
                         something is missing; 124 the time limit was reached; 130 interrupted (or 128 + \
                         N: told to end by signal N)."
 )]
-pub struct Cli {
-    #[allow(missing_docs, reason = "what is documented here would be the help of the program")]
+pub(crate) struct Cli {
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub(crate) command: Option<Command>,
 
     /// Without a subcommand, its flags belong to `run`.
     #[command(flatten)]
-    pub run: RunFlags,
+    pub(crate) run: RunFlags,
 
     /// Run in a process of its own that is ended after so many seconds, also while a kernel runs
     #[arg(long, value_name = "SECONDS", global = true, value_parser = clap::value_parser!(u64).range(1..))]
-    pub time_limit: Option<u64>,
+    pub(crate) time_limit: Option<u64>,
 }
 
-/// What the program can do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Run kernels on the named problems, and the operations that are no products; check every element of the results (the default)
+pub(crate) enum Command {
+    /// Run kernels on the named problems, check every element of the results, and time them (the default)
     Run(RunFlags),
     /// Measure kernels beside cuBLAS on a GPU: times in turns, shares of what the GPU can do, errors; compare with older runs
     Bench(BenchFlags),
@@ -49,7 +47,6 @@ pub enum Command {
     Tune(TuneFlags),
     /// Run kernels under the tools of NVIDIA's compute-sanitizer, each of which has to report a planted fault first
     Sanitize(SanitizeFlags),
-    #[allow(missing_docs, reason = "as above")]
     #[command(flatten)]
     Operations(CheckTask),
     /// Run a kernel with a fault
@@ -57,20 +54,18 @@ pub enum Command {
     Planted(PlantedFlags),
 }
 
-/// The flags of the hidden command `planted`.
 #[derive(Debug, Args)]
-pub struct PlantedFlags {
+pub(crate) struct PlantedFlags {
     /// The fault
-    pub fault: Fault,
+    pub(crate) fault: Fault,
 
     /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub device: DeviceChoice,
+    pub(crate) device: DeviceChoice,
 }
 
-/// The flags of `tune`.
 #[derive(Debug, Args)]
-pub struct TuneFlags {
+pub(crate) struct TuneFlags {
     /// The file to write the table to, as JSON
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
@@ -79,35 +74,20 @@ pub struct TuneFlags {
     #[arg(long, value_name = "NAME")]
     precision: Vec<Precision>,
 
-    /// An operation to measure, one that chooses among kernels: gemv, gemm-fp32, …; may be repeated [default: all of them]
-    #[arg(long, value_name = "NAME", conflicts_with = "precision")]
-    op: Vec<String>,
-
     /// The GPU: auto (the first), cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub device: DeviceChoice,
+    pub(crate) device: DeviceChoice,
 }
 
 impl TuneFlags {
     /// What to measure, apart from the device.
-    ///
-    /// # Errors
-    /// Those of [`operations::precision_of`].
-    pub fn options(self) -> Result<tune::Options, Error> {
-        let mut precisions = self.precision;
-        for name in &self.op {
-            let precision = operations::precision_of(name)?;
-            if !precisions.contains(&precision) {
-                precisions.push(precision);
-            }
-        }
-        Ok(tune::Options { precisions, output: self.output })
+    pub(crate) fn options(self) -> tune::Options {
+        tune::Options { precisions: self.precision, output: self.output }
     }
 }
 
-/// The flags of `run`.
 #[derive(Debug, Args)]
-pub struct RunFlags {
+pub(crate) struct RunFlags {
     /// A problem to run; may be repeated [default: those that the kernels are for]
     #[arg(long, value_name = "NAME")]
     problem: Vec<String>,
@@ -130,11 +110,11 @@ pub struct RunFlags {
 
     /// An operation to run in place of problems: one case, checked element by element (`list` shows all)
     #[arg(long, value_name = "NAME", conflicts_with_all = ["problem", "kernel", "precision", "splits", "explain", "list"])]
-    pub op: Option<String>,
+    pub(crate) op: Option<String>,
 
     /// The sizes of the operation, as `rows=3,cols=4` [default: its last large case on a GPU, its last small one on the CPU]
     #[arg(long, value_name = "SIZES", requires = "op")]
-    pub sizes: Option<String>,
+    pub(crate) sizes: Option<String>,
 
     /// Say which kernels could compute each product, which is chosen and why, its tiles, splits and workspace
     #[arg(long)]
@@ -142,7 +122,7 @@ pub struct RunFlags {
 
     /// List problems, kernels and precisions, and do nothing else
     #[arg(long)]
-    pub list: bool,
+    pub(crate) list: bool,
 
     /// Rows of op(A) and C
     #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
@@ -204,11 +184,11 @@ pub struct RunFlags {
 
     /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub device: DeviceChoice,
+    pub(crate) device: DeviceChoice,
 
     /// Run on the CPU, and report races in shared memory and reads of what nobody wrote, too
     #[arg(long)]
-    pub check: bool,
+    pub(crate) check: bool,
 
     /// Also write the report as JSON
     #[arg(long, value_name = "FILE")]
@@ -216,16 +196,16 @@ pub struct RunFlags {
 
     /// Run the kernels of this PTX file, which must have been built from the same sources (`cargo xtask build-ptx`)
     #[arg(long, value_name = "FILE")]
-    pub ptx: Option<PathBuf>,
+    pub(crate) ptx: Option<PathBuf>,
 
     /// Run kernels compiled for this architecture only, such as sm_80: the portable kernels on any GPU
     #[arg(long, value_name = "ARCH", conflicts_with = "ptx")]
-    pub arch: Option<String>,
+    pub(crate) arch: Option<String>,
 }
 
 impl RunFlags {
     /// The operation to run, if one is named.
-    pub fn operation(&self) -> Option<RunTask> {
+    pub(crate) fn operation(&self) -> Option<RunTask> {
         let common = Common { seed: self.seed, device: operations::device_name(self.device), json: false };
         Some(RunTask { op: self.op.clone()?, sizes: self.sizes.clone(), common })
     }
@@ -234,27 +214,7 @@ impl RunFlags {
     ///
     /// # Errors
     /// Those of [`TableFlag::tables`].
-    pub fn options(self) -> Result<Options, Error> {
-        let overrides = Overrides {
-            m: self.m,
-            n: self.n,
-            k: self.k,
-            batch: self.batch,
-            trans_a: self.trans_a,
-            trans_b: self.trans_b,
-            lda: self.lda,
-            ldb: self.ldb,
-            ldc: self.ldc,
-            alpha: self.alpha,
-            beta: self.beta,
-        };
-        // Who names something of products means products.
-        let names_products = !self.problem.is_empty()
-            || !self.kernel.is_empty()
-            || self.precision.is_some()
-            || self.splits.is_some()
-            || self.explain
-            || overrides != Overrides::default();
+    pub(crate) fn options(self) -> Result<Options, Error> {
         Ok(Options {
             problems: self.problem,
             kernels: self.kernel,
@@ -262,12 +222,23 @@ impl RunFlags {
             splits: self.splits,
             tables: self.table.tables()?,
             explain: self.explain,
-            overrides,
+            overrides: Overrides {
+                m: self.m,
+                n: self.n,
+                k: self.k,
+                batch: self.batch,
+                trans_a: self.trans_a,
+                trans_b: self.trans_b,
+                lda: self.lda,
+                ldb: self.ldb,
+                ldc: self.ldc,
+                alpha: self.alpha,
+                beta: self.beta,
+            },
             runs: self.runs,
             seed: self.seed,
             inputs: self.inputs,
             note: None,
-            operations: !names_products,
             json: self.json,
         })
     }
@@ -307,18 +278,6 @@ mod tests {
         );
         let flag = Cli::try_parse_from(["tilewright", "--trans-b"]).unwrap().run.options().unwrap();
         assert_eq!(flag.overrides.trans_b, Some(true));
-    }
-
-    #[test]
-    fn who_names_products_gets_products_alone() {
-        let options = |line: &[&str]| {
-            Cli::try_parse_from(["tilewright"].iter().chain(line)).unwrap().run.options().unwrap().operations
-        };
-        assert!(options(&[]) && options(&["--runs", "3", "--seed", "7", "--check"]));
-        for line in [&["--problem", "at-b"][..], &["--kernel", "x"], &["--m", "3"], &["--explain"], &["--splits", "2"]]
-        {
-            assert!(!options(line), "{line:?}");
-        }
     }
 
     #[test]
@@ -408,7 +367,7 @@ mod tests {
                     return Ok(());
                 }
             };
-            for problem in &crate::problem::ALL {
+            for problem in &host::problem::ALL {
                 for reduced in [false, true] {
                     let product = problem.product(reduced, &options.overrides);
                     let described = product.and_then(|product| {

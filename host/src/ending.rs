@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::files::without_half_written_files;
-use crate::progress;
-use testkit::child;
+use host::child;
+use host::files::without_half_written_files;
+use host::progress;
 
 /// What a shell reports for a program that a signal has ended: this, and the signal's number.
 pub(crate) const SIGNALLED: i32 = 128;

@@ -68,10 +68,6 @@ pub enum Error {
         reason: String,
     },
 
-    /// An operation, or what looks at operations.
-    #[error("{0}")]
-    Operations(Box<testkit::Error>),
-
     /// The program has not ended in the time that it was given, and was ended.
     #[error(
         "not finished after {} s, the time limit: ended. If a kernel waits for something that never comes, the CPU executor tells \
@@ -108,17 +104,6 @@ impl Error {
     /// Whether a kernel did something wrong, as opposed to a launch or an input that was refused.
     pub fn is_kernel_fault(&self) -> bool {
         matches!(self, Self::Library(error) if error.is_kernel_fault())
-    }
-}
-
-/// An operation, its device, or a program that is needed.
-impl From<testkit::Error> for Error {
-    fn from(error: testkit::Error) -> Self {
-        match error {
-            testkit::Error::Runtime(error) => error.into(),
-            testkit::Error::Program { program, reason } => Self::Program { program, reason },
-            error => Self::Operations(Box::new(error)),
-        }
     }
 }
 

@@ -11,15 +11,13 @@
 //! | [`tune`], [`tables`] | which kernel is the fastest for which product |
 //! | [`mod@bench`], [`baseline`] | kernels beside cuBLAS, and shares of what the GPU can do |
 //! | [`files`] | files that are whole, or as they were |
-//! | [`planted`], [`sanitize`] | injected faults, and the tools that look for such |
-//! | [`mod@run`] | problems and operations in turn: `tilewright run` |
-//! | [`main`], [`cli`] | the program, and the grammar of its command line |
+//! | [`planted`], [`sanitize`], [`child`] | faults, tools that look for such, and processes that end in any case |
+//! | [`mod@run`] | all of it in turn: what the command line does |
 
 pub mod baseline;
 pub mod bench;
 pub mod check;
-pub mod cli;
-mod ending;
+pub mod child;
 mod error;
 pub mod files;
 pub mod input;
@@ -27,7 +25,6 @@ pub mod measure;
 pub mod operations;
 pub mod planted;
 pub mod problem;
-mod program;
 pub mod progress;
 mod provenance;
 pub mod report;
@@ -38,4 +35,3 @@ pub mod tune;
 
 pub use error::Error;
 pub use problem::Product;
-pub use program::main;

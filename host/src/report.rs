@@ -36,38 +36,6 @@ pub struct Report {
     pub seed: u64,
     /// The problems, in the order in which they ran.
     pub problems: Vec<ProblemReport>,
-    /// The operations that are no products, one case of each.
-    #[serde(default)]
-    pub operations: Vec<OperationReport>,
-}
-
-/// One case of an operation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OperationReport {
-    /// Its name.
-    pub operation: String,
-    /// Its sizes.
-    pub sizes: String,
-    /// How many elements were compared with the reference.
-    pub elements: usize,
-    /// The largest error as a part of what is allowed.
-    pub part_of_bound: f64,
-    /// What is wrong, if something is.
-    pub failure: Option<String>,
-}
-
-impl OperationReport {
-    /// One line.
-    pub fn line(&self) -> String {
-        let Self { operation, sizes, elements, part_of_bound, failure } = self;
-        match failure {
-            None => format!(
-                "  {operation:<10} {sizes}: ok, {elements} elements, {:.0} % of the bound\n",
-                100.0 * part_of_bound
-            ),
-            Some(failure) => format!("  {operation:<10} {sizes}: FAILED: {failure}\n"),
-        }
-    }
 }
 
 /// One problem, and what each kernel made of it.
@@ -142,19 +110,12 @@ impl Report {
             inputs,
             seed,
             problems: Vec::new(),
-            operations: Vec::new(),
         }
     }
 
     /// Whether every result passed its check.
     pub fn passed(&self) -> bool {
-        self.checks().all(|passed| passed)
-    }
-
-    /// Of each result whether it passed.
-    fn checks(&self) -> impl Iterator<Item = bool> {
-        let operations = self.operations.iter().map(|operation| operation.failure.is_none());
-        self.results().map(|result| result.check.passed).chain(operations)
+        self.results().all(|result| result.check.passed)
     }
 
     fn results(&self) -> impl Iterator<Item = &KernelReport> {
@@ -174,7 +135,7 @@ impl Report {
 
     /// The last line: how many results passed.
     pub fn summary(&self) -> String {
-        let (passed, all) = (self.checks().filter(|passed| *passed).count(), self.checks().count());
+        let (passed, all) = (self.results().filter(|result| result.check.passed).count(), self.results().count());
         if passed == all {
             format!("All {all} checks passed, on {}.\n", self.place())
         } else {

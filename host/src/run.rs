@@ -11,8 +11,7 @@ use crate::files;
 use crate::input::{self, Distribution};
 use crate::measure::measure;
 use crate::problem::{self, Overrides, Problem, Product, Stored};
-use crate::report::{KernelReport, OperationReport, ProblemReport, Report};
-use testkit::{Accuracy, Operation, Trial};
+use crate::report::{KernelReport, ProblemReport, Report};
 use tilewright::Sizes;
 use tilewright::device::Device;
 use tilewright::kernels::{self, KernelInfo};
@@ -22,7 +21,7 @@ use tilewright::{Bytes, DeviceError, DeviceMatrix, Precision};
 /// How often each kernel can be run for its times. On a GPU, each run has an event that is kept until the last has ended.
 const MOST_RUNS: usize = 1_000_000;
 
-/// What to run, and how. The default is all products, as they are.
+/// What to run, and how. The default is everything, as it is.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The names of the problems; all that the kernels are for if there are none.
@@ -48,8 +47,6 @@ pub struct Options {
     pub inputs: Distribution,
     /// Why the device was taken, on one line, where that needs saying. It is for the report.
     pub note: Option<String>,
-    /// Whether to run one case of each operation that is no product, too.
-    pub operations: bool,
     /// Where to write the report as JSON.
     pub json: Option<PathBuf>,
 }
@@ -95,14 +92,6 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
         let one = run_problem(device, ProblemReport::new(problem, &product, full), &product, &plans, options)?;
         print(&one.table());
         report.problems.push(one);
-    }
-    if options.operations {
-        print("\noperations: one case of each, every element compared with a reference in double precision\n");
-        for &operation in gpu_kernels::OPERATIONS {
-            let one = run_operation(device, operation, options.seed)?;
-            print(&one.line());
-            report.operations.push(one);
-        }
     }
     print(&format!("\n{}", report.summary()));
     if let Some(path) = &options.json {
@@ -267,24 +256,6 @@ fn run_problem(
     Ok(report)
 }
 
-/// Runs the largest case of an operation that is meant for the device.
-fn run_operation(device: &Device, operation: &dyn Operation, seed: u64) -> Result<OperationReport, Error> {
-    let sizes = operation.describe().last_case(!device.is_cpu())?;
-    let shown = sizes.to_string();
-    let result = Trial::new(operation, sizes, seed).and_then(|trial| trial.judge(&trial.run(device)?));
-    let (accuracy, failure) = match result {
-        Ok(accuracy) => (accuracy, None),
-        Err(error) => (Accuracy::default(), Some(error.to_string())),
-    };
-    Ok(OperationReport {
-        operation: operation.describe().name.to_owned(),
-        sizes: shown,
-        elements: accuracy.elements,
-        part_of_bound: accuracy.part_of_bound,
-        failure,
-    })
-}
-
 fn milliseconds(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }
@@ -342,20 +313,6 @@ mod tests {
         assert_eq!(report.problems[0].results.len(), 5);
         assert_eq!(report.problems[0].leading_dimensions, [23, 5, 3]);
         assert!(printed.contains("All 5 checks passed") && printed.contains("CPU executor"), "{printed}");
-    }
-
-    #[test]
-    fn operations_that_are_no_products_are_run_if_that_is_wanted() {
-        let mut printed = String::new();
-        let kernels = vec!["gemm_naive_2d_fp32".to_owned()];
-        let options = Options { operations: true, kernels, ..small() };
-        let mut report = run(&Device::cpu(Checks::Full), &options, |text| printed += text).unwrap();
-        let names: Vec<_> = report.operations.iter().map(|it| it.operation.as_str()).collect();
-        assert_eq!(names, gpu_kernels::OPERATIONS.iter().map(|it| it.describe().name).collect::<Vec<_>>());
-        assert!(report.passed() && printed.contains("  rms-norm "), "{printed}");
-        assert!(printed.contains(&format!("All {} checks passed", 1 + names.len())), "{printed}");
-        report.operations[1].failure = Some("something".to_owned());
-        assert!(!report.passed() && report.summary().starts_with("1 of 6 checks FAILED"), "{}", report.summary());
     }
 
     #[test]

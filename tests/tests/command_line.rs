@@ -514,10 +514,10 @@ fn sanitize_runs_every_tool_and_says_how_it_went() {
 
     let done = sanitize(&silent, &[&two[..], &["--tool", "racecheck"]].concat());
     assert_eq!((done.code, done.stderr.as_str()), (Some(1), ""), "{done:?}");
-    assert!(done.stdout.contains("NOT REPORTED") && done.stdout.contains("race-in-shared-memory"), "{done:?}");
+    assert!(done.stdout.contains("NOT REPORTED") && done.stdout.contains("planted_race_in_shared_memory"), "{done:?}");
 
     for (tool, more, part) in [
-        (&right, &["--tool", "memchek"][..], "(did you mean `memcheck`"),
+        (&right, &["--tool", "memchek"][..], "did you mean `memcheck`?"),
         (&right, &["--kernel", "gemm"], "unknown kernel `gemm`"),
         (&right, &["--device", "cpu"], "tilewright run --check"),
         (&right, &["--tool-limit", "0"], "--tool-limit"),

@@ -1,7 +1,6 @@
 //! What is wrong with an operation, with what it was asked for, or with what it has computed.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use crate::argument::{Distribution, Element};
 
@@ -302,33 +301,6 @@ pub enum Error {
         what: &'static str,
         /// Why there is none.
         reason: String,
-    },
-
-    /// There is no such tool.
-    #[error("there is no tool `{name}`{nearest}")]
-    UnknownTool {
-        /// The name.
-        name: String,
-        /// Those that there are.
-        nearest: Nearest,
-    },
-
-    /// A program that is needed cannot be run, or is another one.
-    #[error("cannot use {}: {reason}. Install it, or name it by its path", .program.display())]
-    Program {
-        /// The program.
-        program: PathBuf,
-        /// Why.
-        reason: String,
-    },
-
-    /// There is no place for a log.
-    #[error("cannot make a folder in {}: {source}", .path.display())]
-    Temporary {
-        /// The place for temporary files.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
     },
 
     /// A measurement of nothing.

@@ -65,7 +65,6 @@
 //! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
 //! | [`agreement()`] | a GPU's bits against the executor's | both |
 //! | [`bench()`] | median and spread, bytes and operations a second as a share of the GPU's peak, in turns with a baseline if there is one, with buffers that are not in the cache | any device |
-//! | [`sanitize`](mod@sanitize) | each operation under the tools of `compute-sanitizer` | a GPU |
 //! | [`main`] | a program with all of these over the operations of a crate | |
 //!
 //! A test is one line: [`assert_checks`], [`assert_mutants`]. So is a program: `testkit::main(&[&Axpy], &[&KERNELS])`.
@@ -74,8 +73,6 @@ mod agreement;
 mod argument;
 mod bench;
 mod check;
-#[cfg(feature = "program")]
-pub mod child;
 mod error;
 mod expected;
 mod mutants;
@@ -83,8 +80,6 @@ mod operation;
 mod peak;
 #[cfg(feature = "program")]
 mod runner;
-#[cfg(feature = "program")]
-pub mod sanitize;
 #[cfg(test)]
 mod testing;
 mod trial;
@@ -99,8 +94,6 @@ pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};
 pub use operation::{Baseline, Bits, Description, Operation, Sizes, Units, every};
 pub use peak::{Least, Peak};
 #[cfg(feature = "program")]
-pub use runner::{
-    BenchTask, CheckTask, Common, Program, RunTask, SanitizeTask, Task, ToolFlags, Wanted, main, markdown,
-};
+pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};
 pub use runtime::Device;
 pub use trial::{Accuracy, Outputs, Trial};

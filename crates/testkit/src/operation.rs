@@ -129,14 +129,6 @@ impl Description {
         Ok(cases)
     }
 
-    /// The case that stands for all where one has to do: the last of the small ones, or of the large ones.
-    ///
-    /// # Errors
-    /// [`Error::SizesMismatch`]; [`Error::NoCases`].
-    pub fn last_case(&self, large: bool) -> Result<Sizes, Error> {
-        self.cases(large)?.pop().ok_or(Error::NoCases { operation: self.name })
-    }
-
     /// These numbers as sizes of the operation.
     ///
     /// # Errors

@@ -1,7 +1,6 @@
 //! The program over operations, as a library: what `main` of any crate calls.
 
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,7 +12,6 @@ use serde::Serialize;
 use crate::check::{Case, Report};
 use crate::error::Nearest;
 use crate::operation::{Description, Operation, Sizes};
-use crate::sanitize::{self, Subject, Tool};
 use crate::{Error, agreement, bench, check, check_executor, mutants};
 
 /// Runs operations, checks them and measures them, on a GPU or on the CPU executor.
@@ -31,8 +29,6 @@ pub enum Task {
     Run(RunTask),
     /// Measures operations. On the executor it says how long the checks take, and nothing about a GPU.
     Bench(BenchTask),
-    /// Runs operations on a GPU under the tools of NVIDIA's compute-sanitizer.
-    Sanitize(SanitizeTask),
     #[allow(missing_docs, reason = "what is documented here would be the help of the program")]
     #[command(flatten)]
     Check(CheckTask),
@@ -116,52 +112,6 @@ pub struct BenchTask {
     pub runs: usize,
 }
 
-/// Tools of compute-sanitizer.
-#[derive(Args, Clone, Debug)]
-pub struct SanitizeTask {
-    #[allow(missing_docs, reason = "its flags are documented")]
-    #[command(flatten)]
-    pub wanted: Wanted,
-    #[allow(missing_docs, reason = "its flags are documented")]
-    #[command(flatten)]
-    pub common: Common,
-    #[allow(missing_docs, reason = "its flags are documented")]
-    #[command(flatten)]
-    pub tools: ToolFlags,
-}
-
-/// Which tools of compute-sanitizer, and how they are run.
-#[derive(Args, Clone, Debug)]
-pub struct ToolFlags {
-    /// A tool to run: memcheck, racecheck, synccheck or initcheck; may be repeated [default: all]
-    #[arg(long, value_name = "TOOL")]
-    pub tool: Vec<Tool>,
-    /// NVIDIA's compute-sanitizer, by its name or path
-    #[arg(long, value_name = "PATH", default_value = "compute-sanitizer")]
-    pub compute_sanitizer: PathBuf,
-    /// How long the program may take each time that it is run under a tool, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
-    pub tool_limit: u64,
-}
-
-impl ToolFlags {
-    /// The tools that are meant.
-    pub fn tools(&self) -> &[Tool] {
-        if self.tool.is_empty() { &Tool::ALL } else { &self.tool }
-    }
-
-    /// How to run them on the program that runs now.
-    ///
-    /// # Errors
-    /// [`Error::Program`] if the system does not tell which one that is.
-    pub fn options(&self) -> Result<sanitize::Options, Error> {
-        let program = std::env::current_exe()
-            .map_err(|error| Error::Program { program: "this program".into(), reason: error.to_string() })?;
-        let (compute_sanitizer, limit) = (self.compute_sanitizer.clone(), Duration::from_secs(self.tool_limit));
-        Ok(sanitize::Options { compute_sanitizer, program, limit })
-    }
-}
-
 /// Which operations are meant. The default is all.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Wanted {
@@ -234,7 +184,6 @@ impl Program<'_> {
                     Ok(show(&bench(operation, &device, sizes, runs, common.seed)?, common.json, true))
                 })
             }
-            Task::Sanitize(task) => self.sanitize(&task),
             Task::Check(CheckTask::List { markdown: true, .. }) => {
                 print!("{}", markdown(self.operations));
                 Ok(true)
@@ -332,39 +281,6 @@ impl Program<'_> {
         })
     }
 
-    fn sanitize(&self, SanitizeTask { wanted, common, tools }: &SanitizeTask) -> Result<bool, Error> {
-        let subjects = {
-            // It is closed again: the tools run other processes.
-            let device = self.gpu("sanitize", common)?;
-            let (number, seed) = (common.device.clone().unwrap_or_else(|| "0".to_owned()), common.seed.to_string());
-            let more = ["--device", &number, "--seed", &seed];
-            let all = select(self.operations, wanted)?.into_iter().map(|operation| Subject::of(operation, &more));
-            Subject::on(&device, all.collect::<Result<_, _>>()?, wanted.op.is_none() && wanted.kernel.is_none())?
-        };
-        let options = tools.options()?;
-        let version = sanitize::version(&options.compute_sanitizer)?;
-        if !common.json {
-            println!("compute-sanitizer {version}");
-        }
-        let mut all_right = true;
-        for &tool in tools.tools() {
-            let report = sanitize::sanitize(tool, None, &subjects, &options)?;
-            all_right &= show(&report, common.json, report.passed());
-        }
-        Ok(all_right)
-    }
-
-    /// The GPU that was asked for.
-    fn gpu(&self, what: &'static str, common: &Common) -> Result<Device, Error> {
-        match self.open(common.device.as_deref())? {
-            (device, reason) if device.is_cpu() => Err(Error::NeedsGpu {
-                what,
-                reason: reason.unwrap_or_else(|| "`--device cpu` was asked for".to_owned()),
-            }),
-            (device, _) => Ok(device),
-        }
-    }
-
     /// The device that was asked for, with a word on why it is no GPU.
     fn device(&self, common: &Common) -> Result<Device, Error> {
         let (device, reason) = self.open(common.device.as_deref())?;
@@ -443,7 +359,8 @@ fn sizes_for(operation: &dyn Operation, device: &Device, text: Option<&str>) -> 
     let description = operation.describe();
     match text {
         Some(text) => description.parse_sizes(text),
-        None => description.last_case(!device.is_cpu()),
+        // There is one, or it is an error.
+        None => Ok(description.cases(!device.is_cpu())?.pop().expect("`cases` gives at least one")),
     }
 }
 
@@ -485,8 +402,6 @@ mod tests {
         assert!(message("run --op twice --sizes m=3").contains("has no size `m` (did you mean `n`?)"));
         assert!(message("check --device gpu").contains("there is no device `gpu`"));
         assert!(message("agreement").contains("needs a GPU"));
-        assert!(message("sanitize").contains("sanitize needs a GPU"));
-        assert!(message("sanitize --device cpu").contains("`--device cpu` was asked for"));
         assert!(!run("bench --op twice --runs 0").unwrap(), "said, and not passed");
     }
 

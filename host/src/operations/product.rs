@@ -33,9 +33,9 @@ pub(super) static ALL: [Product; 7] = [
 
 /// `C = α·op(A)·op(B) + β·C` for each product of a batch.
 pub(super) struct Product {
-    pub(super) name: &'static str,
+    name: &'static str,
     family: Family,
-    pub(super) precision: Precision,
+    precision: Precision,
     /// The plan for the last product, so that a measurement plans once.
     last: Mutex<Option<Planned>>,
 }

@@ -1,23 +1,32 @@
 //! The command line of `tilewright sanitize`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use testkit::ToolFlags;
 
-use super::Options;
+use super::{Options, Tool};
 use crate::Error;
 use tilewright::device::DeviceChoice;
 
 /// The flags of `sanitize`.
 #[derive(Clone, Debug, Args)]
 pub struct SanitizeFlags {
-    #[command(flatten)]
-    tools: ToolFlags,
+    /// A tool to run: memcheck, racecheck, synccheck or initcheck; may be repeated [default: all]
+    #[arg(long, value_name = "TOOL")]
+    tool: Vec<Tool>,
 
     /// A kernel to look at; may be repeated [default: all that the GPU runs]
     #[arg(long, value_name = "NAME")]
     kernel: Vec<String>,
+
+    /// NVIDIA's compute-sanitizer, by its name or path
+    #[arg(long, value_name = "PATH", default_value = "compute-sanitizer")]
+    compute_sanitizer: PathBuf,
+
+    /// How long the program may take each time that it is run under a tool, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    tool_limit: u64,
 
     /// The GPU: auto (the first), cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
@@ -29,7 +38,7 @@ pub struct SanitizeFlags {
 }
 
 impl SanitizeFlags {
-    /// Does what the flags say, with the program that runs now. Whether every tool has reported its injected fault, and no other.
+    /// Does what the flags say, with the program that runs now. Whether every tool has reported its planted fault, and no other.
     ///
     /// # Errors
     /// [`Error::Usage`] for the CPU executor; those of [`run`](super::run).
@@ -44,8 +53,17 @@ impl SanitizeFlags {
                 ));
             }
         };
-        let (tools, how) = (self.tools.tools().to_vec(), self.tools.options()?);
-        let options = Options { tools, how, kernels: self.kernel, ordinal, output: self.output };
+        let program = std::env::current_exe()
+            .map_err(|error| Error::Program { program: "tilewright".into(), reason: error.to_string() })?;
+        let options = Options {
+            tools: self.tool,
+            kernels: self.kernel,
+            ordinal,
+            compute_sanitizer: self.compute_sanitizer,
+            program,
+            limit: Duration::from_secs(self.tool_limit),
+            output: self.output,
+        };
         Ok(super::run(&options, print)?.passed())
     }
 }

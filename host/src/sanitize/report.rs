@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Deserialize, Serialize};
-use testkit::sanitize::{Outcome, ToolReport};
 
+use super::tool::Tool;
+use crate::planted::Fault;
 use crate::provenance::{commit, now};
 use tilewright::device::DeviceInfo;
 
@@ -26,6 +27,70 @@ pub struct SanitizeReport {
     pub compute_sanitizer_version: String,
     /// The tools, in the order in which they ran.
     pub tools: Vec<ToolReport>,
+}
+
+/// What one tool has found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolReport {
+    /// The tool.
+    pub tool: Tool,
+    /// The fault that it had to report.
+    pub planted: Fault,
+    /// Whether it did, by the kernel's name.
+    pub planted_reported: bool,
+    /// The first lines that it wrote about that, and the last ones that the program wrote.
+    pub planted_log: Vec<String>,
+    /// The kernels that it has looked at.
+    pub kernels: Vec<String>,
+    /// Those of which it does not see enough.
+    pub left_out: Vec<String>,
+    /// What it has found in the kernels.
+    pub outcome: Outcome,
+    /// How long the kernels took.
+    pub seconds: f64,
+}
+
+/// What has been found in kernels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The errors that the tool counts.
+    pub errors: u64,
+    /// Its warnings.
+    pub warnings: u64,
+    /// What else went wrong: a program that did not end well, a log that cannot be read.
+    pub problems: Vec<String>,
+    /// Lines of logs, and of what the program wrote, where something was found.
+    pub excerpt: Vec<String>,
+}
+
+impl Outcome {
+    /// Adds what was found in another run.
+    pub(super) fn add(&mut self, other: Self) {
+        self.errors += other.errors;
+        self.warnings += other.warnings;
+        self.problems.extend(other.problems);
+        self.excerpt.extend(other.excerpt);
+    }
+}
+
+impl ToolReport {
+    /// Whether the tool has reported the planted fault, and no other. Warnings are for people to explain.
+    pub fn passed(&self) -> bool {
+        self.planted_reported && self.outcome.errors == 0 && self.outcome.problems.is_empty()
+    }
+
+    /// One line that says what was found.
+    pub(super) fn line(&self) -> String {
+        let planted = if self.planted_reported { "reported" } else { "NOT REPORTED" };
+        let Outcome { errors, warnings, problems, .. } = &self.outcome;
+        format!(
+            "{}: planted fault ({}) {planted}; {} kernels, {errors} errors, {warnings} warnings, {} problems",
+            self.tool,
+            self.planted,
+            self.kernels.len(),
+            problems.len()
+        )
+    }
 }
 
 impl SanitizeReport {
@@ -62,7 +127,7 @@ impl SanitizeReport {
         table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header([
             "tool",
-            "injected fault",
+            "planted fault",
             "kernels",
             "left out",
             "errors",
@@ -75,7 +140,7 @@ impl SanitizeReport {
             let Outcome { errors, warnings, problems, .. } = &tool.outcome;
             table.add_row([
                 tool.tool.to_string(),
-                tool.planted_words().to_owned(),
+                (if tool.planted_reported { "reported" } else { "NOT REPORTED" }).to_owned(),
                 tool.kernels.len().to_string(),
                 tool.left_out.len().to_string(),
                 errors.to_string(),
@@ -89,7 +154,14 @@ impl SanitizeReport {
             column.set_cell_alignment(CellAlignment::Right);
         }
         let mut text = format!("\n{table}\n");
-        self.tools.iter().for_each(|tool| text += &tool.details());
+        for tool in &self.tools {
+            if !tool.planted_reported {
+                text += &format!("  {}: the kernel `{}` was to be reported:\n", tool.tool, tool.planted.kernel());
+                tool.planted_log.iter().for_each(|line| text += &format!("    {line}\n"));
+            }
+            tool.outcome.problems.iter().for_each(|problem| text += &format!("  {}: {problem}\n", tool.tool));
+            tool.outcome.excerpt.iter().for_each(|line| text += &format!("    {line}\n"));
+        }
         text
     }
 }
