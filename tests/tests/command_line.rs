@@ -517,7 +517,7 @@ fn sanitize_runs_every_tool_and_says_how_it_went() {
     assert!(done.stdout.contains("NOT REPORTED") && done.stdout.contains("planted_race_in_shared_memory"), "{done:?}");
 
     for (tool, more, part) in [
-        (&right, &["--tool", "memchek"][..], "did you mean `memcheck`?"),
+        (&right, &["--tool", "memchek"][..], "did you mean `memcheck`, "),
         (&right, &["--kernel", "gemm"], "unknown kernel `gemm`"),
         (&right, &["--device", "cpu"], "tilewright run --check"),
         (&right, &["--tool-limit", "0"], "--tool-limit"),

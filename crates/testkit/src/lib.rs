@@ -65,6 +65,7 @@
 //! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
 //! | [`agreement()`] | a GPU's bits against the executor's | both |
 //! | [`bench()`] | median and spread, bytes and operations a second, with buffers that are not in the cache | any device |
+//! | [`sanitize`] | NVIDIA's compute-sanitizer over every operation: memory, races, barriers, what nobody has written | a GPU |
 //! | [`main`] | a program with all of these over the operations of a crate | |
 //!
 //! A test is one line: [`assert_checks`], [`assert_mutants`]. So is a program: `testkit::main(&[&Axpy], &[&KERNELS])`.
@@ -73,12 +74,18 @@ mod agreement;
 mod argument;
 mod bench;
 mod check;
+#[cfg(feature = "program")]
+pub mod child;
+#[cfg(feature = "program")]
+pub mod ending;
 mod error;
 mod expected;
 mod mutants;
 mod operation;
 #[cfg(feature = "program")]
 mod runner;
+#[cfg(feature = "program")]
+pub mod sanitize;
 #[cfg(test)]
 mod testing;
 mod trial;

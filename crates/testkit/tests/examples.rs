@@ -49,7 +49,13 @@ fn every_example_passes_its_tests_and_runs() {
         );
         let unknown = cargo(&example, &["run"], &["run", "--op", "nothing"]);
         let message = text(&unknown.stderr);
-        assert!(unknown.status.code() == Some(1), "{name}: {message}");
+        assert!(unknown.status.code() == Some(2), "{name}: {message}");
         assert!(message.contains("there is no operation `nothing` (did you mean"), "{name}: {message}");
+        // Where there is a GPU, there is no such tool.
+        let sanitize = cargo(&example, &["run"], &["sanitize", "--compute-sanitizer", "/no/such/tool"]);
+        let message = text(&sanitize.stderr);
+        assert!(sanitize.status.code() == Some(2) && sanitize.stdout.is_empty(), "{name}: {message}");
+        let reasons = ["no CUDA driver", "no CUDA device", "no PTX", "cannot use /no/such/tool"];
+        assert!(reasons.iter().any(|reason| message.contains(reason)), "{name}: {message}");
     }
 }

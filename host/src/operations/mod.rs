@@ -9,6 +9,8 @@ use runtime::KernelSet;
 use testkit::{Operation, Program};
 use tilewright::device::{DeviceChoice, KERNELS};
 
+use crate::planted::FOR_TOOLS;
+
 /// All operations: those beside the kernels, then products, which are planned.
 pub static ALL: LazyLock<Vec<&'static dyn Operation>> = LazyLock::new(|| {
     let products = product::ALL.iter().map(|product| product as &dyn Operation);
@@ -20,7 +22,7 @@ static KERNEL_SETS: [&KernelSet; 1] = [&KERNELS];
 
 /// What the command line does with them.
 pub fn program() -> Program<'static> {
-    Program { operations: &ALL, kernel_sets: &KERNEL_SETS }
+    Program { operations: &ALL, kernel_sets: &KERNEL_SETS, planted: &FOR_TOOLS }
 }
 
 /// A device as these commands name it.

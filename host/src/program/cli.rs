@@ -1,20 +1,22 @@
 //! The command line's grammar.
+// What stands above a type here, or above flags of another type, would be the help of the program.
+#![allow(missing_docs, reason = "flags and commands are documented: that is the help of the program")]
 
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use host::bench::args::BenchFlags;
-use host::input::Distribution;
-use host::planted::Fault;
-use host::problem::Overrides;
-use host::run::Options;
-use host::sanitize::args::SanitizeFlags;
-use host::tables::TableFlag;
-use host::tune;
-use host::{Error, operations};
 use testkit::{CheckTask, Common, RunTask};
 use tilewright::Precision;
 use tilewright::device::DeviceChoice;
+
+use crate::bench::args::BenchFlags;
+use crate::input::Distribution;
+use crate::planted::Fault;
+use crate::problem::Overrides;
+use crate::run::Options;
+use crate::sanitize::SanitizeFlags;
+use crate::tables::TableFlag;
+use crate::{Error, operations, tune};
 
 /// Matrix products by kernels written in Rust: run, checked and timed on a GPU, or on the CPU without one.
 #[derive(Debug, Parser)]
@@ -24,21 +26,21 @@ use tilewright::device::DeviceChoice;
                         something is missing; 124 the time limit was reached; 130 interrupted (or 128 + \
                         N: told to end by signal N)."
 )]
-pub(crate) struct Cli {
+pub struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub command: Option<Command>,
 
     /// Without a subcommand, its flags belong to `run`.
     #[command(flatten)]
-    pub(crate) run: RunFlags,
+    pub run: RunFlags,
 
     /// Run in a process of its own that is ended after so many seconds, also while a kernel runs
     #[arg(long, value_name = "SECONDS", global = true, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) time_limit: Option<u64>,
+    pub time_limit: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub enum Command {
     /// Run kernels on the named problems, check every element of the results, and time them (the default)
     Run(RunFlags),
     /// Measure kernels beside cuBLAS on a GPU: times in turns, shares of what the GPU can do, errors; compare with older runs
@@ -55,17 +57,17 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PlantedFlags {
+pub struct PlantedFlags {
     /// The fault
-    pub(crate) fault: Fault,
+    pub fault: Fault,
 
     /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: DeviceChoice,
+    pub device: DeviceChoice,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TuneFlags {
+pub struct TuneFlags {
     /// The file to write the table to, as JSON
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
@@ -76,18 +78,18 @@ pub(crate) struct TuneFlags {
 
     /// The GPU: auto (the first), cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: DeviceChoice,
+    pub device: DeviceChoice,
 }
 
 impl TuneFlags {
     /// What to measure, apart from the device.
-    pub(crate) fn options(self) -> tune::Options {
+    pub fn options(self) -> tune::Options {
         tune::Options { precisions: self.precision, output: self.output }
     }
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RunFlags {
+pub struct RunFlags {
     /// A problem to run; may be repeated [default: those that the kernels are for]
     #[arg(long, value_name = "NAME")]
     problem: Vec<String>,
@@ -110,11 +112,11 @@ pub(crate) struct RunFlags {
 
     /// An operation to run in place of problems: one case, checked element by element (`list` shows all)
     #[arg(long, value_name = "NAME", conflicts_with_all = ["problem", "kernel", "precision", "splits", "explain", "list"])]
-    pub(crate) op: Option<String>,
+    pub op: Option<String>,
 
     /// The sizes of the operation, as `rows=3,cols=4` [default: its last large case on a GPU, its last small one on the CPU]
     #[arg(long, value_name = "SIZES", requires = "op")]
-    pub(crate) sizes: Option<String>,
+    pub sizes: Option<String>,
 
     /// Say which kernels could compute each product, which is chosen and why, its tiles, splits and workspace
     #[arg(long)]
@@ -122,7 +124,7 @@ pub(crate) struct RunFlags {
 
     /// List problems, kernels and precisions, and do nothing else
     #[arg(long)]
-    pub(crate) list: bool,
+    pub list: bool,
 
     /// Rows of op(A) and C
     #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
@@ -184,11 +186,11 @@ pub(crate) struct RunFlags {
 
     /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: DeviceChoice,
+    pub device: DeviceChoice,
 
     /// Run on the CPU, and report races in shared memory and reads of what nobody wrote, too
     #[arg(long)]
-    pub(crate) check: bool,
+    pub check: bool,
 
     /// Also write the report as JSON
     #[arg(long, value_name = "FILE")]
@@ -196,16 +198,16 @@ pub(crate) struct RunFlags {
 
     /// Run the kernels of this PTX file, which must have been built from the same sources (`cargo xtask build-ptx`)
     #[arg(long, value_name = "FILE")]
-    pub(crate) ptx: Option<PathBuf>,
+    pub ptx: Option<PathBuf>,
 
     /// Run kernels compiled for this architecture only, such as sm_80: the portable kernels on any GPU
     #[arg(long, value_name = "ARCH", conflicts_with = "ptx")]
-    pub(crate) arch: Option<String>,
+    pub arch: Option<String>,
 }
 
 impl RunFlags {
     /// The operation to run, if one is named.
-    pub(crate) fn operation(&self) -> Option<RunTask> {
+    pub fn operation(&self) -> Option<RunTask> {
         let common = Common { seed: self.seed, device: operations::device_name(self.device), json: false };
         Some(RunTask { op: self.op.clone()?, sizes: self.sizes.clone(), common })
     }
@@ -214,7 +216,7 @@ impl RunFlags {
     ///
     /// # Errors
     /// Those of [`TableFlag::tables`].
-    pub(crate) fn options(self) -> Result<Options, Error> {
+    pub fn options(self) -> Result<Options, Error> {
         Ok(Options {
             problems: self.problem,
             kernels: self.kernel,
@@ -367,7 +369,7 @@ mod tests {
                     return Ok(());
                 }
             };
-            for problem in &host::problem::ALL {
+            for problem in &crate::problem::ALL {
                 for reduced in [false, true] {
                     let product = problem.product(reduced, &options.overrides);
                     let described = product.and_then(|product| {
