@@ -93,7 +93,7 @@ mod trial;
 pub use agreement::{Agreement, Disagreement, agreement};
 pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, Views};
 pub use bench::{Measurement, bench};
-pub use check::{Case, Report, assert_checks, check, check_executor};
+pub use check::{Case, Report, assert_checks, check, check_case, check_executor};
 pub use error::{Error, Nearest};
 pub use expected::{Expected, FP32_ROUNDING};
 pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};

@@ -9,7 +9,7 @@ use cuda_std::executor::Checks;
 use runtime::{Device, KernelSet};
 use serde::Serialize;
 
-use crate::check::{Case, Report};
+use crate::check::{Report, check_case};
 use crate::error::Nearest;
 use crate::operation::{Description, Operation, Sizes};
 use crate::sanitize::{Planted, SanitizeTask};
@@ -227,6 +227,18 @@ impl Program<'_> {
         }
     }
 
+    /// The operation of this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownOperation`], with the three names that are nearest.
+    pub fn operation(&self, name: &str) -> Result<&'static dyn Operation, Error> {
+        let found = self.operations.iter().find(|operation| operation.describe().name == name);
+        found.copied().ok_or_else(|| {
+            let known: Vec<_> = self.operations.iter().map(|operation| operation.describe().name).collect();
+            Error::UnknownOperation { name: name.to_owned(), nearest: Nearest::of(name, &known) }
+        })
+    }
+
     /// Does something for each operation that is meant. What is wrong with one is said, and the others have their turn.
     fn each(
         &self,
@@ -264,7 +276,7 @@ impl Program<'_> {
         let mut all_right = true;
         for operation in operations {
             let sizes = sizes_for(operation, &device, wanted_sizes.as_deref())?;
-            let case = Case::of(sizes.to_string(), check::run(operation, &device, sizes, common.seed));
+            let case = check_case(operation, &device, sizes, common.seed);
             let (operation, device, seed) = (operation.describe().name, device.name(), common.seed);
             let report = Report { operation, device, seed, cases: vec![case] };
             let is_right = report.holds();
@@ -394,8 +406,7 @@ fn sizes_for(operation: &dyn Operation, device: &Device, text: Option<&str>) -> 
     let description = operation.describe();
     match text {
         Some(text) => description.parse_sizes(text),
-        // There is one, or it is an error.
-        None => Ok(description.cases(!device.is_cpu())?.pop().expect("`cases` gives at least one")),
+        None => description.last_case(device),
     }
 }
 
@@ -436,6 +447,7 @@ mod tests {
         assert!(message("check --kernel doubled").contains("(did you mean `doubles` or `halves`?)"));
         assert!(message("run --op twice --sizes m=3").contains("has no size `m` (did you mean `n`?)"));
         assert!(message("check --device gpu").contains("there is no device `gpu`"));
+        assert_eq!(["cpu", "cuda", "cuda:3", "4"].map(|it| device_of(it).unwrap()), [None, Some(0), Some(3), Some(4)]);
         assert!(message("check --device cuda:-1").contains("there is no device `cuda:-1`"));
         assert!(message("agreement").contains("needs a GPU"));
         assert!(message("sanitize --op twise").contains("(did you mean `twice`"));

@@ -10,6 +10,7 @@ use testkit::{Argument, Bits, Description, Distribution, Error, Expected, Operat
 use tilewright::plan::{self, GemmPlan, Options, Refusal, Workspace};
 use tilewright::{Device, DeviceError, Precision, kernels};
 
+use super::Tunable;
 use crate::check::Reference;
 use kernels::{Family, KernelInfo};
 
@@ -57,6 +58,11 @@ struct Case {
 impl Product {
     const fn new(name: &'static str, family: Family, precision: Precision) -> Self {
         Self { name, family, precision, last: Mutex::new(None) }
+    }
+
+    /// What there is to tune about it.
+    pub(super) fn tunable(&self) -> Tunable {
+        Tunable { name: self.name, precision: self.precision, by_vectors: self.family == Family::Gemv }
     }
 
     /// What the planner chooses. On the executor, which takes kernels that are slow to model only if they are named, the kernels of

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use testkit::{CheckTask, Common, RunTask};
+use testkit::CheckTask;
 use tilewright::Precision;
 use tilewright::device::DeviceChoice;
 
@@ -13,10 +13,10 @@ use crate::bench::args::BenchFlags;
 use crate::input::Distribution;
 use crate::planted::Fault;
 use crate::problem::Overrides;
-use crate::run::Options;
+use crate::run::{Options, What};
 use crate::sanitize::SanitizeFlags;
 use crate::tables::TableFlag;
-use crate::{Error, operations, tune};
+use crate::{Error, tune};
 
 /// Matrix products by kernels written in Rust: run, checked and timed on a GPU, or on the CPU without one.
 #[derive(Debug, Parser)]
@@ -72,6 +72,10 @@ pub struct TuneFlags {
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
 
+    /// An operation to tune: one that is planned; may be repeated [default: all that are]
+    #[arg(long, value_name = "NAME", conflicts_with = "precision")]
+    op: Vec<String>,
+
     /// A precision to measure; may be repeated [default: all]
     #[arg(long, value_name = "NAME")]
     precision: Vec<Precision>,
@@ -83,10 +87,41 @@ pub struct TuneFlags {
 
 impl TuneFlags {
     /// What to measure, apart from the device.
-    pub fn options(self) -> tune::Options {
-        tune::Options { precisions: self.precision, output: self.output }
+    ///
+    /// # Errors
+    /// Those of [`tune::products_of`].
+    pub fn options(self) -> Result<tune::Options, Error> {
+        let products = if self.op.is_empty() {
+            self.precision.into_iter().map(tune::Products::all).collect()
+        } else {
+            tune::products_of(&self.op)?
+        };
+        Ok(tune::Options { products, output: self.output })
     }
 }
+
+/// The flags that only problems have.
+const FOR_PROBLEMS: [&str; 19] = [
+    "problem",
+    "kernel",
+    "precision",
+    "splits",
+    "table",
+    "explain",
+    "list",
+    "m",
+    "n",
+    "k",
+    "batch",
+    "trans_a",
+    "trans_b",
+    "lda",
+    "ldb",
+    "ldc",
+    "alpha",
+    "beta",
+    "inputs",
+];
 
 #[derive(Debug, Args)]
 pub struct RunFlags {
@@ -111,7 +146,7 @@ pub struct RunFlags {
     table: TableFlag,
 
     /// An operation to run in place of problems: one case, checked element by element (`list` shows all)
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["problem", "kernel", "precision", "splits", "explain", "list"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = FOR_PROBLEMS)]
     pub op: Option<String>,
 
     /// The sizes of the operation, as `rows=3,cols=4` [default: its last large case on a GPU, its last small one on the CPU]
@@ -181,7 +216,7 @@ pub struct RunFlags {
     inputs: Distribution,
 
     /// How often to run each kernel for its times, from 1 to 1000000 [default: 20 on a GPU, 3 on the CPU]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", conflicts_with = "op")]
     runs: Option<usize>,
 
     /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
@@ -206,10 +241,31 @@ pub struct RunFlags {
 }
 
 impl RunFlags {
-    /// The operation to run, if one is named.
-    pub fn operation(&self) -> Option<RunTask> {
-        let common = Common { seed: self.seed, device: operations::device_name(self.device), json: false };
-        Some(RunTask { op: self.op.clone()?, sizes: self.sizes.clone(), common })
+    /// What runs: an operation that is named; everything, if nothing says which products are meant.
+    fn what(&self) -> What {
+        if let Some(name) = &self.op {
+            return What::Operation { name: name.clone(), sizes: self.sizes.clone() };
+        }
+        let names_none = self.problem.is_empty() && self.kernel.is_empty();
+        let is_any_product = names_none && self.precision.is_none() && self.splits.is_none();
+        if is_any_product && self.overrides() == Overrides::default() { What::Everything } else { What::Problems }
+    }
+
+    /// What to change about the problems.
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            batch: self.batch,
+            trans_a: self.trans_a,
+            trans_b: self.trans_b,
+            lda: self.lda,
+            ldb: self.ldb,
+            ldc: self.ldc,
+            alpha: self.alpha,
+            beta: self.beta,
+        }
     }
 
     /// What to run, apart from the device.
@@ -218,25 +274,14 @@ impl RunFlags {
     /// Those of [`TableFlag::tables`].
     pub fn options(self) -> Result<Options, Error> {
         Ok(Options {
+            what: self.what(),
+            overrides: self.overrides(),
             problems: self.problem,
             kernels: self.kernel,
             precision: self.precision,
             splits: self.splits,
             tables: self.table.tables()?,
             explain: self.explain,
-            overrides: Overrides {
-                m: self.m,
-                n: self.n,
-                k: self.k,
-                batch: self.batch,
-                trans_a: self.trans_a,
-                trans_b: self.trans_b,
-                lda: self.lda,
-                ldb: self.ldb,
-                ldc: self.ldc,
-                alpha: self.alpha,
-                beta: self.beta,
-            },
             runs: self.runs,
             seed: self.seed,
             inputs: self.inputs,
@@ -280,6 +325,38 @@ mod tests {
         );
         let flag = Cli::try_parse_from(["tilewright", "--trans-b"]).unwrap().run.options().unwrap();
         assert_eq!(flag.overrides.trans_b, Some(true));
+    }
+
+    #[test]
+    fn operations_run_unless_products_are_asked_for() {
+        let what = |words: &[&str]| {
+            Cli::try_parse_from(["tilewright"].iter().chain(words)).unwrap().run.options().unwrap().what
+        };
+        for words in [&[][..], &["--device", "cpu", "--seed", "3", "--json", "x"], &["--check"], &["--runs=1"]] {
+            assert_eq!(what(words), What::Everything, "{words:?}");
+        }
+        for words in
+            ["--problem=at-b", "--kernel=x", "--precision=tf32", "--splits=2", "--m=1", "--batch=2", "--beta=1"]
+        {
+            assert_eq!(what(&[words]), What::Problems, "{words}");
+        }
+        let operation =
+            |sizes: Option<&str>| What::Operation { name: "rms-norm".to_owned(), sizes: sizes.map(str::to_owned) };
+        assert_eq!(what(&["--op", "rms-norm"]), operation(None));
+        assert_eq!(what(&["--op", "rms-norm", "--sizes", "rows=1"]), operation(Some("rows=1")));
+        // What an operation would not heed is refused.
+        for flag in FOR_PROBLEMS.into_iter().chain(["runs"]) {
+            let flag = format!("--{}", flag.replace('_', "-"));
+            let value = match flag.as_str() {
+                "--explain" | "--list" | "--trans-a" | "--trans-b" => None,
+                "--precision" => Some("fp32"),
+                "--inputs" => Some("uniform-01"),
+                _ => Some("1"),
+            };
+            let words = ["tilewright", "--op", "rms-norm", &flag].into_iter().chain(value);
+            let refusal = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert!(refusal.contains("cannot be used with"), "{flag}: {refusal}");
+        }
     }
 
     #[test]

@@ -120,9 +120,6 @@ fn planted(flags: &PlantedFlags) -> ExitCode {
 
 /// Runs `run`.
 fn run(flags: RunFlags) -> ExitCode {
-    if let Some(task) = flags.operation() {
-        return with_operations(Task::Run(task));
-    }
     if flags.list {
         list();
         return ExitCode::SUCCESS;
@@ -165,12 +162,17 @@ fn bench(flags: BenchFlags) -> ExitCode {
 
 /// Runs `tune`.
 fn tune(flags: TuneFlags) -> ExitCode {
-    let device = match flags.device {
-        DeviceChoice::Auto => Device::cuda(0),
-        DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal),
-        DeviceChoice::Cpu => Ok(Device::cpu(Checks::Bounds)),
+    let choice = flags.device;
+    let run = || {
+        let options = flags.options()?;
+        let device = match choice {
+            DeviceChoice::Auto => Device::cuda(0),
+            DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal),
+            DeviceChoice::Cpu => Ok(Device::cpu(Checks::Bounds)),
+        }?;
+        tune::run(&device, &options, print)
     };
-    code_of(device.map_err(Error::from).and_then(|device| tune::run(&device, &flags.options(), print)).map(|_| true))
+    code_of(run().map(|_| true))
 }
 
 /// Opens the device that the flags ask for, and says why it is the CPU if they leave that open.
