@@ -182,12 +182,14 @@ impl Report {
         table.set_header(["operation", "sizes", "elements", "max error", "of bound", "check"]);
         for operation in &self.operations {
             let OperationReport { operation, sizes, passed, elements, max_error, part_of_bound, .. } = operation;
+            // What is wrong has no such figures.
+            let figure = |text: String| if *passed { text } else { "-".to_owned() };
             table.add_row([
                 operation.clone(),
                 sizes.clone(),
-                elements.to_string(),
-                error_figure(*max_error),
-                format!("{:.0} %", 100.0 * part_of_bound),
+                figure(elements.to_string()),
+                figure(error_figure(*max_error)),
+                figure(format!("{:.0} %", 100.0 * part_of_bound)),
                 (if *passed { "ok" } else { "FAILED" }).to_owned(),
             ]);
         }
@@ -466,7 +468,7 @@ mod tests {
         assert!(!report.passed() && report.summary().contains("1 of 2 checks FAILED"), "{}", report.summary());
         let table = report.operations_table();
         let row = |name: &str| table.lines().find(|line| line.starts_with(&format!("| {name} "))).unwrap();
-        assert!(row("rms-norm").contains("| 25 % |") && row("rms-norm").ends_with("|    ok |"), "{table}");
+        assert!(row("rms-norm").contains(" 25 % |") && row("rms-norm").ends_with("|    ok |"), "{table}");
         assert!(row("scale").ends_with("| FAILED |"), "{table}");
         assert!(table.contains("FAILED: scale: operation `scale` has no cases"), "{table}");
         assert!(table.contains("again: tilewright run --op scale --sizes rows=1 --seed 9"), "{table}");

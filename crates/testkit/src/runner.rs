@@ -181,7 +181,7 @@ pub struct Program<'a> {
     pub operations: &'a [&'static dyn Operation],
     /// The PTX of their kernels. Without, everything runs on the executor.
     pub kernel_sets: &'a [&'static KernelSet],
-    /// Kernels with a fault each, which the tools of `sanitize` have to report. Without, its report says that nobody knows whether they
+    /// Kernels with a fault each, which the tools of `sanitize` have to report. Without, its report says that nothing shows whether they
     /// find anything.
     pub planted: &'a [Planted],
 }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A tool that says nothing of its fault says nothing of a kernel either; nor does one whose log cannot be read. Both count as
-//! failures. A program that has no planted faults says in its report that nobody knows whether the tools find anything.
+//! failures. A program that has no planted faults says in its report that nothing shows whether the tools find anything.
 
 mod args;
 mod log;
