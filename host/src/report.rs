@@ -57,7 +57,7 @@ pub struct OperationReport {
     pub max_error: f64,
     /// The same as a part of what was allowed.
     pub part_of_bound: f64,
-    /// What is wrong, if something is, and how to see it again.
+    /// What is wrong, if something is.
     pub failure: Option<String>,
 }
 
@@ -198,8 +198,11 @@ impl Report {
         }
         let mut text = format!("\noperations: one case of each, with inputs of its own\n{table}\n");
         for operation in &self.operations {
-            let failure = operation.failure.iter();
-            failure.for_each(|failure| text += &format!("  FAILED: {}: {failure}\n", operation.operation));
+            let OperationReport { operation, sizes, failure, .. } = operation;
+            if let Some(failure) = failure {
+                let again = format!("tilewright run --op {operation} --sizes {sizes} --seed {}", self.seed);
+                text += &format!("  FAILED: {operation}: {failure}\n    again: {again}\n");
+            }
         }
         text
     }
@@ -221,10 +224,9 @@ impl Report {
 }
 
 impl OperationReport {
-    /// What came of a case with the numbers of this seed.
-    pub(crate) fn new(operation: &str, seed: u64, case: testkit::Case) -> Self {
+    /// What came of a case.
+    pub(crate) fn new(operation: &str, case: testkit::Case) -> Self {
         let testkit::Case { sizes, accuracy, failure } = case;
-        let again = format!("again: tilewright run --op {operation} --sizes {sizes} --seed {seed}");
         let Accuracy { elements, error, part_of_bound } = accuracy.unwrap_or_default();
         Self {
             operation: operation.to_owned(),
@@ -233,7 +235,7 @@ impl OperationReport {
             elements,
             max_error: error,
             part_of_bound,
-            failure: failure.map(|failure| format!("{failure}\n    {again}")),
+            failure: failure.map(|failure| failure.to_string()),
         }
     }
 }
@@ -464,11 +466,11 @@ mod tests {
         assert!(report.passed() && report.summary().contains("All 1 checks passed"), "{}", report.summary());
         let failure = Some(testkit::Error::NoCases { operation: "scale" });
         let case = testkit::Case { sizes: "rows=1".to_owned(), accuracy: None, failure };
-        report.operations.push(OperationReport::new("scale", 9, case));
+        report.operations.push(OperationReport::new("scale", case));
         assert!(!report.passed() && report.summary().contains("1 of 2 checks FAILED"), "{}", report.summary());
         let table = report.operations_table();
         let row = |name: &str| table.lines().find(|line| line.starts_with(&format!("| {name} "))).unwrap();
-        assert!(row("rms-norm").contains(" 25 % |") && row("rms-norm").ends_with("|    ok |"), "{table}");
+        assert!(row("rms-norm").contains(" 25 % |") && row("rms-norm").ends_with(" ok |"), "{table}");
         assert!(row("scale").ends_with("| FAILED |"), "{table}");
         assert!(table.contains("FAILED: scale: operation `scale` has no cases"), "{table}");
         assert!(table.contains("again: tilewright run --op scale --sizes rows=1 --seed 9"), "{table}");

@@ -118,7 +118,7 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
     }
     for (operation, sizes) in cases {
         let case = testkit::check_case(operation, device, sizes, options.seed);
-        report.operations.push(OperationReport::new(operation.describe().name, options.seed, case));
+        report.operations.push(OperationReport::new(operation.describe().name, case));
     }
     print(&report.operations_table());
     print(&format!("\n{}", report.summary()));
