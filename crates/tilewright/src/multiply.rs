@@ -9,7 +9,7 @@ use crate::{Device, DeviceMatrix, Error, Sizes};
 ///
 /// For the second product of the same sizes, strides and options, and any after it, nothing is planned or allocated, neither on
 /// the device nor on the host: the device [keeps](Device#what-a-device-keeps) the [plan](Device::plan) and the workspace. What such
-/// a call costs beside the launches is two microseconds or so. A [`GemmPlan`] with a workspace of one's own is for captured streams,
+/// a call costs beside the launches is less than a microsecond. A [`GemmPlan`] with a workspace of one's own is for captured streams,
 /// and to see what is planned.
 ///
 /// Threads may use one handle, or clones of it, at the same time: what each has queued is computed one after the other. As in every
