@@ -277,7 +277,7 @@ fn short_or_divided_sums_leave_unfit_lines_to_three_tf32_products() {
 }
 
 #[test]
-fn few_terms_are_stored_by_the_copy_engine_where_it_can() {
+fn few_terms_are_stored_by_tma_where_it_can() {
     const SHORT: &str = "gemm_wgmma_packed_short_fp32_3xfp16";
     for layout in ["NN", "NT", "TN", "TT"] {
         for k in [32, 64] {

@@ -343,8 +343,8 @@ fn a_shared_array_outside_of_a_kernel_fails_the_build() {
     assert_eq!((kernel.as_str(), name.as_str()), ("reverse", "misplaced_shared::OUTSIDE"));
 }
 
-/// The alignment of launch-sized shared memory, in bytes: the largest that anything in it can need.
-const LAUNCH_SIZED_ALIGNMENT: u32 = 1024;
+/// The alignment of dynamic shared memory, in bytes: the largest that anything in it can need.
+const DYNAMIC_SHARED_ALIGNMENT: u32 = 1024;
 
 /// How opcodes begin, and how many of them there are.
 type Instructions = &'static [(&'static str, usize)];
@@ -400,12 +400,12 @@ fn features_become_the_instructions_that_they_are_documented_as() {
 
 /// Only in the module of the kernel that uses it, so that it does not align the shared memory of others.
 #[test]
-fn launch_sized_shared_memory_is_external_and_aligned() {
+fn dynamic_shared_memory_is_external_and_aligned() {
     for module in build("fixtures/device-features").unwrap_or_else(|error| panic!("{error}")).modules {
         for kernel in module.kernels {
             let declarations: Vec<_> = kernel.ptx.lines().filter(|line| line.contains(".extern .shared")).collect();
             let expected =
-                format!(".extern .shared .align {LAUNCH_SIZED_ALIGNMENT} .b8 __tilewright_dynamic_shared[];");
+                format!(".extern .shared .align {DYNAMIC_SHARED_ALIGNMENT} .b8 __tilewright_dynamic_shared[];");
             let expected = if kernel.name == "launch_sized_memory" { vec![expected] } else { Vec::new() };
             assert_eq!(declarations, expected, "{} for {}", kernel.name, module.arch);
         }

@@ -149,7 +149,7 @@ fn kernels_are_the_same_in_modules_of_their_own() {
         let cache = tempfile::tempdir().unwrap();
         let alone = inspect::examine(&listed, cache.path()).unwrap();
         assert_eq!(alone.len(), module.kernels.len());
-        let mut without_launch_sized = 0;
+        let mut without_dynamic = 0;
         for (kernel, alone) in module.kernels.iter().zip(&alone) {
             assert_eq!(kernel.ptx.matches(".entry").count(), 1, "{}", kernel.ptx);
             let of = |code: &&inspect::KernelCode| code.name == kernel.name;
@@ -161,12 +161,12 @@ fn kernels_are_the_same_in_modules_of_their_own() {
             assert_eq!(alone.resources.registers, resources.registers, "{}", kernel.name);
             assert_eq!(alone.objections(Arch::Sm80, kernel), [""; 0], "{}", kernel.name);
             if !kernel.ptx.contains(".extern .shared") {
-                // Launch-sized memory of another kernel does not reach it.
+                // Dynamic shared memory of another kernel does not reach it.
                 assert_eq!(u64::from(alone.resources.shared_bytes), kernel.shared_bytes, "{}", kernel.name);
-                without_launch_sized += 1;
+                without_dynamic += 1;
             }
         }
-        assert!((1..module.kernels.len()).contains(&without_launch_sized), "both kinds are there");
+        assert!((1..module.kernels.len()).contains(&without_dynamic), "both kinds are there");
 
         // The second time, what was kept.
         let entries = fs::read_dir(cache.path()).unwrap().count();

@@ -1,4 +1,5 @@
-//! One way to call the driver: [`call`] runs an operation and says, where it fails, which function returned what.
+//! [`call`], through which this crate calls the driver: if the operation fails, the error says which driver function returned which
+//! code.
 
 use cust::error::CudaResult;
 use cust::sys::CUresult;

@@ -1,4 +1,5 @@
-//! What matters beside other libraries in the same process: captures of streams into graphs, and whose memory an address is in.
+//! Queries for programs that share a GPU with other libraries in one process: whether a stream is being captured into a CUDA graph,
+//! and in which device's memory an address is.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! What a function of the driver returned when it failed, in the driver's own words.
+//! A failed call of the driver: the function, the code that it returned, and the driver's name and description of the code.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;

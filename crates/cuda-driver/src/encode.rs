@@ -1,4 +1,4 @@
-//! How the driver is asked for a tensor map.
+//! Asks the driver for a tensor map: the call of `cuTensorMapEncodeTiled`, and the error if it refuses.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -38,7 +38,7 @@ type EncodeTiled = unsafe extern "C" fn(
 static ENCODE_TILED: Entry = Entry::new("cuTensorMapEncodeTiled");
 
 impl Gpu {
-    /// Describes an array of this GPU's memory for its copy engine. The description holds as long as the array stays where
+    /// Describes an array of this GPU's memory for TMA. The description holds as long as the array stays where
     /// it is; the driver does not look whether there is memory.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Marks in a GPU's stream, to measure time between them.
+//! CUDA events (`cuEvent`): recorded in a GPU's stream, to measure the time between two of them.
 
 use std::ptr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use cust::sys::{self, CUevent, CUevent_flags as Flags};
 use crate::error::Error;
 use crate::gpu::Gpu;
 
-/// A mark in a GPU's stream. The GPU notes the time when it has finished everything before the mark.
+/// An event in a GPU's stream. The GPU records the time when it has finished everything before the event.
 #[derive(Debug)]
 pub struct Event {
     raw: CUevent,
@@ -21,7 +21,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Gpu {
-    /// Sets a mark after everything that was started so far. This does not wait.
+    /// Records an event after everything that was started so far. This does not wait.
     ///
     /// # Errors
     /// [`Error::ContextLost`] after a kernel has failed.
@@ -38,26 +38,26 @@ impl Gpu {
 }
 
 impl Event {
-    /// The time that the GPU took from `start` to this mark, to about half a microsecond. Waits for this mark.
+    /// The time that the GPU took from `start` to this event, to about half a microsecond. Waits for this event.
     ///
     /// # Errors
     /// [`Error::ContextLost`] if a kernel has failed; [`Error::Call`] if `start` is of another GPU, or later than this
-    /// mark and not yet reached.
+    /// event and not yet reached.
     pub fn elapsed_since(&self, start: &Event) -> Result<Duration, Error> {
         self.gpu.bind()?;
-        // SAFETY: both events are there, and the number may be written to.
+        // SAFETY: the event is there, and its context is current.
         self.gpu.call(|| unsafe { sys::cuEventSynchronize(self.raw) })?;
         let mut milliseconds = 0.0;
-        // SAFETY: likewise.
+        // SAFETY: both events are there, and the number may be written to.
         self.gpu.call(|| unsafe { sys::cuEventElapsedTime(&mut milliseconds, start.raw, self.raw) })?;
-        // Negative where `start` is the later mark.
+        // Negative where `start` is the later event.
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // Errors stay unseen here: nobody is left to tell, and who uses the GPU next gets the same.
+        // Errors stay unseen here: nobody is left to tell, and the next use of the GPU reports the same error.
         if self.gpu.bind().is_ok() {
             // SAFETY: the event is of the context that is current now, and this was its last use.
             let _ = self.gpu.call(|| unsafe { sys::cuEventDestroy_v2(self.raw) });

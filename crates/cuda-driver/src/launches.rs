@@ -1,4 +1,5 @@
-//! Which kernels have been launched and not been waited for: those that may be to blame when a context is lost.
+//! The kernels that have been launched and not yet waited for. A kernel's fault shows only in a later call, which loses the context:
+//! then the error names these kernels, one of which is to blame.
 
 use std::sync::Arc;
 

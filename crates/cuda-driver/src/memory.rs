@@ -1,4 +1,4 @@
-//! Memory of a GPU.
+//! Arrays in a GPU's memory: allocated, copied to and from, and freed when they are dropped.
 
 use std::marker::PhantomData;
 use std::mem::size_of;
@@ -189,7 +189,7 @@ impl<T: Pod> Drop for DeviceMemory<T> {
         if self.address == 0 || self.is_lent {
             return;
         }
-        // Errors stay unseen here: with a lost context the memory is gone, and who uses the GPU next gets the same.
+        // Errors stay unseen here: with a lost context the memory is gone, and the next use of the GPU reports the same error.
         if self.gpu.synchronize().is_ok() {
             // SAFETY: the address is from cuMemAlloc and has not been freed. This GPU's context is current and everything on the
             // stream has finished: the wait has succeeded. Whoever used the memory on another stream has seen to the order.

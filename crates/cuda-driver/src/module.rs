@@ -1,4 +1,4 @@
-//! PTX modules and the kernels in them.
+//! PTX modules, which the driver compiles and loads into a GPU, and the kernels in them, with their launch.
 
 use std::ffi::{CString, c_char, c_void};
 use std::fmt;
@@ -51,7 +51,7 @@ impl fmt::Debug for LoadedModule {
 impl Drop for LoadedModule {
     fn drop(&mut self) {
         // Waits for all streams, because a kernel of this module may be running on any; where nobody can tell, it stays. Errors
-        // stay unseen here: a lost context has no modules any more, and who uses the GPU next gets the same.
+        // stay unseen here: a lost context has no modules any more, and the next use of the GPU reports the same error.
         if self.gpu.bind().is_err() {
             return;
         }
@@ -228,7 +228,7 @@ struct LoadedFunction {
     raw: CUfunction,
     name: Arc<str>,
     resources: Resources,
-    /// Whether the driver has been asked for more launch-sized shared memory than a block gets without.
+    /// Whether the driver has been asked for more dynamic shared memory than a block gets without.
     asked_for_shared_memory: AtomicBool,
     module: Module,
 }
@@ -327,11 +327,11 @@ impl Function {
         Ok(())
     }
 
-    /// Asks the driver, once, for all the launch-sized shared memory that this kernel can have: always the most that there
+    /// Asks the driver, once, for all the dynamic shared memory that this kernel can have: always the most that there
     /// is, so that launches on several threads do not take it from each other. The context is current.
     fn ask_for_shared_memory(&self) -> Result<(), CallError> {
         let LoadedFunction { raw, resources, asked_for_shared_memory, module, .. } = &*self.inner;
-        // Relaxed is enough: who does not see it yet asks again, for the same.
+        // Relaxed is enough: a thread that does not see it yet asks again, for the same.
         if asked_for_shared_memory.load(Ordering::Relaxed) {
             return Ok(());
         }

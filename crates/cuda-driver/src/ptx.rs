@@ -1,4 +1,5 @@
-//! What a program needs to know of a PTX module before it loads it, and error messages after that, read from its text.
+//! Reads the head of a PTX module and the names of its kernels from its text, for a check before the module is loaded and for error
+//! messages.
 
 use gpu_facts::ComputeCapability;
 

@@ -1,4 +1,4 @@
-//! Tensor maps: descriptions of arrays in a GPU's memory, from which its copy engine (TMA) loads tiles.
+//! Tensor maps: descriptions of arrays in a GPU's memory, from which TMA loads tiles.
 //!
 //! ```text
 //!              ◀── extent 0 ──▶
@@ -16,7 +16,7 @@ use gpu_facts::ComputeCapability;
 
 use crate::driver_call::DriverCall;
 
-/// What the copy engine takes the elements for. It matters where it rounds them.
+/// What TMA takes the elements for. It matters where it rounds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TensorElement {
     /// IEEE 754 binary16.
@@ -76,7 +76,7 @@ pub struct TensorDimension {
     /// 16 below 2⁴⁰.
     pub byte_stride: u64,
     /// The elements of a tile in this dimension: 1 to 256. In the first dimension they make up a multiple of 16 bytes, and
-    /// with [`TensorSwizzle::Bytes128`] 128: the copy engine would leave gaps behind shorter ones.
+    /// with [`TensorSwizzle::Bytes128`] 128: TMA would leave gaps behind shorter ones.
     pub tile: u32,
 }
 
@@ -95,7 +95,7 @@ pub struct TiledTensor<'a> {
     pub l2_promotion: L2Promotion,
 }
 
-/// What a kernel receives: 128 bytes that only the copy engine understands, aligned as it needs them.
+/// What a kernel receives: 128 bytes that only TMA understands, aligned as it needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct EncodedTensorMap {
@@ -107,7 +107,7 @@ pub struct EncodedTensorMap {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorMapFault {
-    /// The GPU has no copy engine that reads tensor maps.
+    /// The GPU has no TMA (its compute capability is below 9.0).
     #[error("tensor maps need compute capability 9.0 or newer, and {device} has {compute_capability}")]
     IncapableDevice {
         /// The name of the GPU.
@@ -118,7 +118,7 @@ pub enum TensorMapFault {
     /// Another number of dimensions than one to five.
     #[error("a tensor map has 1 to 5 dimensions, not {0}")]
     Rank(usize),
-    /// The array begins where the copy engine cannot begin.
+    /// The array begins where TMA cannot begin.
     #[error("the array's address {0:#x} is not a multiple of 16: copy it to where it is")]
     Address(u64),
     /// A dimension without elements, or with too many.
@@ -140,7 +140,7 @@ pub enum TensorMapFault {
         /// The size of an element.
         element_bytes: u64,
     },
-    /// A stride that the copy engine cannot make.
+    /// A stride that TMA cannot make.
     #[error(
         "elements of dimension {dimension} are {byte_stride} bytes apart: a tensor map's strides are multiples of 16 bytes \
          below 1099511627776 (2^40). Copy the array to where its lines begin at such distances"
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_the_copy_engine_takes() {
+    fn takes_what_tma_takes() {
         assert_eq!(check(|_, _| {}), Ok(()));
         assert_eq!(check(|_, dimensions| dimensions[1].extent = 1 << 32), Ok(()));
         assert_eq!(check(|_, dimensions| dimensions[1].byte_stride = (1 << 40) - 16), Ok(()));

@@ -113,7 +113,7 @@ impl Parse for Arguments {
 }
 
 impl Arguments {
-    /// The launch-sized shared memory, in bytes, as a constant expression.
+    /// The dynamic shared memory, in bytes, as a constant expression.
     fn dynamic_shared(&self) -> TokenStream {
         self.dynamic_shared.as_ref().map_or_else(|| quote!(0), |bytes| quote!(#bytes))
     }

@@ -22,7 +22,7 @@ use syn::parse_macro_input;
 /// | `block = x`, `(x, y)` or `(x, y, z)` | the shape of every block, in integer literals; becomes the launch bounds (`.reqntid`) and the constant `BLOCK` |
 /// | `min_blocks = n` | ask the assembler for registers few enough that `n` blocks fit on a multiprocessor (`.minnctapersm`) |
 /// | `arch = "sm_90a"` | compile for this architecture only |
-/// | `dynamic_shared = bytes` | the launch-sized shared memory of a block, a constant expression; becomes the constant `DYNAMIC_SHARED_BYTES` |
+/// | `dynamic_shared = bytes` | the dynamic shared memory of a block, a constant expression; becomes the constant `DYNAMIC_SHARED_BYTES` |
 /// | `requires(condition, …)` | what a launch checks of the arguments before it runs; the body may rely on it |
 ///
 /// The function takes its parameters by value, each of a type that implements `KernelParam`, with `'_` for lifetimes; it

@@ -1,6 +1,6 @@
 //! Instructions that only compute capability 9.0 has (`sm_90a`), beside the warpgroup products of [`wgmma`](crate::wgmma):
-//! barriers in shared memory, tile copies by the copy engine (TMA), registers moved between warpgroups, and barriers of a
-//! part of a block.
+//! barriers in shared memory (`mbarrier`), TMA loads and stores of tiles, registers moved between warpgroups
+//! (`setmaxnreg`), and named barriers of a part of a block.
 //!
 //! ```text
 //!  producer                     barrier `full`                       consumers
@@ -12,7 +12,7 @@
 //!
 //! A barrier has phases. `wait(parity)` waits until the phase of that parity is over; the first phase has parity 0. A
 //! barrier on which nothing has happened counts as having completed the phase of parity 1, so the producer's first wait
-//! for an empty place returns at once.
+//! for an empty stage returns at once.
 //!
 //! On the CPU, all of them are modelled.
 
@@ -23,7 +23,7 @@ use crate::{SharedSlice, TensorMap, TensorMapMut};
 pub struct Barrier {
     #[cfg(target_arch = "nvptx64")]
     address: u32,
-    /// Where it is in the launch-sized memory, in bytes.
+    /// Where it is in the dynamic shared memory, in bytes.
     #[cfg(not(target_arch = "nvptx64"))]
     place: usize,
 }
@@ -83,7 +83,7 @@ impl Barrier {
         crate::executor::arrive_at_barrier(self.place, 0);
     }
 
-    /// Arrives, and makes the phase wait for `bytes` bytes from the copy engine besides (`mbarrier.arrive.expect_tx`,
+    /// Arrives, and makes the phase wait for `bytes` bytes from TMA besides (`mbarrier.arrive.expect_tx`,
     /// sm_90).
     ///
     /// # Safety
@@ -134,7 +134,7 @@ impl Barrier {
     }
 }
 
-/// Makes initialized barriers visible to the copy engine (`fence.mbarrier_init`, sm_90).
+/// Makes initialized barriers visible to TMA (`fence.mbarrier_init`, sm_90).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence_barrier_init() {
@@ -147,7 +147,7 @@ pub fn fence_barrier_init() {
     crate::executor::fence_barriers();
 }
 
-/// Makes what this thread has written to shared memory visible to the copy engine and to the tensor cores, once a barrier
+/// Makes what this thread has written to shared memory visible to TMA and to the tensor cores, once a barrier
 /// has told them (`fence.proxy.async`, sm_90).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -175,7 +175,7 @@ pub fn prefetch_tensor_map(map: TensorMap<'_>) {
     }
 }
 
-/// Has the copy engine load the tile at the coordinates `at` (the fastest-running first) of a three-dimensional tensor map
+/// Issues a TMA load of the tile at the coordinates `at` (the fastest-running first) of a three-dimensional tensor map
 /// to the address of element `index` of `target`, and tell `barrier` of the bytes (`cp.async.bulk.tensor.3d`, sm_90). The
 /// shape of the tile is the map's box; what lies outside of the matrix is filled with zeros. Coordinates are signed (`as u32`): a tile
 /// may begin before the matrix. The first one is a multiple of 16 bytes; with another, an H200 ends the kernel for an illegal
@@ -202,7 +202,7 @@ pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'
     crate::executor::load_tile(target.place(), index, map, at, barrier.place);
 }
 
-/// Has the copy engine store the tile from the address of element `index` of `source` to the coordinates `at` (the
+/// Issues a TMA store of the tile from the address of element `index` of `source` to the coordinates `at` (the
 /// fastest-running first) of a three-dimensional tensor map (`cp.async.bulk.tensor.3d`, sm_90). The shape of the tile is the
 /// map's box; what lies behind the end of the matrix is not stored, by pieces of 16 bytes. Coordinates are not negative, and the first
 /// one is a multiple of 16 bytes; with others, an H200 ends the kernel for an illegal instruction. The second-level cache is told to let go of it

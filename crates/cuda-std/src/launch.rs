@@ -1,4 +1,4 @@
-//! What `#[kernel]` makes of a kernel on the CPU side, and what a launch needs of it.
+//! The traits that connect a kernel to its launch: `#[kernel]` makes of each kernel a struct of its arguments, which implements them.
 
 use core::ffi::c_void;
 use std::string::String;

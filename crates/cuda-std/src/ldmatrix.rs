@@ -21,7 +21,7 @@ use crate::{Element, SharedSlice};
 ///
 /// # Safety
 /// - All 32 lanes of the warp call this function together.
-/// - The 4 elements from `row` on are inside the slice; the first of them lies at a multiple of 16 bytes of the launch-sized
+/// - The 4 elements from `row` on are inside the slice; the first of them lies at a multiple of 16 bytes of the dynamic
 ///   shared memory.
 /// - They have been written, and a barrier (or a `sync_warp`) separates the writes of other lanes from this call.
 ///

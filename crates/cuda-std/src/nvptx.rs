@@ -1,4 +1,5 @@
-//! What only the GPU side needs: the panic handler and the address-space marker of the link step.
+//! The parts of this crate that exist on the GPU only: the panic handler, and the markers that the link step replaces by casts
+//! between address spaces.
 
 /// A panic in a kernel stops the grid: the launch fails with `CUDA_ERROR_LAUNCH_FAILED`.
 #[panic_handler]
@@ -16,7 +17,7 @@ unsafe extern "C" {
     #[unsafe(ffi_const)]
     fn __tilewright_address_space_global(pointer: *const u8) -> *const u8;
 
-    /// Replaced likewise, by a cast to address space 3 and the number that the address is there.
+    /// Replaced by the link step, by a cast to address space 3 and the number that the address is there.
     #[unsafe(ffi_const)]
     fn __tilewright_address_in_shared(pointer: *const u8) -> u32;
 }

@@ -1,4 +1,5 @@
-//! Shared memory: arrays that the threads of one block have in common.
+//! Shared memory: [`Shared`], a static array (`__shared__`), and [`SharedSlice`], a part of the dynamic shared memory
+//! (`extern __shared__`).
 
 use crate::Element;
 
@@ -118,7 +119,7 @@ pub struct SharedSlice<T> {
     element: core::marker::PhantomData<fn() -> T>,
 }
 
-/// The `len` elements that begin `byte_offset` bytes into the launch-sized shared memory of this block.
+/// The `len` elements that begin `byte_offset` bytes into the dynamic shared memory of this block.
 ///
 /// # Safety
 /// `byte_offset` is a multiple of the element's size, and the end is within the size that the launch was given. (Both are
@@ -129,7 +130,7 @@ pub unsafe fn dynamic_shared<T: Element>(byte_offset: usize, len: usize) -> Shar
     #[cfg(target_arch = "nvptx64")]
     {
         unsafe extern "C" {
-            /// The link step makes `.extern .shared` of it: the base of the launch-sized shared memory.
+            /// The link step makes `.extern .shared` of it: the base of the dynamic shared memory.
             static __tilewright_dynamic_shared: [u8; 0];
         }
         // SAFETY: only the address is taken; the offset stays within the launch's size by the caller's promise.
@@ -179,7 +180,7 @@ impl<T: Element> SharedSlice<T> {
         unsafe { crate::nvptx::shared_address(self.pointer.wrapping_add(index)) }
     }
 
-    /// Where the slice begins in the launch-sized memory, in bytes, its number of elements, and the size of one.
+    /// Where the slice begins in the dynamic shared memory, in bytes, its number of elements, and the size of one.
     #[inline(always)]
     #[cfg(not(target_arch = "nvptx64"))]
     pub(crate) fn place(&self) -> (usize, usize, usize) {
@@ -227,7 +228,7 @@ impl SharedSlice<f32> {
     /// The two elements from `index`: one 8-byte load (`ld.shared.v2.f32`).
     ///
     /// # Safety
-    /// As for [`SharedSlice::read`] for both; `index`, counted from the beginning of the block's launch-sized memory, is
+    /// As for [`SharedSlice::read`] for both; `index`, counted from the beginning of the block's dynamic shared memory, is
     /// even.
     #[inline(always)]
     #[track_caller]
@@ -255,7 +256,7 @@ impl SharedSlice<f32> {
     /// The four elements from `index`: one 16-byte load (`ld.shared.v4.f32`).
     ///
     /// # Safety
-    /// As for [`SharedSlice::read`] for all four; `index`, counted from the beginning of the block's launch-sized memory,
+    /// As for [`SharedSlice::read`] for all four; `index`, counted from the beginning of the block's dynamic shared memory,
     /// is a multiple of 4.
     #[inline(always)]
     #[track_caller]
@@ -283,7 +284,7 @@ impl SharedSlice<f32> {
     /// Writes two elements from `index` on: one 8-byte store (`st.shared.v2.f32`).
     ///
     /// # Safety
-    /// As for [`SharedSlice::write`] for both; `index`, counted from the beginning of the block's launch-sized memory, is
+    /// As for [`SharedSlice::write`] for both; `index`, counted from the beginning of the block's dynamic shared memory, is
     /// even.
     #[inline(always)]
     #[track_caller]
@@ -307,7 +308,7 @@ impl SharedSlice<f32> {
     /// Writes four elements from `index` on: one 16-byte store (`st.shared.v4.f32`).
     ///
     /// # Safety
-    /// As for [`SharedSlice::write`] for all four; `index`, counted from the beginning of the block's launch-sized memory,
+    /// As for [`SharedSlice::write`] for all four; `index`, counted from the beginning of the block's dynamic shared memory,
     /// is a multiple of 4.
     #[inline(always)]
     #[track_caller]

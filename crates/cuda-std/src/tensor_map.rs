@@ -1,4 +1,5 @@
-//! Tensor maps: the descriptions of matrices by which the GPU's copy engine (TMA) finds tiles of them.
+//! Tensor maps (`CUtensorMap`): each describes a matrix, or a batch of them, in global memory to TMA, the GPU's Tensor Memory
+//! Accelerator. Kernels receive them by value.
 
 use crate::{KernelParam, Layout};
 
@@ -38,7 +39,7 @@ impl TileSwizzle {
 pub enum TileElement {
     /// Of 2 bytes, copied as they are.
     Bytes2,
-    /// Of 4 bytes, likewise.
+    /// Of 4 bytes, copied as they are.
     Bytes4,
     /// fp32 numbers, rounded to TF32 on their way to shared memory: to nearest, ties to even.
     Tf32,
@@ -76,11 +77,11 @@ pub struct TileLayout {
     pub swizzle: TileSwizzle,
 }
 
-/// A description of a matrix, or of a batch of them, in global memory, from which the copy engine loads tiles (sm_90).
+/// A description of a matrix, or of a batch of them, in global memory, from which TMA loads tiles (sm_90).
 ///
 /// On the host it is what `cuTensorMapEncodeTiled` makes, 128 bytes, together with the memory that it describes; a kernel
-/// takes it by value. In the kernel it stands for the address of these bytes among the kernel's parameters, where the copy
-/// engine reads them.
+/// takes it by value. In the kernel it stands for the address of these bytes among the kernel's parameters, where
+/// TMA reads them.
 ///
 /// It is a parameter of the kernel itself: it cannot be inside another struct.
 #[cfg(target_arch = "nvptx64")]
@@ -114,11 +115,11 @@ unsafe impl KernelParam for TensorMap<'_> {
     const IS_TENSOR_MAP: bool = true;
 }
 
-/// A description of a matrix, or of a batch of them, in global memory, from which the copy engine loads tiles (sm_90).
+/// A description of a matrix, or of a batch of them, in global memory, from which TMA loads tiles (sm_90).
 ///
 /// On the host it is what `cuTensorMapEncodeTiled` makes, 128 bytes, together with the memory that it describes; a kernel
-/// takes it by value. In the kernel it stands for the address of these bytes among the kernel's parameters, where the copy
-/// engine reads them.
+/// takes it by value. In the kernel it stands for the address of these bytes among the kernel's parameters, where
+/// TMA reads them.
 ///
 /// It is a parameter of the kernel itself: it cannot be inside another struct.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -190,11 +191,11 @@ unsafe impl KernelParam for TensorMap<'_> {
     }
 }
 
-/// A description of a matrix, or of a batch of them, in global memory, to which the copy engine stores tiles (sm_90). Otherwise as
+/// A description of a matrix, or of a batch of them, in global memory, to which TMA stores tiles (sm_90). Otherwise as
 /// [`TensorMap`], by whose rules it is passed.
 ///
-/// It is another way to memory of which the kernel has a view before it among its parameters, as a kernel needs for what the
-/// copy engine does not store. Both are of the same launch, so that nothing else can be of this memory.
+/// It is another way to memory of which the kernel has a view before it among its parameters, as a kernel needs for what
+/// TMA does not store. Both are of the same launch, so that nothing else can be of this memory.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "nvptx64"), derive(Debug))]

@@ -1,8 +1,8 @@
 //! Products by a warpgroup (`wgmma`, sm_90a): four warps, 128 threads, multiply a 64×K tile of A, in registers or in shared
-//! memory, and a K×N tile of B in shared memory, and add the result to 64×N sums in registers.
+//! memory, and a K×N tile of B in shared memory, and add the result to 64×N accumulators in registers.
 //!
 //! ```text
-//!  sums of warp w (rows 16·w to 16·w + 15), lane = 4·g + q, for each group j of 8 columns:
+//!  accumulators of warp w (rows 16·w to 16·w + 15), lane = 4·g + q, for each group j of 8 columns:
 //!
 //!     row g          columns 8·j + 2·q, + 1        d[4·j], d[4·j + 1]
 //!     row g + 8                                    d[4·j + 2], d[4·j + 3]
@@ -11,25 +11,25 @@
 //!                                pairs 2q, 2q, 2q + 8, 2q + 8 of 16 (bf16, fp16)
 //! ```
 //!
-//! The products are asynchronous: [`fence`], products, [`commit`], and [`wait`](Sums::wait) before the sums are read. Until then neither
-//! the sums nor the registers of A may be touched, and the tiles in shared memory must not change. The compiler does not
-//! know of this; kernels keep it by passing the sums through [`wait`](Sums::wait).
+//! The products are asynchronous: [`fence`], products, [`commit`], and [`wait`](Sums::wait) before the accumulators are read. Until then
+//! neither the accumulators nor the registers of A may be touched, and the tiles in shared memory must not change. The compiler does not
+//! know of this; kernels keep it by passing the accumulators through [`wait`](Sums::wait).
 //!
-//! On the CPU a warp multiplies its 16 rows by itself; sums are NaNs until they have passed through a wait. How exactly the model
+//! On the CPU a warp multiplies its 16 rows by itself; accumulators are NaNs until they have passed through a wait. How exactly the model
 //! computes is told in [`mma`](crate::mma).
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor::OperandA;
 
 /// Describes a tile in shared memory to `wgmma`: rows of 128 bytes, one for each row of A or column of B ("K-major"), in
-/// the pattern of the copy engine's 128-byte swizzle, in which the eight 16-byte pieces of row r are exchanged by XOR with
+/// the pattern of TMA's 128-byte swizzle, in which the eight 16-byte pieces of row r are exchanged by XOR with
 /// r mod 8.
 #[derive(Clone, Copy)]
 pub struct Descriptor {
     /// The lower half of the descriptor; the upper one is the same for all tiles.
     #[cfg(target_arch = "nvptx64")]
     lower: u32,
-    /// Where the tile begins in the launch-sized memory, in bytes.
+    /// Where the tile begins in the dynamic shared memory, in bytes.
     #[cfg(not(target_arch = "nvptx64"))]
     place: usize,
 }
@@ -72,7 +72,7 @@ impl Descriptor {
     }
 }
 
-/// The element types of a product: how `wgmma` names them, and how many terms one instruction adds up.
+/// The element types of a product: how `wgmma` names them, and the extent k of one instruction.
 pub trait Format {
     /// Which instruction it is.
     #[doc(hidden)]
@@ -88,13 +88,13 @@ pub enum Kind {
     Fp16,
 }
 
-/// TF32: 8 terms, of 32 bits each; the low 13 bits are ignored.
+/// TF32: k = 8, in 32 bits each; the low 13 bits are ignored.
 #[derive(Clone, Copy, Debug)]
 pub struct Tf32;
-/// bf16: 16 terms.
+/// bf16: k = 16.
 #[derive(Clone, Copy, Debug)]
 pub struct Bf16;
-/// fp16: 16 terms.
+/// fp16: k = 16.
 #[derive(Clone, Copy, Debug)]
 pub struct Fp16;
 
@@ -140,20 +140,20 @@ pub unsafe fn commit() {
     crate::executor::commit_products();
 }
 
-/// What `wgmma` adds to: 64×N sums, `N / 2` in each of 128 threads.
+/// What `wgmma` adds to: 64×N accumulators, `N / 2` in each of 128 threads.
 pub trait Sums: Sized {
-    /// Waits until at most `PENDING` groups are under way (`wgmma.wait_group`). The sums pass through, so that the compiler
+    /// Waits until at most `PENDING` groups are under way (`wgmma.wait_group`). The accumulators pass through, so that the compiler
     /// reads none of them before.
     ///
     /// # Safety
     /// All 128 threads of the warpgroup come here together.
     unsafe fn wait<const PENDING: u32>(&mut self);
 
-    /// Sets the sums to A·B, with 4 registers of A and a tile of B.
+    /// Sets the accumulators to A·B, with 4 registers of A and a tile of B.
     ///
     /// # Safety
     /// All 128 threads of the warpgroup come here together, after [`fence`]. Until a wait for the group has returned, the
-    /// tile of B does not change. The sums pass through that wait before they are used.
+    /// tile of B does not change. The accumulators pass through that wait before they are used.
     unsafe fn set<F: Format>(&mut self, a: [u32; 4], b: Descriptor);
 
     /// Adds A·B, with 4 registers of A and a tile of B.
@@ -162,7 +162,7 @@ pub trait Sums: Sized {
     /// As for [`Sums::set`].
     unsafe fn add<F: Format>(&mut self, a: [u32; 4], b: Descriptor);
 
-    /// Sets the sums to A·B, with both tiles in shared memory.
+    /// Sets the accumulators to A·B, with both tiles in shared memory.
     ///
     /// # Safety
     /// As for [`Sums::set`], and the tile of A does not change either.
@@ -175,7 +175,7 @@ pub trait Sums: Sized {
     unsafe fn add_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor);
 }
 
-/// One instruction. The placeholders of an assembly template are literals, so the positions of all sums have to be listed.
+/// One instruction. The placeholders of an assembly template are literals, so the positions of all accumulators have to be listed.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! instruction {
     ($n:literal, $types:literal, $modes:literal, $direction:ident, $adds:literal, $sums:ident, [$($a:tt)*], $b:ident,
@@ -207,7 +207,7 @@ macro_rules! instruction {
     };
 }
 
-/// Implements [`Sums`] for a 64×`n` result, of which each thread has `count` sums.
+/// Implements [`Sums`] for a 64×`n` result, of which each thread has `count` accumulators.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! sums {
     ($n:literal, $count:literal, $first:literal $($i:literal)*) => {

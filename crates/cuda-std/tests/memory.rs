@@ -244,7 +244,7 @@ fn an_access_through_a_part_of_shared_memory_says_where_that_is() {
             let array = SharedArrayName::Slice { byte_offset: 112, len: 8, element_bytes: 8 };
             assert_eq!(fault.kind, FaultKind::SharedOutOfBounds { array, index: "8".into() });
             let message = fault.to_string();
-            let expected = "index 8 is out of bounds of the slice of 8 elements of 8 bytes from byte 112 on of the launch-sized shared memory";
+            let expected = "index 8 is out of bounds of the slice of 8 elements of 8 bytes from byte 112 on of the dynamic shared memory";
             assert!(message.ends_with(expected), "{message}");
         }
     }
@@ -312,7 +312,7 @@ fn uses_dynamic(byte_offset: u64, len: u64, index: u64, out: GlobalSliceMut<'_, 
 }
 
 #[test]
-fn launch_sized_memory_is_as_large_as_the_kernel_says() {
+fn dynamic_shared_memory_is_as_large_as_the_kernel_says() {
     let mut out = [0.0; 4];
     for checks in ALL_CHECKS {
         let mut run = |byte_offset, len, index| {

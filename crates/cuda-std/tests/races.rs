@@ -351,7 +351,7 @@ fn a_warp_synchronous_reduction_needs_sync_warp() {
     assert_eq!(lines(&fault), [(line("sum write"), AccessKind::Write), (line("sum read"), AccessKind::Read)]);
 }
 
-/// Writes 4 bytes and reads 8 that begin `read_at` bytes into launch-sized memory.
+/// Writes 4 bytes and reads 8 that begin `read_at` bytes into dynamic shared memory.
 #[kernel(block = 2, dynamic_shared = 24)]
 fn overlaps(read_at: u64) {
     unsafe {
@@ -367,7 +367,7 @@ fn overlaps(read_at: u64) {
 }
 
 #[test]
-fn slices_of_launch_sized_memory_that_overlap_race() {
+fn slices_of_dynamic_shared_memory_that_overlap_race() {
     let run = |read_at| common::launch(Checks::Full, overlaps { read_at }, 1);
     run(0).unwrap();
     run(16).unwrap();

@@ -1,4 +1,4 @@
-//! The live allocations of a device, and what a launch checks against them.
+//! The address ranges of a device's live buffers. A launch checks every view among its arguments against them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -58,7 +58,7 @@ impl Allocations {
     /// to overlaps another one. Empty views are of no memory, so anything goes. `device` names the device in the error.
     ///
     /// Views can be copied, and those of host slices are as safe to make as those of buffers: without this check, safe
-    /// code could have a GPU read host memory, or two threads of a kernel write to one place.
+    /// code could have a GPU read host memory, or two threads of a kernel write to one address.
     pub(crate) fn check<K: Kernel>(&self, kernel: &K, device: impl Fn() -> String) -> Result<(), Error> {
         // Most launches are fine, and should cost little: names are only written down for an error.
         let mut views = ShortList::<Seen, 16>::new(Seen { start: 0, end: 0, access: ViewAccess::Read });

@@ -1,4 +1,4 @@
-//! Memory of a device.
+//! Arrays in a device's memory, a GPU's or the executor's: allocated, copied, viewed by kernels.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -189,7 +189,7 @@ impl<T: Element + Pod> Buffer<T> {
                 GlobalSliceMut::from_raw_parts(ptr::without_provenance_mut(memory.address() as usize), memory.len())
             },
             Memory::Cpu(memory) => GlobalSliceMut::new(memory.as_mut_slice()),
-            // SAFETY: likewise, and that nobody reads it.
+            // SAFETY: the lender has promised that the memory stays valid as long, and that nobody else reads or writes it.
             Memory::LentCpu(memory) => unsafe { GlobalSliceMut::from_raw_parts(memory.first, memory.len) },
         }
     }
@@ -251,7 +251,7 @@ impl<T: Pod> LentMemory<T> {
     }
 
     fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: likewise, and nobody else uses it meanwhile.
+        // SAFETY: initialized and valid, by the promise of the lender, and nobody else uses it meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.first, self.len) }
     }
 }

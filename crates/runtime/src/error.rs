@@ -1,4 +1,4 @@
-//! What can go wrong with a device, with a message that names the cause, the values and what to do about it.
+//! The errors of devices, buffers and launches. Each message names the cause, the values and what to do about it.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! How much memory the host has left.
+//! How much of the host's memory is free.
 
 use std::path::Path;
 

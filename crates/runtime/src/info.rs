@@ -1,4 +1,4 @@
-//! A device in reports.
+//! A description of a device for reports and JSON: its name, compute capability, memory, driver.
 
 use std::fmt;
 

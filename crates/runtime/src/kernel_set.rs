@@ -1,4 +1,4 @@
-//! The PTX that a program has embedded, and which of it a GPU can run.
+//! The kernels of a crate as PTX, embedded in the program for each architecture, and the choice of the PTX that a GPU can run.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Kernels in a GPU: each is compiled and loaded by the driver when it is first used, and kept.
+//! Loads kernels into a GPU: the driver compiles each one's PTX at its first use, and the loaded function is kept.
 //!
 //! ```text
 //!                    known  ┌───────────┐

@@ -1,4 +1,4 @@
-//! Matrices of a device as its copy engine sees them.
+//! Makes tensor maps, from which TMA loads and to which it stores tiles, of matrices in a device's memory.
 //!
 //! ```text
 //!        ◀ length ▶
@@ -80,7 +80,7 @@ impl Device {
     /// The array's elements may be other numbers than the tiles': a packed operand of bf16 is an array of `u32`.
     ///
     /// # Errors
-    /// [`Error::TensorOutOfBounds`] if a matrix is not inside the view; [`Error::Driver`] for what the copy engine cannot load
+    /// [`Error::TensorOutOfBounds`] if a matrix is not inside the view; [`Error::Driver`] for what TMA cannot load
     /// ([`TensorMapFault`](cuda_driver::TensorMapFault) lists it: most often, lines that do not begin at multiples of 16 bytes), and on GPUs and drivers
     /// without tensor maps.
     pub fn tensor_map<'a, T: Element>(
@@ -101,7 +101,7 @@ impl Device {
         };
         let words = match &self.inner.backend {
             Backend::Cuda(cuda) => self.gpu(cuda).encode_tensor_map(&tensor)?.words,
-            // What a GPU's copy engine cannot load, that of the executor shall not load either.
+            // What TMA cannot load, that of the executor shall not load either.
             Backend::Cpu(_) => tensor.check().map(|()| [0; 16]).map_err(|fault| tensor.rejected(fault))?,
         };
         let layout = TileLayout {

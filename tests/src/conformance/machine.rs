@@ -43,7 +43,7 @@ pub enum Machine {
 /// A kernel of the modules but [`tiles`], with its views filled in.
 pub type Launch = fn(&Machine, GlobalSlice<'_, u32>, GlobalSliceMut<'_, u32>, u32) -> Result<(), Error>;
 
-/// An array, as the copy engine sees it, in units of 4 bytes; its size is whatever its last element needs.
+/// An array, as TMA sees it, in units of 4 bytes; its size is whatever its last element needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tensor {
     /// What the elements are.

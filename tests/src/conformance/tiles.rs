@@ -1,4 +1,4 @@
-//! Tiles by the copy engine: of all elements and swizzles, inside an array, across its borders and outside.
+//! Tiles by TMA: of all elements and swizzles, inside an array, across its borders and outside.
 
 use cuda_driver::{TensorElement, TensorSwizzle};
 use rand::rngs::StdRng;
@@ -70,7 +70,7 @@ pub fn tiles() -> Vec<Tiles> {
     all
 }
 
-/// Where tiles begin: inside, across each border, and outside, also far. Where the copy engine can begin, that is.
+/// Where tiles begin: inside, across each border, and outside, also far. Where TMA can begin, that is.
 fn coordinates(tensor: &Tensor, stores: bool) -> Vec<[i32; 3]> {
     let [length, lines, matrices] = tensor.extents.map(|extent| extent as i32);
     let [across, down, _] = tensor.tile.map(|extent| extent as i32);

@@ -314,7 +314,7 @@ pub(super) fn rounded_to_tf32(x: u32) -> u32 {
     }
 }
 
-/// An fp32 number rounded to TF32 by the copy engine of an H200: ties to even, and one NaN.
+/// An fp32 number rounded to TF32 by TMA of an H200: ties to even, and one NaN.
 pub(super) fn loaded_as_tf32(x: u32) -> u32 {
     match Format::Fp32.decode(x) {
         Number::Nan => 0x7FFF_E000,

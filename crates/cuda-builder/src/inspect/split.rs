@@ -10,7 +10,7 @@
 //!  .entry b { … dynamic … helper … } └────────────────────────▶ .entry b
 //! ```
 //!
-//! A driver compiles a whole module when it loads it, whichever of its kernels is wanted, and launch-sized shared memory
+//! A driver compiles a whole module when it loads it, whichever of its kernels is wanted, and dynamic shared memory
 //! that one kernel uses raises the alignment of every other one's shared memory. Neither is so for a module of one kernel.
 
 use std::collections::{HashMap, HashSet};

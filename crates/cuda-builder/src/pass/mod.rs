@@ -49,7 +49,7 @@ pub(crate) use ir::global_names;
 
 /// The section that `#[kernel]` gives to a static shared array.
 const SHARED_SECTION: &str = ".shared";
-/// The name under which `cuda_std` declares the launch-sized shared memory.
+/// The name under which `cuda_std` declares the dynamic shared memory.
 const DYNAMIC_SHARED: &str = "__tilewright_dynamic_shared";
 /// What the name of a kernel stands behind that was left out: a static without contents.
 const LEFT_OUT: &str = "__tilewright_left_out_";
@@ -209,7 +209,7 @@ fn shared_variables(ir: &str) -> Result<HashSet<&str>, PassError> {
         let section = ir::section(line);
         if variable.name == DYNAMIC_SHARED {
             if !variable.prefix.contains(&"external") || section.is_some() {
-                return refuse("the name is that of the launch-sized shared memory, which nothing may define");
+                return refuse("the name is that of the dynamic shared memory, which nothing may define");
             }
         } else if let Some((clause, section)) = section.filter(|(_, name)| name.starts_with(SHARED_SECTION)) {
             // LLVM writes the section last.

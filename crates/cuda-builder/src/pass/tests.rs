@@ -30,7 +30,7 @@ fn a_shared_static_moves_to_address_space_3_with_all_its_uses() {
 }
 
 #[test]
-fn launch_sized_shared_memory_is_external_and_aligned() {
+fn dynamic_shared_memory_is_external_and_aligned() {
     let ir = "@__tilewright_dynamic_shared = external local_unnamed_addr global [0 x i8]\n  \
               %1 = getelementptr i8, ptr @__tilewright_dynamic_shared, i64 4\n";
     let expected = "@__tilewright_dynamic_shared = external addrspace(3) global [0 x i8], align 1024\n  \
@@ -93,7 +93,7 @@ fn refuses_what_shared_memory_cannot_hold() {
         (r#"@X = internal thread_local global [4 x i8] undef, section ".shared""#, "thread-local"),
         (r#"@X = internal addrspace(1) global [4 x i8] undef, section ".shared""#, "address space"),
         (r#"@X = internal global [4 x i8] undef, section ".shared.x""#, ".shared.x"),
-        ("@__tilewright_dynamic_shared = internal global [0 x i8] zeroinitializer", "launch-sized"),
+        ("@__tilewright_dynamic_shared = internal global [0 x i8] zeroinitializer", "dynamic shared memory"),
     ] {
         let error = rewrite(definition, Arch::Sm80).unwrap_err();
         assert!(matches!(error, PassError::NotShareable { .. }), "{definition}: {error}");

@@ -1,5 +1,6 @@
-//! Barriers of a part of a block: those in shared memory, with phases (`mbarrier`), and those with numbers, at which a given number
-//! of threads meet (`bar` with a count). And the registers that warpgroups give each other, for which they wait as well.
+//! The CPU model of barriers for some of a block's threads: `mbarrier`, a barrier in shared memory with phases; and named barriers
+//! (`bar.sync` with a number and a count of threads). Also `setmaxnreg`, by which warpgroups give each other registers, because a
+//! warpgroup waits there until enough are free.
 //!
 //! ```text
 //! phase 0                       phase 1
@@ -17,11 +18,11 @@ use std::string::String;
 use super::Checks;
 use super::clocks::Clock;
 use super::context::{Context, State, current};
-use super::copy_engine::CopyEngine;
 use super::fault::FaultKind;
 use super::hooks::{note_read, note_write, words_to_access};
 use super::identity::DYNAMIC;
 use super::shared_memory::{SharedMemory, WORD};
+use super::tma::Tma;
 
 /// The numbers of the barriers of a block. Barrier 0 is that of the whole block.
 const NUMBERED: usize = 16;
@@ -48,7 +49,7 @@ struct PhaseBarrier {
     missing: u32,
     /// The bytes that the present one lacks, less those that have come.
     bytes: i64,
-    /// The thread that initialized it, and whether it has made it visible to the copy engine.
+    /// The thread that initialized it, and whether it has made it visible to TMA.
     by: usize,
     is_fenced: bool,
     /// How many phases are over.
@@ -152,11 +153,11 @@ fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'stat
     }
 }
 
-/// The shared memory with clocks for all threads and for the copy engine, if anything is compared with them.
+/// The shared memory with clocks for all threads and for TMA, if anything is compared with them.
 fn clocked<'c>(context: &Context<'c>) -> Option<&'c SharedMemory> {
     let shared = &context.memory.shared;
     (context.checks == Checks::Full).then(|| {
-        shared.clocks.require(CopyEngine::number(context.threads.len()) + 1);
+        shared.clocks.require(Tma::number(context.threads.len()) + 1);
         shared
     })
 }
@@ -180,7 +181,7 @@ fn words_of_barrier(at: usize) -> Range<usize> {
     at / WORD..at / WORD + 2
 }
 
-/// Changes the barrier at a byte of the launch-sized memory, which has been initialized.
+/// Changes the barrier at a byte of the dynamic shared memory, which has been initialized.
 fn with_barrier<R>(
     context: &Context<'_>,
     at: usize,
@@ -201,7 +202,7 @@ fn with_barrier<R>(
     }
 }
 
-/// Prepares the barrier at a byte of the launch-sized memory.
+/// Prepares the barrier at a byte of the dynamic shared memory.
 #[track_caller]
 pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     let (context, initialized) = (current(), Location::caller());
@@ -221,7 +222,7 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     context.barriers.phases.borrow_mut().insert(at, barrier);
 }
 
-/// Makes the barriers that the running thread has initialized visible to the copy engine.
+/// Makes the barriers that the running thread has initialized visible to TMA.
 #[track_caller]
 pub(crate) fn fence_barriers() {
     let context = current();
@@ -265,7 +266,7 @@ pub(crate) fn arrive_at_barrier(at: usize, bytes: u32) {
     }
 }
 
-/// Ends the launch unless the copy engine can tell the barrier of bytes.
+/// Ends the launch unless TMA can tell the barrier of bytes.
 pub(super) fn require_barrier(context: &Context<'_>, at: usize, location: &'static Location<'static>) {
     if !with_barrier(context, at, location, |barrier| barrier.is_fenced) {
         context.fail(location, FaultKind::BarrierNotFenced { byte_offset: at });
@@ -281,7 +282,7 @@ pub(super) fn is_awaited(context: &Context<'_>, at: usize) -> bool {
     })
 }
 
-/// Tells a barrier that the copy engine, which `engine` stands for, has copied so many bytes.
+/// Tells a barrier that TMA, which `engine` stands for, has copied so many bytes.
 pub(super) fn complete_bytes(context: &Context<'_>, at: usize, bytes: u32, engine: usize) {
     if let Some(barrier) = context.barriers.phases.borrow_mut().get_mut(&at) {
         if let Some(shared) = clocked(context) {

@@ -1,4 +1,5 @@
-//! Runs blocks, one at a time, on one worker.
+//! Runs the blocks of a launch on one worker, an OS thread of the CPU: one block at a time, switching between the coroutines that
+//! stand for its threads.
 
 use core::panic::Location;
 use core::ptr;
@@ -11,13 +12,13 @@ use corosensei::{Coroutine, CoroutineResult};
 use super::Checks;
 use super::context::{Context, Ended, LANES, Request, State, Thread};
 use super::copies;
-use super::copy_engine;
 use super::exchange::{exchange, lanes_in, lanes_of_warp, meets};
 use super::fault::{Elsewhere, Fault, FaultKind, Place};
 use super::panics;
 use super::products;
 use super::shared_memory::set_interval;
 use super::stacks::ThreadStack;
+use super::tma;
 use crate::{Dim3, Kernel};
 
 /// The threads of a block as coroutines. They are made once for a launch: each runs the kernel, waits for the next block,
@@ -48,7 +49,7 @@ impl<'a> Block<'a> {
                     // SAFETY: the caller's promise, and `resume` has made this the current thread of the context.
                     unsafe { (*kernel).run_thread() };
                     copies::require_none();
-                    copy_engine::require_no_stores();
+                    tma::require_no_stores();
                     products::require_no_products();
                     context.suspend(State::Returned, thread.location.get());
                 }
@@ -115,7 +116,7 @@ impl<'a> Block<'a> {
                 context.memory.shared.begin_epoch();
                 self.at_barrier = 0;
                 self.let_all_go_on();
-            } else if !ran && !copy_engine::complete_load(context) {
+            } else if !ran && !tma::complete_load(context) {
                 return Err(if is_epoch_over { self.barrier_divergence() } else { self.deadlock() });
             }
         }

@@ -1,4 +1,5 @@
-//! What each thread of a block knows of what the others have done, where barriers of a few threads tell it.
+//! Vector clocks for the race detector: for each pair of threads of a block, how much of the second's work happened before what
+//! the first does now. Barriers that only some threads use (`mbarrier`, named barriers) need them.
 //!
 //! A barrier of the whole block orders everything, and `sync_warp` the lanes of a warp: for these, [`super::shared_memory`]
 //! compares ticks. Barriers that some threads come to and others wait for order pairs of threads:
@@ -9,7 +10,7 @@
 //! thread 40           waits for b ──────── goes on ── reads x
 //! ```
 //!
-//! These are vector clocks (F. Mattern, "Virtual time and global states of distributed systems", 1989), with a row for each thread
+//! After F. Mattern ("Virtual time and global states of distributed systems", 1989), with a row for each thread
 //! that knows, and a column for each that is known of.
 
 use core::cell::{Cell, RefCell};

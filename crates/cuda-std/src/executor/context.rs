@@ -1,4 +1,5 @@
-//! What a thread of a kernel sees of the executor: which thread it is, and how it stops to wait.
+//! The executor's state that a thread of a kernel reaches on the CPU: its indices, the block's memory and barriers, and how its
+//! coroutine stops until what it waits for has happened.
 
 use core::cell::Cell;
 use core::panic::Location;
@@ -12,12 +13,12 @@ use corosensei::trap::CoroutineTrapHandler;
 
 use super::barriers::{Barriers, Wait};
 use super::copies::Copies;
-use super::copy_engine::CopyEngine;
 use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
 use super::ordering_calls::Met;
 use super::products::Products;
 use super::shared_memory::{SharedMemory, set_interval};
 use super::stacks::Stacks;
+use super::tma::Tma;
 use super::{Checks, Executor, MAX_THREADS};
 use crate::{Dim3, Kernel};
 
@@ -116,9 +117,9 @@ pub(super) struct Details {
     pub(super) products: Cell<Products>,
     /// What it waits for, if it is [`State::Waiting`].
     pub(super) wait: Cell<Wait>,
-    /// The groups of stores by the copy engine that it has made.
+    /// The groups of stores by TMA that it has made.
     pub(super) store_groups: Cell<u64>,
-    /// The tick at which it last made its writes visible to the copy engine.
+    /// The tick at which it last made its writes visible to TMA.
     pub(super) fenced: Cell<u64>,
     /// The registers that it has.
     pub(super) registers: Cell<u32>,
@@ -142,7 +143,7 @@ pub(super) struct Context<'a> {
     pub(super) declared_static_bytes: usize,
     pub(super) memory: &'a Memory,
     pub(super) barriers: Barriers,
-    pub(super) engine: CopyEngine,
+    pub(super) engine: Tma,
     ordering_calls: Option<Met<'a>>,
     pub(super) fault: Cell<Option<Box<Fault>>>,
     /// The first read of shared memory that nobody had written. Whether it is a race with a write that this executor's
@@ -204,7 +205,7 @@ impl<'a> Context<'a> {
             declared_static_bytes: K::FACTS.static_shared_bytes as usize,
             memory,
             barriers: Barriers::default(),
-            engine: CopyEngine::default(),
+            engine: Tma::default(),
             ordering_calls: executor.ordering_calls.as_ref().map(|calls| Met::new(calls, K::NAME)),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),

@@ -1,4 +1,4 @@
-//! Asynchronous copies from global to shared memory, as each thread has them under way.
+//! The CPU model of `cp.async`, a thread's asynchronous copies from global to shared memory.
 //!
 //! ```text
 //! thread       copy ─ copy ─ commit ─ copy ─ commit ─ wait_group::<1> ─────────────── wait_group::<0>
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! On a GPU a copy takes place some time between its issue and the wait that covers it. Here it takes place *at* that wait,
-//! which is the latest: who reads the target earlier reads what nobody has written. At its issue a copy counts as a write
+//! which is the latest: an earlier read of the target is a read of unwritten memory. At its issue a copy counts as a write
 //! that has not happened yet: it conflicts with accesses of other threads that no barrier separates from it, what was there
 //! is replaced by NaNs, and the words become unwritten. When it takes place it is a write by the thread that waits, so that
 //! other threads need a barrier after the wait before they read.
@@ -34,7 +34,7 @@ struct Copy {
     source: *const AtomicU32,
     /// How many words are read from the source. The others of the target become zero.
     source_words: usize,
-    /// The target, in words of the launch-sized memory.
+    /// The target, in words of the dynamic shared memory.
     target: Range<usize>,
     group: u64,
     location: &'static Location<'static>,
@@ -57,7 +57,7 @@ pub(crate) fn copy_to_shared(
     let target = dynamic_words((byte_offset, len, element_bytes), index, bytes, location);
     let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
     for word in target.clone() {
-        // SAFETY: inside the launch-sized memory: `dynamic_words` has checked it. No other OS thread uses the data.
+        // SAFETY: inside the dynamic shared memory: `dynamic_words` has checked it. No other OS thread uses the data.
         unsafe { *data.add(word) = POISON };
     }
     let mut copies = context.details().copies.take();
@@ -95,7 +95,7 @@ pub(crate) fn wait_for_copies(latest: u64) {
             // SAFETY: in bounds of a view, whose memory this processor can access (`copy_to_shared`); all concurrent
             // accesses are atomic (`Element`).
             let value = if i < source_words { unsafe { (*source.add(i)).load(Ordering::Relaxed) } } else { 0 };
-            // SAFETY: inside the launch-sized memory, as for the issue. No other OS thread uses the data.
+            // SAFETY: inside the dynamic shared memory, as for the issue. No other OS thread uses the data.
             unsafe { *data.add(word) = value };
         }
     }

@@ -1,4 +1,5 @@
-//! What the lanes of a warp do together: shuffles, votes and the warp's own barrier.
+//! The operations that the lanes of a warp carry out together on the CPU: shuffles, votes and `sync_warp`. Each lane's coroutine
+//! stops until every lane of the mask has come; then the operation is computed for all of them.
 
 use super::Checks;
 use super::context::{Context, Details, LANES, Request, State, Thread};

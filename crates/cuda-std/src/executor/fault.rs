@@ -1,4 +1,5 @@
-//! What can go wrong in a launch, and how it is told.
+//! The faults that the CPU executor reports: an out-of-bounds access, a race, a barrier that a thread never reaches, and the others,
+//! with their messages.
 
 use core::fmt;
 use core::panic::Location;
@@ -124,9 +125,9 @@ pub enum FaultKind {
         /// The index, as in the source.
         index: String,
     },
-    /// A slice of launch-sized shared memory that is misaligned or does not fit into what the launch was given.
+    /// A slice of dynamic shared memory that is misaligned or does not fit into what the launch was given.
     #[error(
-        "a slice of {len} elements of {element_bytes} bytes at byte {byte_offset} of the launch-sized shared memory \
+        "a slice of {len} elements of {element_bytes} bytes at byte {byte_offset} of the dynamic shared memory \
          does not fit: the launch was given {available} bytes, and the offset has to be a multiple of the element's size"
     )]
     DynamicSharedBounds {
@@ -165,7 +166,7 @@ pub enum FaultKind {
     /// A thread returns from the kernel before it has waited for a copy that it has issued.
     #[error(
         "the thread returns without having waited for an asynchronous copy of {bytes} bytes to byte {byte_offset} of the \
-         launch-sized shared memory, which it issued here"
+         dynamic shared memory, which it issued here"
     )]
     CopyNotAwaited {
         /// Where the copy goes.
@@ -214,14 +215,14 @@ pub enum FaultKind {
         others: Vec<Elsewhere>,
     },
     /// A barrier in shared memory that nobody has initialized in this block.
-    #[error("the barrier at byte {byte_offset} of the launch-sized shared memory is not initialized")]
+    #[error("the barrier at byte {byte_offset} of the dynamic shared memory is not initialized")]
     BarrierNotInitialized {
         /// Where it is.
         byte_offset: usize,
     },
     /// A barrier in shared memory that is initialized for a second time, or for no arrivals.
     #[error(
-        "the barrier at byte {byte_offset} of the launch-sized shared memory is initialized for {arrivals} arrivals: it has to \
+        "the barrier at byte {byte_offset} of the dynamic shared memory is initialized for {arrivals} arrivals: it has to \
          be at least one, and once in a block"
     )]
     BarrierInitialization {
@@ -230,9 +231,9 @@ pub enum FaultKind {
         /// The arrivals of a phase.
         arrivals: u32,
     },
-    /// A barrier in shared memory that the copy engine is to tell of bytes, and that has not been made visible to it.
+    /// A barrier in shared memory that TMA is to tell of bytes, and that has not been made visible to it.
     #[error(
-        "the barrier at byte {byte_offset} of the launch-sized shared memory is not visible to the copy engine: the thread that \
+        "the barrier at byte {byte_offset} of the dynamic shared memory is not visible to TMA: the thread that \
          initializes it calls `fence_barrier_init` afterwards"
     )]
     BarrierNotFenced {
@@ -256,18 +257,18 @@ pub enum FaultKind {
         /// What it lacks.
         missing: i64,
     },
-    /// A write to shared memory that the copy engine still reads or writes, or that products of a warpgroup still read.
+    /// A write to shared memory that TMA still reads or writes, or that products of a warpgroup still read.
     #[error(
-        "element {element} of the launch-sized shared memory (in units of 4 bytes) is written while the copy engine or tensor cores still {} it, \
+        "element {element} of the dynamic shared memory (in units of 4 bytes) is written while TMA or tensor cores still {} it, \
          as thread {} asked them to at {}", .other.access.verb(), .other.thread, .other.location
     )]
     InFlight {
-        /// The position in the launch-sized memory.
+        /// The position in the dynamic shared memory.
         element: String,
-        /// What the copy engine does there.
+        /// Whether it is read or written there, and who asked for that.
         other: OtherAccess,
     },
-    /// A tile that begins where the copy engine cannot begin. A GPU ends such a kernel for an illegal instruction.
+    /// A tile that begins where TMA cannot begin. A GPU ends such a kernel for an illegal instruction.
     #[error(
         "a tile of {element_bytes}-byte elements begins at coordinate {coordinate} of a line, {} bytes from its beginning: tiles begin at \
          multiples of 16 bytes", i64::from(*.coordinate) * *.element_bytes as i64
@@ -290,7 +291,7 @@ pub enum FaultKind {
     },
     /// A tile to store whose last piece of a line would go beyond the array's memory.
     #[error(
-        "the copy engine stores whole pieces of 16 bytes, here also byte {byte} of an array that has {bytes}: lines of what it stores \
+        "TMA stores whole pieces of 16 bytes, here also byte {byte} of an array that has {bytes}: lines of what it stores \
          need room for all of their last piece"
     )]
     StoreBehindArray {
@@ -299,27 +300,27 @@ pub enum FaultKind {
         /// The bytes of the array.
         bytes: usize,
     },
-    /// The copy engine is to store, or tensor cores are to read, what a thread has written and not made visible to them.
+    /// TMA is to store, or tensor cores are to read, what a thread has written and not made visible to them.
     #[error(
-        "element {element} of the launch-sized shared memory (in units of 4 bytes) is read by the copy engine or by tensor cores, and \
+        "element {element} of the dynamic shared memory (in units of 4 bytes) is read by TMA or by tensor cores, and \
          thread {thread}, which wrote it at {location}, has not made it visible to them by `fence_async_shared`"
     )]
     NotFenced {
-        /// The position in the launch-sized memory.
+        /// The position in the dynamic shared memory.
         element: String,
         /// Who wrote it.
         thread: Dim3,
         /// Where.
         location: SourceLine,
     },
-    /// A thread returns from the kernel while the copy engine may still read what it was asked to store.
-    #[error("the thread returns without having waited until the copy engine has read what it was asked to store here")]
+    /// A thread returns from the kernel while TMA may still read what it was asked to store.
+    #[error("the thread returns without having waited until TMA has read what it was asked to store here")]
     StoreNotAwaited,
-    /// A thread returns from the kernel before it has waited for sums of a warpgroup's products.
+    /// A thread returns from the kernel before it has waited for accumulators of a warpgroup's products.
     #[error("the thread returns without having waited for the products that it began here")]
     ProductNotAwaited,
-    /// A block ends while the copy engine still loads.
-    #[error("the block ends while the copy engine still loads this tile")]
+    /// A block ends while TMA still loads.
+    #[error("the block ends while TMA still loads this tile")]
     LoadNotAwaited,
     /// A barrier of a number, or for a number of threads, that there is none of.
     #[error(
@@ -442,10 +443,10 @@ impl fmt::Display for SharedArrayName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Static { declared, type_name } => write!(f, "the shared array `{type_name}` declared at {declared}"),
-            Self::Dynamic => f.write_str("the launch-sized shared memory (in units of 4 bytes)"),
+            Self::Dynamic => f.write_str("the dynamic shared memory (in units of 4 bytes)"),
             Self::Slice { byte_offset, len, element_bytes } => write!(
                 f,
-                "the slice of {len} elements of {element_bytes} bytes from byte {byte_offset} on of the launch-sized shared memory"
+                "the slice of {len} elements of {element_bytes} bytes from byte {byte_offset} on of the dynamic shared memory"
             ),
         }
     }

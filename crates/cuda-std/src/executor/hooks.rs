@@ -1,4 +1,5 @@
-//! The CPU side of what kernels call. The functions that stand in an inner loop do nothing but check an index and load or
+//! The CPU side of the functions that kernels call: on a GPU each is an instruction or two, here it is a function of the executor.
+//! The functions that stand in an inner loop do nothing but check an index and load or
 //! store; everything else is out of line.
 
 use core::fmt::Debug;
@@ -10,10 +11,10 @@ use std::string::String;
 
 use super::Checks;
 use super::context::{Collective, LANES, Payload, Request, State, current, try_current};
-use super::copy_engine::require_idle;
 use super::fault::{AccessKind, FaultKind, OtherAccess, SharedArrayName, WarpOperation};
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::shared_memory::{Conflict, Content, WORD, is_read_enough, with_placement};
+use super::tma::require_idle;
 use crate::shared::SharedArray;
 use crate::{Dim3, Element, TileSwizzle};
 
@@ -118,7 +119,7 @@ pub(crate) fn shared_write<A: SharedArray>(array: &'static SharedIdentity, index
     unsafe { *data_to_write::<A::Element>(array, offset, Location::caller()).add(offset).cast() = value };
 }
 
-/// Ends the launch unless `len` elements of `element_bytes` bytes at `byte_offset` fit into the launch-sized memory.
+/// Ends the launch unless `len` elements of `element_bytes` bytes at `byte_offset` fit into the dynamic shared memory.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn dynamic_shared_bounds(byte_offset: usize, len: usize, element_bytes: usize) {
@@ -131,7 +132,7 @@ pub(crate) fn dynamic_shared_bounds(byte_offset: usize, len: usize, element_byte
     }
 }
 
-/// Element `index` of a slice of the launch-sized memory.
+/// Element `index` of a slice of the dynamic shared memory.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn dynamic_shared_read<T: Element>(byte_offset: usize, len: usize, index: usize) -> T {
@@ -141,7 +142,7 @@ pub(crate) fn dynamic_shared_read<T: Element>(byte_offset: usize, len: usize, in
     unsafe { *data.add(offset).cast() }
 }
 
-/// Writes element `index` of a slice of the launch-sized memory.
+/// Writes element `index` of a slice of the dynamic shared memory.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn dynamic_shared_write<T: Element>(byte_offset: usize, len: usize, index: usize, value: T) {
@@ -164,7 +165,7 @@ fn static_offset<A: SharedArray>(
     A::offset(index) * size_of::<A::Element>()
 }
 
-/// How many bytes into the launch-sized memory element `index` of a slice is; ends the launch if there is none.
+/// How many bytes into the dynamic shared memory element `index` of a slice is; ends the launch if there is none.
 #[inline(always)]
 fn dynamic_offset<T: Element>(
     byte_offset: usize,
@@ -196,7 +197,7 @@ pub(super) fn shared_out_of_bounds<I: Debug>(
     current().fail(location, kind)
 }
 
-/// The same for a slice of the launch-sized memory, which is given as for [`dynamic_words`].
+/// The same for a slice of the dynamic shared memory, which is given as for [`dynamic_words`].
 #[cold]
 #[inline(never)]
 pub(super) fn slice_out_of_bounds<I: Debug>(
@@ -209,7 +210,7 @@ pub(super) fn slice_out_of_bounds<I: Debug>(
     current().fail(location, kind)
 }
 
-/// What a slice of the launch-sized memory is called, which is given as for [`dynamic_words`].
+/// What a slice of the dynamic shared memory is called, which is given as for [`dynamic_words`].
 fn slice_name((byte_offset, len, element_bytes): (usize, usize, usize)) -> SharedArrayName {
     SharedArrayName::Slice { byte_offset, len, element_bytes }
 }
@@ -259,7 +260,7 @@ fn data_to_write<T: Element>(
     })
 }
 
-/// The words of the `bytes` bytes from element `index` of a slice of the launch-sized memory, which begins at `byte_offset`
+/// The words of the `bytes` bytes from element `index` of a slice of the dynamic shared memory, which begins at `byte_offset`
 /// and has `len` elements of `element_bytes` bytes. Ends the launch unless they are inside the slice and aligned to their
 /// size together.
 #[inline(always)]
@@ -396,7 +397,7 @@ fn race(
 ) -> ! {
     let context = current();
     context.require_headroom();
-    // The copy engine writes for the thread that has asked it to.
+    // TMA writes for the thread that has asked it to.
     let thread = match context.threads.get(conflict.thread) {
         Some(thread) => thread.index,
         None => context.threads[context.engine.issuer(conflict.location)].index,
@@ -460,7 +461,7 @@ pub(crate) fn collective(operation: WarpOperation, payload: Payload, collective:
     current().details().payload.get()
 }
 
-/// The byte in the launch-sized memory where the `bytes` bytes from element `index` of a slice begin; ends the launch unless
+/// The byte in the dynamic shared memory where the `bytes` bytes from element `index` of a slice begin; ends the launch unless
 /// they are inside the slice and aligned to their size together. The slice is given as for [`dynamic_words`].
 #[inline(always)]
 #[track_caller]
@@ -468,7 +469,7 @@ pub(crate) fn dynamic_shared_place(slice: (usize, usize, usize), index: usize, b
     dynamic_words(slice, index, bytes, Location::caller()).start * WORD
 }
 
-/// The byte in the launch-sized memory where a tile for tensor cores begins, at element `index` of a slice, which is given as for
+/// The byte in the dynamic shared memory where a tile for tensor cores begins, at element `index` of a slice, which is given as for
 /// [`dynamic_words`].
 #[track_caller]
 pub(crate) fn tile_place((byte_offset, len, element_bytes): (usize, usize, usize), index: usize) -> usize {

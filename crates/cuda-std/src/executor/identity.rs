@@ -1,4 +1,5 @@
-//! Which arrays in shared memory there are: what is known of each from its type and its declaration.
+//! The arrays in shared memory that kernels declare: for each its type, length and place of declaration, by which a report names
+//! it.
 
 use core::panic::Location;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +17,7 @@ pub(crate) struct SharedIdentity {
     /// The number times the size of a [`Placement`]: the way into the table that each access takes. [`UNNUMBERED`] until
     /// first used.
     pub(super) scaled_number: AtomicUsize,
-    /// `None` for the launch-sized memory.
+    /// `None` for the dynamic shared memory.
     declared: Option<&'static Location<'static>>,
     type_name: fn() -> &'static str,
     extents: &'static [usize],
@@ -31,7 +32,7 @@ pub(super) const NUMBERS: usize = 512;
 /// The number of arrays that have not been used yet. No block uses this one.
 const UNNUMBERED: usize = 0;
 
-/// The launch-sized memory, seen as an array of words.
+/// The dynamic shared memory, seen as an array of words.
 pub(super) static DYNAMIC: SharedIdentity = SharedIdentity {
     scaled_number: AtomicUsize::new(size_of::<Placement>()),
     declared: None,

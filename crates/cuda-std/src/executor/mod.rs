@@ -55,7 +55,7 @@
 //! | stacks | guard pages, and a canary for each stack |
 //! | panics | caught, with message and line; nothing is printed |
 //! | asynchronous copies | that threads wait for them, and read what they write after that only |
-//! | the copy engine, products of warpgroups | the same; that what they read is there and visible to them, and stays until they have read it |
+//! | TMA, products of warpgroups | the same; that what they read is there and visible to them, and stays until they have read it |
 //! | registers of products of warpgroups | that a fence stands between the last group, or the wait that sums came through, and the next product |
 //! | races in shared memory, reads of what nobody wrote | a shadow of each 4 bytes, with [`Checks::Full`] |
 //!
@@ -85,7 +85,6 @@ mod block;
 mod clocks;
 mod context;
 mod copies;
-mod copy_engine;
 mod exchange;
 mod fault;
 mod hooks;
@@ -97,6 +96,7 @@ mod products;
 mod shared_memory;
 mod stacks;
 mod stop;
+mod tma;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -105,7 +105,6 @@ use std::vec::Vec;
 pub(crate) use barriers::*;
 pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
-pub(crate) use copy_engine::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
 pub use fault::{
     AccessKind, Elsewhere, Fault, FaultKind, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine,
     WarpOperation,
@@ -115,6 +114,7 @@ pub(crate) use identity::SharedIdentity;
 pub use ordering_calls::{OrderingCall, OrderingCalls};
 pub(crate) use products::{OperandA, commit_products, fence_products, multiply, wait_for_products};
 pub use stop::Stop;
+pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
 
 use block::Block;
 use context::{Context, Memory};

@@ -1,5 +1,5 @@
-//! Calls that do nothing but order what threads do: barriers, fences, arrivals, waits and commits. Where kernels make them, and
-//! launches in which one of them is left out, to see whether the checks notice.
+//! For tests of the checks themselves: records where kernels call barriers, fences, arrivals, waits and commits, and runs launches
+//! in which one such call is left out, to see whether the checks notice.
 
 use core::cell::RefCell;
 use core::fmt;

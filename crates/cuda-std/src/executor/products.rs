@@ -1,17 +1,18 @@
-//! Products of warpgroups (`wgmma`), which go on while the threads do something else.
+//! The CPU model of `wgmma`, the asynchronous product of a warpgroup: accumulators are not available, and operands in shared memory
+//! must not change, until the group of products has been waited for.
 //!
 //! ```text
-//! warp         fence ─ product ─ product ─ commit ─────────────── wait ── its sums
-//! its sums             └ not there ───────────────────────────────┘
+//! warp         fence ─ product ─ product ─ commit ─────────────── wait ── its accumulators
+//! its accumulators     └ not there ───────────────────────────────┘
 //! shared memory        └ read ─────────────────────── until here ─┘
 //! ```
 //!
-//! The sums are not there between the first product and the wait that they pass through: whoever looks at them meanwhile sees NaNs.
-//! What is read of shared memory is read at the beginning, where it has to be there, and counts as read once more at the wait: who
-//! writes there has to be ordered behind that.
+//! Between the first product and the wait that they pass through, accumulators read as NaNs. The model reads operands in shared
+//! memory when the product is issued, so they have to be written by then. It enters a second read at the wait: a write to them has
+//! to be ordered after that.
 //!
-//! A warp computes the 16 rows of the sums that its threads hold, whenever it comes to a product: that the other three warps of a
-//! warpgroup come to the same one is not checked. For the shadow, the first lane of a warp is the one that reads.
+//! A warp computes the 16 rows of the accumulators that its threads hold, whenever it comes to a product: that the other three warps of a
+//! warpgroup come to the same one is not checked. The race detector takes the first lane of a warp for the reader.
 
 use core::ops::Range;
 use core::panic::Location;
@@ -20,11 +21,11 @@ use std::vec::Vec;
 
 use super::Checks;
 use super::context::{Context, LANES, PAYLOAD, Payload, current};
-use super::copy_engine::CopyEngine;
 use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
 use super::hooks::{collective, lane, note_read, shared_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
 use super::shared_memory::{POISON, WORD};
+use super::tma::Tma;
 use crate::TileSwizzle;
 use crate::tensor_cores::{Terms, sum};
 use crate::wgmma::Kind;
@@ -64,14 +65,14 @@ struct Read {
 pub(crate) enum OperandA {
     /// What this thread has of it in registers.
     Registers([u32; 4]),
-    /// The byte of the launch-sized memory where it begins.
+    /// The byte of the dynamic shared memory where it begins.
     Shared(usize),
 }
 
-/// The words that hold the terms of one row in a product: 32 bytes.
+/// The words that hold one row of an operand's K-step: 32 bytes.
 const TERMS_WORDS: usize = 8;
 
-/// Multiplies, and adds to the sums of this thread or sets them: 64×N of a warpgroup, for twice as many columns as it has sums.
+/// Multiplies, and adds to the accumulators of this thread or sets them: 64×N of a warpgroup, for twice as many columns as it has accumulators.
 #[track_caller]
 pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds: bool) {
     let (context, location) = (current(), Location::caller());
@@ -95,7 +96,7 @@ pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds
     let group = products.committed;
     let place = sums.as_ptr();
     let position = products.pending.iter().position(|pending| pending.place == place);
-    // Only products have had to do with sums that are under way, and these are in order among themselves.
+    // Only products have had to do with accumulators that are under way, and these are in order among themselves.
     let registers_are_untouched = position.is_some() && matches!(a, OperandA::Shared(_));
     if !products.is_fenced && !registers_are_untouched {
         context.fail(location, FaultKind::RegistersNotFenced);
@@ -114,7 +115,7 @@ pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds
             let byte = begin + row * ROW + WORD * word;
             // The rows of a tile begin at multiples of 1024 bytes, eight at a time.
             let byte = TileSwizzle::Bytes128.apply(byte);
-            // SAFETY: inside the launch-sized memory: `tile` has checked that. No other OS thread uses the data.
+            // SAFETY: inside the dynamic shared memory: `tile` has checked that. No other OS thread uses the data.
             unsafe { *data.add(byte / WORD) }
         })
     };
@@ -137,7 +138,7 @@ pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds
     context.details().products.set(products);
 }
 
-/// Adds the products of K terms to the sums of a thread, or sets these to them: of two rows, and of two columns of each group of eight.
+/// Adds the products of a K-step to the accumulators of a thread, or sets these to them: of two rows, and of two columns of each group of eight.
 fn add_products<const K: usize>(
     sums: &mut [f32],
     kind: Kind,
@@ -157,7 +158,7 @@ fn add_products<const K: usize>(
     }
 }
 
-/// The K terms in these words.
+/// The K numbers in these words.
 fn terms<const K: usize>(kind: Kind, words: &[u32; TERMS_WORDS]) -> Terms<K> {
     Terms::new(kind, |index| match K {
         TERMS_WORDS => words[index],
@@ -165,7 +166,7 @@ fn terms<const K: usize>(kind: Kind, words: &[u32; TERMS_WORDS]) -> Terms<K> {
     })
 }
 
-/// The words of a tile of so many rows, which begins at a byte of the launch-sized memory, or up to 128 bytes behind one.
+/// The words of a tile of so many rows, which begins at a byte of the dynamic shared memory, or up to 128 bytes behind one.
 fn tile(begin: usize, rows: usize, location: &'static Location<'static>) -> Range<usize> {
     let (first, end) = (begin / ROW * ROW, begin / ROW * ROW + rows * ROW);
     if end > current().dynamic_bytes {
@@ -193,7 +194,7 @@ fn rows_of_quad(quad: &Payload) -> [[u32; TERMS_WORDS]; 2] {
 fn require_visible(context: &Context<'_>, ranges: &[Range<usize>], location: &'static Location<'static>) {
     if context.checks == Checks::Full {
         for word in ranges.iter().cloned().flatten() {
-            CopyEngine::require_visible(context, word, location);
+            Tma::require_visible(context, word, location);
         }
     }
 }
@@ -227,7 +228,7 @@ fn set_fenced(is_fenced: bool) {
     products.set(Products { is_fenced, ..before });
 }
 
-/// Waits until at most the `latest` groups are under way, and puts sums where they belong, if these are some that have been waited
+/// Waits until at most the `latest` groups are under way, and puts accumulators where they belong, if these are some that have been waited
 /// for.
 #[track_caller]
 pub(crate) fn wait_for_products(sums: &mut [f32], latest: u64) {
@@ -270,14 +271,14 @@ pub(super) fn require_read(context: &Context<'_>, target: &Range<usize>, locatio
     }
 }
 
-/// Ends the launch if the running thread, which returns from the kernel, has sums under way.
+/// Ends the launch if the running thread, which returns from the kernel, has accumulators under way.
 pub(super) fn require_no_products() {
     let context = current();
     let products = context.details().products.take();
     if let Some(pending) = products.pending.first() {
         context.fail(pending.location, FaultKind::ProductNotAwaited);
     }
-    // What is kept are the allocations: with the last sums, the last reads are over.
+    // What is kept are the allocations: with the last accumulators, the last reads are over.
     let Products { pending, reads, .. } = products;
     context.details().products.set(Products { pending, reads, committed: 0, is_fenced: false });
 }

@@ -1,10 +1,11 @@
-//! The shared memory of the block that a worker runs, and the shadow in which races show.
+//! The shared memory of a block on the CPU, and the race detector: beside each 4 bytes a *shadow* remembers who accessed them last.
 //!
 //! # What counts as a race
 //!
 //! Two accesses to the same 4 bytes by different threads, at least one of them a write, that nothing orders. A barrier of
 //! the block orders everything before it and everything after it. `sync_warp` does so for the lanes it names, and barriers of a
-//! part of the block for those who come and those who wait (`clocks`). Nothing else does: not the order in which this executor happens to run threads, and not shuffles or votes, which do not order memory.
+//! part of the block order threads that arrive before threads that wait (`clocks`). Nothing else does: not the order in which this
+//! executor happens to run threads, and not shuffles or votes, which do not order memory.
 //!
 //! # How it is found
 //!
@@ -391,7 +392,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Enters a write by the copy engine, which `thread` stands for. It has been compared with other accesses at its issue.
+    /// Enters a write by TMA, which `thread` stands for. It has been compared with other accesses at its issue.
     ///
     /// # Safety
     /// As for [`SharedMemory::note_write`].
@@ -412,7 +413,7 @@ impl SharedMemory {
         *key = 0;
     }
 
-    /// Who wrote a word of the launch-sized memory last in this block, and where, unless `is_fine` with that thread and interval. The
+    /// Who wrote a word of the dynamic shared memory last in this block, and where, unless `is_fine` with that thread and interval. The
     /// word is inside, and has been read by the running thread just now.
     pub(super) fn writer_unless(
         &self,

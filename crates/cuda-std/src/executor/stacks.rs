@@ -1,4 +1,4 @@
-//! The stacks of a block's threads.
+//! The stacks of the coroutines on which the CPU executor runs a block's threads: one mapping, cut into stacks with guard pages.
 
 use core::ops::RangeInclusive;
 #[cfg(any(target_os = "linux", test))]

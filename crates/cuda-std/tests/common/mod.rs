@@ -35,7 +35,7 @@ pub(crate) fn fault<K: Kernel>(checks: Checks, kernel: K, grid: impl Into<Dim3>)
     }
 }
 
-/// A kernel with another size of launch-sized shared memory than its own.
+/// A kernel with another size of dynamic shared memory than its own.
 #[derive(Clone, Copy)]
 pub(crate) struct WithShared<const BYTES: u32, K>(pub(crate) K);
 

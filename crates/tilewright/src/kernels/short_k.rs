@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 
 /// Three fp16 products, accurate element by element, of few terms.
 pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
-    idea: "as packed operands are multiplied, with few terms; the copy engine stores the results",
+    idea: "as packed operands are multiplied, with few terms; TMA stores the results",
     tile: Some(SHORT_K_TILE),
     divides_sums: false,
     ..packed(THREE_FP16, gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &ShortK)
@@ -24,7 +24,7 @@ pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
 const FORMAT: Format = Format::ScaledFp16 { element_by_element: true };
 
 /// The contract: sums of at most [`MAX_K`] terms, and results that a tensor map can describe, and whose old values are not
-/// needed, because the copy engine stores them.
+/// needed, because TMA stores them.
 #[derive(Debug)]
 struct ShortK;
 
@@ -51,7 +51,7 @@ impl Contract for ShortK {
         if !beta_is_zero {
             return Some(Refusal::OldValues);
         }
-        // The copy engine stores whole pieces of 16 bytes, also at the end of a row.
+        // TMA stores whole pieces of 16 bytes, also at the end of a row.
         let is_stored = c.storage() == Storage::ByRows && c.fits_tensor_map(m, n, batch) && n.is_multiple_of(4);
         (!is_stored).then_some(Refusal::Results)
     }

@@ -1,18 +1,20 @@
-//! The copy engine (TMA): loads of tiles into shared memory, which count as arrivals of bytes at a barrier, and stores from there.
+//! The CPU model of TMA, the GPU's Tensor Memory Accelerator: loads of tiles into shared memory, which complete bytes of an
+//! `mbarrier`, and stores from there.
 //!
 //! ```text
 //! thread         load_tile ── wait for the phase ─────────────────────── reads the tile
-//! copy engine        └─ under way …                copies, tells the barrier ──┘
+//! TMA                └─ under way …                copies, tells the barrier ──┘
 //! ```
 //!
 //! On a GPU a load takes place some time between its issue and the end of the phase that waits for its bytes. Here it takes place
-//! when somebody waits for its barrier and no thread can go on without it, which is the latest: who reads the tile earlier reads
-//! what nobody has written. For the shadow, loads are writes by a thread of their own, that nobody knows of but who has waited for the barrier; at their issue they
-//! count as writes that have not happened yet.
+//! when a thread waits for its barrier and no thread can go on without it, which is the latest: an earlier read of the tile is a read
+//! of unwritten memory. The race detector has a virtual thread that stands for TMA and writes what it loads. From issue to completion
+//! any access to the tile is a fault; after completion the write happened before exactly those accesses whose threads have waited for
+//! the barrier's phase, or were ordered after such a wait.
 //!
-//! A store reads at its issue, and counts as reading until its thread has waited for it: who writes there in the meantime ends the
-//! launch. What it reads has to be ordered before it as for any reader, and if a thread wrote it, that thread has to have made it
-//! visible to the copy engine by a fence.
+//! A store reads at its issue, and counts as reading until its thread has waited for it: a write there in the meantime is a fault.
+//! Writes of what it reads have to be ordered before it, and each thread that wrote has to have made its writes visible to TMA by
+//! `fence.proxy.async`.
 
 use core::cell::RefCell;
 use core::ops::Range;
@@ -40,7 +42,7 @@ const PIECE_BYTES: u64 = 16;
 struct Load {
     /// The map's lifetime ends with the launch, and so does the load.
     tile: Tile<'static>,
-    /// The target, in words of the launch-sized memory.
+    /// The target, in words of the dynamic shared memory.
     target: Range<usize>,
     barrier: usize,
     issuer: usize,
@@ -63,16 +65,16 @@ struct Tile<'a> {
     at: [u32; 3],
 }
 
-/// What the copy engine has to do for the block that a worker runs.
+/// What TMA has to do for the block that a worker runs.
 #[derive(Default)]
-pub(super) struct CopyEngine {
+pub(super) struct Tma {
     loads: RefCell<VecDeque<Load>>,
     stores: RefCell<Vec<Store>>,
     /// Who has issued loads, by their lines, for reports.
     issuers: RefCell<Vec<(&'static Location<'static>, usize)>>,
 }
 
-impl CopyEngine {
+impl Tma {
     /// Forgets what an earlier block has left behind.
     pub(super) fn begin_block(&self) {
         self.loads.borrow_mut().clear();
@@ -80,7 +82,7 @@ impl CopyEngine {
         self.issuers.borrow_mut().clear();
     }
 
-    /// The number that stands for the copy engine among the threads of a block: the first one behind its last warp.
+    /// The number that stands for TMA among the threads of a block: the first one behind its last warp.
     pub(super) fn number(threads: usize) -> usize {
         threads.next_multiple_of(LANES)
     }
@@ -91,10 +93,10 @@ impl CopyEngine {
         issuers.iter().find(|(line, _)| ptr::eq(*line, location)).map_or(0, |(_, issuer)| *issuer)
     }
 
-    /// Ends the launch unless the copy engine, and the tensor cores, see what was written to a word of the launch-sized memory, which
+    /// Ends the launch unless TMA, and the tensor cores, see what was written to a word of the dynamic shared memory, which
     /// the running thread has read just now. There is a shadow.
     pub(super) fn require_visible(context: &Context<'_>, word: usize, location: &'static Location<'static>) {
-        // What the copy engine itself has written, it sees.
+        // What TMA itself has written, it sees.
         let is_visible = |thread: usize, interval: u64| {
             context.details.get(thread).is_none_or(|details| details.fenced.get() > interval)
         };
@@ -146,7 +148,7 @@ impl Tile<'_> {
     }
 }
 
-/// The words of a tile at an element of a slice. Both begin where the copy engine can begin.
+/// The words of a tile at an element of a slice. Both begin where TMA can begin.
 fn words_of_tile(
     (byte_offset, len, element_bytes): (usize, usize, usize),
     index: usize,
@@ -179,7 +181,7 @@ pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorM
     products::require_read(context, &target, location);
     let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
     for word in target.clone() {
-        // SAFETY: inside the launch-sized memory, as just checked. No other OS thread uses the data.
+        // SAFETY: inside the dynamic shared memory, as just checked. No other OS thread uses the data.
         unsafe { *data.add(word) = POISON };
     }
     let engine = &context.engine;
@@ -198,7 +200,7 @@ pub(super) fn complete_load(context: &Context<'_>) -> bool {
         return false;
     };
     drop(loads);
-    let (shared, engine) = (&context.memory.shared, CopyEngine::number(context.threads.len()));
+    let (shared, engine) = (&context.memory.shared, Tma::number(context.threads.len()));
     let before = context.current.replace(engine);
     if context.checks == Checks::Full {
         set_interval(shared.tick());
@@ -210,7 +212,7 @@ pub(super) fn complete_load(context: &Context<'_>) -> bool {
     });
     context.current.set(before);
     let (first, bytes) = (target.start * WORD, target.len() * WORD);
-    // SAFETY: the target is inside the launch-sized memory, and no other OS thread uses the data.
+    // SAFETY: the target is inside the dynamic shared memory, and no other OS thread uses the data.
     unsafe { ptr::write_bytes(data.add(first), 0, bytes) };
     let element = tile.map.layout().element;
     tile.visit(tile.map.layout().extents, |in_tile, in_array| {
@@ -232,7 +234,7 @@ pub(super) fn complete_load(context: &Context<'_>) -> bool {
     true
 }
 
-/// An fp32 number rounded to TF32 as the copy engine does it, to nearest, ties to even; every NaN becomes the same one. Of
+/// An fp32 number rounded to TF32 as TMA does it, to nearest, ties to even; every NaN becomes the same one. Of
 /// [`crate::convert::tf32`] both are different. Measured on an H200 (2026-11-22).
 const fn rounded_to_tf32(bits: u32) -> u32 {
     const NAN: u32 = 0x7FFF_E000;
@@ -257,7 +259,7 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
     }
     let data = words_to_access(&DYNAMIC, source.clone(), location, note_read);
     if context.checks == Checks::Full {
-        source.clone().for_each(|word| CopyEngine::require_visible(context, word, location));
+        source.clone().for_each(|word| Tma::require_visible(context, word, location));
     }
     let first = source.start * WORD;
     let element_bytes = map.layout().element.bytes();
@@ -332,7 +334,7 @@ pub(super) fn require_no_stores() {
     context.details().store_groups.set(0);
 }
 
-/// Makes what the running thread has written visible to the copy engine, for those who learn of it by a barrier.
+/// Makes what the running thread has written visible to TMA, for those who learn of it by a barrier.
 #[track_caller]
 pub(crate) fn fence_async() {
     let context = current();

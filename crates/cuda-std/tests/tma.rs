@@ -1,4 +1,4 @@
-//! Tiles that the copy engine loads and stores: right, and with one thing wrong.
+//! Tiles that TMA loads and stores: right, and with one thing wrong.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "many of these kernels break the contracts on purpose")]
 
@@ -12,7 +12,7 @@ use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
 use cuda_std::{TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle};
 
-const SOURCE: &str = include_str!("copy_engine.rs");
+const SOURCE: &str = include_str!("tma.rs");
 
 fn line(mark: &str) -> u32 {
     line_of(SOURCE, mark)
@@ -185,7 +185,7 @@ fn a_tile_is_what_the_layout_says_and_zero_outside() {
 }
 
 #[test]
-fn the_copy_engine_rounds_ties_to_even_and_knows_one_nan() {
+fn tma_rounds_ties_to_even_and_knows_one_nan() {
     let words =
         [0x3F80_1000, 0x3F80_3000, 0xBF80_2FFF, 0xBF80_3001, 0x7F7F_FFFF, 0xFF80_0000, 0x7F80_0001, 0xFFC0_0000];
     let rounded =
@@ -224,7 +224,7 @@ fn bytes_have_to_add_up() {
 }
 
 #[test]
-fn tiles_need_a_barrier_that_the_copy_engine_sees_a_place_and_somebody_who_waits() {
+fn tiles_need_a_barrier_that_tma_sees_a_place_and_somebody_who_waits() {
     for checks in ALL_CHECKS {
         assert_eq!(run_loads(checks, NO_FENCE).kind, FaultKind::BarrierNotFenced { byte_offset: 2048 });
         let fault = run_loads(checks, NOT_AWAITED);
@@ -249,7 +249,7 @@ fn tiles_need_a_barrier_that_the_copy_engine_sees_a_place_and_somebody_who_waits
 }
 
 #[test]
-fn tiles_begin_where_the_copy_engine_can() {
+fn tiles_begin_where_tma_can() {
     for checks in ALL_CHECKS {
         for coordinate in [-1i32, 1, 50] {
             let at = [coordinate.cast_unsigned(), 0, 0];
