@@ -19,6 +19,8 @@ def test_ctrl_c_ends_a_product_on_the_executor() -> None:
         import numpy as np
         import tilewright
 
+        # Whoever is started in the background of a shell ignores the signal.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         a, b = np.ones((8000, 64), np.float32), np.ones((64, 8000), np.float32)
         tilewright.matmul(a[:1], b[:, :1], on_cpu="emulate")
         sent = []
