@@ -2,6 +2,8 @@
 //! or on the heap. On the driver that only pretends, whose launches cost next to nothing.
 
 mod fake_driver;
+#[path = "fake_driver/log.rs"]
+mod log;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,6 +15,7 @@ use tilewright::plan::{Options, Tables};
 use tilewright::{Device, DeviceMatrix, Precision, kernels};
 
 use fake_driver::isolated;
+use log::Log;
 
 /// The system's allocator, which counts what each thread asks of it.
 struct Counting;
@@ -51,42 +54,9 @@ fn heap_allocations(body: impl FnOnce()) -> usize {
     ALLOCATIONS.get() - before
 }
 
-/// The fake driver's functions that were called since it began, by name. See `fake_faults.rs`.
-struct Log {
-    begin: extern "C" fn(usize, u32, u32),
-    calls: extern "C" fn() -> usize,
-    call_name: unsafe extern "C" fn(usize, *mut usize) -> *const u8,
-}
-
-impl Log {
-    fn of_this_process() -> Self {
-        // The library is opened by the first call of a function.
-        cuda_driver::driver_version().unwrap();
-        // SAFETY: these are the types of the functions of these names in `fake_faults.rs`.
-        unsafe {
-            Self {
-                begin: fake_driver::function(c"fake_begin"),
-                calls: fake_driver::function(c"fake_calls"),
-                call_name: fake_driver::function(c"fake_call_name"),
-            }
-        }
-    }
-
-    fn count(&self) -> usize {
-        (self.calls)()
-    }
-
-    /// How often a function was called after so many calls.
-    fn count_of(&self, function: &str, after: usize) -> usize {
-        let is_it = |number: &usize| {
-            let mut length = 0;
-            // SAFETY: there are as many calls, and the length may be written to. A name is a constant of a library that is
-            // never closed.
-            let name = unsafe { std::slice::from_raw_parts((self.call_name)(*number, &mut length), length) };
-            name == function.as_bytes()
-        };
-        (after + 1..=self.count()).filter(is_it).count()
-    }
+/// How often a function was called after so many calls.
+fn count_of(log: &Log, function: &str, after: usize) -> usize {
+    log.names(after).filter(|name| *name == function).count()
 }
 
 /// A batch of matrices on the device, whatever is in them.
@@ -122,8 +92,8 @@ fn calls_again() {
                 let (made, asked) = (device.plans_made(), log.count());
                 let on_heap = heap_allocations(|| multiply().unwrap());
                 assert_eq!(device.plans_made(), made, "{}", kernel.name);
-                assert_eq!(log.count_of("cuMemAlloc_v2", asked), 0, "{}", kernel.name);
-                assert!(log.count_of("cuLaunchKernel", asked) > 0, "{}", kernel.name);
+                assert_eq!(count_of(&log, "cuMemAlloc_v2", asked), 0, "{}", kernel.name);
+                assert!(count_of(&log, "cuLaunchKernel", asked) > 0, "{}", kernel.name);
                 assert_eq!(on_heap, 0, "{} in {precision}", kernel.name);
                 calls += 1;
             }
@@ -156,7 +126,7 @@ fn products_of_views_use_the_memory_of_earlier_ones() {
                 }
                 tilewright::gemv(&device, Precision::Fp32, 1.0, a.view(), x.view(), 0.0, y.view_mut()).unwrap();
             });
-            let calls = (log.count_of("cuMemAlloc_v2", asked), device.plans_made() - made);
+            let calls = (count_of(&log, "cuMemAlloc_v2", asked), device.plans_made() - made);
             match turn {
                 0 => assert_eq!(calls.1, 3),
                 _ => assert_eq!((calls, on_heap), ((0, 0), 0)),
@@ -167,14 +137,14 @@ fn products_of_views_use_the_memory_of_earlier_ones() {
         let (a, mut c) = (a.slice(s![..200, ..90]), c.slice_mut(s![..200, ..50]));
         let b = b.slice(s![..90, ..50]);
         tilewright::gemm(&device, &kernels::GEMM_NAIVE_2D_FP32, 1.0, a, b, 0.5, c.view_mut()).unwrap();
-        assert_eq!(log.count_of("cuMemAlloc_v2", asked), 0);
+        assert_eq!(count_of(&log, "cuMemAlloc_v2", asked), 0);
 
         let kept = device.kept_memory().0;
         assert!((4 * 110_000..1 << 22).contains(&kept), "{kept}");
         let asked = log.count();
         device.free_kept_memory();
         assert_eq!(device.kept_memory().0, 0);
-        assert!(log.count_of("cuMemFree_v2", asked) >= 3);
+        assert!(count_of(&log, "cuMemFree_v2", asked) >= 3);
     });
 }
 
@@ -234,7 +204,7 @@ fn streams_share_plans_and_never_a_workspace() {
             assert_eq!(handle.kept_memory(), of_one);
         }
         assert_eq!(
-            (device.plans_made(), log.count_of("cuMemAlloc_v2", asked)),
+            (device.plans_made(), count_of(&log, "cuMemAlloc_v2", asked)),
             (1, 2),
             "a plan for all, memory for each"
         );
@@ -243,9 +213,9 @@ fn streams_share_plans_and_never_a_workspace() {
         let asked = log.count();
         let clone = one.clone();
         drop(one);
-        assert_eq!(log.count_of("cuMemFree_v2", asked), 0);
+        assert_eq!(count_of(&log, "cuMemFree_v2", asked), 0);
         drop((clone, other));
-        assert_eq!(log.count_of("cuMemFree_v2", asked), 2);
+        assert_eq!(count_of(&log, "cuMemFree_v2", asked), 2);
         assert_eq!(device.kept_memory(), of_one);
     });
 }

@@ -13,6 +13,8 @@
 //! abort or a call that never returns would end.
 
 mod fake_driver;
+#[path = "fake_driver/log.rs"]
+mod log;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +31,7 @@ use tilewright::plan::{Description, GemmPlan, Options};
 use tilewright::{Buffer, Device, DeviceError, DeviceMatrix, Error, kernels};
 
 use fake_driver::isolated;
+use log::Log;
 
 /// What a call that fails means for those after it. The numbers are those of `fake_begin`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,37 +46,20 @@ enum After {
 
 /// The fake driver's own functions.
 struct Fake {
-    begin: extern "C" fn(usize, u32, u32),
-    calls: extern "C" fn() -> usize,
-    call_name: unsafe extern "C" fn(usize, *mut usize) -> *const u8,
+    log: Log,
     live_objects: extern "C" fn() -> i32,
 }
 
 impl Fake {
     fn of_this_process() -> Self {
-        // The library is opened by the first call of a function.
-        cuda_driver::driver_version().unwrap();
-        // SAFETY: these are the types of the functions of these names in `fake_faults.rs`.
-        unsafe {
-            Self {
-                begin: fake_driver::function(c"fake_begin"),
-                calls: fake_driver::function(c"fake_calls"),
-                call_name: fake_driver::function(c"fake_call_name"),
-                live_objects: fake_driver::function(c"fake_live_objects"),
-            }
-        }
+        let log = Log::of_this_process();
+        // SAFETY: this is the type of the function of this name in `fake_faults.rs`.
+        Self { log, live_objects: unsafe { fake_driver::function(c"fake_live_objects") } }
     }
 
     /// The functions that have been called since it began, in their order.
     fn log(&self) -> Vec<&'static str> {
-        let name = |number| {
-            let mut length = 0;
-            // SAFETY: there are as many calls, and the length may be written to. A name is a constant of a library that is
-            // never closed.
-            let bytes = unsafe { std::slice::from_raw_parts((self.call_name)(number, &mut length), length) };
-            std::str::from_utf8(bytes).unwrap()
-        };
-        (1..=(self.calls)()).map(name).collect()
+        self.log.names(0).collect()
     }
 }
 
@@ -190,7 +176,7 @@ fn is_repeated(log: &[&str], number: usize) -> bool {
 fn fail_at_every_call(code: u32, after: After) {
     let fake = Fake::of_this_process();
     let clean_log = || {
-        (fake.begin)(0, 0, 0);
+        (fake.log.begin)(0, 0, 0);
         scenario(|_, _| ()).unwrap();
         assert_eq!((fake.live_objects)(), 0, "nothing fails, and something is left");
         fake.log()
@@ -216,7 +202,7 @@ fn fail_at_every_call(code: u32, after: After) {
             After::Fine => cleaning[number - 1] || is_repeated(&log, number),
             After::ContextLost | After::Gone => number > shutting_down,
         };
-        (fake.begin)(number, code, after as u32);
+        (fake.log.begin)(number, code, after as u32);
         let run = catch_unwind(AssertUnwindSafe(|| {
             let result = scenario(|device, error| use_after(device, error, code, after));
             judge(result, code, after, function, may_succeed);
@@ -309,15 +295,15 @@ fn no_memory_at_every_allocation() {
     let fake = Fake::of_this_process();
     // The n-th call of the driver fails. How many calls there were before and after the product in which that is.
     let run = |failing: usize| -> ([usize; 2], Result<(), Error>) {
-        (fake.begin)(failing, 2, After::Fine as u32);
+        (fake.log.begin)(failing, 2, After::Fine as u32);
         let device = Device::cuda(0).unwrap();
         let product = || use_device(&device, &PRODUCTS[1..2]);
         let free = || device.free_memory().unwrap().unwrap();
         // Loads what it needs, which stays.
         product().unwrap();
-        let (before, first_call) = (free(), (fake.calls)());
+        let (before, first_call) = (free(), fake.log.count());
         let failed = product();
-        let last_call = (fake.calls)();
+        let last_call = fake.log.count();
         assert_eq!(free(), before, "after {failed:?}");
         product().unwrap();
         assert_eq!(free(), before);
@@ -363,7 +349,7 @@ fn abort_if_stuck(call: &'static AtomicUsize) {
 fn a_kernel_that_traps_is_blamed_ever_after() {
     isolated("a_kernel_that_traps_is_blamed_ever_after", &THREADS, || {
         let fake = Fake::of_this_process();
-        (fake.begin)(0, 0, 0);
+        (fake.log.begin)(0, 0, 0);
         let device = Device::cuda(0).unwrap();
         use_device(&device, &PRODUCTS[..1]).unwrap();
         device.check_context().unwrap();

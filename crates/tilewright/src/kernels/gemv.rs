@@ -40,12 +40,12 @@ impl Division {
 }
 
 /// B, which has one column.
-fn vector(b: Matrix<'_>) -> Result<Vector<'_>, Error> {
+pub(super) fn vector(b: Matrix<'_>) -> Result<Vector<'_>, Error> {
     Ok(Vector::new(b.data(), b.rows() as usize, b.row_stride() as usize)?)
 }
 
 /// C, which has one column.
-fn result(c: MatrixMut<'_>) -> Result<VectorMut<'_>, Error> {
+pub(super) fn result(c: MatrixMut<'_>) -> Result<VectorMut<'_>, Error> {
     Ok(VectorMut::new(c.data(), c.rows() as usize, c.row_stride() as usize)?)
 }
 

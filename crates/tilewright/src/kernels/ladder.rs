@@ -8,9 +8,9 @@ use gpu_kernels::gemm::basic::tiled::{gemm_tiled_16_fp32, gemm_tiled_32_fp32};
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemv::Gemv;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
-use gpu_kernels::{Vector, VectorMut};
 
 use super::contract::{Call, Contract, KernelInfo, Performance};
+use super::gemv::{result, vector};
 use super::scheme::{Family, Scheme};
 use crate::description::Description;
 use crate::{Device, Error};
@@ -50,11 +50,8 @@ struct OneVector(fn(&Device, Gemv<'_>) -> Result<(), Error>);
 
 impl Contract for OneVector {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        call.products().try_for_each(|(a, b, c)| {
-            let x = Vector::new(b.data(), b.rows() as usize, b.row_stride() as usize)?;
-            let y = VectorMut::new(c.data(), c.rows() as usize, c.row_stride() as usize)?;
-            (self.0)(device, Gemv::new(call.alpha, a, x, call.beta, y)?)
-        })
+        call.products()
+            .try_for_each(|(a, b, c)| (self.0)(device, Gemv::new(call.alpha, a, vector(b)?, call.beta, result(c)?)?))
     }
 
     fn family(&self) -> Family {

@@ -18,6 +18,8 @@
 
 use super::preparation::Preparation;
 use super::way::Way;
+use cuda_std::ComputeCapability;
+
 use crate::description::Description;
 use crate::device_facts::{DeviceFacts, Processor};
 use crate::kernels::contract::Stores;
@@ -59,14 +61,17 @@ impl Rates {
         let Processor::Gpu { compute_capability, .. } = device.processor else {
             return Self { fp32: 1e9, tf32: 1e9, bandwidth: 1e9 };
         };
-        // Operations of a multiprocessor in a clock, and the bandwidth of the memory.
-        let (fp32, tf32, bandwidth) = match compute_capability {
-            (8, 0) => (128.0, 1024.0, 1.5e12),
+        let (major, minor) = compute_capability;
+        // What nobody knows counts as what most have.
+        let fp32 = f64::from(ComputeCapability::new(major, minor).fp32_per_clock().unwrap_or(256));
+        // TF32 operations of a multiprocessor in a clock, and the bandwidth of the memory.
+        let (tf32, bandwidth) = match compute_capability {
+            (8, 0) => (1024.0, 1.5e12),
             // Where TF32 is no faster than fp32, products of parts are slower: GeForce, and the cards made from the same chips.
-            (8, _) => (256.0, 256.0, 0.6e12),
-            (9, _) => (256.0, 2048.0, 4.2e12),
-            (12, _) => (256.0, 256.0, 1.5e12),
-            _ => (256.0, 1024.0, 1.5e12),
+            (8, _) => (256.0, 0.6e12),
+            (9, _) => (2048.0, 4.2e12),
+            (12, _) => (256.0, 1.5e12),
+            _ => (1024.0, 1.5e12),
         };
         let all = CLOCK * f64::from(device.multiprocessors.max(1));
         Self { fp32: fp32 * all, tf32: tf32 * all, bandwidth }
