@@ -145,7 +145,7 @@ impl Description {
         Ok(Self::new(sizes, c.count, a.placement, b.placement, c.placement)?.with_factors(alpha, beta))
     }
 
-    /// The terms of each sum: none if α is zero.
+    /// The extent k that is multiplied: 0 if α is zero, and k otherwise.
     pub fn terms(&self) -> usize {
         if self.alpha_is_zero { 0 } else { self.k }
     }

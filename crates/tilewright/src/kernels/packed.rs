@@ -1,4 +1,4 @@
-//! Products on tensor cores whose operands are multiplied as the copy engine loads them, for compute capability 9.0:
+//! Products on tensor cores whose operands are multiplied as TMA loads them, for compute capability 9.0:
 //! [`gpu_kernels::gemm::hopper::rounded`] and [`gpu_kernels::gemm::hopper::fp16_pairs`].
 
 use cuda_driver::{TensorElement, TensorSwizzle};
@@ -7,8 +7,8 @@ use gpu_kernels::gemm::hopper::fp16_pairs::*;
 use gpu_kernels::gemm::hopper::rounded::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
+use super::auxiliary::{Format, PackedOperand};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance, Skips, Stores};
-use super::helpers::{Format, PackedOperand};
 use super::scheme::Scheme;
 use super::tiled::Common;
 use super::wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED, map_of_a, map_of_b};
@@ -18,27 +18,27 @@ use crate::placement::Storage::{ByColumns, ByRows};
 
 /// The shares of the peak are those of 2048×4096×8192 on an H200 at the model's clock.
 const ONE_TF32: Common = Common {
-    idea: "the copy engine rounds operands to TF32 on their way to tensor cores",
+    idea: "TMA rounds operands to TF32 on their way to tensor cores",
     scheme: Scheme::Tf32,
     tile: TILE_TF32,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.92 },
 };
 const ONE_BF16: Common = Common {
-    idea: "operands are rounded and packed first; the copy engine feeds tensor cores with them",
+    idea: "operands are rounded and packed first; TMA feeds tensor cores with them",
     scheme: Scheme::Bf16,
     tile: TILE_HALF,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
 };
 const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_BF16 };
 const NORMWISE: Common = Common {
-    idea: "operands are scaled, split and packed first; the copy engine feeds tensor cores with the parts",
+    idea: "operands are scaled, decomposed and packed first; TMA feeds tensor cores with the parts",
     scheme: Scheme::Fp32ScaledFp16,
     tile: TILE,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
 };
 pub(super) const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
 
-/// The contract of kernels whose operands the copy engine rounds. B is stored by columns, and copied where it is not.
+/// The contract of kernels whose operands TMA rounds. B is column-major, and copied where it is not.
 #[derive(Debug)]
 struct RoundedByTma(fn(&Device, TiledGemm<'_>) -> Result<(), Error>);
 
@@ -80,7 +80,7 @@ impl Contract for Packed {
     }
 }
 
-/// A kernel of operands that are rounded by the copy engine.
+/// A kernel of operands that are rounded by TMA.
 macro_rules! rounding {
     ($kernel:ident, $a:ident) => {
         ONE_TF32.of(
