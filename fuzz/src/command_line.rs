@@ -1,13 +1,8 @@
 //! The command line: words, one on a line.
 
-// The grammar is the program's own, and a program is no library.
-#[allow(dead_code, reason = "the program uses the rest")]
-#[path = "../../host/src/cli.rs"]
-mod cli;
-
 use clap::Parser;
-use cli::{Cli, Command};
 use host::problem;
+use host::program::cli::{Cli, Command};
 
 /// Words are refused with a reason, or make products whose memory can be told.
 ///

@@ -40,7 +40,7 @@ unsafe impl KernelParam for Triangle {
     const HAS_VIEWS: bool = false;
 
     #[cfg(not(target_arch = "nvptx64"))]
-    fn visit_views(&self, _name: &str, _visit: &mut dyn FnMut(cuda_std::View<'_>)) {}
+    fn visit_views(&self, _name: cuda_std::ViewName<'_>, _visit: &mut dyn FnMut(cuda_std::View<'_>)) {}
 }
 
 impl Triangle {

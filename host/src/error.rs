@@ -18,6 +18,10 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
 
+    /// What an operation says, or the engine of `sanitize`.
+    #[error("{0}")]
+    Operations(Box<testkit::Error>),
+
     /// cuBLAS is not there, or cannot do what was asked of it.
     #[error("{0}")]
     Baseline(#[from] crate::baseline::BaselineError),
@@ -111,6 +115,16 @@ impl Error {
 impl From<runtime::Error> for Error {
     fn from(error: runtime::Error) -> Self {
         Self::Library(error.into())
+    }
+}
+
+/// What an operation says; of a device what that says.
+impl From<testkit::Error> for Error {
+    fn from(error: testkit::Error) -> Self {
+        match error {
+            testkit::Error::Runtime(error) => error.into(),
+            error => Self::Operations(Box::new(error)),
+        }
     }
 }
 

@@ -11,13 +11,13 @@
 //! | [`tune`], [`tables`] | which kernel is the fastest for which product |
 //! | [`mod@bench`], [`baseline`] | kernels beside cuBLAS, and shares of what the GPU can do |
 //! | [`files`] | files that are whole, or as they were |
-//! | [`planted`], [`sanitize`], [`child`] | faults, tools that look for such, and processes that end in any case |
-//! | [`mod@run`] | all of it in turn: what the command line does |
+//! | [`planted`], [`sanitize`] | faults, and tools that look for such |
+//! | [`mod@run`] | the main job: problems, and the operations after them |
+//! | [`program`] | the command line, which does all of it: [`main`] |
 
 pub mod baseline;
 pub mod bench;
 pub mod check;
-pub mod child;
 mod error;
 pub mod files;
 pub mod input;
@@ -25,7 +25,8 @@ pub mod measure;
 pub mod operations;
 pub mod planted;
 pub mod problem;
-pub mod progress;
+pub mod program;
+mod progress;
 mod provenance;
 pub mod report;
 pub mod run;
@@ -35,3 +36,4 @@ pub mod tune;
 
 pub use error::Error;
 pub use problem::Product;
+pub use program::main;

@@ -1,21 +1,21 @@
 //! Kernels with a fault each, to see whether what looks for faults finds them: see [`gpu_kernels::planted`].
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use cuda_std::Kernel;
 use gpu_kernels::planted::{
     GRID, THREADS, planted_barriers_in_both_branches, planted_endless, planted_race_in_shared_memory,
     planted_read_out_of_bounds, planted_read_unwritten, planted_trap,
 };
-use serde::{Deserialize, Serialize};
+use testkit::sanitize::{Planted, Tool};
 
 use crate::Error;
 use tilewright::Buffer;
 use tilewright::device::Device;
 
 /// What is wrong with a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A read far beyond the end of an array.
     ReadOutOfBounds,
@@ -66,6 +66,17 @@ impl Fault {
         }
     }
 
+    /// The tool that has to report it, if one of `compute-sanitizer` is for it.
+    pub fn tool(self) -> Option<Tool> {
+        match self {
+            Self::ReadOutOfBounds => Some(Tool::Memcheck),
+            Self::RaceInSharedMemory => Some(Tool::Racecheck),
+            Self::BarriersInBothBranches => Some(Tool::Synccheck),
+            Self::ReadUnwritten => Some(Tool::Initcheck),
+            Self::Trap | Self::Endless => None,
+        }
+    }
+
     /// Runs the kernel with this fault, and waits for it: for [`Fault::Endless`] without an end.
     ///
     /// # Errors
@@ -96,6 +107,15 @@ impl Fault {
         Ok(device.synchronize()?)
     }
 }
+
+/// The faults that the tools of `compute-sanitizer` have to report: what this program is told to run them.
+pub static FOR_TOOLS: LazyLock<Vec<Planted>> = LazyLock::new(|| {
+    let one = |fault: Fault| {
+        let arguments = vec!["planted".into(), fault.name().into()];
+        Some(Planted { tool: fault.tool()?, fault: fault.name(), kernel: fault.kernel(), arguments })
+    };
+    Fault::ALL.into_iter().filter_map(one).collect()
+});
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

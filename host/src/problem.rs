@@ -75,7 +75,7 @@ pub fn find(name: &str) -> Result<&'static Problem, Error> {
 }
 
 /// What a user changes about a problem.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs, reason = "named after what they override")]
 pub struct Overrides {
     pub m: Option<usize>,

@@ -52,7 +52,7 @@ impl Drop for Progress {
 }
 
 /// Takes the bar off the terminal, if there is one: for whoever ends the program early.
-pub fn clear() {
+pub(crate) fn clear() {
     if let Some(bar) = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take() {
         bar.finish_and_clear();
     }

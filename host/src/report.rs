@@ -4,6 +4,7 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::{Deserialize, Serialize};
+use testkit::Accuracy;
 
 use crate::Error;
 use crate::check::Outcome;
@@ -30,12 +31,34 @@ pub struct Report {
     pub device: DeviceInfo,
     /// Why the CPU executor was taken where any device would do, on one line.
     pub note: Option<String>,
-    /// How the operands were distributed.
-    pub inputs: Distribution,
+    /// How the operands of problems were distributed, if there were problems. Operations have inputs of their own.
+    pub inputs: Option<Distribution>,
     /// The seed that they were made from.
     pub seed: u64,
     /// The problems, in the order in which they ran.
     pub problems: Vec<ProblemReport>,
+    /// One case of each operation that ran, in that order.
+    #[serde(default)]
+    pub operations: Vec<OperationReport>,
+}
+
+/// One case of an operation, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperationReport {
+    /// Its name.
+    pub operation: String,
+    /// The sizes, as `--sizes` takes them.
+    pub sizes: String,
+    /// Whether the result is right.
+    pub passed: bool,
+    /// How many elements were compared, if all of them were right.
+    pub elements: usize,
+    /// The largest error of these.
+    pub max_error: f64,
+    /// The same as a part of what was allowed.
+    pub part_of_bound: f64,
+    /// What is wrong, if something is.
+    pub failure: Option<String>,
 }
 
 /// One problem, and what each kernel made of it.
@@ -100,7 +123,7 @@ pub struct KernelReport {
 
 impl Report {
     /// A report without results, of a run that begins now.
-    pub(crate) fn begin(device: DeviceInfo, note: Option<String>, inputs: Distribution, seed: u64) -> Self {
+    pub(crate) fn begin(device: DeviceInfo, note: Option<String>, inputs: Option<Distribution>, seed: u64) -> Self {
         Self {
             date: now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -110,37 +133,78 @@ impl Report {
             inputs,
             seed,
             problems: Vec::new(),
+            operations: Vec::new(),
         }
     }
 
     /// Whether every result passed its check.
     pub fn passed(&self) -> bool {
-        self.results().all(|result| result.check.passed)
+        self.checks().all(|passed| passed)
     }
 
-    fn results(&self) -> impl Iterator<Item = &KernelReport> {
-        self.problems.iter().flat_map(|problem| &problem.results)
+    /// Of every result, whether it passed its check.
+    fn checks(&self) -> impl Iterator<Item = bool> {
+        let of_problems = self.problems.iter().flat_map(|problem| &problem.results).map(|result| result.check.passed);
+        of_problems.chain(self.operations.iter().map(|operation| operation.passed))
     }
 
-    /// What holds for all problems: device, inputs and precision, on some lines.
+    /// What holds for all results: device and inputs, on some lines.
     pub fn heading(&self) -> String {
         let commit = self.commit.as_ref().map(|commit| format!(", commit {commit}")).unwrap_or_default();
         let note = self.note.as_ref().map(|note| format!("{note}\n")).unwrap_or_default();
+        let inputs = match self.inputs {
+            Some(inputs) => format!("Inputs: {inputs}, seed {}. Operands and results are fp32.", self.seed),
+            None => format!("Seed {}.", self.seed),
+        };
         format!(
-            "{note}tilewright {}{commit}, {}\nDevice: {}\nInputs: {}, seed {}. Operands and results are fp32. Every element is \
-             checked.\n",
-            self.version, self.date, self.device, self.inputs, self.seed
+            "{note}tilewright {}{commit}, {}\nDevice: {}\n{inputs} Every element is checked.\n",
+            self.version, self.date, self.device
         )
     }
 
     /// The last line: how many results passed.
     pub fn summary(&self) -> String {
-        let (passed, all) = (self.results().filter(|result| result.check.passed).count(), self.results().count());
+        let (passed, all) = (self.checks().filter(|passed| *passed).count(), self.checks().count());
         if passed == all {
             format!("All {all} checks passed, on {}.\n", self.place())
         } else {
             format!("{} of {all} checks FAILED, on {}.\n", all - passed, self.place())
         }
+    }
+
+    /// The operations in a table, if there are any: a row for each, and below what is wrong.
+    pub fn operations_table(&self) -> String {
+        if self.operations.is_empty() {
+            return String::new();
+        }
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(["operation", "sizes", "elements", "max error", "of bound", "check"]);
+        for operation in &self.operations {
+            let OperationReport { operation, sizes, passed, elements, max_error, part_of_bound, .. } = operation;
+            // What is wrong has no such figures.
+            let figure = |text: String| if *passed { text } else { "-".to_owned() };
+            table.add_row([
+                operation.clone(),
+                sizes.clone(),
+                figure(elements.to_string()),
+                figure(error_figure(*max_error)),
+                figure(format!("{:.0} %", 100.0 * part_of_bound)),
+                (if *passed { "ok" } else { "FAILED" }).to_owned(),
+            ]);
+        }
+        for column in table.column_iter_mut().skip(2) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let mut text = format!("\noperations: one case of each, with inputs of its own\n{table}\n");
+        for operation in &self.operations {
+            let OperationReport { operation, sizes, failure, .. } = operation;
+            if let Some(failure) = failure {
+                let again = format!("tilewright run --op {operation} --sizes {sizes} --seed {}", self.seed);
+                text += &format!("  FAILED: {operation}: {failure}\n    again: {again}\n");
+            }
+        }
+        text
     }
 
     fn place(&self) -> &str {
@@ -156,6 +220,23 @@ impl Report {
     /// [`Error::File`].
     pub fn write_json(&self, path: &Path) -> Result<(), Error> {
         write_json(path, self)
+    }
+}
+
+impl OperationReport {
+    /// What came of a case.
+    pub(crate) fn new(operation: &str, case: testkit::Case) -> Self {
+        let testkit::Case { sizes, accuracy, failure } = case;
+        let Accuracy { elements, error, part_of_bound } = accuracy.unwrap_or_default();
+        Self {
+            operation: operation.to_owned(),
+            sizes,
+            passed: accuracy.is_some() && failure.is_none(),
+            elements,
+            max_error: error,
+            part_of_bound,
+            failure: failure.map(|failure| failure.to_string()),
+        }
     }
 }
 
@@ -326,7 +407,7 @@ mod tests {
 
     fn report() -> Report {
         let device = DeviceInfo::Cpu { name: Some("a processor".to_owned()), threads: 2, checks: "full".to_owned() };
-        let mut report = Report::begin(device, Some("No GPU".to_owned()), Distribution::Uniform01, 9);
+        let mut report = Report::begin(device, Some("No GPU".to_owned()), Some(Distribution::Uniform01), 9);
         let problem = find("at-b").unwrap();
         let (product, full) = (problem.product(true, &Overrides::default()).unwrap(), problem.full);
         let mut one = ProblemReport::new(problem, &product, full);
@@ -356,7 +437,43 @@ mod tests {
             },
         });
         report.problems.push(one);
+        report.operations.push(OperationReport {
+            operation: "rms-norm".to_owned(),
+            sizes: "rows=3,cols=4".to_owned(),
+            passed: true,
+            elements: 12,
+            max_error: 1.5e-7,
+            part_of_bound: 0.25,
+            failure: None,
+        });
         report
+    }
+
+    /// Written before operations ran after problems.
+    #[test]
+    fn older_json_is_read() {
+        let mut report = report();
+        let mut older = serde_json::to_value(&report).unwrap();
+        older.as_object_mut().unwrap().remove("operations").unwrap();
+        report.operations.clear();
+        assert_eq!(serde_json::from_value::<Report>(older).unwrap(), report);
+    }
+
+    #[test]
+    fn an_operation_that_is_wrong_is_counted_and_told() {
+        let mut report = report();
+        report.problems.clear();
+        assert!(report.passed() && report.summary().contains("All 1 checks passed"), "{}", report.summary());
+        let failure = Some(testkit::Error::NoCases { operation: "scale" });
+        let case = testkit::Case { sizes: "rows=1".to_owned(), accuracy: None, failure };
+        report.operations.push(OperationReport::new("scale", case));
+        assert!(!report.passed() && report.summary().contains("1 of 2 checks FAILED"), "{}", report.summary());
+        let table = report.operations_table();
+        let row = |name: &str| table.lines().find(|line| line.starts_with(&format!("| {name} "))).unwrap();
+        assert!(row("rms-norm").contains(" 25 % |") && row("rms-norm").ends_with(" ok |"), "{table}");
+        assert!(row("scale").ends_with("| FAILED |"), "{table}");
+        assert!(table.contains("FAILED: scale: operation `scale` has no cases"), "{table}");
+        assert!(table.contains("again: tilewright run --op scale --sizes rows=1 --seed 9"), "{table}");
     }
 
     #[test]
@@ -397,7 +514,7 @@ mod tests {
         );
         assert!(table.contains("FAILED") && table.contains("(3, 4) is inf, should be 1.25e-1"), "{table}");
         assert!(report.heading().contains("CPU executor") && report.heading().starts_with("No GPU"));
-        assert!(report.summary().contains("1 of 1 checks FAILED"));
+        assert!(report.summary().contains("1 of 2 checks FAILED"));
     }
 
     #[test]

@@ -1,17 +1,19 @@
-//! The main job: problems by name, each computed by one kernel after the other, checked and timed.
+//! The main job: problems by name, each computed by one kernel after the other, checked and timed, and one case of every other
+//! operation, checked.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use ndarray::{Array2, ArrayView2, s};
+use testkit::Operation;
 
 use crate::Error;
 use crate::check::{Outcome, Reference};
-use crate::files;
 use crate::input::{self, Distribution};
 use crate::measure::measure;
 use crate::problem::{self, Overrides, Problem, Product, Stored};
-use crate::report::{KernelReport, ProblemReport, Report};
+use crate::report::{KernelReport, OperationReport, ProblemReport, Report};
+use crate::{files, operations};
 use tilewright::Sizes;
 use tilewright::device::Device;
 use tilewright::kernels::{self, KernelInfo};
@@ -21,9 +23,28 @@ use tilewright::{Bytes, DeviceError, DeviceMatrix, Precision};
 /// How often each kernel can be run for its times. On a GPU, each run has an event that is kept until the last has ended.
 const MOST_RUNS: usize = 1_000_000;
 
-/// What to run, and how. The default is everything, as it is.
+/// What runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum What {
+    /// All problems, and then one case of every operation that is no product.
+    Everything,
+    /// Problems.
+    #[default]
+    Problems,
+    /// One case of an operation.
+    Operation {
+        /// Its name.
+        name: String,
+        /// The sizes, as `rows=3,cols=4`. Without: the last large case on a GPU, the last small one on the executor.
+        sizes: Option<String>,
+    },
+}
+
+/// What to run, and how. The default is all problems, as they are.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// What runs. All but `seed`, `note` and `json` is for problems.
+    pub what: What,
     /// The names of the problems; all that the kernels are for if there are none.
     pub problems: Vec<String>,
     /// The names of the kernels. If there are none: the ladder and what a plan chooses, or that alone if a precision or
@@ -59,7 +80,8 @@ pub struct Options {
 /// # Errors
 /// All of [`Error`]: for options that make no sense, for what cannot run, and for kernels that fail while they run.
 pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> Result<Report, Error> {
-    let selection = select(options)?;
+    let selection = if matches!(options.what, What::Operation { .. }) { Vec::new() } else { select(options)? };
+    let cases = operation_cases(device, &options.what)?;
     match options.runs {
         Some(0) => return Err(Error::Usage("runs is 0: a measurement needs at least one run".to_owned())),
         Some(runs) if runs > MOST_RUNS => {
@@ -82,7 +104,8 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
         })
         .collect::<Result<Vec<_>, Error>>()?;
 
-    let mut report = Report::begin(device.describe(), options.note.clone(), options.inputs, options.seed);
+    let inputs = (!prepared.is_empty()).then_some(options.inputs);
+    let mut report = Report::begin(device.describe(), options.note.clone(), inputs, options.seed);
     print(&report.heading());
     for (problem, product, plans) in prepared {
         if options.explain {
@@ -93,11 +116,36 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
         print(&one.table());
         report.problems.push(one);
     }
+    for (operation, sizes) in cases {
+        let case = testkit::check_case(operation, device, sizes, options.seed);
+        report.operations.push(OperationReport::new(operation.describe().name, case));
+    }
+    print(&report.operations_table());
     print(&format!("\n{}", report.summary()));
     if let Some(path) = &options.json {
         report.write_json(path)?;
     }
     Ok(report)
+}
+
+/// The cases of operations that are to be run.
+fn operation_cases(device: &Device, what: &What) -> Result<Vec<(&'static dyn Operation, testkit::Sizes)>, Error> {
+    match what {
+        What::Problems => Ok(Vec::new()),
+        What::Everything => {
+            let case = |operation: &&'static dyn Operation| Ok((*operation, operation.describe().last_case(device)?));
+            gpu_kernels::OPERATIONS.iter().map(case).collect()
+        }
+        What::Operation { name, sizes } => {
+            let operation = operations::program().operation(name)?;
+            let description = operation.describe();
+            let sizes = match sizes {
+                Some(sizes) => description.parse_sizes(sizes)?,
+                None => description.last_case(device)?,
+            };
+            Ok(vec![(operation, sizes)])
+        }
+    }
 }
 
 /// A problem with the ways in which it is to be run.
@@ -313,6 +361,45 @@ mod tests {
         assert_eq!(report.problems[0].results.len(), 5);
         assert_eq!(report.problems[0].leading_dimensions, [23, 5, 3]);
         assert!(printed.contains("All 5 checks passed") && printed.contains("CPU executor"), "{printed}");
+    }
+
+    #[test]
+    fn after_all_problems_comes_one_case_of_every_other_operation() {
+        // The problems are small here.
+        let overrides = Overrides { m: Some(5), n: Some(1), k: Some(7), ..Overrides::default() };
+        let options = Options { what: What::Everything, overrides, runs: Some(1), ..Options::default() };
+        let mut printed = String::new();
+        let report = run(&Device::cpu(Checks::Full), &options, |text| printed += text).unwrap();
+        let operations: Vec<_> = report.operations.iter().map(|one| one.operation.as_str()).collect();
+        let all: Vec<_> = gpu_kernels::OPERATIONS.iter().map(|one| one.describe().name).collect();
+        assert_eq!(operations, all);
+        assert_eq!(report.problems.len(), 4);
+        let checks = report.problems.iter().map(|problem| problem.results.len()).sum::<usize>() + all.len();
+        assert!(printed.contains(&format!("All {checks} checks passed")) && report.passed(), "{printed}");
+        for one in &report.operations {
+            let row = printed.lines().find(|line| line.starts_with(&format!("| {} ", one.operation))).unwrap();
+            assert!(row.contains(" ok ") && row.contains(&one.sizes) && one.elements > 0, "{row}: {one:?}");
+        }
+    }
+
+    #[test]
+    fn an_operation_runs_alone_at_the_sizes_that_were_asked_for() {
+        let options = |name: &str, sizes: Option<&str>| {
+            let what = What::Operation { name: name.to_owned(), sizes: sizes.map(str::to_owned) };
+            Options { what, seed: 3, ..Options::default() }
+        };
+        let mut printed = String::new();
+        let options_now = options("rms-norm", Some("rows=3,cols=40"));
+        let report = run(&Device::cpu(Checks::Full), &options_now, |text| printed += text).unwrap();
+        let [one] = &report.operations[..] else { panic!("{report:?}") };
+        assert!(report.problems.is_empty() && report.inputs.is_none() && report.passed(), "{report:?}");
+        assert_eq!((one.sizes.as_str(), one.elements), ("rows=3,cols=40", 120));
+        assert!(printed.contains("All 1 checks passed") && !printed.contains("Inputs"), "{printed}");
+        let refusal = |options: Options| {
+            run(&Device::cpu(Checks::Bounds), &options, |text| panic!("printed {text}")).unwrap_err().to_string()
+        };
+        assert!(refusal(options("rms-nrm", None)).contains("did you mean `rms-norm`"));
+        assert!(refusal(options("rms-norm", Some("rows=3"))).contains("does not give each of them once"));
     }
 
     #[test]

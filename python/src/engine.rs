@@ -1,6 +1,5 @@
-//! Where products are computed, and plans: made when they are first needed, kept for the process, used from any thread.
+//! Where products are computed, and by which plans: each device of the process keeps those that were made, for any thread.
 
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +10,6 @@ use tilewright::plan::{Description, GemmPlan, Options, Placement, Workspace};
 use tilewright::{Device, DeviceMatrix, Precision};
 
 use crate::error::{Failure, Kind};
-use crate::process::State;
 use crate::shape::{Products, Strides};
 
 /// Where memory is, and kernels run.
@@ -29,9 +27,6 @@ pub(crate) struct Stream(pub(crate) usize);
 
 /// From this driver on, kernels can be loaded while a stream is captured.
 const LOADS_IN_CAPTURES: DriverVersion = DriverVersion { major: 12, minor: 3 };
-
-/// The plans that are kept, at most.
-const MOST_PLANS: usize = 1024;
 
 /// What addresses of operands are multiples of in descriptions, at most. More makes no difference to any kernel, and would
 /// make more plans.
@@ -75,42 +70,6 @@ impl Place {
             // SAFETY: the caller's promise.
             Self::Cuda(_) => Ok(unsafe { device.on_stream(stream.raw())? }),
         }
-    }
-}
-
-/// What a plan is kept by.
-type Key = (Place, Description, Precision);
-
-/// Plans that are kept for the next product like theirs.
-#[derive(Default)]
-pub(crate) struct Plans {
-    kept: HashMap<Key, Kept>,
-    /// Counts the uses of all plans.
-    clock: u64,
-}
-
-struct Kept {
-    plan: Arc<GemmPlan>,
-    /// When it was used last.
-    used: u64,
-}
-
-impl Plans {
-    fn get(&mut self, key: &Key) -> Option<Arc<GemmPlan>> {
-        self.clock += 1;
-        let kept = self.kept.get_mut(key)?;
-        kept.used = self.clock;
-        Some(kept.plan.clone())
-    }
-
-    /// Keeps a plan, in place of the one that was not used for the longest time if there are too many.
-    fn insert(&mut self, key: Key, plan: Arc<GemmPlan>) {
-        if self.kept.len() >= MOST_PLANS
-            && let Some(oldest) = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key)
-        {
-            self.kept.remove(&oldest);
-        }
-        self.kept.insert(key, Kept { plan, used: self.clock });
     }
 }
 
@@ -260,16 +219,10 @@ unsafe fn planned(
     product: Description,
     precision: Precision,
 ) -> Result<Arc<GemmPlan>, Failure> {
-    let key = (place, product, precision);
-    if let Some(plan) = State::get().plans().get(&key) {
-        return Ok(plan);
-    }
-    let plan = GemmPlan::new(device, &product, &Options::from(precision))?;
-    // SAFETY: the caller's promise.
-    unsafe { load(place, device, stream, || Ok(plan.load(device)?))? };
-    let plan = Arc::new(plan);
-    State::get().plans().insert(key, plan.clone());
-    Ok(plan)
+    device.plan_with(&product, &Options::from(precision), |plan| {
+        // SAFETY: the caller's promise.
+        unsafe { load(place, device, stream, || Ok(plan.load(device)?)) }
+    })
 }
 
 /// Has a GPU load kernels, also while its stream is captured if the driver can do that.

@@ -1,4 +1,4 @@
-//! What this process has made: devices, the threads of the CPU executor, plans. A forked child makes its own.
+//! What this process has made: devices with the plans that they keep, the threads of the CPU executor. A forked child makes its own.
 //!
 //! ```text
 //!  parent, process 100                     child of a fork, process 101
@@ -16,18 +16,23 @@
 use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use cuda_driver::{Gpu, keep_context};
-use cuda_std::executor::Checks;
+use cuda_std::executor::{Checks, Stop};
 use pyo3::Python;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement};
 use tilewright::{Device, Precision};
 
-use crate::engine::{Place, Plans};
+use crate::engine::Place;
 use crate::error::{Failure, Kind};
+
+/// How long the CPU executor works until signals are looked at.
+const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
 
 /// What a process has made. Never dropped.
 pub(crate) struct State {
@@ -36,7 +41,6 @@ pub(crate) struct State {
     executor: OnceLock<Executor>,
     /// By their numbers.
     gpus: Mutex<Vec<Option<Device>>>,
-    plans: Mutex<Plans>,
 }
 
 /// The CPU executor.
@@ -63,22 +67,12 @@ impl State {
             {
                 return state;
             }
-            let made = Box::into_raw(Box::new(Self {
-                process,
-                executor: OnceLock::new(),
-                gpus: Mutex::default(),
-                plans: Mutex::default(),
-            }));
+            let made = Box::into_raw(Box::new(Self { process, executor: OnceLock::new(), gpus: Mutex::default() }));
             if CURRENT.compare_exchange(known, made, Ordering::AcqRel, Ordering::Acquire).is_err() {
                 // SAFETY: another thread of this process was faster, and nobody has seen this one.
                 drop(unsafe { Box::from_raw(made) });
             }
         }
-    }
-
-    /// The plans that are kept.
-    pub(crate) fn plans(&self) -> MutexGuard<'_, Plans> {
-        lock(&self.plans)
     }
 
     /// The CPU executor, with threads of its own: those of rayon's global pool would be missing in a forked child.
@@ -129,6 +123,44 @@ impl Place {
             Self::Cpu => State::get().executor()?.threads.install(work),
             Self::Cuda(_) => work(),
         }
+    }
+}
+
+impl Place {
+    /// Does this where kernels are launched from, while other threads of Python go on. The CPU executor can take minutes: meanwhile
+    /// signals are looked at, and if one raises an exception, as Ctrl-C does, the work ends early, with that. A result is half
+    /// computed then.
+    pub(crate) fn compute<R: Send>(
+        self,
+        py: Python<'_>,
+        work: impl FnOnce() -> Result<R, Failure> + Send,
+    ) -> Result<R, Failure> {
+        let Self::Cpu = self else { return py.detach(work) };
+        let stop = Stop::new();
+        let (sender, mut receiver) = mpsc::channel();
+        State::get().executor()?.threads.in_place_scope(|scope| {
+            let asked = stop.clone();
+            // The receiver is there until this has sent, or panicked.
+            scope.spawn(move |_| drop(sender.send(asked.listen(work))));
+            let mut interrupted = None;
+            loop {
+                let receiver = &mut receiver;
+                match py.detach(move || receiver.recv_timeout(BETWEEN_SIGNALS)) {
+                    Ok(result) => return interrupted.map_or(result, |error| Err(Failure::Python(error))),
+                    Err(RecvTimeoutError::Timeout) if interrupted.is_none() => {
+                        interrupted = py.check_signals().err();
+                        if interrupted.is_some() {
+                            stop.ask();
+                        }
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    // The scope goes on with the panic, and nobody sees this.
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Failure::new(Kind::Device, "a thread of the CPU executor has panicked"));
+                    }
+                }
+            }
+        })
     }
 }
 

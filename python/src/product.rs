@@ -261,7 +261,7 @@ fn multiply_in_memory<'py>(
     // the caller's to record there, as for every operator of torch. That nobody writes to operands, or reads the result, out
     // of the stream's order, too.
     let run = || unsafe { job.run(address) };
-    py.detach(|| place.on_its_threads(run))?;
+    place.compute(py, run)?;
     if let Some(out) = out {
         torch.has_changed(out)?;
     }
@@ -307,7 +307,7 @@ fn multiply_arrays<'py>(
         let finished = job.wait();
         queued.and(finished)
     };
-    py.detach(|| place.on_its_threads(compute))?;
+    place.compute(py, compute)?;
     Ok(result)
 }
 

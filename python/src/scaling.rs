@@ -237,7 +237,7 @@ fn scale_in_memory<'py>(
         // stream; whatever is in it is a float32. An operand made for another stream is the caller's to record there, as for
         // every operator of torch. That nobody writes to operands, or reads the result, out of the stream's order, too.
         let scale = || unsafe { operands.scale(&device, place, by, tensor) };
-        py.detach(|| place.on_its_threads(scale))?;
+        place.compute(py, scale)?;
         if let Some(out) = objects.out {
             torch.has_changed(out)?;
         }
@@ -278,6 +278,6 @@ fn scale_arrays<'py>(objects: Objects<'_, 'py>, by: f32, on_cpu: OnCpu) -> Resul
         queued?;
         Ok(finished?)
     };
-    py.detach(|| place.on_its_threads(compute))?;
+    place.compute(py, compute)?;
     Ok(result)
 }

@@ -8,6 +8,7 @@
 //! ```
 
 pub mod agreement;
+pub mod call_time;
 pub mod conformance;
 pub mod device_features;
 mod expected;

@@ -233,6 +233,24 @@ fn a_precision_is_planned_and_explained() {
     assert_eq!(result["explanation"]["reason"]["by"], "ladder");
 }
 
+/// An operation heeds the flags that products do, or refuses them.
+#[test]
+fn an_operation_runs_as_products_do() {
+    let arguments = ["run", "--op", "rms-norm", "--sizes", "rows=3,cols=40", "--check", "--seed", "5"];
+    let text = succeed(&arguments);
+    for part in ["checks: full", "Seed 5. Every element", "| rms-norm  | rows=3,cols=40 |", "All 1 checks passed"] {
+        assert!(text.contains(part), "{text} does not say {part:?}");
+    }
+    let report = json(&arguments);
+    assert_eq!((&report["problems"], &report["inputs"]), (&Value::Array(Vec::new()), &Value::Null));
+    let [operation] = &report["operations"].as_array().unwrap()[..] else { panic!("one operation: {report}") };
+    assert_eq!((&operation["operation"], &operation["passed"]), (&"rms-norm".into(), &true.into()));
+    assert_eq!((&operation["sizes"], &operation["elements"]), (&"rows=3,cols=40".into(), &120.into()));
+    refused(&["--op", "rms-norm", "--m", "4"], &["--op <NAME>", "--m <COUNT>"]);
+    refused(&["--op", "rms-norm", "--ptx", "/nonexistent/x.ptx"], &["cannot read /nonexistent/x.ptx"]);
+    refused(&["--op", "rms-nurm"], &["there is no operation `rms-nurm` (did you mean `rms-norm`, "]);
+}
+
 /// Nothing to compute is as good as any other product.
 #[test]
 fn a_batch_of_no_products_passes() {
@@ -281,6 +299,10 @@ fn tables_are_of_one_gpu_and_made_on_one() {
     refused(&["tune", "--device", "cpu", "--output", table], &["needs one"]);
     refused(&["tune", "--output", table], &["no CUDA driver"]);
     refused(&["tune"], &["--output"]);
+    refused(&["tune", "--op", "scale", "--output", table], &["`scale` has nothing to tune", "gemv, gemm-fp32-strict"]);
+    refused(&["tune", "--op", "gemw", "--output", table], &["there is no operation `gemw` (did you mean `gemv`, `"]);
+    refused(&["tune", "--op", "gemv", "--precision", "tf32", "--output", table], &["cannot be used with"]);
+    refused(&["tune", "--op", "gemv", "--output", table], &["no CUDA driver"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), content);
 }
 
@@ -520,7 +542,7 @@ fn sanitize_runs_every_tool_and_says_how_it_went() {
     assert!(done.stdout.contains("NOT REPORTED") && done.stdout.contains("planted_race_in_shared_memory"), "{done:?}");
 
     for (tool, more, part) in [
-        (&right, &["--tool", "memchek"][..], "did you mean `memcheck`?"),
+        (&right, &["--tool", "memchek"][..], "did you mean `memcheck`, "),
         (&right, &["--kernel", "gemm"], "unknown kernel `gemm`"),
         (&right, &["--device", "cpu"], "tilewright run --check"),
         (&right, &["--tool-limit", "0"], "--tool-limit"),

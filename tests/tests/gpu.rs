@@ -90,6 +90,11 @@ fn main() {
         let (name, _) = feature.name_and_block();
         trials.push(trial(format!("device_features::{name}"), move |_| device_feature(feature)));
     }
+    let call_time = test("call_time", |device| {
+        println!("{}", tests::call_time::report(device)?);
+        Ok(())
+    });
+    trials.push(call_time.with_ignored_flag(true));
     trials.push(test("scaling::all_layouts", |device| {
         Ok(Scaled::all().iter().try_for_each(|scaled| scaled.check(device))?)
     }));

@@ -31,7 +31,7 @@ const LONGEST: u64 = 1 << 61;
 /// If there are not as many strides as extents.
 pub fn elements_overlap(extents: &[u64], strides: &[u64]) -> bool {
     assert_eq!(extents.len(), strides.len(), "each extent has a stride");
-    if extents.contains(&0) {
+    if extents.contains(&0) || are_behind_each_other(extents, strides) {
         return false;
     }
     let mut axes: Vec<_> = extents.iter().zip(strides).filter(|(extent, _)| **extent > 1).collect();
@@ -53,6 +53,22 @@ pub fn elements_overlap(extents: &[u64], strides: &[u64]) -> bool {
     }
     levels.reverse();
     Search { levels, steps: 0 }.finds(0, 0, true)
+}
+
+/// Whether each axis, from the smallest stride to the largest, steps over all that the axes before it reach: then no two elements are
+/// one place. So it is with nearly all arrays, and to see it takes no memory of the heap, because launches ask.
+fn are_behind_each_other(extents: &[u64], strides: &[u64]) -> bool {
+    let axes = || extents.iter().zip(strides).filter(|(extent, _)| **extent > 1);
+    let (mut reach, mut seen) = (0u64, 0);
+    // An axis whose stride is not beyond the reach of those before it is never taken, and is missing at the end.
+    while let Some((&extent, &stride)) =
+        axes().filter(|(_, stride)| **stride > reach).min_by_key(|(_, stride)| **stride)
+    {
+        let longer = (extent - 1).checked_mul(stride).and_then(|own| own.checked_add(reach));
+        let Some(longer) = longer.filter(|&longer| longer <= LONGEST) else { return false };
+        (reach, seen) = (longer, seen + 1);
+    }
+    seen == axes().count()
 }
 
 /// One axis, and what those behind it, with smaller strides, can add.

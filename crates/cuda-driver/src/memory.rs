@@ -19,6 +19,8 @@ pub struct DeviceMemory<T: Pod> {
     /// 0 where the array has no bytes.
     address: CUdeviceptr,
     len: usize,
+    /// The elements that there is memory for.
+    capacity: usize,
     /// Whether the memory is somebody else's.
     is_lent: bool,
     elements: PhantomData<T>,
@@ -31,7 +33,7 @@ impl Gpu {
     /// The memory of `len` elements from `address` on is of this GPU, or can be used by it, and so aligned as a `T`; it stays
     /// allocated until everything that has been started with it has finished. Who else uses it meanwhile does so in order.
     pub unsafe fn lent<T: Pod>(&self, address: u64, len: usize) -> DeviceMemory<T> {
-        DeviceMemory { gpu: self.clone(), address, len, is_lent: true, elements: PhantomData }
+        DeviceMemory { gpu: self.clone(), address, len, capacity: len, is_lent: true, elements: PhantomData }
     }
 
     /// Allocates memory for `len` elements. Their values are arbitrary. An array without bytes is not asked of the
@@ -53,7 +55,7 @@ impl Gpu {
             let allocated = self.call(|| unsafe { sys::cuMemAlloc_v2(&mut address, bytes) });
             allocated.map_err(|error| self.allocation_error(error, bytes))?;
         }
-        Ok(DeviceMemory { gpu: self.clone(), address, len, is_lent: false, elements: PhantomData })
+        Ok(DeviceMemory { gpu: self.clone(), address, len, capacity: len, is_lent: false, elements: PhantomData })
     }
 
     fn allocation_error(&self, error: CallError, requested: usize) -> Error {
@@ -76,6 +78,20 @@ impl<T: Pod> DeviceMemory<T> {
     /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// The number of elements that the memory was allocated for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Makes it an array of the first `len` elements that there is memory for.
+    ///
+    /// # Panics
+    /// If there is memory for fewer.
+    pub fn set_len(&mut self, len: usize) {
+        assert!(len <= self.capacity, "{len} elements in memory for {}", self.capacity);
+        self.len = len;
     }
 
     /// Whether the memory is [lent](Gpu::lent).

@@ -457,7 +457,7 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
 
             #[allow(unused_variables)]
             fn visit_views(&self, visit: &mut dyn ::core::ops::FnMut(::cuda_std::View<'_>)) {
-                #( ::cuda_std::KernelParam::visit_views(&self.#names, #strings, visit); )*
+                #( ::cuda_std::KernelParam::visit_views(&self.#names, ::cuda_std::ViewName::of(#strings), visit); )*
             }
 
             unsafe fn run_thread(self) {

@@ -26,8 +26,8 @@ pub(crate) fn expand(item: &DeriveInput) -> Result<TokenStream> {
     let kinds: Vec<_> = data.fields.iter().map(|field| &field.ty).collect();
     let members: Vec<_> = data.fields.iter().enumerate().map(|(i, field)| member(i, field)).collect();
     let suffixes = members.iter().map(|member| match member {
-        Member::Named(field) => format!("{{name}}.{field}"),
-        Member::Unnamed(index) => format!("{{name}}.{}", index.index),
+        Member::Named(field) => field.to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
     });
     Ok(quote! {
         // SAFETY: `repr(C)`, all fields are kernel parameters themselves, as `field` demands, and all are visited.
@@ -51,12 +51,11 @@ pub(crate) fn expand(item: &DeriveInput) -> Result<TokenStream> {
 
             #[cfg(not(target_arch = "nvptx64"))]
             #[allow(unused_variables)]
-            fn visit_views(&self, name: &str, visit: &mut dyn ::core::ops::FnMut(::cuda_std::View<'_>)) {
-                // Names are made for what has views only: most fields are numbers, and every launch comes here.
+            fn visit_views(&self, name: ::cuda_std::ViewName<'_>, visit: &mut dyn ::core::ops::FnMut(::cuda_std::View<'_>)) {
                 #( if <#kinds as ::cuda_std::KernelParam>::HAS_VIEWS {
                     ::cuda_std::KernelParam::visit_views(
                         &self.#members,
-                        &::cuda_std::__private::format!(#suffixes),
+                        name.field(#suffixes),
                         visit,
                     );
                 } )*

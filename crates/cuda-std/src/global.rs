@@ -416,7 +416,7 @@ unsafe impl<T: Element + KernelParam> KernelParam for GlobalSlice<'_, T> {
     const LAYOUT: u64 = Layout::new("GlobalSlice").elements::<T>().fingerprint();
 
     #[cfg(not(target_arch = "nvptx64"))]
-    fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
+    fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
         let bytes = self.len() * size_of::<T>();
         visit(crate::View { name, address: self.pointer.addr(), bytes, access: crate::ViewAccess::Read });
     }
@@ -427,7 +427,7 @@ unsafe impl<T: Element + KernelParam> KernelParam for GlobalSliceMut<'_, T> {
     const LAYOUT: u64 = Layout::new("GlobalSliceMut").elements::<T>().fingerprint();
 
     #[cfg(not(target_arch = "nvptx64"))]
-    fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
+    fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
         let bytes = self.len() * size_of::<T>();
         visit(crate::View { name, address: self.pointer.addr(), bytes, access: crate::ViewAccess::ReadWrite });
     }

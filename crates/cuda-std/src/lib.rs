@@ -80,7 +80,7 @@ pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, KernelSource, Limits
 pub use launch::{AnyGrid, ContractViolation, Grid, Kernel};
 pub use param::{KernelParam, Layout};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use param::{View, ViewAccess};
+pub use param::{View, ViewAccess, ViewName};
 pub use shared::{Shared, SharedSlice, dynamic_shared};
 pub use tensor_map::{TensorMap, TensorMapMut};
 #[cfg(not(target_arch = "nvptx64"))]

@@ -25,7 +25,7 @@ pub unsafe trait KernelParam: Copy + Send + Sync {
     /// Calls `visit` for every view of memory in this parameter. `name` is the parameter's own; a derived struct appends
     /// its fields' names to it (`gemm.a.data`).
     #[cfg(not(target_arch = "nvptx64"))]
-    fn visit_views(&self, name: &str, visit: &mut dyn FnMut(View<'_>));
+    fn visit_views(&self, name: ViewName<'_>, visit: &mut dyn FnMut(View<'_>));
 }
 
 /// A fingerprint of a parameter's layout: of its type's name, and, for a struct, of each field's name, offset, size and layout, and of
@@ -106,13 +106,52 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The path of the view among the kernel's parameters, such as `gemm.a.data`.
-    pub name: &'a str,
+    pub name: ViewName<'a>,
     /// The address of its first byte, on the device that the launch is meant for.
     pub address: usize,
     /// Its size in bytes.
     pub bytes: usize,
     /// What the kernel may do to it.
     pub access: ViewAccess,
+}
+
+/// The path of a view among a kernel's parameters, such as `gemm.a.data`. Every launch visits all views, and only an error shows
+/// their names, so none is put together before it is shown.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy)]
+pub struct ViewName<'a> {
+    within: Option<&'a ViewName<'a>>,
+    part: &'a str,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<'a> ViewName<'a> {
+    /// That of a parameter.
+    pub const fn of(parameter: &'a str) -> Self {
+        Self { within: None, part: parameter }
+    }
+
+    /// That of a field of what has this name.
+    pub const fn field(&'a self, field: &'a str) -> Self {
+        Self { within: Some(self), part: field }
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl core::fmt::Display for ViewName<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if let Some(within) = self.within {
+            write!(f, "{within}.")?;
+        }
+        f.write_str(self.part)
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl core::fmt::Debug for ViewName<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "\"{self}\"")
+    }
 }
 
 /// What a kernel may do to a view.
@@ -137,7 +176,7 @@ macro_rules! number {
             const HAS_VIEWS: bool = false;
 
             #[cfg(not(target_arch = "nvptx64"))]
-            fn visit_views(&self, _name: &str, _visit: &mut dyn FnMut(View<'_>)) {}
+            fn visit_views(&self, _name: ViewName<'_>, _visit: &mut dyn FnMut(View<'_>)) {}
         }
     )* };
 }

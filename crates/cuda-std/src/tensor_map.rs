@@ -186,7 +186,7 @@ unsafe impl KernelParam for TensorMap<'_> {
     const LAYOUT: u64 = Layout::new("TensorMap").fingerprint();
     const IS_TENSOR_MAP: bool = true;
 
-    fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
+    fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
         visit(crate::View { name, address: self.pointer.addr(), bytes: self.size, access: crate::ViewAccess::Read });
     }
 }
@@ -250,7 +250,7 @@ unsafe impl KernelParam for TensorMapMut<'_> {
     const LAYOUT: u64 = Layout::new("TensorMapMut").fingerprint();
     const IS_TENSOR_MAP: bool = true;
 
-    fn visit_views(&self, name: &str, visit: &mut dyn FnMut(crate::View<'_>)) {
+    fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
         let TensorMap { pointer, size, .. } = self.0;
         visit(crate::View { name, address: pointer.addr(), bytes: size, access: crate::ViewAccess::StoreWithin });
     }

@@ -7,9 +7,10 @@ extern crate tilewright_cuda_std as cuda_std;
 mod common;
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use common::{ALL_CHECKS, WithShared, at, fault, launch, line_of, succeed};
-use cuda_std::executor::{Checks, Executor, FaultKind, LaunchError};
+use cuda_std::executor::{Checks, Executor, FaultKind, LaunchError, Stop};
 use cuda_std::prelude::*;
 use cuda_std::{ComputeCapability, ContractViolation, Excess, Kernel, KernelFacts, Limits, View};
 
@@ -108,6 +109,31 @@ fn the_executor_can_have_the_limits_of_a_smaller_gpu() {
     let error = run(nothing {}).unwrap_err().to_string();
     assert!(error.contains("102400") && error.contains("101376") && error.contains("`nothing`"), "{error}");
     unsafe { ada.launch(WithShared::<{ 99 << 10 }, _>(nothing {}), Dim3::from(1)) }.unwrap();
+}
+
+#[test]
+fn a_launch_ends_between_two_blocks_when_it_is_asked_to() {
+    // To run all of these blocks would take many minutes.
+    let (executor, many) = (Executor::new(Checks::Bounds), at(i32::MAX as u32, 1, 1));
+    let (stop, other) = (Stop::new(), Stop::new());
+    let launch = |grid| unsafe { executor.launch(nothing {}, grid) };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            stop.ask();
+        });
+        let start = Instant::now();
+        let error = stop.listen(|| launch(many)).unwrap_err();
+        assert!(matches!(error, LaunchError::Stopped { kernel: "nothing" }), "{error}");
+        assert!(start.elapsed() > Duration::from_millis(90) && start.elapsed() < Duration::from_secs(20));
+    });
+    // It goes on asking those that listen, and nobody else.
+    assert!(stop.is_asked() && stop.listen(|| launch(1.into())).is_err());
+    stop.listen(|| {
+        other.listen(|| launch(1.into())).unwrap();
+        assert!(launch(1.into()).is_err());
+    });
+    launch(1.into()).unwrap();
 }
 
 #[kernel(block = 32, requires(x.len() == y.len()))]

@@ -77,7 +77,7 @@ unsafe impl KernelParam for Number {
     const LAYOUT: u64 = Layout::new("Number").field::<f32>("0", 0).sized::<Self>().fingerprint();
     const HAS_VIEWS: bool = false;
 
-    fn visit_views(&self, _name: &str, _visit: &mut dyn FnMut(View<'_>)) {}
+    fn visit_views(&self, _name: cuda_std::ViewName<'_>, _visit: &mut dyn FnMut(View<'_>)) {}
 }
 
 #[test]

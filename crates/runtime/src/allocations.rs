@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cuda_std::{Kernel, View, ViewAccess};
 
 use crate::Error;
+use crate::short_list::ShortList;
 
 /// The address ranges of a device that buffers hold.
 #[derive(Debug, Default)]
@@ -60,7 +61,7 @@ impl Allocations {
     /// code could have a GPU read host memory, or two threads of a kernel write to one address.
     pub(crate) fn check<K: Kernel>(&self, kernel: &K, device: impl Fn() -> String) -> Result<(), Error> {
         // Most launches are fine, and should cost little: names are only written down for an error.
-        let mut views: Vec<(Range<usize>, ViewAccess)> = Vec::with_capacity(8);
+        let mut views = ShortList::<Seen, 16>::new(Seen { start: 0, end: 0, access: ViewAccess::Read });
         let mut refused = None;
         {
             let live = self.lock();
@@ -68,10 +69,11 @@ impl Allocations {
                 if refused.is_some() {
                     return;
                 }
-                refused = refusal(&live, &views, &view)
-                    .map(|refusal| (refusal, view.name.to_owned(), view.address, view.bytes));
+                refused = refusal(&live, views.as_slice(), &view)
+                    .map(|refusal| (refusal, view.name.to_string(), view.address, view.bytes));
                 // No overflow where it is not refused: the view is inside an allocation.
-                views.push((view.address..view.address.wrapping_add(view.bytes), view.access));
+                let end = view.address.wrapping_add(view.bytes);
+                views.push(Seen { start: view.address, end, access: view.access });
             });
         }
         let Some((refusal, view, address, bytes)) = refused else { return Ok(()) };
@@ -92,6 +94,14 @@ impl Allocations {
     }
 }
 
+/// A view that has been looked at.
+#[derive(Clone, Copy)]
+struct Seen {
+    start: usize,
+    end: usize,
+    access: ViewAccess,
+}
+
 /// Why a launch is refused.
 enum Refusal {
     /// A view is not inside a live buffer.
@@ -103,7 +113,7 @@ enum Refusal {
 }
 
 /// What is wrong with a view that comes after `others`.
-fn refusal(live: &Live, others: &[(Range<usize>, ViewAccess)], view: &View<'_>) -> Option<Refusal> {
+fn refusal(live: &Live, others: &[Seen], view: &View<'_>) -> Option<Refusal> {
     if view.bytes == 0 {
         return None;
     }
@@ -119,16 +129,17 @@ fn refusal(live: &Live, others: &[(Range<usize>, ViewAccess)], view: &View<'_>) 
     }
     let range = view.address..view.address + view.bytes;
     if view.access == ViewAccess::StoreWithin {
-        let is_within = |(other, access): &(Range<usize>, ViewAccess)| {
-            *access == ViewAccess::ReadWrite && other.start <= range.start && range.end <= other.end
+        let is_within = |other: &Seen| {
+            other.access == ViewAccess::ReadWrite && other.start <= range.start && range.end <= other.end
         };
         return (!others.iter().any(is_within)).then_some(Refusal::Astray);
     }
     let is_written = view.access == ViewAccess::ReadWrite;
-    let other = others.iter().position(|(other, access)| {
-        let overlap = range.start < other.end && other.start < range.end && !other.is_empty();
+    let other = others.iter().position(|other| {
+        let access = other.access;
+        let overlap = range.start < other.end && other.start < range.end && other.start < other.end;
         // What is within a view that is written has been compared with the others by that one.
-        overlap && *access != ViewAccess::StoreWithin && (is_written || *access == ViewAccess::ReadWrite)
+        overlap && access != ViewAccess::StoreWithin && (is_written || access == ViewAccess::ReadWrite)
     })?;
     Some(Refusal::Overlaps { other, other_is_written: !is_written })
 }
@@ -136,7 +147,7 @@ fn refusal(live: &Live, others: &[(Range<usize>, ViewAccess)], view: &View<'_>) 
 /// The name of the view at a position among the kernel's.
 fn view_name<K: Kernel>(kernel: &K, position: usize) -> String {
     let mut names = Vec::new();
-    kernel.visit_views(&mut |view| names.push(view.name.to_owned()));
+    kernel.visit_views(&mut |view| names.push(view.name.to_string()));
     names.swap_remove(position)
 }
 
@@ -144,7 +155,7 @@ fn view_name<K: Kernel>(kernel: &K, position: usize) -> String {
 mod tests {
     use std::ffi::c_void;
 
-    use cuda_std::{ContractViolation, KernelFacts};
+    use cuda_std::{ContractViolation, KernelFacts, ViewName};
 
     use super::*;
 
@@ -164,7 +175,7 @@ mod tests {
 
         fn visit_views(&self, visit: &mut dyn FnMut(View<'_>)) {
             for (name, range, access) in self.0 {
-                visit(View { name, address: range.start, bytes: range.len(), access: *access });
+                visit(View { name: ViewName::of(name), address: range.start, bytes: range.len(), access: *access });
             }
         }
 

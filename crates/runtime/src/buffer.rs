@@ -54,7 +54,7 @@ impl Device {
             Backend::Cpu(_) => {
                 let first =
                     if len == 0 { NonNull::dangling().as_ptr() } else { ptr::with_exposed_provenance_mut(address) };
-                Memory::LentCpu(LentMemory { first, len })
+                Memory::LentCpu(LentMemory { first, len, capacity: len })
             }
         };
         let buffer = Buffer { device: self.clone(), memory };
@@ -86,6 +86,37 @@ impl<T: Element + Pod> Buffer<T> {
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The number of elements that the memory was allocated for.
+    pub fn capacity(&self) -> usize {
+        match &self.memory {
+            Memory::Cuda(memory) => memory.capacity(),
+            Memory::Cpu(memory) => memory.capacity,
+            Memory::LentCpu(memory) => memory.capacity,
+        }
+    }
+
+    /// Makes it a buffer of the first `len` elements that there is memory for, whose values are unspecified: for memory that is
+    /// used again, for something smaller. Views of it end with the last of these.
+    ///
+    /// # Panics
+    /// If there is memory for fewer.
+    pub fn set_len(&mut self, len: usize) {
+        let capacity = self.capacity();
+        assert!(len <= capacity, "{len} elements in memory for {capacity}");
+        let is_lent = self.is_lent();
+        self.device.inner.allocations.remove(self.address(), self.bytes(), is_lent);
+        match &mut self.memory {
+            Memory::Cuda(memory) => memory.set_len(len),
+            Memory::Cpu(memory) => memory.len = len,
+            Memory::LentCpu(memory) => memory.len = len,
+        }
+        let allocations = &self.device.inner.allocations;
+        match is_lent {
+            true => allocations.lend(self.address(), self.bytes()),
+            false => allocations.insert(self.address(), self.bytes()),
+        }
     }
 
     /// The device whose memory this is.
@@ -178,17 +209,20 @@ impl<T: Element + Pod> Buffer<T> {
     fn bytes(&self) -> usize {
         self.len() * size_of::<T>()
     }
+
+    fn is_lent(&self) -> bool {
+        match &self.memory {
+            Memory::Cuda(memory) => memory.is_lent(),
+            Memory::Cpu(_) => false,
+            Memory::LentCpu(_) => true,
+        }
+    }
 }
 
 impl<T: Element + Pod> Drop for Buffer<T> {
     /// Takes the buffer from the list of live ones, before its memory is freed and its address can be another's.
     fn drop(&mut self) {
-        let is_lent = match &self.memory {
-            Memory::Cuda(memory) => memory.is_lent(),
-            Memory::Cpu(_) => false,
-            Memory::LentCpu(_) => true,
-        };
-        self.device.inner.allocations.remove(self.address(), self.bytes(), is_lent);
+        self.device.inner.allocations.remove(self.address(), self.bytes(), self.is_lent());
     }
 }
 
@@ -202,6 +236,7 @@ impl<T: Element + Pod> fmt::Debug for Buffer<T> {
 struct LentMemory<T> {
     first: *mut T,
     len: usize,
+    capacity: usize,
 }
 
 // SAFETY: as for `&mut [T]`: whoever lent the memory has promised that nobody else uses it otherwise than in order.
@@ -225,6 +260,7 @@ impl<T: Pod> LentMemory<T> {
 struct AlignedMemory<T> {
     lines: Vec<Line>,
     len: usize,
+    capacity: usize,
     elements: PhantomData<T>,
 }
 
@@ -268,7 +304,7 @@ impl<T: Element + Pod> AlignedMemory<T> {
         let mut lines = Vec::new();
         lines.try_reserve_exact(count).map_err(|_| too_much(available()))?;
         lines.resize(count, Line([0; 256]));
-        Ok(Self { lines, len, elements: PhantomData })
+        Ok(Self { lines, len, capacity: len, elements: PhantomData })
     }
 
     fn as_slice(&self) -> &[T] {

@@ -15,6 +15,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ use cuda_std::{AnyGrid, Dim3, Grid, Kernel, KernelFacts, Limits};
 use crate::allocations::Allocations;
 use crate::kernel_set::KernelSet;
 use crate::loader::{LoadedKernel, Loader};
+use crate::short_list::ShortList;
 use crate::{Bytes, DeviceInfo, Error};
 
 /// Where kernels run. A handle: clones are of the same device.
@@ -218,7 +220,8 @@ impl Device {
         match &self.inner.backend {
             Backend::Cuda(cuda) => {
                 let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
-                let mut params = kernel.param_addresses();
+                let mut params = ShortList::<*mut c_void, 16>::new(ptr::null_mut());
+                kernel.visit_params(&mut |address| params.push(address.cast_mut()));
                 // SAFETY: the function is the one that K names, compiled from K's source (equal digests; a set from a file is
                 // the promise of `KernelSet::from_file`), so these are its parameters. All views among them are of buffers of
                 // this GPU, and what is written overlaps nothing: `check`. A buffer waits for the GPU before it is
@@ -229,7 +232,7 @@ impl Device {
                         grid.into(),
                         K::FACTS.block,
                         K::DYNAMIC_SHARED_BYTES,
-                        &mut params,
+                        params.as_mut_slice(),
                     )?;
                 }
             }

@@ -229,6 +229,11 @@ impl Error {
         }
     }
 
+    /// Whether a device had too little free memory.
+    pub fn is_lack_of_memory(&self) -> bool {
+        matches!(self, Self::NotEnoughMemory { .. } | Self::Driver(cuda_driver::Error::OutOfMemory { .. }))
+    }
+
     /// Whether a kernel did something wrong, as opposed to a launch or an input that was refused.
     pub fn is_kernel_fault(&self) -> bool {
         match self {

@@ -100,8 +100,7 @@ pub fn check(operation: &dyn Operation, device: &Device, seed: u64) -> Result<Re
     let description = operation.describe();
     let loaded_before = device.loaded_kernels().len();
     let cases = description.cases(!device.is_cpu())?;
-    let cases =
-        cases.into_iter().map(|sizes| Case::of(sizes.to_string(), run(operation, device, sizes, seed))).collect();
+    let cases = cases.into_iter().map(|sizes| check_case(operation, device, sizes, seed)).collect();
     // A device that others have used may have loaded a kernel before.
     let loaded = device.loaded_kernels();
     let is_listed = |kernel: &str| description.kernels.iter().any(|known| known.name == kernel);
@@ -109,6 +108,11 @@ pub fn check(operation: &dyn Operation, device: &Device, seed: u64) -> Result<Re
         return Err(Error::UnlistedKernel { operation: description.name, kernel: unlisted.name.clone() });
     }
     Ok(Report { operation: description.name, device: device.name(), seed, cases })
+}
+
+/// Runs one case three times, and looks at it as [`check()`] does. What is wrong with it is in the result.
+pub fn check_case(operation: &dyn Operation, device: &Device, sizes: Sizes, seed: u64) -> Case {
+    Case::of(sizes.to_string(), run(operation, device, sizes, seed))
 }
 
 /// One case, three times.

@@ -1,6 +1,7 @@
 //! What is wrong with an operation, with what it was asked for, or with what it has computed.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::argument::{Distribution, Element};
 
@@ -311,10 +312,37 @@ pub enum Error {
     },
 
     /// There is no such device.
-    #[error("there is no device `{name}`: write `cpu`, or the number of a GPU, counted from 0")]
+    #[error("there is no device `{name}`: write `cpu`, or `cuda:N` or N for GPU number N, counted from 0")]
     UnknownDevice {
         /// What was given.
         name: String,
+    },
+
+    /// `compute-sanitizer` has no such tool.
+    #[error("there is no tool `{name}`{nearest}")]
+    UnknownTool {
+        /// What was given.
+        name: String,
+        /// Those that there are.
+        nearest: Nearest,
+    },
+
+    /// A program that is needed cannot be run, or is another one.
+    #[error("cannot use {}: {reason}. Install it, or name it by its path", .program.display())]
+    Program {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        reason: String,
+    },
+
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    File {
+        /// The file, or the directory that it was to be in.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
     },
 }
 

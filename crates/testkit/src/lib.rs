@@ -65,6 +65,7 @@
 //! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
 //! | [`agreement()`] | a GPU's bits against the executor's | both |
 //! | [`bench()`] | median and spread, bytes and operations a second as a share of the GPU's peak, in turns with a baseline if there is one, with buffers that are not in the cache | any device |
+//! | [`sanitize`] | NVIDIA's compute-sanitizer over every operation: memory, races, barriers, what nobody has written | a GPU |
 //! | [`main`] | a program with all of these over the operations of a crate | |
 //!
 //! A test is one line: [`assert_checks`], [`assert_mutants`]. So is a program: `testkit::main(&[&Axpy], &[&KERNELS])`.
@@ -73,6 +74,10 @@ mod agreement;
 mod argument;
 mod bench;
 mod check;
+#[cfg(feature = "program")]
+pub mod child;
+#[cfg(feature = "program")]
+pub mod ending;
 mod error;
 mod expected;
 mod mutants;
@@ -80,6 +85,8 @@ mod operation;
 mod peak;
 #[cfg(feature = "program")]
 mod runner;
+#[cfg(feature = "program")]
+pub mod sanitize;
 #[cfg(test)]
 mod testing;
 mod trial;
@@ -87,7 +94,7 @@ mod trial;
 pub use agreement::{Agreement, Disagreement, agreement};
 pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, Views};
 pub use bench::{MeasuredBaseline, Measurement, Times, bench};
-pub use check::{Case, Report, assert_checks, check, check_executor};
+pub use check::{Case, Report, assert_checks, check, check_case, check_executor};
 pub use error::{Error, Nearest};
 pub use expected::{Expected, FP32_ROUNDING};
 pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};

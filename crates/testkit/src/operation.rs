@@ -129,6 +129,14 @@ impl Description {
         Ok(cases)
     }
 
+    /// The case to begin with on a device: the last large one on a GPU, the last small one on the executor.
+    ///
+    /// # Errors
+    /// [`Error::SizesMismatch`]; [`Error::NoCases`].
+    pub fn last_case(&self, device: &Device) -> Result<Sizes, Error> {
+        self.cases(!device.is_cpu())?.pop().ok_or(Error::NoCases { operation: self.name })
+    }
+
     /// These numbers as sizes of the operation.
     ///
     /// # Errors

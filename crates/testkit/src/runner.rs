@@ -9,10 +9,14 @@ use cuda_std::executor::Checks;
 use runtime::{Device, KernelSet};
 use serde::Serialize;
 
-use crate::check::{Case, Report};
+use crate::check::{Report, check_case};
 use crate::error::Nearest;
 use crate::operation::{Description, Operation, Sizes};
-use crate::{Error, agreement, bench, check, check_executor, mutants};
+use crate::sanitize::{Planted, SanitizeTask};
+use crate::{Error, agreement, bench, check, check_executor, child, ending, mutants};
+
+/// What was asked for cannot be done: as clap says of flags that it does not know.
+const REFUSED: u8 = 2;
 
 /// Runs operations, checks them and measures them, on a GPU or on the CPU executor.
 #[derive(Parser)]
@@ -29,6 +33,8 @@ pub enum Task {
     Run(RunTask),
     /// Measures operations. On the executor it says how long the checks take, and nothing about a GPU.
     Bench(BenchTask),
+    /// Runs operations on a GPU under the tools of NVIDIA's compute-sanitizer.
+    Sanitize(SanitizeTask),
     #[allow(missing_docs, reason = "what is documented here would be the help of the program")]
     #[command(flatten)]
     Check(CheckTask),
@@ -129,7 +135,7 @@ pub struct Common {
     /// What numbers are generated from.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
-    /// Where to run: `cpu`, or the number of a GPU [default: the first GPU, or the executor where there is none]
+    /// Where to run: `cpu`, or `cuda:N` or N for GPU number N [default: the first GPU, or the executor where there is none]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// Print JSON, one line for each operation.
@@ -145,15 +151,25 @@ impl Default for Common {
 
 /// The program: `fn main() -> ExitCode { testkit::main(&[&Axpy], &[&KERNELS]) }`.
 ///
-/// Without arguments it checks all operations. It exits with 0 only if everything was right.
+/// Without arguments it checks all operations. It exits with 0 only if everything was right, with 1 if something was wrong, and with 2 if
+/// what was asked for cannot be done.
 pub fn main(operations: &[&'static dyn Operation], kernel_sets: &[&'static KernelSet]) -> ExitCode {
-    let program = Program { operations, kernel_sets };
-    match program.run(Arguments::parse().task) {
+    let program = Program { operations, kernel_sets, planted: &[] };
+    let task = Arguments::parse().task;
+    if matches!(task, Some(Task::Sanitize(_))) {
+        // The one task that starts other processes.
+        ending::listen(|signal| {
+            child::end_all();
+            eprintln!("interrupted");
+            ending::exit(ending::SIGNALLED + signal);
+        });
+    }
+    match program.run(task) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(REFUSED)
         }
     }
 }
@@ -165,14 +181,23 @@ pub struct Program<'a> {
     pub operations: &'a [&'static dyn Operation],
     /// The PTX of their kernels. Without, everything runs on the executor.
     pub kernel_sets: &'a [&'static KernelSet],
+    /// Kernels with a fault each, which the tools of `sanitize` have to report. Without, its report says that nothing shows whether they
+    /// find anything.
+    pub planted: &'a [Planted],
 }
 
 impl Program<'_> {
+    /// Why a program without kernel sets has no GPU.
+    pub(crate) const NO_KERNEL_SETS: &'static str =
+        "this program has no kernel sets: see `cuda_builder::embed` and `runtime::kernel_set!`";
+
     /// Does what was asked for, and prints what came of it. Whether everything was right. Without a task, it checks everything.
     ///
     /// # Errors
     /// [`Error::UnknownOperation`], [`Error::UnknownKernel`], [`Error::UnknownDevice`]; those of the task. What is wrong with one of
     /// several operations is printed, and is no error.
+    ///
+    /// [`Task::Sanitize`] starts processes. A program that may be told to end meanwhile calls [`ending::listen`] before.
     pub fn run(&self, task: Option<Task>) -> Result<bool, Error> {
         let check_all = || Task::Check(CheckTask::Check { wanted: Wanted::default(), common: Common::default() });
         match task.unwrap_or_else(check_all) {
@@ -184,6 +209,7 @@ impl Program<'_> {
                     Ok(show(&bench(operation, &device, sizes, runs, common.seed)?, common.json, true))
                 })
             }
+            Task::Sanitize(task) => self.sanitize(task),
             Task::Check(CheckTask::List { markdown: true, .. }) => {
                 print!("{}", markdown(self.operations));
                 Ok(true)
@@ -199,6 +225,18 @@ impl Program<'_> {
                 })
             }
         }
+    }
+
+    /// The operation of this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownOperation`], with the three names that are nearest.
+    pub fn operation(&self, name: &str) -> Result<&'static dyn Operation, Error> {
+        let found = self.operations.iter().find(|operation| operation.describe().name == name);
+        found.copied().ok_or_else(|| {
+            let known: Vec<_> = self.operations.iter().map(|operation| operation.describe().name).collect();
+            Error::UnknownOperation { name: name.to_owned(), nearest: Nearest::of(name, &known) }
+        })
     }
 
     /// Does something for each operation that is meant. What is wrong with one is said, and the others have their turn.
@@ -238,7 +276,7 @@ impl Program<'_> {
         let mut all_right = true;
         for operation in operations {
             let sizes = sizes_for(operation, &device, wanted_sizes.as_deref())?;
-            let case = Case::of(sizes.to_string(), check::run(operation, &device, sizes, common.seed));
+            let case = check_case(operation, &device, sizes, common.seed);
             let (operation, device, seed) = (operation.describe().name, device.name(), common.seed);
             let report = Report { operation, device, seed, cases: vec![case] };
             let is_right = report.holds();
@@ -291,15 +329,11 @@ impl Program<'_> {
     }
 
     fn open(&self, name: Option<&str>) -> Result<(Device, Option<String>), Error> {
-        match name {
-            Some("cpu") => Ok((Device::cpu(Checks::Bounds), None)),
-            Some(name) => {
-                let ordinal = name.parse().map_err(|_| Error::UnknownDevice { name: name.to_owned() })?;
-                Ok((Device::cuda(ordinal, self.kernel_sets)?, None))
-            }
+        match name.map(device_of).transpose()? {
+            Some(None) => Ok((Device::cpu(Checks::Bounds), None)),
+            Some(Some(ordinal)) => Ok((Device::cuda(ordinal, self.kernel_sets)?, None)),
             None if self.kernel_sets.is_empty() => {
-                let reason = "this program has no kernel sets: see `cuda_builder::embed` and `runtime::kernel_set!`";
-                Ok((Device::cpu(Checks::Bounds), Some(reason.to_owned())))
+                Ok((Device::cpu(Checks::Bounds), Some(Self::NO_KERNEL_SETS.to_owned())))
             }
             None => {
                 let (device, reason) = Device::open(self.kernel_sets)?;
@@ -307,6 +341,16 @@ impl Program<'_> {
             }
         }
     }
+}
+
+/// The number of the GPU that a name stands for; none for the executor.
+pub(crate) fn device_of(name: &str) -> Result<Option<usize>, Error> {
+    let number = match name {
+        "cpu" => return Ok(None),
+        "cuda" => "0",
+        _ => name.strip_prefix("cuda:").unwrap_or(name),
+    };
+    number.parse().map(Some).map_err(|_| Error::UnknownDevice { name: name.to_owned() })
 }
 
 /// A table of operations, a row for each.
@@ -325,7 +369,7 @@ pub fn markdown(operations: &[&dyn Operation]) -> String {
 }
 
 /// Prints a report. Hands on whether all of it was right.
-fn show<R: Display + Serialize>(report: &R, json: bool, is_right: bool) -> bool {
+pub(crate) fn show<R: Display + Serialize>(report: &R, json: bool, is_right: bool) -> bool {
     if json {
         println!("{}", serde_json::to_string(report).expect("reports have no maps, and strings for keys"));
     } else {
@@ -335,7 +379,10 @@ fn show<R: Display + Serialize>(report: &R, json: bool, is_right: bool) -> bool 
 }
 
 /// The operations that are meant.
-fn select(operations: &[&'static dyn Operation], wanted: &Wanted) -> Result<Vec<&'static dyn Operation>, Error> {
+pub(crate) fn select(
+    operations: &[&'static dyn Operation],
+    wanted: &Wanted,
+) -> Result<Vec<&'static dyn Operation>, Error> {
     let mut selected = operations.to_vec();
     if let Some(name) = &wanted.op {
         selected.retain(|operation| operation.describe().name == name);
@@ -359,8 +406,7 @@ fn sizes_for(operation: &dyn Operation, device: &Device, text: Option<&str>) -> 
     let description = operation.describe();
     match text {
         Some(text) => description.parse_sizes(text),
-        // There is one, or it is an error.
-        None => Ok(description.cases(!device.is_cpu())?.pop().expect("`cases` gives at least one")),
+        None => description.last_case(device),
     }
 }
 
@@ -372,7 +418,7 @@ mod tests {
     fn run(line: &str) -> Result<bool, Error> {
         let words = ["program"].into_iter().chain(line.split(' ').filter(|word| !word.is_empty()));
         let arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
-        Program { operations: &[&Twice { wrong: false }, &Halved], kernel_sets: &[] }.run(arguments.task)
+        Program { operations: &[&Twice { wrong: false }, &Halved], kernel_sets: &[], planted: &[] }.run(arguments.task)
     }
 
     #[test]
@@ -401,13 +447,23 @@ mod tests {
         assert!(message("check --kernel doubled").contains("(did you mean `doubles` or `halves`?)"));
         assert!(message("run --op twice --sizes m=3").contains("has no size `m` (did you mean `n`?)"));
         assert!(message("check --device gpu").contains("there is no device `gpu`"));
+        assert_eq!(["cpu", "cuda", "cuda:3", "4"].map(|it| device_of(it).unwrap()), [None, Some(0), Some(3), Some(4)]);
+        assert!(message("check --device cuda:-1").contains("there is no device `cuda:-1`"));
         assert!(message("agreement").contains("needs a GPU"));
+        assert!(message("sanitize --op twise").contains("(did you mean `twice`"));
+        assert!(message("sanitize --kernel doubled").contains("(did you mean `doubles`"));
+        assert!(message("sanitize --device cpu").contains("`check` looks for the same"));
+        assert!(
+            message("sanitize").contains("`sanitize` needs a GPU with kernels of this program: this program has no")
+        );
+        let refused = Arguments::try_parse_from(["program", "sanitize", "--tool", "memchek"]).err().unwrap();
+        assert!(refused.to_string().contains("there is no tool `memchek` (did you mean `memcheck`"), "{refused}");
         assert!(!run("bench --op twice --runs 0").unwrap(), "said, and not passed");
     }
 
     #[test]
     fn one_wrong_operation_fails_the_program_and_the_others_have_their_turn() {
-        let program = Program { operations: &[&Twice { wrong: true }, &Halved], kernel_sets: &[] };
+        let program = Program { operations: &[&Twice { wrong: true }, &Halved], kernel_sets: &[], planted: &[] };
         for line in ["check", "run --op twice", "bench"] {
             let task = Arguments::try_parse_from(["program"].into_iter().chain(line.split(' '))).unwrap().task;
             assert!(!program.run(task).unwrap(), "{line}");

@@ -8,7 +8,7 @@ use crate::{
 
 /// `y = 2·x`, one thread for each element.
 #[kernel(block = 32, grid = x.len().div_ceil(32).max(1) as u32, requires(x.len() == y.len()))]
-fn doubles(factor: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+pub(crate) fn doubles(factor: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     let i = thread::index_1d();
     if i < x.len() {
         // SAFETY: i < x.len(), and y is as long; no other thread has this i.

@@ -1,8 +1,13 @@
 //! Builds, tests and runs every crate in `examples`: each is outside the workspace, as a user's is.
 
+#[path = "../../cuda-driver/tests/driver/fake_library.rs"]
+mod fake_library;
+
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The crates in `examples`.
 fn examples() -> Vec<PathBuf> {
@@ -14,11 +19,15 @@ fn examples() -> Vec<PathBuf> {
     examples
 }
 
-/// Runs cargo in an example, with a target directory that all of them share, and no other. The committed lock file is right.
+/// The target directory of the examples, and of nobody else.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("examples")
+}
+
+/// Runs cargo in an example. The committed lock file is right.
 fn cargo(example: &Path, arguments: &[&str], of_program: &[&str]) -> Output {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("examples");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(arguments).args(["--locked", "--offline", "--target-dir"]).arg(target).arg("--").args(of_program);
+    cargo.args(arguments).args(["--locked", "--offline", "--target-dir"]).arg(target()).arg("--").args(of_program);
     cargo.current_dir(example).output().unwrap()
 }
 
@@ -49,7 +58,77 @@ fn every_example_passes_its_tests_and_runs() {
         );
         let unknown = cargo(&example, &["run"], &["run", "--op", "nothing"]);
         let message = text(&unknown.stderr);
-        assert!(unknown.status.code() == Some(1), "{name}: {message}");
+        assert!(unknown.status.code() == Some(2), "{name}: {message}");
         assert!(message.contains("there is no operation `nothing` (did you mean"), "{name}: {message}");
+        // Where there is a GPU, there is no such tool.
+        let sanitize = cargo(&example, &["run"], &["sanitize", "--compute-sanitizer", "/no/such/tool"]);
+        let message = text(&sanitize.stderr);
+        assert!(sanitize.status.code() == Some(2) && sanitize.stdout.is_empty(), "{name}: {message}");
+        let reasons = ["no CUDA driver", "no CUDA device", "no PTX", "cannot use /no/such/tool"];
+        assert!(reasons.iter().any(|reason| message.contains(reason)), "{name}: {message}");
     }
+}
+
+/// A stand-in for `compute-sanitizer`. It runs no program: it notes what it was told to run, finds nothing, and waits if it is to.
+const COMPUTE_SANITIZER: &str = r#"#!/bin/sh
+if [ "$1" = --version ]; then echo 'Version 2025.3.1.0'; exit 0; fi
+tool=$2 log=$6
+shift 7
+echo "$tool: $*" >> "$TOLD"
+[ -z "$WAITS" ] || sleep 1000
+if [ $tool = racecheck ]; then echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)" >> "$log"
+else echo "========= ERROR SUMMARY: 0 errors" >> "$log"; fi
+"#;
+
+/// On a driver that only pretends.
+#[test]
+fn every_program_has_the_task_sanitize_and_ends_with_what_it_has_started() {
+    let example = &examples()[0];
+    let built = cargo(example, &["build"], &[]);
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let directory = tempfile::tempdir().unwrap();
+    let (stand_in, told) = (directory.path().join("compute-sanitizer"), directory.path().join("told"));
+    fs::write(&stand_in, COMPUTE_SANITIZER).unwrap();
+    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
+    // The other test may just have begun a process that still has it open for writing.
+    while Command::new(&stand_in).arg("--version").output().is_err() {
+        std::thread::yield_now();
+    }
+    let driver = fake_library::compile("libcuda_fake_for_examples.so", &[]);
+    let sanitize = |more: &[&str]| {
+        let mut program = Command::new(target().join("debug/axpy"));
+        program.args(["sanitize", "--compute-sanitizer"]).arg(&stand_in).args(more);
+        program.env("TILEWRIGHT_LIBCUDA", &driver).env_remove("CUDA_VISIBLE_DEVICES").env("TOLD", &told);
+        program.stdout(Stdio::piped()).stderr(Stdio::piped());
+        program
+    };
+    let all = sanitize(&[]).output().unwrap();
+    let (output, message) = (text(&all.stdout), text(&all.stderr));
+    if message.contains("TILEWRIGHT_SKIP_PTX was set") {
+        assert_eq!(all.status.code(), Some(2), "{message}");
+        return;
+    }
+    assert!(all.status.success() && message.is_empty(), "{output}{message}");
+    let tools = ["memcheck", "racecheck", "synccheck", "initcheck"];
+    let lines = tools.map(|tool| format!("{tool}: run --op axpy --sizes n=1000 --seed 1 --device cuda:0\n"));
+    assert_eq!(fs::read_to_string(&told).unwrap(), lines.concat());
+    assert_eq!(output.lines().filter(|line| line.ends_with("|    ok |")).count(), 4, "{output}");
+    assert!(output.contains("no planted fault for memcheck, racecheck, synccheck, initcheck"), "{output}");
+
+    fs::remove_file(&told).unwrap();
+    let mut waiting = sanitize(&["--tool", "memcheck"]).env("WAITS", "1").spawn().unwrap();
+    let start = Instant::now();
+    while fs::read_to_string(&told).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(30), "the tool does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let id = libc::pid_t::try_from(waiting.id()).unwrap();
+    // SAFETY: sends a signal to a child that has not been waited for, so the number is still its.
+    assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
+    assert_eq!(waiting.wait().unwrap().code(), Some(130));
+    // Whatever runs for the program has the script's path, or its log, among its words.
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let words = processes.filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok());
+    let left: Vec<_> = words.filter(|words| words.contains(stand_in.to_str().unwrap())).collect();
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -145,6 +145,13 @@ impl Description {
         Ok(Self::new(sizes, c.count, a.placement, b.placement, c.placement)?.with_factors(alpha, beta))
     }
 
+    /// The same, with each alignment as far as it matters to kernels.
+    pub(crate) fn in_alignment_classes(self) -> Self {
+        let [a, b, c] = [self.a, self.b, self.c]
+            .map(|placement| Placement { alignment: placement.alignment.min(Placement::FULL_ALIGNMENT), ..placement });
+        Self { a, b, c, ..self }
+    }
+
     /// The extent k that is multiplied: 0 if α is zero, and k otherwise.
     pub fn terms(&self) -> usize {
         if self.alpha_is_zero { 0 } else { self.k }
@@ -189,7 +196,8 @@ impl Description {
         let pairs = [("A lies", self.a, given.a), ("B lies", self.b, given.b), ("C lies", self.c, given.c)];
         pairs.into_iter().find_map(|(what, planned, given)| {
             let strides = |it: Placement| (it.row_stride, it.col_stride, it.batch_stride);
-            let same = strides(planned) == strides(given) && given.alignment >= planned.alignment.min(16);
+            let same = strides(planned) == strides(given)
+                && given.alignment >= planned.alignment.min(Placement::FULL_ALIGNMENT);
             (!same).then(|| (what, planned.to_string(), given.to_string()))
         })
     }

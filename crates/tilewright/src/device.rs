@@ -1,15 +1,20 @@
 //! A device that has Tilewright's kernels.
 
+use std::any::Any;
 use std::ffi::c_void;
+use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
 
-use cuda_std::Grid;
+use bytemuck::Pod;
 use cuda_std::executor::{Checks, Executor};
-use runtime::KernelSet;
+use cuda_std::{Element, Grid};
+use runtime::{Bytes, KernelSet};
 
 use crate::Error;
+use crate::memory::Memory;
 pub use crate::tensor_map::Lines;
 pub use runtime::{Buffer, DeviceInfo, LoadedKernel, TensorLayout, TensorTile};
 
@@ -23,21 +28,54 @@ pub fn missing_ptx() -> Option<&'static str> {
 
 /// A [`runtime::Device`] that has the kernels of this library: a GPU, or the CPU executor. A handle: clones are of the same
 /// device.
-#[derive(Clone, Debug)]
-pub struct Device(runtime::Device);
+///
+/// # What a device keeps
+///
+/// | what | for whom | how much | until when |
+/// |---|---|---|---|
+/// | [plans](Device::plan) | all handles | 1024 | a plan that was used later needs the place |
+/// | workspaces of [`multiply`](crate::multiply()) and [`gemm`](crate::gemm()) | handles of one stream | one for each call at a time, as large as the largest that was needed | [`Device::free_kept_memory`] |
+/// | buffers of matrices of [`gemm`](crate::gemm()) and [`gemv`](crate::gemv()) | handles of one stream | 512 MiB, 16 buffers | likewise, or later ones need the place |
+///
+/// Everything goes with the last handle: of the device, or of the stream. Memory goes, too, when there is too little free for
+/// [`Device::allocate`] and everything that uses it.
+///
+/// Clones of a handle, and handles made by [`From`] of one, differ: the clones share what is kept, the others begin with nothing.
+#[derive(Clone)]
+pub struct Device {
+    runtime: runtime::Device,
+    shared: Arc<Shared>,
+    /// The memory that is kept for another library's stream, if things run there.
+    of_stream: Option<Arc<Memory>>,
+}
+
+/// What all handles of a device share.
+#[derive(Default)]
+struct Shared {
+    /// For handles of the device's own stream.
+    memory: Memory,
+    /// The plans, of a type that this module, which is below those of plans, does not know.
+    plans: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Device").field(&self.runtime.name()).finish()
+    }
+}
 
 impl Deref for Device {
     type Target = runtime::Device;
 
     fn deref(&self) -> &runtime::Device {
-        &self.0
+        &self.runtime
     }
 }
 
 /// A device that has been opened with [`KERNELS`], and maybe others. Launches on one that has not are refused.
 impl From<runtime::Device> for Device {
-    fn from(device: runtime::Device) -> Self {
-        Self(device)
+    fn from(runtime: runtime::Device) -> Self {
+        Self { runtime, shared: Arc::default(), of_stream: None }
     }
 }
 
@@ -49,7 +87,7 @@ impl Device {
     /// Those of [`runtime::Device::open`].
     pub fn open() -> Result<(Self, Option<Error>), Error> {
         let (device, reason) = runtime::Device::open(&[&KERNELS])?;
-        Ok((Self(device), reason.map(Error::from)))
+        Ok((device.into(), reason.map(Error::from)))
     }
 
     /// The CUDA GPU of this number, counted from 0.
@@ -65,7 +103,7 @@ impl Device {
     /// # Errors
     /// Those of [`runtime::Device::cuda`].
     pub fn cuda_with(ordinal: usize, others: &[&'static KernelSet]) -> Result<Self, Error> {
-        Ok(Self(runtime::Device::cuda(ordinal, &[&[&KERNELS], others].concat())?))
+        Ok(runtime::Device::cuda(ordinal, &[&[&KERNELS], others].concat())?.into())
     }
 
     /// The CUDA GPU of this number, with the PTX for one architecture and no other: see
@@ -74,7 +112,7 @@ impl Device {
     /// # Errors
     /// Those of [`runtime::Device::cuda_with_arch`].
     pub fn cuda_with_arch(ordinal: usize, arch: &str) -> Result<Self, Error> {
-        Ok(Self(runtime::Device::cuda_with_arch(ordinal, &[&KERNELS], Some(arch))?))
+        Ok(runtime::Device::cuda_with_arch(ordinal, &[&KERNELS], Some(arch))?.into())
     }
 
     /// The CUDA GPU of this number, with PTX from a file instead of the embedded one, loaded at once.
@@ -87,7 +125,7 @@ impl Device {
     pub unsafe fn cuda_with_ptx(ordinal: usize, path: &Path) -> Result<Self, Error> {
         // SAFETY: the caller's promise.
         let set = unsafe { KernelSet::from_file(KERNELS.crate_name(), path) }?;
-        Ok(Self(runtime::Device::cuda(ordinal, &[set])?))
+        Ok(runtime::Device::cuda(ordinal, &[set])?.into())
     }
 
     /// Runs a kernel: see [`runtime::Device::launch`].
@@ -95,29 +133,105 @@ impl Device {
     /// # Errors
     /// Those of [`runtime::Device::launch`], as errors of this library.
     pub fn launch<K: Grid>(&self, kernel: K) -> Result<(), Error> {
-        Ok(self.0.launch(kernel)?)
+        Ok(self.runtime.launch(kernel)?)
     }
 
     /// The CPU executor.
     pub fn cpu(checks: Checks) -> Self {
-        Self(runtime::Device::cpu(checks))
+        runtime::Device::cpu(checks).into()
     }
 
     /// The CPU executor, as this one is.
     pub fn with_executor(executor: Executor) -> Self {
-        Self(runtime::Device::with_executor(executor))
+        runtime::Device::with_executor(executor).into()
     }
 
-    /// A handle of the same GPU by which everything runs on another library's stream: see [`runtime::Device::on_stream`].
+    /// A handle of the same GPU by which everything runs on another library's stream: see [`runtime::Device::on_stream`]. It
+    /// shares the plans, and keeps memory of its own, also if there is another handle of that stream that is no clone of it.
     ///
     /// # Errors
     /// Those of [`runtime::Device::on_stream`].
     ///
     /// # Safety
-    /// As for [`runtime::Device::on_stream`].
+    /// As for [`runtime::Device::on_stream`]. While the stream is captured, nothing is called that uses memory which the handle
+    /// keeps: [`multiply`](crate::multiply()), [`gemm`](crate::gemm()), [`gemv`](crate::gemv()). What was captured would use that
+    /// memory whenever it is replayed, and it may be in use elsewhere then, or be freed. Run a
+    /// [plan](crate::plan::GemmPlan::run) with a workspace that lives as long as the capture.
     pub unsafe fn on_stream(&self, stream: *mut c_void) -> Result<Self, Error> {
         // SAFETY: the caller's promise.
-        Ok(Self(unsafe { self.0.on_stream(stream) }?))
+        let runtime = unsafe { self.runtime.on_stream(stream) }?;
+        Ok(Self { runtime, shared: self.shared.clone(), of_stream: Some(Arc::default()) })
+    }
+
+    /// Allocates memory: see [`runtime::Device::allocate`]. If there is too little free, what is kept is freed first.
+    ///
+    /// # Errors
+    /// Those of [`runtime::Device::allocate`].
+    pub fn allocate<T: Element + Pod>(&self, len: usize) -> Result<Buffer<T>, runtime::Error> {
+        match self.runtime.allocate(len) {
+            Err(error) if error.is_lack_of_memory() && self.free_kept() => self.runtime.allocate(len),
+            result => result,
+        }
+    }
+
+    /// Allocates memory for a copy of `data`, and copies it there, as [`Device::allocate`] does.
+    ///
+    /// # Errors
+    /// Those of [`runtime::Device::upload`].
+    pub fn upload<T: Element + Pod>(&self, data: &[T]) -> Result<Buffer<T>, runtime::Error> {
+        let mut buffer = self.allocate(data.len())?;
+        buffer.copy_from(data)?;
+        Ok(buffer)
+    }
+
+    /// The memory that is kept for handles of this one's stream, and not in use now.
+    pub fn kept_memory(&self) -> Bytes {
+        Bytes(self.memory().bytes() as u128)
+    }
+
+    /// Frees the memory that is kept for handles of this one's stream, and for those of the device's own. Waits for what was
+    /// queued there. What calls on other threads are using stays theirs, and is kept afterwards.
+    pub fn free_kept_memory(&self) {
+        self.free_kept();
+    }
+
+    /// The same, and tells whether there was any.
+    fn free_kept(&self) -> bool {
+        // The memory of other libraries' streams is left to their handles: with the last of these such a stream may end, and
+        // memory that was used on it is freed before.
+        let of_stream = self.of_stream.as_ref().is_some_and(|memory| memory.free());
+        self.shared.memory.free() || of_stream
+    }
+
+    /// The memory that is kept for this handle's stream.
+    fn memory(&self) -> &Memory {
+        self.of_stream.as_deref().unwrap_or(&self.shared.memory)
+    }
+
+    /// Memory for a workspace of `len` elements at least.
+    pub(crate) fn take_workspace(&self, len: usize) -> Result<Buffer<f32>, Error> {
+        Ok(self.memory().take_workspace(len, || self.allocate(len))?)
+    }
+
+    /// Keeps a workspace for the next call.
+    pub(crate) fn give_workspace(&self, buffer: Buffer<f32>) {
+        self.memory().give_workspace(buffer);
+    }
+
+    /// A buffer of `len` elements, of which nothing is known.
+    pub(crate) fn take_buffer(&self, len: usize) -> Result<Buffer<f32>, Error> {
+        Ok(self.memory().take_buffer(len, || self.allocate(len))?)
+    }
+
+    /// Keeps a buffer for the next call.
+    pub(crate) fn give_buffer(&self, buffer: Buffer<f32>) {
+        self.memory().give_buffer(buffer);
+    }
+
+    /// What the modules of plans keep with the device. It is of one type.
+    pub(crate) fn kept<T: Any + Default + Send + Sync>(&self) -> &T {
+        let kept = self.shared.plans.get_or_init(|| Box::<T>::default());
+        kept.downcast_ref().expect("all who ask for it ask for one type")
     }
 }
 

@@ -32,7 +32,7 @@
 //! ```text
 //!  precision   sizes   views                       words that everything is said in; views of a device's memory
 //!  refusal ◄─ error                                why a kernel is not taken, and what else can go wrong
-//!  device ◄─ tensor_map   placement                where kernels run, where matrices lie
+//!  memory ◄─ device ◄─ tensor_map   placement      what a device keeps, where kernels run, where matrices lie
 //!  operand ◄─ description   device_facts           matrices on a device, the product of some, what a plan knows of a device
 //!  ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 //!  scheme   auxiliary ◄─ scaling                   arithmetic; kernels before and after a product, and beside it
@@ -47,8 +47,9 @@
 //!  kernel_candidate                                a kernel with all that comes before and after it
 //!  model   gemm_plan                               how long it should take; a plan
 //!  choose   run                                    making one, running one
+//!  cache                                           keeping those that were made
 //!  ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!  multiply   scale                                products of `ndarray` views, products with diagonal matrices
+//!  multiply   scale                                products in one call, products with diagonal matrices
 //! ```
 
 mod description;
@@ -56,6 +57,7 @@ pub mod device;
 mod device_facts;
 mod error;
 pub mod kernels;
+mod memory;
 mod multiply;
 pub mod operand;
 mod placement;
@@ -69,7 +71,7 @@ mod views;
 
 pub use device::{Buffer, Device};
 pub use error::Error;
-pub use multiply::{Packed, gemm, gemv};
+pub use multiply::{Packed, gemm, gemv, multiply};
 pub use operand::DeviceMatrix;
 pub use precision::{Precision, Tolerance};
 pub use runtime::{Bytes, Error as DeviceError};

@@ -1,9 +1,76 @@
-//! Products of `ndarray` views: the whole way to a device and back in one call.
+//! Products in one call: of matrices on a device, and of `ndarray` views with the whole way to a device and back.
 
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
-use crate::plan::{Description, GemmPlan, Options};
+use crate::plan::{Description, GemmPlan, Options, Workspace};
 use crate::{Device, DeviceMatrix, Error, Sizes};
+
+/// Queues `C = α·A·B + β·C` for each product of a batch of matrices on a device, and does not wait for it.
+///
+/// For the second product of the same sizes, strides and options, and any after it, nothing is planned or allocated, neither on
+/// the device nor on the host: the device [keeps](Device#what-a-device-keeps) the [plan](Device::plan) and the workspace. What such
+/// a call costs beside the launches is less than a microsecond. A [`GemmPlan`] with a workspace of one's own is for captured streams,
+/// and to see what is planned.
+///
+/// Threads may use one handle, or clones of it, at the same time: what each has queued is computed one after the other. As in every
+/// BLAS, C is not read if β is zero, and neither A nor B if α is zero. `options` are as for [`gemm`].
+///
+/// ```
+/// use ndarray::array;
+/// use tilewright::{Device, DeviceMatrix, Precision};
+///
+/// let (device, _why_no_gpu) = Device::open()?;
+/// let a = DeviceMatrix::upload(&device, array![[1.0, 2.0], [3.0, 4.0]].view())?;
+/// let mut power = DeviceMatrix::upload(&device, array![[1.0, 0.0], [0.0, 1.0]].view())?;
+/// for _ in 0..2 {
+///     let mut next = DeviceMatrix::unwritten(&device, ndarray::Array2::zeros((2, 2)).view())?;
+///     tilewright::multiply(&device, Precision::Fp32, 1.0, &a, &power, 0.0, &mut next)?;
+///     power = next;
+/// }
+/// assert_eq!(device.plans_made(), 1);
+/// let mut square = ndarray::Array2::zeros((2, 2));
+/// power.download(square.view_mut())?;
+/// assert_eq!(square, array![[7.0, 10.0], [15.0, 22.0]]);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`Device::plan`] and [`GemmPlan::run`]; [`DeviceError::Driver`](runtime::Error::Driver) or
+/// [`DeviceError::NotEnoughMemory`](runtime::Error::NotEnoughMemory) where there is too little memory for a workspace.
+pub fn multiply(
+    device: &Device,
+    options: impl Into<Options>,
+    alpha: f32,
+    a: &DeviceMatrix,
+    b: &DeviceMatrix,
+    beta: f32,
+    c: &mut DeviceMatrix,
+) -> Result<(), Error> {
+    let plan = device.plan(&Description::of(alpha, a, b, beta, c)?, &options.into())?;
+    run(device, &plan, alpha, a, b, beta, c)
+}
+
+/// Runs a plan with a workspace that the device keeps.
+fn run(
+    device: &Device,
+    plan: &GemmPlan,
+    alpha: f32,
+    a: &DeviceMatrix,
+    b: &DeviceMatrix,
+    beta: f32,
+    c: &mut DeviceMatrix,
+) -> Result<(), Error> {
+    let mut workspace = match plan.workspace_bytes().div_ceil(size_of::<f32>()) {
+        0 => Workspace::none(),
+        elements => Workspace::within(device.take_workspace(elements)?, 0..elements),
+    };
+    let queued = plan.run(device, alpha, a, b, beta, c, &mut workspace);
+    // Also after an error: what was queued until then runs before what is queued next.
+    if let Some(buffer) = workspace.into_buffer() {
+        device.give_workspace(buffer);
+    }
+    queued
+}
 
 /// Which operands had to be packed on their way to the device: those with negative strides, which kernels do not take, and
 /// those with gaps. What lies in the gaps is not the view's to read (another thread may be writing there), so memory
@@ -22,6 +89,8 @@ pub struct Packed {
 ///
 /// A is m×k, B is k×n and C is m×n; each of m, n and k may be zero. As in every BLAS, C is not read if β is zero, and
 /// neither A nor B if α is zero. Returns after C has arrived.
+///
+/// The device [keeps](Device#what-a-device-keeps) the plan, and the memory that it has allocated, for the next calls.
 ///
 /// `options` says how: a [`Precision`](crate::Precision), a kernel, or both with more as [`Options`]. A
 /// [plan](crate::plan) makes the rest of it.
@@ -69,15 +138,20 @@ pub fn gemm(
     let sizes = Sizes { m: c.nrows(), n: c.ncols(), k: a.ncols() };
     let [a_placed, b_placed, c_placed] = [a, b, c.view()].map(DeviceMatrix::placement_of);
     let product = Description::new(sizes, 1, a_placed, b_placed, c_placed)?.with_factors(alpha, beta);
-    let plan = GemmPlan::new(device, &product, &options.into())?;
+    let plan = device.plan(&product, &options.into())?;
 
-    let a = DeviceMatrix::upload(device, a)?;
-    let b = DeviceMatrix::upload(device, b)?;
-    let mut result =
-        if beta == 0.0 { DeviceMatrix::unwritten(device, c.view())? } else { DeviceMatrix::upload(device, c.view())? };
-    plan.run(device, alpha, &a, &b, beta, &mut result, &mut plan.workspace(device)?)?;
+    let buffer = |len| device.take_buffer(len);
+    let a = DeviceMatrix::upload_to(buffer, a)?;
+    let b = DeviceMatrix::upload_to(buffer, b)?;
+    let mut result = match beta == 0.0 {
+        true => DeviceMatrix::unwritten_in(buffer, c.view())?,
+        false => DeviceMatrix::upload_to(buffer, c.view())?,
+    };
+    run(device, &plan, alpha, &a, &b, beta, &mut result)?;
     result.download(c)?;
-    Ok(Packed { a: a.is_packed(), b: b.is_packed(), c: result.is_packed() })
+    let packed = Packed { a: a.is_packed(), b: b.is_packed(), c: result.is_packed() };
+    [a, b, result].into_iter().for_each(|matrix| device.give_buffer(matrix.into_buffer()));
+    Ok(packed)
 }
 
 /// Computes `y = α·A·x + β·y` on a device, for views with any strides.
@@ -183,6 +257,36 @@ mod tests {
             gemv(&device, kernel, 1.0, a.view(), x, 0.0, y.slice_mut(s![1..;2])).unwrap();
             assert_eq!(y.slice(s![1..;2]), a.dot(&x), "{}", kernel.name);
         }
+    }
+
+    #[test]
+    fn threads_share_a_device_and_no_memory() {
+        let device = Device::cpu(Checks::Bounds);
+        // Divided sums need a workspace.
+        let options = Options { splits: Some(2), ..Options::from(Precision::Fp32Strict) };
+        let (device, options) = (&device, &options);
+        let multiply_on_a_thread = |number: usize| {
+            let (m, n, k) = (20 + number, 30 - number, 40);
+            let (a, b) = (numbers(m, k) + number as f32, numbers(k, n));
+            let expected = a.dot(&b);
+            let on_device = |matrix: &Array2<f32>| DeviceMatrix::upload(device, matrix.view()).unwrap();
+            let (device_a, device_b) = (on_device(&a), on_device(&b));
+            for _ in 0..10 {
+                let mut c = Array2::zeros((m, n));
+                gemm(device, options.clone(), 1.0, a.view(), b.view(), 0.0, c.view_mut()).unwrap();
+                assert_eq!(c, expected);
+                let mut result = DeviceMatrix::unwritten(device, c.view()).unwrap();
+                multiply(&device.clone(), options.clone(), 1.0, &device_a, &device_b, 0.0, &mut result).unwrap();
+                c.fill(0.0);
+                result.download(c.view_mut()).unwrap();
+                assert_eq!(c, expected);
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..4).for_each(|number| drop(scope.spawn(move || multiply_on_a_thread(number))));
+        });
+        assert!(device.kept_memory().0 > 4 * 2 * 20 * 30, "the sums of each half, and matrices");
+        assert!((4..=16).contains(&device.plans_made()), "{}", device.plans_made());
     }
 
     #[test]

@@ -44,11 +44,24 @@ impl DeviceMatrix {
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU has too little free memory, or an earlier kernel has failed.
     pub fn upload(device: &Device, matrix: ArrayView2<'_, f32>) -> Result<Self, Error> {
+        Self::upload_to(|len| Ok(device.allocate(len)?), matrix)
+    }
+
+    /// Copies a matrix to a buffer of as many elements as it is asked for.
+    pub(crate) fn upload_to(
+        buffer: impl FnOnce(usize) -> Result<Buffer<f32>, Error>,
+        matrix: ArrayView2<'_, f32>,
+    ) -> Result<Self, Error> {
+        let copied = |elements: &[f32]| {
+            let mut buffer = buffer(elements.len())?;
+            buffer.copy_from(elements)?;
+            Ok::<_, Error>(buffer)
+        };
         match direct(matrix) {
-            Some((slice, strides)) => Ok(Self::with(device.upload(slice)?, matrix.dim(), strides, false)),
+            Some((slice, strides)) => Ok(Self::with(copied(slice)?, matrix.dim(), strides, false)),
             None => {
                 let (elements, strides) = pack(matrix);
-                Ok(Self::with(device.upload(&elements)?, matrix.dim(), strides, true))
+                Ok(Self::with(copied(&elements)?, matrix.dim(), strides, true))
             }
         }
     }
@@ -59,11 +72,19 @@ impl DeviceMatrix {
     /// # Errors
     /// As for [`DeviceMatrix::upload`].
     pub fn unwritten(device: &Device, like: ArrayView2<'_, f32>) -> Result<Self, Error> {
+        Self::unwritten_in(|len| Ok(device.allocate(len)?), like)
+    }
+
+    /// The same in a buffer of as many elements as it is asked for.
+    pub(crate) fn unwritten_in(
+        buffer: impl FnOnce(usize) -> Result<Buffer<f32>, Error>,
+        like: ArrayView2<'_, f32>,
+    ) -> Result<Self, Error> {
         let (len, strides, packed) = match direct(like) {
             Some((slice, strides)) => (slice.len(), strides, false),
             None => (like.len(), packed_strides(like), true),
         };
-        let mut made = Self::with(device.allocate(len)?, like.dim(), strides, packed);
+        let mut made = Self::with(buffer(len)?, like.dim(), strides, packed);
         made.clear()?;
         Ok(made)
     }
@@ -176,6 +197,11 @@ impl DeviceMatrix {
     /// The memory, in the order in which it lies there, gaps included.
     pub fn buffer(&self) -> &Buffer<f32> {
         &self.buffer
+    }
+
+    /// The memory, to be used for something else.
+    pub(crate) fn into_buffer(self) -> Buffer<f32> {
+        self.buffer
     }
 
     /// The memory, to be written.

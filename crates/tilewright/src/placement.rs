@@ -46,6 +46,9 @@ impl Storage {
 const TENSOR_MAP_ALIGNMENT: usize = 16;
 
 impl Placement {
+    /// The alignment beyond which more makes no difference to any kernel.
+    pub(crate) const FULL_ALIGNMENT: usize = TENSOR_MAP_ALIGNMENT;
+
     /// A matrix without gaps that is stored by rows of `cols` elements, in memory aligned as every allocation is.
     pub fn by_rows(cols: usize) -> Self {
         Self { row_stride: cols, col_stride: 1, batch_stride: 0, alignment: 256 }

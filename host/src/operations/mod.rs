@@ -1,5 +1,5 @@
 //! The operations of this program: what its kernels are for. `run --op`, `bench --op`, `check`, `agreement`, `mutants` and
-//! `sanitize` go through this list.
+//! `sanitize` go through this list; `tune` through those that are planned.
 
 mod product;
 
@@ -8,6 +8,9 @@ use std::sync::LazyLock;
 use runtime::KernelSet;
 use testkit::{Operation, Program};
 use tilewright::device::{DeviceChoice, KERNELS};
+
+use crate::planted::FOR_TOOLS;
+pub use product::Tunable;
 
 /// All operations: those beside the kernels, then products, which are planned.
 pub static ALL: LazyLock<Vec<&'static dyn Operation>> = LazyLock::new(|| {
@@ -20,7 +23,12 @@ static KERNEL_SETS: [&KernelSet; 1] = [&KERNELS];
 
 /// What the command line does with them.
 pub fn program() -> Program<'static> {
-    Program { operations: &ALL, kernel_sets: &KERNEL_SETS }
+    Program { operations: &ALL, kernel_sets: &KERNEL_SETS, planted: &FOR_TOOLS }
+}
+
+/// The operations that have something to tune: those that are planned.
+pub fn tunable() -> impl Iterator<Item = Tunable> {
+    product::ALL.iter().map(product::Product::tunable)
 }
 
 /// A device as these commands name it.

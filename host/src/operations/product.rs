@@ -31,6 +31,17 @@ pub(super) static ALL: [Product; 7] = [
     Product::new("gemm-fp16", Family::Gemm, Precision::Fp16),
 ];
 
+/// What there is to tune about an operation: by which kernel its products are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunable {
+    /// The operation.
+    pub name: &'static str,
+    /// The precision of its products.
+    pub precision: Precision,
+    /// Whether they are products of matrices with vectors only.
+    pub by_vectors: bool,
+}
+
 /// `C = α·op(A)·op(B) + β·C` for each product of a batch.
 pub(super) struct Product {
     name: &'static str,
@@ -60,6 +71,11 @@ struct Case {
 impl Product {
     const fn new(name: &'static str, family: Family, precision: Precision) -> Self {
         Self { name, family, precision, last: Mutex::new(None) }
+    }
+
+    /// What there is to tune about it.
+    pub(super) fn tunable(&self) -> Tunable {
+        Tunable { name: self.name, precision: self.precision, by_vectors: self.family == Family::Gemv }
     }
 
     /// What the planner chooses. On the executor, which takes kernels that are slow to model only if they are named, the kernels of

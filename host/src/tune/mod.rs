@@ -1,6 +1,6 @@
 //! Measures which kernel is the fastest for which product, and writes it down: `tilewright tune`.
 //!
-//! For each shape, layout and precision of a list ([`cases`]), every kernel that can compute the product is timed, with the
+//! It goes by the operations that are planned ([`operations::tunable`]): for each shape and layout of a list ([`cases`]), every kernel that can compute the product is timed, with the
 //! numbers of splits that might suit it. What the model has far behind is left out. The result is a [`Table`] of this GPU;
 //! `crates/tilewright/src/plan/tables` has those that are built in.
 //!
@@ -17,7 +17,7 @@ use cases::Case;
 use crate::Error;
 use crate::input::{self, Distribution};
 use crate::provenance::{commit, now};
-use crate::{files, tables};
+use crate::{files, operations, tables};
 use tilewright::device::{Device, DeviceInfo};
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::table::{Entry, KernelTime, Key};
@@ -37,11 +37,51 @@ const ABOUT: f64 = 1.02;
 /// How many times are taken for a median.
 const TIMES: usize = 7;
 
+/// Products to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Products {
+    /// Their precision.
+    pub precision: Precision,
+    /// Whether only those of matrices with vectors are meant.
+    pub by_vectors: bool,
+}
+
+impl Products {
+    /// All products of a precision.
+    pub fn all(precision: Precision) -> Self {
+        Self { precision, by_vectors: false }
+    }
+
+    fn has(self, case: &Case) -> bool {
+        !self.by_vectors || case.sizes.n == 1
+    }
+}
+
+/// The products of operations that have something to tune.
+///
+/// # Errors
+/// [`testkit::Error::UnknownOperation`], with the names that are nearest; [`Error::Usage`] for an operation that has nothing to tune.
+pub fn products_of(names: &[String]) -> Result<Vec<Products>, Error> {
+    let one = |name: &String| {
+        let found = operations::tunable().find(|tunable| tunable.name == name);
+        if let Some(operations::Tunable { precision, by_vectors, .. }) = found {
+            return Ok(Products { precision, by_vectors });
+        }
+        operations::program().operation(name)?;
+        let tunable: Vec<_> = operations::tunable().map(|tunable| tunable.name).collect();
+        Err(Error::Usage(format!(
+            "operation `{name}` has nothing to tune: its kernels are launched in one way only. Those that have are {}",
+            tunable.join(", ")
+        )))
+    };
+    names.iter().map(one).collect()
+}
+
 /// What to measure, and where to write it.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The precisions; all if there are none.
-    pub precisions: Vec<Precision>,
+    /// The products; all if there are none.
+    pub products: Vec<Products>,
     /// The file that is written. What has been measured so far is written after every shape, but to a pipe.
     pub output: PathBuf,
 }
@@ -60,9 +100,8 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
     files::check_writable(&options.output)?;
     let release = driver_release.map(|release| format!("{release}, ")).unwrap_or_default();
     let mut table = Table::begin(&name, format!("{release}CUDA {driver_cuda_version}"), commit(), now());
-    let precisions = if options.precisions.is_empty() { &cases::PRECISIONS[..] } else { &options.precisions };
     for case in cases::all() {
-        for entry in measure_case(device, &case, precisions)? {
+        for entry in measure_case(device, &case, &precisions_of(&case, &options.products))? {
             let best = entry.times.first().map_or("no kernel".to_owned(), |best| {
                 format!("{} with {} splits: {:.1} us", best.kernel, best.splits, best.median_us)
             });
@@ -77,10 +116,24 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
     Ok(table)
 }
 
+/// The precisions in which a case is measured, each once.
+fn precisions_of(case: &Case, products: &[Products]) -> Vec<Precision> {
+    if products.is_empty() {
+        return cases::PRECISIONS.to_vec();
+    }
+    let mut precisions = Vec::new();
+    for products in products.iter().filter(|products| products.has(case)) {
+        if !precisions.contains(&products.precision) {
+            precisions.push(products.precision);
+        }
+    }
+    precisions
+}
+
 /// Measures one product in some precisions. What no kernel can compute gives no entry.
 fn measure_case(device: &Device, case: &Case, precisions: &[Precision]) -> Result<Vec<Entry>, Error> {
     let product = case.description()?;
-    let Some(key) = Key::of(&product) else { return Ok(Vec::new()) };
+    let Some(key) = Key::of(&product).filter(|_| !precisions.is_empty()) else { return Ok(Vec::new()) };
     let facts = DeviceFacts::of(device);
     let [a, b, c] = case.placements();
     let [a_len, b_len, c_len] = case.elements();
@@ -228,8 +281,33 @@ mod tests {
     }
 
     #[test]
+    fn operations_that_are_planned_are_tuned() {
+        let of = |names: &[&str]| products_of(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        let vectors = Case { sizes: Sizes { m: 8, n: 1, k: 8 }, batch: 1, trans_a: false, trans_b: false };
+        let matrices = Case { sizes: Sizes { m: 8, n: 8, k: 8 }, ..vectors };
+        let both = of(&["gemv", "gemm-tf32", "gemm-tf32", "gemm-fp32-strict"]).unwrap();
+        let (strict, tf32) = (Precision::Fp32Strict, Precision::Tf32);
+        assert_eq!(precisions_of(&vectors, &both), [strict, tf32]);
+        assert_eq!(precisions_of(&matrices, &both), [tf32, strict]);
+        assert_eq!(precisions_of(&matrices, &both[..1]), []);
+        // Together they are what is tuned by default.
+        let all: Vec<_> = operations::tunable().map(|tunable| tunable.name).collect();
+        let mut precisions = precisions_of(&vectors, &of(&all).unwrap());
+        assert!(precisions_of(&matrices, &of(&all).unwrap()).len() == precisions.len());
+        precisions.sort_by_key(|precision| precision.name());
+        let mut default = precisions_of(&vectors, &[]);
+        default.sort_by_key(|precision| precision.name());
+        assert_eq!(precisions, default);
+
+        let refusal = of(&["rms-norm"]).unwrap_err().to_string();
+        assert!(refusal.contains("`rms-norm` has nothing to tune") && all.iter().all(|name| refusal.contains(name)));
+        let unknown = of(&["gemm-fp31"]).unwrap_err().to_string();
+        assert!(unknown.contains("there is no operation `gemm-fp31` (did you mean `gemm-fp"), "{unknown}");
+    }
+
+    #[test]
     fn the_cpu_is_not_measured_for_a_table() {
-        let options = Options { precisions: Vec::new(), output: "/no such directory/table.json".into() };
+        let options = Options { products: Vec::new(), output: "/no such directory/table.json".into() };
         let error = run(&Device::cpu(Checks::Bounds), &options, |_| ()).unwrap_err();
         assert!(error.to_string().contains("needs one"), "{error}");
     }

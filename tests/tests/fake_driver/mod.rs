@@ -21,7 +21,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| fake_library::compile("libc
 /// calling test.
 pub(crate) fn isolated(test: &str, variables: &[(&str, &str)], body: fn()) {
     let prepare = |command: &mut Command| {
-        command.arg("--exact").env(LIBRARY_VARIABLE, &*LIBRARY).envs(variables.iter().copied());
+        command.args(["--exact", "--include-ignored"]).env(LIBRARY_VARIABLE, &*LIBRARY).envs(variables.iter().copied());
     };
     isolated::isolated(test, prepare, || {
         // Without PTX there is nothing to load, and these tests would show nothing.

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use core::panic::Location;
 use core::ptr;
 use std::boxed::Box;
-use std::string::String;
+use std::string::{String, ToString};
 use std::thread_local;
 use std::vec::Vec;
 
@@ -312,7 +312,7 @@ impl<'a> Context<'a> {
                 names.clear();
             }
             if fit == best {
-                names.push(String::from(view.name));
+                names.push(view.name.to_string());
             }
         });
         best.map(|(_, begin)| (names.join("` or `"), address - begin))

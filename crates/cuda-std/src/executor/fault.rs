@@ -35,6 +35,12 @@ pub enum LaunchError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// It was [asked](super::Stop) to end.
+    #[error("kernel `{kernel}` was stopped before all of its blocks had run")]
+    Stopped {
+        /// The kernel's name.
+        kernel: &'static str,
+    },
     /// The kernel did something that it must not do.
     #[error(transparent)]
     Fault(#[from] Box<Fault>),

@@ -95,6 +95,7 @@ mod panics;
 mod products;
 mod shared_memory;
 mod stacks;
+mod stop;
 mod tma;
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -112,6 +113,7 @@ pub(crate) use hooks::*;
 pub(crate) use identity::SharedIdentity;
 pub use ordering_calls::{OrderingCall, OrderingCalls};
 pub(crate) use products::{OperandA, commit_products, fence_products, multiply, wait_for_products};
+pub use stop::Stop;
 pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
 
 use block::Block;
@@ -197,7 +199,7 @@ impl Executor {
     /// Runs a kernel on a grid of blocks.
     ///
     /// # Errors
-    /// See [`LaunchError`]. After a [fault](LaunchError::Fault) some blocks have run and others have not.
+    /// See [`LaunchError`]. After a [fault](LaunchError::Fault), or when it was [stopped](Stop), some blocks have run and others have not.
     ///
     /// # Panics
     /// If called from within a kernel.
@@ -213,7 +215,7 @@ impl Executor {
         panics::install_hook();
         overflow::install();
 
-        let launch = Launch::new(grid);
+        let launch = Launch::new(K::NAME, grid);
         let workers = (rayon::current_num_threads() as u64).min(launch.total.div_ceil(launch.portion));
         rayon::scope(|scope| {
             for _ in 0..workers {
@@ -258,6 +260,9 @@ enum MemoryState {
 
 /// What the workers of a launch share.
 struct Launch {
+    kernel: &'static str,
+    /// What may ask it to end.
+    stop: Option<Stop>,
     grid: Dim3,
     /// The number of blocks. It fits: the extents have 31, 16 and 16 bits.
     total: u64,
@@ -271,11 +276,13 @@ struct Launch {
 }
 
 impl Launch {
-    fn new(grid: Dim3) -> Self {
+    fn new(kernel: &'static str, grid: Dim3) -> Self {
         let total = u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z);
         // Many portions for each worker, so that all finish together, but not one access to a shared counter per block.
         let portion = (total / (64 * rayon::current_num_threads() as u64)).clamp(1, 256);
         Self {
+            kernel,
+            stop: Stop::listened_to(),
             grid,
             total,
             portion,
@@ -300,6 +307,10 @@ impl Launch {
             let first = self.next.fetch_add(self.portion, Ordering::Relaxed);
             for index in first..self.total.min(first.saturating_add(self.portion)) {
                 if index > self.first_failed.load(Ordering::Relaxed) {
+                    return MemoryState::Reusable;
+                }
+                if self.stop.as_ref().is_some_and(Stop::is_asked) {
+                    self.fail(index, LaunchError::Stopped { kernel: self.kernel });
                     return MemoryState::Reusable;
                 }
                 if let Err(fault) = block.run(self.position(index)) {

@@ -66,7 +66,7 @@ pub(super) fn choose(
     if options.splits == Some(0) {
         return Err(Error::Usage("splits is 0: sums are divided among at least one block".to_owned()));
     }
-    let precision = (options.precision).or(options.kernel.map(KernelInfo::precision)).unwrap_or_default();
+    let precision = options.precision();
     let table = options.tables.table(device)?;
     let request = Request { kernels, device, product, precision, splits: options.splits };
     let mut judged: Vec<Judged> = (kernels.iter())

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A plan depends on sizes, strides and alignment, not on addresses or numbers: it is made once and run often, on operands
-//! that are placed alike. Running allocates nothing, copies nothing between host and device, and does not wait.
+//! that are placed alike. [`Device::plan`](crate::Device::plan) keeps those that were made. Running allocates nothing, copies nothing between host and device, and does not wait.
 //!
 //! All sizes are checked when the plan is made, before anything is allocated.
 //!
@@ -37,6 +37,7 @@
 //! # Ok::<(), tilewright::Error>(())
 //! ```
 
+mod cache;
 mod choose;
 mod explanation;
 mod gemm_plan;

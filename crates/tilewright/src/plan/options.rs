@@ -17,6 +17,13 @@ pub struct Options {
     pub tables: Tables,
 }
 
+impl Options {
+    /// The precision that a plan will have.
+    pub(crate) fn precision(&self) -> Precision {
+        self.precision.or(self.kernel.map(KernelInfo::precision)).unwrap_or_default()
+    }
+}
+
 impl From<Precision> for Options {
     fn from(precision: Precision) -> Self {
         Self { precision: Some(precision), ..Self::default() }

@@ -51,6 +51,11 @@ impl Workspace {
         Self { buffer: Some(buffer), range }
     }
 
+    /// The same buffer, to be used for something else.
+    pub(crate) fn into_buffer(self) -> Option<Buffer<f32>> {
+        self.buffer
+    }
+
     /// The whole buffer, if there is one.
     pub fn buffer(&self) -> Option<&Buffer<f32>> {
         self.buffer.as_ref()

@@ -1,20 +1,12 @@
-//! How the program ends early: by Ctrl-C, or because a supervisor or a terminal that is closed tells it to.
+//! How a program ends early: by Ctrl-C, or because a supervisor or a terminal that is closed tells it to.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::{IntoRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
-use std::time::Duration;
-
-use host::child;
-use host::files::without_half_written_files;
-use host::progress;
 
 /// What a shell reports for a program that a signal has ended: this, and the signal's number.
-pub(crate) const SIGNALLED: i32 = 128;
-
-/// How long the program goes on for the sake of what it has to say, to a pipe that nobody reads, for example.
-const PATIENCE: Duration = Duration::from_millis(500);
+pub const SIGNALLED: i32 = 128;
 
 /// The pipe that a signal's number is written to.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
@@ -22,10 +14,12 @@ static PIPE: AtomicI32 = AtomicI32::new(-1);
 /// Whether a signal has come.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the program in order, with all that it has started. SIGHUP stays ignored if it is, as
-/// under `nohup`. Where this fails, signals end the program all the same, only with a progress bar left behind, or a temporary
-/// file.
-pub(crate) fn listen() {
+/// From now on SIGINT, SIGTERM and SIGHUP call `end` with their number, once, in a thread of its own: it ends the program in order, with
+/// all that it has started ([`child::end_all`](crate::child::end_all), then [`exit`]). SIGHUP stays ignored if it is, as under `nohup`.
+/// Where this fails, signals end the program all the same, only without that.
+///
+/// For a program's `main`, once, before anything else runs.
+pub fn listen(end: fn(i32)) {
     let Ok((mut reader, writer)) = std::io::pipe() else { return };
     PIPE.store(writer.into_raw_fd(), Ordering::Relaxed);
     let listening = thread::Builder::new().spawn(move || {
@@ -71,23 +65,8 @@ extern "C" fn told(signal: libc::c_int) {
     unsafe { libc::write(pipe, (&raw const number).cast(), 1) };
 }
 
-/// Ends the program, and before it what it has started. Files are whole, or as they were.
-fn end(signal: i32) {
-    child::end_all();
-    let _whole = without_half_written_files();
-    let code = SIGNALLED + signal;
-    // Whatever happens to the message: a terminal may be stopped, a pipe full, and another thread at a progress bar wait for that.
-    let _ = thread::Builder::new().spawn(move || {
-        thread::sleep(PATIENCE);
-        exit(code);
-    });
-    progress::clear();
-    let _ = writeln!(std::io::stderr(), "interrupted: what was not finished is not written");
-    exit(code);
-}
-
 /// Ends the process. Nothing is run that waits for a GPU, as the driver's own clean-up would, for a kernel that may never end.
-fn exit(code: i32) -> ! {
+pub fn exit(code: i32) -> ! {
     // SAFETY: has no conditions.
     unsafe { libc::_exit(code) }
 }

@@ -1,20 +1,22 @@
 //! The command line's grammar.
+// What stands above a type here, or above flags of another type, would be the help of the program.
+#![allow(missing_docs, reason = "flags and commands are documented: that is the help of the program")]
 
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use host::bench::args::BenchFlags;
-use host::input::Distribution;
-use host::planted::Fault;
-use host::problem::Overrides;
-use host::run::Options;
-use host::sanitize::args::SanitizeFlags;
-use host::tables::TableFlag;
-use host::tune;
-use host::{Error, operations};
-use testkit::{CheckTask, Common, RunTask};
+use testkit::CheckTask;
 use tilewright::Precision;
 use tilewright::device::DeviceChoice;
+
+use crate::bench::args::BenchFlags;
+use crate::input::Distribution;
+use crate::planted::Fault;
+use crate::problem::Overrides;
+use crate::run::{Options, What};
+use crate::sanitize::SanitizeFlags;
+use crate::tables::TableFlag;
+use crate::{Error, tune};
 
 /// Matrix products by kernels written in Rust: run, checked and timed on a GPU, or on the CPU without one.
 #[derive(Debug, Parser)]
@@ -24,21 +26,21 @@ use tilewright::device::DeviceChoice;
                         something is missing; 124 the time limit was reached; 130 interrupted (or 128 + \
                         N: told to end by signal N)."
 )]
-pub(crate) struct Cli {
+pub struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub command: Option<Command>,
 
     /// Without a subcommand, its flags belong to `run`.
     #[command(flatten)]
-    pub(crate) run: RunFlags,
+    pub run: RunFlags,
 
     /// Run in a process of its own that is ended after so many seconds, also while a kernel runs
     #[arg(long, value_name = "SECONDS", global = true, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) time_limit: Option<u64>,
+    pub time_limit: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub enum Command {
     /// Run kernels on the named problems, check every element of the results, and time them (the default)
     Run(RunFlags),
     /// Measure kernels beside cuBLAS on a GPU: times in turns, shares of what the GPU can do, errors; compare with older runs
@@ -55,20 +57,24 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PlantedFlags {
+pub struct PlantedFlags {
     /// The fault
-    pub(crate) fault: Fault,
+    pub fault: Fault,
 
     /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: DeviceChoice,
+    pub device: DeviceChoice,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TuneFlags {
+pub struct TuneFlags {
     /// The file to write the table to, as JSON
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
+
+    /// An operation to tune: one that is planned; may be repeated [default: all that are]
+    #[arg(long, value_name = "NAME", conflicts_with = "precision")]
+    op: Vec<String>,
 
     /// A precision to measure; may be repeated [default: all]
     #[arg(long, value_name = "NAME")]
@@ -76,18 +82,49 @@ pub(crate) struct TuneFlags {
 
     /// The GPU: auto (the first), cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: DeviceChoice,
+    pub device: DeviceChoice,
 }
 
 impl TuneFlags {
     /// What to measure, apart from the device.
-    pub(crate) fn options(self) -> tune::Options {
-        tune::Options { precisions: self.precision, output: self.output }
+    ///
+    /// # Errors
+    /// Those of [`tune::products_of`].
+    pub fn options(self) -> Result<tune::Options, Error> {
+        let products = if self.op.is_empty() {
+            self.precision.into_iter().map(tune::Products::all).collect()
+        } else {
+            tune::products_of(&self.op)?
+        };
+        Ok(tune::Options { products, output: self.output })
     }
 }
 
+/// The flags that only problems have.
+const FOR_PROBLEMS: [&str; 19] = [
+    "problem",
+    "kernel",
+    "precision",
+    "splits",
+    "table",
+    "explain",
+    "list",
+    "m",
+    "n",
+    "k",
+    "batch",
+    "trans_a",
+    "trans_b",
+    "lda",
+    "ldb",
+    "ldc",
+    "alpha",
+    "beta",
+    "inputs",
+];
+
 #[derive(Debug, Args)]
-pub(crate) struct RunFlags {
+pub struct RunFlags {
     /// A problem to run; may be repeated [default: those that the kernels are for]
     #[arg(long, value_name = "NAME")]
     problem: Vec<String>,
@@ -109,12 +146,12 @@ pub(crate) struct RunFlags {
     table: TableFlag,
 
     /// An operation to run in place of problems: one case, checked element by element (`list` shows all)
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["problem", "kernel", "precision", "splits", "explain", "list"])]
-    pub(crate) op: Option<String>,
+    #[arg(long, value_name = "NAME", conflicts_with_all = FOR_PROBLEMS)]
+    pub op: Option<String>,
 
     /// The sizes of the operation, as `rows=3,cols=4` [default: its last large case on a GPU, its last small one on the CPU]
     #[arg(long, value_name = "SIZES", requires = "op")]
-    pub(crate) sizes: Option<String>,
+    pub sizes: Option<String>,
 
     /// Say which kernels could compute each product, which is chosen and why, its tiles, splits and workspace
     #[arg(long)]
@@ -122,7 +159,7 @@ pub(crate) struct RunFlags {
 
     /// List problems, kernels and precisions, and do nothing else
     #[arg(long)]
-    pub(crate) list: bool,
+    pub list: bool,
 
     /// Rows of op(A) and C
     #[arg(long, value_name = "COUNT", help_heading = "Sizes")]
@@ -179,16 +216,16 @@ pub(crate) struct RunFlags {
     inputs: Distribution,
 
     /// How often to run each kernel for its times, from 1 to 1000000 [default: 20 on a GPU, 3 on the CPU]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", conflicts_with = "op")]
     runs: Option<usize>,
 
     /// Where to run: auto (a GPU if there is one), cpu, cuda, or cuda:N for GPU number N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    pub(crate) device: DeviceChoice,
+    pub device: DeviceChoice,
 
     /// Run on the CPU, and report races in shared memory and reads of what nobody wrote, too
     #[arg(long)]
-    pub(crate) check: bool,
+    pub check: bool,
 
     /// Also write the report as JSON
     #[arg(long, value_name = "FILE")]
@@ -196,45 +233,55 @@ pub(crate) struct RunFlags {
 
     /// Run the kernels of this PTX file, which must have been built from the same sources (`cargo xtask build-ptx`)
     #[arg(long, value_name = "FILE")]
-    pub(crate) ptx: Option<PathBuf>,
+    pub ptx: Option<PathBuf>,
 
     /// Run kernels compiled for this architecture only, such as sm_80: the portable kernels on any GPU
     #[arg(long, value_name = "ARCH", conflicts_with = "ptx")]
-    pub(crate) arch: Option<String>,
+    pub arch: Option<String>,
 }
 
 impl RunFlags {
-    /// The operation to run, if one is named.
-    pub(crate) fn operation(&self) -> Option<RunTask> {
-        let common = Common { seed: self.seed, device: operations::device_name(self.device), json: false };
-        Some(RunTask { op: self.op.clone()?, sizes: self.sizes.clone(), common })
+    /// What runs: an operation that is named; everything, if nothing says which products are meant.
+    fn what(&self) -> What {
+        if let Some(name) = &self.op {
+            return What::Operation { name: name.clone(), sizes: self.sizes.clone() };
+        }
+        let names_none = self.problem.is_empty() && self.kernel.is_empty();
+        let is_any_product = names_none && self.precision.is_none() && self.splits.is_none();
+        if is_any_product && self.overrides() == Overrides::default() { What::Everything } else { What::Problems }
+    }
+
+    /// What to change about the problems.
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            batch: self.batch,
+            trans_a: self.trans_a,
+            trans_b: self.trans_b,
+            lda: self.lda,
+            ldb: self.ldb,
+            ldc: self.ldc,
+            alpha: self.alpha,
+            beta: self.beta,
+        }
     }
 
     /// What to run, apart from the device.
     ///
     /// # Errors
     /// Those of [`TableFlag::tables`].
-    pub(crate) fn options(self) -> Result<Options, Error> {
+    pub fn options(self) -> Result<Options, Error> {
         Ok(Options {
+            what: self.what(),
+            overrides: self.overrides(),
             problems: self.problem,
             kernels: self.kernel,
             precision: self.precision,
             splits: self.splits,
             tables: self.table.tables()?,
             explain: self.explain,
-            overrides: Overrides {
-                m: self.m,
-                n: self.n,
-                k: self.k,
-                batch: self.batch,
-                trans_a: self.trans_a,
-                trans_b: self.trans_b,
-                lda: self.lda,
-                ldb: self.ldb,
-                ldc: self.ldc,
-                alpha: self.alpha,
-                beta: self.beta,
-            },
             runs: self.runs,
             seed: self.seed,
             inputs: self.inputs,
@@ -278,6 +325,38 @@ mod tests {
         );
         let flag = Cli::try_parse_from(["tilewright", "--trans-b"]).unwrap().run.options().unwrap();
         assert_eq!(flag.overrides.trans_b, Some(true));
+    }
+
+    #[test]
+    fn operations_run_unless_products_are_asked_for() {
+        let what = |words: &[&str]| {
+            Cli::try_parse_from(["tilewright"].iter().chain(words)).unwrap().run.options().unwrap().what
+        };
+        for words in [&[][..], &["--device", "cpu", "--seed", "3", "--json", "x"], &["--check"], &["--runs=1"]] {
+            assert_eq!(what(words), What::Everything, "{words:?}");
+        }
+        for words in
+            ["--problem=at-b", "--kernel=x", "--precision=tf32", "--splits=2", "--m=1", "--batch=2", "--beta=1"]
+        {
+            assert_eq!(what(&[words]), What::Problems, "{words}");
+        }
+        let operation =
+            |sizes: Option<&str>| What::Operation { name: "rms-norm".to_owned(), sizes: sizes.map(str::to_owned) };
+        assert_eq!(what(&["--op", "rms-norm"]), operation(None));
+        assert_eq!(what(&["--op", "rms-norm", "--sizes", "rows=1"]), operation(Some("rows=1")));
+        // What an operation would not heed is refused.
+        for flag in FOR_PROBLEMS.into_iter().chain(["runs"]) {
+            let flag = format!("--{}", flag.replace('_', "-"));
+            let value = match flag.as_str() {
+                "--explain" | "--list" | "--trans-a" | "--trans-b" => None,
+                "--precision" => Some("fp32"),
+                "--inputs" => Some("uniform-01"),
+                _ => Some("1"),
+            };
+            let words = ["tilewright", "--op", "rms-norm", &flag].into_iter().chain(value);
+            let refusal = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert!(refusal.contains("cannot be used with"), "{flag}: {refusal}");
+        }
     }
 
     #[test]
@@ -367,7 +446,7 @@ mod tests {
                     return Ok(());
                 }
             };
-            for problem in &host::problem::ALL {
+            for problem in &crate::problem::ALL {
                 for reduced in [false, true] {
                     let product = problem.product(reduced, &options.overrides);
                     let described = product.and_then(|product| {

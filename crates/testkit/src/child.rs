@@ -86,7 +86,7 @@ pub fn run(command: &mut Command, limit: Option<Duration>) -> io::Result<Ended> 
 /// Signals that the program may be ended by come through, and the ends of its own processes do, whatever `nohup`, a shell's `&` or a
 /// supervisor have had this program ignore or block. SIGHUP is not among them: `nohup` means the program, too.
 ///
-/// When the parent is gone, the system sends SIGTERM, and not SIGKILL: a `tilewright` then ends what it has started itself. To be
+/// When the parent is gone, the system sends SIGTERM, and not SIGKILL: a program that listens then ends what it has started itself. To be
 /// exact, it does so when the thread is gone that has started this process, and that is in [`run`] as long as the program runs.
 fn prepare(parent: libc::pid_t) -> io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGCHLD] {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::planted::Fault;
+use crate::error::Nearest;
 
 /// A tool of `compute-sanitizer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,16 +36,6 @@ impl Tool {
         }
     }
 
-    /// The planted fault that it has to report.
-    pub fn fault(self) -> Fault {
-        match self {
-            Self::Memcheck => Fault::ReadOutOfBounds,
-            Self::Racecheck => Fault::RaceInSharedMemory,
-            Self::Synccheck => Fault::BarriersInBothBranches,
-            Self::Initcheck => Fault::ReadUnwritten,
-        }
-    }
-
     /// Whether it sees everything that it has to know of a kernel, which may go by tensor maps. What TMA stores to global memory,
     /// `initcheck` does not see (version 2025.3): for it, nobody has written that.
     pub fn can_judge(self, by_tensor_maps: bool) -> bool {
@@ -64,6 +54,9 @@ impl FromStr for Tool {
 
     fn from_str(name: &str) -> Result<Self, Error> {
         let found = Self::ALL.into_iter().find(|tool| tool.name() == name);
-        found.ok_or_else(|| Error::unknown_name("tool", name, Self::ALL.map(Self::name).to_vec()))
+        found.ok_or_else(|| Error::UnknownTool {
+            name: name.to_owned(),
+            nearest: Nearest::of(name, &Self::ALL.map(Self::name)),
+        })
     }
 }
