@@ -263,13 +263,16 @@ fn a_batch_of_no_products_passes() {
 #[test]
 fn what_a_plan_cannot_do_is_refused_with_the_reason() {
     let refused = |more: &[&'static str], parts: &[&str]| refused(&small(more), parts);
-    refused(&["--kernel", "gemm_mma_nt_tf32"], &["gemm_mma_nt_tf32", "B stored by columns", "B is by rows", "nn_tf32"]);
+    refused(
+        &["--kernel", "gemm_mma_nt_tf32"],
+        &["gemm_mma_nt_tf32", "B stored column-major", "B is row-major", "nn_tf32"],
+    );
     refused(
         &["--kernel", "gemm_mma_nn_tf32", "--precision", "fp32"],
         &["its precision is tf32", "choose precision tf32"],
     );
     refused(&["--kernel", "gemm_wgmma_packed_short_fp32_3xfp16"], &["multiple of 4"]);
-    refused(&["--kernel", "gemm_tiled_16_fp32", "--splits", "2"], &["does not divide its sums"]);
+    refused(&["--kernel", "gemm_tiled_16_fp32", "--splits", "2"], &["has no split-K"]);
     refused(&["--precision", "fp32-strict", "--splits", "4000"], &["no kernel computes", "4000 splits are asked for"]);
     refused(&["--splits", "0"], &["splits is 0", "at least one"]);
     refused(&["--precision", "fp64"], &["fp64", "fp32-strict"]);

@@ -200,7 +200,7 @@ fn tf32_copies_no_more_than_it_has_to() {
             "{}",
             plan.explanation()
         );
-        let copy = "copy B into the workspace, by columns, 8192 apart, with matrix_copy_fp32";
+        let copy = "copy B into the workspace, column-major, columns 8192 apart, with matrix_copy_fp32";
         assert_eq!(plan.explanation().steps[0], copy, "{}", plan.explanation());
     }
     // Whatever lies otherwise is copied for a kernel that is named.
@@ -268,7 +268,7 @@ fn packed_operands_come_from_anywhere() {
 fn short_or_divided_sums_leave_unfit_lines_to_three_tf32_products() {
     let step = |k, splits| {
         let plan = plan_with(&h200(), &product("TN", 512, 512, k), "gemm_wgmma_packed_fp32_normwise", splits);
-        plan.explanation().steps.iter().find(|step| step.contains("unfit rows")).unwrap().clone()
+        plan.explanation().steps.iter().find(|step| step.contains("left to the fallback")).unwrap().clone()
     };
     assert!(step(2560, 1).ends_with("with gemm_wgmma_tn_fp32_mixed"));
     assert!(step(2559, 1).ends_with("with gemm_wgmma_tn_fp32_3xtf32"));
@@ -288,13 +288,13 @@ fn few_terms_are_stored_by_tma_where_it_can() {
             assert_eq!(measured.kernel().name, SHORT, "{layout} k={k}: {}", measured.explanation());
         }
     }
-    // Operands may lie anywhere: it computes by itself what is unfit, from where that is.
+    // Operands may lie anywhere: it computes by itself what others leave to a fallback, from where that is.
     let spread = Placement { row_stride: 130, col_stride: 2, batch_stride: 0, alignment: 4 };
     let by_rows = Placement::by_rows;
     let sizes = Sizes { m: 1000, n: 2000, k: 60 };
     let anywhere = Description::new(sizes, 1, spread, by_rows(2000), by_rows(2000)).unwrap().with_factors(1.0, 0.0);
     let steps = plan_with(&h200(), &anywhere, SHORT, 1).explanation().steps.clone();
-    assert!(steps.iter().all(|step| !step.contains("copy") && !step.contains("unfit")), "{steps:?}");
+    assert!(steps.iter().all(|step| !step.contains("copy") && !step.contains("fallback")), "{steps:?}");
     assert!(steps.iter().any(|step| step.contains(SHORT)), "{steps:?}");
 
     let overwritten = |n, k| product("NN", 1000, n, k).with_factors(1.0, 0.0);
@@ -363,7 +363,7 @@ fn kernels_are_refused_with_the_reason() {
     assert!(chosen.explanation().to_string().contains("only taken if it is named"), "{}", chosen.explanation());
     assert_eq!(
         refused(&h200(), forced("gemm_mma_nn_tf32")),
-        Refusal::Layout { operand: "B", needs: "by rows", has: "by columns" }
+        Refusal::Layout { operand: "B", needs: "row-major", has: "column-major" }
     );
     let other = Options { precision: Some(Precision::Fp32Strict), ..forced("gemm_mma_nt_tf32") };
     assert_eq!(refused(&h200(), other), Refusal::Precision { has: Precision::Tf32, wanted: Precision::Fp32Strict });

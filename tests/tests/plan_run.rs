@@ -236,7 +236,7 @@ fn a_plan_takes_only_what_it_was_made_for() {
         error
     };
     let gaps = Lay { padding: 3, ..PLAIN };
-    assert!(matches!(mismatch(1.0, &matrix(8, 40, gaps), &b, "by rows, 43 apart"), Error::PlanMismatch { .. }));
+    assert!(matches!(mismatch(1.0, &matrix(8, 40, gaps), &b, "row-major, rows 43 apart"), Error::PlanMismatch { .. }));
     let unaligned = Lay { offset: 1, ..PLAIN };
     mismatch(1.0, &matrix(8, 40, unaligned), &b, "aligned to 4 bytes");
     mismatch(1.0, &matrix(8, 41, PLAIN), &matrix(41, 9, PLAIN), "k=41");

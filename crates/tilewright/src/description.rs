@@ -152,7 +152,7 @@ impl Description {
         Self { a, b, c, ..self }
     }
 
-    /// The terms of each sum: none if α is zero.
+    /// The extent k that is multiplied: 0 if α is zero, and k otherwise.
     pub fn terms(&self) -> usize {
         if self.alpha_is_zero { 0 } else { self.k }
     }

@@ -1,4 +1,5 @@
-//! What planning needs to know of a device.
+//! The facts of a device that a plan depends on: compute capability, multiprocessors, memory. Plans can be made from them without the
+//! device.
 
 use std::fmt;
 

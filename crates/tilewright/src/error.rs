@@ -1,4 +1,4 @@
-//! What can go wrong, with a message that names the cause, the values and what to do about it.
+//! The errors of this crate. Each message names the cause, the values and what to do about it.
 
 use gpu_kernels::ShapeError;
 

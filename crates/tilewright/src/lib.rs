@@ -35,16 +35,16 @@
 //!  memory ◄─ device ◄─ tensor_map   placement      what a device keeps, where kernels run, where matrices lie
 //!  operand ◄─ description   device_facts           matrices on a device, the product of some, what a plan knows of a device
 //!  ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!  scheme   helpers ◄─ scaling                     arithmetic; kernels before and after a product, and beside it
+//!  scheme   auxiliary ◄─ scaling                   arithmetic; kernels before and after a product, and beside it
 //!  contract                                        what a kernel is to a plan
 //!  tiled   eligibility                             registering kernels in a row; whether one can compute a product
-//!  ladder   gemv   register_tiled   mma            the kernels, a family in each file
+//!  basic   gemv   register_tiled   mma             the kernels, a family in each file
 //!  wgmma ◄─ packed ◄─ short_k
 //!  registry                                        all of them
 //!  ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 //!  workspace   table   explanation                 memory, measured times, what a plan says of itself
 //!  preparation   options                           what happens to operands first; what a user wants
-//!  way                                             a kernel with all that comes before and after it
+//!  kernel_candidate                                a kernel with all that comes before and after it
 //!  model   gemm_plan                               how long it should take; a plan
 //!  choose   run                                    making one, running one
 //!  cache                                           keeping those that were made

@@ -1,8 +1,8 @@
-//! Between `ndarray` views and a device's memory.
+//! Copies matrices between `ndarray` views and a device's memory.
 //!
 //! Kernels take matrices in any layout that two non-negative strides describe. What is such a layout without gaps goes to
-//! the device as it stands in memory: by rows, by columns, or with a row or a column that is repeated. Anything else is
-//! packed first, by rows or by columns, whichever is nearer to how it lies in memory:
+//! the device as it stands in memory: row-major, column-major, or with a row or a column that is repeated. Anything else is
+//! packed first, row-major or column-major, whichever is nearer to how it lies in memory:
 //!
 //! ```text
 //!  a.slice(s![.., ..;2])        a b c d          a c e g     every other column: packed, because the elements between

@@ -35,8 +35,8 @@ impl Storage {
     /// In words.
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Self::ByRows => "by rows",
-            Self::ByColumns => "by columns",
+            Self::ByRows => "row-major",
+            Self::ByColumns => "column-major",
             Self::Spread => "with gaps between all elements",
         }
     }
@@ -139,8 +139,8 @@ impl Placement {
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.storage() {
-            Storage::ByRows => write!(f, "by rows, {} apart", self.row_stride)?,
-            Storage::ByColumns => write!(f, "by columns, {} apart", self.col_stride)?,
+            Storage::ByRows => write!(f, "row-major, rows {} apart", self.row_stride)?,
+            Storage::ByColumns => write!(f, "column-major, columns {} apart", self.col_stride)?,
             Storage::Spread => write!(f, "with strides {} and {}", self.row_stride, self.col_stride)?,
         }
         if self.batch_stride > 0 {

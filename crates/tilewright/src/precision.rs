@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Precision {
     /// Every multiplication and addition is one fused operation on a CUDA core, rounded to nearest. No operand is ever
-    /// split or rounded.
+    /// decomposed or rounded.
     ///
     /// As for any sum in fp32, the error grows with the length of the running sums, which is the kernel's matter: about
-    /// `√K·2⁻²⁴` for those of the ladder, less where partial sums are added up.
+    /// `√K·2⁻²⁴` for the basic kernels, less where partial sums are added up.
     #[serde(rename = "fp32-strict")]
     Fp32Strict,
 
@@ -31,7 +31,7 @@ pub enum Precision {
     /// (relative Frobenius) for K < 2560 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is larger, and `|E| / Σ|a||b|`
     /// at most 10⁻⁶. The mixed scheme is chosen only where K is at least [`Precision::MIXED_FROM`].
     ///
-    /// Operands that cannot be split (not finite, from about 2¹¹⁵ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
+    /// Operands that cannot be decomposed (not finite, from about 2¹¹⁵ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
     /// tiles that they touch are computed as in [`Precision::Fp32Strict`]: infinities and NaN come out in the class that a
     /// sum in fp32 gives. For 3xFP16, more is noticed: rows of A and columns of B of which an element is less than 2⁻²⁸ of the
     /// largest without being zero, or the largest below 2⁻⁶⁰ or from 2⁷⁸ up. Their parts of the result, 256 by 256 elements

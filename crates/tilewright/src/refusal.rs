@@ -1,4 +1,4 @@
-//! Why a kernel is not taken for a product.
+//! [`Refusal`]: the reason why a kernel cannot compute a product, or is chosen for it only by its name.
 
 use cuda_std::Excess;
 
@@ -65,14 +65,14 @@ pub enum Refusal {
         /// The blocks.
         blocks: u128,
     },
-    /// It cannot divide its sums.
-    #[error("it does not divide its sums, but {splits} splits are asked for: leave out the splits")]
+    /// It has no split-K.
+    #[error("it has no split-K, but {splits} splits are asked for: leave out the splits")]
     NoSplits {
         /// The splits.
         splits: u32,
     },
-    /// There are more splits than pieces of the sums.
-    #[error("{splits} splits are asked for, but its sums have {most} pieces only: ask for at most that many")]
+    /// There are more splits than k has K-blocks.
+    #[error("{splits} splits are asked for, but k can be divided into {most} pieces only: ask for at most that many")]
     TooManySplits {
         /// The splits.
         splits: u32,
@@ -80,12 +80,12 @@ pub enum Refusal {
         most: u32,
     },
     /// There is nothing to multiply, and it prepares operands for that.
-    #[error("the sums have no terms, and it is for products only")]
+    #[error("k or α is 0, so that nothing is multiplied, and it is for products only")]
     NoTerms,
-    /// Its sums are short.
-    #[error("it is for sums of at most {most} terms")]
+    /// It is for small k.
+    #[error("it is for k of at most {most}")]
     LongSums {
-        /// The most terms.
+        /// The largest k.
         most: u32,
     },
     /// It does not read C.
@@ -93,7 +93,7 @@ pub enum Refusal {
     OldValues,
     /// It stores C by a tensor map.
     #[error(
-        "it stores C by a tensor map: C has to be stored by rows of a multiple of 4 elements, and its rows and the matrices \
+        "it stores C by a tensor map: C has to be row-major with rows of a multiple of 4 elements, and its rows and the matrices \
          of a batch have to begin at multiples of 16 bytes"
     )]
     Results,
@@ -105,19 +105,21 @@ pub enum Refusal {
         /// The memory of the device.
         has: crate::Bytes,
     },
-    /// It does not keep what the precision promises for sums this short. It can be had by its name.
+    /// It does not keep what the precision promises for a k this small. It can be had by its name.
     #[error("for k below {from}, its error is above what {precision} promises: only by its name")]
     ShortSums {
         /// The precision.
         precision: Precision,
-        /// The shortest sums that it is for.
+        /// The smallest k that it is for.
         from: usize,
     },
     /// Something of its own, in words, that none of the others says.
     #[error("{0}")]
     Own(String),
-    /// The order of its additions varies. It can be had by its name.
-    #[error("it adds up in an order that varies, so its bits do too: only by its name")]
+    /// It is not deterministic: the order of its additions varies. It can be had by its name.
+    #[error(
+        "it is not deterministic (the order of its additions varies, and so do the bits of its results): only by its name"
+    )]
     Varies,
 }
 

@@ -1,4 +1,4 @@
-//! Tensor maps of batches of matrices.
+//! Makes tensor maps, the descriptions by which TMA finds tiles, of batches of matrices.
 
 use cuda_driver::{TensorMapFault, TensorMapRejected};
 use cuda_std::{TensorMap, TensorMapMut};

@@ -4,11 +4,11 @@
 //!  kernels/<family>.rs                              plan/
 //!
 //!  static GEMM: KernelInfo {
-//!      facts, scheme, tile, …            ◄─ reads ──  choose.rs, model.rs, way.rs
+//!      facts, scheme, tile, …            ◄─ reads ──  choose.rs, model.rs, kernel_candidate.rs
 //!      contract: &MyContract,
 //!  }
 //!  impl Contract for MyContract {
-//!      copies(), format(), blocks(), …   ◄─ ask ────  choose.rs, model.rs, way.rs, preparation.rs
+//!      copies(), format(), blocks(), …   ◄─ ask ────  choose.rs, model.rs, kernel_candidate.rs, preparation.rs
 //!      launch(device, &Call)             ◄─ calls ──  run.rs
 //!  }
 //! ```
@@ -24,7 +24,7 @@ use gpu_kernels::gemm::hopper::fallback::Fallback;
 use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
 use gpu_kernels::{Matrix, MatrixMut, Triangle};
 
-use super::helpers::{Format, PackedOperand};
+use super::auxiliary::{Format, PackedOperand};
 use super::scheme::{Family, Scheme};
 use crate::description::Description;
 use crate::placement::Storage;

@@ -1,4 +1,5 @@
-//! Whether a kernel can compute a product. Whether it should is the [plan](crate::plan)'s matter.
+//! Decides whether a kernel can compute a product, and with which reason it refuses. The [planner](crate::plan) chooses among
+//! the kernels that can.
 
 use gpu_kernels::gemm::tiles::MAX_BLOCKS;
 

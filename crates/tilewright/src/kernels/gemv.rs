@@ -1,4 +1,4 @@
-//! Products of matrices and vectors whose sums are divided among blocks: [`gpu_kernels::gemv`].
+//! Products of matrices and vectors with split-K, k being divided among blocks: [`gpu_kernels::gemv`].
 
 use cuda_std::KernelFacts;
 use gpu_kernels::gemm::split_k::SplitReduction;
@@ -8,8 +8,8 @@ use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_spl
 use gpu_kernels::gemv::transposed_split::{self, gemv_transposed_split_fp32, gemv_transposed_splits};
 use gpu_kernels::{Matrix, MatrixMut, Vector, VectorMut};
 
+use super::auxiliary::{REDUCTION, add_partial_sums};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance};
-use super::helpers::{REDUCTION, add_partial_sums};
 use super::scheme::{Family, Scheme};
 use crate::description::Description;
 use crate::placement::Storage;
@@ -24,9 +24,9 @@ struct Division {
     groups: fn(u32, u32) -> u32,
 }
 
-/// A matrix stored by rows.
+/// A matrix row-major.
 const ROWS: Division = Division { splits: gemv_splits, groups: groups_of_rows };
-/// A matrix stored by columns.
+/// A matrix column-major.
 const COLUMNS: Division = Division { splits: gemv_transposed_splits, groups: transposed_split::groups_of_rows };
 
 impl Division {
@@ -150,14 +150,14 @@ pub static GEMV_SPLIT_ATOMIC_FP32: KernelInfo = KernelInfo {
     ..GEMV_SPLIT
 };
 
-/// For a matrix that is stored by rows.
+/// For a matrix that is row-major.
 pub static GEMV_SPLIT_FP32: KernelInfo = GEMV_SPLIT;
 
-/// For a matrix that is stored by columns: a transposed matrix, read in place.
+/// For a matrix that is column-major: a transposed matrix, read in place.
 pub static GEMV_TRANSPOSED_SPLIT_FP32: KernelInfo = KernelInfo {
     name: gemv_transposed_split_fp32::FACTS.name,
     facts: gemv_transposed_split_fp32::FACTS,
-    idea: "blocks share long sums over a matrix that is stored by columns; a second pass adds up, in order",
+    idea: "blocks share long sums over a matrix that is column-major; a second pass adds up, in order",
     a: Some(Storage::ByColumns),
     contract: &Split { launch: |device, gemv| device.launch(gemv_transposed_split_fp32 { gemv }), division: COLUMNS },
     ..GEMV_SPLIT

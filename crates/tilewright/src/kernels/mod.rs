@@ -1,14 +1,14 @@
-//! The kernels that there are: by name, with what each stands for, what it can compute, and how to launch it.
+//! The registry of kernels: for each its name, its idea in a sentence, what it can compute, and how to launch it.
 //!
 //! ```text
 //!  scheme      what kernels compute, and in which arithmetic
-//!  helpers     kernels that come before or after a product
+//!  auxiliary   kernels that come before or after a product
 //!     ▲
 //!  contract    KernelInfo and Contract: what a plan has to know of a kernel, and how it is launched
 //!     ▲
 //!  tiled       registering kernels that differ in little         eligibility    whether a kernel can compute a product
 //!     ▲                                                             ▲
-//!  ladder, gemv, register_tiled, mma, wgmma ◄─ packed ◄─ short_k    │           the kernels, a family in each file
+//!  basic, gemv, register_tiled, mma, wgmma ◄─ packed ◄─ short_k     │           the kernels, a family in each file
 //!     ▲                                                             │
 //!  registry ────────────────────────────────────────────────────────┘           all of them
 //! ```
@@ -16,11 +16,11 @@
 //! Whether a kernel *can* compute a product ([`KernelInfo::refusal`]) is apart from whether it *should*, which is the
 //! [plan](crate::plan)'s matter.
 
+mod auxiliary;
+mod basic;
 pub(crate) mod contract;
 mod eligibility;
 mod gemv;
-mod helpers;
-mod ladder;
 mod mma;
 mod packed;
 mod register_tiled;
@@ -31,16 +31,16 @@ mod short_k;
 mod tiled;
 mod wgmma;
 
-pub use contract::KernelInfo;
-pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
-pub use helpers::HELPERS;
-pub(crate) use helpers::{
+pub use auxiliary::HELPERS;
+pub(crate) use auxiliary::{
     CLEAR, COPY, Format, PackedOperand, REDUCTION, REPAIR, ScaledParts, add_partial_sums, clear_outside, copy_matrices,
     pack_rounded, pack_scaled, repair_tiles,
 };
-pub use ladder::{
+pub use basic::{
     GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32, LADDER,
 };
+pub use contract::KernelInfo;
+pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 pub use mma::{
     MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32,
 };

@@ -7,8 +7,8 @@ use gpu_kernels::gemm::hopper::fp16_pairs::*;
 use gpu_kernels::gemm::hopper::rounded::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
+use super::auxiliary::{Format, PackedOperand};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance, Skips, Stores};
-use super::helpers::{Format, PackedOperand};
 use super::scheme::Scheme;
 use super::tiled::Common;
 use super::wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED, map_of_a, map_of_b};
@@ -31,14 +31,14 @@ const ONE_BF16: Common = Common {
 };
 const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_BF16 };
 const NORMWISE: Common = Common {
-    idea: "operands are scaled, split and packed first; TMA feeds tensor cores with the parts",
+    idea: "operands are scaled, decomposed and packed first; TMA feeds tensor cores with the parts",
     scheme: Scheme::Fp32ScaledFp16,
     tile: TILE,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
 };
 pub(super) const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
 
-/// The contract of kernels whose operands TMA rounds. B is stored by columns, and copied where it is not.
+/// The contract of kernels whose operands TMA rounds. B is column-major, and copied where it is not.
 #[derive(Debug)]
 struct RoundedByTma(fn(&Device, TiledGemm<'_>) -> Result<(), Error>);
 

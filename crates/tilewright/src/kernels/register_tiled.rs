@@ -9,7 +9,7 @@ use crate::placement::Storage::{ByColumns, ByRows};
 
 /// The kernels with large tiles.
 const LARGE: Common = Common {
-    idea: "a thread shares what its sums would all load: 8x16 of them in registers",
+    idea: "a thread loads once what its accumulators share: 8x16 of them in registers",
     scheme: Scheme::Fp32,
     tile: TILE,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },

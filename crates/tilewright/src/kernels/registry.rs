@@ -1,13 +1,13 @@
-//! All kernels, by name, by what they compute, and by what may take them.
+//! The list of all kernels, and look-ups in it.
 
 use std::sync::LazyLock;
 
 use cuda_std::KernelFacts;
 
+use super::auxiliary::HELPERS;
+use super::basic::LADDER;
 use super::contract::KernelInfo;
 use super::gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
-use super::helpers::HELPERS;
-use super::ladder::LADDER;
 use super::mma::{
     MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32,
 };
@@ -18,7 +18,7 @@ use super::short_k::WGMMA_SHORT_FP32_3XFP16;
 use super::wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED};
 use crate::{Error, Precision};
 
-/// All kernels that multiply, in the order of the ladder: from the simplest to those that use the most of the hardware.
+/// All kernels that multiply, in this order: from the simplest to those that use the most of the hardware.
 pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let gemv = [&GEMV_SPLIT_ATOMIC_FP32, &GEMV_SPLIT_FP32, &GEMV_TRANSPOSED_SPLIT_FP32];
     let on_cuda_cores = REGISTER_TILED_64.iter().chain(&REGISTER_TILED_128).chain(&REGISTER_TILED);

@@ -3,7 +3,7 @@
 use cuda_std::KernelFacts;
 use gpu_kernels::scaling::{Scaling, matrix_scaling_fp32};
 
-use super::helpers::COPY;
+use super::auxiliary::COPY;
 use crate::{Device, Error};
 
 /// The kernels that [`scale`](crate::scale()) uses, for [`Device::prepare`](runtime::Device::prepare).

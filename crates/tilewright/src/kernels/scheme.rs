@@ -1,4 +1,4 @@
-//! What kernels compute, and in which arithmetic.
+//! What kernels compute (matrix or matrix-vector products), and in which arithmetic (plain fp32, 3xTF32, bf16, and so on).
 
 use serde::{Deserialize, Serialize};
 

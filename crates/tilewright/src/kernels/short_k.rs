@@ -1,10 +1,10 @@
-//! Products of packed operands with few terms, for compute capability 9.0: [`gpu_kernels::gemm::hopper::short_k`].
+//! Products of packed operands with small k, for compute capability 9.0: [`gpu_kernels::gemm::hopper::short_k`].
 
 use cuda_driver::{TensorElement, TensorSwizzle};
 use gpu_kernels::gemm::hopper::short_k::*;
 
+use super::auxiliary::Format;
 use super::contract::{Call, Contract, KernelInfo, Stores};
-use super::helpers::Format;
 use super::packed::{THREE_FP16, blocks, maps_of, packed};
 use crate::Error;
 use crate::description::Description;
@@ -12,9 +12,9 @@ use crate::device::{Device, TensorTile};
 use crate::placement::Storage;
 use crate::refusal::Refusal;
 
-/// Three fp16 products, accurate element by element, of few terms.
+/// Three fp16 products, accurate element by element, for small k.
 pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
-    idea: "as packed operands are multiplied, with few terms; TMA stores the results",
+    idea: "as packed operands are multiplied, for small k; TMA stores the results",
     tile: Some(SHORT_K_TILE),
     divides_sums: false,
     ..packed(THREE_FP16, gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &ShortK)
@@ -23,7 +23,7 @@ pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
 /// How operands are packed whose products are accurate element by element.
 const FORMAT: Format = Format::ScaledFp16 { element_by_element: true };
 
-/// The contract: sums of at most [`MAX_K`] terms, and results that a tensor map can describe, and whose old values are not
+/// The contract: k of at most [`MAX_K`], and results that a tensor map can describe, and whose old values are not
 /// needed, because TMA stores them.
 #[derive(Debug)]
 struct ShortK;

@@ -1,4 +1,5 @@
-//! How kernels are registered that take a [`TiledGemm`]: a batch of products, each cut into tiles, whose sums may be divided.
+//! Registers kernels whose argument is a [`TiledGemm`]: a batch of products, each divided into tiles of C and, with split-K, into
+//! ranges of k.
 
 use cuda_std::KernelFacts;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};

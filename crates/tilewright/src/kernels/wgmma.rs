@@ -17,7 +17,7 @@ use crate::placement::Storage::{self, ByColumns, ByRows};
 /// The share of the peak, at the model's clock, is that of 2048×4096×8192 on an H200: 0.99 ms for `A·Bᵀ`
 /// (`docs/results/2026-11-21-h200-targets.md`).
 const THREE_TF32: Common = Common {
-    idea: "TMA feeds tensor cores; a part of each block splits operands for the others",
+    idea: "TMA feeds tensor cores; converter warps decompose operands for the consumers",
     scheme: Scheme::Fp32ThreeTf32,
     tile: TILE,
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.9 },
@@ -32,7 +32,7 @@ const MIXED: Common = Common {
 
 /// The blocks that have to share the underflow scan of an operand. With fewer, each looks at all of it anyway.
 const SHARERS: usize = 8;
-/// The terms of a sum from which on the time saved by sharing is more than that of launching another kernel.
+/// The k from which on the time saved by sharing is more than that of launching another kernel.
 const WORTHWHILE: usize = 1024;
 
 /// The contract: each block looks for operands that are too small to be decomposed. Where blocks share that, they leave what

@@ -1,11 +1,12 @@
-//! The choice: all kernels, those that can compute a product, the one that should.
+//! Chooses a kernel for a product: asks each kernel of the registry whether it can compute the product, and takes the fastest, by
+//! measured times or by the model.
 
 use super::explanation::{Candidate, Explanation, Reason};
 use super::gemm_plan::GemmPlan;
+use super::kernel_candidate::KernelCandidate;
 use super::model;
 use super::options::Options;
 use super::table::Table;
-use super::way::Way;
 use crate::description::Description;
 use crate::device_facts::DeviceFacts;
 use crate::kernels::contract::Copies;
@@ -35,17 +36,17 @@ pub fn plan(device: &DeviceFacts, product: &Description, options: &Options) -> R
     choose(&ALL, device, product, options, |_| true)
 }
 
-/// A way to compute the product, and the time that the model estimates.
+/// A candidate, and the time that the model estimates.
 struct Estimated {
-    way: Way,
+    candidate: KernelCandidate,
     ms: f64,
 }
 
-/// A kernel, and the best way in which it can compute the product, or why it cannot.
+/// A kernel, and its fastest candidate for the product, or why it has none.
 type Judged = (&'static KernelInfo, Result<Estimated, Refusal>);
 
-/// What a choice is made from.
-struct Question<'a> {
+/// What a plan is asked for, and the kernels and the device that it is chosen from.
+struct Request<'a> {
     /// The kernels that there are.
     kernels: &'a [&'static KernelInfo],
     device: &'a DeviceFacts,
@@ -67,51 +68,51 @@ pub(super) fn choose(
     }
     let precision = options.precision();
     let table = options.tables.table(device)?;
-    let question = Question { kernels, device, product, precision, splits: options.splits };
-    let mut ways: Vec<Judged> = (kernels.iter())
+    let request = Request { kernels, device, product, precision, splits: options.splits };
+    let mut judged: Vec<Judged> = (kernels.iter())
         .map(|&kernel| {
-            let way = match is_loaded(kernel) {
-                true => question.way(kernel, options.kernel.is_some_and(|named| std::ptr::eq(named, kernel))),
+            let candidate = match is_loaded(kernel) {
+                true => request.candidate(kernel, options.kernel.is_some_and(|named| std::ptr::eq(named, kernel))),
                 false => Err(Refusal::NotInPtx { device: device.to_string() }),
             };
-            (kernel, way)
+            (kernel, candidate)
         })
         .collect();
 
     let (chosen, reason) = match options.kernel {
-        Some(named) => match ways.iter().position(|(kernel, _)| std::ptr::eq(*kernel, named)) {
-            Some(index) if ways[index].1.is_ok() => (index, Reason::Name),
-            Some(_) | None => return Err(question.ineligible(named, &ways)),
+        Some(named) => match judged.iter().position(|(kernel, _)| std::ptr::eq(*kernel, named)) {
+            Some(index) if judged[index].1.is_ok() => (index, Reason::Name),
+            Some(_) | None => return Err(request.ineligible(named, &judged)),
         },
-        None => match table.and_then(|table| question.measured(&mut ways, table)) {
+        None => match table.and_then(|table| request.measured(&mut judged, table)) {
             Some(choice) => choice,
-            None => question.preferred(&ways).ok_or_else(|| question.no_kernel(&ways))?,
+            None => request.preferred(&judged).ok_or_else(|| request.no_kernel(&judged))?,
         },
     };
-    Ok(question.plan(ways, chosen, reason))
+    Ok(request.plan(judged, chosen, reason))
 }
 
-impl Question<'_> {
+impl Request<'_> {
     /// How a kernel would compute the product.
-    fn way(&self, kernel: &'static KernelInfo, named: bool) -> Result<Estimated, Refusal> {
+    fn candidate(&self, kernel: &'static KernelInfo, named: bool) -> Result<Estimated, Refusal> {
         // Where all operands may have to be copied, of the transposes perhaps less.
         if kernel.contract.copies() == Copies::Everything {
-            let ways = [false, true].map(|transposed| self.way_of(kernel, named, transposed));
-            return match ways {
+            let both = [false, true].map(|transposed| self.candidate_for(kernel, named, transposed));
+            return match both {
                 [Ok(one), Ok(other)] => Ok(if other.ms < one.ms { other } else { one }),
-                [Err(_), Ok(way)] => Ok(way),
-                [way, Err(_)] => way,
+                [Err(_), Ok(candidate)] => Ok(candidate),
+                [candidate, Err(_)] => candidate,
             };
         }
-        // The transposes, too, where C is stored by columns, or is a row that is a column then.
+        // The transposes, too, where C is column-major, or is a row that is a column then.
         let by_columns = self.product.c.storage() == Storage::ByColumns || self.product.m == 1;
-        if by_columns && let Ok(way) = self.way_of(kernel, named, true) {
-            return Ok(way);
+        if by_columns && let Ok(candidate) = self.candidate_for(kernel, named, true) {
+            return Ok(candidate);
         }
-        self.way_of(kernel, named, false)
+        self.candidate_for(kernel, named, false)
     }
 
-    fn way_of(&self, kernel: &'static KernelInfo, named: bool, transposed: bool) -> Result<Estimated, Refusal> {
+    fn candidate_for(&self, kernel: &'static KernelInfo, named: bool, transposed: bool) -> Result<Estimated, Refusal> {
         let product = if transposed { self.product.transposed() } else { *self.product };
         match kernel.refusal(self.device, &product, self.precision, self.splits) {
             Some(refusal) if !(named && refusal.yields_to_name()) => return Err(refusal),
@@ -122,68 +123,74 @@ impl Question<'_> {
             None if self.device.is_cpu() => vec![1],
             None => model::candidate_splits(kernel, self.device, &product),
         };
-        let ways = candidates.into_iter().map(|splits| {
-            let way = Way::of(kernel, self.device, product, transposed, splits)?;
-            Ok(Estimated { ms: model::estimate(self.device, &way), way })
+        let estimated = candidates.into_iter().map(|splits| {
+            let candidate = KernelCandidate::of(kernel, self.device, product, transposed, splits)?;
+            Ok(Estimated { ms: model::estimate(self.device, &candidate), candidate })
         });
         // The fastest; if there is none, the reason of the first.
-        ways.reduce(|best, way| match (&best, &way) {
-            (Ok(one), Ok(other)) if other.ms < one.ms => way,
-            (Err(_), Ok(_)) => way,
-            _ => best,
-        })
-        .unwrap_or(Err(Refusal::NoTerms))
+        estimated
+            .reduce(|best, candidate| match (&best, &candidate) {
+                (Ok(one), Ok(other)) if other.ms < one.ms => candidate,
+                (Err(_), Ok(_)) => candidate,
+                _ => best,
+            })
+            .unwrap_or(Err(Refusal::NoTerms))
     }
 
-    /// The way that a table has as the fastest of those that there are, and why.
-    fn measured(&self, ways: &mut [Judged], table: &Table) -> Option<(usize, Reason)> {
+    /// The candidate that is the fastest by a table of measured times, and why.
+    fn measured(&self, judged: &mut [Judged], table: &Table) -> Option<(usize, Reason)> {
         // A kernel that is newer than the table, and should be faster than all others.
-        if self.preferred(ways).is_some_and(|(index, _)| !table.has(ways[index].0.name)) {
+        if self.preferred(judged).is_some_and(|(index, _)| !table.has(judged[index].0.name)) {
             return None;
         }
         let (entry, exact) = table.nearest(self.product, self.precision)?;
-        let position = |name: &str| ways.iter().position(|(kernel, way)| kernel.name == name && way.is_ok());
+        let position =
+            |name: &str| judged.iter().position(|(kernel, candidate)| kernel.name == name && candidate.is_ok());
         let (index, time) = entry.times.iter().find_map(|time| Some((position(&time.kernel)?, time)))?;
         if exact && self.splits.is_none() {
             let splits = Some(time.splits);
-            if let Ok(way) = (Question { splits, ..*self }).way(ways[index].0, false) {
-                ways[index].1 = Ok(way);
+            if let Ok(candidate) = (Request { splits, ..*self }).candidate(judged[index].0, false) {
+                judged[index].1 = Ok(candidate);
             }
         }
         let (source, measured, median_us) = (table.source(), entry.product(), time.median_us);
         Some((index, Reason::Table { source, measured, median_us }))
     }
 
-    /// The way that is taken if no kernel is named and nothing is measured, and why.
-    fn preferred(&self, ways: &[Judged]) -> Option<(usize, Reason)> {
-        let possible = || ways.iter().enumerate().filter_map(|(index, (_, way))| Some((index, way.as_ref().ok()?)));
+    /// The candidate that is taken if no kernel is named and nothing is measured, and why.
+    fn preferred(&self, judged: &[Judged]) -> Option<(usize, Reason)> {
+        let possible =
+            || judged.iter().enumerate().filter_map(|(index, (_, candidate))| Some((index, candidate.as_ref().ok()?)));
         if self.device.is_cpu() {
-            let (index, _) = possible().max_by_key(|(index, way)| (way.way.kernel.family() == Family::Gemv, *index))?;
+            let (index, _) = possible()
+                .max_by_key(|(index, estimated)| (estimated.candidate.kernel.family() == Family::Gemv, *index))?;
             return Some((index, Reason::Ladder));
         }
         let (index, _) = possible().min_by(|(_, one), (_, other)| one.ms.total_cmp(&other.ms))?;
         Some((index, Reason::Model))
     }
 
-    fn ineligible(&self, named: &'static KernelInfo, ways: &[Judged]) -> Error {
-        let refusal =
-            ways.iter().find(|(kernel, _)| std::ptr::eq(*kernel, named)).and_then(|(_, way)| way.as_ref().err());
+    fn ineligible(&self, named: &'static KernelInfo, judged: &[Judged]) -> Error {
+        let refusal = judged
+            .iter()
+            .find(|(kernel, _)| std::ptr::eq(*kernel, named))
+            .and_then(|(_, candidate)| candidate.as_ref().err());
         Error::Ineligible {
             kernel: named.name,
             product: self.product.to_string(),
             reason: Box::new(refusal.cloned().unwrap_or(Refusal::NotInPtx { device: self.device.to_string() })),
-            others: ways.iter().filter(|(_, way)| way.is_ok()).map(|(kernel, _)| kernel.name).collect(),
+            others: judged.iter().filter(|(_, candidate)| candidate.is_ok()).map(|(kernel, _)| kernel.name).collect(),
         }
     }
 
-    fn no_kernel(&self, ways: &[Judged]) -> Error {
-        let of_the_precision = ways.iter().filter_map(|(kernel, way)| match way {
+    fn no_kernel(&self, judged: &[Judged]) -> Error {
+        let of_the_precision = judged.iter().filter_map(|(kernel, candidate)| match candidate {
             Err(Refusal::Precision { .. }) | Ok(_) => None,
             Err(refusal) => Some((kernel.name, refusal.clone())),
         });
         let precisions = Precision::ALL.into_iter().filter(|&precision| {
-            let question = Question { precision, ..*self };
-            self.kernels.iter().any(|kernel| question.way(kernel, false).is_ok())
+            let request = Request { precision, ..*self };
+            self.kernels.iter().any(|kernel| request.candidate(kernel, false).is_ok())
         });
         Error::NoKernel {
             precision: self.precision,
@@ -194,14 +201,14 @@ impl Question<'_> {
         }
     }
 
-    fn plan(&self, mut ways: Vec<Judged>, chosen: usize, reason: Reason) -> GemmPlan {
+    fn plan(&self, mut judged: Vec<Judged>, chosen: usize, reason: Reason) -> GemmPlan {
         let timed = !self.device.is_cpu();
-        let mut candidates: Vec<Candidate> = (ways.iter())
-            .map(|(kernel, way)| Candidate {
+        let mut candidates: Vec<Candidate> = (judged.iter())
+            .map(|(kernel, candidate)| Candidate {
                 kernel: kernel.name.to_owned(),
-                splits: way.as_ref().map_or(1, |way| way.way.splits),
-                estimated_ms: way.as_ref().ok().filter(|_| timed).map(|way| way.ms),
-                refusal: way.as_ref().err().map(Refusal::to_string),
+                splits: candidate.as_ref().map_or(1, |estimated| estimated.candidate.splits),
+                estimated_ms: candidate.as_ref().ok().filter(|_| timed).map(|candidate| candidate.ms),
+                refusal: candidate.as_ref().err().map(Refusal::to_string),
             })
             .collect();
         candidates.sort_by(|one, other| {
@@ -209,35 +216,35 @@ impl Question<'_> {
             let ((refused, estimate), (other_refused, other_estimate)) = (key(one), key(other));
             refused.cmp(&other_refused).then(estimate.total_cmp(&other_estimate))
         });
-        let Ok(Estimated { way, ms }) = ways.swap_remove(chosen).1 else {
+        let Ok(Estimated { candidate, ms }) = judged.swap_remove(chosen).1 else {
             unreachable!("what is chosen can compute the product")
         };
         let explanation = Explanation {
             product: *self.product,
             device: self.device.clone(),
             precision: self.precision,
-            kernel: way.kernel.name.to_owned(),
-            scheme: way.kernel.scheme.words().to_owned(),
+            kernel: candidate.kernel.name.to_owned(),
+            scheme: candidate.kernel.scheme.words().to_owned(),
             reason,
-            notes: self.notes(&way),
-            tile: way.kernel.tile.map(|tile| [tile.m, tile.n, tile.k]),
-            splits: way.splits,
-            blocks: u64::try_from(way.kernel.blocks(&way.product, way.splits)).unwrap_or(u64::MAX),
-            workspace_bytes: way.workspace_bytes as u64,
-            steps: way.steps(),
+            notes: self.notes(&candidate),
+            tile: candidate.kernel.tile.map(|tile| [tile.m, tile.n, tile.k]),
+            splits: candidate.splits,
+            blocks: u64::try_from(candidate.kernel.blocks(&candidate.product, candidate.splits)).unwrap_or(u64::MAX),
+            workspace_bytes: candidate.workspace_bytes as u64,
+            steps: candidate.steps(),
             estimated_ms: timed.then_some(ms),
             candidates,
         };
-        GemmPlan { product: *self.product, way, explanation }
+        GemmPlan { product: *self.product, candidate, explanation }
     }
 
     /// What is worth knowing besides, in a sentence each.
-    fn notes(&self, way: &Way) -> Vec<String> {
-        let mut notes = way.notes();
-        if self.precision == Precision::Fp32 && way.kernel.scheme == Scheme::Fp32 {
+    fn notes(&self, candidate: &KernelCandidate) -> Vec<String> {
+        let mut notes = candidate.notes();
+        if self.precision == Precision::Fp32 && candidate.kernel.scheme == Scheme::Fp32 {
             notes.push("no tensor cores: all operations are fused fp32 ones, as for fp32-strict".to_owned());
         }
-        if let Some(refusal) = way.kernel.refusal(self.device, &way.product, self.precision, self.splits) {
+        if let Some(refusal) = candidate.kernel.refusal(self.device, &candidate.product, self.precision, self.splits) {
             notes.push(format!("not chosen unasked: {refusal}"));
         }
         if self.product.is_empty() {

@@ -1,4 +1,5 @@
-//! What a plan does and why, for people and for machines.
+//! The explanation of a plan, as text and as JSON: the chosen kernel, the steps, and each other kernel with its estimated time or the
+//! reason why it cannot compute the product.
 
 use std::fmt;
 
@@ -58,7 +59,7 @@ pub enum Reason {
     },
     /// The model estimates it to be the fastest.
     Model,
-    /// The CPU executor takes the highest rung of the ladder that can compute the product: times there say nothing.
+    /// The CPU executor takes the last of the basic kernels that can compute the product: times there say nothing.
     Ladder,
 }
 

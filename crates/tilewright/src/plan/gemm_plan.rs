@@ -1,12 +1,12 @@
-//! A plan: what was chosen, and what can be asked of it.
+//! [`GemmPlan`], the result of planning: the chosen kernel, the workspace it needs, and the explanation of the choice.
 
 use std::ops::Range;
 
 use cuda_std::KernelFacts;
 
 use super::explanation::Explanation;
+use super::kernel_candidate::KernelCandidate;
 use super::preparation::Preparation;
-use super::way::Way;
 use super::workspace::Workspace;
 use crate::description::Description;
 use crate::kernels::KernelInfo;
@@ -16,7 +16,7 @@ use crate::{Device, Error, Precision};
 #[derive(Clone, Debug)]
 pub struct GemmPlan {
     pub(super) product: Description,
-    pub(super) way: Way,
+    pub(super) candidate: KernelCandidate,
     pub(super) explanation: Explanation,
 }
 
@@ -28,7 +28,7 @@ impl GemmPlan {
 
     /// The kernel that multiplies.
     pub fn kernel(&self) -> &'static KernelInfo {
-        self.way.kernel
+        self.candidate.kernel
     }
 
     /// The precision asked for, which the kernel keeps.
@@ -38,26 +38,26 @@ impl GemmPlan {
 
     /// Among how many blocks each sum is divided.
     pub fn splits(&self) -> u32 {
-        self.way.splits
+        self.candidate.splits
     }
 
     /// The memory that [`GemmPlan::run`] needs besides the operands.
     pub fn workspace_bytes(&self) -> usize {
-        self.way.workspace_bytes
+        self.candidate.workspace_bytes
     }
 
     /// The parts of the workspace that [`GemmPlan::run`] writes to, in elements and in their order: of A and of B packed words,
     /// extremes, factors, flags, ends of zeros and a copy, then the partial sums, and the tile mask. What the plan does not
     /// need is empty.
     pub fn workspace_parts(&self) -> [Range<usize>; 14] {
-        let Way { preparations, partials, tile_mask, .. } = &self.way;
+        let KernelCandidate { preparations, partials, tile_mask, .. } = &self.candidate;
         let [[a0, a1, a2, a3, a4, a5], [b0, b1, b2, b3, b4, b5]] = preparations.each_ref().map(Preparation::parts);
         [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, partials.clone(), tile_mask.clone()]
     }
 
     /// All kernels that [`GemmPlan::run`] may launch, in their order.
     pub fn kernels(&self) -> Vec<KernelFacts> {
-        self.way.kernels()
+        self.candidate.kernels()
     }
 
     /// Has the device load the kernels of the plan, so that no run has to. Does nothing if they are loaded, or on the CPU.
@@ -73,7 +73,7 @@ impl GemmPlan {
     /// # Errors
     /// As for [`Workspace::new`].
     pub fn workspace(&self, device: &Device) -> Result<Workspace, Error> {
-        Workspace::new(device, self.way.workspace_bytes)
+        Workspace::new(device, self.candidate.workspace_bytes)
     }
 
     /// What the plan does, and why.

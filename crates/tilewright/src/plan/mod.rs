@@ -7,8 +7,8 @@
 //!                     ▼
 //!                 GemmPlan        explanation(), workspace(), run()
 //!
-//!  run:   prepare A, prepare B  ─►  multiply  ─►  multiply what is unfit  ─►  add up partial sums  ─►  clear
-//!         └── where needed ──┘                    └── where operands may be ┘  └── of divided sums ┘   └── what is not wanted
+//!  run:   prepare A, prepare B  ─►  multiply  ─►  multiply the fallback's tiles  ─►  add up partials  ─►  clear
+//!         └── where needed ──┘                    └── where there may be any ┘       └── of split-K ┘    └── what is not wanted
 //! ```
 //!
 //! A plan depends on sizes, strides and alignment, not on addresses or numbers: it is made once and run often, on operands
@@ -41,6 +41,7 @@ mod cache;
 mod choose;
 mod explanation;
 mod gemm_plan;
+mod kernel_candidate;
 mod model;
 mod options;
 mod preparation;
@@ -48,7 +49,7 @@ mod run;
 pub mod table;
 #[cfg(test)]
 mod tests;
-mod way;
+
 mod workspace;
 
 pub use crate::description::Description;

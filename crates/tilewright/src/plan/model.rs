@@ -1,13 +1,14 @@
-//! How long a product should take, from a few rates: what a choice rests on where nothing has been measured.
+//! A performance model: estimates how long a kernel takes for a product, from the GPU's peak rates, for products that have not been
+//! measured.
 //!
 //! ```text
 //! time  =  launch  +  max(waves · (steps · time of a step + fixed part), bytes / bandwidth)     the kernel
-//!       +  launch  +  bytes of the partial sums / bandwidth                                     where sums are divided
+//!       +  launch  +  bytes of the partial results / bandwidth                                  with split-K
 //!       +  launches  +  bytes read and written / bandwidth                                      for each prepared operand
 //!       +  launch                                                                               where tiles may be repaired,
 //!                                                                                               or left to another kernel
 //!
-//! waves  =  ⌈blocks / (multiprocessors · blocks on each)⌉        steps  =  ⌈terms / (terms of a step · splits)⌉
+//! waves  =  ⌈blocks / (multiprocessors · blocks on each)⌉        steps  =  ⌈k / (K-step · splits)⌉
 //! ```
 //!
 //! It is a roofline with the steps that tiles make in it. What it is for is the order of the candidates; its times may well
@@ -16,8 +17,8 @@
 //! The rates are those that NVIDIA publishes for a multiprocessor of the generation at 1.7 GHz; the bandwidth of the H200 is
 //! measured. GPUs of a generation differ in their bandwidth: an RTX 4090 and an L4 come out the same here.
 
+use super::kernel_candidate::KernelCandidate;
 use super::preparation::Preparation;
-use super::way::Way;
 use cuda_std::ComputeCapability;
 
 use crate::description::Description;
@@ -92,9 +93,9 @@ impl Rates {
     }
 }
 
-/// The time that a way to compute a product should take, in milliseconds.
-pub(crate) fn estimate(device: &DeviceFacts, way: &Way) -> f64 {
-    let Way { ref product, kernel, splits, ref preparations, .. } = *way;
+/// The estimated time of a candidate, in milliseconds.
+pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64 {
+    let KernelCandidate { ref product, kernel, splits, ref preparations, .. } = *candidate;
     let rates = Rates::of(device);
     let performance = kernel.performance;
     let slots = f64::from(device.multiprocessors.max(1)) * f64::from(resident_blocks(kernel, device));
@@ -133,9 +134,9 @@ pub(crate) fn estimate(device: &DeviceFacts, way: &Way) -> f64 {
     let reduction = if splits > 1 { LAUNCH + results * (2.0 * f64::from(splits) + 1.0) / rates.bandwidth } else { 0.0 };
     let prepared = |(launches, bytes): (u32, f64)| f64::from(launches) * LAUNCH + bytes / (PREPARING * rates.bandwidth);
     let preparation: f64 = preparations.iter().map(Preparation::cost).map(prepared).sum();
-    let repair = match way.fallback {
+    let repair = match candidate.fallback {
         Some(_) => LAUNCH + waves * IDLE_BLOCK,
-        None if !way.tile_mask.is_empty() => LAUNCH,
+        None if !candidate.tile_mask.is_empty() => LAUNCH,
         None => 0.0,
     };
     (LAUNCH + multiply + reduction + preparation + repair) * 1e3

@@ -1,4 +1,4 @@
-//! What a user wants of a plan.
+//! The options of a plan: precision, a kernel by name, the number of splits, tables of measured times.
 
 use super::table::Tables;
 use crate::Precision;

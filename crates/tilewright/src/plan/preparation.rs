@@ -1,18 +1,18 @@
-//! What happens to an operand before it is multiplied: nothing, a copy that lies as the kernel needs it, or packing.
+//! Prepares an operand for its kernel: leaves it in place, copies it to a layout that the kernel can load, or packs it.
 //!
 //! ```text
 //!  a b c d e · ·     rows of 5, 7 apart: a tensor map cannot       a b c d e · · ·     in the workspace: rows 8 apart,
 //!  f g h i j · ·     describe them                            ──►  f g h i j · · ·     aligned to 256 bytes
 //!
-//!  a · b · c ·       every other element                      ──►  a b c ·             by rows, or
+//!  a · b · c ·       every other element                      ──►  a b c ·             row-major, or
 //!  d · e · f ·                                                     d e f ·             a d · ·  b e · ·  c f · ·
 //!
 //!  any strides       a kernel of packed operands              ──►  │ab│cd│e0│ …        lines of words
 //! ```
 //!
 //! The copy costs reading and writing the operand once, which is little beside a product of large matrices. Packing is
-//! [`gpu_kernels::pack`]'s. An operand that is scaled also keeps a form that can be multiplied as it is, where it lies or in a
-//! copy, for the kernel that computes what its lines are unfit for.
+//! [`gpu_kernels::pack`]'s. An operand packed into fp16 pairs also stays readable in fp32,
+//! in place or in a copy, for the fallback kernel.
 
 use std::ops::Range;
 
@@ -78,7 +78,7 @@ struct Scaled {
     chunks: Option<Chunks>,
     extremes: Range<usize>,
     factors: Range<usize>,
-    unfit: Range<usize>,
+    fallback_groups: Range<usize>,
     nonzero: Range<usize>,
     /// The operand as another kernel can multiply it, if it cannot where it is.
     copy: Option<Copied>,
@@ -121,7 +121,7 @@ impl Operand {
         Some(Preparation::Copied(self.copy(needs, kernel.loads_by_tensor_maps(), layout)?))
     }
 
-    /// How a kernel gets to read the operand that computes what others are unfit for: as it is stored, if a tensor map can
+    /// How the fallback kernel reads the operand: as it is stored, if a tensor map can
     /// describe it so, otherwise in a copy.
     pub(crate) fn storage_of_fallback(&self) -> Storage {
         match self.placement.storage() {
@@ -156,7 +156,7 @@ impl Operand {
         let scaled = match format {
             Format::Bf16 | Format::Fp16 => None,
             Format::ScaledFp16 { .. } => {
-                // Only where a line's terms lie side by side can a team of threads load all of them at once.
+                // Only where a line's elements lie side by side can a team of threads load all of them at once.
                 let needed = if self.lines_are_rows { Storage::ByRows } else { Storage::ByColumns };
                 let is_whole = self.placement.storage() == needed && terms <= whole::MOST_TERMS as usize;
                 let chunks = (!is_whole).then(|| Chunks::of(lines as u32, terms as u32, self.batch as u32));
@@ -164,14 +164,14 @@ impl Operand {
                 let words_of = chunks.unwrap_or(Chunks { terms: terms as u32, count: 1 });
                 let extremes = layout.part(words_of.words(lines as u32, self.batch as u32))?;
                 let factors = layout.part(groups * u128::from(GROUP))?;
-                let unfit = layout.part(groups)?;
+                let fallback_groups = layout.part(groups)?;
                 let nonzero = layout.part(2 * groups)?;
                 let is_fit = self.placement.storage() != Storage::Spread && self.has_tensor_map();
                 let copy = match keep && !is_fit {
                     true => Some(self.copy(self.storage_of_fallback(), true, layout)?),
                     false => None,
                 };
-                Some(Scaled { chunks, extremes, factors, unfit, nonzero, copy })
+                Some(Scaled { chunks, extremes, factors, fallback_groups, nonzero, copy })
             }
         };
         let lines_are_rows = self.lines_are_rows;
@@ -211,7 +211,7 @@ impl Packed {
         &self,
         device: &Device,
         operand: MatrixBatch<'a>,
-        [for_words, for_extremes, for_factors, for_unfit, for_nonzero, for_copy]: [GlobalSliceMut<'a, f32>; PARTS],
+        [for_words, for_extremes, for_factors, for_fallback, for_nonzero, for_copy]: [GlobalSliceMut<'a, f32>; PARTS],
     ) -> Result<Prepared<'a>, Error> {
         let first = if self.lines_are_rows { operand.first() } else { operand.first().transposed() };
         let source = MatrixBatch::new(first, operand.stride() as usize, operand.count() as usize)?;
@@ -225,14 +225,14 @@ impl Packed {
                 packed: PackedOperand { words: read(for_words), ..PackedOperand::nothing() },
             });
         };
-        let [extremes, unfit, nonzero] = [for_extremes, for_unfit, for_nonzero].map(words);
-        let parts = ScaledParts { extremes, factors: for_factors, unfit, nonzero, words: for_words };
+        let [extremes, fallback_groups, nonzero] = [for_extremes, for_fallback, for_nonzero].map(words);
+        let parts = ScaledParts { extremes, factors: for_factors, fallback_groups, nonzero, words: for_words };
         pack_scaled(device, source, *chunks, element_by_element, parts)?;
         let operand = match copy {
             Some(copy) => copy.run(device, operand, for_copy)?,
             None => operand,
         };
-        let scales = PairInfo { factors: read(for_factors), fallback: read(unfit), nonzero: read(nonzero) };
+        let scales = PairInfo { factors: read(for_factors), fallback: read(fallback_groups), nonzero: read(nonzero) };
         Ok(Prepared { operand, packed: PackedOperand { words: read(for_words), scales } })
     }
 }
@@ -293,7 +293,7 @@ impl Preparation {
         }
         if let Some(Copied { placement, count, .. }) = self.copied() {
             let all = all(*count);
-            let what_for = if let Self::Packed(_) = self { ", for what is unfit" } else { "" };
+            let what_for = if let Self::Packed(_) = self { ", for the fallback" } else { "" };
             steps.push(format!("copy {name}{all} into the workspace, {placement}, with {}{what_for}", COPY.name));
         }
         steps
@@ -304,9 +304,9 @@ impl Preparation {
         match self {
             Self::InPlace => None,
             Self::Copied(_) => Some(format!("{name} is copied first, because the kernel cannot load it as it lies")),
-            Self::Packed(_) => self.copied().map(|_| {
-                format!("{name} is copied, too, because the kernel for unfit lines cannot load it as it lies")
-            }),
+            Self::Packed(_) => {
+                self.copied().map(|_| format!("{name} is copied, too, because the fallback cannot load it as it lies"))
+            }
         }
     }
 
@@ -318,9 +318,9 @@ impl Preparation {
             Self::Copied(copy) => [NONE, NONE, NONE, NONE, NONE, copy.part.clone()],
             Self::Packed(Packed { words, scaled: None, .. }) => [words.clone(), NONE, NONE, NONE, NONE, NONE],
             Self::Packed(Packed { words, scaled: Some(scaled), .. }) => {
-                let Scaled { extremes, factors, unfit, nonzero, copy, .. } = scaled;
+                let Scaled { extremes, factors, fallback_groups, nonzero, copy, .. } = scaled;
                 let copy = copy.as_ref().map_or(NONE, |copy| copy.part.clone());
-                [words.clone(), extremes.clone(), factors.clone(), unfit.clone(), nonzero.clone(), copy]
+                [words.clone(), extremes.clone(), factors.clone(), fallback_groups.clone(), nonzero.clone(), copy]
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Running a plan.
+//! Runs a plan: queues its launches, which prepare the operands, multiply, and add up partial results, on a device.
 
 use cuda_std::GlobalSliceMut;
 use gpu_kernels::gemm::hopper::fallback::Fallback;
@@ -93,12 +93,12 @@ impl GemmPlan {
         c: MatrixBatchMut<'_>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        let (way, results) = (&self.way, c);
-        let (a, b, c) = match way.transposed {
+        let (candidate, results) = (&self.candidate, c);
+        let (a, b, c) = match candidate.transposed {
             false => (a, b, c),
             true => (b.transposed(), a.transposed(), c.transposed()),
         };
-        let [prepare_a, prepare_b] = &way.preparations;
+        let [prepare_a, prepare_b] = &candidate.preparations;
         let parts = workspace.parts(self.workspace_parts())?;
         let [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, for_partials, for_mask] = parts;
         let Prepared { operand: a, packed: packed_a } = prepare_a.run(device, a, [a0, a1, a2, a3, a4, a5])?;
@@ -112,31 +112,32 @@ impl GemmPlan {
                 gemm,
                 alpha,
                 beta,
-                splits: way.splits,
-                triangle: way.product.part,
+                splits: candidate.splits,
+                triangle: candidate.product.part,
                 packed: [packed_a, packed_b],
                 tile_mask,
                 fallback: Fallback::everything(),
             };
-            way.kernel.contract.launch(device, &call)?;
+            candidate.kernel.contract.launch(device, &call)?;
             // What the one kernel has skipped, the other one computes, and nothing else.
             let fallback = Fallback { a: packed_a.scales.fallback, b: packed_b.scales.fallback };
-            way.fallback
+            candidate
+                .fallback
                 .map_or(Ok(()), |kernel| kernel.contract.launch(device, &Call { tile_mask: no_mask, fallback, ..call }))
         };
         let whole = TiledGemm::new(alpha, a, b, beta, c)?;
-        if way.is_divided() {
+        if candidate.is_divided() {
             let (m, n) = (c.first().rows() as usize, c.first().cols() as usize);
-            let count = self.product.batch * way.splits as usize;
+            let count = self.product.batch * candidate.splits as usize;
             let partials = MatrixBatchMut::new(MatrixMut::new(for_partials, m, n, n, 1)?, m * n, count)?;
-            multiply(TiledGemm::split_k(a, b, partials, way.splits)?, 1.0, 0.0)?;
+            multiply(TiledGemm::split_k(a, b, partials, candidate.splits)?, 1.0, 0.0)?;
             let partials = MatrixBatch::new(Matrix::new(read(for_partials), m, n, n, 1)?, m * n, count)?;
-            add_partial_sums(device, SplitReduction::new(alpha, partials, way.splits, beta, c)?)?;
+            add_partial_sums(device, SplitReduction::new(alpha, partials, candidate.splits, beta, c)?)?;
         } else {
             multiply(whole, alpha, beta)?;
         }
         if !tile_mask.is_empty() {
-            repair_tiles(device, whole, read(tile_mask), way.splits)?;
+            repair_tiles(device, whole, read(tile_mask), candidate.splits)?;
         }
         match self.product.part {
             Triangle::All => Ok(()),

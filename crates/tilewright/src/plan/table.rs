@@ -6,8 +6,8 @@
 //!    maps can describe both operands, and whether it is a product with a vector (n = 1).
 //! 2. Of these, the nearest is taken: the *distance* of two products is the largest of `|log₂(m / m')|`, the same of n, k
 //!    and the number of products. An entry that is further away than 1, a factor of two in any of them, says nothing.
-//! 3. The fastest of its kernels that can compute the product is chosen. If it is exactly this product, its sums are divided
-//!    as was measured; otherwise as the [model](crate::plan) has it, because the best number of splits depends on each size.
+//! 3. The fastest of its kernels that can compute the product is chosen. If it is exactly this product, split-K is as
+//!    was measured; otherwise as the [model](crate::plan) has it, because the best number of splits depends on each size.
 //!
 //! Where a table says nothing, the model chooses. So it does if it takes a kernel for the fastest of which the table has no time
 //! for any product: such a kernel is newer than the table.

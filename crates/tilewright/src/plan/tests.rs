@@ -1,4 +1,4 @@
-//! A kernel that nobody has heard of: planned and run by its contract alone.
+//! A test kernel that the registry does not have is planned and run by its contract alone.
 
 use cuda_std::executor::Checks;
 use gpu_kernels::Matrix;

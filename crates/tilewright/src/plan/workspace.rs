@@ -1,8 +1,8 @@
-//! Memory that plans need besides the operands: copies of operands or what they have been packed to, partial sums.
+//! The workspace of a plan, device memory besides the operands: copied or packed operands, and the partial results of split-K.
 //!
 //! ```text
-//! │ for A                                                │ for B │ partial sums │ tile mask │ each part aligned to 256 bytes;
-//! │ words │ extremes │ factors │ unfit │ nonzero │ copy │ …                                   none of them has to be there
+//! │ for A                                                │ for B │ partials     │ tile mask │ each part aligned to 256 bytes;
+//! │ words │ extremes │ factors │ mask  │ nonzero │ copy │ …                                   none of them has to be there
 //! ```
 
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! A way to compute a product: a kernel, what has to happen before and after it, and where in the workspace.
+//! A candidate of the planner: a kernel for a product, with the auxiliary kernels before and after it, its number of split-K splits,
+//! and where in the workspace its buffers are.
 
 use std::ops::Range;
 
@@ -13,9 +14,9 @@ use crate::device_facts::DeviceFacts;
 use crate::kernels::{CLEAR, KernelInfo, REDUCTION, REPAIR};
 use crate::refusal::Refusal;
 
-/// A kernel, and how it computes a product.
+/// A kernel, and all that it takes to compute a product with it.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct KernelCandidate {
     /// The product as it is computed.
     pub(super) product: Description,
     /// Whether that is the product of the transposes: `Cᵀ = Bᵀ·Aᵀ`.
@@ -26,14 +27,14 @@ pub(crate) struct Way {
     pub(super) splits: u32,
     /// For A and B.
     pub(super) preparations: [Preparation; 2],
-    /// Where the partial sums are in the workspace, in elements; nowhere if sums are not divided.
+    /// Where the partial results are in the workspace, in elements; empty without split-K.
     pub(super) partials: Range<usize>,
-    /// Where the tile mask is, likewise.
+    /// Where the tile mask is in the workspace, in elements; empty if there is none.
     pub(super) tile_mask: Range<usize>,
     pub(super) workspace_bytes: usize,
 }
 
-impl Way {
+impl KernelCandidate {
     /// How a kernel computes a product that it does not refuse, in so many splits.
     ///
     /// # Errors
@@ -71,7 +72,7 @@ impl Way {
         Ok(Self { product, transposed, kernel, fallback, splits, preparations, partials, tile_mask, workspace_bytes })
     }
 
-    /// Whether partial sums are made, and added up.
+    /// Whether split-K makes partial results, which a second pass adds up.
     pub(super) fn is_divided(&self) -> bool {
         is_divided(self.kernel, self.splits)
     }
@@ -128,14 +129,16 @@ impl Way {
         steps.push(format!("multiply with {}{in_splits}{to}{times}", kernel.name));
         if let Some(fallback) = self.fallback {
             let name = fallback.name;
-            steps.push(format!("multiply the tiles of unfit rows and columns, if there are any, with {name}{to}"));
+            steps.push(format!("multiply the tiles left to the fallback, if there are any, with {name}{to}"));
         }
         if divided {
             steps.push(format!("add up the partial sums, in order, with {}", REDUCTION.name));
         }
         if !self.tile_mask.is_empty() {
             let name = REPAIR.name;
-            steps.push(format!("compute tiles again whose operands cannot be split, if there are any, with {name}"));
+            steps.push(format!(
+                "compute tiles again whose operands cannot be decomposed, if there are any, with {name}"
+            ));
         }
         if product.part != Triangle::All {
             steps.push(format!("set to zero what is not wanted of the result, with {}", CLEAR.name));

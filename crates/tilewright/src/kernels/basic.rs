@@ -1,4 +1,4 @@
-//! The ladder: the kernels that everybody begins with. They take operands in any layout.
+//! Registers the basic kernels, from one thread for each element of C to tiles in shared memory. They take operands in any layout.
 
 use cuda_std::KernelFacts;
 use gpu_kernels::gemm::Gemm;
@@ -139,6 +139,6 @@ pub static GEMM_TILED_32_FP32: KernelInfo = KernelInfo {
     )
 };
 
-/// The kernels of the ladder, in its order.
+/// The basic kernels, from the simplest on.
 pub static LADDER: [&KernelInfo; 5] =
     [&GEMV_BLOCK_REDUCTION_FP32, &GEMM_NAIVE_1D_FP32, &GEMM_NAIVE_2D_FP32, &GEMM_TILED_16_FP32, &GEMM_TILED_32_FP32];

@@ -1,4 +1,5 @@
-//! Kernels that do what comes before or after a product.
+//! The auxiliary kernels of a product, and their launches: packing and copying operands, the second pass of split-K, recomputing
+//! tiles, clearing the other triangle of C.
 
 use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
@@ -15,9 +16,9 @@ use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
 use crate::views::read;
 use crate::{Device, Error};
 
-/// The kernel that adds up partial sums.
+/// The kernel that adds up the partial results of split-K.
 pub(crate) const REDUCTION: KernelFacts = gemm_split_reduction_fp32::FACTS;
-/// The kernel that computes marked tiles again.
+/// The kernel that computes the tiles of a tile mask again.
 pub(crate) const REPAIR: KernelFacts = gemm_repair_fp32::FACTS;
 /// The kernel that copies matrices.
 pub(crate) const COPY: KernelFacts = matrix_copy_fp32::FACTS;
@@ -47,7 +48,7 @@ pub(crate) enum Format {
     Fp16,
     /// Two fp16 numbers for each, of lines that are scaled by powers of two.
     ScaledFp16 {
-        /// Whether a line is unfit that has elements too small beside its largest.
+        /// Whether a line is left to the fallback that has elements too small beside its largest.
         element_by_element: bool,
     },
 }
@@ -143,7 +144,7 @@ pub(crate) fn pack_rounded(
 pub(crate) struct ScaledParts<'a> {
     pub(crate) extremes: GlobalSliceMut<'a, u32>,
     pub(crate) factors: GlobalSliceMut<'a, f32>,
-    pub(crate) unfit: GlobalSliceMut<'a, u32>,
+    pub(crate) fallback_groups: GlobalSliceMut<'a, u32>,
     pub(crate) nonzero: GlobalSliceMut<'a, u32>,
     pub(crate) words: GlobalSliceMut<'a, u32>,
 }
@@ -156,7 +157,7 @@ pub(crate) fn pack_scaled(
     element_by_element: bool,
     parts: ScaledParts<'_>,
 ) -> Result<(), Error> {
-    let ScaledParts { extremes, factors, unfit, nonzero, words } = parts;
+    let ScaledParts { extremes, factors, fallback_groups, nonzero, words } = parts;
     match chunks {
         Some(chunks) => device.launch(line_extremes_fp32 { source, chunks, extremes })?,
         None => device.launch(pack_whole_lines_fp16 { source, extremes, words })?,
@@ -167,7 +168,7 @@ pub(crate) fn pack_scaled(
         matrices: source.count(),
         chunks: chunks.map_or(1, |chunks| chunks.count),
         factors,
-        fallback: unfit,
+        fallback: fallback_groups,
         nonzero,
         element_by_element: element_by_element.into(),
     })?;
