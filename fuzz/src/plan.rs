@@ -38,9 +38,11 @@ struct Place {
 impl Place {
     fn placement(&self, rows: usize, cols: usize) -> Placement {
         let strides = match self.dense {
-            Some(true) => Placement::by_rows(cols),
-            Some(false) => Placement::by_columns(rows),
-            None => Placement { row_stride: self.row_stride.0, col_stride: self.col_stride.0, ..Placement::by_rows(1) },
+            Some(true) => Placement::row_major(cols),
+            Some(false) => Placement::column_major(rows),
+            None => {
+                Placement { row_stride: self.row_stride.0, col_stride: self.col_stride.0, ..Placement::row_major(1) }
+            }
         };
         let alignment = if self.is_aligned { 256 } else { self.alignment.0 };
         Placement { batch_stride: self.batch_stride.0, alignment, ..strides }

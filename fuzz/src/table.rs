@@ -27,7 +27,7 @@ pub fn check(data: &[u8]) {
     let tables = Tables::This(Arc::new(table));
     for ([m, n, k], batch, precision) in products {
         let placed =
-            |rows: usize, cols| Placement { batch_stride: rows.saturating_mul(cols), ..Placement::by_rows(cols) };
+            |rows: usize, cols| Placement { batch_stride: rows.saturating_mul(cols), ..Placement::row_major(cols) };
         let product = Description::new(Sizes { m, n, k }, batch, placed(m, k), placed(k, n), placed(m, n));
         let Ok(product) = product else { continue };
         match plan(&device, &product, &Options { tables: tables.clone(), ..Options::from(precision) }) {

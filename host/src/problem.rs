@@ -2,7 +2,7 @@
 
 use tilewright::kernels::Family;
 use tilewright::plan::{Description, Placement};
-use tilewright::{Bytes, Sizes};
+use tilewright::{Bytes, Order, Orders, Sizes};
 
 use crate::Error;
 
@@ -17,10 +17,8 @@ pub struct Problem {
     pub full: Sizes,
     /// The sizes on the CPU executor, which is slower by some orders of magnitude.
     pub reduced: Sizes,
-    /// Whether A is stored transposed, as k×m.
-    pub trans_a: bool,
-    /// Whether B is stored transposed, as n×k.
-    pub trans_b: bool,
+    /// The orders of A and B.
+    pub orders: Orders,
     /// The kernels that run it unless others are asked for.
     pub family: Family,
 }
@@ -32,8 +30,7 @@ pub static ALL: [Problem; 4] = [
         formula: "A·x",
         full: Sizes { m: 2048, n: 1, k: 1_048_576 },
         reduced: Sizes { m: 256, n: 1, k: 65_536 },
-        trans_a: false,
-        trans_b: false,
+        orders: Orders::NN,
         family: Family::Gemv,
     },
     Problem {
@@ -41,8 +38,7 @@ pub static ALL: [Problem; 4] = [
         formula: "A·B",
         full: Sizes { m: 256, n: 256, k: 524_288 },
         reduced: Sizes { m: 64, n: 64, k: 8192 },
-        trans_a: false,
-        trans_b: false,
+        orders: Orders::NN,
         family: Family::Gemm,
     },
     Problem {
@@ -50,8 +46,7 @@ pub static ALL: [Problem; 4] = [
         formula: "Aᵀ·B",
         full: Sizes { m: 2048, n: 4096, k: 8192 },
         reduced: Sizes { m: 128, n: 512, k: 512 },
-        trans_a: true,
-        trans_b: false,
+        orders: Orders::TN,
         family: Family::Gemm,
     },
     Problem {
@@ -59,8 +54,7 @@ pub static ALL: [Problem; 4] = [
         formula: "A·Bᵀ",
         full: Sizes { m: 2048, n: 4096, k: 8192 },
         reduced: Sizes { m: 128, n: 512, k: 512 },
-        trans_a: false,
-        trans_b: true,
+        orders: Orders::NT,
         family: Family::Gemm,
     },
 ];
@@ -81,8 +75,10 @@ pub struct Overrides {
     pub m: Option<usize>,
     pub n: Option<usize>,
     pub k: Option<usize>,
-    pub trans_a: Option<bool>,
-    pub trans_b: Option<bool>,
+    /// The order of A.
+    pub a: Option<Order>,
+    /// The order of B.
+    pub b: Option<Order>,
     /// The leading dimension of the stored A.
     pub lda: Option<usize>,
     /// The leading dimension of the stored B.
@@ -127,58 +123,61 @@ impl Problem {
                 )));
             }
         }
-        let trans_a = overrides.trans_a.unwrap_or(self.trans_a);
-        let trans_b = overrides.trans_b.unwrap_or(self.trans_b);
-        let (rows_a, cols_a) = if trans_a { (k, m) } else { (m, k) };
-        let (rows_b, cols_b) = if trans_b { (n, k) } else { (k, n) };
+        let orders = Orders { a: overrides.a.unwrap_or(self.orders.a), b: overrides.b.unwrap_or(self.orders.b) };
         Ok(Product {
             sizes: Sizes { m, n, k },
-            trans_a,
-            trans_b,
             batch,
-            a: Stored::new("A", rows_a, cols_a, overrides.lda, batch)?,
-            b: Stored::new("B", rows_b, cols_b, overrides.ldb, batch)?,
-            c: Stored::new("C", m, n, overrides.ldc, batch)?,
+            a: Stored::new("A", orders.a, [m, k], overrides.lda, batch)?,
+            b: Stored::new("B", orders.b, [k, n], overrides.ldb, batch)?,
+            c: Stored::new("C", Order::RowMajor, [m, n], overrides.ldc, batch)?,
             alpha,
             beta,
         })
     }
 }
 
-/// How a matrix lies in memory: by rows. The matrices of a batch follow each other.
+/// How the matrices of a batch lie in memory: in lines, which are rows or columns, one matrix after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The number of stored rows.
-    pub rows: usize,
-    /// The number of stored columns.
-    pub cols: usize,
-    /// The elements from one row to the next.
+    /// Whether the lines are rows or columns.
+    pub order: Order,
+    /// The number of lines.
+    pub lines: usize,
+    /// The elements of a line.
+    pub length: usize,
+    /// The elements from one line to the next.
     pub leading_dimension: usize,
 }
 
 impl Stored {
     fn new(
         matrix: &'static str,
-        rows: usize,
-        cols: usize,
+        order: Order,
+        [rows, cols]: [usize; 2],
         leading_dimension: Option<usize>,
         batch: usize,
     ) -> Result<Self, Error> {
-        let leading_dimension = leading_dimension.unwrap_or(cols);
-        if leading_dimension < cols {
-            return Err(Error::LeadingDimension { matrix, leading_dimension, cols });
+        let [lines, length] = order.lines(rows, cols);
+        let leading_dimension = leading_dimension.unwrap_or(length);
+        if leading_dimension < length {
+            return Err(Error::LeadingDimension { matrix, leading_dimension, cols: length });
         }
         // Views of memory, and copies, count in bytes and in isize.
-        let bytes = rows.checked_mul(leading_dimension).and_then(|elements| elements.checked_mul(size_of::<f32>()));
+        let bytes = lines.checked_mul(leading_dimension).and_then(|elements| elements.checked_mul(size_of::<f32>()));
         match bytes.and_then(|bytes| bytes.checked_mul(batch.max(1))) {
-            Some(bytes) if isize::try_from(bytes).is_ok() => Ok(Self { rows, cols, leading_dimension }),
-            _ => Err(Error::SizeOverflow { matrix, rows, leading_dimension }),
+            Some(bytes) if isize::try_from(bytes).is_ok() => Ok(Self { order, lines, length, leading_dimension }),
+            _ => Err(Error::SizeOverflow { matrix, rows: lines, leading_dimension }),
         }
     }
 
-    /// The number of elements of one matrix in memory, those between the rows included.
+    /// The number of elements of one matrix in memory, those between the lines included.
     pub fn elements(&self) -> usize {
-        self.rows * self.leading_dimension
+        self.lines * self.leading_dimension
+    }
+
+    /// The strides of rows and of columns.
+    pub(crate) fn strides(&self) -> [usize; 2] {
+        self.order.strides(self.leading_dimension, 1)
     }
 
     fn bytes(&self) -> u128 {
@@ -186,7 +185,7 @@ impl Stored {
     }
 }
 
-/// A product to compute, `C = α·op(A)·op(B) + β·C`, where op transposes or does nothing. Its sizes have been checked: they
+/// A product to compute, `C = α·A·B + β·C`. Its sizes have been checked: they
 /// are what kernels count, and every matrix fits into an address range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Product {
@@ -194,10 +193,6 @@ pub struct Product {
     pub sizes: Sizes,
     /// The number of products, each of operands of its own.
     pub batch: usize,
-    /// Whether op(A) is the transpose of the stored A.
-    pub trans_a: bool,
-    /// Whether op(B) is the transpose of the stored B.
-    pub trans_b: bool,
     /// A as it is stored.
     pub a: Stored,
     /// B as it is stored.
@@ -216,28 +211,17 @@ impl Product {
     /// # Errors
     /// Those of [`Description::new`].
     pub fn description(&self) -> Result<Description, Error> {
-        let placed = |stored: Stored, transposed| {
-            let by_rows = Placement {
-                row_stride: stored.leading_dimension,
-                col_stride: 1,
-                batch_stride: stored.elements(),
-                alignment: 256,
-            };
-            if transposed { by_rows.transposed() } else { by_rows }
-        };
-        let (a, b) = (placed(self.a, self.trans_a), placed(self.b, self.trans_b));
-        let one = Description::new(self.sizes, self.batch, a, b, placed(self.c, false))?;
+        let [a, b, c] = [self.a, self.b, self.c].map(|stored| {
+            let [row_stride, col_stride] = stored.strides();
+            Placement { row_stride, col_stride, batch_stride: stored.elements(), alignment: 256 }
+        });
+        let one = Description::new(self.sizes, self.batch, a, b, c)?;
         Ok(one.with_factors(self.alpha, self.beta))
     }
 
-    /// `NN`, `NT`, `TN` or `TT`: for A and for B, whether it is stored as it is used or transposed.
-    pub fn layout(&self) -> &'static str {
-        match (self.trans_a, self.trans_b) {
-            (false, false) => "NN",
-            (false, true) => "NT",
-            (true, false) => "TN",
-            (true, true) => "TT",
-        }
+    /// The orders of A and B.
+    pub fn orders(&self) -> Orders {
+        Orders { a: self.a.order, b: self.b.order }
     }
 
     /// The additions and multiplications.
@@ -282,13 +266,13 @@ mod tests {
         assert_eq!(product.a.elements(), 1 << 31);
         assert_eq!(product.sizes.n, 1);
         let product = find("at-b").unwrap().product(false, &Overrides::default()).unwrap();
-        assert_eq!((product.a.rows, product.a.cols, product.b.rows, product.b.cols), (8192, 2048, 8192, 4096));
-        assert_eq!((product.layout(), product.c.rows, product.c.cols), ("TN", 2048, 4096));
+        assert_eq!((product.a.lines, product.a.length, product.b.lines, product.b.length), (8192, 2048, 8192, 4096));
+        assert_eq!((product.orders(), product.c.lines, product.c.length), (Orders::TN, 2048, 4096));
         let product = find("a-bt").unwrap().product(false, &Overrides::default()).unwrap();
-        assert_eq!((product.a.rows, product.a.cols, product.b.rows, product.b.cols), (2048, 8192, 4096, 8192));
-        assert_eq!(product.layout(), "NT");
+        assert_eq!((product.a.lines, product.a.length, product.b.lines, product.b.length), (2048, 8192, 4096, 8192));
+        assert_eq!(product.orders(), Orders::NT);
         let product = find("large-k").unwrap().product(false, &Overrides::default()).unwrap();
-        assert_eq!((product.operations(), product.layout()), (2.0 * 256.0 * 256.0 * 524_288.0, "NN"));
+        assert_eq!((product.operations(), product.orders()), (2.0 * 256.0 * 256.0 * 524_288.0, Orders::NN));
         assert!(find("large-m").unwrap_err().to_string().contains("did you mean `large-k`?"));
     }
 

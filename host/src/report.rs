@@ -252,7 +252,7 @@ impl ProblemReport {
             k,
             batch: product.batch,
             reduced_from: (full != product.sizes).then_some([full.m, full.n, full.k]),
-            layout: product.layout().to_owned(),
+            layout: product.orders().to_string(),
             leading_dimensions: [product.a, product.b, product.c].map(|stored| stored.leading_dimension),
             alpha: product.alpha,
             beta: product.beta,

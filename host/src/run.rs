@@ -14,11 +14,10 @@ use crate::measure::measure;
 use crate::problem::{self, Overrides, Problem, Product, Stored};
 use crate::report::{KernelReport, OperationReport, ProblemReport, Report};
 use crate::{files, operations};
-use tilewright::Sizes;
 use tilewright::device::Device;
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::{self, GemmPlan};
-use tilewright::{Bytes, DeviceError, DeviceMatrix, Precision};
+use tilewright::{Bytes, DeviceError, DeviceMatrix, Order, Precision, Sizes};
 
 /// How often each kernel can be run for its times. On a GPU, each run has an event that is kept until the last has ended.
 const MOST_RUNS: usize = 1_000_000;
@@ -166,7 +165,7 @@ fn select(options: &Options) -> Result<Vec<Selected>, Error> {
         let own = |kernel: &&'static KernelInfo| kernel.family() == problem.family;
         let choices: Vec<_> = match (kernels.is_empty(), named.is_empty()) {
             (true, _) if options.precision.is_some() || options.splits.is_some() => vec![with(None)],
-            (true, _) => kernels::LADDER.into_iter().filter(own).map(Some).chain([None]).map(with).collect(),
+            (true, _) => kernels::BASIC.into_iter().filter(own).map(Some).chain([None]).map(with).collect(),
             (false, true) => kernels.iter().copied().filter(own).map(|kernel| with(Some(kernel))).collect(),
             (false, false) => kernels.iter().map(|kernel| with(Some(kernel))).collect(),
         };
@@ -218,20 +217,19 @@ impl HostMatrices {
         Self { elements: input::random(len, options.inputs, options.seed, operand), stored, count }
     }
 
-    /// Matrix `index`, or its transpose.
-    fn view(&self, index: usize, transposed: bool) -> ArrayView2<'_, f32> {
-        let (shape, size) = ((self.stored.rows, self.stored.leading_dimension), self.stored.elements());
+    /// Matrix `index`.
+    fn view(&self, index: usize) -> ArrayView2<'_, f32> {
+        let (shape, size) = ((self.stored.lines, self.stored.leading_dimension), self.stored.elements());
         let elements = &self.elements[index * size..(index + 1) * size];
         let whole = ArrayView2::from_shape(shape, elements).expect("there are as many elements as the shape says");
-        let stored = whole.slice_move(s![.., ..self.stored.cols]);
-        if transposed { stored.reversed_axes() } else { stored }
+        let lines = whole.slice_move(s![.., ..self.stored.length]);
+        if self.stored.order == Order::RowMajor { lines } else { lines.reversed_axes() }
     }
 
-    fn upload(&self, device: &Device, transposed: bool) -> Result<DeviceMatrix, Error> {
-        let Stored { rows, cols, leading_dimension } = self.stored;
-        let (strides, size) = ([leading_dimension, 1], self.stored.elements());
-        let there = DeviceMatrix::new_batch(device.upload(&self.elements)?, [rows, cols], strides, self.count, size)?;
-        Ok(if transposed { there.transposed() } else { there })
+    fn upload(&self, device: &Device) -> Result<DeviceMatrix, Error> {
+        let Stored { order, lines, length, .. } = self.stored;
+        let (buffer, size) = (device.upload(&self.elements)?, self.stored.elements());
+        Ok(DeviceMatrix::new_batch(buffer, order.lines(lines, length), self.stored.strides(), self.count, size)?)
     }
 }
 
@@ -243,22 +241,20 @@ fn run_problem(
     plans: &[GemmPlan],
     options: &Options,
 ) -> Result<ProblemReport, Error> {
-    let Product { sizes: Sizes { m, n, .. }, batch, trans_a, trans_b, alpha, beta, .. } = *product;
+    let Product { sizes: Sizes { m, n, .. }, batch, alpha, beta, .. } = *product;
     let a = HostMatrices::random(product.a, batch, options, 0);
     let b = HostMatrices::random(product.b, batch, options, 1);
     let c = HostMatrices::random(product.c, batch, options, 2);
 
     let start = Instant::now();
-    let (a_there, b_there) = (a.upload(device, trans_a)?, b.upload(device, trans_b)?);
+    let (a_there, b_there) = (a.upload(device)?, b.upload(device)?);
     report.upload_ms = milliseconds(start);
 
     let start = Instant::now();
-    let references: Vec<_> = (0..batch)
-        .map(|i| Reference::new(alpha, a.view(i, trans_a), b.view(i, trans_b), beta, c.view(i, false)))
-        .collect();
+    let references: Vec<_> = (0..batch).map(|i| Reference::new(alpha, a.view(i), b.view(i), beta, c.view(i))).collect();
     report.reference_ms = milliseconds(start);
 
-    let mut c_there = c.upload(device, false)?;
+    let mut c_there = c.upload(device)?;
     for plan in plans {
         if beta == 0.0 {
             // What it held before must not count: a kernel that reads it, or leaves an element out, gives NaN.
@@ -340,7 +336,7 @@ mod tests {
             m: Some(20),
             n: Some(1),
             k: Some(37),
-            trans_a: Some(true),
+            a: Some(Order::ColumnMajor),
             lda: Some(23),
             ldb: Some(5),
             ldc: Some(3),
@@ -349,7 +345,7 @@ mod tests {
             ..Overrides::default()
         };
         let problems = vec!["large-k".to_owned()];
-        let kernels = kernels::LADDER.iter().map(|kernel| kernel.name.to_owned()).collect();
+        let kernels = kernels::BASIC.iter().map(|kernel| kernel.name.to_owned()).collect();
         Options { problems, kernels, overrides, runs: Some(1), ..Options::default() }
     }
 

@@ -9,9 +9,9 @@ use testkit::sanitize::{self, Subject, ToolFlags, ToolReport};
 
 use crate::provenance::{commit, now};
 use crate::{Error, files, planted};
+use tilewright::Order;
 use tilewright::device::{Device, DeviceChoice, DeviceInfo};
 use tilewright::kernels::{self, Family, KernelInfo};
-use tilewright::plan::Storage;
 
 /// What the numbers of operations are generated from.
 const SEED: u64 = 1;
@@ -136,7 +136,7 @@ fn subjects(names: &[String]) -> Result<Vec<Subject>, Error> {
 
 /// What the program is told to run a kernel on a small product of odd shape.
 fn product_arguments(kernel: &KernelInfo) -> String {
-    let is_transposed = |needs: Option<Storage>| (needs == Some(Storage::ByColumns)).to_string();
+    let is_transposed = |needs: Option<Order>| (needs == Some(Order::ColumnMajor)).to_string();
     let n = if kernel.family() == Family::Gemv { 1 } else { 68 };
     let k = kernel.most_terms().map_or(131, |most| most.min(50));
     let (a, b) = (is_transposed(kernel.a), is_transposed(kernel.b));

@@ -173,7 +173,7 @@ pub(crate) fn prepare(_holds_interpreter: Python<'_>, place: Place) -> Result<()
     // A product of one element: it makes whatever is made once.
     place.on_its_threads(|| {
         let device = place.device()?;
-        let one = Placement::by_rows(1);
+        let one = Placement::row_major(1);
         let product = Description::new(Sizes { m: 1, n: 1, k: 1 }, 1, one, one, one)?;
         let plan = GemmPlan::new(&device, &product, &Options::from(Precision::Fp32))?;
         let number = tilewright::DeviceMatrix::new(device.upload(&[1.0])?, 1, 1, [1, 1])?;

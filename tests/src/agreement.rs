@@ -7,12 +7,12 @@ use ndarray::Array2;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
-use tilewright::Device;
 use tilewright::kernels::{Family, KernelInfo, Scheme};
 use tilewright::plan::Triangle;
+use tilewright::{Device, Order};
 
 use crate::planned::error_of;
-use crate::{Batch, Error, Layout, Layouts, Order, Planned, Results, Sizes};
+use crate::{Batch, Error, Layout, Layouts, Planned, Results, Sizes};
 
 /// How many products may be generated for each that a kernel can compute.
 const MOST_TRIES: usize = 60;
@@ -66,11 +66,11 @@ fn extent(generator: &mut StdRng, most: usize) -> usize {
 
 /// Where a matrix lies: without gaps, with any gaps, or with such as tensor maps allow.
 fn layout(generator: &mut StdRng, order: Order, rows: usize, cols: usize) -> Layout {
-    let line = if order == Order::ByRows { cols } else { rows };
+    let [_, length] = order.lines(rows, cols);
     let padding = match generator.random_range(0..4) {
         0 => 0,
         1 => generator.random_range(1..9),
-        _ => line.next_multiple_of(4) - line + 4 * generator.random_range(0..3),
+        _ => length.next_multiple_of(4) - length + 4 * generator.random_range(0..3),
     };
     Layout { order, step: 1, padding }
 }
@@ -80,7 +80,7 @@ fn product(generator: &mut StdRng, kernel: &KernelInfo) -> (Batch, u32) {
     let n = if kernel.family() == Family::Gemv { 1 } else { extent(generator, 300) };
     let most_terms = kernel.most_terms().map_or(400, |most| most as usize);
     let shape = Sizes { m: extent(generator, 300), n, k: extent(generator, most_terms) };
-    let mut order = || if generator.random() { Order::ByRows } else { Order::ByColumns };
+    let mut order = || Order::of_transposed(!generator.random::<bool>());
     let orders = [order(), order(), order()];
     // Not too many elements: the executor is slow.
     let shape = if shape.m * shape.n > 40_000 { Sizes { k: shape.k.min(130), ..shape } } else { shape };

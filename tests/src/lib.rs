@@ -28,7 +28,7 @@ use gpu_kernels::Grid;
 
 pub use expected::Expected;
 pub use kernel::{Error, Kernel, Place};
-pub use operand::{Geometry, Layout, Operand, Order, SENTINEL, View};
+pub use operand::{Geometry, Layout, Operand, SENTINEL, View};
 pub use planned::{Batch, Planned, Results, check_parts};
 pub use problem::{Layouts, Problem};
 pub use program::program;

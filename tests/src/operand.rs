@@ -8,6 +8,7 @@ use gpu_kernels::{Matrix, MatrixMut, ShapeError, Vector, VectorMut};
 use ndarray::Array2;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tilewright::Order;
 
 /// What stands in memory where there is no element: in the gaps between rows, and before and after the matrix. It is a
 /// NaN, so that a result into which it was read is wrong, and an unusual one, so that a write to its place shows. And a
@@ -18,19 +19,10 @@ pub const SENTINEL: f32 = f32::from_bits(0x7F80_DEAD);
 /// The guard words on either side: 256 bytes, so that what is between them is aligned as it would be alone.
 pub(crate) const GUARD: usize = 64;
 
-/// Which elements are neighbours in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Those of a row.
-    ByRows,
-    /// Those of a column: a transposed matrix that is read in place.
-    ByColumns,
-}
-
 /// How a matrix lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Which elements are neighbours.
+    /// Row-major or column-major.
     pub order: Order,
     /// The elements from one neighbour to the next, at least 1.
     pub step: usize,
@@ -39,10 +31,10 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// By rows, without gaps.
-    pub const ROWS: Self = Self { order: Order::ByRows, step: 1, padding: 0 };
-    /// By columns, without gaps.
-    pub const COLUMNS: Self = Self { order: Order::ByColumns, step: 1, padding: 0 };
+    /// Row-major, without gaps.
+    pub const ROWS: Self = Self { order: Order::RowMajor, step: 1, padding: 0 };
+    /// Column-major, without gaps.
+    pub const COLUMNS: Self = Self { order: Order::ColumnMajor, step: 1, padding: 0 };
 
     /// The same with a leading dimension that is larger by `padding`.
     pub const fn padded(self, padding: usize) -> Self {
@@ -56,10 +48,8 @@ impl Layout {
 
     /// The strides of rows and of columns of a `rows`×`cols` matrix.
     pub const fn strides(self, rows: usize, cols: usize) -> [usize; 2] {
-        match self.order {
-            Order::ByRows => [cols * self.step + self.padding, self.step],
-            Order::ByColumns => [self.step, rows * self.step + self.padding],
-        }
+        let [_, length] = self.order.lines(rows, cols);
+        self.order.strides(length * self.step + self.padding, self.step)
     }
 }
 

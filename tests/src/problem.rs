@@ -1,8 +1,8 @@
 //! A product to compute.
 
-use tilewright::Sizes;
+use tilewright::{Orders, Sizes};
 
-use crate::{Expected, Layout, Operand, Order};
+use crate::{Expected, Layout, Operand};
 
 /// How the three matrices lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,12 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    /// A and B each as they are and transposed, with C by rows: NN, NT, TN, TT.
+    /// The orders of A and B.
+    pub fn orders(&self) -> Orders {
+        Orders { a: self.a.order, b: self.b.order }
+    }
+
+    /// NN, NT, TN and TT, with C row-major.
     pub const ALL: [Self; 4] = [
         Self { a: Layout::ROWS, b: Layout::ROWS, c: Layout::ROWS },
         Self { a: Layout::ROWS, b: Layout::COLUMNS, c: Layout::ROWS },
@@ -25,8 +30,8 @@ impl Layouts {
     /// The same with leading dimensions such as tensor maps and vectors allow: multiples of four elements, larger than the extents.
     pub fn aligned(self, Sizes { m, n, k }: Sizes) -> Self {
         let aligned = |layout: Layout, rows: usize, cols: usize| {
-            let line = if layout.order == Order::ByRows { cols } else { rows };
-            layout.padded(line.next_multiple_of(4) - line + 4)
+            let [_, length] = layout.order.lines(rows, cols);
+            layout.padded(length.next_multiple_of(4) - length + 4)
         };
         Self { a: aligned(self.a, m, k), b: aligned(self.b, k, n), c: self.c }
     }

@@ -5,7 +5,8 @@ use gpu_kernels::Grid;
 use gpu_kernels::gemm::mma::*;
 use gpu_kernels::gemm::tiles::TiledGemm;
 
-use crate::{Error, Layouts, Order, Problem};
+use crate::{Error, Layouts, Problem};
+use tilewright::Orders;
 
 /// What the operands of a product on tensor cores become, and in tiles of which size, if not the usual one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +56,11 @@ pub fn launch_mma(
 ) -> Result<(), LaunchError> {
     macro_rules! by_layouts {
         ($nn:ident $nt:ident $tn:ident $tt:ident) => {
-            match (layouts.a.order, layouts.b.order) {
-                (Order::ByRows, Order::ByRows) => launch(executor, $nn { gemm }),
-                (Order::ByRows, Order::ByColumns) => launch(executor, $nt { gemm }),
-                (Order::ByColumns, Order::ByRows) => launch(executor, $tn { gemm }),
-                (Order::ByColumns, Order::ByColumns) => launch(executor, $tt { gemm }),
+            match layouts.orders() {
+                Orders::NN => launch(executor, $nn { gemm }),
+                Orders::NT => launch(executor, $nt { gemm }),
+                Orders::TN => launch(executor, $tn { gemm }),
+                Orders::TT => launch(executor, $tt { gemm }),
             }
         };
     }

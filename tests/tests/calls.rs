@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use ndarray::{Array1, Array2, ShapeBuilder, s};
 use tests::call_time;
 use tilewright::plan::{Options, Tables};
-use tilewright::{Device, DeviceMatrix, Precision, kernels};
+use tilewright::{Device, DeviceMatrix, Order, Orders, Precision, kernels};
 
 use fake_driver::isolated;
 use log::Log;
@@ -60,12 +60,11 @@ fn count_of(log: &Log, function: &str, after: usize) -> usize {
 }
 
 /// A batch of matrices on the device, whatever is in them.
-fn matrix(device: &Device, rows: usize, cols: usize, by_rows: bool, gap: usize, count: usize) -> DeviceMatrix {
-    let (lines, length) = if by_rows { (rows, cols) } else { (cols, rows) };
+fn matrix(device: &Device, order: Order, rows: usize, cols: usize, gap: usize, count: usize) -> DeviceMatrix {
+    let [lines, length] = order.lines(rows, cols);
     let pitch = length + gap;
-    let strides = if by_rows { [pitch, 1] } else { [1, pitch] };
     let buffer = device.allocate(lines * pitch * count).unwrap();
-    DeviceMatrix::new_batch(buffer, [rows, cols], strides, count, lines * pitch).unwrap()
+    DeviceMatrix::new_batch(buffer, [rows, cols], order.strides(pitch, 1), count, lines * pitch).unwrap()
 }
 
 /// Every kernel, in every layout, of operands that have to be prepared in every way that there is.
@@ -76,13 +75,11 @@ fn calls_again() {
     let mut calls = 0;
     for precision in Precision::ALL {
         for kernel in kernels::ALL.iter().filter(|kernel| kernel.scheme.serves(precision)) {
-            for (a_by_rows, b_by_rows, gap, count) in
-                [(true, true, 0, 1), (true, false, 1, 1), (false, true, 0, 3), (false, false, 4, 1)]
-            {
+            for (orders, (gap, count)) in Orders::ALL.into_iter().zip([(0, 1), (1, 1), (0, 3), (4, 1)]) {
                 let [m, n, k] = if kernel.family() == kernels::Family::Gemv { [300, 1, 500] } else { [300, 200, 100] };
-                let (a, b) =
-                    (matrix(&device, m, k, a_by_rows, gap, count), matrix(&device, k, n, b_by_rows, gap, count));
-                let mut c = matrix(&device, m, n, true, 0, count);
+                let a = matrix(&device, orders.a, m, k, gap, count);
+                let b = matrix(&device, orders.b, k, n, gap, count);
+                let mut c = matrix(&device, Order::RowMajor, m, n, 0, count);
                 let options = Options { precision: Some(precision), tables: Tables::None, ..Options::from(*kernel) };
                 let mut multiply = || tilewright::multiply(&device, options.clone(), 1.5, &a, &b, 0.0, &mut c);
                 if multiply().is_err() {
@@ -189,8 +186,9 @@ fn streams_share_plans_and_never_a_workspace() {
             // SAFETY: the fake driver takes any number for a stream.
             unsafe { device.on_stream(std::ptr::without_provenance_mut::<c_void>(number)) }.unwrap()
         };
-        let (a, b) = (matrix(&device, 512, 512, true, 0, 1), matrix(&device, 512, 512, true, 0, 1));
-        let mut c = matrix(&device, 512, 512, true, 0, 1);
+        let (a, b) =
+            (matrix(&device, Order::RowMajor, 512, 512, 0, 1), matrix(&device, Order::RowMajor, 512, 512, 0, 1));
+        let mut c = matrix(&device, Order::RowMajor, 512, 512, 0, 1);
         let mut multiply =
             |device: &Device| tilewright::multiply(device, Precision::Fp16, 1.0, &a, &b, 0.0, &mut c).unwrap();
         multiply(&device);

@@ -10,7 +10,8 @@ use gpu_kernels::gemv::SplitGemv;
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits};
 use gpu_kernels::gemv::transposed_split::{gemv_transposed_split_fp32, gemv_transposed_splits};
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixMut, ShapeError, Vector, VectorMut};
-use tests::{Layout, Layouts, Operand, Order, Problem, Sizes, half_of_the_grid};
+use tests::{Layout, Layouts, Operand, Problem, Sizes, half_of_the_grid};
+use tilewright::Order;
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
 
@@ -26,8 +27,8 @@ fn launch_blocks(kernel: impl Grid, grid: Dim3) {
 
 fn launch_for(order: Order, gemv: SplitGemv<'_>) {
     match order {
-        Order::ByRows => launch(gemv_split_fp32 { gemv }),
-        Order::ByColumns => launch(gemv_transposed_split_fp32 { gemv }),
+        Order::RowMajor => launch(gemv_split_fp32 { gemv }),
+        Order::ColumnMajor => launch(gemv_transposed_split_fp32 { gemv }),
     }
 }
 
@@ -167,11 +168,11 @@ fn vectors_with_increments_and_any_factors() {
 /// Without its first elements, a matrix or a vector begins at an address that is no multiple of 16.
 #[test]
 fn operands_whose_base_is_not_aligned() {
-    for order in [Order::ByRows, Order::ByColumns] {
+    for order in [Order::RowMajor, Order::ColumnMajor] {
         for (a_shift, x_shift) in [(1, 0), (0, 1), (2, 3)] {
             let (m, k) = (12, 96);
             let layout = Layout { order, step: 1, padding: 4 - a_shift };
-            let (down, across) = if order == Order::ByRows { (0, a_shift) } else { (a_shift, 0) };
+            let (down, across) = if order == Order::RowMajor { (0, a_shift) } else { (a_shift, 0) };
             let a = Operand::random(m + down, k + across, layout, 1);
             let x = Operand::random(k + x_shift, 1, Layout::COLUMNS, 2);
             let case = Case::new(m, k, Layout { order, step: 1, padding: 0 });

@@ -21,7 +21,7 @@ use tests::special::{self, Special};
 use tests::special_values;
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Place, Planned, Problem, Sizes};
 use tilewright::kernels::{self, Family, KernelInfo};
-use tilewright::{Buffer, Device, DeviceError, Error};
+use tilewright::{Buffer, Device, DeviceError, Error, Order};
 
 const NO_DEVICE: &str = "skipped: no device";
 
@@ -55,11 +55,13 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     for kernel in Kernel::ALL {
-        for (layouts, layout) in Layouts::ALL.into_iter().zip(["NN", "NT", "TN", "TT"]) {
-            if kernel == Kernel::GemvBlockReduction && layout.ends_with('T') {
+        for layouts in Layouts::ALL {
+            if kernel == Kernel::GemvBlockReduction && layouts.b.order == Order::ColumnMajor {
                 continue; // a vector is its own transpose
             }
-            trials.push(test(format!("{}::{layout}", kernel.name()), move |device| products(device, kernel, layouts)));
+            trials.push(test(format!("{}::{}", kernel.name(), layouts.orders()), move |device| {
+                products(device, kernel, layouts)
+            }));
         }
         let name = |what: &str| format!("{}::{what}", kernel.name());
         trials.push(test(name("factors"), move |device| factors(device, kernel)));
@@ -70,8 +72,8 @@ fn main() {
     for &kernel in kernels::ALL.iter() {
         trials.push(trial(format!("few::{}", kernel.name), move |device| few_products(device, kernel)));
         let name = |what: &str| format!("planned::{}::{what}", kernel.name);
-        for (layouts, layout) in Layouts::ALL.into_iter().zip(["NN", "NT", "TN", "TT"]) {
-            trials.push(trial(name(layout), move |device| planned_products(device, kernel, layouts)));
+        for layouts in Layouts::ALL {
+            trials.push(trial(name(layouts.orders().name()), move |device| planned_products(device, kernel, layouts)));
         }
         trials.push(trial(name("special_values"), move |device| planned_special_values(device, kernel)));
         trials.push(trial(name("factors"), move |device| planned_factors(device, kernel)));
@@ -129,10 +131,10 @@ fn of_operation(
     // Not the one that all share: which kernels an operation launches is seen by what its device has loaded.
     let device = Device::cuda(0)?;
     let runs = |kernel: &KernelFacts| !matches!(device.has_kernel(kernel), Err(DeviceError::KernelForOtherGpus { .. }));
-    let is_helper = |kernel: &&KernelFacts| kernels::HELPERS.iter().any(|helper| helper.name == kernel.name);
+    let is_auxiliary = |kernel: &&KernelFacts| kernels::AUXILIARY.iter().any(|auxiliary| auxiliary.name == kernel.name);
     let kernels = operation.describe().kernels;
-    let (helpers, others): (Vec<_>, Vec<_>) = kernels.iter().partition(is_helper);
-    if !if others.is_empty() { helpers } else { others }.into_iter().any(runs) {
+    let (auxiliary, others): (Vec<_>, Vec<_>) = kernels.iter().partition(is_auxiliary);
+    if !if others.is_empty() { auxiliary } else { others }.into_iter().any(runs) {
         return Ok(Completion::ignored_with("no kernel of it runs on this GPU"));
     }
     let (is_right, report) = test(&device)?;
@@ -415,7 +417,7 @@ fn planned_same_bits(device: &Device, kernel: &'static KernelInfo) -> Result<Com
     if let Some(skipped) = not_for(device, kernel) {
         return Ok(skipped);
     }
-    if kernel.varies {
+    if !kernel.deterministic {
         return Ok(Completion::ignored_with("skipped: the kernel's documentation says that its results vary"));
     }
     let mut computed = 0;

@@ -243,7 +243,7 @@ fn plan_by(text: &str) -> usize {
     let mut followed = 0;
     let tables = Tables::This(std::sync::Arc::new(table));
     for (m, n, k) in [(512, 512, 512), (700, 512, 400)] {
-        let placed = Placement::by_rows;
+        let placed = Placement::row_major;
         let product = Description::new(Sizes { m, n, k }, 1, placed(k), placed(n), placed(n)).unwrap();
         for precision in Precision::ALL {
             let options = Options { tables: tables.clone(), ..Options::from(precision) };

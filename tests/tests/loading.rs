@@ -16,8 +16,8 @@ use gpu_kernels::gemm::basic::tiled::gemm_tiled_32_fp32;
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixMut};
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use tilewright::device::{Lines, TensorLayout, TensorTile};
-use tilewright::{Buffer, Device, DeviceError, Error};
+use tilewright::device::{TensorLayout, TensorTile};
+use tilewright::{Buffer, Device, DeviceError, Error, Order};
 
 use fake_driver::isolated;
 
@@ -238,16 +238,16 @@ fn tensor_maps_describe_views_and_are_checked_against_them() {
         let batch = MatrixBatch::new(matrix, 400, 2).unwrap();
         let tile =
             TensorTile { element: TensorElement::Tf32, length: 32, lines: 128, swizzle: TensorSwizzle::Bytes128 };
-        let map = device.tensor_map_of_batch(&batch, Lines::Rows, &tile).unwrap();
+        let map = device.tensor_map_of_batch(&batch, Order::RowMajor, &tile).unwrap();
         let address = buffer.view().as_ptr().addr() as u64;
         assert_eq!(map.bytes(), [11, 3, address, 3, 3, 12, 10, 2, 80, 1600, 32, 128, 1, 0, 0, 0]);
         assert_eq!((map.layout().extents, map.layout().tile), ([12, 10, 2], [32, 128, 1]));
 
         // The same by its columns, which are not neighbours; and stored the other way round, where they are.
-        let error = device.tensor_map_of_batch(&batch, Lines::Columns, &tile).unwrap_err().to_string();
+        let error = device.tensor_map_of_batch(&batch, Order::ColumnMajor, &tile).unwrap_err().to_string();
         assert!(error.contains("80 bytes apart, not 4"), "{error}");
         let transposed = MatrixBatch::new(matrix.transposed(), 400, 2).unwrap();
-        let by_columns = device.tensor_map_of_batch(&transposed, Lines::Columns, &tile).unwrap();
+        let by_columns = device.tensor_map_of_batch(&transposed, Order::ColumnMajor, &tile).unwrap();
         assert_eq!(by_columns.bytes(), map.bytes());
 
         // Packed halves in an array of `u32`: 30 lines of 64, each of 128 bytes.

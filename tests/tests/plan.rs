@@ -6,13 +6,12 @@ use std::sync::Arc;
 use cuda_std::executor::Checks;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tilewright::Sizes;
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::table::{Entry, KernelTime, TableFault};
 use tilewright::plan::{
     self, Description, DeviceFacts, GemmPlan, Options, Placement, Processor, Reason, Refusal, Table, Tables,
 };
-use tilewright::{Device, Error, Precision};
+use tilewright::{Device, Error, Order, Orders, Precision, Sizes};
 
 fn gpu(name: &str, compute_capability: (u32, u32), multiprocessors: u32, gibibytes: u64) -> DeviceFacts {
     DeviceFacts::of_gpu(name, compute_capability, multiprocessors, gibibytes << 30)
@@ -37,12 +36,9 @@ fn cpu() -> DeviceFacts {
 
 /// A product without gaps, in a layout such as `NT`.
 fn product(layout: &str, m: usize, n: usize, k: usize) -> Description {
-    let (a, b) = layout.split_at(1);
-    let placed = |transposed: &str, rows: usize, cols: usize| match transposed {
-        "N" => Placement::by_rows(cols),
-        _ => Placement::by_columns(rows),
-    };
-    Description::new(Sizes { m, n, k }, 1, placed(a, m, k), placed(b, k, n), Placement::by_rows(n)).unwrap()
+    let Orders { a, b } = layout.parse().unwrap();
+    let (a, b) = (Placement::dense(a, m, k), Placement::dense(b, k, n));
+    Description::new(Sizes { m, n, k }, 1, a, b, Placement::row_major(n)).unwrap()
 }
 
 /// What the model chooses.
@@ -256,7 +252,7 @@ fn packed_operands_come_from_anywhere() {
         let gemm = product("NT", 300, 200, 4096);
         assert!(matches!(refusal(&a100(), &gemm, Options::from(kernel(name))), Refusal::Architecture { .. }));
         assert_eq!(plan_with(&cpu(), &gemm, name, 1).kernel().name, name);
-        assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), Options::from(kernel(name))), Refusal::NoTerms);
+        assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), Options::from(kernel(name))), Refusal::EmptyK);
         let split = Options { splits: Some(65), ..Options::from(kernel(name)) };
         assert_eq!(refusal(&h200(), &gemm, split), Refusal::TooManySplits { splits: 65, most: 64 });
         let tight = DeviceFacts { memory_bytes: Some(1 << 20), ..h200() };
@@ -290,23 +286,23 @@ fn few_terms_are_stored_by_tma_where_it_can() {
     }
     // Operands may lie anywhere: it computes by itself what others leave to a fallback, from where that is.
     let spread = Placement { row_stride: 130, col_stride: 2, batch_stride: 0, alignment: 4 };
-    let by_rows = Placement::by_rows;
+    let row_major = Placement::row_major;
     let sizes = Sizes { m: 1000, n: 2000, k: 60 };
-    let anywhere = Description::new(sizes, 1, spread, by_rows(2000), by_rows(2000)).unwrap().with_factors(1.0, 0.0);
+    let anywhere = Description::new(sizes, 1, spread, row_major(2000), row_major(2000)).unwrap().with_factors(1.0, 0.0);
     let steps = plan_with(&h200(), &anywhere, SHORT, 1).explanation().steps.clone();
     assert!(steps.iter().all(|step| !step.contains("copy") && !step.contains("fallback")), "{steps:?}");
     assert!(steps.iter().any(|step| step.contains(SHORT)), "{steps:?}");
 
     let overwritten = |n, k| product("NN", 1000, n, k).with_factors(1.0, 0.0);
     let refused = |product: &Description| refusal(&h200(), product, Options::from(kernel(SHORT)));
-    assert_eq!(refused(&overwritten(2000, 65)), Refusal::LongSums { most: 64 });
+    assert_eq!(refused(&overwritten(2000, 65)), Refusal::LongK { most: 64 });
     assert_eq!(refused(&overwritten(2000, 60).with_factors(1.0, 0.5)), Refusal::OldValues);
     assert_eq!(refused(&overwritten(2002, 60)), Refusal::Results);
-    let with_c = |c| Description::new(sizes, 1, by_rows(60), by_rows(2000), c).unwrap().with_factors(1.0, 0.0);
-    assert_eq!(refused(&with_c(by_rows(2001))), Refusal::Results);
-    assert_eq!(refused(&with_c(Placement { alignment: 8, ..by_rows(2000) })), Refusal::Results);
+    let with_c = |c| Description::new(sizes, 1, row_major(60), row_major(2000), c).unwrap().with_factors(1.0, 0.0);
+    assert_eq!(refused(&with_c(row_major(2001))), Refusal::Results);
+    assert_eq!(refused(&with_c(Placement { alignment: 8, ..row_major(2000) })), Refusal::Results);
     // Stored by columns, C is computed as its transpose.
-    assert_eq!(plan_with(&h200(), &with_c(Placement::by_columns(1000)), SHORT, 1).kernel().name, SHORT);
+    assert_eq!(plan_with(&h200(), &with_c(Placement::column_major(1000)), SHORT, 1).kernel().name, SHORT);
     let splits = Options { splits: Some(2), ..Options::from(kernel(SHORT)) };
     assert_eq!(refusal(&h200(), &overwritten(2000, 60), splits), Refusal::NoSplits { splits: 2 });
 }
@@ -324,11 +320,11 @@ fn spread_operands_are_copied_or_fall_to_the_ladder() {
     let unread = spread.with_factors(0.0, 1.0);
     let plan = chosen(&h200(), &unread, Precision::Fp32);
     assert_eq!((plan.workspace_bytes(), plan.splits()), (0, 1));
-    assert!(kernels::LADDER.iter().any(|rung| rung.name == plan.kernel().name), "{}", plan.explanation());
+    assert!(kernels::BASIC.iter().any(|basic| basic.name == plan.kernel().name), "{}", plan.explanation());
     // A device without memory for the copy.
     let tight = DeviceFacts { memory_bytes: Some(1 << 20), ..a100() };
     let plan = chosen(&tight, &spread, Precision::Fp32);
-    assert!(kernels::LADDER.iter().any(|rung| rung.name == plan.kernel().name), "{}", plan.explanation());
+    assert!(kernels::BASIC.iter().any(|basic| basic.name == plan.kernel().name), "{}", plan.explanation());
     let refused = refusal(&tight, &spread, Options::from(kernel("gemm_mma_nn_fp32_mixed")));
     assert!(matches!(refused, Refusal::Workspace { .. }), "{refused}");
 }
@@ -336,7 +332,7 @@ fn spread_operands_are_copied_or_fall_to_the_ladder() {
 #[test]
 fn a_result_that_is_stored_by_columns_is_computed_as_its_transpose() {
     let mut by_columns = product("NN", 2048, 1024, 4096);
-    by_columns.c = Placement::by_columns(2048);
+    by_columns.c = Placement::column_major(2048);
     let plan = chosen(&a100(), &by_columns, Precision::Fp32);
     assert_eq!(plan.kernel().name, "gemm_mma_tt_fp32_mixed");
     // A kernel that is named for the product as it stands does it, too.
@@ -363,7 +359,7 @@ fn kernels_are_refused_with_the_reason() {
     assert!(chosen.explanation().to_string().contains("only taken if it is named"), "{}", chosen.explanation());
     assert_eq!(
         refused(&h200(), forced("gemm_mma_nn_tf32")),
-        Refusal::Layout { operand: "B", needs: "row-major", has: "column-major" }
+        Refusal::Layout { operand: "B", needs: Order::RowMajor, has: "column-major".to_owned() }
     );
     let other = Options { precision: Some(Precision::Fp32Strict), ..forced("gemm_mma_nt_tf32") };
     assert_eq!(refused(&h200(), other), Refusal::Precision { has: Precision::Tf32, wanted: Precision::Fp32Strict });
@@ -374,7 +370,7 @@ fn kernels_are_refused_with_the_reason() {
     assert_eq!(refused(&h200(), split("gemm_mma_nt_tf32", most + 1)), too_many);
     let many = Description { batch: 1 << 30, ..gemm };
     assert!(matches!(refusal(&h200(), &many, forced("gemm_mma_nt_tf32")), Refusal::TooManyBlocks { .. }));
-    assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), forced("gemm_wgmma_nt_fp32_mixed")), Refusal::NoTerms);
+    assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), forced("gemm_wgmma_nt_fp32_mixed")), Refusal::EmptyK);
     assert!(matches!(
         plan::plan(&h200(), &gemm, &Options { splits: Some(0), ..Options::default() }),
         Err(Error::Usage(_))
@@ -451,8 +447,8 @@ fn an_explanation_says_everything_and_survives_json() {
 #[test]
 fn sizes_that_cannot_be_are_refused_before_anything_else() {
     let sizes = |m, n, k| Sizes { m, n, k };
-    let new = |sizes, batch, a| Description::new(sizes, batch, a, Placement::by_rows(1), Placement::by_rows(1));
-    let any = Placement::by_rows(1);
+    let new = |sizes, batch, a| Description::new(sizes, batch, a, Placement::row_major(1), Placement::row_major(1));
+    let any = Placement::row_major(1);
     assert!(matches!(new(sizes(1 << 31, 1, 1), 1, any), Err(Error::ExtentTooLarge { what: "m", .. })));
     assert!(matches!(new(sizes(1, 1, 1), usize::MAX, any), Err(Error::ExtentTooLarge { what: "batch", .. })));
     let far = Placement { row_stride: usize::MAX, ..any };
@@ -475,7 +471,7 @@ fn entry(layout: &str, [m, n, k]: [usize; 3], aligned: bool, times: &[(&str, u32
     let time =
         |&(kernel, splits, median_us): &(&str, u32, f64)| KernelTime { kernel: kernel.to_owned(), splits, median_us };
     let (precision, times) = (Precision::Fp32, times.iter().map(time).collect());
-    Entry { precision, layout: layout.to_owned(), m, n, k, batch: 1, aligned, times }
+    Entry { precision, layout: layout.parse().unwrap(), m, n, k, batch: 1, aligned, times }
 }
 
 #[test]
@@ -508,7 +504,7 @@ fn a_table_of_the_gpu_decides_where_it_has_something_near() {
     }
     // A transposed result is the transposed product.
     let mut by_columns = product("NT", 1024, 1024, 1024);
-    by_columns.c = Placement::by_columns(1024);
+    by_columns.c = Placement::column_major(1024);
     assert_eq!(with(&by_columns).kernel().name, slow);
     // Of a table that is older than the kernel that the model takes for the fastest, nothing is taken.
     let options_old = Options { tables: Tables::This(old), ..Options::from(Precision::Fp32) };

@@ -9,12 +9,11 @@ use cuda_std::executor::{Checks, Executor};
 use cuda_std::{ComputeCapability, KernelFacts, Limits};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tilewright::Sizes;
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::{
     self, Description, DeviceFacts, GemmPlan, Options, Placement, Refusal, Tables, Triangle, Workspace,
 };
-use tilewright::{Device, DeviceMatrix, Error, Precision};
+use tilewright::{Device, DeviceMatrix, Error, Order, Orders, Precision, Sizes};
 
 /// GPUs that people have: name, compute capability, multiprocessors, GiB of memory.
 const GPUS: [(&str, (u32, u32), u32, u64); 12] = [
@@ -46,9 +45,9 @@ fn product(random: &mut StdRng) -> Description {
     let batch = if random.random_range(0..4) == 0 { random.random_range(0..200) } else { 1 };
     let mut placed = |rows: usize, cols: usize| {
         let gap = [0, 0, 1, 4][random.random_range(0..4)];
-        let by_rows = random.random();
-        let pitch = if by_rows { cols + gap } else { rows + gap };
-        let [row_stride, col_stride] = if by_rows { [pitch, 1] } else { [1, pitch] };
+        let order = Order::ALL[random.random_range(0..2)];
+        let pitch = order.lines(rows, cols)[1] + gap;
+        let [row_stride, col_stride] = order.strides(pitch, 1);
         let alignment = [4, 16, 256][random.random_range(0..3)];
         Placement { row_stride, col_stride, batch_stride: pitch * rows.max(cols), alignment }
     };
@@ -119,14 +118,14 @@ fn plans_of_a_precision_launch_what_is_listed_for_it_and_nothing_else() {
 
 /// A product without gaps, in a layout such as `NT`.
 fn plain(layout: &str, size: usize) -> Description {
-    let placed = |letter| if letter == "N" { Placement::by_rows(size) } else { Placement::by_columns(size) };
+    let placed = |letter| if letter == "N" { Placement::row_major(size) } else { Placement::column_major(size) };
     let (a, b) = layout.split_at(1);
-    Description::new(Sizes { m: size, n: size, k: size }, 1, placed(a), placed(b), Placement::by_rows(size)).unwrap()
+    Description::new(Sizes { m: size, n: size, k: size }, 1, placed(a), placed(b), Placement::row_major(size)).unwrap()
 }
 
 #[test]
 fn no_large_product_ends_in_a_naive_kernel() {
-    let is_basic = |kernel: &KernelInfo| kernels::LADDER.iter().any(|basic| std::ptr::eq(*basic, kernel));
+    let is_basic = |kernel: &KernelInfo| kernels::BASIC.iter().any(|basic| std::ptr::eq(*basic, kernel));
     for device in gpus() {
         for precision in [Precision::Fp32, Precision::Fp32Strict, Precision::Tf32, Precision::Bf16, Precision::Fp16] {
             for layout in ["NN", "NT", "TN", "TT"] {
@@ -152,8 +151,8 @@ fn each_family_has_an_instance_that_fits_every_gpu() {
         };
         assert!(kernels::ALL.iter().any(|other| stands_in(&other)), "{} has no smaller instance", kernel.name);
     }
-    for helper in kernels::HELPERS.iter().chain(&kernels::SCALING) {
-        assert_eq!(Limits::of_every_gpu().check(helper), Ok(()), "{}", helper.name);
+    for auxiliary in kernels::AUXILIARY.iter().chain(&kernels::SCALING) {
+        assert_eq!(Limits::of_every_gpu().check(auxiliary), Ok(()), "{}", auxiliary.name);
     }
 }
 
@@ -189,12 +188,12 @@ fn launch_plans() {
     let mut plans = 0;
     for precision in Precision::ALL {
         for kernel in kernels::ALL.iter().filter(|kernel| kernel.scheme.serves(precision)) {
-            for (a_by_rows, b_by_rows) in [(true, true), (true, false), (false, true), (false, false)] {
-                let matrix = |rows: usize, cols: usize, by_rows: bool| {
-                    let strides = if by_rows { [cols, 1] } else { [1, rows] };
+            for Orders { a, b } in Orders::ALL {
+                let matrix = |order: Order, rows: usize, cols: usize| {
+                    let strides = order.strides(order.lines(rows, cols)[1], 1);
                     DeviceMatrix::new(device.allocate(rows * cols).unwrap(), rows, cols, strides).unwrap()
                 };
-                let (a, b, mut c) = (matrix(m, k, a_by_rows), matrix(k, n, b_by_rows), matrix(m, n, true));
+                let (a, b, mut c) = (matrix(a, m, k), matrix(b, k, n), matrix(Order::RowMajor, m, n));
                 let product = Description::of(1.0, &a, &b, 0.0, &c).unwrap();
                 let options = Options { precision: Some(precision), tables: Tables::None, ..Options::from(*kernel) };
                 let Ok(plan) = GemmPlan::new(&device, &product, &options) else { continue };

@@ -211,7 +211,7 @@ fn the_modules_have_all_kernels_and_no_others() {
 #[test]
 fn the_facts_of_kernels_are_those_of_their_ptx() {
     let multiplying = tilewright::kernels::ALL.iter().map(|kernel| kernel.facts);
-    let helping = tilewright::kernels::HELPERS.iter().chain(&tilewright::kernels::SCALING).copied();
+    let helping = tilewright::kernels::AUXILIARY.iter().chain(&tilewright::kernels::SCALING).copied();
     for facts in multiplying.chain(helping) {
         let KernelFacts { name, source, arch, .. } = facts;
         let built_for = arch.map_or(Arch::Sm80, |arch| arch.parse().unwrap());

@@ -13,7 +13,8 @@ use gpu_kernels::gemm::register_tiled::{
 use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, ShapeError};
-use tests::{Layout, Layouts, Operand, Order, Problem, Sizes};
+use tests::{Layout, Layouts, Operand, Problem, Sizes};
+use tilewright::Order;
 
 static EXECUTOR: LazyLock<Executor> = LazyLock::new(|| Executor::new(Checks::Full));
 
@@ -32,16 +33,16 @@ fn launch(kernel: impl Grid) {
 
 /// Launches the kernel for the layouts of A and B.
 fn launch_for(tiles: Tiles, layouts: Layouts, gemm: TiledGemm<'_>) {
-    use Order::{ByColumns, ByRows};
+    use Order::{ColumnMajor, RowMajor};
     match (tiles, layouts.a.order, layouts.b.order) {
-        (Tiles::Of128x256, ByRows, ByRows) => launch(gemm_register_tiled_nn_fp32 { gemm }),
-        (Tiles::Of128x256, ByRows, ByColumns) => launch(gemm_register_tiled_nt_fp32 { gemm }),
-        (Tiles::Of128x256, ByColumns, ByRows) => launch(gemm_register_tiled_tn_fp32 { gemm }),
-        (Tiles::Of128x256, ByColumns, ByColumns) => launch(gemm_register_tiled_tt_fp32 { gemm }),
-        (Tiles::Of64x64, ByRows, ByRows) => launch(gemm_register_tiled_64_nn_fp32 { gemm }),
-        (Tiles::Of64x64, ByRows, ByColumns) => launch(gemm_register_tiled_64_nt_fp32 { gemm }),
-        (Tiles::Of64x64, ByColumns, ByRows) => launch(gemm_register_tiled_64_tn_fp32 { gemm }),
-        (Tiles::Of64x64, ByColumns, ByColumns) => launch(gemm_register_tiled_64_tt_fp32 { gemm }),
+        (Tiles::Of128x256, RowMajor, RowMajor) => launch(gemm_register_tiled_nn_fp32 { gemm }),
+        (Tiles::Of128x256, RowMajor, ColumnMajor) => launch(gemm_register_tiled_nt_fp32 { gemm }),
+        (Tiles::Of128x256, ColumnMajor, RowMajor) => launch(gemm_register_tiled_tn_fp32 { gemm }),
+        (Tiles::Of128x256, ColumnMajor, ColumnMajor) => launch(gemm_register_tiled_tt_fp32 { gemm }),
+        (Tiles::Of64x64, RowMajor, RowMajor) => launch(gemm_register_tiled_64_nn_fp32 { gemm }),
+        (Tiles::Of64x64, RowMajor, ColumnMajor) => launch(gemm_register_tiled_64_nt_fp32 { gemm }),
+        (Tiles::Of64x64, ColumnMajor, RowMajor) => launch(gemm_register_tiled_64_tn_fp32 { gemm }),
+        (Tiles::Of64x64, ColumnMajor, ColumnMajor) => launch(gemm_register_tiled_64_tt_fp32 { gemm }),
     }
 }
 
@@ -49,7 +50,7 @@ fn launch_for(tiles: Tiles, layouts: Layouts, gemm: TiledGemm<'_>) {
 fn without_first<'a>(matrix: Matrix<'a>, order: Order) -> Matrix<'a> {
     let (rows, cols) = (matrix.rows() as usize, matrix.cols() as usize);
     let (row_stride, col_stride) = (matrix.row_stride() as usize, matrix.col_stride() as usize);
-    let [down, across] = if order == Order::ByRows { [0, 1] } else { [1, 0] };
+    let [down, across] = if order == Order::RowMajor { [0, 1] } else { [1, 0] };
     // SAFETY: the matrix has the element at (down, across).
     let data = unsafe { matrix.data().from_unchecked(down * row_stride + across * col_stride) };
     Matrix::new(data, rows - down, cols - across, row_stride, col_stride).unwrap()
@@ -117,7 +118,7 @@ fn leading_dimensions_with_gaps_and_any_layout_of_c() {
 fn operands_whose_base_is_not_aligned() {
     for layouts in Layouts::ALL {
         for (m, n, k) in [(64, 64, 32), (70, 66, 45)] {
-            let shift = |order| if order == Order::ByRows { [0, 1] } else { [1, 0] };
+            let shift = |order| if order == Order::RowMajor { [0, 1] } else { [1, 0] };
             let ([a_down, a_across], [b_down, b_across]) = (shift(layouts.a.order), shift(layouts.b.order));
             // With leading dimensions that are multiples of 4 for the first shape, so that only the base decides.
             let a = Operand::random(m + a_down, k + a_across, layouts.a.padded(3), 1);
@@ -191,16 +192,16 @@ struct Batch {
 impl Batch {
     fn random(count: usize, rows: usize, cols: usize, layout: Layout, seed: u64) -> Self {
         let (all_rows, all_cols) = match layout.order {
-            Order::ByRows => (count * rows, cols),
-            Order::ByColumns => (rows, count * cols),
+            Order::RowMajor => (count * rows, cols),
+            Order::ColumnMajor => (rows, count * cols),
         };
         Self { all: Operand::random(all_rows, all_cols, layout, seed), rows, cols, order: layout.order }
     }
 
     fn distance(&self, row_stride: u64, col_stride: u64) -> usize {
         match self.order {
-            Order::ByRows => self.rows * row_stride as usize,
-            Order::ByColumns => self.cols * col_stride as usize,
+            Order::RowMajor => self.rows * row_stride as usize,
+            Order::ColumnMajor => self.cols * col_stride as usize,
         }
     }
 
@@ -216,15 +217,15 @@ impl Batch {
         let all = self.all.view_mut().matrix_mut().unwrap();
         let (row_stride, col_stride) = (all.row_stride() as usize, all.col_stride() as usize);
         let first = MatrixMut::new(all.data(), rows, cols, row_stride, col_stride).unwrap();
-        let distance = if order == Order::ByRows { rows * row_stride } else { cols * col_stride };
+        let distance = if order == Order::RowMajor { rows * row_stride } else { cols * col_stride };
         MatrixBatchMut::new(first, distance, count).unwrap()
     }
 
     fn at(&self, index: usize) -> Operand {
         let layout = Layout { order: self.order, step: 1, padding: 0 };
         Operand::from_fn(self.rows, self.cols, layout, |row, col| match self.order {
-            Order::ByRows => self.all.at(index * self.rows + row, col),
-            Order::ByColumns => self.all.at(row, index * self.cols + col),
+            Order::RowMajor => self.all.at(index * self.rows + row, col),
+            Order::ColumnMajor => self.all.at(row, index * self.cols + col),
         })
     }
 }

@@ -15,7 +15,6 @@ use runtime::{Bytes, KernelSet};
 
 use crate::Error;
 use crate::memory::Memory;
-pub use crate::tensor_map::Lines;
 pub use runtime::{Buffer, DeviceInfo, LoadedKernel, TensorLayout, TensorTile};
 
 /// The kernels of `gpu-kernels`, as this program has embedded them.

@@ -201,7 +201,7 @@ mod tests {
 
     /// The rungs of the ladder for matrices, and what is planned in each precision. The tests' numbers are exact in all.
     fn ways() -> Vec<Options> {
-        let rungs = kernels::LADDER.into_iter().filter(|kernel| kernel.family() == kernels::Family::Gemm);
+        let rungs = kernels::BASIC.into_iter().filter(|kernel| kernel.family() == kernels::Family::Gemm);
         let precisions = [Precision::Fp32Strict, Precision::Fp32, Precision::Tf32, Precision::Bf16, Precision::Fp16];
         rungs.map(Options::from).chain(precisions.map(Options::from)).collect()
     }
@@ -251,7 +251,7 @@ mod tests {
     fn vectors_may_be_every_other_element_or_run_backwards() {
         let device = Device::cpu(Checks::Full);
         let (a, x) = (numbers(17, 23), numbers(1, 46).remove_axis(Axis(0)));
-        for kernel in kernels::LADDER {
+        for kernel in kernels::BASIC {
             let x = x.slice(s![..;-2]);
             let mut y = Array1::from_elem(34, f32::NAN);
             gemv(&device, kernel, 1.0, a.view(), x, 0.0, y.slice_mut(s![1..;2])).unwrap();

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::order::Order;
 
 /// Where the elements of the matrices of a batch lie: strides in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,29 +20,6 @@ pub struct Placement {
     pub alignment: usize,
 }
 
-/// Which elements are neighbours in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Storage {
-    /// Those of a row: `N` in the name of a layout.
-    ByRows,
-    /// Those of a column, as in a transposed matrix that is read in place: `T` in the name of a layout.
-    ByColumns,
-    /// None: both strides are larger than one.
-    Spread,
-}
-
-impl Storage {
-    /// In words.
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            Self::ByRows => "row-major",
-            Self::ByColumns => "column-major",
-            Self::Spread => "with gaps between all elements",
-        }
-    }
-}
-
 /// What addresses and strides of tensor maps are multiples of, in bytes.
 const TENSOR_MAP_ALIGNMENT: usize = 16;
 
@@ -49,14 +27,21 @@ impl Placement {
     /// The alignment beyond which more makes no difference to any kernel.
     pub(crate) const FULL_ALIGNMENT: usize = TENSOR_MAP_ALIGNMENT;
 
-    /// A matrix without gaps that is stored by rows of `cols` elements, in memory aligned as every allocation is.
-    pub fn by_rows(cols: usize) -> Self {
+    /// A matrix without gaps.
+    pub fn dense(order: Order, rows: usize, cols: usize) -> Self {
+        let [_, length] = order.lines(rows, cols);
+        let [row_stride, col_stride] = order.strides(length, 1);
+        Self { row_stride, col_stride, batch_stride: 0, alignment: 256 }
+    }
+
+    /// A row-major matrix without gaps, of `cols` columns, in memory that is aligned as every allocation is.
+    pub fn row_major(cols: usize) -> Self {
         Self { row_stride: cols, col_stride: 1, batch_stride: 0, alignment: 256 }
     }
 
-    /// A matrix without gaps that is stored by columns of `rows` elements, in memory aligned as every allocation is.
-    pub fn by_columns(rows: usize) -> Self {
-        Self::by_rows(rows).transposed()
+    /// A column-major matrix without gaps, of `rows` rows, in memory that is aligned as every allocation is.
+    pub fn column_major(rows: usize) -> Self {
+        Self::row_major(rows).transposed()
     }
 
     /// The alignment of what begins at an address, as far as it matters: allocations are aligned to 256 bytes.
@@ -69,31 +54,30 @@ impl Placement {
         Self { row_stride: self.col_stride, col_stride: self.row_stride, ..self }
     }
 
-    /// Which elements are neighbours.
-    pub fn storage(&self) -> Storage {
+    /// Row-major or column-major; none if neither the elements of a row nor those of a column are neighbours.
+    pub fn order(&self) -> Option<Order> {
         match (self.row_stride, self.col_stride) {
-            (_, 1) => Storage::ByRows,
-            (1, _) => Storage::ByColumns,
-            _ => Storage::Spread,
+            (_, 1) => Some(Order::RowMajor),
+            (1, _) => Some(Order::ColumnMajor),
+            _ => None,
         }
+    }
+
+    /// The same in words.
+    pub(crate) fn order_in_words(&self) -> String {
+        self.order().map_or_else(|| "with gaps between all elements".to_owned(), |order| order.to_string())
     }
 
     /// The elements from one stored row, or column, to the next.
     pub fn leading_dimension(&self) -> usize {
-        match self.storage() {
-            Storage::ByRows => self.row_stride,
-            Storage::ByColumns | Storage::Spread => self.col_stride,
-        }
+        if self.order() == Some(Order::RowMajor) { self.row_stride } else { self.col_stride }
     }
 
     /// Whether a tensor map can describe a batch of `rows`×`cols` matrices that lie like this: neighbours in a row or a
     /// column, no two lines or matrices in the same place, everything else at multiples of 16 bytes.
     pub fn fits_tensor_map(&self, rows: usize, cols: usize, batch: usize) -> bool {
-        let (lines, length) = match self.storage() {
-            Storage::ByRows => (rows, cols),
-            Storage::ByColumns => (cols, rows),
-            Storage::Spread => return false,
-        };
+        let Some(order) = self.order() else { return false };
+        let [lines, length] = order.lines(rows, cols);
         // Strides of tensor maps have 40 bits.
         let fits = |stride: usize| stride.is_multiple_of(TENSOR_MAP_ALIGNMENT / size_of::<f32>()) && stride < 1 << 38;
         self.alignment.is_multiple_of(TENSOR_MAP_ALIGNMENT)
@@ -138,10 +122,10 @@ impl Placement {
 
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.storage() {
-            Storage::ByRows => write!(f, "row-major, rows {} apart", self.row_stride)?,
-            Storage::ByColumns => write!(f, "column-major, columns {} apart", self.col_stride)?,
-            Storage::Spread => write!(f, "with strides {} and {}", self.row_stride, self.col_stride)?,
+        match self.order() {
+            Some(Order::RowMajor) => write!(f, "row-major, rows {} apart", self.row_stride)?,
+            Some(Order::ColumnMajor) => write!(f, "column-major, columns {} apart", self.col_stride)?,
+            None => write!(f, "with strides {} and {}", self.row_stride, self.col_stride)?,
         }
         if self.batch_stride > 0 {
             write!(f, ", matrices {} apart", self.batch_stride)?;

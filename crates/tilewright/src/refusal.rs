@@ -2,7 +2,7 @@
 
 use cuda_std::Excess;
 
-use crate::Precision;
+use crate::{Order, Precision};
 
 /// Why a kernel cannot compute a product, or may not be chosen for it unasked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -29,10 +29,10 @@ pub enum Refusal {
     Layout {
         /// `A` or `B`.
         operand: &'static str,
-        /// What it needs, in words.
-        needs: &'static str,
+        /// What it needs.
+        needs: Order,
         /// How the operand is stored, in words.
-        has: &'static str,
+        has: String,
     },
     /// It is compiled for another architecture.
     #[error("it is compiled for {needs} only, and {device} does not run that")]
@@ -81,10 +81,10 @@ pub enum Refusal {
     },
     /// There is nothing to multiply, and it prepares operands for that.
     #[error("k or α is 0, so that nothing is multiplied, and it is for products only")]
-    NoTerms,
+    EmptyK,
     /// It is for small k.
     #[error("it is for k of at most {most}")]
-    LongSums {
+    LongK {
         /// The largest k.
         most: u32,
     },
@@ -107,7 +107,7 @@ pub enum Refusal {
     },
     /// It does not keep what the precision promises for a k this small. It can be had by its name.
     #[error("for k below {from}, its error is above what {precision} promises: only by its name")]
-    ShortSums {
+    ShortK {
         /// The precision.
         precision: Precision,
         /// The smallest k that it is for.
@@ -120,12 +120,12 @@ pub enum Refusal {
     #[error(
         "it is not deterministic (the order of its additions varies, and so do the bits of its results): only by its name"
     )]
-    Varies,
+    NotDeterministic,
 }
 
 impl Refusal {
     /// Whether the kernel may be had by its name all the same.
     pub fn yields_to_name(&self) -> bool {
-        matches!(self, Self::ShortSums { .. } | Self::Varies | Self::SlowOnCpu)
+        matches!(self, Self::ShortK { .. } | Self::NotDeterministic | Self::SlowOnCpu)
     }
 }

@@ -5,17 +5,9 @@ use cuda_std::{TensorMap, TensorMapMut};
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut};
 use runtime::{TensorLayout, TensorTile};
 
+use crate::order::Order;
 use crate::views::read;
 use crate::{Device, Error};
-
-/// Which lines of a matrix have their elements side by side in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lines {
-    /// Its rows.
-    Rows,
-    /// Its columns.
-    Columns,
-}
 
 impl Device {
     /// A tensor map of a batch of matrices whose rows, or columns, have their elements side by side. See
@@ -26,13 +18,13 @@ impl Device {
     pub fn tensor_map_of_batch<'a>(
         &self,
         batch: &MatrixBatch<'a>,
-        lines: Lines,
+        order: Order,
         tile: &TensorTile,
     ) -> Result<TensorMap<'a>, Error> {
         let first = batch.first();
-        let (length, count, stride, line_stride) = match lines {
-            Lines::Rows => (first.cols(), first.rows(), first.col_stride(), first.row_stride()),
-            Lines::Columns => (first.rows(), first.cols(), first.row_stride(), first.col_stride()),
+        let (length, count, stride, line_stride) = match order {
+            Order::RowMajor => (first.cols(), first.rows(), first.col_stride(), first.row_stride()),
+            Order::ColumnMajor => (first.rows(), first.cols(), first.row_stride(), first.col_stride()),
         };
         let layout = TensorLayout {
             length: length.into(),
@@ -72,7 +64,7 @@ impl Device {
         let strides = [first.row_stride() as usize, first.col_stride() as usize];
         let first = Matrix::new(read(first.data()), rows, cols, strides[0], strides[1])?;
         let readable = MatrixBatch::new(first, batch.stride() as usize, batch.count() as usize)?;
-        let map = self.tensor_map_of_batch(&readable, Lines::Rows, tile)?;
+        let map = self.tensor_map_of_batch(&readable, Order::RowMajor, tile)?;
         // SAFETY: a launch takes it only beside a view of the same memory that may be written to.
         Ok(unsafe { TensorMapMut::new(map) })
     }

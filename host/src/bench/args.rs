@@ -12,9 +12,8 @@ use super::torch;
 use crate::tables::TableFlag;
 use crate::{Error, operations};
 use testkit::{BenchTask, Common, Wanted};
-use tilewright::Sizes;
 use tilewright::device::DeviceChoice;
-use tilewright::{Device, Precision};
+use tilewright::{Device, Orders, Precision, Sizes};
 
 /// The flags of `bench`.
 #[derive(Clone, Debug, Args)]
@@ -218,13 +217,12 @@ impl BenchFlags {
                 return Err(Error::Usage(format!("{what} is 0: there would be nothing to measure")));
             }
         }
-        let layout = self.layout.clone().unwrap_or_else(|| "NN".to_owned()).to_uppercase();
+        let orders = self.layout.as_ref().map_or(Ok(Orders::NN), |layout| layout.parse())?;
         let precisions = if self.precision.is_empty() { vec![Precision::Fp32] } else { self.precision.clone() };
         let case = |precision| Case {
             problem: "custom".to_owned(),
             sizes,
-            trans_a: layout.starts_with('T'),
-            trans_b: layout.ends_with('T'),
+            orders,
             precision,
             kernel: None,
             portable: false,

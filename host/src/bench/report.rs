@@ -222,7 +222,7 @@ impl CaseReport {
             m,
             n,
             k,
-            layout: case.layout().to_owned(),
+            layout: case.orders.to_string(),
             precision: case.precision,
             math: case.math(),
             outcome: Outcome::NotRun { reason },

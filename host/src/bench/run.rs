@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2, ShapeBuilder};
 
 use super::accuracy::{Errors, Sample, sampled_rows};
 use super::inputs::Inputs;
@@ -14,11 +14,10 @@ use super::timing::{Contestant, Race, sets_for};
 use super::torch::TorchTimes;
 use crate::Error;
 use crate::baseline::{BaselineError, CuBlas, Math, Prepared, Routine};
-use tilewright::Sizes;
 use tilewright::device::Device;
 use tilewright::kernels;
 use tilewright::plan::{Description, GemmPlan, Options, Tables, Workspace};
-use tilewright::{Bytes, DeviceError, DeviceMatrix};
+use tilewright::{Bytes, DeviceError, DeviceMatrix, Order, Orders, Sizes};
 
 /// What holds for all cases.
 pub(super) struct Context<'a> {
@@ -41,7 +40,7 @@ const SHARE_OF_MEMORY: f64 = 0.6;
 /// The cases by their operands, in the order in which these come first.
 pub(super) fn groups(cases: &[Case]) -> Vec<Vec<&Case>> {
     let mut groups: Vec<Vec<&Case>> = Vec::new();
-    let operands = |case: &Case| (case.sizes, case.trans_a, case.trans_b, case.portable);
+    let operands = |case: &Case| (case.sizes, case.orders, case.portable);
     for case in cases {
         match groups.iter_mut().find(|group| operands(group[0]) == operands(case)) {
             Some(group) => group.push(case),
@@ -62,33 +61,25 @@ pub(super) fn progress_line(case: &CaseReport) -> String {
     }
 }
 
-/// Operands in this processor's memory, as they are stored.
+/// Operands in this processor's memory, each in its order: A, m×k, and B, k×n.
 struct Host {
     a: Array2<f32>,
     b: Array2<f32>,
-    trans_a: bool,
-    trans_b: bool,
 }
 
 impl Host {
     fn new(case: &Case, inputs: Inputs, seed: u64) -> Self {
         let Sizes { m, n, k } = case.sizes;
-        let (rows_a, cols_a) = if case.trans_a { (k, m) } else { (m, k) };
-        let (rows_b, cols_b) = if case.trans_b { (n, k) } else { (k, n) };
-        let stored = |rows, cols, elements| {
-            Array2::from_shape_vec((rows, cols), elements).expect("there are as many elements as the shape says")
+        let Orders { a, b } = case.orders;
+        let matrix = |order, rows: usize, cols: usize, elements| {
+            let shape = (rows, cols).set_f(order == Order::ColumnMajor);
+            Array2::from_shape_vec(shape, elements).expect("there are as many elements as the shape says")
         };
+        let ([lines_a, length_a], [lines_b, length_b]) = (a.lines(m, k), b.lines(k, n));
         Self {
-            a: stored(rows_a, cols_a, inputs.a(rows_a, cols_a, case.trans_a, seed)),
-            b: stored(rows_b, cols_b, inputs.b(rows_b, cols_b, !case.trans_b, seed)),
-            trans_a: case.trans_a,
-            trans_b: case.trans_b,
+            a: matrix(a, m, k, inputs.a(lines_a, length_a, a == Order::ColumnMajor, seed)),
+            b: matrix(b, k, n, inputs.b(lines_b, length_b, b == Order::RowMajor, seed)),
         }
-    }
-
-    /// A, m×k, and B, k×n.
-    fn used(&self) -> (ArrayView2<'_, f32>, ArrayView2<'_, f32>) {
-        (if self.trans_a { self.a.t() } else { self.a.view() }, if self.trans_b { self.b.t() } else { self.b.view() })
     }
 }
 
@@ -101,13 +92,9 @@ struct Set {
 
 impl Set {
     fn new(device: &Device, host: &Host, result: ArrayView2<'_, f32>) -> Result<Self, Error> {
-        let there = |matrix: &Array2<f32>, turn: bool| {
-            let there = DeviceMatrix::upload(device, matrix.view())?;
-            Ok::<_, Error>(if turn { there.transposed() } else { there })
-        };
         Ok(Self {
-            a: there(&host.a, host.trans_a)?,
-            b: there(&host.b, host.trans_b)?,
+            a: DeviceMatrix::upload(device, host.a.view())?,
+            b: DeviceMatrix::upload(device, host.b.view())?,
             c: DeviceMatrix::unwritten(device, result)?,
         })
     }
@@ -198,7 +185,7 @@ pub(super) fn run_group(context: &Context<'_>, opened: &mut Opened, group: &[&Ca
     let mut ours: Vec<Option<Ours>> = Vec::new();
     for (index, &inputs) in inputs.iter().enumerate() {
         let host = Host::new(case, inputs, *seed);
-        let (a, b) = host.used();
+        let (a, b) = (host.a.view(), host.b.view());
         let sample = Sample::new(sampled_rows(m, n, k, *seed), a, b);
         let sets = if index == 0 { count } else { 1 };
         let mut sets =
@@ -341,20 +328,18 @@ mod tests {
         let a_bt = groups.iter().find(|group| group[0].problem == "a-bt").unwrap();
         assert_eq!(a_bt.len(), 5, "fp32, 3xTF32, normwise, tf32, strict");
         assert!(groups.iter().any(|group| group.len() == 1 && group[0].portable));
-        assert!(groups.iter().all(|group| group.iter().all(|case| case.layout() == group[0].layout())));
+        assert!(groups.iter().all(|group| group.iter().all(|case| case.orders == group[0].orders)));
     }
 
     #[test]
     fn operands_are_stored_as_the_layout_says_and_make_the_product() {
         let device = Device::cpu(Checks::Bounds);
         let sizes = Sizes { m: 5, n: 3, k: 4 };
-        for layout in 0..4 {
-            let (trans_a, trans_b) = (layout & 1 == 1, layout & 2 == 2);
+        for orders in Orders::ALL {
             let case = Case {
                 problem: "custom".to_owned(),
                 sizes,
-                trans_a,
-                trans_b,
+                orders,
                 precision: Precision::Fp32Strict,
                 kernel: None,
                 portable: false,
@@ -362,7 +347,7 @@ mod tests {
             };
             for inputs in Inputs::ALL {
                 let host = Host::new(&case, inputs, 3);
-                let (a, b) = host.used();
+                let (a, b) = (host.a.view(), host.b.view());
                 assert_eq!((a.dim(), b.dim()), ((5, 4), (4, 3)));
                 let mut result = Array2::zeros((5, 3));
                 let mut set = Set::new(&device, &host, result.view()).unwrap();
@@ -370,7 +355,7 @@ mod tests {
                 own.launch(&device, &mut set).unwrap();
                 set.c.download(result.view_mut()).unwrap();
                 let errors = Sample::new(sampled_rows(5, 3, 4, 0), a, b).errors(result.view());
-                assert!(errors.frobenius < 1e-6 && errors.max < 1e-6, "{layout} {inputs}: {errors:?}");
+                assert!(errors.frobenius < 1e-6 && errors.max < 1e-6, "{orders} {inputs}: {errors:?}");
             }
         }
     }

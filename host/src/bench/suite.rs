@@ -2,8 +2,7 @@
 
 use crate::Error;
 use crate::baseline::Math;
-use tilewright::Precision;
-use tilewright::Sizes;
+use tilewright::{Orders, Precision, Sizes};
 
 /// A product to measure, by us and by cuBLAS.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,10 +11,8 @@ pub struct Case {
     pub problem: String,
     /// The extents.
     pub sizes: Sizes,
-    /// Whether A is stored transposed, as k×m.
-    pub trans_a: bool,
-    /// Whether B is stored transposed, as n×k.
-    pub trans_b: bool,
+    /// The orders of A and B.
+    pub orders: Orders,
     /// How precise ours has to be.
     pub precision: Precision,
     /// The kernel that is asked for; otherwise the plan chooses.
@@ -40,16 +37,6 @@ pub struct Target {
 }
 
 impl Case {
-    /// `NN`, `NT`, `TN` or `TT`.
-    pub fn layout(&self) -> &'static str {
-        match (self.trans_a, self.trans_b) {
-            (false, false) => "NN",
-            (false, true) => "NT",
-            (true, false) => "TN",
-            (true, true) => "TT",
-        }
-    }
-
     /// The additions and multiplications.
     pub fn operations(&self) -> f64 {
         let Sizes { m, n, k } = self.sizes;
@@ -67,10 +54,10 @@ impl Case {
     /// What tells this case from all others of a report.
     pub fn id(&self) -> String {
         let Sizes { m, n, k } = self.sizes;
-        let layout = self.layout();
+        let orders = self.orders;
         let kernel = self.kernel.as_ref().map(|kernel| format!(" by {kernel}")).unwrap_or_default();
         let portable = if self.portable { " on sm_80" } else { "" };
-        format!("{} {layout} m={m} n={n} k={k} {}{kernel}{portable}", self.problem, self.precision)
+        format!("{} {orders} m={m} n={n} k={k} {}{kernel}{portable}", self.problem, self.precision)
     }
 
     /// The largest errors that [`Precision::Fp32`] may have where cuBLAS has smaller ones: relative in the Frobenius norm,
@@ -111,12 +98,11 @@ pub fn suite(name: &str) -> Result<Vec<Case>, Error> {
 }
 
 /// A case of the default precision, chosen by the plan.
-fn case(problem: &str, layout: &str, sizes: Sizes, floor: f64, goal: f64) -> Case {
+fn case(problem: &str, orders: Orders, sizes: Sizes, floor: f64, goal: f64) -> Case {
     Case {
         problem: problem.to_owned(),
         sizes,
-        trans_a: layout.starts_with('T'),
-        trans_b: layout.ends_with('T'),
+        orders,
         precision: Precision::Fp32,
         kernel: None,
         portable: false,
@@ -128,26 +114,26 @@ fn case(problem: &str, layout: &str, sizes: Sizes, floor: f64, goal: f64) -> Cas
 fn targets() -> Vec<Case> {
     let precisely = |precision: Precision, case: Case| Case { precision, ..case };
     let by = |kernel: &str, case: Case| Case { kernel: Some(kernel.to_owned()), ..case };
-    let large = |problem: &str, layout: &str, floor, goal| case(problem, layout, LARGE, floor, goal);
+    let large = |problem: &str, orders, floor, goal| case(problem, orders, LARGE, floor, goal);
     let mut cases = vec![
-        case("matvec", "NN", Sizes { m: 2048, n: 1, k: 1 << 20 }, 1.15, 1.2),
-        case("large-k", "NN", Sizes { m: 256, n: 256, k: 1 << 19 }, 3.0, 4.0),
-        large("at-b", "TN", 3.2, 3.8),
-        large("a-bt", "NT", 3.3, 4.0),
-        by("gemm_wgmma_tn_fp32_3xtf32", large("at-b", "TN", 2.6, 2.8)),
-        by("gemm_wgmma_nt_fp32_3xtf32", large("a-bt", "NT", 2.6, 2.8)),
-        precisely(Precision::Fp32Normwise, large("a-bt", "NT", 3.8, 4.5)),
-        precisely(Precision::Tf32, large("a-bt", "NT", 1.0, 1.1)),
-        precisely(Precision::Tf32, large("at-b", "TN", 1.3, 1.6)),
+        case("matvec", Orders::NN, Sizes { m: 2048, n: 1, k: 1 << 20 }, 1.15, 1.2),
+        case("large-k", Orders::NN, Sizes { m: 256, n: 256, k: 1 << 19 }, 3.0, 4.0),
+        large("at-b", Orders::TN, 3.2, 3.8),
+        large("a-bt", Orders::NT, 3.3, 4.0),
+        by("gemm_wgmma_tn_fp32_3xtf32", large("at-b", Orders::TN, 2.6, 2.8)),
+        by("gemm_wgmma_nt_fp32_3xtf32", large("a-bt", Orders::NT, 2.6, 2.8)),
+        precisely(Precision::Fp32Normwise, large("a-bt", Orders::NT, 3.8, 4.5)),
+        precisely(Precision::Tf32, large("a-bt", Orders::NT, 1.0, 1.1)),
+        precisely(Precision::Tf32, large("at-b", Orders::TN, 1.3, 1.6)),
     ];
     if let Some(Target { share, .. }) = &mut cases[0].target {
         *share = Some(0.98);
     }
-    for (problem, layout) in [("a-b", "NN"), ("a-bt", "NT"), ("at-b", "TN"), ("at-bt", "TT")] {
-        cases.push(precisely(Precision::Fp32Strict, large(problem, layout, 0.92, 1.05)));
+    for (problem, orders) in [("a-b", Orders::NN), ("a-bt", Orders::NT), ("at-b", Orders::TN), ("at-bt", Orders::TT)] {
+        cases.push(precisely(Precision::Fp32Strict, large(problem, orders, 0.92, 1.05)));
     }
-    cases.push(Case { portable: true, ..large("a-bt", "NT", 1.2, 1.6) });
-    cases.push(case("irregular", "NN", Sizes { m: 8205, n: 5921, k: 2949 }, 2.0, 3.5));
+    cases.push(Case { portable: true, ..large("a-bt", Orders::NT, 1.2, 1.6) });
+    cases.push(case("irregular", Orders::NN, Sizes { m: 8205, n: 5921, k: 2949 }, 2.0, 3.5));
     cases.extend(shapes());
     cases
 }
@@ -158,7 +144,7 @@ fn shapes() -> impl Iterator<Item = Case> {
     let shapes = squares.into_iter().chain([("short-k", 4096, 64), ("short-k", 32_768, 32)]);
     shapes.map(|(problem, size, k)| Case {
         target: Some(Target { floor: 1.0, goal: None, share: None, group: Some(("shapes", 2.5)) }),
-        ..case(problem, "NN", Sizes { m: size, n: size, k }, 1.0, 1.0)
+        ..case(problem, Orders::NN, Sizes { m: size, n: size, k }, 1.0, 1.0)
     })
 }
 
@@ -225,7 +211,7 @@ mod tests {
     fn only_fp32_promises_a_bound_and_short_sums_a_tighter_one() {
         let bounds = |size: usize, precision| {
             let sizes = Sizes { m: size, n: size, k: size };
-            Case { precision, ..case("square", "NN", sizes, 1.0, 1.0) }.error_bounds()
+            Case { precision, ..case("square", Orders::NN, sizes, 1.0, 1.0) }.error_bounds()
         };
         assert_eq!(bounds(2047, Precision::Fp32), Some((3e-7, 1e-6)));
         assert_eq!(bounds(2048, Precision::Fp32), Some((7e-7, 1e-6)));

@@ -62,7 +62,7 @@ impl TorchTimes {
     pub fn median_ms(&self, case: &Case) -> Option<f64> {
         let same = |time: &&TorchTime| {
             (Sizes { m: time.m, n: time.n, k: time.k }, time.layout.as_str(), time.math)
-                == (case.sizes, case.layout(), case.math())
+                == (case.sizes, case.orders.name(), case.math())
         };
         self.results.iter().find(same).map(|time| time.median_ms)
     }
@@ -108,9 +108,9 @@ mod tests {
     fn the_script_times_every_product_of_the_targets() {
         for case in suite("targets").unwrap() {
             let Sizes { m, n, k } = case.sizes;
-            let named = format!("({m}, {n}, {k}, \"{}\", \"{}\")", case.layout(), case.math());
+            let named = format!("({m}, {n}, {k}, \"{}\", \"{}\")", case.orders, case.math());
             let squares = m == n && n == k && SCRIPT.contains(&m.to_string());
-            let layouts = (m, n, k) == (2048, 4096, 8192) && SCRIPT.contains(&format!("\"{}\"", case.layout()));
+            let layouts = (m, n, k) == (2048, 4096, 8192) && SCRIPT.contains(&format!("\"{}\"", case.orders));
             assert!(SCRIPT.contains(&named) || squares || layouts, "{named}");
         }
     }

@@ -11,7 +11,7 @@ use testkit::{
 };
 use tilewright::kernels::{self, Family};
 use tilewright::plan::{self, GemmPlan, Options, Refusal, Workspace};
-use tilewright::{Device, DeviceError, Precision};
+use tilewright::{Device, DeviceError, Order, Orders, Precision};
 
 use crate::baseline::{CuBlas, Math, Routine};
 use crate::check::Reference;
@@ -64,8 +64,7 @@ struct Case {
     m: usize,
     n: usize,
     k: usize,
-    trans_a: bool,
-    trans_b: bool,
+    orders: Orders,
 }
 
 impl Product {
@@ -106,32 +105,34 @@ impl Product {
     fn case(&self, sizes: &Sizes) -> Result<Case, Error> {
         if self.family == Family::Gemv {
             let [m, k, trans_a] = sizes.get(["m", "k", "trans_a"])?;
-            return Ok(Case { batch: 1, m, n: 1, k, trans_a: trans_a != 0, trans_b: false });
+            let orders = Orders { a: Order::of_transposed(trans_a != 0), b: Order::RowMajor };
+            return Ok(Case { batch: 1, m, n: 1, k, orders });
         }
         let [batch, m, n, k, trans_a, trans_b] = sizes.get(["batch", "m", "n", "k", "trans_a", "trans_b"])?;
-        Ok(Case { batch, m, n, k, trans_a: trans_a != 0, trans_b: trans_b != 0 })
+        let [a, b] = [trans_a, trans_b].map(|transposed| Order::of_transposed(transposed != 0));
+        Ok(Case { batch, m, n, k, orders: Orders { a, b } })
     }
 }
 
 impl Case {
-    /// A view of `batch` matrices one after the other, each stored by rows, or transposed.
+    /// A view of `batch` matrices one after the other.
     fn read<'a>(
         &self,
         views: &Views<'a>,
         name: &str,
         rows: usize,
         cols: usize,
-        transposed: bool,
+        order: Order,
     ) -> Result<MatrixBatch<'a>, Error> {
-        let (row_stride, col_stride) = if transposed { (1, rows) } else { (cols, 1) };
+        let [row_stride, col_stride] = order.strides(order.lines(rows, cols)[1], 1);
         let first = Matrix::new(views.read(name)?, rows, cols, row_stride, col_stride).map_err(Error::operation)?;
         MatrixBatch::new(first, rows * cols, self.batch).map_err(Error::operation)
     }
 
     /// A, B and C.
     fn operands<'a>(&self, views: &Views<'a>) -> Result<(MatrixBatch<'a>, MatrixBatch<'a>, MatrixBatchMut<'a>), Error> {
-        let a = self.read(views, "a", self.m, self.k, self.trans_a)?;
-        let b = self.read(views, "b", self.k, self.n, self.trans_b)?;
+        let a = self.read(views, "a", self.m, self.k, self.orders.a)?;
+        let b = self.read(views, "b", self.k, self.n, self.orders.b)?;
         let c = MatrixMut::new(views.write("c")?, self.m, self.n, self.n, 1).map_err(Error::operation)?;
         Ok((a, b, MatrixBatchMut::new(c, self.m * self.n, self.batch).map_err(Error::operation)?))
     }
@@ -182,12 +183,15 @@ impl Operation for Product {
     }
 
     fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
-        let Case { batch, m, n, k, trans_a, trans_b } = self.case(sizes)?;
+        let Case { batch, m, n, k, orders } = self.case(sizes)?;
         let numbers = Distribution::Uniform(-1.0, 1.0);
-        let stored = |rows, cols, transposed| if transposed { [batch, cols, rows] } else { [batch, rows, cols] };
+        let stored = |rows, cols, order: Order| {
+            let [lines, length] = order.lines(rows, cols);
+            [batch, lines, length]
+        };
         Ok(vec![
-            Argument::input("a", &stored(m, k, trans_a), numbers),
-            Argument::input("b", &stored(k, n, trans_b), numbers),
+            Argument::input("a", &stored(m, k, orders.a), numbers),
+            Argument::input("b", &stored(k, n, orders.b), numbers),
             Argument::in_out("c", &[batch, m, n], numbers),
         ])
     }
@@ -207,19 +211,19 @@ impl Operation for Product {
     }
 
     fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
-        let Case { batch, m, n, k, trans_a, trans_b } = self.case(sizes)?;
+        let Case { batch, m, n, k, orders } = self.case(sizes)?;
         let of = |name| Ok::<_, Error>(values.of(name)?.iter().map(|&value| value as f32).collect::<Vec<f32>>());
         let (a, b, c) = (of("a")?, of("b")?, of("c")?);
-        let matrix = |all: &[f32], product: usize, rows: usize, cols: usize, transposed: bool| {
+        let matrix = |all: &[f32], product: usize, rows: usize, cols: usize, order: Order| {
             let elements = all[product * rows * cols..][..rows * cols].to_vec();
-            let stored = if transposed { (rows, cols).set_f(true) } else { (rows, cols).set_f(false) };
+            let stored = (rows, cols).set_f(order == Order::ColumnMajor);
             Array2::from_shape_vec(stored, elements).expect("as many elements as the shape has")
         };
         let tolerance = self.precision.tolerance(k).max;
         let mut expected = Vec::with_capacity(c.len());
         for product in 0..batch {
-            let (a, b) = (matrix(&a, product, m, k, trans_a), matrix(&b, product, k, n, trans_b));
-            let c = matrix(&c, product, m, n, false);
+            let (a, b) = (matrix(&a, product, m, k, orders.a), matrix(&b, product, k, n, orders.b));
+            let c = matrix(&c, product, m, n, Order::RowMajor);
             let reference = Reference::new(ALPHA, a.view(), b.view(), BETA, c.view());
             expected
                 .extend(reference.elements().map(|(value, magnitude)| Expected::within(value, tolerance * magnitude)));

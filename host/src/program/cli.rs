@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use testkit::CheckTask;
-use tilewright::Precision;
 use tilewright::device::DeviceChoice;
+use tilewright::{Order, Precision};
 
 use crate::bench::args::BenchFlags;
 use crate::input::Distribution;
@@ -258,8 +258,8 @@ impl RunFlags {
             n: self.n,
             k: self.k,
             batch: self.batch,
-            trans_a: self.trans_a,
-            trans_b: self.trans_b,
+            a: self.trans_a.map(Order::of_transposed),
+            b: self.trans_b.map(Order::of_transposed),
             lda: self.lda,
             ldb: self.ldb,
             ldc: self.ldc,
@@ -320,11 +320,11 @@ mod tests {
         let named = named.options().unwrap();
         assert_eq!(format!("{bare:?}"), format!("{named:?}"));
         assert_eq!(
-            (bare.overrides.trans_a, bare.overrides.trans_b, bare.overrides.beta),
-            (Some(false), None, Some(-2.0))
+            (bare.overrides.a, bare.overrides.b, bare.overrides.beta),
+            (Some(Order::RowMajor), None, Some(-2.0))
         );
         let flag = Cli::try_parse_from(["tilewright", "--trans-b"]).unwrap().run.options().unwrap();
-        assert_eq!(flag.overrides.trans_b, Some(true));
+        assert_eq!(flag.overrides.b, Some(Order::ColumnMajor));
     }
 
     #[test]

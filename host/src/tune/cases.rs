@@ -1,9 +1,8 @@
 //! What is measured: shapes in which products come, in all layouts and precisions.
 
 use crate::Error;
-use tilewright::Precision;
-use tilewright::Sizes;
 use tilewright::plan::{Description, Placement};
+use tilewright::{Order, Orders, Precision, Sizes};
 
 /// A product to measure, in one layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,10 +11,8 @@ pub struct Case {
     pub sizes: Sizes,
     /// The number of products.
     pub batch: usize,
-    /// Whether A is stored by columns.
-    pub trans_a: bool,
-    /// Whether B is stored by columns.
-    pub trans_b: bool,
+    /// The orders of A and B.
+    pub orders: Orders,
 }
 
 /// The shapes, m×n with sums over k, and how many of each: square ones, sums that are long or short, results that are high or
@@ -62,11 +59,10 @@ const SHAPES: [(usize, usize, usize, usize); 36] = [
 
 /// All products that are measured. A vector has one layout.
 pub fn all() -> Vec<Case> {
-    let layouts = [(false, false), (false, true), (true, false), (true, true)];
-    let cases = SHAPES.into_iter().flat_map(|(m, n, k, batch)| {
-        layouts.map(|(trans_a, trans_b)| Case { sizes: Sizes { m, n, k }, batch, trans_a, trans_b })
-    });
-    cases.filter(|case| case.sizes.n > 1 || !case.trans_b).collect()
+    let cases = SHAPES
+        .into_iter()
+        .flat_map(|(m, n, k, batch)| Orders::ALL.map(|orders| Case { sizes: Sizes { m, n, k }, batch, orders }));
+    cases.filter(|case| case.sizes.n > 1 || case.orders.b == Order::RowMajor).collect()
 }
 
 /// The precisions that are measured: those that a plan has a choice in.
@@ -76,11 +72,8 @@ impl Case {
     /// How the operands and the result lie: without gaps, each matrix after the one before.
     pub(crate) fn placements(&self) -> [Placement; 3] {
         let Sizes { m, n, k } = self.sizes;
-        let placed = |rows: usize, cols: usize, by_columns: bool| {
-            let one = if by_columns { Placement::by_columns(rows) } else { Placement::by_rows(cols) };
-            Placement { batch_stride: rows * cols, ..one }
-        };
-        [placed(m, k, self.trans_a), placed(k, n, self.trans_b), placed(m, n, false)]
+        let placed = |order, rows, cols| Placement { batch_stride: rows * cols, ..Placement::dense(order, rows, cols) };
+        [placed(self.orders.a, m, k), placed(self.orders.b, k, n), placed(Order::RowMajor, m, n)]
     }
 
     /// The product that is measured.

@@ -241,7 +241,7 @@ mod tests {
     use cuda_std::executor::Checks;
 
     use super::*;
-    use tilewright::Sizes;
+    use tilewright::{Orders, Sizes};
 
     #[test]
     fn all_cases_are_products_and_no_two_are_the_same() {
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_case_is_measured_with_every_kernel_that_can_compute_it() {
         let device = Device::cpu(Checks::Bounds);
-        let case = Case { sizes: Sizes { m: 5, n: 1, k: 70 }, batch: 2, trans_a: false, trans_b: false };
+        let case = Case { sizes: Sizes { m: 5, n: 1, k: 70 }, batch: 2, orders: Orders::NN };
         let entries = measure_case(&device, &case, &[Precision::Fp32Strict]).unwrap();
         let [Entry { times, batch: 2, m: 5, n: 1, k: 70, aligned: false, .. }] = &entries[..] else {
             panic!("{entries:?}");
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn operations_that_are_planned_are_tuned() {
         let of = |names: &[&str]| products_of(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
-        let vectors = Case { sizes: Sizes { m: 8, n: 1, k: 8 }, batch: 1, trans_a: false, trans_b: false };
+        let vectors = Case { sizes: Sizes { m: 8, n: 1, k: 8 }, batch: 1, orders: Orders::NN };
         let matrices = Case { sizes: Sizes { m: 8, n: 8, k: 8 }, ..vectors };
         let both = of(&["gemv", "gemm-tf32", "gemm-tf32", "gemm-fp32-strict"]).unwrap();
         let (strict, tf32) = (Precision::Fp32Strict, Precision::Tf32);

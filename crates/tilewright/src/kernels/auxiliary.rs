@@ -26,7 +26,7 @@ pub(crate) const COPY: KernelFacts = matrix_copy_fp32::FACTS;
 pub(crate) const CLEAR: KernelFacts = matrix_clear_outside_fp32::FACTS;
 
 /// The kernels that plans use besides those that multiply.
-pub static HELPERS: [KernelFacts; 10] = [
+pub static AUXILIARY: [KernelFacts; 10] = [
     REDUCTION,
     REPAIR,
     COPY,

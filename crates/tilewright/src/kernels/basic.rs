@@ -84,7 +84,7 @@ const fn rung(facts: KernelFacts, idea: &'static str, contract: &'static dyn Con
         b: None,
         tile: None,
         divides_sums: false,
-        varies: false,
+        deterministic: true,
         performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 0.08 },
         contract,
     }
@@ -140,5 +140,5 @@ pub static GEMM_TILED_32_FP32: KernelInfo = KernelInfo {
 };
 
 /// The basic kernels, from the simplest on.
-pub static LADDER: [&KernelInfo; 5] =
+pub static BASIC: [&KernelInfo; 5] =
     [&GEMV_BLOCK_REDUCTION_FP32, &GEMM_NAIVE_1D_FP32, &GEMM_NAIVE_2D_FP32, &GEMM_TILED_16_FP32, &GEMM_TILED_32_FP32];

@@ -27,7 +27,7 @@ use gpu_kernels::{Matrix, MatrixMut, Triangle};
 use super::auxiliary::{Format, PackedOperand};
 use super::scheme::{Family, Scheme};
 use crate::description::Description;
-use crate::placement::Storage;
+use crate::order::Order;
 use crate::refusal::Refusal;
 use crate::{Device, Error, Precision};
 
@@ -195,15 +195,15 @@ pub struct KernelInfo {
     /// What it makes of its operands.
     pub scheme: Scheme,
     /// How A has to be stored, if that matters.
-    pub a: Option<Storage>,
+    pub a: Option<Order>,
     /// How B has to be stored, if that matters.
-    pub b: Option<Storage>,
+    pub b: Option<Order>,
     /// The part of C that a block computes, and the terms that it loads at a time.
     pub tile: Option<TileShape>,
     /// Whether it can divide its sums among blocks.
     pub divides_sums: bool,
-    /// Whether the order of its additions varies from run to run.
-    pub varies: bool,
+    /// Whether its bits are the same from run to run: the order of its additions never changes.
+    pub deterministic: bool,
     pub(crate) performance: Performance,
     pub(crate) contract: &'static dyn Contract,
 }
@@ -250,7 +250,7 @@ impl KernelInfo {
     }
 
     /// The one that does, if this one skips tiles. It reads the operands themselves, which are stored like this.
-    pub(crate) fn fallback(&self, [a, b]: [Storage; 2], terms_of_a_split: usize) -> Option<&'static Self> {
+    pub(crate) fn fallback(&self, [a, b]: [Order; 2], terms_of_a_split: usize) -> Option<&'static Self> {
         self.fallbacks()
             .filter(|kernel| terms_of_a_split >= kernel.scheme.fewest_terms())
             .find(|kernel| (kernel.a, kernel.b) == (Some(a), Some(b)))

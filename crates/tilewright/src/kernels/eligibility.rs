@@ -8,7 +8,6 @@ use super::scheme::{Family, Scheme};
 use crate::Precision;
 use crate::description::Description;
 use crate::device_facts::{DeviceFacts, Processor};
-use crate::placement::Storage;
 use crate::refusal::Refusal;
 
 impl KernelInfo {
@@ -39,23 +38,23 @@ impl KernelInfo {
         if let Err(excess) = device.limits.check(&self.facts) {
             return Some(Refusal::Excess { device: device.to_string(), excess });
         }
-        for (operand, needs, has) in [("A", self.a, product.a.storage()), ("B", self.b, product.b.storage())] {
+        for (operand, needs, has) in [("A", self.a, product.a), ("B", self.b, product.b)] {
             let can_be_copied = match self.contract.copies() {
                 Copies::Nothing => false,
-                Copies::Spread => has == Storage::Spread,
+                Copies::Spread => has.order().is_none(),
                 Copies::Everything => true,
             };
             // Without terms, operands may not be read.
             let is_copied = can_be_copied && product.terms() > 0;
             if let Some(needs) = needs
-                && needs != has
+                && has.order() != Some(needs)
                 && !is_copied
             {
-                return Some(Refusal::Layout { operand, needs: needs.words(), has: has.words() });
+                return Some(Refusal::Layout { operand, needs, has: has.order_in_words() });
             }
         }
         if self.loads_by_tensor_maps() && product.terms() == 0 && !product.is_empty() {
-            return Some(Refusal::NoTerms);
+            return Some(Refusal::EmptyK);
         }
         let (own, own_unless_named) = match self.contract.refusal(product) {
             Some(refusal) if refusal.yields_to_name() => (None, Some(refusal)),
@@ -92,12 +91,12 @@ impl KernelInfo {
     ) -> Option<Refusal> {
         let from = self.scheme.fewest_terms();
         if product.terms() < from && product.terms() > 0 {
-            return Some(Refusal::ShortSums { precision, from });
+            return Some(Refusal::ShortK { precision, from });
         }
         // The executor's models of Hopper's instructions are slow.
         if device.is_cpu() && self.facts.arch.is_some() {
             return Some(Refusal::SlowOnCpu);
         }
-        self.varies.then_some(Refusal::Varies)
+        (!self.deterministic).then_some(Refusal::NotDeterministic)
     }
 }

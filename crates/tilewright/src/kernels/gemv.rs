@@ -12,7 +12,7 @@ use super::auxiliary::{REDUCTION, add_partial_sums};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance};
 use super::scheme::{Family, Scheme};
 use crate::description::Description;
-use crate::placement::Storage;
+use crate::order::Order;
 use crate::{Device, Error};
 
 /// How a kernel divides the work. Both functions take m and k.
@@ -142,7 +142,7 @@ pub static GEMV_SPLIT_ATOMIC_FP32: KernelInfo = KernelInfo {
     name: gemv_split_atomic_fp32::FACTS.name,
     facts: gemv_split_atomic_fp32::FACTS,
     idea: "the same in one pass: blocks add their partial sums to the result as they come",
-    varies: true,
+    deterministic: false,
     contract: &Atomic {
         launch: |device, gemv, splits| device.launch(gemv_split_atomic_fp32 { gemv, splits }),
         division: ROWS,
@@ -158,7 +158,7 @@ pub static GEMV_TRANSPOSED_SPLIT_FP32: KernelInfo = KernelInfo {
     name: gemv_transposed_split_fp32::FACTS.name,
     facts: gemv_transposed_split_fp32::FACTS,
     idea: "blocks share long sums over a matrix that is column-major; a second pass adds up, in order",
-    a: Some(Storage::ByColumns),
+    a: Some(Order::ColumnMajor),
     contract: &Split { launch: |device, gemv| device.launch(gemv_transposed_split_fp32 { gemv }), division: COLUMNS },
     ..GEMV_SPLIT
 };
@@ -170,11 +170,11 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     facts: gemv_split_fp32::FACTS,
     idea: "blocks share long sums, four rows at a time; a second pass adds up what they have, in order",
     scheme: Scheme::Fp32,
-    a: Some(Storage::ByRows),
+    a: Some(Order::RowMajor),
     b: None,
     tile: None,
     divides_sums: true,
-    varies: false,
+    deterministic: true,
     performance: Performance { blocks_per_multiprocessor: 3, share_of_peak: 1.0 },
     contract: &Split { launch: |device, gemv| device.launch(gemv_split_fp32 { gemv }), division: ROWS },
 };

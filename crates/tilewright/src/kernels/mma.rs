@@ -5,7 +5,7 @@ use gpu_kernels::gemm::mma::*;
 use super::contract::{KernelInfo, Performance};
 use super::scheme::Scheme;
 use super::tiled::{Common, Tiled, tiled_kernels};
-use crate::placement::Storage::{ByColumns, ByRows};
+use crate::order::Order::{ColumnMajor, RowMajor};
 
 /// The shares of the peak are estimates for any GPU. On an H200, where `mma.sync` does not reach the peak of the tensor cores,
 /// `gemm_mma_nt_fp32_mixed` reaches 0.28 of it at the model's clock: 2.15 ms for 2048×4096×8192
@@ -42,44 +42,44 @@ const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_TF32 };
 tiled_kernels! {
     /// One fp16 product.
     pub static MMA_FP16 = ONE_FP16:
-        gemm_mma_nn_fp16 ByRows ByRows,
-        gemm_mma_nt_fp16 ByRows ByColumns,
-        gemm_mma_tn_fp16 ByColumns ByRows,
-        gemm_mma_tt_fp16 ByColumns ByColumns;
+        gemm_mma_nn_fp16 RowMajor RowMajor,
+        gemm_mma_nt_fp16 RowMajor ColumnMajor,
+        gemm_mma_tn_fp16 ColumnMajor RowMajor,
+        gemm_mma_tt_fp16 ColumnMajor ColumnMajor;
     /// One bf16 product.
     pub static MMA_BF16 = ONE_BF16:
-        gemm_mma_nn_bf16 ByRows ByRows,
-        gemm_mma_nt_bf16 ByRows ByColumns,
-        gemm_mma_tn_bf16 ByColumns ByRows,
-        gemm_mma_tt_bf16 ByColumns ByColumns;
+        gemm_mma_nn_bf16 RowMajor RowMajor,
+        gemm_mma_nt_bf16 RowMajor ColumnMajor,
+        gemm_mma_tn_bf16 ColumnMajor RowMajor,
+        gemm_mma_tt_bf16 ColumnMajor ColumnMajor;
     /// One TF32 product.
     pub static MMA_TF32 = ONE_TF32:
-        gemm_mma_nn_tf32 ByRows ByRows,
-        gemm_mma_nt_tf32 ByRows ByColumns,
-        gemm_mma_tn_tf32 ByColumns ByRows,
-        gemm_mma_tt_tf32 ByColumns ByColumns;
+        gemm_mma_nn_tf32 RowMajor RowMajor,
+        gemm_mma_nt_tf32 RowMajor ColumnMajor,
+        gemm_mma_tn_tf32 ColumnMajor RowMajor,
+        gemm_mma_tt_tf32 ColumnMajor ColumnMajor;
     /// Three TF32 products, tiles of 64×32.
     pub static MMA_64X32_FP32_3XTF32 = SMALL_THREE_TF32:
-        gemm_mma_64x32_nn_fp32_3xtf32 ByRows ByRows,
-        gemm_mma_64x32_nt_fp32_3xtf32 ByRows ByColumns,
-        gemm_mma_64x32_tn_fp32_3xtf32 ByColumns ByRows,
-        gemm_mma_64x32_tt_fp32_3xtf32 ByColumns ByColumns;
+        gemm_mma_64x32_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_mma_64x32_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_mma_64x32_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_mma_64x32_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
     /// Three TF32 products, tiles of 64×32 with 64 terms.
     pub static MMA_64X32_K64_FP32_3XTF32 = SMALL_K64_THREE_TF32:
-        gemm_mma_64x32_k64_nn_fp32_3xtf32 ByRows ByRows,
-        gemm_mma_64x32_k64_nt_fp32_3xtf32 ByRows ByColumns,
-        gemm_mma_64x32_k64_tn_fp32_3xtf32 ByColumns ByRows,
-        gemm_mma_64x32_k64_tt_fp32_3xtf32 ByColumns ByColumns;
+        gemm_mma_64x32_k64_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_mma_64x32_k64_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_mma_64x32_k64_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_mma_64x32_k64_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
     /// Three TF32 products.
     pub static MMA_FP32_3XTF32 = THREE_TF32:
-        gemm_mma_nn_fp32_3xtf32 ByRows ByRows,
-        gemm_mma_nt_fp32_3xtf32 ByRows ByColumns,
-        gemm_mma_tn_fp32_3xtf32 ByColumns ByRows,
-        gemm_mma_tt_fp32_3xtf32 ByColumns ByColumns;
+        gemm_mma_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_mma_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_mma_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_mma_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
     /// One TF32 and two bf16 products.
     pub static MMA_FP32_MIXED = MIXED:
-        gemm_mma_nn_fp32_mixed ByRows ByRows,
-        gemm_mma_nt_fp32_mixed ByRows ByColumns,
-        gemm_mma_tn_fp32_mixed ByColumns ByRows,
-        gemm_mma_tt_fp32_mixed ByColumns ByColumns;
+        gemm_mma_nn_fp32_mixed RowMajor RowMajor,
+        gemm_mma_nt_fp32_mixed RowMajor ColumnMajor,
+        gemm_mma_tn_fp32_mixed ColumnMajor RowMajor,
+        gemm_mma_tt_fp32_mixed ColumnMajor ColumnMajor;
 }

@@ -31,13 +31,13 @@ mod short_k;
 mod tiled;
 mod wgmma;
 
-pub use auxiliary::HELPERS;
+pub use auxiliary::AUXILIARY;
 pub(crate) use auxiliary::{
     CLEAR, COPY, Format, PackedOperand, REDUCTION, REPAIR, ScaledParts, add_partial_sums, clear_outside, copy_matrices,
     pack_rounded, pack_scaled, repair_tiles,
 };
 pub use basic::{
-    GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32, LADDER,
+    BASIC, GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32,
 };
 pub use contract::KernelInfo;
 pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};

@@ -14,7 +14,7 @@ use super::tiled::Common;
 use super::wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED, map_of_a, map_of_b};
 use crate::Error;
 use crate::device::{Device, TensorLayout, TensorTile};
-use crate::placement::Storage::{ByColumns, ByRows};
+use crate::order::Order::{ColumnMajor, RowMajor};
 
 /// The shares of the peak are those of 2048×4096×8192 on an H200 at the model's clock.
 const ONE_TF32: Common = Common {
@@ -86,10 +86,10 @@ macro_rules! rounding {
         ONE_TF32.of(
             $kernel::FACTS,
             $a,
-            ByColumns,
+            ColumnMajor,
             &RoundedByTma(|device, gemm| {
                 let map_a = map_of_a(device, gemm.a(), $a, TILE_TF32, TensorElement::Tf32)?;
-                let map_b = map_of_b(device, gemm.b(), ByColumns, TILE_TF32, TensorElement::Tf32)?;
+                let map_b = map_of_b(device, gemm.b(), ColumnMajor, TILE_TF32, TensorElement::Tf32)?;
                 device.launch($kernel { map_a, map_b, gemm, blocks: blocks(device) })
             }),
         )
@@ -138,12 +138,12 @@ static FALLBACKS: [&[KernelInfo]; 2] = [&WGMMA_FP32_MIXED, &WGMMA_FP32_3XTF32];
 
 /// Packing takes operands from anywhere.
 pub(super) const fn packed(common: Common, facts: KernelFacts, contract: &'static dyn Contract) -> KernelInfo {
-    KernelInfo { a: None, b: None, ..common.of(facts, ByRows, ByColumns, contract) }
+    KernelInfo { a: None, b: None, ..common.of(facts, RowMajor, ColumnMajor, contract) }
 }
 
 /// One TF32 product.
 pub static WGMMA_TF32: [KernelInfo; 2] =
-    [rounding!(gemm_wgmma_nt_tf32, ByRows), rounding!(gemm_wgmma_tt_tf32, ByColumns)];
+    [rounding!(gemm_wgmma_nt_tf32, RowMajor), rounding!(gemm_wgmma_tt_tf32, ColumnMajor)];
 /// One bf16 product.
 pub static WGMMA_BF16: [KernelInfo; 1] = [rounded!(gemm_wgmma_packed_bf16, ONE_BF16, Bf16)];
 /// One fp16 product.

@@ -5,7 +5,7 @@ use gpu_kernels::gemm::register_tiled::*;
 use super::contract::{KernelInfo, Performance};
 use super::scheme::Scheme;
 use super::tiled::{Common, Tiled, tiled_kernels};
-use crate::placement::Storage::{ByColumns, ByRows};
+use crate::order::Order::{ColumnMajor, RowMajor};
 
 /// The kernels with large tiles.
 const LARGE: Common = Common {
@@ -34,20 +34,20 @@ const SMALL: Common = Common {
 tiled_kernels! {
     /// Tiles of 64×64.
     pub static REGISTER_TILED_64 = SMALL:
-        gemm_register_tiled_64_nn_fp32 ByRows ByRows,
-        gemm_register_tiled_64_nt_fp32 ByRows ByColumns,
-        gemm_register_tiled_64_tn_fp32 ByColumns ByRows,
-        gemm_register_tiled_64_tt_fp32 ByColumns ByColumns;
+        gemm_register_tiled_64_nn_fp32 RowMajor RowMajor,
+        gemm_register_tiled_64_nt_fp32 RowMajor ColumnMajor,
+        gemm_register_tiled_64_tn_fp32 ColumnMajor RowMajor,
+        gemm_register_tiled_64_tt_fp32 ColumnMajor ColumnMajor;
     /// Tiles of 128×128.
     pub static REGISTER_TILED_128 = MEDIUM:
-        gemm_register_tiled_128_nn_fp32 ByRows ByRows,
-        gemm_register_tiled_128_nt_fp32 ByRows ByColumns,
-        gemm_register_tiled_128_tn_fp32 ByColumns ByRows,
-        gemm_register_tiled_128_tt_fp32 ByColumns ByColumns;
+        gemm_register_tiled_128_nn_fp32 RowMajor RowMajor,
+        gemm_register_tiled_128_nt_fp32 RowMajor ColumnMajor,
+        gemm_register_tiled_128_tn_fp32 ColumnMajor RowMajor,
+        gemm_register_tiled_128_tt_fp32 ColumnMajor ColumnMajor;
     /// Tiles of 128×256.
     pub static REGISTER_TILED = LARGE:
-        gemm_register_tiled_nn_fp32 ByRows ByRows,
-        gemm_register_tiled_nt_fp32 ByRows ByColumns,
-        gemm_register_tiled_tn_fp32 ByColumns ByRows,
-        gemm_register_tiled_tt_fp32 ByColumns ByColumns;
+        gemm_register_tiled_nn_fp32 RowMajor RowMajor,
+        gemm_register_tiled_nt_fp32 RowMajor ColumnMajor,
+        gemm_register_tiled_tn_fp32 ColumnMajor RowMajor,
+        gemm_register_tiled_tt_fp32 ColumnMajor ColumnMajor;
 }

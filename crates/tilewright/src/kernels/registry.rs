@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use cuda_std::KernelFacts;
 
-use super::auxiliary::HELPERS;
-use super::basic::LADDER;
+use super::auxiliary::AUXILIARY;
+use super::basic::BASIC;
 use super::contract::KernelInfo;
 use super::gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 use super::mma::{
@@ -30,7 +30,7 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_SHORT_FP32_3XFP16);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XFP16);
     let families = on_cuda_cores.chain(of_rounded_operands).chain(of_split_operands);
-    LADDER.into_iter().chain(gemv).chain(families).collect()
+    BASIC.into_iter().chain(gemv).chain(families).collect()
 });
 
 /// The kernel of this name.
@@ -61,7 +61,7 @@ pub fn of_plans(precision: Precision) -> Vec<KernelFacts> {
         add(kernel.facts);
         kernel.fallbacks().for_each(|fallback| add(fallback.facts));
     }
-    HELPERS.into_iter().for_each(add);
+    AUXILIARY.into_iter().for_each(add);
     kernels
 }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn names_are_those_of_the_entry_points_and_are_found() {
         assert_eq!(
-            LADDER.map(|kernel| kernel.name),
+            BASIC.map(|kernel| kernel.name),
             [
                 gemv_block_reduction_fp32::NAME,
                 gemm_naive_1d_fp32::NAME,

@@ -9,7 +9,7 @@ use super::packed::{THREE_FP16, blocks, maps_of, packed};
 use crate::Error;
 use crate::description::Description;
 use crate::device::{Device, TensorTile};
-use crate::placement::Storage;
+use crate::order::Order;
 use crate::refusal::Refusal;
 
 /// Three fp16 products, accurate element by element, for small k.
@@ -46,13 +46,13 @@ impl Contract for ShortK {
     fn refusal(&self, product: &Description) -> Option<Refusal> {
         let Description { m, n, batch, c, beta_is_zero, .. } = *product;
         if product.terms() > MAX_K as usize {
-            return Some(Refusal::LongSums { most: MAX_K });
+            return Some(Refusal::LongK { most: MAX_K });
         }
         if !beta_is_zero {
             return Some(Refusal::OldValues);
         }
         // TMA stores whole pieces of 16 bytes, also at the end of a row.
-        let is_stored = c.storage() == Storage::ByRows && c.fits_tensor_map(m, n, batch) && n.is_multiple_of(4);
+        let is_stored = c.order() == Some(Order::RowMajor) && c.fits_tensor_map(m, n, batch) && n.is_multiple_of(4);
         (!is_stored).then_some(Refusal::Results)
     }
 

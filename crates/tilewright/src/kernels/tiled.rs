@@ -6,7 +6,7 @@ use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
 use super::contract::{Call, Contract, KernelInfo, Performance};
 use super::scheme::Scheme;
-use crate::placement::Storage;
+use crate::order::Order;
 use crate::{Device, Error};
 
 /// What the kernels of a family have in common.
@@ -23,8 +23,8 @@ impl Common {
     pub(super) const fn of(
         self,
         facts: KernelFacts,
-        a: Storage,
-        b: Storage,
+        a: Order,
+        b: Order,
         contract: &'static dyn Contract,
     ) -> KernelInfo {
         let Self { idea, scheme, tile, performance } = self;
@@ -37,7 +37,7 @@ impl Common {
             b: Some(b),
             tile: Some(tile),
             divides_sums: true,
-            varies: false,
+            deterministic: true,
             performance,
             contract,
         }

@@ -11,8 +11,8 @@ use super::scheme::Scheme;
 use super::tiled::Common;
 use crate::Error;
 use crate::description::Description;
-use crate::device::{Device, Lines, TensorTile};
-use crate::placement::Storage::{self, ByColumns, ByRows};
+use crate::device::{Device, TensorTile};
+use crate::order::Order::{self, ColumnMajor, RowMajor};
 
 /// The share of the peak, at the model's clock, is that of 2048×4096×8192 on an H200: 0.99 ms for `A·Bᵀ`
 /// (`docs/results/2026-11-21-h200-targets.md`).
@@ -71,28 +71,28 @@ macro_rules! tensor_map_kernels {
 tensor_map_kernels! {
     /// Three TF32 products.
     pub static WGMMA_FP32_3XTF32 = THREE_TF32:
-        gemm_wgmma_nn_fp32_3xtf32 ByRows ByRows,
-        gemm_wgmma_nt_fp32_3xtf32 ByRows ByColumns,
-        gemm_wgmma_tn_fp32_3xtf32 ByColumns ByRows,
-        gemm_wgmma_tt_fp32_3xtf32 ByColumns ByColumns;
+        gemm_wgmma_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_wgmma_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_wgmma_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_wgmma_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
     /// One TF32 and two bf16 products.
     pub static WGMMA_FP32_MIXED = MIXED:
-        gemm_wgmma_nn_fp32_mixed ByRows ByRows,
-        gemm_wgmma_nt_fp32_mixed ByRows ByColumns,
-        gemm_wgmma_tn_fp32_mixed ByColumns ByRows,
-        gemm_wgmma_tt_fp32_mixed ByColumns ByColumns;
+        gemm_wgmma_nn_fp32_mixed RowMajor RowMajor,
+        gemm_wgmma_nt_fp32_mixed RowMajor ColumnMajor,
+        gemm_wgmma_tn_fp32_mixed ColumnMajor RowMajor,
+        gemm_wgmma_tt_fp32_mixed ColumnMajor ColumnMajor;
 }
 
 /// A tensor map of A. Where terms are neighbours, a box has as many rows as `boxes`; otherwise it has as many rows as terms.
 pub(super) fn map_of_a<'a>(
     device: &Device,
     a: MatrixBatch<'a>,
-    stored: Storage,
+    stored: Order,
     boxes: TileShape,
     element: TensorElement,
 ) -> Result<TensorMap<'a>, Error> {
-    let (stored, lines) = if stored == ByRows { (Lines::Rows, boxes.m) } else { (Lines::Columns, boxes.k) };
-    let tile = TensorTile { element, length: boxes.k, lines, swizzle: TensorSwizzle::Bytes128 };
+    let [lines, _] = stored.lines(boxes.m as usize, boxes.k as usize);
+    let tile = TensorTile { element, length: boxes.k, lines: lines as u32, swizzle: TensorSwizzle::Bytes128 };
     device.tensor_map_of_batch(&a, stored, &tile)
 }
 
@@ -100,11 +100,11 @@ pub(super) fn map_of_a<'a>(
 pub(super) fn map_of_b<'a>(
     device: &Device,
     b: MatrixBatch<'a>,
-    stored: Storage,
+    stored: Order,
     boxes: TileShape,
     element: TensorElement,
 ) -> Result<TensorMap<'a>, Error> {
-    let (stored, lines) = if stored == ByRows { (Lines::Rows, boxes.k) } else { (Lines::Columns, boxes.n) };
-    let tile = TensorTile { element, length: boxes.k, lines, swizzle: TensorSwizzle::Bytes128 };
+    let [lines, _] = stored.lines(boxes.k as usize, boxes.n as usize);
+    let tile = TensorTile { element, length: boxes.k, lines: lines as u32, swizzle: TensorSwizzle::Bytes128 };
     device.tensor_map_of_batch(&b, stored, &tile)
 }

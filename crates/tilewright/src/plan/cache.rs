@@ -158,7 +158,7 @@ mod tests {
     use crate::{DeviceError, Sizes};
 
     fn product(m: usize, alignment: usize) -> Description {
-        let placed = |cols| Placement { alignment, ..Placement::by_rows(cols) };
+        let placed = |cols| Placement { alignment, ..Placement::row_major(cols) };
         Description::new(Sizes { m, n: 5, k: 7 }, 1, placed(7), placed(5), placed(5)).unwrap()
     }
 

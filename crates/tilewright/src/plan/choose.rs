@@ -11,7 +11,7 @@ use crate::description::Description;
 use crate::device_facts::DeviceFacts;
 use crate::kernels::contract::Copies;
 use crate::kernels::{ALL, Family, KernelInfo, Scheme};
-use crate::placement::Storage;
+use crate::order::Order;
 use crate::refusal::Refusal;
 use crate::{Device, Error, Precision};
 
@@ -105,7 +105,7 @@ impl Request<'_> {
             };
         }
         // The transposes, too, where C is column-major, or is a row that is a column then.
-        let by_columns = self.product.c.storage() == Storage::ByColumns || self.product.m == 1;
+        let by_columns = self.product.c.order() == Some(Order::ColumnMajor) || self.product.m == 1;
         if by_columns && let Ok(candidate) = self.candidate_for(kernel, named, true) {
             return Ok(candidate);
         }
@@ -134,7 +134,7 @@ impl Request<'_> {
                 (Err(_), Ok(_)) => candidate,
                 _ => best,
             })
-            .unwrap_or(Err(Refusal::NoTerms))
+            .unwrap_or(Err(Refusal::EmptyK))
     }
 
     /// The candidate that is the fastest by a table of measured times, and why.

@@ -49,8 +49,8 @@ impl KernelCandidate {
         let memory = device.memory_bytes.unwrap_or(u64::MAX);
         let refused = |bytes: u128| Refusal::Workspace { needs: Bytes(bytes), has: Bytes(memory.into()) };
         let operands = operands(kernel, &product);
-        let storages = operands.map(|operand| operand.storage_of_fallback());
-        let fallback = kernel.fallback(storages, product.terms() / splits.max(1) as usize);
+        let orders = operands.map(|operand| operand.order_of_fallback());
+        let fallback = kernel.fallback(orders, product.terms() / splits.max(1) as usize);
         let mut layout = Layout::default();
         let preparations = operands.map(|operand| match product.terms() {
             // Operands may not be read.

@@ -54,7 +54,7 @@ mod workspace;
 
 pub use crate::description::Description;
 pub use crate::device_facts::{DeviceFacts, Processor};
-pub use crate::placement::{Placement, Storage};
+pub use crate::placement::Placement;
 pub use crate::refusal::Refusal;
 pub use choose::plan;
 pub use explanation::{Candidate, Explanation, Reason};

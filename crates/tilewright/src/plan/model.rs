@@ -25,7 +25,7 @@ use crate::description::Description;
 use crate::device_facts::{DeviceFacts, Processor};
 use crate::kernels::contract::Stores;
 use crate::kernels::{Family, KernelInfo, Scheme};
-use crate::placement::Storage;
+use crate::order::Order;
 
 /// What a launch costs, in seconds, as long as the GPU waits for it.
 const LAUNCH: f64 = 3e-6;
@@ -111,7 +111,7 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
             // Reading alone: fewer blocks than there is room for read less at a time. What has no preference for a layout
             // was written for rows; in a matrix stored otherwise, the loads of a warp come from as many lines as it has lanes.
             let filled = (kernel.blocks(product, splits) as f64 / slots).clamp(1.0 / slots, 1.0);
-            let scattered = if kernel.a.is_none() && product.a.storage() != Storage::ByRows { 8.0 } else { 1.0 };
+            let scattered = if kernel.a.is_none() && product.a.order() != Some(Order::RowMajor) { 8.0 } else { 1.0 };
             BLOCK + streaming * scattered / (performance.share_of_peak * filled)
         }
         (Family::Gemm, Some(tile)) => {
@@ -121,7 +121,7 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
             // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
             // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
             let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
-            let by_columns = product.c.storage() != Storage::ByRows;
+            let by_columns = product.c.order() != Some(Order::RowMajor);
             let scattered = if by_columns { times * results / rates.bandwidth } else { 0.0 };
             (waves * (steps * step + BLOCK)).max(streaming) + scattered
         }

@@ -25,7 +25,8 @@ use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 use super::workspace::Layout;
 use crate::kernels::{COPY, Format, KernelInfo, PackedOperand, ScaledParts, copy_matrices, pack_rounded, pack_scaled};
-use crate::placement::{Placement, Storage};
+use crate::order::Order;
+use crate::placement::Placement;
 use crate::views::{read, words};
 use crate::{Device, Error};
 
@@ -94,7 +95,7 @@ pub(crate) struct Operand {
     pub(crate) cols: usize,
     pub(crate) batch: usize,
     /// How the kernel needs it to be stored, if that matters.
-    pub(crate) needs: Option<Storage>,
+    pub(crate) needs: Option<Order>,
     /// Whether its lines, whose terms are multiplied, are its rows.
     pub(crate) lines_are_rows: bool,
 }
@@ -115,7 +116,7 @@ impl Operand {
             return Some(Preparation::Packed(self.pack(format, keep, layout)?));
         }
         let Some(needs) = self.needs else { return Some(Preparation::InPlace) };
-        if self.placement.storage() == needs && (!kernel.loads_by_tensor_maps() || self.has_tensor_map()) {
+        if self.placement.order() == Some(needs) && (!kernel.loads_by_tensor_maps() || self.has_tensor_map()) {
             return Some(Preparation::InPlace);
         }
         Some(Preparation::Copied(self.copy(needs, kernel.loads_by_tensor_maps(), layout)?))
@@ -123,42 +124,43 @@ impl Operand {
 
     /// How the fallback kernel reads the operand: as it is stored, if a tensor map can
     /// describe it so, otherwise in a copy.
-    pub(crate) fn storage_of_fallback(&self) -> Storage {
-        match self.placement.storage() {
-            Storage::Spread if self.lines_are_rows => Storage::ByRows,
-            Storage::Spread => Storage::ByColumns,
-            storage => storage,
-        }
+    pub(crate) fn order_of_fallback(&self) -> Order {
+        self.placement.order().unwrap_or(self.order_of_lines())
+    }
+
+    /// The order in which the terms of a line are neighbours.
+    fn order_of_lines(&self) -> Order {
+        Order::of_transposed(!self.lines_are_rows)
     }
 
     fn has_tensor_map(&self) -> bool {
         self.placement.fits_tensor_map(self.rows, self.cols, self.batch)
     }
 
-    fn copy(&self, needs: Storage, for_tensor_maps: bool, layout: &mut Layout) -> Option<Copied> {
-        let (lines, length) = if needs == Storage::ByRows { (self.rows, self.cols) } else { (self.cols, self.rows) };
+    fn copy(&self, needs: Order, for_tensor_maps: bool, layout: &mut Layout) -> Option<Copied> {
+        let [lines, length] = needs.lines(self.rows, self.cols);
         let line_stride = length.next_multiple_of(LINE_ALIGNMENT);
         // A tensor map has no matrices in one place.
         let shared = self.batch > 1 && self.placement.batch_stride == 0 && !for_tensor_maps;
         let count = if shared { 1 } else { self.batch };
         let part = layout.part((lines as u128 * line_stride as u128).checked_mul(count as u128)?)?;
         let batch_stride = if count > 1 { lines * line_stride } else { 0 };
-        let by_rows = Placement { row_stride: line_stride, col_stride: 1, batch_stride, alignment: 256 };
-        let placement = if needs == Storage::ByRows { by_rows } else { by_rows.transposed() };
+        let [row_stride, col_stride] = needs.strides(line_stride, 1);
+        let placement = Placement { row_stride, col_stride, batch_stride, alignment: 256 };
         Some(Copied { part, placement, count })
     }
 
     /// `keep` says whether another kernel is to be able to multiply the operand, too.
     fn pack(&self, format: Format, keep: bool, layout: &mut Layout) -> Option<Packed> {
-        let (lines, terms) = if self.lines_are_rows { (self.rows, self.cols) } else { (self.cols, self.rows) };
+        let [lines, terms] = self.order_of_lines().lines(self.rows, self.cols);
         let all_lines = self.batch as u128 * lines as u128;
         let words = layout.part(all_lines.checked_mul(format.pitch(terms as u32).into())?)?;
         let scaled = match format {
             Format::Bf16 | Format::Fp16 => None,
             Format::ScaledFp16 { .. } => {
                 // Only where a line's elements lie side by side can a team of threads load all of them at once.
-                let needed = if self.lines_are_rows { Storage::ByRows } else { Storage::ByColumns };
-                let is_whole = self.placement.storage() == needed && terms <= whole::MOST_TERMS as usize;
+                let is_whole =
+                    self.placement.order() == Some(self.order_of_lines()) && terms <= whole::MOST_TERMS as usize;
                 let chunks = (!is_whole).then(|| Chunks::of(lines as u32, terms as u32, self.batch as u32));
                 let groups = self.batch as u128 * (lines as u32).div_ceil(GROUP) as u128;
                 let words_of = chunks.unwrap_or(Chunks { terms: terms as u32, count: 1 });
@@ -166,9 +168,9 @@ impl Operand {
                 let factors = layout.part(groups * u128::from(GROUP))?;
                 let fallback_groups = layout.part(groups)?;
                 let nonzero = layout.part(2 * groups)?;
-                let is_fit = self.placement.storage() != Storage::Spread && self.has_tensor_map();
+                let is_fit = self.placement.order().is_some() && self.has_tensor_map();
                 let copy = match keep && !is_fit {
-                    true => Some(self.copy(self.storage_of_fallback(), true, layout)?),
+                    true => Some(self.copy(self.order_of_fallback(), true, layout)?),
                     false => None,
                 };
                 Some(Scaled { chunks, extremes, factors, fallback_groups, nonzero, copy })

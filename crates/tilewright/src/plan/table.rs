@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::description::Description;
 use crate::device_facts::DeviceFacts;
-use crate::placement::Storage;
+use crate::order::{Order, Orders};
 use crate::{Device, Error, Precision};
 
 /// The version of the format.
@@ -68,8 +68,8 @@ pub struct Table {
 pub struct Entry {
     /// The precision.
     pub precision: Precision,
-    /// `NN`, `NT`, `TN` or `TT`.
-    pub layout: String,
+    /// The orders of A and B.
+    pub layout: Orders,
     /// The rows of A and C.
     pub m: usize,
     /// The columns of B and C.
@@ -130,24 +130,21 @@ pub enum TableFault {
 /// What a product is looked up by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    layout: &'static str,
+    layout: Orders,
     /// m, n, k and the number of products.
     extents: [usize; 4],
     aligned: bool,
 }
 
 impl Key {
-    /// The key of a product; none if an operand is stored neither by rows nor by columns, or there is nothing to multiply.
+    /// The key of a product; none if an operand is neither row-major nor column-major, or there is nothing to multiply.
     pub fn of(product: &Description) -> Option<Self> {
-        let by_rows = product.n == 1 || product.m == 1 || product.c.storage() != Storage::ByColumns;
+        let by_rows = product.n == 1 || product.m == 1 || product.c.order() != Some(Order::ColumnMajor);
         let Description { m, n, k, batch, a, b, .. } = if by_rows { *product } else { product.transposed() };
-        let layout = match (a.storage(), b.storage()) {
+        let layout = match (a.order(), b.order()) {
             _ if product.is_empty() || product.terms() == 0 => return None,
-            (Storage::ByRows, Storage::ByRows) => "NN",
-            (Storage::ByRows, Storage::ByColumns) => "NT",
-            (Storage::ByColumns, Storage::ByRows) => "TN",
-            (Storage::ByColumns, Storage::ByColumns) => "TT",
-            (Storage::Spread, _) | (_, Storage::Spread) => return None,
+            (Some(a), Some(b)) => Orders { a, b },
+            (None, _) | (_, None) => return None,
         };
         let aligned = a.fits_tensor_map(m, k, batch) && b.fits_tensor_map(k, n, batch);
         Some(Self { layout, extents: [m, n, k, batch], aligned })
@@ -156,14 +153,14 @@ impl Key {
     /// An entry for this product.
     pub fn entry(&self, precision: Precision, times: Vec<KernelTime>) -> Entry {
         let Self { layout, extents: [m, n, k, batch], aligned } = *self;
-        Entry { precision, layout: layout.to_owned(), m, n, k, batch, aligned, times }
+        Entry { precision, layout, m, n, k, batch, aligned, times }
     }
 
     /// How far an entry is from the product; none if it says nothing about it.
     fn distance(&self, entry: &Entry, precision: Precision) -> Option<f64> {
         let extents = [entry.m, entry.n, entry.k, entry.batch];
         let vector = |n: usize| n == 1;
-        if (entry.precision, entry.layout.as_str(), entry.aligned) != (precision, self.layout, self.aligned)
+        if (entry.precision, entry.layout, entry.aligned) != (precision, self.layout, self.aligned)
             || vector(entry.n) != vector(self.extents[1])
             || extents.contains(&0)
         {

@@ -11,6 +11,7 @@ use super::choose::choose;
 use super::*;
 use crate::kernels::contract::{Call, Contract, KernelInfo, Performance};
 use crate::kernels::{ALL, Family, GEMM_TILED_16_FP32, Scheme};
+use crate::order::Order;
 use crate::{Device, DeviceMatrix, Error, Sizes};
 
 /// Computes one slice of k after the other, each by a launch; of products with an even number of rows.
@@ -58,11 +59,11 @@ static SLICES: KernelInfo = KernelInfo {
     facts: gemm_naive_2d_fp32::FACTS,
     idea: "one slice of k after the other",
     scheme: Scheme::Fp32,
-    a: Some(Storage::ByRows),
+    a: Some(Order::RowMajor),
     b: None,
     tile: Some(TileShape { m: 8, n: 32, k: 1 }),
     divides_sums: true,
-    varies: false,
+    deterministic: true,
     performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 1.0 },
     contract: &Slices,
 };
@@ -72,7 +73,7 @@ const KERNELS: [&KernelInfo; 2] = [&GEMM_TILED_16_FP32, &SLICES];
 
 fn product(m: usize) -> Description {
     let sizes = Sizes { m, n: 33, k: 4000 };
-    Description::new(sizes, 1, Placement::by_rows(4000), Placement::by_rows(33), Placement::by_rows(33)).unwrap()
+    Description::new(sizes, 1, Placement::row_major(4000), Placement::row_major(33), Placement::row_major(33)).unwrap()
 }
 
 #[test]
@@ -94,15 +95,15 @@ fn kernels_of_a_plan_are_in_the_order_in_which_they_run() {
         let n = if kernel.family() == Family::Gemv { 1 } else { 1212 };
         let (m, k) = (500, kernel.most_terms().map_or(5001, |most| most as usize));
         // The lines of operands begin where no tensor map can have them.
-        let operand = |needs: Option<Storage>, rows: usize, cols: usize| {
+        let operand = |needs: Option<Order>, rows: usize, cols: usize| {
             let placed = match needs {
-                Some(Storage::ByColumns) => Placement::by_columns(rows + 1),
-                _ => Placement::by_rows(cols + 1),
+                Some(Order::ColumnMajor) => Placement::column_major(rows + 1),
+                _ => Placement::row_major(cols + 1),
             };
             Placement { batch_stride: (rows + 1) * (cols + 1), ..placed }
         };
         let (a, b) = (operand(kernel.a, m, k), operand(kernel.b, k, n));
-        let c = Placement { batch_stride: m * n, ..Placement::by_rows(n) };
+        let c = Placement { batch_stride: m * n, ..Placement::row_major(n) };
         let product = Description::new(Sizes { m, n, k }, 2, a, b, c).unwrap().with_part(Triangle::Upper);
         let product = product.with_factors(1.0, 0.0);
         let plan = plan(&gpu, &product, &Options::from(*kernel)).unwrap();
