@@ -74,7 +74,7 @@ pub use device::{Buffer, Device};
 pub use error::Error;
 pub use multiply::{Packed, gemm, gemv, multiply};
 pub use operand::DeviceMatrix;
-pub use order::{Order, Orders};
+pub use order::{Order, Orders, UnknownOrders};
 pub use precision::{Precision, Tolerance};
 pub use runtime::{Bytes, Error as DeviceError};
 pub use scale::{scale, scale_in_place};

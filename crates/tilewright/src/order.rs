@@ -11,8 +11,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
-
 /// In which order the elements of a matrix lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -75,6 +73,11 @@ pub struct Orders {
     pub b: Order,
 }
 
+/// A name that is none of [`Orders`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no layout of A and B: choose NN, NT, TN or TT")]
+pub struct UnknownOrders(String);
+
 impl Orders {
     /// Both row-major.
     pub const NN: Self = Self { a: Order::RowMajor, b: Order::RowMajor };
@@ -106,20 +109,19 @@ impl fmt::Display for Orders {
 }
 
 impl FromStr for Orders {
-    type Err = Error;
+    type Err = UnknownOrders;
 
     /// In capital or small letters.
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownOrders> {
         let is_this = |orders: &Self| orders.name().eq_ignore_ascii_case(name);
-        let known = || Self::ALL.map(Self::name).to_vec();
-        Self::ALL.into_iter().find(is_this).ok_or_else(|| Error::unknown_name("layout", name, known()))
+        Self::ALL.into_iter().find(is_this).ok_or_else(|| UnknownOrders(name.to_owned()))
     }
 }
 
 impl TryFrom<String> for Orders {
-    type Error = Error;
+    type Error = UnknownOrders;
 
-    fn try_from(name: String) -> Result<Self, Error> {
+    fn try_from(name: String) -> Result<Self, UnknownOrders> {
         name.parse()
     }
 }

@@ -13,7 +13,7 @@ use crate::tables::TableFlag;
 use crate::{Error, operations};
 use testkit::{BenchTask, Common, Wanted};
 use tilewright::device::DeviceChoice;
-use tilewright::{Device, Orders, Precision, Sizes};
+use tilewright::{Device, Orders, Precision, Sizes, UnknownOrders};
 
 /// The flags of `bench`.
 #[derive(Clone, Debug, Args)]
@@ -217,7 +217,8 @@ impl BenchFlags {
                 return Err(Error::Usage(format!("{what} is 0: there would be nothing to measure")));
             }
         }
-        let orders = self.layout.as_ref().map_or(Ok(Orders::NN), |layout| layout.parse())?;
+        let orders = self.layout.as_ref().map_or(Ok(Orders::NN), |layout| layout.parse());
+        let orders = orders.map_err(|error: UnknownOrders| Error::Usage(error.to_string()))?;
         let precisions = if self.precision.is_empty() { vec![Precision::Fp32] } else { self.precision.clone() };
         let case = |precision| Case {
             problem: "custom".to_owned(),
