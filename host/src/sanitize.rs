@@ -9,9 +9,9 @@ use testkit::sanitize::{self, Subject, ToolFlags, ToolReport};
 
 use crate::provenance::{commit, now};
 use crate::{Error, files, planted};
-use tilewright::Order;
 use tilewright::device::{Device, DeviceChoice, DeviceInfo};
-use tilewright::kernels::{self, Family, KernelInfo};
+use tilewright::kernels::{self, KernelInfo};
+use tilewright::{Order, Sizes};
 
 /// What the numbers of operations are generated from.
 const SEED: u64 = 1;
@@ -137,11 +137,10 @@ fn subjects(names: &[String]) -> Result<Vec<Subject>, Error> {
 /// What the program is told to run a kernel on a small product of odd shape.
 fn product_arguments(kernel: &KernelInfo) -> String {
     let is_transposed = |needs: Option<Order>| (needs == Some(Order::ColumnMajor)).to_string();
-    let n = if kernel.family() == Family::Gemv { 1 } else { 68 };
-    let k = kernel.most_terms().map_or(131, |most| most.min(50));
+    let Sizes { m, n, k } = kernel.within(Sizes { m: 131, n: 68, k: 131 });
     let (a, b) = (is_transposed(kernel.a), is_transposed(kernel.b));
     format!(
-        "run --problem large-k --kernel {} --precision {} --m 131 --n {n} --k {k} --trans-a {a} --trans-b {b} --runs 1",
+        "run --problem large-k --kernel {} --precision {} --m {m} --n {n} --k {k} --trans-a {a} --trans-b {b} --runs 1",
         kernel.name,
         kernel.scheme.precision().name()
     )

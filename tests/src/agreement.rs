@@ -7,7 +7,7 @@ use ndarray::Array2;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
-use tilewright::kernels::{Family, KernelInfo, Scheme};
+use tilewright::kernels::{KernelInfo, Scheme};
 use tilewright::plan::Triangle;
 use tilewright::{Device, Order};
 
@@ -77,9 +77,8 @@ fn layout(generator: &mut StdRng, order: Order, rows: usize, cols: usize) -> Lay
 
 /// Any product, and among how many blocks to divide its sums.
 fn product(generator: &mut StdRng, kernel: &KernelInfo) -> (Batch, u32) {
-    let n = if kernel.family() == Family::Gemv { 1 } else { extent(generator, 300) };
-    let most_terms = kernel.most_terms().map_or(400, |most| most as usize);
-    let shape = Sizes { m: extent(generator, 300), n, k: extent(generator, most_terms) };
+    let most = kernel.within(Sizes { m: 300, n: 300, k: 400 });
+    let shape = Sizes { m: extent(generator, most.m), n: extent(generator, most.n), k: extent(generator, most.k) };
     let mut order = || Order::of_transposed(!generator.random::<bool>());
     let orders = [order(), order(), order()];
     // Not too many elements: the executor is slow.

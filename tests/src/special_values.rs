@@ -6,9 +6,11 @@
 //!  C: value i · value j + the sum of the other terms
 //! ```
 
+use std::ops::Range;
+
 use cuda_std::convert::tf32;
 use tilewright::Device;
-use tilewright::kernels::{Family, KernelInfo, Scheme};
+use tilewright::kernels::{KernelInfo, Scheme};
 
 use crate::special::bound;
 use crate::{Batch, Layouts, Operand, Planned, Problem, Sizes};
@@ -48,20 +50,13 @@ const SPECIAL: usize = 5;
 /// The extents of the product.
 const SHAPE: Sizes = Sizes { m: VALUES.len(), n: VALUES.len(), k: TERMS };
 
-/// The product; for a matrix and a vector, with one of the values in the vector.
-fn problem(layouts: Layouts, value_of_vector: Option<usize>, (alpha, beta): (f32, f32)) -> Problem {
-    let n = if value_of_vector.is_some() { 1 } else { SHAPE.n };
+/// The product, with these values in B's columns.
+fn problem(layouts: Layouts, of_columns: Range<usize>, (alpha, beta): (f32, f32)) -> Problem {
+    let n = of_columns.len();
     let value = |i: usize| f32::from_bits(VALUES[i]);
     let a = Operand::from_fn(SHAPE.m, TERMS, layouts.a, |row, l| if l == SPECIAL { value(row) } else { 0.25 });
     let b =
-        Operand::from_fn(
-            TERMS,
-            n,
-            layouts.b,
-            |l, col| {
-                if l == SPECIAL { value(value_of_vector.unwrap_or(col)) } else { 0.5 }
-            },
-        );
+        Operand::from_fn(TERMS, n, layouts.b, |l, col| if l == SPECIAL { value(of_columns.start + col) } else { 0.5 });
     let c = Operand::from_fn(SHAPE.m, n, layouts.c, |row, _| row as f32);
     Problem { alpha, a, b, beta, c }
 }
@@ -71,13 +66,13 @@ fn problem(layouts: Layouts, value_of_vector: Option<usize>, (alpha, beta): (f32
 /// # Errors
 /// As for [`Planned::check_special_values`]; if there is nothing that the kernel can compute.
 pub fn check_all(device: &Device, kernel: &'static KernelInfo) -> Result<(), String> {
-    let vectors: Vec<Option<usize>> =
-        if kernel.family() == Family::Gemv { (0..VALUES.len()).map(Some).collect() } else { vec![None] };
+    let most = kernel.within(SHAPE).n;
     let mut computed = 0;
     for layouts in Layouts::ALL {
-        for &vector in &vectors {
+        for first in (0..VALUES.len()).step_by(most) {
+            let of_columns = first..VALUES.len().min(first + most);
             for (factors, splits) in [((1.0, 0.0), None), ((-1.0, 0.0), Some(1)), ((1.0, -1.0), Some(2))] {
-                let batch = Batch::from(problem(layouts, vector, factors));
+                let batch = Batch::from(problem(layouts, of_columns.clone(), factors));
                 computed += usize::from(Planned::check_special_values(device, kernel, splits, &batch)?);
             }
         }

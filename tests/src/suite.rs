@@ -4,7 +4,7 @@
 //! Small as they are, each kernel comes to every call of its source by them: rings go round more than once, blocks compute more than
 //! one tile, sums are divided, and operands are such that tiles have to be computed in another way.
 
-use tilewright::kernels::{Family, KernelInfo, Scheme};
+use tilewright::kernels::{KernelInfo, Scheme};
 use tilewright::{Device, Precision};
 
 use crate::{Batch, Layouts, Planned, Problem, Sizes, special};
@@ -20,7 +20,7 @@ pub struct Trial {
 
 /// The trials of a kernel, small ones first; those among them that it can compute, depend on how it needs its operands to be stored.
 pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
-    let shape = |m, n, k| Sizes { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k };
+    let shape = |m, n, k| kernel.within(Sizes { m, n, k });
     let mut trials = Vec::new();
     for layouts in Layouts::ALL {
         let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, bound: None });

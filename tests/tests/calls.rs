@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use ndarray::{Array1, Array2, ShapeBuilder, s};
 use tests::call_time;
 use tilewright::plan::{Options, Tables};
-use tilewright::{Device, DeviceMatrix, Order, Orders, Precision, kernels};
+use tilewright::{Device, DeviceMatrix, Order, Orders, Precision, Sizes, kernels};
 
 use fake_driver::isolated;
 use log::Log;
@@ -76,7 +76,7 @@ fn calls_again() {
     for precision in Precision::ALL {
         for kernel in kernels::ALL.iter().filter(|kernel| kernel.scheme.serves(precision)) {
             for (orders, (gap, count)) in Orders::ALL.into_iter().zip([(0, 1), (1, 1), (0, 3), (4, 1)]) {
-                let [m, n, k] = if kernel.family() == kernels::Family::Gemv { [300, 1, 500] } else { [300, 200, 100] };
+                let Sizes { m, n, k } = kernel.within(Sizes { m: 300, n: 200, k: 500 });
                 let a = matrix(&device, orders.a, m, k, gap, count);
                 let b = matrix(&device, orders.b, k, n, gap, count);
                 let mut c = matrix(&device, Order::RowMajor, m, n, 0, count);

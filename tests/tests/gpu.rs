@@ -20,7 +20,7 @@ use tests::scaling::Scaled;
 use tests::special::{self, Special};
 use tests::special_values;
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Place, Planned, Problem, Sizes};
-use tilewright::kernels::{self, Family, KernelInfo};
+use tilewright::kernels::{self, KernelInfo};
 use tilewright::{Buffer, Device, DeviceError, Error, Order};
 
 const NO_DEVICE: &str = "skipped: no device";
@@ -276,7 +276,7 @@ fn check_planned(
 
 /// Any product that a kernel of the registry can compute.
 fn planned_shape(kernel: &KernelInfo, [m, n, k]: [usize; 3]) -> Sizes {
-    Sizes { m, n: if kernel.family() == Family::Gemv { 1 } else { n }, k }
+    kernel.within(Sizes { m, n, k })
 }
 
 /// Extents below, at and beyond those of tiles, in memory without gaps, with any gaps, and with such as tensor maps allow;

@@ -29,6 +29,46 @@ pub unsafe fn sum_of_lanes<const N: usize>(mut sums: [f32; N], first: u32, end: 
     sums
 }
 
+/// The sums of `VALUES` numbers over the lanes of a warp whose numbers differ only in the bits from `first` on, scattered: each of
+/// those `LANES / first` lanes gets its share of the sums, in order, in the first elements of what is returned. Where there are
+/// fewer sums than lanes, neighbouring lanes get the same one.
+///
+/// ```text
+///  8 sums, lanes that differ in bits 8 and 16:     lanes 0 … 7     8 … 15     16 … 23     24 … 31
+///                                                  0 1             2 3        4 5         6 7
+/// ```
+///
+/// Half of the shuffles that are left go with every step: for as many sums as lanes one for each sum, and not one for each sum
+/// and step.
+///
+/// # Safety
+/// Called by all lanes of the warp, with the same `first`, a power of two below the number of lanes.
+#[inline(always)]
+#[track_caller]
+pub unsafe fn sum_and_scatter<const VALUES: usize>(mut values: [f32; VALUES], first: u32) -> [f32; VALUES] {
+    const { assert!(VALUES.is_power_of_two(), "every step halves the number of values") };
+    let lane = warp::lane_id();
+    let mut width = VALUES;
+    for distance in [16, 8, 4, 2, 1] {
+        if distance < first {
+            continue;
+        }
+        // SAFETY: by the caller's promise, all lanes come here.
+        let other = |value| unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, value, distance, warp::LANES) }.0;
+        if width == 1 {
+            values[0] += other(values[0]);
+            continue;
+        }
+        width /= 2;
+        let is_upper = lane & distance != 0;
+        for i in 0..width {
+            let (kept, given) = if is_upper { (values[i + width], values[i]) } else { (values[i], values[i + width]) };
+            values[i] = kept + other(given);
+        }
+    }
+    values
+}
+
 /// Something of `WORDS` words that two threads make one of.
 pub trait Combine<const WORDS: usize>: Copy {
     /// Takes another one into account. The order may not matter: the operation is associative and commutative.

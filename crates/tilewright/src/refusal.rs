@@ -86,7 +86,22 @@ pub enum Refusal {
     #[error("it is for k of at most {most}")]
     LongK {
         /// The largest k.
-        most: u32,
+        most: usize,
+    },
+    /// It is for few columns.
+    #[error("it is for at most {most} columns of B")]
+    ManyColumns {
+        /// The largest number.
+        most: usize,
+    },
+    /// Other kernels are for vectors.
+    #[error("B has one column: the kernels for products with vectors read A as fast")]
+    OneColumn,
+    /// It is for columns of B that are near one another.
+    #[error("it is for columns of B that are at most {most} elements apart")]
+    FarColumns {
+        /// The largest distance.
+        most: u64,
     },
     /// It does not read C.
     #[error("it does not read C, and β is not zero")]
@@ -126,6 +141,6 @@ pub enum Refusal {
 impl Refusal {
     /// Whether the kernel may be had by its name all the same.
     pub fn yields_to_name(&self) -> bool {
-        matches!(self, Self::ShortK { .. } | Self::NotDeterministic | Self::SlowOnCpu)
+        matches!(self, Self::ShortK { .. } | Self::NotDeterministic | Self::OneColumn | Self::SlowOnCpu)
     }
 }

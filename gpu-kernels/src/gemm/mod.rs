@@ -15,6 +15,7 @@
 //! |---|---|---|
 //! | [`basic`] | the first kernels: one thread for each element of C, then tiles in shared memory | a [`Gemm`] |
 //! | [`register_tiled`] | a tile of C in the registers of each thread: the fastest on CUDA cores | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`narrow`] | few columns, so that the time is that of reading A once | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`mma`] | tensor cores by `mma.sync`, from sm_80 on | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`hopper`] | tensor cores by `wgmma`, fed by TMA, for sm_90a | the same, with tensor maps or packed operands |
 //! | [`tiles`] | how a product is cut into tiles and split-K slices, and which tile a block has | |
@@ -36,6 +37,7 @@ pub mod decompose;
 mod fp32_tile;
 pub mod hopper;
 pub mod mma;
+pub mod narrow;
 pub mod register_tiled;
 pub mod repair;
 pub mod split_k;

@@ -287,6 +287,19 @@ impl Tile<'_> {
         (self.k_end - self.k_begin).div_ceil(shape.k)
     }
 
+    /// The epilogue of one element of C: `C = α·accumulator + β·C`. Nothing happens outside of C. C is not read if β is zero.
+    ///
+    /// # Safety
+    /// No other thread accesses this element of C.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn epilogue_element(&self, row: u32, col: u32, accumulator: f32) {
+        if row < self.c.rows() && col < self.c.cols() {
+            // SAFETY: inside C, and this thread's alone, by the caller's promise.
+            unsafe { self.c.set(row, col, self.value(row, col, accumulator)) }
+        }
+    }
+
     /// The epilogue of `N` neighbours in a row of C, from (`row`, `col`) on: `C = α·accumulator + β·C`. What lies outside of C is left
     /// out. C is not read if β is zero. Where C allows it, they are one store of `N` elements.
     ///

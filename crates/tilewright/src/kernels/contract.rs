@@ -29,7 +29,7 @@ use super::scheme::{Family, Scheme};
 use crate::description::Description;
 use crate::order::Order;
 use crate::refusal::Refusal;
-use crate::{Device, Error, Precision};
+use crate::{Device, Error, Precision, Sizes};
 
 /// What a plan has to know of a kernel beyond its facts, and how the kernel is launched.
 pub(crate) trait Contract: Debug + Sync {
@@ -84,9 +84,10 @@ pub(crate) trait Contract: Debug + Sync {
         None
     }
 
-    /// The most terms that its sums can have, if it is for short ones. What has more is for `refusal` to refuse.
-    fn most_terms(&self) -> Option<u32> {
-        None
+    /// The largest sizes of the products that it computes.
+    fn most(&self) -> Sizes {
+        let n = if self.family() == Family::Gemv { 1 } else { usize::MAX };
+        Sizes { m: usize::MAX, n, k: usize::MAX }
     }
 
     /// The most blocks that its grid can have.
@@ -224,9 +225,16 @@ impl KernelInfo {
         self.facts.tensor_maps > 0
     }
 
-    /// The most terms that its sums can have, if it is for short ones.
-    pub fn most_terms(&self) -> Option<u32> {
-        self.contract.most_terms()
+    /// The largest sizes of the products that it computes.
+    pub fn most(&self) -> Sizes {
+        self.contract.most()
+    }
+
+    /// Sizes that it computes: these, or what it computes at most.
+    #[must_use]
+    pub fn within(&self, sizes: Sizes) -> Sizes {
+        let most = self.most();
+        Sizes { m: sizes.m.min(most.m), n: sizes.n.min(most.n), k: sizes.k.min(most.k) }
     }
 
     /// The blocks of its grid, as far as that is the same on every device.

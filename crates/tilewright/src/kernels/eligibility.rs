@@ -32,6 +32,13 @@ impl KernelInfo {
         if self.family() == Family::Gemv && product.n != 1 {
             return Some(Refusal::NotAVector { n: product.n });
         }
+        let most = self.most();
+        if product.n > most.n {
+            return Some(Refusal::ManyColumns { most: most.n });
+        }
+        if product.terms() > most.k {
+            return Some(Refusal::LongK { most: most.k });
+        }
         if let (Some(needs), Processor::Gpu { sm_90a: false, .. }) = (self.facts.arch, device.processor) {
             return Some(Refusal::Architecture { needs, device: device.to_string() });
         }

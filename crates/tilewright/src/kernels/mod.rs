@@ -8,7 +8,7 @@
 //!     ▲
 //!  tiled       registering kernels that differ in little         eligibility    whether a kernel can compute a product
 //!     ▲                                                             ▲
-//!  basic, gemv, register_tiled, mma, wgmma ◄─ packed ◄─ short_k     │           the kernels, a family in each file
+//!  basic, gemv, narrow, register_tiled, mma, wgmma ◄─ packed ◄─ short_k     │           the kernels, a family in each file
 //!     ▲                                                             │
 //!  registry ────────────────────────────────────────────────────────┘           all of them
 //! ```
@@ -22,6 +22,7 @@ pub(crate) mod contract;
 mod eligibility;
 mod gemv;
 mod mma;
+mod narrow;
 mod packed;
 mod register_tiled;
 mod registry;
@@ -44,6 +45,7 @@ pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP
 pub use mma::{
     MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32,
 };
+pub use narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16};
 pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_TF32};
 pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 pub use registry::{ALL, find, of, of_plans};

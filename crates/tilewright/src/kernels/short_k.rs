@@ -6,11 +6,11 @@ use gpu_kernels::gemm::hopper::short_k::*;
 use super::auxiliary::Format;
 use super::contract::{Call, Contract, KernelInfo, Stores};
 use super::packed::{THREE_FP16, blocks, maps_of, packed};
-use crate::Error;
 use crate::description::Description;
 use crate::device::{Device, TensorTile};
 use crate::order::Order;
 use crate::refusal::Refusal;
+use crate::{Error, Sizes};
 
 /// Three fp16 products, accurate element by element, for small k.
 pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
@@ -45,9 +45,6 @@ impl Contract for ShortK {
 
     fn refusal(&self, product: &Description) -> Option<Refusal> {
         let Description { m, n, batch, c, beta_is_zero, .. } = *product;
-        if product.terms() > MAX_K as usize {
-            return Some(Refusal::LongK { most: MAX_K });
-        }
         if !beta_is_zero {
             return Some(Refusal::OldValues);
         }
@@ -56,8 +53,8 @@ impl Contract for ShortK {
         (!is_stored).then_some(Refusal::Results)
     }
 
-    fn most_terms(&self) -> Option<u32> {
-        Some(MAX_K)
+    fn most(&self) -> Sizes {
+        Sizes { m: usize::MAX, n: usize::MAX, k: MAX_K as usize }
     }
 
     fn stores(&self) -> Stores {

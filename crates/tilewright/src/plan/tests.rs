@@ -92,8 +92,7 @@ fn a_contract_decides_what_is_planned() {
 fn kernels_of_a_plan_are_in_the_order_in_which_they_run() {
     let gpu = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
     for kernel in ALL.iter() {
-        let n = if kernel.family() == Family::Gemv { 1 } else { 1212 };
-        let (m, k) = (500, kernel.most_terms().map_or(5001, |most| most as usize));
+        let Sizes { m, n, k } = kernel.within(Sizes { m: 500, n: 1212, k: 5001 });
         // The lines of operands begin where no tensor map can have them.
         let operand = |needs: Option<Order>, rows: usize, cols: usize| {
             let placed = match needs {

@@ -1,0 +1,465 @@
+//! Products with few columns, `C = α·A·B + β·C` in fp32 for an n of at most 16: the time is that of reading A once.
+//!
+//! ```text
+//!  A row-major (`nt`)                                     A column-major (`tt`)
+//!
+//!             k: 128 at a time                                       k: 128 at a time, 4 for each of 32 groups of lanes
+//!         ┌──────────────────────────┐                           ┌───────┬───────┬─ … ─┐
+//!  4 rows │ lane: 4 k of each row    │ warp 0            32 rows │ group │ group │     │   8 lanes have 4 rows each
+//!         ├──────────────────────────┤                           └───────┴───────┴─ … ─┘
+//!  4 rows │                          │ warp 1
+//!         └──────────────────────────┘ …
+//!
+//!  A lane has 4 rows × n accumulators, and uses what it has loaded of A for all n columns. B comes from the first-level cache:
+//!  a block has 32 rows, so it reads n elements of B for 32 of A.
+//! ```
+//!
+//! The idea is that of [`gemv`](crate::gemv), for several vectors at a time: an element of A is loaded once, in vectors of 16 bytes
+//! and past the first-level cache, and many such loads are under way before the first is used. At n = 16 the fused multiply-adds take
+//! two thirds of a Hopper GPU's time; beyond that, tensor cores have to do it.
+//!
+//! B is column-major, so that a lane loads four k of a column in one instruction. Columns of B beyond the last are read as the
+//! last one, and rows of A likewise: what is computed of them is not stored. In the end lanes that have the same elements add up
+//! theirs by shuffles; where A is column-major, the warps do so in shared memory.
+//!
+//! Where a row of A (or its k-th column) or a column of B does not begin at a multiple of 16 bytes, elements are loaded one by one.
+//!
+//! At most 255 registers, 16 KB of shared memory; any device from sm_80 on.
+
+use blocks::reduce::sum_and_scatter;
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::prelude::*;
+
+#[cfg(not(target_arch = "nvptx64"))]
+use super::tiles::MAX_BLOCKS;
+use super::tiles::{Tile, TileShape, TiledGemm};
+use crate::Matrix;
+
+/// The rows of which a lane has accumulators.
+const ROWS: usize = 4;
+/// The rows of a block.
+const BLOCK_ROWS: u32 = 32;
+/// The threads of a block.
+const THREADS: u32 = 256;
+/// The warps of a block.
+const WARPS: u32 = THREADS / warp::LANES;
+/// The loads that a lane has under way for each of its rows of A, where elements are loaded one by one.
+const LOADS_OF_ONE: usize = 8;
+
+/// The most elements from one column of B to the next: offsets in B have 32 bits.
+pub const MAX_PITCH_OF_B: u64 = 1 << 27;
+
+/// The tile of a block, for at most `columns` columns.
+pub const fn tile(columns: u32) -> TileShape {
+    TileShape { m: BLOCK_ROWS, n: columns, k: 128 }
+}
+
+/// The accumulators of a lane.
+type Accumulators<const N: usize> = [[f32; N]; ROWS];
+
+/// What a lane reads: four rows of A, and all columns of B.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    a: Matrix<'a>,
+    b: Matrix<'a>,
+    /// The first of the rows of A.
+    row: u32,
+    /// The k after the last.
+    end: u32,
+}
+
+impl Source<'_> {
+    /// Whether vectors of four elements can be loaded: A's neighbours are along `pitch_of_a` apart, B's along its columns.
+    #[inline(always)]
+    fn has_vectors(&self, pitch_of_a: u64) -> bool {
+        let is_aligned = |matrix: &Matrix<'_>| (matrix.data().as_ptr() as u64).is_multiple_of(16);
+        pitch_of_a.is_multiple_of(4)
+            && self.b.col_stride().is_multiple_of(4)
+            && is_aligned(&self.a)
+            && is_aligned(&self.b)
+    }
+
+    /// The row of A that row `i` of the lane reads.
+    #[inline(always)]
+    fn row(&self, i: u32) -> u64 {
+        u64::from((self.row + i).min(self.a.rows().wrapping_sub(1)))
+    }
+
+    /// `WIDTH` elements of a column of B from `k` on: four, or the same one in all places.
+    ///
+    /// # Safety
+    /// B is column-major and has a column, and `k + WIDTH` is at most its k; as [`Source::has_vectors`] says if `WIDTH` is 4.
+    #[inline(always)]
+    unsafe fn load_b<const WIDTH: usize>(&self, k: u32, col: u32) -> [f32; WIDTH] {
+        let (data, last) = (self.b.data(), self.b.cols().wrapping_sub(1));
+        // No overflow: a launch has checked the stride. (Offsets of 64 bits would take twice as many registers.)
+        let offset = col.min(last) * self.b.col_stride() as u32 + k;
+        // SAFETY: the caller's promise: a column and a k of B.
+        unsafe {
+            if WIDTH == 4 {
+                vector(data.get4_unchecked(offset as usize))
+            } else {
+                [data.get_unchecked(offset as usize); WIDTH]
+            }
+        }
+    }
+}
+
+/// Four elements as an array of as many.
+#[inline(always)]
+fn vector<const WIDTH: usize>(four: [f32; 4]) -> [f32; WIDTH] {
+    core::array::from_fn(|i| four[i % 4])
+}
+
+/// A loop over k, in steps in which a lane loads `LOADS` times for each row: as soon as what has been loaded is used, the same load of
+/// the next step is issued. What is left in the end is done with a step for each load.
+///
+/// `load(k)` and `add(accumulators, loaded, k)` are of one load, which begins at k; `distance` k lie between two of them.
+#[inline(always)]
+fn steps<const N: usize, const LOADS: usize, T: Copy>(
+    first: u32,
+    distance: u32,
+    width: u32,
+    end: u32,
+    load: impl Fn(u32) -> T,
+    add: impl Fn(&mut Accumulators<N>, T, u32),
+) -> Accumulators<N> {
+    let mut accumulators = [[0.0; N]; ROWS];
+    let load_step = |k: u32| -> [T; LOADS] { core::array::from_fn(|i| load(k + i as u32 * distance)) };
+    // Whole steps: those whose last load, in this lane, is inside.
+    let (step, mut k) = (LOADS as u32 * distance, first);
+    let mut left = (end + distance).saturating_sub(first + width) / distance / LOADS as u32;
+    if left > 0 {
+        let mut loaded = load_step(k);
+        left -= 1;
+        while left > 0 {
+            for i in 0..LOADS {
+                let k = k + i as u32 * distance;
+                add(&mut accumulators, loaded[i], k);
+                loaded[i] = load(k + step);
+            }
+            k += step;
+            left = hint::keep_rolled(left - 1);
+        }
+        for i in 0..LOADS {
+            add(&mut accumulators, loaded[i], k + i as u32 * distance);
+        }
+        k += step;
+    }
+    while k + width <= end {
+        add(&mut accumulators, load(k), k);
+        k = hint::keep_rolled(k + distance);
+    }
+    accumulators
+}
+
+/// The accumulators of a lane for a row-major A: lane `lane` of 32 has `WIDTH` k at a time.
+///
+/// # Safety
+/// A is row-major, B is column-major, and neither is empty; `begin` is a multiple of 4 and `end` at most k. As
+/// [`Source::has_vectors`] says if `WIDTH` is 4.
+#[inline(always)]
+unsafe fn row_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
+    source: Source<'_>,
+    lane: u32,
+    begin: u32,
+) -> Accumulators<N> {
+    let (data, pitch) = (source.a.data(), source.a.row_stride());
+    let rows: [u64; ROWS] = core::array::from_fn(|i| source.row(i as u32) * pitch);
+    let load = |k: u32| -> [[f32; WIDTH]; ROWS] {
+        rows.map(|row| {
+            let offset = (row + u64::from(k)) as usize;
+            // SAFETY: a row of A, and a k below the end.
+            unsafe {
+                if WIDTH == 4 {
+                    vector(data.get4_streaming_unchecked(offset))
+                } else {
+                    [data.get_unchecked(offset); WIDTH]
+                }
+            }
+        })
+    };
+    let add = |accumulators: &mut Accumulators<N>, a: [[f32; WIDTH]; ROWS], k: u32| {
+        for col in 0..N {
+            // SAFETY: likewise.
+            let b = unsafe { source.load_b::<WIDTH>(k, col as u32) };
+            for i in 0..WIDTH {
+                for row in 0..ROWS {
+                    accumulators[row][col] = math::fma(a[row][i], b[i], accumulators[row][col]);
+                }
+            }
+        }
+    };
+    let width = WIDTH as u32;
+    steps::<N, LOADS, _>(begin + lane * width, warp::LANES * width, width, source.end, load, add)
+}
+
+/// The accumulators of a lane for a column-major A: those of group `group` of 32 have `WIDTH` k at a time. Lane `lane` of 8 in a
+/// group has four rows side by side with vectors, else every eighth.
+///
+/// # Safety
+/// As for [`row_major`], but A is column-major.
+#[inline(always)]
+unsafe fn column_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
+    source: Source<'_>,
+    group: u32,
+    begin: u32,
+) -> Accumulators<N> {
+    let (data, pitch) = (source.a.data(), source.a.col_stride());
+    let load = |k: u32| -> [[f32; ROWS]; WIDTH] {
+        core::array::from_fn(|i| {
+            let column = u64::from(k + i as u32) * pitch;
+            // SAFETY: rows of A, and a k below the end. With vectors, all four rows are rows of A.
+            unsafe {
+                if WIDTH == 4 {
+                    data.get4_streaming_unchecked((column + u64::from(source.row)) as usize)
+                } else {
+                    core::array::from_fn(|row| data.get_unchecked((column + source.row(8 * row as u32)) as usize))
+                }
+            }
+        })
+    };
+    let add = |accumulators: &mut Accumulators<N>, a: [[f32; ROWS]; WIDTH], k: u32| {
+        for col in 0..N {
+            // SAFETY: likewise.
+            let b = unsafe { source.load_b::<WIDTH>(k, col as u32) };
+            for i in 0..WIDTH {
+                for row in 0..ROWS {
+                    accumulators[row][col] = math::fma(a[i][row], b[i], accumulators[row][col]);
+                }
+            }
+        }
+    };
+    let width = WIDTH as u32;
+    steps::<N, LOADS, _>(begin + group * width, warp::LANES * width, width, source.end, load, add)
+}
+
+/// Adds the products of the k that vectors of four leave: at most three.
+///
+/// # Safety
+/// As for [`row_major`], but in any layout of A; `row(i)` is the place of row `i` in the lane.
+#[inline(always)]
+unsafe fn add_rest<const N: usize>(
+    source: Source<'_>,
+    accumulators: &mut Accumulators<N>,
+    k: u32,
+    row: impl Fn(u32) -> u64,
+) {
+    let (data, row_stride, col_stride) = (source.a.data(), source.a.row_stride(), source.a.col_stride());
+    for i in 0..ROWS {
+        // SAFETY: a row of A, and a k below the end.
+        let a = unsafe { data.get_unchecked((row(i as u32) * row_stride + u64::from(k) * col_stride) as usize) };
+        for col in 0..N {
+            // SAFETY: likewise.
+            let [b] = unsafe { source.load_b::<1>(k, col as u32) };
+            accumulators[i][col] = math::fma(a, b, accumulators[i][col]);
+        }
+    }
+}
+
+/// The accumulators that are added up at a time, for so many columns: a sum for each lane at most.
+const fn chunk(columns: usize) -> usize {
+    if ROWS * columns < warp::LANES as usize { ROWS * columns } else { warp::LANES as usize }
+}
+
+/// Adds up the accumulators of the lanes whose numbers differ in the bits from `first` on, and calls `store` with the row, of the four,
+/// the column, and the sum of each element that is this lane's. `CHUNK` of the accumulators are added up at a time.
+///
+/// # Safety
+/// Called by all lanes of the warp, with the same `first`, a power of two below the number of lanes.
+#[inline(always)]
+unsafe fn sums<const N: usize, const CHUNK: usize>(
+    accumulators: &Accumulators<N>,
+    first: u32,
+    store: impl Fn(u32, u32, f32),
+) {
+    const { assert!(ROWS * N == CHUNK || ROWS * N == 2 * CHUNK, "all of them are added up") };
+    // One after the other, and not in a loop: an array that is indexed by a loop's counter might end up in memory.
+    // SAFETY: the caller's promise.
+    unsafe {
+        sums_of_chunk::<N, CHUNK>(accumulators, 0, first, &store);
+        if ROWS * N > CHUNK {
+            sums_of_chunk::<N, CHUNK>(accumulators, 1, first, &store);
+        }
+    }
+}
+
+/// The same for one chunk of the accumulators.
+///
+/// # Safety
+/// As for [`sums`].
+#[inline(always)]
+unsafe fn sums_of_chunk<const N: usize, const CHUNK: usize>(
+    accumulators: &Accumulators<N>,
+    chunk: usize,
+    first: u32,
+    store: &impl Fn(u32, u32, f32),
+) {
+    let (lanes, values) = (warp::LANES / first, CHUNK as u32);
+    // How many sums a lane has, and how many lanes have the same.
+    let (share, same) = ((values / lanes).max(1), (lanes / values).max(1));
+    let lane = warp::lane_id() / first;
+    let mut of_chunk = [0.0; CHUNK];
+    for i in 0..CHUNK {
+        let place = chunk * CHUNK + i;
+        of_chunk[i] = accumulators[place / N][place % N];
+    }
+    // SAFETY: the caller's promise.
+    let sums = unsafe { sum_and_scatter(of_chunk, first) };
+    if lane.is_multiple_of(same) {
+        for i in 0..share {
+            let place = chunk as u32 * values + lane / same * share + i;
+            store(place / N as u32, place % N as u32, sums[i as usize]);
+        }
+    }
+}
+
+/// The body for a row-major A. A warp has rows of its own, so no warp waits for another.
+///
+/// # Safety
+/// Called by all threads of a block of [`THREADS`]; A is row-major, B column-major.
+#[inline(always)]
+unsafe fn multiply_row_major<const N: usize, const CHUNK: usize, const LOADS: usize>(gemm: TiledGemm<'_>) {
+    let Some(tile) = gemm.tile(tile(N as u32), thread::block_idx_x()) else { return };
+    let (warp, lane) = (thread::thread_idx_x() / warp::LANES, warp::lane_id());
+    let first_row = tile.row + warp * ROWS as u32;
+    if first_row >= tile.c.rows() {
+        return; // the whole warp
+    }
+    let Tile { a, b, k_begin, k_end, .. } = tile;
+    let source = Source { a, b, row: first_row, end: k_end };
+    // SAFETY: the caller's promise; there are rows and columns, because there is a tile, and k below the end are k of the product.
+    let accumulators = unsafe {
+        if source.has_vectors(a.row_stride()) {
+            let mut accumulators = row_major::<N, 4, LOADS>(source, lane, k_begin);
+            let rest = (k_end & !3) + lane;
+            if rest < k_end {
+                add_rest(source, &mut accumulators, rest, |i| source.row(i));
+            }
+            accumulators
+        } else {
+            row_major::<N, 1, LOADS_OF_ONE>(source, lane, k_begin)
+        }
+    };
+    // SAFETY: all lanes of the warp come here. Each element has one lane that stores it.
+    unsafe {
+        sums::<N, CHUNK>(&accumulators, 1, |row, col, sum| tile.epilogue_element(first_row + row, col, sum));
+    }
+}
+
+/// The body for a column-major A.
+///
+/// # Safety
+/// Called by all threads of a block of [`THREADS`], with shared memory that nothing else uses; A and B are column-major.
+#[inline(always)]
+unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS: usize, const SHARED: usize>(
+    gemm: TiledGemm<'_>,
+    shared: &'static Shared<[f32; SHARED]>,
+) {
+    const { assert!(SHARED == (WARPS * BLOCK_ROWS) as usize * N) };
+    let Some(tile) = gemm.tile(tile(N as u32), thread::block_idx_x()) else { return };
+    let (t, lane) = (thread::thread_idx_x(), warp::lane_id());
+    let (group, lane_of_group) = (t / 8, lane % 8);
+    let Tile { a, b, k_begin, k_end, .. } = tile;
+    let vectors = Source { a, b, row: tile.row + lane_of_group * ROWS as u32, end: k_end };
+    let has_vectors = tile.row + BLOCK_ROWS <= a.rows() && vectors.has_vectors(a.col_stride());
+    // SAFETY: the caller's promise; there are rows and columns, because there is a tile, and k below the end are k of the product.
+    let accumulators = unsafe {
+        if has_vectors {
+            let mut accumulators = column_major::<N, 4, LOADS>(vectors, group, k_begin);
+            let rest = (k_end & !3) + group;
+            if rest < k_end {
+                add_rest(vectors, &mut accumulators, rest, |i| vectors.row(i));
+            }
+            accumulators
+        } else {
+            let source = Source { row: tile.row + lane_of_group, ..vectors };
+            column_major::<N, 1, LOADS_OF_ONE>(source, group, k_begin)
+        }
+    };
+    // SAFETY: all threads of the block come here. Each warp writes elements of its own, and a barrier separates the writes from
+    // the reads. Each element of C has one thread that stores it.
+    unsafe {
+        // The four groups of a warp have the same rows: lanes 8 apart.
+        let of_warp = t / warp::LANES * BLOCK_ROWS;
+        sums::<N, CHUNK>(&accumulators, 8, |row, col, sum| {
+            let row = if has_vectors { lane_of_group * ROWS as u32 + row } else { lane_of_group + 8 * row };
+            shared.write(((of_warp + row) * N as u32 + col) as usize, sum);
+        });
+        thread::sync_threads();
+        let mut element = t;
+        while element < BLOCK_ROWS * N as u32 {
+            let mut sum = shared.read(element as usize);
+            for warp in 1..WARPS {
+                sum += shared.read((warp * BLOCK_ROWS * N as u32 + element) as usize);
+            }
+            tile.epilogue_element(tile.row + element / N as u32, element % N as u32, sum);
+            element = hint::keep_rolled(element + THREADS);
+        }
+    }
+}
+
+/// The entry points: for so many columns at most, with so many loads of 16 bytes under way for each row of a lane, with A row-major and
+/// column-major.
+macro_rules! kernels {
+    ($($columns:literal $loads:literal $nt:ident $tt:ident $nt_doc:literal $tt_doc:literal;)*) => { $(
+        #[doc = $nt_doc]
+        #[kernel(block = 256, min_blocks = 1, requires(
+            gemm.n() <= $columns,
+            gemm.a().first().is_contiguous_along_rows(),
+            gemm.b().first().is_contiguous_along_cols(),
+            gemm.b().first().col_stride() <= MAX_PITCH_OF_B,
+            gemm.blocks(tile($columns)) <= MAX_BLOCKS
+        ))]
+        pub fn $nt(gemm: TiledGemm<'_>) {
+            // SAFETY: all threads of a block of 256; the layouts are as the launch has checked.
+            unsafe { multiply_row_major::<$columns, { chunk($columns) }, $loads>(gemm) }
+        }
+
+        #[doc = $tt_doc]
+        #[kernel(block = 256, min_blocks = 1, requires(
+            gemm.n() <= $columns,
+            gemm.a().first().is_contiguous_along_cols(),
+            gemm.b().first().is_contiguous_along_cols(),
+            gemm.b().first().col_stride() <= MAX_PITCH_OF_B,
+            gemm.blocks(tile($columns)) <= MAX_BLOCKS
+        ))]
+        pub fn $tt(gemm: TiledGemm<'_>) {
+            static SUMS: Shared<[f32; (WARPS * BLOCK_ROWS) as usize * $columns]> = Shared::new();
+            // SAFETY: all threads of a block of 256, with shared memory of its own; the layouts are as the launch has checked.
+            unsafe {
+                multiply_column_major::<$columns, { chunk($columns) }, $loads, { (WARPS * BLOCK_ROWS) as usize * $columns }>(gemm, &SUMS)
+            }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $nt<'_> {
+            fn grid(&self) -> Dim3 {
+                self.gemm.grid(tile($columns))
+            }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $tt<'_> {
+            fn grid(&self) -> Dim3 {
+                self.gemm.grid(tile($columns))
+            }
+        }
+    )* };
+}
+
+kernels! {
+    2 4 gemm_narrow_2_nt_fp32 gemm_narrow_2_tt_fp32
+        "`C = α·A·B + β·C` in fp32 for at most 2 columns, with A row-major and B column-major."
+        "`C = α·A·B + β·C` in fp32 for at most 2 columns, with A and B column-major.";
+    4 4 gemm_narrow_4_nt_fp32 gemm_narrow_4_tt_fp32
+        "`C = α·A·B + β·C` in fp32 for at most 4 columns, with A row-major and B column-major."
+        "`C = α·A·B + β·C` in fp32 for at most 4 columns, with A and B column-major.";
+    8 4 gemm_narrow_8_nt_fp32 gemm_narrow_8_tt_fp32
+        "`C = α·A·B + β·C` in fp32 for at most 8 columns, with A row-major and B column-major."
+        "`C = α·A·B + β·C` in fp32 for at most 8 columns, with A and B column-major.";
+    16 2 gemm_narrow_16_nt_fp32 gemm_narrow_16_tt_fp32
+        "`C = α·A·B + β·C` in fp32 for at most 16 columns, with A row-major and B column-major."
+        "`C = α·A·B + β·C` in fp32 for at most 16 columns, with A and B column-major.";
+}
