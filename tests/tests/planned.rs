@@ -4,7 +4,7 @@ use cuda_std::executor::Checks;
 use rayon::prelude::*;
 use tests::{Layouts, Sizes, special_values, suite};
 use tilewright::Device;
-use tilewright::kernels::{self, Family};
+use tilewright::kernels;
 
 #[test]
 fn every_kernel_computes_the_products_of_the_suite() {

@@ -11,7 +11,7 @@ use super::gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT
 use super::mma::{
     MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32,
 };
-use super::narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16};
+use super::narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16, NARROW_16_3XTF32, NARROW_32_3XTF32};
 use super::packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_TF32};
 use super::register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 use super::scheme::Family;
@@ -26,8 +26,13 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let on_cuda_cores = REGISTER_TILED_64.iter().chain(&REGISTER_TILED_128).chain(&REGISTER_TILED);
     let of_rounded_operands = MMA_FP16.iter().chain(&MMA_BF16).chain(&MMA_TF32);
     let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
-    let of_split_operands =
-        MMA_64X32_K64_FP32_3XTF32.iter().chain(&MMA_64X32_FP32_3XTF32).chain(&MMA_FP32_3XTF32).chain(&MMA_FP32_MIXED);
+    let of_split_operands = NARROW_16_3XTF32
+        .iter()
+        .chain(&NARROW_32_3XTF32)
+        .chain(&MMA_64X32_K64_FP32_3XTF32)
+        .chain(&MMA_64X32_FP32_3XTF32)
+        .chain(&MMA_FP32_3XTF32)
+        .chain(&MMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XTF32).chain(&WGMMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_SHORT_FP32_3XFP16);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XFP16);

@@ -10,7 +10,7 @@ use ndarray::{Array2, s};
 use super::choose::choose;
 use super::*;
 use crate::kernels::contract::{Call, Contract, KernelInfo, Performance};
-use crate::kernels::{ALL, Family, GEMM_TILED_16_FP32, Scheme};
+use crate::kernels::{ALL, GEMM_TILED_16_FP32, Scheme};
 use crate::order::Order;
 use crate::{Device, DeviceMatrix, Error, Sizes};
 

@@ -31,10 +31,10 @@ use blocks::reduce::sum_and_scatter;
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-#[cfg(not(target_arch = "nvptx64"))]
-use super::tiles::MAX_BLOCKS;
-use super::tiles::{Tile, TileShape, TiledGemm};
 use crate::Matrix;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 
 /// The rows of which a lane has accumulators.
 const ROWS: usize = 4;
@@ -51,7 +51,7 @@ const LOADS_OF_ONE: usize = 8;
 pub const MAX_PITCH_OF_B: u64 = 1 << 27;
 
 /// The tile of a block, for at most `columns` columns.
-pub const fn tile(columns: u32) -> TileShape {
+pub const fn tile_on_cuda_cores(columns: u32) -> TileShape {
     TileShape { m: BLOCK_ROWS, n: columns, k: 128 }
 }
 
@@ -321,7 +321,7 @@ unsafe fn sums_of_chunk<const N: usize, const CHUNK: usize>(
 /// Called by all threads of a block of [`THREADS`]; A is row-major, B column-major.
 #[inline(always)]
 unsafe fn multiply_row_major<const N: usize, const CHUNK: usize, const LOADS: usize>(gemm: TiledGemm<'_>) {
-    let Some(tile) = gemm.tile(tile(N as u32), thread::block_idx_x()) else { return };
+    let Some(tile) = gemm.tile(tile_on_cuda_cores(N as u32), thread::block_idx_x()) else { return };
     let (warp, lane) = (thread::thread_idx_x() / warp::LANES, warp::lane_id());
     let first_row = tile.row + warp * ROWS as u32;
     if first_row >= tile.c.rows() {
@@ -358,7 +358,7 @@ unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS:
     shared: &'static Shared<[f32; SHARED]>,
 ) {
     const { assert!(SHARED == (WARPS * BLOCK_ROWS) as usize * N) };
-    let Some(tile) = gemm.tile(tile(N as u32), thread::block_idx_x()) else { return };
+    let Some(tile) = gemm.tile(tile_on_cuda_cores(N as u32), thread::block_idx_x()) else { return };
     let (t, lane) = (thread::thread_idx_x(), warp::lane_id());
     let (group, lane_of_group) = (t / 8, lane % 8);
     let Tile { a, b, k_begin, k_end, .. } = tile;
@@ -410,7 +410,7 @@ macro_rules! kernels {
             gemm.a().first().is_contiguous_along_rows(),
             gemm.b().first().is_contiguous_along_cols(),
             gemm.b().first().col_stride() <= MAX_PITCH_OF_B,
-            gemm.blocks(tile($columns)) <= MAX_BLOCKS
+            gemm.blocks(tile_on_cuda_cores($columns)) <= MAX_BLOCKS
         ))]
         pub fn $nt(gemm: TiledGemm<'_>) {
             // SAFETY: all threads of a block of 256; the layouts are as the launch has checked.
@@ -423,7 +423,7 @@ macro_rules! kernels {
             gemm.a().first().is_contiguous_along_cols(),
             gemm.b().first().is_contiguous_along_cols(),
             gemm.b().first().col_stride() <= MAX_PITCH_OF_B,
-            gemm.blocks(tile($columns)) <= MAX_BLOCKS
+            gemm.blocks(tile_on_cuda_cores($columns)) <= MAX_BLOCKS
         ))]
         pub fn $tt(gemm: TiledGemm<'_>) {
             static SUMS: Shared<[f32; (WARPS * BLOCK_ROWS) as usize * $columns]> = Shared::new();
@@ -436,14 +436,14 @@ macro_rules! kernels {
         #[cfg(not(target_arch = "nvptx64"))]
         impl crate::Grid for $nt<'_> {
             fn grid(&self) -> Dim3 {
-                self.gemm.grid(tile($columns))
+                self.gemm.grid(tile_on_cuda_cores($columns))
             }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
         impl crate::Grid for $tt<'_> {
             fn grid(&self) -> Dim3 {
-                self.gemm.grid(tile($columns))
+                self.gemm.grid(tile_on_cuda_cores($columns))
             }
         }
     )* };
