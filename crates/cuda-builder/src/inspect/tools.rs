@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
+use crate::Arch;
 use crate::toolchain::find_on_path;
 
 /// Names the directory of NVIDIA's tools; if it is set, they are looked for nowhere else.
@@ -59,6 +60,18 @@ pub enum ToolError {
         /// What is missing or strange.
         what: String,
     },
+}
+
+impl ToolError {
+    /// The same with the kernel that the tool was given.
+    pub(crate) fn of_kernel(self, kernel: &str, arch: Arch) -> Self {
+        match self {
+            Self::Failed { tool, status, message } => {
+                Self::Failed { tool, status, message: format!("`{kernel}` for {arch}: {message}") }
+            }
+            other => other,
+        }
+    }
 }
 
 impl CudaTool {
