@@ -101,6 +101,8 @@ mod tests {
             "circles host --verbose",
             "sass gemv --arch sm_80 --full",
             "python --with-torch",
+            "python --cubins",
+            "python --cubins sm_80,sm_90a --with-torch",
             "mutants --mechanical --filter ring.rs --limit 60 --jobs 1 --report x.md",
             "mutants --chosen",
             "new ../mine",
@@ -117,6 +119,7 @@ mod tests {
         }
         for line in [
             "build-ptx --arch sm_1",
+            "python --cubins sm_1",
             "fuzz --seconds 0",
             "fuzz --seconds 2147483648",
             "mutants --limit 0",
