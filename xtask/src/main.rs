@@ -91,6 +91,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn machine_code_is_for_the_architectures_named_or_for_those_of_wheels() {
+        let archs = |options: &[&str]| {
+            let words = ["cargo xtask", "python"].into_iter().chain(options.iter().copied());
+            let Task::Python(arguments) = Arguments::parse_from(words).task else { panic!("{options:?}") };
+            arguments.cubins.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(archs(&[]), "");
+        assert_eq!(archs(&["--cubins"]), "sm_80,sm_86,sm_90a,sm_100,sm_120");
+        assert_eq!(archs(&["--cubins", "sm_89,sm_90a"]), "sm_89,sm_90a");
+    }
+
+    #[test]
     fn tasks_and_their_options_parse() {
         for line in [
             "doctor",

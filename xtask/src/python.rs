@@ -23,8 +23,8 @@ pub(crate) struct Arguments {
     /// Run the tests that need torch, too: installs it with its CUDA libraries, about 3 GB.
     #[arg(long)]
     pub(crate) with_torch: bool,
-    /// Put machine code of the kernels into the wheel, for architectures separated by commas: a first call then takes milliseconds in
-    /// place of seconds. Needs ptxas.
+    /// Put machine code of the kernels into the wheel, for architectures separated by commas, so that the driver need not compile at
+    /// a first call [without a list: sm_80,sm_86,sm_90a,sm_100,sm_120]. Needs ptxas.
     #[arg(long, value_name = "ARCHS", value_delimiter = ',', num_args = 0..=1, default_missing_values = CUBIN_ARCHS)]
     pub(crate) cubins: Vec<Arch>,
 }

@@ -37,7 +37,7 @@ pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
 ///
 /// # Machine code
 ///
-/// The driver compiles the PTX of a kernel at its first use, which takes a second or two for a large one. The environment variable
+/// The driver compiles the PTX of a kernel at its first use, which takes seconds for a large one. The environment variable
 /// [`CUBINS_VARIABLE`] names architectures whose machine code is embedded, too: `TILEWRIGHT_CUBINS=sm_80,sm_90a cargo build --release`.
 /// That needs NVIDIA's `ptxas` ([`CudaTool::Ptxas`]), and fails without. A GPU runs machine code for its own compute capability, or for
 /// a lower one of the same major number (that for sm_86 runs on 8.6 and 8.9); every other GPU, and a driver older than `ptxas`, gets

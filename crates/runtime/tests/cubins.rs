@@ -68,7 +68,7 @@ fn loaded(set: &'static KernelSet) -> Result<(Option<&'static str>, u32), Error>
     let device = Device::cuda(0, &[set])?;
     let kernel = device.prepare(&KERNEL)?.unwrap();
     assert_eq!(device.prepare(&KERNEL)?.unwrap(), kernel, "it is ready already");
-    assert_eq!(device.loaded_kernels(), [kernel.clone()]);
+    assert_eq!(device.loaded_kernels(), std::slice::from_ref(&kernel));
     Ok((kernel.cubin, kernel.static_shared_bytes))
 }
 
