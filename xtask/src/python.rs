@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use cuda_builder::{Arch, CUBINS_VARIABLE};
+use cuda_builder::Arch;
+use cuda_builder::inspect::CUBINS_VARIABLE;
 
 use crate::workspace::{command, first_line, root, target_dir};
 

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use crate::cubin::{self, CUBINS_VARIABLE, Cubin};
+use crate::cubin::{self, Cubin};
 use crate::files::write_atomically;
-use crate::inspect::{CUDA_BIN_VARIABLE, CudaTool};
+use crate::inspect::{CUBINS_VARIABLE, CUDA_BIN_VARIABLE, CudaTool};
 use crate::toolchain::{LLVM_BIN_VARIABLE, Missing, RUSTC_VARIABLE, Toolchain};
 use crate::{Arch, Build, CudaBuilder, Error};
 

@@ -3,9 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::cubin::CUBINS_VARIABLE;
 use crate::explain::Unsupported;
-use crate::inspect::{CheckError, ToolError};
+use crate::inspect::{CUBINS_VARIABLE, CheckError, ToolError};
 use crate::pass::PassError;
 use crate::toolchain::Missing;
 use crate::{Arch, UnknownArch};

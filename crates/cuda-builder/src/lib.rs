@@ -54,7 +54,6 @@ pub mod toolchain;
 pub use arch::{Arch, UnknownArch};
 pub use build_script::{SKIP_VARIABLE, embed};
 pub use builder::{Build, CudaBuilder, KernelEntry, Pipeline, PtxModule};
-pub use cubin::CUBINS_VARIABLE;
 pub use error::Error;
 pub use explain::Unsupported;
 pub use files::write_atomically;

@@ -10,6 +10,10 @@ use crate::toolchain::find_on_path;
 /// Names the directory of NVIDIA's tools; if it is set, they are looked for nowhere else.
 pub const CUDA_BIN_VARIABLE: &str = "TILEWRIGHT_CUDA_BIN";
 
+/// The environment variable that names the architectures whose machine code [`embed`](crate::embed) puts into a program beside the
+/// PTX, separated by commas: `sm_80,sm_90a`. Without it, and if it is empty, there is none, and no `ptxas` is needed.
+pub const CUBINS_VARIABLE: &str = "TILEWRIGHT_CUBINS";
+
 /// Where, below a target directory, `cargo xtask setup` puts the tools: the layout of NVIDIA's Python packages.
 const INSTALLED: &str = "tools/cuda/nvidia/cu13/bin";
 
