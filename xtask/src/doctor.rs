@@ -85,7 +85,7 @@ fn cuda_tools(rows: &mut Rows) -> bool {
     let mut all = true;
     for tool in CudaTool::ALL {
         let purpose = match tool {
-            CudaTool::Ptxas => "registers and spills, the tests",
+            CudaTool::Ptxas => "registers and spills, machine code in programs (TILEWRIGHT_CUBINS), the tests",
             CudaTool::Nvdisasm => "cargo xtask sass, the tests",
             CudaTool::Cuobjdump => "looking into cubins by hand",
         };

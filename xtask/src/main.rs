@@ -91,6 +91,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn machine_code_is_for_the_architectures_named_or_for_those_of_wheels() {
+        let archs = |options: &[&str]| {
+            let words = ["cargo xtask", "python"].into_iter().chain(options.iter().copied());
+            let Task::Python(arguments) = Arguments::parse_from(words).task else { panic!("{options:?}") };
+            arguments.cubins.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(archs(&[]), "");
+        assert_eq!(archs(&["--cubins"]), "sm_80,sm_86,sm_90a,sm_100,sm_120");
+        assert_eq!(archs(&["--cubins", "sm_89,sm_90a"]), "sm_89,sm_90a");
+    }
+
+    #[test]
     fn tasks_and_their_options_parse() {
         for line in [
             "doctor",
@@ -101,6 +113,8 @@ mod tests {
             "circles host --verbose",
             "sass gemv --arch sm_80 --full",
             "python --with-torch",
+            "python --cubins",
+            "python --cubins sm_80,sm_90a --with-torch",
             "mutants --mechanical --filter ring.rs --limit 60 --jobs 1 --report x.md",
             "mutants --chosen",
             "new ../mine",
@@ -117,6 +131,7 @@ mod tests {
         }
         for line in [
             "build-ptx --arch sm_1",
+            "python --cubins sm_1",
             "fuzz --seconds 0",
             "fuzz --seconds 2147483648",
             "mutants --limit 0",

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use cuda_builder::Arch;
+use cuda_builder::inspect::CUBINS_VARIABLE;
 
 use crate::workspace::{command, first_line, root, target_dir};
 
@@ -22,7 +24,15 @@ pub(crate) struct Arguments {
     /// Run the tests that need torch, too: installs it with its CUDA libraries, about 3 GB.
     #[arg(long)]
     pub(crate) with_torch: bool,
+    /// Put machine code of the kernels into the wheel, for architectures separated by commas, so that the driver need not compile at
+    /// a first call [without a list: sm_80,sm_86,sm_90a,sm_100,sm_120]. Needs ptxas.
+    #[arg(long, value_name = "ARCHS", value_delimiter = ',', num_args = 0..=1, default_missing_values = CUBIN_ARCHS)]
+    pub(crate) cubins: Vec<Arch>,
 }
+
+/// What wheels have machine code for unless told otherwise: every compute capability from 8.0 on that GPUs for computers have.
+/// Those of 8.9 run what is for sm_86; what `ptxas` makes of the kernels for sm_89 has the same instructions. All others get PTX.
+const CUBIN_ARCHS: [&str; 5] = ["sm_80", "sm_86", "sm_90a", "sm_100", "sm_120"];
 
 /// What works, and how to get it.
 pub(crate) const ADVICE: &str = "install Python 3.10 or newer with its module venv (on Debian and Ubuntu: apt-get install \
@@ -42,7 +52,7 @@ pub(crate) fn find() -> Option<(String, String)> {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Some((python, version)) = find() else { bail!("there is no Python for the tests of the package: {ADVICE}") };
     let environment = Environment::create(&python, &version, arguments.with_torch)?;
-    let wheel = environment.build()?;
+    let wheel = environment.build(&arguments.cubins)?;
     environment.execute("pip", &["install", "--quiet", "--force-reinstall", "--no-deps", &wheel.to_string_lossy()])?;
     // Not from the package's directory, where Python would take the sources for the package that is installed.
     environment.execute_in("python/tests", "pytest", &[])?;
@@ -75,7 +85,7 @@ impl Environment {
     }
 
     /// Builds the wheel with cargo's own target directory, so that the library is compiled once.
-    fn build(&self) -> anyhow::Result<PathBuf> {
+    fn build(&self, cubins: &[Arch]) -> anyhow::Result<PathBuf> {
         let wheels = target_dir().join("python/wheels");
         // There is to be one wheel, whatever an older one was called.
         if wheels.exists() {
@@ -86,10 +96,16 @@ impl Environment {
         maturin
             .args(["build", "--release", "--manifest-path", "python/Cargo.toml", "--out", &out, "--target-dir"])
             .arg(target);
+        if !cubins.is_empty() {
+            let names: Vec<_> = cubins.iter().map(|arch| arch.name()).collect();
+            maturin.env(CUBINS_VARIABLE, names.join(","));
+        }
         execute(maturin)?;
         let mut built = fs::read_dir(&wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
         let wheel = built.find(|path| path.extension().is_some_and(|extension| extension == "whl"));
-        wheel.with_context(|| format!("maturin has left no wheel in {}", wheels.display()))
+        let wheel = wheel.with_context(|| format!("maturin has left no wheel in {}", wheels.display()))?;
+        println!("{} has {:.1} MB", wheel.display(), fs::metadata(&wheel)?.len() as f64 / 1e6);
+        Ok(wheel)
     }
 
     fn interpreter(&self) -> PathBuf {

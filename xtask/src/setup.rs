@@ -30,9 +30,8 @@ const PACKAGES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web
 const COMPONENTS: [&str; 2] = ["rust-src", "llvm-tools"];
 /// For the Python package and its tests.
 const PYTHON_PACKAGES: [&str; 2] = ["python3", "python3-venv"];
-/// NVIDIA's assembler, of the CUDA 13.0 toolkit, and its disassemblers, which are not packaged in that version.
-const WHEELS: [&str; 3] =
-    ["nvidia-cuda-nvcc==13.0.88", "nvidia-cuda-nvdisasm==13.5.37", "nvidia-cuda-cuobjdump==13.5.37"];
+/// NVIDIA's tools as Python packages, each with its version and checksums: below the repository's root.
+const CUDA_TOOLS: &str = "xtask/cuda-tools.txt";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut steps = Vec::new();
@@ -188,8 +187,9 @@ fn cuda_tools() -> Vec<Command> {
 
 fn pip() -> Command {
     let directory = target_dir().join("tools/cuda");
-    let mut pip = command("python3", &["-m", "pip", "install", "--no-deps", "--upgrade", "--target"]);
-    pip.arg(directory).args(WHEELS);
+    let mut pip =
+        command("python3", &["-m", "pip", "install", "--no-deps", "--upgrade", "--require-hashes", "--target"]);
+    pip.arg(directory).arg("--requirement").arg(root().join(CUDA_TOOLS));
     pip
 }
 

@@ -88,6 +88,15 @@ impl Arch {
     }
 }
 
+impl Arch {
+    /// Whether `ptxas` makes machine code for `other` of its PTX: for itself and, unless it asks for the instructions of exactly
+    /// one, for all later ones.
+    pub fn assembles_to(self, other: Self) -> bool {
+        let is_for_later_ones = !matches!(self, Self::Sm90a | Self::Sm100a);
+        self == other || (is_for_later_ones && self.runs_on(other.compute_capability()))
+    }
+}
+
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -114,6 +123,13 @@ fn known() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ptx_becomes_machine_code_of_later_architectures() {
+        assert!(Arch::ALL.iter().all(|&arch| arch.assembles_to(arch) && Arch::Sm80.assembles_to(arch)));
+        assert!(Arch::Sm90.assembles_to(Arch::Sm90a) && !Arch::Sm90a.assembles_to(Arch::Sm90));
+        assert!(!Arch::Sm90a.assembles_to(Arch::Sm100) && !Arch::Sm86.assembles_to(Arch::Sm80));
+    }
 
     #[test]
     fn names_parse_back_and_others_do_not() {

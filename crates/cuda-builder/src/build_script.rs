@@ -1,10 +1,12 @@
-//! For build scripts: PTX inside a program, and when to make it again.
+//! For build scripts: PTX, and machine code, inside a program, and when to make it again.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process;
 
+use crate::cubin::{self, Cubin};
 use crate::files::write_atomically;
+use crate::inspect::{CUBINS_VARIABLE, CUDA_BIN_VARIABLE, CudaTool};
 use crate::toolchain::{LLVM_BIN_VARIABLE, Missing, RUSTC_VARIABLE, Toolchain};
 use crate::{Arch, Build, CudaBuilder, Error};
 
@@ -14,13 +16,15 @@ pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
 /// The whole of a build script that puts the PTX of the crate in `crate_dir` (relative to the package's directory) into a
 /// program.
 ///
-/// It writes a file into `OUT_DIR` that is called as the directory, with underscores: `gpu_kernels.rs` for `../gpu-kernels`. It has three
+/// It writes a file into `OUT_DIR` that is called as the directory, with underscores: `gpu_kernels.rs` for `../gpu-kernels`. It has four
 /// items: the constants `CRATE`, the name of the kernels' crate, and `DIGEST`, [`Build::digest`] if there is PTX, and
 ///
 /// ```text
 /// /// For each architecture its name, such as "sm_80", and its kernels, each with its name and a PTX module of its own; or
 /// /// why there is none, and what to do about it.
 /// pub const PTX: Result<&[(&str, &[(&str, &str)])], &str> = …;
+/// /// The architecture of PTX, that of machine code that was made of it, and the kernels, each with its cubin, compressed.
+/// pub const CUBINS: &[(&str, &str, &[(&str, &[u8])])] = …;
 /// ```
 ///
 /// which the program takes in with `include!(concat!(env!("OUT_DIR"), "/gpu_kernels.rs"));`. A machine that cannot compile
@@ -31,13 +35,23 @@ pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
 /// crate with many unrolled kernels that is the difference between a fraction of a second and most of a minute. Kernels that do not compile, or do not
 /// pass the checks, fail the build: the script prints the error and ends with exit code 1.
 ///
+/// # Machine code
+///
+/// The driver compiles the PTX of a kernel at its first use, which takes seconds for a large one. The environment variable
+/// [`CUBINS_VARIABLE`] names architectures whose machine code is embedded, too: `TILEWRIGHT_CUBINS=sm_80,sm_90a cargo build --release`.
+/// That needs NVIDIA's `ptxas` ([`CudaTool::Ptxas`]), and fails without. A GPU runs machine code for its own compute capability, or for
+/// a lower one of the same major number (that for sm_86 runs on 8.6 and 8.9); every other GPU, and a driver older than `ptxas`, gets
+/// the PTX.
+///
 /// The script runs again if a source of the kernels changes, and if a toolchain appears where there was none.
 ///
 /// # Panics
 /// If it is not called from a build script.
 pub fn embed(crate_dir: impl AsRef<Path>, archs: &[Arch]) {
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").expect("`embed` is for build scripts: OUT_DIR is not set"));
-    println!("cargo::rerun-if-env-changed={SKIP_VARIABLE}");
+    for variable in [SKIP_VARIABLE, CUBINS_VARIABLE] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
     if let Err(error) = embed_into(&out_dir, crate_dir.as_ref(), archs) {
         eprintln!("error: {error}");
         process::exit(1);
@@ -55,12 +69,17 @@ fn embed_into(out_dir: &Path, crate_dir: &Path, archs: &[Arch]) -> Result<(), Er
              compiled to PTX; build it again without"
         ))
     } else {
+        let machine_code = cubin::wanted()?;
         match CudaBuilder::new(crate_dir).archs(archs).build() {
             Ok(build) => {
                 build.emit_cargo_directives();
-                files.write_modules(&build)
+                if !machine_code.is_empty() {
+                    emit_assembler_directives();
+                }
+                files.write_modules(&build, &cubin::make(&build.modules, &machine_code)?)
             }
-            Err(Error::MissingToolchain(missing)) => {
+            // Who asks for machine code does not want a program without.
+            Err(Error::MissingToolchain(missing)) if machine_code.is_empty() => {
                 missing.emit_cargo_directives();
                 files.write_reason(&missing.to_string())
             }
@@ -92,6 +111,14 @@ impl Missing {
     }
 }
 
+/// Tells cargo to run this build script again when there is another assembler.
+fn emit_assembler_directives() {
+    println!("cargo::rerun-if-env-changed={CUDA_BIN_VARIABLE}");
+    if let Some(path) = CudaTool::Ptxas.find() {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+}
+
 /// What changes when a package or a component of the toolchain is replaced.
 fn toolchain_files(toolchain: &Toolchain) -> [PathBuf; 2] {
     [toolchain.rustc.clone(), toolchain.llvm_tool("llc")]
@@ -111,6 +138,11 @@ const ITEM: &str = "\
 #[allow(clippy::type_complexity, reason = \"a list of lists\")]
 pub const PTX: ::core::result::Result<&[(&str, &[(&str, &str)])], &str> = ";
 
+const CUBINS_ITEM: &str = "\
+/// The architecture of PTX, that of machine code that was made of it, and the kernels, each with its cubin, compressed.
+#[allow(clippy::type_complexity, reason = \"a list of lists\")]
+pub const CUBINS: &[(&str, &str, &[(&str, &[u8])])] = &[";
+
 /// The items that say which crate's kernels they are.
 fn identity(crate_name: &str, digest: Option<&str>) -> String {
     let digest = digest.map_or_else(|| "None".to_owned(), |digest| format!("Some({digest:?})"));
@@ -121,31 +153,49 @@ fn identity(crate_name: &str, digest: Option<&str>) -> String {
     )
 }
 
-/// What is written of a crate: a file with the item, and a directory with the PTX.
+/// What is written of a crate: a file with the items, and a directory with the PTX and the machine code.
 struct Files<'a> {
     out_dir: &'a Path,
     name: &'a str,
 }
 
 impl Files<'_> {
-    fn write_modules(&self, build: &Build) -> Result<(), Error> {
+    fn write_modules(&self, build: &Build, cubins: &[Cubin<'_>]) -> Result<(), Error> {
         let mut code = format!("{}{ITEM}Ok(&[\n", identity(&build.name, Some(&build.digest.hex)));
         for module in &build.modules {
             let arch = module.arch.name();
             writeln!(code, "    ({arch:?}, &[").expect("writing to a String");
             for kernel in &module.kernels {
-                let path = self.out_dir.join(self.name).join(arch).join(format!("{}.ptx", kernel.name));
-                write_atomically(&path, kernel.ptx.as_bytes())?;
+                let path = self.write(arch, &format!("{}.ptx", kernel.name), kernel.ptx.as_bytes())?;
                 writeln!(code, "        ({:?}, include_str!({path:?})),", kernel.name).expect("writing to a String");
             }
             code.push_str("    ]),\n");
         }
         code.push_str("]);\n");
+        code.push_str(CUBINS_ITEM);
+        for group in cubins.chunk_by(|a, b| (a.ptx_arch, a.arch) == (b.ptx_arch, b.arch)) {
+            let (ptx_arch, arch) = (group[0].ptx_arch.name(), group[0].arch.name());
+            writeln!(code, "\n    ({ptx_arch:?}, {arch:?}, &[").expect("writing to a String");
+            for Cubin { kernel, compressed, .. } in group {
+                let path = self.write(ptx_arch, &format!("{kernel}.{arch}.cubin.zlib"), compressed)?;
+                writeln!(code, "        ({kernel:?}, include_bytes!({path:?})),").expect("writing to a String");
+            }
+            code.push_str("    ]),");
+        }
+        code.push_str("];\n");
         self.write_item(&code)
     }
 
+    /// Writes a file of a kernel.
+    fn write(&self, arch: &str, name: &str, contents: &[u8]) -> Result<PathBuf, Error> {
+        let path = self.out_dir.join(self.name).join(arch).join(name);
+        write_atomically(&path, contents)?;
+        Ok(path)
+    }
+
     fn write_reason(&self, reason: &str) -> Result<(), Error> {
-        self.write_item(&format!("{}{ITEM}Err({reason:?});\n", identity(self.name, None)))
+        let identity = identity(self.name, None);
+        self.write_item(&format!("{identity}{ITEM}Err({reason:?});\n{CUBINS_ITEM}];\n"))
     }
 
     fn write_item(&self, code: &str) -> Result<(), Error> {

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::Arch;
 use crate::explain::Unsupported;
-use crate::inspect::CheckError;
+use crate::inspect::{CUBINS_VARIABLE, CheckError, ToolError};
 use crate::pass::PassError;
 use crate::toolchain::Missing;
+use crate::{Arch, UnknownArch};
 
 /// Why there is no PTX.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +78,12 @@ pub enum Error {
         /// The file with what LLVM has said or made.
         log: PathBuf,
     },
+    /// The machine code that was asked for cannot be made.
+    #[error("{CUBINS_VARIABLE} asks for machine code of the kernels, which cannot be made: {0}")]
+    Cubin(#[from] ToolError),
+    /// Machine code was asked for, of an architecture that there is no name for.
+    #[error("{CUBINS_VARIABLE} names the architectures to make machine code for, separated by commas: {0}")]
+    CubinArch(#[from] UnknownArch),
     /// One of LLVM's tools, or cargo outside of a compile, failed.
     #[error("{tool} failed ({status}){}: {message}{}", within(.function), see(.log))]
     Tool {

@@ -38,6 +38,7 @@ mod arch;
 mod build_script;
 mod builder;
 mod compile;
+mod cubin;
 mod environment;
 mod error;
 mod explain;
@@ -46,6 +47,7 @@ mod files;
 pub mod inspect;
 mod link;
 mod metadata;
+mod parallel;
 mod pass;
 pub mod toolchain;
 

@@ -367,6 +367,10 @@ fn main() {
         },
         Err(reason) => println!("{reason}"),
     }
+    for (ptx_arch, arch, kernels) in CUBINS {
+        let (name, cubin) = kernels.iter().find(|(name, _)| *name == "reverse_static").unwrap();
+        println!("{} of {} for {ptx_arch}: {name} {arch} {cubin:?}", kernels.len(), PTX.unwrap()[0].1.len());
+    }
 }"#;
     write("src/main.rs", program);
     // The lock file of the workspace, so that the versions are those that are there already.
@@ -378,6 +382,7 @@ fn main() {
             .arg(target_dir().parent().unwrap())
             .env_remove("OUT_DIR")
             .env_remove("TILEWRIGHT_SKIP_PTX")
+            .env_remove("TILEWRIGHT_CUBINS")
             .envs(variables.iter().copied())
             .current_dir(&package)
             .output()
@@ -421,4 +426,33 @@ fn main() {
     }
     let (_, result, messages) = run(&incomplete);
     assert_eq!(result, "sm_80 true", "{messages}");
+
+    // Machine code, without an assembler, of an architecture that there is not, and with an assembler that only pretends.
+    let tools = tempfile::tempdir().unwrap();
+    let bin = ("TILEWRIGHT_CUDA_BIN", tools.path().to_str().unwrap());
+    let (ok, _, messages) = run(&[("TILEWRIGHT_CUBINS", "sm_80"), bin]);
+    assert!(!ok && ["TILEWRIGHT_CUBINS", "ptxas"].iter().all(|what| messages.contains(what)), "{messages}");
+    let (ok, _, messages) = run(&[("TILEWRIGHT_CUBINS", "sm_8"), bin]);
+    assert!(!ok && messages.contains("TILEWRIGHT_CUBINS") && messages.contains("`sm_8`"), "{messages}");
+    let assembler = tools.path().join("ptxas");
+    let text =
+        "#!/bin/sh\n# -v -O3 -arch ARCH -o RESULT SOURCE\n{ echo machine code for $4; grep -c .entry $7; } > $6\n";
+    fs::write(&assembler, text).unwrap();
+    fs::set_permissions(&assembler, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let (ok, result, messages) = run(&[("TILEWRIGHT_CUBINS", "sm_120,sm_86"), bin]);
+    assert!(ok, "{messages}");
+    let compressed = |arch| {
+        let cubin = format!("machine code for {arch}\n1\n");
+        format!("{:?}", miniz_oxide::deflate::compress_to_vec_zlib(cubin.as_bytes(), 9))
+    };
+    let lines: Vec<_> = result.lines().collect();
+    let [of_ptx, of_86, of_120] = lines[..] else { panic!("{result}") };
+    assert_eq!(of_ptx, "sm_80 true");
+    for (line, arch) in [(of_86, "sm_86"), (of_120, "sm_120")] {
+        let (counts, rest) = line.split_once(" for sm_80: ").unwrap();
+        let (cubins, kernels) = counts.split_once(" of ").unwrap();
+        assert_eq!((cubins, rest), (kernels, &*format!("reverse_static {arch} {}", compressed(arch))));
+    }
+    let (_, result, messages) = run(&[]);
+    assert_eq!(result, "sm_80 true", "there is none without the variable: {messages}");
 }

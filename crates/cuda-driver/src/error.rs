@@ -72,8 +72,23 @@ pub enum Error {
     #[error("{0}")]
     PtxRejected(Box<PtxRejected>),
 
+    /// The driver does not accept a cubin, as an older one than the assembler that wrote it, or one of another GPU. PTX of the
+    /// kernel may do in its place.
+    #[error(
+        "the driver (CUDA {driver}) does not accept the machine code of `{kernel}`, which is for a newer driver or another GPU: load \
+         PTX of the kernel in its place ({call})"
+    )]
+    CubinRejected {
+        /// The kernel's name.
+        kernel: String,
+        /// The CUDA version that the driver supports.
+        driver: DriverVersion,
+        /// The call that failed.
+        call: DriverCall,
+    },
+
     /// The module has no kernel of this name.
-    #[error("the PTX module has no kernel named `{name}`; it has {}", listed(.available))]
+    #[error("the module has no kernel named `{name}`; it has {}", listed(.available))]
     NoSuchKernel {
         /// The name that was asked for.
         name: String,
@@ -175,6 +190,7 @@ impl Error {
             Error::NoDevice { call, .. }
             | Error::OutOfMemory { call, .. }
             | Error::ContextLost { call, .. }
+            | Error::CubinRejected { call, .. }
             | Error::Call { call } => Some(call),
             Error::PtxRejected(rejected) => rejected.call.as_ref(),
             Error::LaunchRejected(rejected) => Some(&rejected.call),
@@ -354,6 +370,11 @@ pub(crate) mod code {
         INVALID_PC,
         LAUNCH_FAILED,
     ];
+
+    /// The machine code is at fault: its format is newer than the driver, it is for another GPU, or the driver has been told to
+    /// use none (`CUDA_FORCE_PTX_JIT`).
+    pub(crate) const CUBIN_REJECTED: &[u32] =
+        &[INVALID_IMAGE, NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION, INVALID_SOURCE];
 
     /// The module is at fault, and the driver's PTX compiler may have more to say about it.
     pub(crate) const PTX_REJECTED: &[u32] = &[

@@ -1,4 +1,5 @@
-//! PTX modules, which the driver compiles and loads into a GPU, and the kernels in them, with their launch.
+//! Modules, which the driver loads into a GPU, of PTX, which it compiles, or of machine code; and the kernels in them, with their
+//! launch.
 
 use std::ffi::{CString, c_char, c_void};
 use std::fmt;
@@ -20,7 +21,7 @@ use crate::ptx::PtxSummary;
 /// The room for what the driver's PTX compiler writes about a module that it rejects, in bytes.
 const LOG_BYTES: usize = 64 * 1024;
 
-/// A PTX module, compiled by the driver and loaded into a GPU. A handle: clones are of the same module, and it stays
+/// A module of PTX, compiled by the driver, or of machine code, loaded into a GPU. A handle: clones are of the same module, and it stays
 /// loaded while there are any, or functions of it.
 #[derive(Clone, Debug)]
 pub struct Module {
@@ -31,7 +32,8 @@ struct LoadedModule {
     raw: CUmodule,
     gpu: Gpu,
     load_time: Duration,
-    summary: PtxSummary,
+    kernels: Vec<String>,
+    is_cubin: bool,
 }
 
 // SAFETY: the driver's functions may be called with a module from any thread on which its context is current.
@@ -42,7 +44,8 @@ unsafe impl Sync for LoadedModule {}
 impl fmt::Debug for LoadedModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoadedModule")
-            .field("kernels", &self.summary.kernels)
+            .field("kernels", &self.kernels)
+            .field("is_cubin", &self.is_cubin)
             .field("load_time", &self.load_time)
             .finish_non_exhaustive()
     }
@@ -78,11 +81,9 @@ impl Gpu {
         })?;
         self.bind()?;
         let start = Instant::now();
-        match self.load(&image, None) {
-            Ok(raw) => {
-                let load_time = start.elapsed();
-                Ok(Module { inner: Arc::new(LoadedModule { raw, gpu: self.clone(), load_time, summary }) })
-            }
+        // SAFETY: it is text that ends with a NUL.
+        match unsafe { self.load(image.as_bytes_with_nul(), None) } {
+            Ok(raw) => Ok(self.module(raw, start.elapsed(), summary.kernels, false)),
             Err(error) => {
                 let call = error.returned_any(code::PTX_REJECTED)?;
                 let fault = match call.code {
@@ -93,6 +94,34 @@ impl Gpu {
                 Err(self.ptx_rejected(fault, &summary, self.compiler_log(&image), Some(call)))
             }
         }
+    }
+
+    /// Loads the machine code of a kernel, a cubin. Nothing is compiled, so this takes a fraction of the time of
+    /// [`Gpu::load_ptx`].
+    ///
+    /// # Errors
+    /// [`Error::CubinRejected`] if the driver does not accept it, here or in [`Module::function`]: PTX of the kernel may do in its
+    /// place. [`Error::ContextLost`] after a kernel has failed.
+    ///
+    /// # Safety
+    /// `cubin` is a whole file that an assembler of NVIDIA's has written: its length is nowhere told the driver, which reads what the
+    /// file's own header says there is.
+    pub unsafe fn load_cubin(&self, kernel: &str, cubin: &[u8]) -> Result<Module, Error> {
+        self.bind()?;
+        let start = Instant::now();
+        // SAFETY: it is a whole cubin, as the caller promises.
+        match unsafe { self.load(cubin, None) } {
+            Ok(raw) => Ok(self.module(raw, start.elapsed(), vec![kernel.to_owned()], true)),
+            Err(error) => Err(self.cubin_rejected(kernel, error.returned_any(code::CUBIN_REJECTED)?)),
+        }
+    }
+
+    fn module(&self, raw: CUmodule, load_time: Duration, kernels: Vec<String>, is_cubin: bool) -> Module {
+        Module { inner: Arc::new(LoadedModule { raw, gpu: self.clone(), load_time, kernels, is_cubin }) }
+    }
+
+    fn cubin_rejected(&self, kernel: &str, call: DriverCall) -> Error {
+        Error::CubinRejected { kernel: kernel.to_owned(), driver: self.properties().driver, call }
     }
 
     fn ptx_rejected(&self, fault: PtxFault, summary: &PtxSummary, log: String, call: Option<DriverCall>) -> Error {
@@ -113,7 +142,10 @@ impl Gpu {
     ///
     /// This does not go through `cust`, which has no option for the log, and whose option to take the target from the
     /// context must not be used: the driver reads past the end of the options that it makes.
-    fn load(&self, image: &CString, log: Option<&mut [u8]>) -> Result<CUmodule, CallError> {
+    ///
+    /// # Safety
+    /// The image is text that ends with a NUL, or a whole cubin.
+    unsafe fn load(&self, image: &[u8], log: Option<&mut [u8]>) -> Result<CUmodule, CallError> {
         let mut options = Vec::new();
         let mut values: Vec<*mut c_void> = Vec::new();
         if let Some(log) = log {
@@ -124,8 +156,8 @@ impl Gpu {
             values.push(ptr::without_provenance_mut(log.len()));
         }
         let mut raw = ptr::null_mut();
-        // SAFETY: the image ends with a NUL; there are as many values as options; the log may be written to, in the size
-        // given.
+        // SAFETY: the image says by itself where it ends, as the caller promises; there are as many values as options; the log
+        // may be written to, in the size given.
         self.call(|| unsafe {
             sys::cuModuleLoadDataEx(
                 &mut raw,
@@ -142,7 +174,8 @@ impl Gpu {
     /// and so a second time: all others are loaded in the plainest way there is.
     fn compiler_log(&self, image: &CString) -> String {
         let mut log = vec![0; LOG_BYTES];
-        if let Ok(raw) = self.load(image, Some(&mut log)) {
+        // SAFETY: it is text that ends with a NUL.
+        if let Ok(raw) = unsafe { self.load(image.as_bytes_with_nul(), Some(&mut log)) } {
             // Against all odds it did load this time. The error is reported all the same, so the module is not needed.
             // SAFETY: it was loaded just now, and nobody has it.
             let _ = self.call(|| unsafe { sys::cuModuleUnload(raw) });
@@ -159,15 +192,16 @@ impl Module {
         self.inner.load_time
     }
 
-    /// The names of the module's kernels, in the order of its source.
+    /// The names of the module's kernels, in the order of its source; of machine code, the name that it was loaded by.
     pub fn kernels(&self) -> &[String] {
-        &self.inner.summary.kernels
+        &self.inner.kernels
     }
 
     /// Finds a kernel by its name.
     ///
     /// # Errors
-    /// [`Error::NoSuchKernel`]; [`Error::ContextLost`] after a kernel has failed.
+    /// [`Error::NoSuchKernel`]; [`Error::CubinRejected`] from a driver that reads machine code only now;
+    /// [`Error::ContextLost`] after a kernel has failed.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         let no_such_kernel = || Error::NoSuchKernel { name: name.to_owned(), available: self.kernels().to_vec() };
         let c_name = CString::new(name).map_err(|_| no_such_kernel())?;
@@ -178,7 +212,11 @@ impl Module {
         let found = self.inner.gpu.call(|| unsafe { sys::cuModuleGetFunction(&mut raw, self.inner.raw, c_name) });
         found.map_err(|error| match error.returned_any(&[code::NOT_FOUND]) {
             Ok(_) => no_such_kernel(),
-            Err(error) => error.into(),
+            Err(error) => match error.returned_any(code::CUBIN_REJECTED) {
+                Ok(call) if self.inner.is_cubin => self.inner.gpu.cubin_rejected(name, call),
+                Ok(call) => Error::Call { call },
+                Err(error) => error.into(),
+            },
         })?;
         let (name, resources, module) = (name.into(), Resources::query(&self.inner.gpu, raw)?, self.clone());
         let asked_for_shared_memory = AtomicBool::new(false);

@@ -55,7 +55,7 @@ impl PtxSummary {
     }
 }
 
-/// The GPUs that PTX for a target runs on. The greater of two that run on a GPU is the better one for it.
+/// The GPUs that PTX, or machine code, for a target runs on. The greater of two that run on a GPU is the better one for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PtxTarget {
     capability: ComputeCapability,
@@ -101,6 +101,12 @@ impl PtxTarget {
             Scope::Family => self.capability <= device && self.capability.major == device.major,
             Scope::Exact => self.capability == device,
         }
+    }
+
+    /// Whether machine code for it runs on a GPU: on those of the same major compute capability from its own minor one on, and
+    /// that for `sm_90a` only on 9.0.
+    pub fn code_runs_on(self, device: ComputeCapability) -> bool {
+        self.runs_on(device) && self.capability.major == device.major
     }
 
     /// Whether it also runs on all GPUs of later compute capabilities.
@@ -164,6 +170,17 @@ mod tests {
         for nonsense in ["", "sm_", "compute_90", "sm_9x0"] {
             assert_eq!(PtxTarget::parse(nonsense), None, "{nonsense}");
         }
+    }
+
+    #[test]
+    fn machine_code_stays_within_its_generation() {
+        let runs =
+            |target, major, minor| PtxTarget::parse(target).unwrap().code_runs_on(ComputeCapability { major, minor });
+        assert!(runs("sm_80", 8, 0) && runs("sm_80", 8, 9) && !runs("sm_80", 9, 0));
+        assert!(!runs("sm_86", 8, 0) && runs("sm_86", 8, 6) && runs("sm_86", 8, 9));
+        assert!(runs("sm_90a", 9, 0) && !runs("sm_90a", 9, 1) && !runs("sm_90a", 10, 0));
+        assert!(runs("sm_100", 10, 3) && !runs("sm_100", 12, 0) && runs("sm_120", 12, 1));
+        assert!(runs("sm_100f", 10, 3) && !runs("sm_100f", 11, 0));
     }
 
     #[test]

@@ -101,6 +101,20 @@ pub enum Error {
         reason: String,
     },
 
+    /// Machine code of a kernel that is embedded in this program is not what it was when the program was built.
+    #[error(
+        "the machine code of kernel `{kernel}` for {arch} in this program is damaged: {reason}. Install or build the program again; \
+         `TILEWRIGHT_CUBINS=` without a value, when it is built, leaves machine code out"
+    )]
+    DamagedCubin {
+        /// The kernel's name.
+        kernel: String,
+        /// The architecture.
+        arch: &'static str,
+        /// What its decompression has found.
+        reason: String,
+    },
+
     /// A file that was to be PTX is something else.
     #[error("{} is not PTX: {reason}. Build it with `cargo xtask build-ptx`", .path.display())]
     BadPtxFile {

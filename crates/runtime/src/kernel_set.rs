@@ -1,4 +1,5 @@
-//! The kernels of a crate as PTX, embedded in the program for each architecture, and the choice of the PTX that a GPU can run.
+//! The kernels of a crate as PTX, and perhaps as machine code, embedded in the program for each architecture, and the choice of
+//! what a GPU can run.
 
 use std::path::Path;
 
@@ -6,12 +7,13 @@ use cuda_driver::{ComputeCapability, DriverVersion, Properties, PtxSummary, PtxT
 
 use crate::Error;
 
-/// The kernels of one crate as PTX: what [`kernel_set!`](crate::kernel_set) makes of what `cuda_builder::embed` has embedded.
+/// The kernels of one crate as PTX, and perhaps as machine code: what [`kernel_set!`](crate::kernel_set) makes of what `cuda_builder::embed` has embedded.
 #[derive(Debug)]
 pub struct KernelSet {
     crate_name: &'static str,
     digest: Option<&'static str>,
     ptx: Source,
+    cubins: &'static [ArchCubins],
 }
 
 /// Where the PTX of a set is.
@@ -28,6 +30,10 @@ pub(crate) enum Source {
 /// The kernels for one architecture, such as `sm_90a`: the name of each, and its PTX.
 pub(crate) type ArchPtx = (&'static str, &'static [(&'static str, &'static str)]);
 
+/// Machine code of kernels: the architecture of the PTX that it was made of, its own, and the name of each kernel with its cubin,
+/// compressed.
+pub(crate) type ArchCubins = (&'static str, &'static str, &'static [(&'static str, &'static [u8])]);
+
 /// A [`KernelSet`] of what the build script has embedded of the crate in this directory: the name of the file that
 /// `cuda_builder::embed` has written, which is the directory's with underscores.
 ///
@@ -42,24 +48,26 @@ macro_rules! kernel_set {
         mod embedded {
             include!(concat!(env!("OUT_DIR"), "/", $directory, ".rs"));
         }
-        $crate::KernelSet::embedded(embedded::CRATE, embedded::DIGEST, embedded::PTX)
+        $crate::KernelSet::embedded(embedded::CRATE, embedded::DIGEST, embedded::PTX, embedded::CUBINS)
     }};
 }
 
 impl KernelSet {
     /// The kernels of a crate: for each architecture its name and its kernels, each with its name and a PTX module of its own;
-    /// or why there are none. `digest` is that of the sources that the PTX was made from.
+    /// or why there are none. `digest` is that of the sources that the PTX was made from. `cubins` is machine code that `ptxas` has
+    /// made of that PTX: the architectures of both, and the kernels, each as a file compressed in zlib's format.
     #[doc(hidden)]
     pub const fn embedded(
         crate_name: &'static str,
         digest: Option<&'static str>,
         ptx: Result<&'static [ArchPtx], &'static str>,
+        cubins: &'static [ArchCubins],
     ) -> Self {
         let ptx = match ptx {
             Ok(archs) => Source::Embedded(archs),
             Err(reason) => Source::Missing(reason),
         };
-        Self { crate_name, digest, ptx }
+        Self { crate_name, digest, ptx, cubins }
     }
 
     /// The kernels of a crate from a file of PTX, in place of what is embedded. They stay in memory for good.
@@ -81,7 +89,7 @@ impl KernelSet {
             return Err(bad("it has no `.version` directive"));
         }
         let arch = summary.target.ok_or_else(|| bad("it has no `.target` directive"))?;
-        Ok(Box::leak(Box::new(Self { crate_name, digest: None, ptx: Source::File { arch, text } })))
+        Ok(Box::leak(Box::new(Self { crate_name, digest: None, ptx: Source::File { arch, text }, cubins: &[] })))
     }
 
     /// The crate whose kernels they are, with underscores.
@@ -112,6 +120,23 @@ impl KernelSet {
         let Source::Embedded(all) = self.ptx else { return Vec::new() };
         let having = all.iter().filter(|(_, kernels)| kernels.iter().any(|(name, _)| *name == kernel));
         having.map(|(arch, _)| *arch).collect()
+    }
+
+    /// The machine code of a kernel that a GPU runs, from the PTX for `ptx_arch`: for its own compute capability if there is that, else
+    /// for the nearest lower one of the same major number. Its architecture, and the compressed cubin.
+    pub(crate) fn cubin(
+        &self,
+        kernel: &str,
+        ptx_arch: &str,
+        gpu: ComputeCapability,
+    ) -> Option<(&'static str, &'static [u8])> {
+        let of_ptx = self.cubins.iter().filter(|(of, ..)| *of == ptx_arch);
+        let fitting = of_ptx.filter_map(|&(_, arch, kernels)| {
+            let target = PtxTarget::parse(arch).filter(|target| target.code_runs_on(gpu))?;
+            let &(_, cubin) = kernels.iter().find(|(name, _)| *name == kernel)?;
+            Some((target, arch, cubin))
+        });
+        fitting.max_by_key(|(target, ..)| *target).map(|(_, arch, cubin)| (arch, cubin))
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -214,6 +239,37 @@ mod tests {
         assert_eq!(chosen(&archs, 12, 0), ["sm_80"]);
         assert_eq!(chosen(&["sm_90", "sm_90a", "sm_80"], 9, 0), ["sm_90a", "sm_90", "sm_80"]);
         assert_eq!(chosen(&["sm_90", "sm_90a", "sm_100"], 12, 1), ["sm_100", "sm_90"]);
+    }
+
+    #[test]
+    fn a_gpu_gets_the_nearest_machine_code_of_its_generation() {
+        static SET: KernelSet = KernelSet::embedded(
+            "k",
+            None,
+            Ok(&[]),
+            &[
+                ("sm_80", "sm_80", &[("a", b"a80"), ("p", b"p80")]),
+                ("sm_80", "sm_86", &[("a", b"a86")]),
+                ("sm_80", "sm_90", &[("a", b"a90")]),
+                ("sm_80", "sm_120", &[("a", b"a120")]),
+                ("sm_90a", "sm_90a", &[("a", b"a90a"), ("w", b"w90a")]),
+            ],
+        );
+        let chosen = |kernel, ptx_arch, major, minor| {
+            SET.cubin(kernel, ptx_arch, ComputeCapability { major, minor })
+                .map_or("", |(_, cubin)| std::str::from_utf8(cubin).unwrap())
+        };
+        assert_eq!(chosen("a", "sm_80", 8, 0), "a80");
+        assert_eq!(chosen("a", "sm_80", 8, 6), "a86");
+        assert_eq!(chosen("a", "sm_80", 8, 9), "a86");
+        assert_eq!(chosen("p", "sm_80", 8, 9), "p80", "the nearest that has the kernel");
+        assert_eq!(chosen("w", "sm_80", 8, 9), "");
+        assert_eq!(chosen("a", "sm_90a", 9, 0), "a90a");
+        assert_eq!(chosen("a", "sm_80", 9, 0), "a90", "never that of other PTX");
+        assert_eq!(chosen("p", "sm_80", 9, 0), "");
+        assert_eq!(chosen("a", "sm_90a", 10, 0), "");
+        assert_eq!(chosen("a", "sm_80", 10, 0), "", "of the same major number only");
+        assert_eq!(chosen("a", "sm_80", 12, 1), "a120");
     }
 
     #[test]

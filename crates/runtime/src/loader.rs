@@ -1,4 +1,4 @@
-//! Loads kernels into a GPU: the driver compiles each one's PTX at its first use, and the loaded function is kept.
+//! Loads kernels into a GPU, each at its first use: machine code, or PTX, which the driver compiles. The loaded function is kept.
 //!
 //! ```text
 //!                    known  ┌───────────┐
@@ -6,13 +6,18 @@
 //!        │ first use        └───────────┘        ▲
 //!        ▼                                       │
 //!  best PTX that has the kernel ──load_ptx──▶ Module
+//!        │                  no ▲                 ▲
+//!        └─▶ machine code of it? ── load_cubin ──┘
 //! ```
+//!
+//! "No" is also the driver's answer to machine code that it does not accept: an old one, or one that is told to compile all PTX.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use cuda_driver::{Function, Gpu, KernelFacts, Module, ptx_facts};
+use miniz_oxide::inflate::decompress_to_vec_zlib;
 
 use crate::Error;
 use crate::kernel_set::{ArchPtx, KernelSet, Source};
@@ -22,10 +27,12 @@ use crate::kernel_set::{ArchPtx, KernelSet, Source};
 pub struct LoadedKernel {
     /// Its name.
     pub name: String,
-    /// The architecture of the PTX that it was taken from, such as `sm_90a`.
+    /// The architecture of its PTX, such as `sm_90a`.
     pub arch: String,
-    /// How long the driver took to compile and load that PTX, or to find it in its cache. For kernels of a file it is the
-    /// time for the whole file.
+    /// The architecture of its machine code, if that was embedded in the program: the driver has not compiled the PTX.
+    pub cubin: Option<&'static str>,
+    /// How long the driver took to load its machine code, or to compile and load its PTX, or to find that in its cache. For kernels
+    /// of a file it is the time for the whole file.
     pub load_time: Duration,
     /// The registers of a thread, of 32 bits each.
     pub registers: u32,
@@ -124,24 +131,27 @@ impl Loader {
         if let (Some(function), Some(kernel)) = (self.known(name), before) {
             return Ok((function, kernel.clone()));
         }
-        let (module, arch) = match &self.modules {
+        let ((module, function), arch, cubin) = match &self.modules {
             Modules::Embedded(archs) => {
                 let (arch, text) = find(archs, name).ok_or_else(|| self.missing(name))?;
                 check_layout(facts, text)?;
-                (self.gpu.load_ptx(text)?, arch)
+                match self.load_cubin(name, arch)? {
+                    Some((cubin, loaded)) => (loaded, arch, Some(cubin)),
+                    None => (with_function(self.gpu.load_ptx(text)?, name)?, arch, None),
+                }
             }
             Modules::File { module, arch } => {
                 if let Source::File { text, .. } = self.set.source() {
                     check_layout(facts, text)?;
                 }
-                (module.clone(), *arch)
+                (with_function(module.clone(), name)?, *arch, None)
             }
         };
-        let function = module.function(name)?;
         let resources = function.resources();
         let kernel = LoadedKernel {
             name: name.to_owned(),
             arch: arch.to_owned(),
+            cubin,
             load_time: module.load_time(),
             registers: resources.registers,
             static_shared_bytes: resources.static_shared_bytes,
@@ -150,6 +160,23 @@ impl Loader {
         functions.insert(name.into(), function.clone());
         loaded.push(kernel.clone());
         Ok((function, kernel))
+    }
+
+    /// The machine code of a kernel, made of its PTX for an architecture: its own architecture, and what has been loaded. `None` if
+    /// there is none for this GPU, or the driver does not accept it.
+    fn load_cubin(&self, name: &str, ptx_arch: &str) -> Result<Option<(&'static str, Loaded)>, Error> {
+        let gpu = self.gpu.properties().compute_capability;
+        let Some((arch, compressed)) = self.set.cubin(name, ptx_arch, gpu) else { return Ok(None) };
+        let damaged = |reason: String| Error::DamagedCubin { kernel: name.to_owned(), arch, reason };
+        let cubin = decompress_to_vec_zlib(compressed).map_err(|error| damaged(error.to_string()))?;
+        // SAFETY: it is what the set was made with, a file as `ptxas` wrote it (the promise of `KernelSet::embedded`): the
+        // decompression has come to its end, and found the checksum that it was compressed with.
+        let module = unsafe { self.gpu.load_cubin(name, &cubin) };
+        match module.and_then(|module| with_function(module, name)) {
+            Ok(loaded) => Ok(Some((arch, loaded))),
+            Err(cuda_driver::Error::CubinRejected { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Why there is no kernel of this name.
@@ -179,6 +206,14 @@ impl Loader {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<LoadedKernel>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A module, and the one kernel of it that is wanted.
+type Loaded = (Module, Function);
+
+fn with_function(module: Module, name: &str) -> Result<Loaded, cuda_driver::Error> {
+    let function = module.function(name)?;
+    Ok((module, function))
 }
 
 /// Checks that the parameters are laid out as the PTX says, if it does.

@@ -3,7 +3,7 @@
 
 use outer_product_bias_relu_kernels::OuterProductBiasRelu;
 
-/// What the build script has embedded: `CRATE`, `DIGEST` and `PTX`.
+/// What the build script has embedded: `CRATE`, `DIGEST`, `PTX` and `CUBINS`.
 #[allow(dead_code, unreachable_pub, reason = "generated for `runtime::kernel_set!`, of which one item is used here")]
 mod embedded {
     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));

@@ -1,11 +1,9 @@
 //! What NVIDIA's tools say of many kernels: each assembled and disassembled once, several at a time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
-use std::{fs, io, thread};
+use std::{fs, io};
 
 use gpu_facts::Limits;
 use serde_json::{Value, json};
@@ -14,7 +12,7 @@ use super::assembler::{Assembly, KernelResources};
 use super::sass::{self, KernelCode};
 use super::tools::{CudaTool, ToolError};
 use super::{assemble, assembler};
-use crate::{Arch, KernelEntry, write_atomically};
+use crate::{Arch, KernelEntry, parallel, write_atomically};
 
 /// Results that nobody asked for in this time are removed.
 const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -40,23 +38,8 @@ pub struct Examination {
 /// kernel.
 pub fn examine(kernels: &[(Arch, &KernelEntry)], cache: &Path) -> Result<Vec<Examination>, ToolError> {
     let tools = tools()?;
-    let next = AtomicUsize::new(0);
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(kernels.len());
-    let mut results = thread::scope(|scope| {
-        let work = || -> Vec<(usize, Result<Examination, ToolError>)> {
-            std::iter::from_fn(|| {
-                let position = next.fetch_add(1, Ordering::Relaxed);
-                let &(arch, kernel) = kernels.get(position)?;
-                Some((position, examine_one(&tools, arch, kernel, cache)))
-            })
-            .collect()
-        };
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let results = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        results.flatten().collect::<Vec<_>>()
-    });
-    results.sort_by_key(|(position, _)| *position);
-    results.into_iter().map(|(_, result)| result).collect()
+    let one = |&(arch, kernel): &(Arch, &KernelEntry)| examine_one(&tools, arch, kernel, cache);
+    parallel::map(kernels, one).into_iter().collect()
 }
 
 /// What identifies the tools: another version gives other results.
@@ -76,12 +59,7 @@ fn examine_one(tools: &str, arch: Arch, kernel: &KernelEntry, cache: &Path) -> R
     if let Some((report, listing)) = texts {
         return read(&kernel.name, report, listing);
     }
-    let of_kernel = |error| match error {
-        ToolError::Failed { tool, status, message } => {
-            ToolError::Failed { tool, status, message: format!("`{}` for {arch}: {message}", kernel.name) }
-        }
-        other => other,
-    };
+    let of_kernel = |error: ToolError| error.of_kernel(&kernel.name, arch);
     let Assembly { cubin, report, .. } = assemble(&kernel.ptx, arch).map_err(of_kernel)?;
     let listing = sass::listing(&cubin).map_err(of_kernel)?;
     let examination = read(&kernel.name, &report, &listing)?;

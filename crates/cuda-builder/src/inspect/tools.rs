@@ -4,10 +4,15 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
+use crate::Arch;
 use crate::toolchain::find_on_path;
 
 /// Names the directory of NVIDIA's tools; if it is set, they are looked for nowhere else.
 pub const CUDA_BIN_VARIABLE: &str = "TILEWRIGHT_CUDA_BIN";
+
+/// The environment variable that names the architectures whose machine code [`embed`](crate::embed) puts into a program beside the
+/// PTX, separated by commas: `sm_80,sm_90a`. Without it, and if it is empty, there is none, and no `ptxas` is needed.
+pub const CUBINS_VARIABLE: &str = "TILEWRIGHT_CUBINS";
 
 /// Where, below a target directory, `cargo xtask setup` puts the tools: the layout of NVIDIA's Python packages.
 const INSTALLED: &str = "tools/cuda/nvidia/cu13/bin";
@@ -59,6 +64,18 @@ pub enum ToolError {
         /// What is missing or strange.
         what: String,
     },
+}
+
+impl ToolError {
+    /// The same with the kernel that the tool was given.
+    pub(crate) fn of_kernel(self, kernel: &str, arch: Arch) -> Self {
+        match self {
+            Self::Failed { tool, status, message } => {
+                Self::Failed { tool, status, message: format!("`{kernel}` for {arch}: {message}") }
+            }
+            other => other,
+        }
+    }
 }
 
 impl CudaTool {

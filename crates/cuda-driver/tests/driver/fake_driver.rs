@@ -313,6 +313,47 @@ fn rejected_ptx_says_why() {
     });
 }
 
+/// Machine code for the fake driver.
+fn cubin(ptx: &str) -> Vec<u8> {
+    let mut cubin = b"\x7fELF".to_vec();
+    cubin.resize(54, 0);
+    [&cubin[..], b"fake cubin", ptx.as_bytes(), b"\0"].concat()
+}
+
+#[test]
+fn machine_code_is_loaded_as_it_is() {
+    isolated("machine_code_is_loaded_as_it_is", fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        // SAFETY: this driver takes it for machine code.
+        let load = |kernel, cubin: &[u8]| unsafe { gpu.load_cubin(kernel, cubin) };
+        let module = load("fill", &cubin(PTX)).unwrap();
+        assert_eq!(module.kernels(), ["fill"]);
+        assert_eq!(module.function("fill").unwrap().name(), "fill");
+        let error = module.function("other").unwrap_err();
+        assert_says(&error, &["no kernel named `other`", "it has fill"]);
+        // As an assembler writes it.
+        let error = load("fill", &[&b"\x7fELF"[..], &[0; 100]].concat()).unwrap_err();
+        assert!(matches!(&error, Error::CubinRejected { kernel, .. } if kernel == "fill"), "{error}");
+        assert_says(&error, &["`fill`", "CUDA 12.4", "PTX", "NO_BINARY_FOR_GPU (209)"]);
+        // What is not the machine code's fault is not blamed on it.
+        let error = load("fill", &cubin("// reject 2")).unwrap_err();
+        assert!(matches!(error, Error::Call { .. }), "{error}");
+    });
+}
+
+#[test]
+fn machine_code_may_be_refused_when_its_kernel_is_asked_for() {
+    let variables = [("FAKE_CUDA_CUBINS", "lazily,222")];
+    isolated("machine_code_may_be_refused_when_its_kernel_is_asked_for", fake_library, &variables, || {
+        let gpu = Gpu::open(0).unwrap();
+        // SAFETY: this driver takes it for machine code.
+        let module = unsafe { gpu.load_cubin("fill", &cubin(PTX)) }.unwrap();
+        let error = module.function("fill").unwrap_err();
+        assert!(matches!(error, Error::CubinRejected { .. }) && error.driver_call().is_some(), "{error}");
+        gpu.load_ptx(PTX).unwrap().function("fill").unwrap();
+    });
+}
+
 #[test]
 fn an_unknown_kernel_is_named_with_those_that_exist() {
     isolated("an_unknown_kernel_is_named_with_those_that_exist", fake_library, &[], || {

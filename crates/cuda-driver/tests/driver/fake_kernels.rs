@@ -2,6 +2,7 @@
 //! not offer, it refuses.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
 
 use gpu_facts::KernelFacts;
@@ -51,6 +52,27 @@ enum Action {
     Nothing,
 }
 
+const NO_BINARY_FOR_GPU: u32 = 209;
+const ELF: &[u8] = b"\x7fELF";
+/// The length of a header.
+const ELF_HEADER: usize = 64;
+/// What the header of machine code for this driver ends with. Behind it is PTX that ends with a NUL.
+const CUBIN_MARK: &[u8] = b"fake cubin";
+
+/// The PTX in machine code, if it is for this driver.
+unsafe fn text_of_cubin(image: *const c_char) -> Option<*const c_char> {
+    let header = unsafe { std::slice::from_raw_parts(image.cast::<u8>(), ELF_HEADER) };
+    header.ends_with(CUBIN_MARK).then(|| unsafe { image.add(ELF_HEADER) })
+}
+
+/// With which code machine code is refused, and when: `lazily`, or at once.
+fn refuses_cubins() -> Option<(&'static str, u32)> {
+    static REFUSES: OnceLock<String> = OnceLock::new();
+    let refuses = REFUSES.get_or_init(|| std::env::var("FAKE_CUDA_CUBINS").unwrap_or_default());
+    let (when, code) = refuses.split_once(',').unwrap_or(("", refuses));
+    Some((when, code.parse().ok()?))
+}
+
 /// A block of a kernel whose PTX does not say how many threads it has.
 const MAX_THREADS: u32 = 256;
 
@@ -98,6 +120,15 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     values: *const *mut c_void,
 ) -> u32 {
     check!(prescribed_in_context("cuModuleLoadDataEx"));
+    let is_cubin = unsafe { CStr::from_ptr(image) }.to_bytes().starts_with(ELF);
+    let image = match (is_cubin, refuses_cubins()) {
+        (true, Some(("", code))) => return code,
+        (true, _) => match unsafe { text_of_cubin(image) } {
+            Some(text) => text,
+            None => return NO_BINARY_FOR_GPU,
+        },
+        (false, _) => image,
+    };
     let ptx = unsafe { CStr::from_ptr(image) }.to_str().unwrap().to_owned();
     if let Some((_, rest)) = ptx.split_once("// reject ") {
         // CU_JIT_ERROR_LOG_BUFFER and its size.
@@ -112,13 +143,14 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     }
     made(Kind::Module);
     LOADED_MODULES.fetch_add(1, SeqCst);
-    unsafe { *module = Box::into_raw(Box::new(Module { ptx, functions: Vec::new() })) as usize };
+    unsafe { *module = Box::into_raw(Box::new(Module { ptx, is_cubin, functions: Vec::new() })) as usize };
     SUCCESS
 }
 
 /// A module, and what was made of its kernels: they go with it.
 struct Module {
     ptx: String,
+    is_cubin: bool,
     functions: Vec<Box<Function>>,
 }
 
@@ -133,6 +165,9 @@ unsafe extern "C" fn cuModuleUnload(module: usize) -> u32 {
 unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) -> u32 {
     check!(prescribed_in_context("cuModuleGetFunction"));
     let module = unsafe { &mut *(module as *mut Module) };
+    if let (true, Some(("lazily", code))) = (module.is_cubin, refuses_cubins()) {
+        return code;
+    }
     let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap();
     let Some(found) = Function::read(&module.ptx, name) else { return NOT_FOUND };
     module.functions.push(Box::new(found));

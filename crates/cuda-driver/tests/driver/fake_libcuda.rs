@@ -7,6 +7,9 @@
 //! - A block of a kernel has the threads that its PTX says, or else at most 256.
 //! - Functions that need a context return `CUDA_ERROR_INVALID_CONTEXT` on a thread where none is current.
 //! - PTX with the line `// reject 218` is rejected with that code and a log.
+//! - Machine code is an ELF header with PTX behind it ([`fake_kernels::CUBIN_MARK`]); what real assemblers write is refused with
+//!   209. `FAKE_CUDA_CUBINS=222` refuses all with that code, as an old driver; `FAKE_CUDA_CUBINS=lazily,222` not before a kernel of
+//!   it is asked for.
 //! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700, `planted_trap` 719;
 //!   whoever waits for `planted_endless` waits for ever.
 //! - `fake_*` are for the tests; those of `fake_faults.rs` make the n-th call fail, and count what is not given back.
