@@ -2,6 +2,8 @@
 
 use cuda_std::prelude::*;
 
+use crate::Matrix;
+
 /// A vector that a kernel reads. Invariant: every element lies inside `data`.
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
@@ -21,6 +23,12 @@ pub struct VectorMut<'a> {
 }
 
 impl<'a> Vector<'a> {
+    /// The first column of a matrix, which has one.
+    #[inline(always)]
+    pub(crate) fn of_column(matrix: Matrix<'a>) -> Self {
+        Self { data: matrix.data(), stride: matrix.row_stride(), len: matrix.rows() }
+    }
+
     /// The memory, gaps included.
     #[inline(always)]
     pub fn data(&self) -> GlobalSlice<'a, f32> {
@@ -110,7 +118,7 @@ mod construct {
     //! The constructors, which only the host calls. A vector is a matrix of one column, so the checks are the matrix's.
 
     use super::*;
-    use crate::{Matrix, MatrixMut, ShapeError};
+    use crate::{MatrixMut, ShapeError};
 
     impl<'a> Vector<'a> {
         /// `len` elements in `data`, `stride` apart.

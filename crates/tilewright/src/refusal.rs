@@ -128,6 +128,15 @@ pub enum Refusal {
         /// The smallest k that it is for.
         from: usize,
     },
+    /// It takes a launch for each product of a batch. It can be had by its name.
+    #[error("it takes a launch for each of the {batch} products of the batch: only by its name")]
+    LaunchForEach {
+        /// The products.
+        batch: usize,
+    },
+    /// It is for batches. It can be had by its name.
+    #[error("it is for batches of products, and this is one: only by its name")]
+    OneProduct,
     /// Something of its own, in words, that none of the others says.
     #[error("{0}")]
     Own(String),
@@ -141,6 +150,14 @@ pub enum Refusal {
 impl Refusal {
     /// Whether the kernel may be had by its name all the same.
     pub fn yields_to_name(&self) -> bool {
-        matches!(self, Self::ShortK { .. } | Self::NotDeterministic | Self::OneColumn | Self::SlowOnCpu)
+        matches!(
+            self,
+            Self::ShortK { .. }
+                | Self::NotDeterministic
+                | Self::OneColumn
+                | Self::SlowOnCpu
+                | Self::LaunchForEach { .. }
+                | Self::OneProduct
+        )
     }
 }

@@ -14,6 +14,7 @@
 //! | module | what | a kernel takes |
 //! |---|---|---|
 //! | [`basic`] | the first kernels: one thread for each element of C, then tiles in shared memory | a [`Gemm`] |
+//! | [`batched`] | batches of small products: several in a block | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`register_tiled`] | a tile of C in the registers of each thread: the fastest on CUDA cores | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`narrow`] | few columns, so that the time is that of reading A once | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`mma`] | tensor cores by `mma.sync`, from sm_80 on | a [`TiledGemm`](tiles::TiledGemm) |
@@ -33,6 +34,7 @@
 //! kernels with tiles of C in registers do the opposite: few threads, with many registers, and loads that are issued ahead.
 
 pub mod basic;
+pub mod batched;
 pub mod decompose;
 mod fp32_tile;
 pub mod hopper;

@@ -113,16 +113,6 @@ impl<'a> TiledGemm<'a> {
         self.alpha_beta.beta == 0.0
     }
 
-    /// The operands A.
-    pub fn a(&self) -> MatrixBatch<'a> {
-        self.a
-    }
-
-    /// The operands B.
-    pub fn b(&self) -> MatrixBatch<'a> {
-        self.b
-    }
-
     /// The results, or partial results of split-K.
     pub fn c(&self) -> MatrixBatchMut<'a> {
         self.c
@@ -130,6 +120,18 @@ impl<'a> TiledGemm<'a> {
 }
 
 impl<'a> TiledGemm<'a> {
+    /// The operands A.
+    #[inline(always)]
+    pub fn a(&self) -> MatrixBatch<'a> {
+        self.a
+    }
+
+    /// The operands B.
+    #[inline(always)]
+    pub fn b(&self) -> MatrixBatch<'a> {
+        self.b
+    }
+
     /// The number of rows of every A and C.
     #[inline(always)]
     pub fn m(&self) -> u32 {
@@ -196,6 +198,23 @@ impl<'a> TiledGemm<'a> {
         }
         let place = |position, down, across| triangle.tile(shape, down, across, position);
         self.tile_in_order(shape, block, |down, across| triangle.tiles(shape, down, across), place)
+    }
+
+    /// Tile `number` of all products, those of each row by row, over all k; or `None` beyond the last. Where each product has one tile,
+    /// that takes no division.
+    #[inline(always)]
+    pub(crate) fn tile_of_batch(&self, shape: TileShape, number: u32) -> Option<Tile<'a>> {
+        let (down, across) = (self.m().div_ceil(shape.m), self.n().div_ceil(shape.n));
+        let (product, position) = if down * across == 1 { (number, 0) } else { divide(number, down * across) };
+        if product >= self.a.count() {
+            return None;
+        }
+        let (row, col) = if across == 1 { (position, 0) } else { divide(position, across) };
+        let k = self.effective_k();
+        // SAFETY: product < products, which is how many there are.
+        let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(product)) };
+        let (row, col) = (row * shape.m, col * shape.n);
+        Some(Tile { a, b, c, alpha_beta: self.alpha_beta, k, product, row, col, k_begin: 0, k_end: k })
     }
 
     /// The tile of block `block`, where of `down`×`across` tiles `count(down, across)` are to be computed, and that in position

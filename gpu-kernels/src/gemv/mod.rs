@@ -15,7 +15,9 @@ use cuda_std::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::ShapeError;
 use crate::alpha_beta::AlphaBeta;
-use crate::{Matrix, MatrixMut, Vector, VectorMut};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::TiledGemm;
+use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Vector, VectorMut};
 
 /// A matrix–vector product to compute: what every kernel of this module takes.
 ///
@@ -68,24 +70,35 @@ impl<'a> Gemv<'a> {
     }
 }
 
-/// A matrix–vector product whose sums are divided among blocks: each of `splits` parts of the columns of A gives a partial
-/// result of its own.
+/// Matrix–vector products whose sums are divided among blocks, one for each of a batch: each of `splits` parts of the columns of A gives
+/// a partial result of its own.
 ///
 /// ```text
-///             columns of A:  split 0   split 1   …             partials, splits×m:  row s has the partial sums of split s
+///             columns of A:  split 0   split 1   …             outputs of product i:  i · splits + s has the sums of split s
 /// ```
 ///
-/// [`gemm_split_reduction_fp32`](crate::gemm::split_k::gemm_split_reduction_fp32) adds the rows up.
+/// [`gemm_split_reduction_fp32`](crate::gemm::split_k::gemm_split_reduction_fp32) adds them up.
 ///
-/// Invariant, which the constructors establish and kernels rely on: A is m×k, x has k elements, and the outputs are
-/// splits×m, with at least one split.
+/// Invariant, which the constructors establish and kernels rely on: every A is m×k, every x is k×1 and every output m×1; there are
+/// as many of A and of x as products, and `splits` times as many outputs, with at least one split.
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
 pub struct SplitGemv<'a> {
+    a: MatrixBatch<'a>,
+    x: MatrixBatch<'a>,
+    outputs: MatrixBatchMut<'a>,
+    alpha_beta: AlphaBeta,
+    splits: u64,
+}
+
+/// One of the products, and one of its splits.
+#[derive(Clone, Copy)]
+struct SplitProduct<'a> {
     a: Matrix<'a>,
     x: Vector<'a>,
-    outputs: MatrixMut<'a>,
+    output: MatrixMut<'a>,
     alpha_beta: AlphaBeta,
+    k: u32,
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -95,8 +108,8 @@ impl<'a> SplitGemv<'a> {
     /// # Errors
     /// [`ShapeError::Mismatch`] unless A is m×k, x has k elements and y has m.
     pub fn new(alpha: f32, a: Matrix<'a>, x: Vector<'a>, beta: f32, y: VectorMut<'a>) -> Result<Self, ShapeError> {
-        let row = MatrixMut::new(y.data(), 1, y.len() as usize, 0, y.stride() as usize)?;
-        Self::with(a, x, row, AlphaBeta { alpha, beta })
+        let column = MatrixMut::new(y.data(), y.len() as usize, 1, y.stride() as usize, 0)?;
+        Self::with(a.into(), Self::column(x)?, column.into(), AlphaBeta { alpha, beta }, 1)
     }
 
     /// Partial sums of `A·x`, those of split `s` in row `s` of `partials`, which has as many rows as there are splits.
@@ -108,17 +121,41 @@ impl<'a> SplitGemv<'a> {
         if partials.rows() == 0 {
             ShapeError::unless_equal(("the number of rows of the partials", 0), ("the least number of splits", 1))?;
         }
-        Self::with(a, x, partials, AlphaBeta { alpha: 1.0, beta: 0.0 })
+        let first = MatrixMut::new(partials.data(), partials.cols() as usize, 1, partials.col_stride() as usize, 0)?;
+        let splits = partials.rows();
+        let outputs = MatrixBatchMut::new(first, partials.row_stride() as usize, splits as usize)?;
+        Self::with(a.into(), Self::column(x)?, outputs, AlphaBeta { alpha: 1.0, beta: 0.0 }, splits)
     }
 
-    fn with(a: Matrix<'a>, x: Vector<'a>, outputs: MatrixMut<'a>, alpha_beta: AlphaBeta) -> Result<Self, ShapeError> {
-        ShapeError::unless_equal(("the number of columns of A", a.cols()), ("the length of x", x.len()))?;
-        ShapeError::unless_equal(("the number of rows of A", a.rows()), ("the length of the result", outputs.cols()))?;
-        Ok(Self { a, x, outputs, alpha_beta })
+    /// The products of a batch whose matrices B have one column: whole ones, or partial sums if there is more than one split.
+    ///
+    /// # Errors
+    /// [`ShapeError::Mismatch`] if B has more columns.
+    pub fn batch(alpha: f32, beta: f32, gemm: &TiledGemm<'a>) -> Result<Self, ShapeError> {
+        ShapeError::unless_equal(("the number of columns of B", gemm.n()), ("the columns of a vector", 1))?;
+        Self::with(gemm.a(), gemm.b(), gemm.c(), AlphaBeta { alpha, beta }, gemm.splits())
     }
 
-    /// The matrix A.
-    pub fn a(&self) -> Matrix<'a> {
+    fn column(x: Vector<'a>) -> Result<MatrixBatch<'a>, ShapeError> {
+        Ok(Matrix::new(x.data(), x.len() as usize, 1, x.stride() as usize, 0)?.into())
+    }
+
+    fn with(
+        a: MatrixBatch<'a>,
+        x: MatrixBatch<'a>,
+        outputs: MatrixBatchMut<'a>,
+        alpha_beta: AlphaBeta,
+        splits: u32,
+    ) -> Result<Self, ShapeError> {
+        let (first_a, first_x, first_output) = (a.first(), x.first(), outputs.first());
+        let mismatch = ShapeError::unless_equal;
+        mismatch(("the number of columns of A", first_a.cols()), ("the length of x", first_x.rows()))?;
+        mismatch(("the number of rows of A", first_a.rows()), ("the length of the result", first_output.rows()))?;
+        Ok(Self { a, x, outputs, alpha_beta, splits: u64::from(splits.max(1)) })
+    }
+
+    /// The matrices A.
+    pub fn a(&self) -> MatrixBatch<'a> {
         self.a
     }
 
@@ -128,17 +165,17 @@ impl<'a> SplitGemv<'a> {
     }
 }
 
-impl SplitGemv<'_> {
-    /// The number of rows of A and of elements of a result.
+impl<'a> SplitGemv<'a> {
+    /// The number of rows of every A and of elements of a result.
     #[inline(always)]
     pub fn m(&self) -> u32 {
-        self.outputs.cols()
+        self.outputs.first().rows()
     }
 
-    /// The number of columns of A and of elements of x.
+    /// The number of columns of every A and of elements of x.
     #[inline(always)]
     pub fn k(&self) -> u32 {
-        self.a.cols()
+        self.a.first().cols()
     }
 
     /// The number of terms of each sum: none if α is zero, because then neither A nor x may be read.
@@ -147,10 +184,38 @@ impl SplitGemv<'_> {
         self.alpha_beta.effective_k(self.k())
     }
 
+    /// The number of products.
+    #[inline(always)]
+    pub fn products(&self) -> u32 {
+        self.a.count()
+    }
+
     /// The number of splits.
     #[inline(always)]
     pub fn splits(&self) -> u32 {
-        self.outputs.rows()
+        self.splits as u32
+    }
+
+    /// Split `split` of product `product`, where `splits` of them are written apart.
+    ///
+    /// # Safety
+    /// `product < self.products()`, and `split < self.splits()`.
+    #[inline(always)]
+    unsafe fn product(&self, product: u32, split: u32) -> SplitProduct<'a> {
+        // SAFETY: the caller's promise: there are as many of A and of x as products, and `splits` times as many outputs.
+        let (a, x, output) =
+            unsafe { (self.a.at(product), self.x.at(product), self.outputs.at(product * self.splits() + split)) };
+        SplitProduct { a, x: Vector::of_column(x), output, alpha_beta: self.alpha_beta, k: self.effective_k() }
+    }
+
+    /// Whether the first elements of all A, and with `x` those of all x, are aligned to 16 bytes.
+    #[inline(always)]
+    fn is_aligned(&self, x: bool) -> bool {
+        let aligned = |matrices: &MatrixBatch<'_>| {
+            (matrices.first().data().as_ptr() as u64).is_multiple_of(16)
+                && (matrices.count() <= 1 || matrices.stride().is_multiple_of(4))
+        };
+        aligned(&self.a) && (!x || aligned(&self.x))
     }
 
     /// The first column of split `split` of `splits`, a multiple of `step` columns (or the number of terms): the columns are
@@ -161,30 +226,32 @@ impl SplitGemv<'_> {
         let first = (steps * u64::from(split)).checked_div(u64::from(splits)).unwrap_or(0);
         (first as u32).saturating_mul(step).min(self.effective_k())
     }
+}
 
-    /// The epilogue of one element of output `split`: `α·sum + β·y[row]`. It is not read if β is zero.
+impl SplitProduct<'_> {
+    /// The epilogue of one element: `α·sum + β·y[row]`. It is not read if β is zero.
     ///
     /// # Safety
-    /// `split < self.splits()`, `row < self.m()`, and no other thread accesses this element.
+    /// `row < m`, and no other thread accesses this element.
     #[inline(always)]
     #[track_caller]
-    unsafe fn epilogue(&self, split: u32, row: u32, sum: f32) {
-        // SAFETY: inside the outputs, and this thread's alone, by the caller's promise.
-        let value = self.alpha_beta.combine(self.effective_k(), sum, || unsafe { self.outputs.at(split, row) });
+    unsafe fn epilogue(&self, row: u32, sum: f32) {
+        // SAFETY: inside the output, and this thread's alone, by the caller's promise.
+        let value = self.alpha_beta.combine(self.k, sum, || unsafe { self.output.at(row, 0) });
         // SAFETY: as above.
-        unsafe { self.outputs.set(split, row, value) }
+        unsafe { self.output.set(row, 0, value) }
     }
 
-    /// Adds α·sum to one element of the only output, whatever other threads add to it.
+    /// Adds α·sum to one element of the output, whatever other threads add to it.
     ///
     /// # Safety
-    /// `row < self.m()`, and no thread accesses the element in another way.
+    /// `row < m`, and no thread accesses the element in another way.
     #[inline(always)]
     #[track_caller]
     unsafe fn add(&self, row: u32, sum: f32) {
-        let offset = self.outputs.offset(0, row);
-        // SAFETY: inside the outputs, by the caller's promise.
-        unsafe { self.outputs.data().atomic_add_unchecked(offset, self.alpha_beta.alpha * sum) }
+        let offset = self.output.offset(row, 0);
+        // SAFETY: inside the output, by the caller's promise.
+        unsafe { self.output.data().atomic_add_unchecked(offset, self.alpha_beta.alpha * sum) }
     }
 }
 

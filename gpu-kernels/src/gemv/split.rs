@@ -17,7 +17,7 @@
 //! the assembler would put each load just before its use. A bypasses the first-level cache, which belongs to x.
 //!
 //! **Lanes.** A long row takes all 256 threads of the block. Of a short one, as many as have eight columns each; then a block
-//! has several groups of four rows. The last rows of a matrix whose number is not a multiple of four go one by one.
+//! has several groups of four rows, which may be of several products of a batch. The last rows of a matrix whose number is not a multiple of four go one by one.
 //!
 //! **Splits.** Few rows make few blocks, so the columns are divided too. The partial sums go to a workspace, from which a
 //! second pass adds them up in order: the same bits on every run. The one that adds atomically has that in its name.
@@ -32,9 +32,10 @@ use blocks::reduce::sum_of_lanes;
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::{ROWS, SplitGemv, THREADS, WARPS};
+use super::{ROWS, SplitGemv, SplitProduct, THREADS, WARPS};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
+use crate::geometry::divide;
 
 /// The columns of each row that a thread has in a step.
 const COLUMNS: u32 = 8;
@@ -45,41 +46,44 @@ fn lanes(columns: u32) -> u32 {
     columns.div_ceil(COLUMNS).next_power_of_two().clamp(1, THREADS)
 }
 
-/// The groups of four rows that an m×k matrix has for each block.
-#[inline(always)]
-pub fn groups_of_rows(m: u32, k: u32) -> u32 {
-    m.div_ceil(ROWS as u32 * (THREADS / lanes(k)))
+/// The blocks of a split, for so many m×k matrices: a block has one or more groups of four rows.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn blocks_of_rows(products: u32, m: u32, k: u32) -> u64 {
+    (u64::from(products) * u64::from(m.div_ceil(ROWS as u32))).div_ceil(u64::from(THREADS / lanes(k)))
 }
 
 /// The number of blocks for `splits` splits.
 #[cfg(not(target_arch = "nvptx64"))]
 fn blocks(gemv: &SplitGemv<'_>, splits: u32) -> u64 {
-    u64::from(groups_of_rows(gemv.m(), gemv.k())) * u64::from(splits)
+    blocks_of_rows(gemv.products(), gemv.m(), gemv.k()).saturating_mul(u64::from(splits))
 }
 
-/// How many splits make good use of a GPU with so many multiprocessors, for an m×k matrix: 1 where there are rows enough.
+/// How many splits make good use of a GPU with so many multiprocessors, for so many m×k matrices: 1 where there are rows enough.
 #[cfg(not(target_arch = "nvptx64"))]
-pub fn gemv_splits(m: u32, k: u32, multiprocessors: u32) -> u32 {
+pub fn gemv_splits(products: u32, m: u32, k: u32, multiprocessors: u32) -> u32 {
     let steps = k.div_ceil(COLUMNS * lanes(k));
-    super::balanced_splits(u64::from(groups_of_rows(m, k)), u64::from(steps), multiprocessors)
+    super::balanced_splits(blocks_of_rows(products, m, k), u64::from(steps), multiprocessors)
 }
 
 /// `y = α·A·x + β·y` in fp32 for an A row-major, or partial sums of it: one block for each split of some rows.
 #[kernel(block = 256, min_blocks = 3, requires(
-    gemv.a().is_contiguous_along_rows(), blocks(&gemv, gemv.splits()) <= MAX_BLOCKS
+    gemv.a().first().is_contiguous_along_rows(), blocks(&gemv, gemv.splits()) <= MAX_BLOCKS
 ))]
 pub fn gemv_split_fp32(gemv: SplitGemv<'_>) {
     static SUMS: Shared<[[f32; ROWS]; WARPS]> = Shared::new();
     // SAFETY: a block of 256 threads, all of which come here, with sums that nothing else uses. Each row and split is that of
     // one thread alone.
-    unsafe { split_gemv(&gemv, gemv.splits(), &SUMS, |split, row, sum| gemv.epilogue(split, row, sum)) }
+    unsafe {
+        let finish = |product, split, row, sum| gemv.product(product, split).epilogue(row, sum);
+        split_gemv(&gemv, gemv.splits(), &SUMS, finish)
+    }
 }
 
 /// `y += α·A·x` in fp32 for an A row-major, in one pass with `splits` splits, each of which adds its sums to y as they
 /// come. The result may differ from run to run in the last bits. β is 1: where it is to be another, scale y before, with
 /// [`SplitReduction::scaling`](crate::gemm::split_k::SplitReduction::scaling).
 #[kernel(block = 256, min_blocks = 3, requires(
-    gemv.a().is_contiguous_along_rows(), gemv.splits() == 1, gemv.beta() == 1.0, splits > 0,
+    gemv.a().first().is_contiguous_along_rows(), gemv.splits() == 1, gemv.beta() == 1.0, splits > 0,
     blocks(&gemv, splits) <= MAX_BLOCKS
 ))]
 pub fn gemv_split_atomic_fp32(gemv: SplitGemv<'_>, splits: u32) {
@@ -88,10 +92,10 @@ pub fn gemv_split_atomic_fp32(gemv: SplitGemv<'_>, splits: u32) {
         return; // the whole grid
     }
     // SAFETY: as above; y is only added to.
-    unsafe { split_gemv(&gemv, splits, &SUMS, |_, row, sum| gemv.add(row, sum)) }
+    unsafe { split_gemv(&gemv, splits, &SUMS, |product, _, row, sum| gemv.product(product, 0).add(row, sum)) }
 }
 
-/// The body of both kernels. Calls `finish` with every split, every row below m, and its sum.
+/// The body of both kernels. Calls `finish` with every product, every split, every row below m, and its sum.
 ///
 /// # Safety
 /// Called by all threads of a block of [`THREADS`], with an array that nothing else uses. A is contiguous along its rows.
@@ -100,22 +104,30 @@ unsafe fn split_gemv(
     gemv: &SplitGemv<'_>,
     splits: u32,
     all_sums: &'static Shared<[[f32; ROWS]; WARPS]>,
-    finish: impl Fn(u32, u32, f32),
+    finish: impl Fn(u32, u32, u32, f32),
 ) {
     let lanes = lanes(gemv.k());
     let block = thread::block_idx_x();
     let rows_of_blocks = block.checked_div(splits).unwrap_or(0);
     let split = block.wrapping_sub(rows_of_blocks.wrapping_mul(splits));
-    if rows_of_blocks >= groups_of_rows(gemv.m(), gemv.k()) {
-        return; // the whole block
-    }
     let t = thread::thread_idx_x();
     let (group, lane) = (t / lanes, t & (lanes - 1));
-    let first_row = (rows_of_blocks * (THREADS / lanes) + group) * ROWS as u32;
+    let group = u64::from(rows_of_blocks) * u64::from(THREADS / lanes) + u64::from(group);
+    // Which product of the batch has the group.
+    let groups = u64::from(gemv.m().div_ceil(ROWS as u32));
+    let (product, group) = if gemv.products() == 1 { (0, group) } else { divide(group, groups) };
+    // What is beyond the last product, or the only one, has no rows, but comes to the barriers all the same.
+    let is_inside = product < u64::from(gemv.products()) && group < groups;
+    let (product, first_row) = if is_inside { (product as u32, group as u32 * ROWS as u32) } else { (0, gemv.m()) };
+    if gemv.products() == 0 {
+        return; // the whole grid
+    }
 
     let step = COLUMNS * lanes;
     let part = Part {
         gemv,
+        // SAFETY: below the number of products, as compared, or the first of at least one.
+        product: unsafe { gemv.product(product, 0) },
         lane,
         lanes,
         begin: gemv.first_column(split, splits, step),
@@ -146,7 +158,7 @@ unsafe fn split_gemv(
         if lane == 0 {
             for (row, sum) in sums.into_iter().enumerate() {
                 if first_row + (row as u32) < gemv.m() {
-                    finish(split, first_row + row as u32, sum);
+                    finish(product, split, first_row + row as u32, sum);
                 }
             }
         }
@@ -156,6 +168,7 @@ unsafe fn split_gemv(
 /// A split of the columns, of which this thread is lane `lane`.
 struct Part<'a> {
     gemv: &'a SplitGemv<'a>,
+    product: SplitProduct<'a>,
     lane: u32,
     lanes: u32,
     /// The first column, a multiple of the columns of a step, or of the end.
@@ -165,14 +178,11 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Whether four neighbours in a row of A from a multiple of four on, and those in x, are aligned vectors.
+    /// Whether four neighbours in a row of A from a multiple of four on, and those in x, are aligned vectors: the same for all products,
+    /// so that the lanes of a warp, which may have several, stay together.
     #[inline(always)]
     fn has_vectors(&self) -> bool {
-        let (a, x) = (self.gemv.a, self.gemv.x);
-        x.stride() == 1
-            && (x.data().as_ptr() as u64).is_multiple_of(16)
-            && a.row_stride().is_multiple_of(4)
-            && (a.data().as_ptr() as u64).is_multiple_of(16)
+        self.product.x.stride() == 1 && self.product.a.row_stride().is_multiple_of(4) && self.gemv.is_aligned(true)
     }
 
     /// The sums of this lane for four rows, those of rows beyond the last being zero. `WIDTH` is 4 with vectors, else 1;
@@ -205,8 +215,8 @@ impl Part<'_> {
     /// As for [`Part::rows`]; `first_row + N <= m`.
     #[inline(always)]
     unsafe fn dot<const N: usize, const WIDTH: usize, const LOADS: usize>(&self, first_row: u32) -> [f32; N] {
-        let (a, x) = (self.gemv.a.data(), self.gemv.x);
-        let row_stride = self.gemv.a.row_stride();
+        let (a, x) = (self.product.a.data(), self.product.x);
+        let row_stride = self.product.a.row_stride();
         let row_offset = u64::from(first_row) * row_stride;
         let load_x = |column: u64| -> [f32; WIDTH] {
             // SAFETY: below k, and aligned if WIDTH is 4, by what the callers below have compared.

@@ -27,9 +27,10 @@ use blocks::reduce::sum_of_lanes;
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::{ROWS, SplitGemv, THREADS, WARPS};
+use super::{ROWS, SplitGemv, SplitProduct, THREADS, WARPS};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
+use crate::geometry::divide;
 
 /// The columns that a thread loads at a time, if a load is a vector.
 const LOADS: usize = 8;
@@ -48,42 +49,53 @@ fn columns_of_step(m: u32, k: u32) -> u32 {
     LOADS as u32 * (THREADS / lanes(m, k))
 }
 
-/// The groups of rows that blocks have.
+/// The groups of rows of a matrix, each of which is a block's.
 #[inline(always)]
-pub fn groups_of_rows(m: u32, k: u32) -> u32 {
+fn groups_of_rows(m: u32, k: u32) -> u32 {
     m.div_ceil(ROWS as u32 * lanes(m, k))
+}
+
+/// The blocks of a split, for so many m×k matrices.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn blocks_of_rows(products: u32, m: u32, k: u32) -> u64 {
+    u64::from(products) * u64::from(groups_of_rows(m, k))
 }
 
 /// The number of blocks.
 #[cfg(not(target_arch = "nvptx64"))]
 fn blocks(gemv: &SplitGemv<'_>) -> u64 {
-    u64::from(groups_of_rows(gemv.m(), gemv.k())) * u64::from(gemv.splits())
+    blocks_of_rows(gemv.products(), gemv.m(), gemv.k()).saturating_mul(u64::from(gemv.splits()))
 }
 
-/// How many splits make good use of a GPU with so many multiprocessors, for an m×k matrix: 1 where there are rows enough.
+/// How many splits make good use of a GPU with so many multiprocessors, for so many m×k matrices: 1 where there are rows enough.
 #[cfg(not(target_arch = "nvptx64"))]
-pub fn gemv_transposed_splits(m: u32, k: u32, multiprocessors: u32) -> u32 {
+pub fn gemv_transposed_splits(products: u32, m: u32, k: u32, multiprocessors: u32) -> u32 {
     let steps = k.div_ceil(columns_of_step(m, k));
-    super::balanced_splits(u64::from(groups_of_rows(m, k)), u64::from(steps), multiprocessors)
+    super::balanced_splits(blocks_of_rows(products, m, k), u64::from(steps), multiprocessors)
 }
 
 /// `y = α·A·x + β·y` in fp32 for an A column-major, or partial sums of it: one block for each split of some rows.
 #[kernel(block = 256, min_blocks = 3, requires(
-    gemv.a().is_contiguous_along_cols(), blocks(&gemv) <= MAX_BLOCKS
+    gemv.a().first().is_contiguous_along_cols(), blocks(&gemv) <= MAX_BLOCKS
 ))]
 pub fn gemv_transposed_split_fp32(gemv: SplitGemv<'_>) {
     static SUMS: Shared<[f32; ROWS * THREADS as usize]> = Shared::new();
     let (m, k) = (gemv.m(), gemv.k());
     let block = thread::block_idx_x();
-    let group = block.checked_div(gemv.splits()).unwrap_or(0);
-    let split = block.wrapping_sub(group.wrapping_mul(gemv.splits()));
-    if group >= groups_of_rows(m, k) {
+    let (group, split) = divide(u64::from(block), gemv.splits().into());
+    let groups = u64::from(groups_of_rows(m, k));
+    let (product, group) = if gemv.products() == 1 { (0, group) } else { divide(group, groups) };
+    if product >= u64::from(gemv.products()) || group >= groups {
         return; // the whole block
     }
+    let (split, group) = (split as u32, group as u32);
+    // SAFETY: below the number of products, as compared, and of splits, as a remainder.
+    let product = unsafe { gemv.product(product as u32, split) };
     let lanes = lanes(m, k);
     let (t, step, rows) = (thread::thread_idx_x(), columns_of_step(m, k), ROWS as u32 * lanes);
     let part = Part {
         gemv,
+        product,
         lane: t & (lanes - 1),
         lanes,
         first_row: group * rows,
@@ -119,7 +131,7 @@ pub fn gemv_transposed_split_fp32(gemv: SplitGemv<'_>) {
             for set in 1..sets {
                 sum += SUMS.read((set * rows + row) as usize);
             }
-            gemv.epilogue(split, part.first_row + row, sum);
+            product.epilogue(part.first_row + row, sum);
             row += THREADS;
         }
     }
@@ -128,6 +140,7 @@ pub fn gemv_transposed_split_fp32(gemv: SplitGemv<'_>) {
 /// A split of the columns, of which this thread has every `THREADS / lanes`th.
 struct Part<'a> {
     gemv: SplitGemv<'a>,
+    product: SplitProduct<'a>,
     lane: u32,
     lanes: u32,
     /// The first row of the block.
@@ -143,10 +156,9 @@ impl Part<'_> {
     /// vector.
     #[inline(always)]
     fn has_vectors(&self) -> bool {
-        let a = self.gemv.a;
         self.first_row + ROWS as u32 * self.lanes <= self.gemv.m()
-            && a.col_stride().is_multiple_of(4)
-            && (a.data().as_ptr() as u64).is_multiple_of(16)
+            && self.product.a.col_stride().is_multiple_of(4)
+            && self.gemv.is_aligned(false)
     }
 
     /// The sums of this thread, for rows side by side with `VECTORS`, else every `lanes`th; zero for rows beyond the last.
@@ -155,7 +167,7 @@ impl Part<'_> {
     /// As [`Part::has_vectors`] says. A is contiguous along its columns.
     #[inline(always)]
     unsafe fn sums<const VECTORS: bool, const LOADS: usize>(&self) -> [f32; ROWS] {
-        let (a, x) = (self.gemv.a, self.gemv.x);
+        let (a, x) = (self.product.a, self.product.x);
         let row = self.first_row + if VECTORS { self.lane * ROWS as u32 } else { self.lane };
         let load = |column: u64| -> ([f32; ROWS], f32) {
             let offset = column * a.col_stride() + u64::from(row);

@@ -95,11 +95,22 @@ pub(crate) trait Contract: Debug + Sync {
         MAX_BLOCKS.into()
     }
 
+    /// The tiles that a block computes at a time.
+    fn tiles_of_a_block(&self) -> u32 {
+        1
+    }
+
+    /// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
+    fn block_seconds(&self) -> f64 {
+        3e-6
+    }
+
     /// The blocks of its grid. `tile` is [`KernelInfo::tile`].
     fn blocks(&self, tile: Option<TileShape>, product: &Description, splits: u32) -> u128 {
         let (m, n, batch) = (product.m as u128, product.n as u128, product.batch as u128);
         let TileShape { m: rows, n: cols, .. } = tile.unwrap_or(TileShape { m: 1, n: 1, k: 1 });
-        m.div_ceil(rows.into()) * n.div_ceil(cols.into()) * batch * u128::from(splits)
+        let tiles = m.div_ceil(rows.into()) * n.div_ceil(cols.into()) * batch * u128::from(splits);
+        tiles.div_ceil(self.tiles_of_a_block().into())
     }
 
     /// The best number of splits on so many multiprocessors, if the kernel knows better than the model.

@@ -100,6 +100,9 @@ impl KernelInfo {
         if product.terms() < from && product.terms() > 0 {
             return Some(Refusal::ShortK { precision, from });
         }
+        if product.batch > 1 && !self.contract.is_batched() {
+            return Some(Refusal::LaunchForEach { batch: product.batch });
+        }
         // The executor's models of Hopper's instructions are slow.
         if device.is_cpu() && self.facts.arch.is_some() {
             return Some(Refusal::SlowOnCpu);

@@ -4,7 +4,7 @@ use cuda_std::KernelFacts;
 use gpu_kernels::gemm::split_k::SplitReduction;
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemv::SplitGemv;
-use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits, groups_of_rows};
+use gpu_kernels::gemv::split::{self, gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits};
 use gpu_kernels::gemv::transposed_split::{self, gemv_transposed_split_fp32, gemv_transposed_splits};
 use gpu_kernels::{Matrix, MatrixMut, Vector, VectorMut};
 
@@ -15,27 +15,28 @@ use crate::description::Description;
 use crate::order::Order;
 use crate::{Device, Error};
 
-/// How a kernel divides the work. Both functions take m and k.
+/// How a kernel divides the work. Both functions take the number of products, m and k.
 #[derive(Debug)]
 struct Division {
     /// The best number of splits on so many multiprocessors.
-    splits: fn(u32, u32, u32) -> u32,
-    /// The groups of rows: the blocks of each split.
-    groups: fn(u32, u32) -> u32,
+    splits: fn(u32, u32, u32, u32) -> u32,
+    /// The blocks of each split.
+    blocks: fn(u32, u32, u32) -> u64,
 }
 
 /// A matrix row-major.
-const ROWS: Division = Division { splits: gemv_splits, groups: groups_of_rows };
+const ROWS: Division = Division { splits: gemv_splits, blocks: split::blocks_of_rows };
 /// A matrix column-major.
-const COLUMNS: Division = Division { splits: gemv_transposed_splits, groups: transposed_split::groups_of_rows };
+const COLUMNS: Division = Division { splits: gemv_transposed_splits, blocks: transposed_split::blocks_of_rows };
 
 impl Division {
     fn blocks(&self, product: &Description, splits: u32) -> u128 {
-        u128::from((self.groups)(product.m as u32, product.k as u32)) * product.batch as u128 * u128::from(splits)
+        let blocks = (self.blocks)(product.batch as u32, product.m as u32, product.k as u32);
+        u128::from(blocks) * u128::from(splits)
     }
 
     fn best_splits(&self, product: &Description, multiprocessors: u32) -> u32 {
-        (self.splits)(product.m as u32, product.terms() as u32, multiprocessors)
+        (self.splits)(product.batch as u32, product.m as u32, product.terms() as u32, multiprocessors)
     }
 }
 
@@ -58,26 +59,11 @@ struct Split {
 
 impl Contract for Split {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        let splits = call.gemm.splits() as usize;
-        call.products().try_for_each(|(a, b, c)| {
-            let gemv = if splits == 1 {
-                SplitGemv::new(call.alpha, a, vector(b)?, call.beta, result(c)?)?
-            } else {
-                // The partial sums of a split are a column each, and the next one's follow: the rows of a matrix.
-                let (m, distance) = (c.rows() as usize, call.gemm.c().stride() as usize);
-                let partials = MatrixMut::new(c.data(), splits, m, distance, c.row_stride() as usize)?;
-                SplitGemv::split(a, vector(b)?, partials)?
-            };
-            (self.launch)(device, gemv)
-        })
+        (self.launch)(device, SplitGemv::batch(call.alpha, call.beta, &call.gemm)?)
     }
 
     fn family(&self) -> Family {
         Family::Gemv
-    }
-
-    fn is_batched(&self) -> bool {
-        false
     }
 
     fn copies(&self) -> Copies {
@@ -103,17 +89,11 @@ struct Atomic {
 impl Contract for Atomic {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
         add_partial_sums(device, SplitReduction::scaling(call.beta, call.gemm.c())?)?;
-        call.products().try_for_each(|(a, b, c)| {
-            (self.launch)(device, SplitGemv::new(call.alpha, a, vector(b)?, 1.0, result(c)?)?, call.splits)
-        })
+        (self.launch)(device, SplitGemv::batch(call.alpha, 1.0, &call.gemm)?, call.splits)
     }
 
     fn family(&self) -> Family {
         Family::Gemv
-    }
-
-    fn is_batched(&self) -> bool {
-        false
     }
 
     fn copies(&self) -> Copies {

@@ -8,7 +8,8 @@
 //!     ▲
 //!  tiled       registering kernels that differ in little         eligibility    whether a kernel can compute a product
 //!     ▲                                                             ▲
-//!  basic, gemv, narrow, register_tiled, mma, wgmma ◄─ packed ◄─ short_k     │           the kernels, a family in each file
+//!  basic, batched, gemv, narrow, register_tiled, mma,                 │           the kernels, a family in each file
+//!  wgmma ◄─ packed ◄─ short_k                                         │
 //!     ▲                                                             │
 //!  registry ────────────────────────────────────────────────────────┘           all of them
 //! ```
@@ -18,6 +19,7 @@
 
 mod auxiliary;
 mod basic;
+mod batched;
 pub(crate) mod contract;
 mod eligibility;
 mod gemv;
@@ -40,6 +42,7 @@ pub(crate) use auxiliary::{
 pub use basic::{
     BASIC, GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32,
 };
+pub use batched::BATCHED;
 pub use contract::KernelInfo;
 pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 pub use mma::{

@@ -33,7 +33,7 @@ impl Contract for Narrow {
     }
 
     fn refusal(&self, product: &Description) -> Option<Refusal> {
-        if product.n == 1 && product.batch == 1 {
+        if product.n == 1 {
             return Some(Refusal::OneColumn);
         }
         let is_far = product.b.order() == Some(ColumnMajor) && product.b.col_stride as u64 > MAX_PITCH_OF_B;

@@ -6,6 +6,7 @@ use cuda_std::KernelFacts;
 
 use super::auxiliary::AUXILIARY;
 use super::basic::BASIC;
+use super::batched::BATCHED;
 use super::contract::KernelInfo;
 use super::gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 use super::mma::{
@@ -23,7 +24,7 @@ use crate::{Error, Precision};
 pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let gemv = [&GEMV_SPLIT_ATOMIC_FP32, &GEMV_SPLIT_FP32, &GEMV_TRANSPOSED_SPLIT_FP32];
     let narrow = NARROW_2.iter().chain(&NARROW_4).chain(&NARROW_8).chain(&NARROW_16);
-    let on_cuda_cores = REGISTER_TILED_64.iter().chain(&REGISTER_TILED_128).chain(&REGISTER_TILED);
+    let on_cuda_cores = BATCHED.iter().chain(&REGISTER_TILED_64).chain(&REGISTER_TILED_128).chain(&REGISTER_TILED);
     let of_rounded_operands = MMA_FP16.iter().chain(&MMA_BF16).chain(&MMA_TF32);
     let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
     let of_split_operands = NARROW_16_3XTF32

@@ -60,6 +60,16 @@ impl GemmPlan {
         self.candidate.kernels()
     }
 
+    /// How many kernels [`GemmPlan::run`] launches: each of [`GemmPlan::kernels`] once, but for one that computes a product of a
+    /// batch at a time, which nobody gets unasked.
+    pub fn launches(&self) -> u64 {
+        if self.product.is_empty() {
+            return 0;
+        }
+        let each = if self.kernel().contract.is_batched() { 1 } else { self.candidate.product.batch as u64 };
+        self.kernels().len() as u64 - 1 + each
+    }
+
     /// Has the device load the kernels of the plan, so that no run has to. Does nothing if they are loaded, or on the CPU.
     ///
     /// # Errors

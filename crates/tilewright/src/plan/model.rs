@@ -30,9 +30,6 @@ use crate::order::Order;
 /// What a launch costs, in seconds, as long as the GPU waits for it.
 const LAUNCH: f64 = 3e-6;
 
-/// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
-const BLOCK: f64 = 3e-6;
-
 /// What a block costs that finds nothing to do, in seconds. Measured on an H200.
 const IDLE_BLOCK: f64 = 0.8e-6;
 
@@ -106,29 +103,31 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
     let slowly = if stores == Stores::Tma { 0.0 } else { results * (1.0 / STORING - 1.0) };
     let streaming = (product.traffic() + slowly) / rates.bandwidth;
 
+    let block = kernel.contract.block_seconds();
     let multiply = match (kernel.family(), kernel.tile) {
         (Family::Gemv, _) => {
             // Reading alone: fewer blocks than there is room for read less at a time. What has no preference for a layout
             // was written for rows; in a matrix stored otherwise, the loads of a warp come from as many lines as it has lanes.
             let filled = (kernel.blocks(product, splits) as f64 / slots).clamp(1.0 / slots, 1.0);
             let scattered = if kernel.a.is_none() && product.a.order() != Some(Order::RowMajor) { 8.0 } else { 1.0 };
-            BLOCK + streaming * scattered / (performance.share_of_peak * filled)
+            block + streaming * scattered / (performance.share_of_peak * filled)
         }
         (Family::Gemm, Some(tile)) => {
             let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
-            let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k);
+            let tiles = f64::from(kernel.contract.tiles_of_a_block());
+            let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * tiles;
             let step = work * slots / (rates.peak(kernel.scheme) * performance.share_of_peak);
             // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
             // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
             let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
             let by_columns = product.c.order() != Some(Order::RowMajor);
             let scattered = if by_columns { times * results / rates.bandwidth } else { 0.0 };
-            (waves * (steps * step + BLOCK)).max(streaming) + scattered
+            (waves * (steps * step + block)).max(streaming) + scattered
         }
         (Family::Gemm, None) => {
             // A thread computes its sum alone, and waits for its terms.
             let computing = product.operations() / (rates.peak(kernel.scheme) * performance.share_of_peak);
-            computing.max(streaming).max(waves * product.terms() as f64 * TERM) + BLOCK
+            computing.max(streaming).max(waves * product.terms() as f64 * TERM) + block
         }
     };
     let reduction = if splits > 1 { LAUNCH + results * (2.0 * f64::from(splits) + 1.0) / rates.bandwidth } else { 0.0 };
@@ -139,7 +138,8 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
         None if !candidate.tile_mask.is_empty() => LAUNCH,
         None => 0.0,
     };
-    (LAUNCH + multiply + reduction + preparation + repair) * 1e3
+    let launches = if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 };
+    (launches * LAUNCH + multiply + reduction + preparation + repair) * 1e3
 }
 
 /// The blocks that a multiprocessor runs at a time.

@@ -1,0 +1,92 @@
+//! Batches of small products, several in a block: [`gpu_kernels::gemm::batched`]. They take operands in any layout.
+
+use cuda_std::KernelFacts;
+use gpu_kernels::gemm::batched::*;
+use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
+
+use super::contract::{Call, Contract, KernelInfo, Performance};
+use super::scheme::Scheme;
+use crate::description::Description;
+use crate::refusal::Refusal;
+use crate::{Device, Error};
+
+/// The contract: teams of a block compute a tile each.
+#[derive(Debug)]
+struct Batched {
+    launch: fn(&Device, TiledGemm<'_>) -> Result<(), Error>,
+    tile: TileShape,
+}
+
+impl Contract for Batched {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        (self.launch)(device, call.gemm)
+    }
+
+    fn tiles_of_a_block(&self) -> u32 {
+        tiles_of_a_block(self.tile)
+    }
+
+    fn block_seconds(&self) -> f64 {
+        BLOCK
+    }
+
+    fn refusal(&self, product: &Description) -> Option<Refusal> {
+        // A kernel counts tiles as others do blocks.
+        let tiles = (product.m.div_ceil(self.tile.m as usize) as u128)
+            * product.n.div_ceil(self.tile.n as usize) as u128
+            * product.batch as u128;
+        if tiles > u128::from(MAX_BLOCKS) {
+            return Some(Refusal::TooManyBlocks { blocks: tiles });
+        }
+        // What other kernels take for one product has been measured; this has not.
+        (product.batch == 1).then_some(Refusal::OneProduct)
+    }
+}
+
+/// What a block costs apart from its steps, in seconds: small as it is, little more than the latency of memory, once there and once back.
+const BLOCK: f64 = 1.5e-6;
+
+/// What the kernels have in common. The shares of the peak are estimates from their instructions: for 16 multiplications of a thread
+/// with 4×4 accumulators there are two loads from shared memory, for four of one with 1×4 as many.
+const fn batched(
+    facts: KernelFacts,
+    tile: TileShape,
+    performance: Performance,
+    contract: &'static dyn Contract,
+) -> KernelInfo {
+    KernelInfo {
+        name: facts.name,
+        facts,
+        idea: "several small products of a batch in a block, a team of threads for each",
+        scheme: Scheme::Fp32,
+        a: None,
+        b: None,
+        tile: Some(tile),
+        divides_sums: false,
+        deterministic: true,
+        performance,
+        contract,
+    }
+}
+
+/// Registers the kernels: the tile of each, the blocks on a multiprocessor, and the share of the peak.
+macro_rules! batched_kernels {
+    ($($kernel:ident $tile:ident $blocks:literal $share_of_peak:literal,)*) => {
+        /// Tiles of 4×4, 8×8, 16×16 and 32×32.
+        pub static BATCHED: [KernelInfo; 4] = [$(
+            batched(
+                $kernel::FACTS,
+                $tile,
+                Performance { blocks_per_multiprocessor: $blocks, share_of_peak: $share_of_peak },
+                &Batched { launch: |device, gemm| device.launch($kernel { gemm }), tile: $tile },
+            ),
+        )*];
+    };
+}
+
+batched_kernels! {
+    gemm_batched_4_fp32 TILE_4 8 0.1,
+    gemm_batched_8_fp32 TILE_8 6 0.15,
+    gemm_batched_16_fp32 TILE_16 4 0.4,
+    gemm_batched_32_fp32 TILE_32 4 0.45,
+}
