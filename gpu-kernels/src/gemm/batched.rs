@@ -155,7 +155,6 @@ unsafe fn compute<const SIDE: usize, const ROWS: usize, const LOADS: usize>(gemm
     let tile = gemm.tile_of_batch(shape, number);
     let mut a = Panel::<SIDE, LOADS>::new(gemm.a().transposed(), tile.map(|tile| (tile.a.transposed(), tile.row)), t);
     let mut b = Panel::<SIDE, LOADS>::new(gemm.b(), tile.map(|tile| (tile.b, tile.col)), t);
-    let (row, col) = (t / (SIDE / FOUR) * ROWS, t % (SIDE / FOUR) * FOUR);
     let mut accumulators = [[0.0; FOUR]; ROWS];
     let mut left = gemm.effective_k();
     while left > 0 {
@@ -163,9 +162,16 @@ unsafe fn compute<const SIDE: usize, const ROWS: usize, const LOADS: usize>(gemm
         // steps; a barrier separates the writes of a step from its reads, and these from the writes of the next one. The rows and columns
         // are inside the panels, all of which the team has written.
         unsafe {
-            let vectors = (a.load_vectors(), b.load_vectors());
-            a.store(panel_a, vectors.0);
-            b.store(panel_b, vectors.1);
+            // Pinned, so that places in the panels are computed in each step: kept from step to step, they would take more registers
+            // than the accumulators.
+            let mut numbers = [t as u32];
+            hint::pin(&mut numbers);
+            let t = numbers[0] as usize;
+            let (row, col) = (t / (SIDE / FOUR) * ROWS, t % (SIDE / FOUR) * FOUR);
+            (a.thread, b.thread) = (t, t);
+            let loaded = (a.load(), b.load());
+            a.store(panel_a, loaded.0);
+            b.store(panel_b, loaded.1);
             thread::sync_threads();
             multiply::<SIDE, ROWS>(&mut accumulators, panel_a, panel_b, row, col, left);
             a.advance();
@@ -180,6 +186,7 @@ unsafe fn compute<const SIDE: usize, const ROWS: usize, const LOADS: usize>(gemm
     // Found again rather than kept until now, which would take registers.
     let mut again = [number];
     hint::pin(&mut again);
+    let (row, col) = (t / (SIDE / FOUR) * ROWS, t % (SIDE / FOUR) * FOUR);
     if let Some(tile) = gemm.tile_of_batch(shape, again[0]) {
         for i in 0..ROWS {
             // SAFETY: the column is a multiple of four, as that of the tile is; no other thread has these elements.
@@ -249,81 +256,55 @@ impl<'a, const SIDE: usize, const LOADS: usize> Panel<'a, SIDE, LOADS> {
         }
     }
 
-    /// Where the first of the four elements of load `load` is.
-    #[inline(always)]
-    fn place_of(&self, load: usize) -> u64 {
-        self.offset + (load * team(SIDE) / (SIDE / FOUR)) as u64 * self.strides[0]
-    }
-
-    /// Loads this thread's part of the panel if it is one of vectors, with zeros outside the operand. All of it is under way at a time.
+    /// Loads this thread's part of the panel, with zeros outside the operand. All of it is under way at a time.
     ///
     /// # Safety
     /// As for every access to an operand: its view is valid.
     #[inline(always)]
     #[track_caller]
-    unsafe fn load_vectors(&self) -> [[f32; FOUR]; LOADS] {
+    unsafe fn load(&self) -> [[f32; FOUR]; LOADS] {
         let mut loaded = [[0.0; FOUR]; LOADS];
-        if self.has_vectors {
-            for load in 0..LOADS {
-                let (line, from) = position::<SIDE>(self.thread, load);
-                if (line as u32) < self.left[0] && (from as u32) < self.left[1] {
-                    // SAFETY: inside the operand: the line is, and the first of the four, which is a multiple of four, as the number
-                    // of neighbours is. Aligned, as `has_vectors` says.
-                    loaded[load] = unsafe { self.data.get4_unchecked(self.place_of(load) as usize) };
+        for load in 0..LOADS {
+            let (line, from) = position::<SIDE>(self.thread, load);
+            let place = self.offset + (load * team(SIDE) / (SIDE / FOUR)) as u64 * self.strides[0];
+            let neighbours = if (line as u32) < self.left[0] { self.left[1].saturating_sub(from as u32) } else { 0 };
+            if self.has_vectors {
+                if neighbours > 0 {
+                    // SAFETY: inside the operand: the line is, and the first of the four, which is a multiple of four, as the number of
+                    // neighbours is. Aligned, as `has_vectors` says.
+                    loaded[load] = unsafe { self.data.get4_unchecked(place as usize) };
+                }
+            } else {
+                for i in 0..FOUR {
+                    if (i as u32) < neighbours {
+                        let place = place + i as u64 * self.strides[1];
+                        // SAFETY: inside the operand, as just compared.
+                        loaded[load][i] = unsafe { self.data.get_unchecked(place as usize) };
+                    }
                 }
             }
         }
         loaded
     }
 
-    /// Writes this thread's part of the panel to shared memory: the vectors that have been loaded, or element by element.
+    /// Writes this thread's part of the panel to shared memory.
     ///
     /// # Safety
-    /// As for [`Panel::load_vectors`]. The panel lies within `panel`, aligned to four elements, and barriers separate this from reads.
+    /// The panel lies within `panel`, aligned to four elements, and barriers separate this from reads.
     #[inline(always)]
     #[track_caller]
-    unsafe fn store(&self, panel: SharedSlice<f32>, vectors: [[f32; FOUR]; LOADS]) {
-        if self.has_vectors {
-            for load in 0..LOADS {
-                // SAFETY: the caller's promise.
-                unsafe { self.store_four(panel, load, vectors[load]) };
-            }
-            return;
-        }
-        let mut load = 0;
-        while load < LOADS as u32 {
-            let (line, from) = position::<SIDE>(self.thread, load as usize);
-            let place = self.place_of(load as usize);
-            let four = core::array::from_fn(|i| {
-                if (line as u32) < self.left[0] && ((from + i) as u32) < self.left[1] {
-                    // SAFETY: inside the operand, as just compared.
-                    unsafe { self.data.get_unchecked((place + i as u64 * self.strides[1]) as usize) }
+    unsafe fn store(&self, panel: SharedSlice<f32>, loaded: [[f32; FOUR]; LOADS]) {
+        for load in 0..LOADS {
+            let (line, from) = position::<SIDE>(self.thread, load);
+            // SAFETY: inside the panel, and this thread's own; the first of four neighbours is a multiple of four.
+            unsafe {
+                if self.along_k {
+                    for i in 0..FOUR {
+                        panel.write(place::<SIDE>(from + i, line), loaded[load][i]);
+                    }
                 } else {
-                    0.0
+                    panel.write4(place::<SIDE>(line, from), loaded[load]);
                 }
-            });
-            // SAFETY: the caller's promise.
-            unsafe { self.store_four(panel, load as usize, four) };
-            load = hint::keep_rolled(load + 1);
-        }
-    }
-
-    /// Writes four neighbours to a panel.
-    ///
-    /// # Safety
-    /// As for [`Panel::store`].
-    #[inline(always)]
-    #[track_caller]
-    unsafe fn store_four(&self, panel: SharedSlice<f32>, load: usize, four: [f32; FOUR]) {
-        let (line, from) = position::<SIDE>(self.thread, load);
-        // SAFETY: inside the panel, and this thread's own; the first of four neighbours is a multiple of four.
-        unsafe {
-            if self.along_k {
-                for i in 0..FOUR {
-                    panel.write(place::<SIDE>(from + i, line), four[i]);
-                }
-            } else {
-                panel.write4(place::<SIDE>(line, from), four);
             }
         }
     }
