@@ -49,7 +49,7 @@ pub unsafe fn sum_and_scatter<const VALUES: usize>(mut values: [f32; VALUES], fi
     const { assert!(VALUES.is_power_of_two(), "every step halves the number of values") };
     let lane = warp::lane_id();
     let mut width = VALUES;
-    for distance in [16, 8, 4, 2, 1] {
+    for distance in [16u32, 8, 4, 2, 1] {
         if distance < first {
             continue;
         }
