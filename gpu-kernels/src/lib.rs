@@ -13,6 +13,7 @@
 //! | [`gemm::basic::naive_1d`] | one thread per element of C, numbered along a line |
 //! | [`gemm::basic::naive_2d`] | one thread per element of C, arranged like C |
 //! | [`gemm::basic::tiled`], 16×16 and 32×32 | a block shares what its threads would all load |
+//! | [`gemm::batched`] | a block has several small products |
 //! | [`gemm::register_tiled`] | a thread shares what its 128 accumulators would all load |
 //! | [`gemm::mma`] | tensor cores, and what they take to be as accurate as fp32 |
 //! | [`gemm::hopper`] | TMA, `wgmma`, and a role for each warp |

@@ -134,9 +134,12 @@ pub enum Refusal {
         /// The products.
         batch: usize,
     },
-    /// It is for batches. It can be had by its name.
-    #[error("it is for batches of products, and this is one: only by its name")]
-    OneProduct,
+    /// It is for batches of small products. It can be had by its name.
+    #[error("it is for batches of products with at most {most} rows or columns each: for others only by its name")]
+    NotSmall {
+        /// The most rows, or columns.
+        most: u32,
+    },
     /// Something of its own, in words, that none of the others says.
     #[error("{0}")]
     Own(String),
@@ -157,7 +160,7 @@ impl Refusal {
                 | Self::OneColumn
                 | Self::SlowOnCpu
                 | Self::LaunchForEach { .. }
-                | Self::OneProduct
+                | Self::NotSmall { .. }
         )
     }
 }

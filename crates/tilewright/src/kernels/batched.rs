@@ -38,8 +38,11 @@ impl Contract for Batched {
         if tiles > u128::from(MAX_BLOCKS) {
             return Some(Refusal::TooManyBlocks { blocks: tiles });
         }
-        // What other kernels take for one product has been measured; this has not.
-        (product.batch == 1).then_some(Refusal::OneProduct)
+        // For one product, and for larger ones, there are kernels whose times have been measured. They would have to copy operands with
+        // gaps between all elements first.
+        let has_others = product.a.order().is_some() && product.b.order().is_some();
+        let is_large = product.m > self.tile.m as usize && product.n > self.tile.n as usize && has_others;
+        (product.batch == 1 || is_large).then_some(Refusal::NotSmall { most: self.tile.m })
     }
 }
 
