@@ -340,12 +340,37 @@ fn a_result_that_is_stored_by_columns_is_computed_as_its_transpose() {
     assert!(named.explanation().notes.is_empty(), "{}", named.explanation());
 }
 
+/// The kernels for few columns on CUDA cores have offsets of 32 bits in B; also in a copy of it.
+#[test]
+fn columns_that_are_far_from_one_another_are_refused_where_offsets_are_short() {
+    let most = 1_usize << 27;
+    let of = |b: Placement, k: usize| {
+        Description::new(Sizes { m: 64, n: 2, k }, 1, Placement::row_major(k), b, Placement::row_major(2)).unwrap()
+    };
+    let near = [of(Placement::column_major(most), 64), of(Placement::row_major(2), most)];
+    let far = [of(Placement::column_major(most + 4), 64), of(Placement::row_major(2), most + 1)];
+    for name in ["gemm_narrow_2_nt_fp32", "gemm_narrow_16_nt_fp32_3xtf32"] {
+        let has_short_offsets = name == "gemm_narrow_2_nt_fp32";
+        for product in &near {
+            plan::plan(&h200(), product, &Options::from(kernel(name))).unwrap();
+        }
+        for product in &far {
+            if has_short_offsets {
+                let reason = refusal(&h200(), product, Options::from(kernel(name)));
+                assert_eq!(reason, Refusal::FarColumns { most: most as u64 });
+            } else {
+                plan::plan(&h200(), product, &Options::from(kernel(name))).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn kernels_are_refused_with_the_reason() {
     let gemm = product("NT", 300, 200, 4096);
     let forced = |name: &str| Options::from(kernel(name));
     let refused = |device: &DeviceFacts, options: Options| refusal(device, &gemm, options);
-    assert_eq!(refused(&h200(), forced("gemv_block_reduction_fp32")), Refusal::NotAVector { n: 200 });
+    assert_eq!(refused(&h200(), forced("gemv_block_reduction_fp32")), Refusal::ManyColumns { most: 1, n: 200 });
     assert_eq!(
         refused(&a100(), forced("gemm_wgmma_nt_fp32_mixed")),
         Refusal::Architecture { needs: "sm_90a", device: a100().to_string() }

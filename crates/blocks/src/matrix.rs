@@ -106,6 +106,13 @@ impl<'a> Matrix<'a> {
         self.data
     }
 
+    /// Whether lines that are `pitch` elements apart, its rows or its columns, all begin at multiples of 16 bytes, so that vectors of
+    /// four elements can be loaded of them.
+    #[inline(always)]
+    pub fn has_lines_of_vectors(&self, pitch: u64) -> bool {
+        pitch.is_multiple_of(4) && (self.data.as_ptr() as u64).is_multiple_of(16)
+    }
+
     /// The place of an element in [`Matrix::data`].
     #[inline(always)]
     pub fn offset(&self, row: u32, col: u32) -> usize {

@@ -237,7 +237,7 @@ mod tests {
         let text = || "T".to_owned();
         let refusals = [
             Refusal::Precision { has: Precision::Tf32, wanted: Precision::Fp32 },
-            Refusal::NotAVector { n: 2 },
+            Refusal::ManyColumns { most: 1, n: 2 },
             Refusal::NoSplits { splits: 2 },
         ];
         let ineligible = refusals.clone().map(|reason| Error::Ineligible {

@@ -16,14 +16,6 @@ pub enum Refusal {
         /// The precision asked for.
         wanted: Precision,
     },
-    /// It multiplies a matrix and a vector.
-    #[error(
-        "it multiplies a matrix and a vector, so n must be 1, but n is {n}: choose n = 1, or one of the gemm kernels"
-    )]
-    NotAVector {
-        /// The columns of the result.
-        n: usize,
-    },
     /// It is for operands that are stored otherwise.
     #[error("it needs {operand} stored {needs}, but {operand} is {has}")]
     Layout {
@@ -88,11 +80,13 @@ pub enum Refusal {
         /// The largest k.
         most: usize,
     },
-    /// It is for few columns.
-    #[error("it is for at most {most} columns of B")]
+    /// It is for few columns, or for one.
+    #[error("it is for an n of at most {most}, but n is {n}")]
     ManyColumns {
-        /// The largest number.
+        /// The largest number of columns.
         most: usize,
+        /// The columns of the product.
+        n: usize,
     },
     /// Other kernels are for vectors.
     #[error("B has one column: the kernels for products with vectors read A as fast")]

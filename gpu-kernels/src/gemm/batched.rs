@@ -229,9 +229,8 @@ impl<'a, const SIDE: usize, const LOADS: usize> Panel<'a, SIDE, LOADS> {
         let (strides, neighbours) =
             if along_k { ([stride, k_stride], matrix.rows()) } else { ([k_stride, stride], matrix.cols()) };
         let has_vectors = strides[1] == 1
-            && strides[0] & 3 == 0
             && neighbours & 3 == 0
-            && (matrix.data().as_ptr() as u64).is_multiple_of(16)
+            && matrix.has_lines_of_vectors(strides[0])
             && (batch.count() <= 1 || batch.stride() & 3 == 0);
         let (data, first, [k, others]) = match operand {
             Some((matrix, first)) => (matrix.data(), first, [matrix.rows(), matrix.cols() - first]),

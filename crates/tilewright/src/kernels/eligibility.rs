@@ -4,7 +4,7 @@
 use gpu_kernels::gemm::tiles::MAX_BLOCKS;
 
 use super::contract::{Copies, KernelInfo};
-use super::scheme::{Family, Scheme};
+use super::scheme::Scheme;
 use crate::Precision;
 use crate::description::Description;
 use crate::device_facts::{DeviceFacts, Processor};
@@ -29,12 +29,9 @@ impl KernelInfo {
         if !self.may_serve(precision, product.terms() == 0) {
             return Some(Refusal::Precision { has: self.precision(), wanted: precision });
         }
-        if self.family() == Family::Gemv && product.n != 1 {
-            return Some(Refusal::NotAVector { n: product.n });
-        }
         let most = self.most();
         if product.n > most.n {
-            return Some(Refusal::ManyColumns { most: most.n });
+            return Some(Refusal::ManyColumns { most: most.n, n: product.n });
         }
         if product.terms() > most.k {
             return Some(Refusal::LongK { most: most.k });

@@ -12,11 +12,12 @@ use crate::order::Order::{ColumnMajor, RowMajor};
 use crate::refusal::Refusal;
 use crate::{Device, Error, Sizes};
 
-/// The contract: at most so many columns. B, which is small, is copied where it is not column-major.
+/// The contract: at most so many columns, which are at most so far apart. B, which is small, is copied where it is not column-major.
 #[derive(Debug)]
 struct Narrow {
     launch: fn(&Device, TiledGemm<'_>) -> Result<(), Error>,
     most_columns: usize,
+    most_pitch_of_b: u64,
 }
 
 impl Contract for Narrow {
@@ -36,8 +37,10 @@ impl Contract for Narrow {
         if product.n == 1 {
             return Some(Refusal::OneColumn);
         }
-        let is_far = product.b.order() == Some(ColumnMajor) && product.b.col_stride as u64 > MAX_PITCH_OF_B;
-        is_far.then_some(Refusal::FarColumns { most: MAX_PITCH_OF_B })
+        // The columns of a copy are as far apart as they are long, and a multiple of four.
+        let is_read = product.b.order() == Some(ColumnMajor);
+        let pitch = if is_read { product.b.col_stride as u64 } else { (product.k as u64).next_multiple_of(4) };
+        (pitch > self.most_pitch_of_b).then_some(Refusal::FarColumns { most: self.most_pitch_of_b })
     }
 }
 
@@ -62,30 +65,36 @@ const fn on_tensor_cores(columns: u32, share_of_peak: f64) -> Common {
     }
 }
 
-/// The kernels for A row-major, and column-major: what they have in common, and the most columns that they take.
+/// The kernels for A row-major, and column-major: what they have in common, the most columns that they take, and how far apart.
 macro_rules! narrow_kernels {
-    ($($name:ident $common:expr, $most:expr, $nt:ident $tt:ident, $doc:literal;)*) => { $(
+    ($($name:ident $common:expr, $most:expr, $pitch:expr, $nt:ident $tt:ident, $doc:literal;)*) => { $(
         #[doc = $doc]
         pub static $name: [KernelInfo; 2] = [
             $common.of($nt::FACTS, RowMajor, ColumnMajor, &Narrow {
                 launch: |device, gemm| device.launch($nt { gemm }),
                 most_columns: $most,
+                most_pitch_of_b: $pitch,
             }),
             $common.of($tt::FACTS, ColumnMajor, ColumnMajor, &Narrow {
                 launch: |device, gemm| device.launch($tt { gemm }),
                 most_columns: $most,
+                most_pitch_of_b: $pitch,
             }),
         ];
     )* };
 }
 
 narrow_kernels! {
-    NARROW_2 on_cuda_cores(2, 0.1), 2, gemm_narrow_2_nt_fp32 gemm_narrow_2_tt_fp32, "For at most 2 columns.";
-    NARROW_4 on_cuda_cores(4, 0.17), 4, gemm_narrow_4_nt_fp32 gemm_narrow_4_tt_fp32, "For at most 4 columns.";
-    NARROW_8 on_cuda_cores(8, 0.25), 8, gemm_narrow_8_nt_fp32 gemm_narrow_8_tt_fp32, "For at most 8 columns.";
-    NARROW_16 on_cuda_cores(16, 0.36), 16, gemm_narrow_16_nt_fp32 gemm_narrow_16_tt_fp32, "For at most 16 columns.";
-    NARROW_16_3XTF32 on_tensor_cores(16, 0.17), usize::MAX,
+    NARROW_2 on_cuda_cores(2, 0.1), 2, MAX_PITCH_OF_B,
+        gemm_narrow_2_nt_fp32 gemm_narrow_2_tt_fp32, "For at most 2 columns.";
+    NARROW_4 on_cuda_cores(4, 0.17), 4, MAX_PITCH_OF_B,
+        gemm_narrow_4_nt_fp32 gemm_narrow_4_tt_fp32, "For at most 4 columns.";
+    NARROW_8 on_cuda_cores(8, 0.25), 8, MAX_PITCH_OF_B,
+        gemm_narrow_8_nt_fp32 gemm_narrow_8_tt_fp32, "For at most 8 columns.";
+    NARROW_16 on_cuda_cores(16, 0.36), 16, MAX_PITCH_OF_B,
+        gemm_narrow_16_nt_fp32 gemm_narrow_16_tt_fp32, "For at most 16 columns.";
+    NARROW_16_3XTF32 on_tensor_cores(16, 0.17), usize::MAX, u64::MAX,
         gemm_narrow_16_nt_fp32_3xtf32 gemm_narrow_16_tt_fp32_3xtf32, "For 16 columns at a time.";
-    NARROW_32_3XTF32 on_tensor_cores(32, 0.25), usize::MAX,
+    NARROW_32_3XTF32 on_tensor_cores(32, 0.25), usize::MAX, u64::MAX,
         gemm_narrow_32_nt_fp32_3xtf32 gemm_narrow_32_tt_fp32_3xtf32, "For 32 columns at a time.";
 }

@@ -436,7 +436,7 @@ impl<
 
 /// Whether no accumulator is infinite or NaN.
 #[inline(always)]
-fn are_finite<const ACROSS: usize>(accumulators: &Accumulators<ACROSS>) -> bool {
+pub(super) fn are_finite<const ACROSS: usize, const DOWN: usize>(accumulators: &[[[f32; 4]; ACROSS]; DOWN]) -> bool {
     let mut finite = Finite::new();
     for row in accumulators {
         for tile in row {

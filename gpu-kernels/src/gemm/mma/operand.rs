@@ -115,10 +115,10 @@ impl<'a, A: Arrangement, const COUNT: u32, const THREADS: u32, const SHARES_BLOC
         if A::K { self.matrix.row_stride() } else { self.matrix.col_stride() }
     }
 
-    /// Whether vectors of 16 bytes can be copied: every line, or every row of one k, begins at a multiple of 16 bytes.
+    /// Whether vectors can be copied.
     #[inline(always)]
     pub(super) fn take_vectors(&self) -> bool {
-        self.pitch().is_multiple_of(VECTOR as u64) && (self.matrix.data().as_ptr() as u64).is_multiple_of(16)
+        self.matrix.has_lines_of_vectors(self.pitch())
     }
 
     /// Issues the copies of the lines, from `k` to below `end`, to the tile that begins at `tile` in shared memory,

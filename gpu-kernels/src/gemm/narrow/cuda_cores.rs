@@ -27,11 +27,13 @@
 //! At most 255 registers, 16 KB of shared memory; any device from sm_80 on.
 
 use blocks::reduce::sum_and_scatter;
+use blocks::shared_layout::{SharedArray, SharedLayout};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
 use crate::Matrix;
+use crate::gemm::narrow::{WARPS, store_sums_of_warps};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -40,10 +42,8 @@ use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 const ROWS: usize = 4;
 /// The rows of a block.
 const BLOCK_ROWS: u32 = 32;
-/// The threads of a block.
-const THREADS: u32 = 256;
-/// The warps of a block.
-const WARPS: u32 = THREADS / warp::LANES;
+/// The parts of a block that have k of their own: the lanes of a warp for a row-major A, else groups of eight lanes.
+const PARTS: u32 = 32;
 /// The loads that a lane has under way for each of its rows of A, where elements are loaded one by one.
 const LOADS_OF_ONE: usize = 8;
 
@@ -55,6 +55,8 @@ pub const fn tile_on_cuda_cores(columns: u32) -> TileShape {
     TileShape { m: BLOCK_ROWS, n: columns, k: 128 }
 }
 
+/// What a lane loads of its rows of A at a time: all rows of each of `WIDTH` k.
+type Loaded<const WIDTH: usize> = [[f32; ROWS]; WIDTH];
 /// The accumulators of a lane.
 type Accumulators<const N: usize> = [[f32; N]; ROWS];
 
@@ -70,14 +72,10 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Whether vectors of four elements can be loaded: A's neighbours are along `pitch_of_a` apart, B's along its columns.
+    /// Whether vectors of four elements can be loaded of both: of lines of A that are `pitch_of_a` apart, and of columns of B.
     #[inline(always)]
     fn has_vectors(&self, pitch_of_a: u64) -> bool {
-        let is_aligned = |matrix: &Matrix<'_>| (matrix.data().as_ptr() as u64).is_multiple_of(16);
-        pitch_of_a.is_multiple_of(4)
-            && self.b.col_stride().is_multiple_of(4)
-            && is_aligned(&self.a)
-            && is_aligned(&self.b)
+        self.a.has_lines_of_vectors(pitch_of_a) && self.b.has_lines_of_vectors(self.b.col_stride())
     }
 
     /// The row of A that row `i` of the lane reads.
@@ -112,21 +110,34 @@ fn vector<const WIDTH: usize>(four: [f32; 4]) -> [f32; WIDTH] {
     core::array::from_fn(|i| four[i % 4])
 }
 
-/// A loop over k, in steps in which a lane loads `LOADS` times for each row: as soon as what has been loaded is used, the same load of
-/// the next step is issued. What is left in the end is done with a step for each load.
+/// A loop over k, in which part `part` of 32 parts of the threads has `WIDTH` k at a time. In a step a lane calls `load(k)`, which loads
+/// `WIDTH` k from `k` on of its rows of A, `LOADS` times: as soon as what has been loaded is used, the same load of the next step is
+/// issued. What is left in the end is done with a step for each load.
 ///
-/// `load(k)` and `add(accumulators, loaded, k)` are of one load, which begins at k; `distance` k lie between two of them.
+/// # Safety
+/// What [`Source::load_b`] asks of B, for k up to the end; `begin` is below 2^32 - 2^16.
 #[inline(always)]
-fn steps<const N: usize, const LOADS: usize, T: Copy>(
-    first: u32,
-    distance: u32,
-    width: u32,
-    end: u32,
-    load: impl Fn(u32) -> T,
-    add: impl Fn(&mut Accumulators<N>, T, u32),
+unsafe fn steps<const N: usize, const WIDTH: usize, const LOADS: usize>(
+    source: Source<'_>,
+    part: u32,
+    begin: u32,
+    load: impl Fn(u32) -> Loaded<WIDTH>,
 ) -> Accumulators<N> {
+    let (width, end) = (WIDTH as u32, source.end);
+    let (first, distance) = (begin + part * width, PARTS * width);
     let mut accumulators = [[0.0; N]; ROWS];
-    let load_step = |k: u32| -> [T; LOADS] { core::array::from_fn(|i| load(k + i as u32 * distance)) };
+    let add = |accumulators: &mut Accumulators<N>, a: Loaded<WIDTH>, k: u32| {
+        for col in 0..N {
+            // SAFETY: the caller's promise.
+            let b = unsafe { source.load_b::<WIDTH>(k, col as u32) };
+            for i in 0..WIDTH {
+                for row in 0..ROWS {
+                    accumulators[row][col] = math::fma(a[i][row], b[i], accumulators[row][col]);
+                }
+            }
+        }
+    };
+    let load_step = |k: u32| -> [Loaded<WIDTH>; LOADS] { core::array::from_fn(|i| load(k + i as u32 * distance)) };
     // Whole steps: those whose last load, in this lane, is inside.
     let (step, mut k) = (LOADS as u32 * distance, first);
     let mut left = (end + distance).saturating_sub(first + width) / distance / LOADS as u32;
@@ -167,8 +178,8 @@ unsafe fn row_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
 ) -> Accumulators<N> {
     let (data, pitch) = (source.a.data(), source.a.row_stride());
     let rows: [u64; ROWS] = core::array::from_fn(|i| source.row(i as u32) * pitch);
-    let load = |k: u32| -> [[f32; WIDTH]; ROWS] {
-        rows.map(|row| {
+    let load = |k: u32| -> Loaded<WIDTH> {
+        let by_row: [[f32; WIDTH]; ROWS] = rows.map(|row| {
             let offset = (row + u64::from(k)) as usize;
             // SAFETY: a row of A, and a k below the end.
             unsafe {
@@ -178,21 +189,11 @@ unsafe fn row_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
                     [data.get_unchecked(offset); WIDTH]
                 }
             }
-        })
+        });
+        core::array::from_fn(|i| core::array::from_fn(|row| by_row[row][i]))
     };
-    let add = |accumulators: &mut Accumulators<N>, a: [[f32; WIDTH]; ROWS], k: u32| {
-        for col in 0..N {
-            // SAFETY: likewise.
-            let b = unsafe { source.load_b::<WIDTH>(k, col as u32) };
-            for i in 0..WIDTH {
-                for row in 0..ROWS {
-                    accumulators[row][col] = math::fma(a[row][i], b[i], accumulators[row][col]);
-                }
-            }
-        }
-    };
-    let width = WIDTH as u32;
-    steps::<N, LOADS, _>(begin + lane * width, warp::LANES * width, width, source.end, load, add)
+    // SAFETY: the caller's promise; `load` is called for k below the end.
+    unsafe { steps::<N, WIDTH, LOADS>(source, lane, begin, load) }
 }
 
 /// The accumulators of a lane for a column-major A: those of group `group` of 32 have `WIDTH` k at a time. Lane `lane` of 8 in a
@@ -207,7 +208,7 @@ unsafe fn column_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
     begin: u32,
 ) -> Accumulators<N> {
     let (data, pitch) = (source.a.data(), source.a.col_stride());
-    let load = |k: u32| -> [[f32; ROWS]; WIDTH] {
+    let load = |k: u32| -> Loaded<WIDTH> {
         core::array::from_fn(|i| {
             let column = u64::from(k + i as u32) * pitch;
             // SAFETY: rows of A, and a k below the end. With vectors, all four rows are rows of A.
@@ -220,19 +221,8 @@ unsafe fn column_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
             }
         })
     };
-    let add = |accumulators: &mut Accumulators<N>, a: [[f32; ROWS]; WIDTH], k: u32| {
-        for col in 0..N {
-            // SAFETY: likewise.
-            let b = unsafe { source.load_b::<WIDTH>(k, col as u32) };
-            for i in 0..WIDTH {
-                for row in 0..ROWS {
-                    accumulators[row][col] = math::fma(a[i][row], b[i], accumulators[row][col]);
-                }
-            }
-        }
-    };
-    let width = WIDTH as u32;
-    steps::<N, LOADS, _>(begin + group * width, warp::LANES * width, width, source.end, load, add)
+    // SAFETY: the caller's promise; `load` is called for k below the end.
+    unsafe { steps::<N, WIDTH, LOADS>(source, group, begin, load) }
 }
 
 /// Adds the products of the k that vectors of four leave: at most three.
@@ -348,17 +338,30 @@ unsafe fn multiply_row_major<const N: usize, const CHUNK: usize, const LOADS: us
     }
 }
 
+/// The shared memory for a column-major A, and so many columns: the sums of each warp.
+struct SharedSums {
+    sums: SharedArray<f32>,
+    bytes: u32,
+}
+
+impl SharedSums {
+    const fn new(columns: u32) -> Self {
+        let mut layout = SharedLayout::new();
+        let sums = layout.array(WARPS * BLOCK_ROWS * columns);
+        Self { sums, bytes: layout.bytes() }
+    }
+}
+
 /// The body for a column-major A.
 ///
 /// # Safety
-/// Called by all threads of a block of [`THREADS`], with shared memory that nothing else uses; A and B are column-major.
+/// Called by all threads of a block of [`THREADS`], with the shared memory of [`SharedSums`]; A and B are column-major.
 #[inline(always)]
-unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS: usize, const SHARED: usize>(
-    gemm: TiledGemm<'_>,
-    shared: &'static Shared<[f32; SHARED]>,
-) {
-    const { assert!(SHARED == (WARPS * BLOCK_ROWS) as usize * N) };
-    let Some(tile) = gemm.tile(tile_on_cuda_cores(N as u32), thread::block_idx_x()) else { return };
+unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS: usize>(gemm: TiledGemm<'_>) {
+    let shape = const { tile_on_cuda_cores(N as u32) };
+    let Some(tile) = gemm.tile(shape, thread::block_idx_x()) else { return };
+    // SAFETY: the shared memory that the kernel names.
+    let shared = unsafe { const { SharedSums::new(N as u32) }.sums.slice() };
     let (t, lane) = (thread::thread_idx_x(), warp::lane_id());
     let (group, lane_of_group) = (t / 8, lane % 8);
     let Tile { a, b, k_begin, k_end, .. } = tile;
@@ -378,8 +381,7 @@ unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS:
             column_major::<N, 1, LOADS_OF_ONE>(source, group, k_begin)
         }
     };
-    // SAFETY: all threads of the block come here. Each warp writes elements of its own, and a barrier separates the writes from
-    // the reads. Each element of C has one thread that stores it.
+    // SAFETY: all threads of the block come here. Each warp writes elements of its own.
     unsafe {
         // The four groups of a warp have the same rows: lanes 8 apart.
         let of_warp = t / warp::LANES * BLOCK_ROWS;
@@ -387,16 +389,7 @@ unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS:
             let row = if has_vectors { lane_of_group * ROWS as u32 + row } else { lane_of_group + 8 * row };
             shared.write(((of_warp + row) * N as u32 + col) as usize, sum);
         });
-        thread::sync_threads();
-        let mut element = t;
-        while element < BLOCK_ROWS * N as u32 {
-            let mut sum = shared.read(element as usize);
-            for warp in 1..WARPS {
-                sum += shared.read((warp * BLOCK_ROWS * N as u32 + element) as usize);
-            }
-            tile.epilogue_element(tile.row + element / N as u32, element % N as u32, sum);
-            element = hint::keep_rolled(element + THREADS);
-        }
+        store_sums_of_warps(&tile, shape, &shared);
     }
 }
 
@@ -418,7 +411,7 @@ macro_rules! kernels {
         }
 
         #[doc = $tt_doc]
-        #[kernel(block = 256, min_blocks = 1, requires(
+        #[kernel(block = 256, min_blocks = 1, dynamic_shared = SharedSums::new($columns).bytes, requires(
             gemm.n() <= $columns,
             gemm.a().first().is_contiguous_along_cols(),
             gemm.b().first().is_contiguous_along_cols(),
@@ -426,11 +419,9 @@ macro_rules! kernels {
             gemm.blocks(tile_on_cuda_cores($columns)) <= MAX_BLOCKS
         ))]
         pub fn $tt(gemm: TiledGemm<'_>) {
-            static SUMS: Shared<[f32; (WARPS * BLOCK_ROWS) as usize * $columns]> = Shared::new();
-            // SAFETY: all threads of a block of 256, with shared memory of its own; the layouts are as the launch has checked.
-            unsafe {
-                multiply_column_major::<$columns, { chunk($columns) }, $loads, { (WARPS * BLOCK_ROWS) as usize * $columns }>(gemm, &SUMS)
-            }
+            // SAFETY: all threads of a block of 256, with the shared memory that the kernel names; the layouts are as the launch has
+            // checked.
+            unsafe { multiply_column_major::<$columns, { chunk($columns) }, $loads>(gemm) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]

@@ -10,3 +10,37 @@
 
 pub mod cuda_cores;
 pub mod tensor_cores;
+
+use cuda_std::prelude::*;
+
+use crate::gemm::tiles::{Tile, TileShape};
+
+/// The threads of a block.
+const THREADS: u32 = 256;
+/// The warps of a block.
+const WARPS: u32 = THREADS / warp::LANES;
+
+/// Adds up what the warps of a block have computed of a tile, in their order, and stores the elements that C has. Each warp has written
+/// the elements of the whole tile, row by row, to its part of `shared`.
+///
+/// # Safety
+/// All threads of a block of [`THREADS`] come here, and no thread accesses `shared` otherwise after this. No other block stores
+/// elements of the tile.
+#[inline(always)]
+unsafe fn store_sums_of_warps(tile: &Tile<'_>, shape: TileShape, shared: &SharedSlice<f32>) {
+    let elements = shape.m * shape.n;
+    // SAFETY: all threads of the block come here. The barrier separates the writes of the warps from these reads. Each element has one
+    // thread, which stores it.
+    unsafe {
+        thread::sync_threads();
+        let mut element = thread::thread_idx_x();
+        while element < elements {
+            let mut sum = shared.read(element as usize);
+            for warp in 1..WARPS {
+                sum += shared.read((warp * elements + element) as usize);
+            }
+            tile.epilogue_element(tile.row + element / shape.n, tile.col + element % shape.n, sum);
+            element = hint::keep_rolled(element + THREADS);
+        }
+    }
+}

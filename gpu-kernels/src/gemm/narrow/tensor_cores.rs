@@ -32,7 +32,6 @@
 //! At most 255 registers, 96 KB of shared memory, so one block on a multiprocessor; any device from sm_80 on.
 
 use blocks::block_or::{BlockSize, any_thread};
-use blocks::reduce::Finite;
 use blocks::shared_layout::{SharedArray, SharedLayout};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -43,6 +42,8 @@ use cuda_std::prelude::*;
 use crate::Matrix;
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
 use crate::gemm::fp32_tile;
+use crate::gemm::mma::are_finite;
+use crate::gemm::narrow::{THREADS, WARPS, store_sums_of_warps};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -59,9 +60,6 @@ const WIDTH: usize = 4;
 const CHUNK: u32 = 16;
 /// The chunks that are under way while another one is multiplied.
 const STAGES: u32 = 2;
-/// The threads of a block, and its warps.
-const THREADS: u32 = 256;
-const WARPS: u32 = THREADS / warp::LANES;
 
 /// The tile of a block with so many columns.
 pub const fn tile_on_tensor_cores(columns: u32) -> TileShape {
@@ -140,12 +138,6 @@ impl Source<'_> {
     #[inline(always)]
     fn copying_lane(&self) -> u32 {
         if self.is_row_major { 4 * self.g + self.q } else { 8 * self.q + self.g }
-    }
-
-    /// Whether vectors of four elements can be loaded of a matrix whose lines are so far apart.
-    #[inline(always)]
-    fn has_vectors(matrix: &Matrix<'_>, pitch: u64) -> bool {
-        pitch.is_multiple_of(4) && (matrix.data().as_ptr() as u64).is_multiple_of(16)
     }
 
     /// Issues the copies of this thread's part of A of the chunk from `k` on, `N` elements at a time, with zeros for what does not exist.
@@ -305,15 +297,7 @@ impl<const ACROSS: usize> State<ACROSS> {
     /// Whether all accumulators are finite, and nothing that was multiplied is too small to be decomposed.
     #[inline(always)]
     fn is_exact(&self) -> bool {
-        let mut finite = Finite::new();
-        for tiles in &self.accumulators {
-            for tile in tiles {
-                for &sum in tile {
-                    finite.see(sum);
-                }
-            }
-        }
-        finite.all() && !self.scan.any()
+        are_finite(&self.accumulators) && !self.scan.any()
     }
 }
 
@@ -338,8 +322,8 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
     let first_k = k_begin + warp * CHUNK;
     let chunks = k_end.saturating_sub(first_k).div_ceil(shape.k);
     let vectors = [
-        Source::has_vectors(&a, if IS_ROW_MAJOR { a.row_stride() } else { a.col_stride() }),
-        Source::has_vectors(&b, b.col_stride()),
+        a.has_lines_of_vectors(if IS_ROW_MAJOR { a.row_stride() } else { a.col_stride() }),
+        b.has_lines_of_vectors(b.col_stride()),
     ];
     let stage_of = |chunk: u32| chunk % STAGES * const { stage(ACROSS as u32) };
     // Of all copies: each lane copies to places of its own, when the lanes that read there have in registers what they held before. What it
@@ -379,8 +363,8 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
     }
     async_copy::wait_group::<0>();
 
-    // SAFETY: all threads of the block come here. Each warp writes elements of its own; a barrier, of `any_thread` or the one
-    // below, separates the writes from what others do with the memory before and after. Each element of C has one thread.
+    // SAFETY: all threads of the block come here. Each warp writes elements of its own; the barriers of `any_thread` and the one below
+    // separate the writes from what others did with the memory before.
     unsafe {
         if any_thread::<Block>(&shared, !state.is_exact()) {
             fp32_tile::compute_tile(&tile, shape, t, THREADS);
@@ -399,16 +383,7 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
                 }
             }
         }
-        thread::sync_threads();
-        let mut element = t;
-        while element < elements {
-            let mut sum = shared.read(element as usize);
-            for warp in 1..WARPS {
-                sum += shared.read((warp * elements + element) as usize);
-            }
-            tile.epilogue_element(tile.row + element / shape.n, tile.col + element % shape.n, sum);
-            element = hint::keep_rolled(element + THREADS);
-        }
+        store_sums_of_warps(&tile, shape, &shared);
     }
 }
 
