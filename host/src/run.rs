@@ -406,7 +406,7 @@ mod tests {
         let mut options = small();
         options.overrides.n = Some(2);
         options.overrides.ldc = None;
-        assert!(refusal(options).contains("n must be 1"));
+        assert!(refusal(options).contains("n must be at most 1"));
         let mut options = small();
         options.overrides = Overrides { m: Some(1 << 30), n: Some(1), k: Some(1 << 16), ..Overrides::default() };
         let message = refusal(options);

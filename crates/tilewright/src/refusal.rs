@@ -81,7 +81,7 @@ pub enum Refusal {
         most: usize,
     },
     /// It is for few columns, or for one.
-    #[error("it is for an n of at most {most}, but n is {n}")]
+    #[error("n must be at most {most}, but n is {n}")]
     ManyColumns {
         /// The largest number of columns.
         most: usize,

@@ -481,7 +481,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "takes rows that begin anywhere for vectors",
         file: "gpu-kernels/src/gemm/batched.rs",
-        from: "&& strides[0] & 3 == 0",
+        from: "&& matrix.has_lines_of_vectors(strides[0])",
         to: "&& strides[0] > 0",
         kernels: &["gemm_batched_16_fp32"],
     },
