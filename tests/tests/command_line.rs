@@ -370,7 +370,10 @@ fn bad_sizes_are_refused_with_their_values_and_nothing_is_written() {
             &["not enough memory on the host", "TiB are needed", "are free", "--m, --n and --k"],
         ),
         (&["--m", "8", "--n", "8", "--k", "9", "--lda", "8"], &["leading dimension of A is 8", "9"]),
-        (&["--kernel", "gemv_block_reduction_fp32", "--n", "2"], &["gemv_block_reduction_fp32", "n must be at most 1, but n is 2"]),
+        (
+            &["--kernel", "gemv_block_reduction_fp32", "--n", "2"],
+            &["gemv_block_reduction_fp32", "n must be at most 1, but n is 2"],
+        ),
         (&["--runs", "0"], &["runs is 0"]),
         (&["--runs", "18446744073709551615"], &["1000000", "runs is 18446744073709551615"]),
         (&["--alpha", "nan"], &["alpha is NaN in fp32", "finite"]),
