@@ -70,7 +70,7 @@ impl Case {
     }
 }
 
-/// The names of the suites, with what each is.
+/// The names of the suites, with what each is. (The [atlas](super::atlas) has a report of its own.)
 pub const SUITES: [(&str, &str); 3] = [
     ("targets", "everything that has a time to reach"),
     ("problems", "the named problems, in the default precision"),
@@ -93,7 +93,10 @@ pub fn suite(name: &str) -> Result<Vec<Case>, Error> {
             Ok(targets().into_iter().filter(|case| default(case) && named.contains(&case.problem.as_str())).collect())
         }
         "shapes" => Ok(shapes().collect()),
-        _ => Err(Error::unknown_name("suite", name, SUITES.iter().map(|(name, _)| *name).collect())),
+        _ => {
+            let known = SUITES.iter().map(|(name, _)| *name).chain([super::atlas::SUITE]);
+            Err(Error::unknown_name("suite", name, known.collect()))
+        }
     }
 }
 
