@@ -23,6 +23,14 @@ pub struct Case {
     pub target: Option<Target>,
 }
 
+/// What the baseline may do where ours has this precision: TF32 if ours may, otherwise fp32.
+pub(super) fn math_for(precision: Precision) -> Math {
+    match precision {
+        Precision::Tf32 | Precision::Bf16 | Precision::Fp16 => Math::Tf32,
+        Precision::Fp32Strict | Precision::Fp32 | Precision::Fp32Normwise => Math::Fp32,
+    }
+}
+
 /// What a case has to reach, as the time of the fastest baseline divided by ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
@@ -45,10 +53,7 @@ impl Case {
 
     /// What the baseline may do: TF32 if ours may, otherwise fp32.
     pub fn math(&self) -> Math {
-        match self.precision {
-            Precision::Tf32 | Precision::Bf16 | Precision::Fp16 => Math::Tf32,
-            Precision::Fp32Strict | Precision::Fp32 | Precision::Fp32Normwise => Math::Fp32,
-        }
+        math_for(self.precision)
     }
 
     /// What tells this case from all others of a report.

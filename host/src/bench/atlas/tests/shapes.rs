@@ -2,16 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::*;
+use super::super::*;
+use super::class;
 use tilewright::plan::{DeviceFacts, Options, plan};
 use tilewright::{Order, Orders, Precision};
 
 /// Seeds that shapes are drawn by in tests.
 const SEEDS: [u64; 5] = [1, 2, 3, 77, u64::MAX];
-
-fn class(name: &str) -> &'static Class {
-    Class::find(name).unwrap()
-}
 
 /// The shapes of the atlas, and some of each seed.
 fn shapes(class: &Class, sample: usize) -> Vec<Shape> {
