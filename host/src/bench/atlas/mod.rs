@@ -9,7 +9,8 @@
 //!     ├─ times       run              ours and cuBLAS's ways in turns, for a fraction of a second; the time of a call
 //!     └─ regret      regret           the chosen plan beside all others
 //!     │
-//!  report    report, text, list       tables, JSON; shapes alone, for which no GPU is needed
+//!  report    report, text, picture    tables, JSON, a picture
+//!  list      list                     shapes alone, for which no GPU is needed
 //! ```
 //!
 //! A benchmark of a few shapes shows how fast these are. Kernels and their choice are made by people who know such a list, so it says
@@ -20,6 +21,7 @@ mod args;
 mod classes;
 mod errors;
 mod list;
+mod picture;
 mod places;
 mod regret;
 pub mod report;
@@ -43,7 +45,7 @@ use super::report::{CublasInfo, GpuState};
 use super::{refuse_cpu, roofline};
 use crate::Error;
 use crate::baseline::CuBlas;
-use crate::files::{check_writable, is_replaced, write_json};
+use crate::files::{check_writable, is_replaced, write, write_json};
 use crate::progress::Progress;
 use crate::provenance::{commit, now};
 use report::{AtlasReport, Outcome, Row, Summary};
@@ -137,6 +139,9 @@ fn measure(
     print(&report.ending());
     if let Some(path) = &options.json {
         write_json(path, &report)?;
+    }
+    if let Some(path) = &options.svg {
+        write(path, report.svg().as_bytes())?;
     }
     outcome.map(|()| report)
 }

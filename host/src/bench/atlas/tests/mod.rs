@@ -1,6 +1,7 @@
 //! Tests of the atlas: none needs a GPU.
 
 mod measuring;
+mod pictures;
 mod reports;
 mod shapes;
 
