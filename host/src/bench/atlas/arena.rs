@@ -1,9 +1,9 @@
 //! Memory for the operands of all shapes: allocated and filled once, because both take longer than to measure most shapes.
 //!
 //! ```text
-//!  A │ set 0 │ set 1 │ set 2 │ …            each set of a shape begins at a multiple of 256 bytes; together they exceed
-//!  B │ set 0    │ set 1    │ set 2    │ …   twice the second-level cache, as far as there is memory
-//!  C │ set 0 │ set 1 │ set 2 │ …
+//!  A │ set 0 │ set 1 │ … ┃ set p │ …           each set of a shape begins at a multiple of 256 bytes; those of a pool exceed twice
+//!  B │ set 0    │ set 1    │ … ┃ set p    │ …  the second-level cache together, and each contestant of a race has a pool of its own:
+//!  C │ set 0 │ set 1 │ … ┃ set p │ …           none finds in the cache what another one has loaded
 //! ```
 //!
 //! A and B repeat a block of random numbers, so that the host knows every element without a copy of gigabytes. The length of the
@@ -23,26 +23,39 @@ const BLOCK: usize = 16_777_259;
 /// What sets begin at a multiple of, in elements: allocations are aligned to as much.
 const ALIGNMENT: u64 = 64;
 
+/// The pools of sets: for ours and three ways of cuBLAS's. Where there are more contestants, some share one.
+const POOLS: usize = 4;
+
 /// The operand sets of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sets {
-    /// How many there are.
-    pub(super) count: usize,
+    /// How many there are in a pool.
+    pub(super) pool: usize,
+    /// How many pools there are.
+    pools: usize,
     /// From one to the next, in A, B and C.
     distances: [u64; 3],
 }
 
 impl Sets {
-    /// As many sets as exceed twice the second-level cache.
+    /// Pools of as many sets as exceed twice the second-level cache. If one set does, it is all there is.
     pub(super) fn of(shape: &Shape, l2_bytes: u64) -> Self {
         let distances = shape.operands().map(|operand| operand.span(shape.batch).next_multiple_of(ALIGNMENT));
         let bytes = 4 * u128::from(distances.iter().sum::<u64>());
-        Self { count: sets_for(bytes, l2_bytes.into(), u128::MAX), distances }
+        let pool = sets_for(bytes, l2_bytes.into(), u128::MAX);
+        Self { pool, pools: if pool > 1 { POOLS } else { 1 }, distances }
     }
 
     /// The elements of A, B and C in all sets.
     fn elements(&self) -> [u64; 3] {
-        self.distances.map(|distance| distance * self.count as u64)
+        self.distances.map(|distance| distance * (self.pool * self.pools) as u64)
+    }
+
+    /// The set of one of `count` contestants for the set of a pool that it is told. Those that share a pool are as far apart in it as they
+    /// can be.
+    pub(super) fn set_of(&self, contestant: usize, count: usize, told: usize) -> usize {
+        let shift = contestant / self.pools * self.pool / count.div_ceil(self.pools).max(1);
+        contestant % self.pools * self.pool + (told + shift) % self.pool
     }
 
     /// Where a set begins in A, B and C.

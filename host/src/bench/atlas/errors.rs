@@ -11,6 +11,9 @@ use super::shape::{Operand, Shape};
 /// The elements that are compared, at most.
 const ELEMENTS: usize = 32;
 
+/// Terms that one task adds up.
+const SEGMENT: usize = 1 << 16;
+
 /// What some elements should be.
 pub(super) struct Sample {
     /// Their places in C.
@@ -36,15 +39,21 @@ impl Sample {
         elements.extend((elements.len()..ELEMENTS).map(|_| [below(batch), below(m), below(n)]));
         elements.sort_unstable();
         elements.dedup();
-        let sum = |&[product, row, col]: &[usize; 3]| {
+        let part = |[product, row, col]: [usize; 3], first: usize| {
             let (mut sum, mut magnitude) = (0.0, 0.0);
-            for term in 0..k {
+            for term in first..k.min(first + SEGMENT) {
                 let (a, b) = (place(&shape.a, [product, row, term]), place(&shape.b, [product, term, col]));
                 let [a, b] = arena.numbers(a, b).map(f64::from);
                 sum += a * b;
                 magnitude += (a * b).abs();
             }
             [sum, magnitude]
+        };
+        let sum = |&element: &[usize; 3]| {
+            let segments = (0..k.div_ceil(SEGMENT)).into_par_iter().map(|segment| part(element, segment * SEGMENT));
+            // Added up in order, so that nothing depends on the number of threads.
+            let parts: Vec<[f64; 2]> = segments.collect();
+            parts.iter().fold([0.0; 2], |[sum, magnitude], part| [sum + part[0], magnitude + part[1]])
         };
         let expected = elements.par_iter().map(sum).collect();
         Self { places: elements.into_iter().map(|element| place(&shape.c, element)).collect(), expected, terms: k }

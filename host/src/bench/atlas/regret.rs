@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::report::Regret;
-use super::run::{Bench, Ready};
+use super::run::{Bench, Launch, Ready};
 use crate::Error;
 use tilewright::kernels;
 use tilewright::plan::{GemmPlan, Options, Tables};
@@ -31,13 +31,13 @@ impl Bench<'_> {
         if others.is_empty() {
             return Ok(None);
         }
-        let contestant = |plan| self.contestant(ready, move |views| self.run_plan(plan, views));
-        let all = others.iter().chain([chosen]).map(contestant).collect();
-        let times = self.race(ready, BUDGETS[0], FEWEST_RUNS[0], all)?;
+        let launch = |plan| -> Launch<'_> { Box::new(move |views| self.run_plan(plan, views)) };
+        let all: Vec<Launch<'_>> = others.iter().chain([chosen]).map(launch).collect();
+        let times = self.race(ready, BUDGETS[0], FEWEST_RUNS[0], &all)?;
         let best = others.iter().zip(&times).min_by(|(_, one), (_, other)| one.median_ms.total_cmp(&other.median_ms));
         let Some((best, _)) = best else { return Ok(None) };
         // Once more, these two alone: the least of many times is a lucky one.
-        let times = self.race(ready, BUDGETS[1], FEWEST_RUNS[1], vec![contestant(chosen), contestant(best)])?;
+        let times = self.race(ready, BUDGETS[1], FEWEST_RUNS[1], &[launch(chosen), launch(best)])?;
         let [chosen_ms, best_ms] = [times[0].median_ms, times[1].median_ms];
         Ok(Some(Regret {
             plans: others.len() + 1,

@@ -49,6 +49,9 @@ pub(super) struct Ready<'a> {
     pub(super) number: usize,
 }
 
+/// Queues a product of the operands that it is given.
+pub(super) type Launch<'a> = Box<dyn Fn(Views<'_>) -> Result<(), Error> + 'a>;
+
 /// One of cuBLAS's ways.
 struct Theirs<'blas> {
     call: Prepared<'blas>,
@@ -147,9 +150,9 @@ impl<'a> Bench<'a> {
         }
 
         let times = {
-            let mut contestants = vec![self.contestant(ready, |views| self.run_plan(&plan, views))];
-            contestants.extend(ways.iter().map(|way| self.contestant(ready, |views| way.launch(views))));
-            self.race(ready, BUDGET, FEWEST_RUNS, contestants)?
+            let mut launches: Vec<Launch<'_>> = vec![Box::new(|views| self.run_plan(&plan, views))];
+            launches.extend(ways.iter().map(|way| -> Launch<'_> { Box::new(|views| way.launch(views)) }));
+            self.race(ready, BUDGET, FEWEST_RUNS, &launches)?
         };
         let baseline = |(way, &times): (&Theirs<'_>, &Times)| BaselineTimes {
             routine: way.call.routine().name().to_owned(),
@@ -174,7 +177,7 @@ impl<'a> Bench<'a> {
             },
             estimated_ms: explanation.estimated_ms,
             workspace_bytes: plan.workspace_bytes() as u64,
-            operand_sets: sets.count,
+            operand_sets: sets.pool,
             times: times[0],
             call_us: self.call_us(ready, times[0].median_ms)?,
             least: self.roofline.least(Work {
@@ -211,29 +214,25 @@ impl<'a> Bench<'a> {
         Ok(plan.run_views(self.device, 1.0, a, b, 0.0, c, &mut self.workspace.borrow_mut())?)
     }
 
-    /// One that queues its work on the set of this number.
-    pub(super) fn contestant<'b>(
-        &'b self,
-        ready: &'b Ready<'_>,
-        launch: impl Fn(Views<'_>) -> Result<(), Error> + 'b,
-    ) -> Contestant<'b> {
-        Box::new(move |set| launch(self.arena.borrow_mut().views(ready.shape, ready.sets, set)?))
-    }
-
-    /// The times of some in turns. In each turn they are as far apart as there are sets: none finds in the cache what the one before it
-    /// has loaded.
+    /// The times of some in turns, each of which queues its work on the set that it is given.
     pub(super) fn race(
         &self,
         ready: &Ready<'_>,
         budget: Duration,
         fewest: usize,
-        contestants: Vec<Contestant<'_>>,
+        launches: &[Launch<'_>],
     ) -> Result<Vec<Times>, Error> {
-        let (sets, count) = (ready.sets.count, contestants.len());
-        let apart = |(number, contestant)| moved(contestant, number * sets / count, sets);
-        let mut contestants: Vec<_> = contestants.into_iter().enumerate().map(apart).collect();
+        let Ready { shape, sets, .. } = *ready;
+        let contestant = |(number, launch)| -> Contestant<'_> {
+            let launch: &Launch<'_> = launch;
+            Box::new(move |told| {
+                let set = sets.set_of(number, launches.len(), told);
+                launch(self.arena.borrow_mut().views(shape, sets, set)?)
+            })
+        };
+        let mut contestants: Vec<_> = launches.iter().enumerate().map(contestant).collect();
         let busy = |ms| self.stall.as_ref().map_or(Ok(()), |stall| stall.borrow_mut().run(ms));
-        let mut race = Race { device: self.device, runs: self.options.runs, sets, busy: Box::new(busy) };
+        let mut race = Race { device: self.device, runs: self.options.runs, sets: sets.pool, busy: Box::new(busy) };
         race.run_within(budget, fewest, &mut contestants)
     }
 
@@ -245,7 +244,7 @@ impl<'a> Bench<'a> {
         let (mut arena, mut workspace) = (self.arena.borrow_mut(), self.workspace.borrow_mut());
         let mut times = Vec::with_capacity(calls);
         for call in 0..calls {
-            let (a, b, c) = arena.views(ready.shape, ready.sets, call % ready.sets.count)?;
+            let (a, b, c) = arena.views(ready.shape, ready.sets, call % ready.sets.pool)?;
             let start = Instant::now();
             let product = Description::of_views(1.0, &a, &b, 0.0, &c)?;
             let plan: Arc<GemmPlan> = self.device.plan(&product, &self.plan_options)?;
@@ -276,11 +275,6 @@ impl<'a> Bench<'a> {
         }
         Ok((ways, reason))
     }
-}
-
-/// The same, each launch on a set that is so far behind the one it is told.
-pub(super) fn moved<'a>(mut contestant: Contestant<'a>, distance: usize, sets: usize) -> Contestant<'a> {
-    Box::new(move |set| contestant((set + distance) % sets))
 }
 
 /// An error on one line.

@@ -7,7 +7,7 @@ use cuda_std::executor::Checks;
 use super::super::arena::{Arena, Sets, elements_for};
 use super::super::errors::Sample;
 use super::super::report::{AtlasReport, Outcome, Row, Summary};
-use super::super::run::{Bench, exchanged, moved};
+use super::super::run::{Bench, exchanged};
 use super::super::*;
 use super::{class, roofline};
 use tilewright::device::DeviceChoice;
@@ -111,7 +111,17 @@ fn a_and_b_repeat_blocks_of_their_own() {
     }
 }
 
-/// Sets lie behind one another, each aligned, and contestants of a turn are as far apart as they can be.
+#[test]
+fn long_sums_are_added_up_in_segments() {
+    let device = Device::cpu(Checks::Bounds);
+    let shape = Shape::dense(1, [1, 1, 66_000], Orders::NT);
+    let mut arena = Arena::new(&device, elements_for([&shape], 0), 1).unwrap();
+    let sample = Sample::new(&shape, &arena, 1);
+    let results = multiplied(&device, &shape, &mut arena, &sample, false);
+    assert!(results.len() == 1 && sample.errors(&results).max < 1e-6, "{:?}", sample.errors(&results));
+}
+
+/// Sets lie behind one another, each aligned.
 #[test]
 fn sets_exceed_twice_the_cache_and_do_not_overlap() {
     let device = Device::cpu(Checks::Bounds);
@@ -121,7 +131,7 @@ fn sets_exceed_twice_the_cache_and_do_not_overlap() {
     let sets = Sets::of(&shape, l2_bytes);
     // 90, 126 and 71 elements, in lines of 64.
     let set_bytes = 4 * (128 + 128 + 128);
-    assert_eq!(sets.count as u64, 2 * l2_bytes / set_bytes + 1);
+    assert_eq!(sets.pool as u64, 2 * l2_bytes / set_bytes + 1);
     let mut arena = Arena::new(&device, elements_for([&shape], l2_bytes), 0).unwrap();
     let mut address = |set| {
         let (a, b, c) = arena.views(&shape, sets, set).unwrap();
@@ -129,20 +139,31 @@ fn sets_exceed_twice_the_cache_and_do_not_overlap() {
     };
     let first = address(0);
     assert_eq!(first.map(|address| address % 256), [0, 0, 4]);
-    assert_eq!(address(sets.count - 1), first.map(|address| address + (sets.count - 1) * 512));
-    assert!(arena.views(&shape, sets, sets.count).is_err(), "beyond the arena");
-    let seen = std::cell::RefCell::new(Vec::new());
-    let mut contestant = moved(
-        Box::new(|set| {
-            seen.borrow_mut().push(set);
-            Ok(())
-        }),
-        2,
-        5,
-    );
-    (0..5).try_for_each(&mut contestant).unwrap();
-    drop(contestant);
-    assert_eq!(seen.into_inner(), [2, 3, 4, 0, 1]);
+    let all = 4 * sets.pool;
+    assert_eq!(address(all - 1), first.map(|address| address + (all - 1) * 512));
+    assert!(arena.views(&shape, sets, all).is_err(), "beyond the arena");
+    assert_eq!(Sets::of(&shape, 700).pool, 1, "one set exceeds twice the cache");
+}
+
+/// None of up to four contestants ever touches a set of another one; more of them are far apart.
+#[test]
+fn contestants_have_sets_of_their_own() {
+    let sets = Sets::of(&Shape::dense(1, [8; 3], Orders::NN), 10_000);
+    let pool = sets.pool;
+    assert_eq!(pool, 27);
+    let touched =
+        |contestant, count| (0..pool).map(move |told| sets.set_of(contestant, count, told)).collect::<Vec<_>>();
+    for contestant in 0..4 {
+        let mut own = touched(contestant, 4);
+        assert_eq!(own[0], contestant * pool);
+        own.sort_unstable();
+        assert!(own.into_iter().eq(contestant * pool..(contestant + 1) * pool));
+    }
+    let starts: Vec<usize> = (0..12).map(|contestant| sets.set_of(contestant, 12, 0)).collect();
+    assert_eq!(starts, [0, 27, 54, 81, 9, 36, 63, 90, 18, 45, 72, 99]);
+    assert_eq!(sets.set_of(8, 12, 10), 1, "around the end of the pool");
+    let alone = Sets::of(&Shape::dense(1, [800; 3], Orders::NN), 10_000);
+    assert!((0..9).all(|contestant| alone.set_of(contestant, 9, contestant) == 0));
 }
 
 #[test]
