@@ -24,7 +24,7 @@ pub struct BenchFlags {
     suite: String,
 
     /// An operation to measure in place of a suite: bytes and operations a second, on any device (`list` shows all)
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["suite", "problem", "precision", "kernel", "portable", "m"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["suite", "problem", "precision", "kernel", "portable", "m", "AtlasFlags"])]
     op: Option<String>,
 
     /// The sizes of the operation, as `rows=3,cols=4` [default: its last large case on a GPU, its last small one on the CPU]
@@ -347,6 +347,8 @@ mod tests {
         assert!(atlas(&["--compare", "old.json"]).err().unwrap().contains("--compare is not for the atlas"));
         for flags in [&["--list"][..], &["--sample", "3"], &["--svg", "a.svg"]] {
             assert!(options(flags).unwrap_err().contains("say --suite atlas"), "{flags:?}");
+            let with_operation = [&["--op", "scale"][..], flags].concat();
+            assert!(options(&with_operation).unwrap_err().contains("cannot be used with"), "{flags:?}");
         }
     }
 

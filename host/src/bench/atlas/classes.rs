@@ -1,5 +1,7 @@
 //! The classes of the atlas: what a program multiplies, by kind. [`rules`] and [`places`] have the shapes of each.
 
+use std::collections::HashSet;
+
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::index;
@@ -63,7 +65,7 @@ impl Class {
     }
 
     /// The shapes of a seed: for 0 the atlas itself, or `sample` of its shapes in their order; for any other seed `sample` shapes
-    /// by chance from the same ranges, the same ones whenever the seed is the same.
+    /// by chance from the same ranges, the same ones whenever the seed is the same; fewer where a class has not as many.
     pub fn shapes(&self, seed: u64, sample: Option<usize>) -> Vec<Shape> {
         let mut generator = self.generator(seed);
         if seed == 0 {
@@ -77,13 +79,13 @@ impl Class {
             return shapes;
         }
         let wanted = sample.unwrap_or(DRAWN);
-        let mut shapes = Vec::with_capacity(wanted.min(1 << 16));
+        let (mut shapes, mut ids) = (Vec::new(), HashSet::new());
         for _ in 0..wanted.saturating_mul(DRAWS_FOR_ONE) {
             if shapes.len() == wanted {
                 break;
             }
             let shape = (self.draw)(&mut generator);
-            if self.has(&shape) && shapes.iter().all(|known: &Shape| known.id() != shape.id()) {
+            if self.has(&shape) && ids.insert(shape.id()) {
                 shapes.push(shape);
             }
         }
