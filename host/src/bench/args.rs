@@ -6,6 +6,7 @@ use clap::Args;
 use cuda_std::executor::Checks;
 
 use super::BenchOptions;
+use super::atlas::{self, AtlasFlags, AtlasOptions};
 use super::inputs::Inputs;
 use super::suite::{self, Case};
 use super::torch;
@@ -18,12 +19,12 @@ use tilewright::{Device, Orders, Precision, Sizes, UnknownOrders};
 /// The flags of `bench`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchFlags {
-    /// What to measure: targets, problems or shapes
+    /// What to measure: targets, problems, shapes or atlas
     #[arg(long, value_name = "NAME", default_value = "targets")]
     suite: String,
 
     /// An operation to measure in place of a suite: bytes and operations a second, on any device (`list` shows all)
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["suite", "problem", "precision", "kernel", "portable", "m"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["suite", "problem", "precision", "kernel", "portable", "m", "AtlasFlags"])]
     op: Option<String>,
 
     /// The sizes of the operation, as `rows=3,cols=4` [default: its last large case on a GPU, its last small one on the CPU]
@@ -102,6 +103,9 @@ pub struct BenchFlags {
     /// Compare with an older report; exit with 1 if something got slower by more than the spread
     #[arg(long, value_name = "OLD.json")]
     compare: Option<PathBuf>,
+
+    #[command(flatten)]
+    atlas: AtlasFlags,
 }
 
 impl BenchFlags {
@@ -121,14 +125,41 @@ impl BenchFlags {
             print(torch::SCRIPT);
             return Ok(true);
         }
+        if self.suite == atlas::SUITE {
+            return atlas::run(&self.atlas_options()?, print).map(|()| true);
+        }
         let options = self.options()?;
-        let device = match options.device {
-            DeviceChoice::Cpu => Device::cpu(Checks::Bounds),
-            DeviceChoice::Auto => Device::cuda(0)?,
-            DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal)?,
-        };
+        let device = open(options.device)?;
         let (_, comparison) = super::bench(&device, &options, print)?;
         Ok(comparison.is_none_or(|comparison| comparison.passes()))
+    }
+
+    /// What to measure of the atlas.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for flags that are for other suites; those of [`AtlasFlags::options`] and [`TableFlag::tables`].
+    fn atlas_options(self) -> Result<AtlasOptions, Error> {
+        let others = [
+            ("--problem", !self.problem.is_empty()),
+            ("--kernel", self.kernel.is_some()),
+            ("--portable", self.portable),
+            ("--m", self.m.is_some()),
+            ("--inputs", !self.inputs.is_empty()),
+            ("--torch", self.torch.is_some()),
+            ("--compare", self.compare.is_some()),
+        ];
+        if let Some((flag, _)) = others.into_iter().find(|(_, is_there)| *is_there) {
+            return Err(Error::Usage(format!("{flag} is not for the atlas: leave it out, or choose another --suite")));
+        }
+        self.atlas.options(atlas::Common {
+            seed: self.seed,
+            precision: self.precision,
+            tables: self.table.tables()?,
+            runs: self.runs as usize,
+            device: self.device,
+            baseline: !self.no_baseline,
+            json: self.json,
+        })
     }
 
     /// What to measure.
@@ -137,6 +168,7 @@ impl BenchFlags {
     /// [`UnknownName`](tilewright::Error::UnknownName) for a suite or a problem that there is none of; [`Error::Usage`] where nothing is left to
     /// measure; [`ExtentTooLarge`](tilewright::Error::ExtentTooLarge); those of [`TableFlag::tables`].
     pub fn options(self) -> Result<BenchOptions, Error> {
+        self.atlas.refuse_for(&self.suite)?;
         let inputs = if self.inputs.is_empty() { Inputs::ALL.to_vec() } else { self.inputs.clone() };
         Ok(BenchOptions {
             cases: self.cases()?,
@@ -233,6 +265,15 @@ impl BenchFlags {
     }
 }
 
+/// Opens the device to measure.
+pub(super) fn open(choice: DeviceChoice) -> Result<Device, Error> {
+    Ok(match choice {
+        DeviceChoice::Cpu => Device::cpu(Checks::Bounds),
+        DeviceChoice::Auto => Device::cuda(0)?,
+        DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal)?,
+    })
+}
+
 /// The problems of all suites.
 const KNOWN_PROBLEMS: [&str; 9] =
     ["matvec", "large-k", "at-b", "a-bt", "a-b", "at-bt", "irregular", "square", "short-k"];
@@ -286,6 +327,29 @@ mod tests {
         assert!(options(&["--kernel", "gemm_tiled_23_fp32"]).unwrap_err().contains("did you mean"));
         let portable = options(&["--suite", "problems", "--portable"]).unwrap();
         assert!(portable.cases.iter().all(|case| case.portable));
+    }
+
+    #[test]
+    fn the_atlas_has_flags_of_its_own() {
+        let atlas = |arguments: &[&str]| {
+            let line = Line::try_parse_from(["bench", "--suite", "atlas"].iter().chain(arguments));
+            let options = line.map_err(|error| error.to_string()).map(|line| line.flags.atlas_options());
+            options.and_then(|options| options.map_err(|error| error.to_string()))
+        };
+        let all = atlas(&[]).unwrap();
+        assert_eq!((all.classes.len(), all.seed, all.precision), (atlas::CLASSES.len(), 0, Precision::Fp32));
+        let some = atlas(&["--class", "outer", "--class", "squares", "--sample", "3", "--seed", "5"]).unwrap().chosen();
+        let counts: Vec<_> = some.iter().map(|chosen| (chosen.class.name, chosen.shapes.len())).collect();
+        assert_eq!(counts, [("outer", 3), ("squares", 3)]);
+        assert!(atlas(&["--class", "square"]).err().unwrap().contains("did you mean `squares`"));
+        assert!(atlas(&["--sample", "0"]).err().unwrap().contains("--sample is 0"));
+        assert!(atlas(&["--precision", "fp32", "--precision", "tf32"]).err().unwrap().contains("fp32, tf32"));
+        assert!(atlas(&["--compare", "old.json"]).err().unwrap().contains("--compare is not for the atlas"));
+        for flags in [&["--list"][..], &["--sample", "3"], &["--svg", "a.svg"]] {
+            assert!(options(flags).unwrap_err().contains("say --suite atlas"), "{flags:?}");
+            let with_operation = [&["--op", "scale"][..], flags].concat();
+            assert!(options(&with_operation).unwrap_err().contains("cannot be used with"), "{flags:?}");
+        }
     }
 
     #[test]

@@ -11,10 +11,13 @@
 //!  report                    report     a table, JSON; compare: what got slower since an older one
 //! ```
 //!
+//! [`atlas`] measures many more shapes, each in less time: the same machinery, another report.
+//!
 //! A GPU is needed: times of the CPU executor say nothing about any.
 
 pub mod accuracy;
 pub mod args;
+pub mod atlas;
 pub mod compare;
 pub mod inputs;
 mod options;

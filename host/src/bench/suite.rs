@@ -23,6 +23,14 @@ pub struct Case {
     pub target: Option<Target>,
 }
 
+/// What the baseline may do where ours has this precision: TF32 if ours may, otherwise fp32.
+pub(super) fn math_for(precision: Precision) -> Math {
+    match precision {
+        Precision::Tf32 | Precision::Bf16 | Precision::Fp16 => Math::Tf32,
+        Precision::Fp32Strict | Precision::Fp32 | Precision::Fp32Normwise => Math::Fp32,
+    }
+}
+
 /// What a case has to reach, as the time of the fastest baseline divided by ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
@@ -45,10 +53,7 @@ impl Case {
 
     /// What the baseline may do: TF32 if ours may, otherwise fp32.
     pub fn math(&self) -> Math {
-        match self.precision {
-            Precision::Tf32 | Precision::Bf16 | Precision::Fp16 => Math::Tf32,
-            Precision::Fp32Strict | Precision::Fp32 | Precision::Fp32Normwise => Math::Fp32,
-        }
+        math_for(self.precision)
     }
 
     /// What tells this case from all others of a report.
@@ -70,7 +75,7 @@ impl Case {
     }
 }
 
-/// The names of the suites, with what each is.
+/// The names of the suites, with what each is. (The [atlas](super::atlas) has a report of its own.)
 pub const SUITES: [(&str, &str); 3] = [
     ("targets", "everything that has a time to reach"),
     ("problems", "the named problems, in the default precision"),
@@ -93,7 +98,10 @@ pub fn suite(name: &str) -> Result<Vec<Case>, Error> {
             Ok(targets().into_iter().filter(|case| default(case) && named.contains(&case.problem.as_str())).collect())
         }
         "shapes" => Ok(shapes().collect()),
-        _ => Err(Error::unknown_name("suite", name, SUITES.iter().map(|(name, _)| *name).collect())),
+        _ => {
+            let known = SUITES.iter().map(|(name, _)| *name).chain([super::atlas::SUITE]);
+            Err(Error::unknown_name("suite", name, known.collect()))
+        }
     }
 }
 

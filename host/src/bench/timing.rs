@@ -34,6 +34,9 @@ const QUEUE_MS: f64 = 0.01;
 /// The runs of each contestant in a round of warming up.
 const WARM_UP_RUNS: usize = 5;
 
+/// The runs of each contestant in a round of a short warm-up.
+const ROUGH_RUNS: usize = 3;
+
 /// Medians that differ by less than this from one round to the next have settled.
 const SETTLED: f64 = 0.01;
 
@@ -144,6 +147,41 @@ impl Race<'_> {
         }
         let batches: Vec<usize> = medians.iter().map(|&median| launches_per_run(median)).collect();
         self.round(contestants, &batches, self.runs, &mut turn)
+    }
+
+    /// The times of each contestant in about so much time, after a warm-up that is as short: for many products, where
+    /// [`Race::run`] would take too long for each. There are at least `fewest` runs of each, and at most `self.runs`.
+    ///
+    /// # Errors
+    /// As for [`Race::run`].
+    pub fn run_within(
+        &mut self,
+        budget: Duration,
+        fewest: usize,
+        contestants: &mut [Contestant<'_>],
+    ) -> Result<Vec<Times>, Error> {
+        if self.runs == 0 {
+            return Err(no_runs());
+        }
+        for contestant in contestants.iter_mut() {
+            contestant(0)?;
+        }
+        self.device.synchronize()?;
+        let (start, mut turn, ones) = (Instant::now(), 0, vec![1; contestants.len()]);
+        let times = loop {
+            let times = self.round(contestants, &ones, ROUGH_RUNS, &mut turn)?;
+            if start.elapsed() >= budget / 4 {
+                break times;
+            }
+        };
+        let batches: Vec<usize> = times.iter().map(|times| launches_per_run(times.median_ms)).collect();
+        let batched = batches.iter().any(|&launches| launches > 1);
+        let each = |(times, &launches): (&Times, &usize)| {
+            launches as f64 * (times.median_ms + if batched { QUEUE_MS } else { 0.0 })
+        };
+        let turn_ms: f64 = times.iter().zip(&batches).map(each).sum();
+        let affordable = (budget.as_secs_f64() * 1e3 / turn_ms.max(1e-3)) as usize;
+        self.round(contestants, &batches, affordable.max(fewest).min(self.runs), &mut turn)
     }
 
     /// `runs` of each contestant in turns, of as many launches as `batches` says.
@@ -284,10 +322,31 @@ mod tests {
     }
 
     #[test]
+    fn a_short_race_has_as_many_runs_as_there_is_time_for() {
+        let device = Device::cpu(Checks::Bounds);
+        let runs = |milliseconds, budget, fewest, most| {
+            let contestant: Contestant<'_> = Box::new(move |_| {
+                std::thread::sleep(Duration::from_millis(milliseconds));
+                Ok(())
+            });
+            let mut race = Race { device: &device, runs: most, sets: 1, busy: Box::new(|_| Ok(())) };
+            let times = race.run_within(Duration::from_millis(budget), fewest, &mut [contestant]).unwrap();
+            (times[0].runs, times[0].launches_per_run)
+        };
+        assert_eq!(runs(5, 1, 2, 30), (2, 1), "no time for more than the fewest");
+        assert_eq!(runs(1, 1000, 2, 7), (7, 1), "the most");
+        let (some, _) = runs(4, 60, 1, 1000);
+        assert!((1..=15).contains(&some), "{some}: 60 ms have 15 times 4 ms at most");
+        assert_eq!(runs(3, 1, 5, 4).0, 4, "the most counts, whatever the fewest are");
+    }
+
+    #[test]
     fn a_race_without_runs_is_refused_and_errors_get_out() {
         let device = Device::cpu(Checks::Bounds);
         let mut none = Race { device: &device, runs: 0, sets: 1, busy: Box::new(|_| Ok(())) };
         assert!(none.run(&mut [Box::new(|_| Ok(()))]).unwrap_err().to_string().contains("runs is 0"));
+        let refused = none.run_within(Duration::from_millis(1), 1, &mut [Box::new(|_| Ok(()))]).unwrap_err();
+        assert!(refused.to_string().contains("runs is 0"));
         let mut race = Race { device: &device, runs: 1, sets: 1, busy: Box::new(|_| Ok(())) };
         let failing: Contestant<'_> = Box::new(|_| Err(Error::Usage("no".to_owned())));
         assert_eq!(race.run(&mut [failing]).unwrap_err().to_string(), "no");

@@ -1,0 +1,25 @@
+//! Tests of the atlas: none needs a GPU.
+
+mod measuring;
+mod pictures;
+mod reports;
+mod shapes;
+
+use super::super::roofline::{Ceiling, Roofline};
+use super::Class;
+
+fn class(name: &str) -> &'static Class {
+    Class::find(name).unwrap()
+}
+
+fn roofline() -> Roofline {
+    let ceiling = |per_second| Ceiling { per_second, by: "a probe".to_owned() };
+    Roofline {
+        read: ceiling(4.0),
+        write: ceiling(2.0),
+        copy: ceiling(3.0),
+        fma: ceiling(50.0),
+        tf32: Some(ceiling(400.0)),
+        bf16: Some(ceiling(800.0)),
+    }
+}
