@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use cuda_std::executor::Checks;
 
 use super::BenchOptions;
 use super::atlas::{self, AtlasFlags, AtlasOptions};
+use super::gpu::open;
 use super::inputs::Inputs;
 use super::suite::{self, Case};
 use super::torch;
@@ -14,7 +14,7 @@ use crate::tables::TableFlag;
 use crate::{Error, operations};
 use testkit::{BenchTask, Common, Wanted};
 use tilewright::device::DeviceChoice;
-use tilewright::{Device, Orders, Precision, Sizes, UnknownOrders};
+use tilewright::{Orders, Precision, Sizes, UnknownOrders};
 
 /// The flags of `bench`.
 #[derive(Clone, Debug, Args)]
@@ -125,7 +125,7 @@ impl BenchFlags {
             print(torch::SCRIPT);
             return Ok(true);
         }
-        if self.suite == atlas::SUITE {
+        if self.suite == suite::ATLAS {
             return atlas::run(&self.atlas_options()?, print).map(|()| true);
         }
         let options = self.options()?;
@@ -263,15 +263,6 @@ impl BenchFlags {
         };
         Ok(precisions.into_iter().map(case).collect())
     }
-}
-
-/// Opens the device to measure.
-pub(super) fn open(choice: DeviceChoice) -> Result<Device, Error> {
-    Ok(match choice {
-        DeviceChoice::Cpu => Device::cpu(Checks::Bounds),
-        DeviceChoice::Auto => Device::cuda(0)?,
-        DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal)?,
-    })
 }
 
 /// The problems of all suites.

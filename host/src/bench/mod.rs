@@ -19,6 +19,7 @@ pub mod accuracy;
 pub mod args;
 pub mod atlas;
 pub mod compare;
+mod gpu;
 pub mod inputs;
 mod options;
 pub mod report;
@@ -32,6 +33,7 @@ pub mod torch;
 pub use options::BenchOptions;
 
 use compare::Comparison;
+use gpu::refuse_cpu;
 use report::{BenchReport, CublasInfo, GpuState, SCHEMA, SCHEMA_VERSION};
 use roofline::Stall;
 use run::{Context, Opened};
@@ -43,21 +45,6 @@ use crate::baseline::CuBlas;
 use crate::files;
 use crate::provenance::{commit, now};
 use tilewright::device::Device;
-
-/// Refuses a device that there is nothing to measure on.
-///
-/// # Errors
-/// [`Error::Usage`] for the CPU executor.
-pub fn refuse_cpu(device: &Device) -> Result<(), Error> {
-    if device.is_cpu() {
-        return Err(Error::Usage(
-            "a benchmark needs a CUDA GPU: the CPU executor checks every access and runs one thread after the other, so its \
-             times say nothing about a GPU; to check results without one, use `tilewright run --device cpu`"
-                .to_owned(),
-        ));
-    }
-    Ok(())
-}
 
 /// Measures what `options` ask for on a device, and gives `print` what there is to read, as it comes. The report comes with
 /// the comparison, if one was asked for.

@@ -75,7 +75,10 @@ impl Case {
     }
 }
 
-/// The names of the suites, with what each is. (The [atlas](super::atlas) has a report of its own.)
+/// The name of the [atlas](super::atlas), a suite with a report of its own.
+pub const ATLAS: &str = "atlas";
+
+/// The names of the other suites, with what each is.
 pub const SUITES: [(&str, &str); 3] = [
     ("targets", "everything that has a time to reach"),
     ("problems", "the named problems, in the default precision"),
@@ -99,7 +102,7 @@ pub fn suite(name: &str) -> Result<Vec<Case>, Error> {
         }
         "shapes" => Ok(shapes().collect()),
         _ => {
-            let known = SUITES.iter().map(|(name, _)| *name).chain([super::atlas::SUITE]);
+            let known = SUITES.iter().map(|(name, _)| *name).chain([ATLAS]);
             Err(Error::unknown_name("suite", name, known.collect()))
         }
     }

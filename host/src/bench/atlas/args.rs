@@ -8,7 +8,9 @@ use tilewright::Precision;
 use tilewright::device::DeviceChoice;
 use tilewright::plan::Tables;
 
-use super::{CLASSES, Chosen, Class, SUITE};
+use super::super::suite::ATLAS;
+use super::class::{Chosen, Class};
+use super::classes::CLASSES;
 use crate::Error;
 
 /// The flags of `bench --suite atlas`.
@@ -93,7 +95,7 @@ impl AtlasFlags {
         }
         Err(Error::Usage(format!(
             "--class, --sample, --list, --regret, --limit-seconds and --svg are for the shapes of the atlas, and the suite is {suite}: \
-             say --suite {SUITE}, or leave them out"
+             say --suite {ATLAS}, or leave them out"
         )))
     }
 

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::class::{Chosen, LIMIT_BYTES};
 use super::shape::Shape;
-use super::{Chosen, LIMIT_BYTES};
 use crate::provenance::{commit, now};
 
 /// What the `schema` of a list says.

@@ -1,7 +1,8 @@
 //! The atlas: products of every kind that programs compute, ours beside cuBLAS. `tilewright bench --suite atlas`.
 //!
 //! ```text
-//!  classes   classes, rules, places   kinds of shapes: those of the atlas itself, and others by a seed
+//!  classes   class, classes      kinds of shapes: those of the atlas itself, and others by a seed
+//!     │      rules, places       the rule of each kind
 //!     │
 //!  shape     shape                    extents, number of products, strides and offsets of A, B and C
 //!     ├─ operands    arena            memory for all shapes, allocated and filled once
@@ -18,6 +19,7 @@
 
 mod arena;
 mod args;
+mod class;
 mod classes;
 mod errors;
 mod list;
@@ -34,15 +36,16 @@ mod text;
 
 pub use args::AtlasOptions;
 pub(super) use args::{AtlasFlags, Common};
-pub use classes::{CLASSES, Class, LIMIT_BYTES};
+pub use class::{Chosen, Class, LIMIT_BYTES};
+pub use classes::CLASSES;
 pub use list::ShapeList;
 pub use shape::{Operand, Shape};
 
 use std::time::{Duration, Instant};
 
-use super::args::open;
+use super::gpu::{open, refuse_cpu};
 use super::report::{CublasInfo, GpuState};
-use super::{refuse_cpu, roofline};
+use super::roofline;
 use crate::Error;
 use crate::baseline::CuBlas;
 use crate::files::{check_writable, is_replaced, write, write_json};
@@ -52,23 +55,11 @@ use report::{AtlasReport, Outcome, Row, Summary};
 use run::Bench;
 use tilewright::{Bytes, Device, DeviceError};
 
-/// The name of the suite.
-pub const SUITE: &str = "atlas";
-
 /// The part of the free memory that operands may take: plans and cuBLAS need some, too.
 const SHARE_OF_MEMORY: f64 = 0.6;
 
 /// What was measured is written at least so often, for whoever ends the program early.
 const WRITTEN_EVERY: Duration = Duration::from_secs(5);
-
-/// A class with those of its shapes that are asked for.
-#[derive(Clone)]
-pub struct Chosen {
-    /// The class.
-    pub class: &'static Class,
-    /// The shapes.
-    pub shapes: Vec<Shape>,
-}
 
 /// Measures the shapes that `options` ask for, or lists them, and gives `print` what there is to read, as it comes.
 ///

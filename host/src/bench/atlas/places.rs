@@ -3,7 +3,7 @@
 
 use rand::RngExt;
 
-use super::classes::Class;
+use super::class::Class;
 use super::rules::{extent, pick};
 use super::shape::{Operand, Shape};
 use tilewright::{Order, Orders};

@@ -3,7 +3,7 @@
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::classes::Class;
+use super::class::Class;
 use super::shape::{Operand, Shape};
 use tilewright::{Order, Orders};
 

@@ -1,0 +1,31 @@
+//! The GPU that is measured.
+
+use cuda_std::executor::Checks;
+use tilewright::Device;
+use tilewright::device::DeviceChoice;
+
+use crate::Error;
+
+/// Opens the device to measure.
+pub(super) fn open(choice: DeviceChoice) -> Result<Device, Error> {
+    Ok(match choice {
+        DeviceChoice::Cpu => Device::cpu(Checks::Bounds),
+        DeviceChoice::Auto => Device::cuda(0)?,
+        DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal)?,
+    })
+}
+
+/// Refuses a device that there is nothing to measure on.
+///
+/// # Errors
+/// [`Error::Usage`] for the CPU executor.
+pub(super) fn refuse_cpu(device: &Device) -> Result<(), Error> {
+    if device.is_cpu() {
+        return Err(Error::Usage(
+            "a benchmark needs a CUDA GPU: the CPU executor checks every access and runs one thread after the other, so its \
+             times say nothing about a GPU; to check results without one, use `tilewright run --device cpu`"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
