@@ -119,7 +119,7 @@ impl BenchFlags {
     /// Does what the flags say, on the GPU that they name. Whether nothing got slower than in the report to compare with.
     ///
     /// # Errors
-    /// Those of [`BenchFlags::options`], [`Device::cuda`] and [`bench`](super::bench).
+    /// Those of [`BenchFlags::options`], [`Device::cuda`](tilewright::Device::cuda) and [`bench`](super::bench).
     pub fn run(self, mut print: impl FnMut(&str)) -> Result<bool, Error> {
         if self.print_torch_script {
             print(torch::SCRIPT);
