@@ -174,6 +174,30 @@ fn small_products_are_sums_in_order_in_every_layout() {
 }
 
 #[test]
+fn sums_of_few_terms_are_in_order_in_every_layout() {
+    for kernel in &kernels::OUTER {
+        let tile = kernel.tile.unwrap();
+        let [m, n] = [tile.m as usize, tile.n as usize];
+        for layout in LAYOUTS {
+            let whole = Case::dense(2, Sizes { m, n, k: 8 }, layout);
+            whole.check(kernel, bits);
+            // Fewer terms than there is room for, several tiles, and no vector anywhere.
+            let odd = Case::dense(1, Sizes { m: m + 3, n: n + 1, k: kernel.most().k - 1 }, layout);
+            Case { alpha: -0.5, beta: 2.0, a: odd.a.moved(1), b: odd.b.moved(3), c: odd.c.moved(2), ..odd }
+                .check(kernel, bits);
+            Case { beta: -1.5, a: whole.a.shared(), ..whole }.check(kernel, bits);
+            Case::dense(3, Sizes { m: 5, n: n - 1, k: kernel.most().k }, layout).check(kernel, bits);
+        }
+        let case = Case::dense(3, Sizes { m: 9, n: 20, k: 1 }, LAYOUTS[0]);
+        Case { a: case.a.spread(), b: case.b.spread(), c: case.c.spread(), beta: 0.5, ..case }.check(kernel, bits);
+        Case { b: case.b.shared(), c: Stored::dense(Order::ColumnMajor, 9, 20), ..case }.check(kernel, bits);
+        // Without terms.
+        Case { alpha: 0.0, beta: 3.0, ..case }.check(kernel, bits);
+        Case::dense(3, Sizes { m: 9, n: 20, k: 0 }, LAYOUTS[0]).check(kernel, bits);
+    }
+}
+
+#[test]
 fn matrices_and_vectors_in_batches_are_those_of_each_product() {
     let gemv = kernels::of(Family::Gemv).filter(|kernel| kernel.tile.is_none() && kernel.divides_sums);
     for kernel in gemv {

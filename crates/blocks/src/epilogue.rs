@@ -72,20 +72,20 @@ pub fn takes_vectors_of(c: &MatrixMut<'_>, count: u32) -> bool {
         && multiple(c.data().as_mut_ptr() as u64 / size_of::<f32>() as u64)
 }
 
-/// Stores 2 or 4 elements at once.
+/// Stores 1, 2 or 4 elements at once.
 ///
 /// # Safety
 /// They are inside the view, aligned to their size together, and this thread's alone.
 #[inline(always)]
 #[track_caller]
 pub unsafe fn store_vector<const N: usize>(data: GlobalSliceMut<'_, f32>, offset: usize, values: [f32; N]) {
-    const { assert!(N == 2 || N == 4, "vectors have 2 or 4 elements") };
+    const { assert!(N == 1 || N == 2 || N == 4, "vectors have 1, 2 or 4 elements") };
     // SAFETY: the caller's promise.
     unsafe {
-        if N == 2 {
-            data.set2_unchecked(offset, [values[0], values[1]]);
-        } else {
-            data.set4_unchecked(offset, [values[0], values[1], values[N - 2], values[N - 1]]);
+        match N {
+            1 => data.set_unchecked(offset, values[0]),
+            2 => data.set2_unchecked(offset, [values[0], values[N - 1]]),
+            _ => data.set4_unchecked(offset, [values[0], values[N - 3], values[N - 2], values[N - 1]]),
         }
     }
 }

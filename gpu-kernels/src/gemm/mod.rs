@@ -17,6 +17,7 @@
 //! | [`batched`] | batches of small products: several in a block | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`register_tiled`] | a tile of C in the registers of each thread: the fastest on CUDA cores | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`narrow`] | few columns, so that the time is that of reading A once | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`outer`] | sums of few terms, so that the time is that of writing C | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`mma`] | tensor cores by `mma.sync`, from sm_80 on | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`hopper`] | tensor cores by `wgmma`, fed by TMA, for sm_90a | the same, with tensor maps or packed operands |
 //! | [`tiles`] | how a product is cut into tiles and split-K slices, and which tile a block has | |
@@ -40,6 +41,7 @@ mod fp32_tile;
 pub mod hopper;
 pub mod mma;
 pub mod narrow;
+pub mod outer;
 pub mod register_tiled;
 pub mod repair;
 pub mod split_k;

@@ -486,6 +486,27 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_batched_16_fp32"],
     },
     Mutant {
+        what: "reads a term behind the last",
+        file: "gpu-kernels/src/gemm/outer.rs",
+        from: "if term_of_b < tile.k_end &&",
+        to: "if term_of_b <= tile.k_end &&",
+        kernels: &["gemm_outer_16_fp32", "gemm_outer_1024_fp32"],
+    },
+    Mutant {
+        what: "reads the panel before it is written",
+        file: "gpu-kernels/src/gemm/outer.rs",
+        from: "            thread::sync_threads();\n",
+        to: "",
+        kernels: &["gemm_outer_32_fp32"],
+    },
+    Mutant {
+        what: "loads rows behind the last",
+        file: "gpu-kernels/src/gemm/outer.rs",
+        from: "first + row < a.rows()",
+        to: "first + row <= a.rows()",
+        kernels: &["gemm_outer_1024_fp32"],
+    },
+    Mutant {
         what: "has a product too many",
         file: "gpu-kernels/src/gemm/tiles.rs",
         from: "if product >= self.a.count() {",

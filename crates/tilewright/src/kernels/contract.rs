@@ -181,8 +181,8 @@ pub(crate) enum Stores {
     Rows,
     /// From registers, neighbours in a row or a column of C together.
     Squares,
-    /// By TMA.
-    Tma,
+    /// By TMA, or whole lines of memory by warps.
+    Lines,
 }
 
 /// What a model needs to estimate a kernel's time.

@@ -31,6 +31,13 @@ const SMALL_K64_THREE_TF32: Common = Common {
     performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.25 },
     ..SMALL_THREE_TF32
 };
+/// Those of which a multiprocessor has three blocks.
+const MEDIUM_THREE_TF32: Common = Common {
+    idea: "the same with three small blocks on a multiprocessor: while one loads or stores, others multiply",
+    tile: SHAPE_64X64,
+    performance: Performance { blocks_per_multiprocessor: 3, share_of_peak: 0.3 },
+    ..THREE_TF32
+};
 const ONE_TF32: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply rounded operands",
     scheme: Scheme::Tf32,
@@ -70,6 +77,12 @@ tiled_kernels! {
         gemm_mma_64x32_k64_nt_fp32_3xtf32 RowMajor ColumnMajor,
         gemm_mma_64x32_k64_tn_fp32_3xtf32 ColumnMajor RowMajor,
         gemm_mma_64x32_k64_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
+    /// Three TF32 products, tiles of 64×64.
+    pub static MMA_64X64_FP32_3XTF32 = MEDIUM_THREE_TF32:
+        gemm_mma_64x64_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_mma_64x64_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_mma_64x64_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_mma_64x64_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
     /// Three TF32 products.
     pub static MMA_FP32_3XTF32 = THREE_TF32:
         gemm_mma_nn_fp32_3xtf32 RowMajor RowMajor,

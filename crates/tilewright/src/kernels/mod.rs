@@ -8,7 +8,7 @@
 //!     ▲
 //!  tiled       registering kernels that differ in little         eligibility    whether a kernel can compute a product
 //!     ▲                                                             ▲
-//!  basic, batched, gemv, narrow, register_tiled, mma,                 │           the kernels, a family in each file
+//!  basic, batched, gemv, narrow, outer, register_tiled, mma,          │           the kernels, a family in each file
 //!  wgmma ◄─ packed ◄─ short_k                                         │
 //!     ▲                                                             │
 //!  registry ────────────────────────────────────────────────────────┘           all of them
@@ -25,6 +25,7 @@ mod eligibility;
 mod gemv;
 mod mma;
 mod narrow;
+mod outer;
 mod packed;
 mod register_tiled;
 mod registry;
@@ -46,9 +47,11 @@ pub use batched::BATCHED;
 pub use contract::KernelInfo;
 pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 pub use mma::{
-    MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32,
+    MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_64X64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32,
+    MMA_FP32_MIXED, MMA_TF32,
 };
 pub use narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16, NARROW_16_3XTF32, NARROW_32_3XTF32};
+pub use outer::OUTER;
 pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_TF32};
 pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 pub use registry::{ALL, find, of, of_plans};

@@ -10,9 +10,11 @@ use super::batched::BATCHED;
 use super::contract::KernelInfo;
 use super::gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 use super::mma::{
-    MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_MIXED, MMA_TF32,
+    MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_64X64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32,
+    MMA_FP32_MIXED, MMA_TF32,
 };
 use super::narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16, NARROW_16_3XTF32, NARROW_32_3XTF32};
+use super::outer::OUTER;
 use super::packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_TF32};
 use super::register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 use super::scheme::Family;
@@ -24,7 +26,8 @@ use crate::{Error, Precision};
 pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let gemv = [&GEMV_SPLIT_ATOMIC_FP32, &GEMV_SPLIT_FP32, &GEMV_TRANSPOSED_SPLIT_FP32];
     let narrow = NARROW_2.iter().chain(&NARROW_4).chain(&NARROW_8).chain(&NARROW_16);
-    let on_cuda_cores = BATCHED.iter().chain(&REGISTER_TILED_64).chain(&REGISTER_TILED_128).chain(&REGISTER_TILED);
+    let on_cuda_cores =
+        BATCHED.iter().chain(&OUTER).chain(&REGISTER_TILED_64).chain(&REGISTER_TILED_128).chain(&REGISTER_TILED);
     let of_rounded_operands = MMA_FP16.iter().chain(&MMA_BF16).chain(&MMA_TF32);
     let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
     let of_split_operands = NARROW_16_3XTF32
@@ -32,6 +35,7 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
         .chain(&NARROW_32_3XTF32)
         .chain(&MMA_64X32_K64_FP32_3XTF32)
         .chain(&MMA_64X32_FP32_3XTF32)
+        .chain(&MMA_64X64_FP32_3XTF32)
         .chain(&MMA_FP32_3XTF32)
         .chain(&MMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XTF32).chain(&WGMMA_FP32_MIXED);

@@ -58,6 +58,6 @@ impl Contract for ShortK {
     }
 
     fn stores(&self) -> Stores {
-        Stores::Tma
+        Stores::Lines
     }
 }

@@ -100,7 +100,7 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
     let results = 4.0 * product.m as f64 * product.n as f64 * product.batch as f64;
     // The last part is for what takes longer than the bytes alone.
     let stores = kernel.contract.stores();
-    let slowly = if stores == Stores::Tma { 0.0 } else { results * (1.0 / STORING - 1.0) };
+    let slowly = if stores == Stores::Lines { 0.0 } else { results * (1.0 / STORING - 1.0) };
     let streaming = (product.traffic() + slowly) / rates.bandwidth;
 
     let block = kernel.contract.block_seconds();

@@ -106,6 +106,11 @@ pub const SHAPE_64X32: TileShape = Small::SHAPE;
 type SmallK64 = Division<64, 32, 64, 4, 4, 2, true>;
 /// The tile of a block of a kernel with `64x32_k64` in its name.
 pub const SHAPE_64X32_K64: TileShape = SmallK64::SHAPE;
+
+/// The division of the kernels with medium tiles: four warps of 32×32, and so little of everything that a multiprocessor has three blocks.
+type Medium = Division<64, 64, 128, 4, 1, 2, false>;
+/// The tile of a block of a kernel with `64x64` in its name, for short sums: while a block waits, others multiply.
+pub const SHAPE_64X64: TileShape = Medium::SHAPE;
 const _: () = assert!(SmallK64::MEMORY.bytes <= 99 << 10 && Large::MEMORY.bytes <= 99 << 10, "what every GPU has");
 
 /// The elements that a warp stages in shared memory at a time, in the epilogue.
@@ -123,13 +128,13 @@ type Accumulators<const ACROSS: usize> = [[[f32; 4]; ACROSS]; DOWN];
 /// A kernel for each layout of A and B and each precision.
 macro_rules! kernels {
     ($(
-        $name:ident, $division:ident $block:tt, $scheme:ident, $a:ident $a_contiguous:ident,
+        $name:ident, $division:ident $block:literal $min_blocks:literal, $scheme:ident, $a:ident $a_contiguous:ident,
         $b:ident $b_contiguous:ident, $doc:expr;
     )*) => { $(
         #[doc = $doc]
         #[kernel(
             block = $block,
-            min_blocks = 1,
+            min_blocks = $min_blocks,
             dynamic_shared = $division::MEMORY.bytes,
             requires(
                 gemm.a().first().$a_contiguous(),
@@ -154,35 +159,38 @@ macro_rules! kernels {
 
 /// The four layouts of one division and one precision.
 macro_rules! layouts {
-    ($division:ident $block:tt, $scheme:ident, $precision:literal, $nn:ident $nt:ident $tn:ident $tt:ident) => {
+    ($division:ident $block:literal $min_blocks:literal, $scheme:ident, $precision:literal, $nn:ident $nt:ident $tn:ident $tt:ident) => {
         kernels! {
-            $nn, $division $block, $scheme, KMajor is_contiguous_along_rows, MnMajor is_contiguous_along_rows,
+            $nn, $division $block $min_blocks, $scheme, KMajor is_contiguous_along_rows, MnMajor is_contiguous_along_rows,
                 concat!("`C = α·A·B + β·C` in ", $precision, ", with A and B row-major.");
-            $nt, $division $block, $scheme, KMajor is_contiguous_along_rows, KMajor is_contiguous_along_cols,
+            $nt, $division $block $min_blocks, $scheme, KMajor is_contiguous_along_rows, KMajor is_contiguous_along_cols,
                 concat!("`C = α·A·B + β·C` in ", $precision, ", with A row-major and B column-major.");
-            $tn, $division $block, $scheme, MnMajor is_contiguous_along_cols, MnMajor is_contiguous_along_rows,
+            $tn, $division $block $min_blocks, $scheme, MnMajor is_contiguous_along_cols, MnMajor is_contiguous_along_rows,
                 concat!("`C = α·A·B + β·C` in ", $precision, ", with A column-major and B row-major.");
-            $tt, $division $block, $scheme, MnMajor is_contiguous_along_cols, KMajor is_contiguous_along_cols,
+            $tt, $division $block $min_blocks, $scheme, MnMajor is_contiguous_along_cols, KMajor is_contiguous_along_cols,
                 concat!("`C = α·A·B + β·C` in ", $precision, ", with A and B column-major.");
         }
     };
 }
 
-layouts!(Large 256, Mixed, "fp32, decomposed for TF32 and bf16 products",
+layouts!(Large 256 1, Mixed, "fp32, decomposed for TF32 and bf16 products",
     gemm_mma_nn_fp32_mixed gemm_mma_nt_fp32_mixed gemm_mma_tn_fp32_mixed gemm_mma_tt_fp32_mixed);
-layouts!(Large 256, ThreeTf32, "fp32, decomposed for three TF32 products",
+layouts!(Large 256 1, ThreeTf32, "fp32, decomposed for three TF32 products",
     gemm_mma_nn_fp32_3xtf32 gemm_mma_nt_fp32_3xtf32 gemm_mma_tn_fp32_3xtf32 gemm_mma_tt_fp32_3xtf32);
-layouts!(Small 384, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×32",
+layouts!(Small 384 1, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×32",
     gemm_mma_64x32_nn_fp32_3xtf32 gemm_mma_64x32_nt_fp32_3xtf32
     gemm_mma_64x32_tn_fp32_3xtf32 gemm_mma_64x32_tt_fp32_3xtf32);
-layouts!(SmallK64 256, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×32 and k = 64",
+layouts!(SmallK64 256 1, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×32 and k = 64",
     gemm_mma_64x32_k64_nn_fp32_3xtf32 gemm_mma_64x32_k64_nt_fp32_3xtf32
     gemm_mma_64x32_k64_tn_fp32_3xtf32 gemm_mma_64x32_k64_tt_fp32_3xtf32);
-layouts!(Large 256, OneTf32, "TF32, operands rounded to nearest",
+layouts!(Medium 128 3, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×64",
+    gemm_mma_64x64_nn_fp32_3xtf32 gemm_mma_64x64_nt_fp32_3xtf32
+    gemm_mma_64x64_tn_fp32_3xtf32 gemm_mma_64x64_tt_fp32_3xtf32);
+layouts!(Large 256 1, OneTf32, "TF32, operands rounded to nearest",
     gemm_mma_nn_tf32 gemm_mma_nt_tf32 gemm_mma_tn_tf32 gemm_mma_tt_tf32);
-layouts!(Large 256, OneBf16, "bf16, operands rounded to nearest",
+layouts!(Large 256 1, OneBf16, "bf16, operands rounded to nearest",
     gemm_mma_nn_bf16 gemm_mma_nt_bf16 gemm_mma_tn_bf16 gemm_mma_tt_bf16);
-layouts!(Large 256, OneFp16, "fp16, operands rounded to nearest",
+layouts!(Large 256 1, OneFp16, "fp16, operands rounded to nearest",
     gemm_mma_nn_fp16 gemm_mma_nt_fp16 gemm_mma_tn_fp16 gemm_mma_tt_fp16);
 
 impl<

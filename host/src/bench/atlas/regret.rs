@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::report::Regret;
+use super::super::timing::Times;
+use super::report::{PlanTime, Regret};
 use super::run::{Bench, Launch, Ready};
 use crate::Error;
 use tilewright::kernels;
@@ -34,6 +35,13 @@ impl Bench<'_> {
         let launch = |plan| -> Launch<'_> { Box::new(move |views| self.run_plan(plan, views)) };
         let all: Vec<Launch<'_>> = others.iter().chain([chosen]).map(launch).collect();
         let times = self.race(ready, BUDGETS[0], FEWEST_RUNS[0], &all)?;
+        let plan_time = |(plan, times): (&GemmPlan, &Times)| PlanTime {
+            kernel: plan.kernel().name.to_owned(),
+            splits: plan.splits(),
+            estimated_ms: plan.explanation().estimated_ms,
+            median_ms: times.median_ms,
+        };
+        let measured = others.iter().chain([chosen]).zip(&times).map(plan_time).collect();
         let best = others.iter().zip(&times).min_by(|(_, one), (_, other)| one.median_ms.total_cmp(&other.median_ms));
         let Some((best, _)) = best else { return Ok(None) };
         // Once more, these two alone: the least of many times is a lucky one.
@@ -46,6 +54,7 @@ impl Bench<'_> {
             best_splits: best.splits(),
             best_ms,
             chosen_ms,
+            times: measured,
         }))
     }
 

@@ -139,6 +139,21 @@ pub struct Regret {
     pub best_ms: f64,
     /// That of the chosen one in the same turns.
     pub chosen_ms: f64,
+    /// All plans, in turns before that: what the model has to be right about.
+    pub times: Vec<PlanTime>,
+}
+
+/// The time of a plan beside the model's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanTime {
+    /// The kernel.
+    pub kernel: String,
+    /// Among how many blocks each sum was divided.
+    pub splits: u32,
+    /// What the model estimates, in milliseconds; nothing for the CPU executor.
+    pub estimated_ms: Option<f64>,
+    /// The measured median, in milliseconds.
+    pub median_ms: f64,
 }
 
 impl Measured {

@@ -65,6 +65,12 @@ fn every_kind_of_shape_is_measured_and_right() {
         assert!(measured.call_us > 0.0 && measured.share().unwrap() > 0.0);
         assert!(measured.compared >= 1 && measured.compared <= 32);
         let regret = measured.regret.unwrap();
+        let chosen = regret.times.last().unwrap();
+        assert_eq!(
+            (&chosen.kernel, chosen.splits, regret.times.len()),
+            (&measured.kernel, measured.splits, regret.plans)
+        );
+        assert!(regret.times.iter().all(|time| time.median_ms > 0.0), "{regret:?}");
         assert!(regret.plans > 1 && regret.ratio >= 1.0 && regret.best_kernel != measured.kernel, "{regret:?}");
     }
 }

@@ -100,7 +100,15 @@ fn regrets_are_summed_up_where_there_are_some() {
         let mut row = row("one", 8, Some(1.0));
         let Outcome::Measured(measured) = &mut row.outcome else { panic!() };
         let best_kernel = "gemm_y".to_owned();
-        measured.regret = Some(Regret { plans: 5, ratio, best_kernel, best_splits: 2, best_ms: 1.0, chosen_ms: ratio });
+        measured.regret = Some(Regret {
+            plans: 5,
+            ratio,
+            best_kernel,
+            best_splits: 2,
+            best_ms: 1.0,
+            chosen_ms: ratio,
+            times: Vec::new(),
+        });
         row
     };
     let rows = [with(1.0), with(4.0), row("one", 16, Some(1.0))];

@@ -1,0 +1,78 @@
+//! Sums of few terms, whose time is that of writing C: [`gpu_kernels::gemm::outer`]. They take operands in any layout.
+
+use cuda_std::KernelFacts;
+use gpu_kernels::gemm::outer::*;
+use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
+
+use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
+use super::scheme::Scheme;
+use crate::{Device, Error, Sizes};
+
+/// The contract: at most [`MOST_TERMS`].
+#[derive(Debug)]
+struct Outer(fn(&Device, TiledGemm<'_>) -> Result<(), Error>);
+
+impl Contract for Outer {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        (self.0)(device, call.gemm)
+    }
+
+    fn most(&self) -> Sizes {
+        Sizes { m: usize::MAX, n: usize::MAX, k: MOST_TERMS as usize }
+    }
+
+    fn block_seconds(&self) -> f64 {
+        BLOCK
+    }
+
+    fn stores(&self) -> Stores {
+        Stores::Lines
+    }
+}
+
+/// What a block costs apart from its steps, in seconds: little more than the latency of memory, once there and once back.
+const BLOCK: f64 = 1.5e-6;
+
+/// What the kernels have in common. The shares of the peak are estimates from their instructions: for 16 multiplications of a lane
+/// there is one load from shared memory, which takes the multiprocessor as long as 16 multiplications of all its lanes.
+const fn outer(
+    facts: KernelFacts,
+    tile: TileShape,
+    performance: Performance,
+    contract: &'static dyn Contract,
+) -> KernelInfo {
+    KernelInfo {
+        name: facts.name,
+        facts,
+        idea: "few terms: B in registers, and row by row of C, which blocks store in whole lines of memory",
+        scheme: Scheme::Fp32,
+        a: None,
+        b: None,
+        tile: Some(tile),
+        divides_sums: false,
+        deterministic: true,
+        performance,
+        contract,
+    }
+}
+
+/// Registers the kernels: the tile of each, the blocks on a multiprocessor, and the share of the peak.
+macro_rules! outer_kernels {
+    ($($kernel:ident $tile:ident $blocks:literal $share_of_peak:literal,)*) => {
+        /// Tiles of 16, 32 and 1024 columns.
+        pub static OUTER: [KernelInfo; 3] = [$(
+            outer(
+                $kernel::FACTS,
+                $tile,
+                Performance { blocks_per_multiprocessor: $blocks, share_of_peak: $share_of_peak },
+                &Outer(|device, gemm| device.launch($kernel { gemm })),
+            ),
+        )*];
+    };
+}
+
+outer_kernels! {
+    gemm_outer_16_fp32 TILE_16 2 0.4,
+    gemm_outer_32_fp32 TILE_32 2 0.4,
+    gemm_outer_1024_fp32 TILE_1024 2 0.4,
+}

@@ -1,0 +1,225 @@
+//! Sums of few terms, on CUDA cores: `C = α·A·B + β·C` in fp32 for a k of at most 16. The time is that of writing C.
+//!
+//! ```text
+//!                                      1024 columns                          a block: 8 warps
+//!                 ┌─────┬─────┬─────┬───────────────────────────────┐
+//!               k │  b  │     │     │  B, in registers              │        a warp has 128 columns, and a lane all terms of four
+//!                 └─────┴─────┴─────┴───────────────────────────────┘        of them, of which each is 32 after the one before
+//!            k    ┌─────────────────────────────────────────────────┐
+//!          ┌───┐  │ ► ► ►   row by row   ► ► ►                      │        for each row of A, which all warps read from
+//!  32 rows │ A │  │                                                 │        shared memory, a lane computes the elements of its
+//!          └───┘  └─────────────────────────────────────────────────┘        columns, and stores them: a block stores whole rows
+//! ```
+//!
+//! The idea: with few terms nothing is used often, so there is no pipeline and no loop over panels. A block waits for its operands once;
+//! meanwhile other blocks of the multiprocessor compute and store. Neighbouring lanes have neighbouring columns, so warps store whole
+//! lines of memory wherever the rows of C begin, and one after the other as memory has them. Four terms of a row of A are one load from
+//! shared memory, for all columns of a lane.
+//!
+//! | kernel | tile | a warp at a time | for C with |
+//! |---|---|---|---|
+//! | `gemm_outer_16_fp32` | 256×16 | 8 rows | up to 16 columns |
+//! | `gemm_outer_32_fp32` | 128×32 | 4 rows | some tens of columns |
+//! | `gemm_outer_1024_fp32` | 32×1024 | 128 columns of a row | many columns |
+//!
+//! Where a warp has several rows, the four columns of a lane are neighbours, and one store where C allows it: otherwise they would
+//! be stores of a part of a line each.
+//!
+//! Each sum is one fused operation for each term, in the order of k, as in the [naive kernels](super::basic): the same bits on every run.
+//! (Terms beyond the last are the product of 0 and -0, which changes no sum, whatever its sign.) Operands may have any strides, 0
+//! included. Any device.
+
+use blocks::shared_layout::{SharedArray, SharedLayout};
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::prelude::*;
+
+use crate::Matrix;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
+
+/// The threads of a block.
+const THREADS: u32 = 256;
+
+/// The most terms of a sum.
+pub const MOST_TERMS: u32 = TERMS as u32;
+/// The same.
+const TERMS: usize = 16;
+/// The columns of a thread.
+const COLUMNS: usize = 4;
+
+/// The most loads of A that a thread has under way at a time.
+const LOADS: usize = 16;
+
+/// How a block is divided among its threads: `WIDTH` of them have a row of its tile; of rows, the block has as many at a time as there
+/// are groups of such threads, and `ROWS` times as many in all.
+struct Division<const WIDTH: u32, const ROWS: u32>;
+
+type Of16 = Division<4, 4>;
+type Of32 = Division<8, 4>;
+type Of1024 = Division<256, 32>;
+
+/// The tile of `gemm_outer_16_fp32`.
+pub const TILE_16: TileShape = Of16::TILE;
+/// The tile of `gemm_outer_32_fp32`.
+pub const TILE_32: TileShape = Of32::TILE;
+/// The tile of `gemm_outer_1024_fp32`.
+pub const TILE_1024: TileShape = Of1024::TILE;
+
+macro_rules! kernels {
+    ($($kernel:ident, $division:ident, $min_blocks:literal, $tile_in_words:literal;)*) => { $(
+        #[doc = concat!("`C = α·A·B + β·C` in fp32 for a k of at most 16, by tiles of ", $tile_in_words, ".")]
+        #[kernel(block = 256, min_blocks = $min_blocks, dynamic_shared = $division::MEMORY.bytes, requires(
+            gemm.splits() == 1, gemm.a().first().cols() <= MOST_TERMS, gemm.blocks($division::TILE) <= MAX_BLOCKS
+        ))]
+        pub fn $kernel(gemm: TiledGemm<'_>) {
+            // SAFETY: all threads of the block come here, with the shared memory of the division, which nothing else uses, and k is
+            // no larger than the launch has checked.
+            unsafe { $division::compute(&gemm) }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $kernel<'_> {
+            fn grid(&self) -> Dim3 {
+                self.gemm.grid($division::TILE)
+            }
+        }
+    )* };
+}
+
+kernels! {
+    gemm_outer_16_fp32, Of16, 2, "256×16";
+    gemm_outer_32_fp32, Of32, 2, "128×32";
+    gemm_outer_1024_fp32, Of1024, 2, "32×1024";
+}
+
+/// The shared memory of a block: rows of A.
+struct Memory {
+    panel: SharedArray<f32>,
+    bytes: u32,
+}
+
+impl<const WIDTH: u32, const ROWS: u32> Division<WIDTH, ROWS> {
+    /// The rows that a block computes at a time.
+    const GROUPS: u32 = THREADS / WIDTH;
+    /// The tile of a block. (Terms are added one by one.)
+    const TILE: TileShape = TileShape { m: Self::GROUPS * ROWS, n: WIDTH * COLUMNS as u32, k: 1 };
+    /// The lanes of a warp that have a row of the tile.
+    const LANES: u32 = if WIDTH < warp::LANES { WIDTH } else { warp::LANES };
+    /// Whether a lane's columns are neighbours. Else there is one of each other lane between them.
+    const NEIGHBOURS: bool = WIDTH < warp::LANES;
+    /// From one of a lane's columns to the next.
+    const DISTANCE: u32 = if Self::NEIGHBOURS { 1 } else { Self::LANES };
+    /// From a row of the panel to the next: four more than it has terms, so that threads with neighbouring rows write to other banks.
+    const PITCH: u32 = TERMS as u32 + 4;
+    const MEMORY: Memory = {
+        let mut layout = SharedLayout::new();
+        let panel = layout.aligned(Self::TILE.m * Self::PITCH, 16);
+        Memory { panel, bytes: layout.bytes() }
+    };
+
+    /// The body of all kernels.
+    ///
+    /// # Safety
+    /// Called by all threads of a one-dimensional block of [`THREADS`], launched with [`Self::MEMORY`], which nothing else uses; k is at
+    /// most `TERMS`.
+    #[inline(always)]
+    unsafe fn compute(gemm: &TiledGemm<'_>) {
+        const { assert!(Self::TILE.m.is_power_of_two() && THREADS.is_multiple_of(WIDTH)) };
+        let Some(tile) = gemm.tile_by_rows(Self::TILE, thread::block_idx_x()) else { return };
+        // SAFETY: the caller's promise.
+        let panel = unsafe { const { Self::MEMORY }.panel.slice() };
+        let (first_row, across) = (thread::thread_idx_x() / WIDTH, thread::thread_idx_x() % WIDTH);
+        let (warps, lanes) = (across / Self::LANES, across % Self::LANES);
+        let lanes = if Self::NEIGHBOURS { lanes * COLUMNS as u32 } else { lanes };
+        let col = tile.col + warps * (Self::LANES * COLUMNS as u32) + lanes;
+        let b = Self::columns(&tile, col);
+        // SAFETY: the barrier separates the writes to the panel from all reads.
+        unsafe {
+            Self::load(panel, tile.a, tile.row, tile.k_end);
+            thread::sync_threads();
+        }
+        let mut row = first_row;
+        while row < Self::TILE.m {
+            let mut sums = [0.0; COLUMNS];
+            for four in 0..TERMS / 4 {
+                if four > 0 && 4 * four as u32 >= tile.k_end {
+                    break;
+                }
+                // SAFETY: inside the panel, all of which has been written; a row begins at a multiple of four.
+                let a = unsafe { panel.read4((row * Self::PITCH) as usize + 4 * four) };
+                for i in 0..4 {
+                    for j in 0..COLUMNS {
+                        sums[j] = math::fma(a[i], b[4 * four + i][j], sums[j]);
+                    }
+                }
+            }
+            let row_of_c = tile.row + row;
+            // SAFETY: each thread has rows and columns of its own; neighbours begin at a multiple of their number.
+            unsafe {
+                if Self::NEIGHBOURS {
+                    tile.epilogue::<COLUMNS>(row_of_c, col, sums);
+                } else {
+                    tile.epilogue_groups::<1, COLUMNS>(row_of_c, col, Self::DISTANCE, sums.map(|sum| [sum]));
+                }
+            }
+            row = hint::keep_rolled(row + Self::GROUPS);
+        }
+    }
+
+    /// All terms of this thread's columns of B, from `col` on; -0 for those beyond the last, and for columns beyond the last.
+    #[inline(always)]
+    fn columns(tile: &Tile<'_>, col: u32) -> [[f32; COLUMNS]; TERMS] {
+        let mut b = [[-0.0; COLUMNS]; TERMS];
+        for term in 0..TERMS {
+            for j in 0..COLUMNS {
+                let (term_of_b, col) = (term as u32, col + j as u32 * Self::DISTANCE);
+                if term_of_b < tile.k_end && col < tile.b.cols() {
+                    // SAFETY: inside B, as just compared.
+                    b[term][j] = unsafe { tile.b.at(term_of_b, col) };
+                }
+            }
+        }
+        b
+    }
+
+    /// Writes the panel: the rows of A from `first` on, with zeros for terms and rows beyond the last. Neighbouring threads load what is
+    /// nearer in memory, neighbouring terms or neighbouring rows.
+    ///
+    /// # Safety
+    /// Called by all threads of the block, and a barrier separates this from reads.
+    #[inline(always)]
+    unsafe fn load(panel: SharedSlice<f32>, a: Matrix<'_>, first: u32, terms: u32) {
+        let along_terms = a.col_stride() < a.row_stride();
+        let mut number = thread::thread_idx_x();
+        let place = |number: u32| match along_terms {
+            true => (number / TERMS as u32, number % TERMS as u32),
+            false => (number % Self::TILE.m, number / Self::TILE.m),
+        };
+        while number < Self::TILE.m * TERMS as u32 {
+            let mut loaded = [0.0; LOADS];
+            for load in 0..LOADS {
+                let (row, term) = place(number + load as u32 * THREADS);
+                if load < Self::LOADS && term < terms && first + row < a.rows() {
+                    // SAFETY: inside A, as just compared.
+                    loaded[load] = unsafe { a.at(first + row, term) };
+                }
+            }
+            for load in 0..Self::LOADS {
+                let (row, term) = place(number + load as u32 * THREADS);
+                // SAFETY: inside the panel, and this thread's own: there are as many loads as all threads have of the panel, or a part
+                // of them.
+                unsafe { panel.write((row * Self::PITCH + term) as usize, loaded[load]) };
+            }
+            number = hint::keep_rolled(number + Self::LOADS as u32 * THREADS);
+        }
+    }
+
+    /// The loads of A that a thread has under way at a time.
+    const LOADS: usize = {
+        let all = Self::TILE.m as usize * TERMS / THREADS as usize;
+        assert!(all >= 1 && all.is_multiple_of(if all < LOADS { all } else { LOADS }));
+        if all < LOADS { all } else { LOADS }
+    };
+}
