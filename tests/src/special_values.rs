@@ -43,20 +43,20 @@ const VALUES: [u32; 24] = [
     0x7FFF_FFFF, // NaN with all bits
 ];
 
-/// The terms of the sums, and which of them is special.
+/// The terms of the sums, of as many as a kernel takes, and which of them is special.
 const TERMS: usize = 40;
 const SPECIAL: usize = 5;
 
 /// The extents of the product.
 const SHAPE: Sizes = Sizes { m: VALUES.len(), n: VALUES.len(), k: TERMS };
 
-/// The product, with these values in B's columns.
-fn problem(layouts: Layouts, of_columns: Range<usize>, (alpha, beta): (f32, f32)) -> Problem {
+/// The product of so many terms, with these values in B's columns.
+fn problem(layouts: Layouts, terms: usize, of_columns: Range<usize>, (alpha, beta): (f32, f32)) -> Problem {
     let n = of_columns.len();
     let value = |i: usize| f32::from_bits(VALUES[i]);
-    let a = Operand::from_fn(SHAPE.m, TERMS, layouts.a, |row, l| if l == SPECIAL { value(row) } else { 0.25 });
+    let a = Operand::from_fn(SHAPE.m, terms, layouts.a, |row, l| if l == SPECIAL { value(row) } else { 0.25 });
     let b =
-        Operand::from_fn(TERMS, n, layouts.b, |l, col| if l == SPECIAL { value(of_columns.start + col) } else { 0.5 });
+        Operand::from_fn(terms, n, layouts.b, |l, col| if l == SPECIAL { value(of_columns.start + col) } else { 0.5 });
     let c = Operand::from_fn(SHAPE.m, n, layouts.c, |row, _| row as f32);
     Problem { alpha, a, b, beta, c }
 }
@@ -66,13 +66,13 @@ fn problem(layouts: Layouts, of_columns: Range<usize>, (alpha, beta): (f32, f32)
 /// # Errors
 /// As for [`Planned::check_special_values`]; if there is nothing that the kernel can compute.
 pub fn check_all(device: &Device, kernel: &'static KernelInfo) -> Result<(), String> {
-    let most = kernel.within(SHAPE).n;
+    let Sizes { n: most, k: terms, .. } = kernel.within(SHAPE);
     let mut computed = 0;
     for layouts in Layouts::ALL {
         for first in (0..VALUES.len()).step_by(most) {
             let of_columns = first..VALUES.len().min(first + most);
             for (factors, splits) in [((1.0, 0.0), None), ((-1.0, 0.0), Some(1)), ((1.0, -1.0), Some(2))] {
-                let batch = Batch::from(problem(layouts, of_columns.clone(), factors));
+                let batch = Batch::from(problem(layouts, terms, of_columns.clone(), factors));
                 computed += usize::from(Planned::check_special_values(device, kernel, splits, &batch)?);
             }
         }
@@ -100,7 +100,7 @@ pub(crate) fn check(scheme: Scheme, problem: &Problem, result: &Operand) -> Resu
     for row in 0..result.rows() {
         for col in 0..result.cols() {
             let (mut sum, mut magnitude) = (0.0, 0.0);
-            for l in 0..TERMS {
+            for l in 0..a.cols() {
                 let (x, y) = (f64::from(rounded(scheme, a.at(row, l))), f64::from(rounded(scheme, b.at(l, col))));
                 sum += x * y;
                 // Schemes that scale lines are measured by the largest of each.
@@ -124,7 +124,7 @@ pub(crate) fn check(scheme: Scheme, problem: &Problem, result: &Operand) -> Resu
                     "{:e} · {:e} and {} other terms: element ({row}, {col}) is {found:e} and should be {expected:e}",
                     a.at(row, SPECIAL),
                     b.at(SPECIAL, col),
-                    TERMS - 1
+                    a.cols() - 1
                 ));
             }
         }

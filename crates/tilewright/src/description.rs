@@ -152,6 +152,12 @@ impl Description {
         Self { a, b, c, ..self }
     }
 
+    /// Whether tensor maps can describe both operands: neighbours in a row or a column, everything else at multiples of 16 bytes.
+    pub fn is_aligned(&self) -> bool {
+        let Self { m, n, k, batch, a, b, .. } = *self;
+        a.fits_tensor_map(m, k, batch) && b.fits_tensor_map(k, n, batch)
+    }
+
     /// The extent k that is multiplied: 0 if α is zero, and k otherwise.
     pub fn terms(&self) -> usize {
         if self.alpha_is_zero { 0 } else { self.k }

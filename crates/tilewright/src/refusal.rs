@@ -134,6 +134,12 @@ pub enum Refusal {
         /// The most rows, or columns.
         most: u32,
     },
+    /// Its threads compute a sum each. It can be had by its name.
+    #[error("it is for at most {most} multiplications: for more only by its name")]
+    NotNaive {
+        /// The most multiplications.
+        most: f64,
+    },
     /// Something of its own, in words, that none of the others says.
     #[error("{0}")]
     Own(String),
@@ -155,6 +161,7 @@ impl Refusal {
                 | Self::SlowOnCpu
                 | Self::LaunchForEach { .. }
                 | Self::NotSmall { .. }
+                | Self::NotNaive { .. }
         )
     }
 }

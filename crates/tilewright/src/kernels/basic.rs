@@ -13,20 +13,32 @@ use super::contract::{Call, Contract, KernelInfo, Performance};
 use super::gemv::{result, vector};
 use super::scheme::{Family, Scheme};
 use crate::description::Description;
+use crate::refusal::Refusal;
 use crate::{Device, Error};
 
 /// The contract of kernels that compute one product of matrices at a time, in as many blocks as it takes: they spread their
 /// tiles along several axes of the grid, or loop.
 #[derive(Debug)]
-struct OneProduct(fn(&Device, Gemm<'_>) -> Result<(), Error>);
+struct OneProduct {
+    launch: fn(&Device, Gemm<'_>) -> Result<(), Error>,
+    /// The most multiplications of products that it is chosen for.
+    most: f64,
+}
+
+/// A kernel whose threads compute a sum each is for small products: on larger ones its time depends on how operands lie, by factors.
+const MOST_OF_A_NAIVE_KERNEL: f64 = 1e6;
 
 impl Contract for OneProduct {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        call.products().try_for_each(|(a, b, c)| (self.0)(device, Gemm::new(call.alpha, a, b, call.beta, c)?))
+        call.products().try_for_each(|(a, b, c)| (self.launch)(device, Gemm::new(call.alpha, a, b, call.beta, c)?))
     }
 
     fn is_batched(&self) -> bool {
         false
+    }
+
+    fn refusal(&self, product: &Description) -> Option<Refusal> {
+        (product.operations() > 2.0 * self.most).then_some(Refusal::NotNaive { most: self.most })
     }
 
     fn most_blocks(&self) -> u128 {
@@ -85,14 +97,14 @@ const fn rung(facts: KernelFacts, idea: &'static str, contract: &'static dyn Con
         tile: None,
         divides_sums: false,
         deterministic: true,
-        performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 0.08 },
+        performance: Performance::new(8, 0.08).block(1.0),
         contract,
     }
 }
 
 /// One block for each row: a tree of sums in shared memory.
 pub static GEMV_BLOCK_REDUCTION_FP32: KernelInfo = KernelInfo {
-    performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 0.86 },
+    performance: Performance::new(8, 0.86),
     ..rung(
         gemv_block_reduction_fp32::FACTS,
         "a block shares one long sum: 256 threads per row, a tree of sums in shared memory",
@@ -104,7 +116,7 @@ pub static GEMV_BLOCK_REDUCTION_FP32: KernelInfo = KernelInfo {
 pub static GEMM_NAIVE_1D_FP32: KernelInfo = rung(
     gemm_naive_1d_fp32::FACTS,
     "one thread per element of C, numbered along a line",
-    &OneProduct(|device, gemm| device.launch(gemm_naive_1d_fp32 { gemm })),
+    &OneProduct { launch: |device, gemm| device.launch(gemm_naive_1d_fp32 { gemm }), most: MOST_OF_A_NAIVE_KERNEL },
 );
 
 /// One thread for each element of C, arranged like C.
@@ -113,29 +125,29 @@ pub static GEMM_NAIVE_2D_FP32: KernelInfo = KernelInfo {
     ..rung(
         gemm_naive_2d_fp32::FACTS,
         "one thread per element of C, arranged like C in blocks of 32x8",
-        &OneProduct(|device, gemm| device.launch(gemm_naive_2d_fp32 { gemm })),
+        &OneProduct { launch: |device, gemm| device.launch(gemm_naive_2d_fp32 { gemm }), most: MOST_OF_A_NAIVE_KERNEL },
     )
 };
 
 /// Tiles of 16×16 in shared memory.
 pub static GEMM_TILED_16_FP32: KernelInfo = KernelInfo {
     tile: Some(TileShape { m: 16, n: 16, k: 16 }),
-    performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 0.135 },
+    performance: Performance::new(8, 0.16).block(0.4),
     ..rung(
         gemm_tiled_16_fp32::FACTS,
         "a block shares what its threads would all load: 16x16 tiles in shared memory",
-        &OneProduct(|device, gemm| device.launch(gemm_tiled_16_fp32 { gemm })),
+        &OneProduct { launch: |device, gemm| device.launch(gemm_tiled_16_fp32 { gemm }), most: f64::INFINITY },
     )
 };
 
 /// Tiles of 32×32 in shared memory.
 pub static GEMM_TILED_32_FP32: KernelInfo = KernelInfo {
     tile: Some(TileShape { m: 32, n: 32, k: 32 }),
-    performance: Performance { blocks_per_multiprocessor: 2, share_of_peak: 0.145 },
+    performance: Performance::new(2, 0.165).block(0.6),
     ..rung(
         gemm_tiled_32_fp32::FACTS,
         "a block shares what its threads would all load: 32x32 tiles in shared memory",
-        &OneProduct(|device, gemm| device.launch(gemm_tiled_32_fp32 { gemm })),
+        &OneProduct { launch: |device, gemm| device.launch(gemm_tiled_32_fp32 { gemm }), most: f64::INFINITY },
     )
 };
 

@@ -26,10 +26,6 @@ impl Contract for Batched {
         tiles_of_a_block(self.tile)
     }
 
-    fn block_seconds(&self) -> f64 {
-        BLOCK
-    }
-
     fn refusal(&self, product: &Description) -> Option<Refusal> {
         // A kernel counts tiles as others do blocks.
         let tiles = (product.m.div_ceil(self.tile.m as usize) as u128)
@@ -45,9 +41,6 @@ impl Contract for Batched {
         (product.batch == 1 || is_large).then_some(Refusal::NotSmall { most: self.tile.m })
     }
 }
-
-/// What a block costs apart from its steps, in seconds: small as it is, little more than the latency of memory, once there and once back.
-const BLOCK: f64 = 1.5e-6;
 
 /// What the kernels have in common. The shares of the peak are estimates from their instructions: for 16 multiplications of a thread
 /// with 4×4 accumulators there are two loads from shared memory, for four of one with 1×4 as many.
@@ -80,7 +73,7 @@ macro_rules! batched_kernels {
             batched(
                 $kernel::FACTS,
                 $tile,
-                Performance { blocks_per_multiprocessor: $blocks, share_of_peak: $share_of_peak },
+                Performance::new($blocks, $share_of_peak).block(1.5),
                 &Batched { launch: |device, gemm| device.launch($kernel { gemm }), tile: $tile },
             ),
         )*];
@@ -88,8 +81,8 @@ macro_rules! batched_kernels {
 }
 
 batched_kernels! {
-    gemm_batched_4_fp32 TILE_4 8 0.1,
-    gemm_batched_8_fp32 TILE_8 6 0.15,
-    gemm_batched_16_fp32 TILE_16 4 0.4,
-    gemm_batched_32_fp32 TILE_32 4 0.45,
+    gemm_batched_4_fp32 TILE_4 8 0.085,
+    gemm_batched_8_fp32 TILE_8 6 0.18,
+    gemm_batched_16_fp32 TILE_16 4 0.35,
+    gemm_batched_32_fp32 TILE_32 4 0.5,
 }

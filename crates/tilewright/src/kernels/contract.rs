@@ -100,11 +100,6 @@ pub(crate) trait Contract: Debug + Sync {
         1
     }
 
-    /// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
-    fn block_seconds(&self) -> f64 {
-        3e-6
-    }
-
     /// The blocks of its grid. `tile` is [`KernelInfo::tile`].
     fn blocks(&self, tile: Option<TileShape>, product: &Description, splits: u32) -> u128 {
         let (m, n, batch) = (product.m as u128, product.n as u128, product.batch as u128);
@@ -193,6 +188,27 @@ pub(crate) struct Performance {
     /// The share that a multiprocessor full of blocks reaches: for products of matrices of the peak rate of the units that
     /// the scheme uses, for those with vectors of the memory's bandwidth.
     pub(crate) share_of_peak: f64,
+    /// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
+    pub(crate) block_seconds: f64,
+    /// How many times as long it takes where lines of A or B begin anywhere, not at multiples of 16 bytes.
+    pub(crate) unaligned: f64,
+}
+
+impl Performance {
+    /// With what a block of most kernels costs, which take as long for all operands.
+    pub(crate) const fn new(blocks_per_multiprocessor: u32, share_of_peak: f64) -> Self {
+        Self { blocks_per_multiprocessor, share_of_peak, block_seconds: 3e-6, unaligned: 1.0 }
+    }
+
+    /// With what a block costs, in microseconds.
+    pub(crate) const fn block(self, microseconds: f64) -> Self {
+        Self { block_seconds: microseconds * 1e-6, ..self }
+    }
+
+    /// With how many times as long it takes for operands that begin anywhere.
+    pub(crate) const fn unaligned(self, times: f64) -> Self {
+        Self { unaligned: times, ..self }
+    }
 }
 
 /// A kernel.

@@ -155,6 +155,6 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     tile: None,
     divides_sums: true,
     deterministic: true,
-    performance: Performance { blocks_per_multiprocessor: 3, share_of_peak: 1.0 },
+    performance: Performance::new(3, 1.0),
     contract: &Split { launch: |device, gemv| device.launch(gemv_split_fp32 { gemv }), division: ROWS },
 };

@@ -14,28 +14,32 @@ const THREE_TF32: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply parts of the operands; fp32 additions collect the products",
     scheme: Scheme::Fp32ThreeTf32,
     tile: SHAPE,
-    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.4 },
+    performance: Performance::new(1, 0.38).block(4.0).unaligned(1.15),
 };
-const MIXED: Common = Common { scheme: Scheme::Fp32Mixed, ..THREE_TF32 };
+const MIXED: Common = Common {
+    scheme: Scheme::Fp32Mixed,
+    performance: Performance::new(1, 0.31).block(4.0).unaligned(1.15),
+    ..THREE_TF32
+};
 /// The kernels with small tiles.
 const SMALL_THREE_TF32: Common = Common {
     idea: "the same with smaller tiles and fewer terms for a warp, for products that would have too few large tiles",
     tile: SHAPE_64X32,
-    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.3 },
+    performance: Performance::new(1, 0.25).block(2.2).unaligned(1.2),
     ..THREE_TF32
 };
 /// The same for GPUs whose blocks have less shared memory.
 const SMALL_K64_THREE_TF32: Common = Common {
     idea: "the same with fewer warps, for GPUs with less shared memory",
     tile: SHAPE_64X32_K64,
-    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.25 },
+    performance: Performance::new(1, 0.22).block(2.2).unaligned(1.2),
     ..SMALL_THREE_TF32
 };
 /// Those of which a multiprocessor has three blocks.
 const MEDIUM_THREE_TF32: Common = Common {
     idea: "the same with three small blocks on a multiprocessor: while one loads or stores, others multiply",
     tile: SHAPE_64X64,
-    performance: Performance { blocks_per_multiprocessor: 3, share_of_peak: 0.3 },
+    performance: Performance::new(3, 0.34).block(2.0).unaligned(1.2),
     ..THREE_TF32
 };
 const ONE_TF32: Common = Common {

@@ -51,7 +51,7 @@ const fn on_cuda_cores(most_columns: u32, share_of_peak: f64) -> Common {
         idea: "few columns: A is read once, four rows and all columns to a lane",
         scheme: Scheme::Fp32,
         tile: tile_on_cuda_cores(most_columns),
-        performance: Performance { blocks_per_multiprocessor: 1, share_of_peak },
+        performance: Performance::new(1, share_of_peak).block(1.2),
     }
 }
 
@@ -61,7 +61,7 @@ const fn on_tensor_cores(columns: u32, share_of_peak: f64) -> Common {
         idea: "some tens of columns: A is read once, and a warp has 64 rows of 16 k at a time",
         scheme: Scheme::Fp32ThreeTf32,
         tile: tile_on_tensor_cores(columns),
-        performance: Performance { blocks_per_multiprocessor: 1, share_of_peak },
+        performance: Performance::new(1, share_of_peak).block(2.4).unaligned(1.1),
     }
 }
 

@@ -10,28 +10,24 @@ use crate::{Device, Error, Sizes};
 
 /// The contract: at most [`MOST_TERMS`].
 #[derive(Debug)]
-struct Outer(fn(&Device, TiledGemm<'_>) -> Result<(), Error>);
+struct Outer {
+    launch: fn(&Device, TiledGemm<'_>) -> Result<(), Error>,
+    stores: Stores,
+}
 
 impl Contract for Outer {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        (self.0)(device, call.gemm)
+        (self.launch)(device, call.gemm)
     }
 
     fn most(&self) -> Sizes {
         Sizes { m: usize::MAX, n: usize::MAX, k: MOST_TERMS as usize }
     }
 
-    fn block_seconds(&self) -> f64 {
-        BLOCK
-    }
-
     fn stores(&self) -> Stores {
-        Stores::Lines
+        self.stores
     }
 }
-
-/// What a block costs apart from its steps, in seconds: little more than the latency of memory, once there and once back.
-const BLOCK: f64 = 1.5e-6;
 
 /// What the kernels have in common. The shares of the peak are estimates from their instructions: for 16 multiplications of a lane
 /// there is one load from shared memory, which takes the multiprocessor as long as 16 multiplications of all its lanes.
@@ -56,23 +52,23 @@ const fn outer(
     }
 }
 
-/// Registers the kernels: the tile of each, the blocks on a multiprocessor, and the share of the peak.
+/// Registers the kernels: the tile of each, the blocks on a multiprocessor, the share of the peak, and how results are stored.
 macro_rules! outer_kernels {
-    ($($kernel:ident $tile:ident $blocks:literal $share_of_peak:literal,)*) => {
+    ($($kernel:ident $tile:ident $blocks:literal $share_of_peak:literal $stores:ident,)*) => {
         /// Tiles of 16, 32 and 1024 columns.
         pub static OUTER: [KernelInfo; 3] = [$(
             outer(
                 $kernel::FACTS,
                 $tile,
-                Performance { blocks_per_multiprocessor: $blocks, share_of_peak: $share_of_peak },
-                &Outer(|device, gemm| device.launch($kernel { gemm })),
+                Performance::new($blocks, $share_of_peak).block(1.5),
+                &Outer { launch: |device, gemm| device.launch($kernel { gemm }), stores: Stores::$stores },
             ),
         )*];
     };
 }
 
 outer_kernels! {
-    gemm_outer_16_fp32 TILE_16 2 0.4,
-    gemm_outer_32_fp32 TILE_32 2 0.4,
-    gemm_outer_1024_fp32 TILE_1024 2 0.4,
+    gemm_outer_16_fp32 TILE_16 2 0.4 Rows,
+    gemm_outer_32_fp32 TILE_32 2 0.4 Rows,
+    gemm_outer_1024_fp32 TILE_1024 2 0.4 Lines,
 }

@@ -21,20 +21,20 @@ const ONE_TF32: Common = Common {
     idea: "TMA rounds operands to TF32 on their way to tensor cores",
     scheme: Scheme::Tf32,
     tile: TILE_TF32,
-    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.92 },
+    performance: Performance::new(1, 0.92),
 };
 const ONE_BF16: Common = Common {
     idea: "operands are rounded and packed first; TMA feeds tensor cores with them",
     scheme: Scheme::Bf16,
     tile: TILE_HALF,
-    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
+    performance: Performance::new(1, 0.85).block(4.5),
 };
 const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_BF16 };
 const NORMWISE: Common = Common {
     idea: "operands are scaled, decomposed and packed first; TMA feeds tensor cores with the parts",
     scheme: Scheme::Fp32ScaledFp16,
     tile: TILE,
-    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
+    performance: Performance::new(1, 0.85).block(4.5),
 };
 pub(super) const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
 

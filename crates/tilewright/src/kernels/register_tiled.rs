@@ -12,14 +12,14 @@ const LARGE: Common = Common {
     idea: "a thread loads once what its accumulators share: 8x16 of them in registers",
     scheme: Scheme::Fp32,
     tile: TILE,
-    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.85 },
+    performance: Performance::new(1, 0.8).block(4.0),
 };
 
 /// The kernels with tiles for which every GPU has enough shared memory.
 const MEDIUM: Common = Common {
     idea: "the same with tiles of 128x128, for GPUs with less shared memory",
     tile: TILE_128,
-    performance: Performance { blocks_per_multiprocessor: 1, share_of_peak: 0.75 },
+    performance: Performance::new(1, 0.75).block(3.3),
     ..LARGE
 };
 
@@ -27,7 +27,7 @@ const MEDIUM: Common = Common {
 const SMALL: Common = Common {
     idea: "the same with smaller tiles, for products that would have too few large ones",
     tile: TILE_64,
-    performance: Performance { blocks_per_multiprocessor: 4, share_of_peak: 0.6 },
+    performance: Performance::new(4, 0.65).block(2.0),
     ..LARGE
 };
 

@@ -48,7 +48,7 @@ pub struct Explanation {
 pub enum Reason {
     /// It was asked for by its name.
     Name,
-    /// It was measured to be the fastest for a similar product on this GPU.
+    /// It was measured to be the fastest for this product on this GPU.
     Table {
         /// Where the measurement is from: date and commit of the table.
         source: String,
@@ -84,7 +84,7 @@ impl fmt::Display for Reason {
             Self::Table { source, measured, median_us } => {
                 write!(f, "measured as the fastest: {median_us:.1} us for {measured} (table of {source})")
             }
-            Self::Model => write!(f, "the model estimates it to be the fastest; nothing similar has been measured"),
+            Self::Model => write!(f, "the model estimates it to be the fastest"),
             Self::Ladder => write!(f, "the highest rung that can do it; times on the CPU executor say nothing"),
         }
     }

@@ -11,8 +11,10 @@
 //! waves  =  ⌈blocks / (multiprocessors · blocks on each)⌉        steps  =  ⌈k / (K-step · splits)⌉
 //! ```
 //!
-//! It is a roofline with the steps that tiles make in it. What it is for is the order of the candidates; its times may well
-//! be off by a third.
+//! It is a roofline with the steps that tiles make in it. The first line is longer where operands are not aligned, and where elements
+//! of C are stored one by one. What it is for is the order of the candidates. The constants of kernels
+//! ([`Performance`](crate::kernels::contract::Performance)) are fitted to times of an H200 for shapes drawn by chance: they are off by
+//! 10 to 20 percent, and `tilewright bench --suite atlas --replan` says by how much for each kernel.
 //!
 //! The rates are those that NVIDIA publishes for a multiprocessor of the generation at 1.7 GHz; the bandwidth of the H200 is
 //! measured. GPUs of a generation differ in their bandwidth: an RTX 4090 and an L4 come out the same here.
@@ -27,8 +29,11 @@ use crate::kernels::contract::Stores;
 use crate::kernels::{Family, KernelInfo, Scheme};
 use crate::order::Order;
 
-/// What a launch costs, in seconds, as long as the GPU waits for it.
-const LAUNCH: f64 = 3e-6;
+/// What a launch costs, in seconds, as long as the GPU waits for it. Measured on an H200.
+const LAUNCH: f64 = 2e-6;
+
+/// What another one costs, which begins when the one before has ended.
+const NEXT_LAUNCH: f64 = 3e-6;
 
 /// What a block costs that finds nothing to do, in seconds. Measured on an H200.
 const IDLE_BLOCK: f64 = 0.8e-6;
@@ -38,6 +43,12 @@ const PREPARING: f64 = 0.7;
 
 /// The share of the bandwidth at which results are stored from registers. Measured on an H200: 0.4 to 0.5.
 const STORING: f64 = 0.5;
+
+/// The blocks of a multiprocessor that keep the memory busy by reading alone.
+const BUSY: f64 = 2.0;
+
+/// What elements of a row cost that are stored one by one, in bytes for each byte. Measured on an H200: 3 to 6.
+const ONE_BY_ONE: f64 = 4.0;
 
 /// What a term of a sum costs a thread that loads it from memory itself, in seconds: eight terms are under way at a time.
 const TERM: f64 = 600e-9 / 8.0;
@@ -103,12 +114,13 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
     let slowly = if stores == Stores::Lines { 0.0 } else { results * (1.0 / STORING - 1.0) };
     let streaming = (product.traffic() + slowly) / rates.bandwidth;
 
-    let block = kernel.contract.block_seconds();
+    let block = performance.block_seconds;
     let multiply = match (kernel.family(), kernel.tile) {
         (Family::Gemv, _) => {
-            // Reading alone: fewer blocks than there is room for read less at a time. What has no preference for a layout
-            // was written for rows; in a matrix stored otherwise, the loads of a warp come from as many lines as it has lanes.
-            let filled = (kernel.blocks(product, splits) as f64 / slots).clamp(1.0 / slots, 1.0);
+            // Reading alone: fewer blocks than it takes to keep the memory busy read less at a time. What has no preference for a
+            // layout was written for rows; in a matrix stored otherwise, the loads of a warp come from as many lines as it has lanes.
+            let busy = f64::from(device.multiprocessors.max(1)) * BUSY;
+            let filled = (kernel.blocks(product, splits) as f64 / busy).clamp(1.0 / busy, 1.0);
             let scattered = if kernel.a.is_none() && product.a.order() != Some(Order::RowMajor) { 8.0 } else { 1.0 };
             block + streaming * scattered / (performance.share_of_peak * filled)
         }
@@ -121,7 +133,13 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
             // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
             let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
             let by_columns = product.c.order() != Some(Order::RowMajor);
-            let scattered = if by_columns { times * results / rates.bandwidth } else { 0.0 };
+            // Where vectors of a row are no vectors of memory, lanes store their elements one by one.
+            let in_vectors = stores == Stores::Lines || (product.n % 4 == 0 && product.c.leading_dimension() % 4 == 0);
+            let scattered = match (by_columns, in_vectors) {
+                (true, _) => times * results / rates.bandwidth,
+                (false, true) => 0.0,
+                (false, false) => ONE_BY_ONE * results / rates.bandwidth,
+            };
             (waves * (steps * step + block)).max(streaming) + scattered
         }
         (Family::Gemm, None) => {
@@ -130,15 +148,18 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
             computing.max(streaming).max(waves * product.terms() as f64 * TERM) + block
         }
     };
-    let reduction = if splits > 1 { LAUNCH + results * (2.0 * f64::from(splits) + 1.0) / rates.bandwidth } else { 0.0 };
-    let prepared = |(launches, bytes): (u32, f64)| f64::from(launches) * LAUNCH + bytes / (PREPARING * rates.bandwidth);
+    let reduction =
+        if splits > 1 { NEXT_LAUNCH + results * (2.0 * f64::from(splits) + 1.0) / rates.bandwidth } else { 0.0 };
+    let prepared =
+        |(launches, bytes): (u32, f64)| f64::from(launches) * NEXT_LAUNCH + bytes / (PREPARING * rates.bandwidth);
     let preparation: f64 = preparations.iter().map(Preparation::cost).map(prepared).sum();
     let repair = match candidate.fallback {
-        Some(_) => LAUNCH + waves * IDLE_BLOCK,
-        None if !candidate.tile_mask.is_empty() => LAUNCH,
+        Some(_) => NEXT_LAUNCH + waves * IDLE_BLOCK,
+        None if !candidate.tile_mask.is_empty() => NEXT_LAUNCH,
         None => 0.0,
     };
     let launches = if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 };
+    let multiply = if product.is_aligned() { multiply } else { multiply * performance.unaligned };
     (launches * LAUNCH + multiply + reduction + preparation + repair) * 1e3
 }
 

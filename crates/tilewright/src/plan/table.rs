@@ -1,16 +1,10 @@
 //! Tables of measured times, by which plans choose kernels on a GPU that has been measured (`tilewright tune`).
 //!
-//! A table is of one GPU, by the name of the product. For a product it is asked as follows:
-//!
-//! 1. Entries count that have the same precision and the same layout (NN, NT, TN, TT), and agree with it in whether tensor
-//!    maps can describe both operands, and whether it is a product with a vector (n = 1).
-//! 2. Of these, the nearest is taken: the *distance* of two products is the largest of `|log₂(m / m')|`, the same of n, k
-//!    and the number of products. An entry that is further away than 1, a factor of two in any of them, says nothing.
-//! 3. The fastest of its kernels that can compute the product is chosen. If it is exactly this product, split-K is as
-//!    was measured; otherwise as the [model](crate::plan) has it, because the best number of splits depends on each size.
-//!
-//! Where a table says nothing, the model chooses. So it does if it takes a kernel for the fastest of which the table has no time
-//! for any product: such a kernel is newer than the table.
+//! A table is of one GPU, by the name of the product. Where it has an entry for the very product that is planned (its precision,
+//! extents and layout, and whether tensor maps can describe both operands), the fastest kernel of the entry that can compute it is
+//! chosen, with split-K as was measured. For all other products, and where a kernel that the entry has no time of should be faster
+//! by far, the [model](crate::plan) chooses: its constants are fitted to measurements of many shapes, and say more of a product
+//! than the times of another one do.
 
 use std::sync::{Arc, LazyLock};
 
@@ -140,14 +134,14 @@ impl Key {
     /// The key of a product; none if an operand is neither row-major nor column-major, or there is nothing to multiply.
     pub fn of(product: &Description) -> Option<Self> {
         let by_rows = product.n == 1 || product.m == 1 || product.c.order() != Some(Order::ColumnMajor);
-        let Description { m, n, k, batch, a, b, .. } = if by_rows { *product } else { product.transposed() };
+        let product = if by_rows { *product } else { product.transposed() };
+        let Description { m, n, k, batch, a, b, .. } = product;
         let layout = match (a.order(), b.order()) {
             _ if product.is_empty() || product.terms() == 0 => return None,
             (Some(a), Some(b)) => Orders { a, b },
             (None, _) | (_, None) => return None,
         };
-        let aligned = a.fits_tensor_map(m, k, batch) && b.fits_tensor_map(k, n, batch);
-        Some(Self { layout, extents: [m, n, k, batch], aligned })
+        Some(Self { layout, extents: [m, n, k, batch], aligned: product.is_aligned() })
     }
 
     /// An entry for this product.
@@ -156,19 +150,10 @@ impl Key {
         Entry { precision, layout, m, n, k, batch, aligned, times }
     }
 
-    /// How far an entry is from the product; none if it says nothing about it.
-    fn distance(&self, entry: &Entry, precision: Precision) -> Option<f64> {
+    /// Whether an entry is of this product.
+    fn is_of(&self, entry: &Entry, precision: Precision) -> bool {
         let extents = [entry.m, entry.n, entry.k, entry.batch];
-        let vector = |n: usize| n == 1;
-        if (entry.precision, entry.layout, entry.aligned) != (precision, self.layout, self.aligned)
-            || vector(entry.n) != vector(self.extents[1])
-            || extents.contains(&0)
-        {
-            return None;
-        }
-        let along = |(one, other): (usize, usize)| (one as f64 / other as f64).log2().abs();
-        let distance = self.extents.into_iter().zip(extents).map(along).fold(0.0, f64::max);
-        (distance <= 1.0).then_some(distance)
+        (entry.precision, entry.layout, entry.aligned, extents) == (precision, self.layout, self.aligned, self.extents)
     }
 }
 
@@ -217,17 +202,10 @@ impl Table {
         format!("{}{commit}", self.date)
     }
 
-    /// Whether it has a time of this kernel, for whatever product.
-    pub(crate) fn has(&self, kernel: &str) -> bool {
-        self.entries.iter().flat_map(|entry| &entry.times).any(|time| time.kernel == kernel)
-    }
-
-    /// The entry that says most about a product, and whether it is exactly this one.
-    pub(crate) fn nearest(&self, product: &Description, precision: Precision) -> Option<(&Entry, bool)> {
+    /// The entry of a product, if it has been measured.
+    pub(crate) fn entry(&self, product: &Description, precision: Precision) -> Option<&Entry> {
         let key = Key::of(product)?;
-        let near = self.entries.iter().filter_map(|entry| Some((entry, key.distance(entry, precision)?)));
-        let (entry, distance) = near.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
-        Some((entry, distance == 0.0))
+        self.entries.iter().find(|entry| key.is_of(entry, precision))
     }
 }
 

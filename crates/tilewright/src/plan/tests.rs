@@ -64,7 +64,7 @@ static SLICES: KernelInfo = KernelInfo {
     tile: Some(TileShape { m: 8, n: 32, k: 1 }),
     divides_sums: true,
     deterministic: true,
-    performance: Performance { blocks_per_multiprocessor: 8, share_of_peak: 1.0 },
+    performance: Performance::new(8, 1.0),
     contract: &Slices,
 };
 

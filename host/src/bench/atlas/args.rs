@@ -33,6 +33,10 @@ pub(in super::super) struct AtlasFlags {
     #[arg(long)]
     regret: bool,
 
+    /// Measure nothing, and tell the regret that this build's plans would have by the times of such a report: no GPU is needed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "regret"])]
+    replan: Option<PathBuf>,
+
     /// Stop after so many seconds, and say how many shapes were left out
     #[arg(long, value_name = "SECONDS")]
     limit_seconds: Option<u64>,
@@ -65,6 +69,8 @@ pub struct AtlasOptions {
     pub list: bool,
     /// Whether to measure other kernels, too.
     pub regret: bool,
+    /// A report with the times of several plans for each shape, to plan these shapes again instead.
+    pub replan: Option<PathBuf>,
     /// When to stop.
     pub limit: Option<Duration>,
     /// Where to write the report, or the list, as JSON.
@@ -94,7 +100,7 @@ impl AtlasFlags {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "--class, --sample, --list, --regret, --limit-seconds and --svg are for the shapes of the atlas, and the suite is {suite}: \
+            "--class, --sample, --list, --regret, --replan, --limit-seconds and --svg are for the shapes of the atlas, and the suite is {suite}: \
              say --suite {ATLAS}, or leave them out"
         )))
     }
@@ -124,7 +130,7 @@ impl AtlasFlags {
             }
         };
         let (list, regret, limit) = (self.list, self.regret, self.limit_seconds.map(Duration::from_secs));
-        let (sample, svg) = (self.sample, self.svg);
+        let (sample, svg, replan) = (self.sample, self.svg, self.replan);
         Ok(AtlasOptions {
             classes,
             sample,
@@ -136,6 +142,7 @@ impl AtlasFlags {
             baseline,
             list,
             regret,
+            replan,
             limit,
             json,
             svg,

@@ -12,6 +12,7 @@
 //!     │
 //!  report    report, text, picture    tables, JSON, a picture
 //!  list      list                     shapes alone, for which no GPU is needed
+//!  replan    replan                   the regret of other plans by times that a report has: no GPU either
 //! ```
 //!
 //! A benchmark of a few shapes shows how fast these are. Kernels and their choice are made by people who know such a list, so it says
@@ -26,6 +27,7 @@ mod list;
 mod picture;
 mod places;
 mod regret;
+mod replan;
 pub mod report;
 mod rules;
 mod run;
@@ -67,6 +69,10 @@ const WRITTEN_EVERY: Duration = Duration::from_secs(5);
 /// [`Error::Usage`] for the CPU executor; [`Error::File`]; [`Error::Baseline`] where there is no cuBLAS and a baseline is wanted;
 /// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU fails. What was measured until then is in the file of `--json`.
 pub fn run(options: &AtlasOptions, mut print: impl FnMut(&str)) -> Result<(), Error> {
+    if let Some(report) = &options.replan {
+        print(&replan::replan(report, &options.tables)?);
+        return Ok(());
+    }
     let chosen = options.chosen();
     if options.list {
         let list = ShapeList::new(options.seed, options.sample, &chosen);

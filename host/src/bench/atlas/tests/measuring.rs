@@ -26,6 +26,7 @@ pub(super) fn options(limit: Option<Duration>) -> AtlasOptions {
         baseline: false,
         list: false,
         regret: true,
+        replan: None,
         limit,
         json: None,
         svg: None,

@@ -4,10 +4,12 @@ use super::super::super::accuracy::Errors;
 use super::super::super::report::BaselineTimes;
 use super::super::super::roofline::Least;
 use super::super::super::timing::Times;
-use super::super::report::{AtlasReport, Measured, Outcome, Regret, Row, Summary};
+use super::super::replan::replan;
+use super::super::report::{AtlasReport, Measured, Outcome, PlanTime, Regret, Row, Summary};
 use super::super::*;
 use super::roofline;
 use tilewright::device::DeviceInfo;
+use tilewright::plan::Tables;
 use tilewright::{Orders, Precision};
 
 fn times(median_ms: f64) -> Times {
@@ -146,4 +148,52 @@ fn a_report_reads_back_and_tells_all() {
     let (heading, ending) = (report.heading(), report.ending());
     assert!(heading.contains("no baseline") && heading.contains("commit abc"), "{heading}");
     assert!(ending.contains("3 shapes were left out"), "{ending}");
+}
+
+#[test]
+fn a_report_with_times_of_plans_is_planned_again_without_a_gpu() {
+    let time =
+        |kernel: &str, median_ms| PlanTime { kernel: kernel.to_owned(), splits: 1, estimated_ms: None, median_ms };
+    let times = [("gemm_tiled_16_fp32", 0.003), ("gemm_naive_1d_fp32", 0.001), ("gemm_wgmma_packed_fp32_3xfp16", 0.6)];
+    let mut small = row("one", 16, Some(1.0));
+    let mut large = row("other", 4096, None);
+    for row in [&mut small, &mut large] {
+        let Outcome::Measured(measured) = &mut row.outcome else { panic!() };
+        let times = times.map(|(kernel, median_ms)| time(kernel, median_ms)).to_vec();
+        let (best_kernel, best_splits) = ("gemm_naive_1d_fp32".to_owned(), 1);
+        measured.regret =
+            Some(Regret { plans: 3, ratio: 3.0, best_kernel, best_splits, best_ms: 1.0, chosen_ms: 3.0, times });
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let write = |report: &AtlasReport| std::fs::write(file.path(), serde_json::to_string(report).unwrap()).unwrap();
+    let again = || replan(file.path(), &Tables::None);
+
+    let mut report = report(vec![small, large]);
+    write(&report);
+    assert!(again().unwrap_err().to_string().contains("not of a GPU"));
+    let gpu = ("NVIDIA H200".to_owned(), "9.0".to_owned());
+    report.device = DeviceInfo::Cuda {
+        ordinal: 0,
+        name: gpu.0,
+        uuid: String::new(),
+        compute_capability: gpu.1,
+        multiprocessors: 132,
+        memory_bytes: 141 << 30,
+        driver_cuda_version: "13.0".to_owned(),
+        driver_release: None,
+        ptx_arch: "sm_90a".to_owned(),
+    };
+    write(&report);
+    let text = again().unwrap();
+    let line =
+        |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    assert!(line("one").contains("largest 3.000") && line("other").contains("largest 600.000"), "{text}");
+    assert!(text.contains("gemm_tiled_16_fp32 /1, not gemm_naive_1d_fp32 /1 (0.0010 ms)"), "{text}");
+    assert!(line("  gemm_wgmma_packed_fp32_3xfp16").contains("2 times"), "{text}");
+
+    report.results.truncate(0);
+    write(&report);
+    assert!(again().unwrap_err().to_string().contains("measure with --regret"));
+    std::fs::write(file.path(), "{}").unwrap();
+    assert!(again().unwrap_err().to_string().contains("cannot be planned again: missing field"));
 }
