@@ -7,6 +7,7 @@
 //!                        └── expected() ──► Expected ── check ◄──┘
 //! ```
 
+pub mod accuracy;
 pub mod agreement;
 pub mod call_time;
 pub mod conformance;

@@ -67,8 +67,8 @@ pub struct BenchFlags {
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(["NN", "NT", "TN", "TT"]))]
     layout: Option<String>,
 
-    /// Inputs for errors: uniform-01, uniform-11, log-uniform or graded; the first is timed, too; may be repeated [default:
-    /// all four]
+    /// Inputs for errors: uniform-01, uniform-11, log-uniform, graded, one-hot, one-product, log-normal, alternating, one-huge,
+    /// cancelling, bf16-values, integers or subnormal; the first is timed, too; may be repeated [default: the first four]
     #[arg(long, value_name = "NAME", help_heading = "Inputs")]
     inputs: Vec<Inputs>,
 
@@ -169,7 +169,7 @@ impl BenchFlags {
     /// measure; [`ExtentTooLarge`](tilewright::Error::ExtentTooLarge); those of [`TableFlag::tables`].
     pub fn options(self) -> Result<BenchOptions, Error> {
         self.atlas.refuse_for(&self.suite)?;
-        let inputs = if self.inputs.is_empty() { Inputs::ALL.to_vec() } else { self.inputs.clone() };
+        let inputs = if self.inputs.is_empty() { Inputs::ORDINARY.to_vec() } else { self.inputs.clone() };
         Ok(BenchOptions {
             cases: self.cases()?,
             tables: self.table.tables()?,

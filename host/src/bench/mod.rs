@@ -152,7 +152,7 @@ mod tests {
     fn options() -> BenchOptions {
         BenchOptions {
             cases: suite::suite("targets").unwrap(),
-            inputs: Inputs::ALL.to_vec(),
+            inputs: Inputs::ORDINARY.to_vec(),
             seed: 0,
             runs: 30,
             device: DeviceChoice::Auto,
