@@ -139,6 +139,38 @@ fn no_large_product_ends_in_a_naive_kernel() {
     }
 }
 
+/// Whatever the extents: where there is much to multiply, no thread computes its element alone.
+#[test]
+fn no_product_of_many_multiplications_ends_in_a_naive_kernel() {
+    let mut random = StdRng::seed_from_u64(19);
+    let naive = [&kernels::GEMM_NAIVE_1D_FP32, &kernels::GEMM_NAIVE_2D_FP32].map(|kernel| kernel.name);
+    let mut plans = 0;
+    while plans < 3000 {
+        let [m, n, k] = [(); 3].map(|()| {
+            let magnitude = random.random_range(0..=17);
+            random.random_range(1..=1usize << magnitude)
+        });
+        let batch = if random.random_range(0..3) == 0 { random.random_range(1..=256) } else { 1 };
+        if m as f64 * n as f64 * k as f64 * (batch as f64) < 1e6 || m.max(n).max(k) * batch > 1 << 26 {
+            continue;
+        }
+        let mut placed = |rows: usize, cols: usize| {
+            let order = Order::ALL[random.random_range(0..2)];
+            Placement { batch_stride: rows * cols, ..Placement::dense(order, rows, cols) }
+        };
+        let (a, b) = (placed(m, k), placed(k, n));
+        let c = Placement { batch_stride: m * n, ..Placement::row_major(n) };
+        let product = Description::new(Sizes { m, n, k }, batch, a, b, c).unwrap().with_factors(1.0, 0.0);
+        for device in gpus() {
+            for tables in [Tables::Embedded, Tables::None] {
+                let plan = plan::plan(&device, &product, &Options { tables, ..Options::default() }).unwrap();
+                assert!(!naive.contains(&plan.kernel().name), "{}", plan.explanation());
+            }
+        }
+        plans += 1;
+    }
+}
+
 #[test]
 fn each_family_has_an_instance_that_fits_every_gpu() {
     let fits = |kernel: &&KernelInfo| Limits::of_every_gpu().check(&kernel.facts).is_ok();
