@@ -33,6 +33,8 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         // Rows that end within a vector.
         let odd = shape(37, 35, 71);
         add(Problem::new(odd, layouts.aligned(odd), 14).into(), None);
+        // Few terms, and not a multiple of four.
+        add(Problem::new(shape(37, 35, 13), layouts.padded(), 19).into(), None);
         // Rows of whole vectors that begin anywhere.
         add(Problem::new(shape(5, 8, 12), layouts.padded(), 18).into(), None);
         // Lines that are scaled in different ways, where operands are scaled.

@@ -50,7 +50,7 @@ const TERMS: usize = 16;
 const COLUMNS: usize = 4;
 
 /// The most loads of A that a thread has under way at a time.
-const LOADS: usize = 16;
+const LOADS: usize = 8;
 
 /// How a block is divided among its threads: `WIDTH` of them have a row of its tile; of rows, the block has as many at a time as there
 /// are groups of such threads, and `ROWS` times as many in all.

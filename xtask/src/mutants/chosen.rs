@@ -503,7 +503,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
         what: "loads rows behind the last",
         file: "gpu-kernels/src/gemm/outer.rs",
         from: "first + row < a.rows()",
-        to: "first + row <= a.rows()",
+        to: "row < a.rows()",
         kernels: &["gemm_outer_1024_fp32"],
     },
     Mutant {
