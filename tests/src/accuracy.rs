@@ -1,14 +1,15 @@
 //! The errors of a kernel on inputs that are made to show them, against f64, for whatever device.
 
 use host::bench::inputs::Inputs;
+use host::check::Reference;
+use ndarray::{Array2, ArrayView2};
 use tilewright::kernels::KernelInfo;
 use tilewright::plan::{Description, GemmPlan, Options};
 use tilewright::{Device, DeviceMatrix, Sizes};
 
 use crate::Error;
 
-/// The largest `|E| / Σ|a||b|` of a product of A row-major and B column-major; what is below fp32's smallest normal number counts as
-/// that. Nothing if the kernel cannot compute the product.
+/// The largest `|E| / Σ|a||b|` of a product of A row-major and B column-major. Nothing if the kernel cannot compute the product.
 ///
 /// # Errors
 /// Those of planning and of the run.
@@ -36,23 +37,8 @@ pub fn largest_error(
     let mut results = vec![0.0f32; m * n];
     c.buffer().copy_to(&mut results)?;
 
-    let mut largest: f64 = 0.0;
-    for row in 0..m {
-        for col in 0..n {
-            let (mut sum, mut magnitude) = (0.0, 0.0);
-            for l in 0..k {
-                let product = f64::from(a[row * k + l]) * f64::from(b[col * k + l]);
-                sum += product;
-                magnitude += product.abs();
-            }
-            let off = (f64::from(results[row * n + col]) - sum).abs();
-            if off > 0.0 {
-                largest = largest.max(off / magnitude.max(f32::MIN_POSITIVE.into()));
-            }
-            if off.is_nan() {
-                return Ok(Some(f64::INFINITY));
-            }
-        }
-    }
-    Ok(Some(largest))
+    let view = |shape, numbers| ArrayView2::from_shape(shape, numbers);
+    let no_result = Array2::zeros((m, n));
+    let reference = Reference::new(1.0, view((m, k), &a)?, view((n, k), &b)?.reversed_axes(), 0.0, no_result.view());
+    Ok(Some(reference.check(view((m, n), &results)?).max_error))
 }

@@ -1,11 +1,11 @@
 //! Batches of small products, several in a block: [`gpu_kernels::gemm::batched`]. They take operands in any layout.
 
-use cuda_std::KernelFacts;
 use gpu_kernels::gemm::batched::*;
 use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
 
 use super::contract::{Call, Contract, KernelInfo, Performance};
 use super::scheme::Scheme;
+use super::tiled::Common;
 use crate::description::Description;
 use crate::refusal::Refusal;
 use crate::{Device, Error};
@@ -42,26 +42,13 @@ impl Contract for Batched {
     }
 }
 
-/// What the kernels have in common. The shares of the peak are estimates from their instructions: for 16 multiplications of a thread
-/// with 4×4 accumulators there are two loads from shared memory, for four of one with 1×4 as many.
-const fn batched(
-    facts: KernelFacts,
-    tile: TileShape,
-    performance: Performance,
-    contract: &'static dyn Contract,
-) -> KernelInfo {
-    KernelInfo {
-        name: facts.name,
-        facts,
+/// What the kernels have in common. A block costs little more than the latency of memory, once there and once back.
+const fn batched(tile: TileShape, blocks_per_multiprocessor: u32, share_of_peak: f64) -> Common {
+    Common {
         idea: "several small products of a batch in a block, a team of threads for each",
         scheme: Scheme::Fp32,
-        a: None,
-        b: None,
-        tile: Some(tile),
-        divides_sums: false,
-        deterministic: true,
-        performance,
-        contract,
+        tile,
+        performance: Performance::new(blocks_per_multiprocessor, share_of_peak).block(1.5),
     }
 }
 
@@ -70,10 +57,8 @@ macro_rules! batched_kernels {
     ($($kernel:ident $tile:ident $blocks:literal $share_of_peak:literal,)*) => {
         /// Tiles of 4×4, 8×8, 16×16 and 32×32.
         pub static BATCHED: [KernelInfo; 4] = [$(
-            batched(
+            batched($tile, $blocks, $share_of_peak).of_any_layout(
                 $kernel::FACTS,
-                $tile,
-                Performance::new($blocks, $share_of_peak).block(1.5),
                 &Batched { launch: |device, gemm| device.launch($kernel { gemm }), tile: $tile },
             ),
         )*];

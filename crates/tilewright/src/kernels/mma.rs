@@ -7,8 +7,8 @@ use super::scheme::Scheme;
 use super::tiled::{Common, Tiled, tiled_kernels};
 use crate::order::Order::{ColumnMajor, RowMajor};
 
-/// The shares of the peak are estimates for any GPU. On an H200, where `mma.sync` does not reach the peak of the tensor cores,
-/// `gemm_mma_nt_fp32_mixed` reaches 0.28 of it at the model's clock: 2.15 ms for 2048×4096×8192
+/// The shares of the peak of the schemes for fp32 are fitted to an H200 ([`Performance`]), where `mma.sync` does not reach the peak of the
+/// tensor cores: `gemm_mma_nt_fp32_mixed` reaches 0.28 of it at the model's clock, 2.15 ms for 2048×4096×8192
 /// (`docs/results/2026-11-21-h200-targets.md`).
 const THREE_TF32: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply parts of the operands; fp32 additions collect the products",

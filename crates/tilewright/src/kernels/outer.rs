@@ -1,11 +1,11 @@
 //! Sums of few terms, whose time is that of writing C: [`gpu_kernels::gemm::outer`]. They take operands in any layout.
 
-use cuda_std::KernelFacts;
 use gpu_kernels::gemm::outer::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
 use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
 use super::scheme::Scheme;
+use super::tiled::Common;
 use crate::{Device, Error, Sizes};
 
 /// The contract: at most [`MOST_TERMS`].
@@ -29,26 +29,13 @@ impl Contract for Outer {
     }
 }
 
-/// What the kernels have in common. The shares of the peak are estimates from their instructions: for 16 multiplications of a lane
-/// there is one load from shared memory, which takes the multiprocessor as long as 16 multiplications of all its lanes.
-const fn outer(
-    facts: KernelFacts,
-    tile: TileShape,
-    performance: Performance,
-    contract: &'static dyn Contract,
-) -> KernelInfo {
-    KernelInfo {
-        name: facts.name,
-        facts,
+/// What the kernels have in common. A block costs little more than the latency of memory, once there and once back.
+const fn outer(tile: TileShape, blocks_per_multiprocessor: u32, share_of_peak: f64) -> Common {
+    Common {
         idea: "few terms: B in registers, and row by row of C, which blocks store in whole lines of memory",
         scheme: Scheme::Fp32,
-        a: None,
-        b: None,
-        tile: Some(tile),
-        divides_sums: false,
-        deterministic: true,
-        performance,
-        contract,
+        tile,
+        performance: Performance::new(blocks_per_multiprocessor, share_of_peak).block(1.5),
     }
 }
 
@@ -57,10 +44,8 @@ macro_rules! outer_kernels {
     ($($kernel:ident $tile:ident $blocks:literal $share_of_peak:literal $stores:ident,)*) => {
         /// Tiles of 16, 32 and 1024 columns.
         pub static OUTER: [KernelInfo; 3] = [$(
-            outer(
+            outer($tile, $blocks, $share_of_peak).of_any_layout(
                 $kernel::FACTS,
-                $tile,
-                Performance::new($blocks, $share_of_peak).block(1.5),
                 &Outer { launch: |device, gemm| device.launch($kernel { gemm }), stores: Stores::$stores },
             ),
         )*];

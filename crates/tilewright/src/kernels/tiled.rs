@@ -42,6 +42,12 @@ impl Common {
             contract,
         }
     }
+
+    /// The kernel with these facts, for operands in any layout, whose sums are not divided.
+    pub(super) const fn of_any_layout(self, facts: KernelFacts, contract: &'static dyn Contract) -> KernelInfo {
+        let any = self.of(facts, Order::RowMajor, Order::RowMajor, contract);
+        KernelInfo { a: None, b: None, divides_sums: false, ..any }
+    }
 }
 
 /// The contract of kernels that need the product alone.

@@ -14,16 +14,13 @@ use crate::description::Description;
 use crate::device::{Device, TensorTile};
 use crate::order::Order::{self, ColumnMajor, RowMajor};
 
-/// The share of the peak, at the model's clock, is that of 2048×4096×8192 on an H200: 0.99 ms for `A·Bᵀ`
-/// (`docs/results/2026-11-21-h200-targets.md`).
+/// The shares of the peak, at the model's clock, and what a block costs are fitted ([`Performance`]).
 const THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; converter warps decompose operands for the consumers",
     scheme: Scheme::Fp32ThreeTf32,
     tile: TILE,
     performance: Performance::new(1, 0.94).block(5.2),
 };
-/// The share of the peak lies between that of `large-k` on an H200, 0.70 (the same results), and that of `A·Bᵀ`, 0.79
-/// (`docs/performance.md`).
 const MIXED: Common =
     Common { scheme: Scheme::Fp32Mixed, performance: Performance::new(1, 0.79).block(4.5), ..THREE_TF32 };
 

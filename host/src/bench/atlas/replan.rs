@@ -16,7 +16,7 @@ use crate::Error;
 use crate::files::read_text;
 use runtime::DeviceInfo;
 use tilewright::plan::{self, DeviceFacts, GemmPlan, Options, Tables};
-use tilewright::{Precision, kernels};
+use tilewright::{Orders, Precision, kernels};
 
 /// The shapes of most regret that are shown.
 const SHOWN: usize = 12;
@@ -95,7 +95,7 @@ fn compare(device: &DeviceFacts, row: &Row, times: &[PlanTime], ratios: &mut Rat
         let options = Options { splits: Some(time.splits), tables: Tables::None, ..Options::from(kernel) };
         let Ok(plan) = plan::plan(device, &product, &options) else { continue };
         let Some(estimated_ms) = plan.explanation().estimated_ms else { continue };
-        let words = time.kernel.split('_').filter(|word| !["nn", "nt", "tn", "tt"].contains(word));
+        let words = time.kernel.split('_').filter(|word| word.parse::<Orders>().is_err());
         let of_kernel = ratios.entry(words.collect::<Vec<_>>().join("_")).or_default();
         of_kernel[usize::from(!product.is_aligned())].push(time.median_ms / estimated_ms);
     }
