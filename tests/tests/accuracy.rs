@@ -61,11 +61,10 @@ fn guaranteed(scheme: Scheme, inputs: Inputs, k: usize) -> Option<f64> {
     Some((a + b) * UNIT)
 }
 
-/// Whether the result has to be exact: sums of whole numbers, and for schemes that keep all bits, elements of B. (The mixed scheme does
-/// not.)
+/// Whether the result has to be exact: sums of whole numbers; and, where operands are not decomposed, elements of B. (Two numbers of 11
+/// bits and a sign hold 23 of the 24 bits.)
 fn is_exact(scheme: Scheme, inputs: Inputs) -> bool {
-    let keeps = matches!(scheme, Scheme::Fp32 | Scheme::Fp32ThreeTf32 | Scheme::Fp32ThreeFp16);
-    inputs == Inputs::Integers || (inputs == Inputs::OneHot && keeps)
+    inputs == Inputs::Integers || (inputs == Inputs::OneHot && scheme == Scheme::Fp32)
 }
 
 #[test]

@@ -30,8 +30,9 @@ pub enum Precision {
     /// fp16 products of scaled operands (3xFP16), which costs half, and packing them first. The error is at most 3·10⁻⁷
     /// (relative Frobenius) for K < 2560 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is larger, and `|E| / Σ|a||b|`
     /// at most 10⁻⁶; by the mixed scheme 4·10⁻⁶, where one product dominates a sum. Whole numbers whose sums are below 2²⁴ have exact
-    /// products, and but for the mixed scheme so has a matrix that selects rows or columns. The mixed scheme is chosen only where K is
-    /// at least [`Precision::MIXED_FROM`].
+    /// products. **A matrix that selects rows or columns need not give their last bit**: the two parts of a number have 23 of its 24
+    /// bits, so A times the identity is A but for one unit in the last place. The mixed scheme is chosen only where K is at least
+    /// [`Precision::MIXED_FROM`].
     ///
     /// Operands that cannot be decomposed (not finite, from about 2¹¹⁵ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
     /// tiles that they touch are computed as in [`Precision::Fp32Strict`]: infinities and NaN come out in the class that a

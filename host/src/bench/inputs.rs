@@ -31,7 +31,7 @@ pub enum Inputs {
     /// ```
     #[serde(rename = "graded")]
     Graded,
-    /// Each row of A has a one and zeros: the result is rows of B, whose every bit counts.
+    /// Each row of A has a one and zeros: the result is rows of B, whose every bit counts. Their magnitudes are 0.1 to 1.1.
     #[serde(rename = "one-hot")]
     OneHot,
     /// Each column of B has one number, and zeros: each element of the result is one product of two numbers with all their bits.
@@ -184,6 +184,7 @@ impl Inputs {
         match self {
             Self::LogUniform => change(spread),
             Self::LogNormal => change(normal),
+            Self::OneHot | Self::OneProduct => change(of_all_bits),
             Self::Bf16Values => change(|number| f32::from_bits(number.to_bits() & 0xFFFF_0000)),
             Self::Integers => change(|number| (number * 128.0).floor().min(127.0)),
             _ => {}
@@ -229,6 +230,11 @@ impl Stored {
 /// 2 to this power.
 fn power(exponent: i32) -> f32 {
     2f32.powi(exponent)
+}
+
+/// A number of [−1, 1] as one of magnitude 0.1 to 1.1 that has every bit of fp32: those of the generator end with zeros.
+fn of_all_bits(number: f32) -> f32 {
+    ((0.1 + 0.999_9 * f64::from(number.abs())) as f32).copysign(number)
 }
 
 /// A number of [−1, 1] as one whose logarithm is uniform: its sign stays, its magnitude becomes the logarithm.
