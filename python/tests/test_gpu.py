@@ -22,7 +22,7 @@ import tilewright
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here that torch can use")
 
-PRECISIONS = ("fp32", "fp32-strict", "fp32-normwise", "tf32", "bf16", "fp16")
+PRECISIONS = ("fp32", "fp32-strict", "fp32-rounded", "fp32-normwise", "tf32", "bf16", "fp16")
 STRESS_SECONDS = float(os.environ.get("TILEWRIGHT_STRESS_SECONDS", "5"))
 
 
@@ -43,6 +43,8 @@ def uniform(*shape: int) -> Any:
 def tolerance(precision: str, terms: int) -> float:
     """How large an error of an element may be, as a part of the sum of the magnitudes of its terms."""
     sums = 4 * math.sqrt(max(terms, 1)) * 2.0**-24
+    if precision == "fp32-rounded":
+        return 2.0**-24 * (1 + 1e-6)
     rounded = {"tf32": 2.0**-10, "fp16": 2.0**-10, "bf16": 2.0**-7}
     if precision in rounded:
         return sums + rounded[precision] * (1 + rounded[precision])

@@ -93,6 +93,9 @@ def matmul(
 
             - "fp32": as accurate as float32 arithmetic, element by element. Tensor cores multiply parts of the operands.
             - "fp32-strict": fused float32 operations on CUDA cores, nothing else.
+            - "fp32-rounded": sums in float64, rounded to float32 once, so that nearly every element is the number nearest to the
+              exact one. Tensor cores for float64 compute them where a GPU has fast ones (A100, H100, H200, B200); elsewhere it
+              takes long.
             - "fp32-normwise": accurate only against the largest element of each row of a matrix in `a` and each column of
               one in `b`; the fastest of the three.
             - "tf32", "bf16", "fp16": operands rounded to that, sums in float32.

@@ -99,11 +99,11 @@ fn product(generator: &mut StdRng, kernel: &KernelInfo) -> (Batch, u32) {
 }
 
 /// Whether results of a kernel have to have the same bits. Atomic additions come in any order, and the executor's tensor cores are those
-/// of compute capability 9.0.
+/// of compute capability 9.0, but for fp64, which is the same everywhere.
 fn must_have_same_bits(gpu: &Device, kernel: &KernelInfo) -> bool {
     let is_modelled =
         gpu.gpu_properties().map(|gpu| gpu.compute_capability).is_none_or(|c| (c.major, c.minor) == (9, 0));
-    !kernel.name.contains("_atomic_") && (kernel.scheme == Scheme::Fp32 || is_modelled)
+    !kernel.name.contains("_atomic_") && (matches!(kernel.scheme, Scheme::Fp32 | Scheme::Fp32Fp64) || is_modelled)
 }
 
 /// Has a kernel compute `count` products on both.

@@ -6,10 +6,13 @@ use rayon::prelude::*;
 use tests::Sizes;
 use tests::accuracy::largest_error;
 use tilewright::kernels::{KernelInfo, Scheme};
-use tilewright::{Device, kernels};
+use tilewright::plan::{Description, GemmPlan, Options};
+use tilewright::{Device, DeviceMatrix, kernels};
 
 /// A kernel of each scheme and each way of adding up, for B column-major.
-const KERNELS: [&str; 12] = [
+const KERNELS: [&str; 14] = [
+    "gemm_mma_128x128_nt_fp32_fp64",
+    "gemm_mma_64x64_nt_fp32_fp64",
     "gemm_register_tiled_64_nt_fp32",
     "gemm_outer_32_fp32",
     "gemm_narrow_8_nt_fp32",
@@ -33,6 +36,8 @@ const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 /// What an element may be off by, as a part of `Σ|a||b|`; nothing where the scheme does not say.
 fn guaranteed(scheme: Scheme, inputs: Inputs, k: usize) -> Option<f64> {
     let (a, b) = match scheme {
+        // The rounding of the result.
+        Scheme::Fp32Fp64 => (1.0, k as f64 * 2f64.powi(-29)),
         // One sum after the other, each rounded.
         Scheme::Fp32 => (1.0, k as f64),
         // Sums of 32 terms are cut off, and then added up in fp32: K/64 + 32 is room for both.
@@ -64,7 +69,7 @@ fn guaranteed(scheme: Scheme, inputs: Inputs, k: usize) -> Option<f64> {
 /// Whether the result has to be exact: sums of whole numbers; and, where operands are not decomposed, elements of B. (Two numbers of 11
 /// bits and a sign hold 23 of the 24 bits.)
 fn is_exact(scheme: Scheme, inputs: Inputs) -> bool {
-    inputs == Inputs::Integers || (inputs == Inputs::OneHot && scheme == Scheme::Fp32)
+    inputs == Inputs::Integers || (inputs == Inputs::OneHot && matches!(scheme, Scheme::Fp32 | Scheme::Fp32Fp64))
 }
 
 #[test]
@@ -88,4 +93,39 @@ fn no_inputs_break_what_a_scheme_guarantees() {
         })
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The bits of a product of A row-major and B column-major, by a kernel.
+fn bits(device: &Device, kernel: &str, a: &[f32], b: &[f32], Sizes { m, n, k }: Sizes) -> Vec<u32> {
+    let matrix = |numbers: &[f32], rows, cols, strides| {
+        DeviceMatrix::new(device.upload(numbers).unwrap(), rows, cols, strides).unwrap()
+    };
+    let (a, b) = (matrix(a, m, k, [k, 1]), matrix(b, k, n, [1, k]));
+    let mut c = matrix(&vec![0.0; m * n], m, n, [n, 1]);
+    let product = Description::of(1.0, &a, &b, 0.0, &c).unwrap();
+    let plan = GemmPlan::new(device, &product, &Options::from(kernels::find(kernel).unwrap())).unwrap();
+    plan.run(device, 1.0, &a, &b, 0.0, &mut c, &mut plan.workspace(device).unwrap()).unwrap();
+    let mut results = vec![0.0f32; m * n];
+    c.buffer().copy_to(&mut results).unwrap();
+    results.into_iter().map(f32::to_bits).collect()
+}
+
+/// What [`Precision::Fp32Rounded`](tilewright::Precision::Fp32Rounded) promises, also for rows beside others of which no sum is finite.
+#[test]
+fn a_row_of_fp64_sums_has_the_same_bits_wherever_it_is() {
+    let device = Device::cpu(Checks::Bounds);
+    for (seed, (m, n, k)) in [(70, 40, 33), (150, 133, 100), (3, 5, 7)].into_iter().enumerate() {
+        let (mut a, b) =
+            (Inputs::LogUniform.a(m, k, false, seed as u64), Inputs::LogUniform.b(n, k, false, seed as u64));
+        a[(m - 1) * k] = f32::INFINITY;
+        let whole = bits(&device, "gemm_mma_128x128_nt_fp32_fp64", &a, &b, Sizes { m, n, k });
+        for (kernel, first, rows) in [
+            ("gemm_mma_64x64_nt_fp32_fp64", 0, m),
+            ("gemm_mma_64x64_nt_fp32_fp64", 1, 1),
+            ("gemm_mma_128x128_nt_fp32_fp64", m / 2, m - m / 2),
+        ] {
+            let part = bits(&device, kernel, &a[first * k..(first + rows) * k], &b, Sizes { m: rows, n, k });
+            assert!(part == whole[first * n..(first + rows) * n], "{kernel}, rows {first} to {}", first + rows);
+        }
+    }
 }

@@ -70,7 +70,7 @@ fn refusal(device: &DeviceFacts, product: &Description, options: Options) -> Ref
 
 #[test]
 fn every_layout_has_its_kernel_on_every_device() {
-    use Precision::{Bf16, Fp16, Fp32, Fp32Normwise, Fp32Strict, Tf32};
+    use Precision::{Bf16, Fp16, Fp32, Fp32Normwise, Fp32Rounded, Fp32Strict, Tf32};
     for layout in ["NN", "NT", "TN", "TT"] {
         let product = product(layout, 2048, 4096, 8192);
         let is = |device: &DeviceFacts, precision, pattern: &str| {
@@ -89,6 +89,9 @@ fn every_layout_has_its_kernel_on_every_device() {
             is(&device, Fp32Strict, "gemm_register_tiled_.._fp32");
         }
         is(&a100(), Fp32Strict, "gemm_register_tiled_128_.._fp32");
+        for device in [h200(), portable_h200(), a100(), cpu()] {
+            is(&device, Fp32Rounded, "gemm_mma_128x128_.._fp32_fp64");
+        }
         for device in [portable_h200(), a100(), cpu()] {
             is(&device, Tf32, "gemm_mma_.._tf32");
             is(&device, Bf16, "gemm_mma_.._bf16");

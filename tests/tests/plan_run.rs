@@ -115,8 +115,8 @@ fn judged(
 }
 
 /// The precisions that the executor has kernels for.
-const ON_CPU: [Precision; 5] =
-    [Precision::Fp32Strict, Precision::Fp32, Precision::Tf32, Precision::Bf16, Precision::Fp16];
+const ON_CPU: [Precision; 6] =
+    [Precision::Fp32Rounded, Precision::Fp32Strict, Precision::Fp32, Precision::Tf32, Precision::Bf16, Precision::Fp16];
 
 #[test]
 fn planned_products_are_right_in_every_precision() {

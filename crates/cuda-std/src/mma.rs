@@ -13,6 +13,7 @@
 //! |---|---|---|---|
 //! | TF32 | 8 | (g, q), (g+8, q), (g, q+4), (g+8, q+4) | (q, g), (q+4, g) |
 //! | bf16, fp16 | 16 | (g, 2q and 2q+1), (g+8, …), (g, 2q+8 and 2q+9), (g+8, …) | (2q and 2q+1, g), (2q+8 and 2q+9, g) |
+//! | fp64 | 4 | (g, q), of 8 rows | (q, g) |
 //!
 //! The lower half of a register with two numbers has the one with the lower k.
 //!
@@ -22,6 +23,9 @@
 //! an H200 was found to do, bit for bit: see [`tensor_cores`](crate::tensor_cores) (which there is on the CPU only). Sums are cut off,
 //! not rounded. So long ones are biased toward zero by about 2⁻²⁴ of their size for each instruction: a kernel that wants fp32's
 //! accuracy adds short sums of tensor cores to others of its own, rounded to nearest.
+//!
+//! fp64 is another matter: each term is a fused multiplication and addition, rounded to nearest, in the order of k. Source: P. Xie et
+//! al., "MMA-Sim: bit-accurate reference model of tensor cores and matrix cores", arXiv:2511.10909 (2025).
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor::{self, PAYLOAD, Payload, WarpOperation};
@@ -88,6 +92,69 @@ mma! {
 mma! {
     /// `A·B + C` for a 16×16 matrix A and a 16×8 matrix B of fp16 numbers, two to a register.
     mma_m16n8k16_fp16, u32, u32::from, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", MmaFp16, multiply_fp16
+}
+
+/// `A·B + C` for an 8×4 matrix A, a 4×8 matrix B and an 8×8 matrix C of fp64 numbers. Lane (g, q) has element (g, q) of A, (q, g) of B,
+/// and (g, 2q) and (g, 2q + 1) of C and of the result.
+///
+/// GPUs without fast fp64 (all from sm_80 on but 8.0, 9.0 and 10.0) have it, too, at a fraction of the speed.
+///
+/// `mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64`, sm_80.
+///
+/// # Safety
+/// All 32 lanes of the warp call this function together. (The executor on the CPU reports it if not.)
+#[inline(always)]
+#[track_caller]
+pub unsafe fn mma_m8n8k4_fp64(a: f64, b: f64, c: [f64; 2]) -> [f64; 2] {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let (d0, d1): (f64, f64);
+        // SAFETY: arithmetic on registers, executed by the whole warp by the caller's promise. Not `pure`, as above.
+        unsafe {
+            core::arch::asm!(
+                "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {{{d0}, {d1}}}, {{{a}}}, {{{b}}}, {{{c0}, {c1}}};",
+                d0 = out(reg64) d0, d1 = out(reg64) d1, a = in(reg64) a, b = in(reg64) b, c0 = in(reg64) c[0], c1 = in(reg64) c[1],
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        [d0, d1]
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let mut payload: Payload = [0; PAYLOAD];
+        for (i, number) in [a, b, c[0], c[1]].into_iter().enumerate() {
+            payload[2 * i..2 * i + 2].copy_from_slice(&words_of(number));
+        }
+        let result = executor::collective(WarpOperation::MmaFp64, payload, multiply_fp64);
+        [number_of(&result, 0), number_of(&result, 1)]
+    }
+}
+
+/// The words of an fp64 number, the lower one first.
+#[cfg(not(target_arch = "nvptx64"))]
+fn words_of(number: f64) -> [u32; 2] {
+    [number.to_bits() as u32, (number.to_bits() >> 32) as u32]
+}
+
+/// The fp64 number of this index in a payload.
+#[cfg(not(target_arch = "nvptx64"))]
+fn number_of(payload: &Payload, index: usize) -> f64 {
+    f64::from_bits(u64::from(payload[2 * index + 1]) << 32 | u64::from(payload[2 * index]))
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+fn multiply_fp64(lanes: &mut [Payload; 32]) {
+    let brought = *lanes;
+    for (lane, payload) in lanes.iter_mut().enumerate() {
+        let (g, q) = (lane / 4, lane % 4);
+        for half in 0..2 {
+            let col = 2 * q + half;
+            let sum = (0..4).fold(number_of(&brought[lane], 2 + half), |sum, k| {
+                number_of(&brought[4 * g + k], 0).mul_add(number_of(&brought[4 * col + k], 1), sum)
+            });
+            payload[2 * half..2 * half + 2].copy_from_slice(&words_of(sum));
+        }
+    }
 }
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -148,6 +148,53 @@ fn special_values_of_products() {
     assert_eq!(first(0, &[POWER(103)], &[0.75], f32::MAX), f32::MAX, "cut off, not rounded up");
 }
 
+/// `A·B + C` in fp64 for A 8×4, B 4×8 and C 8×8, by rows.
+#[kernel(block = 32)]
+fn product_fp64(a: GlobalSlice<'_, f64>, b: GlobalSlice<'_, f64>, c: GlobalSlice<'_, f64>, d: GlobalSliceMut<'_, f64>) {
+    let (g, q) = (warp::lane_id() as usize / 4, warp::lane_id() as usize % 4);
+    unsafe {
+        let sums = [c.get_unchecked(8 * g + 2 * q), c.get_unchecked(8 * g + 2 * q + 1)];
+        let sums = mma::mma_m8n8k4_fp64(a.get_unchecked(4 * g + q), b.get_unchecked(8 * q + g), sums);
+        (0..2).for_each(|i| d.set_unchecked(8 * g + 2 * q + i, sums[i]));
+    }
+}
+
+fn multiply_fp64(a: &[f64; 32], b: &[f64; 32], c: &[f64; 64]) -> [f64; 64] {
+    let mut d = [f64::NAN; 64];
+    let (a, b, c) = (GlobalSlice::new(a), GlobalSlice::new(b), GlobalSlice::new(c));
+    succeed(Checks::Full, product_fp64 { a, b, c, d: GlobalSliceMut::new(&mut d) }, 1);
+    d
+}
+
+#[test]
+fn fp64_products_are_fused_operations_in_the_order_of_k() {
+    // Numbers of which no sum of products has few bits.
+    let number = |i: usize| ((i * i + 3) as f64).sqrt() * if i.is_multiple_of(3) { -1.0 } else { 1.0 };
+    let a: [f64; 32] = std::array::from_fn(number);
+    let b: [f64; 32] = std::array::from_fn(|i| number(i + 40));
+    let c: [f64; 64] = std::array::from_fn(|i| number(i + 80));
+    let d = multiply_fp64(&a, &b, &c);
+    for (row, col) in (0..8).flat_map(|row| (0..8).map(move |col| (row, col))) {
+        let terms = |k: usize| (a[row * 4 + k], b[k * 8 + col]);
+        let sum = (0..4).map(terms).fold(c[row * 8 + col], |sum, (a, b)| a.mul_add(b, sum));
+        assert_eq!(d[row * 8 + col], sum, "({row}, {col})");
+    }
+    // Whether a term is added before another one shows, and that each is rounded once.
+    let first = |terms: [(f64, f64); 4], c: f64| {
+        let (mut a, mut b, mut all) = ([0.0; 32], [0.0; 32], [0.0; 64]);
+        terms.into_iter().enumerate().for_each(|(k, term)| (a[k], b[8 * k]) = term);
+        all[0] = c;
+        multiply_fp64(&a, &b, &all)[0]
+    };
+    let (large, none) = (2f64.powi(60), (0.0, 0.0));
+    assert_eq!(first([(1.0, 1.0), (large, 1.0), (-large, 1.0), none], 0.0), 0.0);
+    assert_eq!(first([(large, 1.0), (-large, 1.0), (1.0, 1.0), none], 0.0), 1.0);
+    let x = 1.0 + f64::EPSILON;
+    assert_eq!(first([(x, x), none, none, none], -1.0 - 2.0 * f64::EPSILON), f64::EPSILON * f64::EPSILON);
+    assert!(first([(f64::INFINITY, 0.0), none, none, none], 0.0).is_nan());
+    assert_eq!(first([none, none, (f64::MAX, 2.0), none], 0.0), f64::INFINITY);
+}
+
 /// A product that only some lanes take part in.
 #[kernel(block = 64)]
 fn divergent_product(lanes: u32) {

@@ -17,12 +17,14 @@ pub(super) const OP_TRANSPOSE: c_int = 1;
 pub(super) const DEFAULT_MATH: c_int = 0;
 pub(super) const TF32_TENSOR_OP_MATH: c_int = 3;
 
-/// `cublasComputeType_t`: `CUBLAS_COMPUTE_32F`, `CUBLAS_COMPUTE_32F_FAST_TF32`.
+/// `cublasComputeType_t`: `CUBLAS_COMPUTE_32F`, `CUBLAS_COMPUTE_64F`, `CUBLAS_COMPUTE_32F_FAST_TF32`.
 pub(super) const COMPUTE_32F: c_int = 68;
+pub(super) const COMPUTE_64F: c_int = 70;
 pub(super) const COMPUTE_32F_FAST_TF32: c_int = 77;
 
-/// `cudaDataType_t`: `CUDA_R_32F`, `CUDA_R_16BF`.
+/// `cudaDataType_t`: `CUDA_R_32F`, `CUDA_R_64F`, `CUDA_R_16BF`.
 pub(super) const REAL_32F: c_int = 0;
+pub(super) const REAL_64F: c_int = 1;
 pub(super) const REAL_16BF: c_int = 14;
 
 /// `CUBLAS_GEMM_DEFAULT`.

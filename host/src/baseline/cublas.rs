@@ -1,6 +1,7 @@
 //! An open cuBLAS.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -152,16 +153,23 @@ impl CuBlas {
         Ok(Prepared { blas: self, routine, math, words, lt })
     }
 
-    /// Queues the product of two square bf16 matrices with a result and sums in fp32, by `cublasGemmEx`: what a peak of the
-    /// tensor cores is measured with. Each `u32` is two elements of bf16.
+    /// Queues the product of two square matrices by `cublasGemmEx`: what a peak of the tensor cores is measured with.
     ///
     /// # Errors
-    /// [`BaselineError::Shape`] unless there are `size`² elements of each matrix; [`BaselineError::OtherDevice`];
-    /// [`BaselineError::Call`]; [`DeviceError::Driver`](runtime::Error::Driver) if an earlier kernel has failed.
-    pub fn square_bf16(&self, size: usize, a: &Buffer<u32>, b: &Buffer<u32>, c: &mut Buffer<f32>) -> Result<(), Error> {
+    /// [`BaselineError::Shape`] unless there are as many words of each matrix as [`SquareFormat::words`] says;
+    /// [`BaselineError::OtherDevice`]; [`BaselineError::Call`]; [`DeviceError::Driver`](runtime::Error::Driver) if an earlier
+    /// kernel has failed.
+    pub fn square(
+        &self,
+        format: SquareFormat,
+        size: usize,
+        a: &Buffer<u32>,
+        b: &Buffer<u32>,
+        c: &mut Buffer<u32>,
+    ) -> Result<(), Error> {
         let shape = |len: usize| [1, size as u32, (len / size.max(1)) as u32];
-        if (2 * a.len(), 2 * b.len(), c.len()) != (size * size, size * size, size * size) {
-            return Err(BaselineError::Shape { a: shape(2 * a.len()), b: shape(2 * b.len()), c: shape(c.len()) }.into());
+        if [a.len(), b.len(), c.len()] != format.words(size) {
+            return Err(BaselineError::Shape { a: shape(a.len()), b: shape(b.len()), c: shape(c.len()) }.into());
         }
         let devices = [a.device(), b.device(), c.device()];
         if devices.into_iter().any(|device| device.raw_stream() != self.device.raw_stream()) {
@@ -170,8 +178,16 @@ impl CuBlas {
         let extent = c_int::try_from(size)
             .map_err(|_| tilewright::Error::ExtentTooLarge { what: "the matrix", extent: size })?;
         stream_of(&self.device)?;
-        let (alpha, beta) = (1.0f32, 0.0f32);
-        let scale = |factor: &f32| ptr::from_ref(factor).cast();
+        let (operands, result, sums) = match format {
+            SquareFormat::Bf16 => (api::REAL_16BF, api::REAL_32F, api::COMPUTE_32F),
+            SquareFormat::Fp64 => (api::REAL_64F, api::REAL_64F, api::COMPUTE_64F),
+        };
+        // The factors are what the sums are.
+        let (fp32, fp64) = ([1.0f32, 0.0], [1.0f64, 0.0]);
+        let factors: [*const c_void; 2] = match format {
+            SquareFormat::Bf16 => fp32.each_ref().map(|factor| ptr::from_ref(factor).cast()),
+            SquareFormat::Fp64 => fp64.each_ref().map(|factor| ptr::from_ref(factor).cast()),
+        };
         // SAFETY: all three are memory of this device, with the elements that the extents and the types say (just compared),
         // and borrowed, C mutably; dropping a buffer waits for the stream. The factors are read before the call returns.
         let status = unsafe {
@@ -182,22 +198,51 @@ impl CuBlas {
                 extent,
                 extent,
                 extent,
-                scale(&alpha),
+                factors[0],
                 a.view().as_ptr().cast(),
-                api::REAL_16BF,
+                operands,
                 extent,
                 b.view().as_ptr().cast(),
-                api::REAL_16BF,
+                operands,
                 extent,
-                scale(&beta),
+                factors[1],
                 c.view_mut().as_mut_ptr().cast(),
-                api::REAL_32F,
+                result,
                 extent,
-                api::COMPUTE_32F,
+                sums,
                 api::GEMM_DEFAULT,
             )
         };
         Ok(call(&self.handles.cublas, "cublasGemmEx", status)?)
+    }
+}
+
+/// What [`CuBlas::square`] multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SquareFormat {
+    /// bf16 numbers, two to a word; sums and results are fp32.
+    Bf16,
+    /// fp64 numbers, each two words; so are sums and results.
+    Fp64,
+}
+
+impl SquareFormat {
+    /// The words of A, B and C.
+    pub fn words(self, size: usize) -> [usize; 3] {
+        let elements = size * size;
+        match self {
+            Self::Bf16 => [elements / 2, elements / 2, elements],
+            Self::Fp64 => [2 * elements; 3],
+        }
+    }
+}
+
+impl fmt::Display for SquareFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bf16 => "bf16",
+            Self::Fp64 => "fp64",
+        })
     }
 }
 

@@ -32,7 +32,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use cublas::{CuBlas, Prepared};
+pub use cublas::{CuBlas, Prepared, SquareFormat};
 pub use search::LIBRARY_VARIABLE;
 
 /// The bytes of memory that cuBLAS and cuBLASLt get to work in.

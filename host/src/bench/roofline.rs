@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::timing::Times;
 use crate::Error;
-use crate::baseline::{CuBlas, Math, Routine};
+use crate::baseline::{CuBlas, Math, Routine, SquareFormat};
 use crate::input::{Distribution, random};
 use tilewright::device::{Buffer, Device};
 use tilewright::kernels::Scheme;
@@ -48,6 +48,9 @@ pub struct Roofline {
     pub fma: Ceiling,
     /// TF32 on tensor cores, in TFLOP/s; none without cuBLAS.
     pub tf32: Option<Ceiling>,
+    /// fp64 on tensor cores, in TFLOP/s; none without cuBLAS, or in reports from before it was measured.
+    #[serde(default)]
+    pub fp64: Option<Ceiling>,
     /// bf16 on tensor cores, in TFLOP/s, which is also what fp16 has; none without cuBLAS.
     pub bf16: Option<Ceiling>,
 }
@@ -82,6 +85,7 @@ impl Roofline {
         let tf32 = |times: f64| Some(times * ms(work.operations, self.tf32.as_ref()?));
         let half = |times: f64| Some(times * ms(work.operations, self.bf16.as_ref()?));
         let (compute, units) = match work.scheme {
+            Scheme::Fp32Fp64 => (ms(work.operations, self.fp64.as_ref()?), "tensor cores"),
             Scheme::Fp32 => (ms(work.operations, &self.fma), "CUDA cores"),
             Scheme::Fp32Mixed => (tf32(1.0)? + half(2.0)?, "tensor cores"),
             Scheme::Fp32ThreeTf32 => (tf32(3.0)?, "tensor cores"),
@@ -105,6 +109,7 @@ impl Roofline {
         }
         text += &line("CUDA cores", Some(&self.fma), "TFLOP/s");
         text += &line("tensor, TF32", self.tf32.as_ref(), "TFLOP/s");
+        text += &line("tensor, fp64", self.fp64.as_ref(), "TFLOP/s");
         text + &line("tensor, bf16", self.bf16.as_ref(), "TFLOP/s")
     }
 }
@@ -173,17 +178,15 @@ pub fn measure(device: &Device, blas: Option<&CuBlas>) -> Result<Roofline, Error
         probe!(2048, probe_read_scalar_fp32, probe_write_scalar_fp32, probe_copy_scalar_fp32);
     }
     let bytes = 4.0 * len as f64;
-    let (tf32, bf16) = match blas {
-        Some(blas) => (Some(tf32(device, blas, &source, &target)?), Some(bf16(device, blas)?)),
-        None => (None, None),
-    };
+    let squares = |format| blas.map(|blas| squares(device, blas, format)).transpose();
     Ok(Roofline {
         read: best(reads, bytes),
         write: best(writes, bytes),
         copy: best(copies, 2.0 * bytes),
         fma: fma(device)?,
-        tf32,
-        bf16,
+        tf32: blas.map(|blas| tf32(device, blas, &source, &target)).transpose()?,
+        fp64: squares(SquareFormat::Fp64)?,
+        bf16: squares(SquareFormat::Bf16)?,
     })
 }
 
@@ -240,19 +243,25 @@ fn tf32(device: &Device, blas: &CuBlas, source: &Buffer<f32>, target: &Buffer<f3
     Ok(highest(ceilings))
 }
 
-/// bf16 by cuBLAS.
-fn bf16(device: &Device, blas: &CuBlas) -> Result<Ceiling, Error> {
+/// Squares of a format by cuBLAS.
+fn squares(device: &Device, blas: &CuBlas, format: SquareFormat) -> Result<Ceiling, Error> {
     let mut ceilings = Vec::new();
     for size in SQUARES {
-        let pairs = |operand| -> Vec<u32> {
-            let numbers = random(size * size, Distribution::Uniform11, 0, operand);
-            // The upper half of an fp32 number is a bf16 number, rounded towards zero.
-            numbers.chunks_exact(2).map(|pair| pair[0].to_bits() >> 16 | pair[1].to_bits() & 0xFFFF_0000).collect()
+        let [len, _, results] = format.words(size);
+        let words = |operand| -> Vec<u32> {
+            let numbers = random(2 * len, Distribution::Uniform11, 0, operand);
+            let words = numbers.chunks_exact(2).map(|pair| match format {
+                // The upper half of an fp32 number is a bf16 number, rounded towards zero.
+                SquareFormat::Bf16 => pair[0].to_bits() >> 16 | pair[1].to_bits() & 0xFFFF_0000,
+                // The bits of an fp32 number of [1, 1.5) are the upper half of an fp64 number below 1; any are a lower half.
+                SquareFormat::Fp64 => (1.0 + pair[0].abs() / 2.0).to_bits(),
+            });
+            words.collect()
         };
-        let (a, b) = (device.upload(&pairs(0))?, device.upload(&pairs(1))?);
-        let mut c = device.allocate::<f32>(size * size)?;
-        let ms = time(device, || blas.square_bf16(size, &a, &b, &mut c))?;
-        ceilings.push(best(vec![(format!("cublasGemmEx bf16, {size}³"), ms)], cube(size)));
+        let (a, b) = (device.upload(&words(0))?, device.upload(&words(1))?);
+        let mut c = device.allocate::<u32>(results)?;
+        let ms = time(device, || blas.square(format, size, &a, &b, &mut c))?;
+        ceilings.push(best(vec![(format!("cublasGemmEx {format}, {size}³"), ms)], cube(size)));
     }
     Ok(highest(ceilings))
 }
@@ -319,6 +328,7 @@ mod tests {
             copy: ceiling(3.0),
             fma: ceiling(50.0),
             tf32: Some(ceiling(400.0)),
+            fp64: Some(ceiling(50.0)),
             bf16: Some(ceiling(800.0)),
         }
     }
@@ -339,6 +349,7 @@ mod tests {
         assert_eq!(least(Scheme::Fp32Mixed, 0.0, 0.0, 1e12), (5.0, "tensor cores".to_owned()));
         assert_eq!(least(Scheme::Fp32ScaledFp16, 0.0, 0.0, 1e12).0, 3.75);
         assert_eq!(least(Scheme::Bf16, 0.0, 0.0, 1e12).0, 1.25);
+        assert_eq!(least(Scheme::Fp32Fp64, 0.0, 0.0, 1e12).0, 20.0);
     }
 
     #[test]

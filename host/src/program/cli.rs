@@ -133,8 +133,8 @@ pub struct RunFlags {
     #[arg(long, value_name = "NAME")]
     kernel: Vec<String>,
 
-    /// How precise products have to be: fp32-strict, fp32, fp32-normwise, tf32, bf16 or fp16 [default: that of the kernels,
-    /// or fp32]
+    /// How precise products have to be: fp32-rounded, fp32-strict, fp32, fp32-normwise, tf32, bf16 or fp16 [default:
+    /// that of the kernels, or fp32]
     #[arg(long, value_name = "NAME")]
     precision: Option<Precision>,
 

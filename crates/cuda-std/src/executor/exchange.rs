@@ -88,6 +88,7 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
         | WarpOperation::MmaTf32
         | WarpOperation::MmaBf16
         | WarpOperation::MmaFp16
+        | WarpOperation::MmaFp64
         | WarpOperation::Wgmma
         | WarpOperation::WgmmaFence
         | WarpOperation::WgmmaCommit

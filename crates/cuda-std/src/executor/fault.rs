@@ -551,6 +551,7 @@ pub enum WarpOperation {
     MmaTf32,
     MmaBf16,
     MmaFp16,
+    MmaFp64,
     Elect,
     Wgmma,
     WgmmaFence,
@@ -562,8 +563,8 @@ impl WarpOperation {
     /// Whether all 32 lanes have to take part (`.aligned`), so that a lane that has returned is missed as well.
     pub(super) fn is_aligned(self) -> bool {
         match self {
-            Self::LoadMatrices | Self::MmaTf32 | Self::MmaBf16 | Self::MmaFp16 | Self::Elect => true,
-            Self::Wgmma | Self::WgmmaFence | Self::WgmmaCommit | Self::WgmmaWait => true,
+            Self::LoadMatrices | Self::MmaTf32 | Self::MmaBf16 | Self::MmaFp16 | Self::MmaFp64 => true,
+            Self::Elect | Self::Wgmma | Self::WgmmaFence | Self::WgmmaCommit | Self::WgmmaWait => true,
             Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleXor | Self::ShuffleIdx => false,
             Self::VoteAll | Self::VoteAny | Self::VoteBallot | Self::Sync => false,
         }
@@ -585,6 +586,7 @@ impl fmt::Display for WarpOperation {
             Self::MmaTf32 => "`mma_m16n8k8_tf32`",
             Self::MmaBf16 => "`mma_m16n8k16_bf16`",
             Self::MmaFp16 => "`mma_m16n8k16_fp16`",
+            Self::MmaFp64 => "`mma_m8n8k4_fp64`",
             Self::Elect => "`elect_one`",
             Self::Wgmma => "a product of a warpgroup",
             Self::WgmmaFence => "`wgmma::fence`",

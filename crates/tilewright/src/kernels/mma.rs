@@ -42,6 +42,19 @@ const MEDIUM_THREE_TF32: Common = Common {
     performance: Performance::new(3, 0.34).block(2.0).unaligned(1.2),
     ..THREE_TF32
 };
+/// fp64 sums. The shares are guesses: nobody has measured them.
+const FP64: Common = Common {
+    idea: "tensor cores of any GPU from sm_80 on multiply and add up in fp64",
+    scheme: Scheme::Fp32Fp64,
+    tile: SHAPE_128X128,
+    performance: Performance::new(1, 0.8).block(4.0).unaligned(1.05),
+};
+const MEDIUM_FP64: Common = Common {
+    idea: "the same with three small blocks on a multiprocessor",
+    tile: SHAPE_64X64,
+    performance: Performance::new(3, 0.7).block(2.0).unaligned(1.05),
+    ..FP64
+};
 const ONE_TF32: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply rounded operands",
     scheme: Scheme::Tf32,
@@ -69,6 +82,18 @@ tiled_kernels! {
         gemm_mma_nt_tf32 RowMajor ColumnMajor,
         gemm_mma_tn_tf32 ColumnMajor RowMajor,
         gemm_mma_tt_tf32 ColumnMajor ColumnMajor;
+    /// fp64 sums, tiles of 64×64.
+    pub static MMA_64X64_FP32_FP64 = MEDIUM_FP64:
+        gemm_mma_64x64_nn_fp32_fp64 RowMajor RowMajor,
+        gemm_mma_64x64_nt_fp32_fp64 RowMajor ColumnMajor,
+        gemm_mma_64x64_tn_fp32_fp64 ColumnMajor RowMajor,
+        gemm_mma_64x64_tt_fp32_fp64 ColumnMajor ColumnMajor;
+    /// fp64 sums.
+    pub static MMA_FP32_FP64 = FP64:
+        gemm_mma_128x128_nn_fp32_fp64 RowMajor RowMajor,
+        gemm_mma_128x128_nt_fp32_fp64 RowMajor ColumnMajor,
+        gemm_mma_128x128_tn_fp32_fp64 ColumnMajor RowMajor,
+        gemm_mma_128x128_tt_fp32_fp64 ColumnMajor ColumnMajor;
     /// Three TF32 products, tiles of 64×32.
     pub static MMA_64X32_FP32_3XTF32 = SMALL_THREE_TF32:
         gemm_mma_64x32_nn_fp32_3xtf32 RowMajor RowMajor,

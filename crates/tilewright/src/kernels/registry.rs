@@ -10,8 +10,8 @@ use super::batched::BATCHED;
 use super::contract::KernelInfo;
 use super::gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 use super::mma::{
-    MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_64X64_FP32_3XTF32, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32,
-    MMA_FP32_MIXED, MMA_TF32,
+    MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_64X64_FP32_3XTF32, MMA_64X64_FP32_FP64, MMA_BF16, MMA_FP16,
+    MMA_FP32_3XTF32, MMA_FP32_FP64, MMA_FP32_MIXED, MMA_TF32,
 };
 use super::narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16, NARROW_16_3XTF32, NARROW_32_3XTF32};
 use super::outer::OUTER;
@@ -30,6 +30,7 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
         BATCHED.iter().chain(&OUTER).chain(&REGISTER_TILED_64).chain(&REGISTER_TILED_128).chain(&REGISTER_TILED);
     let of_rounded_operands = MMA_FP16.iter().chain(&MMA_BF16).chain(&MMA_TF32);
     let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
+    let of_fp64 = MMA_64X64_FP32_FP64.iter().chain(&MMA_FP32_FP64);
     let of_split_operands = NARROW_16_3XTF32
         .iter()
         .chain(&NARROW_32_3XTF32)
@@ -41,7 +42,7 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XTF32).chain(&WGMMA_FP32_MIXED);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_SHORT_FP32_3XFP16);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XFP16);
-    let families = narrow.chain(on_cuda_cores).chain(of_rounded_operands).chain(of_split_operands);
+    let families = narrow.chain(on_cuda_cores).chain(of_fp64).chain(of_rounded_operands).chain(of_split_operands);
     BASIC.into_iter().chain(gemv).chain(families).collect()
 });
 

@@ -17,6 +17,8 @@ pub enum Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheme {
+    /// fp64 products of fp32 numbers, and fp64 sums.
+    Fp32Fp64,
     /// Fused fp32 operations on CUDA cores.
     Fp32,
     /// One TF32 product, and two bf16 products for what TF32 leaves.
@@ -39,6 +41,7 @@ impl Scheme {
     /// The precision that it is for.
     pub fn precision(self) -> Precision {
         match self {
+            Self::Fp32Fp64 => Precision::Fp32Rounded,
             Self::Fp32 => Precision::Fp32Strict,
             Self::Fp32Mixed | Self::Fp32ThreeTf32 | Self::Fp32ThreeFp16 => Precision::Fp32,
             Self::Fp32ScaledFp16 => Precision::Fp32Normwise,
@@ -53,6 +56,11 @@ impl Scheme {
         self.precision() == precision || (self == Self::Fp32 && precision == Precision::Fp32)
     }
 
+    /// Whether what it adds up may be stored as fp32 numbers before all of it is added up, as where sums are divided among blocks.
+    pub(crate) const fn sums_are_fp32(self) -> bool {
+        !matches!(self, Self::Fp32Fp64)
+    }
+
     /// The fewest terms for which a plan takes it unasked: below that, its error is above what the precision promises.
     pub(crate) fn fewest_terms(self) -> usize {
         if self == Self::Fp32Mixed { Precision::MIXED_FROM } else { 0 }
@@ -61,6 +69,7 @@ impl Scheme {
     /// What is computed, in a few words.
     pub fn words(self) -> &'static str {
         match self {
+            Self::Fp32Fp64 => "fp64 products and sums on tensor cores, rounded to fp32 once",
             Self::Fp32 => "fused fp32 operations on CUDA cores",
             Self::Fp32Mixed => "mixed: one TF32 and two bf16 products on tensor cores, fp32 promotion",
             Self::Fp32ThreeTf32 => "3xTF32: three TF32 products on tensor cores, fp32 promotion",

@@ -36,7 +36,7 @@ impl Common {
             a: Some(a),
             b: Some(b),
             tile: Some(tile),
-            divides_sums: true,
+            divides_sums: scheme.sums_are_fp32(),
             deterministic: true,
             performance,
             contract,

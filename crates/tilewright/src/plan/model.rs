@@ -63,6 +63,8 @@ struct Rates {
     fp32: f64,
     /// TF32 operations of all multiprocessors.
     tf32: f64,
+    /// fp64 operations of all multiprocessors, on tensor cores.
+    fp64: f64,
     /// The memory's bandwidth.
     bandwidth: f64,
 }
@@ -71,28 +73,30 @@ impl Rates {
     fn of(device: &DeviceFacts) -> Self {
         const CLOCK: f64 = 1.7e9;
         let Processor::Gpu { compute_capability, .. } = device.processor else {
-            return Self { fp32: 1e9, tf32: 1e9, bandwidth: 1e9 };
+            return Self { fp32: 1e9, tf32: 1e9, fp64: 1e9, bandwidth: 1e9 };
         };
         let (major, minor) = compute_capability;
         // What nobody knows counts as what most have.
         let fp32 = f64::from(ComputeCapability::new(major, minor).fp32_per_clock().unwrap_or(256));
-        // TF32 operations of a multiprocessor in a clock, and the bandwidth of the memory.
-        let (tf32, bandwidth) = match compute_capability {
-            (8, 0) => (1024.0, 1.5e12),
+        // TF32 and fp64 operations of a multiprocessor in a clock, and the bandwidth of the memory.
+        let (tf32, fp64, bandwidth) = match compute_capability {
+            (8, 0) => (1024.0, 128.0, 1.5e12),
             // Where TF32 is no faster than fp32, products of parts are slower: GeForce, and the cards made from the same chips.
-            (8, _) => (256.0, 0.6e12),
-            (9, _) => (2048.0, 4.2e12),
-            (12, _) => (256.0, 1.5e12),
-            _ => (1024.0, 1.5e12),
+            (8, _) => (256.0, 4.0, 0.6e12),
+            (9, _) => (2048.0, 256.0, 4.2e12),
+            (10, 0) => (1024.0, 128.0, 1.5e12),
+            (12, _) => (256.0, 4.0, 1.5e12),
+            _ => (1024.0, 4.0, 1.5e12),
         };
         let all = CLOCK * f64::from(device.multiprocessors.max(1));
-        Self { fp32: fp32 * all, tf32: tf32 * all, bandwidth }
+        Self { fp32: fp32 * all, tf32: tf32 * all, fp64: fp64 * all, bandwidth }
     }
 
     /// The rate at which a scheme multiplies, in operations of the product.
     fn peak(&self, scheme: Scheme) -> f64 {
         // What a product of the scheme costs, in TF32 products.
         let products = match scheme {
+            Scheme::Fp32Fp64 => return self.fp64,
             Scheme::Fp32 => return self.fp32,
             Scheme::Fp32Mixed => 2.0,
             Scheme::Fp32ThreeTf32 => 3.0,

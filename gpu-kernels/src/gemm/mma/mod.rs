@@ -23,7 +23,8 @@
 //!
 //! **Promotion.** Tensor cores truncate the sums that they keep ([`cuda_std::mma`]); over k = 8192 that alone would be an
 //! error of 10⁻⁴. So they sum up k = 16, from zero, and these sums are added to the accumulators by ordinary additions, rounded to
-//! nearest. All precisions do this.
+//! nearest. All precisions do this but `fp32_fp64`, whose tensor cores round each term to nearest, so that they go on with the
+//! accumulators; those are fp64.
 //!
 //! **Any order of k.** Which k of a step is in which position of a fragment is free as long as A and B agree. The module
 //! `operand` uses this to load the four numbers that a lane needs of a row of A (or column of B), for any layout, in one instruction
@@ -41,6 +42,7 @@
 //! | `fp32_3xtf32` | 6 TF32 | that of fp32 sums |
 //! | `tf32` | 2 TF32 | operands rounded to 11 bits |
 //! | `bf16` | 1 bf16 | operands rounded to 8 bits |
+//! | `fp32_fp64` | fp64: 4 for 8 rows and 8 columns | fp64's, and one rounding to fp32 |
 //! | `fp16` | 1 fp16 | operands rounded to 11 bits; beyond 65504 they are infinite, below 3·10⁻⁸ zero |
 //!
 //! **Small products.** The kernels with `64x32` in their names have 12 warps for a tile of 64×32: six pairs, of which each has
@@ -65,7 +67,7 @@ use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
 use operand::{Arrangement, BLOCK_LINES, DEPTH, KMajor, Lines, MnMajor};
-use scheme::{Mixed, OneBf16, OneFp16, OneTf32, Scheme, ThreeTf32};
+use scheme::{Fp64, Mixed, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
 
 use super::decompose::UnderflowScan;
 use super::fp32_tile;
@@ -111,6 +113,11 @@ pub const SHAPE_64X32_K64: TileShape = SmallK64::SHAPE;
 type Medium = Division<64, 64, 128, 4, 1, 2, false>;
 /// The tile of a block of a kernel with `64x64` in its name, for short sums: while a block waits, others multiply.
 pub const SHAPE_64X64: TileShape = Medium::SHAPE;
+
+/// The division of the kernels with fp64 sums, which take twice the registers: warps of 32×64.
+type Wide = Division<128, 128, 256, 8, 1, 2, false>;
+/// The tile of a block of a kernel with `128x128` in its name.
+pub const SHAPE_128X128: TileShape = Wide::SHAPE;
 const _: () = assert!(SmallK64::MEMORY.bytes <= 99 << 10 && Large::MEMORY.bytes <= 99 << 10, "what every GPU has");
 
 /// The elements that a warp stages in shared memory at a time, in the epilogue.
@@ -123,7 +130,7 @@ struct Memory {
 }
 
 /// The accumulators of a warp: by tile of 16 rows and by tile of 8 columns, as tensor cores have them.
-type Accumulators<const ACROSS: usize> = [[[f32; 4]; ACROSS]; DOWN];
+type Accumulators<S, const ACROSS: usize> = [[[S; 4]; ACROSS]; DOWN];
 
 /// A kernel for each layout of A and B and each precision.
 macro_rules! kernels {
@@ -186,6 +193,12 @@ layouts!(SmallK64 256 1, ThreeTf32, "fp32, decomposed for three TF32 products, b
 layouts!(Medium 128 3, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×64",
     gemm_mma_64x64_nn_fp32_3xtf32 gemm_mma_64x64_nt_fp32_3xtf32
     gemm_mma_64x64_tn_fp32_3xtf32 gemm_mma_64x64_tt_fp32_3xtf32);
+layouts!(Wide 256 1, Fp64, "fp32, by fp64 products and sums, which are rounded to fp32 once",
+    gemm_mma_128x128_nn_fp32_fp64 gemm_mma_128x128_nt_fp32_fp64
+    gemm_mma_128x128_tn_fp32_fp64 gemm_mma_128x128_tt_fp32_fp64);
+layouts!(Medium 128 3, Fp64, "fp32, by fp64 products and sums, which are rounded to fp32 once, by tiles of 64×64",
+    gemm_mma_64x64_nn_fp32_fp64 gemm_mma_64x64_nt_fp32_fp64
+    gemm_mma_64x64_tn_fp32_fp64 gemm_mma_64x64_tt_fp32_fp64);
 layouts!(Large 256 1, OneTf32, "TF32, operands rounded to nearest",
     gemm_mma_nn_tf32 gemm_mma_nt_tf32 gemm_mma_tn_tf32 gemm_mma_tt_tf32);
 layouts!(Large 256 1, OneBf16, "bf16, operands rounded to nearest",
@@ -266,7 +279,7 @@ impl<
         // Pinned: it would be found out again in every round, from four numbers.
         let mut has_work = [u32::from(tile.row + warp_row < tile.c.rows() && tile.col + warp_col < tile.c.cols())];
         hint::pin(&mut has_work);
-        let mut accumulators: Accumulators<ACROSS> = [[[0.0; 4]; ACROSS]; DOWN];
+        let mut accumulators: Accumulators<S::Sum, ACROSS> = [[[S::Sum::ZERO; 4]; ACROSS]; DOWN];
         let mut scan = UnderflowScan::new();
 
         // Round t issues the copies of step t, which begins at `k`, and multiplies step t + 1 - STAGES. How many rounds are
@@ -338,7 +351,7 @@ impl<
     unsafe fn multiply_step<S: Scheme, A: Arrangement, B: Arrangement>(
         shared: &SharedSlice<f32>,
         stage: u32,
-        accumulators: &mut Accumulators<ACROSS>,
+        accumulators: &mut Accumulators<S::Sum, ACROSS>,
         scan: &mut UnderflowScan,
     ) {
         let thread = thread::thread_idx_x();
@@ -353,14 +366,12 @@ impl<
             let values = unsafe { B::load(shared, stage + ROWS * DEPTH, COLS, first, lane) };
             for pair in 0..2 {
                 let columns = [S::prepare(values[2 * pair], scan), S::prepare(values[2 * pair + 1], scan)];
+                let first = 4 * block + 2 * pair;
+                let mut sums = accumulators.each_ref().map(|row| [row[first], row[first + 1]]);
                 // SAFETY: the caller's promise.
-                let products = unsafe { S::multiply(rows, columns) };
+                unsafe { S::add_products(&mut sums, rows, columns) };
                 for i in 0..DOWN {
-                    for j in 0..2 {
-                        for element in 0..4 {
-                            accumulators[i][4 * block + 2 * pair + j][element] += products[i][j][element];
-                        }
-                    }
+                    [accumulators[i][first], accumulators[i][first + 1]] = sums[i];
                 }
             }
             if S::EXACT {
@@ -389,9 +400,10 @@ impl<
     /// All threads of the block call this function together, and none has copies under way to `shared`. No other block has
     /// this tile.
     #[inline(always)]
-    unsafe fn epilogue(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &Accumulators<ACROSS>) {
+    unsafe fn epilogue<S: Sum>(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &Accumulators<S, ACROSS>) {
         /// The pieces of four columns in a row of a block.
         const PIECES: u32 = BLOCK_LINES / 4;
+        const { assert!(PARTS == 1 || size_of::<S>() == size_of::<f32>(), "the sums of parts are added up in fp32") };
         let thread = thread::thread_idx_x();
         let lane = thread % warp::LANES;
         let (g, q) = (lane / 4, lane % 4);
@@ -411,7 +423,8 @@ impl<
                     // Line 4g + 2i + r of A is row g + 8r of tile i, and column c of tile j of a block is line 4c + j of B;
                     // this lane has the columns 2q and 2q + 1 of a tile.
                     let element = line % 2 * 2 + half;
-                    let values: [f32; 4] = core::array::from_fn(|j| accumulators[line / 2][4 * block + j][element]);
+                    let values: [f32; 4] =
+                        core::array::from_fn(|j| accumulators[line / 2][4 * block + j][element].to_f32());
                     // SAFETY: inside the warp's own part, and each lane has its own rows and pieces.
                     unsafe { shared.write4(place(warp, g * 4 + line as u32, q * 2 + half as u32), values) };
                 }
@@ -444,12 +457,14 @@ impl<
 
 /// Whether no accumulator is infinite or NaN.
 #[inline(always)]
-pub(super) fn are_finite<const ACROSS: usize, const DOWN: usize>(accumulators: &[[[f32; 4]; ACROSS]; DOWN]) -> bool {
+pub(super) fn are_finite<S: Sum, const ACROSS: usize, const DOWN: usize>(
+    accumulators: &[[[S; 4]; ACROSS]; DOWN],
+) -> bool {
     let mut finite = Finite::new();
     for row in accumulators {
         for tile in row {
             for &sum in tile {
-                finite.see(sum);
+                finite.see(sum.to_f32());
             }
         }
     }

@@ -1,7 +1,9 @@
 //! The precisions of the `mma.sync` kernels: how a lane prepares fp32 operands in registers, by rounding or decomposing them, and
 //! which tensor-core products make one product of them.
 
-use cuda_std::mma::{mma_m16n8k8_tf32, mma_m16n8k16_bf16, mma_m16n8k16_fp16};
+use core::ops::AddAssign;
+
+use cuda_std::mma::{mma_m8n8k4_fp64, mma_m16n8k8_tf32, mma_m16n8k16_bf16, mma_m16n8k16_fp16};
 use cuda_std::prelude::*;
 
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
@@ -15,10 +17,38 @@ pub(super) type Tf32 = [f32; 4];
 /// and B agree.
 pub(super) type Pairs = [u32; 2];
 
+/// What products are added up in.
+pub(in crate::gemm) trait Sum: Copy + AddAssign {
+    const ZERO: Self;
+
+    /// Rounded to nearest.
+    fn to_f32(self) -> f32;
+}
+
+impl Sum for f32 {
+    const ZERO: Self = 0.0;
+
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+}
+
+impl Sum for f64 {
+    const ZERO: Self = 0.0;
+
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self as f32
+    }
+}
+
 /// A precision: how operands are prepared and multiplied.
 pub(super) trait Scheme {
     /// Four numbers of a line, prepared.
     type Parts: Copy;
+    /// What the accumulators are.
+    type Sum: Sum;
 
     /// Whether the result is to be as that of fp32, so that a tile with operands that this scheme cannot decompose is computed
     /// again.
@@ -27,21 +57,37 @@ pub(super) trait Scheme {
     /// Prepares four numbers, and scans them if it decomposes them.
     fn prepare(values: [f32; 4], scan: &mut UnderflowScan) -> Self::Parts;
 
-    /// The products of [`TILES`] tiles of 16 rows of A with as many of 8 columns of B, over 16 of k. `a[i]` are rows `g` and
+    /// Adds the products of [`TILES`] tiles of 16 rows of A with as many of 8 columns of B, over 16 of k. `a[i]` are rows `g` and
     /// `g + 8` of tile `i`, and `b[j]` is column `g` of tile `j`.
     ///
     /// # Safety
     /// The whole warp calls this function together.
-    unsafe fn multiply(a: [[Self::Parts; 2]; TILES], b: [Self::Parts; TILES]) -> Products;
+    unsafe fn add_products(
+        accumulators: &mut Products<Self::Sum>,
+        a: [[Self::Parts; 2]; TILES],
+        b: [Self::Parts; TILES],
+    );
 }
 
 /// The tiles of A, and of B, that are multiplied at a time: four products that do not wait for each other.
 pub(super) const TILES: usize = 2;
 
 /// Products by tile of A and by tile of B.
-pub(super) type Products = [[[f32; 4]; TILES]; TILES];
+pub(super) type Products<S> = [[[S; 4]; TILES]; TILES];
 
-const NOTHING: Products = [[[0.0; 4]; TILES]; TILES];
+const NOTHING: Products<f32> = [[[0.0; 4]; TILES]; TILES];
+
+/// Adds what tensor cores have summed up from zero: each sum is rounded to nearest.
+#[inline(always)]
+fn promote(accumulators: &mut Products<f32>, sums: Products<f32>) {
+    for i in 0..TILES {
+        for j in 0..TILES {
+            for element in 0..4 {
+                accumulators[i][j][element] += sums[i][j][element];
+            }
+        }
+    }
+}
 
 /// Adds the TF32 products over 16 of k to `sums`.
 ///
@@ -49,7 +95,7 @@ const NOTHING: Products = [[[0.0; 4]; TILES]; TILES];
 /// The whole warp calls this function together.
 #[inline(always)]
 #[track_caller]
-unsafe fn add_tf32(sums: &mut Products, a: [[Tf32; 2]; TILES], b: [Tf32; TILES]) {
+unsafe fn add_tf32(sums: &mut Products<f32>, a: [[Tf32; 2]; TILES], b: [Tf32; TILES]) {
     for half in 0..2 {
         for i in 0..TILES {
             for j in 0..TILES {
@@ -69,7 +115,7 @@ unsafe fn add_tf32(sums: &mut Products, a: [[Tf32; 2]; TILES], b: [Tf32; TILES])
 /// The whole warp calls this function together.
 #[inline(always)]
 #[track_caller]
-unsafe fn add_bf16(sums: &mut Products, a: [[Pairs; 2]; TILES], b: [Pairs; TILES]) {
+unsafe fn add_bf16(sums: &mut Products<f32>, a: [[Pairs; 2]; TILES], b: [Pairs; TILES]) {
     for i in 0..TILES {
         for j in 0..TILES {
             let [upper, lower] = a[i];
@@ -98,6 +144,7 @@ pub(super) struct MixedParts {
 
 impl Scheme for Mixed {
     type Parts = MixedParts;
+    type Sum = f32;
     const EXACT: bool = true;
 
     #[inline(always)]
@@ -110,7 +157,7 @@ impl Scheme for Mixed {
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn multiply(a: [[MixedParts; 2]; TILES], b: [MixedParts; TILES]) -> Products {
+    unsafe fn add_products(accumulators: &mut Products<f32>, a: [[MixedParts; 2]; TILES], b: [MixedParts; TILES]) {
         let mut sums = NOTHING;
         // SAFETY: the caller's promise.
         unsafe {
@@ -118,7 +165,7 @@ impl Scheme for Mixed {
             add_bf16(&mut sums, a.map(|rows| rows.map(|row| row.high)), b.map(|column| column.low));
             add_tf32(&mut sums, a.map(|rows| rows.map(|row| row.tf32)), b.map(|column| column.tf32));
         }
-        sums
+        promote(accumulators, sums);
     }
 }
 
@@ -135,6 +182,7 @@ pub(super) struct Tf32Parts {
 
 impl Scheme for ThreeTf32 {
     type Parts = Tf32Parts;
+    type Sum = f32;
     const EXACT: bool = true;
 
     #[inline(always)]
@@ -146,7 +194,7 @@ impl Scheme for ThreeTf32 {
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn multiply(a: [[Tf32Parts; 2]; TILES], b: [Tf32Parts; TILES]) -> Products {
+    unsafe fn add_products(accumulators: &mut Products<f32>, a: [[Tf32Parts; 2]; TILES], b: [Tf32Parts; TILES]) {
         let mut sums = NOTHING;
         // SAFETY: the caller's promise.
         unsafe {
@@ -154,7 +202,7 @@ impl Scheme for ThreeTf32 {
             add_tf32(&mut sums, a.map(|rows| rows.map(|row| row.high)), b.map(|column| column.low));
             add_tf32(&mut sums, a.map(|rows| rows.map(|row| row.high)), b.map(|column| column.high));
         }
-        sums
+        promote(accumulators, sums);
     }
 }
 
@@ -163,6 +211,7 @@ pub(super) struct OneTf32;
 
 impl Scheme for OneTf32 {
     type Parts = Tf32;
+    type Sum = f32;
     const EXACT: bool = false;
 
     #[inline(always)]
@@ -172,11 +221,11 @@ impl Scheme for OneTf32 {
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn multiply(a: [[Tf32; 2]; TILES], b: [Tf32; TILES]) -> Products {
+    unsafe fn add_products(accumulators: &mut Products<f32>, a: [[Tf32; 2]; TILES], b: [Tf32; TILES]) {
         let mut sums = NOTHING;
         // SAFETY: the caller's promise.
         unsafe { add_tf32(&mut sums, a, b) };
-        sums
+        promote(accumulators, sums);
     }
 }
 
@@ -185,6 +234,7 @@ pub(super) struct OneBf16;
 
 impl Scheme for OneBf16 {
     type Parts = Pairs;
+    type Sum = f32;
     const EXACT: bool = false;
 
     #[inline(always)]
@@ -194,11 +244,11 @@ impl Scheme for OneBf16 {
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn multiply(a: [[Pairs; 2]; TILES], b: [Pairs; TILES]) -> Products {
+    unsafe fn add_products(accumulators: &mut Products<f32>, a: [[Pairs; 2]; TILES], b: [Pairs; TILES]) {
         let mut sums = NOTHING;
         // SAFETY: the caller's promise.
         unsafe { add_bf16(&mut sums, a, b) };
-        sums
+        promote(accumulators, sums);
     }
 }
 
@@ -207,6 +257,7 @@ pub(super) struct OneFp16;
 
 impl Scheme for OneFp16 {
     type Parts = Pairs;
+    type Sum = f32;
     const EXACT: bool = false;
 
     #[inline(always)]
@@ -216,7 +267,7 @@ impl Scheme for OneFp16 {
 
     #[inline(always)]
     #[track_caller]
-    unsafe fn multiply(a: [[Pairs; 2]; TILES], b: [Pairs; TILES]) -> Products {
+    unsafe fn add_products(accumulators: &mut Products<f32>, a: [[Pairs; 2]; TILES], b: [Pairs; TILES]) {
         let mut sums = NOTHING;
         for i in 0..TILES {
             for j in 0..TILES {
@@ -225,6 +276,38 @@ impl Scheme for OneFp16 {
                 sums[i][j] = unsafe { mma_m16n8k16_fp16([upper[0], lower[0], upper[1], lower[1]], b[j], sums[i][j]) };
             }
         }
-        sums
+        promote(accumulators, sums);
+    }
+}
+
+/// fp64 products of fp32 numbers, which are exact, and fp64 sums.
+pub(super) struct Fp64;
+
+impl Scheme for Fp64 {
+    type Parts = [f64; 4];
+    type Sum = f64;
+    const EXACT: bool = false;
+
+    #[inline(always)]
+    fn prepare(values: [f32; 4], _: &mut UnderflowScan) -> [f64; 4] {
+        values.map(f64::from)
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn add_products(accumulators: &mut Products<f64>, a: [[[f64; 4]; 2]; TILES], b: [[f64; 4]; TILES]) {
+        for terms in 0..4 {
+            for i in 0..TILES {
+                for j in 0..TILES {
+                    for half in 0..2 {
+                        let [first, second] = [2 * half, 2 * half + 1];
+                        let sums = [accumulators[i][j][first], accumulators[i][j][second]];
+                        // SAFETY: the caller's promise.
+                        let sums = unsafe { mma_m8n8k4_fp64(a[i][half][terms], b[j][terms], sums) };
+                        [accumulators[i][j][first], accumulators[i][j][second]] = sums;
+                    }
+                }
+            }
+        }
     }
 }

@@ -49,6 +49,7 @@ pub(crate) fn report(ratio: f64) -> BenchReport {
             copy: ceiling(4.0),
             fma: ceiling(60.0),
             tf32: Some(ceiling(400.0)),
+            fp64: Some(ceiling(50.0)),
             bf16: None,
         },
         runs: 30,

@@ -20,6 +20,7 @@ fn roofline() -> Roofline {
         copy: ceiling(3.0),
         fma: ceiling(50.0),
         tf32: Some(ceiling(400.0)),
+        fp64: Some(ceiling(50.0)),
         bf16: Some(ceiling(800.0)),
     }
 }
