@@ -88,7 +88,11 @@ pub fn check(data: &[u8]) {
     let kernel = input.kernel.map(|index| kernels::ALL[usize::from(index) % kernels::ALL.len()]);
     let precision = input.precision.map(|index| Precision::ALL[usize::from(index) % Precision::ALL.len()]);
     let tables = if input.no_table { Tables::None } else { Tables::Embedded };
-    match plan(&input.device(), &product, &Options { precision, kernel, splits: input.splits, tables }) {
+    match plan(
+        &input.device(),
+        &product,
+        &Options { precision, kernel, splits: input.splits, tables, ..Options::default() },
+    ) {
         Ok(plan) => {
             assert!(plan.splits() >= 1 && *plan.product() == product);
             assert!(precision.is_none_or(|precision| plan.precision() == precision));

@@ -17,7 +17,7 @@ use crate::{files, operations};
 use tilewright::device::Device;
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::{self, GemmPlan};
-use tilewright::{Bytes, DeviceError, DeviceMatrix, Order, Precision, Sizes};
+use tilewright::{Bytes, DeviceError, DeviceMatrix, Order, Sizes, Wanted};
 
 /// How often each kernel can be run for its times. On a GPU, each run has an event that is kept until the last has ended.
 const MOST_RUNS: usize = 1_000_000;
@@ -49,8 +49,9 @@ pub struct Options {
     /// The names of the kernels. If there are none: the ladder and what a plan chooses, or that alone if a precision or
     /// splits are asked for.
     pub kernels: Vec<String>,
-    /// The precision; if there is none, that of each kernel, and for what a plan chooses [`Precision::Fp32`].
-    pub precision: Option<Precision>,
+    /// The precision, or how accurate products have to be; if there is none, the precision of each kernel, and for what a plan chooses
+    /// [`tilewright::Precision::Fp32`].
+    pub precision: Option<Wanted>,
     /// Among how many blocks to divide each sum.
     pub splits: Option<u32>,
     /// Which measured times to go by.
@@ -156,10 +157,10 @@ fn select(options: &Options) -> Result<Vec<Selected>, Error> {
     let named = options.problems.iter().map(|name| problem::find(name)).collect::<Result<Vec<_>, _>>()?;
     let chosen: Vec<&'static Problem> = if named.is_empty() { problem::ALL.iter().collect() } else { named.clone() };
     let with = |kernel: Option<&'static KernelInfo>| plan::Options {
-        precision: options.precision,
         kernel,
         splits: options.splits,
         tables: options.tables.clone(),
+        ..options.precision.map(plan::Options::from).unwrap_or_default()
     };
     let pairs = chosen.into_iter().map(|problem| {
         let own = |kernel: &&'static KernelInfo| kernel.family() == problem.family;

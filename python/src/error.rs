@@ -57,6 +57,7 @@ impl From<tilewright::Error> for Failure {
             | Error::OutsideBuffer { .. }
             | Error::Device(DeviceError::OverlappingViews { .. })
             | Error::NoKernel { .. }
+            | Error::NoAccuracy { .. }
             | Error::Usage(_) => Kind::Argument,
             Error::Device(
                 DeviceError::NotEnoughMemory { .. }

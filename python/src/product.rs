@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use tilewright::Precision;
 use tilewright::plan::Triangle;
+use tilewright::{Precision, Wanted};
 
 use crate::array::Array;
 use crate::engine::{Job, Place, Stream};
@@ -55,7 +55,8 @@ impl OnCpu {
 #[derive(Clone, Copy)]
 struct Options {
     rule: Rule,
-    precision: Precision,
+    /// The precision, or how accurate it has to be.
+    wanted: Wanted,
     on_cpu: OnCpu,
     /// What is wanted of each matrix of the result.
     part: Triangle,
@@ -66,7 +67,7 @@ impl Options {
         let refused = |what: &str, value: &str, why: &str| argument(format!("{what} is {value:?}: {why}"));
         Ok(Self {
             rule: Rule::of_name(rule).ok_or_else(|| refused("the rule", rule, "expected matmul, matvec or bmm"))?,
-            precision: precision.parse().map_err(|why: String| refused("precision", precision, &why))?,
+            wanted: precision.parse().map_err(|why: String| refused("precision", precision, &why))?,
             on_cpu: OnCpu::parse(on_cpu)?,
             part: match part {
                 "all" => Triangle::All,
@@ -206,7 +207,7 @@ unsafe fn job(
 ) -> Result<Job, Failure> {
     let products = Products::new(&a.view, &b.view, &c.view, options.part);
     // SAFETY: the caller's promise.
-    unsafe { Job::new(place, stream, options.precision, products, [a.address, b.address, c.address]) }
+    unsafe { Job::new(place, stream, options.wanted, products, [a.address, b.address, c.address]) }
 }
 
 /// The product of tensors that are plain memory; none if they are on a device whose memory kernels cannot use, or are to be

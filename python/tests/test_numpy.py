@@ -27,6 +27,25 @@ def test_every_precision_keeps_its_promise_or_says_that_it_cannot(random: np.ran
     assert largest_error(c, a, b) <= TOLERANCES[precision]
 
 
+def test_an_error_takes_the_place_of_a_precision(random: np.random.Generator) -> None:
+    a, b = (random.standard_normal(shape, np.float32) for shape in [(33, 47), (47, 21)])
+    for error in (7e-8, 1e-5, 2e-3):
+        for asked in ({"guarantee": error}, {"tolerance": error}):
+            assert largest_error(product(a, b, **asked), a, b) <= error
+    text = tilewright.explain(a, b, guarantee=7e-8, on_cpu="emulate")
+    assert "fp32-rounded" in text and "guarantee=7e-8 is asked for" in text
+    assert (product(a, b, tolerance=7e-8) == product(a, b, precision="fp32-rounded")).all()
+    # What cannot be had is said, and so is what can.
+    with pytest.raises(tilewright.ArgumentError, match="the smallest bound is 6.0e-8, of gemm_mma_"):
+        product(a, b, guarantee=1e-9)
+    for asked in ({"guarantee": 0}, {"tolerance": -1e-6}, {"tolerance": float("nan")}, {"guarantee": float("inf")}):
+        with pytest.raises(tilewright.ArgumentError, match="positive number"):
+            product(a, b, **asked)
+    for asked in ({"guarantee": 1e-6, "tolerance": 1e-6}, {"guarantee": 1e-6, "precision": "tf32"}):
+        with pytest.raises(tilewright.ArgumentError, match="name one"):
+            product(a, b, **asked)
+
+
 def layouts(matrix: np.ndarray) -> dict[str, np.ndarray]:
     """The same numbers in different places."""
     rows, cols = matrix.shape

@@ -52,6 +52,8 @@ def matmul(
     *,
     out: Tensor | None = None,
     precision: Precision = "fp32",
+    tolerance: float | None = None,
+    guarantee: float | None = None,
     part: Part = "all",
     on_cpu: OnCpu = "refuse",
 ) -> Tensor: ...
@@ -62,12 +64,14 @@ def matmul(
     *,
     out: None = None,
     precision: Precision = "fp32",
+    tolerance: float | None = None,
+    guarantee: float | None = None,
     part: Part = "all",
     on_cpu: OnCpu = "refuse",
 ) -> Array: ...
 @overload
 def matmul(
-    a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", part: Part = "all", on_cpu: OnCpu = "refuse"
+    a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, part: Part = "all", on_cpu: OnCpu = "refuse"
 ) -> Out: ...
 def matmul(
     a: Any,
@@ -75,6 +79,8 @@ def matmul(
     *,
     out: Any = None,
     precision: Precision = "fp32",
+    tolerance: float | None = None,
+    guarantee: float | None = None,
     part: Part = "all",
     on_cpu: OnCpu = "refuse",
 ) -> Any:
@@ -100,6 +106,10 @@ def matmul(
               one in `b`; the fastest of the three.
             - "tf32", "bf16", "fp16": operands rounded to that, sums in float32.
 
+        tolerance: In place of a precision, how large the error of an element may be, as a part of the sum of the magnitudes of its
+            terms: the fastest way is taken whose errors are at most that on inputs that were made to show them, by half as a
+            margin. Where no kernel's are as small, an error says what can be had.
+        guarantee: The same, by what is proven for all operands.
         part: Which elements of each matrix of the product are wanted: "all"; those on the diagonal and above it, "upper", as
             `torch.triu` keeps them; or those on it and below, "lower". The others are zero, and as good as none of their time is
             spent. Where parts of the operands are zero, as in triangular matrices, much of the rest is not spent either.
@@ -121,6 +131,8 @@ def matmul(
         OutOfMemoryError: (a `MemoryError`) where there is too little memory. torch raises its own error.
         DeviceError: (a `RuntimeError`) where there is no GPU to use, or it fails.
     """
+    if tolerance is not None or guarantee is not None:
+        precision = _asked(precision, tolerance, guarantee)
     if _is_compiling():
         return _traced("matmul", a, b, out, precision, on_cpu, part)
     return multiply("matmul", a, b, out, precision, on_cpu, part)
@@ -128,19 +140,21 @@ def matmul(
 
 @overload
 def matvec(
-    a: Tensor, x: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+    a: Tensor, x: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse"
 ) -> Tensor: ...
 @overload
 def matvec(
-    a: Operand, x: Operand, *, out: None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+    a: Operand, x: Operand, *, out: None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse"
 ) -> Array: ...
 @overload
-def matvec(a: Operand, x: Operand, *, out: Out, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Out: ...
-def matvec(a: Any, x: Any, *, out: Any = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Any:
+def matvec(a: Operand, x: Operand, *, out: Out, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse") -> Out: ...
+def matvec(a: Any, x: Any, *, out: Any = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse") -> Any:
     """The product of a matrix and a vector, and of nothing else: as `torch.mv`.
 
     Arguments, but for `part`, result and exceptions are those of `matmul`; in messages, `x` is `b`.
     """
+    if tolerance is not None or guarantee is not None:
+        precision = _asked(precision, tolerance, guarantee)
     if _is_compiling():
         return _traced("matvec", a, x, out, precision, on_cpu, "all")
     return multiply("matvec", a, x, out, precision, on_cpu, "all")
@@ -148,19 +162,21 @@ def matvec(a: Any, x: Any, *, out: Any = None, precision: Precision = "fp32", on
 
 @overload
 def bmm(
-    a: Tensor, b: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+    a: Tensor, b: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse"
 ) -> Tensor: ...
 @overload
 def bmm(
-    a: Operand, b: Operand, *, out: None = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse"
+    a: Operand, b: Operand, *, out: None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse"
 ) -> Array: ...
 @overload
-def bmm(a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Out: ...
-def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", on_cpu: OnCpu = "refuse") -> Any:
+def bmm(a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse") -> Out: ...
+def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse") -> Any:
     """The products of two batches of as many matrices, each of three extents: as `torch.bmm`. Nothing is broadcast.
 
     Arguments, but for `part`, result and exceptions are those of `matmul`.
     """
+    if tolerance is not None or guarantee is not None:
+        precision = _asked(precision, tolerance, guarantee)
     if _is_compiling():
         return _traced("bmm", a, b, out, precision, on_cpu, "all")
     return multiply("bmm", a, b, out, precision, on_cpu, "all")
@@ -232,13 +248,22 @@ def scale(
 
 
 def explain(
-    a: Any, b: Any, *, precision: Precision = "fp32", part: Part = "all", on_cpu: OnCpu = "refuse"
+    a: Any, b: Any, *, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, part: Part = "all", on_cpu: OnCpu = "refuse"
 ) -> str:
     """How `matmul` would compute this product: the kernel, why that one, the steps, and why not the other kernels.
 
     Arguments and exceptions are those of `matmul`. Kernels are loaded, and nothing is computed.
     """
+    if tolerance is not None or guarantee is not None:
+        precision = _asked(precision, tolerance, guarantee)
     return _explain("matmul", a, b, precision, on_cpu, part)
+
+
+def _asked(precision: str, tolerance: float | None, guarantee: float | None) -> Any:
+    """What takes the place of a precision."""
+    if precision != "fp32" or (tolerance is not None and guarantee is not None):
+        raise ArgumentError("precision, tolerance and guarantee are different ways to say how accurate a product has to be: name one")
+    return f"tolerance={float(tolerance)}" if tolerance is not None else f"guarantee={float(guarantee or 0)}"
 
 
 def _is_compiling() -> bool:

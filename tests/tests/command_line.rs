@@ -299,7 +299,10 @@ fn tables_are_of_one_gpu_and_made_on_one() {
     refused(&["tune", "--device", "cpu", "--output", table], &["needs one"]);
     refused(&["tune", "--output", table], &["no CUDA driver"]);
     refused(&["tune"], &["--output"]);
-    refused(&["tune", "--op", "scale", "--output", table], &["`scale` has nothing to tune", "gemv, gemm-fp32-strict"]);
+    refused(
+        &["tune", "--op", "scale", "--output", table],
+        &["`scale` has nothing to tune", "gemv, gemm-fp32-rounded, gemm-fp32-strict"],
+    );
     refused(&["tune", "--op", "gemw", "--output", table], &["there is no operation `gemw` (did you mean `gemv`, `"]);
     refused(&["tune", "--op", "gemv", "--precision", "tf32", "--output", table], &["cannot be used with"]);
     refused(&["tune", "--op", "gemv", "--output", table], &["no CUDA driver"]);

@@ -11,7 +11,7 @@ use tilewright::plan::table::{Entry, KernelTime, TableFault};
 use tilewright::plan::{
     self, Description, DeviceFacts, GemmPlan, Options, Placement, Processor, Reason, Refusal, Table, Tables,
 };
-use tilewright::{Device, Error, Order, Orders, Precision, Sizes};
+use tilewright::{Accuracy, Device, Error, Order, Orders, Precision, Sizes, Wanted};
 
 fn gpu(name: &str, compute_capability: (u32, u32), multiprocessors: u32, gibibytes: u64) -> DeviceFacts {
     DeviceFacts::of_gpu(name, compute_capability, multiprocessors, gibibytes << 30)
@@ -110,10 +110,10 @@ fn short_sums_take_the_more_accurate_scheme() {
                 "k={k} on {device}: {name}"
             );
         }
-        // On Hopper, for what three fp16 products are not fit.
+        // On Hopper, for what three fp16 products are not fit: whatever k is.
         let unfit = plan_with(&h200(), &product("NT", 2048, 2048, k), "gemm_wgmma_packed_fp32_3xfp16", 1);
-        let fallback = format!("with gemm_wgmma_nt_fp32_{scheme}");
-        assert!(unfit.explanation().steps.last().unwrap().ends_with(&fallback), "k={k}: {}", unfit.explanation());
+        let fallback = "with gemm_wgmma_nt_fp32_3xtf32";
+        assert!(unfit.explanation().steps.last().unwrap().ends_with(fallback), "k={k}: {}", unfit.explanation());
         let plan = chosen(&h200(), &product("NT", 2048, 2048, k), Precision::Fp32);
         assert!(plan.kernel().scheme != kernels::Scheme::Fp32Mixed || k >= 2560, "{}", plan.explanation());
     }
@@ -267,15 +267,13 @@ fn packed_operands_come_from_anywhere() {
 }
 
 #[test]
-fn short_or_divided_sums_leave_unfit_lines_to_three_tf32_products() {
+fn unfit_lines_are_left_to_three_tf32_products() {
     let step = |k, splits| {
         let plan = plan_with(&h200(), &product("TN", 512, 512, k), "gemm_wgmma_packed_fp32_normwise", splits);
         plan.explanation().steps.iter().find(|step| step.contains("left to the fallback")).unwrap().clone()
     };
-    assert!(step(2560, 1).ends_with("with gemm_wgmma_tn_fp32_mixed"));
-    assert!(step(2559, 1).ends_with("with gemm_wgmma_tn_fp32_3xtf32"));
-    assert!(step(5120, 2).contains("gemm_wgmma_tn_fp32_mixed, to partial sums"));
-    assert!(step(5119, 2).contains("gemm_wgmma_tn_fp32_3xtf32, to partial sums"));
+    assert!(step(2560, 1).ends_with("with gemm_wgmma_tn_fp32_3xtf32"));
+    assert!(step(5120, 2).contains("gemm_wgmma_tn_fp32_3xtf32, to partial sums"));
 }
 
 #[test]
@@ -425,12 +423,63 @@ fn refusals_say_what_can_do_it() {
         let Err(error) = plan::plan(&device, &gemm, &Options::from(precision)) else { continue };
         assert!(matches!(error, Error::NoKernel { precision: Precision::Fp32Normwise, .. }), "{error}");
         let message = error.to_string();
-        assert!(message.contains("fp32-normwise") && message.contains("in fp32-strict or fp32"), "{message}");
+        assert!(
+            message.contains("fp32-normwise") && message.contains("in fp32-rounded or fp32-strict or fp32"),
+            "{message}"
+        );
         // Flags are the program's: who calls the library has none.
         assert!(!message.contains("--"), "{message}");
         cases += 1;
     }
     assert_eq!(cases, 2);
+}
+
+#[test]
+fn the_fastest_kernel_that_is_accurate_enough_is_taken_or_what_can_be_had_is_said() {
+    let gemm = product("NT", 2048, 4096, 1024);
+    let with = |accuracy: Accuracy| plan::plan(&h200(), &gemm, &Options::from(accuracy));
+    let name = |accuracy| with(accuracy).unwrap().kernel().name;
+    // 2⁻²⁴ and a little; (53 + K/16 + 1)·2⁻²⁴; 2⁻¹⁰ and a little; anything.
+    assert_eq!(name(Accuracy::Guarantee(6e-8)), "gemm_mma_128x128_nt_fp32_fp64");
+    assert_eq!(name(Accuracy::Guarantee(1e-5)), "gemm_wgmma_packed_fp32_3xfp16");
+    assert_eq!(name(Accuracy::Guarantee(1.1e-3)), "gemm_wgmma_nt_tf32");
+    assert_eq!(name(Accuracy::Guarantee(0.1)), "gemm_wgmma_nt_tf32", "rounding the operands to bf16 takes longer");
+    assert_eq!(name(Accuracy::Tolerance(1e-6)), "gemm_mma_128x128_nt_fp32_fp64");
+    assert_eq!(name(Accuracy::Tolerance(4e-6)), "gemm_wgmma_packed_fp32_3xfp16");
+    let plan = with(Accuracy::Tolerance(4e-6)).unwrap();
+    assert_eq!(plan.precision(), Precision::Fp32);
+    let text = plan.explanation().to_string();
+    assert!(
+        text.contains("tolerance=4e-6 is asked for: errors of elements are guaranteed to be at most 7.0e-6"),
+        "{text}"
+    );
+    assert!(text.contains("its errors may be"), "the kernels that are not as accurate say so: {text}");
+
+    let message = with(Accuracy::Guarantee(1e-8)).unwrap_err().to_string();
+    assert!(
+        message.contains("the smallest bound is 6.0e-8") && message.contains("_fp32_fp64: ask for that or more"),
+        "{message}"
+    );
+    // Of those that can compute it there.
+    let long = Description { batch: 1 << 30, ..product("NT", 1 << 20, 1, 1 << 10) };
+    let message = plan::plan(&a100(), &long, &Options::from(Accuracy::Guarantee(1e-8))).unwrap_err().to_string();
+    assert!(message.contains("the smallest bound is") || message.contains("none that can compute it"), "{message}");
+    for error in [0.0, -1e-6, f64::NAN, f64::INFINITY] {
+        assert!(matches!(with(Accuracy::Tolerance(error)), Err(Error::Usage(_))), "{error}");
+    }
+    let both = Options { precision: Some(Precision::Tf32), ..Options::from(Accuracy::Guarantee(1e-3)) };
+    assert!(matches!(plan::plan(&h200(), &gemm, &both), Err(Error::Usage(_))));
+    // A kernel that is named has to be as accurate, too.
+    let named = |name, error| Options { kernel: Some(kernel(name)), ..Options::from(Accuracy::Guarantee(error)) };
+    assert!(plan::plan(&h200(), &gemm, &named("gemm_wgmma_nt_tf32", 1.1e-3)).is_ok());
+    assert!(matches!(
+        refusal(&h200(), &gemm, named("gemm_wgmma_nt_tf32", 1e-6)),
+        Refusal::Accuracy { has: Some(_), .. }
+    ));
+    assert!(matches!(
+        refusal(&h200(), &gemm, named("gemm_wgmma_packed_fp16", 1.0)),
+        Refusal::Accuracy { has: None, .. }
+    ));
 }
 
 #[test]
@@ -614,18 +663,34 @@ proptest! {
     fn planning_never_fails_otherwise_than_by_an_error(
         (m, n, k, batch) in (extent(), extent(), extent(), extent()),
         (a, b, c) in (placement(), placement(), placement()),
-        (device, precision, alpha) in (0..4usize, 0..6usize, any::<bool>()),
+        (device, alpha) in (0..4usize, any::<bool>()),
+        wanted in prop_oneof![
+            3 => (0..Precision::ALL.len()).prop_map(|index| Wanted::from(Precision::ALL[index])),
+            1 => (any::<bool>(), -9.0..0.0f64).prop_map(|(is_proven, power)| {
+                let error = 10f64.powf(power);
+                Wanted::from(if is_proven { Accuracy::Guarantee(error) } else { Accuracy::Tolerance(error) })
+            }),
+        ],
         splits in prop_oneof![Just(None), (0..5000u32).prop_map(Some), any::<u32>().prop_map(Some)],
         named in prop_oneof![Just(None), any::<usize>().prop_map(Some)],
     ) {
         let Ok(product) = Description::new(Sizes { m, n, k }, batch, a, b, c) else { return Ok(()) };
         let product = product.with_factors(f32::from(u8::from(alpha)), 0.0);
         let device = &[h200(), a100(), portable_h200(), cpu()][device];
-        let precision = Some(Precision::ALL[precision]);
         let kernel = named.map(|index| kernels::ALL[index % kernels::ALL.len()]);
-        let options = Options { precision, kernel, splits, tables: Tables::Embedded };
-        if let Ok(plan) = plan::plan(device, &product, &options) {
-            prop_assert!(plan.kernel().scheme.serves(plan.precision()) || product.terms() == 0);
+        let options = Options { kernel, splits, ..Options::from(wanted) };
+        let plan = plan::plan(device, &product, &options);
+        if let Err(Error::NoAccuracy { wanted, best: Some((least, _)), .. }) = plan {
+            prop_assert!(least > wanted.error());
+        }
+        if let Ok(plan) = plan {
+            let scheme = plan.kernel().scheme;
+            let keeps = |accuracy: Accuracy| scheme.bounds(product.terms()).is_some_and(|bounds| accuracy.allows(bounds));
+            let is_kept = match wanted {
+                Wanted::Precision(precision) => scheme.serves(precision) && plan.precision() == precision,
+                Wanted::Accuracy(accuracy) => keeps(accuracy) && plan.precision() == plan.kernel().precision(),
+            };
+            prop_assert!(is_kept || product.terms() == 0);
             prop_assert!(kernel.is_none_or(|kernel| kernel.name == plan.kernel().name));
             prop_assert!(splits.is_none_or(|splits| splits == plan.splits()));
             prop_assert!(plan.splits() == 1 || plan.kernel().divides_sums);

@@ -135,7 +135,8 @@ fn planned_products_are_right_in_every_precision() {
 #[test]
 fn divided_sums_are_right_and_the_same_every_time() {
     for (splits, batch) in [(2, 1), (5, 1), (3, 2)] {
-        for precision in ON_CPU {
+        // Sums in fp64 are not divided.
+        for precision in ON_CPU.into_iter().filter(|&precision| precision != Precision::Fp32Rounded) {
             let options = Options { splits: Some(splits), ..Options::from(precision) };
             let lay = Lay { order: Order::ColumnMajor, padding: 3, ..PLAIN };
             let trial =

@@ -62,6 +62,22 @@ pub enum Error {
         precisions: Vec<Precision>,
     },
 
+    /// No kernel's errors are as small as is asked for.
+    #[error("no kernel computes {product} on {device} with {wanted}: {}", match best {
+        Some((error, kernel)) => format!("the smallest bound is {error:.1e}, of {kernel}: ask for that or more"),
+        None => "none that can compute it has a bound for the errors of elements".to_owned(),
+    })]
+    NoAccuracy {
+        /// What is asked for.
+        wanted: crate::Accuracy,
+        /// The product.
+        product: String,
+        /// The device.
+        device: String,
+        /// The smallest bound that can be had there, and the kernel that has it.
+        best: Option<(f64, &'static str)>,
+    },
+
     /// A plan was given operands other than those it was made for.
     #[error(
         "this plan, for kernel `{kernel}`, does not fit: {what} {given}, and it was made for {planned}: make a plan for them"

@@ -52,6 +52,7 @@
 //!  multiply   scale                                products in one call, products with diagonal matrices
 //! ```
 
+mod accuracy;
 mod description;
 pub mod device;
 mod device_facts;
@@ -70,6 +71,7 @@ mod sizes;
 mod tensor_map;
 mod views;
 
+pub use accuracy::{Accuracy, Bounds, Wanted};
 pub use device::{Buffer, Device};
 pub use error::Error;
 pub use multiply::{Packed, gemm, gemv, multiply};

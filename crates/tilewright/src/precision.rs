@@ -46,8 +46,11 @@ pub enum Precision {
     /// Tensor cores multiply parts of the operands, and fp32 additions, rounded to nearest, collect the products. Three
     /// schemes: three TF32 products (3xTF32); one TF32 product and two bf16 products (mixed), which costs two thirds; or three
     /// fp16 products of scaled operands (3xFP16), which costs half, and packing them first. The error is at most 3·10⁻⁷
-    /// (relative Frobenius) for K < 2560 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is larger, and `|E| / Σ|a||b|`
-    /// at most 10⁻⁶; by the mixed scheme 4·10⁻⁶, where one product dominates a sum. Whole numbers whose sums are below 2²⁴ have exact
+    /// (relative Frobenius) for K < 2560 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is larger, and on operands of similar
+    /// size `|E| / Σ|a||b|` is at most 10⁻⁶. What holds for all operands, and what for those that were made to show errors, differs from
+    /// scheme to scheme: [`Scheme::bounds`](crate::kernels::Scheme::bounds). (Where one product dominates a sum, the mixed scheme's
+    /// errors were 4·10⁻⁶, and where one number is much larger than all others, those of 3xTF32 2·10⁻⁶ at K = 4096.) An
+    /// [`Accuracy`](crate::Accuracy) asks for a bound in place of a precision. Whole numbers whose sums are below 2²⁴ have exact
     /// products. **A matrix that selects rows or columns need not give their last bit**: the two parts of a number have 23 of its 24
     /// bits, so A times the identity is A but for one unit in the last place. The mixed scheme is chosen only where K is at least
     /// [`Precision::MIXED_FROM`].
@@ -56,7 +59,7 @@ pub enum Precision {
     /// tiles that they touch are computed as in [`Precision::Fp32Strict`]: infinities and NaN come out in the class that a
     /// sum in fp32 gives. For 3xFP16, more is noticed: rows of A and columns of B of which an element is less than 2⁻²⁸ of the
     /// largest without being zero, or the largest below 2⁻⁶⁰ or from 2⁷⁸ up. Their parts of the result, 256 by 256 elements
-    /// each, are computed by one of the other two schemes. Where no tensor core can be used, the kernels of
+    /// each, are computed by 3xTF32. Where no tensor core can be used, the kernels of
     /// [`Precision::Fp32Strict`] compute the product; the explanation of the plan says so.
     #[default]
     #[serde(rename = "fp32")]

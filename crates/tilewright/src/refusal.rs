@@ -2,7 +2,7 @@
 
 use cuda_std::Excess;
 
-use crate::{Order, Precision};
+use crate::{Accuracy, Order, Precision};
 
 /// Why a kernel cannot compute a product, or may not be chosen for it unasked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -15,6 +15,17 @@ pub enum Refusal {
         has: Precision,
         /// The precision asked for.
         wanted: Precision,
+    },
+    /// Its errors may be larger than the one that is asked for.
+    #[error("{}, and {wanted} is asked for", match has {
+        Some(has) => format!("its errors may be {has:.1e} of the sum of |a||b|"),
+        None => "it has no bound for the errors of elements".to_owned(),
+    })]
+    Accuracy {
+        /// Its bound, if it has one.
+        has: Option<f64>,
+        /// What is asked for.
+        wanted: Accuracy,
     },
     /// It is for operands that are stored otherwise.
     #[error("it needs {operand} stored {needs}, but {operand} is {has}")]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use testkit::CheckTask;
 use tilewright::device::DeviceChoice;
-use tilewright::{Order, Precision};
+use tilewright::{Order, Precision, Wanted};
 
 use crate::bench::args::BenchFlags;
 use crate::input::Distribution;
@@ -133,10 +133,11 @@ pub struct RunFlags {
     #[arg(long, value_name = "NAME")]
     kernel: Vec<String>,
 
-    /// How precise products have to be: fp32-rounded, fp32-strict, fp32, fp32-normwise, tf32, bf16 or fp16 [default:
-    /// that of the kernels, or fp32]
+    /// How precise products have to be: fp32-rounded, fp32-strict, fp32, fp32-normwise, tf32, bf16 or fp16; or
+    /// guarantee=1e-6 or tolerance=1e-5, for the fastest of those whose errors are at most that part of the sum of |a||b|,
+    /// for all operands or for what is usual [default: that of the kernels, or fp32]
     #[arg(long, value_name = "NAME")]
-    precision: Option<Precision>,
+    precision: Option<Wanted>,
 
     /// Among how many blocks to divide each sum [default: what is fastest]
     #[arg(long, value_name = "COUNT")]

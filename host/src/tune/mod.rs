@@ -190,8 +190,13 @@ fn candidates(
     precision: Precision,
 ) -> Result<Vec<GemmPlan>, Error> {
     let plan = |kernel: &'static KernelInfo, splits: u32| -> Result<Option<GemmPlan>, Error> {
-        let (precision, kernel, splits) = (Some(precision), Some(kernel), Some(splits));
-        match GemmPlan::new(device, product, &plan::Options { precision, kernel, splits, tables: Tables::None }) {
+        let options = plan::Options {
+            kernel: Some(kernel),
+            splits: Some(splits),
+            tables: Tables::None,
+            ..plan::Options::from(precision)
+        };
+        match GemmPlan::new(device, product, &options) {
             Ok(plan) => Ok(Some(plan)),
             Err(tilewright::Error::Ineligible { .. }) => Ok(None),
             Err(error) => Err(error.into()),

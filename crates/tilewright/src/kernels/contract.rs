@@ -165,8 +165,8 @@ pub(crate) enum Copies {
 pub(crate) struct Skips {
     /// The rows of A and columns of B whose tiles are skipped, in words: those `with …`.
     pub(crate) lines: &'static str,
-    /// The kernels that compute skipped tiles, the best first. They look at [`Call::fallback`].
-    pub(crate) fallbacks: &'static [&'static [KernelInfo]],
+    /// The kernels that compute skipped tiles, one for each layout of A and B. They look at [`Call::fallback`].
+    pub(crate) fallbacks: &'static [KernelInfo],
 }
 
 /// How threads store results: what it costs beyond their bytes.
@@ -282,13 +282,11 @@ impl KernelInfo {
 
     /// The kernels that may compute tiles which this one skips.
     pub(crate) fn fallbacks(&self) -> impl Iterator<Item = &'static Self> {
-        self.contract.skips().into_iter().flat_map(|skips| skips.fallbacks).copied().flatten()
+        self.contract.skips().into_iter().flat_map(|skips| skips.fallbacks)
     }
 
     /// The one that does, if this one skips tiles. It reads the operands themselves, which are stored like this.
-    pub(crate) fn fallback(&self, [a, b]: [Order; 2], terms_of_a_split: usize) -> Option<&'static Self> {
-        self.fallbacks()
-            .filter(|kernel| terms_of_a_split >= kernel.scheme.fewest_terms())
-            .find(|kernel| (kernel.a, kernel.b) == (Some(a), Some(b)))
+    pub(crate) fn fallback(&self, [a, b]: [Order; 2]) -> Option<&'static Self> {
+        self.fallbacks().find(|kernel| (kernel.a, kernel.b) == (Some(a), Some(b)))
     }
 }

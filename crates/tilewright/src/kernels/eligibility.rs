@@ -5,29 +5,36 @@ use gpu_kernels::gemm::tiles::MAX_BLOCKS;
 
 use super::contract::{Copies, KernelInfo};
 use super::scheme::Scheme;
-use crate::Precision;
+use crate::Wanted;
 use crate::description::Description;
 use crate::device_facts::{DeviceFacts, Processor};
 use crate::refusal::Refusal;
 
 impl KernelInfo {
-    /// Whether it may compute products in a precision: all, or those without terms. Where nothing is multiplied, nothing is
-    /// rounded: what computes in fp32 is right in every precision.
-    pub(super) fn may_serve(&self, precision: Precision, without_terms: bool) -> bool {
-        self.scheme.serves(precision) || (without_terms && self.scheme == Scheme::Fp32)
+    /// Whether it may compute products of so many terms. Where nothing is multiplied, nothing is rounded: what computes in fp32 is right
+    /// in every precision.
+    pub(super) fn may_serve(&self, wanted: Wanted, terms: usize) -> bool {
+        self.scheme.may_serve(wanted, terms) || (terms == 0 && self.scheme == Scheme::Fp32)
     }
 
-    /// Why the kernel cannot compute a product in a precision on a device, or may not unless it is named; `None` if it can.
-    /// What it is best at does not matter here.
+    /// Why the kernel cannot compute a product in a precision, or as accurately as that, on a device, or may not unless it is named;
+    /// `None` if it can. What it is best at does not matter here.
     pub fn refusal(
         &self,
         device: &DeviceFacts,
         product: &Description,
-        precision: Precision,
+        wanted: impl Into<Wanted>,
         splits: Option<u32>,
     ) -> Option<Refusal> {
-        if !self.may_serve(precision, product.terms() == 0) {
-            return Some(Refusal::Precision { has: self.precision(), wanted: precision });
+        let wanted = wanted.into();
+        if !self.may_serve(wanted, product.terms()) {
+            return Some(match wanted {
+                Wanted::Precision(wanted) => Refusal::Precision { has: self.precision(), wanted },
+                Wanted::Accuracy(wanted) => Refusal::Accuracy {
+                    has: self.scheme.bounds(product.terms()).map(|bounds| wanted.of(bounds)),
+                    wanted,
+                },
+            });
         }
         let most = self.most();
         if product.n > most.n {
@@ -66,7 +73,7 @@ impl KernelInfo {
         };
         own.or_else(|| self.refusal_of_grid(product, splits.unwrap_or(1)))
             .or(own_unless_named)
-            .or_else(|| self.refusal_unless_named(device, product, precision))
+            .or_else(|| self.refusal_unless_named(device, product, wanted))
     }
 
     /// Why it cannot compute a product in so many blocks.
@@ -87,14 +94,12 @@ impl KernelInfo {
     }
 
     /// Why it may not compute a product unless it is named.
-    fn refusal_unless_named(
-        &self,
-        device: &DeviceFacts,
-        product: &Description,
-        precision: Precision,
-    ) -> Option<Refusal> {
+    fn refusal_unless_named(&self, device: &DeviceFacts, product: &Description, wanted: Wanted) -> Option<Refusal> {
         let from = self.scheme.fewest_terms();
-        if product.terms() < from && product.terms() > 0 {
+        if let Wanted::Precision(precision) = wanted
+            && product.terms() < from
+            && product.terms() > 0
+        {
             return Some(Refusal::ShortK { precision, from });
         }
         if product.batch > 1 && !self.contract.is_batched() {

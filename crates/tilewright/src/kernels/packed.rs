@@ -11,7 +11,7 @@ use super::auxiliary::{Format, PackedOperand};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance, Skips, Stores};
 use super::scheme::Scheme;
 use super::tiled::Common;
-use super::wgmma::{WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED, map_of_a, map_of_b};
+use super::wgmma::{WGMMA_FP32_3XTF32, map_of_a, map_of_b};
 use crate::Error;
 use crate::device::{Device, TensorLayout, TensorTile};
 use crate::order::Order::{ColumnMajor, RowMajor};
@@ -123,7 +123,7 @@ macro_rules! scaled {
             &Packed {
                 format: Format::ScaledFp16 { element_by_element: $element_by_element },
                 tile: TILE,
-                skips: Some(Skips { lines: $skipped, fallbacks: &FALLBACKS }),
+                skips: Some(Skips { lines: $skipped, fallbacks: &WGMMA_FP32_3XTF32 }),
                 launch: |device, &Call { gemm, triangle, packed: [a, b], .. }, [map_a, map_b]| {
                     let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
                     device.launch($kernel { map_a, map_b, gemm, triangle, info_a, info_b, blocks })
@@ -134,8 +134,6 @@ macro_rules! scaled {
 }
 
 /// The kernels that compute the tiles of lines that cannot be scaled.
-static FALLBACKS: [&[KernelInfo]; 2] = [&WGMMA_FP32_MIXED, &WGMMA_FP32_3XTF32];
-
 /// Packing takes operands from anywhere.
 pub(super) const fn packed(common: Common, facts: KernelFacts, contract: &'static dyn Contract) -> KernelInfo {
     KernelInfo { a: None, b: None, ..common.of(facts, RowMajor, ColumnMajor, contract) }

@@ -69,7 +69,7 @@ pub fn of_plans(precision: Precision) -> Vec<KernelFacts> {
             kernels.push(kernel);
         }
     };
-    for kernel in ALL.iter().filter(|kernel| kernel.may_serve(precision, true)) {
+    for kernel in ALL.iter().filter(|kernel| kernel.may_serve(precision.into(), 0)) {
         kernel.contract.queues_before().iter().for_each(|(before, _)| add(*before));
         add(kernel.facts);
         kernel.fallbacks().for_each(|fallback| add(fallback.facts));

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Precision;
+use crate::accuracy::{Accuracy, Bounds, Wanted};
 
 /// Which product a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +57,67 @@ impl Scheme {
         self.precision() == precision || (self == Self::Fp32 && precision == Precision::Fp32)
     }
 
+    /// How large the error of an element of `A·B` may be, for sums of so many terms; nothing where no operands are so far apart that a
+    /// bound would hold for all of them (fp16, which has not fp32's range), or where it holds against whole lines only.
+    ///
+    /// In units of u = 2⁻²⁴, as parts of `Σ|a||b|`:
+    ///
+    /// | scheme | a product | tensor cores | sums in fp32 | expected |
+    /// |---|---:|---:|---:|---:|
+    /// | fp64 | 2⁻²⁹ K | | 1 | the same |
+    /// | fp32 | 0 | | K | 2 + 2.8 √K |
+    /// | 3xTF32 | 9 | 32 | K/16 + 1 | 16 + 0.84 √K |
+    /// | 3xFP16 | 9 | 44 | K/16 + 1 | 18 + 0.84 √K |
+    /// | mixed | 134 | 32 | K/16 + 1 | 130 + 0.84 √K |
+    /// | TF32 | 2¹⁴ + 8 | 32 | K | 2¹⁴ + 40 + 2 √K |
+    /// | bf16 | 2¹⁷ + 512 | 32 | K | 2¹⁷ + 544 + 2 √K |
+    ///
+    /// **A product.** `a = high + low` exactly, with `|low| ≤ 2⁻¹¹|a|`: high has 11 bits, rounded to nearest. Cut off to 11 bits, low
+    /// loses at most one unit in the last place of a, 2⁻²³|a|. So 3xTF32 is off by `low·low`, 2⁻²² = 4u, and two times 2u: with what
+    /// is beyond the first order, less than 9u; and 3xFP16, which rounds, by no more. In the mixed scheme, the low and the high part
+    /// that meet in each of two bf16 products are rounded to 8 bits, 2⁻⁸·2⁻¹¹ = 32u each. TF32 and bf16 operands are off by 2⁻¹¹
+    /// and 2⁻⁸ each (of normal numbers).
+    ///
+    /// **Tensor cores** cut off. A term of an instruction loses less than 2⁻²⁵ of the largest on compute capability 9.0 (2⁻²⁴ on others),
+    /// and the sum 2⁻²³ of itself: (9/2 + 2)u for 8 terms and the accumulator, (17/2 + 2)u for 16, (5 + 2)u for 4 on 8.0. Sums are
+    /// promoted after 16 k of `mma.sync`, which are two instructions of 8 k, or four of 4: 28u; after 32 k of `wgmma`, four of 8 k:
+    /// 26u; and after 64 k of 3xFP16, four of 16 k: 42u. Products with low parts are 2⁻¹⁰ of that. Rounded operands stay in the tensor
+    /// cores, on 9.0: less than 0.82u for each k.
+    ///
+    /// **Sums in fp32** are rounded to nearest, as often as there are promotions: after 16 k or more. Tiles that are computed again in
+    /// fp32 add up 32 terms at a time. What is divided among blocks is rounded no more often.
+    ///
+    /// **Expected** is twice what `c₀ + c₁·√K` has to be for the largest errors of `tests::accuracy`, up to K = 4096.
+    pub fn bounds(self, terms: usize) -> Option<Bounds> {
+        let k = terms as f64;
+        let (promotions, root) = (k / 16.0 + 1.0, k.sqrt());
+        match self {
+            Self::Fp32Fp64 => {
+                // Before the one rounding, nothing is lost that counts.
+                let guaranteed = k * 2f64.powi(-53) + 2f64.powi(-24);
+                Some(Bounds { guaranteed, expected: guaranteed })
+            }
+            Self::Fp32 => Bounds::of_units(0.0, k, 2.0 + 2.8 * root),
+            Self::Fp32ThreeTf32 => Bounds::of_units(9.0 + 32.0, promotions, 16.0 + 0.84 * root),
+            Self::Fp32ThreeFp16 => Bounds::of_units(9.0 + 44.0, promotions, 18.0 + 0.84 * root),
+            Self::Fp32Mixed => Bounds::of_units(134.0 + 32.0, promotions, 130.0 + 0.84 * root),
+            Self::Tf32 => Bounds::of_units(16_392.0 + 32.0, k, 16_424.0 + 2.0 * root),
+            Self::Bf16 => Bounds::of_units(131_584.0 + 32.0, k, 131_616.0 + 2.0 * root),
+            Self::Fp32ScaledFp16 | Self::Fp16 => None,
+        }
+    }
+
     /// Whether what it adds up may be stored as fp32 numbers before all of it is added up, as where sums are divided among blocks.
     pub(crate) const fn sums_are_fp32(self) -> bool {
         !matches!(self, Self::Fp32Fp64)
+    }
+
+    /// Whether it may serve a product of so many terms: one of its precision, or one that has to be no more accurate than it is.
+    pub fn may_serve(self, wanted: Wanted, terms: usize) -> bool {
+        match wanted {
+            Wanted::Precision(precision) => self.serves(precision),
+            Wanted::Accuracy(accuracy) => self.bounds(terms).is_some_and(|bounds| Accuracy::allows(accuracy, bounds)),
+        }
     }
 
     /// The fewest terms for which a plan takes it unasked: below that, its error is above what the precision promises.

@@ -15,7 +15,7 @@ use super::gemm_plan::GemmPlan;
 use super::options::Options;
 use super::table::Tables;
 use crate::description::Description;
-use crate::{Device, Error, Precision};
+use crate::{Accuracy, Device, Error, Precision, Wanted};
 
 /// The plans that are kept, at most.
 const MOST_PLANS: usize = 1024;
@@ -24,11 +24,29 @@ const MOST_PLANS: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     product: Description,
-    precision: Precision,
+    wanted: Asked,
     /// The address of the kernel that is named.
     kernel: Option<usize>,
     splits: Option<u32>,
     tables: Which,
+}
+
+/// [`Wanted`], with errors as their bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Asked {
+    Precision(Precision),
+    Guarantee(u64),
+    Tolerance(u64),
+}
+
+impl From<Wanted> for Asked {
+    fn from(wanted: Wanted) -> Self {
+        match wanted {
+            Wanted::Precision(precision) => Self::Precision(precision),
+            Wanted::Accuracy(Accuracy::Guarantee(error)) => Self::Guarantee(error.to_bits()),
+            Wanted::Accuracy(Accuracy::Tolerance(error)) => Self::Tolerance(error.to_bits()),
+        }
+    }
 }
 
 /// Which tables a plan was made with.
@@ -44,7 +62,7 @@ impl Key {
     fn of(product: &Description, options: &Options) -> Self {
         Self {
             product: product.in_alignment_classes(),
-            precision: options.precision(),
+            wanted: options.wanted().into(),
             kernel: options.kernel.map(|kernel| std::ptr::from_ref(kernel).addr()),
             splits: options.splits,
             tables: match &options.tables {
@@ -171,6 +189,9 @@ mod tests {
             (product(4, 4), Options::default()),
             (product(4, 256).with_factors(1.0, 0.0), Options::default()),
             (product(4, 256), Options::from(Precision::Fp32Strict)),
+            (product(4, 256), Options::from(Accuracy::Guarantee(1e-6))),
+            (product(4, 256), Options::from(Accuracy::Guarantee(2e-6))),
+            (product(4, 256), Options::from(Accuracy::Tolerance(2e-6))),
             (product(4, 256), Options::from(&GEMM_NAIVE_1D_FP32)),
             (product(4, 256), Options::from(&GEMM_NAIVE_2D_FP32)),
             (product(4, 256), Options { splits: Some(1), ..Options::default() }),

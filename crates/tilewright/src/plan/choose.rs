@@ -13,7 +13,7 @@ use crate::kernels::contract::Copies;
 use crate::kernels::{ALL, Family, KernelInfo, Scheme};
 use crate::order::Order;
 use crate::refusal::Refusal;
-use crate::{Device, Error, Precision};
+use crate::{Bounds, Device, Error, Precision, Wanted};
 
 impl GemmPlan {
     /// Makes a plan for a device.
@@ -54,7 +54,7 @@ struct Request<'a> {
     kernels: &'a [&'static KernelInfo],
     device: &'a DeviceFacts,
     product: &'a Description,
-    precision: Precision,
+    wanted: Wanted,
     splits: Option<u32>,
 }
 
@@ -66,12 +66,9 @@ pub(super) fn choose(
     options: &Options,
     is_loaded: impl Fn(&KernelInfo) -> bool,
 ) -> Result<GemmPlan, Error> {
-    if options.splits == Some(0) {
-        return Err(Error::Usage("splits is 0: sums are divided among at least one block".to_owned()));
-    }
-    let precision = options.precision();
+    options.check()?;
     let table = options.tables.table(device)?;
-    let request = Request { kernels, device, product, precision, splits: options.splits };
+    let request = Request { kernels, device, product, wanted: options.wanted(), splits: options.splits };
     let mut judged: Vec<Judged> = (kernels.iter())
         .map(|&kernel| {
             let candidate = match is_loaded(kernel) {
@@ -117,7 +114,7 @@ impl Request<'_> {
 
     fn candidate_for(&self, kernel: &'static KernelInfo, named: bool, transposed: bool) -> Result<Estimated, Refusal> {
         let product = if transposed { self.product.transposed() } else { *self.product };
-        match kernel.refusal(self.device, &product, self.precision, self.splits) {
+        match kernel.refusal(self.device, &product, self.wanted, self.splits) {
             Some(refusal) if !(named && refusal.yields_to_name()) => return Err(refusal),
             Some(_) | None => {}
         }
@@ -143,7 +140,8 @@ impl Request<'_> {
     /// The candidate that is the fastest by a table of measured times, if it has this product, and why. A kernel that the table has no
     /// time of has to be faster by [`FASTER`], as the model has it.
     fn measured(&self, judged: &mut [Judged], table: &Table) -> Option<(usize, Reason)> {
-        let entry = table.entry(self.product, self.precision)?;
+        let Wanted::Precision(precision) = self.wanted else { return None };
+        let entry = table.entry(self.product, precision)?;
         let position =
             |name: &str| judged.iter().position(|(kernel, candidate)| kernel.name == name && candidate.is_ok());
         let (index, time) = entry.times.iter().find_map(|time| Some((position(&time.kernel)?, time)))?;
@@ -190,18 +188,30 @@ impl Request<'_> {
     }
 
     fn no_kernel(&self, judged: &[Judged]) -> Error {
+        let (product, device) = (self.product.to_string(), self.device.to_string());
+        let precision = match self.wanted {
+            Wanted::Precision(precision) => precision,
+            Wanted::Accuracy(wanted) => {
+                let can = self.kernels.iter().filter(|kernel| {
+                    Request { wanted: kernel.precision().into(), ..*self }.candidate(kernel, false).is_ok()
+                });
+                let bound = |kernel: &KernelInfo| Some(wanted.of(kernel.scheme.bounds(self.product.terms())?));
+                let least = can.filter_map(|kernel| Some((bound(kernel)?, kernel.name)));
+                return Error::NoAccuracy { wanted, product, device, best: least.min_by(|a, b| a.0.total_cmp(&b.0)) };
+            }
+        };
         let of_the_precision = judged.iter().filter_map(|(kernel, candidate)| match candidate {
             Err(Refusal::Precision { .. }) | Ok(_) => None,
             Err(refusal) => Some((kernel.name, refusal.clone())),
         });
         let precisions = Precision::ALL.into_iter().filter(|&precision| {
-            let request = Request { precision, ..*self };
+            let request = Request { wanted: precision.into(), ..*self };
             self.kernels.iter().any(|kernel| request.candidate(kernel, false).is_ok())
         });
         Error::NoKernel {
-            precision: self.precision,
-            product: self.product.to_string(),
-            device: self.device.to_string(),
+            precision,
+            product,
+            device,
             refusals: of_the_precision.collect(),
             precisions: precisions.collect(),
         }
@@ -228,7 +238,10 @@ impl Request<'_> {
         let explanation = Explanation {
             product: *self.product,
             device: self.device.clone(),
-            precision: self.precision,
+            precision: match self.wanted {
+                Wanted::Precision(precision) => precision,
+                Wanted::Accuracy(_) => candidate.kernel.precision(),
+            },
             kernel: candidate.kernel.name.to_owned(),
             scheme: candidate.kernel.scheme.words().to_owned(),
             reason,
@@ -247,10 +260,18 @@ impl Request<'_> {
     /// What is worth knowing besides, in a sentence each.
     fn notes(&self, candidate: &KernelCandidate) -> Vec<String> {
         let mut notes = candidate.notes();
-        if self.precision == Precision::Fp32 && candidate.kernel.scheme == Scheme::Fp32 {
+        if let Wanted::Accuracy(accuracy) = self.wanted
+            && let Some(Bounds { guaranteed, expected }) = candidate.kernel.scheme.bounds(self.product.terms())
+        {
+            notes.push(format!(
+                "{accuracy} is asked for: errors of elements are guaranteed to be at most {guaranteed:.1e} of the sum of |a||b|, and \
+                 expected to be at most {expected:.1e}"
+            ));
+        }
+        if self.wanted == Wanted::Precision(Precision::Fp32) && candidate.kernel.scheme == Scheme::Fp32 {
             notes.push("no tensor cores: all operations are fused fp32 ones, as for fp32-strict".to_owned());
         }
-        if let Some(refusal) = candidate.kernel.refusal(self.device, &candidate.product, self.precision, self.splits) {
+        if let Some(refusal) = candidate.kernel.refusal(self.device, &candidate.product, self.wanted, self.splits) {
             notes.push(format!("not chosen unasked: {refusal}"));
         }
         if self.product.is_empty() {

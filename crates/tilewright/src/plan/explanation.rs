@@ -16,7 +16,7 @@ pub struct Explanation {
     pub product: Description,
     /// The device.
     pub device: DeviceFacts,
-    /// The precision asked for.
+    /// The precision asked for; where an accuracy is, that of the kernel.
     pub precision: Precision,
     /// The kernel that was chosen.
     pub kernel: String,

@@ -31,7 +31,7 @@ impl GemmPlan {
         self.candidate.kernel
     }
 
-    /// The precision asked for, which the kernel keeps.
+    /// The precision asked for, which the kernel keeps; where an [accuracy](crate::Accuracy) is, that of the kernel.
     pub fn precision(&self) -> Precision {
         self.explanation.precision
     }

@@ -50,7 +50,7 @@ impl KernelCandidate {
         let refused = |bytes: u128| Refusal::Workspace { needs: Bytes(bytes), has: Bytes(memory.into()) };
         let operands = operands(kernel, &product);
         let orders = operands.map(|operand| operand.order_of_fallback());
-        let fallback = kernel.fallback(orders, product.terms() / splits.max(1) as usize);
+        let fallback = kernel.fallback(orders);
         let mut layout = Layout::default();
         let preparations = operands.map(|operand| match product.terms() {
             // Operands may not be read.
