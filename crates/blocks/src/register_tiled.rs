@@ -61,7 +61,7 @@ use core::marker::PhantomData;
 
 use cuda_std::prelude::*;
 
-use crate::epilogue::Epilogue;
+use crate::epilogue::{Epilogue, takes_vectors_of};
 use crate::major::Major;
 use crate::matrix::{Matrix, MatrixMut};
 use crate::shared_layout::{SharedArray, SharedLayout};
@@ -555,7 +555,8 @@ impl AccumulatorPlace {
     }
 }
 
-/// The epilogue of the tile of C: every thread takes four neighbours at a time, so that a warp stores whole lines of memory.
+/// The epilogue of the tile of C: every thread takes four neighbours at a time, or one where C allows no vectors, and the next thread
+/// those beside them, so that a warp stores whole lines of memory.
 #[inline(always)]
 fn store_tile(
     tile: &ProductTile<'_>,
@@ -566,6 +567,19 @@ fn store_tile(
     epilogue: &impl Epilogue,
 ) {
     let mut i = thread::thread_idx_x() as usize;
+    if !takes_vectors_of(&tile.c, 4) {
+        while i < 4 * fours {
+            let (row, col) = (i / width, i % width);
+            let place = row * accumulator_pitch(width) + (col ^ 1);
+            let (row, col) = (tile.row + row as u32, tile.col + col as u32);
+            if row < tile.c.rows() && col < tile.c.cols() {
+                // SAFETY: as below, and inside C, as just compared.
+                unsafe { tile.c.set(row, col, epilogue.value(row, col, accumulators.read(place))) };
+            }
+            i += threads;
+        }
+        return;
+    }
     while i < fours {
         let (row, col) = (i / (width / 4), i % (width / 4) * 4);
         // SAFETY: inside the tile of accumulators, aligned, and written before the last barrier. No other thread of the grid has

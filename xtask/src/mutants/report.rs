@@ -8,7 +8,7 @@ use super::{Outcome, Tried};
 /// What nobody tells of, by a part of its name, and why it is right to survive.
 const EXPLAINED: [(&str, &str); 4] = [
     (
-        "gemm/mma/mod.rs:380",
+        "gemm/mma/mod.rs:385",
         "It orders nothing: the loads of a block of columns are not to be moved before it by the compiler, which saves registers.",
     ),
     (

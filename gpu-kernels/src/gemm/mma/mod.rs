@@ -58,6 +58,7 @@ mod operand;
 mod scheme;
 
 use blocks::block_or::{BlockSize, any_thread};
+use blocks::epilogue::takes_vectors_of;
 use blocks::reduce::Finite;
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::this_thread;
@@ -240,6 +241,10 @@ impl<
 
     /// The warps that have the same k.
     const WARPS: u32 = PART_THREADS / warp::LANES;
+
+    /// Whether lanes store four neighbours each, also where they have to store them one by one. With 128 accumulators, there are no
+    /// registers to do it otherwise.
+    const STORES_BY_FOURS: bool = ACROSS > 8;
 
     /// The steps that are in shared memory at a time.
     const STAGES: u32 = PENDING + 2;
@@ -431,21 +436,37 @@ impl<
             }
             // SAFETY: all threads come here.
             unsafe { Self::sync_parts() };
-            let piece = lane % PIECES;
-            let (row, col) = (tile.row + row, tile.col + col + block as u32 * BLOCK_LINES + piece * 4);
-            let mut line = lane / PIECES + Self::part() * (warp::LANES / PIECES);
-            while line < WARP_ROWS {
-                let mut total = [0.0; 4];
-                for part in 0..PARTS {
-                    let warp = if PARTS == 1 { warp } else { part * Self::WARPS + warp % Self::WARPS };
-                    // SAFETY: written, before the barrier.
-                    let others = unsafe { shared.read4(place(warp, line, piece)) };
-                    total = if part == 0 { others } else { core::array::from_fn(|i| total[i] + others[i]) };
+            let (row, col) = (tile.row + row, tile.col + col + block as u32 * BLOCK_LINES);
+            let warp_of = |part| if PARTS == 1 { warp } else { part * Self::WARPS + warp % Self::WARPS };
+            if Self::STORES_BY_FOURS || takes_vectors_of(&tile.c, 4) {
+                let piece = lane % PIECES;
+                let mut line = lane / PIECES + Self::part() * (warp::LANES / PIECES);
+                while line < WARP_ROWS {
+                    let mut total = [0.0; 4];
+                    for part in 0..PARTS {
+                        // SAFETY: written, before the barrier.
+                        let others = unsafe { shared.read4(place(warp_of(part), line, piece)) };
+                        total = if part == 0 { others } else { core::array::from_fn(|i| total[i] + others[i]) };
+                    }
+                    // SAFETY: the column is a multiple of 4, because the tile begins at one, and no other lane has this row
+                    // and this piece.
+                    unsafe { tile.epilogue(row + line, col + piece * 4, total) };
+                    line = hint::keep_rolled(line + PARTS * (warp::LANES / PIECES));
                 }
-                // SAFETY: the column is a multiple of 4, because the tile begins at one, and no other lane has this row and
-                // this piece.
-                unsafe { tile.epilogue(row + line, col, total) };
-                line = hint::keep_rolled(line + PARTS * (warp::LANES / PIECES));
+            } else {
+                // One element at a time: of a row, neighbouring lanes have neighbours, so that they still store a line together.
+                let mut line = Self::part();
+                while line < WARP_ROWS {
+                    let mut total = 0.0;
+                    for part in 0..PARTS {
+                        // SAFETY: as above.
+                        let other = unsafe { shared.read(place(warp_of(part), line, lane / 4) + (lane % 4) as usize) };
+                        total = if part == 0 { other } else { total + other };
+                    }
+                    // SAFETY: no other lane has this row and this column.
+                    unsafe { tile.epilogue_element(row + line, col + lane, total) };
+                    line = hint::keep_rolled(line + PARTS);
+                }
             }
             if block + 1 < Self::BLOCKS {
                 // SAFETY: as above; it separates these reads from the writes of the next block.
