@@ -59,6 +59,16 @@ impl<'a> MatrixBatch<'a> {
         Self { first: self.first.transposed(), ..self }
     }
 
+    /// As many matrices again, which follow these.
+    ///
+    /// # Safety
+    /// They lie inside the data, too: [`MatrixBatch::is_followed_by_as_many`].
+    #[inline(always)]
+    pub unsafe fn following(&self) -> Self {
+        // SAFETY: the caller's promise.
+        Self { first: unsafe { self.first.moved_by(self.count * self.stride) }, ..*self }
+    }
+
     /// Matrix `index`.
     ///
     /// # Safety
@@ -93,6 +103,16 @@ impl<'a> MatrixBatchMut<'a> {
     #[inline(always)]
     pub fn transposed(self) -> Self {
         Self { first: self.first.transposed(), ..self }
+    }
+
+    /// As many matrices again, which follow these.
+    ///
+    /// # Safety
+    /// They lie inside the data, too: [`MatrixBatchMut::is_followed_by_as_many`].
+    #[inline(always)]
+    pub unsafe fn following(&self) -> Self {
+        // SAFETY: the caller's promise.
+        Self { first: unsafe { self.first.moved_by(self.count * self.stride) }, ..*self }
     }
 
     /// Matrix `index`.
@@ -160,6 +180,20 @@ mod construct {
                 return Err(ShapeError::BatchOverlap { count, rows, cols, row_stride, col_stride, stride });
             }
             Ok(Self { first, stride, count })
+        }
+    }
+
+    impl MatrixBatch<'_> {
+        /// Whether as many matrices follow in the data, the first of them one stride after the last of these.
+        pub fn is_followed_by_as_many(&self) -> bool {
+            Self::new(self.first, self.stride as usize, 2 * self.count as usize).is_ok()
+        }
+    }
+
+    impl MatrixBatchMut<'_> {
+        /// As for [`MatrixBatch::is_followed_by_as_many`], and no two elements are the same place.
+        pub fn is_followed_by_as_many(&self) -> bool {
+            Self::new(self.first, self.stride as usize, 2 * self.count as usize).is_ok()
         }
     }
 

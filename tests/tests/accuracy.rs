@@ -64,15 +64,16 @@ fn no_inputs_break_the_bounds_of_a_scheme() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The bits of a product of A row-major and B column-major, by a kernel.
-fn bits(device: &Device, kernel: &str, a: &[f32], b: &[f32], Sizes { m, n, k }: Sizes) -> Vec<u32> {
+/// The bits of a product of A row-major and B column-major, by a kernel, with sums divided among so many blocks.
+fn bits(device: &Device, kernel: &str, splits: u32, a: &[f32], b: &[f32], Sizes { m, n, k }: Sizes) -> Vec<u32> {
     let matrix = |numbers: &[f32], rows, cols, strides| {
         DeviceMatrix::new(device.upload(numbers).unwrap(), rows, cols, strides).unwrap()
     };
     let (a, b) = (matrix(a, m, k, [k, 1]), matrix(b, k, n, [1, k]));
     let mut c = matrix(&vec![0.0; m * n], m, n, [n, 1]);
     let product = Description::of(1.0, &a, &b, 0.0, &c).unwrap();
-    let plan = GemmPlan::new(device, &product, &Options::from(kernels::find(kernel).unwrap())).unwrap();
+    let options = Options { splits: Some(splits), ..Options::from(kernels::find(kernel).unwrap()) };
+    let plan = GemmPlan::new(device, &product, &options).unwrap();
     plan.run(device, 1.0, &a, &b, 0.0, &mut c, &mut plan.workspace(device).unwrap()).unwrap();
     let mut results = vec![0.0f32; m * n];
     c.buffer().copy_to(&mut results).unwrap();
@@ -87,14 +88,37 @@ fn a_row_of_fp64_sums_has_the_same_bits_wherever_it_is() {
         let (mut a, b) =
             (Inputs::LogUniform.a(m, k, false, seed as u64), Inputs::LogUniform.b(n, k, false, seed as u64));
         a[(m - 1) * k] = f32::INFINITY;
-        let whole = bits(&device, "gemm_mma_128x128_nt_fp32_fp64", &a, &b, Sizes { m, n, k });
+        let whole = bits(&device, "gemm_mma_128x128_nt_fp32_fp64", 1, &a, &b, Sizes { m, n, k });
         for (kernel, first, rows) in [
             ("gemm_mma_64x64_nt_fp32_fp64", 0, m),
             ("gemm_mma_64x64_nt_fp32_fp64", 1, 1),
             ("gemm_mma_128x128_nt_fp32_fp64", m / 2, m - m / 2),
         ] {
-            let part = bits(&device, kernel, &a[first * k..(first + rows) * k], &b, Sizes { m: rows, n, k });
+            let part = bits(&device, kernel, 1, &a[first * k..(first + rows) * k], &b, Sizes { m: rows, n, k });
             assert!(part == whole[first * n..(first + rows) * n], "{kernel}, rows {first} to {}", first + rows);
+        }
+    }
+}
+
+/// Partial sums in fp64 keep what an fp32 number does not hold: where they are added up, few results change, and these by one unit.
+#[test]
+fn divided_fp64_sums_are_rounded_once() {
+    let device = Device::cpu(Checks::Bounds);
+    let sizes = Sizes { m: 70, n: 33, k: 500 };
+    for inputs in [Inputs::LogUniform, Inputs::Uniform11, Inputs::OneHuge] {
+        let (a, b) = (inputs.a(sizes.m, sizes.k, false, 5), inputs.b(sizes.n, sizes.k, false, 5));
+        for kernel in ["gemm_mma_128x128_nt_fp32_fp64", "gemm_mma_64x64_nt_fp32_fp64"] {
+            let whole = bits(&device, kernel, 1, &a, &b, sizes);
+            for splits in [2, 7, 31] {
+                let divided = bits(&device, kernel, splits, &a, &b, sizes);
+                let changed = whole.iter().zip(&divided).filter(|(one, other)| one != other).count();
+                assert!(
+                    changed <= whole.len() / 200,
+                    "{kernel} on {inputs}, {splits} splits: {changed} of {}",
+                    whole.len()
+                );
+                assert!(whole.iter().zip(&divided).all(|(one, other)| one.abs_diff(*other) <= 1));
+            }
         }
     }
 }

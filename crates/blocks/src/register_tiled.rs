@@ -301,7 +301,9 @@ unsafe fn compute<
         place.add(accumulator_tile, &accumulators, has_promoted);
         thread::sync_threads();
     }
-    store_tile(tile, accumulator_tile, n, m * n / 4, threads, epilogue);
+    // With 128 accumulators there are no registers for a choice.
+    let by_fours = COLS > 8 || takes_vectors_of(&tile.c, 4);
+    store_tile(tile, accumulator_tile, n, m * n / 4, threads, by_fours, epilogue);
 }
 
 /// A panel of an operand: [`PANEL_K`] rows, each with the tile's rows of A or columns of B, and what of it a thread loads:
@@ -555,8 +557,8 @@ impl AccumulatorPlace {
     }
 }
 
-/// The epilogue of the tile of C: every thread takes four neighbours at a time, or one where C allows no vectors, and the next thread
-/// those beside them, so that a warp stores whole lines of memory.
+/// The epilogue of the tile of C: every thread takes four neighbours at a time, or one, and the next thread those beside them, so that a
+/// warp stores whole lines of memory.
 #[inline(always)]
 fn store_tile(
     tile: &ProductTile<'_>,
@@ -564,10 +566,11 @@ fn store_tile(
     width: usize,
     fours: usize,
     threads: usize,
+    by_fours: bool,
     epilogue: &impl Epilogue,
 ) {
     let mut i = thread::thread_idx_x() as usize;
-    if !takes_vectors_of(&tile.c, 4) {
+    if !by_fours {
         while i < 4 * fours {
             let (row, col) = (i / width, i % width);
             let place = row * accumulator_pitch(width) + (col ^ 1);

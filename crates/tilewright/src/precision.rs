@@ -28,7 +28,8 @@ pub enum Precision {
     /// them, whole numbers whose sums are below 2⁵³ are rounded once, and nothing overflows but the result. α and β are
     /// multiplied in fp32 afterwards, each with a rounding of its own.
     ///
-    /// A row of the result has the same bits whatever other rows there are, wherever it is. It takes tensor cores for fp64, which
+    /// Where sums are not divided among blocks, a row of the result has the same bits whatever other rows there are, wherever it is; where
+    /// they are, all but so few as a change of the order of fp64 additions shows in. It takes tensor cores for fp64, which
     /// compute capability 8.0, 9.0 and 10.0 have; others compute the same at a small part of their speed.
     #[serde(rename = "fp32-rounded")]
     Fp32Rounded,

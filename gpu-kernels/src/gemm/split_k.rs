@@ -184,6 +184,40 @@ impl<'a> SplitReduction<'a> {
     }
 }
 
+impl SplitReduction<'_> {
+    /// Adds up the partials of [`WIDTH`] neighbours of a result in fp64, high and low parts, and rounds the sums.
+    ///
+    /// # Safety
+    /// `piece < self.pieces()`, and the low parts are there.
+    #[inline(always)]
+    unsafe fn sum_of_both_parts(&self, piece: u64) -> [f32; WIDTH] {
+        let mut sums = [0.0f64; WIDTH];
+        if self.alpha_beta.effective_k(1) == 0 {
+            return [0.0; WIDTH];
+        }
+        let lines = self.lines();
+        let (result, row, col, count) = self.place(&lines, piece);
+        let partial = lines.of_input(self.partials.first());
+        // SAFETY: the caller's promise.
+        let low_parts = lines.of_input(unsafe { self.partials.following() }.first());
+        let mut offset = partial.offset(row, col) as u64 + result * self.splits * self.partials.stride();
+        let mut left = self.splits;
+        while left > 0 {
+            for i in 0..WIDTH {
+                if i < count {
+                    let place = (offset + i as u64 * partial.col_stride()) as usize;
+                    // SAFETY: the line and `count` elements of it from `col` on are inside each partial, and all are there.
+                    let parts = unsafe { [partial, low_parts].map(|part| part.data().get_unchecked(place)) };
+                    sums[i] += f64::from(parts[0]) + f64::from(parts[1]);
+                }
+            }
+            offset += self.partials.stride();
+            left = hint::keep_rolled(left as u32 - 1).into();
+        }
+        sums.map(|sum| sum as f32)
+    }
+}
+
 /// The lines of a result, along which threads have neighbours.
 struct Lines {
     are_columns: bool,
@@ -280,5 +314,30 @@ impl crate::Grid for gemm_split_reduction_fp32<'_> {
     fn grid(&self) -> Dim3 {
         let threads = self.reduction.pieces() * u64::from(self.reduction.sharers());
         crate::geometry::line_of_blocks(threads.div_ceil(u64::from(Self::BLOCK.x)))
+    }
+}
+
+/// `C = α·Σ P[s] + β·C` of partials with low parts: as many matrices that follow them. Added up in fp64, in order, and rounded once
+/// before α and β.
+#[kernel(
+    block = 128,
+    min_blocks = 4,
+    requires(reduction.partials.count() == 0 || reduction.partials.is_followed_by_as_many())
+)]
+pub fn gemm_split_reduction_fp64(reduction: SplitReduction<'_>) {
+    let pieces = reduction.pieces();
+    let threads = u64::from(gemm_split_reduction_fp64::BLOCK.x);
+    let mut piece = u64::from(thread::block_idx_x()) * threads + u64::from(thread::thread_idx_x());
+    while piece < pieces {
+        // SAFETY: just compared; a launch has looked for the low parts; each piece has one thread.
+        unsafe { reduction.epilogue(piece, reduction.sum_of_both_parts(piece)) };
+        piece += u64::from(thread::grid_dim_x()) * threads;
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl crate::Grid for gemm_split_reduction_fp64<'_> {
+    fn grid(&self) -> Dim3 {
+        crate::geometry::line_of_blocks(self.reduction.pieces().div_ceil(u64::from(Self::BLOCK.x)))
     }
 }

@@ -156,6 +156,16 @@ impl<'a> TiledGemm<'a> {
         self.splits as u32
     }
 
+    /// The same products, whose partial results are the low parts of these: as many matrices that follow them.
+    ///
+    /// # Safety
+    /// They do: [`MatrixBatchMut::is_followed_by_as_many`].
+    #[inline(always)]
+    pub(crate) unsafe fn of_low_parts(&self) -> Self {
+        // SAFETY: the caller's promise.
+        Self { c: unsafe { self.c.following() }, ..*self }
+    }
+
     /// What accumulators are multiplied by.
     #[inline(always)]
     pub(crate) fn factor(&self) -> f32 {

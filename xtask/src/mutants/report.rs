@@ -8,11 +8,11 @@ use super::{Outcome, Tried};
 /// What nobody tells of, by a part of its name, and why it is right to survive.
 const EXPLAINED: [(&str, &str); 4] = [
     (
-        "gemm/mma/mod.rs:385",
+        "gemm/mma/mod.rs:394",
         "It orders nothing: the loads of a block of columns are not to be moved before it by the compiler, which saves registers.",
     ),
     (
-        "gemm/split_k.rs:268",
+        "gemm/split_k.rs:302",
         "For blocks that compute more than one piece: that takes more of them than a grid has blocks. `tests/tests/gemv.rs` launches \
          fewer, and tells.",
     ),

@@ -4,7 +4,7 @@
 use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
-use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
+use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32, gemm_split_reduction_fp64};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
@@ -17,7 +17,9 @@ use crate::views::read;
 use crate::{Device, Error};
 
 /// The kernel that adds up the partial results of split-K.
-pub(crate) const REDUCTION: KernelFacts = gemm_split_reduction_fp32::FACTS;
+const REDUCTION: KernelFacts = gemm_split_reduction_fp32::FACTS;
+/// The same for sums in two parts.
+const REDUCTION_FP64: KernelFacts = gemm_split_reduction_fp64::FACTS;
 /// The kernel that computes the tiles of a tile mask again.
 pub(crate) const REPAIR: KernelFacts = gemm_repair_fp32::FACTS;
 /// The kernel that copies matrices.
@@ -26,8 +28,9 @@ pub(crate) const COPY: KernelFacts = matrix_copy_fp32::FACTS;
 pub(crate) const CLEAR: KernelFacts = matrix_clear_outside_fp32::FACTS;
 
 /// The kernels that plans use besides those that multiply.
-pub static AUXILIARY: [KernelFacts; 10] = [
+pub static AUXILIARY: [KernelFacts; 11] = [
     REDUCTION,
+    REDUCTION_FP64,
     REPAIR,
     COPY,
     CLEAR,
@@ -101,9 +104,17 @@ impl PackedOperand<'_> {
     }
 }
 
-/// Adds up the partial sums of a product whose sums were divided.
-pub(crate) fn add_partial_sums(device: &Device, reduction: SplitReduction<'_>) -> Result<(), Error> {
-    device.launch(gemm_split_reduction_fp32 { reduction })
+/// The kernel that adds up partial sums of so many parts.
+pub(crate) const fn reduction(parts: usize) -> KernelFacts {
+    if parts == 2 { REDUCTION_FP64 } else { REDUCTION }
+}
+
+/// Adds up the partial sums of a product whose sums were divided, which have so many parts.
+pub(crate) fn add_partial_sums(device: &Device, reduction: SplitReduction<'_>, parts: usize) -> Result<(), Error> {
+    match parts {
+        2 => device.launch(gemm_split_reduction_fp64 { reduction }),
+        _ => device.launch(gemm_split_reduction_fp32 { reduction }),
+    }
 }
 
 /// Computes those tiles of a product again, in fp32, that a tile mask names.

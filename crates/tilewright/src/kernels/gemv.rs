@@ -8,7 +8,7 @@ use gpu_kernels::gemv::split::{self, gemv_split_atomic_fp32, gemv_split_fp32, ge
 use gpu_kernels::gemv::transposed_split::{self, gemv_transposed_split_fp32, gemv_transposed_splits};
 use gpu_kernels::{Matrix, MatrixMut, Vector, VectorMut};
 
-use super::auxiliary::{REDUCTION, add_partial_sums};
+use super::auxiliary::{add_partial_sums, reduction};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance};
 use super::scheme::{Family, Scheme};
 use crate::description::Description;
@@ -88,7 +88,7 @@ struct Atomic {
 
 impl Contract for Atomic {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        add_partial_sums(device, SplitReduction::scaling(call.beta, call.gemm.c())?)?;
+        add_partial_sums(device, SplitReduction::scaling(call.beta, call.gemm.c())?, 1)?;
         (self.launch)(device, SplitGemv::batch(call.alpha, 1.0, &call.gemm)?, call.splits)
     }
 
@@ -105,7 +105,7 @@ impl Contract for Atomic {
     }
 
     fn queues_before(&self) -> &'static [(KernelFacts, &'static str)] {
-        &[(REDUCTION, "scale the result by beta")]
+        const { &[(reduction(1), "scale the result by beta")] }
     }
 
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, splits: u32) -> u128 {

@@ -107,9 +107,9 @@ impl Scheme {
         }
     }
 
-    /// Whether what it adds up may be stored as fp32 numbers before all of it is added up, as where sums are divided among blocks.
-    pub(crate) const fn sums_are_fp32(self) -> bool {
-        !matches!(self, Self::Fp32Fp64)
+    /// The fp32 numbers that a partial sum is stored as: an fp64 one as a high and a low part.
+    pub(crate) fn parts_of_sums(self) -> usize {
+        if self == Self::Fp32Fp64 { 2 } else { 1 }
     }
 
     /// Whether it may serve a product of so many terms: one of its precision, or one that has to be no more accurate than it is.

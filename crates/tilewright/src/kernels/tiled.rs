@@ -36,7 +36,7 @@ impl Common {
             a: Some(a),
             b: Some(b),
             tile: Some(tile),
-            divides_sums: scheme.sums_are_fp32(),
+            divides_sums: true,
             deterministic: true,
             performance,
             contract,

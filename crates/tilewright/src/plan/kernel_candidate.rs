@@ -11,7 +11,7 @@ use super::workspace::Layout;
 use crate::Bytes;
 use crate::description::Description;
 use crate::device_facts::DeviceFacts;
-use crate::kernels::{CLEAR, KernelInfo, REDUCTION, REPAIR};
+use crate::kernels::{CLEAR, KernelInfo, REPAIR, reduction};
 use crate::refusal::Refusal;
 
 /// A kernel, and all that it takes to compute a product with it.
@@ -58,7 +58,10 @@ impl KernelCandidate {
             _ => operand.prepare(kernel, fallback.is_some(), &mut layout),
         });
         let partials = match is_divided(kernel, splits) {
-            true => product.m as u128 * product.n as u128 * product.batch as u128 * u128::from(splits),
+            true => {
+                let results = product.m as u128 * product.n as u128 * product.batch as u128;
+                results * u128::from(splits) * kernel.scheme.parts_of_sums() as u128
+            }
             false => 0,
         };
         let (partials, mask) = (layout.part(partials), layout.part(kernel.contract.mask_words(&product, splits)));
@@ -82,7 +85,7 @@ impl KernelCandidate {
         let queued_before = self.kernel.contract.queues_before().iter().map(|(kernel, _)| *kernel);
         let before = self.preparations.iter().flat_map(Preparation::kernels).chain(queued_before);
         let fallback = self.fallback.map(|kernel| kernel.facts);
-        let adds = self.is_divided().then_some(REDUCTION);
+        let adds = self.is_divided().then(|| reduction(self.kernel.scheme.parts_of_sums()));
         let repairs = (!self.tile_mask.is_empty()).then_some(REPAIR);
         let clears = (self.product.part != Triangle::All).then_some(CLEAR);
         let after = [fallback, adds, repairs, clears].into_iter().flatten();
@@ -132,7 +135,10 @@ impl KernelCandidate {
             steps.push(format!("multiply the tiles left to the fallback, if there are any, with {name}{to}"));
         }
         if divided {
-            steps.push(format!("add up the partial sums, in order, with {}", REDUCTION.name));
+            steps.push(format!(
+                "add up the partial sums, in order, with {}",
+                reduction(kernel.scheme.parts_of_sums()).name
+            ));
         }
         if !self.tile_mask.is_empty() {
             let name = REPAIR.name;

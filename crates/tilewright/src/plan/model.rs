@@ -156,8 +156,8 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
             computing.max(streaming).max(waves * product.terms() as f64 * TERM) + block
         }
     };
-    let reduction =
-        if splits > 1 { NEXT_LAUNCH + results * (2.0 * f64::from(splits) + 1.0) / rates.bandwidth } else { 0.0 };
+    let partials = f64::from(splits) * kernel.scheme.parts_of_sums() as f64;
+    let reduction = if splits > 1 { NEXT_LAUNCH + results * (2.0 * partials + 1.0) / rates.bandwidth } else { 0.0 };
     let prepared =
         |(launches, bytes): (u32, f64)| f64::from(launches) * NEXT_LAUNCH + bytes / (PREPARING * rates.bandwidth);
     let preparation: f64 = preparations.iter().map(Preparation::cost).map(prepared).sum();

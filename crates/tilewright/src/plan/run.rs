@@ -132,7 +132,8 @@ impl GemmPlan {
             let partials = MatrixBatchMut::new(MatrixMut::new(for_partials, m, n, n, 1)?, m * n, count)?;
             multiply(TiledGemm::split_k(a, b, partials, candidate.splits)?, 1.0, 0.0)?;
             let partials = MatrixBatch::new(Matrix::new(read(for_partials), m, n, n, 1)?, m * n, count)?;
-            add_partial_sums(device, SplitReduction::new(alpha, partials, candidate.splits, beta, c)?)?;
+            let reduction = SplitReduction::new(alpha, partials, candidate.splits, beta, c)?;
+            add_partial_sums(device, reduction, candidate.kernel.scheme.parts_of_sums())?;
         } else {
             multiply(whole, alpha, beta)?;
         }

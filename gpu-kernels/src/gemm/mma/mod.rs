@@ -147,7 +147,8 @@ macro_rules! kernels {
             requires(
                 gemm.a().first().$a_contiguous(),
                 gemm.b().first().$b_contiguous(),
-                gemm.blocks($division::SHAPE) <= MAX_BLOCKS
+                gemm.blocks($division::SHAPE) <= MAX_BLOCKS,
+                !<$scheme as Scheme>::Sum::HAS_LOW_PART || gemm.splits() == 1 || gemm.c().is_followed_by_as_many()
             )
         )]
         pub fn $name(gemm: TiledGemm<'_>) {
@@ -332,7 +333,15 @@ impl<
             }
         }
         // SAFETY: all threads come here, or none of the block, and the tile is this block's alone.
-        unsafe { Self::epilogue(&tile, &shared, &accumulators) };
+        unsafe { Self::epilogue(&tile, &shared, &accumulators, S::Sum::to_f32) };
+        if S::Sum::HAS_LOW_PART && gemm.splits() > 1 {
+            // SAFETY: a launch has checked that there is room for the low parts of partial sums.
+            let low_parts = unsafe { gemm.of_low_parts() };
+            if let Some(tile) = low_parts.tile(Self::SHAPE, thread::block_idx_x()) {
+                // SAFETY: as above; the epilogue begins with a barrier.
+                unsafe { Self::epilogue(&tile, &shared, &accumulators, S::Sum::low_part) };
+            }
+        }
     }
 
     /// Which set of k of a step this thread has.
@@ -398,14 +407,19 @@ impl<
         unsafe { if PARTS == 1 { warp::sync_warp(warp::ALL_LANES) } else { thread::sync_threads() } }
     }
 
-    /// The epilogue of the elements of C that this warp has accumulators of: a block of columns at a time, by way of shared memory, so
+    /// The epilogue of the elements of C, or of a part of each, that this warp has accumulators of: a block of columns at a time, by way of shared memory, so
     /// that a warp stores whole lines of 128 bytes. Warps that have different k of the same elements share the lines.
     ///
     /// # Safety
     /// All threads of the block call this function together, and none has copies under way to `shared`. No other block has
     /// this tile.
     #[inline(always)]
-    unsafe fn epilogue<S: Sum>(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &Accumulators<S, ACROSS>) {
+    unsafe fn epilogue<S: Sum>(
+        tile: &Tile<'_>,
+        shared: &SharedSlice<f32>,
+        accumulators: &Accumulators<S, ACROSS>,
+        part_of: impl Fn(S) -> f32,
+    ) {
         /// The pieces of four columns in a row of a block.
         const PIECES: u32 = BLOCK_LINES / 4;
         const { assert!(PARTS == 1 || size_of::<S>() == size_of::<f32>(), "the sums of parts are added up in fp32") };
@@ -429,7 +443,7 @@ impl<
                     // this lane has the columns 2q and 2q + 1 of a tile.
                     let element = line % 2 * 2 + half;
                     let values: [f32; 4] =
-                        core::array::from_fn(|j| accumulators[line / 2][4 * block + j][element].to_f32());
+                        core::array::from_fn(|j| part_of(accumulators[line / 2][4 * block + j][element]));
                     // SAFETY: inside the warp's own part, and each lane has its own rows and pieces.
                     unsafe { shared.write4(place(warp, g * 4 + line as u32, q * 2 + half as u32), values) };
                 }

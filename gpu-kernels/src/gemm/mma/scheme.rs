@@ -20,26 +20,45 @@ pub(super) type Pairs = [u32; 2];
 /// What products are added up in.
 pub(in crate::gemm) trait Sum: Copy + AddAssign {
     const ZERO: Self;
+    /// Whether an fp32 number holds less than it.
+    const HAS_LOW_PART: bool;
 
     /// Rounded to nearest.
     fn to_f32(self) -> f32;
+
+    /// What that leaves, rounded to nearest; not of what is not finite.
+    fn low_part(self) -> f32;
 }
 
 impl Sum for f32 {
     const ZERO: Self = 0.0;
+    const HAS_LOW_PART: bool = false;
 
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
     }
+
+    #[inline(always)]
+    fn low_part(self) -> f32 {
+        0.0
+    }
 }
 
 impl Sum for f64 {
     const ZERO: Self = 0.0;
+    const HAS_LOW_PART: bool = true;
 
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self as f32
+    }
+
+    #[inline(always)]
+    fn low_part(self) -> f32 {
+        let high = self as f32;
+        // Where it is too large for an fp32 number, or is none, the high part says all.
+        if high.is_finite() { (self - f64::from(high)) as f32 } else { 0.0 }
     }
 }
 
