@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         survived.iter().for_each(|tried| println!("  survived: {}", tried.name));
     }
     if let Some(path) = &arguments.report {
-        fs::write(path, report::markdown(&parts)).with_context(|| format!("writing {}", path.display()))?;
+        fs::write(path, report::markdown(&parts)?).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
 }

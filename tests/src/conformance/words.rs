@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::kernels::warp::COPY_UNTOUCHED;
-use super::kernels::{scalar, warp};
+use super::kernels::{mma, scalar, warp};
 use super::machine::Launch;
 use super::number::{Format, Number, Rounding, fused};
 use super::numerics::NAN;
@@ -107,6 +107,30 @@ pub fn instructions() -> Vec<Instruction> {
             |x| vec![rounded_to_tf32(x[0])],
         ),
         thread(
+            kernel!(scalar::convert_to_fp64),
+            (1, 2),
+            Content::Bits,
+            // The bits of a NaN are not said.
+            |rng, case| vec![Some(to_round(rng, case)[0]).filter(|&x| !f32::from_bits(x).is_nan()).unwrap_or(SIGN)],
+            |x| fp64_words(as_fp64(x[0])).to_vec(),
+        ),
+        thread(
+            kernel!(scalar::convert_from_fp64),
+            (2, 1),
+            numbers,
+            |rng, case| {
+                // Beside a number of fp32, or half a unit from it; or anything.
+                let near = fp64_words(as_fp64(to_round(rng, case)[0]));
+                let bits = u64::from(near[1]) << 32 | u64::from(near[0]);
+                let bits = bits
+                    .wrapping_add(rng.random_range(0..4) << 28)
+                    .wrapping_add(rng.random_range(0..3))
+                    .wrapping_sub(1);
+                fp64_words(f64::from_bits(if case.is_multiple_of(8) { rng.random() } else { bits })).to_vec()
+            },
+            |x| vec![(fp64(x[0], x[1]) as f32).to_bits()],
+        ),
+        thread(
             kernel!(scalar::fma_numbers),
             (3, 1),
             numbers,
@@ -144,6 +168,18 @@ pub fn instructions() -> Vec<Instruction> {
             |rng, case| to_add(rng, case).to_vec(),
             |x| vec![flushed(fused(flushed(x[0]), ONE, flushed(x[1])))],
         ),
+        of_warp(kernel!(mma::mma_m8n8k4_fp64), (mma::FP64_INPUTS, mma::FP64_OUTPUTS), to_multiply_fp64, |x| {
+            let number = |register: usize, lane: usize| {
+                fp64(x[2 * register * LANES + lane], x[(2 * register + 1) * LANES + lane])
+            };
+            let sum = |half: usize, lane: usize| {
+                let (row, col) = (lane / 4, lane % 4 * 2 + half);
+                // One fused operation for each k, in their order.
+                (0..4)
+                    .fold(number(2 + half, lane), |sum, k| number(0, 4 * row + k).mul_add(number(1, 4 * col + k), sum))
+            };
+            (0..4).flat_map(|i| (0..LANES).map(move |lane| fp64_words(sum(i / 2, lane))[i % 2])).collect()
+        }),
         of_warp(kernel!(warp::shuffle_down), shuffle_words, to_shuffle, |x| {
             shuffled(x, |lane, b, first, width| (lane + b < first + width).then_some(lane + b))
         }),
@@ -259,6 +295,38 @@ fn to_multiply(rng: &mut StdRng, case: usize) -> [u32; 3] {
         // The largest results, or larger.
         _ => [number(rng, Format::Fp32, (60, 66), 23), number(rng, Format::Fp32, (60, 64), 23), special(rng)],
     }
+}
+
+/// An fp32 number as an fp64 one.
+fn as_fp64(x: u32) -> f64 {
+    f32::from_bits(x).into()
+}
+
+/// The words of an fp64 number, the lower one first.
+fn fp64_words(x: f64) -> [u32; 2] {
+    [x.to_bits() as u32, (x.to_bits() >> 32) as u32]
+}
+
+/// The fp64 number of two words.
+fn fp64(low: u32, high: u32) -> f64 {
+    f64::from_bits(u64::from(high) << 32 | u64::from(low))
+}
+
+/// The registers of a product in fp64: numbers of all their bits, or of those of fp32, whose sums round, cancel or are exact. No products
+/// without a number, whose bits nobody says.
+fn to_multiply_fp64(rng: &mut StdRng, case: usize) -> Vec<u32> {
+    let (exponents, bits) = [(0..1, 52), (-30..30, 23), (-30..30, 52), (-400..400, 52), (-1..1, 3)][case % 5].clone();
+    let mut number = || {
+        let significand = rng.random::<u64>() >> (64 - bits) << (52 - bits);
+        let exponent = (1023 + rng.random_range(exponents.clone())) as u64;
+        f64::from_bits(u64::from(rng.random::<bool>()) << 63 | exponent << 52 | significand)
+    };
+    let registers: Vec<Vec<f64>> = (0..4).map(|_| (0..LANES).map(|_| number()).collect()).collect();
+    registers
+        .iter()
+        .flat_map(|lanes| [0, 1].map(|word| lanes.iter().map(move |&x| fp64_words(x)[word])))
+        .flatten()
+        .collect()
 }
 
 /// Values, operands, and a width that there is.
