@@ -91,6 +91,13 @@ impl Bounds {
     }
 }
 
+/// The least number of two digits that is as large: what can be asked for.
+pub(crate) fn rounded_up(error: f64) -> f64 {
+    let unit = 10f64.powf(error.log10().floor() - 1.0);
+    // What has two digits already stays, whatever the division's rounding.
+    (error / unit - 1e-9).ceil() * unit
+}
+
 impl From<Precision> for Wanted {
     fn from(precision: Precision) -> Self {
         Self::Precision(precision)
@@ -171,6 +178,15 @@ mod tests {
         ] {
             let why = text.parse::<Wanted>().unwrap_err();
             assert!(why.contains("positive number") || why.contains("expected"), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn what_a_message_names_can_be_asked_for() {
+        for (error, text) in
+            [(5.961e-8, "6.0e-8"), (6.01e-8, "6.1e-8"), (9.99e-4, "1.0e-3"), (0.5, "5.0e-1"), (7.0e-6, "7.0e-6")]
+        {
+            assert_eq!(format!("{:.1e}", rounded_up(error)), text);
         }
     }
 

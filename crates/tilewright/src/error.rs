@@ -2,6 +2,7 @@
 
 use gpu_kernels::ShapeError;
 
+use crate::accuracy::rounded_up;
 use crate::refusal::Refusal;
 use crate::{Bytes, Precision};
 
@@ -64,7 +65,7 @@ pub enum Error {
 
     /// No kernel's errors are as small as is asked for.
     #[error("no kernel computes {product} on {device} with {wanted}: {}", match best {
-        Some((error, kernel)) => format!("the smallest bound is {error:.1e}, of {kernel}: ask for that or more"),
+        Some((error, kernel)) => format!("the smallest bound is {:.1e}, of {kernel}: ask for that or more", rounded_up(*error)),
         None => "none that can compute it has a bound for the errors of elements".to_owned(),
     })]
     NoAccuracy {

@@ -25,8 +25,8 @@ pub enum Precision {
     ///
     /// but for results below 2⁻¹²⁶, which are multiples of 2⁻¹⁴⁹. The result is the nearest fp32 number unless the exact sum is as near
     /// as that to the middle between two of them, or far smaller than its terms. A matrix that selects rows or columns gives each bit of
-    /// them, whole numbers whose sums are below 2⁵³ are rounded once, and nothing overflows but the result. α and β are
-    /// multiplied in fp32 afterwards, each with a rounding of its own.
+    /// them, whole numbers whose sums are below 2⁵³ are rounded once, and nothing overflows but the result, or one of its partial
+    /// sums where these are divided among blocks. α and β are multiplied in fp32 afterwards, each with a rounding of its own.
     ///
     /// Where sums are not divided among blocks, a row of the result has the same bits whatever other rows there are, wherever it is; where
     /// they are, all but so few as a change of the order of fp64 additions shows in. It takes tensor cores for fp64, which

@@ -2,7 +2,8 @@
 
 use cuda_std::Excess;
 
-use crate::{Accuracy, Order, Precision};
+use crate::accuracy::{Accuracy, rounded_up};
+use crate::{Order, Precision};
 
 /// Why a kernel cannot compute a product, or may not be chosen for it unasked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -18,7 +19,7 @@ pub enum Refusal {
     },
     /// Its errors may be larger than the one that is asked for.
     #[error("{}, and {wanted} is asked for", match has {
-        Some(has) => format!("its errors may be {has:.1e} of the sum of |a||b|"),
+        Some(has) => format!("its errors may be {:.1e} of the sum of |a||b|", rounded_up(*has)),
         None => "it has no bound for the errors of elements".to_owned(),
     })]
     Accuracy {

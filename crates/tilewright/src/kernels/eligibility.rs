@@ -89,7 +89,8 @@ impl KernelInfo {
         if blocks > self.contract.most_blocks() {
             return Some(Refusal::TooManyBlocks { blocks });
         }
-        let results = product.batch as u128 * u128::from(splits);
+        let parts = if splits > 1 { self.scheme.parts_of_sums() } else { 1 };
+        let results = product.batch as u128 * u128::from(splits) * parts as u128;
         (self.divides_sums && results > u128::from(MAX_BLOCKS)).then_some(Refusal::TooManyBlocks { blocks: results })
     }
 

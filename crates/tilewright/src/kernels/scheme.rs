@@ -67,14 +67,15 @@ impl Scheme {
     /// | fp64 | 2⁻²⁹ K | | 1 | the same |
     /// | fp32 | 0 | | K | 2 + 2.8 √K |
     /// | 3xTF32 | 9 | 32 | K/16 + 1 | 16 + 0.84 √K |
-    /// | 3xFP16 | 9 | 44 | K/16 + 1 | 18 + 0.84 √K |
+    /// | 3xFP16 | 13 | 44 | K/16 + 1 | 18 + 0.84 √K |
     /// | mixed | 134 | 32 | K/16 + 1 | 130 + 0.84 √K |
     /// | TF32 | 2¹⁴ + 8 | 32 | K | 2¹⁴ + 40 + 2 √K |
     /// | bf16 | 2¹⁷ + 512 | 32 | K | 2¹⁷ + 544 + 2 √K |
     ///
     /// **A product.** `a = high + low` exactly, with `|low| ≤ 2⁻¹¹|a|`: high has 11 bits, rounded to nearest. Cut off to 11 bits, low
     /// loses at most one unit in the last place of a, 2⁻²³|a|. So 3xTF32 is off by `low·low`, 2⁻²² = 4u, and two times 2u: with what
-    /// is beyond the first order, less than 9u; and 3xFP16, which rounds, by no more. In the mixed scheme, the low and the high part
+    /// is beyond the first order, less than 9u. 3xFP16 rounds low to fp16, of numbers that are at least 2⁻¹⁴ when they are scaled, and of
+    /// the smallest of these there is twice as much lost: two times 4u, and 4u. In the mixed scheme, the low and the high part
     /// that meet in each of two bf16 products are rounded to 8 bits, 2⁻⁸·2⁻¹¹ = 32u each. TF32 and bf16 operands are off by 2⁻¹¹
     /// and 2⁻⁸ each (of normal numbers).
     ///
@@ -83,6 +84,9 @@ impl Scheme {
     /// promoted after 16 k of `mma.sync`, which are two instructions of 8 k, or four of 4: 28u; after 32 k of `wgmma`, four of 8 k:
     /// 26u; and after 64 k of 3xFP16, four of 16 k: 42u. Products with low parts are 2⁻¹⁰ of that. Rounded operands stay in the tensor
     /// cores, on 9.0: less than 0.82u for each k.
+    ///
+    /// What the tensor cores of other GPUs than the H200 keep is not ours: M. Fasi et al., "Numerical behavior of NVIDIA tensor cores",
+    /// PeerJ Computer Science 7:e330 (2021), and P. Xie et al., "MMA-Sim", arXiv:2511.10909 (2025).
     ///
     /// **Sums in fp32** are rounded to nearest, as often as there are promotions: after 16 k or more. Tiles that are computed again in
     /// fp32 add up 32 terms at a time. What is divided among blocks is rounded no more often.
@@ -99,7 +103,7 @@ impl Scheme {
             }
             Self::Fp32 => Bounds::of_units(0.0, k, 2.0 + 2.8 * root),
             Self::Fp32ThreeTf32 => Bounds::of_units(9.0 + 32.0, promotions, 16.0 + 0.84 * root),
-            Self::Fp32ThreeFp16 => Bounds::of_units(9.0 + 44.0, promotions, 18.0 + 0.84 * root),
+            Self::Fp32ThreeFp16 => Bounds::of_units(13.0 + 44.0, promotions, 18.0 + 0.84 * root),
             Self::Fp32Mixed => Bounds::of_units(134.0 + 32.0, promotions, 130.0 + 0.84 * root),
             Self::Tf32 => Bounds::of_units(16_392.0 + 32.0, k, 16_424.0 + 2.0 * root),
             Self::Bf16 => Bounds::of_units(131_584.0 + 32.0, k, 131_616.0 + 2.0 * root),

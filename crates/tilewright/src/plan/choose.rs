@@ -7,6 +7,7 @@ use super::kernel_candidate::KernelCandidate;
 use super::model;
 use super::options::Options;
 use super::table::Table;
+use crate::accuracy::rounded_up;
 use crate::description::Description;
 use crate::device_facts::DeviceFacts;
 use crate::kernels::contract::Copies;
@@ -264,8 +265,10 @@ impl Request<'_> {
             && let Some(Bounds { guaranteed, expected }) = candidate.kernel.scheme.bounds(self.product.terms())
         {
             notes.push(format!(
-                "{accuracy} is asked for: errors of elements are guaranteed to be at most {guaranteed:.1e} of the sum of |a||b|, and \
-                 expected to be at most {expected:.1e}"
+                "{accuracy} is asked for: errors of elements are guaranteed to be at most {:.1e} of the sum of |a||b|, and \
+                 expected to be at most {:.1e}",
+                rounded_up(guaranteed),
+                rounded_up(expected)
             ));
         }
         if self.wanted == Wanted::Precision(Precision::Fp32) && candidate.kernel.scheme == Scheme::Fp32 {

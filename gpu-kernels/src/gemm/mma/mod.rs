@@ -407,8 +407,8 @@ impl<
         unsafe { if PARTS == 1 { warp::sync_warp(warp::ALL_LANES) } else { thread::sync_threads() } }
     }
 
-    /// The epilogue of the elements of C, or of a part of each, that this warp has accumulators of: a block of columns at a time, by way of shared memory, so
-    /// that a warp stores whole lines of 128 bytes. Warps that have different k of the same elements share the lines.
+    /// The epilogue of the elements of C, or of a part of each, that this warp has accumulators of: a block of columns at a time, by way
+    /// of shared memory, so that a warp stores whole lines of 128 bytes. Warps that have different k of the same elements share the lines.
     ///
     /// # Safety
     /// All threads of the block call this function together, and none has copies under way to `shared`. No other block has

@@ -1,8 +1,6 @@
 //! The precisions of the `mma.sync` kernels: how a lane prepares fp32 operands in registers, by rounding or decomposing them, and
 //! which tensor-core products make one product of them.
 
-use core::ops::AddAssign;
-
 use cuda_std::mma::{mma_m8n8k4_fp64, mma_m16n8k8_tf32, mma_m16n8k16_bf16, mma_m16n8k16_fp16};
 use cuda_std::prelude::*;
 
@@ -18,7 +16,7 @@ pub(super) type Tf32 = [f32; 4];
 pub(super) type Pairs = [u32; 2];
 
 /// What products are added up in.
-pub(in crate::gemm) trait Sum: Copy + AddAssign {
+pub(in crate::gemm) trait Sum: Copy {
     const ZERO: Self;
     /// Whether an fp32 number holds less than it.
     const HAS_LOW_PART: bool;
