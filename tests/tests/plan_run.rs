@@ -247,6 +247,24 @@ fn a_plan_takes_only_what_it_was_made_for() {
 }
 
 #[test]
+fn rows_of_operands_begin_anywhere_between_multiples_of_16_bytes() {
+    let kernels = kernels::WGMMA_64X64_FP32_3XTF32.iter().chain(&kernels::MMA_64X64_FP32_3XTF32);
+    for (kernel, from) in kernels.zip((0..4).cycle()) {
+        let lay = |order: Option<Order>, from: usize| Lay {
+            order: order.unwrap(),
+            offset: (from + 1) % 4,
+            padding: (2 * from + 3) % 4,
+            ..PLAIN
+        };
+        for more in [0, 1, 2] {
+            let lays =
+                [lay(kernel.a, from + more), lay(kernel.b, from + 2 * more + 1), lay(Some(Order::RowMajor), more)];
+            Trial { lays, factors: (1.5, -0.5), ..Trial::new([66, 65, 101], kernel) }.run();
+        }
+    }
+}
+
+#[test]
 fn a_matrix_lies_inside_its_buffer() {
     let device = Device::cpu(Checks::Bounds);
     let buffer = || device.allocate::<f32>(20).unwrap();

@@ -4,9 +4,10 @@ use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::TensorMap;
 use gpu_kernels::MatrixBatch;
 use gpu_kernels::gemm::hopper::decomposed::*;
-use gpu_kernels::gemm::tiles::TileShape;
+use gpu_kernels::gemm::hopper::divided_steps;
+use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
-use super::contract::{Call, Contract, KernelInfo, Performance};
+use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
 use super::scheme::Scheme;
 use super::tiled::Common;
 use crate::Error;
@@ -19,10 +20,18 @@ const THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; converter warps decompose operands for the consumers",
     scheme: Scheme::Fp32ThreeTf32,
     tile: TILE,
-    performance: Performance::new(1, 0.94).block(5.2),
+    performance: Performance::new(1, 0.9).block(6.0),
 };
 const MIXED: Common =
     Common { scheme: Scheme::Fp32Mixed, performance: Performance::new(1, 0.79).block(4.5), ..THREE_TF32 };
+
+/// Tiles of an eighth of the size, and loaded without TMA.
+const SMALL_THREE_TF32: Common = Common {
+    idea: "three warpgroups share a small tile, each with terms of its own; any alignment",
+    tile: divided_steps::TILE,
+    performance: Performance::new(1, 0.38).block(2.6).unaligned(1.3),
+    ..THREE_TF32
+};
 
 /// The blocks that have to share the underflow scan of an operand. With fewer, each looks at all of it anyway.
 const SHARERS: usize = 8;
@@ -75,6 +84,44 @@ tensor_map_kernels! {
         gemm_wgmma_nt_fp32_mixed RowMajor ColumnMajor,
         gemm_wgmma_tn_fp32_mixed ColumnMajor RowMajor,
         gemm_wgmma_tt_fp32_mixed ColumnMajor ColumnMajor;
+}
+
+/// The contract of kernels that need the product alone, and store lines of C whole.
+#[derive(Debug)]
+struct Small(fn(&Device, TiledGemm<'_>) -> Result<(), Error>);
+
+impl Contract for Small {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        (self.0)(device, call.gemm)
+    }
+
+    fn stores(&self) -> Stores {
+        Stores::Lines
+    }
+}
+
+/// Registers kernels that need the product alone.
+macro_rules! small_kernels {
+    ($(#[$doc:meta])* pub static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;) => {
+        $(#[$doc])*
+        pub static $family: [KernelInfo; 4] = [$(
+            $common.of(
+                divided_steps::$kernel::FACTS,
+                $a,
+                $b,
+                &Small(|device, gemm| device.launch(divided_steps::$kernel { gemm })),
+            )
+        ),*];
+    };
+}
+
+small_kernels! {
+    /// Three TF32 products, tiles of 64×64.
+    pub static WGMMA_64X64_FP32_3XTF32 = SMALL_THREE_TF32:
+        gemm_wgmma_64x64_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_wgmma_64x64_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_wgmma_64x64_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_wgmma_64x64_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
 }
 
 /// A tensor map of A. Where terms are neighbours, a box has as many rows as `boxes`; otherwise it has as many rows as terms.

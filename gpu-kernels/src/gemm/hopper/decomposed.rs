@@ -349,7 +349,7 @@ fn promote(accumulators: &mut [f32; ACCUMULATORS], partial: &[f32; ACCUMULATORS]
 /// and the assembler gives both arrays registers in order, beginning with even ones. With neighbours exchanged, what is added
 /// is in different banks.
 #[inline(always)]
-fn position_of(i: usize) -> usize {
+pub(super) fn position_of(i: usize) -> usize {
     i ^ 1
 }
 

@@ -1,4 +1,5 @@
-//! Warp-specialized kernels for compute capability 9.0 (`sm_90a`): TMA loads operands into shared memory, `wgmma` multiplies them.
+//! Kernels for compute capability 9.0 (`sm_90a`): TMA, in one of them `cp.async`, loads operands into shared memory, `wgmma` multiplies
+//! them. The warps of most have roles ("warp-specialized").
 //!
 //! README.md in this directory describes the protocol between the roles of a block: which barrier says what, and who makes
 //! which transition. The modules, in the order in which to read them:
@@ -12,6 +13,7 @@
 //! | [`short_k`] | the same for small k, with results that TMA stores |
 //! | `scheme` | which products of high and low parts make an fp32-accurate product |
 //! | [`decomposed`] | fp32-accurate products in one pass: converter warps and consumers decompose the operands on the way |
+//! | [`divided_steps`] | the same without TMA, for smaller tiles and any alignment: warpgroups with k of their own |
 //! | `decomposed_block` | what the roles of such a block share |
 //! | `converter` | the converter warps of `decomposed` |
 //! | `underflow_scan` | which operands a block scans for numbers that are too small to be decomposed |
@@ -20,6 +22,7 @@
 mod converter;
 pub mod decomposed;
 pub(super) mod decomposed_block;
+pub mod divided_steps;
 pub mod fallback;
 pub mod fp16_pairs;
 mod operand;

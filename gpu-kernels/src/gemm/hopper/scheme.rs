@@ -18,12 +18,12 @@ pub(super) trait Scheme {
     /// The second operand of eight numbers of B, from them and from what is left of them.
     fn second_of_b(values: [f32; 8], low: [f32; 8]) -> [f32; 8];
 
-    /// Sets 64×128 accumulators to the product over k = 32, from the smallest parts to the largest. Asynchronous.
+    /// Sets accumulators to the product over k = 32, from the smallest parts to the largest. Asynchronous.
     ///
     /// # Safety
     /// As for [`Sums::set`]; the caller fences before and commits after.
     unsafe fn multiply(
-        accumulators: &mut [f32; 64],
+        accumulators: &mut impl Sums,
         first_a: &Fragments<u32>,
         second_a: &Fragments<u32>,
         first_b: Descriptor,
@@ -61,7 +61,7 @@ impl Scheme for ThreeTf32 {
 
     #[inline(always)]
     unsafe fn multiply(
-        accumulators: &mut [f32; 64],
+        accumulators: &mut impl Sums,
         first_a: &Fragments<u32>,
         second_a: &Fragments<u32>,
         first_b: Descriptor,
@@ -108,7 +108,7 @@ impl Scheme for Mixed {
 
     #[inline(always)]
     unsafe fn multiply(
-        accumulators: &mut [f32; 64],
+        accumulators: &mut impl Sums,
         first_a: &Fragments<u32>,
         second_a: &Fragments<u32>,
         first_b: Descriptor,

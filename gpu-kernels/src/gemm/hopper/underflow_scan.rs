@@ -38,11 +38,12 @@ impl ScanSchedule {
 
 /// Whether no accumulator is infinite or NaN.
 #[inline(always)]
-pub(super) fn are_finite<const COUNT: usize>(accumulators: &[[f32; COUNT]; 2]) -> bool {
+pub(super) fn are_finite<const COUNT: usize, const PARTS: usize>(accumulators: &[[f32; COUNT]; PARTS]) -> bool {
     let mut finite = Finite::new();
     for i in 0..COUNT {
-        finite.see(accumulators[0][i]);
-        finite.see(accumulators[1][i]);
+        for part in accumulators {
+            finite.see(part[i]);
+        }
     }
     finite.all()
 }
