@@ -59,7 +59,7 @@ impl KernelCandidate {
         });
         let partials = match is_divided(kernel, splits) {
             true => {
-                let results = product.m as u128 * product.n as u128 * product.batch as u128;
+                let results = product.m as u128 * line_of_partials(product.n) as u128 * product.batch as u128;
                 results * u128::from(splits) * kernel.scheme.parts_of_sums() as u128
             }
             false => 0,
@@ -151,6 +151,12 @@ impl KernelCandidate {
         }
         steps
     }
+}
+
+/// The elements from one row of partial results to the next, for rows of so many: a multiple of four, so that they are read in vectors
+/// of 16 bytes, unless rows are shorter than that.
+pub(super) const fn line_of_partials(n: usize) -> usize {
+    if n < 4 { n } else { n.saturating_add(3) / 4 * 4 }
 }
 
 fn is_divided(kernel: &KernelInfo, splits: u32) -> bool {

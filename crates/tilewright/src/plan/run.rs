@@ -7,6 +7,7 @@ use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Triangle};
 
 use super::gemm_plan::GemmPlan;
+use super::kernel_candidate::line_of_partials;
 use super::preparation::Prepared;
 use super::workspace::Workspace;
 use crate::description::Description;
@@ -128,10 +129,10 @@ impl GemmPlan {
         let whole = TiledGemm::new(alpha, a, b, beta, c)?;
         if candidate.is_divided() {
             let (m, n) = (c.first().rows() as usize, c.first().cols() as usize);
-            let count = self.product.batch * candidate.splits as usize;
-            let partials = MatrixBatchMut::new(MatrixMut::new(for_partials, m, n, n, 1)?, m * n, count)?;
+            let (count, line) = (self.product.batch * candidate.splits as usize, line_of_partials(n));
+            let partials = MatrixBatchMut::new(MatrixMut::new(for_partials, m, n, line, 1)?, m * line, count)?;
             multiply(TiledGemm::split_k(a, b, partials, candidate.splits)?, 1.0, 0.0)?;
-            let partials = MatrixBatch::new(Matrix::new(read(for_partials), m, n, n, 1)?, m * n, count)?;
+            let partials = MatrixBatch::new(Matrix::new(read(for_partials), m, n, line, 1)?, m * line, count)?;
             let reduction = SplitReduction::new(alpha, partials, candidate.splits, beta, c)?;
             add_partial_sums(device, reduction, candidate.kernel.scheme.parts_of_sums())?;
         } else {
