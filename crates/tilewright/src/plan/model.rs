@@ -141,12 +141,16 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
             // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
             let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
             let by_columns = product.c.order() != Some(Order::RowMajor);
-            // Where vectors of a row are no vectors of memory, lanes store their elements one by one.
-            let in_vectors = stores == Stores::Lines || (product.n % 4 == 0 && product.c.leading_dimension() % 4 == 0);
+            // Where vectors of a row are no vectors of memory, lanes store their elements one by one. Those with fragments of `wgmma`
+            // have pairs, the others four; of pairs, a store touches twice the sectors.
+            let (width, one_by_one) =
+                if kernel.loads_by_tensor_maps() { (2, 1.5 * ONE_BY_ONE) } else { (4, ONE_BY_ONE) };
+            let in_vectors = stores == Stores::Lines
+                || (product.n.is_multiple_of(width) && product.c.leading_dimension().is_multiple_of(width));
             let scattered = match (by_columns, in_vectors) {
                 (true, _) => times * results / rates.bandwidth,
                 (false, true) => 0.0,
-                (false, false) => ONE_BY_ONE * results / rates.bandwidth,
+                (false, false) => one_by_one * f64::from(splits) * results / rates.bandwidth,
             };
             (waves * (steps * step + block)).max(streaming) + scattered
         }
