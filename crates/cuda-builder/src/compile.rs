@@ -16,7 +16,7 @@ use crate::explain::{is_crash, math_functions, with_hints};
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error, Pipeline, environment, features, write_atomically};
 
-const TARGET: &str = "nvptx64-nvidia-cuda";
+pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
 /// What the code is compiled for before the link step knows better.
 pub(crate) const BASE: Arch = Arch::Sm80;
 

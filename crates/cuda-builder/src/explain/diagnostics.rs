@@ -4,16 +4,18 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
+use crate::compile::TARGET;
 use crate::metadata::metadata;
 use crate::toolchain::Toolchain;
 
 /// rustc's messages, with hints where it does not know better.
 ///
 /// `math` gives the names of the functions in `cuda_std::math`.
-pub(crate) fn with_hints(messages: &[String], math: impl FnOnce() -> Vec<String>) -> String {
+pub(crate) fn with_hints(messages: &[String], math: impl FnOnce() -> Option<Vec<String>>) -> String {
     let methods: Vec<(&str, &str)> = messages.iter().filter_map(|message| float_method(message)).collect();
-    let math = if methods.is_empty() { Vec::new() } else { math() };
-    let mut hints: Vec<String> = methods.iter().map(|(name, kind)| for_float_method(name, kind, &math)).collect();
+    let math = if methods.is_empty() { None } else { math() };
+    let mut hints: Vec<String> =
+        methods.iter().map(|(name, kind)| for_float_method(name, kind, math.as_deref())).collect();
     hints.extend(messages.iter().filter_map(|message| feature(message)));
     let mut text = messages.iter().map(|message| without_internals(message)).collect::<Vec<_>>().join("\n");
     let mut given = HashSet::new();
@@ -44,14 +46,15 @@ fn float_method(message: &str) -> Option<(&str, &'static str)> {
     Some((name, ["f32", "f64"].into_iter().find(has)?))
 }
 
-fn for_float_method(name: &str, kind: &str, math: &[String]) -> String {
+fn for_float_method(name: &str, kind: &str, math: Option<&[String]>) -> String {
     let function = if name == "mul_add" { "fma" } else { name };
-    let advice = match math.iter().find(|known| *known == function) {
-        Some(_) if kind == "f32" => {
+    let advice = match math.map(|math| math.iter().any(|known| known == function)) {
+        None => "`cuda_std::math` has what kernels can use".to_owned(),
+        Some(true) if kind == "f32" => {
             format!("write `cuda_std::math::{function}(…)`, which has the same bits on the CPU")
         }
-        Some(_) => format!("`cuda_std::math::{function}(…)` is for f32, and there is none for {kind}"),
-        None => format!("`cuda_std::math` has what kernels can use, and no `{name}`"),
+        Some(true) => format!("`cuda_std::math::{function}(…)` is for f32, and there is none for {kind}"),
+        Some(false) => format!("`cuda_std::math` has what kernels can use, and no `{name}`"),
     };
     format!("the methods of {kind} that are std's, such as `{name}`, are not there on a GPU: {advice}")
 }
@@ -67,18 +70,18 @@ fn feature(message: &str) -> Option<String> {
 }
 
 /// The functions in the `cuda_std::math` that a crate uses; none if they cannot be found out.
-pub(crate) fn math_functions(toolchain: &Toolchain, crate_dir: &Path) -> Vec<String> {
-    let Ok(metadata) = metadata(toolchain, crate_dir, &["--offline"]) else { return Vec::new() };
+pub(crate) fn math_functions(toolchain: &Toolchain, crate_dir: &Path) -> Option<Vec<String>> {
+    // Of the packages of all platforms, some have perhaps never been downloaded.
+    let options = ["--offline", "--filter-platform", TARGET];
+    let metadata = metadata(toolchain, crate_dir, &options).ok()?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let library = packages.filter(|package| package["name"] == "tilewright-cuda-std");
-    let Some(manifest) = library.filter_map(|package| package["manifest_path"].as_str()).next() else {
-        return Vec::new();
-    };
+    let manifest = library.filter_map(|package| package["manifest_path"].as_str()).next()?;
     let source = Path::new(manifest).with_file_name("src");
     let mut files = vec![source.join("math.rs")];
     files.extend(fs::read_dir(source.join("math")).into_iter().flatten().flatten().map(|entry| entry.path()));
     let text: String = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
-    functions(&text)
+    Some(functions(&text))
 }
 
 /// The public functions at the top of a source file.
@@ -97,17 +100,19 @@ mod tests {
 
     #[test]
     fn names_the_function_for_a_method_of_std() {
-        let text = with_hints(&[NO_METHOD.to_owned()], || vec!["exp".to_owned()]);
+        let text = with_hints(&[NO_METHOD.to_owned()], || Some(vec!["exp".to_owned()]));
         assert!(
             text.starts_with(NO_METHOD) && text.contains("hint:") && text.contains("`cuda_std::math::exp(…)`"),
             "{text}"
         );
-        let text = with_hints(&[NO_METHOD.to_owned(), NO_METHOD.to_owned()], || vec!["fma".to_owned()]);
+        let text = with_hints(&[NO_METHOD.to_owned(), NO_METHOD.to_owned()], || Some(vec!["fma".to_owned()]));
         assert!(text.contains("no `exp`") && text.matches("hint:").count() == 1, "{text}");
-        let text = with_hints(&[NO_METHOD.replace("type `f32`", "type `f64`")], || vec!["exp".to_owned()]);
+        let text = with_hints(&[NO_METHOD.replace("type `f32`", "type `f64`")], || Some(vec!["exp".to_owned()]));
         assert!(text.contains("`cuda_std::math::exp(…)` is for f32, and there is none for f64"), "{text}");
-        let text = with_hints(&[NO_METHOD.replace("`exp`", "`mul_add`")], || vec!["fma".to_owned()]);
+        let text = with_hints(&[NO_METHOD.replace("`exp`", "`mul_add`")], || Some(vec!["fma".to_owned()]));
         assert!(text.contains("write `cuda_std::math::fma(…)`"), "{text}");
+        let text = with_hints(&[NO_METHOD.to_owned()], || None);
+        assert!(text.contains("`cuda_std::math` has what kernels can use") && !text.contains("no `exp`"), "{text}");
         let ambiguous = NO_METHOD.replace("type `f32`", "type `{float}`");
         assert_eq!(with_hints(std::slice::from_ref(&ambiguous), || panic!("not needed")), ambiguous);
         let other = NO_METHOD.replace("type `f32`", "struct `Vec<f32>`");
@@ -118,7 +123,7 @@ mod tests {
     fn features_are_for_the_gpu() {
         let message = "error[E0658]: use of unstable library feature `stdarch_nvptx`\n\
                        = help: add `#![feature(stdarch_nvptx)]` to the crate attributes to enable";
-        let text = with_hints(&[message.to_owned()], Vec::new);
+        let text = with_hints(&[message.to_owned()], || panic!("not needed"));
         assert!(text.contains("cfg_attr(target_arch = \"nvptx64\", feature(stdarch_nvptx))"), "{text}");
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn explained(error: Error, arch: Arch, request: Compile<'_>, link: Li
     match error {
         Error::Tool { log: Some(log), tool, status, message, function } => {
             let math = math_functions(request.toolchain, crate_dir);
-            let found = unsupported(&ir, crate_dir, &math);
+            let found = unsupported(&ir, crate_dir, math.as_deref());
             if found.is_empty() {
                 return Error::Tool { log: Some(log), tool, status, message, function };
             }

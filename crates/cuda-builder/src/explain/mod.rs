@@ -55,7 +55,7 @@ const NO_MATH: [&str; 19] = [
 const MATH: &str = "llvm.exp2.f32";
 
 /// What no code for a GPU can be made of in a module of LLVM IR, each once.
-pub(crate) fn unsupported(ir: &str, crate_dir: &Path, math: &[String]) -> Vec<Unsupported> {
+pub(crate) fn unsupported(ir: &str, crate_dir: &Path, math: Option<&[String]>) -> Vec<Unsupported> {
     let lines = Lines::of(ir, crate_dir);
     let mut found: Vec<Unsupported> = Vec::new();
     each_instruction(ir, |function, line| {
@@ -82,7 +82,7 @@ fn each_instruction<'a>(ir: &'a str, mut f: impl FnMut(&'a str, &'a str)) {
 }
 
 /// What an instruction wants that there is not, and what to do.
-fn what_is_missing(line: &str, math: &[String]) -> Option<String> {
+fn what_is_missing(line: &str, math: Option<&[String]>) -> Option<String> {
     if let Some((_, intrinsic)) = global_names(line).find(|(_, name)| name.starts_with("llvm.")) {
         let (name, kind) = intrinsic["llvm.".len()..].split_once('.')?;
         if NO_MATH.contains(&name) && intrinsic != MATH {
@@ -102,11 +102,12 @@ fn what_is_missing(line: &str, math: &[String]) -> Option<String> {
 }
 
 /// What to write for a function of numbers.
-fn instead(name: &str, math: &[String]) -> String {
+fn instead(name: &str, math: Option<&[String]>) -> String {
     let name = if name == "log" { "ln" } else { name };
-    match math.iter().find(|known| *known == name) {
-        Some(name) => format!("write `cuda_std::math::{name}`"),
-        None => format!("`cuda_std::math` has what kernels can use, and no `{name}`"),
+    match math.map(|math| math.iter().any(|known| known == name)) {
+        None => "`cuda_std::math` has what kernels can use".to_owned(),
+        Some(true) => format!("write `cuda_std::math::{name}`"),
+        Some(false) => format!("`cuda_std::math` has what kernels can use, and no `{name}`"),
     }
 }
 
