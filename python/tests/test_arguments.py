@@ -161,7 +161,7 @@ def test_too_little_memory_is_answered_with_what_helps_in_python() -> None:
 
 
 def test_no_message_names_flags_of_the_command_line() -> None:
-    for precision in ("fp32-normwise", "bf16", "fp16"):
+    for precision in ("fp32-ozaki", "fp32-normwise", "bf16", "fp16"):
         try:
             tilewright.matmul(zeros(200, 200), zeros(200, 200), precision=precision, on_cpu="emulate")
         except tilewright.ArgumentError as error:

@@ -22,7 +22,7 @@ import tilewright
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here that torch can use")
 
-PRECISIONS = ("fp32", "fp32-strict", "fp32-rounded", "fp32-normwise", "tf32", "bf16", "fp16")
+PRECISIONS = ("fp32", "fp32-strict", "fp32-rounded", "fp32-ozaki", "fp32-normwise", "tf32", "bf16", "fp16")
 STRESS_SECONDS = float(os.environ.get("TILEWRIGHT_STRESS_SECONDS", "5"))
 
 

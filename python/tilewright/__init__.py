@@ -102,8 +102,11 @@ def matmul(
             - "fp32-rounded": sums in float64, rounded to float32 once, so that nearly every element is the number nearest to the
               exact one. Tensor cores for float64 compute them where a GPU has fast ones (A100, H100, H200, B200); elsewhere it
               takes long.
+            - "fp32-ozaki": exact sums of 8-bit digits of scaled operands, rounded to float32 once: nearly every element is the number
+              nearest to the exact one, unless elements that are small beside the largest of their row of a matrix in `a` or column of
+              one in `b` matter. For H100 and H200; much faster than "fp32-rounded".
             - "fp32-normwise": accurate only against the largest element of each row of a matrix in `a` and each column of
-              one in `b`; the fastest of the three.
+              one in `b`; the fastest of these.
             - "tf32", "bf16", "fp16": operands rounded to that, sums in float32.
 
         tolerance: In place of a precision, how large the error of an element may be, as a part of the sum of the magnitudes of its

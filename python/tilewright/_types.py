@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
-Precision: TypeAlias = Literal["fp32", "fp32-strict", "fp32-rounded", "fp32-normwise", "tf32", "bf16", "fp16"]
+Precision: TypeAlias = Literal["fp32", "fp32-strict", "fp32-rounded", "fp32-ozaki", "fp32-normwise", "tf32", "bf16", "fp16"]
 """How precise a product is: see `tilewright.matmul`."""
 
 Part: TypeAlias = Literal["all", "upper", "lower"]

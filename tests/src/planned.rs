@@ -388,6 +388,8 @@ fn loss(scheme: Scheme) -> f64 {
     match scheme {
         // It adds up without errors, and may be wrong by the roundings of α and β.
         Scheme::Fp32 | Scheme::Fp32Fp64 => 0.0,
+        // Of the maxima of rows and columns: see `gpu_kernels::pack::digits`.
+        Scheme::Fp32TenInt8 => 4.02 / f64::from(1 << 28),
         Scheme::Fp32Mixed => on_tensor_cores(MmaPrecision::Fp32Mixed),
         Scheme::Fp32ThreeTf32 => on_tensor_cores(MmaPrecision::Fp32ThreeTf32),
         // Each operand keeps 22 bits: see `gpu_kernels::pack::scaled`.
@@ -403,7 +405,7 @@ fn loss(scheme: Scheme) -> f64 {
 /// By what an error is measured: magnitudes of elements, or for schemes that scale rows, the largest of its row.
 pub(crate) fn magnitudes(scheme: Scheme, a: &Array2<f64>) -> Array2<f64> {
     let mut magnitudes = a.mapv(f64::abs);
-    if scheme == Scheme::Fp32ScaledFp16 {
+    if scheme.scales_lines() {
         for mut row in magnitudes.axis_iter_mut(Axis(0)) {
             let largest = row.iter().fold(0.0, |largest: f64, &element| largest.max(element));
             row.fill(largest);

@@ -104,8 +104,7 @@ pub(crate) fn check(scheme: Scheme, problem: &Problem, result: &Operand) -> Resu
                 let (x, y) = (f64::from(rounded(scheme, a.at(row, l))), f64::from(rounded(scheme, b.at(l, col))));
                 sum += x * y;
                 // Schemes that scale lines are measured by the largest of each.
-                magnitude +=
-                    if scheme == Scheme::Fp32ScaledFp16 { x.abs().max(1.0) * y.abs().max(1.0) } else { (x * y).abs() };
+                magnitude += if scheme.scales_lines() { x.abs().max(1.0) * y.abs().max(1.0) } else { (x * y).abs() };
             }
             // First as the fp32 number that the sum is: that may be infinite.
             let sum = f64::from(sum as f32);

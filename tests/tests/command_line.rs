@@ -302,7 +302,7 @@ fn tables_are_of_one_gpu_and_made_on_one() {
     refused(&["tune"], &["--output"]);
     refused(
         &["tune", "--op", "scale", "--output", table],
-        &["`scale` has nothing to tune", "gemv, gemm-fp32-rounded, gemm-fp32-strict"],
+        &["`scale` has nothing to tune", "gemv, gemm-fp32-rounded, gemm-fp32-ozaki, gemm-fp32-strict"],
     );
     refused(&["tune", "--op", "gemw", "--output", table], &["there is no operation `gemw` (did you mean `gemv`, `"]);
     refused(&["tune", "--op", "gemv", "--precision", "tf32", "--output", table], &["cannot be used with"]);

@@ -70,7 +70,7 @@ fn refusal(device: &DeviceFacts, product: &Description, options: Options) -> Ref
 
 #[test]
 fn every_layout_has_its_kernel_on_every_device() {
-    use Precision::{Bf16, Fp16, Fp32, Fp32Normwise, Fp32Rounded, Fp32Strict, Tf32};
+    use Precision::{Bf16, Fp16, Fp32, Fp32Normwise, Fp32Ozaki, Fp32Rounded, Fp32Strict, Tf32};
     for layout in ["NN", "NT", "TN", "TT"] {
         let product = product(layout, 2048, 4096, 8192);
         let is = |device: &DeviceFacts, precision, pattern: &str| {
@@ -79,6 +79,7 @@ fn every_layout_has_its_kernel_on_every_device() {
         };
         is(&h200(), Fp32, "gemm_wgmma_packed_fp32_3xfp16");
         is(&h200(), Fp32Normwise, "gemm_wgmma_packed_fp32_normwise");
+        is(&h200(), Fp32Ozaki, "gemm_wgmma_packed_fp32_10xint8");
         is(&h200(), Bf16, "gemm_wgmma_packed_bf16");
         is(&h200(), Fp16, "gemm_wgmma_packed_fp16");
         is(&h200(), Tf32, if layout == "NT" { "gemm_wgmma_nt_tf32" } else { "gemm_wgmma_tt_tf32" });
@@ -216,11 +217,12 @@ fn tf32_copies_no_more_than_it_has_to() {
 
 #[test]
 fn packed_operands_come_from_anywhere() {
-    const NAMES: [&str; 4] = [
+    const NAMES: [&str; 5] = [
         "gemm_wgmma_packed_bf16",
         "gemm_wgmma_packed_fp16",
         "gemm_wgmma_packed_fp32_3xfp16",
         "gemm_wgmma_packed_fp32_normwise",
+        "gemm_wgmma_packed_fp32_10xint8",
     ];
     let mut spread = product("NT", 300, 200, 4099);
     spread.a = Placement { row_stride: 3 * 4099, col_stride: 3, alignment: 4, ..spread.a };
@@ -241,9 +243,12 @@ fn packed_operands_come_from_anywhere() {
             assert!(aligned.explanation().notes.iter().any(|note| note.contains("left to")));
             // Lines whose terms lie side by side are packed whole, others in 8 chunks of 512 terms. Parts begin at multiples of
             // 64 words.
-            let chunks = |lies_well: bool| if lies_well { 1 } else { 8 };
+            let is_pairs = index < 4;
+            let chunks = |lies_well: bool| if lies_well && is_pairs { 1 } else { 8 };
             let extremes = |lines: usize, chunks: usize| (4 * lines * chunks).next_multiple_of(64);
             let (chunks_a, chunks_b) = (chunks(layout.starts_with('N')), chunks(layout.ends_with('T')));
+            // Exact sums have low parts, too.
+            let partials = if is_pairs { partials } else { 2 * partials };
             assert_eq!(steps[0].contains("pack_whole_lines_fp16"), chunks_a == 1, "{}", aligned.explanation());
             assert_eq!(steps[1].contains("pack_whole_lines_fp16"), chunks_b == 1, "{}", aligned.explanation());
             let (of_a, of_b) =
@@ -259,11 +264,24 @@ fn packed_operands_come_from_anywhere() {
         assert!(matches!(refusal(&a100(), &gemm, Options::from(kernel(name))), Refusal::Architecture { .. }));
         assert_eq!(plan_with(&cpu(), &gemm, name, 1).kernel().name, name);
         assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), Options::from(kernel(name))), Refusal::EmptyK);
-        let split = Options { splits: Some(65), ..Options::from(kernel(name)) };
-        assert_eq!(refusal(&h200(), &gemm, split), Refusal::TooManySplits { splits: 65, most: 64 });
+        let most = if index < 4 { 64 } else { 32 };
+        let split = Options { splits: Some(most + 1), ..Options::from(kernel(name)) };
+        assert_eq!(refusal(&h200(), &gemm, split), Refusal::TooManySplits { splits: most + 1, most });
         let tight = DeviceFacts { memory_bytes: Some(1 << 20), ..h200() };
         assert!(matches!(refusal(&tight, &gemm, Options::from(kernel(name))), Refusal::Workspace { .. }));
     }
+}
+
+#[test]
+fn sums_that_are_too_long_for_integers_are_divided() {
+    let long = product("NT", 64, 64, 70_000);
+    let plan = chosen(&h200(), &long, Precision::Fp32Ozaki);
+    assert!(plan.splits() >= 3, "{}", plan.explanation());
+    let two = Options { splits: Some(2), ..Options::from(plan.kernel()) };
+    assert_eq!(refusal(&h200(), &long, two), Refusal::TooFewSplits { splits: 2, fewest: 3 });
+    assert_eq!(plan_with(&cpu(), &long, plan.kernel().name, 3).splits(), 3);
+    // By the executor, too.
+    assert_eq!(plan::plan(&cpu(), &long, &Options::from(plan.kernel())).unwrap().splits(), 3);
 }
 
 #[test]

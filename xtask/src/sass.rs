@@ -21,8 +21,9 @@ pub(crate) struct Arguments {
 
 /// The operations that are counted: accesses of global and of shared memory, copies between them, fused multiply-adds, tensor
 /// cores, and the generic and local accesses that no kernel should have.
-const OPERATIONS: [&str; 15] = [
-    "LDG", "STG", "LDGSTS", "UTMALDG", "LDS", "STS", "LDSM", "FFMA", "HMMA", "DMMA", "HGMMA", "LD", "ST", "LDL", "STL",
+const OPERATIONS: [&str; 16] = [
+    "LDG", "STG", "LDGSTS", "UTMALDG", "LDS", "STS", "LDSM", "FFMA", "HMMA", "DMMA", "HGMMA", "IGMMA", "LD", "ST",
+    "LDL", "STL",
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {

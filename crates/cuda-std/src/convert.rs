@@ -50,6 +50,28 @@ pub fn f16x2(first: f32, second: f32) -> u32 {
     }
 }
 
+/// The nearest integer, ties to even; the nearest one that 32 bits have where it is beyond, and 0 of NaN (`cvt.rni.s32.f32`).
+#[inline(always)]
+pub fn nearest_integer(x: f32) -> i32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: i32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "cvt.rni.s32.f32 {result}, {x};",
+                result = out(reg32) result, x = in(reg32) x,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        result
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        x.round_ties_even() as i32
+    }
+}
+
 /// The two fp16 numbers of a word as fp32 numbers, exactly: the lower half first (`cvt.f32.f16`, twice).
 #[inline(always)]
 pub fn from_f16x2(pair: u32) -> [f32; 2] {

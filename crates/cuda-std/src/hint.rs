@@ -57,4 +57,4 @@ macro_rules! register {
     )* };
 }
 
-register!(f32, u32);
+register!(f32, u32, i32);

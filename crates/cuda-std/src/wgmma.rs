@@ -9,7 +9,10 @@
 //!
 //!  A in registers, 4 of 32 bits: rows g, g + 8, g, g + 8;  positions q, q, q + 4, q + 4 of 8 (TF32),
 //!                                pairs 2q, 2q, 2q + 8, 2q + 8 of 16 (bf16, fp16)
+//!                                fours 4q, 4q, 4q + 16, 4q + 16 of 32 (int8)
 //! ```
+//!
+//! Accumulators are fp32, of int8 products 32-bit integers, which wrap around.
 //!
 //! The products are asynchronous: [`fence`], products, [`commit`], and [`wait`](Sums::wait) before the accumulators are read. Until then
 //! neither the accumulators nor the registers of A may be touched, and the tiles in shared memory must not change. The compiler does not
@@ -74,6 +77,9 @@ impl Descriptor {
 
 /// The element types of a product: how `wgmma` names them, and the extent k of one instruction.
 pub trait Format {
+    /// What products are added up in.
+    type Number;
+
     /// Which instruction it is.
     #[doc(hidden)]
     const KIND: Kind;
@@ -86,6 +92,7 @@ pub enum Kind {
     Tf32,
     Bf16,
     Fp16,
+    Int8,
 }
 
 /// TF32: k = 8, in 32 bits each; the low 13 bits are ignored.
@@ -97,15 +104,25 @@ pub struct Bf16;
 /// fp16: k = 16.
 #[derive(Clone, Copy, Debug)]
 pub struct Fp16;
+/// Signed integers of 8 bits: k = 32. Their sums are exact, but wrap around beyond 32 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Int8;
 
 impl Format for Tf32 {
+    type Number = f32;
     const KIND: Kind = Kind::Tf32;
 }
 impl Format for Bf16 {
+    type Number = f32;
     const KIND: Kind = Kind::Bf16;
 }
 impl Format for Fp16 {
+    type Number = f32;
     const KIND: Kind = Kind::Fp16;
+}
+impl Format for Int8 {
+    type Number = i32;
+    const KIND: Kind = Kind::Int8;
 }
 
 /// Orders this warpgroup's accesses to registers before the products that follow (`wgmma.fence`).
@@ -142,6 +159,9 @@ pub unsafe fn commit() {
 
 /// What `wgmma` adds to: 64×N accumulators, `N / 2` in each of 128 threads.
 pub trait Sums: Sized {
+    /// What they are.
+    type Number;
+
     /// Waits until at most `PENDING` groups are under way (`wgmma.wait_group`). The accumulators pass through, so that the compiler
     /// reads none of them before.
     ///
@@ -154,52 +174,48 @@ pub trait Sums: Sized {
     /// # Safety
     /// All 128 threads of the warpgroup come here together, after [`fence`]. Until a wait for the group has returned, the
     /// tile of B does not change. The accumulators pass through that wait before they are used.
-    unsafe fn set<F: Format>(&mut self, a: [u32; 4], b: Descriptor);
+    unsafe fn set<F: Format<Number = Self::Number>>(&mut self, a: [u32; 4], b: Descriptor);
 
     /// Adds A·B, with 4 registers of A and a tile of B.
     ///
     /// # Safety
     /// As for [`Sums::set`].
-    unsafe fn add<F: Format>(&mut self, a: [u32; 4], b: Descriptor);
+    unsafe fn add<F: Format<Number = Self::Number>>(&mut self, a: [u32; 4], b: Descriptor);
 
     /// Sets the accumulators to A·B, with both tiles in shared memory.
     ///
     /// # Safety
     /// As for [`Sums::set`], and the tile of A does not change either.
-    unsafe fn set_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor);
+    unsafe fn set_shared<F: Format<Number = Self::Number>>(&mut self, a: Descriptor, b: Descriptor);
 
     /// Adds A·B, with both tiles in shared memory.
     ///
     /// # Safety
     /// As for [`Sums::set_shared`].
-    unsafe fn add_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor);
+    unsafe fn add_shared<F: Format<Number = Self::Number>>(&mut self, a: Descriptor, b: Descriptor);
 }
 
 /// One instruction. The placeholders of an assembly template are literals, so the positions of all accumulators have to be listed.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! instruction {
-    ($n:literal, $types:literal, $modes:literal, $direction:ident, $adds:literal, $sums:ident, [$($a:tt)*], $b:ident,
-     $first:literal $($i:literal)*) => {
-        instruction!(@operand $n, $types, $modes, $direction, $adds, $sums, $b, $first $($i)*; $($a)*)
-    };
-    (@operand $n:literal, $types:literal, $modes:literal, $direction:ident, $adds:literal, $sums:ident, $b:ident,
-     $first:literal $($i:literal)*; registers $a:ident) => {
+    ($n:literal, $types:literal, $modes:literal, $direction:ident, $adds:literal, $sums:ident, registers $a:ident, $b:ident,
+     [$first:literal $($i:literal)*]) => {
         core::arch::asm!(
             concat!("{{ .reg .pred add; setp.ne.u32 add, ", $adds, ", 0;"),
             concat!("wgmma.mma_async.sync.aligned.m64n", $n, $types),
             concat!("{{ {", $first, "}", $(", {", $i, "}",)* " }},"),
-            concat!("{{ {a0}, {a1}, {a2}, {a3} }}, {b}, add, 1, 1", $modes, "; }}"),
+            concat!("{{ {a0}, {a1}, {a2}, {a3} }}, {b}, add", $modes, "; }}"),
             $direction(reg32) $sums[$first], $($direction(reg32) $sums[$i],)*
             a0 = in(reg32) $a[0], a1 = in(reg32) $a[1], a2 = in(reg32) $a[2], a3 = in(reg32) $a[3], b = in(reg64) $b.bits(),
             options(nostack, preserves_flags),
         )
     };
-    (@operand $n:literal, $types:literal, $modes:literal, $direction:ident, $adds:literal, $sums:ident, $b:ident,
-     $first:literal $($i:literal)*; shared $a:ident) => {
+    ($n:literal, $types:literal, $modes:literal, $direction:ident, $adds:literal, $sums:ident, shared $a:ident, $b:ident,
+     [$first:literal $($i:literal)*]) => {
         core::arch::asm!(
             concat!("{{ .reg .pred add; setp.ne.u32 add, ", $adds, ", 0;"),
             concat!("wgmma.mma_async.sync.aligned.m64n", $n, $types),
-            concat!("{{ {", $first, "}", $(", {", $i, "}",)* " }}, {a}, {b}, add, 1, 1", $modes, "; }}"),
+            concat!("{{ {", $first, "}", $(", {", $i, "}",)* " }}, {a}, {b}, add", $modes, "; }}"),
             $direction(reg32) $sums[$first], $($direction(reg32) $sums[$i],)*
             a = in(reg64) $a.bits(), b = in(reg64) $b.bits(),
             options(nostack, preserves_flags),
@@ -207,67 +223,74 @@ macro_rules! instruction {
     };
 }
 
-/// Implements [`Sums`] for a 64×`n` result, of which each thread has `count` accumulators.
+/// Waits for groups of products, for accumulators at these positions.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! wait {
+    ($sums:ident, $pending:ident, [$first:literal $($i:literal)*]) => {
+        core::arch::asm!(
+            concat!("wgmma.wait_group.sync.aligned {pending}; // {", $first, "}", $(" {", $i, "}",)*),
+            inout(reg32) $sums[$first], $(inout(reg32) $sums[$i],)* pending = const $pending,
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Implements [`Sums`] for a 64×`n` result, of which each thread has `count` accumulators, at `positions`. For each kind of product:
+/// the types, and the modes that follow for A in registers and for A in shared memory.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! sums {
-    ($n:literal, $count:literal, $first:literal $($i:literal)*) => {
-        impl Sums for [f32; $count] {
+    ($number:ident, $n:literal, $count:literal, $positions:tt,
+     $($kind:ident $types:literal $registers:literal $shared:literal;)*) => {
+        impl Sums for [$number; $count] {
+            type Number = $number;
+
             #[inline(always)]
             unsafe fn wait<const PENDING: u32>(&mut self) {
                 // SAFETY: the caller's promise; the values pass through unchanged.
-                unsafe {
-                    core::arch::asm!(
-                        concat!("wgmma.wait_group.sync.aligned {pending}; // {", $first, "}", $(" {", $i, "}",)*),
-                        inout(reg32) self[$first], $(inout(reg32) self[$i],)* pending = const PENDING,
-                        options(nostack, preserves_flags),
-                    );
-                }
+                unsafe { wait!(self, PENDING, $positions) }
             }
 
             #[inline(always)]
-            unsafe fn set<F: Format>(&mut self, a: [u32; 4], b: Descriptor) {
+            unsafe fn set<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: Descriptor) {
                 // SAFETY: the caller's promise.
                 unsafe {
                     match F::KIND {
-                        Kind::Tf32 => instruction!($n, "k8.f32.tf32.tf32", "", out, "0", self, [registers a], b, $first $($i)*),
-                        Kind::Bf16 => instruction!($n, "k16.f32.bf16.bf16", ", 0", out, "0", self, [registers a], b, $first $($i)*),
-                        Kind::Fp16 => instruction!($n, "k16.f32.f16.f16", ", 0", out, "0", self, [registers a], b, $first $($i)*),
+                        $(Kind::$kind => instruction!($n, $types, $registers, out, "0", self, registers a, b, $positions),)*
+                        // The others have sums of another type.
+                        _ => {}
                     }
                 }
             }
 
             #[inline(always)]
-            unsafe fn add<F: Format>(&mut self, a: [u32; 4], b: Descriptor) {
+            unsafe fn add<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: Descriptor) {
                 // SAFETY: the caller's promise.
                 unsafe {
                     match F::KIND {
-                        Kind::Tf32 => instruction!($n, "k8.f32.tf32.tf32", "", inout, "1", self, [registers a], b, $first $($i)*),
-                        Kind::Bf16 => instruction!($n, "k16.f32.bf16.bf16", ", 0", inout, "1", self, [registers a], b, $first $($i)*),
-                        Kind::Fp16 => instruction!($n, "k16.f32.f16.f16", ", 0", inout, "1", self, [registers a], b, $first $($i)*),
+                        $(Kind::$kind => instruction!($n, $types, $registers, inout, "1", self, registers a, b, $positions),)*
+                        _ => {}
                     }
                 }
             }
 
             #[inline(always)]
-            unsafe fn set_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor) {
+            unsafe fn set_shared<F: Format<Number = $number>>(&mut self, a: Descriptor, b: Descriptor) {
                 // SAFETY: the caller's promise.
                 unsafe {
                     match F::KIND {
-                        Kind::Tf32 => instruction!($n, "k8.f32.tf32.tf32", "", out, "0", self, [shared a], b, $first $($i)*),
-                        Kind::Bf16 => instruction!($n, "k16.f32.bf16.bf16", ", 0, 0", out, "0", self, [shared a], b, $first $($i)*),
-                        Kind::Fp16 => instruction!($n, "k16.f32.f16.f16", ", 0, 0", out, "0", self, [shared a], b, $first $($i)*),
+                        $(Kind::$kind => instruction!($n, $types, $shared, out, "0", self, shared a, b, $positions),)*
+                        _ => {}
                     }
                 }
             }
 
             #[inline(always)]
-            unsafe fn add_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor) {
+            unsafe fn add_shared<F: Format<Number = $number>>(&mut self, a: Descriptor, b: Descriptor) {
                 // SAFETY: the caller's promise.
                 unsafe {
                     match F::KIND {
-                        Kind::Tf32 => instruction!($n, "k8.f32.tf32.tf32", "", inout, "1", self, [shared a], b, $first $($i)*),
-                        Kind::Bf16 => instruction!($n, "k16.f32.bf16.bf16", ", 0, 0", inout, "1", self, [shared a], b, $first $($i)*),
-                        Kind::Fp16 => instruction!($n, "k16.f32.f16.f16", ", 0, 0", inout, "1", self, [shared a], b, $first $($i)*),
+                        $(Kind::$kind => instruction!($n, $types, $shared, inout, "1", self, shared a, b, $positions),)*
+                        _ => {}
                     }
                 }
             }
@@ -275,46 +298,86 @@ macro_rules! sums {
     };
 }
 
+/// [`sums`] in fp32.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! fp32_sums {
+    ($n:literal, $count:literal, $positions:tt) => {
+        sums!(f32, $n, $count, $positions,
+            Tf32 "k8.f32.tf32.tf32" ", 1, 1" ", 1, 1";
+            Bf16 "k16.f32.bf16.bf16" ", 1, 1, 0" ", 1, 1, 0, 0";
+            Fp16 "k16.f32.f16.f16" ", 1, 1, 0" ", 1, 1, 0, 0";);
+    };
+}
+
+/// [`sums`] in integers.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! integer_sums {
+    ($n:literal, $count:literal, $positions:tt) => {
+        sums!(i32, $n, $count, $positions, Int8 "k32.s32.s8.s8" "" "";);
+    };
+}
+
 #[cfg(target_arch = "nvptx64")]
 #[rustfmt::skip]
-sums!(64, 32, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+fp32_sums!(64, 32, [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31]);
 #[cfg(target_arch = "nvptx64")]
 #[rustfmt::skip]
-sums!(128, 64,
+fp32_sums!(128, 64, [
             0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38
-            39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
+            39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63]);
+
+/// With the positions of 128 accumulators.
 #[cfg(target_arch = "nvptx64")]
 #[rustfmt::skip]
-sums!(256, 128,
+macro_rules! of_128 {
+    ($sums:ident) => {
+        $sums!(256, 128, [
             0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38
             39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73
             74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106
-            107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127);
+            107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127]);
+    };
+}
+
+#[cfg(target_arch = "nvptx64")]
+of_128!(fp32_sums);
+#[cfg(target_arch = "nvptx64")]
+of_128!(integer_sums);
+
+/// Implements [`Sums`] for any number of accumulators.
+#[cfg(not(target_arch = "nvptx64"))]
+macro_rules! modelled_sums {
+    ($($number:ident)*) => { $(
+        impl<const COUNT: usize> Sums for [$number; COUNT] {
+            type Number = $number;
+
+            #[track_caller]
+            unsafe fn wait<const PENDING: u32>(&mut self) {
+                crate::executor::wait_for_products(self, PENDING.into());
+            }
+
+            #[track_caller]
+            unsafe fn set<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: Descriptor) {
+                crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place, false);
+            }
+
+            #[track_caller]
+            unsafe fn add<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: Descriptor) {
+                crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place, true);
+            }
+
+            #[track_caller]
+            unsafe fn set_shared<F: Format<Number = $number>>(&mut self, a: Descriptor, b: Descriptor) {
+                crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place), b.place, false);
+            }
+
+            #[track_caller]
+            unsafe fn add_shared<F: Format<Number = $number>>(&mut self, a: Descriptor, b: Descriptor) {
+                crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place), b.place, true);
+            }
+        }
+    )* };
+}
 
 #[cfg(not(target_arch = "nvptx64"))]
-impl<const COUNT: usize> Sums for [f32; COUNT] {
-    #[track_caller]
-    unsafe fn wait<const PENDING: u32>(&mut self) {
-        crate::executor::wait_for_products(self, PENDING.into());
-    }
-
-    #[track_caller]
-    unsafe fn set<F: Format>(&mut self, a: [u32; 4], b: Descriptor) {
-        crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place, false);
-    }
-
-    #[track_caller]
-    unsafe fn add<F: Format>(&mut self, a: [u32; 4], b: Descriptor) {
-        crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place, true);
-    }
-
-    #[track_caller]
-    unsafe fn set_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor) {
-        crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place), b.place, false);
-    }
-
-    #[track_caller]
-    unsafe fn add_shared<F: Format>(&mut self, a: Descriptor, b: Descriptor) {
-        crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place), b.place, true);
-    }
-}
+modelled_sums!(f32 i32);

@@ -43,7 +43,7 @@ fn place(row: usize, word: usize) -> usize {
 }
 
 /// The product of a warpgroup; a fifth warp overwrites what the others have read, when they have told it.
-unsafe fn multiply<F: Format>(
+unsafe fn multiply<F: Format<Number = f32>>(
     a: GlobalSlice<'_, u32>,
     b: GlobalSlice<'_, u32>,
     wrong: u32,

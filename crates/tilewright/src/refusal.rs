@@ -83,6 +83,14 @@ pub enum Refusal {
         /// The most that there can be.
         most: u32,
     },
+    /// Sums of so many terms do not fit its accumulators.
+    #[error("{splits} splits are asked for, but its sums have room for so many terms in {fewest} splits only")]
+    TooFewSplits {
+        /// The splits.
+        splits: u32,
+        /// The fewest that there have to be.
+        fewest: u32,
+    },
     /// There is nothing to multiply, and it prepares operands for that.
     #[error("k or α is 0, so that nothing is multiplied, and it is for products only")]
     EmptyK,

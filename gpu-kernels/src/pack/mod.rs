@@ -16,6 +16,7 @@
 //! |---|---|
 //! | [`clear`] | zeros in the part of a result that is not wanted |
 //! | [`copy`] | the same numbers, in other places |
+//! | [`digits`] | lines scaled by powers of two, each number in four digits of 8 bits |
 //! | [`half`] | numbers rounded to bf16 or fp16, two to a word |
 //! | [`scaled`] | lines scaled by powers of two, each number in two fp16 parts |
 //! | [`whole`] | the same in one pass, for lines that fit into registers |
@@ -23,6 +24,7 @@
 
 pub mod clear;
 pub mod copy;
+pub mod digits;
 pub mod half;
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation;

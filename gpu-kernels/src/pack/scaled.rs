@@ -68,7 +68,7 @@ pub const fn pitch(terms: u32) -> u32 {
 
 /// The factors of a matrix of so many lines.
 #[inline(always)]
-fn padded(lines: u32) -> u64 {
+pub(super) fn padded(lines: u32) -> u64 {
     u64::from(lines.div_ceil(GROUP)) * u64::from(GROUP)
 }
 

@@ -27,7 +27,11 @@ pub struct Case {
 pub(super) fn math_for(precision: Precision) -> Math {
     match precision {
         Precision::Tf32 | Precision::Bf16 | Precision::Fp16 => Math::Tf32,
-        Precision::Fp32Rounded | Precision::Fp32Strict | Precision::Fp32 | Precision::Fp32Normwise => Math::Fp32,
+        Precision::Fp32Rounded
+        | Precision::Fp32Ozaki
+        | Precision::Fp32Strict
+        | Precision::Fp32
+        | Precision::Fp32Normwise => Math::Fp32,
     }
 }
 

@@ -21,9 +21,10 @@ const ALPHA: f32 = 1.5;
 const BETA: f32 = -0.5;
 
 /// The products, in the order of their precision.
-pub(super) static ALL: [Product; 8] = [
+pub(super) static ALL: [Product; 9] = [
     Product::new("gemv", Family::Gemv, Precision::Fp32Strict),
     Product::new("gemm-fp32-rounded", Family::Gemm, Precision::Fp32Rounded),
+    Product::new("gemm-fp32-ozaki", Family::Gemm, Precision::Fp32Ozaki),
     Product::new("gemm-fp32-strict", Family::Gemm, Precision::Fp32Strict),
     Product::new("gemm-fp32", Family::Gemm, Precision::Fp32),
     Product::new("gemm-fp32-normwise", Family::Gemm, Precision::Fp32Normwise),
@@ -240,7 +241,11 @@ impl Operation for Product {
         let case = self.case(sizes)?;
         let blas = CuBlas::open(&device.clone().into()).map_err(Error::operation)?;
         let math = match self.precision {
-            Precision::Fp32Rounded | Precision::Fp32Strict | Precision::Fp32 | Precision::Fp32Normwise => Math::Fp32,
+            Precision::Fp32Rounded
+            | Precision::Fp32Ozaki
+            | Precision::Fp32Strict
+            | Precision::Fp32
+            | Precision::Fp32Normwise => Math::Fp32,
             // With operands of fp32 it computes in nothing less.
             Precision::Tf32 | Precision::Bf16 | Precision::Fp16 => Math::Tf32,
         };

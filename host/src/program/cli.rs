@@ -133,7 +133,8 @@ pub struct RunFlags {
     #[arg(long, value_name = "NAME")]
     kernel: Vec<String>,
 
-    /// How precise products have to be: fp32-rounded, fp32-strict, fp32, fp32-normwise, tf32, bf16 or fp16; or
+    /// How precise products have to be: fp32-rounded, fp32-ozaki, fp32-strict, fp32, fp32-normwise, tf32,
+    /// bf16 or fp16; or
     /// guarantee=1e-6 or tolerance=1e-5, for the fastest of those whose errors are at most that part of the sum of |a||b|,
     /// for all operands or for what is usual [default: that of the kernels, or fp32]
     #[arg(long, value_name = "NAME")]

@@ -66,7 +66,7 @@ pub fn all() -> Vec<Case> {
 }
 
 /// The precisions that are measured: those that a plan has a choice in.
-pub const PRECISIONS: [Precision; 7] = Precision::ALL;
+pub const PRECISIONS: [Precision; 8] = Precision::ALL;
 
 impl Case {
     /// How the operands and the result lie: without gaps, each matrix after the one before.

@@ -107,6 +107,22 @@ pub fn instructions() -> Vec<Instruction> {
             |x| vec![rounded_to_tf32(x[0])],
         ),
         thread(
+            kernel!(scalar::convert_nearest_integer),
+            (1, 1),
+            Content::Bits,
+            // Halves of whole numbers, numbers around the largest integers, and anything.
+            |rng, case| match case % 3 {
+                0 => vec![(rng.random_range(-1_000_000..1_000_000) as f32 / 2.0).to_bits()],
+                1 => vec![rng.random_range(0x4E80_0000..0x4F80_0000) | rng.random_range(0..2) << 31],
+                _ => vec![to_round(rng, case)[0]],
+            },
+            |x| {
+                let nearest = f64::from(f32::from_bits(x[0])).round_ties_even();
+                let limits = (f64::from(i32::MIN), f64::from(i32::MAX));
+                vec![if nearest.is_nan() { 0 } else { nearest.clamp(limits.0, limits.1) as i32 as u32 }]
+            },
+        ),
+        thread(
             kernel!(scalar::convert_to_fp64),
             (1, 2),
             Content::Bits,

@@ -110,8 +110,8 @@ impl Examination {
     /// - a block fits into the registers and the shared memory of a GPU that runs the architecture;
     /// - the assembler has no warning and no advice (C7508: `setmaxnreg` ignored; C7510 to C7514: `wgmma` serialized);
     /// - no access goes through a generic address, and no address of shared memory has become one;
-    /// - a kernel whose name says `wgmma` or `mma` uses these instructions: `HGMMA` and `HMMA` in the machine code, or `DMMA` if it says
-    ///   `fp64`, too.
+    /// - a kernel whose name says `wgmma` or `mma` uses these instructions: `HGMMA` and `HMMA` in the machine code; if it says `10xint8`
+    ///   or `fp64`, too, `IGMMA` and `DMMA`.
     pub fn objections(&self, arch: Arch, kernel: &KernelEntry) -> Vec<String> {
         let Self { resources, warnings, code } = self;
         let mut objections = Vec::new();
@@ -145,7 +145,8 @@ impl Examination {
 
         let name = &kernel.name;
         let has = |part: &str| name.split('_').any(|word| word == part);
-        require(!has("wgmma") || code.count("HGMMA") > 0, "no HGMMA".to_owned());
+        let wgmma = if has("10xint8") { "IGMMA" } else { "HGMMA" };
+        require(!has("wgmma") || code.count(wgmma) > 0, format!("no {wgmma}"));
         let mma = if has("fp64") { "DMMA" } else { "HMMA" };
         require(!has("mma") || code.count(mma) > 0, format!("no {mma}"));
         objections
@@ -227,6 +228,7 @@ mod tests {
         let fp64 = |e: &mut Examination| e.code.instructions.push("DMMA.8x8x4 R0".to_owned());
         assert_eq!(objections(&kernel("gemm_mma_nn_fp32_fp64", [32, 1, 1], ""), &fp64), "");
         assert_eq!(objections(&kernel("gemm_wgmma_nn_fp32", [32, 1, 1], ""), &|_| {}), "no HGMMA");
+        assert_eq!(objections(&kernel("gemm_wgmma_packed_fp32_10xint8", [32, 1, 1], ""), &|_| {}), "no IGMMA");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! shared memory        └ read ─────────────────────── until here ─┘
 //! ```
 //!
-//! Between the first product and the wait that they pass through, accumulators read as NaNs. The model reads operands in shared
+//! Between the first product and the wait that they pass through, accumulators read as NaNs, or as integers with the same bits. The model reads operands in shared
 //! memory when the product is issued, so they have to be written by then. It enters a second read at the wait: a write to them has
 //! to be ordered after that.
 //!
@@ -48,8 +48,9 @@ pub(super) struct Products {
 /// Sums that are under way.
 struct Pending {
     /// Where the thread has them.
-    place: *const f32,
-    values: Vec<f32>,
+    place: *const u32,
+    /// Their bits.
+    values: Vec<u32>,
     group: u64,
     location: &'static Location<'static>,
 }
@@ -69,12 +70,37 @@ pub(crate) enum OperandA {
     Shared(usize),
 }
 
+/// What accumulators are: 32 bits.
+pub(crate) trait Number: Sized {
+    /// The bits of numbers, in their place.
+    fn bits_of(numbers: &mut [Self]) -> &mut [u32];
+}
+
+impl Number for f32 {
+    fn bits_of(numbers: &mut [Self]) -> &mut [u32] {
+        // SAFETY: as large and aligned as u32, and all bits are those of a number on either side.
+        unsafe { core::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), numbers.len()) }
+    }
+}
+
+impl Number for i32 {
+    fn bits_of(numbers: &mut [Self]) -> &mut [u32] {
+        // SAFETY: as above.
+        unsafe { core::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), numbers.len()) }
+    }
+}
+
 /// The words that hold one row of an operand's K-step: 32 bytes.
 const TERMS_WORDS: usize = 8;
 
 /// Multiplies, and adds to the accumulators of this thread or sets them: 64×N of a warpgroup, for twice as many columns as it has accumulators.
 #[track_caller]
-pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds: bool) {
+pub(crate) fn multiply<T: Number>(sums: &mut [T], kind: Kind, a: OperandA, b: usize, adds: bool) {
+    multiply_bits(T::bits_of(sums), kind, a, b, adds);
+}
+
+#[track_caller]
+fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: usize, adds: bool) {
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
     let registers = match a {
@@ -132,15 +158,16 @@ pub(crate) fn multiply(sums: &mut [f32], kind: Kind, a: OperandA, b: usize, adds
     match kind {
         Kind::Tf32 => add_products::<8>(&mut pending.values, kind, &rows, column, adds),
         Kind::Bf16 | Kind::Fp16 => add_products::<16>(&mut pending.values, kind, &rows, column, adds),
+        Kind::Int8 => add_integers(&mut pending.values, &rows, column, adds),
     }
-    sums.fill(f32::from_bits(POISON));
+    sums.fill(POISON);
     products.pending.push(Pending { group, ..pending });
     context.details().products.set(products);
 }
 
 /// Adds the products of a K-step to the accumulators of a thread, or sets these to them: of two rows, and of two columns of each group of eight.
 fn add_products<const K: usize>(
-    sums: &mut [f32],
+    sums: &mut [u32],
     kind: Kind,
     rows: &[[u32; TERMS_WORDS]; 2],
     column: impl Fn(usize, usize) -> [u32; TERMS_WORDS],
@@ -152,10 +179,35 @@ fn add_products<const K: usize>(
             let column = terms::<K>(kind, &column(group, second));
             for (half, row) in rows.iter().enumerate() {
                 let value = &mut sums[2 * half + second];
-                *value = sum(row, &column, if adds { *value } else { 0.0 });
+                *value = sum(row, &column, if adds { f32::from_bits(*value) } else { 0.0 }).to_bits();
             }
         }
     }
+}
+
+/// The same with the integers that are the bytes of the words.
+fn add_integers(
+    sums: &mut [u32],
+    rows: &[[u32; TERMS_WORDS]; 2],
+    column: impl Fn(usize, usize) -> [u32; TERMS_WORDS],
+    adds: bool,
+) {
+    for (group, sums) in sums.chunks_mut(4).enumerate() {
+        for second in 0..2 {
+            let column = column(group, second);
+            for (half, row) in rows.iter().enumerate() {
+                let value = &mut sums[2 * half + second];
+                let sum = row.iter().zip(&column).map(|(&a, &b)| product_of_bytes(a, b)).sum::<i32>();
+                *value = (if adds { *value } else { 0 }).wrapping_add_signed(sum);
+            }
+        }
+    }
+}
+
+/// The sum of the products of four bytes, as signed integers.
+fn product_of_bytes(a: u32, b: u32) -> i32 {
+    let of = |word: u32| word.to_le_bytes().map(|byte| i32::from(byte.cast_signed()));
+    of(a).iter().zip(of(b)).map(|(a, b)| a * b).sum()
 }
 
 /// The K numbers in these words.
@@ -231,7 +283,12 @@ fn set_fenced(is_fenced: bool) {
 /// Waits until at most the `latest` groups are under way, and puts accumulators where they belong, if these are some that have been waited
 /// for.
 #[track_caller]
-pub(crate) fn wait_for_products(sums: &mut [f32], latest: u64) {
+pub(crate) fn wait_for_products<T: Number>(sums: &mut [T], latest: u64) {
+    wait_for_bits(T::bits_of(sums), latest);
+}
+
+#[track_caller]
+fn wait_for_bits(sums: &mut [u32], latest: u64) {
     if current().leaves_out("Sums::wait", Location::caller()) {
         return;
     }

@@ -8,6 +8,7 @@ use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32, gemm
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
+use gpu_kernels::pack::digits::{self, pack_digits_int8};
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
 use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16};
 use gpu_kernels::pack::whole::pack_whole_lines_fp16;
@@ -28,7 +29,7 @@ pub(crate) const COPY: KernelFacts = matrix_copy_fp32::FACTS;
 pub(crate) const CLEAR: KernelFacts = matrix_clear_outside_fp32::FACTS;
 
 /// The kernels that plans use besides those that multiply.
-pub static AUXILIARY: [KernelFacts; 11] = [
+pub static AUXILIARY: [KernelFacts; 12] = [
     REDUCTION,
     REDUCTION_FP64,
     REPAIR,
@@ -40,6 +41,7 @@ pub static AUXILIARY: [KernelFacts; 11] = [
     line_scales_fp16::FACTS,
     pack_scaled_fp16::FACTS,
     pack_whole_lines_fp16::FACTS,
+    pack_digits_int8::FACTS,
 ];
 
 /// What packed operands are made of.
@@ -49,11 +51,8 @@ pub(crate) enum Format {
     Bf16,
     /// fp16 numbers, two to a word.
     Fp16,
-    /// Two fp16 numbers for each, of lines that are scaled by powers of two.
-    ScaledFp16 {
-        /// Whether a line is left to the fallback that has elements too small beside its largest.
-        element_by_element: bool,
-    },
+    /// Lines that are scaled by powers of two.
+    Scaled(ScaledFormat),
 }
 
 impl Format {
@@ -61,17 +60,23 @@ impl Format {
     pub(crate) fn pitch(self, terms: u32) -> u32 {
         match self {
             Self::Bf16 | Self::Fp16 => half::pitch(terms),
-            Self::ScaledFp16 { .. } => scaled::pitch(terms),
+            Self::Scaled(ScaledFormat::Pairs { .. }) => scaled::pitch(terms),
+            Self::Scaled(ScaledFormat::Digits) => digits::pitch(terms),
         }
     }
 
-    /// The kernels that pack an operand, in their order; of lines that are scaled, `whole` ones or in chunks.
+    /// The kernels that pack an operand, in their order; of lines that are scaled to pairs, `whole` ones or in chunks.
     pub(crate) fn kernels(self, whole: bool) -> &'static [KernelFacts] {
         match self {
             Self::Bf16 => &[pack_bf16::FACTS],
             Self::Fp16 => &[pack_fp16::FACTS],
-            Self::ScaledFp16 { .. } if whole => &[pack_whole_lines_fp16::FACTS, line_scales_fp16::FACTS],
-            Self::ScaledFp16 { .. } => &[line_extremes_fp32::FACTS, line_scales_fp16::FACTS, pack_scaled_fp16::FACTS],
+            Self::Scaled(ScaledFormat::Pairs { .. }) => match whole {
+                true => &[pack_whole_lines_fp16::FACTS, line_scales_fp16::FACTS],
+                false => &[line_extremes_fp32::FACTS, line_scales_fp16::FACTS, pack_scaled_fp16::FACTS],
+            },
+            Self::Scaled(ScaledFormat::Digits) => {
+                &[line_extremes_fp32::FACTS, line_scales_fp16::FACTS, pack_digits_int8::FACTS]
+            }
         }
     }
 
@@ -80,7 +85,8 @@ impl Format {
         match self {
             Self::Bf16 => "round it to bf16",
             Self::Fp16 => "round it to fp16",
-            Self::ScaledFp16 { .. } => "scale its lines and split it into two fp16 parts",
+            Self::Scaled(ScaledFormat::Pairs { .. }) => "scale its lines and split it into two fp16 parts",
+            Self::Scaled(ScaledFormat::Digits) => "scale its lines and split it into four digits of 8 bits",
         }
     }
 }
@@ -137,16 +143,16 @@ pub(crate) fn clear_outside(device: &Device, part: Triangle, matrices: MatrixBat
     device.launch(matrix_clear_outside_fp32 { matrices, triangle: part })
 }
 
-/// Rounds the rows of matrices to bf16 or fp16.
+/// Packs the rows of matrices in formats that do not scale them.
 pub(crate) fn pack_rounded(
     device: &Device,
-    format: Format,
     source: MatrixBatch<'_>,
+    to_bf16: bool,
     words: GlobalSliceMut<'_, u32>,
 ) -> Result<(), Error> {
-    match format {
-        Format::Bf16 => device.launch(pack_bf16 { source, words }),
-        Format::Fp16 | Format::ScaledFp16 { .. } => device.launch(pack_fp16 { source, words }),
+    match to_bf16 {
+        true => device.launch(pack_bf16 { source, words }),
+        false => device.launch(pack_fp16 { source, words }),
     }
 }
 
@@ -160,14 +166,27 @@ pub(crate) struct ScaledParts<'a> {
     pub(crate) words: GlobalSliceMut<'a, u32>,
 }
 
-/// Scales the rows of matrices and splits them into two fp16 parts: in `chunks`, or in one pass if there are none.
+/// How the numbers of scaled lines are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScaledFormat {
+    /// As two fp16 numbers.
+    Pairs {
+        /// Whether a line is left to the fallback that has elements too small beside its largest.
+        element_by_element: bool,
+    },
+    /// As four digits of 8 bits.
+    Digits,
+}
+
+/// Scales the rows of matrices and splits their numbers: in `chunks`, or in one pass into pairs if there are none.
 pub(crate) fn pack_scaled(
     device: &Device,
     source: MatrixBatch<'_>,
     chunks: Option<Chunks>,
-    element_by_element: bool,
+    format: ScaledFormat,
     parts: ScaledParts<'_>,
 ) -> Result<(), Error> {
+    let element_by_element = format == ScaledFormat::Pairs { element_by_element: true };
     let ScaledParts { extremes, factors, fallback_groups, nonzero, words } = parts;
     match chunks {
         Some(chunks) => device.launch(line_extremes_fp32 { source, chunks, extremes })?,
@@ -183,8 +202,10 @@ pub(crate) fn pack_scaled(
         nonzero,
         element_by_element: element_by_element.into(),
     })?;
-    match chunks {
-        Some(_) => device.launch(pack_scaled_fp16 { source, factors: read(factors), words }),
-        None => Ok(()),
+    let factors = read(factors);
+    match (chunks, format) {
+        (None, _) => Ok(()),
+        (Some(_), ScaledFormat::Pairs { .. }) => device.launch(pack_scaled_fp16 { source, factors, words }),
+        (Some(_), ScaledFormat::Digits) => device.launch(pack_digits_int8 { source, factors, words }),
     }
 }

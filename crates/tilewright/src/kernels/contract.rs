@@ -108,6 +108,11 @@ pub(crate) trait Contract: Debug + Sync {
         tiles.div_ceil(self.tiles_of_a_block().into())
     }
 
+    /// The fewest splits with which it can compute a product.
+    fn fewest_splits(&self, _product: &Description) -> u32 {
+        1
+    }
+
     /// The best number of splits on so many multiprocessors, if the kernel knows better than the model.
     fn best_splits(&self, _product: &Description, _multiprocessors: u32) -> Option<u32> {
         None

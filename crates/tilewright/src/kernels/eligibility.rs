@@ -71,13 +71,17 @@ impl KernelInfo {
             Some(refusal) if refusal.yields_to_name() => (None, Some(refusal)),
             refusal => (refusal, None),
         };
-        own.or_else(|| self.refusal_of_grid(product, splits.unwrap_or(1)))
+        own.or_else(|| self.refusal_of_grid(product, splits.unwrap_or_else(|| self.contract.fewest_splits(product))))
             .or(own_unless_named)
             .or_else(|| self.refusal_unless_named(device, product, wanted))
     }
 
     /// Why it cannot compute a product in so many blocks.
     fn refusal_of_grid(&self, product: &Description, splits: u32) -> Option<Refusal> {
+        let fewest = self.contract.fewest_splits(product);
+        if splits < fewest {
+            return Some(Refusal::TooFewSplits { splits, fewest });
+        }
         if splits > 1 && !self.divides_sums {
             return Some(Refusal::NoSplits { splits });
         }

@@ -37,8 +37,8 @@ mod wgmma;
 
 pub use auxiliary::AUXILIARY;
 pub(crate) use auxiliary::{
-    CLEAR, COPY, Format, PackedOperand, REPAIR, ScaledParts, add_partial_sums, clear_outside, copy_matrices,
-    pack_rounded, pack_scaled, reduction, repair_tiles,
+    CLEAR, COPY, Format, PackedOperand, REPAIR, ScaledFormat, ScaledParts, add_partial_sums, clear_outside,
+    copy_matrices, pack_rounded, pack_scaled, reduction, repair_tiles,
 };
 pub use basic::{
     BASIC, GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32,
@@ -52,7 +52,7 @@ pub use mma::{
 };
 pub use narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16, NARROW_16_3XTF32, NARROW_32_3XTF32};
 pub use outer::OUTER;
-pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_TF32};
+pub use packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_10XINT8, WGMMA_FP32_NORMWISE, WGMMA_TF32};
 pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 pub use registry::{ALL, find, of, of_plans};
 pub use scaling::SCALING;

@@ -3,16 +3,18 @@
 
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::{KernelFacts, TensorMap};
+use gpu_kernels::gemm::hopper::digits::{self, gemm_wgmma_packed_fp32_10xint8};
 use gpu_kernels::gemm::hopper::fp16_pairs::*;
 use gpu_kernels::gemm::hopper::rounded::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
-use super::auxiliary::{Format, PackedOperand};
+use super::auxiliary::{Format, PackedOperand, ScaledFormat};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance, Skips, Stores};
 use super::scheme::Scheme;
 use super::tiled::Common;
 use super::wgmma::{WGMMA_FP32_3XTF32, map_of_a, map_of_b};
 use crate::Error;
+use crate::description::Description;
 use crate::device::{Device, TensorLayout, TensorTile};
 use crate::order::Order::{ColumnMajor, RowMajor};
 
@@ -38,6 +40,16 @@ const NORMWISE: Common = Common {
 };
 pub(super) const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
 
+const DIGITS: Common = Common {
+    idea: "operands are scaled and packed as digits of 8 bits first; int8 tensor cores add up without error",
+    scheme: Scheme::Fp32TenInt8,
+    tile: digits::TILE,
+    performance: Performance::new(1, 0.93).block(6.0),
+};
+
+/// Pairs of lines whose elements all keep their bits.
+pub(super) const PAIRS: Format = Format::Scaled(ScaledFormat::Pairs { element_by_element: true });
+
 /// The contract of kernels whose operands TMA rounds. B is column-major, and copied where it is not.
 #[derive(Debug)]
 struct RoundedByTma(fn(&Device, TiledGemm<'_>) -> Result<(), Error>);
@@ -62,6 +74,8 @@ struct Packed {
     format: Format,
     tile: TileShape,
     skips: Option<Skips>,
+    /// The most terms that a block adds up.
+    most_terms: Option<u32>,
     /// Takes tensor maps of the packed operands.
     launch: for<'a> fn(&Device, &Call<'a>, [TensorMap<'a>; 2]) -> Result<(), Error>,
 }
@@ -77,6 +91,11 @@ impl Contract for Packed {
 
     fn skips(&self) -> Option<Skips> {
         self.skips
+    }
+
+    fn fewest_splits(&self, product: &Description) -> u32 {
+        let steps = |terms: usize| terms.div_ceil(self.tile.k as usize);
+        self.most_terms.map_or(1, |most| steps(product.terms()).div_ceil(steps(most as usize)).max(1) as u32)
     }
 }
 
@@ -106,6 +125,7 @@ macro_rules! rounded {
                 format: Format::$format,
                 tile: TILE_HALF,
                 skips: None,
+                most_terms: None,
                 launch: |device, &Call { gemm, .. }, [map_a, map_b]| {
                     device.launch($kernel { map_a, map_b, gemm, blocks: blocks(device) })
                 },
@@ -114,16 +134,17 @@ macro_rules! rounded {
     };
 }
 
-/// A kernel of operands that are scaled and split.
+/// A kernel of operands that are scaled.
 macro_rules! scaled {
-    ($kernel:ident, $common:ident, $element_by_element:literal, $skipped:literal) => {
+    ($kernel:ident, $common:ident, $format:expr, $tile:expr, $most_terms:expr, $skipped:literal) => {
         packed(
             $common,
             $kernel::FACTS,
             &Packed {
-                format: Format::ScaledFp16 { element_by_element: $element_by_element },
-                tile: TILE,
+                format: $format,
+                tile: $tile,
                 skips: Some(Skips { lines: $skipped, fallbacks: &WGMMA_FP32_3XTF32 }),
+                most_terms: $most_terms,
                 launch: |device, &Call { gemm, triangle, packed: [a, b], .. }, [map_a, map_b]| {
                     let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
                     device.launch($kernel { map_a, map_b, gemm, triangle, info_a, info_b, blocks })
@@ -150,14 +171,27 @@ pub static WGMMA_FP16: [KernelInfo; 1] = [rounded!(gemm_wgmma_packed_fp16, ONE_F
 pub static WGMMA_FP32_3XFP16: [KernelInfo; 1] = [scaled!(
     gemm_wgmma_packed_fp32_3xfp16,
     THREE_FP16,
-    true,
+    PAIRS,
+    TILE,
+    None,
     "with infinities, NaN, or elements too small beside their largest"
 )];
 /// Three fp16 products, accurate against the largest elements of rows and columns.
 pub static WGMMA_FP32_NORMWISE: [KernelInfo; 1] = [scaled!(
     gemm_wgmma_packed_fp32_normwise,
     NORMWISE,
-    false,
+    Format::Scaled(ScaledFormat::Pairs { element_by_element: false }),
+    TILE,
+    None,
+    "with infinities, NaN or a largest element that is very large or small"
+)];
+/// Exact sums of products of digits, of numbers that are accurate against the largest elements of rows and columns.
+pub static WGMMA_FP32_10XINT8: [KernelInfo; 1] = [scaled!(
+    gemm_wgmma_packed_fp32_10xint8,
+    DIGITS,
+    Format::Scaled(ScaledFormat::Digits),
+    digits::TILE,
+    Some(digits::MOST_TERMS),
     "with infinities, NaN or a largest element that is very large or small"
 )];
 
@@ -175,13 +209,16 @@ pub(super) fn maps_of<'a>(
 ) -> Result<[TensorMap<'a>; 2], Error> {
     let Call { gemm, packed: [a, b], .. } = call;
     let (terms, matrices) = (gemm.a().first().cols(), gemm.a().count());
-    let line_stride = 2 * u64::from(format.pitch(terms));
+    let words = u64::from(format.pitch(terms));
     let (element, length) = match format {
         Format::Bf16 => (TensorElement::Bf16, terms.into()),
         Format::Fp16 => (TensorElement::Fp16, terms.into()),
         // A number has two parts, in groups that are always full.
-        Format::ScaledFp16 { .. } => (TensorElement::Fp16, line_stride),
+        Format::Scaled(ScaledFormat::Pairs { .. }) => (TensorElement::Fp16, 2 * words),
+        // There is no type for four digits in a word, and it does not matter.
+        Format::Scaled(ScaledFormat::Digits) => (TensorElement::Fp32, words),
     };
+    let (line_stride, tile_length) = (words * 4 / element.bytes(), (128 / element.bytes()) as u32);
     let swizzle = TensorSwizzle::Bytes128;
     let map = |operand: &PackedOperand<'a>, lines: u32, tile_lines: u32| {
         let layout = TensorLayout {
@@ -191,7 +228,11 @@ pub(super) fn maps_of<'a>(
             matrices: matrices.into(),
             matrix_stride: u64::from(lines) * line_stride,
         };
-        device.tensor_map(operand.words, &layout, &TensorTile { element, length: 64, lines: tile_lines, swizzle })
+        device.tensor_map(
+            operand.words,
+            &layout,
+            &TensorTile { element, length: tile_length, lines: tile_lines, swizzle },
+        )
     };
     Ok([map(a, gemm.m(), tile.m)?, map(b, gemm.n(), tile.n)?])
 }

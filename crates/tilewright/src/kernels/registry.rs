@@ -15,7 +15,7 @@ use super::mma::{
 };
 use super::narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16, NARROW_16_3XTF32, NARROW_32_3XTF32};
 use super::outer::OUTER;
-use super::packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_NORMWISE, WGMMA_TF32};
+use super::packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_10XINT8, WGMMA_FP32_NORMWISE, WGMMA_TF32};
 use super::register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 use super::scheme::Family;
 use super::short_k::WGMMA_SHORT_FP32_3XFP16;
@@ -41,7 +41,8 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
         .chain(&MMA_FP32_MIXED);
     let of_split_operands =
         of_split_operands.chain(&WGMMA_64X64_FP32_3XTF32).chain(&WGMMA_FP32_3XTF32).chain(&WGMMA_FP32_MIXED);
-    let of_split_operands = of_split_operands.chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_SHORT_FP32_3XFP16);
+    let of_split_operands =
+        of_split_operands.chain(&WGMMA_FP32_10XINT8).chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_SHORT_FP32_3XFP16);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XFP16);
     let families = narrow.chain(on_cuda_cores).chain(of_fp64).chain(of_rounded_operands).chain(of_split_operands);
     BASIC.into_iter().chain(gemv).chain(families).collect()

@@ -20,6 +20,8 @@ pub enum Family {
 pub enum Scheme {
     /// fp64 products of fp32 numbers, and fp64 sums.
     Fp32Fp64,
+    /// Ten int8 products of the digits of scaled operands.
+    Fp32TenInt8,
     /// Fused fp32 operations on CUDA cores.
     Fp32,
     /// One TF32 product, and two bf16 products for what TF32 leaves.
@@ -43,6 +45,7 @@ impl Scheme {
     pub fn precision(self) -> Precision {
         match self {
             Self::Fp32Fp64 => Precision::Fp32Rounded,
+            Self::Fp32TenInt8 => Precision::Fp32Ozaki,
             Self::Fp32 => Precision::Fp32Strict,
             Self::Fp32Mixed | Self::Fp32ThreeTf32 | Self::Fp32ThreeFp16 => Precision::Fp32,
             Self::Fp32ScaledFp16 => Precision::Fp32Normwise,
@@ -107,13 +110,18 @@ impl Scheme {
             Self::Fp32Mixed => Bounds::of_units(134.0 + 32.0, promotions, 130.0 + 0.84 * root),
             Self::Tf32 => Bounds::of_units(16_392.0 + 32.0, k, 16_424.0 + 2.0 * root),
             Self::Bf16 => Bounds::of_units(131_584.0 + 32.0, k, 131_616.0 + 2.0 * root),
-            Self::Fp32ScaledFp16 | Self::Fp16 => None,
+            Self::Fp32TenInt8 | Self::Fp32ScaledFp16 | Self::Fp16 => None,
         }
     }
 
-    /// The fp32 numbers that a partial sum is stored as: an fp64 one as a high and a low part.
+    /// The fp32 numbers that a partial sum is stored as: an exact one as a high and a low part.
     pub(crate) fn parts_of_sums(self) -> usize {
-        if self == Self::Fp32Fp64 { 2 } else { 1 }
+        if matches!(self, Self::Fp32Fp64 | Self::Fp32TenInt8) { 2 } else { 1 }
+    }
+
+    /// Whether it scales lines, so that its errors are small beside the largest elements of rows and columns only.
+    pub fn scales_lines(self) -> bool {
+        matches!(self, Self::Fp32TenInt8 | Self::Fp32ScaledFp16)
     }
 
     /// Whether it may serve a product of so many terms: one of its precision, or one that has to be no more accurate than it is.
@@ -133,6 +141,7 @@ impl Scheme {
     pub fn words(self) -> &'static str {
         match self {
             Self::Fp32Fp64 => "fp64 products and sums on tensor cores, rounded to fp32 once",
+            Self::Fp32TenInt8 => "ten int8 products of digits on tensor cores, added up exactly, rounded to fp32 once",
             Self::Fp32 => "fused fp32 operations on CUDA cores",
             Self::Fp32Mixed => "mixed: one TF32 and two bf16 products on tensor cores, fp32 promotion",
             Self::Fp32ThreeTf32 => "3xTF32: three TF32 products on tensor cores, fp32 promotion",

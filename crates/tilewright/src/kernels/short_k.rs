@@ -5,7 +5,7 @@ use gpu_kernels::gemm::hopper::short_k::*;
 
 use super::auxiliary::Format;
 use super::contract::{Call, Contract, KernelInfo, Stores};
-use super::packed::{THREE_FP16, blocks, maps_of, packed};
+use super::packed::{PAIRS, THREE_FP16, blocks, maps_of, packed};
 use crate::description::Description;
 use crate::device::{Device, TensorTile};
 use crate::order::Order;
@@ -20,9 +20,6 @@ pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
     ..packed(THREE_FP16, gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &ShortK)
 }];
 
-/// How operands are packed whose products are accurate element by element.
-const FORMAT: Format = Format::ScaledFp16 { element_by_element: true };
-
 /// The contract: k of at most [`MAX_K`], and results that a tensor map can describe, and whose old values are not
 /// needed, because TMA stores them.
 #[derive(Debug)]
@@ -30,7 +27,7 @@ struct ShortK;
 
 impl Contract for ShortK {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        let [map_a, map_b] = maps_of(device, call, FORMAT, SHORT_K_TILE)?;
+        let [map_a, map_b] = maps_of(device, call, PAIRS, SHORT_K_TILE)?;
         let [length, lines] = STORED;
         let tile = TensorTile { element: TensorElement::Fp32, length, lines, swizzle: TensorSwizzle::None };
         let &Call { gemm, packed: [a, b], .. } = call;
@@ -40,7 +37,7 @@ impl Contract for ShortK {
     }
 
     fn format(&self) -> Option<Format> {
-        Some(FORMAT)
+        Some(PAIRS)
     }
 
     fn refusal(&self, product: &Description) -> Option<Refusal> {

@@ -121,7 +121,7 @@ impl Request<'_> {
         }
         let candidates = match self.splits {
             Some(splits) => vec![splits],
-            None if self.device.is_cpu() => vec![1],
+            None if self.device.is_cpu() => vec![kernel.contract.fewest_splits(&product)],
             None => model::candidate_splits(kernel, self.device, &product),
         };
         let estimated = candidates.into_iter().map(|splits| {

@@ -98,6 +98,8 @@ impl Rates {
         let products = match scheme {
             Scheme::Fp32Fp64 => return self.fp64,
             Scheme::Fp32 => return self.fp32,
+            // Int8 is four times as fast.
+            Scheme::Fp32TenInt8 => 10.0 / 4.0,
             Scheme::Fp32Mixed => 2.0,
             Scheme::Fp32ThreeTf32 => 3.0,
             Scheme::Fp32ThreeFp16 | Scheme::Fp32ScaledFp16 => 1.5,
@@ -180,7 +182,7 @@ fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
     kernel.performance.blocks_per_multiprocessor.min(device.limits.resident_blocks(&kernel.facts)).max(1)
 }
 
-/// The numbers of splits of which one should be the fastest: those that fill whole waves of blocks, and 1.
+/// The numbers of splits of which one should be the fastest: those that fill whole waves of blocks, and the fewest.
 pub fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Description) -> Vec<u32> {
     let most = kernel.pieces(product);
     if let Some(best) = kernel.contract.best_splits(product, device.multiprocessors) {
@@ -188,10 +190,11 @@ pub fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Des
     }
     let slots = u128::from(device.multiprocessors.max(1)) * u128::from(resident_blocks(kernel, device));
     let undivided = kernel.blocks(product, 1).max(1);
-    let mut candidates = vec![1];
+    let fewest = kernel.contract.fewest_splits(product);
+    let mut candidates = vec![fewest];
     for waves in 1..=4 {
         let splits = (waves * slots / undivided).min(most.into()) as u32;
-        if splits > 1 && product.batch as u64 * u64::from(splits) <= i32::MAX as u64 {
+        if splits > fewest && product.batch as u64 * u64::from(splits) <= i32::MAX as u64 {
             candidates.push(splits);
         }
     }

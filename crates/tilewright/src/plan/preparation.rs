@@ -24,7 +24,9 @@ use gpu_kernels::pack::whole;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 use super::workspace::Layout;
-use crate::kernels::{COPY, Format, KernelInfo, PackedOperand, ScaledParts, copy_matrices, pack_rounded, pack_scaled};
+use crate::kernels::{
+    COPY, Format, KernelInfo, PackedOperand, ScaledFormat, ScaledParts, copy_matrices, pack_rounded, pack_scaled,
+};
 use crate::order::Order;
 use crate::placement::Placement;
 use crate::views::{read, words};
@@ -157,10 +159,11 @@ impl Operand {
         let words = layout.part(all_lines.checked_mul(format.pitch(terms as u32).into())?)?;
         let scaled = match format {
             Format::Bf16 | Format::Fp16 => None,
-            Format::ScaledFp16 { .. } => {
+            Format::Scaled(scaled) => {
                 // Only where a line's elements lie side by side can a team of threads load all of them at once.
-                let is_whole =
-                    self.placement.order() == Some(self.order_of_lines()) && terms <= whole::MOST_TERMS as usize;
+                let is_whole = scaled != ScaledFormat::Digits
+                    && self.placement.order() == Some(self.order_of_lines())
+                    && terms <= whole::MOST_TERMS as usize;
                 let chunks = (!is_whole).then(|| Chunks::of(lines as u32, terms as u32, self.batch as u32));
                 let groups = self.batch as u128 * (lines as u32).div_ceil(GROUP) as u128;
                 let words_of = chunks.unwrap_or(Chunks { terms: terms as u32, count: 1 });
@@ -218,10 +221,8 @@ impl Packed {
         let first = if self.lines_are_rows { operand.first() } else { operand.first().transposed() };
         let source = MatrixBatch::new(first, operand.stride() as usize, operand.count() as usize)?;
         let for_words = words(for_words);
-        let (Some(Scaled { chunks, copy, .. }), Format::ScaledFp16 { element_by_element }) =
-            (&self.scaled, self.format)
-        else {
-            pack_rounded(device, self.format, source, for_words)?;
+        let (Some(Scaled { chunks, copy, .. }), Format::Scaled(format)) = (&self.scaled, self.format) else {
+            pack_rounded(device, source, self.format == Format::Bf16, for_words)?;
             return Ok(Prepared {
                 operand,
                 packed: PackedOperand { words: read(for_words), ..PackedOperand::nothing() },
@@ -229,7 +230,7 @@ impl Packed {
         };
         let [extremes, fallback_groups, nonzero] = [for_extremes, for_fallback, for_nonzero].map(words);
         let parts = ScaledParts { extremes, factors: for_factors, fallback_groups, nonzero, words: for_words };
-        pack_scaled(device, source, *chunks, element_by_element, parts)?;
+        pack_scaled(device, source, *chunks, format, parts)?;
         let operand = match copy {
             Some(copy) => copy.run(device, operand, for_copy)?,
             None => operand,

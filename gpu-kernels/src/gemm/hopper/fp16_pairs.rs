@@ -126,7 +126,7 @@ unsafe fn multiply_pairs(
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile_of_triangle(TILE, triangle, block) {
                     if !fallback(info).contains(&tile) {
-                        let tile = without_zeros(tile, info);
+                        let tile = without_zeros(tile, info, TILE);
                         producer.load::<KMajor, STAGES_OF_STEP, ELEMENTS>(map_a, map_b, &tile, TILE);
                     }
                     block += thread::grid_dim_x();
@@ -154,7 +154,7 @@ unsafe fn multiply(mut pipeline: PipelineConsumer, gemm: TiledGemm<'_>, triangle
         unsafe {
             if !fallback(info).contains(&tile) {
                 let mut accumulators = [[0f32; ACCUMULATORS]; 2];
-                for _ in 0..without_zeros(tile, info).steps(TILE) {
+                for _ in 0..without_zeros(tile, info, TILE).steps(TILE) {
                     let stages = [pipeline, pipeline.next()];
                     stages[0].wait();
                     stages[1].wait();
@@ -236,12 +236,12 @@ pub(super) fn fallback<'a>([a, b]: [PairInfo<'a>; 2]) -> Fallback<'a> {
     Fallback { a: a.fallback, b: b.fallback }
 }
 
-/// The tile without the k at its beginning and its end for which A or B has nothing but zeros.
+/// The tile without the K-steps at its beginning and its end for which A or B has nothing but zeros.
 ///
 /// # Safety
 /// A launch has checked what goes with the operands; the tile is one of the product.
 #[inline(always)]
-unsafe fn without_zeros<'a>(mut tile: Tile<'a>, [a, b]: [PairInfo<'_>; 2]) -> Tile<'a> {
+pub(super) unsafe fn without_zeros<'a>(mut tile: Tile<'a>, [a, b]: [PairInfo<'_>; 2], shape: TileShape) -> Tile<'a> {
     let [group_a, group_b] = flags_of(&tile);
     // SAFETY: there are two words for each group, by the caller's promise.
     let (begin, end) = unsafe {
@@ -249,7 +249,7 @@ unsafe fn without_zeros<'a>(mut tile: Tile<'a>, [a, b]: [PairInfo<'_>; 2]) -> Ti
         let (of_a, of_b) = (words(a, group_a), words(b, group_b));
         (of_a[0].max(of_b[0]), of_a[1].min(of_b[1]))
     };
-    tile.k_begin = tile.k_begin.max(begin / TILE.k * TILE.k);
+    tile.k_begin = tile.k_begin.max(begin / shape.k * shape.k);
     tile.k_end = tile.k_end.min(end).max(tile.k_begin);
     tile
 }

@@ -10,7 +10,8 @@
 //! | `pipeline` | the main loop's frame for operands that are multiplied as TMA has loaded them |
 //! | [`rounded`] | products of rounded operands (TF32, bf16, fp16): the frame and one product |
 //! | [`fp16_pairs`] | fp32-accurate products of operands that [`crate::pack`] has made pairs of fp16 numbers |
-//! | [`short_k`] | the same for small k, with results that TMA stores |
+//! | [`digits`] | nearly correctly rounded products of operands that [`crate::pack`] has made digits of 8 bits |
+//! | [`short_k`] | products of pairs of fp16 numbers for small k, with results that TMA stores |
 //! | `scheme` | which products of high and low parts make an fp32-accurate product |
 //! | [`decomposed`] | fp32-accurate products in one pass: converter warps and consumers decompose the operands on the way |
 //! | [`divided_steps`] | the same without TMA, for smaller tiles and any alignment: warpgroups with k of their own |
@@ -22,6 +23,7 @@
 mod converter;
 pub mod decomposed;
 pub(super) mod decomposed_block;
+pub mod digits;
 pub mod divided_steps;
 pub mod fallback;
 pub mod fp16_pairs;

@@ -27,7 +27,7 @@ use cuda_std::Dim3;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 
-use super::operand::{BOX, Major, ROW};
+use super::operand::{BOX, KMajor, Major, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::TiledGemm;
 use crate::gemm::tiles::{Tile, TileShape};
@@ -178,12 +178,52 @@ impl<const RING: u32> PipelineProducer<RING> {
         shape: TileShape,
         note: impl Fn(u32),
     ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.load_from::<A, STAGES_OF_STEP, ELEMENTS>(map_a, map_b, tile, shape, [0; 2], note) }
+    }
+
+    /// Issues the TMA loads of a tile, as [`PipelineProducer::load`], one stage for each K-step, from elements further on in the rows of A
+    /// and in the columns of B: so many.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(super) unsafe fn load_planes<const ELEMENTS: u32>(
+        &mut self,
+        map_a: TensorMap<'_>,
+        map_b: TensorMap<'_>,
+        tile: &Tile<'_>,
+        shape: TileShape,
+        skipped: [u32; 2],
+    ) {
+        // SAFETY: the caller's promise; all lanes come here.
+        unsafe {
+            let skipped = skipped.map(|value| uniform(value));
+            self.load_from::<KMajor, 1, ELEMENTS>(map_a, map_b, tile, shape, skipped, |_| ());
+        }
+    }
+
+    /// The loads of a tile, from elements further on.
+    ///
+    /// # Safety
+    /// As for [`PipelineProducer::load_with`]; all lanes have the same numbers of elements.
+    #[inline(always)]
+    unsafe fn load_from<A: Major, const STAGES_OF_STEP: u32, const ELEMENTS: u32>(
+        &mut self,
+        map_a: TensorMap<'_>,
+        map_b: TensorMap<'_>,
+        tile: &Tile<'_>,
+        shape: TileShape,
+        skipped: [u32; 2],
+        note: impl Fn(u32),
+    ) {
         // TMA takes its operands from uniform registers.
         // SAFETY: all lanes come here.
         let [row, col, product, first] = [tile.row, tile.col, tile.product, tile.k_begin / shape.k * STAGES_OF_STEP]
             .map(|value| unsafe { uniform(value) });
         for step in 0..STAGES_OF_STEP * tile.steps(shape) {
-            let (offset, stage, k) = (self.ring.stage() * STAGE_LEN, self.ring.tma_stage(), (first + step) * ELEMENTS);
+            let (offset, stage) = (self.ring.stage() * STAGE_LEN, self.ring.tma_stage());
+            let [k, k_of_b] = skipped.map(|skipped| skipped + (first + step) * ELEMENTS);
             // SAFETY: the stage is acquired, and is full when all its bytes have come. Boxes lie at multiples of 4 KB. One lane of
             // the warp issues each load.
             unsafe {
@@ -205,7 +245,7 @@ impl<const RING: u32> PipelineProducer<RING> {
                     }
                 }
                 if hopper::elect_one() {
-                    stage.load_tile(self.memory, (offset + A_TILE) as usize, map_b, [k, col, product]);
+                    stage.load_tile(self.memory, (offset + A_TILE) as usize, map_b, [k_of_b, col, product]);
                 }
             }
             self.ring.advance();

@@ -60,7 +60,7 @@ trait Source: Major {
     ///
     /// # Safety
     /// As for [`Sums::add`]; the stage is full.
-    unsafe fn multiply<F: Format>(
+    unsafe fn multiply<F: Format<Number = f32>>(
         accumulators: &mut [f32; ACCUMULATORS],
         memory: SharedSlice<f32>,
         offset: u32,
@@ -83,7 +83,7 @@ impl Source for KMajor {
     const AHEAD: bool = true;
 
     #[inline(always)]
-    unsafe fn multiply<F: Format>(
+    unsafe fn multiply<F: Format<Number = f32>>(
         accumulators: &mut [f32; ACCUMULATORS],
         memory: SharedSlice<f32>,
         offset: u32,
@@ -128,7 +128,7 @@ impl Source for MnMajor {
     const AHEAD: bool = false;
 
     #[inline(always)]
-    unsafe fn multiply<F: Format>(
+    unsafe fn multiply<F: Format<Number = f32>>(
         accumulators: &mut [f32; ACCUMULATORS],
         memory: SharedSlice<f32>,
         offset: u32,
@@ -187,7 +187,7 @@ fn first_col() -> u32 {
 /// Called by all threads of a block of 384, launched with the shared memory of [`MEMORY`], and with tensor maps of A, in
 /// the layout that `A` says, and of B, K-major, of `gemm`, in the format `F`.
 #[inline(always)]
-unsafe fn multiply_rounded<A: Source, F: Format, const K: u32>(
+unsafe fn multiply_rounded<A: Source, F: Format<Number = f32>, const K: u32>(
     map_a: TensorMap<'_>,
     map_b: TensorMap<'_>,
     gemm: TiledGemm<'_>,
@@ -231,7 +231,7 @@ unsafe fn multiply_rounded<A: Source, F: Format, const K: u32>(
 /// # Safety
 /// Called by all lanes of the consumer warps.
 #[inline(always)]
-unsafe fn multiply<A: Source, F: Format>(
+unsafe fn multiply<A: Source, F: Format<Number = f32>>(
     accumulators: &mut [f32; ACCUMULATORS],
     pipeline: &mut PipelineConsumer,
     steps: u32,

@@ -23,7 +23,7 @@ pub(super) trait Scheme {
     /// # Safety
     /// As for [`Sums::set`]; the caller fences before and commits after.
     unsafe fn multiply(
-        accumulators: &mut impl Sums,
+        accumulators: &mut impl Sums<Number = f32>,
         first_a: &Fragments<u32>,
         second_a: &Fragments<u32>,
         first_b: Descriptor,
@@ -61,7 +61,7 @@ impl Scheme for ThreeTf32 {
 
     #[inline(always)]
     unsafe fn multiply(
-        accumulators: &mut impl Sums,
+        accumulators: &mut impl Sums<Number = f32>,
         first_a: &Fragments<u32>,
         second_a: &Fragments<u32>,
         first_b: Descriptor,
@@ -108,7 +108,7 @@ impl Scheme for Mixed {
 
     #[inline(always)]
     unsafe fn multiply(
-        accumulators: &mut impl Sums,
+        accumulators: &mut impl Sums<Number = f32>,
         first_a: &Fragments<u32>,
         second_a: &Fragments<u32>,
         first_b: Descriptor,
