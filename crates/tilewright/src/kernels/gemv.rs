@@ -155,6 +155,6 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     tile: None,
     divides_sums: true,
     deterministic: true,
-    performance: Performance::new(3, 1.0),
+    performance: Performance::new(3, 1.0).block(0.7).unaligned(1.5),
     contract: &Split { launch: |device, gemv| device.launch(gemv_split_fp32 { gemv }), division: ROWS },
 };

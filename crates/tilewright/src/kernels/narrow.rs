@@ -51,7 +51,7 @@ const fn on_cuda_cores(most_columns: u32, share_of_peak: f64) -> Common {
         idea: "few columns: A is read once, four rows and all columns to a lane",
         scheme: Scheme::Fp32,
         tile: tile_on_cuda_cores(most_columns),
-        performance: Performance::new(1, share_of_peak).block(1.2),
+        performance: Performance::new(1, share_of_peak).block(1.2).unaligned(1.25),
     }
 }
 

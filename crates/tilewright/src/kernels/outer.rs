@@ -35,7 +35,7 @@ const fn outer(tile: TileShape, blocks_per_multiprocessor: u32, share_of_peak: f
         idea: "few terms: B in registers, and row by row of C, which blocks store in whole lines of memory",
         scheme: Scheme::Fp32,
         tile,
-        performance: Performance::new(blocks_per_multiprocessor, share_of_peak).block(2.4),
+        performance: Performance::new(blocks_per_multiprocessor, share_of_peak).block(2.6).unaligned(1.2),
     }
 }
 

@@ -45,7 +45,7 @@ const PREPARING: f64 = 0.7;
 const STORING: f64 = 0.5;
 
 /// The blocks of a multiprocessor that keep the memory busy by reading alone.
-const BUSY: f64 = 2.0;
+const BUSY: f64 = 1.2;
 
 /// What a wave of blocks costs that have little to read, one after the other, in seconds. Measured on an H200: 1.3 to 1.7 µs.
 const WAVE: f64 = 1.3e-6;
@@ -142,15 +142,17 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
             // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
             // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
             let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
+            // Partial sums are row-major, and their rows begin at whole vectors. Where C is not, they are read by columns.
+            let is_divided = candidate.is_divided();
             let by_columns = product.c.order() != Some(Order::RowMajor);
             // Where vectors of a row are no vectors of memory, lanes store their elements one by one. Those with fragments of `wgmma`
             // have pairs, the others four; of pairs, a store touches twice the sectors.
             let (width, one_by_one) =
                 if kernel.loads_by_tensor_maps() { (2, 1.5 * ONE_BY_ONE) } else { (4, ONE_BY_ONE) };
-            let in_vectors = stores == Stores::Lines
-                || (product.n.is_multiple_of(width) && product.c.leading_dimension().is_multiple_of(width));
+            let lines_are_vectors = is_divided || product.c.leading_dimension().is_multiple_of(width);
+            let in_vectors = stores == Stores::Lines || (product.n.is_multiple_of(width) && lines_are_vectors);
             let scattered = match (by_columns, in_vectors) {
-                (true, _) => times * results / rates.bandwidth,
+                (true, _) => times * f64::from(splits) * results / rates.bandwidth,
                 (false, true) => 0.0,
                 (false, false) => one_by_one * f64::from(splits) * results / rates.bandwidth,
             };
