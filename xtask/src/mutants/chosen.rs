@@ -75,15 +75,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "loads B to a stage at another offset",
         file: "gpu-kernels/src/gemm/hopper/pipeline.rs",
-        from: "(offset + A_TILE) as usize, map_b, [k, col, product]",
-        to: "(offset + A_TILE + ROW * 8) as usize, map_b, [k, col, product]",
+        from: "(offset + A_TILE) as usize, map_b, [k_of_b, col, product]",
+        to: "(offset + A_TILE + ROW * 8) as usize, map_b, [k_of_b, col, product]",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
         what: "loads B from the rows of A",
         file: "gpu-kernels/src/gemm/hopper/pipeline.rs",
-        from: "map_b, [k, col, product]",
-        to: "map_b, [k, row, product]",
+        from: "map_b, [k_of_b, col, product]",
+        to: "map_b, [k_of_b, row, product]",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
