@@ -22,8 +22,14 @@
 //! **Splits.** Few rows make few blocks, so the columns are divided too. The partial sums go to a workspace, from which a
 //! second pass adds them up in order: the same bits on every run. The one that adds atomically has that in its name.
 //!
-//! **Alignment.** If the rows of A, and x, allow it, loads are of 16 bytes, else of one element, with neighbouring threads on
-//! neighbouring columns.
+//! **Alignment.** Loads of A are of 16 bytes from multiples of 16 bytes. Where rows begin between these, a row's columns are counted from
+//! the multiple before its first element, so that those of four rows differ by what they are *shifted*, 0 to 3. Then a thread loads seven
+//! elements of x, of which each row takes four. Columns before the second multiple, and behind the last, go one by one.
+//!
+//! ```text
+//!  row 0, shift 1     │ · a b c │ d e f g │ h i j k │          row 0:   d·x₃ + e·x₄ + f·x₅ + g·x₆
+//!  row 1, shift 3     │ · · · a │ b c d e │ f g h i │          row 1:   b·x₁ + c·x₂ + d·x₃ + e·x₄          the thread: x₁ … x₇
+//! ```
 //!
 //! At most 85 registers, 128 bytes of shared memory; any device from sm_80 on.
 
@@ -134,7 +140,7 @@ unsafe fn split_gemv(
         end: gemv.first_column(split + 1, splits, step),
     };
     // SAFETY: the rows are below m, as compared, and the columns those of a split; A is contiguous along its rows.
-    let sums = unsafe { if part.has_vectors() { part.rows::<4, 2>(first_row) } else { part.rows::<1, 4>(first_row) } };
+    let sums = unsafe { if part.has_vectors() { part.rows::<false>(first_row) } else { part.rows::<true>(first_row) } };
 
     // SAFETY: all threads of the block come here. Each warp has an element of its own, and where several of them share rows,
     // a barrier separates the writes from the reads.
@@ -185,61 +191,50 @@ impl Part<'_> {
         self.product.x.stride() == 1 && self.product.a.row_stride().is_multiple_of(4) && self.gemv.is_aligned(true)
     }
 
-    /// The sums of this lane for four rows, those of rows beyond the last being zero. `WIDTH` is 4 with vectors, else 1;
-    /// `LOADS` of them from each row are loaded at a time.
+    /// The sums of this lane for four rows. Those of rows beyond the last are some number.
     ///
     /// # Safety
-    /// As [`Part::has_vectors`] says. A is contiguous along its rows.
+    /// Rows are `SHIFTED` unless [`Part::has_vectors`] says otherwise. A is contiguous along its rows.
     #[inline(always)]
-    unsafe fn rows<const WIDTH: usize, const LOADS: usize>(&self, first_row: u32) -> [f32; ROWS] {
+    unsafe fn rows<const SHIFTED: bool>(&self, first_row: u32) -> [f32; ROWS] {
+        let mut sums = [0.0; ROWS];
         // SAFETY: the caller's promise, for rows below m.
         unsafe {
-            if first_row + ROWS as u32 <= self.gemv.m() {
-                return self.dot::<ROWS, WIDTH, LOADS>(first_row);
+            if SHIFTED {
+                if first_row < self.gemv.m() {
+                    self.add_shifted(&mut sums, first_row);
+                }
+            } else if first_row + ROWS as u32 <= self.gemv.m() {
+                sums = self.dot::<ROWS, 2>(first_row);
+            } else {
+                let mut row = 0;
+                while first_row + row < self.gemv.m() {
+                    let [sum] = self.dot::<1, 4>(first_row + row);
+                    add_to(&mut sums, row, sum);
+                    row = hint::keep_rolled(row + 1);
+                }
             }
-            let mut sums = [0.0; ROWS];
-            let mut row = 0;
-            while first_row + row < self.gemv.m() {
-                let [sum] = self.dot::<1, WIDTH, 4>(first_row + row);
-                // (An index that is not known would put the array into memory.)
-                sums = core::array::from_fn(|i| if i as u32 == row { sum } else { sums[i] });
-                row = hint::keep_rolled(row + 1);
-            }
-            sums
         }
+        sums
     }
 
-    /// The sums of this lane for `N` rows.
+    /// The sums of this lane for `N` rows, of which it loads `LOADS` vectors at a time.
     ///
     /// # Safety
-    /// As for [`Part::rows`]; `first_row + N <= m`.
+    /// As for [`Part::rows`], with vectors; `first_row + N <= m`.
     #[inline(always)]
-    unsafe fn dot<const N: usize, const WIDTH: usize, const LOADS: usize>(&self, first_row: u32) -> [f32; N] {
+    unsafe fn dot<const N: usize, const LOADS: usize>(&self, first_row: u32) -> [f32; N] {
         let (a, x) = (self.product.a.data(), self.product.x);
         let row_stride = self.product.a.row_stride();
         let row_offset = u64::from(first_row) * row_stride;
-        let load_x = |column: u64| -> [f32; WIDTH] {
-            // SAFETY: below k, and aligned if WIDTH is 4, by what the callers below have compared.
-            unsafe {
-                if WIDTH == 4 {
-                    vector(x.data().get4_unchecked(column as usize))
-                } else {
-                    [x.data().get_unchecked((column * x.stride()) as usize); WIDTH]
-                }
-            }
-        };
+        // SAFETY: below k, and aligned, by what the callers below have compared.
+        let load_x = |column: u64| -> [f32; WIDTH] { unsafe { x.data().get4_unchecked(column as usize) } };
         let load_a = |row: usize, column: u64| -> [f32; WIDTH] {
-            let offset = (row_offset + column + row as u64 * row_stride) as usize;
             // SAFETY: as above, and a row below m.
-            unsafe {
-                if WIDTH == 4 { vector(a.get4_streaming_unchecked(offset)) } else { [a.get_unchecked(offset); WIDTH] }
-            }
+            unsafe { a.get4_streaming_unchecked((row_offset + column + row as u64 * row_stride) as usize) }
         };
-        // The columns of this lane: from its first in a step on, so far apart.
-        let distance = u64::from(self.lanes) * WIDTH as u64;
-        let first = |from: u32| u64::from(from + self.lane * WIDTH as u32);
         let load = |from: u32| -> ([[f32; WIDTH]; LOADS], [[[f32; WIDTH]; N]; LOADS]) {
-            let column = |i: usize| first(from) + i as u64 * distance;
+            let column = |i: usize| self.column(from, i);
             (
                 core::array::from_fn(|i| load_x(column(i))),
                 core::array::from_fn(|i| core::array::from_fn(|row| load_a(row, column(i)))),
@@ -247,7 +242,7 @@ impl Part<'_> {
         };
 
         let mut sums = [0.0; N];
-        let step = (LOADS * WIDTH) as u32 * self.lanes;
+        let step = self.step(LOADS);
         let mut steps = (self.end - self.begin) / step.max(1);
         let mut from = self.begin;
         if steps > 0 {
@@ -259,50 +254,157 @@ impl Part<'_> {
                     break;
                 }
                 for i in 0..LOADS {
-                    add_products(&mut sums, a[i], x[i]);
+                    add_products(&mut sums, a[i], [x[i]; N]);
                 }
                 (x, a) = load(from);
                 steps = hint::keep_rolled(steps);
             }
             for i in 0..LOADS {
-                add_products(&mut sums, a[i], x[i]);
+                add_products(&mut sums, a[i], [x[i]; N]);
             }
         }
         // What is left of the last step.
         if from < self.end {
             for i in 0..LOADS {
-                let column = first(from) + i as u64 * distance;
+                let column = self.column(from, i);
                 if column + WIDTH as u64 <= u64::from(self.end) {
-                    add_products(&mut sums, core::array::from_fn(|row| load_a(row, column)), load_x(column));
+                    add_products(&mut sums, core::array::from_fn(|row| load_a(row, column)), [load_x(column); N]);
                 }
             }
             // Where a column is not enough for a vector, there are at most three more.
-            let mut last = if WIDTH == 4 { (self.end & !3) + self.lane } else { self.end };
-            while last < self.end {
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    let offset = row_offset + row as u64 * row_stride + u64::from(last);
-                    // SAFETY: a row below m and a column below k.
-                    *sum = unsafe { math::fma(a.get_unchecked(offset as usize), x.at(last), *sum) };
-                }
-                last += self.lanes;
-            }
+            // SAFETY: rows below m, and columns below k.
+            unsafe { self.add_columns(&mut sums, first_row, |_| [(0, 0), (self.end & !3, self.end)]) };
         }
         sums
     }
+
+    /// Adds the sums of this lane for four rows that are shifted; beyond the last row, of that one once more. Places are columns, counted
+    /// from the multiple of 16 bytes before the first.
+    ///
+    /// # Safety
+    /// As for [`Part::rows`]; `first_row < m`.
+    #[inline(always)]
+    unsafe fn add_shifted(&self, sums: &mut [f32; ROWS], first_row: u32) {
+        let (a, x) = (self.product.a.data(), self.product.x);
+        let row = |i: usize| (first_row + i as u32).min(self.gemv.m() - 1);
+        let shifts: [u32; ROWS] = core::array::from_fn(|i| self.shift(row(i)));
+        let load = |place: u32| -> [[f32; WIDTH]; ROWS] {
+            // SAFETY: a row below m, and columns below k, since the place is at least the fourth. Aligned by the definition of the
+            // shift.
+            core::array::from_fn(|i| unsafe {
+                let offset = u64::from(row(i)) * self.product.a.row_stride() + u64::from(place - shifts[i]);
+                a.get4_streaming_unchecked(offset as usize)
+            })
+        };
+        // The columns that the four rows have at these places, and their products. x is loaded where it is used, since it is in the
+        // cache, and would take registers.
+        let mut add = |place: u32, a: [[f32; WIDTH]; ROWS]| {
+            // SAFETY: the place is at least the fourth, and a row without a shift has columns below k there.
+            let x: [f32; NEAR] = core::array::from_fn(|i| unsafe { x.at(place + i as u32 - 3) });
+            add_products(sums, a, core::array::from_fn(|i| shifted(x, shifts[i])));
+        };
+
+        // The vectors that all rows have in this split. It may have nothing.
+        let (is_first, is_last) = (self.begin == 0, self.begin < self.end && self.end == self.product.k);
+        let end = self.end & !3;
+        let begin = if is_first { WIDTH as u32 } else { self.begin }.min(end);
+        let mut place = begin.saturating_add(self.lane * WIDTH as u32);
+        if end.saturating_sub(place) >= WIDTH as u32 {
+            let mut vectors = load(place);
+            loop {
+                add(place, vectors);
+                if end - place < self.step(1) + WIDTH as u32 {
+                    break;
+                }
+                place = hint::keep_rolled(place + self.step(1));
+                vectors = load(place);
+            }
+        }
+        // What comes before them and after them, one by one.
+        // SAFETY: rows below m, and columns below k: places are columns and a shift.
+        unsafe {
+            self.add_columns(sums, first_row, |row| {
+                let shift = self.shift(row);
+                let before = if is_first { begin.saturating_sub(shift) } else { 0 };
+                let after = if is_last { end.saturating_sub(shift) } else { self.end };
+                [(0, before), (after, self.end)]
+            });
+        }
+    }
+
+    /// How many elements before row `row` begins there is a multiple of 16 bytes.
+    #[inline(always)]
+    fn shift(&self, row: u32) -> u32 {
+        let a = &self.product.a;
+        (a.data().as_ptr() as u64 / 4 + u64::from(row) * a.row_stride()) as u32 % 4
+    }
+
+    /// The first column of this lane in vector `i` of a step from column `from` on.
+    #[inline(always)]
+    fn column(&self, from: u32, i: usize) -> u64 {
+        u64::from(from + self.lane * WIDTH as u32) + i as u64 * u64::from(self.lanes) * WIDTH as u64
+    }
+
+    /// The columns of a step with so many vectors for each lane.
+    #[inline(always)]
+    fn step(&self, loads: usize) -> u32 {
+        (loads * WIDTH) as u32 * self.lanes
+    }
+
+    /// Adds this lane's products of the columns that each of some rows below m has left, from one to before another, twice.
+    ///
+    /// # Safety
+    /// There are such rows and columns.
+    #[inline(always)]
+    unsafe fn add_columns<const N: usize>(
+        &self,
+        sums: &mut [f32; N],
+        first_row: u32,
+        left: impl Fn(u32) -> [(u32, u32); 2],
+    ) {
+        let (a, x) = (&self.product.a, &self.product.x);
+        let mut row = 0;
+        while row < (N as u32).min(self.gemv.m() - first_row) {
+            let mut sum = 0.0;
+            for (first, end) in left(first_row + row) {
+                let mut column = first + self.lane;
+                while column < end {
+                    // SAFETY: the caller's promise.
+                    sum = unsafe { math::fma(a.at(first_row + row, column), x.at(column), sum) };
+                    column = hint::keep_rolled(column + self.lanes);
+                }
+            }
+            add_to(sums, row, sum);
+            row = hint::keep_rolled(row + 1);
+        }
+    }
 }
 
-/// Four elements as an array of as many.
+/// Adds to sum `row`. (An index that is not known would put the array into memory.)
 #[inline(always)]
-fn vector<const WIDTH: usize>(four: [f32; 4]) -> [f32; WIDTH] {
-    core::array::from_fn(|i| four[i % 4])
+fn add_to<const N: usize>(sums: &mut [f32; N], row: u32, more: f32) {
+    *sums = core::array::from_fn(|i| sums[i] + if i as u32 == row { more } else { 0.0 });
 }
 
-/// Adds the products of some columns to the sums of the rows.
+/// The elements of a vector.
+const WIDTH: usize = 4;
+/// The elements of x that are near a vector of a row that is shifted.
+const NEAR: usize = 7;
+
+/// The four elements of x for a row with a shift.
 #[inline(always)]
-fn add_products<const N: usize, const WIDTH: usize>(sums: &mut [f32; N], a: [[f32; WIDTH]; N], x: [f32; WIDTH]) {
+fn shifted(x: [f32; NEAR], shift: u32) -> [f32; WIDTH] {
+    let choose = |earlier: bool, [first, second]: [f32; 2]| if earlier { first } else { second };
+    let by_two: [f32; 5] = core::array::from_fn(|i| choose(shift & 2 != 0, [x[i], x[i + 2]]));
+    core::array::from_fn(|i| choose(shift & 1 != 0, [by_two[i], by_two[i + 1]]))
+}
+
+/// Adds the products of some columns of rows, and what each takes of x, to the sums of the rows.
+#[inline(always)]
+fn add_products<const N: usize>(sums: &mut [f32; N], a: [[f32; WIDTH]; N], x: [[f32; WIDTH]; N]) {
     for row in 0..N {
         for i in 0..WIDTH {
-            sums[row] = math::fma(a[row][i], x[i], sums[row]);
+            sums[row] = math::fma(a[row][i], x[row][i], sums[row]);
         }
     }
 }

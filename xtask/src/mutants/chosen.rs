@@ -565,8 +565,22 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "the rest of a row is left out",
         file: "gpu-kernels/src/gemv/split.rs",
-        from: "let mut last = if WIDTH == 4 { (self.end & !3) + self.lane } else { self.end };",
-        to: "let mut last = self.end;",
+        from: "|_| [(0, 0), (self.end & !3, self.end)]",
+        to: "|_| [(0, 0), (self.end, self.end)]",
+        kernels: &["gemv_split_fp32"],
+    },
+    Mutant {
+        what: "rows that are shifted take the wrong elements of x",
+        file: "gpu-kernels/src/gemv/split.rs",
+        from: "choose(shift & 2 != 0,",
+        to: "choose(shift & 1 != 0,",
+        kernels: &["gemv_split_fp32"],
+    },
+    Mutant {
+        what: "the first columns of rows that are shifted are left out",
+        file: "gpu-kernels/src/gemv/split.rs",
+        from: "let before = if is_first { begin.saturating_sub(shift) } else { 0 };",
+        to: "let before = 0;",
         kernels: &["gemv_split_fp32"],
     },
     Mutant {
