@@ -248,7 +248,10 @@ fn a_plan_takes_only_what_it_was_made_for() {
 
 #[test]
 fn rows_of_operands_begin_anywhere_between_multiples_of_16_bytes() {
-    let kernels = kernels::WGMMA_64X64_FP32_3XTF32.iter().chain(&kernels::MMA_64X64_FP32_3XTF32);
+    let kernels = kernels::WGMMA_64X64_FP32_3XTF32
+        .iter()
+        .chain(&kernels::WGMMA_64X64_K32_FP32_3XTF32)
+        .chain(&kernels::MMA_64X64_FP32_3XTF32);
     for (kernel, from) in kernels.zip((0..4).cycle()) {
         let lay = |order: Option<Order>, from: usize| Lay {
             order: order.unwrap(),

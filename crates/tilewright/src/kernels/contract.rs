@@ -181,6 +181,8 @@ pub(crate) enum Stores {
     Rows,
     /// From registers, neighbours in a row or a column of C together.
     Squares,
+    /// From registers, neighbours in a row of C together; or, where rows begin anywhere, whole lines of memory by warps.
+    RowsOrLines,
     /// By TMA, or whole lines of memory by warps.
     Lines,
 }

@@ -28,8 +28,15 @@ const MIXED: Common =
 /// Tiles of an eighth of the size, and loaded without TMA.
 const SMALL_THREE_TF32: Common = Common {
     idea: "three warpgroups share a small tile, each with terms of its own; any alignment",
-    tile: divided_steps::TILE,
+    tile: divided_steps::tile_of(3),
     performance: Performance::new(1, 0.38).block(2.6).unaligned(1.3),
+    ..THREE_TF32
+};
+/// The same, of which a multiprocessor computes three at a time.
+const SMALL_K32_THREE_TF32: Common = Common {
+    idea: "one warpgroup for a small tile, three blocks on a multiprocessor; any alignment",
+    tile: divided_steps::tile_of(1),
+    performance: Performance::new(3, 0.42).block(3.2).unaligned(1.25),
     ..THREE_TF32
 };
 
@@ -53,6 +60,10 @@ impl Contract for Decomposing {
         let long = product.terms() / splits.max(1) as usize >= WORTHWHILE;
         // Tiles are computed again when the results have been written, so these must not have been needed.
         if shared && long && product.beta_is_zero { self.blocks(Some(TILE), product, splits) } else { 0 }
+    }
+
+    fn stores(&self) -> Stores {
+        Stores::RowsOrLines
     }
 }
 
@@ -102,7 +113,7 @@ impl Contract for Small {
 
 /// Registers kernels that need the product alone.
 macro_rules! small_kernels {
-    ($(#[$doc:meta])* pub static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;) => {
+    ($($(#[$doc:meta])* pub static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;)*) => { $(
         $(#[$doc])*
         pub static $family: [KernelInfo; 4] = [$(
             $common.of(
@@ -112,7 +123,7 @@ macro_rules! small_kernels {
                 &Small(|device, gemm| device.launch(divided_steps::$kernel { gemm })),
             )
         ),*];
-    };
+    )* };
 }
 
 small_kernels! {
@@ -122,6 +133,12 @@ small_kernels! {
         gemm_wgmma_64x64_nt_fp32_3xtf32 RowMajor ColumnMajor,
         gemm_wgmma_64x64_tn_fp32_3xtf32 ColumnMajor RowMajor,
         gemm_wgmma_64x64_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
+    /// The same, with a tile for each warpgroup.
+    pub static WGMMA_64X64_K32_FP32_3XTF32 = SMALL_K32_THREE_TF32:
+        gemm_wgmma_64x64_k32_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_wgmma_64x64_k32_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_wgmma_64x64_k32_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_wgmma_64x64_k32_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
 }
 
 /// A tensor map of A. Where terms are neighbours, a box has as many rows as `boxes`; otherwise it has as many rows as terms.

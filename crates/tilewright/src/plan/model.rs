@@ -53,6 +53,9 @@ const WAVE: f64 = 1.3e-6;
 /// What elements of a row cost that are stored one by one, in bytes for each byte. Measured on an H200: 3 to 6.
 const ONE_BY_ONE: f64 = 4.0;
 
+/// What rows cost that begin anywhere and are stored by lines, in bytes for each byte. Measured on an H200: 1 to 1.5.
+const IN_LINES: f64 = 1.0;
+
 /// What a term of a sum costs a thread that loads it from memory itself, in seconds: eight terms are under way at a time.
 const TERM: f64 = 600e-9 / 8.0;
 
@@ -147,8 +150,11 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
             let by_columns = product.c.order() != Some(Order::RowMajor);
             // Where vectors of a row are no vectors of memory, lanes store their elements one by one. Those with fragments of `wgmma`
             // have pairs, the others four; of pairs, a store touches twice the sectors.
-            let (width, one_by_one) =
-                if kernel.loads_by_tensor_maps() { (2, 1.5 * ONE_BY_ONE) } else { (4, ONE_BY_ONE) };
+            let (width, one_by_one) = match (stores, kernel.loads_by_tensor_maps()) {
+                (Stores::RowsOrLines, _) => (8, IN_LINES),
+                (_, true) => (2, 1.5 * ONE_BY_ONE),
+                (_, false) => (4, ONE_BY_ONE),
+            };
             let lines_are_vectors = is_divided || product.c.leading_dimension().is_multiple_of(width);
             let in_vectors = stores == Stores::Lines || (product.n.is_multiple_of(width) && lines_are_vectors);
             let scattered = match (by_columns, in_vectors) {

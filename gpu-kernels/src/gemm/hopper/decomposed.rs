@@ -63,9 +63,10 @@ pub use super::decomposed_block::{BOXES, TILE};
 use super::fallback::Fallback;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
-use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, fragment_rows, load_fragments};
+use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, load_fragments, row_of_fragment};
 use super::scheme::{Mixed, Scheme, ThreeTf32};
 use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B, are_finite};
+use super::whole_rows::{self, are_better_stored_by_rows, store_by_rows, store_fragments};
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
 use crate::gemm::fp32_tile;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -78,6 +79,11 @@ const _: () = assert!(THREADS == 384, "the entry points' blocks are of as many t
 const HALF: u32 = 64;
 /// The accumulators of a thread for such a half.
 const ACCUMULATORS: usize = 64;
+const _: () = assert!(ACCUMULATORS == whole_rows::ACCUMULATORS && TILE.n == whole_rows::COLUMNS);
+const _: () = assert!(
+    CONSUMER_WARPS * whole_rows::LEN <= raw_stages(false) * RAW_STAGE_LEN,
+    "results are stored by way of the memory of the raw stages"
+);
 
 /// The named barriers of a kernel.
 struct Barriers {
@@ -296,17 +302,38 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
         };
         return;
     }
-    let lane = warp::lane_id();
-    let (row, distance) = fragment_rows::<A>(lane);
-    // SAFETY: all lanes come here.
-    let first_row = unsafe { first_row(warp_number()) };
-    let (row, col) = (tile.row + first_row + row, tile.col + 2 * (lane & 3));
-    // SAFETY: rows and columns of this thread alone; columns begin at even numbers.
+    // SAFETY: all lanes come here. The warps have met when all stages had been read, and each has memory, rows and columns of its own;
+    // columns begin at multiples of 4.
     unsafe {
-        epilogue_row::<0>(&tile, row, col, &accumulators[0]);
-        epilogue_row::<1>(&tile, row + distance, col, &accumulators[0]);
-        epilogue_row::<0>(&tile, row + HALF, col, &accumulators[1]);
-        epilogue_row::<1>(&tile, row + HALF + distance, col, &accumulators[1]);
+        let warp = warp_number();
+        let memory = block.memory.skip(((warp - FIRST_CONSUMER) * whole_rows::LEN) as usize);
+        let first = tile.row + first_row(warp);
+        // (Not a loop, whose index would put the accumulators into memory.)
+        store_half::<A>(&tile, &memory, first, &accumulators[0]);
+        store_half::<A>(&tile, &memory, first + HALF, &accumulators[1]);
+    }
+}
+
+/// The epilogue of the 16 rows, from row `first` on, that a warp has of a half.
+///
+/// # Safety
+/// As for [`store_by_rows`].
+#[inline(always)]
+unsafe fn store_half<A: Major>(
+    tile: &Tile<'_>,
+    memory: &SharedSlice<f32>,
+    first: u32,
+    accumulators: &[f32; ACCUMULATORS],
+) {
+    let row = |i: u32| first + row_of_fragment::<A>(i);
+    let accumulator = |i: usize| accumulators[position_of(i)];
+    // SAFETY: the caller's promise.
+    unsafe {
+        if are_better_stored_by_rows(&tile.c) {
+            store_by_rows(tile, memory, row, tile.col, accumulator);
+        } else {
+            store_fragments(tile, row, tile.col, accumulator);
+        }
     }
 }
 
@@ -315,23 +342,6 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
 fn first_row(warp: u32) -> u32 {
     let warp = warp - FIRST_CONSUMER;
     warp / 4 * 2 * HALF + warp % 4 * 16
-}
-
-/// The epilogue of the columns of C that this thread has in one row: the first or the second of the two rows of `accumulators`.
-///
-/// # Safety
-/// No other thread accesses these elements of C; `col` is even.
-#[inline(always)]
-unsafe fn epilogue_row<const SECOND_ROW: usize>(
-    tile: &Tile<'_>,
-    row: u32,
-    col: u32,
-    accumulators: &[f32; ACCUMULATORS],
-) {
-    let sum = |group: usize, col: usize| accumulators[position_of(4 * group + 2 * SECOND_ROW + col)];
-    let groups = core::array::from_fn(|group| [sum(group, 0), sum(group, 1)]);
-    // SAFETY: the caller's promise.
-    unsafe { tile.epilogue_groups::<2, { ACCUMULATORS / 4 }>(row, col, 8, groups) }
 }
 
 /// Adds partial accumulators, rounding to nearest.

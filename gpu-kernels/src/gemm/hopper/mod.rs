@@ -14,9 +14,11 @@
 //! | [`short_k`] | products of pairs of fp16 numbers for small k, with results that TMA stores |
 //! | `scheme` | which products of high and low parts make an fp32-accurate product |
 //! | [`decomposed`] | fp32-accurate products in one pass: converter warps and consumers decompose the operands on the way |
-//! | [`divided_steps`] | the same without TMA, for smaller tiles and any alignment: warpgroups with k of their own |
+//! | [`divided_steps`] | the same without TMA, for smaller tiles and any alignment: warpgroups with k, or tiles, of their own |
+//! | `lines` | the operands of `divided_steps`: copied from wherever their rows begin |
 //! | `decomposed_block` | what the roles of such a block share |
 //! | `converter` | the converter warps of `decomposed` |
+//! | `whole_rows` | results stored row by row, by way of shared memory |
 //! | `underflow_scan` | which operands a block scans for numbers that are too small to be decomposed |
 //! | [`fallback`] | which tiles another kernel has left to be computed |
 
@@ -27,9 +29,11 @@ pub mod digits;
 pub mod divided_steps;
 pub mod fallback;
 pub mod fp16_pairs;
+mod lines;
 mod operand;
 mod pipeline;
 pub mod rounded;
 mod scheme;
 pub mod short_k;
 pub(super) mod underflow_scan;
+mod whole_rows;

@@ -86,11 +86,10 @@ fn plain<const N: usize>(mut offsets: [u32; N]) -> [u32; N] {
     offsets
 }
 
-/// The row of C that fragment row `g` of 16 has, and the distance to that of fragment row `g + 8`.
+/// Which of 16 rows of C fragment row `i` of them is.
 #[inline(always)]
-pub(super) fn fragment_rows<A: Major>(lane: u32) -> (u32, u32) {
-    let g = lane >> 2;
-    if A::K { (g, 8) } else { (2 * g, 1) }
+pub(super) fn row_of_fragment<A: Major>(i: u32) -> u32 {
+    if A::K { i } else { 2 * (i % 8) + i / 8 }
 }
 
 /// The rounds in which a warp converts its 32 columns of B.

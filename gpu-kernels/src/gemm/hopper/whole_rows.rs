@@ -1,0 +1,122 @@
+//! How a warp stores the 16 rows of accumulators that `wgmma` has left it: from its registers, or row by row, by way of shared memory, so
+//! that neighbouring lanes have neighbouring columns.
+//!
+//! ```text
+//!  registers                           shared memory             C
+//!
+//!  lane 4g + q has, of each group      16 rows of 128            a row after the other, 128 bytes at a time
+//!  of 8 columns, columns 2q, 2q + 1    columns
+//!  of rows g and g + 8
+//! ```
+//!
+//! Stored from the registers, a warp's 256 bytes go to eight rows, 32 bytes to each. Where rows begin at sectors of the second-level cache, which
+//! have as many, that is the shorter way. Where they begin anywhere, each of these pieces touches two sectors, and each sector has to be put
+//! together from several stores: that takes longer than the way through shared memory.
+
+use blocks::epilogue::takes_vectors_of;
+use cuda_std::prelude::*;
+
+use crate::MatrixMut;
+use crate::gemm::tiles::Tile;
+
+/// The columns of a row.
+pub(super) const COLUMNS: u32 = 128;
+/// The accumulators that a thread has of the 16 rows.
+pub(super) const ACCUMULATORS: usize = COLUMNS as usize / 2;
+/// The elements from one row to the next in shared memory, so that the lanes of a write meet different banks.
+const PITCH: u32 = COLUMNS + 8;
+/// The elements of shared memory that a warp needs.
+pub(super) const LEN: u32 = 16 * PITCH;
+/// The rows that are read before the first of them is stored.
+const AT_A_TIME: usize = 4;
+
+/// Whether results are better stored row by row: rows of C begin between sectors, or have gaps between their elements, but are not columns.
+#[inline(always)]
+pub(super) fn are_better_stored_by_rows(c: &MatrixMut<'_>) -> bool {
+    const SECTOR: u32 = 8;
+    !takes_vectors_of(c, SECTOR) && c.col_stride() <= c.row_stride()
+}
+
+/// The epilogue of 16 rows of 128 columns, from column `col` on, by one warp, from its registers. Fragment row `i` is row `row(i)` of C, and
+/// `accumulator(4·j + 2·h + i)` is this lane's column `8·j + 2·(lane mod 4) + i` of fragment row `lane / 4 + 8·h`.
+///
+/// # Safety
+/// No other thread accesses these elements of C. `col` is even.
+#[inline(always)]
+#[track_caller]
+pub(super) unsafe fn store_fragments(
+    tile: &Tile<'_>,
+    row: impl Fn(u32) -> u32,
+    col: u32,
+    accumulator: impl Fn(usize) -> f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        store_fragment_row::<0>(tile, &row, col, &accumulator);
+        store_fragment_row::<1>(tile, &row, col, &accumulator);
+    }
+}
+
+/// The first or the second row of a lane.
+///
+/// # Safety
+/// As for [`store_fragments`].
+#[inline(always)]
+#[track_caller]
+unsafe fn store_fragment_row<const HALF: usize>(
+    tile: &Tile<'_>,
+    row: &impl Fn(u32) -> u32,
+    col: u32,
+    accumulator: &impl Fn(usize) -> f32,
+) {
+    let lane = warp::lane_id();
+    let sum = |group: usize, i: usize| accumulator(4 * group + 2 * HALF + i);
+    let groups = core::array::from_fn(|group| [sum(group, 0), sum(group, 1)]);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let row = row(lane / 4 + 8 * HALF as u32);
+        tile.epilogue_groups::<2, { ACCUMULATORS / 4 }>(row, col + 2 * (lane & 3), 8, groups)
+    }
+}
+
+/// The same, row by row.
+///
+/// # Safety
+/// All lanes of the warp come here, with [`LEN`] elements of `memory` that no other warp uses, from a multiple of 16 bytes on, and nothing
+/// asynchronous under way to them. No other warp accesses these elements of C. `col` is a multiple of 4.
+#[inline(always)]
+#[track_caller]
+pub(super) unsafe fn store_by_rows(
+    tile: &Tile<'_>,
+    memory: &SharedSlice<f32>,
+    row: impl Fn(u32) -> u32,
+    col: u32,
+    accumulator: impl Fn(usize) -> f32,
+) {
+    let lane = warp::lane_id();
+    // SAFETY: each lane writes elements of its own; the warp meets before what another lane has read there is overwritten, and before
+    // it reads what another lane has written. Elements of C have one lane each, by the caller's promise.
+    unsafe {
+        warp::sync_warp(warp::ALL_LANES);
+        let first = lane / 4 * PITCH + 2 * (lane & 3);
+        for i in 0..ACCUMULATORS / 2 {
+            let (group, half) = (i / 2, i % 2);
+            let pair = [accumulator(2 * i), accumulator(2 * i + 1)];
+            memory.skip(half * 8 * PITCH as usize + 8 * group).write2(first as usize, pair);
+        }
+        warp::sync_warp(warp::ALL_LANES);
+        let mut done = 0;
+        while done < 16 {
+            let memory = memory.skip((done * PITCH) as usize);
+            let rows: [[f32; 4]; AT_A_TIME] = core::array::from_fn(|i| {
+                core::array::from_fn(|j| memory.skip(i * PITCH as usize + 32 * j).read(lane as usize))
+            });
+            for i in 0..AT_A_TIME {
+                for j in 0..4 {
+                    tile.epilogue_element(row(done + i as u32), col + lane + 32 * j as u32, rows[i][j]);
+                }
+            }
+            done = hint::keep_rolled(done + AT_A_TIME as u32);
+        }
+    }
+}
