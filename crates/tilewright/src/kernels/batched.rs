@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::{Device, Error};
 
 /// The most rows or columns of products that these kernels are chosen for.
-const LARGEST: usize = 128;
+const LARGEST: usize = 64;
 
 /// The contract: teams of a block compute a tile each.
 #[derive(Debug)]
