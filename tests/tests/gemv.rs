@@ -296,7 +296,9 @@ fn splits_fill_a_gpu_and_no_more() {
     assert_eq!(gemv_splits(1, 2048, 1 << 20, 132), 33);
     assert_eq!(gemv_splits(1, 8192, 8192, 132), 1);
     assert_eq!(gemv_splits(1, 1 << 20, 64, 132), 1);
-    assert_eq!(gemv_splits(1, 1, 1 << 26, 132), 8 * 132);
+    assert_eq!(gemv_splits(1, 1, 1 << 28, 132), 8 * 132);
+    assert_eq!(gemv_splits(1, 1, 1 << 17, 132), 64);
+    assert_eq!(gemv_splits(512, 128, 160, 132), 1);
     assert_eq!(gemv_splits(1, 0, 0, 132), 1);
     assert_eq!(gemv_transposed_splits(1, 2048, 1 << 20, 132), 1056);
     assert_eq!(gemv_transposed_splits(1, 1 << 20, 64, 132), 1);

@@ -283,11 +283,11 @@ fn batches_and_splits() {
     }
 }
 
-/// The sum is that of the partials in their order, or of four sums of a quarter of them if they are many: bit by bit, along
+/// The sum is that of the partials in their order, or of four, 32 or 128 sums of a part of them if they are many: bit by bit, along
 /// rows and along columns, aligned or not, in one block and in several.
 #[test]
 fn partials_are_added_in_their_order() {
-    for splits in [1, 2, 7, 8, 9, 15, 16, 19, 66] {
+    for splits in [1, 2, 7, 8, 9, 15, 16, 19, 63, 64, 66, 471] {
         for layout in [Layout::ROWS, Layout::ROWS.padded(1), Layout::COLUMNS, Layout::COLUMNS.padded(1)] {
             for (m, n) in [(8, 12), (3, 5), (1, 9), (9, 1), (20, 36)] {
                 let partials = Batch::random(splits, m, n, layout, 1);
@@ -298,12 +298,17 @@ fn partials_are_added_in_their_order() {
                 launch(gemm_split_reduction_fp32 { reduction });
                 c.check_surroundings().unwrap();
                 let parts: Vec<_> = (0..splits).map(|split| partials.at(split)).collect();
-                let sharers = if splits < 16 { 1 } else { 4 };
+                let sharers = match splits {
+                    ..16 => 1,
+                    16..64 => 4,
+                    64..256 => 32,
+                    256.. => 128,
+                };
                 for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
                     let sum = (0..sharers)
                         .map(|i| &parts[i * splits / sharers..(i + 1) * splits / sharers])
-                        .map(|quarter| quarter.iter().fold(0.0, |sum, part| sum + part.at(row, col)))
-                        .fold(0.0f32, |sum, quarter| sum + quarter);
+                        .map(|share| share.iter().fold(0.0, |sum, part| sum + part.at(row, col)))
+                        .fold(0.0f32, |sum, share| sum + share);
                     assert_eq!(c.at(row, col).to_bits(), sum.to_bits(), "({row}, {col}), {splits} splits, {layout:?}");
                 }
             }

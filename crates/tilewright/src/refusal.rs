@@ -148,8 +148,8 @@ pub enum Refusal {
         /// The products.
         batch: usize,
     },
-    /// It is for batches of small products. It can be had by its name.
-    #[error("it is for batches of products with at most {most} rows or columns each: for others only by its name")]
+    /// It is for small products. It can be had by its name.
+    #[error("it is for products with at most {most} rows or columns each: for others only by its name")]
     NotSmall {
         /// The most rows, or columns.
         most: u32,

@@ -1,4 +1,4 @@
-//! Sums of few terms, on CUDA cores: `C = α·A·B + β·C` in fp32 for a k of at most 16. The time is that of writing C.
+//! Sums of few terms, on CUDA cores: `C = α·A·B + β·C` in fp32 for a k of at most 8 or 16. The time is that of writing C.
 //!
 //! ```text
 //!                                      1024 columns                          a block: 8 warps
@@ -16,11 +16,12 @@
 //! lines of memory wherever the rows of C begin, and one after the other as memory has them. Four terms of a row of A are one load from
 //! shared memory, for all columns of a lane.
 //!
-//! | kernel | tile | a warp at a time | for C with |
-//! |---|---|---|---|
-//! | `gemm_outer_16_fp32` | 256×16 | 8 rows | up to 16 columns |
-//! | `gemm_outer_32_fp32` | 128×32 | 4 rows | some tens of columns |
-//! | `gemm_outer_1024_fp32` | 32×1024 | 128 columns of a row | many columns |
+//! | kernel | terms | tile | a warp at a time | for C with |
+//! |---|---|---|---|---|
+//! | `gemm_outer_16_fp32` | 16 | 256×16 | 8 rows | up to 16 columns |
+//! | `gemm_outer_32_fp32` | 16 | 128×32 | 4 rows | some tens of columns |
+//! | `gemm_outer_256_fp32` | 8 | 32×256 | 128 columns of a row | some hundreds of columns, or few rows |
+//! | `gemm_outer_1024_fp32` | 16 | 32×1024 | 128 columns of a row | many columns |
 //!
 //! Where a warp has several rows, the four columns of a lane are neighbours, and one store where C allows it: otherwise they would
 //! be stores of a part of a line each.
@@ -42,10 +43,6 @@ use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 /// The threads of a block.
 const THREADS: u32 = 256;
 
-/// The most terms of a sum.
-pub const MOST_TERMS: u32 = TERMS as u32;
-/// The same.
-const TERMS: usize = 16;
 /// The columns of a thread.
 const COLUMNS: usize = 4;
 
@@ -54,29 +51,39 @@ const LOADS: usize = 8;
 
 /// How a block is divided among its threads: `WIDTH` of them have a row of its tile; of rows, the block has as many at a time as there
 /// are groups of such threads, and `ROWS` times as many in all.
-struct Division<const WIDTH: u32, const ROWS: u32>;
+/// Sums have at most `TERMS` terms.
+struct Division<const WIDTH: u32, const ROWS: u32, const TERMS: usize>;
 
-type Of16 = Division<4, 4>;
-type Of32 = Division<8, 4>;
-type Of1024 = Division<256, 32>;
+type Of16 = Division<4, 4, 16>;
+type Of32 = Division<8, 4, 16>;
+type Of256 = Division<64, 8, 8>;
+type Of1024 = Division<256, 32, 16>;
 
 /// The tile of `gemm_outer_16_fp32`.
 pub const TILE_16: TileShape = Of16::TILE;
 /// The tile of `gemm_outer_32_fp32`.
 pub const TILE_32: TileShape = Of32::TILE;
+/// The tile of `gemm_outer_256_fp32`.
+pub const TILE_256: TileShape = Of256::TILE;
 /// The tile of `gemm_outer_1024_fp32`.
 pub const TILE_1024: TileShape = Of1024::TILE;
 
+/// The most terms of `gemm_outer_256_fp32`, and of the others.
+pub const MOST_TERMS: [u32; 2] = [Of256::MOST_TERMS, Of1024::MOST_TERMS];
+
 macro_rules! kernels {
-    ($($kernel:ident, $division:ident, $min_blocks:literal, $tile_in_words:literal;)*) => { $(
-        #[doc = concat!("`C = α·A·B + β·C` in fp32 for a k of at most 16, by tiles of ", $tile_in_words, ".")]
+    ($($kernel:ident, $division:ident, $terms:literal, $min_blocks:literal, $tile_in_words:literal;)*) => { $(
+        #[doc = concat!("`C = α·A·B + β·C` in fp32 for a k of at most ", $terms, ", by tiles of ", $tile_in_words, ".")]
         #[kernel(block = 256, min_blocks = $min_blocks, dynamic_shared = $division::MEMORY.bytes, requires(
-            gemm.splits() == 1, gemm.a().first().cols() <= MOST_TERMS, gemm.blocks($division::TILE) <= MAX_BLOCKS
+            gemm.splits() == 1, gemm.a().first().cols() <= $terms, gemm.blocks($division::TILE) <= MAX_BLOCKS
         ))]
         pub fn $kernel(gemm: TiledGemm<'_>) {
             // SAFETY: all threads of the block come here, with the shared memory of the division, which nothing else uses, and k is
             // no larger than the launch has checked.
-            unsafe { $division::compute(&gemm) }
+            unsafe {
+                const { assert!($division::MOST_TERMS == $terms) };
+                $division::compute(&gemm)
+            }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
@@ -89,9 +96,10 @@ macro_rules! kernels {
 }
 
 kernels! {
-    gemm_outer_16_fp32, Of16, 2, "256×16";
-    gemm_outer_32_fp32, Of32, 2, "128×32";
-    gemm_outer_1024_fp32, Of1024, 2, "32×1024";
+    gemm_outer_16_fp32, Of16, 16, 2, "256×16";
+    gemm_outer_32_fp32, Of32, 16, 2, "128×32";
+    gemm_outer_256_fp32, Of256, 8, 3, "32×256";
+    gemm_outer_1024_fp32, Of1024, 16, 2, "32×1024";
 }
 
 /// The shared memory of a block: rows of A.
@@ -100,7 +108,9 @@ struct Memory {
     bytes: u32,
 }
 
-impl<const WIDTH: u32, const ROWS: u32> Division<WIDTH, ROWS> {
+impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS, TERMS> {
+    /// The most terms of a sum.
+    const MOST_TERMS: u32 = TERMS as u32;
     /// The rows that a block computes at a time.
     const GROUPS: u32 = THREADS / WIDTH;
     /// The tile of a block. (Terms are added one by one.)
@@ -172,12 +182,18 @@ impl<const WIDTH: u32, const ROWS: u32> Division<WIDTH, ROWS> {
     #[inline(always)]
     fn columns(tile: &Tile<'_>, col: u32) -> [[f32; COLUMNS]; TERMS] {
         let mut b = [[-0.0; COLUMNS]; TERMS];
-        for term in 0..TERMS {
-            for j in 0..COLUMNS {
-                let (term_of_b, col) = (term as u32, col + j as u32 * Self::DISTANCE);
-                if term_of_b < tile.k_end && col < tile.b.cols() {
-                    // SAFETY: inside B, as just compared.
-                    b[term][j] = unsafe { tile.b.at(term_of_b, col) };
+        for four in 0..TERMS / 4 {
+            // (So that the instructions of terms which there are not are not fetched, either.)
+            if four > 0 && 4 * four as u32 >= tile.k_end {
+                break;
+            }
+            for term in 4 * four..4 * four + 4 {
+                for j in 0..COLUMNS {
+                    let (term_of_b, col) = (term as u32, col + j as u32 * Self::DISTANCE);
+                    if term_of_b < tile.k_end && col < tile.b.cols() {
+                        // SAFETY: inside B, as just compared.
+                        b[term][j] = unsafe { tile.b.at(term_of_b, col) };
+                    }
                 }
             }
         }

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Each thread has four neighbours of C, or one where the layouts do not allow that, and loads eight partials of them before
-//! it adds the first, so that there are enough loads under way. Of many partials each of four threads adds up a quarter, and
-//! the first of them adds what the four have. The result does not depend on how blocks were scheduled: the same bits on every run.
+//! it adds the first, so that there are enough loads under way. Of some tens of partials each of four threads adds up a quarter, of
+//! more each of 32 or 128 threads its share, and the first of them adds what they have: a single result waits for few loads one after the
+//! other. It does not depend on how blocks were scheduled: the same bits on every run.
 //!
-//! What it costs: every partial is read once, C is written once and, unless β is zero, read once. 1.5 KB of shared memory; any
+//! What it costs: every partial is read once, C is written once and, unless β is zero, read once. 2 KB of shared memory; any
 //! device.
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -33,9 +34,15 @@ const ELEMENTS_AT_A_TIME: usize = 2;
 /// The threads of a block.
 const THREADS: usize = gemm_split_reduction_fp32::BLOCK.x as usize;
 
-/// The threads that share the partials of a piece of work, if there are at least so many partials.
-const SHARERS: usize = 4;
-const SHARED_FROM: u64 = 16;
+/// The logarithm of the threads that share the partials of a piece of work.
+const fn log_of_sharers(splits: u64) -> u32 {
+    match splits {
+        ..16 => 0,
+        16..64 => 2,
+        64..256 => 5,
+        256.. => THREADS.ilog2(),
+    }
+}
 
 /// Sums of partial results: `C = α·Σ P[s] + β·C` for each of a batch, where those of product `i` are partials `i · splits` to
 /// `(i + 1) · splits - 1`, as [`TiledGemm::split_k`](super::tiles::TiledGemm::split_k) has them written.
@@ -108,33 +115,34 @@ impl<'a> SplitReduction<'a> {
     }
 
     /// How many threads share the partials of a piece.
-    #[inline(always)]
+    #[cfg(not(target_arch = "nvptx64"))]
     fn sharers(&self) -> u32 {
-        if self.splits >= SHARED_FROM { SHARERS as u32 } else { 1 }
+        1 << log_of_sharers(self.splits)
     }
 
     /// The place of a piece: its result, and the row and column of its first element, in lines; and its number of elements.
     #[inline(always)]
     fn place(&self, lines: &Lines, piece: u64) -> (u64, u32, u32, usize) {
-        let (line, place) = divide(piece, u64::from(lines.pieces));
-        let (result, row) = divide(line, u64::from(lines.number));
+        // (A division takes some 300 clocks.)
+        let (line, place) = if lines.pieces == 1 { (piece, 0) } else { divide(piece, u64::from(lines.pieces)) };
+        let (result, row) = if self.c.count() == 1 { (0, line) } else { divide(line, u64::from(lines.number)) };
         let col = place as u32 * WIDTH as u32;
         (result, row as u32, col, (lines.length - col).min(WIDTH as u32) as usize)
     }
 
-    /// Adds up part `part` of `parts` of the partials of [`WIDTH`] neighbours of a result, or of those of them that are inside.
+    /// Adds up part `part` of those of the sharers of the partials of [`WIDTH`] neighbours of a result, or of those of them that are inside.
     ///
     /// # Safety
-    /// `piece < self.pieces()`, and `part < parts`.
+    /// `piece < self.pieces()`, and `part` is less than the number of sharers.
     #[inline(always)]
-    unsafe fn sum(&self, piece: u64, part: u32, parts: u32) -> [f32; WIDTH] {
+    unsafe fn sum(&self, piece: u64, part: u32) -> [f32; WIDTH] {
         if self.alpha_beta.effective_k(1) == 0 {
             return [0.0; WIDTH];
         }
         let lines = self.lines();
         let (result, row, col, count) = self.place(&lines, piece);
         let partial = lines.of_input(self.partials.first());
-        let begin = |part: u32| divide(self.splits * u64::from(part), u64::from(parts)).0;
+        let begin = |part: u32| self.splits * u64::from(part) >> log_of_sharers(self.splits);
         let (first, splits) = (result * self.splits + begin(part), begin(part + 1) - begin(part));
         let base = partial.offset(row, col) as u64;
         let of = |split: u64| base + (first + split) * self.partials.stride();
@@ -271,10 +279,11 @@ fn add_in_order<const AT_A_TIME: usize>(count: u64, load: impl Fn(u64) -> [f32; 
 #[kernel(block = 128, min_blocks = 8)]
 pub fn gemm_split_reduction_fp32(reduction: SplitReduction<'_>) {
     // What the others who share a piece have found: a row for each of its elements.
-    static FOUND: Shared<[[f32; THREADS / SHARERS * (SHARERS - 1)]; WIDTH]> = Shared::new();
-    let (pieces, parts) = (reduction.pieces(), reduction.sharers());
-    let pieces_of_block = THREADS as u32 / parts;
-    let (part, place) = (thread::thread_idx_x() / pieces_of_block, thread::thread_idx_x() % pieces_of_block);
+    static FOUND: Shared<[[f32; THREADS]; WIDTH]> = Shared::new();
+    let (pieces, log_of_parts) = (reduction.pieces(), log_of_sharers(reduction.splits));
+    let (parts, log_of_pieces) = (1 << log_of_parts, THREADS.ilog2() - log_of_parts);
+    let pieces_of_block = 1 << log_of_pieces;
+    let (part, place) = (thread::thread_idx_x() >> log_of_pieces, thread::thread_idx_x() & (pieces_of_block - 1));
     let mut first = u64::from(thread::block_idx_x()) * u64::from(pieces_of_block);
     while first < pieces {
         let piece = first + u64::from(place);
@@ -283,7 +292,7 @@ pub fn gemm_split_reduction_fp32(reduction: SplitReduction<'_>) {
         // those who share one. The others have written to places of their own before the first of them reads there, and read
         // before anyone writes again. All threads of the block reach every barrier.
         unsafe {
-            let mut sums = if is_inside { reduction.sum(piece, part, parts) } else { [0.0; WIDTH] };
+            let mut sums = if is_inside { reduction.sum(piece, part) } else { [0.0; WIDTH] };
             if parts > 1 {
                 let place = |part: u32| ((part - 1) * pieces_of_block + place) as usize;
                 if part > 0 {
@@ -293,10 +302,12 @@ pub fn gemm_split_reduction_fp32(reduction: SplitReduction<'_>) {
                 }
                 thread::sync_threads();
                 if part == 0 {
-                    for other in 1..SHARERS as u32 {
+                    let mut other = 1;
+                    while other < parts {
                         for i in 0..WIDTH {
                             sums[i] += FOUND.read([i, place(other)]);
                         }
+                        other += 1;
                     }
                 }
                 thread::sync_threads();

@@ -17,6 +17,7 @@ use crate::ShapeError;
 use crate::alpha_beta::AlphaBeta;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::TiledGemm;
+use crate::geometry::divide;
 use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Vector, VectorMut};
 
 /// A matrix–vector product to compute: what every kernel of this module takes.
@@ -217,15 +218,6 @@ impl<'a> SplitGemv<'a> {
         };
         aligned(&self.a) && (!x || aligned(&self.x))
     }
-
-    /// The first column of split `split` of `splits`, a multiple of `step` columns (or the number of terms): the columns are
-    /// divided as evenly as steps allow.
-    #[inline(always)]
-    fn first_column(&self, split: u32, splits: u32, step: u32) -> u32 {
-        let steps = u64::from(self.effective_k().div_ceil(step));
-        let first = (steps * u64::from(split)).checked_div(u64::from(splits)).unwrap_or(0);
-        (first as u32).saturating_mul(step).min(self.effective_k())
-    }
 }
 
 impl SplitProduct<'_> {
@@ -262,17 +254,41 @@ const WARPS: usize = THREADS as usize / warp::LANES as usize;
 /// The number of rows of which every thread of such a kernel has sums.
 const ROWS: usize = 4;
 
-/// The number of splits for a kernel of which `blocks` blocks would compute the product without any, each in `steps` steps.
+/// The part of `total` pieces that split `split` of `splits` has: from a multiple of `step` pieces to before another, or the total. They are
+/// divided as evenly as steps allow.
+#[inline(always)]
+fn range_of_split(split: u32, splits: u32, total: u32, step: u32) -> [u32; 2] {
+    if splits == 1 {
+        return [0, total]; // a division takes some 300 clocks
+    }
+    let steps = u64::from(total.div_ceil(step.max(1)));
+    [split, split + 1].map(|split| {
+        let (first, _) = divide(steps * u64::from(split), splits.into());
+        (first as u32).saturating_mul(step).min(total)
+    })
+}
+
+/// The number of splits for a kernel of which `blocks` blocks would compute so many m×k matrices without any, each in `steps` steps.
 ///
-/// 128 blocks for each multiprocessor, as long as each has at least four steps, and no more splits than eight for each
-/// multiprocessor: so many blocks that the last ones to finish do not count, and that enough loads are under way even where
-/// a matrix has few rows; so few that the partial results, and the second pass over them, do not count either. A product that
-/// has as many blocks anyway is computed in one pass.
+/// So many blocks for each multiprocessor that the last ones to finish do not count, as long as each has at least four steps (or one,
+/// where that would leave multiprocessors without work), and no more splits than eight for each multiprocessor. Of a product that takes no longer than some launches do, there are just enough to keep the
+/// memory busy, and none where each multiprocessor has a block, because the second pass is another launch. A product that has as many blocks anyway is computed in one pass.
 #[cfg(not(target_arch = "nvptx64"))]
-fn balanced_splits(blocks: u64, steps: u64, multiprocessors: u32) -> u32 {
+fn balanced_splits(blocks: u64, steps: u32, matrices: [u32; 3], multiprocessors: u32) -> u32 {
     let multiprocessors = u64::from(multiprocessors);
-    let wanted = (128 * multiprocessors).div_ceil(blocks.max(1));
-    wanted.min(steps / 4).min(8 * multiprocessors).max(1) as u32
+    let elements: u128 = matrices.into_iter().map(u128::from).product();
+    let wanted = match elements {
+        0x1000_0000.. => 128,
+        0x400_0000.. => 16,
+        _ if blocks < multiprocessors => 4,
+        _ => 1,
+    };
+    let wanted = (wanted * multiprocessors).div_ceil(blocks.max(1));
+    let most = match u64::from(steps) / 4 {
+        most if most > 1 && most * blocks < multiprocessors => u64::from(steps),
+        most => most,
+    };
+    wanted.min(most).min(8 * multiprocessors).max(1) as u32
 }
 
 #[cfg(test)]
@@ -281,11 +297,25 @@ mod tests {
 
     #[test]
     fn splits_are_as_many_as_a_gpu_is_full_with() {
-        assert_eq!(balanced_splits(512, 512, 132), 33); // 2048 rows of 2²⁰ columns
-        assert_eq!(balanced_splits(1, 1 << 20, 132), 8 * 132); // one long row
-        assert_eq!(balanced_splits(16, 512, 132), 128); // at least four steps each
-        assert_eq!(balanced_splits(20_000, 512, 132), 1); // blocks enough
-        assert_eq!(balanced_splits(1, 3, 132), 1); // too short
-        assert_eq!(balanced_splits(0, 0, 0), 1); // nothing at all
+        assert_eq!(balanced_splits(512, 512, [1, 2048, 1 << 20], 132), 33);
+        assert_eq!(balanced_splits(1, 1 << 17, [1, 1, 1 << 28], 132), 8 * 132); // one long row
+        assert_eq!(balanced_splits(16, 512, [1, 64, 1 << 20], 132), 128); // at least four steps each
+        assert_eq!(balanced_splits(512, 16, [1, 8192, 8192], 132), 4); // of middling size
+        assert_eq!(balanced_splits(1, 64, [1, 1, 1 << 17], 132), 64); // a dot product
+        assert_eq!(balanced_splits(256, 16, [32, 128, 4096], 132), 1); // as long as a few launches
+        assert_eq!(balanced_splits(100, 64, [1, 1600, 8192], 132), 6); // likewise, of few blocks
+        assert_eq!(balanced_splits(20_000, 512, [1, 80_000, 1 << 20], 132), 1); // blocks enough
+        assert_eq!(balanced_splits(1, 3, [1, 1, 5000], 132), 1); // too short
+        assert_eq!(balanced_splits(0, 0, [0; 3], 0), 1); // nothing at all
+    }
+
+    #[test]
+    fn splits_have_all_pieces_once() {
+        for (splits, total, step) in [(1, 7, 2), (3, 100, 8), (5, 3, 4), (4, 0, 8), (70, 33, 1)] {
+            let ranges: [_; 70] = core::array::from_fn(|split| range_of_split(split as u32, splits, total, step));
+            let ranges = &ranges[..splits as usize];
+            assert_eq!((ranges[0][0], ranges[splits as usize - 1][1]), (0, total));
+            assert!(ranges.windows(2).all(|pair| pair[0][1] == pair[1][0] && pair[0][0] <= pair[0][1]));
+        }
     }
 }

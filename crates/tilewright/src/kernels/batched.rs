@@ -10,6 +10,9 @@ use crate::description::Description;
 use crate::refusal::Refusal;
 use crate::{Device, Error};
 
+/// The most rows or columns of products that these kernels are chosen for.
+const LARGEST: usize = 64;
+
 /// The contract: teams of a block compute a tile each.
 #[derive(Debug)]
 struct Batched {
@@ -34,30 +37,30 @@ impl Contract for Batched {
         if tiles > u128::from(MAX_BLOCKS) {
             return Some(Refusal::TooManyBlocks { blocks: tiles });
         }
-        // For one product, and for larger ones, there are kernels whose times have been measured. They would have to copy operands with
-        // gaps between all elements first.
+        // For larger products there are kernels that load an operand less often. They would have to copy operands with gaps between all
+        // elements first.
         let has_others = product.a.order().is_some() && product.b.order().is_some();
-        let is_large = product.m > self.tile.m as usize && product.n > self.tile.n as usize && has_others;
-        (product.batch == 1 || is_large).then_some(Refusal::NotSmall { most: self.tile.m })
+        let is_large = product.m.min(product.n) > LARGEST && has_others;
+        is_large.then_some(Refusal::NotSmall { most: LARGEST as u32 })
     }
 }
 
 /// What the kernels have in common. A block costs little more than the latency of memory, once there and once back.
-const fn batched(tile: TileShape, blocks_per_multiprocessor: u32, share_of_peak: f64) -> Common {
+const fn batched(tile: TileShape, performance: Performance) -> Common {
     Common {
         idea: "several small products of a batch in a block, a team of threads for each",
         scheme: Scheme::Fp32,
         tile,
-        performance: Performance::new(blocks_per_multiprocessor, share_of_peak).block(1.5),
+        performance,
     }
 }
 
-/// Registers the kernels: the tile of each, the blocks on a multiprocessor, and the share of the peak.
+/// Registers the kernels: the tile of each, and how fast it is.
 macro_rules! batched_kernels {
-    ($($kernel:ident $tile:ident $blocks:literal $share_of_peak:literal,)*) => {
+    ($($kernel:ident $tile:ident $performance:expr;)*) => {
         /// Tiles of 4×4, 8×8, 16×16 and 32×32.
         pub static BATCHED: [KernelInfo; 4] = [$(
-            batched($tile, $blocks, $share_of_peak).of_any_layout(
+            batched($tile, $performance).of_any_layout(
                 $kernel::FACTS,
                 &Batched { launch: |device, gemm| device.launch($kernel { gemm }), tile: $tile },
             ),
@@ -66,8 +69,8 @@ macro_rules! batched_kernels {
 }
 
 batched_kernels! {
-    gemm_batched_4_fp32 TILE_4 8 0.085,
-    gemm_batched_8_fp32 TILE_8 6 0.18,
-    gemm_batched_16_fp32 TILE_16 4 0.35,
-    gemm_batched_32_fp32 TILE_32 4 0.5,
+    gemm_batched_4_fp32 TILE_4 Performance::new(8, 0.082).block(0.3).unaligned(1.19);
+    gemm_batched_8_fp32 TILE_8 Performance::new(6, 0.21).block(0.8);
+    gemm_batched_16_fp32 TILE_16 Performance::new(4, 0.3).block(0.4).unaligned(1.02);
+    gemm_batched_32_fp32 TILE_32 Performance::new(4, 0.42).block(0.3).unaligned(1.07);
 }

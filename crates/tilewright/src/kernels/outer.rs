@@ -8,11 +8,12 @@ use super::scheme::Scheme;
 use super::tiled::Common;
 use crate::{Device, Error, Sizes};
 
-/// The contract: at most [`MOST_TERMS`].
+/// The contract: at most so many terms.
 #[derive(Debug)]
 struct Outer {
     launch: fn(&Device, TiledGemm<'_>) -> Result<(), Error>,
     stores: Stores,
+    most_terms: u32,
 }
 
 impl Contract for Outer {
@@ -21,7 +22,7 @@ impl Contract for Outer {
     }
 
     fn most(&self) -> Sizes {
-        Sizes { m: usize::MAX, n: usize::MAX, k: MOST_TERMS as usize }
+        Sizes { m: usize::MAX, n: usize::MAX, k: self.most_terms as usize }
     }
 
     fn stores(&self) -> Stores {
@@ -30,30 +31,35 @@ impl Contract for Outer {
 }
 
 /// What the kernels have in common. A block costs little more than the latency of memory, once there and once back.
-const fn outer(tile: TileShape, blocks_per_multiprocessor: u32, share_of_peak: f64) -> Common {
+const fn outer(tile: TileShape, performance: Performance) -> Common {
     Common {
         idea: "few terms: B in registers, and row by row of C, which blocks store in whole lines of memory",
         scheme: Scheme::Fp32,
         tile,
-        performance: Performance::new(blocks_per_multiprocessor, share_of_peak).block(2.6).unaligned(1.2),
+        performance,
     }
 }
 
-/// Registers the kernels: the tile of each, the blocks on a multiprocessor, the share of the peak, and how results are stored.
+/// Registers the kernels: the tile of each, how fast it is, how results are stored, and the most terms.
 macro_rules! outer_kernels {
-    ($($kernel:ident $tile:ident $blocks:literal $share_of_peak:literal $stores:ident,)*) => {
-        /// Tiles of 16, 32 and 1024 columns.
-        pub static OUTER: [KernelInfo; 3] = [$(
-            outer($tile, $blocks, $share_of_peak).of_any_layout(
+    ($($kernel:ident $tile:ident $performance:expr, $stores:ident $most_terms:expr;)*) => {
+        /// Tiles of 16, 32, 256 and 1024 columns.
+        pub static OUTER: [KernelInfo; 4] = [$(
+            outer($tile, $performance).of_any_layout(
                 $kernel::FACTS,
-                &Outer { launch: |device, gemm| device.launch($kernel { gemm }), stores: Stores::$stores },
+                &Outer {
+                    launch: |device, gemm| device.launch($kernel { gemm }),
+                    stores: Stores::$stores,
+                    most_terms: $most_terms,
+                },
             ),
         )*];
     };
 }
 
 outer_kernels! {
-    gemm_outer_16_fp32 TILE_16 2 0.4 Rows,
-    gemm_outer_32_fp32 TILE_32 2 0.4 Rows,
-    gemm_outer_1024_fp32 TILE_1024 2 0.4 Lines,
+    gemm_outer_16_fp32 TILE_16 Performance::new(2, 0.61).block(2.8).unaligned(1.04), Rows MOST_TERMS[1];
+    gemm_outer_32_fp32 TILE_32 Performance::new(2, 0.34).block(1.6).unaligned(1.24), Rows MOST_TERMS[1];
+    gemm_outer_256_fp32 TILE_256 Performance::new(3, 0.52).block(1.4).unaligned(1.13), Lines MOST_TERMS[0];
+    gemm_outer_1024_fp32 TILE_1024 Performance::new(2, 0.59).block(3.8).unaligned(1.02), Lines MOST_TERMS[1];
 }
