@@ -222,9 +222,30 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "exchanges the two halves of a tile's rows",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "epilogue_row::<0>(&tile, row + HALF, col, &accumulators[1]);",
-        to: "epilogue_row::<0>(&tile, row + HALF, col, &accumulators[0]);",
+        from: "store_half::<A>(&tile, &memory, first + HALF, &accumulators[1]);",
+        to: "store_half::<A>(&tile, &memory, first + HALF, &accumulators[0]);",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
+    },
+    Mutant {
+        what: "rows that are stored by lines lie one row too close in shared memory",
+        file: "gpu-kernels/src/gemm/hopper/whole_rows.rs",
+        from: "memory.skip(half * 8 * PITCH as usize + 8 * group)",
+        to: "memory.skip(half * 7 * PITCH as usize + 8 * group)",
+        kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
+    },
+    Mutant {
+        what: "the first step is copied as if rows began at multiples of 16 bytes",
+        file: "gpu-kernels/src/gemm/hopper/lines.rs",
+        from: "if self.whole_from <= k && k < self.whole_to {",
+        to: "if k < self.whole_to {",
+        kernels: &["gemm_wgmma_64x64_k32_nt_fp32_3xtf32"],
+    },
+    Mutant {
+        what: "every step copies the pieces of the first",
+        file: "gpu-kernels/src/gemm/hopper/lines.rs",
+        from: "        self.pieces = self.pieces.wrapping_add(self.advance);\n",
+        to: "",
+        kernels: &["gemm_wgmma_64x64_k32_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "leaves out the product of A's low part",
