@@ -142,7 +142,7 @@ impl<'a> SplitReduction<'a> {
         let lines = self.lines();
         let (result, row, col, count) = self.place(&lines, piece);
         let partial = lines.of_input(self.partials.first());
-        let begin = |part: u32| self.splits * u64::from(part) >> log_of_sharers(self.splits);
+        let begin = |part: u32| (self.splits * u64::from(part)) >> log_of_sharers(self.splits);
         let (first, splits) = (result * self.splits + begin(part), begin(part + 1) - begin(part));
         let base = partial.offset(row, col) as u64;
         let of = |split: u64| base + (first + split) * self.partials.stride();

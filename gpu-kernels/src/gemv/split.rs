@@ -277,8 +277,7 @@ impl Part<'_> {
             _ => self.first_row,
         };
         // Where the first vector of each row begins: before the matrix perhaps, below zero.
-        let firsts: [u64; N] =
-            core::array::from_fn(|i| (u64::from(row(i)) * a.row_stride()).wrapping_sub(shift.into()));
+        let first_of = |i: usize| (u64::from(row(i)) * a.row_stride()).wrapping_sub(shift.into());
         // The column at a place of a vector; above all columns if it is before the first.
         let column = |vector: u32, i: usize| (vector * WIDTH as u32 + i as u32).wrapping_sub(shift);
 
@@ -303,6 +302,23 @@ impl Part<'_> {
             }
         }
 
+        // Their columns, one by one. (Before all others, so that nothing has to be kept for this.)
+        if !EXACT {
+            let mut one_by_one = 0;
+            while one_by_one < 2 * WIDTH as u32 {
+                let vector = if one_by_one < WIDTH as u32 { left_out[0] } else { left_out[1] };
+                let is_left_out = vector != u32::MAX;
+                let column = column(if is_left_out { vector } else { 0 }, one_by_one as usize % WIDTH);
+                if is_left_out && column < k {
+                    for i in 0..N {
+                        // SAFETY: a row below m and a column below k.
+                        sums[i] = unsafe { math::fma(a.at(row(i), column), x.at(column), sums[i]) };
+                    }
+                }
+                one_by_one = hint::keep_rolled(one_by_one + 1);
+            }
+        }
+
         // The vectors of this lane in a step from vector `from` on, of which `count` vectors are left.
         let load = |from: u32, count: u32| -> [([f32; WIDTH], [[f32; WIDTH]; N]); LOADS] {
             core::array::from_fn(|i| {
@@ -320,8 +336,8 @@ impl Part<'_> {
                         core::array::from_fn(|i| if is_column(i) { x.at(column(vector, i)) } else { 0.0 })
                     }
                 };
-                let of_a = core::array::from_fn(|row| {
-                    let offset = firsts[row].wrapping_add(place);
+                let of_a = core::array::from_fn(|i| {
+                    let offset = first_of(i).wrapping_add(place);
                     // SAFETY: inside the matrix, since those vectors are left out that are not, and the rows of an exact one are
                     // whole vectors; aligned by the definition of the shift, which is that of all rows of the group.
                     let loaded = unsafe { a.data().get4_streaming_unchecked(offset as usize) };
@@ -338,14 +354,14 @@ impl Part<'_> {
             if steps > 0 {
                 let mut loaded = load(from, u32::MAX);
                 loop {
+                    // Not known to the compiler, which would else count on from every vector in its own registers.
+                    from = hint::keep_rolled(from + step);
                     steps -= 1;
-                    from += step;
                     if steps == 0 {
                         break;
                     }
                     add_products(&mut sums, loaded);
                     loaded = load(from, u32::MAX);
-                    steps = hint::keep_rolled(steps);
                 }
                 add_products(&mut sums, loaded);
             }
@@ -354,21 +370,6 @@ impl Part<'_> {
         while from < end {
             add_products(&mut sums, load(from, end - from));
             from = hint::keep_rolled(from + step);
-        }
-        if !EXACT {
-            let mut one_by_one = 0;
-            while one_by_one < 2 * WIDTH as u32 {
-                let vector = if one_by_one < WIDTH as u32 { left_out[0] } else { left_out[1] };
-                let is_left_out = vector != u32::MAX;
-                let column = column(if is_left_out { vector } else { 0 }, one_by_one as usize % WIDTH);
-                if is_left_out && column < k {
-                    for i in 0..N {
-                        // SAFETY: a row below m and a column below k.
-                        sums[i] = unsafe { math::fma(a.at(row(i), column), x.at(column), sums[i]) };
-                    }
-                }
-                one_by_one = hint::keep_rolled(one_by_one + 1);
-            }
         }
         sums
     }

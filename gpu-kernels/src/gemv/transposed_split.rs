@@ -271,14 +271,14 @@ impl Part<'_> {
         if steps > 0 {
             let mut loaded = load_step(column, u32::MAX);
             loop {
+                // Not known to the compiler, which would else count on from every column in its own registers.
+                column = hint::keep_rolled(column + step);
                 steps -= 1;
-                column += step;
                 if steps == 0 {
                     break;
                 }
                 add_products(&mut sums, loaded);
                 loaded = load_step(column, u32::MAX);
-                steps = hint::keep_rolled(steps);
             }
             add_products(&mut sums, loaded);
         }
