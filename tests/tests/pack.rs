@@ -10,8 +10,8 @@ use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
-use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16, split_fp16};
-use gpu_kernels::pack::whole::{MOST_TERMS, pack_whole_lines_fp16};
+use gpu_kernels::pack::pairs::{self, BLOCK, group_flags_fp16, pack_pairs_fp16, split_fp16};
+use gpu_kernels::pack::scaled::{Chunks, line_extremes_fp32, line_scales_fp32};
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Triangle};
 use tests::half_of_the_grid;
 
@@ -210,11 +210,11 @@ fn rounded_operands_are_packed_two_to_a_word() {
     });
 }
 
-/// What the kernels make of an operand.
+/// What the kernels make of an operand that is packed as pairs.
 #[derive(Debug, PartialEq)]
-struct Scaled {
+struct Pairs {
     words: Vec<u32>,
-    /// Of each line.
+    /// For each block of terms, of each line of whole groups.
     factors: Vec<f32>,
     /// Of each group.
     unfit: Vec<u32>,
@@ -222,94 +222,92 @@ struct Scaled {
     nonzero: Vec<u32>,
 }
 
-/// Packs an operand; without chunks, in one pass.
-fn scaled(source: &Source, chunks: Option<Chunks>, element_by_element: bool) -> Scaled {
+/// Packs an operand as pairs.
+fn packed_pairs(source: &Source, element_by_element: bool) -> Pairs {
     let (lines, terms, matrices) = (source.lines as u32, source.terms as u32, source.matrices as u32);
-    let counted = chunks.unwrap_or(Chunks { terms, count: 1 });
-    let mut extremes = vec![GAP; counted.words(lines, matrices) as usize];
-    let for_extremes = GlobalSliceMut::new(&mut extremes);
-    let mut words = vec![GAP; source.lines * source.matrices * scaled::pitch(terms) as usize + 1];
-    match chunks {
-        Some(chunks) => launch(line_extremes_fp32 { source: source.batch(), chunks, extremes: for_extremes }),
-        None => launch(pack_whole_lines_fp16 {
-            source: source.batch(),
-            extremes: for_extremes,
-            words: GlobalSliceMut::new(&mut words),
-        }),
-    }
-    let mut unfit = vec![GAP; lines.div_ceil(GROUP) as usize * source.matrices];
-    let mut nonzero = vec![GAP; 2 * unfit.len()];
-    let mut factors = vec![f32::NAN; unfit.len() * GROUP as usize];
-    launch(line_scales_fp16 {
-        extremes: GlobalSlice::new(&extremes),
-        lines,
-        matrices,
-        chunks: counted.count,
+    let gap = f32::from_bits(GAP);
+    // A word more than is needed, four beyond which memory is aligned.
+    let len = source.lines * source.matrices * pairs::pitch(terms) as usize;
+    let mut memory = vec![gap; len + 5];
+    let first = memory.as_ptr().align_offset(16);
+    let mut factors = vec![gap; pairs::factor_words(lines, terms, matrices) as usize + 1];
+    let mut contents = vec![GAP; pairs::tiles(lines, terms, matrices) as usize + 1];
+    launch(pack_pairs_fp16 {
+        source: source.batch(),
+        words: GlobalSliceMut::new(&mut memory[first..=first + len]),
         factors: GlobalSliceMut::new(&mut factors),
-        fallback: GlobalSliceMut::new(&mut unfit),
-        nonzero: GlobalSliceMut::new(&mut nonzero),
+        contents: GlobalSliceMut::new(&mut contents),
         element_by_element: element_by_element.into(),
     });
-    if chunks.is_some() {
-        launch(pack_scaled_fp16 {
-            source: source.batch(),
-            factors: GlobalSlice::new(&factors),
-            words: GlobalSliceMut::new(&mut words),
-        });
-    }
-    assert_eq!(words.pop(), Some(GAP));
-    Scaled { words, factors, unfit, nonzero }
+    let mut unfit = vec![GAP; lines.div_ceil(GROUP) as usize * source.matrices];
+    let mut nonzero = vec![GAP; 2 * unfit.len()];
+    launch(group_flags_fp16 {
+        contents: GlobalSlice::new(&contents),
+        lines,
+        terms,
+        matrices,
+        fallback: GlobalSliceMut::new(&mut unfit),
+        nonzero: GlobalSliceMut::new(&mut nonzero),
+    });
+    let words: Vec<u32> = memory[first..=first + len].iter().map(|word| word.to_bits()).collect();
+    assert_eq!((words[len], factors.pop().map(f32::to_bits), contents.pop()), (GAP, Some(GAP), Some(GAP)));
+    assert!(contents.iter().all(|&word| word < 4), "{contents:?}");
+    // Each word has two factors.
+    let factors =
+        factors.iter().flat_map(|word| [word.to_bits() << 16, word.to_bits() & 0xFFFF_0000].map(f32::from_bits));
+    Pairs { words: words[..len].to_vec(), factors: factors.collect(), unfit, nonzero }
 }
 
-/// A line's factor and whether it is unfit, by plain arithmetic in f64.
-fn expected_factor(line: &[f32], element_by_element: bool) -> (f32, bool) {
-    let magnitudes = || line.iter().map(|x| f64::from(x.abs())).filter(|&x| x != 0.0);
-    if magnitudes().any(|x| !x.is_finite()) {
-        return (1.0, true);
-    }
+/// The factor of a block of a line, and whether it is unfit, by plain arithmetic in f64.
+fn expected_factor(block: &[f32], element_by_element: bool) -> (f32, bool) {
+    let magnitudes = || block.iter().map(|x| f64::from(x.abs())).filter(|&x| x != 0.0);
     let largest = magnitudes().fold(0.0, f64::max);
-    if largest == 0.0 {
-        return (1.0, false);
-    }
-    let power = |x: f64| 2f64.powi(x.log2().floor() as i32);
-    if largest < 2f64.powi(-60) || largest >= 2f64.powi(78) {
+    if magnitudes().any(|x| !x.is_finite()) || largest >= 2f64.powi(78) {
         return (1.0, true);
     }
-    let smallest = magnitudes().fold(f64::INFINITY, f64::min);
-    let factor = power(largest) / 2f64.powi(14);
-    (factor as f32, element_by_element && smallest / factor < 2f64.powi(-14))
+    if largest == 0.0 {
+        return (0.0, false);
+    }
+    let factor = 2f64.powi((largest.log2().floor() as i32).max(-60) - 14);
+    let least = if element_by_element { magnitudes().fold(f64::INFINITY, f64::min) } else { largest };
+    (factor as f32, least / factor < 2f64.powi(-14))
 }
 
 #[track_caller]
-fn check_scaled(source: &Source, chunks: Chunks, element_by_element: bool) {
-    let case = format!("{:?} from {:?}, {chunks:?}", [source.lines, source.terms, source.matrices], source.lay);
-    let packed = scaled(source, Some(chunks), element_by_element);
-    let whole = scaled(source, None, element_by_element);
-    // In one pass, pairs of terms are looked at, otherwise chunks.
-    assert_eq!(whole.nonzero, expected_nonzero(source, 2, source.terms + 1), "whole lines: {case}");
-    assert_eq!(packed.nonzero, expected_nonzero(source, chunks.terms as usize, source.terms), "{case}");
-    assert_eq!(Scaled { nonzero: packed.nonzero.clone(), ..whole }, packed, "whole lines: {case}");
-    let Scaled { words, factors, unfit, .. } = packed;
-    let groups = source.lines.div_ceil(GROUP as usize);
+fn check_pairs(source: &Source, element_by_element: bool) {
+    let case = format!("{:?} from {:?}", [source.lines, source.terms, source.matrices], source.lay);
+    let Pairs { words, factors, unfit, nonzero } = packed_pairs(source, element_by_element);
+    // Whole blocks are looked at.
+    assert_eq!(nonzero, expected_nonzero(source, BLOCK as usize, usize::MAX), "{case}");
+    let (groups, side) = (source.lines.div_ceil(GROUP as usize), BLOCK as usize);
     let mut expected_unfit = vec![false; groups * source.matrices];
-    let pitch = scaled::pitch(source.terms as u32) as usize;
+    let pitch = pairs::pitch(source.terms as u32) as usize;
     assert_eq!(pitch, source.terms.div_ceil(32) * 32);
+    let blocks = source.terms.div_ceil(side);
     for (index, at) in source.all_lines().enumerate() {
-        let (factor, is_unfit) = expected_factor(&source.line(at), element_by_element);
-        assert_eq!(factors[at.0 * groups * GROUP as usize + at.1], factor, "line {at:?} of {case}");
-        expected_unfit[at.0 * groups + at.1 / GROUP as usize] |= is_unfit;
-        for group in 0..pitch / 32 {
-            for pair in 0..16 {
-                let term = 32 * group + 2 * pair;
-                let x = [term, term + 1].map(|term| source.at(at.0, at.1, term) * (1.0 / factor));
-                let first = index * pitch + 32 * group + pair;
-                assert_eq!([words[first], words[first + 16]], split_fp16(x), "line {at:?}, term {term} of {case}");
+        let line = source.line(at);
+        for block in 0..blocks {
+            let of_block = &line[block * side..source.terms.min((block + 1) * side)];
+            let (factor, is_unfit) = expected_factor(of_block, element_by_element);
+            let scale = if factor == 0.0 { 1.0 } else { 1.0 / factor };
+            let place = (at.0 * blocks + block) * groups * GROUP as usize + at.1;
+            assert_eq!(factors[place], factor, "block {block} of line {at:?} of {case}");
+            expected_unfit[at.0 * groups + at.1 / GROUP as usize] |= is_unfit;
+            for pair in 0..32 {
+                let term = block * side + 2 * pair;
+                let first = index * pitch + block * side + pair / 16 * 32 + pair % 16;
+                if block * side + pair / 16 * 32 < pitch {
+                    let x = [term, term + 1].map(|term| source.at(at.0, at.1, term) * scale);
+                    assert_eq!([words[first], words[first + 16]], split_fp16(x), "line {at:?}, term {term} of {case}");
+                }
             }
         }
     }
     for (index, &factor) in factors.iter().enumerate() {
-        let is_filling = index % (groups * GROUP as usize) >= source.lines;
-        assert!(!is_filling || factor == 1.0, "factor {index} of {case}");
+        let line = index % (groups * GROUP as usize);
+        // Tiles have 64 lines.
+        let is_written = line < source.lines.next_multiple_of(64);
+        assert!(line < source.lines || (factor == 0.0) == is_written, "factor {index} of {case}");
     }
     assert_eq!(unfit.iter().map(|&word| word != 0).collect::<Vec<_>>(), expected_unfit, "{case}");
 }
@@ -329,15 +327,30 @@ fn expected_nonzero(source: &Source, step: usize, most: usize) -> Vec<u32> {
 }
 
 #[test]
-fn scaled_operands_have_their_parts_their_factors_and_what_is_unfit() {
+fn pairs_have_their_parts_their_factors_and_what_is_unfit() {
     for element_by_element in [false, true] {
         for numbers in [any_number, ordinary] {
-            everywhere(numbers, |source| {
-                let chunks = Chunks::of(source.lines as u32, source.terms as u32, source.matrices as u32);
-                check_scaled(source, chunks, element_by_element);
-            });
+            everywhere(numbers, |source| check_pairs(source, element_by_element));
         }
     }
+}
+
+#[test]
+fn blocks_of_a_line_are_scaled_on_their_own() {
+    // Far apart from block to block, and by lines; some blocks are zero, and some smaller than a scale can bring up.
+    let element = |matrix: usize, line: usize, term: usize| {
+        let power = [-100, -87, -70, -60, -3, 0, 40, 77][(line * 3 + term / 64 * 5 + matrix) % 8];
+        let is_zero = (line + term / 64).is_multiple_of(5);
+        if is_zero { 0.0 } else { 2f32.powi(power) * (1.0 + ordinary(matrix, line, term).abs().min(0.99)) }
+    };
+    for lay in lays(70, 400, 2) {
+        for element_by_element in [false, true] {
+            check_pairs(&Source::new([70, 400, 2], lay, element), element_by_element);
+        }
+    }
+    // What is too small beside the largest of its line may be large enough in its block.
+    let apart = Source::new([1, 128, 1], lays(1, 128, 1)[0], |_, _, term| if term < 64 { 1.0 } else { 1e-12 });
+    assert_eq!(packed_pairs(&apart, true).unfit, [0]);
 }
 
 #[test]
@@ -347,46 +360,16 @@ fn zeros_at_the_ends_of_all_lines_of_a_group_are_noticed() {
         let source = Source::new([300, 400, 2], lay, |matrix, line, term| {
             let group = line / GROUP as usize;
             let is_zero =
-                (matrix, group) == (1, 1) || term < 60 * group + line % 7 || term > 100 + 90 * group + line % 5;
+                (matrix, group) == (1, 1) || term < 70 * group + line % 7 || term > 100 + 90 * group + line % 5;
             if is_zero { if term % 2 == 0 { 0.0 } else { -0.0 } } else { 1.0 + term as f32 }
         });
+        check_pairs(&source, true);
+        assert_eq!(packed_pairs(&source, true).nonzero, [0, 128, 64, 256, 0, 128, u32::MAX, 0]);
         for chunks in [Chunks { terms: 400, count: 1 }, Chunks { terms: 32, count: 13 }] {
-            check_scaled(&source, chunks, true);
+            check_lines(&source, chunks);
         }
         let chunks = Chunks { terms: 32, count: 13 };
-        assert_eq!(scaled(&source, Some(chunks), true).nonzero, [0, 128, 32, 224, 0, 128, u32::MAX, 0]);
-        assert_eq!(scaled(&source, None, true).nonzero, [0, 106, 60, 196, 0, 106, u32::MAX, 0]);
-    }
-}
-
-#[test]
-fn lines_of_many_chunks_have_the_extremes_of_all() {
-    for lay in lays(40, 1500, 2) {
-        let source = Source::new([40, 1500, 2], lay, |matrix, line, term| {
-            // The largest and the smallest of each line somewhere else.
-            let at = (line * 37 + matrix * 501) % 1500;
-            match term {
-                _ if term == at => 3.0 * 2f32.powi(line as i32 - 20),
-                _ if term == (at + 777) % 1500 => -2f32.powi(line as i32 - 20 - 26 - (line % 3) as i32),
-                _ => 2f32.powi(line as i32 - 30) * ordinary(matrix, line, term).abs().max(0.01),
-            }
-        });
-        for chunks in
-            [Chunks { terms: 512, count: 3 }, Chunks { terms: 1500, count: 1 }, Chunks { terms: 7, count: 215 }]
-        {
-            check_scaled(&source, chunks, true);
-        }
-    }
-}
-
-#[test]
-fn lines_are_packed_whole_by_teams_of_all_sizes() {
-    for terms in [257, 600, 1025, 3000, MOST_TERMS as usize - 1, MOST_TERMS as usize] {
-        let source = Source::new([5, terms, 1], lays(5, terms, 1)[0], |matrix, line, term| {
-            // The largest in the share of the last thread.
-            if term == terms - 1 { 5.0 } else { ordinary(matrix, line, term) }
-        });
-        check_scaled(&source, Chunks::of(5, terms as u32, 1), true);
+        assert_eq!(scaled_lines(&source, chunks).2, [0, 128, 64, 224, 0, 128, u32::MAX, 0]);
     }
 }
 
@@ -398,17 +381,84 @@ fn one_unfit_line_makes_its_group_unfit_and_no_other() {
             let is_bad = matrix == 1 && line == bad;
             if is_bad && (term == 1 || (x != 2f32.powi(-29) && x.is_finite())) { x } else { 1.0 }
         });
-        let chunks = Chunks::of(600, 3, 2);
         let expected: Vec<_> = (0..6).map(|group| u32::from(group == 3 + bad as u32 / GROUP)).collect();
-        assert_eq!(scaled(&source, Some(chunks), true).unfit, expected, "{x:e} in line {bad}");
-        if bad == 300 {
-            assert_eq!(
-                scaled(&source, Some(chunks), false).unfit,
-                vec![0; 6],
-                "too small beside others, which normwise is no fault"
-            );
-        } else {
-            assert_eq!(scaled(&source, Some(chunks), false).unfit, expected, "{x:e} in line {bad}");
+        assert_eq!(packed_pairs(&source, true).unfit, expected, "{x:e} in line {bad}");
+        let too_small_beside_others = bad == 300;
+        let normwise = if too_small_beside_others { vec![0; 6] } else { expected };
+        assert_eq!(packed_pairs(&source, false).unfit, normwise, "{x:e} in line {bad}");
+    }
+}
+
+/// The factors of whole lines, of each group whether a line is left to the fallback, and where its terms begin and end that are not zero.
+fn scaled_lines(source: &Source, chunks: Chunks) -> (Vec<f32>, Vec<u32>, Vec<u32>) {
+    let (lines, matrices) = (source.lines as u32, source.matrices as u32);
+    let mut extremes = vec![GAP; chunks.words(lines, matrices) as usize];
+    launch(line_extremes_fp32 { source: source.batch(), chunks, extremes: GlobalSliceMut::new(&mut extremes) });
+    let mut unfit = vec![GAP; lines.div_ceil(GROUP) as usize * source.matrices];
+    let mut nonzero = vec![GAP; 2 * unfit.len()];
+    let mut factors = vec![f32::NAN; unfit.len() * GROUP as usize];
+    launch(line_scales_fp32 {
+        extremes: GlobalSlice::new(&extremes),
+        lines,
+        matrices,
+        chunks: chunks.count,
+        factors: GlobalSliceMut::new(&mut factors),
+        fallback: GlobalSliceMut::new(&mut unfit),
+        nonzero: GlobalSliceMut::new(&mut nonzero),
+    });
+    (factors, unfit, nonzero)
+}
+
+#[track_caller]
+fn check_lines(source: &Source, chunks: Chunks) {
+    let case = format!("{:?} from {:?}, {chunks:?}", [source.lines, source.terms, source.matrices], source.lay);
+    let (factors, unfit, nonzero) = scaled_lines(source, chunks);
+    assert_eq!(nonzero, expected_nonzero(source, chunks.terms as usize, source.terms), "{case}");
+    let groups = source.lines.div_ceil(GROUP as usize);
+    let mut expected_unfit = vec![false; groups * source.matrices];
+    for at in source.all_lines() {
+        // A line is left to the fallback only for its largest element.
+        let largest = source
+            .line(at)
+            .into_iter()
+            .map(f32::abs)
+            .fold(0.0, |most, x| if x > most || x.is_nan() { x } else { most });
+        let fits = largest == 0.0 || (2f32.powi(-60)..2f32.powi(78)).contains(&largest);
+        let factor = if fits && largest != 0.0 { expected_factor(&[largest], false).0 } else { 1.0 };
+        assert_eq!(factors[at.0 * groups * GROUP as usize + at.1], factor, "line {at:?} of {case}");
+        expected_unfit[at.0 * groups + at.1 / GROUP as usize] |= !fits;
+    }
+    for (index, &factor) in factors.iter().enumerate() {
+        let is_filling = index % (groups * GROUP as usize) >= source.lines;
+        assert!(!is_filling || factor == 1.0, "factor {index} of {case}");
+    }
+    assert_eq!(unfit.iter().map(|&word| word != 0).collect::<Vec<_>>(), expected_unfit, "{case}");
+}
+
+#[test]
+fn whole_lines_have_a_factor() {
+    for numbers in [any_number, ordinary] {
+        everywhere(numbers, |source| {
+            check_lines(source, Chunks::of(source.lines as u32, source.terms as u32, source.matrices as u32));
+        });
+    }
+}
+
+#[test]
+fn lines_of_many_chunks_have_the_extremes_of_all() {
+    for lay in lays(40, 1500, 2) {
+        let source = Source::new([40, 1500, 2], lay, |matrix, line, term| {
+            // The largest of each line somewhere else.
+            let at = (line * 37 + matrix * 501) % 1500;
+            match term {
+                _ if term == at => 3.0 * 2f32.powi(line as i32 - 20),
+                _ => 2f32.powi(line as i32 - 30) * ordinary(matrix, line, term).abs().max(0.01),
+            }
+        });
+        for chunks in
+            [Chunks { terms: 512, count: 3 }, Chunks { terms: 1500, count: 1 }, Chunks { terms: 7, count: 215 }]
+        {
+            check_lines(&source, chunks);
         }
     }
 }
@@ -421,18 +471,34 @@ fn buffers_that_are_too_small_are_refused() {
     assert!(refused.unwrap_err().to_string().contains("fits"));
     assert!(pack_fp16 { source: source.batch(), words: GlobalSliceMut::new(&mut words) }.check().is_ok());
     let chunks = Chunks { terms: 32, count: 3 };
-    let extremes = GlobalSliceMut::new(&mut words[..120]);
+    let extremes = GlobalSliceMut::new(&mut words[..90]);
     assert!(line_extremes_fp32 { source: source.batch(), chunks, extremes }.check().is_ok());
     assert!(
         line_extremes_fp32 { source: source.batch(), chunks: Chunks { count: 2, ..chunks }, extremes }.check().is_err()
     );
-    let factors = [1.0; 512];
-    let (mut enough, mut too_few) = ([0; 960], [0; 959]);
-    let pack = |factors: &[f32], words: &mut [u32]| {
-        let (factors, words) = (GlobalSlice::new(factors), GlobalSliceMut::new(words));
-        pack_scaled_fp16 { source: source.batch(), factors, words }.check()
+    let mut memory = vec![0.0; 960 + 8];
+    let aligned = memory.as_ptr().align_offset(16);
+    let (mut enough, mut factors, mut contents) = (vec![0; 8], vec![0.0; 512], vec![0; 4]);
+    let mut pack = |words: std::ops::Range<usize>, of_factors: usize, of_contents: usize| {
+        let kernel = pack_pairs_fp16 {
+            source: source.batch(),
+            words: GlobalSliceMut::new(&mut memory[words]),
+            factors: GlobalSliceMut::new(&mut factors[..of_factors]),
+            contents: GlobalSliceMut::new(&mut contents[..of_contents]),
+            element_by_element: 1,
+        };
+        kernel.check()
     };
-    assert!(pack(&factors, &mut enough).is_ok());
-    assert!(pack(&factors[..511], &mut enough).is_err());
-    assert!(pack(&factors, &mut too_few).is_err());
+    assert!(pack(aligned..aligned + 960, 512, 4).is_ok());
+    assert!(pack(aligned..aligned + 959, 512, 4).is_err());
+    assert!(pack(aligned + 1..aligned + 961, 512, 4).is_err());
+    assert!(pack(aligned..aligned + 960, 511, 4).is_err());
+    assert!(pack(aligned..aligned + 960, 512, 3).is_err());
+    let (fallback, nonzero) = enough.split_at_mut(2);
+    let (fallback, contents) = (GlobalSliceMut::new(fallback), GlobalSlice::new(&contents));
+    let flags = |contents, nonzero| group_flags_fp16 { contents, lines: 5, terms: 70, matrices: 2, fallback, nonzero };
+    let nonzero = GlobalSliceMut::new(&mut nonzero[..4]);
+    assert!(flags(contents, nonzero).check().is_ok());
+    assert!(flags(GlobalSlice::new(&[0; 3]), nonzero).check().is_err());
+    assert!(flags(contents, GlobalSliceMut::new(&mut [0; 3])).check().is_err());
 }

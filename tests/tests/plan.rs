@@ -231,7 +231,7 @@ fn packed_operands_come_from_anywhere() {
             let aligned = plan_with(&h200(), &product(layout, 300, 200, 4096), name, 2);
             let steps = &aligned.explanation().steps;
             assert!(steps[0].starts_with("pack A") && steps[1].starts_with("pack B"), "{}", aligned.explanation());
-            // Words, partial sums; of what is scaled also four words for each chunk of a line, factors of whole groups, and for each
+            // Words, partial sums; of what is scaled also what is found on the way, factors of whole groups of lines, and for each
             // group a word, and two for where its zeros end.
             let (a, b, partials) = (300 * 4096, 200 * 4096, 2 * 300 * 200);
             if index < 2 {
@@ -241,18 +241,17 @@ fn packed_operands_come_from_anywhere() {
             let fallback = format!("with gemm_wgmma_{}_fp32_3xtf32, to partial sums", layout.to_lowercase());
             assert!(steps[3].contains(&fallback), "{}", aligned.explanation());
             assert!(aligned.explanation().notes.iter().any(|note| note.contains("left to")));
-            // Lines whose terms lie side by side are packed whole, others in 8 chunks of 512 terms. Parts begin at multiples of
-            // 64 words.
+            // Pairs: a word for each tile of 64 lines and 64 terms, and one for two lines' factors for 64 terms. Digits: three words for each
+            // line of 8 chunks of 512 terms, and a factor for each line. Parts begin at multiples of 64 words.
             let is_pairs = index < 4;
-            let chunks = |lies_well: bool| if lies_well && is_pairs { 1 } else { 8 };
-            let extremes = |lines: usize, chunks: usize| (4 * lines * chunks).next_multiple_of(64);
-            let (chunks_a, chunks_b) = (chunks(layout.starts_with('N')), chunks(layout.ends_with('T')));
+            let scaled = |lines: usize| {
+                let (found, of_a_line) = if is_pairs { (lines.div_ceil(64) * 64, 64 / 2) } else { (3 * lines * 8, 1) };
+                found.next_multiple_of(64) + lines.next_multiple_of(256) * of_a_line + 64 + 64
+            };
             // Exact sums have low parts, too.
             let partials = if is_pairs { partials } else { 2 * partials };
-            assert_eq!(steps[0].contains("pack_whole_lines_fp16"), chunks_a == 1, "{}", aligned.explanation());
-            assert_eq!(steps[1].contains("pack_whole_lines_fp16"), chunks_b == 1, "{}", aligned.explanation());
-            let (of_a, of_b) =
-                (a + extremes(300, chunks_a) + 512 + 64 + 64, b + extremes(200, chunks_b) + 256 + 64 + 64);
+            assert_eq!(steps[0].contains("pack_pairs_fp16, group_flags_fp16"), is_pairs, "{}", aligned.explanation());
+            let (of_a, of_b) = (a + scaled(300), b + scaled(200));
             assert_eq!((steps.len(), aligned.workspace_bytes()), (5, 4 * (of_a + of_b + partials)));
         }
         let irregular = plan_with(&h200(), &spread, name, 1);

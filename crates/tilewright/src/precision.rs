@@ -81,16 +81,16 @@ pub enum Precision {
     ///
     /// Operands that cannot be decomposed (not finite, from about 2¹¹⁵ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
     /// tiles that they touch are computed as in [`Precision::Fp32Strict`]: infinities and NaN come out in the class that a
-    /// sum in fp32 gives. For 3xFP16, more is noticed: rows of A and columns of B of which an element is less than 2⁻²⁸ of the
-    /// largest without being zero, or the largest below 2⁻⁶⁰ or from 2⁷⁸ up. Their parts of the result, 256 by 256 elements
-    /// each, are computed by 3xTF32. Where no tensor core can be used, the kernels of
+    /// sum in fp32 gives. For 3xFP16, more is noticed: rows of A and columns of B with an element that, without being zero, is less than
+    /// 2⁻²⁸ of the largest of the 64 elements with which it is scaled (from a multiple of 64 on), or than 2⁻⁸⁸ where that is below 2⁻⁶⁰; or
+    /// with one from 2⁷⁸ up. Their parts of the result, 256 by 256 elements each, are computed by 3xTF32. Where no tensor core can be used, the kernels of
     /// [`Precision::Fp32Strict`] compute the product; the explanation of the plan says so.
     #[default]
     #[serde(rename = "fp32")]
     Fp32,
 
-    /// Three fp16 products, of operands scaled per row of A and per column of B: half the cost of 3xTF32. Never chosen
-    /// unless it is named.
+    /// Three fp16 products, of operands scaled per row of A and per column of B, 64 elements at a time: half the cost of 3xTF32. Never
+    /// chosen unless it is named.
     ///
     /// **Accurate against the largest elements of a row and a column only**: the error of an element is small beside
     /// `K · max|row of A| · max|column of B|`, not beside the element. This breaks it:
@@ -100,13 +100,13 @@ pub enum Precision {
     ///                         [1]
     /// ```
     ///
-    /// Scaled so that the row's largest element is 2¹⁴, 2⁻³² becomes 2⁻³⁸, of which two fp16 numbers hold nothing: what they
+    /// Scaled so that the largest of the 64 elements is 2¹⁴, 2⁻³² becomes 2⁻³⁸, of which two fp16 numbers hold nothing: what they
     /// can hold are multiples of 2⁻³⁵. The result is 0, and its error 100 %. An element keeps 22 bits if it is at least 2⁻²⁸ of
-    /// the largest of its row, one bit less for each power of two below that, and none from 2⁻⁵⁰ on. Use it where what is
+    /// the largest of the 64, one bit less for each power of two below that, and none from 2⁻⁵⁰ on. Use it where what is
     /// smaller than that does not count, or meets something in each row and column that is not.
     ///
-    /// Rows of A and columns of B with infinities or NaN, or with a largest element below 2⁻⁶⁰ or from 2⁷⁸ up, are noticed;
-    /// their parts of the result, 256 by 256 elements each, are computed as in [`Precision::Fp32`].
+    /// Rows of A and columns of B with infinities, NaN or an element from 2⁷⁸ up, or of which 64 elements have a largest one below 2⁻⁸⁸
+    /// without being zero, are noticed; their parts of the result, 256 by 256 elements each, are computed as in [`Precision::Fp32`].
     #[serde(rename = "fp32-normwise")]
     Fp32Normwise,
 

@@ -33,7 +33,7 @@
 //!
 //! That is the worst case. What is left out has either sign: on random operands it is less than the rounding of the result.
 //!
-//! What it costs: reading every number once more than [`scaled`](super::scaled) does, and writing as many bytes as there are. 16.6 KB of
+//! What it costs: reading every number once more, after [`scaled`](super::scaled) has, and writing as many bytes as there are. 16.6 KB of
 //! shared memory; any device.
 
 #[cfg(not(target_arch = "nvptx64"))]

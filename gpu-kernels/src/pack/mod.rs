@@ -18,8 +18,8 @@
 //! | [`copy`] | the same numbers, in other places |
 //! | [`digits`] | lines scaled by powers of two, each number in four digits of 8 bits |
 //! | [`half`] | numbers rounded to bf16 or fp16, two to a word |
-//! | [`scaled`] | lines scaled by powers of two, each number in two fp16 parts |
-//! | [`whole`] | the same in one pass, for lines that fit into registers |
+//! | [`pairs`] | blocks of lines scaled by powers of two, each number in two fp16 parts |
+//! | [`scaled`] | the power of two that a whole line is scaled by |
 //! | `tile` | how a tile gets from memory with any strides to shared memory |
 
 pub mod clear;
@@ -28,9 +28,9 @@ pub mod digits;
 pub mod half;
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation;
+pub mod pairs;
 pub mod scaled;
 mod tile;
-pub mod whole;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::{COPY, PACK_BF16, PACK_FP16};

@@ -1,70 +1,36 @@
-//! Operands as pairs of fp16 numbers, each line scaled by a power of two of its own.
+//! A power of two for each line of an operand, which brings its largest number to a given range: for
+//! [`digits`](super::digits).
 //!
 //! ```text
-//!  line_extremes_fp32           line_scales_fp16            pack_scaled_fp16
+//!  line_extremes_fp32           line_scales_fp32
 //!
-//!  chunks of terms              one thread for a line       32 terms                        the next 32
-//!  ┌────┬────┬────┐             ┌───────────┐               ┌─────────────┬─────────────┐   ┌────────
-//!  │ min, max of  │ ──────────► │ factor    │ ────────────► │ high parts, │ low parts,  │   │
-//!  │ each line    │             │ fallback? │               │ 16 words    │ 16 words    │   │
-//!  └────┴────┴────┘             └───────────┘               └─────────────┴─────────────┘   └────────
-//!                                                            128 bytes; zeros behind the last term
+//!  chunks of terms              one thread for a line
+//!  ┌────┬────┬────┐             ┌───────────┐
+//!  │ the largest  │ ──────────► │ factor    │ ────────────►  the kernel that packs
+//!  │ of each line │             │ fallback? │
+//!  └────┴────┴────┘             └───────────┘
 //! ```
 //!
-//! With s the power of two that brings the largest magnitude of the line to between 2¹⁴ and 2¹⁵, and x' = s·x, exactly:
-//!
-//! ```text
-//!  high = fp16(x')          low = fp16((x' - high) · 2¹¹)          x' ≈ high + low · 2⁻¹¹          factor = 1 / s
-//! ```
-//!
-//! # How exact that is
-//!
-//! Let 2ᵉ ≤ |x'| < 2ᵉ⁺¹. An fp16 number has 11 bits, and none below 2⁻²⁴. So `x' - high`, which is exact in fp32, is at most
-//! 2ᵉ⁻¹¹ for e ≥ -14, and low at most 2ᵉ. Rounding low loses at most 2ᵉ⁻¹² (half of the last of its 11 bits), or 2⁻²⁵ (half of
-//! the smallest fp16 number) where that is more; of x' that is 2⁻¹¹ as much. As a part of x':
-//!
-//! ```text
-//!  e ≥ -13    at most 2⁻²³         e = -14    at most 2⁻²⁵ · 2⁻¹¹ / 2⁻¹⁴ = 2⁻²²         below: the same 2⁻³⁶, so more
-//! ```
-//!
-//! Every number of a line therefore keeps 22 bits **if the smallest magnitude is at least 2⁻²⁸ of the largest**, by their
-//! exponents: 2¹⁴ · 2⁻²⁸ = 2⁻¹⁴. That is what *element by element* asks for. Otherwise the error is at most 2⁻³⁶ / 2¹⁴ = 2⁻⁵⁰ of
-//! the largest number of the line for those that are smaller than that: what *normwise* means.
+//! With s the power of two that brings the largest magnitude of the line to between 2¹⁴ and 2¹⁵, the factor is 1 / s: what a product
+//! with the scaled line is to be multiplied by.
 //!
 //! # What is left to the fallback
 //!
 //! A line with an infinite number or NaN, or whose largest magnitude is below 2⁻⁶⁰ (without being zero), or 2⁷⁸ or more: within
 //! these bounds the factors are 2⁻⁷⁴ to 2⁶³, and the product of two of them is a number that fp32 has, if a subnormal one; so a
-//! sum times that product is rounded once at most. Element by element, also a line with numbers that are too small beside the
-//! largest. `fallback` has a word for each [`GROUP`] lines, which is not zero if one of them is left to the fallback. A product leaves the tiles of
-//! such lines to a kernel that reads the operands themselves.
+//! sum times that product is rounded once at most. `fallback` has a word for each [`GROUP`] lines, which is not zero if one of them is
+//! left to the fallback. A product leaves the tiles of such lines to a kernel that reads the operands themselves.
 //!
-//! Nothing here depends on the order in which blocks run. What it costs: reading every number twice, and writing as many bytes
-//! as there are. 16.6 KB of shared memory; any device.
-//!
-//! Source: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical
-//! peak performance", IJHPCA 36 (2022), section 3, for the two parts and the factor of 2¹¹. The scaling by lines is ours.
+//! Nothing here depends on the order in which blocks run. What it costs: reading every number once. Any device.
 
 use blocks::reduce::{Combine, combine_lanes};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
-use cuda_std::convert::{f16x2, from_f16x2};
 use cuda_std::prelude::*;
 
-use super::tile::{self, PITCH, SIDE, THREADS, Tiles, is_along_terms};
+use super::tile::{THREADS, Tiles, is_along_terms};
 use crate::gemm::hopper::fallback::GROUP;
-use crate::gemm::hopper::fp16_pairs::LOW_SCALE;
 use crate::{Matrix, MatrixBatch};
-
-/// The terms that stand together: high parts, then low parts.
-pub(super) const TOGETHER: u32 = 32;
-/// The words of either.
-pub(super) const PAIRS: u32 = TOGETHER / 2;
-/// The words from one line to the next, for lines of `terms` terms.
-#[inline(always)]
-pub const fn pitch(terms: u32) -> u32 {
-    terms.div_ceil(TOGETHER) * TOGETHER
-}
 
 /// The factors of a matrix of so many lines.
 #[inline(always)]
@@ -72,51 +38,30 @@ pub(super) fn padded(lines: u32) -> u64 {
     u64::from(lines.div_ceil(GROUP)) * u64::from(GROUP)
 }
 
-/// The words that all lines of a batch take.
-#[cfg(not(target_arch = "nvptx64"))]
-pub(super) fn words_of(source: &MatrixBatch<'_>) -> u128 {
-    let (lines, terms) = (source.first().rows(), source.first().cols());
-    u128::from(source.count()) * u128::from(lines) * u128::from(pitch(terms))
-}
-
-/// By how much the low part is larger than its share.
-const LOW: f32 = LOW_SCALE;
 /// The exponent to which the largest number of a line is brought.
-const TOP: u32 = 14;
+pub(super) const TOP: u32 = 14;
 /// The bias of an exponent of fp32.
-const BIAS: u32 = 127;
+pub(super) const BIAS: u32 = 127;
 /// The exponents of the largest number of a line that is fit: from 2⁻⁶⁰ to just below 2⁷⁸.
-const LEAST: u32 = BIAS - 60;
-const MOST: u32 = BIAS + 78;
-/// By how much the exponents of a line's numbers may differ.
-const SPAN: u32 = 28;
+pub(super) const LEAST: u32 = BIAS - 60;
+pub(super) const MOST: u32 = BIAS + 78;
 /// The bits of a number apart from its sign.
-const MAGNITUDE: u32 = 0x7FFF_FFFF;
+pub(super) const MAGNITUDE: u32 = 0x7FFF_FFFF;
 
 /// The lines that a block of [`line_extremes_fp32`] looks at, and its warps.
 const LINES: u32 = 32;
 const WARPS: u32 = THREADS / 32;
 /// The numbers that a thread loads before it looks at the first.
 const AT_A_TIME: u32 = 16;
-/// The chunks whose extremes a thread of [`line_scales_fp16`] loads before it looks at the first.
+/// The chunks whose extremes a thread of [`line_scales_fp32`] loads before it looks at the first.
 const CHUNKS_AT_A_TIME: usize = 8;
 
-/// Two numbers as pairs of fp16 numbers: the word of their high parts, and that of their low parts.
-#[inline(always)]
-pub fn split_fp16(pair: [f32; 2]) -> [u32; 2] {
-    let high = f16x2(pair[0], pair[1]);
-    let [first, second] = from_f16x2(high);
-    [high, f16x2((pair[0] - first) * LOW, (pair[1] - second) * LOW)]
-}
-
-/// The largest magnitude seen, the smallest apart from zero, and between which terms the numbers stand that are not zero: no
-/// others stand outside, but there may be zeros inside at both ends, since whole chunks or pairs are told from one another.
+/// The largest magnitude seen, and between which terms the numbers stand that are not zero: no others stand outside, but there may be
+/// zeros inside at both ends, since whole chunks are told from one another.
 #[derive(Clone, Copy)]
-pub(super) struct Extremes {
+struct Extremes {
     /// As bits. Those of what is not finite are larger than all others.
-    pub(super) largest: u32,
-    /// As bits, less one, which makes zero the largest that there is.
-    smallest: u32,
+    largest: u32,
     /// All terms before this one are zero.
     begin: u32,
     /// All from this one on are.
@@ -125,48 +70,46 @@ pub(super) struct Extremes {
 
 impl Extremes {
     /// How many words they are.
-    pub(super) const WORDS: usize = 4;
+    const WORDS: usize = 3;
 
-    pub(super) const NONE: Self = Self { largest: 0, smallest: u32::MAX, begin: u32::MAX, end: 0 };
+    const NONE: Self = Self { largest: 0, begin: u32::MAX, end: 0 };
 
     /// Sees a number, wherever it stands.
     #[inline(always)]
-    pub(super) fn see(&mut self, x: f32) {
-        let bits = x.to_bits() & MAGNITUDE;
-        self.largest = self.largest.max(bits);
-        self.smallest = self.smallest.min(bits.wrapping_sub(1));
+    fn see(&mut self, x: f32) {
+        self.largest = self.largest.max(x.to_bits() & MAGNITUDE);
     }
 
     /// The same, where what has been seen that is not zero stands from term `begin` to `end`.
     #[inline(always)]
-    pub(super) fn within(self, begin: u32, end: u32) -> Self {
+    fn within(self, begin: u32, end: u32) -> Self {
         if self.largest == 0 { self } else { Self { begin, end, ..self } }
     }
 
-    /// Writes them to words `at`, and as far behind the beginning of each further quarter.
+    /// Writes them to words `at`, and as far behind the beginning of each further third.
     ///
     /// # Safety
-    /// There is such a word in the first quarter, and this thread alone accesses these words.
+    /// There is such a word in the first third, and this thread alone accesses these words.
     #[inline(always)]
     #[track_caller]
-    pub(super) unsafe fn store(self, to: GlobalSliceMut<'_, u32>, at: usize) {
-        let (quarter, words) = (to.len() / Self::WORDS, self.words());
+    unsafe fn store(self, to: GlobalSliceMut<'_, u32>, at: usize) {
+        let (third, words) = (to.len() / Self::WORDS, self.words());
         for i in 0..Self::WORDS {
             // SAFETY: the caller's promise.
-            unsafe { to.set_unchecked(i * quarter + at, words[i]) };
+            unsafe { to.set_unchecked(i * third + at, words[i]) };
         }
     }
 
     /// Reads what [`Extremes::store`] has written.
     ///
     /// # Safety
-    /// There is such a word in the first quarter, and nobody writes to these words.
+    /// There is such a word in the first third, and nobody writes to these words.
     #[inline(always)]
     #[track_caller]
     unsafe fn read(from: GlobalSlice<'_, u32>, at: usize) -> Self {
-        let quarter = from.len() / Self::WORDS;
+        let third = from.len() / Self::WORDS;
         // SAFETY: the caller's promise.
-        Self::of_words([0, 1, 2, 3].map(|i| unsafe { from.get_unchecked(i * quarter + at) }))
+        Self::of_words([0, 1, 2].map(|i| unsafe { from.get_unchecked(i * third + at) }))
     }
 
     /// Those of every `step`th number of a line, from `first` to `end`.
@@ -197,16 +140,13 @@ impl Extremes {
 
     /// What a product with a line is to be multiplied by, and whether the line is left to the fallback.
     #[inline(always)]
-    pub(super) fn factor(&self, element_by_element: bool) -> (f32, bool) {
-        if self.largest == 0 {
-            return (1.0, false);
+    fn factor(&self) -> (f32, bool) {
+        let top = self.largest >> 23;
+        match (self.largest, (LEAST..MOST).contains(&top)) {
+            (0, _) => (1.0, false),
+            (_, false) => (1.0, true),
+            (_, true) => (f32::from_bits((top - TOP) << 23), false),
         }
-        // The exponent of a subnormal number counts as one less than it may be, where it does not matter.
-        let (top, bottom) = (self.largest >> 23, self.smallest.wrapping_add(1) >> 23);
-        if !(LEAST..MOST).contains(&top) {
-            return (1.0, true);
-        }
-        (f32::from_bits((top - TOP) << 23), element_by_element && bottom + SPAN < top)
     }
 }
 
@@ -214,25 +154,24 @@ impl Combine<{ Extremes::WORDS }> for Extremes {
     #[inline(always)]
     fn and(&mut self, other: Self) {
         self.largest = self.largest.max(other.largest);
-        self.smallest = self.smallest.min(other.smallest);
         self.begin = self.begin.min(other.begin);
         self.end = self.end.max(other.end);
     }
 
     #[inline(always)]
     fn words(self) -> [u32; Self::WORDS] {
-        [self.largest, self.smallest, self.begin, self.end]
+        [self.largest, self.begin, self.end]
     }
 
     #[inline(always)]
-    fn of_words([largest, smallest, begin, end]: [u32; Self::WORDS]) -> Self {
-        Self { largest, smallest, begin, end }
+    fn of_words([largest, begin, end]: [u32; Self::WORDS]) -> Self {
+        Self { largest, begin, end }
     }
 }
 
 /// The power of two that a factor takes back.
 #[inline(always)]
-pub(super) fn scale(factor: f32) -> f32 {
+pub(crate) fn scale(factor: f32) -> f32 {
     f32::from_bits(2 * (BIAS << 23) - factor.to_bits())
 }
 
@@ -272,8 +211,8 @@ impl Chunks {
 }
 
 /// Finds the extremes of every chunk of every line: for chunk c of line l of matrix i, the largest magnitude is word
-/// `(i · chunks + c) · lines + l`. As far behind the beginnings of the second, the third and the fourth quarter, there are the
-/// smallest magnitude but zero, less one, and where the terms begin and end that are not all zero: by whole chunks.
+/// `(i · chunks + c) · lines + l`. As far behind the beginnings of the second and the last third, there is where the terms begin and end
+/// that are not all zero: by whole chunks.
 #[kernel(
     block = 256,
     min_blocks = 6,
@@ -288,7 +227,7 @@ pub fn line_extremes_fp32(source: MatrixBatch<'_>, chunks: Chunks, extremes: Glo
     let (lines, terms) = (first.rows(), first.cols());
     let (warp, lane) = (thread::thread_idx_x() / 32, thread::thread_idx_x() % 32);
     // SAFETY: all threads of the block come here, for the same tiles, and go the same way. A launch has checked that there is a
-    // word in each quarter for every line of every chunk; each is written by one thread. A barrier separates what is written to
+    // word in each third for every line of every chunk; each is written by one thread. A barrier separates what is written to
     // shared memory from the reads, and `for_each` has another one for the next writes. Lines and terms are inside the matrix.
     unsafe {
         Tiles::with(&source, LINES, chunks.count, chunks.terms).for_each(|place| {
@@ -322,7 +261,7 @@ pub fn line_extremes_fp32(source: MatrixBatch<'_>, chunks: Chunks, extremes: Glo
             if warp == 0 && place.line + lane < lines {
                 for warp in 1..WARPS as usize {
                     let word = |i: usize| SEEN.read([warp * Extremes::WORDS + i, lane_index]);
-                    seen.and(Extremes::of_words([0, 1, 2, 3].map(word)));
+                    seen.and(Extremes::of_words([0, 1, 2].map(word)));
                 }
                 write(lane, seen);
             }
@@ -339,8 +278,7 @@ impl crate::Grid for line_extremes_fp32<'_> {
 }
 
 /// From the extremes that [`line_extremes_fp32`] has found in `chunks` chunks, the factor of every line, and for each [`GROUP`]
-/// lines whether any is left to the fallback, `element_by_element` if that is not zero, or normwise, and two words: where the terms begin and end
-/// that are not all zero. The factors of a matrix are filled up with ones to whole groups: that of line l of matrix i is number
+/// lines whether any is left to the fallback, and two words: where the terms begin and end that are not all zero. The factors of a matrix are filled up with ones to whole groups: that of line l of matrix i is number
 /// `i · ⌈lines / GROUP⌉ · GROUP + l`.
 #[kernel(
     block = 256,
@@ -351,7 +289,7 @@ impl crate::Grid for line_extremes_fp32<'_> {
         extremes.len() as u128 == Chunks { terms: 0, count: chunks }.words(lines, matrices)
     )
 )]
-pub fn line_scales_fp16(
+pub fn line_scales_fp32(
     extremes: GlobalSlice<'_, u32>,
     lines: u32,
     matrices: u32,
@@ -359,7 +297,6 @@ pub fn line_scales_fp16(
     factors: GlobalSliceMut<'_, f32>,
     fallback: GlobalSliceMut<'_, u32>,
     nonzero: GlobalSliceMut<'_, u32>,
-    element_by_element: u32,
 ) {
     /// Of each warp: whether a line is left to the fallback, and where the terms begin and end that are not zero.
     static SEEN: Shared<[[u32; 3]; WARPS as usize]> = Shared::new();
@@ -391,7 +328,7 @@ pub fn line_scales_fp16(
                     chunk += CHUNKS_AT_A_TIME as u32;
                 }
             }
-            let (factor, is_unfit) = seen.factor(element_by_element != 0);
+            let (factor, is_unfit) = seen.factor();
             factors.set_unchecked(group as usize * GROUP as usize + thread as usize, factor);
             let any_of_warp = warp::warp_vote_any(warp::ALL_LANES, is_unfit);
             let of_warp = combine_lanes(seen, 32);
@@ -420,61 +357,9 @@ pub fn line_scales_fp16(
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-impl crate::Grid for line_scales_fp16<'_> {
+impl crate::Grid for line_scales_fp32<'_> {
     fn grid(&self) -> Dim3 {
         crate::geometry::line_of_blocks(u64::from(self.lines.div_ceil(GROUP)) * u64::from(self.matrices))
-    }
-}
-
-/// Writes the high and the low parts of all lines: line l of matrix i begins at word `(i · lines + l) · pitch`.
-#[kernel(
-    block = 256,
-    min_blocks = 5,
-    requires(
-        factors.len() as u64 == padded(source.first().rows()) * u64::from(source.count()),
-        words.len() as u128 >= words_of(&source)
-    )
-)]
-pub fn pack_scaled_fp16(source: MatrixBatch<'_>, factors: GlobalSlice<'_, f32>, words: GlobalSliceMut<'_, u32>) {
-    static TILE: Shared<[[f32; PITCH]; SIDE as usize]> = Shared::new();
-    let (lines, terms) = (source.first().rows(), source.first().cols());
-    let (warp, lane) = (thread::thread_idx_x() / 32, thread::thread_idx_x() % 32);
-    let pitch = pitch(terms);
-    // SAFETY: all threads of the block come here, for the same tiles; a barrier separates what is written to the tile in
-    // shared memory from what others read of it, and `for_each` has another one. A launch has checked that there is a factor
-    // for each line, and room for all; each word is of one tile, and of one lane of one warp.
-    unsafe {
-        Tiles::of(&source).for_each(|place| {
-            tile::load(&source.at(place.matrix), place, &TILE);
-            thread::sync_threads();
-            let first_line = (u64::from(place.matrix) * u64::from(lines) + u64::from(place.line)) as usize;
-            let first_factor = (u64::from(place.matrix) * padded(lines) + u64::from(place.line)) as usize;
-            for i in 0..SIDE / WARPS {
-                let line = warp + i * WARPS;
-                if place.line + line >= lines {
-                    continue;
-                }
-                let scale = scale(factors.get_unchecked(first_factor + line as usize));
-                let first_word = (first_line + line as usize) * pitch as usize;
-                for group in 0..SIDE / TOGETHER {
-                    // Half of the lanes write high parts, the others the low parts of the same terms.
-                    let (term, part) = (group * TOGETHER + lane % PAIRS * 2, lane / PAIRS);
-                    let pair = [0, 1].map(|i| TILE.read([line as usize, term as usize + i]) * scale);
-                    let [high, low] = split_fp16(pair);
-                    let word = place.term + group * TOGETHER;
-                    if word < pitch {
-                        words.set_unchecked(first_word + (word + lane) as usize, if part == 0 { high } else { low });
-                    }
-                }
-            }
-        });
-    }
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-impl crate::Grid for pack_scaled_fp16<'_> {
-    fn grid(&self) -> Dim3 {
-        crate::geometry::line_of_blocks(Tiles::of(&self.source).count)
     }
 }
 
@@ -482,62 +367,27 @@ impl crate::Grid for pack_scaled_fp16<'_> {
 mod tests {
     use super::*;
 
-    const POWER: fn(i32) -> f64 = |exponent| 2f64.powi(exponent);
-
-    /// What two parts hold of a number.
-    fn held(x: f32) -> f64 {
-        let [high, low] = split_fp16([x, -x]).map(|word| from_f16x2(word)[0]);
-        f64::from(high) + f64::from(low) / f64::from(LOW)
-    }
-
     #[test]
-    fn two_parts_hold_22_bits_from_2_to_the_minus_14() {
-        let mut worst = [0.0f64; 2];
-        for exponent in -60..15 {
-            for step in 0..4000 {
-                // All kinds of low bits.
-                let mantissa = 1.0 + f64::from(step * 2097 + step % 7) / POWER(23);
-                let x = (mantissa.min(2.0 - POWER(-23)) * POWER(exponent)) as f32;
-                let error = (held(x) - f64::from(x)).abs();
-                assert!(error <= POWER(-36).max(POWER(exponent - 23)), "{x:e}: {error:e}");
-                if exponent >= -14 {
-                    worst[0] = worst[0].max(error / f64::from(x));
-                } else if exponent == -15 {
-                    worst[1] = worst[1].max(error / f64::from(x));
-                }
-            }
-        }
-        // As much as allowed, and no more; one power of two below it is too much.
-        assert!(worst[0] <= POWER(-22) && worst[0] > POWER(-24), "{:e}", worst[0]);
-        assert!(worst[1] > POWER(-22), "{:e}", worst[1]);
-    }
-
-    #[test]
-    fn a_line_is_fit_exactly_if_its_numbers_keep_22_bits() {
+    fn a_line_is_fit_if_its_largest_number_can_be_scaled() {
         let line = |numbers: &[f32]| {
             let mut seen = Extremes::NONE;
             numbers.iter().for_each(|&x| seen.see(x));
-            (seen.factor(true), seen.factor(false))
+            seen.factor()
         };
-        let power = |exponent| POWER(exponent) as f32;
+        let power = |exponent| 2f64.powi(exponent) as f32;
         for top in [-60, -59, -3, 0, 14, 15, 77] {
             for largest in [power(top), -(power(top + 1).next_down())] {
-                let fit = ((power(top - 14), false), (power(top - 14), false));
-                assert_eq!(line(&[0.0, largest, power(top - 28)]), fit);
+                assert_eq!(line(&[0.0, largest, 1e-45]), (power(top - 14), false));
                 assert_eq!(scale(power(top - 14)), power(14 - top));
                 assert!((power(14)..power(15)).contains(&(largest.abs() * scale(power(top - 14)))));
-                let too_small = -(power(top - 28).next_down());
-                assert_eq!(line(&[largest, too_small]), ((power(top - 14), true), (power(top - 14), false)));
             }
         }
-        let all_unfit = ((1.0, true), (1.0, true));
         for largest in [f32::INFINITY, f32::NAN, f32::MAX, power(78), power(-60).next_down(), 1e-45] {
-            assert_eq!(line(&[0.0, -largest]), all_unfit, "{largest:e}");
+            assert_eq!(line(&[0.0, -largest]), (1.0, true), "{largest:e}");
         }
-        assert_eq!(line(&[1.0, f32::from_bits(0xFF80_0001), 2.0]), all_unfit);
-        assert_eq!(line(&[0.0, -0.0]), ((1.0, false), (1.0, false)));
-        assert_eq!(line(&[]), ((1.0, false), (1.0, false)));
-        assert_eq!(line(&[1.0, 1e-45]), ((power(-14), true), (power(-14), false)));
+        assert_eq!(line(&[1.0, f32::from_bits(0xFF80_0001), 2.0]), (1.0, true));
+        assert_eq!(line(&[0.0, -0.0]), (1.0, false));
+        assert_eq!(line(&[]), (1.0, false));
     }
 
     #[test]

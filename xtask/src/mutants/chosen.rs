@@ -68,8 +68,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "expects too few bytes",
         file: "gpu-kernels/src/gemm/hopper/pipeline.rs",
-        from: "stage.commit_bytes(STAGE_LEN * 4);",
-        to: "stage.commit_bytes(STAGE_LEN * 4 - 128);",
+        from: "stage.commit_bytes(STAGE_LEN * 4 + beside.bytes(step));",
+        to: "stage.commit_bytes(STAGE_LEN * 4 + beside.bytes(step) - 128);",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
@@ -353,17 +353,38 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
-        what: "takes the factor of the row above",
+        what: "both rows of a thread have the factor of the first",
         file: "gpu-kernels/src/gemm/hopper/fp16_pairs.rs",
-        from: "info_a.factors(tile.product, gemm.m(), row).get_unchecked(0)",
-        to: "info_a.factors(tile.product, gemm.m(), row & !1).get_unchecked(0)",
+        from: "self.rows.read(((half * HALF_ROWS + row) / 2) as usize)",
+        to: "self.rows.read((half * HALF_ROWS / 2) as usize)",
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
-        what: "the second half of the columns has the factors of the first",
+        what: "the second half of the rows has the factors of the first",
         file: "gpu-kernels/src/gemm/hopper/fp16_pairs.rs",
-        from: "epilogue_row::<0>(&tile, gemm, info, row, col + HALF, &accumulators[1]);",
-        to: "epilogue_row::<0>(&tile, gemm, info, row, col + HALF, &accumulators[0]);",
+        from: "self.rows.read(((half * HALF_ROWS + row) / 2) as usize)",
+        to: "self.rows.read(((half / 2 * HALF_ROWS + row) / 2) as usize)",
+        kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
+    },
+    Mutant {
+        what: "a step has the factors of the one before",
+        file: "gpu-kernels/src/gemm/hopper/fp16_pairs.rs",
+        from: "let block = self.block + number / STAGES_OF_STEP;",
+        to: "let block = self.block + number.saturating_sub(1) / STAGES_OF_STEP;",
+        kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
+    },
+    Mutant {
+        what: "counts none of the factors' bytes",
+        file: "gpu-kernels/src/gemm/hopper/fp16_pairs.rs",
+        from: "if number.is_multiple_of(STAGES_OF_STEP) { FACTORS * 4 } else { 0 }",
+        to: "if number.is_multiple_of(STAGES_OF_STEP) { FACTORS * 0 } else { 0 }",
+        kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
+    },
+    Mutant {
+        what: "releases factors that other lanes have yet to read",
+        file: "gpu-kernels/src/gemm/hopper/fp16_pairs.rs",
+        from: "                    warp::sync_warp(warp::ALL_LANES);\n",
+        to: "",
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
@@ -620,9 +641,9 @@ pub(super) const CHOSEN: &[Mutant] = &[
     },
     Mutant {
         what: "low parts of the wrong neighbour",
-        file: "gpu-kernels/src/pack/scaled.rs",
-        from: "f16x2((pair[0] - first) * LOW, (pair[1] - second) * LOW)",
-        to: "f16x2((pair[1] - second) * LOW, (pair[0] - first) * LOW)",
+        file: "gpu-kernels/src/pack/pairs.rs",
+        from: "f16x2((pair[0] - first) * LOW_SCALE, (pair[1] - second) * LOW_SCALE)",
+        to: "f16x2((pair[1] - second) * LOW_SCALE, (pair[0] - first) * LOW_SCALE)",
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {

@@ -29,10 +29,10 @@ const EXPLAINED: [(&str, usize, &str); 4] = [
          launches fewer, and tells.",
     ),
     (
-        "pack/whole.rs",
-        2,
-        "For blocks that have more than one turn: that takes more lines than a grid has blocks. `tests/tests/pack.rs` launches \
-         fewer, and tells.",
+        "pack/pairs.rs",
+        4,
+        "For blocks that have more than one group of lines: that takes more of them than a grid has blocks. `tests/tests/pack.rs` \
+         launches fewer, and tells.",
     ),
 ];
 

@@ -2,19 +2,20 @@
 //! tiles, clearing the other triangle of C.
 
 use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
+use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
 use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32, gemm_split_reduction_fp64};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
-use gpu_kernels::pack::copy::matrix_copy_fp32;
+use gpu_kernels::pack::copy::{Flags, matrix_copy_flagged_fp32, matrix_copy_fp32};
 use gpu_kernels::pack::digits::{self, pack_digits_int8};
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
-use gpu_kernels::pack::scaled::{self, Chunks, line_extremes_fp32, line_scales_fp16, pack_scaled_fp16};
-use gpu_kernels::pack::whole::pack_whole_lines_fp16;
+use gpu_kernels::pack::pairs::{self, group_flags_fp16, pack_pairs_fp16};
+use gpu_kernels::pack::scaled::{Chunks, line_extremes_fp32, line_scales_fp32};
 use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
 
-use crate::views::read;
+use crate::views::{read, words as as_words};
 use crate::{Device, Error};
 
 /// The kernel that adds up the partial results of split-K.
@@ -25,22 +26,25 @@ const REDUCTION_FP64: KernelFacts = gemm_split_reduction_fp64::FACTS;
 pub(crate) const REPAIR: KernelFacts = gemm_repair_fp32::FACTS;
 /// The kernel that copies matrices.
 pub(crate) const COPY: KernelFacts = matrix_copy_fp32::FACTS;
+/// The kernel that copies what the fallback needs.
+pub(crate) const COPY_FLAGGED: KernelFacts = matrix_copy_flagged_fp32::FACTS;
 /// The kernel that sets to zero what is not wanted of results.
 pub(crate) const CLEAR: KernelFacts = matrix_clear_outside_fp32::FACTS;
 
 /// The kernels that plans use besides those that multiply.
-pub static AUXILIARY: [KernelFacts; 12] = [
+pub static AUXILIARY: [KernelFacts; 13] = [
     REDUCTION,
     REDUCTION_FP64,
     REPAIR,
     COPY,
+    COPY_FLAGGED,
     CLEAR,
     pack_bf16::FACTS,
     pack_fp16::FACTS,
+    pack_pairs_fp16::FACTS,
+    group_flags_fp16::FACTS,
     line_extremes_fp32::FACTS,
-    line_scales_fp16::FACTS,
-    pack_scaled_fp16::FACTS,
-    pack_whole_lines_fp16::FACTS,
+    line_scales_fp32::FACTS,
     pack_digits_int8::FACTS,
 ];
 
@@ -60,24 +64,26 @@ impl Format {
     pub(crate) fn pitch(self, terms: u32) -> u32 {
         match self {
             Self::Bf16 | Self::Fp16 => half::pitch(terms),
-            Self::Scaled(ScaledFormat::Pairs { .. }) => scaled::pitch(terms),
+            Self::Scaled(ScaledFormat::Pairs { .. }) => pairs::pitch(terms),
             Self::Scaled(ScaledFormat::Digits) => digits::pitch(terms),
         }
     }
 
-    /// The kernels that pack an operand, in their order; of lines that are scaled to pairs, `whole` ones or in chunks.
-    pub(crate) fn kernels(self, whole: bool) -> &'static [KernelFacts] {
+    /// The kernels that pack an operand, in their order.
+    pub(crate) fn kernels(self) -> &'static [KernelFacts] {
         match self {
             Self::Bf16 => &[pack_bf16::FACTS],
             Self::Fp16 => &[pack_fp16::FACTS],
-            Self::Scaled(ScaledFormat::Pairs { .. }) => match whole {
-                true => &[pack_whole_lines_fp16::FACTS, line_scales_fp16::FACTS],
-                false => &[line_extremes_fp32::FACTS, line_scales_fp16::FACTS, pack_scaled_fp16::FACTS],
-            },
+            Self::Scaled(ScaledFormat::Pairs { .. }) => &[pack_pairs_fp16::FACTS, group_flags_fp16::FACTS],
             Self::Scaled(ScaledFormat::Digits) => {
-                &[line_extremes_fp32::FACTS, line_scales_fp16::FACTS, pack_digits_int8::FACTS]
+                &[line_extremes_fp32::FACTS, line_scales_fp32::FACTS, pack_digits_int8::FACTS]
             }
         }
+    }
+
+    /// How often these read each number.
+    pub(crate) fn reads(self) -> f64 {
+        if self == Self::Scaled(ScaledFormat::Digits) { 2.0 } else { 1.0 }
     }
 
     /// What is done to an operand, in words.
@@ -85,7 +91,9 @@ impl Format {
         match self {
             Self::Bf16 => "round it to bf16",
             Self::Fp16 => "round it to fp16",
-            Self::Scaled(ScaledFormat::Pairs { .. }) => "scale its lines and split it into two fp16 parts",
+            Self::Scaled(ScaledFormat::Pairs { .. }) => {
+                "scale its lines, 64 terms at a time, and split it into two fp16 parts"
+            }
             Self::Scaled(ScaledFormat::Digits) => "scale its lines and split it into four digits of 8 bits",
         }
     }
@@ -138,6 +146,16 @@ pub(crate) fn copy_matrices(device: &Device, from: MatrixBatch<'_>, to: MatrixBa
     device.launch(matrix_copy_fp32 { from, to })
 }
 
+/// Copies those groups of rows of matrices that the fallback needs, by their flags and those of the other operand.
+pub(crate) fn copy_flagged(
+    device: &Device,
+    from: MatrixBatch<'_>,
+    to: MatrixBatchMut<'_>,
+    flags: Flags<'_>,
+) -> Result<(), Error> {
+    device.launch(matrix_copy_flagged_fp32 { from, to, flags })
+}
+
 /// Sets to zero what is outside of a part of matrices.
 pub(crate) fn clear_outside(device: &Device, part: Triangle, matrices: MatrixBatchMut<'_>) -> Result<(), Error> {
     device.launch(matrix_clear_outside_fp32 { matrices, triangle: part })
@@ -159,11 +177,13 @@ pub(crate) fn pack_rounded(
 /// Where scaled operands go.
 #[derive(Clone, Copy)]
 pub(crate) struct ScaledParts<'a> {
-    pub(crate) extremes: GlobalSliceMut<'a, u32>,
+    /// What is found on the way: of chunks of lines, or of tiles.
+    pub(crate) found: GlobalSliceMut<'a, u32>,
     pub(crate) factors: GlobalSliceMut<'a, f32>,
     pub(crate) fallback_groups: GlobalSliceMut<'a, u32>,
     pub(crate) nonzero: GlobalSliceMut<'a, u32>,
-    pub(crate) words: GlobalSliceMut<'a, u32>,
+    /// As the fp32 numbers that have their bits.
+    pub(crate) words: GlobalSliceMut<'a, f32>,
 }
 
 /// How the numbers of scaled lines are stored.
@@ -178,34 +198,47 @@ pub(crate) enum ScaledFormat {
     Digits,
 }
 
-/// Scales the rows of matrices and splits their numbers: in `chunks`, or in one pass into pairs if there are none.
+impl ScaledFormat {
+    /// The words of what is found on the way, and the factors, of so many matrices.
+    pub(crate) fn found_and_factors(self, lines: u32, terms: u32, matrices: u32) -> [u128; 2] {
+        match self {
+            Self::Pairs { .. } => [pairs::tiles(lines, terms, matrices), pairs::factor_words(lines, terms, matrices)],
+            Self::Digits => [
+                Chunks::of(lines, terms, matrices).words(lines, matrices),
+                u128::from(lines.next_multiple_of(GROUP)) * u128::from(matrices),
+            ],
+        }
+    }
+}
+
+/// Scales the rows of matrices and splits their numbers.
 pub(crate) fn pack_scaled(
     device: &Device,
     source: MatrixBatch<'_>,
-    chunks: Option<Chunks>,
     format: ScaledFormat,
     parts: ScaledParts<'_>,
 ) -> Result<(), Error> {
-    let element_by_element = format == ScaledFormat::Pairs { element_by_element: true };
-    let ScaledParts { extremes, factors, fallback_groups, nonzero, words } = parts;
-    match chunks {
-        Some(chunks) => device.launch(line_extremes_fp32 { source, chunks, extremes })?,
-        None => device.launch(pack_whole_lines_fp16 { source, extremes, words })?,
-    }
-    device.launch(line_scales_fp16 {
-        extremes: read(extremes),
-        lines: source.first().rows(),
-        matrices: source.count(),
-        chunks: chunks.map_or(1, |chunks| chunks.count),
-        factors,
-        fallback: fallback_groups,
-        nonzero,
-        element_by_element: element_by_element.into(),
-    })?;
-    let factors = read(factors);
-    match (chunks, format) {
-        (None, _) => Ok(()),
-        (Some(_), ScaledFormat::Pairs { .. }) => device.launch(pack_scaled_fp16 { source, factors, words }),
-        (Some(_), ScaledFormat::Digits) => device.launch(pack_digits_int8 { source, factors, words }),
+    let ScaledParts { found, factors, fallback_groups: fallback, nonzero, words } = parts;
+    let (lines, terms, matrices) = (source.first().rows(), source.first().cols(), source.count());
+    match format {
+        ScaledFormat::Pairs { element_by_element } => {
+            let element_by_element = element_by_element.into();
+            device.launch(pack_pairs_fp16 { source, words, factors, contents: found, element_by_element })?;
+            device.launch(group_flags_fp16 { contents: read(found), lines, terms, matrices, fallback, nonzero })
+        }
+        ScaledFormat::Digits => {
+            let chunks = Chunks::of(lines, terms, matrices);
+            device.launch(line_extremes_fp32 { source, chunks, extremes: found })?;
+            device.launch(line_scales_fp32 {
+                extremes: read(found),
+                lines,
+                matrices,
+                chunks: chunks.count,
+                factors,
+                fallback,
+                nonzero,
+            })?;
+            device.launch(pack_digits_int8 { source, factors: read(factors), words: as_words(words) })
+        }
     }
 }

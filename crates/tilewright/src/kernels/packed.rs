@@ -4,6 +4,7 @@
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::{KernelFacts, TensorMap};
 use gpu_kernels::gemm::hopper::digits::{self, gemm_wgmma_packed_fp32_10xint8};
+use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::gemm::hopper::fp16_pairs::*;
 use gpu_kernels::gemm::hopper::rounded::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
@@ -136,7 +137,7 @@ macro_rules! rounded {
 
 /// A kernel of operands that are scaled.
 macro_rules! scaled {
-    ($kernel:ident, $common:ident, $format:expr, $tile:expr, $most_terms:expr, $skipped:literal) => {
+    ($kernel:ident, $common:ident, $format:expr, $tile:expr, $most_terms:expr, $skipped:literal, $launch:expr) => {
         packed(
             $common,
             $kernel::FACTS,
@@ -145,12 +146,21 @@ macro_rules! scaled {
                 tile: $tile,
                 skips: Some(Skips { lines: $skipped, fallbacks: &WGMMA_FP32_3XTF32 }),
                 most_terms: $most_terms,
-                launch: |device, &Call { gemm, triangle, packed: [a, b], .. }, [map_a, map_b]| {
-                    let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
-                    device.launch($kernel { map_a, map_b, gemm, triangle, info_a, info_b, blocks })
-                },
+                launch: $launch,
             },
         )
+    };
+}
+
+/// The launch of a kernel of pairs.
+macro_rules! launch_of_pairs {
+    ($kernel:ident) => {
+        |device, call, [map_a, map_b]| {
+            let [factors_a, factors_b] = maps_of_factors(device, call)?;
+            let &Call { gemm, triangle, packed: [a, b], .. } = call;
+            let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
+            device.launch($kernel { map_a, map_b, factors_a, factors_b, gemm, triangle, info_a, info_b, blocks })
+        }
     };
 }
 
@@ -174,7 +184,8 @@ pub static WGMMA_FP32_3XFP16: [KernelInfo; 1] = [scaled!(
     PAIRS,
     TILE,
     None,
-    "with infinities, NaN, or elements too small beside their largest"
+    "with infinities, NaN, or elements too small beside the largest near them",
+    launch_of_pairs!(gemm_wgmma_packed_fp32_3xfp16)
 )];
 /// Three fp16 products, accurate against the largest elements of rows and columns.
 pub static WGMMA_FP32_NORMWISE: [KernelInfo; 1] = [scaled!(
@@ -183,7 +194,8 @@ pub static WGMMA_FP32_NORMWISE: [KernelInfo; 1] = [scaled!(
     Format::Scaled(ScaledFormat::Pairs { element_by_element: false }),
     TILE,
     None,
-    "with infinities, NaN or a largest element that is very large or small"
+    "with infinities, NaN, or largest elements that are very large or small",
+    launch_of_pairs!(gemm_wgmma_packed_fp32_normwise)
 )];
 /// Exact sums of products of digits, of numbers that are accurate against the largest elements of rows and columns.
 pub static WGMMA_FP32_10XINT8: [KernelInfo; 1] = [scaled!(
@@ -192,7 +204,11 @@ pub static WGMMA_FP32_10XINT8: [KernelInfo; 1] = [scaled!(
     Format::Scaled(ScaledFormat::Digits),
     digits::TILE,
     Some(digits::MOST_TERMS),
-    "with infinities, NaN or a largest element that is very large or small"
+    "with infinities, NaN or a largest element that is very large or small",
+    |device, &Call { gemm, triangle, packed: [a, b], .. }, [map_a, map_b]| {
+        let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
+        device.launch(gemm_wgmma_packed_fp32_10xint8 { map_a, map_b, gemm, triangle, info_a, info_b, blocks })
+    }
 )];
 
 /// The blocks that the GPU runs at a time: these kernels take a multiprocessor each, and go from tile to tile.
@@ -235,4 +251,28 @@ pub(super) fn maps_of<'a>(
         )
     };
     Ok([map(a, gemm.m(), tile.m)?, map(b, gemm.n(), tile.n)?])
+}
+
+/// Tensor maps of the factors of operands that are packed as pairs; a tile has as many lines as [`TILE`], for one block of terms.
+fn maps_of_factors<'a>(device: &Device, call: &Call<'a>) -> Result<[TensorMap<'a>; 2], Error> {
+    let Call { gemm, packed: [a, b], .. } = call;
+    let (terms, matrices) = (gemm.a().first().cols(), gemm.a().count());
+    let map = |operand: &PackedOperand<'a>, lines: u32, tile_lines: u32| {
+        let (blocks, line_stride) = (terms.div_ceil(TILE.k), u64::from(lines.next_multiple_of(GROUP) / 2));
+        let layout = TensorLayout {
+            // Two factors to a word.
+            length: lines.div_ceil(2).into(),
+            lines: blocks.into(),
+            line_stride,
+            matrices: matrices.into(),
+            matrix_stride: u64::from(blocks) * line_stride,
+        };
+        let (element, swizzle) = (TensorElement::Fp32, TensorSwizzle::None);
+        device.tensor_map(
+            operand.scales.factors,
+            &layout,
+            &TensorTile { element, length: tile_lines / 2, lines: 1, swizzle },
+        )
+    };
+    Ok([map(a, gemm.m(), TILE.m)?, map(b, gemm.n(), TILE.n)?])
 }

@@ -11,21 +11,21 @@
 //! ```
 //!
 //! The copy costs reading and writing the operand once, which is little beside a product of large matrices. Packing is
-//! [`gpu_kernels::pack`]'s. An operand packed into fp16 pairs also stays readable in fp32,
-//! in place or in a copy, for the fallback kernel.
+//! [`gpu_kernels::pack`]'s. An operand that is scaled also stays readable in fp32 for the fallback kernel: in place, or in a copy of those
+//! lines that it needs, which are known when both operands have been packed.
 
 use std::ops::Range;
 
 use cuda_std::{GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
-use gpu_kernels::pack::scaled::Chunks;
-use gpu_kernels::pack::whole;
+use gpu_kernels::pack::copy::Flags;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 use super::workspace::Layout;
 use crate::kernels::{
-    COPY, Format, KernelInfo, PackedOperand, ScaledFormat, ScaledParts, copy_matrices, pack_rounded, pack_scaled,
+    COPY, COPY_FLAGGED, Format, KernelInfo, PackedOperand, ScaledParts, copy_flagged, copy_matrices, pack_rounded,
+    pack_scaled,
 };
 use crate::order::Order;
 use crate::placement::Placement;
@@ -77,9 +77,8 @@ pub(crate) struct Packed {
 /// What goes with lines that are scaled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Scaled {
-    /// How their extremes are looked for; none for lines that are packed in one pass.
-    chunks: Option<Chunks>,
-    extremes: Range<usize>,
+    /// What is found on the way.
+    found: Range<usize>,
     factors: Range<usize>,
     fallback_groups: Range<usize>,
     nonzero: Range<usize>,
@@ -108,6 +107,16 @@ pub(crate) struct Prepared<'a> {
     pub(crate) operand: MatrixBatch<'a>,
     /// As it has been packed; nothing if it has not.
     pub(crate) packed: PackedOperand<'a>,
+    /// Where the copy comes from and goes to, by lines, if it has yet to be made.
+    pending: Option<(MatrixBatch<'a>, MatrixBatchMut<'a>)>,
+}
+
+impl Prepared<'_> {
+    /// Queues what is left to do when the other operand has been prepared, too: a copy of the lines that the fallback needs.
+    pub(crate) fn finish(&self, device: &Device, other: &Self) -> Result<(), Error> {
+        let flags = Flags { own: self.packed.scales.fallback, other: other.packed.scales.fallback };
+        self.pending.map_or(Ok(()), |(from, to)| copy_flagged(device, from, to, flags))
+    }
 }
 
 impl Operand {
@@ -160,15 +169,9 @@ impl Operand {
         let scaled = match format {
             Format::Bf16 | Format::Fp16 => None,
             Format::Scaled(scaled) => {
-                // Only where a line's elements lie side by side can a team of threads load all of them at once.
-                let is_whole = scaled != ScaledFormat::Digits
-                    && self.placement.order() == Some(self.order_of_lines())
-                    && terms <= whole::MOST_TERMS as usize;
-                let chunks = (!is_whole).then(|| Chunks::of(lines as u32, terms as u32, self.batch as u32));
                 let groups = self.batch as u128 * (lines as u32).div_ceil(GROUP) as u128;
-                let words_of = chunks.unwrap_or(Chunks { terms: terms as u32, count: 1 });
-                let extremes = layout.part(words_of.words(lines as u32, self.batch as u32))?;
-                let factors = layout.part(groups * u128::from(GROUP))?;
+                let [found, factors] = scaled.found_and_factors(lines as u32, terms as u32, self.batch as u32);
+                let (found, factors) = (layout.part(found)?, layout.part(factors)?);
                 let fallback_groups = layout.part(groups)?;
                 let nonzero = layout.part(2 * groups)?;
                 let is_fit = self.placement.order().is_some() && self.has_tensor_map();
@@ -176,7 +179,7 @@ impl Operand {
                     true => Some(self.copy(self.order_of_fallback(), true, layout)?),
                     false => None,
                 };
-                Some(Scaled { chunks, extremes, factors, fallback_groups, nonzero, copy })
+                Some(Scaled { found, factors, fallback_groups, nonzero, copy })
             }
         };
         let lines_are_rows = self.lines_are_rows;
@@ -189,54 +192,63 @@ impl Copied {
         self.part.len() * size_of::<f32>()
     }
 
+    /// Where the matrices come from and where they go, and the operand as it is then.
+    fn views<'a>(
+        &self,
+        operand: MatrixBatch<'a>,
+        memory: GlobalSliceMut<'a, f32>,
+    ) -> Result<(MatrixBatch<'a>, MatrixBatchMut<'a>, MatrixBatch<'a>), Error> {
+        let Self { placement: Placement { row_stride, col_stride, batch_stride, .. }, count, .. } = *self;
+        let first = operand.first();
+        let (rows, cols) = (first.rows() as usize, first.cols() as usize);
+        let from = MatrixBatch::new(first, operand.stride() as usize, count)?;
+        let to = MatrixMut::new(memory, rows, cols, row_stride, col_stride)?;
+        let copy = Matrix::new(read(memory), rows, cols, row_stride, col_stride)?;
+        let copy = MatrixBatch::new(copy, batch_stride, operand.count() as usize)?;
+        Ok((from, MatrixBatchMut::new(to, batch_stride, count)?, copy))
+    }
+
     fn run<'a>(
         &self,
         device: &Device,
         operand: MatrixBatch<'a>,
         memory: GlobalSliceMut<'a, f32>,
     ) -> Result<MatrixBatch<'a>, Error> {
-        let Self { placement: Placement { row_stride, col_stride, batch_stride, .. }, count, .. } = *self;
-        let first = operand.first();
-        let (rows, cols) = (first.rows() as usize, first.cols() as usize);
-        let from = MatrixBatch::new(first, operand.stride() as usize, count)?;
-        let to = MatrixMut::new(memory, rows, cols, row_stride, col_stride)?;
-        copy_matrices(device, from, MatrixBatchMut::new(to, batch_stride, count)?)?;
-        let copy = Matrix::new(read(memory), rows, cols, row_stride, col_stride)?;
-        Ok(MatrixBatch::new(copy, batch_stride, operand.count() as usize)?)
+        let (from, to, copy) = self.views(operand, memory)?;
+        copy_matrices(device, from, to)?;
+        Ok(copy)
     }
 }
 
 impl Packed {
     /// The kernels that it takes, in their order.
     fn kernels(&self) -> &'static [KernelFacts] {
-        self.format.kernels(self.scaled.as_ref().is_some_and(|scaled| scaled.chunks.is_none()))
+        self.format.kernels()
     }
 
     fn run<'a>(
         &self,
         device: &Device,
         operand: MatrixBatch<'a>,
-        [for_words, for_extremes, for_factors, for_fallback, for_nonzero, for_copy]: [GlobalSliceMut<'a, f32>; PARTS],
+        [for_words, for_found, for_factors, for_fallback, for_nonzero, for_copy]: [GlobalSliceMut<'a, f32>; PARTS],
     ) -> Result<Prepared<'a>, Error> {
         let first = if self.lines_are_rows { operand.first() } else { operand.first().transposed() };
         let source = MatrixBatch::new(first, operand.stride() as usize, operand.count() as usize)?;
-        let for_words = words(for_words);
-        let (Some(Scaled { chunks, copy, .. }), Format::Scaled(format)) = (&self.scaled, self.format) else {
-            pack_rounded(device, source, self.format == Format::Bf16, for_words)?;
-            return Ok(Prepared {
-                operand,
-                packed: PackedOperand { words: read(for_words), ..PackedOperand::nothing() },
-            });
+        let packed_words = read(words(for_words));
+        let (Some(Scaled { copy, .. }), Format::Scaled(format)) = (&self.scaled, self.format) else {
+            pack_rounded(device, source, self.format == Format::Bf16, words(for_words))?;
+            let packed = PackedOperand { words: packed_words, ..PackedOperand::nothing() };
+            return Ok(Prepared { operand, packed, pending: None });
         };
-        let [extremes, fallback_groups, nonzero] = [for_extremes, for_fallback, for_nonzero].map(words);
-        let parts = ScaledParts { extremes, factors: for_factors, fallback_groups, nonzero, words: for_words };
-        pack_scaled(device, source, *chunks, format, parts)?;
-        let operand = match copy {
-            Some(copy) => copy.run(device, operand, for_copy)?,
-            None => operand,
-        };
+        let [found, fallback_groups, nonzero] = [for_found, for_fallback, for_nonzero].map(words);
+        let parts = ScaledParts { found, factors: for_factors, fallback_groups, nonzero, words: for_words };
+        pack_scaled(device, source, format, parts)?;
         let scales = PairInfo { factors: read(for_factors), fallback: read(fallback_groups), nonzero: read(nonzero) };
-        Ok(Prepared { operand, packed: PackedOperand { words: read(for_words), scales } })
+        let packed = PackedOperand { words: packed_words, scales };
+        let Some(copy) = copy else { return Ok(Prepared { operand, packed, pending: None }) };
+        let (from, to, operand) = copy.views(operand, for_copy)?;
+        let pending = if self.lines_are_rows { (from, to) } else { (from.transposed(), to.transposed()) };
+        Ok(Prepared { operand, packed, pending: Some(pending) })
     }
 }
 
@@ -251,11 +263,10 @@ impl Preparation {
                 let (read, written) = (4.0 * *elements as f64, 4.0 * words.len() as f64);
                 match scaled {
                     None => (1, read + written),
-                    Some(Scaled { copy, chunks, .. }) => {
-                        let (copies, copied) = copy.as_ref().map_or((0, 0.0), of_copy);
-                        let reads = if chunks.is_some() { 2.0 } else { 1.0 };
-                        let launches = format.kernels(chunks.is_none()).len() as u32;
-                        (launches + copies, reads * read + written + copied)
+                    Some(Scaled { copy, .. }) => {
+                        // Usually, nothing is copied for the fallback.
+                        let launches = format.kernels().len() + usize::from(copy.is_some());
+                        (launches as u32, format.reads() * read + written)
                     }
                 }
             }
@@ -268,7 +279,7 @@ impl Preparation {
             Self::InPlace => Vec::new(),
             Self::Copied(_) => vec![COPY],
             Self::Packed(packed) => {
-                let copy = self.copied().map(|_| COPY);
+                let copy = self.copied().map(|_| COPY_FLAGGED);
                 packed.kernels().iter().copied().chain(copy).collect()
             }
         }
@@ -296,8 +307,13 @@ impl Preparation {
         }
         if let Some(Copied { placement, count, .. }) = self.copied() {
             let all = all(*count);
-            let what_for = if let Self::Packed(_) = self { ", for the fallback" } else { "" };
-            steps.push(format!("copy {name}{all} into the workspace, {placement}, with {}{what_for}", COPY.name));
+            steps.push(match self {
+                Self::Packed(_) => format!(
+                    "copy what the fallback needs of {name} into the workspace, {placement}, with {}",
+                    COPY_FLAGGED.name
+                ),
+                _ => format!("copy {name}{all} into the workspace, {placement}, with {}", COPY.name),
+            });
         }
         steps
     }
@@ -307,9 +323,9 @@ impl Preparation {
         match self {
             Self::InPlace => None,
             Self::Copied(_) => Some(format!("{name} is copied first, because the kernel cannot load it as it lies")),
-            Self::Packed(_) => {
-                self.copied().map(|_| format!("{name} is copied, too, because the fallback cannot load it as it lies"))
-            }
+            Self::Packed(_) => self.copied().map(|_| {
+                format!("what the fallback needs of {name} is copied, because it cannot load {name} as it lies")
+            }),
         }
     }
 
@@ -321,9 +337,9 @@ impl Preparation {
             Self::Copied(copy) => [NONE, NONE, NONE, NONE, NONE, copy.part.clone()],
             Self::Packed(Packed { words, scaled: None, .. }) => [words.clone(), NONE, NONE, NONE, NONE, NONE],
             Self::Packed(Packed { words, scaled: Some(scaled), .. }) => {
-                let Scaled { extremes, factors, fallback_groups, nonzero, copy, .. } = scaled;
+                let Scaled { found, factors, fallback_groups, nonzero, copy } = scaled;
                 let copy = copy.as_ref().map_or(NONE, |copy| copy.part.clone());
-                [words.clone(), extremes.clone(), factors.clone(), fallback_groups.clone(), nonzero.clone(), copy]
+                [words.clone(), found.clone(), factors.clone(), fallback_groups.clone(), nonzero.clone(), copy]
             }
         }
     }
@@ -340,9 +356,10 @@ impl Preparation {
     ) -> Result<Prepared<'a>, Error> {
         let unpacked = PackedOperand::nothing();
         match self {
-            Self::InPlace => Ok(Prepared { operand, packed: unpacked }),
+            Self::InPlace => Ok(Prepared { operand, packed: unpacked, pending: None }),
             Self::Copied(copy) => {
-                Ok(Prepared { operand: copy.run(device, operand, memory[PARTS - 1])?, packed: unpacked })
+                let operand = copy.run(device, operand, memory[PARTS - 1])?;
+                Ok(Prepared { operand, packed: unpacked, pending: None })
             }
             Self::Packed(packed) => packed.run(device, operand, memory),
         }

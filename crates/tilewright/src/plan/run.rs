@@ -102,8 +102,12 @@ impl GemmPlan {
         let [prepare_a, prepare_b] = &candidate.preparations;
         let parts = workspace.parts(self.workspace_parts())?;
         let [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, for_partials, for_mask] = parts;
-        let Prepared { operand: a, packed: packed_a } = prepare_a.run(device, a, [a0, a1, a2, a3, a4, a5])?;
-        let Prepared { operand: b, packed: packed_b } = prepare_b.run(device, b, [b0, b1, b2, b3, b4, b5])?;
+        let prepared_a = prepare_a.run(device, a, [a0, a1, a2, a3, a4, a5])?;
+        let prepared_b = prepare_b.run(device, b, [b0, b1, b2, b3, b4, b5])?;
+        prepared_a.finish(device, &prepared_b)?;
+        prepared_b.finish(device, &prepared_a)?;
+        let Prepared { operand: a, packed: packed_a, .. } = prepared_a;
+        let Prepared { operand: b, packed: packed_b, .. } = prepared_b;
 
         // A plan for β = 0 may be run with another one, and then cannot compute tiles again from what they were.
         let no_mask = GlobalSliceMut::new(&mut []);

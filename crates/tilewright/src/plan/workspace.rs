@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! │ for A                                                │ for B │ partials     │ tile mask │ each part aligned to 256 bytes;
-//! │ words │ extremes │ factors │ mask  │ nonzero │ copy │ …                                   none of them has to be there
+//! │ words │ found │ factors │ flags │ nonzero │ copy │ …                                   none of them has to be there
 //! ```
 
 use std::ops::Range;

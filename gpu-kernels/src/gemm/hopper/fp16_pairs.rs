@@ -1,36 +1,47 @@
 //! fp32-accurate products of operands that are stored as pairs of fp16 numbers, `C = α·A·B + β·C`, by three fp16 products.
 //!
 //! ```text
-//!  a row of A (column of B), 128 bytes for k = 32:       │ high 0 … 31, fp16 │ low 0 … 31, fp16 │      and its factor
+//!  a row of A (column of B), 128 bytes for k = 32:       │ high 0 … 31, fp16 │ low 0 … 31, fp16 │      and a factor for k = 64
 //!
 //!  x · scale  =  high  +  low · 2⁻¹¹                     A·B  =  high·high  +  2⁻¹¹ · (high·low + low·high)
 //!
-//!  partial accumulators over k = 64      64×128      low·high, high·low ──► · 2⁻¹¹ ──► + high·high ──► added to the accumulators
+//!  partial accumulators over k = 64      64×128      low·high, high·low ──► · 2⁻¹¹ ──► + high·high ──► · factors, added to the
+//!                                                                                                       accumulators
 //! ```
 //!
-//! [`crate::pack`] scales each row of A and column of B by the power of two that brings its largest element to the top of fp16's
-//! range, and decomposes what comes out into two fp16 numbers of 11 bits each, of which the low one is scaled once more. An fp16
-//! product costs half of a TF32 product, and there are three of them: three quarters of what the mixed scheme of
+//! [`crate::pack::pairs`] scales each 64 k of a row of A or a column of B by the power of two that brings the largest element among them to
+//! the top of fp16's range, and decomposes what comes out into two fp16 numbers of 11 bits each, of which the low one is scaled once
+//! more. An fp16 product costs half of a TF32 product, and there are three of them: three quarters of what the mixed scheme of
 //! [`crate::gemm::decompose`] costs.
 //!
-//! An element that is very much smaller than the largest of its row or column loses bits. Packing notices rows and columns with such
+//! The partial accumulators of 64 k have to be added to others in fp32 anyway: a fused multiplication by the factor of their column takes
+//! the place of the addition. TMA loads the factors to shared memory, with the first stage of each 64 k. The factor of their row is the
+//! unit in which a row's accumulators are kept (`Units`): as long as it is the same, nothing is to be done. Where it changes, a warp also
+//! multiplies its partial accumulators by what is missing, and where it grows, all accumulators of the row once.
+//!
+//! An element that is very much smaller than the largest of its 64 loses bits. Packing notices rows and columns with such
 //! elements, or with numbers that are not finite, and flags their group of 256. The 256×256 blocks of C that flagged groups belong to are
 //! left to the fallback, a kernel of [`super::decomposed`].
 //!
 //! Packing also notes between which k a group of 256 has numbers other than zero. A tile skips all k outside of what both operands
 //! have there: of the product of two triangular matrices that is two thirds.
 //!
-//! The frame is `pipeline`. A consumer warpgroup has 64×256 accumulators, as two halves of 128 columns, and partial accumulators for one
-//! half. While it scales these and adds them, the products of the other warpgroup run.
+//! The frame is `pipeline`. A consumer warpgroup has 128×128 accumulators, as two halves of 64 rows, and partial accumulators for one
+//! half. The warpgroups issue products in turns ([`blocks::ping_pong`]): those with low parts of the one, those of the other, those of the
+//! high parts of the one, and of the other. While a warpgroup scales its partial accumulators or adds them, the products of the other run.
 //!
-//! 168 registers at launch, 240 in the consumer warpgroups; 192 KB of shared memory, one block on a multiprocessor.
+//! 168 registers at launch, 240 in the consumer warpgroups; 194 KB of shared memory, one block on a multiprocessor.
 
-use blocks::uniform::warp_number;
+use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
+use blocks::ping_pong::{self, PingPong};
+use blocks::ring::TmaStage;
+use blocks::shared_layout::{SharedArray, SharedLayout};
+use blocks::uniform::{uniform, warp_number};
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Fp16, Sums};
 #[cfg(not(target_arch = "nvptx64"))]
-use cuda_std::{Dim3, TileSwizzle};
+use cuda_std::{Dim3, TileElement, TileSwizzle};
 
 use super::fallback::{Fallback, GROUP, flags_of};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -39,9 +50,10 @@ use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    A_TILE, CONSUMER_REGISTERS, MEMORY, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, WARPGROUP_ROWS,
-    tile_shape, warp_and_warpgroup,
+    A_TILE, Beside, CONSUMER_REGISTERS, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, PipelineMemory,
+    STAGES, tile_shape, warp_and_warpgroup,
 };
+use super::promotion::{ColFactors, Units, promote};
 use crate::Triangle;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -53,8 +65,9 @@ pub const TILE: TileShape = tile_shape(64);
 /// What a low part is scaled by in addition.
 pub const LOW_SCALE: f32 = 2048.0;
 
-/// The columns of a half.
+/// The columns of what a warpgroup multiplies at a time, and the rows.
 pub(super) const HALF: u32 = 128;
+const HALF_ROWS: u32 = 64;
 /// The accumulators of a thread for a half.
 pub(super) const ACCUMULATORS: usize = 64;
 /// The bytes of a row of 128 that one instruction multiplies.
@@ -66,12 +79,38 @@ pub(super) const ELEMENTS: u32 = 64;
 /// The stages of a K-step, with k = 32 each.
 const STAGES_OF_STEP: u32 = 2;
 
-/// What packing knows of an operand that is stored as pairs of fp16 numbers. Its *lines* are the rows of A, or the columns of B.
+/// The shared memory of the kernels.
+struct Memory {
+    pipeline: PipelineMemory<STAGES>,
+    /// For each K-step that there are stages for, the words with the factors of the rows of A, then those of the columns of B.
+    factors: SharedArray<f32>,
+    bytes: u32,
+    /// For the turns of the consumer warpgroups.
+    turns: NamedBarriers<2, { ping_pong::THREADS }>,
+}
+
+const MEMORY: Memory = {
+    let mut layout = SharedLayout::new();
+    let pipeline = PipelineMemory::new(&mut layout);
+    // Where TMA loads to begins at a multiple of 128 bytes.
+    let factors = layout.aligned(STAGES / STAGES_OF_STEP * FACTORS, 128);
+    // SAFETY: the kernels have no others.
+    let mut ids = unsafe { NamedBarrierIds::new() };
+    Memory { pipeline, factors, bytes: layout.bytes(), turns: ids.group() }
+};
+
+/// The words with the factors of a K-step, two to a word.
+const FACTORS: u32 = (TILE.m + TILE.n) / 2;
+const _: () = assert!(TILE.k == crate::pack::pairs::BLOCK, "a K-step is what has a factor");
+
+/// What packing knows of an operand that is stored as pairs of fp16 numbers, or as digits. Its *lines* are the rows of A, or the columns
+/// of B.
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
 pub struct PairInfo<'a> {
-    /// For each line of each matrix of the batch, what a product with it is to be multiplied by. The lines of a matrix are
-    /// filled up to a multiple of [`GROUP`].
+    /// What a product with a line is to be multiplied by. Of digits, for each matrix of the batch, for each line. Of pairs, for each matrix, for
+    /// each block of terms, for each two lines, a number that has the bits of two factors ([`factors_of`](super::promotion::factors_of)). The lines of a matrix are filled
+    /// up to a multiple of [`GROUP`].
     pub factors: GlobalSlice<'a, f32>,
     /// For each group of [`GROUP`] lines of each matrix, whether any of them is left to the fallback: not zero.
     pub fallback: GlobalSlice<'a, u32>,
@@ -80,11 +119,31 @@ pub struct PairInfo<'a> {
 }
 
 impl PairInfo<'_> {
-    /// Whether there are factors of `count` matrices of `lines` lines.
+    /// Whether there are factors of digits of `count` matrices of `lines` lines.
     #[cfg(not(target_arch = "nvptx64"))]
     pub(super) fn are_of(&self, count: u32, lines: u32) -> bool {
         let groups = u64::from(count) * u64::from(lines.div_ceil(GROUP));
         self.factors.len() as u64 >= groups * u64::from(GROUP) && self.nonzero.len() as u64 >= groups * 2
+    }
+
+    /// Whether there are factors of pairs of `count` matrices of `lines` lines of `terms` terms.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(super) fn are_of_pairs(&self, count: u32, lines: u32, terms: u32) -> bool {
+        let groups = u64::from(count) * u64::from(lines.div_ceil(GROUP));
+        self.factors.len() as u128 >= crate::pack::pairs::factor_words(lines, terms, count)
+            && self.nonzero.len() as u64 >= groups * 2
+    }
+
+    /// The words with the factors of the lines from `line` on, an even number, of matrix `product` with `lines` lines, where there is one block of
+    /// terms. Those behind the last line may be anything.
+    ///
+    /// # Safety
+    /// As for [`PairInfo::factors`].
+    #[inline(always)]
+    pub(super) unsafe fn factor_words(&self, product: u32, lines: u32, line: u32) -> GlobalSlice<'_, f32> {
+        let first = u64::from(product) * u64::from(lines.div_ceil(GROUP) * GROUP) + u64::from(line);
+        // SAFETY: a launch has checked that every two lines of every group have a word.
+        unsafe { self.factors.from_unchecked((first / 2) as usize) }
     }
 
     /// The factors of the lines from `line` on, of matrix `product` with `lines` lines.
@@ -99,15 +158,124 @@ impl PairInfo<'_> {
     }
 }
 
+/// The factors of a tile, as the producer loads them.
+struct TileFactors<'a> {
+    /// Maps of the factors of A and of B.
+    maps: [TensorMap<'a>; 2],
+    /// The first row and column of the tile.
+    lines: [u32; 2],
+    /// The first block of terms.
+    block: u32,
+    product: u32,
+}
+
+impl<'a> TileFactors<'a> {
+    /// Those of a tile.
+    ///
+    /// # Safety
+    /// All lanes of the warp come here.
+    #[inline(always)]
+    unsafe fn of(tile: &Tile<'_>, maps: [TensorMap<'a>; 2]) -> Self {
+        // TMA takes its operands from uniform registers.
+        // SAFETY: the caller's promise.
+        let [row, col, block, product] =
+            [tile.row, tile.col, tile.k_begin / TILE.k, tile.product].map(|value| unsafe { uniform(value) });
+        Self { maps, lines: [row, col], block, product }
+    }
+}
+
+impl Beside for TileFactors<'_> {
+    #[inline(always)]
+    fn bytes(&self, number: u32) -> u32 {
+        if number.is_multiple_of(STAGES_OF_STEP) { FACTORS * 4 } else { 0 }
+    }
+
+    #[inline(always)]
+    unsafe fn load(&self, stage: u32, number: u32, to: TmaStage) {
+        if !number.is_multiple_of(STAGES_OF_STEP) {
+            return;
+        }
+        let at = [0, TILE.m / 2].map(|first| (stage / STAGES_OF_STEP * FACTORS + first) as usize);
+        let block = self.block + number / STAGES_OF_STEP;
+        for i in 0..2 {
+            // SAFETY: a producer has the shared memory of `MEMORY`; there is room for the factors of a step beside its first stage,
+            // which is acquired. One lane issues each load.
+            unsafe {
+                if hopper::elect_one() {
+                    to.load_tile(MEMORY.factors.slice(), at[i], self.maps[i], [self.lines[i] / 2, block, self.product]);
+                }
+            }
+        }
+    }
+}
+
+/// The factors of a K-step that a thread of a consumer warp multiplies by.
+#[derive(Clone, Copy)]
+struct StepFactors {
+    /// From the word with the first of this thread's rows on.
+    rows: SharedSlice<f32>,
+    /// From the word with the first of this thread's columns on.
+    cols: SharedSlice<f32>,
+}
+
+impl StepFactors {
+    /// Those beside stage `stage`.
+    ///
+    /// # Safety
+    /// All lanes of a consumer warp come here, and the block has the shared memory of [`MEMORY`].
+    #[inline(always)]
+    unsafe fn beside(stage: u32) -> Self {
+        // SAFETY: the caller's promise.
+        let (factors, (row, col)) = unsafe { (MEMORY.factors.slice(), place_of_thread()) };
+        let factors = factors.skip((stage / STAGES_OF_STEP * FACTORS) as usize);
+        Self { rows: factors.skip((row / 2) as usize), cols: factors.skip(((TILE.m + col) / 2) as usize) }
+    }
+
+    /// Those of the columns.
+    ///
+    /// # Safety
+    /// The stage is full.
+    #[inline(always)]
+    unsafe fn of_cols(self) -> ColFactors {
+        // SAFETY: the caller's promise; inside the factors of the step. Columns begin at even numbers.
+        ColFactors(core::array::from_fn(|pair| unsafe { self.cols.read(4 * pair) }.to_bits()))
+    }
+
+    /// The exponents of those of the two rows of half `half`.
+    ///
+    /// # Safety
+    /// The stage is full.
+    #[inline(always)]
+    unsafe fn of_rows(self, half: u32) -> [u32; 2] {
+        // Every second row has the upper half of a word. Rows of a thread are an even number apart.
+        let shift = 7 + 16 * (warp::lane_id() / 4 % 2);
+        // SAFETY: the caller's promise; inside the factors of the step.
+        [0, 8].map(|row| unsafe { self.rows.read(((half * HALF_ROWS + row) / 2) as usize) }.to_bits() >> shift & 0xFF)
+    }
+}
+
+/// The first row and the first column that this thread of a consumer warp has in a tile: it also has the row eight further on, and the column
+/// beside it; the same every eight columns of a half; and the same rows of the second half.
+///
+/// # Safety
+/// All lanes of a consumer warp come here.
+#[inline(always)]
+unsafe fn place_of_thread() -> (u32, u32) {
+    // SAFETY: the caller's promise.
+    let (warp, warpgroup) = unsafe { warp_and_warpgroup() };
+    let lane = warp::lane_id();
+    (warp * 16 + lane / 4, warpgroup * HALF + 2 * (lane & 3))
+}
+
 /// The body of both kernels of this module.
 ///
 /// # Safety
 /// Called by all threads of a block of 384, launched with the shared memory of [`MEMORY`], and with tensor maps of A and B
-/// of `gemm` as they have been packed, and what goes with them.
+/// of `gemm` as they have been packed and of their factors, and what goes with them.
 #[inline(always)]
 unsafe fn multiply_pairs(
-    map_a: TensorMap<'_>,
-    map_b: TensorMap<'_>,
+    maps: [TensorMap<'_>; 2],
+    maps_of_factors: [TensorMap<'_>; 2],
     gemm: TiledGemm<'_>,
     triangle: Triangle,
     info: [PairInfo<'_>; 2],
@@ -121,13 +289,16 @@ unsafe fn multiply_pairs(
         if warp < PRODUCER_WARPS {
             hopper::release_registers::<PRODUCER_REGISTERS>();
             if warp == 0 {
-                hopper::prefetch_tensor_map(map_a);
-                hopper::prefetch_tensor_map(map_b);
+                for i in 0..2 {
+                    hopper::prefetch_tensor_map(maps[i]);
+                    hopper::prefetch_tensor_map(maps_of_factors[i]);
+                }
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile_of_triangle(TILE, triangle, block) {
                     if !fallback(info).contains(&tile) {
                         let tile = without_zeros(tile, info, TILE);
-                        producer.load::<KMajor, STAGES_OF_STEP, ELEMENTS>(map_a, map_b, &tile, TILE);
+                        let factors = TileFactors::of(&tile, maps_of_factors);
+                        producer.load_with::<KMajor, STAGES_OF_STEP, ELEMENTS>(maps[0], maps[1], &tile, TILE, &factors);
                     }
                     block += thread::grid_dim_x();
                 }
@@ -145,56 +316,58 @@ unsafe fn multiply_pairs(
 /// Called by all lanes of the consumer warps.
 #[inline(always)]
 unsafe fn multiply(mut pipeline: PipelineConsumer, gemm: TiledGemm<'_>, triangle: Triangle, info: [PairInfo<'_>; 2]) {
-    // SAFETY: all lanes come here.
-    let in_a = unsafe { warp_and_warpgroup().1 } * WARPGROUP_ROWS * ROW;
+    // SAFETY: all lanes of both warpgroups come here, once.
+    let (in_b, turns) = unsafe {
+        let warpgroup = warp_and_warpgroup().1;
+        (warpgroup * HALF * ROW * 4, PingPong::new(MEMORY.turns, warpgroup))
+    };
     let mut block = thread::block_idx_x();
     while let Some(tile) = gemm.tile_of_triangle(TILE, triangle, block) {
         // SAFETY: all lanes come here, and come to the same conclusions; stages are read when they are full, and released
-        // when the products that read them have finished.
+        // when the products that read them have finished, and all lanes have read their factors.
         unsafe {
             if !fallback(info).contains(&tile) {
-                let mut accumulators = [[0f32; ACCUMULATORS]; 2];
+                let (mut accumulators, mut units) = ([[0f32; ACCUMULATORS]; 2], [Units::NONE; 2]);
                 for _ in 0..without_zeros(tile, info, TILE).steps(TILE) {
                     let stages = [pipeline, pipeline.next()];
+                    let factors = StepFactors::beside(pipeline.stage());
                     stages[0].wait();
                     stages[1].wait();
-                    add_half(&mut accumulators[0], &stages, in_a, 0);
-                    add_half(&mut accumulators[1], &stages, in_a, HALF * ROW * 4);
+                    let (partial, (more, of_cols)) = multiply_half(&stages, 0, in_b, Some(turns), || {
+                        (units[0].next(factors.of_rows(0), &mut accumulators[0]), factors.of_cols())
+                    });
+                    promote(of_cols, more, partial, &mut accumulators[0]);
+                    let (partial, (more, of_cols)) = multiply_half(&stages, HALF_ROWS * ROW, in_b, Some(turns), || {
+                        (units[1].next(factors.of_rows(1), &mut accumulators[1]), factors.of_cols())
+                    });
+                    promote(of_cols, more, partial, &mut accumulators[1]);
+                    // One lane releases a stage for all of them.
+                    warp::sync_warp(warp::ALL_LANES);
                     pipeline.advance_holding().release();
                     pipeline.advance_holding().release();
                 }
-                epilogue(gemm, triangle, block, info, &accumulators);
+                epilogue(gemm, triangle, block, units, &accumulators);
             }
         }
         block += thread::grid_dim_x();
     }
+    // SAFETY: both warpgroups have multiplied the same tiles.
+    unsafe { turns.end() };
 }
 
-/// Adds the products of two stages to `accumulators`.
+/// The products of some stages, for the 64 rows that begin at word `in_a` of A and 128 columns, which begin `in_b` bytes
+/// further on in B, issued in turns, if so; and the result of `meanwhile`, which is called when those with low parts have finished.
 ///
 /// # Safety
-/// As for [`multiply_half`].
+/// Called by all lanes of the consumer warps; the stages are full. With turns, both warpgroups come here as often.
 #[inline(always)]
-unsafe fn add_half(accumulators: &mut [f32; ACCUMULATORS], stages: &[PipelineConsumer; 2], in_a: u32, in_b: u32) {
-    // SAFETY: the caller's promise.
-    let partial = unsafe { multiply_half(stages, in_a, in_b) };
-    for i in 0..ACCUMULATORS {
-        accumulators[i] += partial[i];
-    }
-    hint::pin(accumulators);
-}
-
-/// The products of some stages, for the rows that begin at word `in_a` of A and 128 columns, which begin `in_b` bytes
-/// further on in B.
-///
-/// # Safety
-/// Called by all lanes of the consumer warps; the stages are full.
-#[inline(always)]
-pub(super) unsafe fn multiply_half<const RING: u32, const STAGES_OF_STEP: usize>(
+pub(super) unsafe fn multiply_half<const RING: u32, const STAGES_OF_STEP: usize, T>(
     stages: &[PipelineConsumer<RING>; STAGES_OF_STEP],
     in_a: u32,
     in_b: u32,
-) -> [f32; ACCUMULATORS] {
+    turns: Option<PingPong>,
+    meanwhile: impl FnOnce() -> T,
+) -> ([f32; ACCUMULATORS], T) {
     let mut partial = [0f32; ACCUMULATORS];
     // SAFETY: the caller's promise. The accumulators are read when the products have finished.
     unsafe {
@@ -202,6 +375,9 @@ pub(super) unsafe fn multiply_half<const RING: u32, const STAGES_OF_STEP: usize>
             let at = |index: u32| Descriptor::at(stage.memory, (stage.offset() + index) as usize);
             (at(in_a), at(A_TILE).offset(in_b))
         });
+        if let Some(turns) = turns {
+            turns.wait();
+        }
         wgmma::fence();
         for (index, &(a, b)) in operands.iter().enumerate() {
             if index == 0 {
@@ -214,20 +390,30 @@ pub(super) unsafe fn multiply_half<const RING: u32, const STAGES_OF_STEP: usize>
             partial.add_shared::<Fp16>(a.offset(STEP), b.offset(LOW + STEP));
         }
         wgmma::commit();
+        if let Some(turns) = turns {
+            turns.pass();
+        }
         partial.wait::<0>();
+        let result = meanwhile();
         for i in 0..ACCUMULATORS {
             partial[i] *= 1.0 / LOW_SCALE;
         }
         hint::pin(&mut partial);
+        if let Some(turns) = turns {
+            turns.wait();
+        }
         wgmma::fence();
         for (a, b) in operands {
             partial.add_shared::<Fp16>(a, b);
             partial.add_shared::<Fp16>(a.offset(STEP), b.offset(STEP));
         }
         wgmma::commit();
+        if let Some(turns) = turns {
+            turns.pass();
+        }
         partial.wait::<0>();
+        (partial, result)
     }
-    partial
 }
 
 /// The tiles that are left to the fallback. There is a flag for each group, so these are never all tiles for want of flags.
@@ -263,20 +449,19 @@ unsafe fn epilogue(
     gemm: TiledGemm<'_>,
     triangle: Triangle,
     block: u32,
-    info: [PairInfo<'_>; 2],
+    units: [Units; 2],
     accumulators: &[[f32; ACCUMULATORS]; 2],
 ) {
     // Computed again: kept through the loop, it would take registers there.
     let Some(tile) = gemm.tile_of_triangle(TILE, triangle, block) else { return };
-    let lane = warp::lane_id();
     // SAFETY: all lanes come here. Rows and columns of this thread alone; columns begin at even numbers.
     unsafe {
-        let (warp, warpgroup) = warp_and_warpgroup();
-        let (row, col) = (tile.row + warpgroup * WARPGROUP_ROWS + warp * 16 + lane / 4, tile.col + 2 * (lane & 3));
-        epilogue_row::<0>(&tile, gemm, info, row, col, &accumulators[0]);
-        epilogue_row::<1>(&tile, gemm, info, row + 8, col, &accumulators[0]);
-        epilogue_row::<0>(&tile, gemm, info, row, col + HALF, &accumulators[1]);
-        epilogue_row::<1>(&tile, gemm, info, row + 8, col + HALF, &accumulators[1]);
+        let (row, col) = place_of_thread();
+        let (row, col) = (tile.row + row, tile.col + col);
+        epilogue_row::<0>(&tile, row, col, units[0], &accumulators[0]);
+        epilogue_row::<1>(&tile, row + 8, col, units[0], &accumulators[0]);
+        epilogue_row::<0>(&tile, row + HALF_ROWS, col, units[1], &accumulators[1]);
+        epilogue_row::<1>(&tile, row + HALF_ROWS + 8, col, units[1], &accumulators[1]);
     }
 }
 
@@ -287,26 +472,31 @@ unsafe fn epilogue(
 #[inline(always)]
 unsafe fn epilogue_row<const SECOND_ROW: usize>(
     tile: &Tile<'_>,
-    gemm: TiledGemm<'_>,
-    [info_a, info_b]: [PairInfo<'_>; 2],
     row: u32,
     col: u32,
+    units: Units,
     accumulators: &[f32; ACCUMULATORS],
 ) {
+    let unit = units.of_rows()[SECOND_ROW];
     let mut groups = [[0.0; 2]; ACCUMULATORS / 4];
-    // SAFETY: the product is one of the batch; the tile begins inside of C, and is no larger than a group of lines.
-    unsafe {
-        let factor = info_a.factors(tile.product, gemm.m(), row).get_unchecked(0);
-        let others = info_b.factors(tile.product, gemm.n(), col);
-        for group in 0..ACCUMULATORS / 4 {
-            let other = others.get2_unchecked(8 * group);
-            for i in 0..2 {
-                groups[group][i] = accumulators[4 * group + 2 * SECOND_ROW + i] * (factor * other[i]);
-            }
+    for group in 0..ACCUMULATORS / 4 {
+        for i in 0..2 {
+            groups[group][i] = accumulators[4 * group + 2 * SECOND_ROW + i] * unit;
         }
     }
     // SAFETY: the caller's promise.
     unsafe { tile.epilogue_groups::<2, { ACCUMULATORS / 4 }>(row, col, 8, groups) }
+}
+
+/// Whether a tensor map is of the factors of `count` packed operands of `lines` lines with `k` numbers each, in tiles of `tile_lines`
+/// lines for one block.
+#[cfg(not(target_arch = "nvptx64"))]
+fn describes_factors(map: &TensorMap<'_>, [lines, k, count]: [u32; 3], tile_lines: u32) -> bool {
+    let layout = map.layout();
+    layout.element == TileElement::Bytes4
+        && layout.extents == [lines.div_ceil(2), k.div_ceil(TILE.k), count].map(u64::from)
+        && layout.tile == [tile_lines / 2, 1, 1]
+        && layout.swizzle == TileSwizzle::None
 }
 
 /// Whether a tensor map is of `count` packed operands of `lines` lines with `k` numbers each, in tiles of `tile_lines` lines.
@@ -332,14 +522,18 @@ macro_rules! entry_points {
                 gemm.blocks(TILE) <= MAX_BLOCKS,
                 describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], TILE.m),
                 describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], TILE.n),
-                info_a.are_of(gemm.a().count(), gemm.m()),
-                info_b.are_of(gemm.b().count(), gemm.n()),
+                describes_factors(&factors_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], TILE.m),
+                describes_factors(&factors_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], TILE.n),
+                info_a.are_of_pairs(gemm.a().count(), gemm.m(), gemm.a().first().cols()),
+                info_b.are_of_pairs(gemm.b().count(), gemm.n(), gemm.b().first().rows()),
                 fallback([info_a, info_b]).has_flags_of(&gemm)
             )
         )]
         pub fn $name(
             map_a: TensorMap<'_>,
             map_b: TensorMap<'_>,
+            factors_a: TensorMap<'_>,
+            factors_b: TensorMap<'_>,
             gemm: TiledGemm<'_>,
             triangle: Triangle,
             info_a: PairInfo<'_>,
@@ -349,7 +543,7 @@ macro_rules! entry_points {
             _ = blocks; // for the grid alone
             // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
             // tensor maps describe and what goes with them.
-            unsafe { multiply_pairs(map_a, map_b, gemm, triangle, [info_a, info_b]) }
+            unsafe { multiply_pairs([map_a, map_b], [factors_a, factors_b], gemm, triangle, [info_a, info_b]) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]

@@ -19,7 +19,7 @@
 //!
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized" kernels.
 
-use blocks::ring::{Consumer, Producer, Ring, Unreleased};
+use blocks::ring::{Consumer, Producer, Ring, TmaStage, Unreleased};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::{uniform, warp_number};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -43,8 +43,8 @@ pub(super) const WARPGROUP_ROWS: u32 = 64;
 pub(super) const A_TILE: u32 = M * ROW;
 /// The words of a stage.
 const STAGE_LEN: u32 = A_TILE + N * ROW;
-/// The number of stages, where nothing else needs the memory.
-const STAGES: u32 = 4;
+/// The number of stages, where not much else needs the memory.
+pub(super) const STAGES: u32 = 4;
 /// The warps of the warpgroup of which one is the producer.
 pub(super) const PRODUCER_WARPS: u32 = 4;
 /// Their registers, for each thread.
@@ -98,6 +98,33 @@ pub(super) struct Pipeline<const RING: u32 = STAGES> {
     memory: SharedSlice<f32>,
     ring: Ring<RING>,
 }
+
+/// What the producer leaves beside a stage, or loads with it. `number` counts the stages of a tile.
+pub(super) trait Beside {
+    /// The bytes that [`Beside::load`] has TMA load with this stage.
+    #[inline(always)]
+    fn bytes(&self, _number: u32) -> u32 {
+        0
+    }
+
+    /// Leaves something beside stage `stage` of the ring, which is acquired: what is written to shared memory is seen by those who have
+    /// waited for the stage.
+    ///
+    /// # Safety
+    /// One lane of the producer warp calls this.
+    #[inline(always)]
+    unsafe fn write(&self, _stage: u32) {}
+
+    /// Issues the loads to stage `stage` of the ring, which is acquired and counts their bytes.
+    ///
+    /// # Safety
+    /// All lanes of the producer warp come here; those of one are to issue each load.
+    #[inline(always)]
+    unsafe fn load(&self, _stage: u32, _number: u32, _to: TmaStage) {}
+}
+
+/// Nothing.
+impl Beside for () {}
 
 /// The pipeline for the producer warp.
 pub(super) struct PipelineProducer<const RING: u32> {
@@ -159,12 +186,11 @@ impl<const RING: u32> PipelineProducer<RING> {
         shape: TileShape,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { self.load_with::<A, STAGES_OF_STEP, ELEMENTS>(map_a, map_b, tile, shape, |_| ()) }
+        unsafe { self.load_with::<A, STAGES_OF_STEP, ELEMENTS>(map_a, map_b, tile, shape, &()) }
     }
 
-    /// Issues the TMA loads of a tile, `ELEMENTS` elements of each row and column to a stage. A K-step of the tile takes
-    /// `STAGES_OF_STEP` stages. One lane calls `note` for each stage, with its number, when it has been acquired: what `note` writes
-    /// to shared memory is seen by those who have waited for the stage.
+    /// Issues the TMA loads of a tile, `ELEMENTS` elements of each row and column to a stage, and what is to be beside it. A K-step of the
+    /// tile takes `STAGES_OF_STEP` stages.
     ///
     /// # Safety
     /// Called by all lanes of the producer warp; the maps are of A and B of the products, in the layouts that the kernel
@@ -176,10 +202,10 @@ impl<const RING: u32> PipelineProducer<RING> {
         map_b: TensorMap<'_>,
         tile: &Tile<'_>,
         shape: TileShape,
-        note: impl Fn(u32),
+        beside: &impl Beside,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { self.load_from::<A, STAGES_OF_STEP, ELEMENTS>(map_a, map_b, tile, shape, [0; 2], note) }
+        unsafe { self.load_from::<A, STAGES_OF_STEP, ELEMENTS>(map_a, map_b, tile, shape, [0; 2], beside) }
     }
 
     /// Issues the TMA loads of a tile, as [`PipelineProducer::load`], one stage for each K-step, from elements further on in the rows of A
@@ -199,7 +225,7 @@ impl<const RING: u32> PipelineProducer<RING> {
         // SAFETY: the caller's promise; all lanes come here.
         unsafe {
             let skipped = skipped.map(|value| uniform(value));
-            self.load_from::<KMajor, 1, ELEMENTS>(map_a, map_b, tile, shape, skipped, |_| ());
+            self.load_from::<KMajor, 1, ELEMENTS>(map_a, map_b, tile, shape, skipped, &());
         }
     }
 
@@ -215,7 +241,7 @@ impl<const RING: u32> PipelineProducer<RING> {
         tile: &Tile<'_>,
         shape: TileShape,
         skipped: [u32; 2],
-        note: impl Fn(u32),
+        beside: &impl Beside,
     ) {
         // TMA takes its operands from uniform registers.
         // SAFETY: all lanes come here.
@@ -229,9 +255,10 @@ impl<const RING: u32> PipelineProducer<RING> {
             unsafe {
                 self.ring.acquire();
                 if hopper::elect_one() {
-                    note(self.ring.stage());
-                    stage.commit_bytes(STAGE_LEN * 4);
+                    beside.write(self.ring.stage());
+                    stage.commit_bytes(STAGE_LEN * 4 + beside.bytes(step));
                 }
+                beside.load(self.ring.stage(), step, stage);
                 if A::K {
                     if hopper::elect_one() {
                         stage.load_tile(self.memory, offset as usize, map_a, [k, row, product]);

@@ -47,9 +47,10 @@ use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    CONSUMER_REGISTERS, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, PipelineMemory, WARPGROUP_ROWS,
-    tile_shape, warp_and_warpgroup,
+    Beside, CONSUMER_REGISTERS, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, PipelineMemory,
+    WARPGROUP_ROWS, tile_shape, warp_and_warpgroup,
 };
+use super::promotion::factors_of;
 use crate::gemm::fp32_tile;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -114,19 +115,6 @@ impl TileDescriptor {
         unsafe { MEMORY.descriptors.slice() }
     }
 
-    /// Leaves the descriptor beside a stage.
-    ///
-    /// # Safety
-    /// As for [`TileDescriptor::all`]; the stage is empty.
-    #[inline(always)]
-    unsafe fn write(self, stage: u32) {
-        let words = [self.row, self.col, self.product, u32::from(self.fallback)];
-        for (index, word) in words.into_iter().enumerate() {
-            // SAFETY: the caller's promise; inside the descriptors.
-            unsafe { Self::all().write((stage * Self::WORDS) as usize + index, word) };
-        }
-    }
-
     /// The descriptor beside a stage.
     ///
     /// # Safety
@@ -138,6 +126,17 @@ impl TileDescriptor {
             unsafe { Self::all().read((stage * Self::WORDS + index) as usize) }
         };
         Self { row: word(0), col: word(1), product: word(2), fallback: word(3) != 0 }
+    }
+}
+
+impl Beside for TileDescriptor {
+    #[inline(always)]
+    unsafe fn write(&self, stage: u32) {
+        let words = [self.row, self.col, self.product, u32::from(self.fallback)];
+        for (index, word) in words.into_iter().enumerate() {
+            // SAFETY: a producer has the shared memory of `MEMORY`; inside the descriptors, and the stage is acquired.
+            unsafe { Self::all().write((stage * Self::WORDS) as usize + index, word) };
+        }
     }
 }
 
@@ -169,9 +168,7 @@ unsafe fn multiply_short(
                 while let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) {
                     let Tile { row, col, product, .. } = tile;
                     let descriptor = TileDescriptor { row, col, product, fallback: fallback(info).contains(&tile) };
-                    producer.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_K_TILE, |stage| {
-                        descriptor.write(stage);
-                    });
+                    producer.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_K_TILE, &descriptor);
                     block += thread::grid_dim_x();
                 }
             } else if warp <= PARTS {
@@ -274,14 +271,16 @@ unsafe fn compute_tile<const STAGES_OF_TILE: usize>(
         let (warp, warpgroup) = warp_and_warpgroup();
         let (in_a, row) = (warpgroup * WARPGROUP_ROWS * ROW, warp * 16 + lane / 4);
         let staging = Staging::new(MEMORY.results, warpgroup);
-        let of_row = info_a.factors(descriptor.product, gemm.m(), descriptor.row + warpgroup * WARPGROUP_ROWS + row);
-        let rows = [of_row.get_unchecked(0), of_row.get_unchecked(8)];
-        let cols = info_b.factors(descriptor.product, gemm.n(), descriptor.col + 2 * (lane & 3));
-        let [mut first, mut second] = [0, HALF]
-            .map(|half| core::array::from_fn::<_, PAIRS, _>(|pair| cols.get2_unchecked(half as usize + 8 * pair)));
-        let accumulators = multiply_half(&stages, in_a, 0);
+        let first_row = descriptor.row + warpgroup * WARPGROUP_ROWS + (row & !1);
+        let of_rows = info_a.factor_words(descriptor.product, gemm.m(), first_row);
+        let of_cols = info_b.factor_words(descriptor.product, gemm.n(), descriptor.col + 2 * (lane & 3));
+        let factors = |words: GlobalSlice<'_, f32>, word: usize| factors_of(words.get_unchecked(word).to_bits());
+        let rows = [0, 4].map(|word| factors(of_rows, word)).map(|pair| if row & 1 == 0 { pair[0] } else { pair[1] });
+        let [mut first, mut second] = [0, HALF / 2]
+            .map(|half| core::array::from_fn::<_, PAIRS, _>(|pair| factors(of_cols, half as usize + 4 * pair)));
+        let (accumulators, ()) = multiply_half(&stages, in_a, 0, None, || ());
         epilogue(gemm, staging, row, rows, &mut first, &accumulators);
-        let accumulators = multiply_half(&stages, in_a, HALF * ROW * 4);
+        let (accumulators, ()) = multiply_half(&stages, in_a, HALF * ROW * 4, None, || ());
         for stage in stages {
             stage.release();
         }
@@ -348,8 +347,8 @@ fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
         describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], SHORT_K_TILE.m),
         describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], SHORT_K_TILE.n),
         stores_results_of(&map_c, &gemm),
-        info_a.are_of(gemm.a().count(), gemm.m()),
-        info_b.are_of(gemm.b().count(), gemm.n()),
+        info_a.are_of_pairs(gemm.a().count(), gemm.m(), gemm.a().first().cols()),
+        info_b.are_of_pairs(gemm.b().count(), gemm.n(), gemm.b().first().rows()),
         fallback([info_a, info_b]).has_flags_of(&gemm)
     )
 )]
