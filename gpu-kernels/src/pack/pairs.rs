@@ -64,8 +64,9 @@ use super::scaled::{LEAST, MAGNITUDE, MOST, TOP, padded, scale};
 use super::tile::{self, PITCH, SIDE, THREADS, Tiles};
 use crate::MatrixBatch;
 use crate::gemm::hopper::fallback::GROUP;
-use crate::gemm::hopper::fp16_pairs::LOW_SCALE;
 
+/// What a low part is scaled by in addition.
+pub const LOW_SCALE: f32 = 2048.0;
 /// The terms that stand together: high parts, then low parts.
 const TOGETHER: u32 = 32;
 /// The words of either.

@@ -53,23 +53,19 @@ use super::pipeline::{
     A_TILE, Beside, CONSUMER_REGISTERS, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, PipelineMemory,
     STAGES, tile_shape, warp_and_warpgroup,
 };
-use super::promotion::{ColFactors, Units, promote};
+use super::promotion::{ACCUMULATORS, ColFactors, Units, promote};
 use crate::Triangle;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
+use crate::pack::pairs::{BLOCK, LOW_SCALE};
 
 /// The tile of a block.
 pub const TILE: TileShape = tile_shape(64);
 
-/// What a low part is scaled by in addition.
-pub const LOW_SCALE: f32 = 2048.0;
-
 /// The columns of what a warpgroup multiplies at a time, and the rows.
 pub(super) const HALF: u32 = 128;
 const HALF_ROWS: u32 = 64;
-/// The accumulators of a thread for a half.
-pub(super) const ACCUMULATORS: usize = 64;
 /// The bytes of a row of 128 that one instruction multiplies.
 const STEP: u32 = 32;
 /// Where the low parts are in a row.
@@ -101,7 +97,7 @@ const MEMORY: Memory = {
 
 /// The words with the factors of a K-step, two to a word.
 const FACTORS: u32 = (TILE.m + TILE.n) / 2;
-const _: () = assert!(TILE.k == crate::pack::pairs::BLOCK, "a K-step is what has a factor");
+const _: () = assert!(TILE.k == BLOCK, "a K-step is what has a factor");
 
 /// What packing knows of an operand that is stored as pairs of fp16 numbers, or as digits. Its *lines* are the rows of A, or the columns
 /// of B.

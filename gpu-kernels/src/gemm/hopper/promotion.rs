@@ -14,8 +14,10 @@
 
 use cuda_std::prelude::*;
 
-use super::fp16_pairs::ACCUMULATORS;
 use crate::pack::scaled::scale;
+
+/// The accumulators of a thread for a half: 64×128 of a warpgroup.
+pub(super) const ACCUMULATORS: usize = 64;
 
 /// The two factors in a word: of a power of two, the upper half of an fp32 number is all that is not zero. The first is in the lower half.
 #[inline(always)]

@@ -42,7 +42,7 @@ use cuda_std::{Dim3, TileSwizzle};
 
 #[cfg(not(target_arch = "nvptx64"))]
 use super::fp16_pairs::describes;
-use super::fp16_pairs::{ACCUMULATORS, ELEMENTS, HALF, PairInfo, fallback, multiply_half};
+use super::fp16_pairs::{ELEMENTS, HALF, PairInfo, fallback, multiply_half};
 use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
@@ -50,7 +50,7 @@ use super::pipeline::{
     Beside, CONSUMER_REGISTERS, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, PipelineMemory,
     WARPGROUP_ROWS, tile_shape, warp_and_warpgroup,
 };
-use super::promotion::factors_of;
+use super::promotion::{ACCUMULATORS, factors_of};
 use crate::gemm::fp32_tile;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
