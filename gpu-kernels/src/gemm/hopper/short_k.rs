@@ -219,21 +219,24 @@ unsafe fn multiply(mut pipeline: PipelineConsumer<RING>, gemm: TiledGemm<'_>, in
             let descriptor = TileDescriptor::read(stages[0].stage());
             // One lane releases the stage for all of them.
             warp::sync_warp(warp::ALL_LANES);
+            // (Asked once: asked again, the compiler would copy what stands between the questions, one lane's election among it.)
             if two_stages {
                 stages[1].wait();
                 pipeline.advance();
+                if descriptor.fallback {
+                    stages[0].release();
+                    stages[1].release();
+                } else {
+                    compute_tile(gemm, descriptor, stages, info);
+                }
+            } else if descriptor.fallback {
+                stages[0].release();
+            } else {
+                compute_tile(gemm, descriptor, [stages[0]], info);
             }
             pipeline.advance();
             if descriptor.fallback {
-                stages[0].release();
-                if two_stages {
-                    stages[1].release();
-                }
                 compute_in_fp32(gemm, block);
-            } else if two_stages {
-                compute_tile(gemm, descriptor, stages, info);
-            } else {
-                compute_tile(gemm, descriptor, [stages[0]], info);
             }
         }
         block += thread::grid_dim_x();
@@ -281,8 +284,9 @@ unsafe fn compute_tile<const STAGES_OF_TILE: usize>(
         let (accumulators, ()) = multiply_half(&stages, in_a, 0, None, || ());
         epilogue(gemm, staging, row, rows, &mut first, &accumulators);
         let (accumulators, ()) = multiply_half(&stages, in_a, HALF * ROW * 4, None, || ());
-        for stage in stages {
-            stage.release();
+        stages[0].release();
+        if STAGES_OF_TILE == 2 {
+            stages[STAGES_OF_TILE - 1].release();
         }
         epilogue(gemm, staging, row, rows, &mut second, &accumulators);
     }
