@@ -21,7 +21,7 @@
 //! other: while one decomposes, or loads its first step, or stores its results, the tensor cores work for another one. The accumulators of
 //! a tile that three share are added up in shared memory, in the order of the warpgroups.
 //!
-//! **Any alignment.** [`lines`](super::lines) copies rows from wherever they begin.
+//! **Any alignment.** `lines` copies rows from wherever they begin.
 //!
 //! What cannot be decomposed is found as in [`decomposed`](super::decomposed): every warpgroup scans what it decomposes, and a block that
 //! finds anything computes its tile again, in plain fp32.

@@ -105,7 +105,7 @@ const _: () = assert!(TILE.k == BLOCK, "a K-step is what has a factor");
 #[derive(Clone, Copy, KernelParam)]
 pub struct PairInfo<'a> {
     /// What a product with a line is to be multiplied by. Of digits, for each matrix of the batch, for each line. Of pairs, for each matrix, for
-    /// each block of terms, for each two lines, a number that has the bits of two factors ([`factors_of`](super::promotion::factors_of)). The lines of a matrix are filled
+    /// each block of terms, for each two lines, a number that has the bits of two factors (`factors_of` in `promotion`). The lines of a matrix are filled
     /// up to a multiple of [`GROUP`].
     pub factors: GlobalSlice<'a, f32>,
     /// For each group of [`GROUP`] lines of each matrix, whether any of them is left to the fallback: not zero.
