@@ -4,10 +4,10 @@
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::{KernelFacts, TensorMap};
 use gpu_kernels::gemm::hopper::digits::{self, gemm_wgmma_packed_fp32_10xint8};
-use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::gemm::hopper::fp16_pairs::*;
 use gpu_kernels::gemm::hopper::rounded::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
+use gpu_kernels::pack::pairs::{BLOCK, factor_words};
 
 use super::auxiliary::{Format, PackedOperand, ScaledFormat};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance, Skips, Stores};
@@ -258,14 +258,15 @@ fn maps_of_factors<'a>(device: &Device, call: &Call<'a>) -> Result<[TensorMap<'a
     let Call { gemm, packed: [a, b], .. } = call;
     let (terms, matrices) = (gemm.a().first().cols(), gemm.a().count());
     let map = |operand: &PackedOperand<'a>, lines: u32, tile_lines: u32| {
-        let (blocks, line_stride) = (terms.div_ceil(TILE.k), u64::from(lines.next_multiple_of(GROUP) / 2));
+        // All of a matrix, and those of one block of terms.
+        let words = |terms: u32| factor_words(lines, terms, 1) as u64;
         let layout = TensorLayout {
             // Two factors to a word.
             length: lines.div_ceil(2).into(),
-            lines: blocks.into(),
-            line_stride,
+            lines: terms.div_ceil(BLOCK).into(),
+            line_stride: words(BLOCK),
             matrices: matrices.into(),
-            matrix_stride: u64::from(blocks) * line_stride,
+            matrix_stride: words(terms),
         };
         let (element, swizzle) = (TensorElement::Fp32, TensorSwizzle::None);
         device.tensor_map(

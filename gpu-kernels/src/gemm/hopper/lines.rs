@@ -70,6 +70,13 @@ impl<'a, O: Major> Lines<'a, O> {
         self.matrix.has_lines_of_vectors(self.pitch())
     }
 
+    /// Which row of memory of a step the first piece of thread `thread` is in, and where in it; its other pieces are [`Lines::ROWS`]` / 4` rows
+    /// apart.
+    #[inline(always)]
+    fn first_piece(thread: u32) -> (u32, u32) {
+        (thread / (Self::WIDTH / 4), thread % (Self::WIDTH / 4) * 4)
+    }
+
     /// Thread `thread`'s copies of all steps whose k begins at `k`, `k + distance`, and so on, and ends at `end`.
     #[inline(always)]
     pub(super) fn copies(&self, thread: u32, k: u32, distance: u32, end: u32) -> LineCopies<'a, O> {
@@ -87,12 +94,13 @@ impl<'a, O: Major> Lines<'a, O> {
             self.first >= room && self.first + LINES + room <= self.matrix.rows()
         };
         let (least, behind) = if O::K { (room, room) } else { (0, 0) };
+        let (row, piece) = Self::first_piece(thread);
         LineCopies {
             lines: Lines::new(self.matrix, self.first),
             whole_from: least,
             whole_to: if lines_exist { end.saturating_sub(DEPTH + behind - 1) } else { 0 },
             end,
-            pieces: element(thread / (Self::WIDTH / 4), thread % (Self::WIDTH / 4) * 4),
+            pieces: element(row, piece),
             last: element(thread % Self::ROWS, Self::WIDTH),
             advance: u64::from(distance) * if O::K { 1 } else { self.pitch() },
         }
@@ -130,7 +138,7 @@ impl<'a, O: Major> Lines<'a, O> {
     #[inline(always)]
     unsafe fn copy_pieces(&self, shared: &SharedSlice<f32>, tile: u32, area: &Area, thread: u32) {
         let &Area { across, along } = area;
-        let (piece, row) = (thread % (Self::WIDTH / 4) * 4, thread / (Self::WIDTH / 4));
+        let (row, piece) = Self::first_piece(thread);
         // The four rows are 8 or 16 apart: they have the same shift.
         let shift = self.shift(across.0 + row);
         let (from, data) = (along.0 + piece, self.matrix.data());
@@ -291,7 +299,7 @@ impl<O: Major> LineCopies<'_, O> {
     pub(super) unsafe fn issue(&mut self, shared: &SharedSlice<f32>, tile: u32, k: u32, thread: u32) {
         if self.whole_from <= k && k < self.whole_to {
             let rows_apart = Lines::<O>::ROWS / 4;
-            let (piece, row) = (thread % (Lines::<O>::WIDTH / 4) * 4, thread / (Lines::<O>::WIDTH / 4));
+            let (row, piece) = Lines::<O>::first_piece(thread);
             let (data, to) = (self.lines.matrix.data(), tile + row * Lines::<O>::PITCH + piece);
             // SAFETY: all of it exists, as just compared: four rows of memory, and in each the pieces from its shift before the step's first
             // element to beyond the last. Addresses are multiples of 16 bytes by the definition of the shift.
