@@ -53,12 +53,24 @@ pub fn prepare_tf32(x: f32) -> f32 {
 /// It keeps the smallest magnitude seen, apart from zero: two integer instructions for each operand.
 #[derive(Clone, Copy, Debug)]
 pub struct UnderflowScan {
-    /// Twice the bits of the magnitude, which drops the sign, less one, which makes zero the largest number there is.
+    /// The [`order_of_magnitude`] of the smallest.
     smallest: u32,
 }
 
 /// 2⁻¹⁰⁰ in the form that [`UnderflowScan`] keeps.
 const SMALLEST: u32 = ((127 - 100) << 24) - 1;
+
+/// Twice the bits of the magnitude, less one: the order of magnitudes, but for zero, which comes last.
+#[inline(always)]
+fn order_of_magnitude(x: f32) -> u32 {
+    x.to_bits().wrapping_mul(2).wrapping_sub(1)
+}
+
+/// Whether an operand is too small to be decomposed, as an [`UnderflowScan`] has it.
+#[inline(always)]
+pub fn is_too_small(x: f32) -> bool {
+    order_of_magnitude(x) < SMALLEST
+}
 
 impl UnderflowScan {
     /// Nothing seen yet.
@@ -70,8 +82,7 @@ impl UnderflowScan {
     /// Takes an operand into account.
     #[inline(always)]
     pub fn see(&mut self, x: f32) {
-        let bits = x.to_bits();
-        self.smallest = self.smallest.min(bits.wrapping_add(bits).wrapping_sub(1));
+        self.smallest = self.smallest.min(order_of_magnitude(x));
     }
 
     /// Takes operands into account, here rather than wherever the compiler would find it convenient: it would keep them in

@@ -1,5 +1,5 @@
-//! The fallback of a product whose blocks have shared the underflow scan: a launch of its own that reads the tile mask, and computes
-//! the tiles again whose operands could not be decomposed.
+//! The fallback of a product whose blocks have shared the underflow scan: a launch of its own that reads the tile mask, and looks through
+//! the tiles whose operands could not be decomposed for the elements that have to be computed again.
 //!
 //! ```text
 //!               columns of tiles
@@ -8,7 +8,7 @@
 //!   rows of    ├────┼────┼────┤
 //!   tiles      │ A! │    │    │         block (1, 0) has found one in A: all of row 1
 //!              └────┴────┴────┘
-//!                                       computed again: (0, 1), and all of row 1
+//!                                       looked through: (0, 1), and all of row 1
 //! ```
 //!
 //! With an empty mask, every block finds that out by reading a few words, and ends.
@@ -17,7 +17,7 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::fp32_tile;
+use super::fp32_tile::{self, Made, Region};
 use super::hopper::decomposed_block::TILE;
 pub use super::hopper::underflow_scan::{UNDERFLOW_A, UNDERFLOW_B};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -27,7 +27,8 @@ use super::tiles::TiledGemm;
 /// The threads of a block.
 const THREADS: u32 = gemm_repair_fp32::BLOCK.x;
 
-/// Computes `C = α·A·B` in fp32 for the tiles whose operands the mask names, and leaves the others as they are.
+/// Computes `C = α·A·B` in fp32 for the elements, of the tiles that the mask names, whose row of A or column of B has a number that is too
+/// small to be decomposed, and leaves the others as they are.
 ///
 /// `tile_mask` has a word for each block of a product with `splits` split-K slices and the same tiles.
 #[kernel(
@@ -72,7 +73,7 @@ pub fn gemm_repair_fp32(gemm: TiledGemm<'_>, tile_mask: GlobalSlice<'_, u32>, sp
             any |= FOUND.read(warp as usize);
         }
         if any != 0 {
-            fp32_tile::compute_tile(&tile, TILE, thread, THREADS);
+            fp32_tile::recompute(&tile, Region::all_of(&tile, TILE), thread, THREADS, |_, _| Made::Stored);
         }
     }
 }

@@ -68,7 +68,7 @@ use super::scheme::{Mixed, Scheme, ThreeTf32};
 use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B, are_finite};
 use super::whole_rows::{self, are_better_stored_by_rows, store_by_rows, store_fragments};
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
-use crate::gemm::fp32_tile;
+use crate::gemm::fp32_tile::{self, Made, Region};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TiledGemm};
@@ -85,16 +85,27 @@ const _: () = assert!(
     "results are stored by way of the memory of the raw stages"
 );
 
+/// The threads of the consumers.
+const CONSUMER_THREADS: u32 = CONSUMER_WARPS * warp::LANES;
+/// The elements from one row of a tile of sums to the next in shared memory, so that the lanes of a write meet different banks.
+const SUMS_PITCH: u32 = TILE.n + 8;
+const _: () = assert!(TILE.m * SUMS_PITCH <= raw_stages(false) * RAW_STAGE_LEN, "sums take the place of the raw stages");
+
 /// The named barriers of a kernel.
 struct Barriers {
     ping_pong: NamedBarriers<2, { ping_pong::THREADS }>,
     found: NamedBarrier<THREADS>,
+    sums: NamedBarrier<CONSUMER_THREADS>,
 }
 
 const BARRIERS: Barriers = {
     // SAFETY: the kernels have no others.
     let mut ids = unsafe { NamedBarrierIds::new() };
-    Barriers { ping_pong: ids.group(), found: ids.group::<1, THREADS>().at(0) }
+    Barriers {
+        ping_pong: ids.group(),
+        found: ids.group::<1, THREADS>().at(0),
+        sums: ids.group::<1, CONSUMER_THREADS>().at(0),
+    }
 };
 
 /// The body of all kernels of this module.
@@ -296,9 +307,16 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     // Computed again: kept through the loop, it would take registers there.
     let Some(tile) = block.gemm.tile(TILE, thread::block_idx_x()) else { return };
     if inexact {
-        // SAFETY: all consumers come here, and nobody else writes this tile of C.
+        // SAFETY: all consumers come here, after all stages had been read, and nobody else writes this tile of C. Each thread writes
+        // sums of its own, and a barrier separates that from the reads.
         unsafe {
-            fp32_tile::compute_tile(&tile, TILE, thread::thread_idx_x() - FIRST_CONSUMER * 32, CONSUMER_WARPS * 32)
+            let first = first_row(warp_number());
+            write_half::<A>(&block.memory, first, &accumulators[0]);
+            write_half::<A>(&block.memory, first + HALF, &accumulators[1]);
+            BARRIERS.sums.sync();
+            let made = |row, col| Made::Sum(block.memory.read((row * SUMS_PITCH + col) as usize));
+            let thread = thread::thread_idx_x() - FIRST_CONSUMER * warp::LANES;
+            fp32_tile::recompute(&tile, Region::all_of(&tile, TILE), thread, CONSUMER_THREADS, made);
         };
         return;
     }
@@ -311,6 +329,24 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
         // (Not a loop, whose index would put the accumulators into memory.)
         store_half::<A>(&tile, &memory, first, &accumulators[0]);
         store_half::<A>(&tile, &memory, first + HALF, &accumulators[1]);
+    }
+}
+
+/// Writes the 16 rows of sums, from row `first` of the tile on, that a warp has of a half to shared memory.
+///
+/// # Safety
+/// Nothing else uses the rows in memory, nor does anything asynchronous.
+#[inline(always)]
+unsafe fn write_half<A: Major>(memory: &SharedSlice<f32>, first: u32, accumulators: &[f32; ACCUMULATORS]) {
+    let lane = warp::lane_id();
+    for half in 0..2 {
+        let row = first + row_of_fragment::<A>(lane / 4 + 8 * half);
+        let place = row * SUMS_PITCH + 2 * (lane & 3);
+        for group in 0..ACCUMULATORS / 4 {
+            let pair = [0, 1].map(|i| accumulators[position_of(4 * group + 2 * half as usize + i)]);
+            // SAFETY: the caller's promise; columns are even.
+            unsafe { memory.skip(8 * group).write2(place as usize, pair) };
+        }
     }
 }
 

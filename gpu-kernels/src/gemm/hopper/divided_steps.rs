@@ -45,7 +45,7 @@ use super::operand::{KMajor, Major, MnMajor, Pieces, Share, store_unit};
 use super::scheme::{Scheme, ThreeTf32};
 use super::underflow_scan::are_finite;
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
-use crate::gemm::fp32_tile;
+use crate::gemm::fp32_tile::{self, Made, Region};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -240,21 +240,17 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const PARTS: u32>(gemm: TiledG
     let inexact = unsafe {
         any_thread::<Block<PARTS>>(&Memory::<PARTS>::NEW.raw.slice(), scan.any() || !are_finite(&[accumulators]))
     };
-    if inexact {
-        // SAFETY: all threads of the block, or none, come here; the tile is this block's alone.
-        unsafe { fp32_tile::compute_tile(&tile, shape, thread::thread_idx_x(), Block::<PARTS>::THREADS) };
-        return;
-    }
-    // SAFETY: likewise.
-    unsafe { store_sums::<PARTS>(&tile, &accumulators) };
+    // SAFETY: likewise. All threads of the block find the same, and the tile is this block's alone.
+    unsafe { store_sums::<PARTS>(&tile, &accumulators, inexact) };
 }
 
-/// Adds up the accumulators of the warpgroups and stores them in C, a row by neighbouring lanes.
+/// Adds up the accumulators of the warpgroups and stores them in C, a row by neighbouring lanes; or, if the tile is inexact, in place of
+/// those elements that need it what they are in fp32.
 ///
 /// # Safety
-/// All threads of the block come here, and the tile is this block's alone.
+/// All threads of the block come here, with the same `inexact`, and the tile is this block's alone.
 #[inline(always)]
-unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACCUMULATORS]) {
+unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACCUMULATORS], inexact: bool) {
     let thread = thread::thread_idx_x();
     let (part, warp, lane) = (thread / PART_THREADS, thread / warp::LANES % 4, thread % warp::LANES);
     // SAFETY: the kernels' bodies have the same memory.
@@ -272,7 +268,16 @@ unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACC
             }
         }
         thread::sync_threads();
-        if takes_vectors_of(&tile.c, 4) {
+        if inexact {
+            let made = |row, col| {
+                let mut sum = shared.read(place(0, row, col));
+                for part in 1..PARTS {
+                    sum += shared.read(place(part, row, col));
+                }
+                Made::Sum(sum)
+            };
+            fp32_tile::recompute(tile, Region::all_of(tile, tile_of(PARTS)), thread, Block::<PARTS>::THREADS, made);
+        } else if takes_vectors_of(&tile.c, 4) {
             let mut piece = thread;
             while piece < LINES * LINES / 4 {
                 let (row, col) = (piece / (LINES / 4), piece % (LINES / 4) * 4);

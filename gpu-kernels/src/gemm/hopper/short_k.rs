@@ -51,7 +51,7 @@ use super::pipeline::{
     WARPGROUP_ROWS, tile_shape, warp_and_warpgroup,
 };
 use super::promotion::{ACCUMULATORS, factors_of};
-use crate::gemm::fp32_tile;
+use crate::gemm::fp32_tile::{self, Made, Region};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -251,10 +251,9 @@ unsafe fn multiply(mut pipeline: PipelineConsumer<RING>, gemm: TiledGemm<'_>, in
 unsafe fn compute_in_fp32(gemm: TiledGemm<'_>, block: u32) {
     let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) else { return };
     let first = PRODUCER_WARPS * warp::LANES;
+    let (region, thread) = (Region::all_of(&tile, SHORT_K_TILE), thread::thread_idx_x() - first);
     // SAFETY: the caller's promise; the tile is this block's alone.
-    unsafe {
-        fp32_tile::compute_tile(&tile, SHORT_K_TILE, thread::thread_idx_x() - first, thread::block_dim_x() - first)
-    };
+    unsafe { fp32_tile::recompute(&tile, region, thread, thread::block_dim_x() - first, |_, _| Made::Nothing) };
 }
 
 /// Computes a tile, and releases its stages.

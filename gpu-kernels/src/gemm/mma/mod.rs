@@ -71,7 +71,7 @@ use operand::{Arrangement, BLOCK_LINES, DEPTH, KMajor, Lines, MnMajor};
 use scheme::{Fp64, Mixed, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
 
 use super::decompose::UnderflowScan;
-use super::fp32_tile;
+use super::fp32_tile::{self, Made, Region};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
 use super::tiles::{Tile, TileShape, TiledGemm};
@@ -328,7 +328,7 @@ impl<
             let inexact = unsafe { any_thread::<Self>(&shared, scan.any() || !are_finite(&accumulators)) };
             if inexact {
                 // SAFETY: all threads of the block, or none, come here; the tile is this block's alone.
-                unsafe { fp32_tile::compute_tile(&tile, Self::SHAPE, thread::thread_idx_x(), Self::THREADS) };
+                unsafe { Self::recompute(&tile, &shared, &accumulators) };
                 return;
             }
         }
@@ -393,6 +393,54 @@ impl<
                 // way, for which a scheme with two parts of each operand leaves too few registers.
                 unsafe { warp::sync_warp(warp::ALL_LANES) };
             }
+        }
+    }
+
+    /// The epilogue of a tile with elements that are to be computed in fp32: its sums go to shared memory, as many columns at a time as a
+    /// warp has.
+    ///
+    /// # Safety
+    /// As for [`Self::epilogue`].
+    #[inline(always)]
+    unsafe fn recompute<S: Sum>(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &Accumulators<S, ACROSS>) {
+        const {
+            assert!(PARTS * ROWS * Self::WARP_COLS <= Self::STAGES * Self::STAGE, "sums take the place of the stages");
+        }
+        let thread = thread::thread_idx_x();
+        let (g, q) = (thread % warp::LANES / 4, thread % 4);
+        let (row, col) = Self::warp_origin(thread);
+        let place = |part: u32, row: u32, col: u32| ((part * ROWS + row) * Self::WARP_COLS + col) as usize;
+        let mut first = 0;
+        while first < COLS {
+            // SAFETY: all threads of the block come here. Each writes sums of its own; the barriers separate that from what was read
+            // before, and from what is read then. The columns of a piece are multiples of 4, and no other thread has its elements.
+            unsafe {
+                thread::sync_threads();
+                if col == first {
+                    for block in 0..Self::BLOCKS {
+                        for line in 0..4 {
+                            for half in 0..2 {
+                                let values: [f32; 4] = core::array::from_fn(|j| {
+                                    accumulators[line / 2][4 * block + j][line % 2 * 2 + half].to_f32()
+                                });
+                                let col = block as u32 * BLOCK_LINES + q * 8 + 4 * half as u32;
+                                shared.write4(place(Self::part(), row + g * 4 + line as u32, col), values);
+                            }
+                        }
+                    }
+                }
+                thread::sync_threads();
+                let region = Region { row: tile.row, col: tile.col + first, rows: ROWS, cols: Self::WARP_COLS };
+                let made = |row, col| {
+                    let mut sum = shared.read(place(0, row, col));
+                    for part in 1..PARTS {
+                        sum += shared.read(place(part, row, col));
+                    }
+                    Made::Sum(sum)
+                };
+                fp32_tile::recompute(tile, region, thread, Self::THREADS, made);
+            }
+            first = hint::keep_rolled(first + Self::WARP_COLS);
         }
     }
 

@@ -20,8 +20,26 @@ const THREADS: u32 = 256;
 /// The warps of a block.
 const WARPS: u32 = THREADS / warp::LANES;
 
+/// The sum of what the warps of a block have computed of an element of a tile, in their order. Each warp has written the elements of the
+/// whole tile, row by row, to its part of `shared`.
+///
+/// # Safety
+/// `element` is one of the tile's, and a barrier separates the writes from this read.
+#[inline(always)]
+unsafe fn sum_of_warps(shared: &SharedSlice<f32>, shape: TileShape, element: u32) -> f32 {
+    let elements = shape.m * shape.n;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sum = shared.read(element as usize);
+        for warp in 1..WARPS {
+            sum += shared.read((warp * elements + element) as usize);
+        }
+        sum
+    }
+}
+
 /// Adds up what the warps of a block have computed of a tile, in their order, and stores the elements that C has. Each warp has written
-/// the elements of the whole tile, row by row, to its part of `shared`.
+/// as for [`sum_of_warps`].
 ///
 /// # Safety
 /// All threads of a block of [`THREADS`] come here, and no thread accesses `shared` otherwise after this. No other block stores
@@ -35,10 +53,7 @@ unsafe fn store_sums_of_warps(tile: &Tile<'_>, shape: TileShape, shared: &Shared
         thread::sync_threads();
         let mut element = thread::thread_idx_x();
         while element < elements {
-            let mut sum = shared.read(element as usize);
-            for warp in 1..WARPS {
-                sum += shared.read((warp * elements + element) as usize);
-            }
+            let sum = sum_of_warps(shared, shape, element);
             tile.epilogue_element(tile.row + element / shape.n, tile.col + element % shape.n, sum);
             element = hint::keep_rolled(element + THREADS);
         }

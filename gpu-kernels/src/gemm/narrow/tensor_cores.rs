@@ -41,9 +41,9 @@ use cuda_std::prelude::*;
 
 use crate::Matrix;
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
-use crate::gemm::fp32_tile;
+use crate::gemm::fp32_tile::{self, Made, Region};
 use crate::gemm::mma::are_finite;
-use crate::gemm::narrow::{THREADS, WARPS, store_sums_of_warps};
+use crate::gemm::narrow::{THREADS, WARPS, store_sums_of_warps, sum_of_warps};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -366,10 +366,7 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
     // SAFETY: all threads of the block come here. Each warp writes elements of its own; the barriers of `any_thread` and the one below
     // separate the writes from what others did with the memory before.
     unsafe {
-        if any_thread::<Block>(&shared, !state.is_exact()) {
-            fp32_tile::compute_tile(&tile, shape, t, THREADS);
-            return;
-        }
+        let inexact = any_thread::<Block>(&shared, !state.is_exact());
         thread::sync_threads();
         let elements = BLOCK_ROWS * shape.n;
         for i in 0..TILES {
@@ -383,7 +380,13 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
                 }
             }
         }
-        store_sums_of_warps(&tile, shape, &shared);
+        if inexact {
+            thread::sync_threads();
+            let made = |row, col| Made::Sum(sum_of_warps(&shared, shape, row * shape.n + col));
+            fp32_tile::recompute(&tile, Region::all_of(&tile, shape), t, THREADS, made);
+        } else {
+            store_sums_of_warps(&tile, shape, &shared);
+        }
     }
 }
 
