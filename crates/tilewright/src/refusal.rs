@@ -160,6 +160,12 @@ pub enum Refusal {
         /// The most multiplications.
         most: f64,
     },
+    /// It adds up in another order than the kernels that are taken for invariant rows. (It is none that may be had by its name.)
+    #[error(
+        "rows are to have the same bits whatever rows come with them, and it adds up in another order than the kernels that are taken \
+         for that, or in one that depends on other rows"
+    )]
+    NotInvariant,
     /// Something of its own, in words, that none of the others says.
     #[error("{0}")]
     Own(String),

@@ -11,7 +11,7 @@ use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 
 use super::contract::{Call, Contract, KernelInfo, Performance};
 use super::gemv::{result, vector};
-use super::scheme::{Family, Scheme};
+use super::scheme::{Family, Scheme, SumOrder};
 use crate::description::Description;
 use crate::refusal::Refusal;
 use crate::{Device, Error};
@@ -92,6 +92,7 @@ const fn rung(facts: KernelFacts, idea: &'static str, contract: &'static dyn Con
         facts,
         idea,
         scheme: Scheme::Fp32,
+        sums: SumOrder::OneByOne,
         a: None,
         b: None,
         tile: None,
@@ -104,6 +105,7 @@ const fn rung(facts: KernelFacts, idea: &'static str, contract: &'static dyn Con
 
 /// One block for each row: a tree of sums in shared memory.
 pub static GEMV_BLOCK_REDUCTION_FP32: KernelInfo = KernelInfo {
+    sums: SumOrder::Own,
     performance: Performance::new(8, 0.86),
     ..rung(
         gemv_block_reduction_fp32::FACTS,

@@ -4,7 +4,7 @@ use gpu_kernels::gemm::batched::*;
 use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
 
 use super::contract::{Call, Contract, KernelInfo, Performance};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SumOrder};
 use super::tiled::Common;
 use crate::description::Description;
 use crate::refusal::Refusal;
@@ -50,6 +50,7 @@ const fn batched(tile: TileShape, performance: Performance) -> Common {
     Common {
         idea: "several small products of a batch in a block, a team of threads for each",
         scheme: Scheme::Fp32,
+        sums: SumOrder::OneByOne,
         tile,
         performance,
     }

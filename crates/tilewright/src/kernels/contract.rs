@@ -25,7 +25,7 @@ use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
 use gpu_kernels::{Matrix, MatrixMut, Triangle};
 
 use super::auxiliary::{Format, PackedOperand};
-use super::scheme::{Family, Scheme};
+use super::scheme::{Family, Scheme, SumOrder};
 use crate::description::Description;
 use crate::order::Order;
 use crate::refusal::Refusal;
@@ -230,6 +230,8 @@ pub struct KernelInfo {
     pub idea: &'static str,
     /// What it makes of its operands.
     pub scheme: Scheme,
+    /// In which order it adds up.
+    pub sums: SumOrder,
     /// How A has to be stored, if that matters.
     pub a: Option<Order>,
     /// How B has to be stored, if that matters.

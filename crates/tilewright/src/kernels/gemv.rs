@@ -10,7 +10,7 @@ use gpu_kernels::{Matrix, MatrixMut, Vector, VectorMut};
 
 use super::auxiliary::{add_partial_sums, reduction};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance};
-use super::scheme::{Family, Scheme};
+use super::scheme::{Family, Scheme, SumOrder};
 use crate::description::Description;
 use crate::order::Order;
 use crate::{Device, Error};
@@ -156,6 +156,7 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     facts: gemv_split_fp32::FACTS,
     idea: "blocks share long sums, four rows at a time; a second pass adds up what they have, in order",
     scheme: Scheme::Fp32,
+    sums: SumOrder::Own,
     a: Some(Order::RowMajor),
     b: None,
     tile: None,

@@ -3,7 +3,7 @@
 use gpu_kernels::gemm::mma::*;
 
 use super::contract::{KernelInfo, Performance};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SumOrder};
 use super::tiled::{Common, Tiled, tiled_kernels};
 use crate::order::Order::{ColumnMajor, RowMajor};
 
@@ -13,6 +13,7 @@ use crate::order::Order::{ColumnMajor, RowMajor};
 const THREE_TF32: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply parts of the operands; fp32 additions collect the products",
     scheme: Scheme::Fp32ThreeTf32,
+    sums: SumOrder::Mma { terms: 16 },
     tile: SHAPE,
     performance: Performance::new(1, 0.38).block(4.0).unaligned(1.15),
 };
@@ -24,6 +25,7 @@ const MIXED: Common = Common {
 /// The kernels with small tiles.
 const SMALL_THREE_TF32: Common = Common {
     idea: "the same with smaller tiles and fewer terms for a warp, for products that would have too few large tiles",
+    sums: SumOrder::Own,
     tile: SHAPE_64X32,
     performance: Performance::new(1, 0.25).block(2.2).unaligned(1.2),
     ..THREE_TF32
@@ -47,6 +49,7 @@ const MEDIUM_THREE_TF32: Common = Common {
 const FP64: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply and add up in fp64",
     scheme: Scheme::Fp32Fp64,
+    sums: SumOrder::OneByOne,
     tile: SHAPE_128X128,
     performance: Performance::new(1, 0.5).block(4.0).unaligned(1.05),
 };

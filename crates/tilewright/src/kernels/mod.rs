@@ -57,6 +57,6 @@ pub use register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 pub use registry::{ALL, find, of, of_plans};
 pub use scaling::SCALING;
 pub(crate) use scaling::scale_matrices;
-pub use scheme::{Family, Scheme};
+pub use scheme::{Family, Scheme, SumOrder};
 pub use short_k::WGMMA_SHORT_FP32_3XFP16;
 pub use wgmma::{WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED};

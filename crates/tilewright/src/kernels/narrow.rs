@@ -5,7 +5,7 @@ use gpu_kernels::gemm::narrow::tensor_cores::*;
 use gpu_kernels::gemm::tiles::TiledGemm;
 
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SumOrder};
 use super::tiled::Common;
 use crate::description::Description;
 use crate::order::Order::{ColumnMajor, RowMajor};
@@ -50,6 +50,7 @@ const fn on_cuda_cores(most_columns: u32, share_of_peak: f64) -> Common {
     Common {
         idea: "few columns: A is read once, four rows and all columns to a lane",
         scheme: Scheme::Fp32,
+        sums: SumOrder::Own,
         tile: tile_on_cuda_cores(most_columns),
         performance: Performance::new(1, share_of_peak).block(1.2).unaligned(1.25),
     }
@@ -60,6 +61,7 @@ const fn on_tensor_cores(columns: u32, share_of_peak: f64) -> Common {
     Common {
         idea: "some tens of columns: A is read once, and a warp has 64 rows of 16 k at a time",
         scheme: Scheme::Fp32ThreeTf32,
+        sums: SumOrder::Own,
         tile: tile_on_tensor_cores(columns),
         performance: Performance::new(1, share_of_peak).block(2.4).unaligned(1.1),
     }

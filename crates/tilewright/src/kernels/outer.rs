@@ -4,7 +4,7 @@ use gpu_kernels::gemm::outer::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
 use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SumOrder};
 use super::tiled::Common;
 use crate::{Device, Error, Sizes};
 
@@ -35,6 +35,7 @@ const fn outer(tile: TileShape, performance: Performance) -> Common {
     Common {
         idea: "few terms: B in registers, and row by row of C, which blocks store in whole lines of memory",
         scheme: Scheme::Fp32,
+        sums: SumOrder::OneByOne,
         tile,
         performance,
     }

@@ -11,7 +11,7 @@ use gpu_kernels::pack::pairs::{BLOCK, factor_words};
 
 use super::auxiliary::{Format, PackedOperand, ScaledFormat};
 use super::contract::{Call, Contract, Copies, KernelInfo, Performance, Skips, Stores};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SumOrder};
 use super::tiled::Common;
 use super::wgmma::{WGMMA_FP32_3XTF32, map_of_a, map_of_b};
 use crate::Error;
@@ -23,12 +23,14 @@ use crate::order::Order::{ColumnMajor, RowMajor};
 const ONE_TF32: Common = Common {
     idea: "TMA rounds operands to TF32 on their way to tensor cores",
     scheme: Scheme::Tf32,
+    sums: SumOrder::WgmmaAll,
     tile: TILE_TF32,
     performance: Performance::new(1, 0.92),
 };
 const ONE_BF16: Common = Common {
     idea: "operands are rounded and packed first; TMA feeds tensor cores with them",
     scheme: Scheme::Bf16,
+    sums: SumOrder::WgmmaAll,
     tile: TILE_HALF,
     performance: Performance::new(1, 0.85).block(4.5),
 };
@@ -36,6 +38,8 @@ const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_BF16 };
 const NORMWISE: Common = Common {
     idea: "operands are scaled, decomposed and packed first; TMA feeds tensor cores with the parts",
     scheme: Scheme::Fp32ScaledFp16,
+    // Tiles with flags are computed otherwise.
+    sums: SumOrder::Own,
     tile: TILE,
     performance: Performance::new(1, 0.85).block(4.5),
 };
@@ -44,6 +48,7 @@ pub(super) const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..
 const DIGITS: Common = Common {
     idea: "operands are scaled and packed as digits of 8 bits first; int8 tensor cores add up without error",
     scheme: Scheme::Fp32TenInt8,
+    sums: SumOrder::Own,
     tile: digits::TILE,
     performance: Performance::new(1, 0.93).block(6.0),
 };

@@ -3,7 +3,7 @@
 use gpu_kernels::gemm::register_tiled::*;
 
 use super::contract::{KernelInfo, Performance};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SumOrder};
 use super::tiled::{Common, Tiled, tiled_kernels};
 use crate::order::Order::{ColumnMajor, RowMajor};
 
@@ -11,6 +11,7 @@ use crate::order::Order::{ColumnMajor, RowMajor};
 const LARGE: Common = Common {
     idea: "a thread loads once what its accumulators share: 8x16 of them in registers",
     scheme: Scheme::Fp32,
+    sums: SumOrder::OneByOne,
     tile: TILE,
     performance: Performance::new(1, 0.8).block(4.0),
 };

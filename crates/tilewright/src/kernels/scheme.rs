@@ -40,6 +40,28 @@ pub enum Scheme {
     Fp16,
 }
 
+/// In which order a kernel adds up the products of an element. Kernels of one [`Scheme`] that have the same order make the same bits,
+/// whatever their tiles are, on one GPU and for sums that are divided among as many blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SumOrder {
+    /// One term after the other, each rounded.
+    OneByOne,
+    /// So many terms by `mma.sync`, from zero; their sums in fp32, one after the other.
+    Mma {
+        /// The terms.
+        terms: u32,
+    },
+    /// So many terms by `wgmma`, from zero; their sums in fp32, one after the other.
+    Wgmma {
+        /// The terms.
+        terms: u32,
+    },
+    /// All terms of a block by `wgmma`.
+    WgmmaAll,
+    /// An order of its own, or one that depends on what else is computed with an element.
+    Own,
+}
+
 impl Scheme {
     /// The precision that it is for.
     pub fn precision(self) -> Precision {

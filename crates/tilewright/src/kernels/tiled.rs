@@ -5,7 +5,7 @@ use cuda_std::KernelFacts;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
 use super::contract::{Call, Contract, KernelInfo, Performance};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SumOrder};
 use crate::order::Order;
 use crate::{Device, Error};
 
@@ -14,6 +14,7 @@ use crate::{Device, Error};
 pub(super) struct Common {
     pub(super) idea: &'static str,
     pub(super) scheme: Scheme,
+    pub(super) sums: SumOrder,
     pub(super) tile: TileShape,
     pub(super) performance: Performance,
 }
@@ -27,12 +28,13 @@ impl Common {
         b: Order,
         contract: &'static dyn Contract,
     ) -> KernelInfo {
-        let Self { idea, scheme, tile, performance } = self;
+        let Self { idea, scheme, sums, tile, performance } = self;
         KernelInfo {
             name: facts.name,
             facts,
             idea,
             scheme,
+            sums,
             a: Some(a),
             b: Some(b),
             tile: Some(tile),

@@ -8,7 +8,7 @@ use gpu_kernels::gemm::hopper::divided_steps;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
 use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SumOrder};
 use super::tiled::Common;
 use crate::Error;
 use crate::description::Description;
@@ -19,6 +19,7 @@ use crate::order::Order::{self, ColumnMajor, RowMajor};
 const THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; converter warps decompose operands for the consumers",
     scheme: Scheme::Fp32ThreeTf32,
+    sums: SumOrder::Wgmma { terms: 32 },
     tile: TILE,
     performance: Performance::new(1, 0.9).block(6.0),
 };
@@ -28,6 +29,7 @@ const MIXED: Common =
 /// Tiles of an eighth of the size, and loaded without TMA.
 const SMALL_THREE_TF32: Common = Common {
     idea: "three warpgroups share a small tile, each with terms of its own; any alignment",
+    sums: SumOrder::Own,
     tile: divided_steps::tile_of(3),
     performance: Performance::new(1, 0.38).block(2.6).unaligned(1.3),
     ..THREE_TF32

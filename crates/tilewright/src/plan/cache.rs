@@ -29,6 +29,7 @@ struct Key {
     kernel: Option<usize>,
     splits: Option<u32>,
     tables: Which,
+    invariant: bool,
 }
 
 /// [`Wanted`], with errors as their bits.
@@ -70,6 +71,7 @@ impl Key {
                 Tables::None => Which::None,
                 Tables::This(table) => Which::This(Arc::as_ptr(table).addr()),
             },
+            invariant: options.invariant,
         }
     }
 }

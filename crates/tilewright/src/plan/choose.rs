@@ -3,6 +3,7 @@
 
 use super::explanation::{Candidate, Explanation, Reason};
 use super::gemm_plan::GemmPlan;
+use super::invariance::Arithmetic;
 use super::kernel_candidate::KernelCandidate;
 use super::model;
 use super::options::Options;
@@ -50,6 +51,7 @@ struct Estimated {
 type Judged = (&'static KernelInfo, Result<Estimated, Refusal>);
 
 /// What a plan is asked for, and the kernels and the device that it is chosen from.
+#[derive(Clone, Copy)]
 struct Request<'a> {
     /// The kernels that there are.
     kernels: &'a [&'static KernelInfo],
@@ -57,6 +59,17 @@ struct Request<'a> {
     product: &'a Description,
     wanted: Wanted,
     splits: Option<u32>,
+    invariance: Invariance,
+}
+
+/// Whether rows are invariant.
+#[derive(Clone, Copy)]
+enum Invariance {
+    NotAsked,
+    /// In this arithmetic.
+    By(Arithmetic),
+    /// No arithmetic serves for all numbers of rows.
+    Impossible,
 }
 
 /// As [`plan`], of these kernels as far as the device has them.
@@ -69,11 +82,19 @@ pub(super) fn choose(
 ) -> Result<GemmPlan, Error> {
     options.check()?;
     let table = options.tables.table(device)?;
-    let request = Request { kernels, device, product, wanted: options.wanted(), splits: options.splits };
+    let is_named = |kernel: &KernelInfo| options.kernel.is_some_and(|named| std::ptr::eq(named, kernel));
+    let invariance = Invariance::NotAsked;
+    let request = Request { kernels, device, product, wanted: options.wanted(), splits: options.splits, invariance };
+    // Where nothing is multiplied, there is nothing to add up.
+    let request = match options.invariant && product.terms() > 0 {
+        true => request.made_invariant(options.kernel, &is_loaded)?,
+        false => request,
+    };
+    let table = table.filter(|_| !options.invariant);
     let mut judged: Vec<Judged> = (kernels.iter())
         .map(|&kernel| {
             let candidate = match is_loaded(kernel) {
-                true => request.candidate(kernel, options.kernel.is_some_and(|named| std::ptr::eq(named, kernel))),
+                true => request.candidate(kernel, is_named(kernel)),
                 false => Err(Refusal::NotInPtx { device: device.to_string() }),
             };
             (kernel, candidate)
@@ -94,10 +115,49 @@ pub(super) fn choose(
 }
 
 impl Request<'_> {
+    /// The same, for rows that are invariant, by the best arithmetic of those that the loaded kernels have; by that of the kernel that is named,
+    /// if one is.
+    fn made_invariant(self, named: Option<&KernelInfo>, is_loaded: impl Fn(&KernelInfo) -> bool) -> Result<Self, Error> {
+        let may_be_taken = |kernel: &KernelInfo| {
+            let is_alike = |named: &KernelInfo| (kernel.scheme, kernel.sums) == (named.scheme, named.sums);
+            is_loaded(kernel) && named.is_none_or(is_alike)
+        };
+        let kernels: Vec<_> = self.kernels.iter().copied().filter(|kernel| may_be_taken(kernel)).collect();
+        let time = |product: &Description, arithmetic: Option<&Arithmetic>| {
+            let invariance = arithmetic.map_or(Invariance::NotAsked, |it| Invariance::By(*it));
+            let request = Request { product, invariance, ..self };
+            let able = kernels.iter().filter(|kernel| arithmetic.is_none_or(|it| it.is_of(kernel)));
+            let times = able.filter_map(|kernel| Some(request.candidate(kernel, named.is_some()).ok()?.ms));
+            let least = times.reduce(f64::min)?;
+            // On the CPU executor, times say nothing; fewer splits are as good.
+            Some(if self.device.is_cpu() { arithmetic.map_or(1.0, |it| it.splits.into()) } else { least })
+        };
+        let arithmetic = Arithmetic::choose(&kernels, self.product, self.splits, time)?;
+        Ok(Self { invariance: arithmetic.map_or(Invariance::Impossible, Invariance::By), ..self })
+    }
+
+    /// Whether a kernel would make other bits than are asked for.
+    fn makes_other_bits(&self, kernel: &KernelInfo) -> bool {
+        match self.invariance {
+            Invariance::NotAsked => false,
+            Invariance::By(arithmetic) => !arithmetic.is_of(kernel),
+            Invariance::Impossible => true,
+        }
+    }
+
+    /// Among how many blocks to divide each sum, if that is given.
+    fn splits(&self) -> Option<u32> {
+        match self.invariance {
+            Invariance::By(arithmetic) => Some(arithmetic.splits),
+            Invariance::NotAsked | Invariance::Impossible => self.splits,
+        }
+    }
+
     /// How a kernel would compute the product.
     fn candidate(&self, kernel: &'static KernelInfo, named: bool) -> Result<Estimated, Refusal> {
+        let keeps_bits = !matches!(self.invariance, Invariance::By(arithmetic) if !arithmetic.is_symmetric());
         // Where all operands may have to be copied, of the transposes perhaps less.
-        if kernel.contract.copies() == Copies::Everything {
+        if keeps_bits && kernel.contract.copies() == Copies::Everything {
             let both = [false, true].map(|transposed| self.candidate_for(kernel, named, transposed));
             return match both {
                 [Ok(one), Ok(other)] => Ok(if other.ms < one.ms { other } else { one }),
@@ -107,7 +167,7 @@ impl Request<'_> {
         }
         // The transposes, too, where C is column-major, or is a row that is a column then.
         let by_columns = self.product.c.order() == Some(Order::ColumnMajor) || self.product.m == 1;
-        if by_columns && let Ok(candidate) = self.candidate_for(kernel, named, true) {
+        if by_columns && keeps_bits && let Ok(candidate) = self.candidate_for(kernel, named, true) {
             return Ok(candidate);
         }
         self.candidate_for(kernel, named, false)
@@ -115,17 +175,23 @@ impl Request<'_> {
 
     fn candidate_for(&self, kernel: &'static KernelInfo, named: bool, transposed: bool) -> Result<Estimated, Refusal> {
         let product = if transposed { self.product.transposed() } else { *self.product };
-        match kernel.refusal(self.device, &product, self.wanted, self.splits) {
+        let splits = self.splits();
+        match kernel.refusal(self.device, &product, self.wanted, splits) {
             Some(refusal) if !(named && refusal.yields_to_name()) => return Err(refusal),
             Some(_) | None => {}
         }
-        let candidates = match self.splits {
+        // After the reasons that nobody can change.
+        if self.makes_other_bits(kernel) {
+            return Err(Refusal::NotInvariant);
+        }
+        let invariant = !matches!(self.invariance, Invariance::NotAsked);
+        let candidates = match splits {
             Some(splits) => vec![splits],
             None if self.device.is_cpu() => vec![kernel.contract.fewest_splits(&product)],
             None => model::candidate_splits(kernel, self.device, &product),
         };
         let estimated = candidates.into_iter().map(|splits| {
-            let candidate = KernelCandidate::of(kernel, self.device, product, transposed, splits)?;
+            let candidate = KernelCandidate::of(kernel, self.device, product, transposed, splits, invariant)?;
             Ok(Estimated { ms: model::estimate(self.device, &candidate), candidate })
         });
         // The fastest; if there is none, the reason of the first.
@@ -207,6 +273,10 @@ impl Request<'_> {
         });
         let precisions = Precision::ALL.into_iter().filter(|&precision| {
             let request = Request { wanted: precision.into(), ..*self };
+            let request = match self.invariance {
+                Invariance::NotAsked => request,
+                Invariance::By(_) | Invariance::Impossible => request.made_invariant(None, |_| true).unwrap_or(request),
+            };
             self.kernels.iter().any(|kernel| request.candidate(kernel, false).is_ok())
         });
         Error::NoKernel {
@@ -271,10 +341,17 @@ impl Request<'_> {
                 rounded_up(expected)
             ));
         }
+        if let Invariance::By(_) = self.invariance {
+            notes.push(
+                "rows have the same bits whatever rows come with them: the order of the sums and the splits are those for all products \
+                 with as many columns and terms"
+                    .to_owned(),
+            );
+        }
         if self.wanted == Wanted::Precision(Precision::Fp32) && candidate.kernel.scheme == Scheme::Fp32 {
             notes.push("no tensor cores: all operations are fused fp32 ones, as for fp32-strict".to_owned());
         }
-        if let Some(refusal) = candidate.kernel.refusal(self.device, &candidate.product, self.wanted, self.splits) {
+        if let Some(refusal) = candidate.kernel.refusal(self.device, &candidate.product, self.wanted, self.splits()) {
             notes.push(format!("not chosen unasked: {refusal}"));
         }
         if self.product.is_empty() {

@@ -35,7 +35,9 @@ pub(crate) struct KernelCandidate {
 }
 
 impl KernelCandidate {
-    /// How a kernel computes a product that it does not refuse, in so many splits.
+    /// How a kernel computes a product that it does not refuse, in so many splits. `invariant` is that of
+    /// [`Options`](super::Options): blocks find out by themselves what has to be computed again, because those that share that decide for a
+    /// whole sum what the others decide for each split.
     ///
     /// # Errors
     /// [`Refusal::Workspace`].
@@ -45,6 +47,7 @@ impl KernelCandidate {
         product: Description,
         transposed: bool,
         splits: u32,
+        invariant: bool,
     ) -> Result<Self, Refusal> {
         let memory = device.memory_bytes.unwrap_or(u64::MAX);
         let refused = |bytes: u128| Refusal::Workspace { needs: Bytes(bytes), has: Bytes(memory.into()) };
@@ -64,7 +67,8 @@ impl KernelCandidate {
             }
             false => 0,
         };
-        let (partials, mask) = (layout.part(partials), layout.part(kernel.contract.mask_words(&product, splits)));
+        let mask_words = if invariant { 0 } else { kernel.contract.mask_words(&product, splits) };
+        let (partials, mask) = (layout.part(partials), layout.part(mask_words));
         let ([Some(a), Some(b)], Some(partials), Some(tile_mask)) = (preparations, partials, mask) else {
             return Err(refused(u128::MAX));
         };

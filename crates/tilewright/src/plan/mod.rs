@@ -41,6 +41,7 @@ mod cache;
 mod choose;
 mod explanation;
 mod gemm_plan;
+mod invariance;
 mod kernel_candidate;
 mod model;
 mod options;

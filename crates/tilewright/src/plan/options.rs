@@ -29,6 +29,10 @@ pub struct Options {
     pub splits: Option<u32>,
     /// Which measured times to go by.
     pub tables: Tables,
+    /// Whether a row of C shall have bits that depend on nothing but that row of A, and of the old C, on B, n, k, α and β: not on how many rows
+    /// come with it, which, where they lie, or where in a batch the product is. That holds on one GPU, for one precision and version of
+    /// this crate. It takes kernels that add up in one order, with splits that n and k alone decide, and no measured times.
+    pub invariant: bool,
 }
 
 impl Options {

@@ -10,7 +10,7 @@ use ndarray::{Array2, s};
 use super::choose::choose;
 use super::*;
 use crate::kernels::contract::{Call, Contract, KernelInfo, Performance};
-use crate::kernels::{ALL, GEMM_TILED_16_FP32, Scheme};
+use crate::kernels::{ALL, GEMM_TILED_16_FP32, Scheme, SumOrder};
 use crate::order::Order;
 use crate::{Device, DeviceMatrix, Error, Sizes};
 
@@ -59,6 +59,7 @@ static SLICES: KernelInfo = KernelInfo {
     facts: gemm_naive_2d_fp32::FACTS,
     idea: "one slice of k after the other",
     scheme: Scheme::Fp32,
+    sums: SumOrder::Own,
     a: Some(Order::RowMajor),
     b: None,
     tile: Some(TileShape { m: 8, n: 32, k: 1 }),

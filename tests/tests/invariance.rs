@@ -1,0 +1,74 @@
+//! Invariant plans: a row has the same bits whatever rows come with it. And what they rest on: kernels with one order of sums make the same bits.
+
+use std::collections::HashMap;
+
+use cuda_std::executor::Checks;
+use ndarray::{Array2, ShapeBuilder};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tests::invariance;
+use tilewright::kernels::{self, SumOrder};
+use tilewright::plan::{DeviceFacts, Options};
+use tilewright::{Device, Precision};
+
+const H200: fn() -> DeviceFacts = || DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+const L4: fn() -> DeviceFacts = || DeviceFacts::of_gpu("NVIDIA L4", (8, 9), 58, 24 << 30);
+
+#[test]
+fn rows_keep_their_bits_on_every_gpu() {
+    let device = Device::cpu(Checks::Bounds);
+    for (gpu, precision, sizes, seed) in [(H200(), Precision::Fp32, [130, 700], 0), (L4(), Precision::Fp32, [130, 700], 1)] {
+        let start = std::time::Instant::now();
+        let compared = invariance::check(&device, &gpu, precision, sizes, seed).unwrap();
+        println!("{gpu}: {compared:?} {:?}", start.elapsed());
+    }
+}
+
+/// Each kernel's bits are those of the first one with its scheme and order, for each number of splits, on rows that need the fallback, too.
+#[test]
+fn kernels_with_one_order_make_the_same_bits() {
+    let device = Device::cpu(Checks::Bounds);
+    let mut generator = StdRng::seed_from_u64(7);
+    for [m, n, k] in [[70, 72, 520], [260, 40, 70], [37, 300, 7]] {
+        let a = invariance::rows_of_a(m, k, &mut generator);
+        let b = invariance::columns_of_b(k, n, &mut generator);
+        let by_columns = |matrix: &Array2<f32>| {
+            let mut other = Array2::zeros(matrix.raw_dim().f());
+            other.assign(matrix);
+            other
+        };
+        let (a, b) = ([by_columns(&a), a], [by_columns(&b), b]);
+        let mut first: HashMap<_, (Array2<f32>, &str)> = HashMap::new();
+        let mut compared = 0;
+        for kernel in kernels::ALL.iter().filter(|kernel| kernel.sums != SumOrder::Own) {
+            let options = |splits| Options { splits: Some(splits), invariant: true, ..Options::from(*kernel) };
+            let cases = [1, 2, 5].into_iter().flat_map(|splits| a.iter().flat_map(move |a| [(splits, a)]));
+            for (splits, a, b) in cases.flat_map(|(splits, a)| b.each_ref().map(|b| (splits, a, b))) {
+                let mut c = Array2::ones((m, n));
+                if tilewright::gemm(&device, options(splits), 1.5, a.view(), b.view(), 0.5, c.view_mut()).is_err() {
+                    continue; // It has no splits, or is for another layout, or for fewer terms.
+                }
+                let (expected, name) = first.entry((kernel.scheme, kernel.sums, splits)).or_insert((c.clone(), kernel.name));
+                let differs = |one: f32, other: f32| one.to_bits() != other.to_bits() && !(one.is_nan() && other.is_nan());
+                for ((place, &one), &other) in c.indexed_iter().zip(expected.iter()) {
+                    assert!(!differs(one, other), "{place:?}: {one:e} by {}, {other:e} by {name}, {splits} splits", kernel.name);
+                }
+                compared += usize::from(*name != kernel.name);
+            }
+        }
+        println!("{m}x{n}x{k}: {} orders, {compared} products compared", first.len());
+        assert!(compared > 40, "{compared}");
+    }
+}
+
+/// Where nothing can keep its bits, that is an error that says what can.
+#[test]
+fn what_depends_on_other_rows_is_refused() {
+    let product = invariance::product(300, 100, 200);
+    let options = Options { invariant: true, ..Options::from(Precision::Fp32Normwise) };
+    let error = tilewright::plan::plan(&H200(), &product, &options).unwrap_err().to_string();
+    assert!(error.contains("whatever rows come with them") && error.contains("fp32-rounded"), "{error}");
+    let named = kernels::find("gemm_wgmma_packed_fp32_3xfp16").unwrap();
+    let error = tilewright::plan::plan(&H200(), &product, &Options { invariant: true, ..named.into() }).unwrap_err();
+    assert!(error.to_string().contains("whatever rows come with them"), "{error}");
+}
