@@ -46,14 +46,16 @@ pub struct Options {
     pub what: What,
     /// The names of the problems; all that the kernels are for if there are none.
     pub problems: Vec<String>,
-    /// The names of the kernels. If there are none: the ladder and what a plan chooses, or that alone if a precision or
-    /// splits are asked for.
+    /// The names of the kernels. If there are none: the ladder and what a plan chooses, or that alone if a precision,
+    /// splits, or invariant rows are asked for.
     pub kernels: Vec<String>,
     /// The precision, or how accurate products have to be; if there is none, the precision of each kernel, and for what a plan chooses
     /// [`tilewright::Precision::Fp32`].
     pub precision: Option<Wanted>,
     /// Among how many blocks to divide each sum.
     pub splits: Option<u32>,
+    /// Whether rows have bits that do not depend on other rows.
+    pub invariant: bool,
     /// Which measured times to go by.
     pub tables: plan::Tables,
     /// Whether to print, and to report, why each plan is what it is.
@@ -159,13 +161,16 @@ fn select(options: &Options) -> Result<Vec<Selected>, Error> {
     let with = |kernel: Option<&'static KernelInfo>| plan::Options {
         kernel,
         splits: options.splits,
+        invariant: options.invariant,
         tables: options.tables.clone(),
         ..options.precision.map(plan::Options::from).unwrap_or_default()
     };
     let pairs = chosen.into_iter().map(|problem| {
         let own = |kernel: &&'static KernelInfo| kernel.family() == problem.family;
         let choices: Vec<_> = match (kernels.is_empty(), named.is_empty()) {
-            (true, _) if options.precision.is_some() || options.splits.is_some() => vec![with(None)],
+            (true, _) if options.precision.is_some() || options.splits.is_some() || options.invariant => {
+                vec![with(None)]
+            }
             (true, _) => kernels::BASIC.into_iter().filter(own).map(Some).chain([None]).map(with).collect(),
             (false, true) => kernels.iter().copied().filter(own).map(|kernel| with(Some(kernel))).collect(),
             (false, false) => kernels.iter().map(|kernel| with(Some(kernel))).collect(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cuda_driver::{DriverVersion, KeptContext, keep_context};
 use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement, Workspace};
-use tilewright::{Device, DeviceMatrix, Wanted};
+use tilewright::{Device, DeviceMatrix};
 
 use crate::error::{Failure, Kind};
 use crate::shape::{Products, Strides};
@@ -92,7 +92,7 @@ impl Job {
     pub(crate) unsafe fn new(
         place: Place,
         stream: Stream,
-        wanted: Wanted,
+        options: &Options,
         products: Products,
         addresses: [usize; 3],
     ) -> Result<Self, Failure> {
@@ -104,7 +104,7 @@ impl Job {
             let plan = match plans.last() {
                 Some(plan) if *plan.product() == product => plan.clone(),
                 // SAFETY: the caller's promise.
-                _ => unsafe { planned(place, &device, stream, product, wanted)? },
+                _ => unsafe { planned(place, &device, stream, product, options)? },
             };
             plans.push(plan);
         }
@@ -217,9 +217,9 @@ unsafe fn planned(
     device: &Device,
     stream: Stream,
     product: Description,
-    wanted: Wanted,
+    options: &Options,
 ) -> Result<Arc<GemmPlan>, Failure> {
-    device.plan_with(&product, &Options::from(wanted), |plan| {
+    device.plan_with(&product, options, |plan| {
         // SAFETY: the caller's promise.
         unsafe { load(place, device, stream, || Ok(plan.load(device)?)) }
     })

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use tilewright::plan::Triangle;
+use tilewright::plan::{self, Triangle};
 use tilewright::{Precision, Wanted};
 
 use crate::array::Array;
@@ -60,10 +60,12 @@ struct Options {
     on_cpu: OnCpu,
     /// What is wanted of each matrix of the result.
     part: Triangle,
+    /// Whether rows have bits that do not depend on other rows.
+    invariant: bool,
 }
 
 impl Options {
-    fn parse(rule: &str, precision: &str, on_cpu: &str, part: &str) -> Result<Self, Failure> {
+    fn parse(rule: &str, precision: &str, on_cpu: &str, part: &str, invariant: bool) -> Result<Self, Failure> {
         let refused = |what: &str, value: &str, why: &str| argument(format!("{what} is {value:?}: {why}"));
         Ok(Self {
             rule: Rule::of_name(rule).ok_or_else(|| refused("the rule", rule, "expected matmul, matvec or bmm"))?,
@@ -75,12 +77,14 @@ impl Options {
                 "lower" => Triangle::Lower,
                 _ => return Err(refused("part", part, "expected one of all, upper, lower")),
             },
+            invariant,
         })
     }
 }
 
 /// The product of `a` and `b`, of any kind: see `tilewright.matmul`.
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "those of `matmul`, in the order in which Python gives them")]
 pub(crate) fn multiply<'py>(
     rule: &str,
     a: &Bound<'py, PyAny>,
@@ -89,8 +93,9 @@ pub(crate) fn multiply<'py>(
     precision: &str,
     on_cpu: &str,
     part: &str,
+    invariant: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = Options::parse(rule, precision, on_cpu, part)?;
+    let options = Options::parse(rule, precision, on_cpu, part, invariant)?;
     let named = named(a, b, out);
     let Some(torch) = Torch::of(a.py(), &named)? else { return Ok(multiply_arrays(a, b, out, options)?) };
     let tensors: Vec<_> = named.iter().map(|(_, tensor)| *tensor).collect();
@@ -104,12 +109,12 @@ pub(crate) fn multiply<'py>(
         options.rule.result(&shape(a)?, &shape(b)?).map_err(argument)?;
     }
     check_devices(&named)?;
-    torch.dispatch(a, b, out, [("precision", precision), ("on_cpu", on_cpu), ("part", part)])
+    torch.dispatch(a, b, out, [("precision", precision), ("on_cpu", on_cpu), ("part", part)], invariant)
 }
 
 /// The product of torch tensors as they are in memory: what the operator does after everything else that torch wants to do.
 #[pyfunction]
-#[pyo3(signature = (a, b, out, *, precision = "fp32", on_cpu = "refuse", part = "all"))]
+#[pyo3(signature = (a, b, out, *, precision = "fp32", on_cpu = "refuse", part = "all", invariant = false))]
 pub(crate) fn multiply_tensors<'py>(
     a: &Bound<'py, PyAny>,
     b: &Bound<'py, PyAny>,
@@ -117,8 +122,9 @@ pub(crate) fn multiply_tensors<'py>(
     precision: &str,
     on_cpu: &str,
     part: &str,
+    invariant: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = Options::parse(Rule::Matmul.name(), precision, on_cpu, part)?;
+    let options = Options::parse(Rule::Matmul.name(), precision, on_cpu, part, invariant)?;
     let named = named(a, b, out);
     let torch = Torch::of(a.py(), &named)?.ok_or_else(|| argument("these are no torch tensors"))?;
     multiply_in_memory(torch, a, b, out, options)?.map_or_else(
@@ -139,8 +145,9 @@ pub(crate) fn explain<'py>(
     precision: &str,
     on_cpu: &str,
     part: &str,
+    invariant: bool,
 ) -> PyResult<String> {
-    let options = Options::parse(rule, precision, on_cpu, part)?;
+    let options = Options::parse(rule, precision, on_cpu, part, invariant)?;
     let named = named(a, b, None);
     let (left, right) = match Torch::of(a.py(), &named)? {
         Some(torch) => {
@@ -205,9 +212,10 @@ unsafe fn job(
     b: &Tensor,
     c: &Tensor,
 ) -> Result<Job, Failure> {
-    let products = Products::new(&a.view, &b.view, &c.view, options.part);
+    let products = Products::new(&a.view, &b.view, &c.view, options.part, options.invariant);
+    let options = plan::Options { invariant: options.invariant, ..options.wanted.into() };
     // SAFETY: the caller's promise.
-    unsafe { Job::new(place, stream, options.wanted, products, [a.address, b.address, c.address]) }
+    unsafe { Job::new(place, stream, &options, products, [a.address, b.address, c.address]) }
 }
 
 /// The product of tensors that are plain memory; none if they are on a device whose memory kernels cannot use, or are to be

@@ -190,11 +190,12 @@ impl<const N: usize> Axis<N> {
 }
 
 impl Products {
-    /// The products of `c = a·b`, or of a part of each matrix of c. The shape of c is that which [`Rule::result`] gives.
+    /// The products of `c = a·b`, or of a part of each matrix of c. The shape of c is that which [`Rule::result`] gives. If rows are
+    /// invariant, columns stay as many as they are: it is from them that the bits of a row follow.
     ///
     /// # Panics
     /// If it is another one.
-    pub(crate) fn new(a: &View, b: &View, c: &View, part: Triangle) -> Self {
+    pub(crate) fn new(a: &View, b: &View, c: &View, part: Triangle, invariant: bool) -> Self {
         let (rank_a, rank_b, rank_c) = (a.shape.len(), b.shape.len(), c.shape.len());
         // A vector a is a matrix of one row, a vector b one of one column.
         let (a_is_vector, b_is_vector) = (rank_a == 1, rank_b == 1);
@@ -223,7 +224,8 @@ impl Products {
         let mut axes: Vec<Axis> = all.filter(|axis| axis.extent != 1).collect();
         // The innermost is the last one.
         axes.sort_by_key(|axis| Reverse(axis.strides[2]));
-        simplify(&mut axes, &mut rows, &mut cols, part == Triangle::All);
+        let is_whole = part == Triangle::All;
+        simplify(&mut axes, &mut rows, &mut cols, [is_whole, is_whole && !invariant]);
 
         let batch = take_batch(&mut axes, rows, cols);
         let [of_a, of_b, of_c] = batch.strides;
@@ -271,7 +273,7 @@ fn offsets<const N: usize>(axes: &[Axis<N>]) -> impl Iterator<Item = [usize; N]>
 }
 
 /// Folds extents of a batch into the rows and the columns, if these may grow, and merges them, as far as strides allow.
-fn simplify(axes: &mut Vec<Axis>, rows: &mut Axis, cols: &mut Axis, may_grow: bool) {
+fn simplify(axes: &mut Vec<Axis>, rows: &mut Axis, cols: &mut Axis, may_grow: [bool; 2]) {
     let mut changed = true;
     while changed {
         changed = false;
@@ -279,9 +281,9 @@ fn simplify(axes: &mut Vec<Axis>, rows: &mut Axis, cols: &mut Axis, may_grow: bo
             let axis = axes[place];
             // b has one matrix for all of them, or a has.
             let [a_stays, b_stays] = [0, 1].map(|operand| axis.strides[operand] == 0);
-            if let Some(longer) = rows.then(axis).filter(|_| may_grow && b_stays) {
+            if let Some(longer) = rows.then(axis).filter(|_| may_grow[0] && b_stays) {
                 *rows = longer;
-            } else if let Some(longer) = cols.then(axis).filter(|_| may_grow && a_stays) {
+            } else if let Some(longer) = cols.then(axis).filter(|_| may_grow[1] && a_stays) {
                 *cols = longer;
             } else if let Some((inner, longer)) =
                 (place + 1..axes.len()).find_map(|inner| Some((inner, axes[inner].then(axis)?)))
@@ -433,7 +435,7 @@ mod tests {
     /// The products of c without gaps, checked term by term.
     fn products(a: &View, b: &View) -> Products {
         let c = contiguous(&Rule::Matmul.result(&a.shape, &b.shape).unwrap());
-        let products = Products::new(a, b, &c, Triangle::All);
+        let products = Products::new(a, b, &c, Triangle::All, false);
         assert_eq!(computed(&products), expected(a, b, &c), "{a:?} {b:?}");
         products
     }
@@ -485,9 +487,16 @@ mod tests {
         // Every matrix of a has one row: a batch of vectors.
         let folded = products(&contiguous(&[3]), &contiguous(&[5, 3, 1]));
         assert_eq!((folded.m, folded.n, folded.count), (1, 5, 1));
+        // Of invariant rows, the columns stay, and rows may be more.
+        let (row, b) = (contiguous(&[1, 3]), contiguous(&[5, 3, 4]));
+        let of = |a: &View, b: &View, c: &[usize]| Products::new(a, b, &contiguous(c), Triangle::All, true);
+        let kept = of(&row, &b, &[5, 1, 4]);
+        assert_eq!((kept.m, kept.n, kept.count), (1, 4, 5));
+        assert_eq!(computed(&kept), expected(&row, &b, &contiguous(&[5, 1, 4])));
+        assert_eq!(of(&contiguous(&[5, 2, 3]), &contiguous(&[3, 4]), &[5, 2, 4]).m, 10);
         // Triangles are of each matrix.
         let (a, b, c) = (contiguous(&[5, 2, 3]), contiguous(&[3, 4]), contiguous(&[5, 2, 4]));
-        let kept = Products::new(&a, &b, &c, Triangle::Upper);
+        let kept = Products::new(&a, &b, &c, Triangle::Upper, false);
         assert_eq!((kept.m, kept.n, kept.count, kept.part), (2, 4, 5, Triangle::Upper));
         // Rows that do not go on at the same distance are a batch.
         let padded = View { shape: vec![5, 2, 3], strides: vec![100, 3, 1] };
@@ -511,7 +520,7 @@ mod tests {
     fn results_between_each_other_are_computed_one_after_the_other() {
         let (a, b) = (contiguous(&[4, 2, 3]), contiguous(&[4, 3, 5]));
         let c = permuted(contiguous(&[2, 4, 5]), &[1, 0, 2]);
-        let products = Products::new(&a, &b, &c, Triangle::All);
+        let products = Products::new(&a, &b, &c, Triangle::All, false);
         assert_eq!((products.count, products.offsets().count()), (1, 4));
         assert_eq!(computed(&products), expected(&a, &b, &c));
     }
@@ -519,7 +528,7 @@ mod tests {
     #[test]
     fn what_is_too_long_to_be_folded_is_a_batch() {
         let (a, b) = (contiguous(&[4, 1 << 30, 1]), contiguous(&[1, 1]));
-        let products = Products::new(&a, &b, &contiguous(&[4, 1 << 30, 1]), Triangle::All);
+        let products = Products::new(&a, &b, &contiguous(&[4, 1 << 30, 1]), Triangle::All, false);
         assert_eq!((products.m, products.count), (1 << 30, 4));
     }
 

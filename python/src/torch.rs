@@ -151,8 +151,10 @@ impl Torch {
         b: &Bound<'py, PyAny>,
         out: Option<&Bound<'py, PyAny>>,
         options: [(&str, &str); 3],
+        invariant: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let options = options.into_py_dict(a.py())?;
+        options.set_item("invariant", invariant)?;
         self.dispatch.bind(a.py()).call((a, b, out), Some(&options))
     }
 

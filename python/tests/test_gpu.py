@@ -90,6 +90,22 @@ def views(m: int, k: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp32-strict", "fp32-rounded", "tf32", "bf16", "fp16"])
+@pytest.mark.parametrize("n,k", [(4096, 4096), (1000, 700), (64, 20000), (5, 3)])
+def test_invariant_rows_keep_their_bits(precision: Any, n: int, k: int) -> None:
+    a, b = uniform(3000, k), uniform(n, k).mT
+    if precision in ("fp32", "fp32-strict"):
+        a[5, k // 2], a[9, 2], b[1, 2] = 1e-35, 1e37, 1e-36  # what no tensor core can take as it is
+        a[70] *= 1e-36
+    whole = tilewright.matmul(a, b, precision=precision, invariant=True)
+    check(whole[100:], a[100:], b, precision)
+    for first, count in [(0, 1), (5, 1), (9, 1), (3, 8), (60, 33), (0, 128), (1, 300), (500, 1025)]:
+        part = tilewright.matmul(a[first : first + count], b, precision=precision, invariant=True)
+        assert torch.equal(part, whole[first : first + count]), (first, count)
+    batch = tilewright.matmul(a[:90].view(9, 10, k), torch.stack(9 * [b]), precision=precision, invariant=True)
+    assert torch.equal(batch.view(90, n), whole[:90])
+
+
 @pytest.mark.parametrize("name", ["padded", "spread", "rows apart", "columns apart", "repeated rows", "repeated columns", "unaligned"])
 @pytest.mark.parametrize("precision", ["fp32", "fp32-strict", "tf32"])
 @pytest.mark.parametrize("size", [(60, 70, 50), (640, 300, 1030)])

@@ -46,6 +46,24 @@ def test_an_error_takes_the_place_of_a_precision(random: np.random.Generator) ->
             product(a, b, **asked)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp32-strict", "fp32-rounded", "tf32"])
+def test_invariant_rows_keep_their_bits(random: np.random.Generator, precision: Any) -> None:
+    a, b = (random.standard_normal(shape, np.float32) for shape in [(70, 150), (150, 40)])
+    a[5, 3], a[9, 7], b[8, 2] = 1e-35, 1e37, 1e-36  # what no tensor core can take as it is
+    whole = product(a, b, precision=precision, invariant=True)
+    assert largest_error(whole[10:], a[10:], b) <= TOLERANCES[precision]
+    for rows in (slice(0, 1), slice(9, 10), slice(3, 20), slice(5, 70, 13)):
+        np.testing.assert_array_equal(product(a[rows], b, precision=precision, invariant=True), whole[rows])
+    np.testing.assert_array_equal(product(np.asfortranarray(a)[7:30], b, precision=precision, invariant=True), whole[7:30])
+    np.testing.assert_array_equal(product(a[6], b, precision=precision, invariant=True), whole[6])
+    # Neither the matrices of a batch, nor those that one row meets, are columns of one product.
+    batch = product(a.reshape(7, 10, 150), b, precision=precision, invariant=True)
+    np.testing.assert_array_equal(batch.reshape(70, 40), whole)
+    both = product(a[:1], np.stack([b, 2 * b]), precision=precision, invariant=True)
+    np.testing.assert_array_equal(both, np.stack([whole[:1], product(a[:1], 2 * b, precision=precision, invariant=True)]))
+    assert "whatever rows come with them" in tilewright.explain(a, b, precision=precision, invariant=True, on_cpu="emulate")
+
+
 def layouts(matrix: np.ndarray) -> dict[str, np.ndarray]:
     """The same numbers in different places."""
     rows, cols = matrix.shape

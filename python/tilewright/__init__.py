@@ -54,6 +54,7 @@ def matmul(
     precision: Precision = "fp32",
     tolerance: float | None = None,
     guarantee: float | None = None,
+    invariant: bool = False,
     part: Part = "all",
     on_cpu: OnCpu = "refuse",
 ) -> Tensor: ...
@@ -66,12 +67,13 @@ def matmul(
     precision: Precision = "fp32",
     tolerance: float | None = None,
     guarantee: float | None = None,
+    invariant: bool = False,
     part: Part = "all",
     on_cpu: OnCpu = "refuse",
 ) -> Array: ...
 @overload
 def matmul(
-    a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, part: Part = "all", on_cpu: OnCpu = "refuse"
+    a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, part: Part = "all", on_cpu: OnCpu = "refuse"
 ) -> Out: ...
 def matmul(
     a: Any,
@@ -81,6 +83,7 @@ def matmul(
     precision: Precision = "fp32",
     tolerance: float | None = None,
     guarantee: float | None = None,
+    invariant: bool = False,
     part: Part = "all",
     on_cpu: OnCpu = "refuse",
 ) -> Any:
@@ -113,6 +116,10 @@ def matmul(
             terms: the fastest way is taken whose errors are at most that on inputs that were made to show them, by half as a
             margin. Where no kernel's are as small, an error says what can be had.
         guarantee: The same, by what is proven for all operands.
+        invariant: Whether each row of the product shall have the same bits whatever rows of `a` come with it, how many, and in which
+            place of a batch: they depend on that row, on the matrix in `b`, and on the extents of that, on one GPU and with one version
+            of this package. It takes longer where another order of the sums would have been faster for so many rows. Not for
+            "fp32-ozaki" and "fp32-normwise".
         part: Which elements of each matrix of the product are wanted: "all"; those on the diagonal and above it, "upper", as
             `torch.triu` keeps them; or those on it and below, "lower". The others are zero, and as good as none of their time is
             spent. Where parts of the operands are zero, as in triangular matrices, much of the rest is not spent either.
@@ -137,21 +144,21 @@ def matmul(
     if tolerance is not None or guarantee is not None:
         precision = _asked(precision, tolerance, guarantee)
     if _is_compiling():
-        return _traced("matmul", a, b, out, precision, on_cpu, part)
-    return multiply("matmul", a, b, out, precision, on_cpu, part)
+        return _traced("matmul", a, b, out, precision, on_cpu, part, invariant)
+    return multiply("matmul", a, b, out, precision, on_cpu, part, invariant)
 
 
 @overload
 def matvec(
-    a: Tensor, x: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse"
+    a: Tensor, x: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, on_cpu: OnCpu = "refuse"
 ) -> Tensor: ...
 @overload
 def matvec(
-    a: Operand, x: Operand, *, out: None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse"
+    a: Operand, x: Operand, *, out: None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, on_cpu: OnCpu = "refuse"
 ) -> Array: ...
 @overload
-def matvec(a: Operand, x: Operand, *, out: Out, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse") -> Out: ...
-def matvec(a: Any, x: Any, *, out: Any = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse") -> Any:
+def matvec(a: Operand, x: Operand, *, out: Out, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, on_cpu: OnCpu = "refuse") -> Out: ...
+def matvec(a: Any, x: Any, *, out: Any = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, on_cpu: OnCpu = "refuse") -> Any:
     """The product of a matrix and a vector, and of nothing else: as `torch.mv`.
 
     Arguments, but for `part`, result and exceptions are those of `matmul`; in messages, `x` is `b`.
@@ -159,21 +166,21 @@ def matvec(a: Any, x: Any, *, out: Any = None, precision: Precision = "fp32", to
     if tolerance is not None or guarantee is not None:
         precision = _asked(precision, tolerance, guarantee)
     if _is_compiling():
-        return _traced("matvec", a, x, out, precision, on_cpu, "all")
-    return multiply("matvec", a, x, out, precision, on_cpu, "all")
+        return _traced("matvec", a, x, out, precision, on_cpu, "all", invariant)
+    return multiply("matvec", a, x, out, precision, on_cpu, "all", invariant)
 
 
 @overload
 def bmm(
-    a: Tensor, b: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse"
+    a: Tensor, b: Tensor, *, out: Tensor | None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, on_cpu: OnCpu = "refuse"
 ) -> Tensor: ...
 @overload
 def bmm(
-    a: Operand, b: Operand, *, out: None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse"
+    a: Operand, b: Operand, *, out: None = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, on_cpu: OnCpu = "refuse"
 ) -> Array: ...
 @overload
-def bmm(a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse") -> Out: ...
-def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, on_cpu: OnCpu = "refuse") -> Any:
+def bmm(a: Operand, b: Operand, *, out: Out, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, on_cpu: OnCpu = "refuse") -> Out: ...
+def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, on_cpu: OnCpu = "refuse") -> Any:
     """The products of two batches of as many matrices, each of three extents: as `torch.bmm`. Nothing is broadcast.
 
     Arguments, but for `part`, result and exceptions are those of `matmul`.
@@ -181,8 +188,8 @@ def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", toler
     if tolerance is not None or guarantee is not None:
         precision = _asked(precision, tolerance, guarantee)
     if _is_compiling():
-        return _traced("bmm", a, b, out, precision, on_cpu, "all")
-    return multiply("bmm", a, b, out, precision, on_cpu, "all")
+        return _traced("bmm", a, b, out, precision, on_cpu, "all", invariant)
+    return multiply("bmm", a, b, out, precision, on_cpu, "all", invariant)
 
 
 @overload
@@ -251,7 +258,7 @@ def scale(
 
 
 def explain(
-    a: Any, b: Any, *, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, part: Part = "all", on_cpu: OnCpu = "refuse"
+    a: Any, b: Any, *, precision: Precision = "fp32", tolerance: float | None = None, guarantee: float | None = None, invariant: bool = False, part: Part = "all", on_cpu: OnCpu = "refuse"
 ) -> str:
     """How `matmul` would compute this product: the kernel, why that one, the steps, and why not the other kernels.
 
@@ -259,7 +266,7 @@ def explain(
     """
     if tolerance is not None or guarantee is not None:
         precision = _asked(precision, tolerance, guarantee)
-    return _explain("matmul", a, b, precision, on_cpu, part)
+    return _explain("matmul", a, b, precision, on_cpu, part, invariant)
 
 
 def _asked(precision: str, tolerance: float | None, guarantee: float | None) -> Any:
@@ -275,10 +282,10 @@ def _is_compiling() -> bool:
     return torch is not None and torch.compiler.is_compiling()
 
 
-def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str, part: str) -> Any:
+def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str, part: str, invariant: bool) -> Any:
     from tilewright import _torch
 
-    return _torch.traced(rule, a, b, out, precision=precision, on_cpu=on_cpu, part=part)
+    return _torch.traced(rule, a, b, out, precision=precision, on_cpu=on_cpu, part=part, invariant=invariant)
 
 
 # The operator is there as soon as both libraries are.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.autograd import forward_ad
 
@@ -11,13 +13,13 @@ from tilewright._errors import ArgumentError, OperandTypeError
 __all__ = ["check_out", "dispatch", "refuse_derivative", "refuse_tangents", "traced", "write_to"]
 
 _library = torch.library.Library("tilewright", "DEF")
-_OPTIONS = 'str precision="fp32", str on_cpu="refuse", str part="all"'
+_OPTIONS = 'str precision="fp32", str on_cpu="refuse", str part="all", bool invariant=False'
 _library.define(f"matmul(Tensor a, Tensor b, *, {_OPTIONS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 # It returns nothing: torch.compile takes no operators of ours that return what they were given.
 _library.define(f"matmul.out(Tensor a, Tensor b, *, {_OPTIONS}, Tensor(a!) out) -> ()")
 
 
-def dispatch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, **options: str) -> torch.Tensor:
+def dispatch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, **options: Any) -> torch.Tensor:
     """Calls the operator, so that torch does everything that it does before a kernel. The options are the operator's."""
     if out is None:
         return _multiply(a, b, **options)
@@ -26,7 +28,7 @@ def dispatch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, **optio
 
 
 def traced(
-    rule: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, **options: str
+    rule: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, **options: Any
 ) -> torch.Tensor:
     """As `dispatch`, for a compiler that looks at the call: it can see no native code, so what that checks is checked here."""
     if (rule == "matvec" and (a.ndim, b.ndim) != (2, 1)) or (rule == "bmm" and (a.ndim, b.ndim) != (3, 3)):
@@ -38,7 +40,7 @@ def traced(
     return dispatch(a, b, out, **options)
 
 
-def _multiply(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
+def _multiply(a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:
     """By the operator; under forward-mode derivatives and transformations of functions, to which an operator cannot say what it
     is, by a function that can.
     """
@@ -47,23 +49,23 @@ def _multiply(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
     return torch.ops.tilewright.matmul.default(a, b, **options)
 
 
-def _on_cuda(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
+def _on_cuda(a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:
     refuse_tangents("matmul", a, b)
     return _native.multiply_tensors(a, b, None, **options)
 
 
-def _on_cuda_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
+def _on_cuda_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: Any) -> None:
     refuse_tangents("matmul", a, b)
     _native.multiply_tensors(a, b, out, **options)
 
 
-def _on_cpu(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
+def _on_cpu(a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:
     if options.get("on_cpu") == "move" and a.is_cpu and b.is_cpu:
         return _on_cuda(a.cuda(), b.cuda(), **options).cpu()
     return _on_cuda(a, b, **options)
 
 
-def _on_cpu_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
+def _on_cpu_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: Any) -> None:
     if options.get("on_cpu") == "move" and a.is_cpu and b.is_cpu and out.is_cpu:
         write_to(out, _on_cpu(a, b, **options))
     else:
@@ -97,7 +99,7 @@ def write_to(out: torch.Tensor, product: torch.Tensor) -> None:
     out.copy_(product)
 
 
-def _without_numbers(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.Tensor:
+def _without_numbers(a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:
     """What the product is, but for its elements: for tensors that have none."""
     if options.get("part", "all") != "all" and min(a.ndim, b.ndim) < 2:
         raise ArgumentError(
@@ -111,7 +113,7 @@ def _without_numbers(a: torch.Tensor, b: torch.Tensor, **options: str) -> torch.
     return a.new_empty(torch.matmul(a, b).shape)
 
 
-def _without_numbers_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
+def _without_numbers_out(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: Any) -> None:
     check_out(_without_numbers(a, b, **options), out)
 
 
@@ -124,7 +126,7 @@ def refuse_derivative(function: str, *tensors: torch.Tensor | None) -> None:
         )
 
 
-def _refuse_derivative(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: str) -> None:
+def _refuse_derivative(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **options: Any) -> None:
     refuse_derivative("matmul", a, b, out)
     with torch._C._AutoDispatchBelowAutograd():  # pyright: ignore[reportPrivateUsage]
         dispatch(a, b, out, **options)
@@ -137,7 +139,7 @@ class DerivativeOfOutError(ArgumentError, RuntimeError):
 def _keep(
     ctx: torch.autograd.function.FunctionCtx,
     inputs: tuple[torch.Tensor, torch.Tensor],
-    keyword_only_inputs: dict[str, str],
+    keyword_only_inputs: dict[str, Any],
     output: torch.Tensor,
 ) -> None:
     """Keeps what the derivatives need."""
@@ -175,7 +177,7 @@ def _differentiate(
     return grad_a, grad_b
 
 
-def _of_part(tensor: torch.Tensor, options: dict[str, str]) -> torch.Tensor:
+def _of_part(tensor: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
     """The elements that the product has, of its derivative: the others are zero, whatever the operands are."""
     part = options.get("part", "all")
     return tensor if part == "all" else tensor.triu() if part == "upper" else tensor.tril()
@@ -185,13 +187,13 @@ class _Product(torch.autograd.Function):
     """The product, for forward-mode derivatives and for `torch.func`."""
 
     @staticmethod
-    def forward(a: torch.Tensor, b: torch.Tensor, options: dict[str, str]) -> torch.Tensor:
+    def forward(a: torch.Tensor, b: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
         return torch.ops.tilewright.matmul.default(a, b, **options)
 
     @staticmethod
     def setup_context(
         ctx: torch.autograd.function.FunctionCtx,
-        inputs: tuple[torch.Tensor, torch.Tensor, dict[str, str]],
+        inputs: tuple[torch.Tensor, torch.Tensor, dict[str, Any]],
         output: torch.Tensor,
     ) -> None:
         a, b, ctx.options = inputs
@@ -220,7 +222,7 @@ class _Product(torch.autograd.Function):
         in_dims: tuple[int | None, int | None, object],
         a: torch.Tensor,
         b: torch.Tensor,
-        options: dict[str, str],
+        options: dict[str, Any],
     ) -> tuple[torch.Tensor, int]:
         # The extent that is mapped over comes first, behind it as many others in a as in b: a batch like any other.
         ranks = [tensor.ndim - (place is not None) for tensor, place in zip((a, b), in_dims[:2])]

@@ -43,9 +43,18 @@ pub struct Compared {
 fn cases() -> Vec<Case> {
     let all = Case { first: 0, rows: ROWS, batch: 1, a: Order::RowMajor, gap: 0, c: Order::RowMajor };
     let mut cases = vec![all];
-    for (first, rows, batch) in
-        [(0, 1, 1), (3, 1, 1), (8, 1, 1), (77, 2, 1), (14, 17, 1), (64, 64, 1), (1, 65, 1), (40, 200, 1), (5, 20, 3), (2, 1, 9)]
-    {
+    for (first, rows, batch) in [
+        (0, 1, 1),
+        (3, 1, 1),
+        (8, 1, 1),
+        (77, 2, 1),
+        (14, 17, 1),
+        (64, 64, 1),
+        (1, 65, 1),
+        (40, 200, 1),
+        (5, 20, 3),
+        (2, 1, 9),
+    ] {
         for (a, gap) in [(Order::RowMajor, 0), (Order::RowMajor, 1), (Order::ColumnMajor, 3)] {
             cases.push(Case { first, rows, batch, a, gap, c: Order::RowMajor });
         }
@@ -147,7 +156,8 @@ pub fn check(
         let expected = expected.get_or_insert_with(|| results[0].clone());
         for (index, row) in (0..batch).flat_map(|product| (0..rows).map(move |row| (product, row))).enumerate() {
             let (result, expected) = (results[row.0].row(row.1), expected.row(first + index));
-            let differs = |(one, other): (&f32, &f32)| one.to_bits() != other.to_bits() && !(one.is_nan() && other.is_nan());
+            let differs =
+                |(one, other): (&f32, &f32)| one.to_bits() != other.to_bits() && !(one.is_nan() && other.is_nan());
             if let Some(col) = result.iter().zip(expected).position(differs) {
                 return Err(Error::Usage(format!(
                     "{case:?}: row {}, column {col} is {:e}, and {:e} with all rows ({name}, {} splits)",

@@ -16,12 +16,14 @@ use gpu_kernels::{Matrix, MatrixMut};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use testkit::Operation;
 use tests::device_features::{self, Feature, Launcher, X, untouched};
+use tests::invariance;
 use tests::scaling::Scaled;
 use tests::special::{self, Special};
 use tests::special_values;
 use tests::{Batch, Kernel, Layout, Layouts, Operand, Place, Planned, Problem, Sizes};
 use tilewright::kernels::{self, KernelInfo};
-use tilewright::{Buffer, Device, DeviceError, Error, Order};
+use tilewright::plan::DeviceFacts;
+use tilewright::{Buffer, Device, DeviceError, Error, Order, Precision};
 
 const NO_DEVICE: &str = "skipped: no device";
 
@@ -113,6 +115,20 @@ fn main() {
                 let agreement = testkit::agreement(operation, device, &testkit::Device::cpu(Checks::Bounds), 1..3)?;
                 Ok((agreement.holds(), agreement.to_string()))
             })
+        }));
+    }
+    for (precision, sizes) in [
+        (Precision::Fp32, [130, 700]),
+        (Precision::Fp32, [4096, 4096]),
+        (Precision::Fp32, [3, 50_000]),
+        (Precision::Fp32Strict, [1000, 500]),
+        (Precision::Fp32Rounded, [300, 500]),
+        (Precision::Tf32, [1000, 2000]),
+        (Precision::Bf16, [1000, 2000]),
+    ] {
+        trials.push(test(format!("invariance::{precision}::{sizes:?}"), move |device| {
+            let gpu = DeviceFacts::of(device);
+            Ok((0..4).try_for_each(|seed| invariance::check(device, &gpu, precision, sizes, seed).map(|_| ()))?)
         }));
     }
     trials.push(trial("elements_beyond_32_bit_offsets", far_elements));

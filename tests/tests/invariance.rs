@@ -6,22 +6,43 @@ use cuda_std::executor::Checks;
 use ndarray::{Array2, ShapeBuilder};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rayon::prelude::*;
 use tests::invariance;
 use tilewright::kernels::{self, SumOrder};
 use tilewright::plan::{DeviceFacts, Options};
 use tilewright::{Device, Precision};
 
 const H200: fn() -> DeviceFacts = || DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+const A100: fn() -> DeviceFacts = || DeviceFacts::of_gpu("NVIDIA A100", (8, 0), 108, 80 << 30);
 const L4: fn() -> DeviceFacts = || DeviceFacts::of_gpu("NVIDIA L4", (8, 9), 58, 24 << 30);
 
+/// On the kernels that plans for these GPUs take, which the executor runs.
 #[test]
 fn rows_keep_their_bits_on_every_gpu() {
     let device = Device::cpu(Checks::Bounds);
-    for (gpu, precision, sizes, seed) in [(H200(), Precision::Fp32, [130, 700], 0), (L4(), Precision::Fp32, [130, 700], 1)] {
-        let start = std::time::Instant::now();
-        let compared = invariance::check(&device, &gpu, precision, sizes, seed).unwrap();
-        println!("{gpu}: {compared:?} {:?}", start.elapsed());
-    }
+    use Precision::*;
+    let cases = [
+        (H200(), Fp32, [130, 700], 0),
+        (H200(), Fp32, [30, 90], 3),
+        (H200(), Fp32Strict, [90, 150], 2),
+        (H200(), Fp32Rounded, [70, 150], 1),
+        (H200(), Tf32, [70, 300], 2),
+        (H200(), Bf16, [70, 300], 1),
+        (A100(), Fp32, [130, 300], 1),
+        (L4(), Fp32, [130, 300], 2),
+        (L4(), Fp16, [70, 150], 3),
+    ];
+    let compared: Vec<_> = cases
+        .into_par_iter()
+        .map(|(gpu, precision, sizes, seed)| {
+            let compared =
+                invariance::check(&device, &gpu, precision, sizes, seed).unwrap_or_else(|why| panic!("{gpu}: {why}"));
+            println!("{gpu}, {precision}, {sizes:?}: {compared:?}");
+            compared
+        })
+        .collect();
+    assert!(compared.iter().any(|it| it.kernels.len() > 2), "kernels with other tiles have to be among them");
+    assert!(compared.iter().any(|it| it.splits > 1), "sums have to be divided in some");
 }
 
 /// Each kernel's bits are those of the first one with its scheme and order, for each number of splits, on rows that need the fallback, too.
@@ -48,10 +69,16 @@ fn kernels_with_one_order_make_the_same_bits() {
                 if tilewright::gemm(&device, options(splits), 1.5, a.view(), b.view(), 0.5, c.view_mut()).is_err() {
                     continue; // It has no splits, or is for another layout, or for fewer terms.
                 }
-                let (expected, name) = first.entry((kernel.scheme, kernel.sums, splits)).or_insert((c.clone(), kernel.name));
-                let differs = |one: f32, other: f32| one.to_bits() != other.to_bits() && !(one.is_nan() && other.is_nan());
+                let (expected, name) =
+                    first.entry((kernel.scheme, kernel.sums, splits)).or_insert((c.clone(), kernel.name));
+                let differs =
+                    |one: f32, other: f32| one.to_bits() != other.to_bits() && !(one.is_nan() && other.is_nan());
                 for ((place, &one), &other) in c.indexed_iter().zip(expected.iter()) {
-                    assert!(!differs(one, other), "{place:?}: {one:e} by {}, {other:e} by {name}, {splits} splits", kernel.name);
+                    assert!(
+                        !differs(one, other),
+                        "{place:?}: {one:e} by {}, {other:e} by {name}, {splits} splits",
+                        kernel.name
+                    );
                 }
                 compared += usize::from(*name != kernel.name);
             }

@@ -101,11 +101,12 @@ impl TuneFlags {
 }
 
 /// The flags that only problems have.
-const FOR_PROBLEMS: [&str; 19] = [
+const FOR_PROBLEMS: [&str; 20] = [
     "problem",
     "kernel",
     "precision",
     "splits",
+    "invariant",
     "table",
     "explain",
     "list",
@@ -143,6 +144,10 @@ pub struct RunFlags {
     /// Among how many blocks to divide each sum [default: what is fastest]
     #[arg(long, value_name = "COUNT")]
     splits: Option<u32>,
+
+    /// Give rows of C bits that do not depend on how many rows come with them, nor on which
+    #[arg(long)]
+    invariant: bool,
 
     #[command(flatten)]
     table: TableFlag,
@@ -249,7 +254,7 @@ impl RunFlags {
             return What::Operation { name: name.clone(), sizes: self.sizes.clone() };
         }
         let names_none = self.problem.is_empty() && self.kernel.is_empty();
-        let is_any_product = names_none && self.precision.is_none() && self.splits.is_none();
+        let is_any_product = names_none && self.precision.is_none() && self.splits.is_none() && !self.invariant;
         if is_any_product && self.overrides() == Overrides::default() { What::Everything } else { What::Problems }
     }
 
@@ -282,6 +287,7 @@ impl RunFlags {
             kernels: self.kernel,
             precision: self.precision,
             splits: self.splits,
+            invariant: self.invariant,
             tables: self.table.tables()?,
             explain: self.explain,
             runs: self.runs,

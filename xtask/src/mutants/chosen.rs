@@ -577,6 +577,20 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
+        what: "keeps sums of columns that are too small",
+        file: "gpu-kernels/src/gemm/fp32_tile.rs",
+        from: "1 << i | 1 << (SIDE + j)",
+        to: "1 << i",
+        kernels: &["gemm_wgmma_64x64_k32_nt_fp32_3xtf32"],
+    },
+    Mutant {
+        what: "keeps sums of rows that are too small",
+        file: "gpu-kernels/src/gemm/fp32_tile.rs",
+        from: "1 << i | 1 << (SIDE + j)",
+        to: "1 << (SIDE + j)",
+        kernels: &["gemm_wgmma_64x64_k32_nt_fp32_3xtf32"],
+    },
+    Mutant {
         what: "looks at the mask of rows alone",
         file: "gpu-kernels/src/gemm/repair.rs",
         from: "found |= word(row, tile.col / TILE.n) & UNDERFLOW_B;",

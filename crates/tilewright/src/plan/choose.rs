@@ -117,7 +117,11 @@ pub(super) fn choose(
 impl Request<'_> {
     /// The same, for rows that are invariant, by the best arithmetic of those that the loaded kernels have; by that of the kernel that is named,
     /// if one is.
-    fn made_invariant(self, named: Option<&KernelInfo>, is_loaded: impl Fn(&KernelInfo) -> bool) -> Result<Self, Error> {
+    fn made_invariant(
+        self,
+        named: Option<&KernelInfo>,
+        is_loaded: impl Fn(&KernelInfo) -> bool,
+    ) -> Result<Self, Error> {
         let may_be_taken = |kernel: &KernelInfo| {
             let is_alike = |named: &KernelInfo| (kernel.scheme, kernel.sums) == (named.scheme, named.sums);
             is_loaded(kernel) && named.is_none_or(is_alike)
@@ -167,7 +171,10 @@ impl Request<'_> {
         }
         // The transposes, too, where C is column-major, or is a row that is a column then.
         let by_columns = self.product.c.order() == Some(Order::ColumnMajor) || self.product.m == 1;
-        if by_columns && keeps_bits && let Ok(candidate) = self.candidate_for(kernel, named, true) {
+        if by_columns
+            && keeps_bits
+            && let Ok(candidate) = self.candidate_for(kernel, named, true)
+        {
             return Ok(candidate);
         }
         self.candidate_for(kernel, named, false)

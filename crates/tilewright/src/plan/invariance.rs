@@ -77,7 +77,8 @@ impl Arithmetic {
             .map(|product| time(product, None).map_or(f64::INFINITY, |least| least * may_cost(product.m)))
             .collect();
         let worst = |arithmetic: &Self| {
-            let shares = products.iter().zip(&limits).map(|(product, limit)| Some(time(product, Some(arithmetic))? / limit));
+            let shares =
+                products.iter().zip(&limits).map(|(product, limit)| Some(time(product, Some(arithmetic))? / limit));
             shares.reduce(|one, other| Some(one?.max(other?))).flatten()
         };
         // Of two that are equal, the later one: kernels are in the order of the ladder.

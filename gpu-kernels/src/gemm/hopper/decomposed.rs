@@ -89,7 +89,8 @@ const _: () = assert!(
 const CONSUMER_THREADS: u32 = CONSUMER_WARPS * warp::LANES;
 /// The elements from one row of a tile of sums to the next in shared memory, so that the lanes of a write meet different banks.
 const SUMS_PITCH: u32 = TILE.n + 8;
-const _: () = assert!(TILE.m * SUMS_PITCH <= raw_stages(false) * RAW_STAGE_LEN, "sums take the place of the raw stages");
+const _: () =
+    assert!(TILE.m * SUMS_PITCH <= raw_stages(false) * RAW_STAGE_LEN, "sums take the place of the raw stages");
 
 /// The named barriers of a kernel.
 struct Barriers {
