@@ -45,7 +45,7 @@
 //!  workspace   table   explanation                 memory, measured times, what a plan says of itself
 //!  preparation   options                           what happens to operands first; what a user wants
 //!  kernel_candidate                                a kernel with all that comes before and after it
-//!  model   gemm_plan                               how long it should take; a plan
+//!  model   gemm_plan   invariance                  how long it should take; a plan; which order of sums rows keep their bits with
 //!  choose   run                                    making one, running one
 //!  cache                                           keeping those that were made
 //!  ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

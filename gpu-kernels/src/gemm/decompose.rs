@@ -21,8 +21,8 @@
 //!
 //! If x is not finite, or about 2¹¹⁵ or more (8193·x is not finite then), the parts are infinite or NaN, and with them every
 //! accumulator that x goes into: kernels look at their accumulators at the end. Below about 2⁻¹⁰⁰, `low` comes near the smallest
-//! normal number and loses bits, which no accumulator shows; an [`UnderflowScan`] notices such operands. Either way, the tiles that
-//! they touch are computed again in plain fp32.
+//! normal number and loses bits, which no accumulator shows; an [`UnderflowScan`] notices such operands. Either way, the elements that
+//! they touch are computed in plain fp32 (`fp32_tile`).
 
 use cuda_std::{hint, math};
 

@@ -31,12 +31,12 @@
 //! See [`crate::gemm::decompose`]. Numbers that are too large show in the accumulators, which are not finite then. Numbers that are too
 //! small show nowhere, and the operands are scanned for them (`underflow_scan`). There are two ways:
 //!
-//! - Without a tile mask, each block scans all its operands: consumers scan A, converters B. A block that finds anything computes its
-//!   tile again, in plain fp32.
+//! - Without a tile mask, each block scans all its operands: consumers scan A, converters B. A block that finds anything takes
+//!   its sums to shared memory and computes, in plain fp32, those of the rows and columns with such operands (`fp32_tile`).
 //! - With a tile mask, blocks that have the same rows of A share the scan of them, eight at a time; so do blocks with the same columns
 //!   of B. Converters scan both, in shared memory. A block writes what it has found to its word of the mask, and
-//!   [`gemm_repair_fp32`](crate::gemm::repair::gemm_repair_fp32), launched next, computes the tiles again whose operands any block
-//!   has found. That overwrites C, so β has to be zero. Accumulators that are not finite are the block's own matter in this way,
+//!   [`gemm_repair_fp32`](crate::gemm::repair::gemm_repair_fp32), launched next, computes these rows and columns of the tiles whose
+//!   operands any block has found. That overwrites C, so β has to be zero. Accumulators that are not finite are the block's own matter in this way,
 //!   too.
 //!
 //! A launch with flags of a [`Fallback`] computes only the tiles that need it.

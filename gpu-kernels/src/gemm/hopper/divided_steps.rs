@@ -24,7 +24,7 @@
 //! **Any alignment.** `lines` copies rows from wherever they begin.
 //!
 //! What cannot be decomposed is found as in [`decomposed`](super::decomposed): every warpgroup scans what it decomposes, and a block that
-//! finds anything computes its tile again, in plain fp32.
+//! finds anything computes those rows and columns of its tile in plain fp32.
 //!
 //! 384 threads with up to 168 registers and 210 KB of shared memory on a multiprocessor: one block, or three of 128.
 

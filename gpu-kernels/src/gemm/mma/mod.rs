@@ -34,7 +34,7 @@
 //!
 //! **Operands that cannot be decomposed.** Below about 2⁻¹⁰⁰ a part of an operand loses bits; an [`UnderflowScan`] notices.
 //! Infinities, NaNs and numbers that are too large for their rounded part make an infinity or a NaN of an accumulator. Where a block
-//! finds either, it computes its tile again in plain fp32 (module `fp32_tile`).
+//! finds either, it computes those rows, columns and elements of its tile in plain fp32 (module `fp32_tile`).
 //!
 //! | precision | products of tensor cores for k = 16 | error |
 //! |---|---|---|
