@@ -96,8 +96,11 @@ pub fn product(m: usize, n: usize, k: usize) -> Description {
     Description::new(Sizes { m, n, k }, 1, a, b, c).expect("sizes that can be multiplied")
 }
 
-/// Uploads rows of matrices one after the other, each line with `gap` elements after it.
-fn upload(device: &Device, matrices: &[Array2<f32>], order: Order, gap: usize) -> Result<DeviceMatrix, Error> {
+/// Uploads matrices of one shape one after the other, each line with `gap` elements after it.
+///
+/// # Errors
+/// Those of an upload.
+pub fn upload(device: &Device, matrices: &[Array2<f32>], order: Order, gap: usize) -> Result<DeviceMatrix, Error> {
     let (rows, cols) = matrices[0].dim();
     let [lines, length] = order.lines(rows, cols);
     let pitch = length + gap;

@@ -51,6 +51,11 @@ pub(crate) trait Contract: Debug + Sync {
         Copies::Spread
     }
 
+    /// Whether a plan tries the product of the transposes, `Cᵀ = Bᵀ·Aᵀ`, too, wherever C lies.
+    fn may_transpose(&self) -> bool {
+        self.copies() == Copies::Everything
+    }
+
     /// How operands are packed first, if they are. `launch` finds them in [`Call::packed`].
     fn format(&self) -> Option<Format> {
         None

@@ -59,4 +59,6 @@ pub use scaling::SCALING;
 pub(crate) use scaling::scale_matrices;
 pub use scheme::{Family, Scheme, SumOrder};
 pub use short_k::WGMMA_SHORT_FP32_3XFP16;
-pub use wgmma::{WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED};
+pub use wgmma::{
+    WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED,
+};

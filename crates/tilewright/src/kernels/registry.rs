@@ -19,7 +19,9 @@ use super::packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_10XINT
 use super::register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 use super::scheme::Family;
 use super::short_k::WGMMA_SHORT_FP32_3XFP16;
-use super::wgmma::{WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED};
+use super::wgmma::{
+    WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED,
+};
 use crate::{Error, Precision};
 
 /// All kernels that multiply, in this order: from the simplest to those that use the most of the hardware.
@@ -40,6 +42,7 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
         .chain(&MMA_FP32_3XTF32)
         .chain(&MMA_FP32_MIXED);
     let of_split_operands = of_split_operands
+        .chain(&WGMMA_64X16_FP32_3XTF32)
         .chain(&WGMMA_64X64_K32_FP32_3XTF32)
         .chain(&WGMMA_64X64_FP32_3XTF32)
         .chain(&WGMMA_FP32_3XTF32)

@@ -55,11 +55,26 @@ pub enum SumOrder {
     Wgmma {
         /// The terms.
         terms: u32,
+        /// Whether products of parts come in the order in which they come in the product of the transposes.
+        as_transposes: bool,
     },
     /// All terms of a block by `wgmma`.
     WgmmaAll,
     /// An order of its own, or one that depends on what else is computed with an element.
     Own,
+}
+
+impl SumOrder {
+    /// The order for a product whose transposes are multiplied: `Cᵀ = Bᵀ·Aᵀ`. Terms come as they do, but a low part of A is one of `Bᵀ` then.
+    #[must_use]
+    pub fn of_transposes(self) -> Self {
+        match self {
+            Self::OneByOne => self,
+            Self::Wgmma { terms, as_transposes } => Self::Wgmma { terms, as_transposes: !as_transposes },
+            // No kernel has it for the transposes.
+            Self::Mma { .. } | Self::WgmmaAll | Self::Own => Self::Own,
+        }
+    }
 }
 
 impl Scheme {

@@ -4,7 +4,7 @@ use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::TensorMap;
 use gpu_kernels::MatrixBatch;
 use gpu_kernels::gemm::hopper::decomposed::*;
-use gpu_kernels::gemm::hopper::divided_steps;
+use gpu_kernels::gemm::hopper::{divided_steps, few_columns};
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
 use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
@@ -19,7 +19,7 @@ use crate::order::Order::{self, ColumnMajor, RowMajor};
 const THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; converter warps decompose operands for the consumers",
     scheme: Scheme::Fp32ThreeTf32,
-    sums: SumOrder::Wgmma { terms: 32 },
+    sums: SumOrder::Wgmma { terms: 32, as_transposes: false },
     tile: TILE,
     performance: Performance::new(1, 0.9).block(6.0),
 };
@@ -39,6 +39,16 @@ const SMALL_K32_THREE_TF32: Common = Common {
     idea: "one warpgroup for a small tile, three blocks on a multiprocessor; any alignment",
     tile: divided_steps::tile_of(1),
     performance: Performance::new(3, 0.42).block(3.2).unaligned(1.25),
+    ..THREE_TF32
+};
+
+/// Tiles of 16 columns. Times are guesses: what they are for is [`Options::invariant`](crate::plan::Options), where few rows need the bits
+/// of many.
+const FEW_COLUMNS_THREE_TF32: Common = Common {
+    idea: "one warpgroup for 64 rows and 16 columns, five blocks on a multiprocessor; the bits of the transposes' large tiles",
+    sums: SumOrder::Wgmma { terms: 32, as_transposes: true },
+    tile: few_columns::TILE,
+    performance: Performance::new(5, 0.16).block(3.2).unaligned(1.25),
     ..THREE_TF32
 };
 
@@ -101,28 +111,37 @@ tensor_map_kernels! {
 
 /// The contract of kernels that need the product alone, and store lines of C whole.
 #[derive(Debug)]
-struct Small(fn(&Device, TiledGemm<'_>) -> Result<(), Error>);
+struct Small {
+    launch: fn(&Device, TiledGemm<'_>) -> Result<(), Error>,
+    tile: TileShape,
+}
 
 impl Contract for Small {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        (self.0)(device, call.gemm)
+        (self.launch)(device, call.gemm)
     }
 
     fn stores(&self) -> Stores {
         Stores::Lines
     }
+
+    fn may_transpose(&self) -> bool {
+        self.tile.m != self.tile.n
+    }
 }
 
 /// Registers kernels that need the product alone.
 macro_rules! small_kernels {
-    ($($(#[$doc:meta])* pub static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;)*) => { $(
+    ($(
+        $(#[$doc:meta])* pub static $family:ident = $module:ident $common:ident: $($kernel:ident $a:ident $b:ident),*;
+    )*) => { $(
         $(#[$doc])*
         pub static $family: [KernelInfo; 4] = [$(
             $common.of(
-                divided_steps::$kernel::FACTS,
+                $module::$kernel::FACTS,
                 $a,
                 $b,
-                &Small(|device, gemm| device.launch(divided_steps::$kernel { gemm })),
+                &Small { launch: |device, gemm| device.launch($module::$kernel { gemm }), tile: $common.tile },
             )
         ),*];
     )* };
@@ -130,17 +149,23 @@ macro_rules! small_kernels {
 
 small_kernels! {
     /// Three TF32 products, tiles of 64×64.
-    pub static WGMMA_64X64_FP32_3XTF32 = SMALL_THREE_TF32:
+    pub static WGMMA_64X64_FP32_3XTF32 = divided_steps SMALL_THREE_TF32:
         gemm_wgmma_64x64_nn_fp32_3xtf32 RowMajor RowMajor,
         gemm_wgmma_64x64_nt_fp32_3xtf32 RowMajor ColumnMajor,
         gemm_wgmma_64x64_tn_fp32_3xtf32 ColumnMajor RowMajor,
         gemm_wgmma_64x64_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
     /// The same, with a tile for each warpgroup.
-    pub static WGMMA_64X64_K32_FP32_3XTF32 = SMALL_K32_THREE_TF32:
+    pub static WGMMA_64X64_K32_FP32_3XTF32 = divided_steps SMALL_K32_THREE_TF32:
         gemm_wgmma_64x64_k32_nn_fp32_3xtf32 RowMajor RowMajor,
         gemm_wgmma_64x64_k32_nt_fp32_3xtf32 RowMajor ColumnMajor,
         gemm_wgmma_64x64_k32_tn_fp32_3xtf32 ColumnMajor RowMajor,
         gemm_wgmma_64x64_k32_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
+    /// The same, with tiles of 64×16.
+    pub static WGMMA_64X16_FP32_3XTF32 = few_columns FEW_COLUMNS_THREE_TF32:
+        gemm_wgmma_64x16_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_wgmma_64x16_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_wgmma_64x16_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_wgmma_64x16_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
 }
 
 /// A tensor map of A. Where terms are neighbours, a box has as many rows as `boxes`; otherwise it has as many rows as terms.

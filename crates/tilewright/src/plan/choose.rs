@@ -11,8 +11,7 @@ use super::table::Table;
 use crate::accuracy::rounded_up;
 use crate::description::Description;
 use crate::device_facts::DeviceFacts;
-use crate::kernels::contract::Copies;
-use crate::kernels::{ALL, Family, KernelInfo, Scheme};
+use crate::kernels::{ALL, Family, KernelInfo, Scheme, SumOrder};
 use crate::order::Order;
 use crate::refusal::Refusal;
 use crate::{Bounds, Device, Error, Precision, Wanted};
@@ -123,14 +122,20 @@ impl Request<'_> {
         is_loaded: impl Fn(&KernelInfo) -> bool,
     ) -> Result<Self, Error> {
         let may_be_taken = |kernel: &KernelInfo| {
-            let is_alike = |named: &KernelInfo| (kernel.scheme, kernel.sums) == (named.scheme, named.sums);
+            let orders = |kernel: &KernelInfo| [kernel.sums, kernel.sums.of_transposes()];
+            let is_alike = |named: &KernelInfo| {
+                let is_common = |order: &SumOrder| *order != SumOrder::Own && orders(named).contains(order);
+                kernel.scheme == named.scheme && orders(kernel).iter().any(is_common)
+            };
             is_loaded(kernel) && named.is_none_or(is_alike)
         };
         let kernels: Vec<_> = self.kernels.iter().copied().filter(|kernel| may_be_taken(kernel)).collect();
         let time = |product: &Description, arithmetic: Option<&Arithmetic>| {
             let invariance = arithmetic.map_or(Invariance::NotAsked, |it| Invariance::By(*it));
             let request = Request { product, invariance, ..self };
-            let able = kernels.iter().filter(|kernel| arithmetic.is_none_or(|it| it.is_of(kernel)));
+            let able = kernels
+                .iter()
+                .filter(|kernel| arithmetic.is_none_or(|it| it.is_of(kernel, false) || it.is_of(kernel, true)));
             let times = able.filter_map(|kernel| Some(request.candidate(kernel, named.is_some()).ok()?.ms));
             let least = times.reduce(f64::min)?;
             // On the CPU executor, times say nothing; fewer splits are as good.
@@ -141,10 +146,10 @@ impl Request<'_> {
     }
 
     /// Whether a kernel would make other bits than are asked for.
-    fn makes_other_bits(&self, kernel: &KernelInfo) -> bool {
+    fn makes_other_bits(&self, kernel: &KernelInfo, transposed: bool) -> bool {
         match self.invariance {
             Invariance::NotAsked => false,
-            Invariance::By(arithmetic) => !arithmetic.is_of(kernel),
+            Invariance::By(arithmetic) => !arithmetic.is_of(kernel, transposed),
             Invariance::Impossible => true,
         }
     }
@@ -159,9 +164,8 @@ impl Request<'_> {
 
     /// How a kernel would compute the product.
     fn candidate(&self, kernel: &'static KernelInfo, named: bool) -> Result<Estimated, Refusal> {
-        let keeps_bits = !matches!(self.invariance, Invariance::By(arithmetic) if !arithmetic.is_symmetric());
-        // Where all operands may have to be copied, of the transposes perhaps less.
-        if keeps_bits && kernel.contract.copies() == Copies::Everything {
+        // Where all operands may have to be copied, of the transposes perhaps less; and tiles may be wide or high.
+        if kernel.contract.may_transpose() {
             let both = [false, true].map(|transposed| self.candidate_for(kernel, named, transposed));
             return match both {
                 [Ok(one), Ok(other)] => Ok(if other.ms < one.ms { other } else { one }),
@@ -171,10 +175,7 @@ impl Request<'_> {
         }
         // The transposes, too, where C is column-major, or is a row that is a column then.
         let by_columns = self.product.c.order() == Some(Order::ColumnMajor) || self.product.m == 1;
-        if by_columns
-            && keeps_bits
-            && let Ok(candidate) = self.candidate_for(kernel, named, true)
-        {
+        if by_columns && let Ok(candidate) = self.candidate_for(kernel, named, true) {
             return Ok(candidate);
         }
         self.candidate_for(kernel, named, false)
@@ -188,7 +189,7 @@ impl Request<'_> {
             Some(_) | None => {}
         }
         // After the reasons that nobody can change.
-        if self.makes_other_bits(kernel) {
+        if self.makes_other_bits(kernel, transposed) {
             return Err(Refusal::NotInvariant);
         }
         let invariant = !matches!(self.invariance, Invariance::NotAsked);

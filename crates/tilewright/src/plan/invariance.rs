@@ -37,14 +37,10 @@ fn may_cost(rows: usize) -> f64 {
 }
 
 impl Arithmetic {
-    /// Whether a kernel computes so.
-    pub(super) fn is_of(&self, kernel: &KernelInfo) -> bool {
-        kernel.sums != SumOrder::Own && (kernel.scheme, kernel.sums) == (self.scheme, self.sums)
-    }
-
-    /// Whether the product of the transposes has the same bits: `a·b` is `b·a`, but of parts of them, other products come first.
-    pub(super) fn is_symmetric(&self) -> bool {
-        self.sums == SumOrder::OneByOne
+    /// Whether a kernel computes so, or does if the transposes are multiplied.
+    pub(super) fn is_of(&self, kernel: &KernelInfo, transposed: bool) -> bool {
+        let sums = if transposed { kernel.sums.of_transposes() } else { kernel.sums };
+        sums != SumOrder::Own && (kernel.scheme, sums) == (self.scheme, self.sums)
     }
 
     /// The arithmetics that kernels have, with these splits or with any.

@@ -58,8 +58,8 @@ pub const fn tile_of(parts: u32) -> TileShape {
 /// The steps of a warpgroup that are in shared memory at a time, as loaded.
 const STAGES: u32 = 3;
 /// The elements of an operand in such a stage.
-const RAW_TILE: u32 = LINES * Lines::<KMajor>::PITCH;
-const _: () = assert!(RAW_TILE == DEPTH * Lines::<MnMajor>::PITCH, "in either order it takes as much");
+const RAW_TILE: u32 = Lines::<KMajor, LINES>::TILE;
+const _: () = assert!(RAW_TILE == Lines::<MnMajor, LINES>::TILE, "in either order it takes as much");
 /// The elements of a stage: those of A, then those of B.
 const RAW_STAGE: u32 = 2 * RAW_TILE;
 /// The elements of the high, or the low, parts of B.
@@ -107,8 +107,8 @@ impl<const PARTS: u32> BlockSize for Block<PARTS> {
 
 /// What a thread copies for its warpgroup.
 struct Copies<'a, A, B> {
-    a: LineCopies<'a, A>,
-    b: LineCopies<'a, B>,
+    a: LineCopies<'a, A, LINES>,
+    b: LineCopies<'a, B, LINES>,
     /// The warpgroup's stages.
     raw: SharedSlice<f32>,
     /// Where the next step begins, how far it is to the one after it, and how many there are left.
@@ -159,8 +159,8 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const PARTS: u32>(gemm: TiledG
             Memory::<PARTS>::NEW.parts_of_b.slice().skip((part * 2 * B_TILE) as usize),
         )
     };
-    let a = Lines::<A>::new(tile.a, tile.row);
-    let b = Lines::<B>::new(tile.b.transposed(), tile.col);
+    let a = Lines::<A, LINES>::new(tile.a, tile.row);
+    let b = Lines::<B, LINES>::new(tile.b.transposed(), tile.col);
     let fragments = a.fragment_offset(warp * 16, lane);
     let (sources, shift) = (b.source_offsets(warp, lane), b.source_shift(lane));
     let share = Share::of::<B>(warp / 2, lane);
@@ -198,7 +198,7 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const PARTS: u32>(gemm: TiledG
             }
             let place = stage * RAW_STAGE;
             for round in 0..2 {
-                let values = Lines::<B>::load_unit(&raw, place + RAW_TILE, &sources, shift, round);
+                let values = Lines::<B, LINES>::load_unit(&raw, place + RAW_TILE, &sources, shift, round);
                 scan.scan_now(&values);
                 let (mut high, mut low) = ([0.0; 8], [0.0; 8]);
                 for i in 0..8 {
@@ -210,7 +210,7 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const PARTS: u32>(gemm: TiledG
                 store_unit::<B>(parts_of_b, S::SECOND, low_target, round, second);
             }
             hopper::fence_async_shared();
-            let values = Lines::<A>::load(&raw, place + fragments);
+            let values = Lines::<A, LINES>::load(&raw, place + fragments);
             scan.scan_now(&values);
             let (mut first, mut low) = ([0; 16], [0.0; 16]);
             for i in 0..16 {

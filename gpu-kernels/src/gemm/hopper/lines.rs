@@ -1,5 +1,5 @@
-//! The 64 rows of A, or columns of B, of a tile of [`divided_steps`](super::divided_steps): copied to shared memory from wherever rows of
-//! memory begin, and read from there.
+//! The rows of A, or columns of B, of a tile of [`divided_steps`](super::divided_steps) or [`few_columns`](super::few_columns), 64 or 16 of
+//! them: copied to shared memory from wherever rows of memory begin, and read from there.
 //!
 //! Copies have 16 bytes and begin at multiples of 16 bytes, also where rows of memory do not: a row is copied from the multiple before its
 //! first element on, and stands in shared memory as many places further on (its *shift*, of 0 to 3).
@@ -22,30 +22,36 @@ use crate::Matrix;
 
 /// The threads of a warpgroup, which copy a step together.
 pub(super) const PART_THREADS: u32 = 128;
-/// The rows of A, and the columns of B, of a tile.
+/// The rows of A of a tile, and in most kernels the columns of B.
 pub(super) const LINES: u32 = 64;
 /// The k of a step of a warpgroup.
 pub(super) const DEPTH: u32 = ROW;
 
-/// The 64 lines of an operand that a tile needs, rows of A or columns of B. The rows of `matrix` are lines, and its columns are k.
-pub(super) struct Lines<'a, O> {
+/// The `COUNT` lines of an operand that a tile needs, rows of A or columns of B: a multiple of 16. The rows of `matrix` are lines, and its
+/// columns are k.
+pub(super) struct Lines<'a, O, const COUNT: u32> {
     matrix: Matrix<'a>,
     first: u32,
     order: PhantomData<O>,
 }
 
-impl<'a, O: Major> Lines<'a, O> {
+impl<'a, O: Major, const COUNT: u32> Lines<'a, O, COUNT> {
     /// The rows of memory that a step takes, and the elements of each.
-    const ROWS: u32 = if O::K { LINES } else { DEPTH };
-    const WIDTH: u32 = if O::K { DEPTH } else { LINES };
+    const ROWS: u32 = if O::K { COUNT } else { DEPTH };
+    const WIDTH: u32 = if O::K { DEPTH } else { COUNT };
+    /// The pieces of a thread, and how many rows of memory they are apart.
+    const PIECES: u32 = COUNT * DEPTH / 4 / PART_THREADS;
+    const APART: u32 = Self::ROWS / Self::PIECES;
     /// The elements from one row to the next in shared memory: there is room for a row with any shift, and the lanes of a
     /// [`Lines::load`] meet different banks.
-    pub(super) const PITCH: u32 = if O::K { DEPTH + 4 } else { LINES + 8 };
+    pub(super) const PITCH: u32 = if O::K { DEPTH + 4 } else { COUNT + 8 };
+    /// The elements of a tile in shared memory.
+    pub(super) const TILE: u32 = Self::ROWS * Self::PITCH;
     /// The elements from a line to the next in shared memory, and from a k to the next.
     const LINE: u32 = if O::K { Self::PITCH } else { 1 };
     const TERM: u32 = if O::K { 1 } else { Self::PITCH };
 
-    /// The lines from `first` on, a multiple of 64.
+    /// The lines from `first` on, a multiple of `COUNT`.
     #[inline(always)]
     pub(super) fn new(matrix: Matrix<'a>, first: u32) -> Self {
         Self { matrix, first, order: PhantomData }
@@ -70,7 +76,7 @@ impl<'a, O: Major> Lines<'a, O> {
         self.matrix.has_lines_of_vectors(self.pitch())
     }
 
-    /// Which row of memory of a step the first piece of thread `thread` is in, and where in it; its other pieces are [`Lines::ROWS`]` / 4` rows
+    /// Which row of memory of a step the first piece of thread `thread` is in, and where in it; its other pieces are [`Lines::APART`] rows
     /// apart.
     #[inline(always)]
     fn first_piece(thread: u32) -> (u32, u32) {
@@ -79,7 +85,7 @@ impl<'a, O: Major> Lines<'a, O> {
 
     /// Thread `thread`'s copies of all steps whose k begins at `k`, `k + distance`, and so on, and ends at `end`.
     #[inline(always)]
-    pub(super) fn copies(&self, thread: u32, k: u32, distance: u32, end: u32) -> LineCopies<'a, O> {
+    pub(super) fn copies(&self, thread: u32, k: u32, distance: u32, end: u32) -> LineCopies<'a, O, COUNT> {
         let (across, along) = if O::K { (self.first, k) } else { (k, self.first) };
         let element = |row: u32, place: u32| {
             let line = across.wrapping_add(row);
@@ -89,9 +95,9 @@ impl<'a, O: Major> Lines<'a, O> {
         // With a shift, what is before the first piece of a row, or behind its last one, may not exist.
         let room = if self.is_aligned() { 0 } else { 4 };
         let lines_exist = if O::K {
-            self.first + LINES <= self.matrix.rows()
+            self.first + COUNT <= self.matrix.rows()
         } else {
-            self.first >= room && self.first + LINES + room <= self.matrix.rows()
+            self.first >= room && self.first + COUNT + room <= self.matrix.rows()
         };
         let (least, behind) = if O::K { (room, room) } else { (0, 0) };
         let (row, piece) = Self::first_piece(thread);
@@ -130,7 +136,7 @@ impl<'a, O: Major> Lines<'a, O> {
         }
     }
 
-    /// Issues the copies of a thread's pieces, four elements as they stand in shared memory, of four rows, but not those that begin
+    /// Issues the copies of a thread's pieces, four elements as they stand in shared memory, of a row each, but not those that begin
     /// before the row does.
     ///
     /// # Safety
@@ -139,22 +145,22 @@ impl<'a, O: Major> Lines<'a, O> {
     unsafe fn copy_pieces(&self, shared: &SharedSlice<f32>, tile: u32, area: &Area, thread: u32) {
         let &Area { across, along } = area;
         let (row, piece) = Self::first_piece(thread);
-        // The four rows are 8 or 16 apart: they have the same shift.
+        // The rows are 8 or 16 apart: they have the same shift.
         let shift = self.shift(across.0 + row);
         let (from, data) = (along.0 + piece, self.matrix.data());
         if from < shift {
             return;
         }
-        let to = |i: u32| (tile + (row + i * (Self::ROWS / 4)) * Self::PITCH + piece) as usize;
+        let to = |i: u32| (tile + (row + i * Self::APART) * Self::PITCH + piece) as usize;
         let mut element = u64::from(across.0 + row) * self.pitch() + u64::from(from - shift);
         let count = (along.1 + shift).saturating_sub(from).min(4);
         let mut i = 0;
-        while i < 4 {
-            let count = if across.0 + row + i * (Self::ROWS / 4) < across.1 { count } else { 0 };
+        while i < Self::PIECES {
+            let count = if across.0 + row + i * Self::APART < across.1 { count } else { 0 };
             // SAFETY: the caller's promise. What is copied is inside the operand: elements of the row from `from - shift` on, and no
             // more than it has. The address is a multiple of 16 bytes by the definition of the shift.
             unsafe { async_copy::copy_async::<4, _>(shared, to(i), &data, element as usize, count) };
-            element += self.pitch() * u64::from(Self::ROWS / 4);
+            element += self.pitch() * u64::from(Self::APART);
             i = hint::keep_rolled(i + 1);
         }
     }
@@ -183,10 +189,10 @@ impl<'a, O: Major> Lines<'a, O> {
     #[inline(always)]
     unsafe fn copy_first_elements(&self, shared: &SharedSlice<f32>, tile: u32, area: &Area, thread: u32) {
         let &Area { across, along } = area;
-        for i in 0..Self::ROWS * 4 / PART_THREADS {
+        for i in 0..(Self::ROWS * 4).div_ceil(PART_THREADS) {
             let (row, place) = ((thread + i * PART_THREADS) / 4, thread % 4);
             let shift = self.shift(across.0 + row);
-            if shift > 0 {
+            if shift > 0 && row < Self::ROWS {
                 let element = place.saturating_sub(shift);
                 let count = u32::from(place >= shift && element < along.1 && across.0 + row < across.1);
                 let element = u64::from(across.0 + row) * self.pitch() + u64::from(element);
@@ -216,6 +222,46 @@ impl<'a, O: Major> Lines<'a, O> {
             // SAFETY: inside the tile, by the caller's promise.
             unsafe { shared.skip(skipped as usize).read(offset as usize) }
         })
+    }
+
+    /// Where the numbers are that a thread of a warpgroup converts of a tile of 16 lines: four neighbours in k of a line. Those of a K-major tile
+    /// are as many places further on as its rows are shifted.
+    #[inline(always)]
+    pub(super) fn piece_sources(&self, thread: u32) -> [u32; 4] {
+        let (line, k) = Self::piece_of_thread(thread);
+        core::array::from_fn(|i| {
+            let shift = if O::K { 0 } else { self.shift(i as u32) };
+            line * Self::LINE + (k + i as u32) * Self::TERM + shift
+        })
+    }
+
+    /// The line that a thread converts of 16, and its first k, a multiple of four: neighbouring threads read neighbours in memory.
+    #[inline(always)]
+    pub(super) fn piece_of_thread(thread: u32) -> (u32, u32) {
+        if O::K { (thread / (DEPTH / 4), thread % (DEPTH / 4) * 4) } else { (thread % 16, thread / 16 * 4) }
+    }
+
+    /// The shift of the row that a thread converts of a K-major tile of 16 lines.
+    #[inline(always)]
+    pub(super) fn piece_shift(&self, thread: u32) -> u32 {
+        if O::K { self.shift(self.first + Self::piece_of_thread(thread).0) } else { 0 }
+    }
+
+    /// Reads what a thread converts of a tile of 16 lines.
+    ///
+    /// # Safety
+    /// The tile at `tile` is complete; the offsets are those of [`Lines::piece_sources`], and the shift is that of [`Lines::piece_shift`].
+    #[inline(always)]
+    pub(super) unsafe fn load_piece(shared: &SharedSlice<f32>, tile: u32, sources: &[u32; 4], shift: u32) -> [f32; 4] {
+        // SAFETY: inside the tile, at pieces where these are read, by the caller's promise. The piece behind the last of a row is there
+        // if there is a shift.
+        unsafe {
+            if !O::K {
+                return sources.map(|source| shared.read((tile + source) as usize));
+            }
+            let place = (tile + sources[0]) as usize;
+            choose(shift, [shared.read4(place), if shift > 0 { shared.skip(4).read4(place) } else { [0.0; 4] }])
+        }
     }
 
     /// Where the numbers are that a lane of warp `warp` of a warpgroup converts of a tile, in the first of two rounds: four neighbours
@@ -267,16 +313,23 @@ impl<'a, O: Major> Lines<'a, O> {
             let place = (tile + sources[0]) as usize;
             [piece(0).read4(place), piece(1).read4(place), if shift > 0 { piece(2).read4(place) } else { [0.0; 4] }]
         };
-        let choose = |later: bool, [first, second]: [f32; 2]| if later { second } else { first };
-        let value = |i: usize| pieces[i / 4][i % 4];
-        let by_two: [f32; 9] = core::array::from_fn(|i| choose(shift & 2 != 0, [value(i), value(i + 2)]));
-        core::array::from_fn(|i| choose(shift & 1 != 0, [by_two[i], by_two[i + 1]]))
+        let (first, second) = (choose(shift, [pieces[0], pieces[1]]), choose(shift, [pieces[1], pieces[2]]));
+        core::array::from_fn(|i| if i < 4 { first[i] } else { second[i - 4] })
     }
 }
 
+/// The four elements of two pieces that begin so many places further on.
+#[inline(always)]
+fn choose(shift: u32, pieces: [[f32; 4]; 2]) -> [f32; 4] {
+    let one = |later: bool, [first, second]: [f32; 2]| if later { second } else { first };
+    let value = |i: usize| pieces[i / 4][i % 4];
+    let by_two: [f32; 5] = core::array::from_fn(|i| one(shift & 2 != 0, [value(i), value(i + 2)]));
+    core::array::from_fn(|i| one(shift & 1 != 0, [by_two[i], by_two[i + 1]]))
+}
+
 /// A thread's copies of an operand, step after step.
-pub(super) struct LineCopies<'a, O> {
-    lines: Lines<'a, O>,
+pub(super) struct LineCopies<'a, O, const COUNT: u32> {
+    lines: Lines<'a, O, COUNT>,
     /// The k of the steps all of which exists, as it is copied: from the first to below the second.
     whole_from: u32,
     whole_to: u32,
@@ -288,7 +341,7 @@ pub(super) struct LineCopies<'a, O> {
     advance: u64,
 }
 
-impl<O: Major> LineCopies<'_, O> {
+impl<O: Major, const COUNT: u32> LineCopies<'_, O, COUNT> {
     /// Issues the copies of the next step, which begins at `k`, to the tile at `tile` in shared memory, with zeros for what does not exist.
     /// The threads of a warpgroup together copy all of it; this is number `thread`.
     ///
@@ -298,19 +351,19 @@ impl<O: Major> LineCopies<'_, O> {
     #[inline(always)]
     pub(super) unsafe fn issue(&mut self, shared: &SharedSlice<f32>, tile: u32, k: u32, thread: u32) {
         if self.whole_from <= k && k < self.whole_to {
-            let rows_apart = Lines::<O>::ROWS / 4;
-            let (row, piece) = Lines::<O>::first_piece(thread);
-            let (data, to) = (self.lines.matrix.data(), tile + row * Lines::<O>::PITCH + piece);
-            // SAFETY: all of it exists, as just compared: four rows of memory, and in each the pieces from its shift before the step's first
+            let rows_apart = Lines::<O, COUNT>::APART;
+            let (row, piece) = Lines::<O, COUNT>::first_piece(thread);
+            let (data, to) = (self.lines.matrix.data(), tile + row * Lines::<O, COUNT>::PITCH + piece);
+            // SAFETY: all of it exists, as just compared: rows of memory, and in each the pieces from its shift before the step's first
             // element to beyond the last. Addresses are multiples of 16 bytes by the definition of the shift.
             unsafe {
-                for i in 0..4 {
+                for i in 0..Lines::<O, COUNT>::PIECES {
                     let element = self.pieces + u64::from(i * rows_apart) * self.lines.pitch();
-                    let shared = shared.skip((i * rows_apart * Lines::<O>::PITCH) as usize);
+                    let shared = shared.skip((i * rows_apart * Lines::<O, COUNT>::PITCH) as usize);
                     async_copy::copy_async::<4, _>(&shared, to as usize, &data, element as usize, 4);
                 }
-                if !self.lines.is_aligned() && thread < Lines::<O>::ROWS {
-                    let to = (tile + thread * Lines::<O>::PITCH + Lines::<O>::WIDTH) as usize;
+                if !self.lines.is_aligned() && thread < Lines::<O, COUNT>::ROWS {
+                    let to = (tile + thread * Lines::<O, COUNT>::PITCH + Lines::<O, COUNT>::WIDTH) as usize;
                     async_copy::copy_async::<4, _>(shared, to, &data, self.last as usize, 4);
                 }
             }

@@ -16,7 +16,8 @@
 //! | `scheme` | which products of high and low parts make an fp32-accurate product |
 //! | [`decomposed`] | fp32-accurate products in one pass: converter warps and consumers decompose the operands on the way |
 //! | [`divided_steps`] | the same without TMA, for smaller tiles and any alignment: warpgroups with k, or tiles, of their own |
-//! | `lines` | the operands of `divided_steps`: copied from wherever their rows begin |
+//! | [`few_columns`] | the same for 16 columns |
+//! | `lines` | the operands of these two: copied from wherever their rows begin |
 //! | `decomposed_block` | what the roles of such a block share |
 //! | `converter` | the converter warps of `decomposed` |
 //! | `whole_rows` | results stored row by row, by way of shared memory |
@@ -29,6 +30,7 @@ pub(super) mod decomposed_block;
 pub mod digits;
 pub mod divided_steps;
 pub mod fallback;
+pub mod few_columns;
 pub mod fp16_pairs;
 mod lines;
 mod operand;
