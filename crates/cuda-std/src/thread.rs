@@ -33,6 +33,24 @@ coordinates! {
     grid_dim_z, _grid_dim_z, grid_dim, z, "The z extent of the grid, in blocks.";
 }
 
+/// [`grid_dim_x`], read where this stands: at the end of a long loop that goes from tile to tile, it takes no register before.
+#[inline(always)]
+pub fn grid_dim_x_anew() -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let extent: u32;
+        // SAFETY: reading a special register has no preconditions. Not `pure`, so it is not moved out of loops.
+        unsafe {
+            core::arch::asm!("mov.u32 {}, %nctaid.x;", out(reg32) extent, options(nomem, nostack, preserves_flags));
+        }
+        extent
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        grid_dim_x()
+    }
+}
+
 /// The position of this thread among all threads of a one-dimensional grid. 64 bits wide, unlike rust-cuda's, whose 32 wrap
 /// in a grid of more than 2³² threads.
 #[inline(always)]

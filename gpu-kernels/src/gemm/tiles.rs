@@ -380,20 +380,8 @@ impl Tile<'_> {
         let first = self.c.offset(row, col);
         if takes_vectors_of(&self.c, N as u32) && self.alpha_beta.beta == 0.0 {
             // The usual case, without a branch for each element: `combine` would ask the same questions every time.
-            let factor = self.alpha_beta.factor(self.k);
-            for group in 0..GROUPS {
-                let skipped = group as u32 * distance;
-                if col + skipped < self.c.cols() {
-                    // SAFETY: as below.
-                    unsafe {
-                        store_vector(
-                            self.c.data(),
-                            first + skipped as usize,
-                            accumulators[group].map(|accumulator| factor * accumulator),
-                        )
-                    };
-                }
-            }
+            // SAFETY: the caller's promise, and as just found.
+            unsafe { self.overwrite_groups(row, col, distance, accumulators) };
             return;
         }
         if takes_vectors_of(&self.c, N as u32) {
@@ -418,6 +406,40 @@ impl Tile<'_> {
                 }
             }
         }
+    }
+
+    /// [`Tile::epilogue_groups`] where C takes vectors of `N`, and β is zero: little code.
+    ///
+    /// # Safety
+    /// As for [`Tile::epilogue_groups`], and it is so ([`takes_vectors_of`], [`Tile::overwrites`]).
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn overwrite_groups<const N: usize, const GROUPS: usize>(
+        &self,
+        row: u32,
+        col: u32,
+        distance: u32,
+        accumulators: [[f32; N]; GROUPS],
+    ) {
+        if row >= self.c.rows() {
+            return;
+        }
+        let (first, factor) = (self.c.offset(row, col), self.alpha_beta.factor(self.k));
+        for group in 0..GROUPS {
+            let skipped = group as u32 * distance;
+            if col + skipped < self.c.cols() {
+                let values = accumulators[group].map(|accumulator| factor * accumulator);
+                // SAFETY: inside C: the row and the column are, and the number of columns is a multiple of N, as is `col`. Aligned, by the
+                // caller's promise.
+                unsafe { store_vector(self.c.data(), first + skipped as usize, values) };
+            }
+        }
+    }
+
+    /// Whether C is not read: β is zero.
+    #[inline(always)]
+    pub(crate) fn overwrites(&self) -> bool {
+        self.alpha_beta.beta == 0.0
     }
 
     /// The epilogue of 2×2 elements of C for each of `GROUPS` groups, the first from (`row`, `col`) on, each `distance` columns after

@@ -82,6 +82,7 @@ struct Packed {
     skips: Option<Skips>,
     /// The most terms that a block adds up.
     most_terms: Option<u32>,
+    stores: Stores,
     /// Takes tensor maps of the packed operands.
     launch: for<'a> fn(&Device, &Call<'a>, [TensorMap<'a>; 2]) -> Result<(), Error>,
 }
@@ -102,6 +103,10 @@ impl Contract for Packed {
     fn fewest_splits(&self, product: &Description) -> u32 {
         let steps = |terms: usize| terms.div_ceil(self.tile.k as usize);
         self.most_terms.map_or(1, |most| steps(product.terms()).div_ceil(steps(most as usize)).max(1) as u32)
+    }
+
+    fn stores(&self) -> Stores {
+        self.stores
     }
 }
 
@@ -132,6 +137,7 @@ macro_rules! rounded {
                 tile: TILE_HALF,
                 skips: None,
                 most_terms: None,
+                stores: Stores::Rows,
                 launch: |device, &Call { gemm, .. }, [map_a, map_b]| {
                     device.launch($kernel { map_a, map_b, gemm, blocks: blocks(device) })
                 },
@@ -142,7 +148,7 @@ macro_rules! rounded {
 
 /// A kernel of operands that are scaled.
 macro_rules! scaled {
-    ($kernel:ident, $common:ident, $format:expr, $tile:expr, $most_terms:expr, $skipped:literal, $launch:expr) => {
+    ($kernel:ident, $common:ident, $format:expr, $tile:expr, $most_terms:expr, $stores:ident, $skipped:literal, $launch:expr) => {
         packed(
             $common,
             $kernel::FACTS,
@@ -151,6 +157,7 @@ macro_rules! scaled {
                 tile: $tile,
                 skips: Some(Skips { lines: $skipped, fallbacks: &WGMMA_FP32_3XTF32 }),
                 most_terms: $most_terms,
+                stores: Stores::$stores,
                 launch: $launch,
             },
         )
@@ -189,6 +196,7 @@ pub static WGMMA_FP32_3XFP16: [KernelInfo; 1] = [scaled!(
     PAIRS,
     TILE,
     None,
+    RowsOrLines,
     "with infinities, NaN, or elements too small beside the largest near them",
     launch_of_pairs!(gemm_wgmma_packed_fp32_3xfp16)
 )];
@@ -199,6 +207,7 @@ pub static WGMMA_FP32_NORMWISE: [KernelInfo; 1] = [scaled!(
     Format::Scaled(ScaledFormat::Pairs { element_by_element: false }),
     TILE,
     None,
+    RowsOrLines,
     "with infinities, NaN, or largest elements that are very large or small",
     launch_of_pairs!(gemm_wgmma_packed_fp32_normwise)
 )];
@@ -209,6 +218,7 @@ pub static WGMMA_FP32_10XINT8: [KernelInfo; 1] = [scaled!(
     Format::Scaled(ScaledFormat::Digits),
     digits::TILE,
     Some(digits::MOST_TERMS),
+    Rows,
     "with infinities, NaN or a largest element that is very large or small",
     |device, &Call { gemm, triangle, packed: [a, b], .. }, [map_a, map_b]| {
         let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));

@@ -81,7 +81,7 @@ const HALF: u32 = 64;
 const ACCUMULATORS: usize = 64;
 const _: () = assert!(ACCUMULATORS == whole_rows::ACCUMULATORS && TILE.n == whole_rows::COLUMNS);
 const _: () = assert!(
-    CONSUMER_WARPS * whole_rows::LEN <= raw_stages(false) * RAW_STAGE_LEN,
+    CONSUMER_WARPS * whole_rows::len(whole_rows::COLUMNS) <= raw_stages(false) * RAW_STAGE_LEN,
     "results are stored by way of the memory of the raw stages"
 );
 
@@ -325,7 +325,7 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     // columns begin at multiples of 4.
     unsafe {
         let warp = warp_number();
-        let memory = block.memory.skip(((warp - FIRST_CONSUMER) * whole_rows::LEN) as usize);
+        let memory = block.memory.skip(((warp - FIRST_CONSUMER) * whole_rows::len(whole_rows::COLUMNS)) as usize);
         let first = tile.row + first_row(warp);
         // (Not a loop, whose index would put the accumulators into memory.)
         store_half::<A>(&tile, &memory, first, &accumulators[0]);
@@ -367,7 +367,7 @@ unsafe fn store_half<A: Major>(
     // SAFETY: the caller's promise.
     unsafe {
         if are_better_stored_by_rows(&tile.c) {
-            store_by_rows(tile, memory, row, tile.col, accumulator);
+            store_by_rows::<{ whole_rows::COLUMNS }>(tile, memory, row, tile.col, accumulator);
         } else {
             store_fragments(tile, row, tile.col, accumulator);
         }

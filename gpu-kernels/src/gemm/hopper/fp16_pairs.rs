@@ -32,6 +32,7 @@
 //!
 //! 168 registers at launch, 240 in the consumer warpgroups; 194 KB of shared memory, one block on a multiprocessor.
 
+use blocks::epilogue::takes_vectors_of;
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::ping_pong::{self, PingPong};
 use blocks::ring::TmaStage;
@@ -50,10 +51,11 @@ use super::operand::{KMajor, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{
-    A_TILE, Beside, CONSUMER_REGISTERS, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, PipelineMemory,
-    STAGES, tile_shape, warp_and_warpgroup,
+    A_TILE, Beside, CONSUMER_REGISTERS, CONSUMER_WARPS, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer,
+    PipelineMemory, STAGES, tile_shape, warp_and_warpgroup,
 };
 use super::promotion::{ACCUMULATORS, ColFactors, Units, promote};
+use super::whole_rows::{self, store_by_rows};
 use crate::Triangle;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -80,6 +82,8 @@ struct Memory {
     pipeline: PipelineMemory<STAGES>,
     /// For each K-step that there are stages for, the words with the factors of the rows of A, then those of the columns of B.
     factors: SharedArray<f32>,
+    /// For each consumer warp, where its results go through that are stored row by row.
+    rows: SharedArray<f32>,
     bytes: u32,
     /// For the turns of the consumer warpgroups.
     turns: NamedBarriers<2, { ping_pong::THREADS }>,
@@ -90,10 +94,15 @@ const MEMORY: Memory = {
     let pipeline = PipelineMemory::new(&mut layout);
     // Where TMA loads to begins at a multiple of 128 bytes.
     let factors = layout.aligned(STAGES / STAGES_OF_STEP * FACTORS, 128);
+    let rows = layout.aligned(CONSUMER_WARPS * whole_rows::len(COLUMNS_AT_A_TIME), 16);
     // SAFETY: the kernels have no others.
     let mut ids = unsafe { NamedBarrierIds::new() };
-    Memory { pipeline, factors, bytes: layout.bytes(), turns: ids.group() }
+    Memory { pipeline, factors, rows, bytes: layout.bytes(), turns: ids.group() }
 };
+
+/// The columns of results that are stored row by row at a time: as many as there is room for beside the stages.
+const COLUMNS_AT_A_TIME: u32 = 32;
+const _: () = assert!(ACCUMULATORS == whole_rows::ACCUMULATORS && HALF == whole_rows::COLUMNS);
 
 /// The words with the factors of a K-step, two to a word.
 const FACTORS: u32 = (TILE.m + TILE.n) / 2;
@@ -345,7 +354,7 @@ unsafe fn multiply(mut pipeline: PipelineConsumer, gemm: TiledGemm<'_>, triangle
                 epilogue(gemm, triangle, block, units, &accumulators);
             }
         }
-        block += thread::grid_dim_x();
+        block += thread::grid_dim_x_anew();
     }
     // SAFETY: both warpgroups have multiplied the same tiles.
     unsafe { turns.end() };
@@ -450,23 +459,54 @@ unsafe fn epilogue(
 ) {
     // Computed again: kept through the loop, it would take registers there.
     let Some(tile) = gemm.tile_of_triangle(TILE, triangle, block) else { return };
-    // SAFETY: all lanes come here. Rows and columns of this thread alone; columns begin at even numbers.
+    // SAFETY: all lanes come here, and each warp has memory, rows and columns of its own; columns begin at even numbers, those of warps at
+    // multiples of 4.
     unsafe {
-        let (row, col) = place_of_thread();
-        let (row, col) = (tile.row + row, tile.col + col);
-        epilogue_row::<0>(&tile, row, col, units[0], &accumulators[0]);
-        epilogue_row::<1>(&tile, row + 8, col, units[0], &accumulators[0]);
-        epilogue_row::<0>(&tile, row + HALF_ROWS, col, units[1], &accumulators[1]);
-        epilogue_row::<1>(&tile, row + HALF_ROWS + 8, col, units[1], &accumulators[1]);
+        // One way through shared memory for all that is not usual: all ways from registers would be fifteen times as much code.
+        if takes_vectors_of(&tile.c, whole_rows::SECTOR) && tile.overwrites() {
+            let (row, col) = place_of_thread();
+            let (row, col) = (tile.row + row, tile.col + col);
+            overwrite_row::<0>(&tile, row, col, units[0], &accumulators[0]);
+            overwrite_row::<1>(&tile, row + 8, col, units[0], &accumulators[0]);
+            overwrite_row::<0>(&tile, row + HALF_ROWS, col, units[1], &accumulators[1]);
+            overwrite_row::<1>(&tile, row + HALF_ROWS + 8, col, units[1], &accumulators[1]);
+            return;
+        }
+        let (warp, warpgroup) = warp_and_warpgroup();
+        let number = warpgroup * (CONSUMER_WARPS / 2) + warp;
+        let memory = MEMORY.rows.slice().skip((number * whole_rows::len(COLUMNS_AT_A_TIME)) as usize);
+        let (row, col) = (tile.row + warp * 16, tile.col + warpgroup * HALF);
+        // (Not a loop, whose index would put the accumulators into memory.)
+        store_half(&tile, &memory, row, col, units[0], &accumulators[0]);
+        store_half(&tile, &memory, row + HALF_ROWS, col, units[1], &accumulators[1]);
     }
+}
+
+/// The epilogue of the 16 rows, from (`row`, `col`) on, that a warp has of a half, row by row.
+///
+/// # Safety
+/// As for [`store_by_rows`].
+#[inline(always)]
+unsafe fn store_half(
+    tile: &Tile<'_>,
+    memory: &SharedSlice<f32>,
+    row: u32,
+    col: u32,
+    units: Units,
+    accumulators: &[f32; ACCUMULATORS],
+) {
+    let units = units.of_rows();
+    let accumulator = |i: usize| accumulators[i] * units[i % 4 / 2];
+    // SAFETY: the caller's promise.
+    unsafe { store_by_rows::<COLUMNS_AT_A_TIME>(tile, memory, |i| row + i, col, accumulator) };
 }
 
 /// The epilogue of the columns of C that this thread has in one row: the first or the second of the two rows of `accumulators`.
 ///
 /// # Safety
-/// No other thread accesses these elements of C; `col` is even.
+/// As for [`Tile::overwrite_groups`]; `col` is even.
 #[inline(always)]
-unsafe fn epilogue_row<const SECOND_ROW: usize>(
+unsafe fn overwrite_row<const SECOND_ROW: usize>(
     tile: &Tile<'_>,
     row: u32,
     col: u32,
@@ -481,7 +521,7 @@ unsafe fn epilogue_row<const SECOND_ROW: usize>(
         }
     }
     // SAFETY: the caller's promise.
-    unsafe { tile.epilogue_groups::<2, { ACCUMULATORS / 4 }>(row, col, 8, groups) }
+    unsafe { tile.overwrite_groups::<2, { ACCUMULATORS / 4 }>(row, col, 8, groups) }
 }
 
 /// Whether a tensor map is of the factors of `count` packed operands of `lines` lines with `k` numbers each, in tiles of `tile_lines`

@@ -52,7 +52,7 @@ pub(super) const PRODUCER_REGISTERS: u32 = 24;
 /// The registers of a consumer thread: 128·24 + 256·240 are the 384·168 of the launch.
 pub(super) const CONSUMER_REGISTERS: u32 = 240;
 /// The warps of the consumer warpgroups.
-const CONSUMER_WARPS: u32 = 8;
+pub(super) const CONSUMER_WARPS: u32 = 8;
 
 /// The shared memory of a pipeline with `RING` stages.
 pub(super) struct PipelineMemory<const RING: u32> {

@@ -9,6 +9,8 @@
 //!  of rows g and g + 8
 //! ```
 //!
+//! Where there is not enough shared memory for all 128 columns, they go there 32 at a time.
+//!
 //! Stored from the registers, a warp's 256 bytes go to eight rows, 32 bytes to each. Where rows begin at sectors of the second-level cache, which
 //! have as many, that is the shorter way. Where they begin anywhere, each of these pieces touches two sectors, and each sector has to be put
 //! together from several stores: that takes longer than the way through shared memory.
@@ -23,17 +25,24 @@ use crate::gemm::tiles::Tile;
 pub(super) const COLUMNS: u32 = 128;
 /// The accumulators that a thread has of the 16 rows.
 pub(super) const ACCUMULATORS: usize = COLUMNS as usize / 2;
+/// The elements of shared memory that a warp needs for so many columns at a time.
+pub(super) const fn len(width: u32) -> u32 {
+    16 * pitch(width)
+}
+
 /// The elements from one row to the next in shared memory, so that the lanes of a write meet different banks.
-const PITCH: u32 = COLUMNS + 8;
-/// The elements of shared memory that a warp needs.
-pub(super) const LEN: u32 = 16 * PITCH;
+const fn pitch(width: u32) -> u32 {
+    width + 8
+}
+
+/// The elements of a sector of the second-level cache.
+pub(super) const SECTOR: u32 = 8;
 /// The rows that are read before the first of them is stored.
 const AT_A_TIME: usize = 4;
 
 /// Whether results are better stored row by row: rows of C begin between sectors, or have gaps between their elements, but are not columns.
 #[inline(always)]
 pub(super) fn are_better_stored_by_rows(c: &MatrixMut<'_>) -> bool {
-    const SECTOR: u32 = 8;
     !takes_vectors_of(c, SECTOR) && c.col_stride() <= c.row_stride()
 }
 
@@ -79,44 +88,55 @@ unsafe fn store_fragment_row<const HALF: usize>(
     }
 }
 
-/// The same, row by row.
+/// The same, row by row, `WIDTH` columns at a time: a multiple of 32 that divides [`COLUMNS`].
 ///
 /// # Safety
-/// All lanes of the warp come here, with [`LEN`] elements of `memory` that no other warp uses, from a multiple of 16 bytes on, and nothing
+/// All lanes of the warp come here, with [`len`] elements of `memory` that no other warp uses, from a multiple of 16 bytes on, and nothing
 /// asynchronous under way to them. No other warp accesses these elements of C. `col` is a multiple of 4.
 #[inline(always)]
 #[track_caller]
-pub(super) unsafe fn store_by_rows(
+pub(super) unsafe fn store_by_rows<const WIDTH: u32>(
     tile: &Tile<'_>,
     memory: &SharedSlice<f32>,
     row: impl Fn(u32) -> u32,
     col: u32,
     accumulator: impl Fn(usize) -> f32,
 ) {
+    const { assert!(COLUMNS.is_multiple_of(WIDTH) && WIDTH.is_multiple_of(32)) };
     let lane = warp::lane_id();
-    // SAFETY: each lane writes elements of its own; the warp meets before what another lane has read there is overwritten, and before
-    // it reads what another lane has written. Elements of C have one lane each, by the caller's promise.
-    unsafe {
-        warp::sync_warp(warp::ALL_LANES);
-        let first = lane / 4 * PITCH + 2 * (lane & 3);
-        for i in 0..ACCUMULATORS / 2 {
-            let (group, half) = (i / 2, i % 2);
-            let pair = [accumulator(2 * i), accumulator(2 * i + 1)];
-            memory.skip(half * 8 * PITCH as usize + 8 * group).write2(first as usize, pair);
-        }
-        warp::sync_warp(warp::ALL_LANES);
-        let mut done = 0;
-        while done < 16 {
-            let memory = memory.skip((done * PITCH) as usize);
-            let rows: [[f32; 4]; AT_A_TIME] = core::array::from_fn(|i| {
-                core::array::from_fn(|j| memory.skip(i * PITCH as usize + 32 * j).read(lane as usize))
-            });
-            for i in 0..AT_A_TIME {
-                for j in 0..4 {
-                    tile.epilogue_element(row(done + i as u32), col + lane + 32 * j as u32, rows[i][j]);
+    let groups = WIDTH as usize / 8;
+    for part in 0..(COLUMNS / WIDTH) as usize {
+        // SAFETY: each lane writes elements of its own; the warp meets before what another lane has read there is overwritten, and before
+        // it reads what another lane has written. Elements of C have one lane each, by the caller's promise.
+        unsafe {
+            warp::sync_warp(warp::ALL_LANES);
+            let first = lane / 4 * pitch(WIDTH) + 2 * (lane & 3);
+            for group in 0..groups {
+                for half in 0..2 {
+                    let i = 4 * (part * groups + group) + 2 * half;
+                    let memory = memory.skip(half * 8 * pitch(WIDTH) as usize + 8 * group);
+                    memory.write2(first as usize, [accumulator(i), accumulator(i + 1)]);
                 }
             }
-            done = hint::keep_rolled(done + AT_A_TIME as u32);
+            warp::sync_warp(warp::ALL_LANES);
+            let col = col + part as u32 * WIDTH + lane;
+            let mut done = 0;
+            while done < 16 {
+                let memory = memory.skip((done * pitch(WIDTH)) as usize);
+                let rows: [[f32; 4]; AT_A_TIME] = core::array::from_fn(|i| {
+                    core::array::from_fn(|j| {
+                        let is_there = (j as u32) < WIDTH / 32;
+                        let memory = memory.skip(i * pitch(WIDTH) as usize + 32 * j);
+                        if is_there { memory.read(lane as usize) } else { 0.0 }
+                    })
+                });
+                for i in 0..AT_A_TIME {
+                    for j in 0..WIDTH / 32 {
+                        tile.epilogue_element(row(done + i as u32), col + 32 * j, rows[i][j as usize]);
+                    }
+                }
+                done = hint::keep_rolled(done + AT_A_TIME as u32);
+            }
         }
     }
 }
