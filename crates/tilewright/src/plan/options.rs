@@ -1,6 +1,7 @@
 //! The options of a plan: precision, a kernel by name, the number of splits, tables of measured times.
 
 use super::table::Tables;
+use crate::constants::ConstantsChoice;
 use crate::kernels::KernelInfo;
 use crate::{Accuracy, Error, Precision, Wanted};
 
@@ -29,6 +30,8 @@ pub struct Options {
     pub splits: Option<u32>,
     /// Which measured times to go by.
     pub tables: Tables,
+    /// Which constants the model goes by, where no measured time decides.
+    pub constants: ConstantsChoice,
 }
 
 impl Options {
