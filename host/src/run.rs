@@ -56,6 +56,8 @@ pub struct Options {
     pub splits: Option<u32>,
     /// Which measured times to go by.
     pub tables: plan::Tables,
+    /// The constants that the model goes by.
+    pub constants: plan::ConstantsChoice,
     /// Whether to print, and to report, why each plan is what it is.
     pub explain: bool,
     /// What to change about the problems.
@@ -160,6 +162,7 @@ fn select(options: &Options) -> Result<Vec<Selected>, Error> {
         kernel,
         splits: options.splits,
         tables: options.tables.clone(),
+        constants: options.constants.clone(),
         ..options.precision.map(plan::Options::from).unwrap_or_default()
     };
     let pairs = chosen.into_iter().map(|problem| {

@@ -8,6 +8,7 @@
 //! fit into the GPU's cache stay there from run to run. That is enough to compare kernels; `tilewright bench` is for figures.
 
 pub mod cases;
+pub mod constants;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -26,6 +26,7 @@ use gpu_kernels::{Matrix, MatrixMut, Triangle};
 
 use super::auxiliary::{Format, PackedOperand};
 use super::scheme::{Family, Scheme};
+use crate::constants::KernelConstants;
 use crate::description::Description;
 use crate::order::Order;
 use crate::refusal::Refusal;
@@ -253,6 +254,12 @@ impl KernelInfo {
     /// The precision that it computes in.
     pub fn precision(&self) -> Precision {
         self.scheme.precision()
+    }
+
+    /// The constants by which the model estimates its times, unless others were measured.
+    pub fn built_in_constants(&self) -> KernelConstants {
+        let Performance { share_of_peak, block_seconds, unaligned, .. } = self.performance;
+        KernelConstants { share_of_peak, block_seconds, unaligned }
     }
 
     /// Whether it loads its operands by tensor maps. What these cannot describe is copied into the workspace first.

@@ -36,14 +36,17 @@ const PRIOR: f64 = 0.03;
 /// How many times as much as anything else the kernel has to take that a time says something of.
 const ABOVE_FLOOR: f64 = 1.05;
 
-/// The fewest times that a kernel's constants are fitted to, and those of the whole GPU.
+/// The fewest times that a kernel's constants are fitted to.
 const FEWEST: usize = 2;
 
-/// The least share of a time's change in that of a constant for which the time says something of the constant.
-const NOTICEABLE: f64 = 0.15;
+/// The fewest times that a constant of the whole GPU is fitted to.
+const FEWEST_OF_MACHINE: usize = 4;
 
-/// The most by which a constant can differ from what was known before, as a factor.
-const MOST: f64 = 50.0;
+/// The least share of a time's change in that of a constant for which the time says something of the constant.
+const NOTICEABLE: f64 = 0.1;
+
+/// The most by which a share can differ from what was known before, as a factor, and a constant of the whole GPU.
+const MOST: (f64, f64) = (50.0, 8.0);
 
 /// What a block costs at the least and at the most, in seconds.
 const BLOCK_SECONDS: (f64, f64) = (0.02e-6, 50e-6);
@@ -69,6 +72,8 @@ pub struct KernelFit {
     pub before: KernelConstants,
     /// Its constants now, with the rates that were found.
     pub after: KernelConstants,
+    /// How many times as fast as before its steps are, with rates and bandwidth as they are now.
+    pub speed: f64,
     /// How many times it was fitted to.
     pub times: usize,
 }
@@ -123,17 +128,29 @@ impl FitErrors {
 struct Parameter {
     name: &'static str,
     of: fn(&mut Machine) -> &mut f64,
+    /// Whether it is a share, of which there is no more than 1.
+    is_share: bool,
+}
+
+impl Parameter {
+    const fn new(name: &'static str, of: fn(&mut Machine) -> &mut f64) -> Self {
+        Self { name, of, is_share: false }
+    }
+
+    const fn share(name: &'static str, of: fn(&mut Machine) -> &mut f64) -> Self {
+        Self { name, of, is_share: true }
+    }
 }
 
 const PARAMETERS: [Parameter; 8] = [
-    Parameter { name: "next_launch_seconds", of: |machine| &mut machine.next_launch_seconds },
-    Parameter { name: "preparing_share", of: |machine| &mut machine.preparing_share },
-    Parameter { name: "storing_share", of: |machine| &mut machine.storing_share },
-    Parameter { name: "stored_one_by_one", of: |machine| &mut machine.stored_one_by_one },
-    Parameter { name: "stored_in_lines", of: |machine| &mut machine.stored_in_lines },
-    Parameter { name: "wave_seconds", of: |machine| &mut machine.wave_seconds },
-    Parameter { name: "term_seconds", of: |machine| &mut machine.term_seconds },
-    Parameter { name: "idle_block_seconds", of: |machine| &mut machine.idle_block_seconds },
+    Parameter::new("next_launch_seconds", |machine| &mut machine.next_launch_seconds),
+    Parameter::share("preparing_share", |machine| &mut machine.preparing_share),
+    Parameter::share("storing_share", |machine| &mut machine.storing_share),
+    Parameter::new("stored_one_by_one", |machine| &mut machine.stored_one_by_one),
+    Parameter::new("stored_in_lines", |machine| &mut machine.stored_in_lines),
+    Parameter::new("wave_seconds", |machine| &mut machine.wave_seconds),
+    Parameter::new("term_seconds", |machine| &mut machine.term_seconds),
+    Parameter::new("idle_block_seconds", |machine| &mut machine.idle_block_seconds),
 ];
 
 /// The units that multiply, each with its rate.
@@ -164,22 +181,27 @@ pub fn fit(known: &Constants, observations: &[Observation]) -> Fit {
     let mut constants = known.clone();
     let mut machine = [0; PARAMETERS.len()];
     for _ in 0..ROUNDS {
+        // First what kernels alone could not explain: they would take a thread's slow terms for costly blocks.
+        for (parameter, times) in PARAMETERS.iter().zip(&mut machine) {
+            *times = fit_parameter(known, &mut constants, parameter, &all);
+        }
         for (name, times) in &of_kernels {
             let before = kernel_constants(known, times[0].features.kernel());
             let now = kernel_constants(&constants, times[0].features.kernel());
             constants.kernels.insert((*name).to_owned(), fit_kernel(&constants.machine, before, now, times));
         }
-        for (parameter, times) in PARAMETERS.iter().zip(&mut machine) {
-            *times = fit_parameter(known, &mut constants, parameter, &all);
-        }
     }
     share_rates(known, &mut constants, &of_kernels);
 
-    let kernels = of_kernels.iter().map(|(name, times)| KernelFit {
-        kernel: name,
-        before: kernel_constants(known, times[0].features.kernel()),
-        after: kernel_constants(&constants, times[0].features.kernel()),
-        times: times.len(),
+    let kernels = of_kernels.iter().map(|(name, times)| {
+        let kernel = times[0].features.kernel();
+        let rate = |constants: &Constants| {
+            let rate =
+                unit(kernel).map_or(constants.machine.bandwidth, |unit| *UNITS[unit](&mut constants.machine.clone()));
+            rate * kernel_constants(constants, kernel).share_of_peak
+        };
+        let [before, after] = [known, &constants].map(|constants| kernel_constants(constants, kernel));
+        KernelFit { kernel: name, before, after, speed: rate(&constants) / rate(known), times: times.len() }
     });
     let machine = PARAMETERS.iter().zip(machine).map(|(parameter, times)| MachineFit {
         name: parameter.name,
@@ -242,7 +264,7 @@ impl Row {
 /// Share and block by least squares, with weights that follow from what a fit leaves. What no time says anything of stays as it was.
 fn solve(before: KernelConstants, rows: &[Row]) -> (f64, f64) {
     let (inverse, block) = (1.0 / before.share_of_peak, before.block_seconds);
-    let most = |value: f64| value.clamp(inverse / MOST, inverse * MOST);
+    let most = |value: f64| value.clamp(inverse / MOST.0, inverse * MOST.0);
     let (mut x, mut y) = (inverse, block);
     for step in 0..REWEIGHTED {
         let left = |row: &Row| row.scale * (row.per_share * x + row.blocks * y - row.seconds);
@@ -286,16 +308,26 @@ fn fit_parameter(known: &Constants, constants: &mut Constants, parameter: &Param
         *(parameter.of)(&mut trial.machine) = value;
         features.ms(&trial)
     };
+    let (least, most) = (before / MOST.1, before * MOST.1);
+    let most = if parameter.is_share { most.min(1.0) } else { most };
     let mut wanted = Vec::new();
     for time in all {
         let step = 1.1;
-        let change = (ms(&time.features, value * step) / ms(&time.features, value)).ln().abs() / f64::ln(step);
+        let mut change = |at: f64| (ms(&time.features, at * step) / ms(&time.features, at)).ln().abs() / f64::ln(step);
+        // What was found in an earlier round may be wrong so far that nothing depends on it any more.
+        let change = change(value).max(change(before));
         if change < NOTICEABLE {
             continue;
         }
         // The time grows with the constant, or shrinks with it: the value that gives this time lies between two.
-        let (mut low, mut high) = (before / MOST, before * MOST);
-        let grows = ms(&time.features, high) > ms(&time.features, low);
+        let [shortest, longest] = [least, most].map(|at| ms(&time.features, at));
+        let grows = longest > shortest;
+        if time.ms < shortest.min(longest) || time.ms > shortest.max(longest) {
+            // No value gives it. One at the end is a vote for more, or for less.
+            wanted.push((if (time.ms < shortest) == grows { least } else { most }, change));
+            continue;
+        }
+        let (mut low, mut high) = (least, most);
         for _ in 0..40 {
             let middle = (low * high).sqrt();
             match (ms(&time.features, middle) < time.ms) == grows {
@@ -306,11 +338,8 @@ fn fit_parameter(known: &Constants, constants: &mut Constants, parameter: &Param
         wanted.push(((low * high).sqrt(), change));
     }
     let times = wanted.len();
-    if times > FEWEST
-        && let Some(median) = weighted_median(wanted)
-    {
-        *(parameter.of)(&mut constants.machine) = median;
-    }
+    let found = if times >= FEWEST_OF_MACHINE { weighted_median(wanted) } else { None };
+    *(parameter.of)(&mut constants.machine) = found.unwrap_or(before);
     times
 }
 

@@ -101,11 +101,7 @@ pub(crate) fn built_in(device: &DeviceFacts) -> Constants {
 
 /// The constants of a kernel.
 pub(crate) fn kernel_constants(constants: &Constants, kernel: &KernelInfo) -> KernelConstants {
-    constants.kernels.get(kernel.name).copied().unwrap_or(KernelConstants {
-        share_of_peak: kernel.performance.share_of_peak,
-        block_seconds: kernel.performance.block_seconds,
-        unaligned: kernel.performance.unaligned,
-    })
+    constants.kernels.get(kernel.name).copied().unwrap_or_else(|| kernel.built_in_constants())
 }
 
 /// The rate at which a scheme multiplies, in operations of the product.
