@@ -189,7 +189,8 @@ pub(crate) enum Stores {
 }
 
 /// What a model needs to estimate a kernel's time. Where a kernel does not say otherwise, the numbers are fitted to the times of shapes
-/// drawn by chance on an H200: `tilewright bench --suite atlas --replan` compares.
+/// drawn by chance on an H200: `tilewright bench --suite atlas --replan` compares. On other GPUs, `tilewright tune --constants` measures what takes the place
+/// of all but the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Performance {
     /// The blocks that a multiprocessor runs at a time, where shared memory and threads are no limit: what registers leave.

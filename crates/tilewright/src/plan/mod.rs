@@ -68,5 +68,5 @@ pub use gpu_kernels::Triangle;
 pub use model::{Features, candidate_splits};
 pub use options::Options;
 pub use table::{Table, TableFault, Tables};
-pub use used_constants::constants_of;
+pub use used_constants::source_of_constants;
 pub use workspace::Workspace;

@@ -21,12 +21,13 @@ enum Which {
     Measured(Arc<MeasuredConstants>),
 }
 
-/// The constants that plans of a device go by unless their options say otherwise.
-pub fn constants_of(device: &Device) -> Constants {
-    match device.stored_constants() {
-        StoredConstants::These(measured) => measured.constants.clone(),
-        StoredConstants::None | StoredConstants::Refused { .. } => model::built_in(&DeviceFacts::of(device)),
-    }
+/// Where the constants are from that plans of a device go by, in words; none on the CPU executor, of whose times nothing is known.
+///
+/// # Errors
+/// [`Error::Constants`] if certain ones are to be used, and do not hold for the device.
+pub fn source_of_constants(device: &Device, choice: &ConstantsChoice) -> Result<Option<String>, Error> {
+    let used = UsedConstants::on(device, choice)?;
+    Ok((!device.is_cpu()).then_some(used.source))
 }
 
 impl UsedConstants {

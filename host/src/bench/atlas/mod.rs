@@ -56,6 +56,7 @@ use crate::progress::Progress;
 use crate::provenance::{commit, now};
 use report::{AtlasReport, Outcome, Row, Summary};
 use run::Bench;
+use tilewright::plan::source_of_constants;
 use tilewright::{Bytes, Device, DeviceError};
 
 /// The part of the free memory that operands may take: plans and cuBLAS need some, too.
@@ -100,6 +101,7 @@ fn measure(
 ) -> Result<AtlasReport, Error> {
     let start = Instant::now();
     let table = options.tables.source(device)?;
+    let constants = source_of_constants(device, &options.constants)?;
     let blas = options.baseline.then(|| CuBlas::open(device)).transpose()?;
     let info = device.describe();
     let mut report = AtlasReport {
@@ -115,6 +117,7 @@ fn measure(
             .as_ref()
             .map(|blas| CublasInfo { version: blas.version().to_owned(), path: blas.path().display().to_string() }),
         table,
+        constants,
         roofline: roofline::measure(device, blas.as_ref())?,
         precision: options.precision,
         seed: options.seed,

@@ -61,6 +61,7 @@ pub(super) fn report(results: Vec<Row>) -> AtlasReport {
         state_after: None,
         cublas: None,
         table: None,
+        constants: None,
         roofline: roofline(),
         precision: Precision::Fp32,
         seed: 0,
