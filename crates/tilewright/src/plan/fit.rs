@@ -36,6 +36,9 @@ const PRIOR: f64 = 0.03;
 /// How many times as much as anything else the kernel has to take that a time says something of.
 const ABOVE_FLOOR: f64 = 1.05;
 
+/// A kernel that should take less than this part of what anything else takes is not what kept that waiting.
+const MUCH_FASTER: f64 = 0.5;
+
 /// The fewest times that a kernel's constants are fitted to.
 const FEWEST: usize = 2;
 
@@ -222,10 +225,9 @@ fn fit_kernel(
     let lines: Vec<(Line, &Observation)> = times.iter().map(|&time| (time.features.line(machine), time)).collect();
     let is_aligned = |time: &Observation| time.features.is_aligned();
     let any_aligned = times.iter().filter(|time| is_aligned(time)).count() >= FEWEST;
-    let rows = lines
-        .iter()
-        .filter(|(_, time)| is_aligned(time) || !any_aligned)
-        .filter_map(|(line, time)| Row::of(line, time.ms * 1e-3, if is_aligned(time) { 1.0 } else { now.unaligned }));
+    let rows = lines.iter().filter(|(_, time)| is_aligned(time) || !any_aligned).filter_map(|(line, time)| {
+        Row::of(line, now, time.ms * 1e-3, if is_aligned(time) { 1.0 } else { now.unaligned })
+    });
     let (share_of_peak, block_seconds) = solve(before, &rows.collect::<Vec<_>>());
     let ratio = |(line, time): &(Line, &Observation)| {
         let ratio = (time.ms * 1e-3 - line.before) / line.kernel_seconds(share_of_peak, block_seconds);
@@ -248,11 +250,13 @@ struct Row {
 
 impl Row {
     /// What a time says of the kernel, if anything.
-    fn of(line: &Line, seconds: f64, unaligned: f64) -> Option<Self> {
+    fn of(line: &Line, now: KernelConstants, seconds: f64, unaligned: f64) -> Option<Self> {
         let scale = unaligned / seconds;
         let kernel = (seconds - line.before) / unaligned - line.scattered;
-        // What is measured decides what the kernel was busy with: what was estimated may be far off.
-        let is_busy = kernel > ABOVE_FLOOR * line.floor;
+        // What is measured decides what the kernel was busy with, because what is estimated may be far off. But a time that is a little above
+        // the floor, by chance or for what the model leaves out, would say of a kernel that is much faster that it is slow.
+        let estimated = line.per_share / now.share_of_peak + line.blocks * now.block_seconds;
+        let is_busy = kernel > ABOVE_FLOOR * line.floor && estimated > MUCH_FASTER * line.floor;
         let row = match is_busy {
             true => Self { per_share: line.per_share, blocks: line.blocks + line.blocks_after, seconds: kernel, scale },
             false => Self { per_share: 0.0, blocks: line.blocks_after, seconds: kernel - line.floor, scale },

@@ -65,7 +65,7 @@ pub use choose::plan;
 pub use explanation::{Candidate, Explanation, Reason};
 pub use gemm_plan::GemmPlan;
 pub use gpu_kernels::Triangle;
-pub use model::{Features, candidate_splits};
+pub use model::{Features, candidate_splits, resident_blocks};
 pub use options::Options;
 pub use table::{Table, TableFault, Tables};
 pub use used_constants::source_of_constants;

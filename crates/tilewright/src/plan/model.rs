@@ -291,8 +291,8 @@ fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
     if in_vectors { Stored::Apart(0.0) } else { apart }
 }
 
-/// The blocks that a multiprocessor runs at a time.
-fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
+/// The blocks of a kernel that a multiprocessor runs at a time.
+pub fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
     kernel.performance.blocks_per_multiprocessor.min(device.limits.resident_blocks(&kernel.facts)).max(1)
 }
 

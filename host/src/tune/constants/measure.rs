@@ -35,6 +35,8 @@ pub(super) struct Measured {
     pub(super) not_reached: Vec<&'static str>,
     /// Products that could not be measured, and why.
     pub(super) failed: Vec<String>,
+    /// What it took to load kernels: the driver compiles what it has not compiled before.
+    pub(super) loading: Duration,
 }
 
 /// Measures a GPU until `deadline`.
@@ -53,11 +55,23 @@ pub(super) fn measure(device: &Device, seed: u64, deadline: Instant) -> Result<M
         .collect::<Result<_, Error>>()?;
     let free = device.free_memory()?.unwrap_or(Bytes(0)).0 as f64;
     let (elements, room) = memory_for(kernels.iter().flat_map(|(_, trials)| trials), l2_bytes, SHARE_OF_MEMORY * free);
-    let mut bench =
-        Bench { device, arena: Arena::new(device, elements, seed)?, workspace: Workspace::none(), l2_bytes, stall };
+    let mut bench = Bench {
+        device,
+        arena: Arena::new(device, elements, seed)?,
+        workspace: Workspace::none(),
+        l2_bytes,
+        stall,
+        loading: Duration::ZERO,
+    };
 
-    let mut measured =
-        Measured { probed, fitted: Vec::new(), held_out: Vec::new(), not_reached: Vec::new(), failed: Vec::new() };
+    let mut measured = Measured {
+        probed,
+        fitted: Vec::new(),
+        held_out: Vec::new(),
+        not_reached: Vec::new(),
+        failed: Vec::new(),
+        loading: Duration::ZERO,
+    };
     let progress = Progress::new("kernels", kernels.len());
     for (kernel, trials) in &kernels {
         if Instant::now() >= deadline && !trials.is_empty() {
@@ -78,6 +92,7 @@ pub(super) fn measure(device: &Device, seed: u64, deadline: Instant) -> Result<M
         }
         progress.step();
     }
+    measured.loading = bench.loading;
     Ok(measured)
 }
 
@@ -102,14 +117,17 @@ struct Bench<'a> {
     workspace: Workspace,
     l2_bytes: u64,
     stall: Stall,
+    loading: Duration,
 }
 
 impl Bench<'_> {
     /// The median time of a product, in milliseconds.
     fn time(&mut self, trial: &Trial) -> Result<f64, Error> {
-        let Self { device, arena, workspace, l2_bytes, stall } = self;
+        let Self { device, arena, workspace, l2_bytes, stall, loading } = self;
         let Trial { shape, plan, .. } = trial;
+        let start = Instant::now();
         plan.load(device)?;
+        *loading += start.elapsed();
         if workspace.bytes() < plan.workspace_bytes() {
             // The old one first: there may be no room for both.
             *workspace = Workspace::none();

@@ -186,7 +186,7 @@ fn try_on(gpu: Pretended, seed: u64, find: impl Fn(&Constants, &[Observation]) -
     }
     println!("{told}");
     // The noise alone is 0.02 in the middle, and 0.07 of 95 percent.
-    assert!(before.median > 0.15 && after.median < 0.04 && after.most < 0.2, "{told}");
+    assert!(before.median > 0.15 && after.median < 0.04 && after.most < 0.15, "{told}");
     assert!(by_fit.len() >= 200 && at(&by_fit, 0.95) <= 1.10 && at(&by_default, 0.95) > 1.15, "{told}");
     // Of what enough times depend on, the whole GPU's constants are found, too.
     let sure = || found.machine.iter().filter(|one| one.times >= 10);
@@ -261,7 +261,7 @@ fn there_are_products_to_measure_for_every_kernel_that_can_run() {
                 continue;
             }
             let fitted = trials.iter().filter(|trial| !trial.held_out).count();
-            assert!(fitted >= 5 && trials.len() - fitted >= 3, "{}: {} of {}", kernel.name, fitted, trials.len());
+            assert!(fitted >= 5 && trials.len() - fitted >= 2, "{}: {} of {}", kernel.name, fitted, trials.len());
             assert!(trials.iter().any(|trial| trial.features.is_aligned()), "{}", kernel.name);
             assert!(trials.iter().all(|trial| trial.shape.bytes() <= 160 << 20), "{}", kernel.name);
         }

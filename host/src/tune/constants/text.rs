@@ -42,7 +42,7 @@ pub(super) fn of_machine(built_in: &Constants, found: &Fit, measured: &Measured)
 /// The constants of each kernel, before and now, and the errors of the estimates that come of them.
 pub(super) fn of_kernels(built_in: &Constants, found: &Fit, measured: &Measured) -> String {
     let mut text = "Kernels: speed of steps as a multiple of what was known, us of a block, factor of unaligned operands; errors of \
-                    held-out times (|ln(estimated / measured)|): median and 95 %, before -> now\n"
+                    held-out times (|ln(estimated / measured)|): median, then 95 %, before -> now; ! where they are worse now\n"
         .to_owned();
     for KernelFit { kernel, before, after, speed, times } in &found.kernels {
         let held_out = || measured.held_out.iter().filter(|time| time.features.kernel().name == *kernel);
