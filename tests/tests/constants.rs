@@ -37,8 +37,17 @@ fn run(configuration: &Path, variable: Option<&str>, arguments: &[&str]) -> Done
 
 /// What a plan is explained by, on the line of its constants.
 fn constants_of_a_plan(configuration: &Path, variable: Option<&str>, more: &[&str]) -> String {
-    let product =
-        ["--explain", "--kernel", "gemm_tiled_32_fp32", "--m=40", "--n=40", "--k=40", "--runs=1", "--device=cuda"];
+    let product = [
+        "--explain",
+        "--problem=large-k",
+        "--kernel",
+        "gemm_tiled_32_fp32",
+        "--m=40",
+        "--n=40",
+        "--k=40",
+        "--runs=1",
+        "--device=cuda",
+    ];
     let (_, output, errors) = run(configuration, variable, &[&product, more].concat());
     let line = output.lines().find_map(|line| line.trim_start().strip_prefix("constants"));
     line.unwrap_or_else(|| panic!("{output}{errors}")).trim().to_owned()

@@ -104,18 +104,22 @@ impl Pretended {
     }
 }
 
+/// How far times are off by chance.
+const NOISE: f64 = 0.03;
+
 /// A number by chance between two, each power of two as often as any other.
 fn between(generator: &mut SmallRng, least: f64, most: f64) -> f64 {
     least * (most / least).powf(generator.random())
 }
 
-/// The times of the GPU that is pretended: with noise of three percent, and now and then something else in between.
-fn measured(trials: &[Trial], truth: &Constants, seed: u64) -> Vec<Observation> {
+/// The times of the GPU that is pretended, off by so much: by chance, or for what the model leaves out. Now and then something else comes in
+/// between.
+fn measured(trials: &[Trial], truth: &Constants, seed: u64, off: f64) -> Vec<Observation> {
     let mut generator = SmallRng::seed_from_u64(seed);
     let mut noise = || {
         let sum: f64 = (0..12).map(|_| generator.random::<f64>()).sum();
         let disturbed = if generator.random_range(0..25) == 0 { 1.4 } else { 1.0 };
-        (0.03 * (sum - 6.0)).exp() * disturbed
+        (off * (sum - 6.0)).exp() * disturbed
     };
     let one = |trial: &Trial| Observation { ms: trial.features.ms(truth) * noise(), features: trial.features.clone() };
     trials.iter().map(one).collect()
@@ -155,12 +159,12 @@ fn at(sorted: &[f64], share: f64) -> f64 {
 }
 
 /// Fits constants to times of a GPU, and tries them on products and shapes that nothing was fitted to.
-fn try_on(gpu: Pretended, seed: u64, find: impl Fn(&Constants, &[Observation]) -> Fit) {
+fn try_on(gpu: Pretended, seed: u64, off: f64, find: impl Fn(&Constants, &[Observation]) -> Fit) {
     let truth = gpu.truth(seed);
     let trials = kernels_in_order().into_iter().flat_map(|kernel| gpu.trials(kernel));
     let (held_out, fitted): (Vec<_>, Vec<_>) = trials.partition(|trial| trial.held_out);
-    let found = find(&gpu.probed(&truth), &measured(&fitted, &truth, seed));
-    let held_out = measured(&held_out, &truth, 100 + seed);
+    let found = find(&gpu.probed(&truth), &measured(&fitted, &truth, seed, off));
+    let held_out = measured(&held_out, &truth, 100 + seed, off);
     let errors = |constants: &Constants| FitErrors::of(constants, &held_out).unwrap();
     let (before, after) = (errors(&gpu.built_in()), errors(&found.constants));
     let [by_default, by_fit] = [&gpu.built_in(), &found.constants].map(|constants| regrets(gpu, &truth, constants));
@@ -185,29 +189,37 @@ fn try_on(gpu: Pretended, seed: u64, find: impl Fn(&Constants, &[Observation]) -
         told += &format!("\n  {name}: {value:.2e}, found {:.2e} by {} times", one.after, one.times);
     }
     println!("{told}");
-    // The noise alone is 0.02 in the middle, and 0.07 of 95 percent.
-    assert!(before.median > 0.15 && after.median < 0.04 && after.most < 0.15, "{told}");
+    // The noise alone is two thirds of itself in the middle, and twice itself of 95 percent.
+    assert!(before.median > 0.15 && after.median < 1.3 * off && after.most < 5.0 * off, "{told}");
     assert!(by_fit.len() >= 200 && at(&by_fit, 0.95) <= 1.10 && at(&by_default, 0.95) > 1.15, "{told}");
     // Of what enough times depend on, the whole GPU's constants are found, too.
     let sure = || found.machine.iter().filter(|one| one.times >= 10);
     assert!(sure().count() >= 4, "{told}");
     for (name, value) in truth.machine.named() {
         let Some(one) = sure().find(|one| one.name == name) else { continue };
-        assert!((one.after / value).ln().abs() < 0.2, "{name}: {told}");
+        assert!((one.after / value).ln().abs() < 0.14 + 2.0 * off, "{name}: {told}");
     }
 }
 
 #[test]
 fn constants_of_a_pretended_gpu_are_found_and_plans_by_them_are_good() {
     for seed in [1, 2, 3] {
-        try_on(pretended(), seed, fit);
+        try_on(pretended(), seed, NOISE, fit);
     }
 }
 
 #[test]
 fn constants_of_a_pretended_gpu_with_all_kernels_are_found() {
     for seed in [1, 2] {
-        try_on(of_hopper(), seed, fit);
+        try_on(of_hopper(), seed, NOISE, fit);
+    }
+}
+
+/// The model is not right: times differ from it by more than noise. Constants that are found are right on the whole.
+#[test]
+fn constants_are_found_where_the_model_is_off_by_a_tenth() {
+    for (gpu, seed) in [(pretended(), 1), (pretended(), 2), (of_hopper(), 1)] {
+        try_on(gpu, seed, 0.1, fit);
     }
 }
 
@@ -215,14 +227,14 @@ fn constants_of_a_pretended_gpu_with_all_kernels_are_found() {
 #[test]
 #[should_panic(expected = "regret of")]
 fn a_fit_that_finds_nothing_is_noticed() {
-    try_on(pretended(), 1, |known, _| fit(known, &[]));
+    try_on(pretended(), 1, NOISE, |known, _| fit(known, &[]));
 }
 
 /// A fit that takes the costs of blocks for those of steps is noticed, too.
 #[test]
 #[should_panic(expected = "regret of")]
 fn a_fit_of_shares_alone_is_noticed() {
-    try_on(pretended(), 1, |known, observations| {
+    try_on(pretended(), 1, NOISE, |known, observations| {
         let mut found = fit(known, observations);
         for (name, constants) in &mut found.constants.kernels {
             let kernel = tilewright::kernels::find(name).unwrap();
@@ -240,11 +252,11 @@ fn kernels_without_times_gain_what_their_unit_gains() {
     assert_eq!(none.constants, gpu.probed(&truth));
     let of = |name: &str| gpu.trials(tilewright::kernels::find(name).unwrap());
     let some = [of("gemm_mma_nn_fp32_3xtf32"), of("gemm_mma_nn_tf32"), of("gemm_mma_nn_bf16")].concat();
-    let found = fit(&gpu.probed(&truth), &measured(&some, &truth, 4));
+    let found = fit(&gpu.probed(&truth), &measured(&some, &truth, 4, NOISE));
     assert_eq!(found.kernels.len(), 3);
     let (before, after) = (gpu.built_in().machine, found.constants.machine);
     assert!(after.tf32_rate > 1.1 * before.tf32_rate && after.fp32_rate == before.fp32_rate, "{after:?}");
-    let other = measured(&of("gemm_mma_nn_fp16"), &truth, 5);
+    let other = measured(&of("gemm_mma_nn_fp16"), &truth, 5, NOISE);
     let errors = |constants: &Constants| FitErrors::of(constants, &other).unwrap().median;
     assert!(errors(&found.constants) < errors(&gpu.built_in()), "{found:?}");
 }
