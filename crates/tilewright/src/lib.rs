@@ -31,8 +31,8 @@
 //!
 //! ```text
 //!  precision   sizes   views                       words that everything is said in; views of a device's memory
-//!  refusal ◄─ error                                why a kernel is not taken, and what else can go wrong
 //!  constants ◄─ stored                             what the model of times knows of a GPU, and where that is stored
+//!  refusal ◄─ error                                why a kernel is not taken, and what else can go wrong
 //!  memory ◄─ device ◄─ tensor_map   placement      what a device keeps, where kernels run, where matrices lie
 //!  operand ◄─ description   device_facts           matrices on a device, the product of some, what a plan knows of a device
 //!  ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -46,7 +46,8 @@
 //!  workspace   table   explanation                 memory, measured times, what a plan says of itself
 //!  preparation   options                           what happens to operands first; what a user wants
 //!  kernel_candidate                                a kernel with all that comes before and after it
-//!  gemm_plan ◄─ model ◄─ fit   used_constants      a plan; how long it should take, and by which constants
+//!  gemm_plan ◄─ model                              a plan; how long it should take
+//!  fit   used_constants                            constants from measured times; those that a plan goes by
 //!  choose   run                                    making one, running one
 //!  cache                                           keeping those that were made
 //!  ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -28,7 +28,7 @@ use crate::provenance::{commit, now};
 use storing::Target;
 use tilewright::Device;
 use tilewright::device::DeviceInfo;
-use tilewright::plan::fit::fit;
+use tilewright::plan::fit::{FitErrors, Observation, fit};
 use tilewright::plan::{Constants, MeasuredConstants};
 
 /// What it takes if nobody says how long it may.
@@ -91,7 +91,23 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
     let release = driver_release.as_ref().map(|release| format!("{release}, ")).unwrap_or_default();
     let driver = format!("{release}CUDA {driver_cuda_version}");
     let constants = MeasuredConstants::new(here, driver, commit(), date, found.constants);
+    if options.output.is_none() && !are_better(&built_in, &constants.constants, &measured.held_out) {
+        print(
+            "Nothing is stored: on held-out times, these constants are no better than those that are built in. --output FILE stores \
+             them all the same\n",
+        );
+        return Ok(constants);
+    }
     target.write(&constants)?;
     print(&target.text());
     Ok(constants)
+}
+
+/// Whether constants are worth having: in the middle, estimates are nearer to times that nothing was fitted to. Without such times, nobody can
+/// tell.
+fn are_better(built_in: &Constants, found: &Constants, held_out: &[Observation]) -> bool {
+    match [built_in, found].map(|constants| FitErrors::of(constants, held_out)) {
+        [Some(before), Some(now)] => now.median < before.median,
+        _ => false,
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::are_better;
 use super::design::{Trial, kernels_in_order, trials};
 use crate::bench::atlas::CLASSES;
 use tilewright::Precision;
@@ -189,6 +190,8 @@ fn try_on(gpu: Pretended, seed: u64, off: f64, find: impl Fn(&Constants, &[Obser
         told += &format!("\n  {name}: {value:.2e}, found {:.2e} by {} times", one.after, one.times);
     }
     println!("{told}");
+    assert!(are_better(&gpu.built_in(), &found.constants, &held_out), "{told}");
+    assert!(!are_better(&found.constants, &gpu.built_in(), &held_out) && !are_better(&truth, &truth, &[]), "{told}");
     // The noise alone is two thirds of itself in the middle, and twice itself of 95 percent.
     assert!(before.median > 0.15 && after.median < 1.3 * off && after.most < 5.0 * off, "{told}");
     assert!(by_fit.len() >= 200 && at(&by_fit, 0.95) <= 1.10 && at(&by_default, 0.95) > 1.15, "{told}");
