@@ -8,6 +8,7 @@
 #![cfg(not(test))]
 
 pub mod command_line;
+pub mod constants;
 pub mod llvm_ir;
 pub mod plan;
 pub mod ptx;
@@ -22,8 +23,9 @@ use cuda_builder::Arch;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets by their names, which are those of their programs and of the directories of their corpora.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("command_line", command_line::check),
+    ("constants", constants::check),
     ("llvm_ir", llvm_ir::check),
     ("plan", plan::check),
     ("ptx", ptx::check),

@@ -35,6 +35,15 @@ pub enum Error {
         fault: TableFault,
     },
 
+    /// Constants of a GPU cannot be written to a file.
+    #[error("cannot write constants to {}: {reason}. Name another file with --output", .path.display())]
+    ConstantsPlace {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+
     /// A leading dimension that is shorter than the rows it separates.
     #[error(
         "the leading dimension of {matrix} is {leading_dimension}, but its stored rows have {cols} elements: it must be at \

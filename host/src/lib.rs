@@ -8,7 +8,7 @@
 //! | [`problem`], [`input`] | products by name, and random operands for them |
 //! | [`check`] | whether a result is right |
 //! | [`mod@measure`], [`report`] | how long it took; tables and JSON |
-//! | [`tune`], [`tables`] | which kernel is the fastest for which product |
+//! | [`tune`], [`tables`] | which kernel is the fastest for which product, and what the planner's model has to know of a GPU |
 //! | [`mod@bench`], [`baseline`] | kernels beside cuBLAS, and shares of what the GPU can do |
 //! | [`files`] | files that are whole, or as they were |
 //! | [`planted`], [`sanitize`] | faults, and tools that look for such |

@@ -58,6 +58,8 @@ pub struct Options {
     pub invariant: bool,
     /// Which measured times to go by.
     pub tables: plan::Tables,
+    /// The constants that the model goes by.
+    pub constants: plan::ConstantsChoice,
     /// Whether to print, and to report, why each plan is what it is.
     pub explain: bool,
     /// What to change about the problems.
@@ -163,6 +165,7 @@ fn select(options: &Options) -> Result<Vec<Selected>, Error> {
         splits: options.splits,
         invariant: options.invariant,
         tables: options.tables.clone(),
+        constants: options.constants.clone(),
         ..options.precision.map(plan::Options::from).unwrap_or_default()
     };
     let pairs = chosen.into_iter().map(|problem| {

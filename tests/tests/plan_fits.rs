@@ -3,7 +3,7 @@
 
 mod fake_driver;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{ComputeCapability, KernelFacts, Limits};
@@ -142,13 +142,18 @@ fn no_large_product_ends_in_a_naive_kernel() {
     }
 }
 
-/// Whatever the extents: where there is much to multiply, no thread computes its element alone.
+/// Whatever the extents, and however operands lie: where there is much to multiply, no thread computes its element alone.
 #[test]
 fn no_product_of_many_multiplications_ends_in_a_naive_kernel() {
     let mut random = StdRng::seed_from_u64(19);
-    let naive = [&kernels::GEMM_NAIVE_1D_FP32, &kernels::GEMM_NAIVE_2D_FP32].map(|kernel| kernel.name);
+    let naive = ["gemm_naive_1d_fp32", "gemm_naive_2d_fp32"];
+    assert!(naive.iter().all(|name| kernels::find(name).is_ok()));
+    let capabilities: BTreeSet<_> = gpus().map(|gpu| format!("{:?}", gpu.processor)).collect();
+    for wanted in ["(8, 0)", "(8, 6)", "(8, 9)", "(9, 0)", "(10, 0)", "(12, 0)"] {
+        assert!(capabilities.iter().any(|capability| capability.contains(wanted)), "{wanted}: {capabilities:?}");
+    }
     let mut plans = 0;
-    while plans < 3000 {
+    while plans < 4000 {
         let [m, n, k] = [(); 3].map(|()| {
             let magnitude = random.random_range(0..=17);
             random.random_range(1..=1usize << magnitude)
@@ -159,15 +164,26 @@ fn no_product_of_many_multiplications_ends_in_a_naive_kernel() {
         }
         let mut placed = |rows: usize, cols: usize| {
             let order = Order::ALL[random.random_range(0..2)];
-            Placement { batch_stride: rows * cols, ..Placement::dense(order, rows, cols) }
+            // Gaps between lines, or between all elements; or one line for all.
+            let gap = [0, 0, 0, 1, 4][random.random_range(0..5)];
+            let step = [1, 1, 1, 1, 2, 3][random.random_range(0..6)];
+            let [lines, length] = order.lines(rows, cols);
+            let [row_stride, col_stride] = order.strides((length + gap) * step, step);
+            let batch_stride = lines * (length + gap) * step;
+            let alignment = [256, 256, 4, 8][random.random_range(0..4)];
+            Placement { row_stride, col_stride, batch_stride, alignment }
         };
-        let (a, b) = (placed(m, k), placed(k, n));
-        let c = Placement { batch_stride: m * n, ..Placement::row_major(n) };
+        let (mut a, b, c) = (placed(m, k), placed(k, n), placed(m, n));
+        if random.random_range(0..12) == 0 {
+            a = Placement { row_stride: 0, col_stride: 1, ..a };
+        }
         let product = Description::new(Sizes { m, n, k }, batch, a, b, c).unwrap().with_factors(1.0, 0.0);
         for device in gpus() {
-            for tables in [Tables::Embedded, Tables::None] {
-                let plan = plan::plan(&device, &product, &Options { tables, ..Options::default() }).unwrap();
-                assert!(!naive.contains(&plan.kernel().name), "{}", plan.explanation());
+            for precision in [Precision::Fp32, Precision::Fp32Strict] {
+                for tables in [Tables::Embedded, Tables::None] {
+                    let plan = plan::plan(&device, &product, &Options { tables, ..Options::from(precision) }).unwrap();
+                    assert!(!naive.contains(&plan.kernel().name), "{}", plan.explanation());
+                }
             }
         }
         plans += 1;

@@ -11,10 +11,13 @@ use std::sync::{Arc, OnceLock};
 use bytemuck::Pod;
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{Element, Grid};
+use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
 use runtime::{Bytes, KernelSet};
 
 use crate::Error;
+use crate::constants::MeasuredOn;
 use crate::memory::Memory;
+use crate::stored::StoredConstants;
 pub use runtime::{Buffer, DeviceInfo, LoadedKernel, TensorLayout, TensorTile};
 
 /// The kernels of `gpu-kernels`, as this program has embedded them.
@@ -36,6 +39,8 @@ pub fn missing_ptx() -> Option<&'static str> {
 /// | workspaces of [`multiply`](crate::multiply()) and [`gemm`](crate::gemm()) | handles of one stream | one for each call at a time, as large as the largest that was needed | [`Device::free_kept_memory`] |
 /// | buffers of matrices of [`gemm`](crate::gemm()) and [`gemv`](crate::gemv()) | handles of one stream | 512 MiB, 16 buffers | likewise, or later ones need the place |
 ///
+/// Besides, it has the [constants](crate::plan::Constants) that are stored for the GPU, which are read when it is opened.
+///
 /// Everything goes with the last handle: of the device, or of the stream. Memory goes, too, when there is too little free for
 /// [`Device::allocate`] and everything that uses it.
 ///
@@ -55,6 +60,8 @@ struct Shared {
     memory: Memory,
     /// The plans, of a type that this module, which is below those of plans, does not know.
     plans: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// The constants that were stored for the GPU when it was opened.
+    constants: StoredConstants,
 }
 
 impl fmt::Debug for Device {
@@ -74,7 +81,8 @@ impl Deref for Device {
 /// A device that has been opened with [`KERNELS`], and maybe others. Launches on one that has not are refused.
 impl From<runtime::Device> for Device {
     fn from(runtime: runtime::Device) -> Self {
-        Self { runtime, shared: Arc::default(), of_stream: None }
+        let constants = measured_on(&runtime).map(|here| StoredConstants::of(&here)).unwrap_or_default();
+        Self { runtime, shared: Arc::new(Shared { constants, ..Shared::default() }), of_stream: None }
     }
 }
 
@@ -227,11 +235,34 @@ impl Device {
         self.memory().give_buffer(buffer);
     }
 
+    /// The [constants](crate::plan::Constants) that were stored for this GPU when it was opened, by which plans go unless their
+    /// [options](crate::plan::Options::constants) say otherwise. None of the CPU executor.
+    pub fn stored_constants(&self) -> &StoredConstants {
+        &self.shared.constants
+    }
+
+    /// What constants hold for that are measured on this GPU; none on the CPU executor.
+    pub fn measured_on(&self) -> Option<MeasuredOn> {
+        measured_on(&self.runtime)
+    }
+
     /// What the modules of plans keep with the device. It is of one type.
     pub(crate) fn kept<T: Any + Default + Send + Sync>(&self) -> &T {
         let kept = self.shared.plans.get_or_init(|| Box::<T>::default());
         kept.downcast_ref().expect("all who ask for it ask for one type")
     }
+}
+
+/// What constants hold for that are measured on a device, if it is a GPU.
+fn measured_on(device: &runtime::Device) -> Option<MeasuredOn> {
+    let gpu = device.gpu_properties()?;
+    Some(MeasuredOn {
+        gpu: gpu.name.clone(),
+        compute_capability: (gpu.compute_capability.major, gpu.compute_capability.minor),
+        multiprocessors: gpu.multiprocessors,
+        // The digest of all kernels of their crate.
+        kernels_digest: gemm_naive_1d_fp32::FACTS.source.digest.unwrap_or_default().to_owned(),
+    })
 }
 
 /// Which device a user asks for: `auto`, `cpu`, `cuda` or `cuda:N`.

@@ -1,8 +1,11 @@
 //! The errors of this crate. Each message names the cause, the values and what to do about it.
 
+use std::path::PathBuf;
+
 use gpu_kernels::ShapeError;
 
 use crate::accuracy::rounded_up;
+use crate::constants::ConstantsFault;
 use crate::refusal::Refusal;
 use crate::{Bytes, Precision};
 
@@ -115,6 +118,15 @@ pub enum Error {
         device: String,
     },
 
+    /// Constants of the model are of another GPU, or of other kernels.
+    #[error("the constants{} cannot be used: {fault}; or go by those that are built in", in_file(.path))]
+    Constants {
+        /// The file that they are from, if they are from one.
+        path: Option<PathBuf>,
+        /// Why.
+        fault: Box<ConstantsFault>,
+    },
+
     /// Operands whose shapes do not make a product.
     #[error("{left} is {left_extent}, but {right} is {right_extent}: they must be equal")]
     Operands {
@@ -217,6 +229,10 @@ fn nearest_hint(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(": did you mean `{name}`?")).unwrap_or_default()
 }
 
+fn in_file(path: &Option<PathBuf>) -> String {
+    path.as_ref().map(|path| format!(" in {}", path.display())).unwrap_or_default()
+}
+
 fn others_hint(others: &[&str]) -> String {
     if others.is_empty() { String::new() } else { format!(". These can: {}", others.join(", ")) }
 }
@@ -267,6 +283,10 @@ mod tests {
         let others = [
             runtime::Error::NotEnoughMemory { place: text(), needs, has }.into(),
             Error::TableForOtherGpu { table: text(), device: text() },
+            Error::Constants {
+                path: None,
+                fault: Box::new(ConstantsFault::OtherGpu { measured: text(), device: text() }),
+            },
             runtime::Error::IncapableDevice {
                 device: text(),
                 compute_capability: text(),

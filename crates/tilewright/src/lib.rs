@@ -31,6 +31,7 @@
 //!
 //! ```text
 //!  precision   sizes   views                       words that everything is said in; views of a device's memory
+//!  constants ◄─ stored                             what the model of times knows of a GPU, and where that is stored
 //!  refusal ◄─ error                                why a kernel is not taken, and what else can go wrong
 //!  memory ◄─ device ◄─ tensor_map   placement      what a device keeps, where kernels run, where matrices lie
 //!  operand ◄─ description   device_facts           matrices on a device, the product of some, what a plan knows of a device
@@ -45,7 +46,9 @@
 //!  workspace   table   explanation                 memory, measured times, what a plan says of itself
 //!  preparation   options                           what happens to operands first; what a user wants
 //!  kernel_candidate                                a kernel with all that comes before and after it
-//!  model   gemm_plan   invariance                  how long it should take; a plan; which order of sums rows keep their bits with
+//!  gemm_plan ◄─ model                              a plan; how long it should take
+//!  fit   used_constants                            constants from measured times; those that a plan goes by
+//!  invariance                                      which order of sums rows keep their bits with
 //!  choose   run                                    making one, running one
 //!  cache                                           keeping those that were made
 //!  ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -53,6 +56,7 @@
 //! ```
 
 mod accuracy;
+mod constants;
 mod description;
 pub mod device;
 mod device_facts;
@@ -68,6 +72,7 @@ mod precision;
 mod refusal;
 mod scale;
 mod sizes;
+mod stored;
 mod tensor_map;
 mod views;
 

@@ -137,7 +137,8 @@ impl BenchFlags {
     /// What to measure of the atlas.
     ///
     /// # Errors
-    /// [`Error::Usage`] for flags that are for other suites; those of [`AtlasFlags::options`] and [`TableFlag::tables`].
+    /// [`Error::Usage`] for flags that are for other suites; those of [`AtlasFlags::options`], [`TableFlag::tables`] and
+    /// [`TableFlag::constants`].
     fn atlas_options(self) -> Result<AtlasOptions, Error> {
         let others = [
             ("--problem", !self.problem.is_empty()),
@@ -155,6 +156,7 @@ impl BenchFlags {
             seed: self.seed,
             precision: self.precision,
             tables: self.table.tables()?,
+            constants: self.table.constants()?,
             runs: self.runs as usize,
             device: self.device,
             baseline: !self.no_baseline,
@@ -166,13 +168,15 @@ impl BenchFlags {
     ///
     /// # Errors
     /// [`UnknownName`](tilewright::Error::UnknownName) for a suite or a problem that there is none of; [`Error::Usage`] where nothing is left to
-    /// measure; [`ExtentTooLarge`](tilewright::Error::ExtentTooLarge); those of [`TableFlag::tables`].
+    /// measure; [`ExtentTooLarge`](tilewright::Error::ExtentTooLarge); those of [`TableFlag::tables`] and
+    /// [`TableFlag::constants`].
     pub fn options(self) -> Result<BenchOptions, Error> {
         self.atlas.refuse_for(&self.suite)?;
         let inputs = if self.inputs.is_empty() { Inputs::ORDINARY.to_vec() } else { self.inputs.clone() };
         Ok(BenchOptions {
             cases: self.cases()?,
             tables: self.table.tables()?,
+            constants: self.table.constants()?,
             inputs,
             seed: self.seed,
             runs: self.runs as usize,

@@ -145,7 +145,7 @@ mod tests {
     use cuda_std::executor::Checks;
     use inputs::Inputs;
     use tilewright::device::DeviceChoice;
-    use tilewright::plan::Tables;
+    use tilewright::plan::{ConstantsChoice, Tables};
 
     use super::*;
 
@@ -161,6 +161,7 @@ mod tests {
             json: None,
             compare: None,
             tables: Tables::Embedded,
+            constants: ConstantsChoice::Stored,
         }
     }
 

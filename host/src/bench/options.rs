@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tilewright::device::DeviceChoice;
-use tilewright::plan::Tables;
+use tilewright::plan::{ConstantsChoice, Tables};
 
 use super::inputs::Inputs;
 use super::suite::Case;
@@ -17,6 +17,8 @@ pub struct BenchOptions {
     pub inputs: Vec<Inputs>,
     /// The tables of measured times by which kernels are chosen.
     pub tables: Tables,
+    /// The constants that the model goes by.
+    pub constants: ConstantsChoice,
     /// What operands are made from.
     pub seed: u64,
     /// The measured runs of each contestant.

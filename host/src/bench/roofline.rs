@@ -193,7 +193,10 @@ pub fn measure(device: &Device, blas: Option<&CuBlas>) -> Result<Roofline, Error
 }
 
 /// The time of one launch, in milliseconds: the median of some, after one that is not measured.
-fn time<E: From<runtime::Error>>(device: &Device, mut launch: impl FnMut() -> Result<(), E>) -> Result<f64, Error>
+pub(crate) fn time<E: From<runtime::Error>>(
+    device: &Device,
+    mut launch: impl FnMut() -> Result<(), E>,
+) -> Result<f64, Error>
 where
     Error: From<E>,
 {
@@ -210,7 +213,7 @@ fn best(times: Vec<(String, f64)>, amount: f64) -> Ceiling {
 }
 
 /// Fused multiplications and additions.
-fn fma(device: &Device) -> Result<Ceiling, Error> {
+pub(crate) fn fma(device: &Device) -> Result<Ceiling, Error> {
     let multiprocessors = multiprocessors(device);
     let mut times = Vec::new();
     for waves in FMA_WAVES {
@@ -284,7 +287,7 @@ fn multiprocessors(device: &Device) -> usize {
 }
 
 /// Keeps a GPU busy for a given time, with work that leaves memory and caches alone.
-pub(super) struct Stall {
+pub(crate) struct Stall {
     device: Device,
     results: Buffer<f32>,
     rounds_per_ms: f64,
@@ -295,7 +298,7 @@ impl Stall {
     ///
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) where there is no memory.
-    pub(super) fn new(device: &Device, fma: &Ceiling) -> Result<Self, Error> {
+    pub(crate) fn new(device: &Device, fma: &Ceiling) -> Result<Self, Error> {
         let threads = multiprocessors(device) * FMA_BLOCKS * THREADS as usize;
         let results = device.allocate(threads)?;
         let rounds_per_ms = fma.per_second * 1e9 / (threads as f64 * FMA_OPERATIONS as f64);
@@ -306,7 +309,7 @@ impl Stall {
     ///
     /// # Errors
     /// Those of a launch.
-    pub(super) fn run(&mut self, ms: f64) -> Result<(), Error> {
+    pub(crate) fn run(&mut self, ms: f64) -> Result<(), Error> {
         let rounds = (ms * self.rounds_per_ms).ceil().clamp(1.0, 1e9) as u32;
         let results = self.results.view_mut();
         Ok(self.device.launch(probe_fma_fp32 { factor: 0.999, offset: 0.001, rounds, results })?)

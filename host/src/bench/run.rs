@@ -16,7 +16,7 @@ use crate::Error;
 use crate::baseline::{BaselineError, CuBlas, Math, Prepared, Routine};
 use tilewright::device::Device;
 use tilewright::kernels;
-use tilewright::plan::{Description, GemmPlan, Options, Tables, Workspace};
+use tilewright::plan::{ConstantsChoice, Description, GemmPlan, Options, Tables, Workspace};
 use tilewright::{Bytes, DeviceError, DeviceMatrix, Order, Orders, Sizes};
 
 /// What holds for all cases.
@@ -107,10 +107,11 @@ struct Ours {
 }
 
 impl Ours {
-    fn new(device: &Device, case: &Case, tables: &Tables, set: &Set) -> Result<Self, Error> {
+    fn new(device: &Device, case: &Case, choice: (&Tables, &ConstantsChoice), set: &Set) -> Result<Self, Error> {
         let kernel = case.kernel.as_deref().map(kernels::find).transpose()?;
         let product = Description::of(1.0, &set.a, &set.b, 0.0, &set.c)?;
-        let options = Options { precision: Some(case.precision), kernel, tables: tables.clone(), ..Options::default() };
+        let (tables, constants) = (choice.0.clone(), choice.1.clone());
+        let options = Options { precision: Some(case.precision), kernel, tables, constants, ..Options::default() };
         let plan = GemmPlan::new(device, &product, &options)?;
         let workspace = RefCell::new(plan.workspace(device)?);
         Ok(Self { plan, workspace })
@@ -165,7 +166,8 @@ type TheirErrors = Vec<(Math, Vec<(Routine, Errors)>)>;
 /// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU fails, or has too little memory for the operands; those of cuBLAS. What ours cannot
 /// compute is in the case's report.
 pub(super) fn run_group(context: &Context<'_>, opened: &mut Opened, group: &[&Case]) -> Result<Vec<CaseReport>, Error> {
-    let BenchOptions { inputs, seed, .. } = context.options;
+    let BenchOptions { inputs, seed, tables, constants, .. } = context.options;
+    let choice = (tables, constants);
     let case = group[0];
     let Sizes { m, n, k } = case.sizes;
     let Opened { blas, stall, device } = opened;
@@ -192,7 +194,7 @@ pub(super) fn run_group(context: &Context<'_>, opened: &mut Opened, group: &[&Ca
             (0..sets).map(|_| Set::new(device, &host, result.view())).collect::<Result<Vec<Set>, Error>>()?;
         if index == 0 {
             for (case, report) in group.iter().zip(&mut reports) {
-                ours.push(match Ours::new(device, case, &context.options.tables, &sets[0]) {
+                ours.push(match Ours::new(device, case, choice, &sets[0]) {
                     Ok(ours) => Some(ours),
                     Err(error) => {
                         report.outcome = Outcome::NotRun { reason: one_line(&error) };
@@ -351,7 +353,7 @@ mod tests {
                 assert_eq!((a.dim(), b.dim()), ((5, 4), (4, 3)));
                 let mut result = Array2::zeros((5, 3));
                 let mut set = Set::new(&device, &host, result.view()).unwrap();
-                let own = Ours::new(&device, &case, &Tables::Embedded, &set).unwrap();
+                let own = Ours::new(&device, &case, (&Tables::Embedded, &ConstantsChoice::BuiltIn), &set).unwrap();
                 own.launch(&device, &mut set).unwrap();
                 set.c.download(result.view_mut()).unwrap();
                 let errors = Sample::new(sampled_rows(5, 3, 4, 0), a, b).errors(result.view());

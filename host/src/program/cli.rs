@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "flags and commands are documented: that is the help of the program")]
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use testkit::CheckTask;
@@ -45,7 +46,8 @@ pub enum Command {
     Run(RunFlags),
     /// Measure kernels beside cuBLAS on a GPU: times in turns, shares of what the GPU can do, errors; compare with older runs
     Bench(BenchFlags),
-    /// Measure on a GPU which kernel is the fastest for which product, and write that to a table
+    /// Measure on a GPU which kernel is the fastest for which product, and write that to a table; or what the planner's model has to
+    /// know of the GPU, in a minute (--constants)
     Tune(TuneFlags),
     /// Run kernels under the tools of NVIDIA's compute-sanitizer, each of which has to report a planted fault first
     Sanitize(SanitizeFlags),
@@ -68,9 +70,23 @@ pub struct PlantedFlags {
 
 #[derive(Debug, Args)]
 pub struct TuneFlags {
-    /// The file to write the table to, as JSON
-    #[arg(long, value_name = "FILE")]
-    output: PathBuf,
+    /// The file to write to, as JSON: a table; or constants, which plans on this GPU go by if the file is not named
+    #[arg(long, value_name = "FILE", required_unless_present = "constants")]
+    output: Option<PathBuf>,
+
+    /// Measure the constants of the planner's model in place of a table: launches, bandwidth, and for each kernel its speed and
+    /// what a block costs. They are stored for this GPU in the user's configuration (~/.config/tilewright/constants), or in the
+    /// file that TILEWRIGHT_CONSTANTS names
+    #[arg(long, conflicts_with_all = ["op", "precision"])]
+    constants: bool,
+
+    /// With --constants: stop measuring after so many seconds; kernels without times keep what is built in [default: 60]
+    #[arg(long, value_name = "SECONDS", requires = "constants", value_parser = clap::value_parser!(u64).range(1..))]
+    limit_seconds: Option<u64>,
+
+    /// With --constants: what the products are drawn by on which the constants are tried [default: 0]
+    #[arg(long, value_name = "NUMBER", requires = "constants")]
+    seed: Option<u64>,
 
     /// An operation to tune: one that is planned; may be repeated [default: all that are]
     #[arg(long, value_name = "NAME", conflicts_with = "precision")]
@@ -85,29 +101,44 @@ pub struct TuneFlags {
     pub device: DeviceChoice,
 }
 
+/// What `tune` measures.
+#[derive(Clone, Debug)]
+pub enum TuneTask {
+    /// Which kernel is the fastest for which product.
+    Table(tune::Options),
+    /// What the model has to know of the GPU.
+    Constants(tune::constants::Options),
+}
+
 impl TuneFlags {
     /// What to measure, apart from the device.
     ///
     /// # Errors
     /// Those of [`tune::products_of`].
-    pub fn options(self) -> Result<tune::Options, Error> {
+    pub fn task(self) -> Result<TuneTask, Error> {
+        let Some(output) = self.output.clone().filter(|_| !self.constants) else {
+            let limit = self.limit_seconds.map_or(tune::constants::LIMIT, Duration::from_secs);
+            let seed = self.seed.unwrap_or_default();
+            return Ok(TuneTask::Constants(tune::constants::Options { output: self.output, limit, seed }));
+        };
         let products = if self.op.is_empty() {
             self.precision.into_iter().map(tune::Products::all).collect()
         } else {
             tune::products_of(&self.op)?
         };
-        Ok(tune::Options { products, output: self.output })
+        Ok(TuneTask::Table(tune::Options { products, output }))
     }
 }
 
 /// The flags that only problems have.
-const FOR_PROBLEMS: [&str; 20] = [
+const FOR_PROBLEMS: [&str; 21] = [
     "problem",
     "kernel",
     "precision",
     "splits",
     "invariant",
     "table",
+    "constants",
     "explain",
     "list",
     "m",
@@ -278,7 +309,7 @@ impl RunFlags {
     /// What to run, apart from the device.
     ///
     /// # Errors
-    /// Those of [`TableFlag::tables`].
+    /// Those of [`TableFlag::tables`] and [`TableFlag::constants`].
     pub fn options(self) -> Result<Options, Error> {
         Ok(Options {
             what: self.what(),
@@ -289,6 +320,7 @@ impl RunFlags {
             splits: self.splits,
             invariant: self.invariant,
             tables: self.table.tables()?,
+            constants: self.table.constants()?,
             explain: self.explain,
             runs: self.runs,
             seed: self.seed,

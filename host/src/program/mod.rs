@@ -21,7 +21,7 @@ use crate::Error;
 use crate::bench::args::BenchFlags;
 use crate::run::{self, Options};
 use crate::{operations, problem, tune};
-use cli::{Cli, Command, PlantedFlags, RunFlags, TuneFlags};
+use cli::{Cli, Command, PlantedFlags, RunFlags, TuneFlags, TuneTask};
 
 /// A check failed, or a kernel did something wrong.
 const FAILED: u8 = 1;
@@ -131,6 +131,8 @@ fn run(flags: RunFlags) -> ExitCode {
             return ExitCode::from(REFUSED);
         }
     };
+    // What lies there for this GPU and cannot be used does not keep it from running.
+    let note = note.or_else(|| Some(format!("Note: {}.", device.stored_constants().refusal()?)));
     let options = match flags.options() {
         Ok(options) => options,
         Err(error) => {
@@ -164,13 +166,16 @@ fn bench(flags: BenchFlags) -> ExitCode {
 fn tune(flags: TuneFlags) -> ExitCode {
     let choice = flags.device;
     let run = || {
-        let options = flags.options()?;
+        let task = flags.task()?;
         let device = match choice {
             DeviceChoice::Auto => Device::cuda(0),
             DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal),
             DeviceChoice::Cpu => Ok(Device::cpu(Checks::Bounds)),
         }?;
-        tune::run(&device, &options, print)
+        match &task {
+            TuneTask::Table(options) => tune::run(&device, options, print).map(drop),
+            TuneTask::Constants(options) => tune::constants::run(&device, options, print).map(drop),
+        }
     };
     code_of(run().map(|_| true))
 }
@@ -248,6 +253,9 @@ fn advice(error: &Error) -> Option<String> {
             "To do without a GPU, run on the CPU: --device cpu"
         }
         Error::Library(LibraryError::TableForOtherGpu { .. }) => "To go by no table, leave out --table",
+        Error::Library(LibraryError::Constants { .. }) => {
+            "To measure this GPU: tilewright tune --constants. To go by what is built in: --constants none"
+        }
         Error::Library(LibraryError::NoKernel { precisions, .. }) if !precisions.is_empty() => {
             let precisions: Vec<_> = precisions.iter().map(|precision| precision.name()).collect();
             return Some(format!("For another precision: --precision {}", precisions.join(" or ")));

@@ -4,10 +4,13 @@
 //! numbers of splits that might suit it. What the model has far behind is left out. The result is a [`Table`] of this GPU;
 //! `crates/tilewright/src/plan/tables` has those that are built in.
 //!
+//! A table says nothing of products that it does not have. [`constants`] are for these: what the model has to know of a GPU.
+//!
 //! A time is the median of several, each of as many runs in a row as make 200 µs, with all steps of the plan. Operands that
 //! fit into the GPU's cache stay there from run to run. That is enough to compare kernels; `tilewright bench` is for figures.
 
 pub mod cases;
+pub mod constants;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -26,6 +26,7 @@ use gpu_kernels::{Matrix, MatrixMut, Triangle};
 
 use super::auxiliary::{Format, PackedOperand};
 use super::scheme::{Family, Scheme, SumOrder};
+use crate::constants::KernelConstants;
 use crate::description::Description;
 use crate::order::Order;
 use crate::refusal::Refusal;
@@ -193,7 +194,8 @@ pub(crate) enum Stores {
 }
 
 /// What a model needs to estimate a kernel's time. Where a kernel does not say otherwise, the numbers are fitted to the times of shapes
-/// drawn by chance on an H200: `tilewright bench --suite atlas --replan` compares.
+/// drawn by chance on an H200: `tilewright bench --suite atlas --replan` compares. On other GPUs, `tilewright tune --constants` measures what takes the place
+/// of all but the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Performance {
     /// The blocks that a multiprocessor runs at a time, where shared memory and threads are no limit: what registers leave.
@@ -260,6 +262,12 @@ impl KernelInfo {
     /// The precision that it computes in.
     pub fn precision(&self) -> Precision {
         self.scheme.precision()
+    }
+
+    /// The constants by which the model estimates its times, unless others were measured.
+    pub fn built_in_constants(&self) -> KernelConstants {
+        let Performance { share_of_peak, block_seconds, unaligned, .. } = self.performance;
+        KernelConstants { share_of_peak, block_seconds, unaligned }
     }
 
     /// Whether it loads its operands by tensor maps. What these cannot describe is copied into the workspace first.

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::gemm_plan::GemmPlan;
 use super::options::Options;
 use super::table::Tables;
+use crate::constants::ConstantsChoice;
 use crate::description::Description;
 use crate::{Accuracy, Device, Error, Precision, Wanted};
 
@@ -30,6 +31,7 @@ struct Key {
     splits: Option<u32>,
     tables: Which,
     invariant: bool,
+    constants: Which,
 }
 
 /// [`Wanted`], with errors as their bits.
@@ -50,10 +52,12 @@ impl From<Wanted> for Asked {
     }
 }
 
-/// Which tables a plan was made with.
+/// Which tables, or constants, a plan was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Which {
-    Embedded,
+    /// What there is for the GPU.
+    Default,
+    /// No tables, or the constants that are built in.
     None,
     /// The one at this address.
     This(usize),
@@ -67,11 +71,16 @@ impl Key {
             kernel: options.kernel.map(|kernel| std::ptr::from_ref(kernel).addr()),
             splits: options.splits,
             tables: match &options.tables {
-                Tables::Embedded => Which::Embedded,
+                Tables::Embedded => Which::Default,
                 Tables::None => Which::None,
                 Tables::This(table) => Which::This(Arc::as_ptr(table).addr()),
             },
             invariant: options.invariant,
+            constants: match &options.constants {
+                ConstantsChoice::Stored => Which::Default,
+                ConstantsChoice::BuiltIn => Which::None,
+                ConstantsChoice::This(constants) => Which::This(Arc::as_ptr(constants).addr()),
+            },
         }
     }
 }
@@ -94,8 +103,9 @@ struct Inner {
 #[derive(Debug)]
 struct Kept {
     plan: Arc<GemmPlan>,
-    /// Keeps the table of the key, so that no other one gets its address.
+    /// Keep the table and the constants of the key, so that no others get their addresses.
     _tables: Tables,
+    _constants: ConstantsChoice,
     /// When it was used last.
     used: u64,
 }
@@ -116,14 +126,15 @@ impl Inner {
     }
 
     /// Keeps a plan, in place of the one that was not used for the longest time if there are too many.
-    fn insert(&mut self, key: Key, plan: Arc<GemmPlan>, tables: Tables) {
+    fn insert(&mut self, key: Key, plan: Arc<GemmPlan>, options: &Options) {
         if self.kept.len() >= MOST_PLANS
             && let Some(oldest) = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key)
         {
             self.kept.remove(&oldest);
         }
         self.made += 1;
-        self.kept.insert(key, Kept { plan, _tables: tables, used: self.clock });
+        let (tables, constants) = (options.tables.clone(), options.constants.clone());
+        self.kept.insert(key, Kept { plan, _tables: tables, _constants: constants, used: self.clock });
     }
 }
 
@@ -158,7 +169,7 @@ impl Device {
         }
         let plan = Arc::new(GemmPlan::new(self, &key.product, options)?);
         load(&plan)?;
-        plans.lock().insert(key, plan.clone(), options.tables.clone());
+        plans.lock().insert(key, plan.clone(), options);
         Ok(plan)
     }
 
@@ -198,6 +209,7 @@ mod tests {
             (product(4, 256), Options::from(&GEMM_NAIVE_2D_FP32)),
             (product(4, 256), Options { splits: Some(1), ..Options::default() }),
             (product(4, 256), Options { tables: Tables::None, ..Options::default() }),
+            (product(4, 256), Options { constants: ConstantsChoice::BuiltIn, ..Options::default() }),
         ];
         let plans = different.clone().map(|(product, options)| device.plan(&product, &options).unwrap());
         assert_eq!(device.plans_made(), different.len() as u64);
@@ -226,7 +238,7 @@ mod tests {
         assert_ne!(keys[0], keys[1], "equal tables may be different ones later");
         let mut plans = Inner::default();
         let plan = Device::cpu(Checks::Bounds).plan(&product(4, 256), &Options::default()).unwrap();
-        plans.insert(keys[0], plan, with(&one).tables);
+        plans.insert(keys[0], plan, &with(&one));
         assert_eq!(Arc::strong_count(&one), 2);
         drop(plans);
         assert_eq!(Arc::strong_count(&one), 1);

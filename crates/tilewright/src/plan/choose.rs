@@ -5,9 +5,10 @@ use super::explanation::{Candidate, Explanation, Reason};
 use super::gemm_plan::GemmPlan;
 use super::invariance::Arithmetic;
 use super::kernel_candidate::KernelCandidate;
-use super::model;
+use super::model::{self, Features};
 use super::options::Options;
 use super::table::Table;
+use super::used_constants::UsedConstants;
 use crate::accuracy::rounded_up;
 use crate::description::Description;
 use crate::device_facts::DeviceFacts;
@@ -22,10 +23,12 @@ impl GemmPlan {
     /// # Errors
     /// [`Error::NoKernel`] if no kernel of the precision can compute the product, with the reason for each;
     /// [`Error::Ineligible`] if the kernel that is asked for cannot, with the reason and with those that could;
-    /// [`Error::TableForOtherGpu`] for a table of another GPU; [`Error::Usage`] for no splits at all.
+    /// [`Error::TableForOtherGpu`] for a table of another GPU, and [`Error::Constants`] for constants of another one, or of other
+    /// kernels; [`Error::Usage`] for no splits at all.
     pub fn new(device: &Device, product: &Description, options: &Options) -> Result<Self, Error> {
         let is_loaded = |kernel: &KernelInfo| device.has_kernel(&kernel.facts).is_ok();
-        choose(&ALL, &DeviceFacts::of(device), product, options, is_loaded)
+        let used = UsedConstants::on(device, &options.constants)?;
+        choose_with(&used, &ALL, &DeviceFacts::of(device), product, options, is_loaded)
     }
 }
 
@@ -55,6 +58,8 @@ struct Request<'a> {
     /// The kernels that there are.
     kernels: &'a [&'static KernelInfo],
     device: &'a DeviceFacts,
+    /// What the model knows of the device.
+    constants: &'a UsedConstants,
     product: &'a Description,
     wanted: Wanted,
     splits: Option<u32>,
@@ -79,11 +84,25 @@ pub(super) fn choose(
     options: &Options,
     is_loaded: impl Fn(&KernelInfo) -> bool,
 ) -> Result<GemmPlan, Error> {
+    let used = UsedConstants::without_device(device, &options.constants)?;
+    choose_with(&used, kernels, device, product, options, is_loaded)
+}
+
+/// The same with these constants.
+fn choose_with(
+    constants: &UsedConstants,
+    kernels: &[&'static KernelInfo],
+    device: &DeviceFacts,
+    product: &Description,
+    options: &Options,
+    is_loaded: impl Fn(&KernelInfo) -> bool,
+) -> Result<GemmPlan, Error> {
     options.check()?;
     let table = options.tables.table(device)?;
     let is_named = |kernel: &KernelInfo| options.kernel.is_some_and(|named| std::ptr::eq(named, kernel));
     let invariance = Invariance::NotAsked;
-    let request = Request { kernels, device, product, wanted: options.wanted(), splits: options.splits, invariance };
+    let request =
+        Request { kernels, device, constants, product, wanted: options.wanted(), splits: options.splits, invariance };
     // Where nothing is multiplied, there is nothing to add up.
     let request = match options.invariant && product.terms() > 0 {
         true => request.made_invariant(options.kernel, &is_loaded)?,
@@ -200,7 +219,8 @@ impl Request<'_> {
         };
         let estimated = candidates.into_iter().map(|splits| {
             let candidate = KernelCandidate::of(kernel, self.device, product, transposed, splits, invariant)?;
-            Ok(Estimated { ms: model::estimate(self.device, &candidate), candidate })
+            let ms = Features::of_candidate(self.device, &candidate).ms(self.constants.constants());
+            Ok(Estimated { ms, candidate })
         });
         // The fastest; if there is none, the reason of the first.
         estimated
@@ -331,6 +351,7 @@ impl Request<'_> {
             workspace_bytes: candidate.workspace_bytes as u64,
             steps: candidate.steps(),
             estimated_ms: timed.then_some(ms),
+            constants: timed.then(|| self.constants.source().to_owned()),
             candidates,
         };
         GemmPlan { product: *self.product, candidate, explanation }

@@ -38,6 +38,9 @@ pub struct Explanation {
     pub steps: Vec<String>,
     /// The time that the model estimates, in milliseconds; none on the CPU executor.
     pub estimated_ms: Option<f64>,
+    /// The constants that the model went by, in words; none on the CPU executor, or in explanations from before they could be measured.
+    #[serde(default)]
+    pub constants: Option<String>,
     /// All kernels, those that can compute the product first, the fastest of them by the model first.
     pub candidates: Vec<Candidate>,
 }
@@ -109,6 +112,9 @@ impl fmt::Display for Explanation {
         }
         if let Some(estimate) = self.estimated_ms {
             writeln!(f, "  estimate   {estimate:.4} ms")?;
+        }
+        if let Some(constants) = &self.constants {
+            writeln!(f, "  constants  {constants}")?;
         }
         if self.reason == Reason::Name {
             return Ok(());

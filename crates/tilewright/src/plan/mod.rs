@@ -3,7 +3,7 @@
 //! ```text
 //!  Description ─┐                 eligible?  every kernel of the registry, each with the reason why not
 //!  DeviceFacts ─┼─► plan ───────► preferred? a table of measured times, otherwise a model
-//!  Options ─────┘     │
+//!  Options ─────┘     │                           with what is known of the GPU: [`Constants`]
 //!                     ▼
 //!                 GemmPlan        explanation(), workspace(), run()
 //!
@@ -40,6 +40,7 @@
 mod cache;
 mod choose;
 mod explanation;
+pub mod fit;
 mod gemm_plan;
 mod invariance;
 mod kernel_candidate;
@@ -50,18 +51,23 @@ mod run;
 pub mod table;
 #[cfg(test)]
 mod tests;
-
+mod used_constants;
 mod workspace;
 
+pub use crate::constants::{
+    Constants, ConstantsChoice, ConstantsFault, KernelConstants, Machine, MeasuredConstants, MeasuredOn,
+};
 pub use crate::description::Description;
 pub use crate::device_facts::{DeviceFacts, Processor};
 pub use crate::placement::Placement;
 pub use crate::refusal::Refusal;
+pub use crate::stored::{CONSTANTS_VARIABLE, StoredConstants, constants_path, read as read_constants};
 pub use choose::plan;
 pub use explanation::{Candidate, Explanation, Reason};
 pub use gemm_plan::GemmPlan;
 pub use gpu_kernels::Triangle;
-pub use model::candidate_splits;
+pub use model::{Features, candidate_splits, resident_blocks};
 pub use options::Options;
 pub use table::{Table, TableFault, Tables};
+pub use used_constants::source_of_constants;
 pub use workspace::Workspace;

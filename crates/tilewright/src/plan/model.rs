@@ -1,5 +1,4 @@
-//! A performance model: estimates how long a kernel takes for a product, from the GPU's peak rates, for products that have not been
-//! measured.
+//! A performance model: estimates how long a kernel takes for a product, for products that have not been measured.
 //!
 //! ```text
 //! time  =  launch  +  max(waves · (steps · time of a step + fixed part), bytes / bandwidth)     the kernel
@@ -12,181 +11,288 @@
 //! ```
 //!
 //! It is a roofline with the steps that tiles make in it. The first line is longer where operands are not aligned, and where elements
-//! of C are stored one by one. What it is for is the order of the candidates. The constants of kernels
-//! ([`Performance`](crate::kernels::contract::Performance)) are fitted to times of an H200 for shapes drawn by chance: they are off by
-//! 10 to 20 percent, and `tilewright bench --suite atlas --replan` says by how much for each kernel.
+//! of C are stored one by one. What it is for is the order of the candidates.
 //!
-//! The rates are those that NVIDIA publishes for a multiprocessor of the generation at 1.7 GHz; the bandwidth of the H200 is
-//! measured. GPUs of a generation differ in their bandwidth: an RTX 4090 and an L4 come out the same here.
+//! ```text
+//!  candidate ─► Features          what there is to count: waves, steps, bytes; no constant of a GPU in it
+//!                  │   ◄── Constants
+//!                  ▼
+//!                Line             the time as a function of the kernel's share of the peak, and of the cost of a block
+//!                  ▼
+//!                 ms
+//! ```
+//!
+//! The [constants](Constants) that are built in are fitted to times of an H200 for shapes drawn by chance: they are off by 10 to 20
+//! percent there, and `tilewright bench --suite atlas --replan` says by how much for each kernel. On other GPUs they are a guess, until
+//! `tilewright tune --constants` has measured them: [`fit`](super::fit) finds constants by which features have the times that were
+//! measured.
 
+use super::gemm_plan::GemmPlan;
 use super::kernel_candidate::KernelCandidate;
 use super::preparation::Preparation;
-use cuda_std::ComputeCapability;
 
+use crate::constants::{Constants, KernelConstants, Machine};
 use crate::description::Description;
 use crate::device_facts::{DeviceFacts, Processor};
 use crate::kernels::contract::Stores;
 use crate::kernels::{Family, KernelInfo, Scheme};
 use crate::order::Order;
 
-/// What a launch costs, in seconds, as long as the GPU waits for it. Measured on an H200.
-const LAUNCH: f64 = 2e-6;
-
-/// What another one costs, which begins when the one before has ended.
-const NEXT_LAUNCH: f64 = 3e-6;
-
-/// What a block costs that finds nothing to do, in seconds. Measured on an H200.
-const IDLE_BLOCK: f64 = 0.8e-6;
-
-/// The share of the bandwidth that packing and copying operands reaches.
-const PREPARING: f64 = 0.7;
-
-/// The share of the bandwidth at which results are stored from registers. Measured on an H200: 0.4 to 0.5.
-const STORING: f64 = 0.5;
-
 /// The blocks of a multiprocessor that keep the memory busy by reading alone.
 const BUSY: f64 = 1.2;
 
-/// What a wave of blocks costs that have little to read, one after the other, in seconds. Measured on an H200: 1.3 to 1.7 µs.
-const WAVE: f64 = 1.3e-6;
+/// How many times as many sectors are touched where the neighbours of a row are pairs, than where they are fours.
+const PAIRS: f64 = 1.5;
 
-/// What elements of a row cost that are stored one by one, in bytes for each byte. Measured on an H200: 3 to 6.
-const ONE_BY_ONE: f64 = 4.0;
+/// What the time of a candidate depends on, apart from constants of the GPU and of the kernel: what there is to count. Times are in
+/// seconds here, and amounts in bytes or operations.
+#[derive(Clone, Debug)]
+pub struct Features {
+    kernel: &'static KernelInfo,
+    is_aligned: bool,
+    /// Launches of the kernel.
+    launches: f64,
+    /// Launches before and after it.
+    next_launches: f64,
+    /// The bytes that preparing operands reads and writes.
+    prepared: f64,
+    /// Those that adding up partial results does.
+    partials: f64,
+    /// The waves of blocks that find nothing to do.
+    idle_waves: f64,
+    /// The bytes that the kernel has to read and write.
+    traffic: f64,
+    /// Those of them that it stores from registers.
+    from_registers: f64,
+    waves: f64,
+    work: Work,
+}
 
-/// What rows cost that begin anywhere and are stored by lines, in bytes for each byte. Measured on an H200: 1 to 1.5.
-const IN_LINES: f64 = 1.0;
-
-/// What a term of a sum costs a thread that loads it from memory itself, in seconds: eight terms are under way at a time.
-const TERM: f64 = 600e-9 / 8.0;
-
-/// The rates of a device, in operations and in bytes per second.
+/// What a kernel does.
 #[derive(Clone, Copy, Debug)]
-struct Rates {
-    /// fp32 operations of all multiprocessors.
-    fp32: f64,
-    /// TF32 operations of all multiprocessors.
-    tf32: f64,
-    /// fp64 operations of all multiprocessors, on tensor cores.
-    fp64: f64,
-    /// The memory's bandwidth.
-    bandwidth: f64,
+enum Work {
+    /// Reads a matrix: so many times as many bytes as it has, on so large a part of the GPU.
+    Vector { scattered: f64, filled: f64 },
+    /// Multiplies tiles, in so many steps of so many operations of all multiprocessors together.
+    Tiles { steps: f64, operations: f64, stored: Stored },
+    /// Computes each sum by a thread.
+    Sums { operations: f64, terms: f64 },
 }
 
-impl Rates {
-    fn of(device: &DeviceFacts) -> Self {
-        const CLOCK: f64 = 1.7e9;
-        let Processor::Gpu { compute_capability, .. } = device.processor else {
-            return Self { fp32: 1e9, tf32: 1e9, fp64: 1e9, bandwidth: 1e9 };
-        };
-        let (major, minor) = compute_capability;
-        // What nobody knows counts as what most have.
-        let fp32 = f64::from(ComputeCapability::new(major, minor).fp32_per_clock().unwrap_or(256));
-        // TF32 and fp64 operations of a multiprocessor in a clock, and the bandwidth of the memory.
-        let (tf32, fp64, bandwidth) = match compute_capability {
-            (8, 0) => (1024.0, 128.0, 1.5e12),
-            // Where TF32 is no faster than fp32, products of parts are slower: GeForce, and the cards made from the same chips.
-            (8, _) => (256.0, 4.0, 0.6e12),
-            (9, _) => (2048.0, 256.0, 4.2e12),
-            (10, 0) => (1024.0, 128.0, 1.5e12),
-            (12, _) => (256.0, 4.0, 1.5e12),
-            _ => (1024.0, 4.0, 1.5e12),
-        };
-        let all = CLOCK * f64::from(device.multiprocessors.max(1));
-        Self { fp32: fp32 * all, tf32: tf32 * all, fp64: fp64 * all, bandwidth }
-    }
+/// Bytes of results that are stored apart from their neighbours.
+#[derive(Clone, Copy, Debug)]
+enum Stored {
+    /// As many more bytes move.
+    Apart(f64),
+    /// By elements.
+    OneByOne(f64),
+    /// By lines, although rows begin anywhere.
+    InLines(f64),
+}
 
-    /// The rate at which a scheme multiplies, in operations of the product.
-    fn peak(&self, scheme: Scheme) -> f64 {
-        // What a product of the scheme costs, in TF32 products.
-        let products = match scheme {
-            Scheme::Fp32Fp64 => return self.fp64,
-            Scheme::Fp32 => return self.fp32,
-            // Int8 is four times as fast.
-            Scheme::Fp32TenInt8 => 10.0 / 4.0,
-            Scheme::Fp32Mixed => 2.0,
-            Scheme::Fp32ThreeTf32 => 3.0,
-            Scheme::Fp32ThreeFp16 | Scheme::Fp32ScaledFp16 => 1.5,
-            Scheme::Tf32 => 1.0,
-            Scheme::Bf16 | Scheme::Fp16 => 0.5,
-        };
-        self.tf32 / products
+/// The constants that are built in for a device.
+pub(crate) fn built_in(device: &DeviceFacts) -> Constants {
+    let compute_capability = match device.processor {
+        Processor::Gpu { compute_capability, .. } => Some(compute_capability),
+        Processor::Cpu => None,
+    };
+    Constants::built_in(compute_capability, device.multiprocessors)
+}
+
+/// The constants of a kernel.
+pub(crate) fn kernel_constants(constants: &Constants, kernel: &KernelInfo) -> KernelConstants {
+    constants.kernels.get(kernel.name).copied().unwrap_or_else(|| kernel.built_in_constants())
+}
+
+/// The rate at which a scheme multiplies, in operations of the product.
+pub(super) fn peak(machine: &Machine, scheme: Scheme) -> f64 {
+    // What a product of the scheme costs, in TF32 products.
+    let products = match scheme {
+        Scheme::Fp32Fp64 => return machine.fp64_rate,
+        Scheme::Fp32 => return machine.fp32_rate,
+        // Int8 is four times as fast.
+        Scheme::Fp32TenInt8 => 10.0 / 4.0,
+        Scheme::Fp32Mixed => 2.0,
+        Scheme::Fp32ThreeTf32 => 3.0,
+        Scheme::Fp32ThreeFp16 | Scheme::Fp32ScaledFp16 => 1.5,
+        Scheme::Tf32 => 1.0,
+        Scheme::Bf16 | Scheme::Fp16 => 0.5,
+    };
+    machine.tf32_rate / products
+}
+
+/// The time of a candidate on one GPU, as it depends on the constants of its kernel:
+///
+/// ```text
+/// before  +  unaligned · (max(per_share / share + blocks · block, floor) + blocks_after · block + scattered)
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// Launches, and what happens before and after the kernel.
+    pub(super) before: f64,
+    /// The time at the peak.
+    pub(super) per_share: f64,
+    /// The blocks that come one after the other.
+    pub(super) blocks: f64,
+    /// What else takes as long, at the least.
+    pub(super) floor: f64,
+    /// Blocks whose cost nothing hides.
+    pub(super) blocks_after: f64,
+    /// Storing what has no neighbours.
+    pub(super) scattered: f64,
+}
+
+impl Line {
+    /// The time of the kernel, in seconds, for aligned operands.
+    pub(super) fn kernel_seconds(&self, share: f64, block: f64) -> f64 {
+        (self.per_share / share + self.blocks * block).max(self.floor) + self.blocks_after * block + self.scattered
     }
 }
 
-/// The estimated time of a candidate, in milliseconds.
-pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64 {
-    let KernelCandidate { ref product, kernel, splits, ref preparations, .. } = *candidate;
-    let rates = Rates::of(device);
-    let performance = kernel.performance;
-    let slots = f64::from(device.multiprocessors.max(1)) * f64::from(resident_blocks(kernel, device));
-    let waves = (kernel.blocks(product, splits) as f64 / slots).ceil();
-    let results = 4.0 * product.m as f64 * product.n as f64 * product.batch as f64;
-    // The last part is for what takes longer than the bytes alone.
-    let stores = kernel.contract.stores();
-    let slowly = if stores == Stores::Lines { 0.0 } else { results * (1.0 / STORING - 1.0) };
-    let streaming = (product.traffic() + slowly) / rates.bandwidth;
+impl Features {
+    /// What there is to count of a plan's product on its device.
+    pub fn of(plan: &GemmPlan) -> Self {
+        Self::of_candidate(&plan.explanation.device, &plan.candidate)
+    }
 
-    let block = performance.block_seconds;
-    let multiply = match (kernel.family(), kernel.tile) {
-        (Family::Gemv, _) => {
-            // Reading alone: fewer blocks than it takes to keep the memory busy read less at a time. What has no preference for a
-            // layout was written for rows; in a matrix stored otherwise, the loads of a warp come from as many lines as it has lanes.
-            let busy = f64::from(device.multiprocessors.max(1)) * BUSY;
-            let filled = (kernel.blocks(product, splits) as f64 / busy).clamp(1.0 / busy, 1.0);
-            let scattered = if kernel.a.is_none() && product.a.order() != Some(Order::RowMajor) { 8.0 } else { 1.0 };
-            let reading = streaming * scattered / (performance.share_of_peak * filled);
-            block + reading.max(waves * WAVE)
+    /// The kernel that multiplies.
+    pub fn kernel(&self) -> &'static KernelInfo {
+        self.kernel
+    }
+
+    /// Whether lines of A and B begin at multiples of 16 bytes.
+    pub fn is_aligned(&self) -> bool {
+        self.is_aligned
+    }
+
+    /// The time that the model estimates with these constants, in milliseconds.
+    pub fn ms(&self, constants: &Constants) -> f64 {
+        let KernelConstants { share_of_peak, block_seconds, unaligned } = kernel_constants(constants, self.kernel);
+        let line = self.line(&constants.machine);
+        let multiply = line.kernel_seconds(share_of_peak, block_seconds);
+        let multiply = if self.is_aligned { multiply } else { multiply * unaligned };
+        (line.before + multiply) * 1e3
+    }
+
+    pub(crate) fn of_candidate(device: &DeviceFacts, candidate: &KernelCandidate) -> Self {
+        let KernelCandidate { ref product, kernel, splits, ref preparations, .. } = *candidate;
+        let multiprocessors = f64::from(device.multiprocessors.max(1));
+        let slots = multiprocessors * f64::from(resident_blocks(kernel, device));
+        let blocks = kernel.blocks(product, splits) as f64;
+        let waves = (blocks / slots).ceil();
+        let results = 4.0 * product.m as f64 * product.n as f64 * product.batch as f64;
+        let stores = kernel.contract.stores();
+        let work = match (kernel.family(), kernel.tile) {
+            (Family::Gemv, _) => {
+                // Reading alone: fewer blocks than it takes to keep the memory busy read less at a time. What has no preference for a
+                // layout was written for rows; in a matrix stored otherwise, the loads of a warp come from as many lines as it has
+                // lanes.
+                let busy = multiprocessors * BUSY;
+                let filled = (blocks / busy).clamp(1.0 / busy, 1.0);
+                let scattered =
+                    if kernel.a.is_none() && product.a.order() != Some(Order::RowMajor) { 8.0 } else { 1.0 };
+                Work::Vector { scattered, filled }
+            }
+            (Family::Gemm, Some(tile)) => {
+                let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
+                let tiles = f64::from(kernel.contract.tiles_of_a_block());
+                let operations = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * tiles * slots;
+                let stored = stored(candidate, stores, f64::from(splits) * results);
+                Work::Tiles { steps, operations, stored }
+            }
+            (Family::Gemm, None) => Work::Sums { operations: product.operations(), terms: product.terms() as f64 },
+        };
+        let costs = preparations.each_ref().map(Preparation::cost);
+        let is_reduced = splits > 1;
+        let partials = f64::from(splits) * kernel.scheme.parts_of_sums() as f64;
+        let repairs = candidate.fallback.is_some() || !candidate.tile_mask.is_empty();
+        Self {
+            kernel,
+            is_aligned: product.is_aligned(),
+            launches: if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 },
+            next_launches: f64::from(costs[0].0 + costs[1].0 + u32::from(is_reduced) + u32::from(repairs)),
+            prepared: costs[0].1 + costs[1].1,
+            partials: if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
+            idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
+            traffic: product.traffic(),
+            from_registers: if stores == Stores::Lines { 0.0 } else { results },
+            waves,
+            work,
         }
-        (Family::Gemm, Some(tile)) => {
-            let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
-            let tiles = f64::from(kernel.contract.tiles_of_a_block());
-            let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * tiles;
-            let step = work * slots / (rates.peak(kernel.scheme) * performance.share_of_peak);
-            // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
-            // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
-            let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
-            // Partial sums are row-major, and their rows begin at whole vectors. Where C is not, they are read by columns.
-            let is_divided = candidate.is_divided();
-            let by_columns = product.c.order() != Some(Order::RowMajor);
-            // Where vectors of a row are no vectors of memory, lanes store their elements one by one. Those with fragments of `wgmma`
-            // have pairs, the others four; of pairs, a store touches twice the sectors.
-            let (width, one_by_one) = match (stores, kernel.loads_by_tensor_maps()) {
-                (Stores::RowsOrLines, _) => (8, IN_LINES),
-                (_, true) => (2, 1.5 * ONE_BY_ONE),
-                (_, false) => (4, ONE_BY_ONE),
-            };
-            let lines_are_vectors = is_divided || product.c.leading_dimension().is_multiple_of(width);
-            let in_vectors = stores == Stores::Lines || (product.n.is_multiple_of(width) && lines_are_vectors);
-            let scattered = match (by_columns, in_vectors) {
-                (true, _) => times * f64::from(splits) * results / rates.bandwidth,
-                (false, true) => 0.0,
-                (false, false) => one_by_one * f64::from(splits) * results / rates.bandwidth,
-            };
-            (waves * (steps * step + block)).max(streaming) + scattered
-        }
-        (Family::Gemm, None) => {
+    }
+
+    /// The time on a machine, as it depends on the constants of the kernel.
+    pub(super) fn line(&self, machine: &Machine) -> Line {
+        let before = self.launches * machine.launch_seconds
+            + self.next_launches * machine.next_launch_seconds
+            + self.idle_waves * machine.idle_block_seconds
+            + self.partials / machine.bandwidth
+            + self.prepared / (machine.preparing_share * machine.bandwidth);
+        // The last part is for what takes longer than the bytes alone.
+        let slowly = self.from_registers * (1.0 / machine.storing_share - 1.0);
+        let streaming = (self.traffic + slowly) / machine.bandwidth;
+        let rate = peak(machine, self.kernel.scheme);
+        match self.work {
+            Work::Vector { scattered, filled } => Line {
+                before,
+                per_share: streaming * scattered / filled,
+                blocks: 0.0,
+                floor: self.waves * machine.wave_seconds,
+                blocks_after: 1.0,
+                scattered: 0.0,
+            },
+            Work::Tiles { steps, operations, stored } => {
+                let stored = match stored {
+                    Stored::Apart(bytes) => bytes,
+                    Stored::OneByOne(bytes) => machine.stored_one_by_one * bytes,
+                    Stored::InLines(bytes) => machine.stored_in_lines * bytes,
+                };
+                Line {
+                    before,
+                    per_share: self.waves * steps * operations / rate,
+                    blocks: self.waves,
+                    floor: streaming,
+                    blocks_after: 0.0,
+                    scattered: stored / machine.bandwidth,
+                }
+            }
             // A thread computes its sum alone, and waits for its terms.
-            let computing = product.operations() / (rates.peak(kernel.scheme) * performance.share_of_peak);
-            computing.max(streaming).max(waves * product.terms() as f64 * TERM) + block
+            Work::Sums { operations, terms } => Line {
+                before,
+                per_share: operations / rate,
+                blocks: 0.0,
+                floor: streaming.max(self.waves * terms * machine.term_seconds),
+                blocks_after: 1.0,
+                scattered: 0.0,
+            },
         }
-    };
-    let partials = f64::from(splits) * kernel.scheme.parts_of_sums() as f64;
-    let reduction = if splits > 1 { NEXT_LAUNCH + results * (2.0 * partials + 1.0) / rates.bandwidth } else { 0.0 };
-    let prepared =
-        |(launches, bytes): (u32, f64)| f64::from(launches) * NEXT_LAUNCH + bytes / (PREPARING * rates.bandwidth);
-    let preparation: f64 = preparations.iter().map(Preparation::cost).map(prepared).sum();
-    let repair = match candidate.fallback {
-        Some(_) => NEXT_LAUNCH + waves * IDLE_BLOCK,
-        None if !candidate.tile_mask.is_empty() => NEXT_LAUNCH,
-        None => 0.0,
-    };
-    let launches = if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 };
-    let multiply = if product.is_aligned() { multiply } else { multiply * performance.unaligned };
-    (launches * LAUNCH + multiply + reduction + preparation + repair) * 1e3
+    }
 }
 
-/// The blocks that a multiprocessor runs at a time.
-fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
+/// The bytes of results that a kernel with tiles stores apart from their neighbours. `results` are those of all splits.
+fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
+    let KernelCandidate { ref product, kernel, .. } = *candidate;
+    // Partial sums are row-major, and their rows begin at whole vectors. Where C is not, they are read by columns.
+    if product.c.order() != Some(Order::RowMajor) {
+        // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
+        // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
+        let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
+        return Stored::Apart(times * results);
+    }
+    // Where vectors of a row are no vectors of memory, lanes store their elements one by one. Those with fragments of `wgmma`
+    // have pairs, the others four; of pairs, a store touches twice the sectors.
+    let (width, apart) = match (stores, kernel.loads_by_tensor_maps()) {
+        (Stores::RowsOrLines, _) => (8, Stored::InLines(results)),
+        (_, true) => (2, Stored::OneByOne(PAIRS * results)),
+        (_, false) => (4, Stored::OneByOne(results)),
+    };
+    let lines_are_vectors = candidate.is_divided() || product.c.leading_dimension().is_multiple_of(width);
+    let in_vectors = stores == Stores::Lines || (product.n.is_multiple_of(width) && lines_are_vectors);
+    if in_vectors { Stored::Apart(0.0) } else { apart }
+}
+
+/// The blocks of a kernel that a multiprocessor runs at a time.
+pub fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
     kernel.performance.blocks_per_multiprocessor.min(device.limits.resident_blocks(&kernel.facts)).max(1)
 }
 

@@ -1,6 +1,7 @@
 //! The options of a plan: precision, a kernel by name, the number of splits, tables of measured times.
 
 use super::table::Tables;
+use crate::constants::ConstantsChoice;
 use crate::kernels::KernelInfo;
 use crate::{Accuracy, Error, Precision, Wanted};
 
@@ -30,9 +31,11 @@ pub struct Options {
     /// Which measured times to go by.
     pub tables: Tables,
     /// Whether a row of C shall have bits that depend on nothing but that row of A, and of the old C, on B, n, k, α and β: not on how many rows
-    /// come with it, which, where they lie, or where in a batch the product is. That holds on one GPU, for one precision and version of
-    /// this crate. It takes kernels that add up in one order, with splits that n and k alone decide, and no measured times.
+    /// come with it, which, where they lie, or where in a batch the product is. That holds on one GPU, for one precision, version of
+    /// this crate and set of [constants](Self::constants). It takes kernels that add up in one order, with splits that n and k alone decide, and no measured times.
     pub invariant: bool,
+    /// Which constants the model goes by, where no measured time decides.
+    pub constants: ConstantsChoice,
 }
 
 impl Options {

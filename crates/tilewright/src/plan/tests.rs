@@ -10,7 +10,7 @@ use ndarray::{Array2, s};
 use super::choose::choose;
 use super::*;
 use crate::kernels::contract::{Call, Contract, KernelInfo, Performance};
-use crate::kernels::{ALL, GEMM_TILED_16_FP32, Scheme, SumOrder};
+use crate::kernels::{ALL, GEMM_TILED_32_FP32, Scheme, SumOrder};
 use crate::order::Order;
 use crate::{Device, DeviceMatrix, Error, Sizes};
 
@@ -70,7 +70,7 @@ static SLICES: KernelInfo = KernelInfo {
 };
 
 /// What there is to choose from.
-const KERNELS: [&KernelInfo; 2] = [&GEMM_TILED_16_FP32, &SLICES];
+const KERNELS: [&KernelInfo; 2] = [&GEMM_TILED_32_FP32, &SLICES];
 
 fn product(m: usize) -> Description {
     let sizes = Sizes { m, n: 33, k: 4000 };
@@ -83,7 +83,7 @@ fn a_contract_decides_what_is_planned() {
     let plan = choose(&KERNELS, &gpu, &product(64), &Options::default(), |_| true).unwrap();
     assert_eq!((plan.kernel().name, plan.splits()), ("slices", 5), "{}", plan.explanation());
     let odd = choose(&KERNELS, &gpu, &product(65), &Options::default(), |_| true).unwrap();
-    assert_eq!(odd.kernel().name, "gemm_tiled_16_fp32", "{}", odd.explanation());
+    assert_eq!(odd.kernel().name, "gemm_tiled_32_fp32", "{}", odd.explanation());
     let error = choose(&KERNELS, &gpu, &product(65), &Options::from(&SLICES), |_| true).unwrap_err();
     assert!(error.to_string().contains("it is for an even number of rows"), "{error}");
 }

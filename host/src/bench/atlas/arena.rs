@@ -28,9 +28,9 @@ const POOLS: usize = 4;
 
 /// The operand sets of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sets {
+pub(crate) struct Sets {
     /// How many there are in a pool.
-    pub(super) pool: usize,
+    pub(crate) pool: usize,
     /// How many pools there are.
     pools: usize,
     /// From one to the next, in A, B and C.
@@ -39,7 +39,7 @@ pub(super) struct Sets {
 
 impl Sets {
     /// Pools of as many sets as exceed twice the second-level cache. If one set does, it is all there is.
-    pub(super) fn of(shape: &Shape, l2_bytes: u64) -> Self {
+    pub(crate) fn of(shape: &Shape, l2_bytes: u64) -> Self {
         let distances = shape.operands().map(|operand| operand.span(shape.batch).next_multiple_of(ALIGNMENT));
         let bytes = 4 * u128::from(distances.iter().sum::<u64>());
         let pool = sets_for(bytes, l2_bytes.into(), u128::MAX);
@@ -53,7 +53,7 @@ impl Sets {
 
     /// The set of one of `count` contestants for the set of a pool that it is told. Those that share a pool are as far apart in it as they
     /// can be.
-    pub(super) fn set_of(&self, contestant: usize, count: usize, told: usize) -> usize {
+    pub(crate) fn set_of(&self, contestant: usize, count: usize, told: usize) -> usize {
         let shift = contestant / self.pools * self.pool / count.div_ceil(self.pools).max(1);
         contestant % self.pools * self.pool + (told + shift) % self.pool
     }
@@ -65,16 +65,16 @@ impl Sets {
 }
 
 /// The memory that some shapes need: the most of A, of B and of C, in elements.
-pub(super) fn elements_for<'a>(shapes: impl IntoIterator<Item = &'a Shape>, l2_bytes: u64) -> [u64; 3] {
+pub(crate) fn elements_for<'a>(shapes: impl IntoIterator<Item = &'a Shape>, l2_bytes: u64) -> [u64; 3] {
     let larger = |one: [u64; 3], other: [u64; 3]| [0, 1, 2].map(|operand| one[operand].max(other[operand]));
     shapes.into_iter().map(|shape| Sets::of(shape, l2_bytes).elements()).fold([0; 3], larger)
 }
 
 /// A, B and C of a set, as kernels take them.
-pub(super) type Views<'a> = (MatrixBatch<'a>, MatrixBatch<'a>, MatrixBatchMut<'a>);
+pub(crate) type Views<'a> = (MatrixBatch<'a>, MatrixBatch<'a>, MatrixBatchMut<'a>);
 
 /// Memory for one shape after the other.
-pub(super) struct Arena {
+pub(crate) struct Arena {
     a: Buffer<f32>,
     b: Buffer<f32>,
     c: Buffer<f32>,
@@ -87,12 +87,12 @@ impl Arena {
     ///
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU has too little memory.
-    pub(super) fn new(device: &Device, elements: [u64; 3], seed: u64) -> Result<Self, Error> {
+    pub(crate) fn new(device: &Device, elements: [u64; 3], seed: u64) -> Result<Self, Error> {
         Self::with_blocks(device, elements, seed, BLOCK)
     }
 
     /// The same with blocks of so many numbers.
-    pub(super) fn with_blocks(device: &Device, elements: [u64; 3], seed: u64, block: usize) -> Result<Self, Error> {
+    pub(crate) fn with_blocks(device: &Device, elements: [u64; 3], seed: u64, block: usize) -> Result<Self, Error> {
         let [a, b, c] = elements.map(|elements| device.allocate::<f32>(elements as usize));
         let blocks = [0, 1].map(|operand| {
             let len = block.min(elements[operand as usize] as usize);
@@ -113,7 +113,7 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::Shape`](tilewright::Error::Shape) for operands that no kernel takes, or that are not within the arena.
-    pub(super) fn views(&mut self, shape: &Shape, sets: Sets, set: usize) -> Result<Views<'_>, Error> {
+    pub(crate) fn views(&mut self, shape: &Shape, sets: Sets, set: usize) -> Result<Views<'_>, Error> {
         let [a, b, c] = sets.starts(set);
         let first = |buffer: &Buffer<f32>, start: usize, operand: Operand| (start + operand.offset).min(buffer.len());
         let [a, b, c] = [first(&self.a, a, shape.a), first(&self.b, b, shape.b), first(&self.c, c, shape.c)];
@@ -134,7 +134,7 @@ impl Arena {
     }
 
     /// An element of A and one of B in the first set, by their places in it.
-    pub(super) fn numbers(&self, a: usize, b: usize) -> [f32; 2] {
+    pub(crate) fn numbers(&self, a: usize, b: usize) -> [f32; 2] {
         let [of_a, of_b] = &self.blocks;
         [of_a[a % of_a.len()], of_b[b % of_b.len()]]
     }
@@ -143,7 +143,7 @@ impl Arena {
     ///
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) if an earlier kernel has failed.
-    pub(super) fn clear(&mut self, places: &[usize]) -> Result<(), Error> {
+    pub(crate) fn clear(&mut self, places: &[usize]) -> Result<(), Error> {
         places.iter().try_for_each(|&place| with_part(&mut self.c, place, 1, |part| part.fill_bytes(0xFF)))
     }
 
@@ -151,7 +151,7 @@ impl Arena {
     ///
     /// # Errors
     /// As for [`Arena::clear`].
-    pub(super) fn results(&mut self, places: &[usize]) -> Result<Vec<f32>, Error> {
+    pub(crate) fn results(&mut self, places: &[usize]) -> Result<Vec<f32>, Error> {
         let read = |&place: &usize| {
             let mut value = [0.0];
             with_part(&mut self.c, place, 1, |part| part.copy_to(&mut value))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tilewright::Precision;
 use tilewright::device::DeviceChoice;
-use tilewright::plan::Tables;
+use tilewright::plan::{ConstantsChoice, Tables};
 
 use super::super::suite::ATLAS;
 use super::class::{Chosen, Class};
@@ -59,6 +59,8 @@ pub struct AtlasOptions {
     pub precision: Precision,
     /// The tables of measured times by which kernels are chosen.
     pub tables: Tables,
+    /// The constants that the model goes by.
+    pub constants: ConstantsChoice,
     /// The most runs of each contestant.
     pub runs: usize,
     /// The device, which has to be a GPU unless shapes are only listed.
@@ -84,6 +86,7 @@ pub(in super::super) struct Common {
     pub(in super::super) seed: u64,
     pub(in super::super) precision: Vec<Precision>,
     pub(in super::super) tables: Tables,
+    pub(in super::super) constants: ConstantsChoice,
     pub(in super::super) runs: usize,
     pub(in super::super) device: DeviceChoice,
     pub(in super::super) baseline: bool,
@@ -117,7 +120,7 @@ impl AtlasFlags {
         if self.sample == Some(0) {
             return Err(Error::Usage("--sample is 0: nothing is left to measure".to_owned()));
         }
-        let Common { seed, precision, tables, runs, device, baseline, json } = common;
+        let Common { seed, precision, tables, constants, runs, device, baseline, json } = common;
         let precision = match precision.as_slice() {
             [] => Precision::Fp32,
             [one] => *one,
@@ -137,6 +140,7 @@ impl AtlasFlags {
             seed,
             precision,
             tables,
+            constants,
             runs,
             device,
             baseline,

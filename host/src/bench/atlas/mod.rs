@@ -36,6 +36,7 @@ mod shape;
 mod tests;
 mod text;
 
+pub(crate) use arena::{Arena, Sets, elements_for};
 pub use args::AtlasOptions;
 pub(super) use args::{AtlasFlags, Common};
 pub use class::{Chosen, Class, LIMIT_BYTES};
@@ -55,6 +56,7 @@ use crate::progress::Progress;
 use crate::provenance::{commit, now};
 use report::{AtlasReport, Outcome, Row, Summary};
 use run::Bench;
+use tilewright::plan::source_of_constants;
 use tilewright::{Bytes, Device, DeviceError};
 
 /// The part of the free memory that operands may take: plans and cuBLAS need some, too.
@@ -70,7 +72,7 @@ const WRITTEN_EVERY: Duration = Duration::from_secs(5);
 /// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU fails. What was measured until then is in the file of `--json`.
 pub fn run(options: &AtlasOptions, mut print: impl FnMut(&str)) -> Result<(), Error> {
     if let Some(report) = &options.replan {
-        print(&replan::replan(report, &options.tables)?);
+        print(&replan::replan(report, &options.tables, &options.constants)?);
         return Ok(());
     }
     let chosen = options.chosen();
@@ -99,6 +101,7 @@ fn measure(
 ) -> Result<AtlasReport, Error> {
     let start = Instant::now();
     let table = options.tables.source(device)?;
+    let constants = source_of_constants(device, &options.constants)?;
     let blas = options.baseline.then(|| CuBlas::open(device)).transpose()?;
     let info = device.describe();
     let mut report = AtlasReport {
@@ -114,6 +117,7 @@ fn measure(
             .as_ref()
             .map(|blas| CublasInfo { version: blas.version().to_owned(), path: blas.path().display().to_string() }),
         table,
+        constants,
         roofline: roofline::measure(device, blas.as_ref())?,
         precision: options.precision,
         seed: options.seed,
@@ -156,7 +160,7 @@ fn largest_that_fit(chosen: &[Chosen], l2_bytes: u64, usable: u64) -> ([u64; 3],
     let mut room = LIMIT_BYTES;
     loop {
         let fitting = || chosen.iter().flat_map(|chosen| &chosen.shapes).filter(|shape| shape.bytes() <= room);
-        let elements = arena::elements_for(fitting(), l2_bytes);
+        let elements = elements_for(fitting(), l2_bytes);
         match fitting().map(Shape::bytes).max() {
             Some(largest) if 4 * elements.iter().sum::<u64>() > usable => room = largest - 1,
             _ => return (elements, room),

@@ -15,8 +15,8 @@ use super::report::{AtlasReport, Outcome, PlanTime, Row};
 use crate::Error;
 use crate::files::read_text;
 use runtime::DeviceInfo;
-use tilewright::plan::{self, DeviceFacts, GemmPlan, Options, Tables};
-use tilewright::{Orders, Precision, kernels};
+use tilewright::plan::{self, ConstantsChoice, DeviceFacts, GemmPlan, Options, Tables};
+use tilewright::{Orders, kernels};
 
 /// The shapes of most regret that are shown.
 const SHOWN: usize = 12;
@@ -38,16 +38,17 @@ type Ratios = BTreeMap<String, [Vec<f64>; 2]>;
 ///
 /// # Errors
 /// [`Error::File`] for what is no report; [`Error::Usage`] for one that has no regrets, or is not of a GPU.
-pub(super) fn replan(path: &Path, tables: &Tables) -> Result<String, Error> {
+pub(super) fn replan(path: &Path, tables: &Tables, constants: &ConstantsChoice) -> Result<String, Error> {
     let report: AtlasReport =
         serde_json::from_str(&read_text(path)?).map_err(|error| not_for_this(path, &error.to_string()))?;
     let device = gpu_of(&report).ok_or_else(|| not_for_this(path, "it is not of a GPU"))?;
+    let planned = Options { tables: tables.clone(), constants: constants.clone(), ..Options::from(report.precision) };
     let (mut all, mut ratios) = (Vec::new(), Ratios::new());
     for row in &report.results {
         let Outcome::Measured(measured) = &row.outcome else { continue };
         let Some(regret) = &measured.regret else { continue };
-        all.extend(replanned(&device, report.precision, tables, row, &regret.times)?);
-        compare(&device, row, &regret.times, &mut ratios)?;
+        all.extend(replanned(&device, &planned, row, &regret.times)?);
+        compare(&device, constants, row, &regret.times, &mut ratios)?;
     }
     if all.is_empty() {
         return Err(not_for_this(path, "it has no times of several plans for a shape: measure with --regret"));
@@ -72,27 +73,32 @@ fn gpu_of(report: &AtlasReport) -> Option<DeviceFacts> {
 /// What this build chooses for a shape, and how long that took; none without times.
 fn replanned<'a>(
     device: &DeviceFacts,
-    precision: Precision,
-    tables: &Tables,
+    options: &Options,
     row: &'a Row,
     times: &'a [PlanTime],
 ) -> Result<Option<Replanned<'a>>, Error> {
     let Some(best) = times.iter().min_by(|one, other| one.median_ms.total_cmp(&other.median_ms)) else {
         return Ok(None);
     };
-    let options = Options { tables: tables.clone(), ..Options::from(precision) };
-    let plan = plan::plan(device, &row.shape.description()?, &options)?;
+    let plan = plan::plan(device, &row.shape.description()?, options)?;
     let regret = time_of(&plan, times).map(|time| time.median_ms / best.median_ms);
     let chosen = format!("{} /{}", plan.kernel().name, plan.splits());
     Ok(Some(Replanned { row, chosen, regret, best }))
 }
 
 /// Compares the times of all plans of a shape with what the model estimates.
-fn compare(device: &DeviceFacts, row: &Row, times: &[PlanTime], ratios: &mut Ratios) -> Result<(), Error> {
+fn compare(
+    device: &DeviceFacts,
+    constants: &ConstantsChoice,
+    row: &Row,
+    times: &[PlanTime],
+    ratios: &mut Ratios,
+) -> Result<(), Error> {
     let product = row.shape.description()?;
     for time in times {
         let Ok(kernel) = kernels::find(&time.kernel) else { continue };
-        let options = Options { splits: Some(time.splits), tables: Tables::None, ..Options::from(kernel) };
+        let (splits, constants) = (Some(time.splits), constants.clone());
+        let options = Options { splits, tables: Tables::None, constants, ..Options::from(kernel) };
         let Ok(plan) = plan::plan(device, &product, &options) else { continue };
         let Some(estimated_ms) = plan.explanation().estimated_ms else { continue };
         let words = time.kernel.split('_').filter(|word| word.parse::<Orders>().is_err());

@@ -42,6 +42,9 @@ pub struct AtlasReport {
     pub cublas: Option<CublasInfo>,
     /// Where the table of measured times is from by which plans chose; none if the model had to choose.
     pub table: Option<String>,
+    /// The constants that the model went by, in words; none in reports from before they could be measured.
+    #[serde(default)]
+    pub constants: Option<String>,
     /// What the GPU can do at most.
     pub roofline: Roofline,
     /// The precision that ours had to have.

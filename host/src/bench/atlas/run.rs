@@ -85,8 +85,12 @@ impl<'a> Bench<'a> {
         elements: [u64; 3],
     ) -> Result<Self, Error> {
         let stall = (!device.is_cpu()).then(|| Stall::new(device, &roofline.fma)).transpose()?.map(RefCell::new);
-        let plan_options =
-            Options { precision: Some(options.precision), tables: options.tables.clone(), ..Options::default() };
+        let plan_options = Options {
+            precision: Some(options.precision),
+            tables: options.tables.clone(),
+            constants: options.constants.clone(),
+            ..Options::default()
+        };
         let arena = RefCell::new(Arena::new(device, elements, options.seed)?);
         let workspace = RefCell::new(Workspace::none());
         Ok(Self { device, blas, roofline, options, plan_options, stall, arena, workspace })

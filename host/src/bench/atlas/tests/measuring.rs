@@ -11,7 +11,7 @@ use super::super::run::{Bench, exchanged};
 use super::super::*;
 use super::{class, roofline};
 use tilewright::device::DeviceChoice;
-use tilewright::plan::{Description, GemmPlan, Options, Tables, Workspace};
+use tilewright::plan::{ConstantsChoice, Description, GemmPlan, Options, Tables, Workspace};
 use tilewright::{Order, Orders, Precision};
 
 pub(super) fn options(limit: Option<Duration>) -> AtlasOptions {
@@ -21,6 +21,7 @@ pub(super) fn options(limit: Option<Duration>) -> AtlasOptions {
         seed: 3,
         precision: Precision::Fp32Strict,
         tables: Tables::None,
+        constants: ConstantsChoice::BuiltIn,
         runs: 2,
         device: DeviceChoice::Cpu,
         baseline: false,

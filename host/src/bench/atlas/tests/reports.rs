@@ -9,7 +9,7 @@ use super::super::report::{AtlasReport, Measured, Outcome, PlanTime, Regret, Row
 use super::super::*;
 use super::roofline;
 use tilewright::device::DeviceInfo;
-use tilewright::plan::Tables;
+use tilewright::plan::{ConstantsChoice, Tables};
 use tilewright::{Orders, Precision};
 
 fn times(median_ms: f64) -> Times {
@@ -61,6 +61,7 @@ pub(super) fn report(results: Vec<Row>) -> AtlasReport {
         state_after: None,
         cublas: None,
         table: None,
+        constants: None,
         roofline: roofline(),
         precision: Precision::Fp32,
         seed: 0,
@@ -166,7 +167,7 @@ fn a_report_with_times_of_plans_is_planned_again_without_a_gpu() {
     }
     let file = tempfile::NamedTempFile::new().unwrap();
     let write = |report: &AtlasReport| std::fs::write(file.path(), serde_json::to_string(report).unwrap()).unwrap();
-    let again = || replan(file.path(), &Tables::None);
+    let again = || replan(file.path(), &Tables::None, &ConstantsChoice::BuiltIn);
 
     let mut report = report(vec![small, large]);
     write(&report);
