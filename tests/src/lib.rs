@@ -13,6 +13,7 @@ pub mod call_time;
 pub mod conformance;
 pub mod device_features;
 mod expected;
+pub mod grouped;
 mod kernel;
 mod operand;
 mod planned;

@@ -39,8 +39,8 @@
 //!  contract                                        what a kernel is to a plan
 //!  tiled   eligibility                             registering kernels in a row; whether one can compute a product
 //!  basic   gemv   register_tiled   mma             the kernels, a family in each file
-//!  wgmma ◄─ packed ◄─ short_k
-//!  registry                                        all of them
+//!  wgmma ◄─ packed ◄─ short_k   batched
+//!  registry   grouped                              all of them, and those for products that differ
 //!  ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 //!  workspace   table   explanation                 memory, measured times, what a plan says of itself
 //!  preparation   options                           what happens to operands first; what a user wants
@@ -48,8 +48,9 @@
 //!  model   gemm_plan                               how long it should take; a plan
 //!  choose   run                                    making one, running one
 //!  cache                                           keeping those that were made
+//!  grouped_explanation ◄─ grouped_choice ◄─ grouped   the same for products that differ
 //!  ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!  multiply   scale                                products in one call, products with diagonal matrices
+//!  multiply   grouped   scale                      products in one call, products with diagonal matrices
 //! ```
 
 mod accuracy;
@@ -57,6 +58,7 @@ mod description;
 pub mod device;
 mod device_facts;
 mod error;
+mod grouped;
 pub mod kernels;
 mod memory;
 mod multiply;
@@ -74,6 +76,7 @@ mod views;
 pub use accuracy::{Accuracy, Bounds, Wanted};
 pub use device::{Buffer, Device};
 pub use error::Error;
+pub use grouped::multiply_grouped;
 pub use multiply::{Packed, gemm, gemv, multiply};
 pub use operand::DeviceMatrix;
 pub use order::{Order, Orders, UnknownOrders};

@@ -22,6 +22,7 @@
 use super::kernel_candidate::KernelCandidate;
 use super::preparation::Preparation;
 use cuda_std::ComputeCapability;
+use gpu_kernels::gemm::tiles::TileShape;
 
 use crate::description::Description;
 use crate::device_facts::{DeviceFacts, Processor};
@@ -139,9 +140,7 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
         }
         (Family::Gemm, Some(tile)) => {
             let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
-            let tiles = f64::from(kernel.contract.tiles_of_a_block());
-            let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * tiles;
-            let step = work * slots / (rates.peak(kernel.scheme) * performance.share_of_peak);
+            let step = seconds_of_step(&rates, kernel, tile, slots);
             // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
             // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
             let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
@@ -183,6 +182,47 @@ pub(crate) fn estimate(device: &DeviceFacts, candidate: &KernelCandidate) -> f64
     let launches = if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 };
     let multiply = if product.is_aligned() { multiply } else { multiply * performance.unaligned };
     (launches * LAUNCH + multiply + reduction + preparation + repair) * 1e3
+}
+
+/// What a product takes of a device that computes many at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// The blocks; where a block has tiles of several products, a part of one counts as that.
+    pub(super) blocks: f64,
+    /// How long a block takes, in seconds.
+    pub(super) seconds: f64,
+    /// How many blocks the device runs at a time.
+    pub(super) slots: f64,
+}
+
+/// What a product takes whose tiles are computed beside those of others, by a kernel with tiles.
+pub(super) fn share(device: &DeviceFacts, kernel: &KernelInfo, product: &Description) -> Share {
+    let (rates, performance) = (Rates::of(device), kernel.performance);
+    let slots = f64::from(device.multiprocessors.max(1)) * f64::from(resident_blocks(kernel, device));
+    let Some(tile) = kernel.tile else { return Share { blocks: 0.0, seconds: 0.0, slots } };
+    let of_a_block = f64::from(kernel.contract.tiles_of_a_block());
+    let tiles = (product.m as f64 / f64::from(tile.m)).ceil() * (product.n as f64 / f64::from(tile.n)).ceil();
+    let steps = (product.terms() as f64 / f64::from(tile.k)).ceil();
+    let seconds = steps * seconds_of_step(&rates, kernel, tile, slots) + performance.block_seconds;
+    let seconds = if product.is_aligned() { seconds } else { seconds * performance.unaligned };
+    Share { blocks: tiles / of_a_block, seconds, slots }
+}
+
+/// How long a block takes for a step, while all others of the device do the same.
+fn seconds_of_step(rates: &Rates, kernel: &KernelInfo, tile: TileShape, slots: f64) -> f64 {
+    let tiles = f64::from(kernel.contract.tiles_of_a_block());
+    let work = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * tiles;
+    work * slots / (rates.peak(kernel.scheme) * kernel.performance.share_of_peak)
+}
+
+/// What so many launches cost, one after the other, in seconds.
+pub(super) fn seconds_of_launches(count: usize) -> f64 {
+    if count == 0 { 0.0 } else { LAUNCH + (count - 1) as f64 * NEXT_LAUNCH }
+}
+
+/// The bandwidth of the memory, in bytes per second.
+pub(super) fn bandwidth(device: &DeviceFacts) -> f64 {
+    Rates::of(device).bandwidth
 }
 
 /// The blocks that a multiprocessor runs at a time.
