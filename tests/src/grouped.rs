@@ -55,8 +55,18 @@ impl Member {
         (0..count).map(|_| Self::any(&mut random, most, orders, factors)).collect()
     }
 
+    /// A product without offsets.
+    pub fn new(problem: Problem) -> Self {
+        Self { problem, offsets: [0; 3] }
+    }
+
+    /// What is wrong with it, which is a product of a group.
+    fn named(&self, product: usize, what: String) -> String {
+        format!("product {product}, {:?} and {:?}: {what}", self.problem.a, self.problem.b)
+    }
+
     /// A, B and C on a device.
-    fn on(&self, device: &Device) -> Result<[DeviceMatrix; 3], Error> {
+    pub fn on(&self, device: &Device) -> Result<[DeviceMatrix; 3], Error> {
         let Problem { a, b, c, .. } = &self.problem;
         let upload = |operand: &Operand, offset: usize| {
             let memory = [&vec![SENTINEL; offset], &operand.memory[..]].concat();
@@ -117,15 +127,27 @@ pub fn run(device: &Device, options: &Options, members: &[Member]) -> Result<Out
 pub fn check(device: &Device, options: &Options, members: &[Member]) -> Result<Outcome, String> {
     let outcome = run(device, options, members).map_err(|error| error.to_string())?;
     for (product, (member, result)) in members.iter().zip(&outcome.results).enumerate() {
-        let Problem { a, b, .. } = &member.problem;
-        let named = |what: String| format!("product {product}, {a:?} and {b:?}: {what}");
-        member.problem.expected().check(result).map_err(named)?;
+        member.problem.expected().check(result).map_err(|what| member.named(product, what))?;
+    }
+    check_bits(device, members, &outcome)?;
+    Ok(outcome)
+}
+
+/// Compares each product bit by bit with what the kernel that has the same body gives alone.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn check_bits(device: &Device, members: &[Member], outcome: &Outcome) -> Result<(), String> {
+    for (product, (member, result)) in members.iter().zip(&outcome.results).enumerate() {
+        result.check_surroundings().map_err(|what| member.named(product, what))?;
         // Without terms, a kernel of products alone still asks how operands lie that nobody reads. The results are exact anyway.
-        let Some(kernel) = outcome.kernels[product].filter(|_| a.cols() > 0) else { continue };
-        let alone = member.alone(device, kernel).map_err(|error| named(error.to_string()))?;
+        let has_terms = member.problem.a.cols() > 0;
+        let Some(kernel) = outcome.kernels[product].filter(|_| has_terms) else { continue };
+        let alone = member.alone(device, kernel).map_err(|error| member.named(product, error.to_string()))?;
         if alone.bits() != result.bits() {
-            return Err(named(format!("other bits in {} than in {}", kernel.name, kernel.single.name)));
+            let what = format!("other bits in {} than in {}", kernel.name, kernel.single.name);
+            return Err(member.named(product, what));
         }
     }
-    Ok(outcome)
+    Ok(())
 }

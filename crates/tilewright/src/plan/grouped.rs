@@ -127,7 +127,8 @@ impl<'a> GroupedPlan<'a> {
             let (all, Range { start, end }) = (self.tables.view(), launch.table.clone());
             // SAFETY: the words from `start` to below `end` are in the buffer, which is aligned as all memory of a device, and the view
             // is of a part of it, borrowed as the whole is. All bits are a word.
-            let table = unsafe { GlobalSlice::from_raw_parts(all.as_ptr().cast::<u64>().wrapping_add(start), end - start) };
+            let table =
+                unsafe { GlobalSlice::from_raw_parts(all.as_ptr().cast::<u64>().wrapping_add(start), end - start) };
             // SAFETY: the group's words have been copied there, and nothing else writes to the buffer. The memory of every matrix is the
             // device's, as `describe` has found, and is borrowed for as long as the plan is there.
             let gemm = unsafe { launch.group.gemm(alpha, table, beta) };

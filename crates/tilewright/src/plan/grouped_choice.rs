@@ -5,7 +5,7 @@
 //!  products ──► judged once for each description:  which bodies can compute it, and what its tiles take with each
 //!                    │
 //!                    ▼
-//!  ways of all       every body alone, where it can (the rest by what is best for it); or each product by what is best for it
+//!  ways of all       every body, and every two, each product by the better one; what neither can compute, by what is best for it
 //!                    │
 //!                    ▼  time = launches + max(Σ tiles · time of a block / blocks at a time, longest block), bytes / bandwidth
 //!  the fastest
@@ -49,6 +49,21 @@ struct Judged {
     ways: Vec<Way>,
     refusals: Vec<(&'static str, Refusal)>,
     bytes: f64,
+}
+
+impl Judged {
+    /// The way that takes least of the device, of those with one of these bodies.
+    fn best(&self, bodies: &[&str]) -> Option<Way> {
+        let takes = |way: &Way| way.share.blocks * way.share.seconds / way.share.slots;
+        let ways = self.ways.iter().filter(|way| bodies.contains(&way.assigned.kernel.body));
+        ways.min_by(|one, other| takes(one).total_cmp(&takes(other))).copied()
+    }
+
+    /// Of all that there are.
+    fn best_of_all(&self) -> Way {
+        let bodies: Vec<_> = self.ways.iter().map(|way| way.assigned.kernel.body).collect();
+        self.best(&bodies).expect("a product that no kernel computes is refused")
+    }
 }
 
 /// What is asked for, and of which kernels.
@@ -179,28 +194,33 @@ impl Request<'_> {
         // With products of each description.
         let mut counts = vec![0u32; judged.len()];
         of_products.iter().flatten().for_each(|&index| counts[index] += 1);
-        let candidates: Vec<(&str, Vec<Way>)> = if self.device.is_cpu() {
+        // Of those that take as long, as where memory is what limits them, the first is taken: a body alone, the one with the largest tiles.
+        bodies.reverse();
+        let pairs = (0..bodies.len()).flat_map(|i| (i + 1..bodies.len()).map(move |j| vec![i, j]));
+        let sets = (0..bodies.len()).map(|i| vec![i]).chain(pairs);
+        let sets = sets.map(|set| set.into_iter().map(|index| bodies[index]).collect::<Vec<_>>());
+        let candidates: Vec<(String, Vec<Way>)> = if self.device.is_cpu() {
             // Times on the executor say nothing: the last that can do it, as for products alone.
-            vec![("the last that can", judged.iter().map(|it| *it.ways.last().expect("there is one")).collect())]
+            vec![(String::new(), judged.iter().map(|it| *it.ways.last().expect("there is one")).collect())]
         } else {
-            let best = |it: &Judged| {
-                let throughput = |way: &Way| way.share.blocks * way.share.seconds / way.share.slots;
-                let ways = it.ways.iter().min_by(|one, other| throughput(one).total_cmp(&throughput(other)));
-                *ways.expect("there is one")
-            };
-            let alone = bodies.iter().filter_map(|&body| {
-                let of_body = |it: &Judged| it.ways.iter().find(|way| way.assigned.kernel.body == body).copied();
-                let is_any = judged.iter().any(|it| of_body(it).is_some());
-                is_any.then(|| (body, judged.iter().map(|it| of_body(it).unwrap_or_else(|| best(it))).collect()))
-            });
-            alone.chain([("each product by what is best for it", judged.iter().map(best).collect())]).collect()
+            let is_possible =
+                |set: &Vec<&str>| set.iter().all(|body| judged.iter().any(|it| it.best(&[body]).is_some()));
+            let ways =
+                |set: &[&str]| judged.iter().map(|it| it.best(set).unwrap_or_else(|| it.best_of_all())).collect();
+            sets.filter(|set| judged.is_empty() || is_possible(set))
+                .map(|set| (set.join(" and "), ways(&set)))
+                .collect()
         };
         let bytes: f64 = judged.iter().zip(&counts).map(|(it, &count)| it.bytes * f64::from(count)).sum();
         let timed = |ways: &Vec<Way>| self.seconds(ways, &counts, bytes);
         let (_, chosen) = candidates
             .iter()
             .min_by(|(_, one), (_, other)| timed(one).total_cmp(&timed(other)))
-            .expect("there is at least one candidate");
+            .expect("there is at least one kernel");
+        let mut compared: Vec<_> = (candidates.iter().filter(|_| !self.device.is_cpu()))
+            .map(|(what, ways)| GroupedCandidate { what: what.clone(), estimated_ms: timed(ways) * 1e3 })
+            .collect();
+        compared.sort_by(|one, other| one.estimated_ms.total_cmp(&other.estimated_ms));
         let assigned: Vec<_> = of_products.iter().map(|index| index.map(|index| chosen[index].assigned)).collect();
         let explanation = GroupedExplanation {
             device: self.device.clone(),
@@ -218,11 +238,7 @@ impl Request<'_> {
             },
             launches: launches(&assigned, chosen, of_products),
             estimated_ms: (!self.device.is_cpu()).then(|| timed(chosen) * 1e3),
-            candidates: candidates
-                .iter()
-                .filter(|_| !self.device.is_cpu())
-                .map(|(what, ways)| GroupedCandidate { what: (*what).to_owned(), estimated_ms: timed(ways) * 1e3 })
-                .collect(),
+            candidates: compared,
         };
         GroupedChoice { assigned, explanation }
     }

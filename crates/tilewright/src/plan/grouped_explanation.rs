@@ -25,7 +25,7 @@ pub struct GroupedExplanation {
     pub launches: Vec<GroupedLaunch>,
     /// The time that the model estimates, in milliseconds; none on the CPU executor.
     pub estimated_ms: Option<f64>,
-    /// What the model has compared.
+    /// What the model has compared, the fastest first.
     pub candidates: Vec<GroupedCandidate>,
 }
 
@@ -47,7 +47,7 @@ pub struct GroupedLaunch {
 /// A way to compute all products.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupedCandidate {
-    /// By which kernels, in words.
+    /// By which kernels, with `*` for the layouts.
     pub what: String,
     /// The time that the model estimates, in milliseconds.
     pub estimated_ms: f64,
@@ -74,7 +74,8 @@ impl fmt::Display for GroupedExplanation {
         if let Some(estimate) = self.estimated_ms {
             writeln!(f, "  estimate   {estimate:.4} ms")?;
         }
-        for GroupedCandidate { what, estimated_ms } in &self.candidates {
+        const SHOWN: usize = 8;
+        for GroupedCandidate { what, estimated_ms } in self.candidates.iter().take(SHOWN) {
             writeln!(f, "    {what}: estimated {estimated_ms:.4} ms")?;
         }
         Ok(())

@@ -36,6 +36,8 @@
 #[cfg(not(target_arch = "nvptx64"))]
 mod disjoint;
 #[cfg(not(target_arch = "nvptx64"))]
+mod operation;
+#[cfg(not(target_arch = "nvptx64"))]
 mod products;
 mod teams;
 
@@ -45,6 +47,8 @@ use core::ptr;
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
+#[cfg(not(target_arch = "nvptx64"))]
+pub use operation::GROUPED;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use products::{Group, GroupError, GroupedProduct, Products};
 pub use teams::*;
@@ -68,12 +72,12 @@ const ROWS_AND_COLS: u64 = 12;
 const K: u64 = 13;
 
 /// The bits of [`GroupedGemm::contiguous`]: whether neighbours in memory are neighbours in a row, or in a column, of every A and every B.
+#[cfg(not(target_arch = "nvptx64"))]
 mod contiguous {
     pub(super) const ROWS_OF_A: u64 = 1;
     pub(super) const COLS_OF_A: u64 = 2;
     pub(super) const ROWS_OF_B: u64 = 4;
     pub(super) const COLS_OF_B: u64 = 8;
-    #[cfg(not(target_arch = "nvptx64"))]
     pub(super) const ALL: u64 = 15;
 }
 

@@ -6,9 +6,11 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
+use super::Medium;
+#[cfg(not(target_arch = "nvptx64"))]
+use super::SHAPE_64X64;
 use super::operand::{KMajor, MnMajor};
 use super::scheme::ThreeTf32;
-use super::{Medium, SHAPE_64X64};
 use crate::gemm::grouped::GroupedGemm;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;

@@ -5,7 +5,9 @@
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::{Memory, multiply, tile_of};
+#[cfg(not(target_arch = "nvptx64"))]
+use super::tile_of;
+use super::{Memory, multiply};
 use crate::gemm::grouped::GroupedGemm;
 use crate::gemm::hopper::operand::{KMajor, MnMajor};
 use crate::gemm::hopper::scheme::ThreeTf32;
