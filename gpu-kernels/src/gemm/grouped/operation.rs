@@ -3,7 +3,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use cuda_std::{GlobalSlice, GlobalSliceMut, Kernel};
+use cuda_std::{GlobalSlice, GlobalSliceMut};
 use testkit::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
 
 use super::{
@@ -98,7 +98,7 @@ impl Operation for Grouped {
     fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
         let [tile, products, most] = sizes.get(["tile", "products", "most"])?;
         let (all, _) = placed(products, most);
-        let (a, b, c) = (views.read("a")?, views.read("b")?, views.write("c")?);
+        let (a, b, c) = (views.read("a")?, views.read("b")?, views.write::<f32>("c")?);
         let matrix = |it: &Placed, matrix: usize, all: GlobalSlice<'_, f32>| {
             let ([rows, cols], [row_stride, col_stride]) = (it.shapes()[matrix], it.strides(matrix));
             // SAFETY: the elements are inside the argument, and the part is borrowed as the whole is.
