@@ -17,6 +17,9 @@ use crate::{Device, DeviceMatrix, Error};
 /// The words that a table begins at a multiple of: 128 bytes.
 const LINE: usize = 16;
 
+/// The words of a product in a table, besides the end of its tiles.
+const WORDS_OF_A_PRODUCT: usize = 16;
+
 /// Grouped products that are ready to be computed, `C = α·A·B + β·C` each: a table of them in the device's memory, and the kernels.
 ///
 /// The plan borrows the operands, and the results mutably, so their numbers can be had when it is gone. It may run any number of times.
@@ -79,8 +82,19 @@ impl<'a> GroupedPlan<'a> {
         Self::new_in(device, |len| Ok(device.allocate(len)?), options, products)
     }
 
-    /// The same with the tables in a buffer of as many elements as it is asked for.
-    pub(crate) fn new_in(
+    /// The elements that the tables of so many products take, at most.
+    pub const fn most_table_elements(products: usize) -> usize {
+        let words = products * (1 + WORDS_OF_A_PRODUCT) + GROUPED.len() * 2 * LINE;
+        words * (size_of::<u64>() / size_of::<f32>())
+    }
+
+    /// The same with the tables in a buffer of as many elements as it is asked for, at most
+    /// [`GroupedPlan::most_table_elements`]. Another library may have allocated its memory.
+    ///
+    /// # Errors
+    /// Those of [`GroupedPlan::new`] and of `buffer`; [`DeviceError::LengthMismatch`](runtime::Error::LengthMismatch) for a buffer of
+    /// another length.
+    pub fn new_in(
         device: &Device,
         buffer: impl FnOnce(usize) -> Result<Buffer<f32>, Error>,
         options: &Options,
@@ -111,7 +125,9 @@ impl<'a> GroupedPlan<'a> {
             words.extend(group.words());
             launches.push(Launch { kernel, group, table });
         }
-        let mut tables = buffer(words.len() * (size_of::<u64>() / size_of::<f32>()))?;
+        let elements = words.len() * (size_of::<u64>() / size_of::<f32>());
+        debug_assert!(elements <= Self::most_table_elements(descriptions.len()));
+        let mut tables = buffer(elements)?;
         tables.copy_from(bytemuck::cast_slice(&words))?;
         let GroupedChoice { assigned, explanation } = choice;
         Ok(Self { device: device.clone(), launches, tables, assigned, explanation })
