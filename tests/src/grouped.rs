@@ -66,7 +66,7 @@ impl Member {
     }
 
     /// A, B and C on a device.
-    pub fn on(&self, device: &Device) -> Result<[DeviceMatrix; 3], Error> {
+    fn on(&self, device: &Device) -> Result<[DeviceMatrix; 3], Error> {
         let Problem { a, b, c, .. } = &self.problem;
         let upload = |operand: &Operand, offset: usize| {
             let memory = [&vec![SENTINEL; offset], &operand.memory[..]].concat();
@@ -100,6 +100,30 @@ impl Member {
         plan.run(device, alpha, &a, &b, beta, &mut c, &mut plan.workspace(device)?)?;
         self.result(&c)
     }
+}
+
+/// The layouts that a kernel is for; none if it takes any.
+fn orders(kernel: &GroupedKernel) -> Option<Orders> {
+    Some(Orders { a: kernel.single.a?, b: kernel.single.b? })
+}
+
+/// Has a kernel compute groups of any products, with several factors, and compares each product.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn check_kernel(device: &Device, kernel: &'static GroupedKernel) -> Result<(), String> {
+    for (seed, factors) in [[1.0, 0.0], [-1.5, 0.5], [0.0, 2.0]].into_iter().enumerate() {
+        // The executor's models of Hopper's instructions are slow.
+        let is_slow = device.is_cpu() && kernel.facts.arch.is_some();
+        let (count, most) = if is_slow { (6, 70) } else { (25, 3 * kernel.tile.m as usize) };
+        let members = Member::group(seed as u64, count, most, orders(kernel), factors);
+        let outcome =
+            check(device, &kernel.single.into(), &members).map_err(|what| format!("{}: {what}", kernel.name))?;
+        if outcome.launches != 1 {
+            return Err(format!("{}: {} launches of one kernel", kernel.name, outcome.launches));
+        }
+    }
+    Ok(())
 }
 
 /// Computes a group.

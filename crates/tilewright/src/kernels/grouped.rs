@@ -2,8 +2,11 @@
 //! takes the same layouts and takes as long for a tile as that.
 
 use cuda_std::{Kernel, KernelFacts};
+use gpu_kernels::gemm::batched::{TILE_4, TILE_8, TILE_16, TILE_32};
 use gpu_kernels::gemm::grouped::*;
 use gpu_kernels::gemm::hopper::divided_steps::grouped::*;
+use gpu_kernels::gemm::hopper::divided_steps::tile_of;
+use gpu_kernels::gemm::mma::SHAPE_64X64;
 use gpu_kernels::gemm::mma::grouped::*;
 use gpu_kernels::gemm::tiles::TileShape;
 
@@ -27,17 +30,14 @@ pub struct GroupedKernel {
     pub facts: KernelFacts,
     /// The kernel of products alone that has the same body, and gives every element the same bits.
     pub single: &'static KernelInfo,
+    /// The part of a result that a block, or a team of a block, computes, and the k that it loads at a time.
+    pub tile: TileShape,
     /// Which of the kernels for other layouts have the same body, in words.
     pub(crate) body: &'static str,
     launch: fn(&Device, GroupedGemm<'_>) -> Result<(), Error>,
 }
 
 impl GroupedKernel {
-    /// The part of a result that it computes at a time.
-    pub fn tile(&self) -> TileShape {
-        self.single.tile.expect("every grouped kernel has tiles")
-    }
-
     /// The tiles that a block computes at a time.
     pub fn tiles_of_a_block(&self) -> u32 {
         self.single.contract.tiles_of_a_block()
@@ -71,14 +71,15 @@ impl GroupedKernel {
     }
 }
 
-/// Registers the kernels: the body, the kernel of products alone.
+/// Registers the kernels: the tile, the body, the kernel of products alone.
 macro_rules! grouped_kernels {
-    ($($kernel:ident $body:literal $single:expr;)*) => {
+    ($($kernel:ident $tile:expr, $body:literal, $single:expr;)*) => {
         /// The kernels of grouped products, in the order of those of products alone.
         pub static GROUPED: [GroupedKernel; 12] = [$(GroupedKernel {
             name: $kernel::NAME,
             facts: $kernel::FACTS,
             single: &$single,
+            tile: $tile,
             body: $body,
             launch: |device, gemm| device.launch($kernel { gemm }),
         }),*];
@@ -86,18 +87,18 @@ macro_rules! grouped_kernels {
 }
 
 grouped_kernels! {
-    gemm_grouped_4_fp32 "gemm_grouped_4_fp32" BATCHED[0];
-    gemm_grouped_8_fp32 "gemm_grouped_8_fp32" BATCHED[1];
-    gemm_grouped_16_fp32 "gemm_grouped_16_fp32" BATCHED[2];
-    gemm_grouped_32_fp32 "gemm_grouped_32_fp32" BATCHED[3];
-    gemm_grouped_mma_64x64_nn_fp32_3xtf32 "gemm_grouped_mma_64x64_*_fp32_3xtf32" MMA_64X64_FP32_3XTF32[0];
-    gemm_grouped_mma_64x64_nt_fp32_3xtf32 "gemm_grouped_mma_64x64_*_fp32_3xtf32" MMA_64X64_FP32_3XTF32[1];
-    gemm_grouped_mma_64x64_tn_fp32_3xtf32 "gemm_grouped_mma_64x64_*_fp32_3xtf32" MMA_64X64_FP32_3XTF32[2];
-    gemm_grouped_mma_64x64_tt_fp32_3xtf32 "gemm_grouped_mma_64x64_*_fp32_3xtf32" MMA_64X64_FP32_3XTF32[3];
-    gemm_grouped_wgmma_64x64_k32_nn_fp32_3xtf32 "gemm_grouped_wgmma_64x64_k32_*_fp32_3xtf32" WGMMA_64X64_K32_FP32_3XTF32[0];
-    gemm_grouped_wgmma_64x64_k32_nt_fp32_3xtf32 "gemm_grouped_wgmma_64x64_k32_*_fp32_3xtf32" WGMMA_64X64_K32_FP32_3XTF32[1];
-    gemm_grouped_wgmma_64x64_k32_tn_fp32_3xtf32 "gemm_grouped_wgmma_64x64_k32_*_fp32_3xtf32" WGMMA_64X64_K32_FP32_3XTF32[2];
-    gemm_grouped_wgmma_64x64_k32_tt_fp32_3xtf32 "gemm_grouped_wgmma_64x64_k32_*_fp32_3xtf32" WGMMA_64X64_K32_FP32_3XTF32[3];
+    gemm_grouped_4_fp32 TILE_4, "gemm_grouped_4_fp32", BATCHED[0];
+    gemm_grouped_8_fp32 TILE_8, "gemm_grouped_8_fp32", BATCHED[1];
+    gemm_grouped_16_fp32 TILE_16, "gemm_grouped_16_fp32", BATCHED[2];
+    gemm_grouped_32_fp32 TILE_32, "gemm_grouped_32_fp32", BATCHED[3];
+    gemm_grouped_mma_64x64_nn_fp32_3xtf32 SHAPE_64X64, "gemm_grouped_mma_64x64_*_fp32_3xtf32", MMA_64X64_FP32_3XTF32[0];
+    gemm_grouped_mma_64x64_nt_fp32_3xtf32 SHAPE_64X64, "gemm_grouped_mma_64x64_*_fp32_3xtf32", MMA_64X64_FP32_3XTF32[1];
+    gemm_grouped_mma_64x64_tn_fp32_3xtf32 SHAPE_64X64, "gemm_grouped_mma_64x64_*_fp32_3xtf32", MMA_64X64_FP32_3XTF32[2];
+    gemm_grouped_mma_64x64_tt_fp32_3xtf32 SHAPE_64X64, "gemm_grouped_mma_64x64_*_fp32_3xtf32", MMA_64X64_FP32_3XTF32[3];
+    gemm_grouped_wgmma_64x64_k32_nn_fp32_3xtf32 tile_of(1), "gemm_grouped_wgmma_64x64_k32_*_fp32_3xtf32", WGMMA_64X64_K32_FP32_3XTF32[0];
+    gemm_grouped_wgmma_64x64_k32_nt_fp32_3xtf32 tile_of(1), "gemm_grouped_wgmma_64x64_k32_*_fp32_3xtf32", WGMMA_64X64_K32_FP32_3XTF32[1];
+    gemm_grouped_wgmma_64x64_k32_tn_fp32_3xtf32 tile_of(1), "gemm_grouped_wgmma_64x64_k32_*_fp32_3xtf32", WGMMA_64X64_K32_FP32_3XTF32[2];
+    gemm_grouped_wgmma_64x64_k32_tt_fp32_3xtf32 tile_of(1), "gemm_grouped_wgmma_64x64_k32_*_fp32_3xtf32", WGMMA_64X64_K32_FP32_3XTF32[3];
 }
 
 #[cfg(test)]
@@ -112,6 +113,7 @@ mod tests {
             let (layout, any) = (kernel.body.split_once('*'), kernel.body == kernel.name);
             let is_of_body = |(before, after)| kernel.name.starts_with(before) && kernel.name.ends_with(after);
             assert!(any || layout.is_some_and(is_of_body), "{}", kernel.name);
+            assert_eq!(Some(kernel.tile), kernel.single.tile, "{}", kernel.name);
             assert_eq!((kernel.facts.block, kernel.facts.arch), (kernel.single.facts.block, kernel.single.facts.arch));
         }
     }

@@ -116,7 +116,7 @@ impl<'a> GroupedPlan<'a> {
         let products = Products::new(matrices)?;
         let (mut launches, mut words): (_, Vec<u64>) = (Vec::new(), Vec::new());
         for kernel in &GROUPED {
-            let group = products.group(&numbers(kernel, &choice.assigned, &descriptions), kernel.tile())?;
+            let group = products.group(&numbers(kernel, &choice.assigned, &descriptions), kernel.tile)?;
             if group.tiles() == 0 {
                 continue;
             }

@@ -266,7 +266,7 @@ fn launches(assigned: &[Option<Assigned>], ways: &[Way], of_products: &[Option<u
         let mut launch = GroupedLaunch {
             kernel: kernel.name.to_owned(),
             scheme: kernel.single.scheme.words().to_owned(),
-            tile: [kernel.tile().m, kernel.tile().n, kernel.tile().k],
+            tile: [kernel.tile.m, kernel.tile.n, kernel.tile.k],
             products: 0,
             blocks: 0,
         };
