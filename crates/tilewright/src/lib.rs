@@ -50,7 +50,7 @@
 //!  cache                                           keeping those that were made
 //!  grouped_explanation ◄─ grouped_choice ◄─ grouped   the same for products that differ
 //!  ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!  multiply   grouped   scale                      products in one call, products with diagonal matrices
+//!  multiply   grouped   row_groups   scale         products in one call, products with diagonal matrices
 //! ```
 
 mod accuracy;
@@ -68,6 +68,7 @@ mod placement;
 pub mod plan;
 mod precision;
 mod refusal;
+mod row_groups;
 mod scale;
 mod sizes;
 mod tensor_map;
@@ -81,6 +82,7 @@ pub use multiply::{Packed, gemm, gemv, multiply};
 pub use operand::DeviceMatrix;
 pub use order::{Order, Orders, UnknownOrders};
 pub use precision::{Precision, Tolerance};
+pub use row_groups::multiply_row_groups;
 pub use runtime::{Bytes, Error as DeviceError};
 pub use scale::{scale, scale_in_place};
 pub use sizes::Sizes;

@@ -71,6 +71,10 @@ impl GroupedKernel {
     }
 }
 
+/// The kernel that makes the table of products whose sizes only the device knows, for
+/// [`Device::prepare`](runtime::Device::prepare).
+pub static GROUPED_ROW_TABLE: KernelFacts = grouped_row_table::FACTS;
+
 /// Registers the kernels: the tile, the body, the kernel of products alone.
 macro_rules! grouped_kernels {
     ($($kernel:ident $tile:expr, $body:literal, $single:expr;)*) => {

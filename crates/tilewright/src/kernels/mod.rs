@@ -48,7 +48,7 @@ pub use basic::{
 pub use batched::BATCHED;
 pub use contract::KernelInfo;
 pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
-pub use grouped::{GROUPED, GroupedKernel};
+pub use grouped::{GROUPED, GROUPED_ROW_TABLE, GroupedKernel};
 pub use mma::{
     MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_64X64_FP32_3XTF32, MMA_64X64_FP32_FP64, MMA_BF16, MMA_FP16,
     MMA_FP32_3XTF32, MMA_FP32_FP64, MMA_FP32_MIXED, MMA_TF32,

@@ -129,6 +129,22 @@ pub(super) fn choose(
     Ok(request.choice(&judged, &of_products))
 }
 
+/// The kernel for so many products that are much like this one, and whether it computes them as those of the transposes; none if they have
+/// no results. The last product is one without terms.
+///
+/// # Errors
+/// As for [`choose`].
+pub(crate) fn grouped_kernel(
+    device: &DeviceFacts,
+    mean: &Description,
+    products: usize,
+    options: &Options,
+    is_loaded: impl Fn(&GroupedKernel) -> bool,
+) -> Result<Option<(&'static GroupedKernel, bool)>, Error> {
+    let choice = choose(device, &vec![*mean; products], options, is_loaded)?;
+    Ok(choice.assigned.first().copied().flatten().map(|Assigned { kernel, transposed }| (kernel, transposed)))
+}
+
 impl Request<'_> {
     /// Which kernels can compute a product, and what it takes of the device with each.
     fn judge(&self, product: &Description) -> Judged {

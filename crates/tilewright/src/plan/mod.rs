@@ -64,6 +64,7 @@ pub use explanation::{Candidate, Explanation, Reason};
 pub use gemm_plan::GemmPlan;
 pub use gpu_kernels::Triangle;
 pub use grouped::{GroupedPlan, grouped_plan};
+pub(crate) use grouped_choice::grouped_kernel;
 pub use grouped_explanation::{GroupedCandidate, GroupedExplanation, GroupedLaunch};
 pub use model::candidate_splits;
 pub use options::Options;

@@ -24,6 +24,7 @@
 //! | `gemm_grouped_4_fp32` to `gemm_grouped_32_fp32` | `gemm_batched_4_fp32` to `gemm_batched_32_fp32`: any layout |
 //! | `gemm_grouped_mma_64x64_*_fp32_3xtf32` | `gemm_mma_64x64_*_fp32_3xtf32`: one for each layout |
 //! | `gemm_grouped_wgmma_64x64_k32_*_fp32_3xtf32` | `gemm_wgmma_64x64_k32_*_fp32_3xtf32`: one for each layout |
+//! | `grouped_row_table` | none: it makes the table where only the device knows the sizes ([`RowGroups`]) |
 //!
 //! The order of the products in a table is the caller's. Those with the largest k should come first: then no block with much to do begins
 //! last, and the teams of a block, which wait for each other, have as much to do.
@@ -39,6 +40,7 @@ mod disjoint;
 mod operation;
 #[cfg(not(target_arch = "nvptx64"))]
 mod products;
+mod row_groups;
 mod teams;
 
 use core::ptr;
@@ -51,6 +53,7 @@ use cuda_std::prelude::*;
 pub use operation::GROUPED;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use products::{Group, GroupError, GroupedProduct, Products};
+pub use row_groups::{RowGroups, grouped_row_table};
 pub use teams::*;
 
 use super::tile_source::TileSource;
@@ -79,12 +82,23 @@ mod contiguous {
     pub(super) const ROWS_OF_B: u64 = 4;
     pub(super) const COLS_OF_B: u64 = 8;
     pub(super) const ALL: u64 = 15;
+
+    /// Those of one A and one B.
+    pub(super) fn of(a: &crate::Matrix<'_>, b: &crate::Matrix<'_>) -> u64 {
+        let bits = [
+            (a.is_contiguous_along_rows(), ROWS_OF_A),
+            (a.is_contiguous_along_cols(), COLS_OF_A),
+            (b.is_contiguous_along_rows(), ROWS_OF_B),
+            (b.is_contiguous_along_cols(), COLS_OF_B),
+        ];
+        bits.into_iter().map(|(is_so, bit)| if is_so { bit } else { 0 }).sum()
+    }
 }
 
 /// A group of products, of whose tiles every block computes one, or several: the argument of every grouped kernel.
 ///
-/// Invariant, which [`Group::gemm`] establishes and kernels rely on: the table holds the ends of the tiles of `products` products, in
-/// ascending order, the last of which is `tiles`, and behind them the products. Each names memory that is borrowed for `'a`, has an A of
+/// Invariant, which [`Group::gemm`] and [`RowGroups::gemm`] establish and kernels rely on: the table holds the ends of the tiles of
+/// `products` products, in ascending order, the last of which is at most `tiles`, and behind them the products. Each names memory that is borrowed for `'a`, has an A of
 /// m×k, a B of k×n and a C of m×n in it, and no element of any C is one of another matrix.
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
@@ -92,7 +106,7 @@ pub struct GroupedGemm<'a> {
     table: GlobalSlice<'a, u64>,
     alpha_beta: AlphaBeta,
     products: u64,
-    /// Of all products together.
+    /// Of all products together, at most.
     tiles: u64,
     /// Of each product, where all have as many; otherwise 0.
     tiles_each: u64,
@@ -104,7 +118,7 @@ pub struct GroupedGemm<'a> {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl GroupedGemm<'_> {
-    /// The tiles of all products. A kernel `requires` that they are at most [`MAX_BLOCKS`](super::tiles::MAX_BLOCKS).
+    /// The tiles of all products, at most. A kernel `requires` that they are at most [`MAX_BLOCKS`](super::tiles::MAX_BLOCKS).
     pub fn tiles(&self) -> u64 {
         self.tiles
     }
@@ -192,7 +206,7 @@ impl<'a> GroupedGemm<'a> {
     #[track_caller]
     unsafe fn operand(&self, product: u32, first: u64, extents: [u32; 2]) -> Matrix<'a> {
         // SAFETY: the words are there, by the caller's promise. The address and the length are those of a view that is borrowed for
-        // 'a, in memory of the device on which this kernel runs: `Group::gemm` asks its caller for both. Nothing writes to the
+        // 'a, in memory of the device on which this kernel runs: `Group::gemm` and `RowGroups::gemm` ask their callers for both. Nothing writes to the
         // memory meanwhile: the results of the group share no element with it, as `Products` has found, and nothing else can
         // have a mutable view of what is borrowed. The extents and strides are those of the matrix that the view was made for,
         // all of whose elements are inside.
@@ -234,6 +248,12 @@ impl<'a> GroupedGemm<'a> {
         hint::pin(&mut numbers);
         let tile = numbers[0];
         if u64::from(tile) >= self.tiles {
+            return None;
+        }
+        // SAFETY: where there can be a tile, there is a product, and the ends of tiles are the first words of the table.
+        let end = unsafe { self.table.get_unchecked(self.products as usize - 1) };
+        // A table that the device has made may have fewer tiles than there can be.
+        if u64::from(tile) >= end {
             return None;
         }
         // SAFETY: there is such a tile, so there is a product that has it, whose words are in the table. What is said of operands

@@ -105,13 +105,7 @@ impl<'a> GroupedProduct<'a> {
         if self.sizes().contains(&0) {
             return contiguous::ALL;
         }
-        let bits = [
-            (self.a.is_contiguous_along_rows(), contiguous::ROWS_OF_A),
-            (self.a.is_contiguous_along_cols(), contiguous::COLS_OF_A),
-            (self.b.is_contiguous_along_rows(), contiguous::ROWS_OF_B),
-            (self.b.is_contiguous_along_cols(), contiguous::COLS_OF_B),
-        ];
-        bits.into_iter().map(|(is_so, bit)| if is_so { bit } else { 0 }).sum()
+        contiguous::of(&self.a, &self.b)
     }
 
     /// How many tiles of a shape C has.
