@@ -36,6 +36,13 @@ impl<'a, 'py> Objects<'a, 'py> {
     }
 }
 
+/// All products, as tensors in memory, and the results as Python has them.
+struct Read<'py> {
+    place: Place,
+    products: Vec<Product>,
+    results: Vec<Bound<'py, PyAny>>,
+}
+
 /// Which product of the lists an error is about.
 fn of_product(number: usize, failure: Failure) -> Failure {
     match failure {
@@ -114,7 +121,7 @@ fn read<'py>(
     on_cpu: OnCpu,
     read: impl Fn(&'static str, &Bound<'py, PyAny>) -> Result<Tensor, Failure>,
     result: impl Fn(Place, &Bound<'py, PyAny>, [usize; 2]) -> Result<(Bound<'py, PyAny>, Tensor), Failure>,
-) -> Result<(Place, Vec<Product>, Vec<Bound<'py, PyAny>>), Failure> {
+) -> Result<Read<'py>, Failure> {
     let operands = |(number, objects): (usize, &Objects<'_, 'py>)| {
         let both = || Ok((read("a", objects.a)?, read("b", objects.b)?));
         both().map_err(|failure| of_product(number, failure))
@@ -136,7 +143,7 @@ fn read<'py>(
         products.push(Product { a, b, c });
         results.push(object);
     }
-    Ok((place, products, results))
+    Ok(Read { place, products, results })
 }
 
 /// Queues the products on a stream; on the CPU executor, computes them. `tables` is the address of memory for the tables; without it,
@@ -200,7 +207,7 @@ fn of_tensors<'py>(
         let read = read_tensor("the product", &made)?;
         Ok((made, read))
     };
-    let (place, products, results) = read(objects, on_cpu, read_tensor, result)?;
+    let Read { place, products, results } = read(objects, on_cpu, read_tensor, result)?;
     let stream = torch.current_stream(py, place)?;
     prepare(py, place)?;
     let elements = GroupedPlan::most_table_elements(products.len());
@@ -238,7 +245,7 @@ fn of_arrays<'py>(
         let c = Tensor::new("out", array.address(), array.view().clone(), place)?;
         Ok((Bound::new(py, array)?.into_any(), c))
     };
-    let (place, products, results) = read(objects, on_cpu, |name, object| Tensor::import(name, object), result)?;
+    let Read { place, products, results } = read(objects, on_cpu, |name, object| Tensor::import(name, object), result)?;
     prepare(py, place)?;
     let run = || {
         // SAFETY: the default stream is valid always. The memory is that of objects which the caller holds and of capsules which
