@@ -180,7 +180,7 @@ unsafe fn multiply(
         None => Ok(device.allocate(elements)?),
     };
     let triples = matrices.iter_mut().map(|[a, b, c]| (&*a, &*b, c));
-    let plan = GroupedPlan::new_in(&device, buffer, &Options::from(wanted), triples)?;
+    let mut plan = GroupedPlan::new_in(&device, buffer, &Options::from(wanted), triples)?;
     // SAFETY: the caller's promise.
     unsafe { load(place, &device, stream, || Ok(plan.load()?))? };
     plan.run(1.0, 0.0)?;

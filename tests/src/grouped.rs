@@ -133,7 +133,7 @@ pub fn check_kernel(device: &Device, kernel: &'static GroupedKernel) -> Result<(
 pub fn run(device: &Device, options: &Options, members: &[Member]) -> Result<Outcome, Error> {
     let mut matrices = members.iter().map(|member| member.on(device)).collect::<Result<Vec<_>, _>>()?;
     let products = matrices.iter_mut().map(|[a, b, c]| (&*a, &*b, c));
-    let plan = GroupedPlan::new(device, options, products)?;
+    let mut plan = GroupedPlan::new(device, options, products)?;
     let [alpha, beta] = members.first().map_or([1.0, 0.0], |it| [it.problem.alpha, it.problem.beta]);
     plan.run(alpha, beta)?;
     let kernels = (0..members.len()).map(|product| plan.kernel_of(product)).collect();

@@ -353,7 +353,7 @@ fn count_launches() {
                 })
                 .collect();
             let plan = products.iter_mut().map(|(a, b, c)| (&*a, &*b, c));
-            let plan = GroupedPlan::new(&device, &precision.into(), plan).unwrap();
+            let mut plan = GroupedPlan::new(&device, &precision.into(), plan).unwrap();
             plan.load().unwrap();
             let before = log.count();
             plan.run(1.0, 0.5).unwrap();

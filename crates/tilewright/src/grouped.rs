@@ -43,7 +43,7 @@ pub fn multiply_grouped(
         return Err(Error::Operands { left, left_extent: operands.len(), right, right_extent: c.len() });
     }
     let products = operands.iter().zip(c).map(|(&(a, b), c)| (a, b, &mut **c));
-    let plan = GroupedPlan::new_in(device, |len| device.take_buffer(len), &options.into(), products)?;
+    let mut plan = GroupedPlan::new_in(device, |len| device.take_buffer(len), &options.into(), products)?;
     let queued = plan.run(alpha, beta);
     // Also after an error: what was queued until then runs before what is queued next.
     device.give_buffer(plan.into_tables());

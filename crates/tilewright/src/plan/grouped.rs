@@ -34,7 +34,7 @@ const WORDS_OF_A_PRODUCT: usize = 16;
 /// let (a, b) = (upload(array![[1.0, 2.0]])?, upload(array![[3.0], [4.0]])?);
 /// let (mut inner, mut outer) = (upload(array![[100.0]])?, upload(ndarray::Array2::zeros((2, 2)))?);
 ///
-/// let plan = GroupedPlan::new(&device, &Precision::Fp32.into(), [(&a, &b, &mut inner), (&b, &a, &mut outer)])?;
+/// let mut plan = GroupedPlan::new(&device, &Precision::Fp32.into(), [(&a, &b, &mut inner), (&b, &a, &mut outer)])?;
 /// println!("{}", plan.explanation());
 /// plan.run(1.0, 1.0)?;
 /// plan.run(1.0, 1.0)?;
@@ -126,7 +126,7 @@ impl<'a> GroupedPlan<'a> {
             launches.push(Launch { kernel, group, table });
         }
         let elements = words.len() * (size_of::<u64>() / size_of::<f32>());
-        debug_assert!(elements <= Self::most_table_elements(descriptions.len()));
+        assert!(elements <= Self::most_table_elements(descriptions.len()));
         let mut tables = buffer(elements)?;
         tables.copy_from(bytemuck::cast_slice(&words))?;
         let GroupedChoice { assigned, explanation } = choice;
@@ -134,11 +134,11 @@ impl<'a> GroupedPlan<'a> {
     }
 
     /// Queues `C = α·A·B + β·C` for each product, and does not wait for it. Copies nothing, and allocates nothing. As in every BLAS, no C
-    /// is read if β is zero, and neither A nor B if α is zero.
+    /// is read if β is zero, and neither A nor B if α is zero. No two threads may run a plan at a time, because both would write to C.
     ///
     /// # Errors
     /// Those of [`Device::launch`].
-    pub fn run(&self, alpha: f32, beta: f32) -> Result<(), Error> {
+    pub fn run(&mut self, alpha: f32, beta: f32) -> Result<(), Error> {
         for launch in &self.launches {
             let (all, Range { start, end }) = (self.tables.view(), launch.table.clone());
             // SAFETY: the words from `start` to below `end` are in the buffer, which is aligned as all memory of a device, and the view
