@@ -29,6 +29,7 @@ use crate::ShapeError;
 use crate::alpha_beta::AlphaBeta;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::TileShape;
+use crate::gemm::tiles::divide;
 use crate::{Matrix, MatrixBatch, MatrixMut};
 
 /// Products whose rows are divided by offsets: `C[rows of i] = α·A[rows of i]·B[i] + β·C[rows of i]`.
@@ -172,14 +173,14 @@ impl RowGroups<'_> {
 pub fn grouped_row_table(groups: RowGroups<'_>, table: GlobalSliceMut<'_, u64>) {
     let lane = thread::thread_idx_x();
     let (count, rows) = (groups.b.count(), groups.c.rows());
-    let across = groups.c.cols().div_ceil(groups.tile_cols);
+    let across = tiles_along(groups.c.cols(), groups.tile_cols);
     // Where the products before these 32 end: in rows, and in tiles.
     let (mut end_before, mut tiles_before, mut first) = (0, 0, 0);
     while first <= count {
         let product = first + lane;
         let mut end = match product < count {
             // SAFETY: there are as many ends as B.
-            true => (unsafe { groups.ends.get_unchecked(product as usize) }).clamp(0, rows as i32) as u32,
+            true => (unsafe { groups.ends.get_unchecked(product as usize) }).max(0).min(rows as i32) as u32,
             false => rows,
         };
         // The largest end up to this one, and then the tiles up to this one.
@@ -194,7 +195,7 @@ pub fn grouped_row_table(groups: RowGroups<'_>, table: GlobalSliceMut<'_, u64>) 
             end = end.max(end_before);
             let (before, is_there) = warp::warp_shuffle_up(warp::ALL_LANES, end, 1, warp::LANES);
             let start = if is_there { before } else { end_before };
-            let mut tiles = (end - start).div_ceil(groups.tile_rows) * across;
+            let mut tiles = tiles_along(end - start, groups.tile_rows) * across;
             let mut distance = 1;
             while distance < warp::LANES {
                 let (other, is_there) = warp::warp_shuffle_up(warp::ALL_LANES, tiles, distance, warp::LANES);
@@ -217,6 +218,12 @@ pub fn grouped_row_table(groups: RowGroups<'_>, table: GlobalSliceMut<'_, u64>) 
         }
         first = hint::keep_rolled(first + warp::LANES);
     }
+}
+
+/// How many tiles of a length there are along an extent, which is below 2³¹. (`div_ceil` brings panic code for a length of zero with it.)
+#[inline(always)]
+fn tiles_along(extent: u32, length: u32) -> u32 {
+    divide(extent.wrapping_add(length).wrapping_sub(1), length).0
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
