@@ -133,6 +133,21 @@ fn special_values_are_those_of_the_product_alone() {
     });
 }
 
+/// A sum that is −0 stays −0, also where other teams of the block have more to add up.
+#[test]
+fn a_team_adds_nothing_behind_its_own_k() {
+    let mut short = member(3, 3, 4, [1.0, 0.0]);
+    short.problem.a.fill(1e-30);
+    short.problem.b.fill(-1e-30);
+    let members = [short, member(3, 3, 100, [1.0, 0.0])];
+    let device = Device::cpu(Checks::Full);
+    for kernel in &kernels::BATCHED {
+        let outcome = grouped::run(&device, &kernel.into(), &members).unwrap();
+        grouped::check_bits(&device, &members, &outcome).unwrap();
+        assert!(outcome.results[0].elements().all(|sum| sum.to_bits() == (-0.0f32).to_bits()), "{}", kernel.name);
+    }
+}
+
 #[test]
 fn messages_name_the_product_and_what_to_do() {
     let device = Device::cpu(Checks::Bounds);

@@ -2,7 +2,8 @@
 //!
 //! A block may have tiles of several products, each with a k of its own. Its teams meet at barriers, so all of them take as many steps as
 //! the one with the largest k; one that has no k left loads zeros, and multiplies nothing. Operands may lie in any way, those of each
-//! product in another one.
+//! product in another one: which loads are vectors differs between the lanes of a warp. The barriers do not depend on it, and have to stay
+//! outside of what does: `tests/tests/convergence.rs` sees that the compiler makes no loop with barriers of its own for either.
 //!
 //! [`batched`]: crate::gemm::batched
 
