@@ -35,6 +35,12 @@ pub struct MatrixBatchMut<'a> {
 }
 
 impl<'a> MatrixBatch<'a> {
+    /// A batch of one.
+    #[inline(always)]
+    pub fn of_one(first: Matrix<'a>) -> Self {
+        Self { first, stride: 0, count: 1 }
+    }
+
     /// The number of matrices.
     #[inline(always)]
     pub fn count(&self) -> u32 {
@@ -200,7 +206,7 @@ mod construct {
     impl<'a> From<Matrix<'a>> for MatrixBatch<'a> {
         /// A batch of one.
         fn from(first: Matrix<'a>) -> Self {
-            Self { first, stride: 0, count: 1 }
+            Self::of_one(first)
         }
     }
 

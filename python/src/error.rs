@@ -46,25 +46,33 @@ pub(crate) fn operand_type(message: impl fmt::Display) -> Failure {
     Failure::new(Kind::OperandType, message)
 }
 
+/// What kind of error one of the library is.
+fn kind_of(error: &tilewright::Error) -> Kind {
+    use tilewright::{DeviceError, Error};
+    match error {
+        Error::InGroup { source, .. } => kind_of(source),
+        Error::Shape(_)
+        | Error::Operands { .. }
+        | Error::ExtentTooLarge { .. }
+        | Error::PlacementOverflow { .. }
+        | Error::OutsideBuffer { .. }
+        | Error::Device(DeviceError::OverlappingViews { .. })
+        | Error::NoKernel { .. }
+        | Error::NoAccuracy { .. }
+        | Error::Group(_)
+        | Error::Usage(_) => Kind::Argument,
+        Error::Device(
+            DeviceError::NotEnoughMemory { .. }
+            | DeviceError::Driver(cuda_driver::Error::OutOfMemory { .. } | cuda_driver::Error::SizeOverflow { .. }),
+        ) => Kind::OutOfMemory,
+        _ => Kind::Device,
+    }
+}
+
 impl From<tilewright::Error> for Failure {
     fn from(error: tilewright::Error) -> Self {
         use tilewright::{DeviceError, Error};
-        let kind = match &error {
-            Error::Shape(_)
-            | Error::Operands { .. }
-            | Error::ExtentTooLarge { .. }
-            | Error::PlacementOverflow { .. }
-            | Error::OutsideBuffer { .. }
-            | Error::Device(DeviceError::OverlappingViews { .. })
-            | Error::NoKernel { .. }
-            | Error::NoAccuracy { .. }
-            | Error::Usage(_) => Kind::Argument,
-            Error::Device(
-                DeviceError::NotEnoughMemory { .. }
-                | DeviceError::Driver(cuda_driver::Error::OutOfMemory { .. } | cuda_driver::Error::SizeOverflow { .. }),
-            ) => Kind::OutOfMemory,
-            _ => Kind::Device,
-        };
+        let kind = kind_of(&error);
         match &error {
             Error::Device(DeviceError::NotEnoughMemory { place, needs, has }) => Self::new(
                 kind,

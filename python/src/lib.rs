@@ -3,14 +3,15 @@
 //!
 //! ```text
 //!  tilewright.matmul ─► product ─┬─ torch tensors ──► torch ───┐
-//!  tilewright.scale ──► scaling ─┴─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
-//!                                      dlpack, array           ┘            process
+//!  tilewright.scale ──► scaling ─┼─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
+//!  ….grouped_matmul ──► grouped ─┘     dlpack, array           ┘            process
 //! ```
 
 mod array;
 mod dlpack;
 mod engine;
 mod error;
+mod grouped;
 mod process;
 mod product;
 mod scaling;
@@ -25,6 +26,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::array::Array;
+    #[pymodule_export]
+    use crate::grouped::grouped;
     #[pymodule_export]
     use crate::product::{check_is_apart, explain, multiply, multiply_tensors, precisions};
     #[pymodule_export]

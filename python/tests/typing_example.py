@@ -18,6 +18,7 @@ def of_torch(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     tilewright.bmm(x, weight, on_cpu="move")
     tilewright.matmul(x, weight, part="upper")
     assert_type(tilewright.scale(x, 0.5, rows=y, out=x), torch.Tensor)
+    assert_type(tilewright.grouped_matmul([x, y], (weight, x), out=[y, y]), list[torch.Tensor])
     return tilewright.matvec(weight, x, precision="tf32")
 
 
@@ -29,6 +30,8 @@ def of_numpy(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[Any]:
     assert_type(given, NDArray[np.float32])
     assert_type(tilewright.scale(a, 2, columns=b, on_cpu="emulate"), tilewright.Array)
     assert_type(tilewright.scale(a, rows=b, out=a), NDArray[np.float32])
+    assert_type(tilewright.grouped_matmul([a], [b], on_cpu="emulate"), list[tilewright.Array])
+    assert_type(tilewright.grouped_matmul([a], [b], out=[a]), list[NDArray[np.float32]])
     try:
         again = tilewright.matmul(array, b, on_cpu="emulate")
     except tilewright.ArgumentError as error:

@@ -10,7 +10,8 @@ element, and computed by tensor cores where the GPU has them. It takes torch ten
 `__dlpack__` or `__cuda_array_interface__`, such as CuPy and JAX. Nothing is copied: any strides that are not negative are
 layouts like any other.
 
-`scale` multiplies by diagonal matrices and by numbers.
+`grouped_matmul` multiplies lists of matrices that may differ in their sizes, all at once; `scale` multiplies by diagonal matrices and by
+numbers.
 
 For torch, the operators are `torch.ops.tilewright.matmul` and `scale`: differentiable, and known to `torch.compile`.
 """
@@ -18,11 +19,13 @@ For torch, the operators are `torch.ops.tilewright.matmul` and `scale`: differen
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, overload
 
 from tilewright._errors import ArgumentError, DeviceError, Error, OperandTypeError, OutOfMemoryError
 from tilewright._native import Array, __version__, multiply
 from tilewright._native import explain as _explain
+from tilewright._native import grouped as _grouped
 from tilewright._native import scale as _scale_directly
 from tilewright._types import OnCpu, Operand, Out, Part, Precision, Tensor
 
@@ -39,6 +42,7 @@ __all__ = [
     "__version__",
     "bmm",
     "explain",
+    "grouped_matmul",
     "matmul",
     "matvec",
     "scale",
@@ -190,6 +194,79 @@ def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", toler
     if _is_compiling():
         return _traced("bmm", a, b, out, precision, on_cpu, "all", invariant)
     return multiply("bmm", a, b, out, precision, on_cpu, "all", invariant)
+
+
+@overload
+def grouped_matmul(
+    a: Sequence[Tensor],
+    b: Sequence[Tensor],
+    *,
+    out: Sequence[Tensor] | None = None,
+    precision: Precision = "fp32",
+    tolerance: float | None = None,
+    guarantee: float | None = None,
+    on_cpu: OnCpu = "refuse",
+) -> list[Tensor]: ...
+@overload
+def grouped_matmul(
+    a: Sequence[Operand],
+    b: Sequence[Operand],
+    *,
+    out: None = None,
+    precision: Precision = "fp32",
+    tolerance: float | None = None,
+    guarantee: float | None = None,
+    on_cpu: OnCpu = "refuse",
+) -> list[Array]: ...
+@overload
+def grouped_matmul(
+    a: Sequence[Operand],
+    b: Sequence[Operand],
+    *,
+    out: Sequence[Out],
+    precision: Precision = "fp32",
+    tolerance: float | None = None,
+    guarantee: float | None = None,
+    on_cpu: OnCpu = "refuse",
+) -> list[Out]: ...
+def grouped_matmul(
+    a: Any,
+    b: Any,
+    *,
+    out: Any = None,
+    precision: Precision = "fp32",
+    tolerance: float | None = None,
+    guarantee: float | None = None,
+    on_cpu: OnCpu = "refuse",
+) -> Any:
+    """The products `a[i] @ b[i]` of two lists of as many matrices, which may differ in sizes, strides and layouts: all at once.
+
+    Each kernel is launched once, however many products there are. A call copies a table of the products to the device, and waits until
+    that is done; so it cannot be captured into a CUDA graph.
+
+    Args:
+        a: Matrices of float32, as `matmul` takes them, all on one device and all of torch or none. There may be none.
+        b: As many others.
+        out: Where to write the products: as many matrices of their shapes, which may be parts of one tensor. None may overlap
+            another one, nor an operand.
+        precision: "fp32" or "fp32-strict", as for `matmul`.
+        tolerance: As for `matmul`.
+        guarantee: As for `matmul`.
+        on_cpu: "refuse" or "emulate", as for `matmul`.
+
+    Returns:
+        A list of the products: those of `out` if there is one, otherwise new ones, of the kind that `matmul` returns.
+
+        For torch tensors they are queued on the current stream of their device, and this does not wait for them. They have no
+        derivative: call it under `torch.no_grad()` where one is wanted of an operand.
+
+    Raises:
+        ArgumentError, OperandTypeError, OutOfMemoryError, DeviceError: As `matmul` does. What is wrong with a product is said with
+            its number.
+    """
+    if tolerance is not None or guarantee is not None:
+        precision = _asked(precision, tolerance, guarantee)
+    return _grouped(list(a), list(b), None if out is None else list(out), precision, on_cpu)
 
 
 @overload

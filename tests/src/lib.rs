@@ -13,6 +13,7 @@ pub mod call_time;
 pub mod conformance;
 pub mod device_features;
 mod expected;
+pub mod grouped;
 pub mod invariance;
 mod kernel;
 mod operand;

@@ -9,6 +9,10 @@ use std::{io, ptr, slice};
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{GlobalSlice, GlobalSliceMut};
 use gpu_kernels::gemm::Gemm;
+use gpu_kernels::gemm::batched::TILE_4;
+use gpu_kernels::gemm::grouped::{GroupedProduct, Products, gemm_grouped_4_fp32};
+use gpu_kernels::gemm::mma::SHAPE_64X64;
+use gpu_kernels::gemm::mma::grouped::gemm_grouped_mma_64x64_nn_fp32_3xtf32;
 use gpu_kernels::gemv::Gemv;
 use gpu_kernels::gemv::block_reduction::gemv_block_reduction_fp32;
 use gpu_kernels::scaling::{Scaling, matrix_scaling_fp32};
@@ -130,6 +134,31 @@ fn gemm_with_far_rows_and_far_columns_of_c() {
     let square = Matrix::new(near, NEAR, NEAR, NEAR, 1).unwrap();
     check_gemm(Matrix::new(near, FAR, NEAR, NEAR, 1).unwrap(), square, far.as_mut_slice(), [STRIDE, 1]);
     check_gemm(square, Matrix::new(near, NEAR, FAR, NEAR, 1).unwrap(), far.as_mut_slice(), [1, STRIDE]);
+}
+
+/// A product of a group, behind another one: what the table says has 64 bits, too.
+#[test]
+fn grouped_products_with_far_rows_of_a_and_c() {
+    let (far, mut to, near) = (Holes::filled(NEAR), Holes::new(NEAR), near(NEAR));
+    let mut little = [0.0; NEAR * NEAR];
+    for (round, shape) in [TILE_4, SHAPE_64X64].into_iter().enumerate() {
+        to.as_mut_slice()[(FAR - 1) * STRIDE..].fill(0.0);
+        let square = Matrix::new(GlobalSlice::new(&near), NEAR, NEAR, NEAR, 1).unwrap();
+        let first = MatrixMut::new(GlobalSliceMut::new(&mut little), NEAR, NEAR, NEAR, 1).unwrap();
+        let a = Matrix::new(GlobalSlice::new(far.as_slice()), FAR, NEAR, STRIDE, 1).unwrap();
+        let c = MatrixMut::new(GlobalSliceMut::new(to.as_mut_slice()), FAR, NEAR, STRIDE, 1).unwrap();
+        let products = vec![GroupedProduct { a: square, b: square, c: first }, GroupedProduct { a, b: square, c }];
+        let group = Products::new(products).unwrap().group(&[1, 0], shape).unwrap();
+        // SAFETY: the table is what the group says, and all memory is this processor's.
+        let gemm = unsafe { group.gemm(1.0, GlobalSlice::new(group.words()), 0.0) };
+        match round {
+            0 => launch(gemm_grouped_4_fp32 { gemm }),
+            _ => launch(gemm_grouped_mma_64x64_nn_fp32_3xtf32 { gemm }),
+        }
+        for (row, col) in (0..FAR).flat_map(|row| (0..NEAR).map(move |col| (row, col))) {
+            assert_eq!(to.as_slice()[row * STRIDE + col], product(row, col, NEAR), "({row}, {col})");
+        }
+    }
 }
 
 /// y = A·x + 2·y, with y = 0.5 at first and `element(l, 0)` for x.

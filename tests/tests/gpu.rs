@@ -83,6 +83,13 @@ fn main() {
         trials.push(trial(name("parts"), move |device| planned_parts(device, kernel)));
         trials.push(trial(name("same_bits_every_time"), move |device| planned_same_bits(device, kernel)));
     }
+    for kernel in &kernels::GROUPED {
+        let checks = move |device: &Device| match not_for(device, kernel.single) {
+            Some(skipped) => Ok(skipped),
+            None => Ok(tests::grouped::check_kernel(device, kernel).map(|()| Completion::Completed)?),
+        };
+        trials.push(trial(format!("grouped::{}", kernel.name), checks));
+    }
     for &kernel in kernels::ALL.iter().filter(|kernel| kernel.facts.arch.is_some()) {
         for special in Special::ALL.into_iter().filter(|special| special.suits(kernel.scheme)) {
             let name = format!("special::{}::{special:?}", kernel.name);

@@ -202,8 +202,9 @@ fn each_family_has_an_instance_that_fits_every_gpu() {
         };
         assert!(kernels::ALL.iter().any(|other| stands_in(&other)), "{} has no smaller instance", kernel.name);
     }
-    for auxiliary in kernels::AUXILIARY.iter().chain(&kernels::SCALING) {
-        assert_eq!(Limits::of_every_gpu().check(auxiliary), Ok(()), "{}", auxiliary.name);
+    let grouped = kernels::GROUPED.iter().map(|kernel| &kernel.facts).filter(|facts| facts.arch.is_none());
+    for other in kernels::AUXILIARY.iter().chain(&kernels::SCALING).chain(grouped) {
+        assert_eq!(Limits::of_every_gpu().check(other), Ok(()), "{}", other.name);
     }
 }
 

@@ -191,12 +191,12 @@ fn is_for_hopper_alone(name: &str) -> bool {
 fn the_modules_have_all_kernels_and_no_others() {
     for arch in ARCHS {
         let found: Vec<_> = of(&KERNELS, arch).map(|evidence| evidence.kernel.name.as_str()).collect();
-        for kernel in tilewright::kernels::ALL.iter() {
+        let grouped = tilewright::kernels::GROUPED.iter().map(|kernel| kernel.name);
+        for name in tilewright::kernels::ALL.iter().map(|kernel| kernel.name).chain(grouped) {
             assert_eq!(
-                found.contains(&kernel.name),
-                arch == Arch::Sm90a || !is_for_hopper_alone(kernel.name),
-                "{} for {arch}: {found:?}",
-                kernel.name
+                found.contains(&name),
+                arch == Arch::Sm90a || !is_for_hopper_alone(name),
+                "{name} for {arch}: {found:?}"
             );
         }
     }
@@ -210,7 +210,9 @@ fn the_modules_have_all_kernels_and_no_others() {
 /// What a kernel's type says of it on the CPU is what the GPU gets.
 #[test]
 fn the_facts_of_kernels_are_those_of_their_ptx() {
-    let multiplying = tilewright::kernels::ALL.iter().map(|kernel| kernel.facts);
+    let grouped = tilewright::kernels::GROUPED.iter().map(|kernel| kernel.facts);
+    let multiplying = tilewright::kernels::ALL.iter().map(|kernel| kernel.facts).chain(grouped);
+    let multiplying = multiplying.chain([tilewright::kernels::GROUPED_ROW_TABLE]);
     let helping = tilewright::kernels::AUXILIARY.iter().chain(&tilewright::kernels::SCALING).copied();
     for facts in multiplying.chain(helping) {
         let KernelFacts { name, source, arch, .. } = facts;

@@ -40,6 +40,16 @@ pub struct MatrixMut<'a> {
 }
 
 impl<'a> Matrix<'a> {
+    /// A `rows`×`cols` matrix in `data`, with its strides in elements: what a kernel has read from memory.
+    ///
+    /// # Safety
+    /// Every element lies inside `data`, and both extents are below 2³¹.
+    #[inline(always)]
+    pub unsafe fn from_parts(data: GlobalSlice<'a, f32>, [rows, cols]: [u32; 2], strides: [u64; 2]) -> Self {
+        let [row_stride, col_stride] = strides;
+        Self { data, row_stride, col_stride, rows, cols }
+    }
+
     /// The number of rows.
     #[inline(always)]
     pub fn rows(&self) -> u32 {
@@ -137,6 +147,16 @@ impl<'a> Matrix<'a> {
 }
 
 impl<'a> MatrixMut<'a> {
+    /// A `rows`×`cols` matrix in `data`, with its strides in elements: what a kernel has read from memory.
+    ///
+    /// # Safety
+    /// Every element lies inside `data`, no two are the same place in memory, and both extents are below 2³¹.
+    #[inline(always)]
+    pub unsafe fn from_parts(data: GlobalSliceMut<'a, f32>, [rows, cols]: [u32; 2], strides: [u64; 2]) -> Self {
+        let [row_stride, col_stride] = strides;
+        Self { data, row_stride, col_stride, rows, cols }
+    }
+
     /// The number of rows.
     #[inline(always)]
     pub fn rows(&self) -> u32 {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use gpu_kernels::ShapeError;
+use gpu_kernels::gemm::grouped::GroupError;
 
 use crate::accuracy::rounded_up;
 use crate::constants::ConstantsFault;
@@ -126,6 +127,19 @@ pub enum Error {
         /// Why.
         fault: Box<ConstantsFault>,
     },
+
+    /// A product of a group cannot be computed.
+    #[error("product {product} of the group: {source}")]
+    InGroup {
+        /// Its number, from 0.
+        product: usize,
+        /// Why.
+        source: Box<Error>,
+    },
+
+    /// Products cannot be computed as a group.
+    #[error("{0}")]
+    Group(#[from] GroupError),
 
     /// Operands whose shapes do not make a product.
     #[error("{left} is {left_extent}, but {right} is {right_extent}: they must be equal")]

@@ -40,8 +40,8 @@
 //!  contract                                        what a kernel is to a plan
 //!  tiled   eligibility                             registering kernels in a row; whether one can compute a product
 //!  basic   gemv   register_tiled   mma             the kernels, a family in each file
-//!  wgmma ◄─ packed ◄─ short_k
-//!  registry                                        all of them
+//!  wgmma ◄─ packed ◄─ short_k   batched
+//!  registry   grouped                              all of them, and those for products that differ
 //!  ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 //!  workspace   table   explanation                 memory, measured times, what a plan says of itself
 //!  preparation   options                           what happens to operands first; what a user wants
@@ -51,8 +51,9 @@
 //!  invariance                                      which order of sums rows keep their bits with
 //!  choose   run                                    making one, running one
 //!  cache                                           keeping those that were made
+//!  grouped_explanation ◄─ grouped_choice ◄─ grouped   the same for products that differ
 //!  ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-//!  multiply   scale                                products in one call, products with diagonal matrices
+//!  multiply   grouped   row_groups   scale         products in one call, products with diagonal matrices
 //! ```
 
 mod accuracy;
@@ -61,6 +62,7 @@ mod description;
 pub mod device;
 mod device_facts;
 mod error;
+mod grouped;
 pub mod kernels;
 mod memory;
 mod multiply;
@@ -70,6 +72,7 @@ mod placement;
 pub mod plan;
 mod precision;
 mod refusal;
+mod row_groups;
 mod scale;
 mod sizes;
 mod stored;
@@ -79,10 +82,12 @@ mod views;
 pub use accuracy::{Accuracy, Bounds, Wanted};
 pub use device::{Buffer, Device};
 pub use error::Error;
+pub use grouped::multiply_grouped;
 pub use multiply::{Packed, gemm, gemv, multiply};
 pub use operand::DeviceMatrix;
 pub use order::{Order, Orders, UnknownOrders};
 pub use precision::{Precision, Tolerance};
+pub use row_groups::multiply_row_groups;
 pub use runtime::{Bytes, Error as DeviceError};
 pub use scale::{scale, scale_in_place};
 pub use sizes::Sizes;

@@ -43,11 +43,11 @@ use cuda_std::prelude::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
-use super::tiles::{TileShape, TiledGemm};
+use super::tiles::{Tile, TileShape, TiledGemm};
 use crate::{Matrix, MatrixBatch};
 
 /// The threads of a block.
-const THREADS: u32 = 128;
+pub(super) const THREADS: u32 = 128;
 
 /// The neighbours that a thread loads, and the columns of its accumulators.
 const FOUR: usize = 4;
@@ -70,7 +70,7 @@ const fn square(side: u32) -> TileShape {
 }
 
 /// The rows of a thread's accumulators.
-const fn rows(side: usize) -> usize {
+pub(super) const fn rows(side: usize) -> usize {
     if side > 16 { 4 } else { side / 4 }
 }
 
@@ -90,12 +90,12 @@ const fn panels_len(side: usize) -> usize {
 }
 
 /// The shared memory of a block.
-struct Memory {
+pub(super) struct Memory {
     panels: SharedArray<f32>,
-    bytes: u32,
+    pub(super) bytes: u32,
 }
 
-const fn memory(side: usize) -> Memory {
+pub(super) const fn memory(side: usize) -> Memory {
     let mut layout = SharedLayout::new();
     let panels = layout.aligned(panels_len(side) as u32 * (THREADS / team(side) as u32), 16);
     Memory { panels, bytes: layout.bytes() }
@@ -115,7 +115,7 @@ macro_rules! kernels {
         ))]
         pub fn $kernel(gemm: TiledGemm<'_>) {
             // SAFETY: all threads of the block come here, with the shared memory of the tile, which nothing else uses.
-            unsafe { compute::<$side, { rows($side) }, $loads>(&gemm, $tile) }
+            unsafe { compute::<$side, { rows($side) }, $loads, _>(&gemm, $tile) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
@@ -134,12 +134,62 @@ kernels! {
     gemm_batched_32_fp32, 32, 4, TILE_32, 4, "32×32";
 }
 
+/// Where the teams of a block find their tiles.
+pub(super) trait TeamTiles<'a>: Copy {
+    /// Whether all tiles have as many k. Where they have not, a team goes on without k of its own until all teams of its block are done.
+    const SAME_K: bool;
+
+    /// Tile `number` of all products, or `None` beyond the last.
+    fn tile(&self, shape: TileShape, number: u32) -> Option<Tile<'a>>;
+
+    /// What thread `thread` of a team loads of the A and of the B of its tile.
+    fn panels<const SIDE: usize, const LOADS: usize>(
+        &self,
+        tile: Option<Tile<'a>>,
+        thread: usize,
+    ) -> [Panel<'a, SIDE, LOADS>; 2];
+
+    /// The largest k of the tiles of this block's teams, the same for all of its threads. `memory` is overwritten.
+    ///
+    /// # Safety
+    /// All threads of the block call this function together, with four elements of `memory` that nothing else uses.
+    unsafe fn largest_k(&self, tile: Option<Tile<'a>>, memory: SharedSlice<f32>) -> u32;
+}
+
+impl<'a> TeamTiles<'a> for TiledGemm<'a> {
+    const SAME_K: bool = true;
+
+    #[inline(always)]
+    fn tile(&self, shape: TileShape, number: u32) -> Option<Tile<'a>> {
+        self.tile_of_batch(shape, number)
+    }
+
+    #[inline(always)]
+    fn panels<const SIDE: usize, const LOADS: usize>(
+        &self,
+        tile: Option<Tile<'a>>,
+        thread: usize,
+    ) -> [Panel<'a, SIDE, LOADS>; 2] {
+        let a = Panel::new(self.a().transposed(), tile.map(|tile| (tile.a.transposed(), tile.row)), thread);
+        let b = Panel::new(self.b(), tile.map(|tile| (tile.b, tile.col)), thread);
+        [a, b]
+    }
+
+    #[inline(always)]
+    unsafe fn largest_k(&self, _: Option<Tile<'a>>, _: SharedSlice<f32>) -> u32 {
+        self.effective_k()
+    }
+}
+
 /// The body of all kernels: each team computes a tile.
 ///
 /// # Safety
 /// Called by all threads of a one-dimensional block of [`THREADS`], launched with the [`memory`] of the side, which nothing else uses.
 #[inline(always)]
-unsafe fn compute<const SIDE: usize, const ROWS: usize, const LOADS: usize>(gemm: &TiledGemm<'_>, shape: TileShape) {
+pub(super) unsafe fn compute<'a, const SIDE: usize, const ROWS: usize, const LOADS: usize, G: TeamTiles<'a>>(
+    gemm: &G,
+    shape: TileShape,
+) {
     const {
         assert!(LOADS * team(SIDE) * FOUR == SIDE * SIDE, "the threads of a team load each element of a panel once");
         assert!(ROWS == rows(SIDE), "the accumulators of a team are a tile");
@@ -147,16 +197,17 @@ unsafe fn compute<const SIDE: usize, const ROWS: usize, const LOADS: usize>(gemm
     let (t, teams) = (thread::thread_idx_x() as usize, THREADS / team(SIDE) as u32);
     let (this_team, t) = (t / team(SIDE), t % team(SIDE));
     // SAFETY: the caller's promise; there is room for the panels of so many teams.
-    let panels = unsafe { memory(SIDE).panels.slice() }.skip(this_team * panels_len(SIDE));
+    let all_panels = unsafe { memory(SIDE).panels.slice() };
+    let panels = all_panels.skip(this_team * panels_len(SIDE));
     let (panel_a, panel_b) = (panels, panels.skip(SIDE * SIDE));
     let number = thread::block_idx_x() * teams + this_team as u32;
 
     // A team without a tile loads nothing, and multiplies zeros: it has to come to the barriers.
-    let tile = gemm.tile_of_batch(shape, number);
-    let mut a = Panel::<SIDE, LOADS>::new(gemm.a().transposed(), tile.map(|tile| (tile.a.transposed(), tile.row)), t);
-    let mut b = Panel::<SIDE, LOADS>::new(gemm.b(), tile.map(|tile| (tile.b, tile.col)), t);
+    let tile = gemm.tile(shape, number);
+    let [mut a, mut b] = gemm.panels::<SIDE, LOADS>(tile, t);
     let mut accumulators = [[0.0; FOUR]; ROWS];
-    let mut left = gemm.effective_k();
+    // SAFETY: all threads of the block come here, and nothing is in shared memory yet.
+    let mut left = unsafe { gemm.largest_k(tile, all_panels) };
     while left > 0 {
         // SAFETY: the panels look at what is inside their matrices, and there is room for them. All threads of the block have as many
         // steps; a barrier separates the writes of a step from its reads, and these from the writes of the next one. The rows and columns
@@ -173,7 +224,8 @@ unsafe fn compute<const SIDE: usize, const ROWS: usize, const LOADS: usize>(gemm
             a.store(panel_a, loaded.0);
             b.store(panel_b, loaded.1);
             thread::sync_threads();
-            multiply::<SIDE, ROWS>(&mut accumulators, panel_a, panel_b, row, col, left);
+            let own = if G::SAME_K { left } else { a.left_k() };
+            multiply::<SIDE, ROWS>(&mut accumulators, panel_a, panel_b, row, col, own);
             a.advance();
             b.advance();
             left = left.saturating_sub(SIDE as u32);
@@ -187,7 +239,7 @@ unsafe fn compute<const SIDE: usize, const ROWS: usize, const LOADS: usize>(gemm
     let mut again = [number];
     hint::pin(&mut again);
     let (row, col) = (t / (SIDE / FOUR) * ROWS, t % (SIDE / FOUR) * FOUR);
-    if let Some(tile) = gemm.tile_of_batch(shape, again[0]) {
+    if let Some(tile) = gemm.tile(shape, again[0]) {
         for i in 0..ROWS {
             // SAFETY: the column is a multiple of four, as that of the tile is; no other thread has these elements.
             unsafe { tile.epilogue(tile.row + (row + i) as u32, tile.col + col as u32, accumulators[i]) };
@@ -203,7 +255,7 @@ fn place<const SIDE: usize>(k: usize, x: usize) -> usize {
 }
 
 /// What a thread loads of the panels of an operand, one after the other: fours of neighbours, in lines.
-struct Panel<'a, const SIDE: usize, const LOADS: usize> {
+pub(super) struct Panel<'a, const SIDE: usize, const LOADS: usize> {
     data: GlobalSlice<'a, f32>,
     /// Where this thread's first element of the panel is.
     offset: u64,
@@ -222,7 +274,7 @@ impl<'a, const SIDE: usize, const LOADS: usize> Panel<'a, SIDE, LOADS> {
     /// The first panel of one of these matrices, whose rows are k, from a column on; or a panel of zeros. How it is loaded is the same
     /// for all matrices of the batch, so that the threads of a block come to the same barriers.
     #[inline(always)]
-    fn new(batch: MatrixBatch<'a>, operand: Option<(Matrix<'a>, u32)>, thread: usize) -> Self {
+    pub(super) fn new(batch: MatrixBatch<'a>, operand: Option<(Matrix<'a>, u32)>, thread: usize) -> Self {
         let matrix = batch.first();
         let (k_stride, stride) = (matrix.row_stride(), matrix.col_stride());
         let along_k = k_stride < stride;
@@ -240,6 +292,12 @@ impl<'a, const SIDE: usize, const LOADS: usize> Panel<'a, SIDE, LOADS> {
         let (line, from) = position::<SIDE>(thread, 0);
         let offset = u64::from(first) * stride + line as u64 * strides[0] + from as u64 * strides[1];
         Self { data, offset, strides, left, along_k, has_vectors, thread }
+    }
+
+    /// How many k there are from the panel's first on.
+    #[inline(always)]
+    fn left_k(&self) -> u32 {
+        if self.along_k { self.left[1] } else { self.left[0] }
     }
 
     /// Goes to the next k.

@@ -15,6 +15,7 @@
 //! |---|---|---|
 //! | [`basic`] | the first kernels: one thread for each element of C, then tiles in shared memory | a [`Gemm`] |
 //! | [`batched`] | batches of small products: several in a block | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`grouped`] | lists of products that differ in everything, one launch for all | a [`GroupedGemm`](grouped::GroupedGemm) |
 //! | [`register_tiled`] | a tile of C in the registers of each thread: the fastest on CUDA cores | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`narrow`] | few columns, so that the time is that of reading A once | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`outer`] | sums of few terms, so that the time is that of writing C | a [`TiledGemm`](tiles::TiledGemm) |
@@ -38,6 +39,7 @@ pub mod basic;
 pub mod batched;
 pub mod decompose;
 mod fp32_tile;
+pub mod grouped;
 pub mod hopper;
 pub mod mma;
 pub mod narrow;
@@ -45,6 +47,7 @@ pub mod outer;
 pub mod register_tiled;
 pub mod repair;
 pub mod split_k;
+mod tile_source;
 pub mod tiles;
 
 use cuda_std::prelude::*;

@@ -205,8 +205,7 @@ impl<'a> TiledGemm<'a> {
         let (col, row) = divide(block, down);
         // SAFETY: there is a tile, so there is a product, and its output.
         let (a, b, c) = unsafe { (self.a.at(0), self.b.at(0), self.c.at(0)) };
-        let (row, col, k) = (row * shape.m, col * shape.n, self.effective_k());
-        Some(Tile { a, b, c, alpha_beta: self.alpha_beta, k, product: 0, row, col, k_begin: 0, k_end: k })
+        Some(Tile::over_all_k([a, b], c, self.alpha_beta, self.effective_k(), 0, [row * shape.m, col * shape.n]))
     }
 
     /// The same, with tiles in the order of the rows of C: what the blocks that run at a time write lies together.
@@ -238,8 +237,7 @@ impl<'a> TiledGemm<'a> {
         let k = self.effective_k();
         // SAFETY: product < products, which is how many there are.
         let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(product)) };
-        let (row, col) = (row * shape.m, col * shape.n);
-        Some(Tile { a, b, c, alpha_beta: self.alpha_beta, k, product, row, col, k_begin: 0, k_end: k })
+        Some(Tile::over_all_k([a, b], c, self.alpha_beta, k, product, [row * shape.m, col * shape.n]))
     }
 
     /// The tile of block `block`, where of `down`×`across` tiles `count(down, across)` are to be computed, and that in position
@@ -287,7 +285,7 @@ impl<'a> TiledGemm<'a> {
 
 /// The rows of tiles that a group has.
 #[inline(always)]
-const fn group_height(shape: TileShape) -> u32 {
+pub(super) const fn group_height(shape: TileShape) -> u32 {
     let height = GROUP_ROWS / shape.m;
     if height == 0 { 1 } else { height }
 }
@@ -295,7 +293,7 @@ const fn group_height(shape: TileShape) -> u32 {
 /// The row and the column of the tile in position `position` of `down`×`across` tiles: groups of `height` rows of tiles, the last
 /// of which may have fewer, and the tiles of a group column by column.
 #[inline(always)]
-fn place(height: u32, position: u32, down: u32, across: u32) -> (u32, u32) {
+pub(super) fn place(height: u32, position: u32, down: u32, across: u32) -> (u32, u32) {
     let (group, place) = divide(position, height * across);
     let (col, row) = divide(place, height.min(down - group * height));
     (group * height + row, col)
@@ -303,7 +301,7 @@ fn place(height: u32, position: u32, down: u32, across: u32) -> (u32, u32) {
 
 /// Quotient and remainder. (Written with `/` alone, a divisor that might be zero brings panic code with it.)
 #[inline(always)]
-fn divide(dividend: u32, divisor: u32) -> (u32, u32) {
+pub(super) fn divide(dividend: u32, divisor: u32) -> (u32, u32) {
     let quotient = dividend.checked_div(divisor).unwrap_or(u32::MAX);
     (quotient, dividend.wrapping_sub(quotient.wrapping_mul(divisor)))
 }
@@ -322,6 +320,21 @@ pub(crate) struct Tile<'a> {
     pub(crate) col: u32,
     pub(crate) k_begin: u32,
     pub(crate) k_end: u32,
+}
+
+impl<'a> Tile<'a> {
+    /// The tile of `c` whose first element is (`row`, `col`), over k from 0 to `k`: `[a, b]` are the operands of product number `product`.
+    #[inline(always)]
+    pub(super) fn over_all_k(
+        [a, b]: [Matrix<'a>; 2],
+        c: MatrixMut<'a>,
+        alpha_beta: AlphaBeta,
+        k: u32,
+        product: u32,
+        [row, col]: [u32; 2],
+    ) -> Self {
+        Self { a, b, c, alpha_beta, k, product, row, col, k_begin: 0, k_end: k }
+    }
 }
 
 impl Tile<'_> {

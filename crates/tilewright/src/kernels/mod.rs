@@ -11,6 +11,7 @@
 //!  basic, batched, gemv, narrow, outer, register_tiled, mma,          │           the kernels, a family in each file
 //!  wgmma ◄─ packed ◄─ short_k                                         │
 //!     ▲                                                             │
+//!  grouped    the same bodies, for products that differ                │
 //!  registry ────────────────────────────────────────────────────────┘           all of them
 //! ```
 //!
@@ -23,6 +24,7 @@ mod batched;
 pub(crate) mod contract;
 mod eligibility;
 mod gemv;
+mod grouped;
 mod mma;
 mod narrow;
 mod outer;
@@ -46,6 +48,7 @@ pub use basic::{
 pub use batched::BATCHED;
 pub use contract::KernelInfo;
 pub use gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
+pub use grouped::{GROUPED, GROUPED_ROW_TABLE, GroupedKernel};
 pub use mma::{
     MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_64X64_FP32_3XTF32, MMA_64X64_FP32_FP64, MMA_BF16, MMA_FP16,
     MMA_FP32_3XTF32, MMA_FP32_FP64, MMA_FP32_MIXED, MMA_TF32,

@@ -30,6 +30,7 @@
 use super::gemm_plan::GemmPlan;
 use super::kernel_candidate::KernelCandidate;
 use super::preparation::Preparation;
+use gpu_kernels::gemm::tiles::TileShape;
 
 use crate::constants::{Constants, KernelConstants, Machine};
 use crate::description::Description;
@@ -195,8 +196,7 @@ impl Features {
             }
             (Family::Gemm, Some(tile)) => {
                 let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
-                let tiles = f64::from(kernel.contract.tiles_of_a_block());
-                let operations = 2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * tiles * slots;
+                let operations = operations_of_step(kernel, tile, slots);
                 let stored = stored(candidate, stores, f64::from(splits) * results);
                 Work::Tiles { steps, operations, stored }
             }
@@ -289,6 +289,41 @@ fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
     let lines_are_vectors = candidate.is_divided() || product.c.leading_dimension().is_multiple_of(width);
     let in_vectors = stores == Stores::Lines || (product.n.is_multiple_of(width) && lines_are_vectors);
     if in_vectors { Stored::Apart(0.0) } else { apart }
+}
+
+/// What a product takes of a device that computes many at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// The blocks; where a block has tiles of several products, a part of one counts as that.
+    pub(super) blocks: f64,
+    /// How long a block takes, in seconds.
+    pub(super) seconds: f64,
+    /// How many blocks the device runs at a time.
+    pub(super) slots: f64,
+}
+
+/// What a product takes whose tiles are computed beside those of others, by a kernel with tiles.
+pub(super) fn share(constants: &Constants, device: &DeviceFacts, kernel: &KernelInfo, product: &Description) -> Share {
+    let KernelConstants { share_of_peak, block_seconds, unaligned } = kernel_constants(constants, kernel);
+    let slots = f64::from(device.multiprocessors.max(1)) * f64::from(resident_blocks(kernel, device));
+    let Some(tile) = kernel.tile else { return Share { blocks: 0.0, seconds: 0.0, slots } };
+    let tiles = (product.m as f64 / f64::from(tile.m)).ceil() * (product.n as f64 / f64::from(tile.n)).ceil();
+    let steps = (product.terms() as f64 / f64::from(tile.k)).ceil();
+    let step = operations_of_step(kernel, tile, slots) / (peak(&constants.machine, kernel.scheme) * share_of_peak);
+    let seconds = steps * step + block_seconds;
+    let seconds = if product.is_aligned() { seconds } else { seconds * unaligned };
+    Share { blocks: tiles / f64::from(kernel.contract.tiles_of_a_block()), seconds, slots }
+}
+
+/// The operations of a step of so many blocks together.
+fn operations_of_step(kernel: &KernelInfo, tile: TileShape, blocks: f64) -> f64 {
+    let tiles = f64::from(kernel.contract.tiles_of_a_block());
+    2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * tiles * blocks
+}
+
+/// What so many launches cost, one after the other, in seconds.
+pub(super) fn seconds_of_launches(machine: &Machine, count: usize) -> f64 {
+    if count == 0 { 0.0 } else { machine.launch_seconds + (count - 1) as f64 * machine.next_launch_seconds }
 }
 
 /// The blocks of a kernel that a multiprocessor runs at a time.

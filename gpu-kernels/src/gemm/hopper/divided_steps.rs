@@ -28,6 +28,8 @@
 //!
 //! 384 threads with up to 168 registers and 210 KB of shared memory on a multiprocessor: one block, or three of 128.
 
+pub mod grouped;
+
 use blocks::block_or::{BlockSize, any_thread};
 use blocks::epilogue::takes_vectors_of;
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
@@ -44,8 +46,10 @@ use super::lines::{DEPTH, LINES, LineCopies, Lines, PART_THREADS};
 use super::operand::{KMajor, Major, MnMajor, Pieces, Share, store_unit};
 use super::scheme::{Scheme, ThreeTf32};
 use super::underflow_scan::are_finite;
+use crate::Matrix;
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
 use crate::gemm::fp32_tile::{self, Made, Region};
+use crate::gemm::tile_source::TileSource;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -106,7 +110,11 @@ impl<const PARTS: u32> BlockSize for Block<PARTS> {
 }
 
 /// What a thread copies for its warpgroup.
-struct Copies<'a, A, B> {
+struct Copies<'a, A, B, G> {
+    /// Where the tile is from, and of which product it is.
+    gemm: G,
+    product: u32,
+    operands: [Matrix<'a>; 2],
     a: LineCopies<'a, A, LINES>,
     b: LineCopies<'a, B, LINES>,
     /// The warpgroup's stages.
@@ -118,7 +126,7 @@ struct Copies<'a, A, B> {
     thread: u32,
 }
 
-impl<A: Major, B: Major> Copies<'_, A, B> {
+impl<'a, A: Major, B: Major, G: TileSource<'a>> Copies<'a, A, B, G> {
     /// Issues the copies of the next step, if there is one, to stage `stage`: in any case a group of copies that can be waited for.
     ///
     /// # Safety
@@ -128,6 +136,9 @@ impl<A: Major, B: Major> Copies<'_, A, B> {
     unsafe fn issue(&mut self, stage: u32) {
         if self.steps > 0 {
             let place = stage * RAW_STAGE;
+            let [a, b] = self.gemm.operands_in_loop(self.product, self.operands);
+            self.a.set_matrix(a);
+            self.b.set_matrix(b.transposed());
             // SAFETY: the caller's promise; the stage is inside the warpgroup's.
             unsafe {
                 self.a.issue(&self.raw, place, self.k, self.thread);
@@ -146,7 +157,7 @@ impl<A: Major, B: Major> Copies<'_, A, B> {
 /// Called by all threads of a block of `PARTS` warpgroups, launched with the shared memory of [`Memory`]; A and B are arranged as `A` and
 /// `B` say.
 #[inline(always)]
-unsafe fn multiply<A: Major, B: Major, S: Scheme, const PARTS: u32>(gemm: TiledGemm<'_>) {
+unsafe fn multiply<'a, A: Major, B: Major, S: Scheme, const PARTS: u32, G: TileSource<'a>>(gemm: G) {
     let Some(tile) = gemm.tile_soon(tile_of(PARTS), thread::block_idx_x()) else { return };
     let thread = thread::thread_idx_x() % PART_THREADS;
     let lane = thread % warp::LANES;
@@ -171,6 +182,9 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const PARTS: u32>(gemm: TiledG
     let steps = ((tile.k_end - tile.k_begin).div_ceil(DEPTH) + PARTS - 1 - part) / PARTS;
     let (first_k, distance) = (tile.k_begin + part * DEPTH, PARTS * DEPTH);
     let mut copies = Copies {
+        gemm,
+        product: tile.product,
+        operands: [tile.a, tile.b],
         a: a.copies(thread, first_k, distance, tile.k_end),
         b: b.copies(thread, first_k, distance, tile.k_end),
         raw,
@@ -324,7 +338,7 @@ macro_rules! entry_points {
         pub fn $name(gemm: TiledGemm<'_>) {
             const { assert!(Block::<$parts>::THREADS == $block) };
             // SAFETY: the block and its shared memory are as large as the body needs; the layouts are as the launch has checked.
-            unsafe { multiply::<$a, $b, $scheme, $parts>(gemm) }
+            unsafe { multiply::<$a, $b, $scheme, $parts, _>(gemm) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]

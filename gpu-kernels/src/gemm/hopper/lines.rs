@@ -341,7 +341,13 @@ pub(super) struct LineCopies<'a, O, const COUNT: u32> {
     advance: u64,
 }
 
-impl<O: Major, const COUNT: u32> LineCopies<'_, O, COUNT> {
+impl<'a, O: Major, const COUNT: u32> LineCopies<'a, O, COUNT> {
+    /// The next step's are of this matrix, which is as large and lies as that of the steps before.
+    #[inline(always)]
+    pub(super) fn set_matrix(&mut self, matrix: Matrix<'a>) {
+        self.lines = Lines::new(matrix, self.lines.first);
+    }
+
     /// Issues the copies of the next step, which begins at `k`, to the tile at `tile` in shared memory, with zeros for what does not exist.
     /// The threads of a warpgroup together copy all of it; this is number `thread`.
     ///

@@ -54,6 +54,7 @@
 //! elsewhere. 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
 //! sm_80 on has.
 
+pub mod grouped;
 mod operand;
 mod scheme;
 
@@ -72,6 +73,7 @@ use scheme::{Fp64, Mixed, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
 
 use super::decompose::UnderflowScan;
 use super::fp32_tile::{self, Made, Region};
+use super::tile_source::TileSource;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
 use super::tiles::{Tile, TileShape, TiledGemm};
@@ -154,7 +156,7 @@ macro_rules! kernels {
         pub fn $name(gemm: TiledGemm<'_>) {
             // SAFETY: a block of 256 threads, all of which come here, with the shared memory that the kernel names; the
             // layouts are as the launch has checked.
-            unsafe { $division::multiply::<$scheme, $a, $b>(gemm) }
+            unsafe { $division::multiply::<$scheme, $a, $b, _>(gemm) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
@@ -270,7 +272,7 @@ impl<
     /// Called by all threads of a block of [`Self::THREADS`] with the shared memory of [`Self::MEMORY`]; A and B are arranged
     /// as `A` and `B` say.
     #[inline(always)]
-    unsafe fn multiply<S: Scheme, A: Arrangement, B: Arrangement>(gemm: TiledGemm<'_>) {
+    unsafe fn multiply<'a, S: Scheme, A: Arrangement, B: Arrangement, G: TileSource<'a>>(gemm: G) {
         let Some(tile) = gemm.tile(Self::SHAPE, thread::block_idx_x()) else { return };
         // SAFETY: the caller's promise.
         let shared = unsafe { const { Self::MEMORY }.stages.slice() };
@@ -306,8 +308,9 @@ impl<
                 // above, and the one after the wait, separate the copies from reads; all are waited for, because
                 // STAGES - 1 rounds follow the last one that issues copies.
                 unsafe {
-                    a.copy::<S>(&shared, stage, k, tile.k_end, vectors_a);
-                    b.copy::<S>(&shared, stage + ROWS * DEPTH, k, tile.k_end, vectors_b);
+                    let [of_a, of_b] = gemm.operands_in_loop(tile.product, [tile.a, tile.b]);
+                    a.of(of_a).copy::<S>(&shared, stage, k, tile.k_end, vectors_a);
+                    b.of(of_b.transposed()).copy::<S>(&shared, stage + ROWS * DEPTH, k, tile.k_end, vectors_b);
                 }
             }
             async_copy::commit_group();
@@ -334,10 +337,10 @@ impl<
         }
         // SAFETY: all threads come here, or none of the block, and the tile is this block's alone.
         unsafe { Self::epilogue(&tile, &shared, &accumulators, S::Sum::to_f32) };
-        if S::Sum::HAS_LOW_PART && gemm.splits() > 1 {
+        if S::Sum::HAS_LOW_PART {
             // SAFETY: a launch has checked that there is room for the low parts of partial sums.
-            let low_parts = unsafe { gemm.of_low_parts() };
-            if let Some(tile) = low_parts.tile(Self::SHAPE, thread::block_idx_x()) {
+            let tile = unsafe { gemm.tile_of_low_parts(Self::SHAPE, thread::block_idx_x()) };
+            if let Some(tile) = tile {
                 // SAFETY: as above; the epilogue begins with a barrier.
                 unsafe { Self::epilogue(&tile, &shared, &accumulators, S::Sum::low_part) };
             }

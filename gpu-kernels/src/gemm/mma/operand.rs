@@ -115,6 +115,12 @@ impl<'a, A: Arrangement, const COUNT: u32, const THREADS: u32, const SHARES_BLOC
         if A::K { self.matrix.row_stride() } else { self.matrix.col_stride() }
     }
 
+    /// The same lines of this matrix, which is as large.
+    #[inline(always)]
+    pub(super) fn of(&self, matrix: Matrix<'a>) -> Self {
+        Self { matrix, first: self.first, arrangement: PhantomData }
+    }
+
     /// Whether vectors can be copied.
     #[inline(always)]
     pub(super) fn take_vectors(&self) -> bool {
