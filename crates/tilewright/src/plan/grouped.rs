@@ -95,6 +95,9 @@ impl<'a> GroupedPlan<'a> {
     /// # Errors
     /// Those of [`GroupedPlan::new`] and of `buffer`; [`DeviceError::LengthMismatch`](runtime::Error::LengthMismatch) for a buffer of
     /// another length.
+    ///
+    /// # Panics
+    /// Never, unless [`GroupedPlan::most_table_elements`] is wrong.
     pub fn new_in(
         device: &Device,
         buffer: impl FnOnce(usize) -> Result<Buffer<f32>, Error>,
