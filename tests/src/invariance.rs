@@ -91,6 +91,9 @@ pub fn columns_of_b(k: usize, n: usize, generator: &mut StdRng) -> Array2<f32> {
 }
 
 /// A product of row-major matrices.
+///
+/// # Panics
+/// For sizes that cannot be multiplied.
 pub fn product(m: usize, n: usize, k: usize) -> Description {
     let (a, b, c) = (Placement::row_major(k), Placement::row_major(n), Placement::row_major(n));
     Description::new(Sizes { m, n, k }, 1, a, b, c).expect("sizes that can be multiplied")

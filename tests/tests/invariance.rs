@@ -54,8 +54,9 @@ fn kernels_with_one_order_make_the_same_bits() {
         let a = invariance::rows_of_a(m, k, &mut generator);
         let b = invariance::columns_of_b(k, n, &mut generator);
         let orders = [Order::RowMajor, Order::ColumnMajor];
-        let there =
-            |it: &Array2<f32>| orders.map(|order| invariance::upload(&device, &[it.clone()], order, 0).unwrap());
+        let there = |it: &Array2<f32>| {
+            orders.map(|order| invariance::upload(&device, std::slice::from_ref(it), order, 0).unwrap())
+        };
         let (a, b) = (there(&a), there(&b));
         let mut first: HashMap<_, (Array2<f32>, &str)> = HashMap::new();
         let mut compared = 0;
