@@ -229,8 +229,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "rows that are stored by lines lie one row too close in shared memory",
         file: "gpu-kernels/src/gemm/hopper/whole_rows.rs",
-        from: "memory.skip(half * 8 * PITCH as usize + 8 * group)",
-        to: "memory.skip(half * 7 * PITCH as usize + 8 * group)",
+        from: "memory.skip(half * 8 * pitch(WIDTH) as usize + 8 * group)",
+        to: "memory.skip(half * 7 * pitch(WIDTH) as usize + 8 * group)",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -432,8 +432,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "writes a row too many",
         file: "gpu-kernels/src/gemm/tiles.rs",
-        from: "        if row >= self.c.rows() {\n            return;",
-        to: "        if row > self.c.rows() {\n            return;",
+        from: "        if row >= self.c.rows() {\n            return;\n        }\n        let value",
+        to: "        if row > self.c.rows() {\n            return;\n        }\n        let value",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {

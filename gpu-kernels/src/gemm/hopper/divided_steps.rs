@@ -34,7 +34,7 @@ use blocks::block_or::{BlockSize, any_thread};
 use blocks::epilogue::takes_vectors_of;
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::shared_layout::{SharedArray, SharedLayout};
-use blocks::uniform::warp_number;
+use blocks::uniform::{this_thread, warp_number};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
@@ -123,7 +123,6 @@ struct Copies<'a, A, B, G> {
     k: u32,
     distance: u32,
     steps: u32,
-    thread: u32,
 }
 
 impl<'a, A: Major, B: Major, G: TileSource<'a>> Copies<'a, A, B, G> {
@@ -141,8 +140,10 @@ impl<'a, A: Major, B: Major, G: TileSource<'a>> Copies<'a, A, B, G> {
             self.b.set_matrix(b.transposed());
             // SAFETY: the caller's promise; the stage is inside the warpgroup's.
             unsafe {
-                self.a.issue(&self.raw, place, self.k, self.thread);
-                self.b.issue(&self.raw, place + RAW_TILE, self.k, self.thread);
+                // Read anew: there is hardly a register to keep it in.
+                let thread = this_thread() % PART_THREADS;
+                self.a.issue(&self.raw, place, self.k, thread);
+                self.b.issue(&self.raw, place + RAW_TILE, self.k, thread);
             }
             self.k += self.distance;
             self.steps -= 1;
@@ -191,7 +192,6 @@ unsafe fn multiply<'a, A: Major, B: Major, S: Scheme, const PARTS: u32, G: TileS
         k: first_k,
         distance,
         steps,
-        thread,
     };
     let mut accumulators = [0f32; ACCUMULATORS];
     let mut scan = UnderflowScan::new();
