@@ -64,10 +64,10 @@ use super::fallback::Fallback;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, load_fragments, row_of_fragment};
-use super::scheme::{Mixed, Scheme, ThreeTf32};
+use super::scheme::{Mixed, Scheme, ThreeTf32, parts_of_a};
 use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B, are_finite};
 use super::whole_rows::{self, are_better_stored_by_rows, store_by_rows, store_fragments};
-use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
+use crate::gemm::decompose::UnderflowScan;
 use crate::gemm::fp32_tile::{self, Made, Region};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -198,7 +198,7 @@ impl ConsumerState {
         // SAFETY: a stage is read when it is full, and released when the products that read it have finished. A K-major B is
         // read from the raw stage to the end of the step.
         unsafe {
-            let (first_a, second_a) = self.decompose::<S, SCAN>();
+            let [first_a, second_a] = self.decompose::<S, SCAN>();
             second_ring.wait();
             let mut partial = [0f32; ACCUMULATORS];
             self.ping_pong.wait();
@@ -210,7 +210,7 @@ impl ConsumerState {
             self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.offset_in_a);
             promote(&mut self.accumulators[0], &partial);
 
-            let (first_a, second_a) = self.decompose::<S, SCAN>();
+            let [first_a, second_a] = self.decompose::<S, SCAN>();
             let mut partial = [0f32; ACCUMULATORS];
             self.ping_pong.wait();
             wgmma::fence();
@@ -243,19 +243,11 @@ impl ConsumerState {
 
     /// Decomposes what has been loaded of A.
     #[inline(always)]
-    fn decompose<S: Scheme, const SCAN: bool>(&mut self) -> (Fragments<u32>, Fragments<u32>) {
+    fn decompose<S: Scheme, const SCAN: bool>(&mut self) -> [Fragments<u32>; 2] {
         if SCAN {
             self.scan.scan_now(&self.raw);
         }
-        let (mut first, mut low) = ([0; 16], [0.0; 16]);
-        for i in 0..16 {
-            let (high, rest) = decompose_tf32(self.raw[i]);
-            (first[i], low[i]) = (high.to_bits(), rest);
-        }
-        let mut second = S::second_of_a(&self.raw, &low);
-        hint::pin(&mut first);
-        hint::pin(&mut second);
-        (first, second)
+        parts_of_a::<S>(&self.raw)
     }
 }
 

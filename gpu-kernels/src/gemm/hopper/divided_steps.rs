@@ -44,7 +44,7 @@ use cuda_std::{async_copy, hopper};
 use super::decomposed::position_of;
 use super::lines::{DEPTH, LINES, LineCopies, Lines, PART_THREADS};
 use super::operand::{KMajor, Major, MnMajor, Pieces, Share, store_unit};
-use super::scheme::{Scheme, ThreeTf32};
+use super::scheme::{Scheme, ThreeTf32, parts_of_a};
 use super::underflow_scan::are_finite;
 use crate::Matrix;
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
@@ -226,14 +226,7 @@ unsafe fn multiply<'a, A: Major, B: Major, S: Scheme, const PARTS: u32, G: TileS
             hopper::fence_async_shared();
             let values = Lines::<A, LINES>::load(&raw, place + fragments);
             scan.scan_now(&values);
-            let (mut first, mut low) = ([0; 16], [0.0; 16]);
-            for i in 0..16 {
-                let (high, rest) = decompose_tf32(values[i]);
-                (first[i], low[i]) = (high.to_bits(), rest);
-            }
-            let mut second = S::second_of_a(&values, &low);
-            hint::pin(&mut first);
-            hint::pin(&mut second);
+            let [first, second] = parts_of_a::<S>(&values);
             Block::<PARTS>::BARRIERS.at(part).sync();
             let mut partial = [0f32; ACCUMULATORS];
             wgmma::fence();

@@ -5,7 +5,7 @@ use cuda_std::prelude::*;
 use cuda_std::wgmma::{Bf16, Descriptor, Sums, Tf32};
 
 use super::operand::{Fragments, Pieces};
-use crate::gemm::decompose::prepare_tf32;
+use crate::gemm::decompose::{decompose_tf32, prepare_tf32};
 
 /// What the second operand of a scheme consists of, and how it is multiplied.
 pub(super) trait Scheme {
@@ -34,9 +34,6 @@ pub(super) trait Scheme {
 /// Three TF32 products.
 pub(super) struct ThreeTf32;
 
-/// The same with the products with low parts of B first, as [`ThreeTf32`] has them for the transposes: the same bits as those.
-pub(super) struct ThreeTf32OfTransposes;
-
 /// One TF32 product and two bf16 products.
 pub(super) struct Mixed;
 
@@ -44,6 +41,20 @@ pub(super) struct Mixed;
 #[inline(always)]
 fn registers(fragments: &Fragments<u32>, step: usize) -> [u32; 4] {
     [fragments[4 * step], fragments[4 * step + 1], fragments[4 * step + 2], fragments[4 * step + 3]]
+}
+
+/// Both operands of this thread's fragments of A.
+#[inline(always)]
+pub(super) fn parts_of_a<S: Scheme>(raw: &Fragments<f32>) -> [Fragments<u32>; 2] {
+    let (mut first, mut low) = ([0; 16], [0.0; 16]);
+    for i in 0..16 {
+        let (high, rest) = decompose_tf32(raw[i]);
+        (first[i], low[i]) = (high.to_bits(), rest);
+    }
+    let mut second = S::second_of_a(raw, &low);
+    hint::pin(&mut first);
+    hint::pin(&mut second);
+    [first, second]
 }
 
 /// The bytes of 8 numbers in TF32, or 16 in bf16.
@@ -86,37 +97,27 @@ impl Scheme for ThreeTf32 {
     }
 }
 
-impl Scheme for ThreeTf32OfTransposes {
-    const SECOND: Pieces = ThreeTf32::SECOND;
-
-    #[inline(always)]
-    fn second_of_a(raw: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32> {
-        ThreeTf32::second_of_a(raw, low)
-    }
-
-    #[inline(always)]
-    fn second_of_b(values: [f32; 8], low: [f32; 8]) -> [f32; 8] {
-        ThreeTf32::second_of_b(values, low)
-    }
-
-    #[inline(always)]
-    unsafe fn multiply(
-        accumulators: &mut impl Sums<Number = f32>,
-        first_a: &Fragments<u32>,
-        second_a: &Fragments<u32>,
-        first_b: Descriptor,
-        second_b: Descriptor,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            accumulators.set::<Tf32>(registers(first_a, 0), second_b);
-            for step in 1..4 {
-                accumulators.add::<Tf32>(registers(first_a, step), second_b.offset(step as u32 * STEP));
-            }
-            for (a, b) in [(second_a, first_b), (first_a, first_b)] {
-                for step in 0..4 {
-                    accumulators.add::<Tf32>(registers(a, step), b.offset(step as u32 * STEP));
-                }
+/// [`ThreeTf32::multiply`] with the products with low parts of B first, as it has them for the transposes: the same bits as those.
+///
+/// # Safety
+/// As for [`Scheme::multiply`].
+#[inline(always)]
+pub(super) unsafe fn multiply_as_transposes(
+    accumulators: &mut impl Sums<Number = f32>,
+    first_a: &Fragments<u32>,
+    second_a: &Fragments<u32>,
+    first_b: Descriptor,
+    second_b: Descriptor,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        accumulators.set::<Tf32>(registers(first_a, 0), second_b);
+        for step in 1..4 {
+            accumulators.add::<Tf32>(registers(first_a, step), second_b.offset(step as u32 * STEP));
+        }
+        for (a, b) in [(second_a, first_b), (first_a, first_b)] {
+            for step in 0..4 {
+                accumulators.add::<Tf32>(registers(a, step), b.offset(step as u32 * STEP));
             }
         }
     }
