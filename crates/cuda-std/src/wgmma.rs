@@ -320,6 +320,8 @@ macro_rules! integer_sums {
 #[cfg(target_arch = "nvptx64")]
 fp32_sums!(16, 8, [0 1 2 3 4 5 6 7]);
 #[cfg(target_arch = "nvptx64")]
+fp32_sums!(32, 16, [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]);
+#[cfg(target_arch = "nvptx64")]
 #[rustfmt::skip]
 fp32_sums!(64, 32, [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31]);
 #[cfg(target_arch = "nvptx64")]

@@ -62,14 +62,14 @@ impl Machine {
         const CLOCK: f64 = 1.7e9;
         let of_h200 = Self {
             launch_seconds: 2e-6,
-            next_launch_seconds: 3e-6,
+            next_launch_seconds: 3.4e-6,
             idle_block_seconds: 0.8e-6,
             // 1.3 to 1.7 µs.
             wave_seconds: 1.3e-6,
             // Eight terms are under way at a time.
             term_seconds: 600e-9 / 8.0,
             bandwidth: 1e9,
-            preparing_share: 0.7,
+            preparing_share: 0.85,
             // 0.4 to 0.5.
             storing_share: 0.5,
             // 3 to 6.

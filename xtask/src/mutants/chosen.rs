@@ -187,15 +187,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "the descriptor of B's second part is that of the first",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "let second_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset + B_TILE }) as usize);",
+        from: "let second_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize);",
         to: "let second_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset }) as usize);",
         kernels: &["gemm_wgmma_nn_fp32_mixed"],
     },
     Mutant {
         what: "the offset in A wraps a stage too far",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "self.offset_in_a - (RAW_STAGES - 1) * RAW_STAGE_LEN",
-        to: "self.offset_in_a - (RAW_STAGES - 2) * RAW_STAGE_LEN",
+        from: "self.offset_in_a - (RAW_STAGES - 1) * raw_stage_len(COLUMNS)",
+        to: "self.offset_in_a - (RAW_STAGES - 2) * raw_stage_len(COLUMNS)",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -306,15 +306,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "announces half of the bytes",
         file: "gpu-kernels/src/gemm/hopper/converter.rs",
-        from: "stage.commit_bytes((BOXES.m + BOXES.n) * ROW * 4);",
-        to: "stage.commit_bytes(BOXES.m * ROW * 4);",
+        from: "stage.commit_bytes((WARP_ROWS * ROW + quarter_of_b) * 4);",
+        to: "stage.commit_bytes(WARP_ROWS * ROW * 4);",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "every warp loads the first rows",
         file: "gpu-kernels/src/gemm/hopper/converter.rs",
-        from: "let (row, col) = (row + warp * BOXES.m, col + warp * BOXES.n);",
-        to: "let (row, col) = (row, col + warp * BOXES.n);",
+        from: "row: row + warp * WARP_ROWS, col",
+        to: "row, col",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -327,8 +327,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "commits before it has converted",
         file: "gpu-kernels/src/gemm/hopper/converter.rs",
-        from: "            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second);\n            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n",
-        to: "            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second);\n",
+        from: "            convert_tile::<A, B, S, COLUMNS>(block.memory, share, raw_b, targets, second);\n            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n",
+        to: "            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n            convert_tile::<A, B, S, COLUMNS>(block.memory, share, raw_b, targets, second);\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {

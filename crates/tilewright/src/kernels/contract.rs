@@ -52,11 +52,6 @@ pub(crate) trait Contract: Debug + Sync {
         Copies::Spread
     }
 
-    /// Whether a plan tries the product of the transposes, `Cᵀ = Bᵀ·Aᵀ`, too, wherever C lies.
-    fn may_transpose(&self) -> bool {
-        self.copies() == Copies::Everything
-    }
-
     /// How operands are packed first, if they are. `launch` finds them in [`Call::packed`].
     fn format(&self) -> Option<Format> {
         None
@@ -268,6 +263,12 @@ impl KernelInfo {
     pub fn built_in_constants(&self) -> KernelConstants {
         let Performance { share_of_peak, block_seconds, unaligned, .. } = self.performance;
         KernelConstants { share_of_peak, block_seconds, unaligned }
+    }
+
+    /// Whether a plan tries the product of the transposes, `Cᵀ = Bᵀ·Aᵀ`, too, wherever C lies: where tiles are not square, or all operands
+    /// may have to be copied, it may be the faster one.
+    pub(crate) fn may_transpose(&self) -> bool {
+        self.contract.copies() == Copies::Everything || self.tile.is_some_and(|tile| tile.m != tile.n)
     }
 
     /// Whether it loads its operands by tensor maps. What these cannot describe is copied into the workspace first.

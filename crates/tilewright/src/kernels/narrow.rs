@@ -95,8 +95,8 @@ narrow_kernels! {
         gemm_narrow_8_nt_fp32 gemm_narrow_8_tt_fp32, "For at most 8 columns.";
     NARROW_16 on_cuda_cores(16, 0.36), 16, MAX_PITCH_OF_B,
         gemm_narrow_16_nt_fp32 gemm_narrow_16_tt_fp32, "For at most 16 columns.";
-    NARROW_16_3XTF32 on_tensor_cores(16, 0.17), usize::MAX, u64::MAX,
+    NARROW_16_3XTF32 on_tensor_cores(16, 0.2), usize::MAX, u64::MAX,
         gemm_narrow_16_nt_fp32_3xtf32 gemm_narrow_16_tt_fp32_3xtf32, "For 16 columns at a time.";
-    NARROW_32_3XTF32 on_tensor_cores(32, 0.25), usize::MAX, u64::MAX,
+    NARROW_32_3XTF32 on_tensor_cores(32, 0.27), usize::MAX, u64::MAX,
         gemm_narrow_32_nt_fp32_3xtf32 gemm_narrow_32_tt_fp32_3xtf32, "For 32 columns at a time.";
 }

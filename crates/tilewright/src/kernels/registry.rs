@@ -20,7 +20,8 @@ use super::register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_12
 use super::scheme::Family;
 use super::short_k::WGMMA_SHORT_FP32_3XFP16;
 use super::wgmma::{
-    WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED,
+    WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_256X32_FP32_3XTF32,
+    WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED,
 };
 use crate::{Error, Precision};
 
@@ -45,6 +46,8 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
         .chain(&WGMMA_64X16_FP32_3XTF32)
         .chain(&WGMMA_64X64_K32_FP32_3XTF32)
         .chain(&WGMMA_64X64_FP32_3XTF32)
+        .chain(&WGMMA_256X32_FP32_3XTF32)
+        .chain(&WGMMA_256X64_FP32_3XTF32)
         .chain(&WGMMA_FP32_3XTF32)
         .chain(&WGMMA_FP32_MIXED);
     let of_split_operands =

@@ -24,31 +24,30 @@ const THREE_TF32: Common = Common {
     performance: Performance::new(1, 0.9).block(6.0),
 };
 const MIXED: Common =
-    Common { scheme: Scheme::Fp32Mixed, performance: Performance::new(1, 0.79).block(4.5), ..THREE_TF32 };
+    Common { scheme: Scheme::Fp32Mixed, performance: Performance::new(1, 0.77).block(5.5), ..THREE_TF32 };
 
 /// Tiles of an eighth of the size, and loaded without TMA.
 const SMALL_THREE_TF32: Common = Common {
     idea: "three warpgroups share a small tile, each with terms of its own; any alignment",
     sums: SumOrder::Own,
     tile: divided_steps::tile_of(3),
-    performance: Performance::new(1, 0.38).block(2.6).unaligned(1.3),
+    performance: Performance::new(1, 0.42).block(2.6).unaligned(1.2),
     ..THREE_TF32
 };
 /// The same, of which a multiprocessor computes three at a time.
 const SMALL_K32_THREE_TF32: Common = Common {
     idea: "one warpgroup for a small tile, three blocks on a multiprocessor; any alignment",
     tile: divided_steps::tile_of(1),
-    performance: Performance::new(3, 0.42).block(3.2).unaligned(1.25),
+    performance: Performance::new(3, 0.43).block(3.2).unaligned(1.15),
     ..THREE_TF32
 };
 
-/// Tiles of 16 columns. Not measured yet: the share is that of reading A at half of the bandwidth, so that other kernels for few columns are
-/// chosen before it, but for [invariant rows](crate::plan::Options), where few rows need the bits of many.
+/// Tiles of 16 columns.
 const FEW_COLUMNS_THREE_TF32: Common = Common {
     idea: "one warpgroup for 64 rows and 16 columns, five blocks on a multiprocessor; the bits of the transposes' large tiles",
     sums: SumOrder::Wgmma { terms: 32, as_transposes: true },
     tile: few_columns::TILE,
-    performance: Performance::new(5, 0.12).block(3.2).unaligned(1.25),
+    performance: Performance::new(5, 0.19).block(3.2).unaligned(1.15),
     ..THREE_TF32
 };
 
@@ -57,21 +56,44 @@ const SHARERS: usize = 8;
 /// The k from which on the time saved by sharing is more than that of launching another kernel.
 const WORTHWHILE: usize = 1024;
 
+/// Tiles of 64 columns, for few columns, or few rows.
+const COLUMNS_64_THREE_TF32: Common = Common {
+    idea: "TMA feeds tensor cores; tiles of 64 columns: a large A is read once",
+    sums: SumOrder::Wgmma { terms: 32, as_transposes: true },
+    tile: tile_of(64),
+    performance: Performance::new(1, 0.74).block(5.2),
+    ..THREE_TF32
+};
+/// Tiles of 32 columns.
+const COLUMNS_32_THREE_TF32: Common = Common {
+    idea: "TMA feeds tensor cores; tiles of 32 columns: a large A is read once",
+    tile: tile_of(32),
+    performance: Performance::new(1, 0.5).block(4.6),
+    ..COLUMNS_64_THREE_TF32
+};
+
 /// The contract: each block looks for operands that are too small to be decomposed. Where blocks share that, they leave what
 /// they have found in the tile mask.
 #[derive(Debug)]
-struct Decomposing(for<'a> fn(&Device, &Call<'a>) -> Result<(), Error>);
+struct Decomposing {
+    launch: for<'a> fn(&Device, &Call<'a>) -> Result<(), Error>,
+    tile: TileShape,
+}
 
 impl Contract for Decomposing {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        (self.0)(device, call)
+        (self.launch)(device, call)
     }
 
     fn mask_words(&self, product: &Description, splits: u32) -> u128 {
         let shared = product.n.div_ceil(TILE.n as usize) >= SHARERS;
         let long = product.terms() / splits.max(1) as usize >= WORTHWHILE;
         // Tiles are computed again when the results have been written, so these must not have been needed.
-        if shared && long && product.beta_is_zero { self.blocks(Some(TILE), product, splits) } else { 0 }
+        if self.tile == TILE && shared && long && product.beta_is_zero {
+            self.blocks(Some(TILE), product, splits)
+        } else {
+            0
+        }
     }
 
     fn stores(&self) -> Stores {
@@ -84,12 +106,16 @@ macro_rules! tensor_map_kernels {
     ($($(#[$doc:meta])* pub static $family:ident = $common:ident: $($kernel:ident $a:ident $b:ident),*;)*) => { $(
         $(#[$doc])*
         pub static $family: [KernelInfo; 4] = [$(
-            $common.of($kernel::FACTS, $a, $b, &Decomposing(|device, &Call { gemm, tile_mask, fallback, .. }| {
-                // Numbers are copied as they are: the kernels split them.
-                let map_a = map_of_a(device, gemm.a(), $a, BOXES, TensorElement::Fp32)?;
-                let map_b = map_of_b(device, gemm.b(), $b, BOXES, TensorElement::Fp32)?;
-                device.launch($kernel { map_a, map_b, gemm, tile_mask, only: fallback })
-            }))
+            $common.of($kernel::FACTS, $a, $b, &Decomposing {
+                launch: |device, &Call { gemm, tile_mask, fallback, .. }| {
+                    // Numbers are copied as they are: the kernels split them.
+                    let box_of_b = box_of_b($common.tile.n, matches!($b, ColumnMajor));
+                    let map_a = map_of_a(device, gemm.a(), $a, BOX_OF_A, TensorElement::Fp32)?;
+                    let map_b = map_of_b(device, gemm.b(), $b, box_of_b, TensorElement::Fp32)?;
+                    device.launch($kernel { map_a, map_b, gemm, tile_mask, only: fallback })
+                },
+                tile: $common.tile,
+            })
         ),*];
     )* };
 }
@@ -107,26 +133,31 @@ tensor_map_kernels! {
         gemm_wgmma_nt_fp32_mixed RowMajor ColumnMajor,
         gemm_wgmma_tn_fp32_mixed ColumnMajor RowMajor,
         gemm_wgmma_tt_fp32_mixed ColumnMajor ColumnMajor;
+    /// Three TF32 products, tiles of 256×64.
+    pub static WGMMA_256X64_FP32_3XTF32 = COLUMNS_64_THREE_TF32:
+        gemm_wgmma_256x64_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_wgmma_256x64_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_wgmma_256x64_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_wgmma_256x64_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
+    /// Three TF32 products, tiles of 256×32.
+    pub static WGMMA_256X32_FP32_3XTF32 = COLUMNS_32_THREE_TF32:
+        gemm_wgmma_256x32_nn_fp32_3xtf32 RowMajor RowMajor,
+        gemm_wgmma_256x32_nt_fp32_3xtf32 RowMajor ColumnMajor,
+        gemm_wgmma_256x32_tn_fp32_3xtf32 ColumnMajor RowMajor,
+        gemm_wgmma_256x32_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
 }
 
 /// The contract of kernels that need the product alone, and store lines of C whole.
 #[derive(Debug)]
-struct Small {
-    launch: fn(&Device, TiledGemm<'_>) -> Result<(), Error>,
-    tile: TileShape,
-}
+struct Small(fn(&Device, TiledGemm<'_>) -> Result<(), Error>);
 
 impl Contract for Small {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        (self.launch)(device, call.gemm)
+        (self.0)(device, call.gemm)
     }
 
     fn stores(&self) -> Stores {
         Stores::Lines
-    }
-
-    fn may_transpose(&self) -> bool {
-        self.tile.m != self.tile.n
     }
 }
 
@@ -141,7 +172,7 @@ macro_rules! small_kernels {
                 $module::$kernel::FACTS,
                 $a,
                 $b,
-                &Small { launch: |device, gemm| device.launch($module::$kernel { gemm }), tile: $common.tile },
+                &Small(|device, gemm| device.launch($module::$kernel { gemm })),
             )
         ),*];
     )* };
@@ -168,7 +199,7 @@ small_kernels! {
         gemm_wgmma_64x16_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
 }
 
-/// A tensor map of A. Where terms are neighbours, a box has as many rows as `boxes`; otherwise it has as many rows as terms.
+/// A tensor map of A. A box is 128 bytes wide; where terms are neighbours, it has as many rows as `boxes`, otherwise as many terms.
 pub(super) fn map_of_a<'a>(
     device: &Device,
     a: MatrixBatch<'a>,
@@ -177,8 +208,14 @@ pub(super) fn map_of_a<'a>(
     element: TensorElement,
 ) -> Result<TensorMap<'a>, Error> {
     let [lines, _] = stored.lines(boxes.m as usize, boxes.k as usize);
-    let tile = TensorTile { element, length: boxes.k, lines: lines as u32, swizzle: TensorSwizzle::Bytes128 };
+    let tile =
+        TensorTile { element, length: length_of(element), lines: lines as u32, swizzle: TensorSwizzle::Bytes128 };
     device.tensor_map_of_batch(&a, stored, &tile)
+}
+
+/// The elements of 128 bytes, which the rows of all boxes have.
+fn length_of(element: TensorElement) -> u32 {
+    128 / element.bytes() as u32
 }
 
 /// A tensor map of B, likewise with columns for rows.
@@ -190,6 +227,7 @@ pub(super) fn map_of_b<'a>(
     element: TensorElement,
 ) -> Result<TensorMap<'a>, Error> {
     let [lines, _] = stored.lines(boxes.k as usize, boxes.n as usize);
-    let tile = TensorTile { element, length: boxes.k, lines: lines as u32, swizzle: TensorSwizzle::Bytes128 };
+    let tile =
+        TensorTile { element, length: length_of(element), lines: lines as u32, swizzle: TensorSwizzle::Bytes128 };
     device.tensor_map_of_batch(&b, stored, &tile)
 }

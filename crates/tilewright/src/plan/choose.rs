@@ -183,8 +183,7 @@ impl Request<'_> {
 
     /// How a kernel would compute the product.
     fn candidate(&self, kernel: &'static KernelInfo, named: bool) -> Result<Estimated, Refusal> {
-        // Where all operands may have to be copied, of the transposes perhaps less; and tiles may be wide or high.
-        if kernel.contract.may_transpose() {
+        if kernel.may_transpose() {
             let both = [false, true].map(|transposed| self.candidate_for(kernel, named, transposed));
             return match both {
                 [Ok(one), Ok(other)] => Ok(if other.ms < one.ms { other } else { one }),

@@ -6,6 +6,8 @@
 //!  A  256 rows    0 … 63        64 … 127      128 … 191     192 … 255        issues their loads, and scans them
 //!  B  128 cols    0 … 31        32 … 63       64 … 95       96 … 127         issues their loads, decomposes and scans them
 //!
+//!  B   64 cols    half of 0 … 31 each         half of 32 … 63 each            likewise: of a K-major B half of the columns, otherwise of the k
+//!
 //!  a step:   loads for a step to come ─► wait for B ─► decompose B ─► fence, commit ─► scan ─► release the stage
 //! ```
 
@@ -15,9 +17,10 @@ use cuda_std::hopper;
 use cuda_std::prelude::*;
 
 use super::decomposed_block::{
-    A_TILE, B_TILE, BOXES, Block, CONVERTER_WARPS, RAW_STAGE_LEN, SECOND_STAGES, TILE, second_stage_len,
+    A_TILE, Block, CONVERTER_WARPS, SECOND_STAGES, WARP_ROWS, b_tile, box_of_b, raw_stage_len, second_stage_len,
+    tile_of,
 };
-use super::operand::{BOX, COLUMNS, Major, Pieces, ROUNDS, ROW, Share, load_unit, store_unit};
+use super::operand::{BOX, Major, Pieces, ROUNDS, ROW, Share, load_unit, store_unit};
 use super::scheme::Scheme;
 use super::underflow_scan::{UNDERFLOW_A, UNDERFLOW_B};
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
@@ -34,8 +37,9 @@ struct Source<'a> {
     row: u32,
     col: u32,
     product: u32,
-    /// The first k.
+    /// The first k, and how much further on that of B is.
     k: u32,
+    k_of_b: u32,
 }
 
 /// Issues the TMA loads of a warp's part of the next raw stage, with what step `step` needs, when it is empty.
@@ -43,29 +47,37 @@ struct Source<'a> {
 /// # Safety
 /// As for the body of the kernels; called by all lanes of the converters' warps, of which this is number `warp`.
 #[inline(always)]
-unsafe fn load<A: Major, B: Major, const RAW_STAGES: u32>(
+unsafe fn load<A: Major, B: Major, const COLUMNS: u32, const RAW_STAGES: u32>(
     memory: SharedSlice<f32>,
     warp: u32,
     raw: Producer<RAW_STAGES>,
     source: Source<'_>,
     step: u32,
 ) {
-    let Source { map_a, map_b, row, col, product, k } = source;
-    let k = k + step * TILE.k;
-    let (offset, stage) = (raw.stage() * RAW_STAGE_LEN, raw.tma_stage());
-    let (offset_a, offset_b) = (offset + warp * BOXES.m * ROW, offset + A_TILE + warp * BOXES.n * ROW);
+    let Source { map_a, map_b, row, col, product, k, k_of_b } = source;
+    let k = k + step * const { tile_of(COLUMNS).k };
+    let (offset, stage) = (raw.stage() * raw_stage_len(COLUMNS), raw.tma_stage());
+    let quarter_of_b = const { b_tile(COLUMNS) / CONVERTER_WARPS };
+    let (offset_a, offset_b) = (offset + warp * WARP_ROWS * ROW, offset + A_TILE + warp * quarter_of_b);
     // SAFETY: the stage is empty, and full when all its bytes have come, those that each warp announces. Boxes lie
-    // at multiples of 4 KB. Where B is K-major, the warp has acquired a second stage after the step before the last, so that
+    // at multiples of 1 KB. Where B is K-major, the warp has acquired a second stage after the step before the last, so that
     // the consumers are done with this raw stage; of the converters, this one alone has scanned what it now overwrites.
     unsafe {
         if !B::K {
             raw.acquire();
         }
         if hopper::elect_one() {
-            stage.commit_bytes((BOXES.m + BOXES.n) * ROW * 4);
+            stage.commit_bytes((WARP_ROWS * ROW + quarter_of_b) * 4);
         }
-        load_operand::<A>(memory, offset_a, BOXES.m, map_a, [k, row, product], stage);
-        load_operand::<B>(memory, offset_b, BOXES.n, map_b, [k, col, product], stage);
+        load_operand::<A>(memory, offset_a, WARP_ROWS, map_a, [k, row, product], stage);
+        load_operand::<B>(
+            memory,
+            offset_b,
+            const { box_of_b(COLUMNS, B::K).n },
+            map_b,
+            [k + k_of_b, col, product],
+            stage,
+        );
     }
 }
 
@@ -106,35 +118,40 @@ unsafe fn load_operand<O: Major>(
 /// # Safety
 /// As for the body of the kernels; called by all lanes of the converters' warps, of which this is number `warp`.
 #[inline(always)]
-pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
-    block: &Block<'_, RAW_STAGES>,
+pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const COLUMNS: u32, const RAW_STAGES: u32>(
+    block: &Block<'_, COLUMNS, RAW_STAGES>,
     raw: &mut ProducerConsumer<RAW_STAGES>,
     warp: u32,
     map_a: TensorMap<'_>,
     map_b: TensorMap<'_>,
 ) -> u32 {
-    let Some(tile) = block.gemm.tile(TILE, thread::block_idx_x()) else { return 0 };
+    let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return 0 };
     // SAFETY: all lanes come here.
     let (row, col, product, k) =
         unsafe { (uniform(tile.row), uniform(tile.col), uniform(tile.product), uniform(tile.k_begin)) };
-    let (row, col) = (row + warp * BOXES.m, col + warp * BOXES.n);
-    let source = Source { map_a, map_b, row, col, product, k };
-    let share = Share::of::<B>(warp, warp::lane_id());
+    // The warps of a group convert the same 32 columns.
+    let group = const { CONVERTER_WARPS * 32 / COLUMNS };
+    let of_b = const { box_of_b(COLUMNS, B::K) };
+    let (col, k_of_b) =
+        if B::K { (col + warp * of_b.n, 0) } else { (col + warp / group * of_b.n, warp % group * of_b.k) };
+    let source = Source { map_a, map_b, row: row + warp * WARP_ROWS, col, product, k, k_of_b };
+    let rounds = ROUNDS / group;
+    let share = Share::of::<B>(warp / group, warp::lane_id()).from_round::<B>(warp % group * rounds);
     let mut scan = [UnderflowScan::new(); 2];
     // SAFETY: all stages are empty.
     unsafe {
         let mut step = 0;
         while step < block.steps.min(RAW_STAGES) {
-            load::<A, B, RAW_STAGES>(block.memory, warp, block.raw.producer_after(step), source, step);
+            load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, block.raw.producer_after(step), source, step);
             step = hint::keep_rolled(step + 1);
         }
     }
     for step in 0..block.steps {
         let second = block.second.producer_after(step);
-        let raw_a = raw.consumer().stage() * RAW_STAGE_LEN;
+        let raw_a = raw.consumer().stage() * raw_stage_len(COLUMNS);
         let raw_b = raw_a + A_TILE;
-        let offset = RAW_STAGES * RAW_STAGE_LEN + second.stage() * second_stage_len(B::K);
-        let targets = if B::K { [raw_b, offset] } else { [offset, offset + B_TILE] };
+        let offset = RAW_STAGES * raw_stage_len(COLUMNS) + second.stage() * second_stage_len(COLUMNS, B::K);
+        let targets = if B::K { [raw_b, offset] } else { [offset, offset + b_tile(COLUMNS)] };
         let next = step + RAW_STAGES - 2;
         let loads = step >= 2 && next < block.steps;
         // SAFETY: the raw stage is full, and the second empty. The fence and the arrival come after the last store of the
@@ -142,26 +159,24 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u3
         // for the second stage, in `convert_tile`.
         unsafe {
             if !B::K && loads {
-                load::<A, B, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
+                load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
             }
             raw.consumer().wait();
-            convert_tile::<A, B, S>(block.memory, share, raw_b, targets, second);
+            convert_tile::<A, B, S, COLUMNS>(block.memory, share, raw_b, targets, second);
             hopper::fence_async_shared();
             warp::sync_warp(warp::ALL_LANES);
             second.commit();
             if B::K && loads {
-                load::<A, B, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
+                load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
             }
             if block.scans[0].shared && block.scans[0].at(step) {
-                scan_elements::<{ A_TILE / CONVERTER_WARPS }>(
-                    block.memory,
-                    raw_a + warp * (A_TILE / CONVERTER_WARPS),
-                    &mut scan[0],
-                );
+                let quarter = A_TILE / CONVERTER_WARPS;
+                scan_elements(block.memory, raw_a + warp * quarter, quarter, &mut scan[0]);
             }
             // A K-major B is no longer there, but its high parts are: as large as it, and zero where it is.
             if block.scans[1].at(step) {
-                scan_elements::<COLUMNS>(block.memory, raw_b + warp * COLUMNS, &mut scan[1]);
+                let quarter = const { b_tile(COLUMNS) / CONVERTER_WARPS };
+                scan_elements(block.memory, raw_b + warp * quarter, quarter, &mut scan[1]);
             }
             // Only this warp issues loads to what it scans, and not before its lanes have met in the next step.
             if !B::K {
@@ -179,7 +194,7 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const RAW_STAGES: u3
 /// # Safety
 /// The raw tile is complete, and nobody else accesses the other tiles; every converter comes here.
 #[inline(always)]
-unsafe fn convert_tile<A: Major, B: Major, S: Scheme>(
+unsafe fn convert_tile<A: Major, B: Major, S: Scheme, const COLUMNS: u32>(
     memory: SharedSlice<f32>,
     share: Share,
     raw: u32,
@@ -194,7 +209,8 @@ unsafe fn convert_tile<A: Major, B: Major, S: Scheme>(
             second_ring.acquire();
         }
         let mut values = load_unit::<A, B>(memory, &sources, 0);
-        for round in 0..ROUNDS {
+        let rounds = const { ROUNDS * COLUMNS / (CONVERTER_WARPS * 32) };
+        for round in 0..rounds {
             let (mut high, mut low) = ([0.0; 8], [0.0; 8]);
             for i in 0..8 {
                 (high[i], low[i]) = decompose_tf32(values[i]);
@@ -206,7 +222,7 @@ unsafe fn convert_tile<A: Major, B: Major, S: Scheme>(
             }
             store_unit::<B>(memory, Pieces::TF32, first, round, high);
             // Between the stores, where the fewest registers are needed for anything else.
-            if round + 1 < ROUNDS {
+            if round + 1 < rounds {
                 values = load_unit::<A, B>(memory, &sources, round + 1);
             }
             store_unit::<B>(memory, S::SECOND, second, round, second_of_b);
@@ -214,14 +230,14 @@ unsafe fn convert_tile<A: Major, B: Major, S: Scheme>(
     }
 }
 
-/// Scans `COUNT` elements of a raw stage, from element `first` on.
+/// Scans `count` elements of a raw stage, from element `first` on.
 ///
 /// # Safety
 /// They are complete, and begin at a piece; called by all lanes of the warp.
 #[inline(always)]
-unsafe fn scan_elements<const COUNT: u32>(memory: SharedSlice<f32>, first: u32, scan: &mut UnderflowScan) {
+unsafe fn scan_elements(memory: SharedSlice<f32>, first: u32, count: u32, scan: &mut UnderflowScan) {
     let offset = first + 4 * warp::lane_id();
-    for i in 0..COUNT / 128 {
+    for i in 0..count / 128 {
         // SAFETY: inside what is to be scanned, at a piece.
         let four = unsafe { memory.skip((i * 128) as usize).read4(offset as usize) };
         scan.scan_now(&four);

@@ -13,17 +13,19 @@
 //!                              high part of B        └──────────┘
 //! ```
 //!
-//! A block computes a tile of 256×128 in K-steps of 32. Its roles, each of which has a function (README.md has their protocol):
+//! A block computes a tile of 256×128 in K-steps of 32; or, for few columns, of 256×64 or 256×32, with more raw stages in the memory that is
+//! left: then the time is that of reading A. (With few rows, the transposes have few columns.) Its roles, each of which has a function (README.md has their protocol):
 //!
 //! - **Converter warps**, 0 to 3 (`converter`): each issues the TMA loads of its quarter of a raw stage, and decomposes 32 columns
-//!   of B, 32×32 numbers in each step. The high part goes back to where the number came from if B is K-major, otherwise to a tile
+//!   of B, 32×32 numbers in each step (of narrower tiles a half or a quarter of them). The high part goes back to where the number came from if B is K-major, otherwise to a tile
 //!   of its own, transposed, because TF32 operands have to be K-major. What a warp does in a step is unrolled, so that most of its
 //!   addresses are constants. The tile is high rather than wide because only B goes through the converters.
 //! - **Consumer warpgroups**, two: each has 128 rows, as two halves of 64. They decompose A in registers, multiply, and *promote*:
 //!   tensor cores add up 32 products, cutting off what does not fit, and these partial accumulators are added to the accumulators
 //!   in fp32, rounded to nearest. Without promotion, the error would grow with k, all of it towards zero.
 //!
-//! A step takes the tensor cores 2048 clocks in the mixed scheme, 3072 with three TF32 products. The consumer warpgroups alternate
+//! A step takes the tensor cores 2048 clocks in the mixed scheme, 3072 with three TF32 products, in proportion less for fewer columns. Loading
+//! 256 rows of A takes 1,700 of them at the bandwidth of an H200. The consumer warpgroups alternate
 //! ([`blocks::ping_pong`]): tensor cores multiply a half of one warpgroup while the other one promotes, loads and decomposes.
 //!
 //! # Operands that cannot be decomposed
@@ -42,7 +44,7 @@
 //! A launch with flags of a [`Fallback`] computes only the tiles that need it.
 //!
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized persistent" kernels. 168 registers at launch, of which
-//! warpgroup 0 gives up all but 40, so that the others have 232; 208 to 225 KB of shared memory, one block on a multiprocessor.
+//! warpgroup 0 gives up all but 40, so that the others have 232; 192 to 225 KB of shared memory, one block on a multiprocessor.
 
 use blocks::named_barrier::{NamedBarrier, NamedBarrierIds, NamedBarriers};
 use blocks::ping_pong::{self, PingPong};
@@ -56,15 +58,15 @@ use cuda_std::wgmma::{self, Descriptor, Sums};
 
 use super::converter::convert;
 use super::decomposed_block::{
-    A_TILE, B_TILE, Block, CONSUMER_WARPS, CONVERTER_WARPS, FIRST_CONSUMER, Found, Memory, RAW_STAGE_LEN, THREADS,
+    A_TILE, Block, CONSUMER_WARPS, CONVERTER_WARPS, FIRST_CONSUMER, Found, Memory, THREADS, b_tile, raw_stage_len,
     raw_stages, second_stage_len,
 };
-pub use super::decomposed_block::{BOXES, TILE};
+pub use super::decomposed_block::{BOX_OF_A, TILE, box_of_b, tile_of};
 use super::fallback::Fallback;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, load_fragments, row_of_fragment};
-use super::scheme::{Mixed, Scheme, ThreeTf32, parts_of_a};
+use super::scheme::{Mixed, Scheme, ThreeTf32, ThreeTf32OfTransposes, parts_of_a};
 use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B, are_finite};
 use super::whole_rows::{self, are_better_stored_by_rows, store_by_rows, store_fragments};
 use crate::gemm::decompose::UnderflowScan;
@@ -77,20 +79,18 @@ const _: () = assert!(THREADS == 384, "the entry points' blocks are of as many t
 
 /// The rows of C that a warpgroup computes at a time.
 const HALF: u32 = 64;
-/// The accumulators of a thread for such a half.
-const ACCUMULATORS: usize = 64;
-const _: () = assert!(ACCUMULATORS == whole_rows::ACCUMULATORS && TILE.n == whole_rows::COLUMNS);
-const _: () = assert!(
-    CONSUMER_WARPS * whole_rows::len(whole_rows::COLUMNS) <= raw_stages(false) * RAW_STAGE_LEN,
-    "results are stored by way of the memory of the raw stages"
-);
-
 /// The threads of the consumers.
 const CONSUMER_THREADS: u32 = CONSUMER_WARPS * warp::LANES;
 /// The elements from one row of a tile of sums to the next in shared memory, so that the lanes of a write meet different banks.
-const SUMS_PITCH: u32 = TILE.n + 8;
-const _: () =
-    assert!(TILE.m * SUMS_PITCH <= raw_stages(false) * RAW_STAGE_LEN, "sums take the place of the raw stages");
+const fn sums_pitch(columns: u32) -> u32 {
+    columns + 8
+}
+
+/// That sums, and the rows of results, find room in the place of the raw stages.
+const fn results_fit(columns: u32, b_is_k_major: bool) -> bool {
+    let room = raw_stages(columns, b_is_k_major) * raw_stage_len(columns);
+    CONSUMER_WARPS * whole_rows::len(columns) <= room && tile_of(columns).m * sums_pitch(columns) <= room
+}
 
 /// The named barriers of a kernel.
 struct Barriers {
@@ -115,19 +115,30 @@ const BARRIERS: Barriers = {
 /// Called by all threads of a block of 384, launched with the shared memory of [`Memory`], and with tensor maps of A and
 /// of B of `gemm`, in the layouts that `A` and `B` say; `only` covers `gemm`.
 #[inline(always)]
-unsafe fn multiply_decomposed<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
+unsafe fn multiply_decomposed<
+    A: Major,
+    B: Major,
+    S: Scheme,
+    const COLUMNS: u32,
+    const ACCUMULATORS: usize,
+    const RAW_STAGES: u32,
+>(
     map_a: TensorMap<'_>,
     map_b: TensorMap<'_>,
     gemm: TiledGemm<'_>,
     tile_mask: GlobalSliceMut<'_, u32>,
     only: Fallback<'_>,
-) {
-    let Some(tile) = gemm.tile(TILE, thread::block_idx_x()) else { return };
+) where
+    [f32; ACCUMULATORS]: Sums<Number = f32>,
+{
+    const { assert!(ACCUMULATORS as u32 == COLUMNS / 2 && results_fit(COLUMNS, B::K)) };
+    let shape = tile_of(COLUMNS);
+    let Some(tile) = gemm.tile(shape, thread::block_idx_x()) else { return };
     // SAFETY: the caller's promise.
     if unsafe { !only.contains(&tile) } {
         return;
     }
-    let memory = const { Memory::<RAW_STAGES>::new(B::K) };
+    let memory = const { Memory::<COLUMNS, RAW_STAGES>::new(B::K) };
     // SAFETY: the caller's promise.
     let block = unsafe {
         Block {
@@ -136,10 +147,16 @@ unsafe fn multiply_decomposed<A: Major, B: Major, S: Scheme, const RAW_STAGES: u
             raw: Ring::new(memory.raw),
             second: Ring::new(memory.second),
             found: Found::new(memory.found, BARRIERS.found),
-            steps: (tile.k_end - tile.k_begin).div_ceil(TILE.k),
+            steps: (tile.k_end - tile.k_begin).div_ceil(shape.k),
             scans: [
-                ScanSchedule::new(if tile_mask.is_empty() { 1 } else { gemm.n().div_ceil(TILE.n) }, tile.col / TILE.n),
-                ScanSchedule::new(if tile_mask.is_empty() { 1 } else { gemm.m().div_ceil(TILE.m) }, tile.row / TILE.m),
+                ScanSchedule::new(
+                    if tile_mask.is_empty() { 1 } else { gemm.n().div_ceil(shape.n) },
+                    tile.col / shape.n,
+                ),
+                ScanSchedule::new(
+                    if tile_mask.is_empty() { 1 } else { gemm.m().div_ceil(shape.m) },
+                    tile.row / shape.m,
+                ),
             ],
         }
     };
@@ -157,17 +174,17 @@ unsafe fn multiply_decomposed<A: Major, B: Major, S: Scheme, const RAW_STAGES: u
         let warp = warp_number();
         if warp < FIRST_CONSUMER {
             hopper::release_registers::<40>();
-            let found = convert::<A, B, S, RAW_STAGES>(&block, &mut converter, warp, map_a, map_b);
+            let found = convert::<A, B, S, COLUMNS, RAW_STAGES>(&block, &mut converter, warp, map_a, map_b);
             block.found.arrive(found);
         } else {
             hopper::acquire_registers::<232>();
-            multiply::<A, B, S, RAW_STAGES>(&block, &mut consumer, tile_mask);
+            multiply::<A, B, S, COLUMNS, ACCUMULATORS, RAW_STAGES>(&block, &mut consumer, tile_mask);
         }
     }
 }
 
 /// What a consumer thread keeps from step to step.
-struct ConsumerState {
+struct ConsumerState<const ACCUMULATORS: usize> {
     /// Where its part of A is, in the raw stage that comes next.
     offset_in_a: u32,
     /// What it has loaded of that: the first half of its rows.
@@ -178,23 +195,27 @@ struct ConsumerState {
     ping_pong: PingPong,
 }
 
-impl ConsumerState {
+impl<const ACCUMULATORS: usize> ConsumerState<ACCUMULATORS>
+where
+    [f32; ACCUMULATORS]: Sums<Number = f32>,
+{
     /// Does one K-step of both halves, and loads the first half of the next step.
     ///
     /// # Safety
     /// As for [`multiply_decomposed`]; called by all lanes of a consumer warpgroup, when the next raw stage is full.
     #[inline(always)]
-    unsafe fn step<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32, const SCAN: bool>(
+    unsafe fn step<A: Major, B: Major, S: Scheme, const COLUMNS: u32, const RAW_STAGES: u32, const SCAN: bool>(
         &mut self,
-        block: &Block<'_, RAW_STAGES>,
+        block: &Block<'_, COLUMNS, RAW_STAGES>,
         raw: &mut Consumer<RAW_STAGES>,
     ) {
         let memory = block.memory;
         let second_ring = block.second.consumer_after(self.step);
-        let raw_stage = raw.stage() * RAW_STAGE_LEN;
-        let second_offset = RAW_STAGES * RAW_STAGE_LEN + second_ring.stage() * second_stage_len(B::K);
+        let raw_stage = raw.stage() * raw_stage_len(COLUMNS);
+        let second_offset = RAW_STAGES * raw_stage_len(COLUMNS) + second_ring.stage() * second_stage_len(COLUMNS, B::K);
         let first_b = Descriptor::at(memory, (if B::K { raw_stage + A_TILE } else { second_offset }) as usize);
-        let second_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset + B_TILE }) as usize);
+        let second_b =
+            Descriptor::at(memory, (if B::K { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize);
         // SAFETY: a stage is read when it is full, and released when the products that read it have finished. A K-major B is
         // read from the raw stage to the end of the step.
         unsafe {
@@ -222,9 +243,9 @@ impl ConsumerState {
             }
             raw.advance();
             self.offset_in_a = if raw.stage() == 0 {
-                self.offset_in_a - (RAW_STAGES - 1) * RAW_STAGE_LEN
+                self.offset_in_a - (RAW_STAGES - 1) * raw_stage_len(COLUMNS)
             } else {
-                self.offset_in_a + RAW_STAGE_LEN
+                self.offset_in_a + raw_stage_len(COLUMNS)
             };
             self.step += 1;
             partial.wait::<0>();
@@ -256,11 +277,20 @@ impl ConsumerState {
 /// # Safety
 /// As for [`multiply_decomposed`]; called by all lanes of the consumer warps.
 #[inline(always)]
-unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
-    block: &Block<'_, RAW_STAGES>,
+unsafe fn multiply<
+    A: Major,
+    B: Major,
+    S: Scheme,
+    const COLUMNS: u32,
+    const ACCUMULATORS: usize,
+    const RAW_STAGES: u32,
+>(
+    block: &Block<'_, COLUMNS, RAW_STAGES>,
     raw: &mut Consumer<RAW_STAGES>,
     tile_mask: GlobalSliceMut<'_, u32>,
-) {
+) where
+    [f32; ACCUMULATORS]: Sums<Number = f32>,
+{
     // SAFETY: all lanes come here.
     let offset_in_a = unsafe { fragment_offset::<A>(first_row(warp_number()), warp::lane_id()) };
     // SAFETY: likewise.
@@ -274,13 +304,13 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
             raw.wait();
             state.raw = load_fragments::<A>(block.memory, offset_in_a);
         }
-        if block.scans[0].shared {
+        if COLUMNS == TILE.n && block.scans[0].shared {
             while state.step < block.steps {
-                state.step::<A, B, S, RAW_STAGES, false>(block, raw);
+                state.step::<A, B, S, COLUMNS, RAW_STAGES, false>(block, raw);
             }
         } else {
             while state.step < block.steps {
-                state.step::<A, B, S, RAW_STAGES, true>(block, raw);
+                state.step::<A, B, S, COLUMNS, RAW_STAGES, true>(block, raw);
             }
         }
         ping_pong.end();
@@ -298,18 +328,18 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
         inexact = found & NOT_FINITE != 0;
     }
     // Computed again: kept through the loop, it would take registers there.
-    let Some(tile) = block.gemm.tile(TILE, thread::block_idx_x()) else { return };
+    let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return };
     if inexact {
         // SAFETY: all consumers come here, after all stages had been read, and nobody else writes this tile of C. Each thread writes
         // sums of its own, and a barrier separates that from the reads.
         unsafe {
             let first = first_row(warp_number());
-            write_half::<A>(&block.memory, first, &accumulators[0]);
-            write_half::<A>(&block.memory, first + HALF, &accumulators[1]);
+            write_half::<A, ACCUMULATORS>(&block.memory, first, &accumulators[0]);
+            write_half::<A, ACCUMULATORS>(&block.memory, first + HALF, &accumulators[1]);
             BARRIERS.sums.sync();
-            let made = |row, col| Made::Sum(block.memory.read((row * SUMS_PITCH + col) as usize));
+            let made = |row, col| Made::Sum(block.memory.read((row * sums_pitch(COLUMNS) + col) as usize));
             let thread = thread::thread_idx_x() - FIRST_CONSUMER * warp::LANES;
-            fp32_tile::recompute(&tile, Region::all_of(&tile, TILE), thread, CONSUMER_THREADS, made);
+            fp32_tile::recompute(&tile, Region::all_of(&tile, tile_of(COLUMNS)), thread, CONSUMER_THREADS, made);
         };
         return;
     }
@@ -317,11 +347,11 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
     // columns begin at multiples of 4.
     unsafe {
         let warp = warp_number();
-        let memory = block.memory.skip(((warp - FIRST_CONSUMER) * whole_rows::len(whole_rows::COLUMNS)) as usize);
+        let memory = block.memory.skip(((warp - FIRST_CONSUMER) * whole_rows::len(COLUMNS)) as usize);
         let first = tile.row + first_row(warp);
         // (Not a loop, whose index would put the accumulators into memory.)
-        store_half::<A>(&tile, &memory, first, &accumulators[0]);
-        store_half::<A>(&tile, &memory, first + HALF, &accumulators[1]);
+        store_half::<A, COLUMNS, ACCUMULATORS>(&tile, &memory, first, &accumulators[0]);
+        store_half::<A, COLUMNS, ACCUMULATORS>(&tile, &memory, first + HALF, &accumulators[1]);
     }
 }
 
@@ -330,11 +360,15 @@ unsafe fn multiply<A: Major, B: Major, S: Scheme, const RAW_STAGES: u32>(
 /// # Safety
 /// Nothing else uses the rows in memory, nor does anything asynchronous.
 #[inline(always)]
-unsafe fn write_half<A: Major>(memory: &SharedSlice<f32>, first: u32, accumulators: &[f32; ACCUMULATORS]) {
+unsafe fn write_half<A: Major, const ACCUMULATORS: usize>(
+    memory: &SharedSlice<f32>,
+    first: u32,
+    accumulators: &[f32; ACCUMULATORS],
+) {
     let lane = warp::lane_id();
     for half in 0..2 {
         let row = first + row_of_fragment::<A>(lane / 4 + 8 * half);
-        let place = row * SUMS_PITCH + 2 * (lane & 3);
+        let place = row * sums_pitch(2 * ACCUMULATORS as u32) + 2 * (lane & 3);
         for group in 0..ACCUMULATORS / 4 {
             let pair = [0, 1].map(|i| accumulators[position_of(4 * group + 2 * half as usize + i)]);
             // SAFETY: the caller's promise; columns are even.
@@ -348,7 +382,7 @@ unsafe fn write_half<A: Major>(memory: &SharedSlice<f32>, first: u32, accumulato
 /// # Safety
 /// As for [`store_by_rows`].
 #[inline(always)]
-unsafe fn store_half<A: Major>(
+unsafe fn store_half<A: Major, const COLUMNS: u32, const ACCUMULATORS: usize>(
     tile: &Tile<'_>,
     memory: &SharedSlice<f32>,
     first: u32,
@@ -359,9 +393,9 @@ unsafe fn store_half<A: Major>(
     // SAFETY: the caller's promise.
     unsafe {
         if are_better_stored_by_rows(&tile.c) {
-            store_by_rows::<{ whole_rows::COLUMNS }>(tile, memory, row, tile.col, accumulator);
+            store_by_rows::<COLUMNS, COLUMNS>(tile, memory, row, tile.col, accumulator);
         } else {
-            store_fragments(tile, row, tile.col, accumulator);
+            store_fragments::<COLUMNS>(tile, row, tile.col, accumulator);
         }
     }
 }
@@ -375,8 +409,8 @@ fn first_row(warp: u32) -> u32 {
 
 /// Adds partial accumulators, rounding to nearest.
 #[inline(always)]
-fn promote(accumulators: &mut [f32; ACCUMULATORS], partial: &[f32; ACCUMULATORS]) {
-    for i in 0..ACCUMULATORS {
+fn promote<const COUNT: usize>(accumulators: &mut [f32; COUNT], partial: &[f32; COUNT]) {
+    for i in 0..COUNT {
         accumulators[i] += partial[position_of(i)];
     }
     hint::pin(accumulators);
@@ -392,21 +426,26 @@ pub(super) fn position_of(i: usize) -> usize {
     i ^ 1
 }
 
-/// Makes the entry points: all have the same parameters and differ in types.
+/// Makes the entry points: all have the same parameters and differ in types, and in the columns of their tiles.
 macro_rules! entry_points {
-    ($($name:ident, $a:ident, $b:ident, $scheme:ident, $doc:literal;)*) => { $(
+    ($columns:literal: $($name:ident, $a:ident, $b:ident, $scheme:ident, $doc:literal;)*) => { $(
         #[doc = $doc]
         #[kernel(
             block = 384,
             min_blocks = 1,
             arch = "sm_90a",
-            dynamic_shared = Memory::<{ raw_stages($b::K) }>::new($b::K).bytes,
+            dynamic_shared = Memory::<$columns, { raw_stages($columns, $b::K) }>::new($b::K).bytes,
             requires(
-                gemm.blocks(TILE) <= MAX_BLOCKS,
-                tile_mask.is_empty() || tile_mask.len() as u64 >= gemm.blocks(TILE),
-                tile_mask.is_empty() || gemm.overwrites(),
-                describes::<$a>(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], BOXES.m, BOXES.k),
-                describes::<$b>(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], BOXES.n, BOXES.k),
+                gemm.blocks(tile_of($columns)) <= MAX_BLOCKS,
+                tile_mask.is_empty() || tile_mask.len() as u64 >= gemm.blocks(tile_of($columns)),
+                tile_mask.is_empty() || gemm.overwrites() && tile_of($columns) == TILE,
+                describes::<$a>(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], BOX_OF_A.m, BOX_OF_A.k),
+                describes::<$b>(
+                    &map_b,
+                    [gemm.n(), gemm.b().first().rows(), gemm.b().count()],
+                    box_of_b($columns, $b::K).n,
+                    box_of_b($columns, $b::K).k
+                ),
                 only.covers(&gemm),
                 only.is_everything() || tile_mask.is_empty()
             )
@@ -420,19 +459,23 @@ macro_rules! entry_points {
         ) {
             // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
             // tensor maps describe, and that there are enough flags.
-            unsafe { multiply_decomposed::<$a, $b, $scheme, { raw_stages($b::K) }>(map_a, map_b, gemm, tile_mask, only) }
+            unsafe {
+                multiply_decomposed::<$a, $b, $scheme, $columns, { $columns / 2 }, { raw_stages($columns, $b::K) }>(
+                    map_a, map_b, gemm, tile_mask, only,
+                )
+            }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
         impl crate::Grid for $name<'_> {
             fn grid(&self) -> Dim3 {
-                self.gemm.grid(TILE)
+                self.gemm.grid(tile_of($columns))
             }
         }
     )* };
 }
 
-entry_points! {
+entry_points! { 128:
     gemm_wgmma_nn_fp32_mixed, KMajor, MnMajor, Mixed,
         "`C = α·A·B + β·C` in fp32 by one TF32 and two bf16 products, A and B row-major.";
     gemm_wgmma_nt_fp32_mixed, KMajor, KMajor, Mixed,
@@ -449,4 +492,26 @@ entry_points! {
         "`C = α·A·B + β·C` in fp32 by three TF32 products, A column-major and B row-major.";
     gemm_wgmma_tt_fp32_3xtf32, MnMajor, KMajor, ThreeTf32,
         "`C = α·A·B + β·C` in fp32 by three TF32 products, A and B column-major.";
+}
+
+entry_points! { 64:
+    gemm_wgmma_256x64_nn_fp32_3xtf32, KMajor, MnMajor, ThreeTf32OfTransposes,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 256×64, A and B row-major.";
+    gemm_wgmma_256x64_nt_fp32_3xtf32, KMajor, KMajor, ThreeTf32OfTransposes,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 256×64, A row-major and B column-major.";
+    gemm_wgmma_256x64_tn_fp32_3xtf32, MnMajor, MnMajor, ThreeTf32OfTransposes,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 256×64, A column-major and B row-major.";
+    gemm_wgmma_256x64_tt_fp32_3xtf32, MnMajor, KMajor, ThreeTf32OfTransposes,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 256×64, A and B column-major.";
+}
+
+entry_points! { 32:
+    gemm_wgmma_256x32_nn_fp32_3xtf32, KMajor, MnMajor, ThreeTf32OfTransposes,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 256×32, A and B row-major.";
+    gemm_wgmma_256x32_nt_fp32_3xtf32, KMajor, KMajor, ThreeTf32OfTransposes,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 256×32, A row-major and B column-major.";
+    gemm_wgmma_256x32_tn_fp32_3xtf32, MnMajor, MnMajor, ThreeTf32OfTransposes,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 256×32, A column-major and B row-major.";
+    gemm_wgmma_256x32_tt_fp32_3xtf32, MnMajor, KMajor, ThreeTf32OfTransposes,
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 256×32, A and B column-major.";
 }

@@ -10,8 +10,17 @@ use super::operand::ROW;
 use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B};
 use crate::gemm::tiles::{TileShape, TiledGemm};
 
-/// The tile of a block.
-pub const TILE: TileShape = TileShape { m: 256, n: 128, k: ROW };
+/// The tile of a block with so many columns: 128, 64 or 32.
+pub const fn tile_of(columns: u32) -> TileShape {
+    assert!(matches!(columns, 32 | 64 | 128), "a converter warp has columns of one group of 32");
+    TileShape { m: ROWS, n: columns, k: ROW }
+}
+
+/// The rows of a tile.
+const ROWS: u32 = 256;
+
+/// The largest tile: that of the kernels that leave a tile mask.
+pub const TILE: TileShape = tile_of(128);
 
 const _: () = assert!(
     GROUP.is_multiple_of(TILE.m) && GROUP.is_multiple_of(TILE.n),
@@ -19,41 +28,57 @@ const _: () = assert!(
 );
 
 /// The elements of a tile of A, as loaded.
-pub(super) const A_TILE: u32 = TILE.m * ROW;
-/// The elements of a tile of B.
-pub(super) const B_TILE: u32 = TILE.n * ROW;
+pub(super) const A_TILE: u32 = ROWS * ROW;
+/// The elements of a tile of B with so many columns.
+pub(super) const fn b_tile(columns: u32) -> u32 {
+    columns * ROW
+}
 /// The elements of a raw stage.
-pub(super) const RAW_STAGE_LEN: u32 = A_TILE + B_TILE;
+pub(super) const fn raw_stage_len(columns: u32) -> u32 {
+    A_TILE + b_tile(columns)
+}
 /// The stages of the second ring.
 pub(super) const SECOND_STAGES: u32 = 2;
 /// The warps of the consumer warpgroups.
 pub(super) const CONSUMER_WARPS: u32 = 8;
-/// The converter warps, each with a quarter of a tile of A and 32 columns of B.
-pub(super) const CONVERTER_WARPS: u32 = TILE.n / 32;
-/// The TMA box of such a warp for operands that are K-major. Of the others it loads boxes of 32 rows or columns.
-pub const BOXES: TileShape = TileShape { m: TILE.m / CONVERTER_WARPS, n: TILE.n / CONVERTER_WARPS, k: TILE.k };
+/// The converter warps, each with a quarter of a tile of A and of B.
+pub(super) const CONVERTER_WARPS: u32 = 4;
+/// The rows of A that such a warp loads. Where A is not K-major, it loads boxes of 32 of them.
+pub(super) const WARP_ROWS: u32 = ROWS / CONVERTER_WARPS;
+/// The TMA box of such a warp for A.
+pub const BOX_OF_A: TileShape = TileShape { m: WARP_ROWS, n: 0, k: ROW };
+/// The TMA box of such a warp for B, a quarter of a tile with so many columns: of a K-major B a quarter of the columns, of
+/// another one 32 columns, with as many k as make a quarter.
+pub const fn box_of_b(columns: u32, b_is_k_major: bool) -> TileShape {
+    let quarter = columns / CONVERTER_WARPS;
+    if b_is_k_major { TileShape { m: 0, n: quarter, k: ROW } } else { TileShape { m: 0, n: 32, k: quarter } }
+}
 /// The first consumer warp.
 pub(super) const FIRST_CONSUMER: u32 = CONVERTER_WARPS;
 /// The threads of a block.
 pub(super) const THREADS: u32 = (CONVERTER_WARPS + CONSUMER_WARPS) * 32;
 
-/// What depends on the layout of B: a B that is not K-major needs a tile for each of its two operands, which leaves room for
-/// one raw stage less.
-pub(super) const fn raw_stages(b_is_k_major: bool) -> u32 {
-    if b_is_k_major { 4 } else { 3 }
+/// The raw stages for tiles with so many columns: what there is room for. A B that is not K-major needs a tile for each of its
+/// two operands, which leaves room for less.
+pub(super) const fn raw_stages(columns: u32, b_is_k_major: bool) -> u32 {
+    let room = SHARED_WORDS - SECOND_STAGES * second_stage_len(columns, b_is_k_major);
+    room / raw_stage_len(columns)
 }
 
+/// The words of shared memory that there are for stages: what is left beside them is for barriers.
+const SHARED_WORDS: u32 = (226 << 10) / 4;
+
 /// The elements of a stage of the second ring.
-pub(super) const fn second_stage_len(b_is_k_major: bool) -> u32 {
-    if b_is_k_major { B_TILE } else { 2 * B_TILE }
+pub(super) const fn second_stage_len(columns: u32, b_is_k_major: bool) -> u32 {
+    if b_is_k_major { b_tile(columns) } else { 2 * b_tile(columns) }
 }
 
 /// What the warps of a block have found, as one: [`UNDERFLOW_A`], [`UNDERFLOW_B`] and [`NOT_FINITE`].
 pub(super) type Found = BlockOr<THREADS, 3>;
 const _: () = assert!(UNDERFLOW_A | UNDERFLOW_B | NOT_FINITE == 0b111, "these are its bits");
 
-/// The shared memory of a kernel with so many raw stages.
-pub(super) struct Memory<const RAW_STAGES: u32> {
+/// The shared memory of a kernel with tiles of so many columns and so many raw stages.
+pub(super) struct Memory<const COLUMNS: u32, const RAW_STAGES: u32> {
     /// The raw stages, then the second ones.
     pub(super) stages: SharedArray<f32>,
     pub(super) raw: SharedArray<u64>,
@@ -62,11 +87,14 @@ pub(super) struct Memory<const RAW_STAGES: u32> {
     pub(super) bytes: u32,
 }
 
-impl<const RAW_STAGES: u32> Memory<RAW_STAGES> {
+impl<const COLUMNS: u32, const RAW_STAGES: u32> Memory<COLUMNS, RAW_STAGES> {
     pub(super) const fn new(b_is_k_major: bool) -> Self {
         let mut layout = SharedLayout::new();
         Self {
-            stages: layout.aligned(RAW_STAGES * RAW_STAGE_LEN + SECOND_STAGES * second_stage_len(b_is_k_major), 1024),
+            stages: layout.aligned(
+                RAW_STAGES * raw_stage_len(COLUMNS) + SECOND_STAGES * second_stage_len(COLUMNS, b_is_k_major),
+                1024,
+            ),
             raw: Ring::<RAW_STAGES>::barriers(&mut layout),
             second: Ring::<SECOND_STAGES>::barriers(&mut layout),
             found: Found::words(&mut layout),
@@ -76,7 +104,7 @@ impl<const RAW_STAGES: u32> Memory<RAW_STAGES> {
 }
 
 /// What all roles of a block share.
-pub(super) struct Block<'a, const RAW_STAGES: u32> {
+pub(super) struct Block<'a, const COLUMNS: u32, const RAW_STAGES: u32> {
     pub(super) gemm: TiledGemm<'a>,
     pub(super) memory: SharedSlice<f32>,
     pub(super) raw: Ring<RAW_STAGES>,

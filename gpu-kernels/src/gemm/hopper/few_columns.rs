@@ -32,7 +32,7 @@ use cuda_std::{async_copy, hopper};
 use super::decomposed::position_of;
 use super::lines::{DEPTH, LINES, Lines, PART_THREADS};
 use super::operand::{KMajor, Major, MnMajor};
-use super::scheme::{ThreeTf32, multiply_as_transposes, parts_of_a};
+use super::scheme::{Scheme, ThreeTf32OfTransposes, parts_of_a};
 use super::underflow_scan::are_finite;
 use crate::gemm::decompose::{UnderflowScan, decompose_tf32, prepare_tf32};
 use crate::gemm::fp32_tile::{self, Made, Region};
@@ -146,11 +146,11 @@ unsafe fn multiply<A: Major, B: Major>(gemm: TiledGemm<'_>) {
             hopper::fence_async_shared();
             let values = Lines::<A, LINES>::load(&raw, place + fragments);
             scan.scan_now(&values);
-            let [first, second] = parts_of_a::<ThreeTf32>(&values);
+            let [first, second] = parts_of_a::<ThreeTf32OfTransposes>(&values);
             thread::sync_threads();
             let mut partial = [0f32; ACCUMULATORS];
             wgmma::fence();
-            multiply_as_transposes(&mut partial, &first, &second, high_b, low_b);
+            ThreeTf32OfTransposes::multiply(&mut partial, &first, &second, high_b, low_b);
             wgmma::commit();
             partial.wait::<0>();
             for i in 0..ACCUMULATORS {

@@ -102,7 +102,6 @@ const MEMORY: Memory = {
 
 /// The columns of results that are stored row by row at a time: as many as there is room for beside the stages.
 const COLUMNS_AT_A_TIME: u32 = 32;
-const _: () = assert!(ACCUMULATORS == whole_rows::ACCUMULATORS && HALF == whole_rows::COLUMNS);
 
 /// The words with the factors of a K-step, two to a word.
 const FACTORS: u32 = (TILE.m + TILE.n) / 2;
@@ -498,7 +497,7 @@ unsafe fn store_half(
     let units = units.of_rows();
     let accumulator = |i: usize| accumulators[i] * units[i % 4 / 2];
     // SAFETY: the caller's promise.
-    unsafe { store_by_rows::<COLUMNS_AT_A_TIME>(tile, memory, |i| row + i, col, accumulator) };
+    unsafe { store_by_rows::<HALF, COLUMNS_AT_A_TIME>(tile, memory, |i| row + i, col, accumulator) };
 }
 
 /// The epilogue of the columns of C that this thread has in one row: the first or the second of the two rows of `accumulators`.

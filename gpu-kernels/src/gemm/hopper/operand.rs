@@ -110,7 +110,7 @@ pub(super) struct Share {
     columns: u32,
     /// Where this lane's column is in a K-major tile, with the number that its pieces are exchanged by as a distance.
     column: u32,
-    /// Which eight k of a K-major tile.
+    /// Which eight k round 0 has.
     group: u32,
     lane: u32,
 }
@@ -139,6 +139,13 @@ impl Share {
         Self { columns: warp * COLUMNS, column: piece_of_row(row, 0), group, lane }
     }
 
+    /// The same, with what is round `round` of that as round 0, where several warps share the 32 columns: it has to be a multiple of the
+    /// rounds of a warp.
+    #[inline(always)]
+    pub(super) fn from_round<B: Major>(self, round: u32) -> Self {
+        if B::K { Self { columns: self.columns + round * ROUND, ..self } } else { Self { group: round, ..self } }
+    }
+
     /// Where the numbers of round 0 are in the tile at element `tile`, as loaded: K-major two pieces, otherwise the first four
     /// of eight k.
     #[inline(always)]
@@ -147,7 +154,7 @@ impl Share {
             let first = self.target(Pieces::TF32, tile);
             plain([first, first ^ PIECE, 0, 0])
         } else {
-            let first = tile + self.columns + self.lane;
+            let first = tile + self.columns + self.group * ROUND + self.lane;
             plain(core::array::from_fn(|term| first ^ (term as u32 * PIECE)))
         }
     }

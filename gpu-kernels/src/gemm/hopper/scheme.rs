@@ -34,6 +34,9 @@ pub(super) trait Scheme {
 /// Three TF32 products.
 pub(super) struct ThreeTf32;
 
+/// The same with those of the low parts of B first, as [`ThreeTf32`] has them for the transposes: the same bits as those.
+pub(super) struct ThreeTf32OfTransposes;
+
 /// One TF32 product and two bf16 products.
 pub(super) struct Mixed;
 
@@ -97,27 +100,37 @@ impl Scheme for ThreeTf32 {
     }
 }
 
-/// [`ThreeTf32::multiply`] with the products with low parts of B first, as it has them for the transposes: the same bits as those.
-///
-/// # Safety
-/// As for [`Scheme::multiply`].
-#[inline(always)]
-pub(super) unsafe fn multiply_as_transposes(
-    accumulators: &mut impl Sums<Number = f32>,
-    first_a: &Fragments<u32>,
-    second_a: &Fragments<u32>,
-    first_b: Descriptor,
-    second_b: Descriptor,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        accumulators.set::<Tf32>(registers(first_a, 0), second_b);
-        for step in 1..4 {
-            accumulators.add::<Tf32>(registers(first_a, step), second_b.offset(step as u32 * STEP));
-        }
-        for (a, b) in [(second_a, first_b), (first_a, first_b)] {
-            for step in 0..4 {
-                accumulators.add::<Tf32>(registers(a, step), b.offset(step as u32 * STEP));
+impl Scheme for ThreeTf32OfTransposes {
+    const SECOND: Pieces = ThreeTf32::SECOND;
+
+    #[inline(always)]
+    fn second_of_a(raw: &Fragments<f32>, low: &Fragments<f32>) -> Fragments<u32> {
+        ThreeTf32::second_of_a(raw, low)
+    }
+
+    #[inline(always)]
+    fn second_of_b(values: [f32; 8], low: [f32; 8]) -> [f32; 8] {
+        ThreeTf32::second_of_b(values, low)
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(
+        accumulators: &mut impl Sums<Number = f32>,
+        first_a: &Fragments<u32>,
+        second_a: &Fragments<u32>,
+        first_b: Descriptor,
+        second_b: Descriptor,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            accumulators.set::<Tf32>(registers(first_a, 0), second_b);
+            for step in 1..4 {
+                accumulators.add::<Tf32>(registers(first_a, step), second_b.offset(step as u32 * STEP));
+            }
+            for (a, b) in [(second_a, first_b), (first_a, first_b)] {
+                for step in 0..4 {
+                    accumulators.add::<Tf32>(registers(a, step), b.offset(step as u32 * STEP));
+                }
             }
         }
     }

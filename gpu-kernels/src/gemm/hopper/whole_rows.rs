@@ -4,12 +4,12 @@
 //! ```text
 //!  registers                           shared memory             C
 //!
-//!  lane 4g + q has, of each group      16 rows of 128            a row after the other, 128 bytes at a time
+//!  lane 4g + q has, of each group      16 rows of up to 128      a row after the other, 128 bytes at a time
 //!  of 8 columns, columns 2q, 2q + 1    columns
 //!  of rows g and g + 8
 //! ```
 //!
-//! Where there is not enough shared memory for all 128 columns, they go there 32 at a time.
+//! Where there is not enough shared memory for all columns, they go there 32 at a time.
 //!
 //! Stored from the registers, a warp's 256 bytes go to eight rows, 32 bytes to each. Where rows begin at sectors of the second-level cache, which
 //! have as many, that is the shorter way. Where they begin anywhere, each of these pieces touches two sectors, and each sector has to be put
@@ -21,10 +21,6 @@ use cuda_std::prelude::*;
 use crate::MatrixMut;
 use crate::gemm::tiles::Tile;
 
-/// The columns of a row.
-pub(super) const COLUMNS: u32 = 128;
-/// The accumulators that a thread has of the 16 rows.
-pub(super) const ACCUMULATORS: usize = COLUMNS as usize / 2;
 /// The elements of shared memory that a warp needs for so many columns at a time.
 pub(super) const fn len(width: u32) -> u32 {
     16 * pitch(width)
@@ -46,14 +42,37 @@ pub(super) fn are_better_stored_by_rows(c: &MatrixMut<'_>) -> bool {
     !takes_vectors_of(c, SECTOR) && c.col_stride() <= c.row_stride()
 }
 
-/// The epilogue of 16 rows of 128 columns, from column `col` on, by one warp, from its registers. Fragment row `i` is row `row(i)` of C, and
+/// The epilogue of 16 rows of `COLUMNS` columns, 32, 64 or 128, from column `col` on, by one warp, from its registers. Fragment row `i` is row `row(i)` of C, and
 /// `accumulator(4·j + 2·h + i)` is this lane's column `8·j + 2·(lane mod 4) + i` of fragment row `lane / 4 + 8·h`.
 ///
 /// # Safety
 /// No other thread accesses these elements of C. `col` is even.
 #[inline(always)]
 #[track_caller]
-pub(super) unsafe fn store_fragments(
+pub(super) unsafe fn store_fragments<const COLUMNS: u32>(
+    tile: &Tile<'_>,
+    row: impl Fn(u32) -> u32,
+    col: u32,
+    accumulator: impl Fn(usize) -> f32,
+) {
+    const { assert!(matches!(COLUMNS, 32 | 64 | 128)) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        match COLUMNS {
+            128 => store_fragment_rows::<16>(tile, row, col, accumulator),
+            64 => store_fragment_rows::<8>(tile, row, col, accumulator),
+            _ => store_fragment_rows::<{ 32 / 8 }>(tile, row, col, accumulator),
+        }
+    }
+}
+
+/// The rows of a lane, of so many groups of 8 columns.
+///
+/// # Safety
+/// As for [`store_fragments`].
+#[inline(always)]
+#[track_caller]
+unsafe fn store_fragment_rows<const GROUPS: usize>(
     tile: &Tile<'_>,
     row: impl Fn(u32) -> u32,
     col: u32,
@@ -61,8 +80,8 @@ pub(super) unsafe fn store_fragments(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        store_fragment_row::<0>(tile, &row, col, &accumulator);
-        store_fragment_row::<1>(tile, &row, col, &accumulator);
+        store_fragment_row::<0, GROUPS>(tile, &row, col, &accumulator);
+        store_fragment_row::<1, GROUPS>(tile, &row, col, &accumulator);
     }
 }
 
@@ -72,7 +91,7 @@ pub(super) unsafe fn store_fragments(
 /// As for [`store_fragments`].
 #[inline(always)]
 #[track_caller]
-unsafe fn store_fragment_row<const HALF: usize>(
+unsafe fn store_fragment_row<const HALF: usize, const GROUPS: usize>(
     tile: &Tile<'_>,
     row: &impl Fn(u32) -> u32,
     col: u32,
@@ -84,18 +103,18 @@ unsafe fn store_fragment_row<const HALF: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         let row = row(lane / 4 + 8 * HALF as u32);
-        tile.epilogue_groups::<2, { ACCUMULATORS / 4 }>(row, col + 2 * (lane & 3), 8, groups)
+        tile.epilogue_groups::<2, GROUPS>(row, col + 2 * (lane & 3), 8, groups)
     }
 }
 
-/// The same, row by row, `WIDTH` columns at a time: a multiple of 32 that divides [`COLUMNS`].
+/// The same of `COLUMNS` columns, row by row, `WIDTH` of them at a time: a multiple of 32 that divides `COLUMNS`.
 ///
 /// # Safety
 /// All lanes of the warp come here, with [`len`] elements of `memory` that no other warp uses, from a multiple of 16 bytes on, and nothing
 /// asynchronous under way to them. No other warp accesses these elements of C. `col` is a multiple of 4.
 #[inline(always)]
 #[track_caller]
-pub(super) unsafe fn store_by_rows<const WIDTH: u32>(
+pub(super) unsafe fn store_by_rows<const COLUMNS: u32, const WIDTH: u32>(
     tile: &Tile<'_>,
     memory: &SharedSlice<f32>,
     row: impl Fn(u32) -> u32,

@@ -2,20 +2,26 @@
 //! needs no GPU.
 //!
 //! ```text
-//!  report with --regret:  shape ── times of many plans ──┐
-//!                           │                            ├──► time of the chosen one / least of all
-//!  this build:            plan, by the model ── chosen ──┘
+//!  report with --regret:  shape ── times of many plans ──┬───────────────► fit ──► constants by which the model has these times
+//!                           │                            ├──► time of the chosen one / least of all        │
+//!  this build:            plan, by the model ── chosen ──┘                      ▲                          │
+//!                                     ▲                                         └── and by those ──────────┘
+//!                                     └── constants
 //! ```
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::report::{AtlasReport, Outcome, PlanTime, Row};
 use crate::Error;
 use crate::files::read_text;
 use runtime::DeviceInfo;
-use tilewright::plan::{self, ConstantsChoice, DeviceFacts, GemmPlan, Options, Tables};
+use tilewright::plan::fit::{Fit, KernelFit, Observation, fit};
+use tilewright::plan::{
+    self, Constants, ConstantsChoice, DeviceFacts, Features, GemmPlan, MeasuredConstants, MeasuredOn, Options, Tables,
+};
 use tilewright::{Orders, kernels};
 
 /// The shapes of most regret that are shown.
@@ -43,17 +49,53 @@ pub(super) fn replan(path: &Path, tables: &Tables, constants: &ConstantsChoice) 
         serde_json::from_str(&read_text(path)?).map_err(|error| not_for_this(path, &error.to_string()))?;
     let device = gpu_of(&report).ok_or_else(|| not_for_this(path, "it is not of a GPU"))?;
     let planned = Options { tables: tables.clone(), constants: constants.clone(), ..Options::from(report.precision) };
-    let (mut all, mut ratios) = (Vec::new(), Ratios::new());
-    for row in &report.results {
-        let Outcome::Measured(measured) = &row.outcome else { continue };
-        let Some(regret) = &measured.regret else { continue };
-        all.extend(replanned(&device, &planned, row, &regret.times)?);
-        compare(&device, constants, row, &regret.times, &mut ratios)?;
-    }
+    let of_all = |planned: &Options| -> Result<Vec<Replanned<'_>>, Error> {
+        let rows = report.results.iter().filter_map(|row| Some((row, times(row)?)));
+        rows.filter_map(|(row, times)| replanned(&device, planned, row, times).transpose()).collect()
+    };
+    let all = of_all(&planned)?;
     if all.is_empty() {
         return Err(not_for_this(path, "it has no times of several plans for a shape: measure with --regret"));
     }
-    Ok(text(&all) + &text_of(&ratios))
+    let (mut ratios, mut observations) = (Ratios::new(), Vec::new());
+    for row in &report.results {
+        compare(&device, constants, row, times(row).unwrap_or_default(), &mut ratios, &mut observations)?;
+    }
+    let mut text = text(&all) + &text_of(&ratios);
+    if let Some(on) = measured_on(&report) {
+        let known = match constants {
+            ConstantsChoice::This(measured) => measured.constants.clone(),
+            ConstantsChoice::Stored | ConstantsChoice::BuiltIn => {
+                Constants::built_in(Some(on.compute_capability), on.multiprocessors)
+            }
+        };
+        let found = fit(&known, &observations);
+        let (driver, date) = (String::new(), report.date.clone());
+        let constants = MeasuredConstants::new(on, driver, report.commit.clone(), date, found.constants.clone());
+        let planned = Options { constants: ConstantsChoice::This(Arc::new(constants)), ..planned };
+        text += &text_of_fit(&found, &mut regrets(&of_all(&planned)?));
+    }
+    Ok(text)
+}
+
+/// The times of several plans of a shape, if it has some.
+fn times(row: &Row) -> Option<&[PlanTime]> {
+    match &row.outcome {
+        Outcome::Measured(measured) => Some(&measured.regret.as_ref()?.times),
+        _ => None,
+    }
+}
+
+/// What constants that are fitted to a report hold for; none without the kernels' digest.
+fn measured_on(report: &AtlasReport) -> Option<MeasuredOn> {
+    let DeviceInfo::Cuda { name, compute_capability, multiprocessors, .. } = &report.device else { return None };
+    let (major, minor) = compute_capability.split_once('.')?;
+    Some(MeasuredOn {
+        gpu: name.clone(),
+        compute_capability: (major.parse().ok()?, minor.parse().ok()?),
+        multiprocessors: *multiprocessors,
+        kernels_digest: kernels::ALL.first()?.facts.source.digest?.to_owned(),
+    })
 }
 
 fn not_for_this(path: &Path, why: &str) -> Error {
@@ -86,13 +128,14 @@ fn replanned<'a>(
     Ok(Some(Replanned { row, chosen, regret, best }))
 }
 
-/// Compares the times of all plans of a shape with what the model estimates.
+/// Compares the times of all plans of a shape with what the model estimates, and collects them.
 fn compare(
     device: &DeviceFacts,
     constants: &ConstantsChoice,
     row: &Row,
     times: &[PlanTime],
     ratios: &mut Ratios,
+    observations: &mut Vec<Observation>,
 ) -> Result<(), Error> {
     let product = row.shape.description()?;
     for time in times {
@@ -104,6 +147,7 @@ fn compare(
         let words = time.kernel.split('_').filter(|word| word.parse::<Orders>().is_err());
         let of_kernel = ratios.entry(words.collect::<Vec<_>>().join("_")).or_default();
         of_kernel[usize::from(!product.is_aligned())].push(time.median_ms / estimated_ms);
+        observations.push(Observation { features: Features::of(&plan), ms: time.median_ms });
     }
     Ok(())
 }
@@ -141,21 +185,11 @@ fn text(all: &[Replanned<'_>]) -> String {
         known.for_each(|regret| classes.entry(&one.row.class).or_default().push(regret));
     }
     let mut text = String::new();
-    let mut line = |name: &str, regrets: &mut Vec<f64>| {
-        regrets.sort_by(f64::total_cmp);
-        let at = |share: f64| regrets[((regrets.len() - 1) as f64 * share).round() as usize];
-        let [median, most] = [at(0.5), at(0.95)];
-        let largest = at(1.0);
-        let count = regrets.len();
-        _ = writeln!(text, "{name:<16}{count:>5} shapes   median {median:.3}   95 % {most:.3}   largest {largest:.3}");
-    };
-    let mut every: Vec<f64> = classes.values().flatten().copied().collect();
+    let mut every: Vec<f64> = regrets(all);
     for (name, regrets) in &mut classes {
-        line(name, regrets);
+        text += &line(name, regrets);
     }
-    if !every.is_empty() {
-        line("all", &mut every);
-    }
+    text += &line("all", &mut every);
     let unknown = all.iter().filter(|one| one.regret.is_none());
     _ = writeln!(text, "{} shapes are planned in ways that have no time there", unknown.clone().count());
     let mut worst: Vec<_> = all.iter().filter_map(|one| Some((one.regret?, one))).collect();
@@ -172,4 +206,42 @@ fn text(all: &[Replanned<'_>]) -> String {
         _ = writeln!(text, "     ?  {} {}: {}, not {}", one.row.class, one.row.id, one.chosen, one.best.kernel);
     }
     text
+}
+
+/// The regrets of all shapes for which what is chosen has a time.
+fn regrets(all: &[Replanned<'_>]) -> Vec<f64> {
+    all.iter().filter_map(|one| one.regret).collect()
+}
+
+/// A line of regrets.
+fn line(name: &str, regrets: &mut [f64]) -> String {
+    regrets.sort_by(f64::total_cmp);
+    let Some(last) = regrets.len().checked_sub(1) else { return String::new() };
+    let at = |share: f64| regrets[(last as f64 * share).round() as usize];
+    let [median, most, largest] = [0.5, 0.95, 1.0].map(at);
+    let count = regrets.len();
+    format!("{name:<16}{count:>5} shapes   median {median:.3}   95 % {most:.3}   largest {largest:.3}\n")
+}
+
+/// The constants that are fitted to the times, beside those that were gone by, and the regret of plans by them.
+fn text_of_fit(found: &Fit, regrets: &mut [f64]) -> String {
+    let mut text =
+        "Constants fitted to these times: share of the peak, us of a block, factor of unaligned operands\n".to_owned();
+    for KernelFit { kernel, before, after, times, .. } in &found.kernels {
+        _ = writeln!(
+            text,
+            "  {kernel:<40} {:.3} -> {:.3}   {:.2} -> {:.2}   {:.2} -> {:.2}   ({times} times)",
+            before.share_of_peak,
+            after.share_of_peak,
+            before.block_seconds * 1e6,
+            after.block_seconds * 1e6,
+            before.unaligned,
+            after.unaligned
+        );
+    }
+    for of_machine in &found.machine {
+        let (name, before, after, times) = (of_machine.name, of_machine.before, of_machine.after, of_machine.times);
+        _ = writeln!(text, "  {name:<40} {before:.4e} -> {after:.4e}   ({times} times)");
+    }
+    text + &line("by those", regrets)
 }
