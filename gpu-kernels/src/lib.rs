@@ -27,7 +27,7 @@
 //! # Precision
 //!
 //! It is part of every kernel's name. `fp32` alone means: operands and result are IEEE 754 binary32, and every multiplication
-//! and addition of the sum is one fused operation rounded to nearest. `fp32_3xtf32`, `fp32_mixed` and `fp32_3xfp16` compute on
+//! and addition of the sum is one fused operation rounded to nearest. `fp32_3xtf32` and `fp32_3xfp16` compute on
 //! tensor cores by parts of the operands, with errors like those of fp32 ([`gemm::decompose`], [`pack::scaled`]); `fp32_normwise` by
 //! parts that are accurate beside the largest elements of rows and columns, `fp32_10xint8` by exact sums of such parts
 //! ([`pack::digits`]); `tf32`, `bf16` and `fp16` round the operands.

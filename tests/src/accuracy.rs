@@ -27,7 +27,7 @@ pub const KERNELS: [&str; 14] = [
     "gemm_mma_64x64_nt_fp32_3xtf32",
     "gemm_narrow_16_nt_fp32_3xtf32",
     "gemm_wgmma_nt_fp32_3xtf32",
-    "gemm_mma_nt_fp32_mixed",
+    "gemm_mma_nt_fp32_3xtf32",
     "gemm_wgmma_packed_fp32_3xfp16",
     "gemm_wgmma_nt_tf32",
     "gemm_mma_nt_bf16",

@@ -390,7 +390,6 @@ fn loss(scheme: Scheme) -> f64 {
         Scheme::Fp32 | Scheme::Fp32Fp64 => 0.0,
         // Of the maxima of rows and columns: see `gpu_kernels::pack::digits`.
         Scheme::Fp32TenInt8 => 4.02 / f64::from(1 << 28),
-        Scheme::Fp32Mixed => on_tensor_cores(MmaPrecision::Fp32Mixed),
         Scheme::Fp32ThreeTf32 => on_tensor_cores(MmaPrecision::Fp32ThreeTf32),
         // Each operand keeps 22 bits: see `gpu_kernels::pack::scaled`.
         Scheme::Fp32ThreeFp16 => 1e-6,

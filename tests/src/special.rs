@@ -127,8 +127,6 @@ pub fn bound(scheme: Scheme) -> f64 {
     match scheme {
         Scheme::Bf16 => 2f64.powi(-7),
         Scheme::Tf32 | Scheme::Fp16 => 2f64.powi(-9),
-        // Sums of less than a few thousand terms are what this scheme is not chosen for.
-        Scheme::Fp32Mixed => 2e-6,
         _ => 1e-6,
     }
 }

@@ -12,7 +12,6 @@ use tilewright::Orders;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named after the kernels")]
 pub enum MmaPrecision {
-    Fp32Mixed,
     Fp32ThreeTf32,
     Fp32ThreeTf32Of64x32,
     Tf32,
@@ -22,21 +21,19 @@ pub enum MmaPrecision {
 
 impl MmaPrecision {
     /// All precisions.
-    pub const ALL: [Self; 6] =
-        [Self::Fp32Mixed, Self::Fp32ThreeTf32, Self::Fp32ThreeTf32Of64x32, Self::Tf32, Self::Bf16, Self::Fp16];
+    pub const ALL: [Self; 5] = [Self::Fp32ThreeTf32, Self::Fp32ThreeTf32Of64x32, Self::Tf32, Self::Bf16, Self::Fp16];
 
     /// Those whose results are those of fp32.
-    pub const FP32: [Self; 3] = [Self::Fp32Mixed, Self::Fp32ThreeTf32, Self::Fp32ThreeTf32Of64x32];
+    pub const FP32: [Self; 2] = [Self::Fp32ThreeTf32, Self::Fp32ThreeTf32Of64x32];
 
     /// How far an element of `A·B` may be from the exact one, as a part of `Σ|a||b|`, but for the rounding of the sum: what
     /// the two operands of a product lose at most.
     ///
     /// With TF32, half a unit in the last of 11 bits each, 2⁻¹¹; with bf16, 2⁻⁸; and the same of what is left for the split
-    /// products: two times two roundings of 2⁻¹¹·2⁻⁹, or two of 2⁻¹¹·2⁻¹⁰, and low·low, 2⁻²².
+    /// products: two of 2⁻¹¹·2⁻¹⁰, and low·low, 2⁻²².
     pub fn element_bound(self) -> f64 {
         let power = |exponent: i32| 2f64.powi(exponent);
         match self {
-            Self::Fp32Mixed => 4.0 * power(-20) + power(-22),
             Self::Fp32ThreeTf32 | Self::Fp32ThreeTf32Of64x32 => 2.0 * power(-21) + power(-22),
             Self::Tf32 | Self::Fp16 => 2.0 * power(-11) + power(-22),
             Self::Bf16 => 2.0 * power(-8) + power(-16),
@@ -65,9 +62,6 @@ pub fn launch_mma(
         };
     }
     match precision {
-        MmaPrecision::Fp32Mixed => by_layouts!(
-            gemm_mma_nn_fp32_mixed gemm_mma_nt_fp32_mixed gemm_mma_tn_fp32_mixed gemm_mma_tt_fp32_mixed
-        ),
         MmaPrecision::Fp32ThreeTf32 => by_layouts!(
             gemm_mma_nn_fp32_3xtf32 gemm_mma_nt_fp32_3xtf32 gemm_mma_tn_fp32_3xtf32 gemm_mma_tt_fp32_3xtf32
         ),

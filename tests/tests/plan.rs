@@ -83,9 +83,9 @@ fn every_layout_has_its_kernel_on_every_device() {
         is(&h200(), Bf16, "gemm_wgmma_packed_bf16");
         is(&h200(), Fp16, "gemm_wgmma_packed_fp16");
         is(&h200(), Tf32, if layout == "NT" { "gemm_wgmma_nt_tf32" } else { "gemm_wgmma_tt_tf32" });
-        is(&portable_h200(), Fp32, "gemm_mma_.._fp32_mixed");
-        is(&a100(), Fp32, "gemm_mma_.._fp32_mixed");
-        is(&cpu(), Fp32, "gemm_mma_.._fp32_mixed");
+        is(&portable_h200(), Fp32, "gemm_mma_.._fp32_3xtf32");
+        is(&a100(), Fp32, "gemm_mma_.._fp32_3xtf32");
+        is(&cpu(), Fp32, "gemm_mma_.._fp32_3xtf32");
         for device in [h200(), portable_h200(), cpu()] {
             is(&device, Fp32Strict, "gemm_register_tiled_.._fp32");
         }
@@ -102,40 +102,25 @@ fn every_layout_has_its_kernel_on_every_device() {
 }
 
 #[test]
-fn short_sums_take_the_more_accurate_scheme() {
-    for (k, scheme) in [(512, "3xtf32"), (2559, "3xtf32"), (2560, "mixed"), (65_536, "mixed")] {
-        for device in [a100(), cpu()] {
-            let name = name(&device, &product("NT", 2048, 2048, k), Precision::Fp32);
-            assert!(
-                name.starts_with("gemm_mma_") && name.ends_with(&format!("_nt_fp32_{scheme}")),
-                "k={k} on {device}: {name}"
-            );
-        }
-        // On Hopper, for what three fp16 products are not fit: whatever k is.
+fn what_three_fp16_products_are_not_fit_for_is_left_to_three_tf32_products() {
+    for k in [512, 65_536] {
         let unfit = plan_with(&h200(), &product("NT", 2048, 2048, k), "gemm_wgmma_packed_fp32_3xfp16", 1);
         let fallback = "with gemm_wgmma_nt_fp32_3xtf32";
         assert!(unfit.explanation().steps.last().unwrap().ends_with(fallback), "k={k}: {}", unfit.explanation());
-        let plan = chosen(&h200(), &product("NT", 2048, 2048, k), Precision::Fp32);
-        assert!(plan.kernel().scheme != kernels::Scheme::Fp32Mixed || k >= 2560, "{}", plan.explanation());
     }
-    // The other can be had by its name, and the explanation says what that means.
-    let forced = Options::from(kernel("gemm_mma_nt_fp32_mixed"));
-    let plan = plan::plan(&cpu(), &product("NT", 20, 20, 64), &forced).unwrap();
-    assert_eq!((plan.precision(), &plan.explanation().reason), (Precision::Fp32, &Reason::Name));
-    assert!(plan.explanation().notes.iter().any(|note| note.contains("k below 2560")), "{}", plan.explanation());
 }
 
 #[test]
 fn few_tiles_divide_long_sums_among_all_multiprocessors() {
     let plan = chosen(&h200(), &product("NN", 256, 256, 524_288), Precision::Fp32);
-    assert_eq!((plan.kernel().name, plan.splits()), ("gemm_wgmma_nn_fp32_mixed", 66));
+    assert_eq!((plan.kernel().name, plan.splits()), ("gemm_wgmma_nn_fp32_3xtf32", 66));
     assert_eq!(plan.explanation().blocks, 132);
     assert_eq!(plan.workspace_bytes(), 4 * 66 * 256 * 256);
     assert_eq!(plan.explanation().steps.len(), 2, "{}", plan.explanation());
     // Where C need not be kept, and many blocks have the same operands, they share the looking for those that cannot be
     // split: each has a mark, and another kernel looks at these last. Two columns of tiles are too few.
     let steps = |product: Description, splits| {
-        plan_with(&h200(), &product.with_factors(1.0, 0.0), "gemm_wgmma_nn_fp32_mixed", splits)
+        plan_with(&h200(), &product.with_factors(1.0, 0.0), "gemm_wgmma_nn_fp32_3xtf32", splits)
     };
     assert_eq!(steps(product("NN", 256, 256, 524_288), 66).workspace_bytes(), 4 * 66 * 256 * 256);
     let plan = steps(product("NN", 2048, 4096, 8192), 1);
@@ -168,7 +153,7 @@ fn vectors_have_their_kernels_from_either_side() {
 fn what_tensor_maps_cannot_describe_is_copied_first() {
     // Rows of 2949 and 5921 elements do not begin at multiples of 16 bytes.
     let irregular = product("NN", 8205, 5921, 2949);
-    let plan = plan_with(&h200(), &irregular, "gemm_wgmma_nn_fp32_mixed", 1);
+    let plan = plan_with(&h200(), &irregular, "gemm_wgmma_nn_fp32_3xtf32", 1);
     assert_eq!(plan.explanation().steps.len(), 3, "{}", plan.explanation());
     assert!(plan.workspace_bytes() >= 4 * (8205 * 2952 + 2949 * 5924), "{}", plan.explanation());
     // Other kernels take them as they are.
@@ -346,7 +331,7 @@ fn spread_operands_are_copied_or_read_by_kernels_for_any_layout() {
     let tight = DeviceFacts { memory_bytes: Some(1 << 20), ..a100() };
     let plan = chosen(&tight, &spread, Precision::Fp32);
     assert_eq!((plan.kernel().a, plan.kernel().b), (None, None), "{}", plan.explanation());
-    let refused = refusal(&tight, &spread, Options::from(kernel("gemm_mma_nn_fp32_mixed")));
+    let refused = refusal(&tight, &spread, Options::from(kernel("gemm_mma_nn_fp32_3xtf32")));
     assert!(matches!(refused, Refusal::Workspace { .. }), "{refused}");
 }
 
@@ -355,9 +340,9 @@ fn a_result_that_is_stored_by_columns_is_computed_as_its_transpose() {
     let mut by_columns = product("NN", 2048, 1024, 4096);
     by_columns.c = Placement::column_major(2048);
     let plan = chosen(&a100(), &by_columns, Precision::Fp32);
-    assert_eq!(plan.kernel().name, "gemm_mma_tt_fp32_mixed");
+    assert_eq!(plan.kernel().name, "gemm_mma_tt_fp32_3xtf32");
     // A kernel that is named for the product as it stands does it, too.
-    let named = plan::plan(&a100(), &by_columns, &Options::from(kernel("gemm_mma_nn_fp32_mixed"))).unwrap();
+    let named = plan::plan(&a100(), &by_columns, &Options::from(kernel("gemm_mma_nn_fp32_3xtf32"))).unwrap();
     assert!(named.explanation().notes.is_empty(), "{}", named.explanation());
 }
 
@@ -393,13 +378,13 @@ fn kernels_are_refused_with_the_reason() {
     let refused = |device: &DeviceFacts, options: Options| refusal(device, &gemm, options);
     assert_eq!(refused(&h200(), forced("gemv_block_reduction_fp32")), Refusal::ManyColumns { most: 1, n: 200 });
     assert_eq!(
-        refused(&a100(), forced("gemm_wgmma_nt_fp32_mixed")),
+        refused(&a100(), forced("gemm_wgmma_nt_fp32_3xtf32")),
         Refusal::Architecture { needs: "sm_90a", device: a100().to_string() }
     );
-    assert!(matches!(refused(&portable_h200(), forced("gemm_wgmma_nt_fp32_mixed")), Refusal::Architecture { .. }));
+    assert!(matches!(refused(&portable_h200(), forced("gemm_wgmma_nt_fp32_3xtf32")), Refusal::Architecture { .. }));
     // On the executor, which is slow, kernels of Hopper's instructions have to be named.
     let on_cpu = |options: Options| plan::plan(&cpu(), &gemm, &options).unwrap();
-    assert_eq!(on_cpu(forced("gemm_wgmma_nt_fp32_mixed")).kernel().name, "gemm_wgmma_nt_fp32_mixed");
+    assert_eq!(on_cpu(forced("gemm_wgmma_nt_fp32_3xtf32")).kernel().name, "gemm_wgmma_nt_fp32_3xtf32");
     let chosen = on_cpu(Options::from(Precision::Fp32));
     assert!(!chosen.kernel().name.contains("wgmma"), "{}", chosen.explanation());
     assert!(chosen.explanation().to_string().contains("only taken if it is named"), "{}", chosen.explanation());
@@ -416,7 +401,7 @@ fn kernels_are_refused_with_the_reason() {
     assert_eq!(refused(&h200(), split("gemm_mma_nt_tf32", most + 1)), too_many);
     let many = Description { batch: 1 << 30, ..gemm };
     assert!(matches!(refusal(&h200(), &many, forced("gemm_mma_nt_tf32")), Refusal::TooManyBlocks { .. }));
-    assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), forced("gemm_wgmma_nt_fp32_mixed")), Refusal::EmptyK);
+    assert_eq!(refusal(&h200(), &gemm.with_factors(0.0, 1.0), forced("gemm_wgmma_nt_fp32_3xtf32")), Refusal::EmptyK);
     assert!(matches!(
         plan::plan(&h200(), &gemm, &Options { splits: Some(0), ..Options::default() }),
         Err(Error::Usage(_))
@@ -426,9 +411,9 @@ fn kernels_are_refused_with_the_reason() {
 #[test]
 fn refusals_say_what_can_do_it() {
     let gemm = product("NT", 300, 200, 4096);
-    let error = plan::plan(&a100(), &gemm, &Options::from(kernel("gemm_wgmma_nt_fp32_mixed"))).unwrap_err();
+    let error = plan::plan(&a100(), &gemm, &Options::from(kernel("gemm_wgmma_nt_fp32_3xtf32"))).unwrap_err();
     let message = error.to_string();
-    assert!(message.contains("sm_90a") && message.contains("gemm_mma_nt_fp32_mixed"), "{message}");
+    assert!(message.contains("sm_90a") && message.contains("gemm_mma_nt_fp32_3xtf32"), "{message}");
 
     let splits = Options { splits: Some(3), ..Options::from(Precision::Fp32Strict) };
     let plan = plan::plan(&a100(), &gemm, &splits).unwrap();
@@ -520,7 +505,7 @@ fn an_explanation_says_everything_and_survives_json() {
         "m=256 n=256 k=524288",
         "NVIDIA H200",
         "fp32: as accurate as fp32",
-        "gemm_wgmma_nn_fp32_mixed",
+        "gemm_wgmma_nn_fp32_3xtf32",
         "the model estimates",
         "256x128",
         "132 blocks, sums divided among 66",
@@ -603,7 +588,7 @@ fn a_table_of_the_gpu_decides_what_it_has_and_nothing_else() {
     assert_eq!(old(1000.0).explanation().reason, Reason::Model, "{}", old(1000.0).explanation());
     assert_eq!(old(30.0).kernel().name, slow, "{}", old(30.0).explanation());
     // By its name, a kernel is taken whatever a table says; splits likewise.
-    let named = Options { kernel: Some(kernel("gemm_wgmma_nt_fp32_mixed")), ..options.clone() };
+    let named = Options { kernel: Some(kernel("gemm_wgmma_nt_fp32_3xtf32")), ..options.clone() };
     assert_eq!(plan(&square, &named).explanation().reason, Reason::Name);
     let split = Options { splits: Some(3), ..options };
     assert_eq!(plan(&square, &split).splits(), 3);

@@ -129,7 +129,7 @@ fn planned_products_are_right_in_every_precision() {
         Trial { factors: (0.0, 2.0), ..Trial::new([5, 40, 37], precision) }.run();
     }
     let plan = Trial::new([8, 8, 2600], Precision::Fp32).run();
-    assert_eq!(plan.kernel().name, "gemm_mma_nn_fp32_mixed");
+    assert_eq!(plan.kernel().name, "gemm_mma_nn_fp32_3xtf32");
 }
 
 #[test]

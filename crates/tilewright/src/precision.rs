@@ -67,17 +67,15 @@ pub enum Precision {
 
     /// As accurate as fp32, element by element, over the whole range of fp32: the default.
     ///
-    /// Tensor cores multiply parts of the operands, and fp32 additions, rounded to nearest, collect the products. Three
-    /// schemes: three TF32 products (3xTF32); one TF32 product and two bf16 products (mixed), which costs two thirds; or three
-    /// fp16 products of scaled operands (3xFP16), which costs half, and packing them first. The error is at most 3·10⁻⁷
-    /// (relative Frobenius) for K < 2560 and 7·10⁻⁷ from there, or that of a sum in fp32 if that is larger, and on operands of similar
+    /// Tensor cores multiply parts of the operands, and fp32 additions, rounded to nearest, collect the products. Two
+    /// schemes: three TF32 products (3xTF32); or three fp16 products of scaled operands (3xFP16), which cost half, and packing them
+    /// first. The error is at most 3·10⁻⁷ (relative Frobenius), or that of a sum in fp32 if that is larger, and on operands of similar
     /// size `|E| / Σ|a||b|` is at most 10⁻⁶. What holds for all operands, and what for those that were made to show errors, differs from
-    /// scheme to scheme: [`Scheme::bounds`](crate::kernels::Scheme::bounds). (Where one product dominates a sum, the mixed scheme's
-    /// errors were 4·10⁻⁶, and where one number is much larger than all others, those of 3xTF32 2·10⁻⁶ at K = 4096.) An
+    /// scheme to scheme: [`Scheme::bounds`](crate::kernels::Scheme::bounds). (Where one number is much larger than all others, the
+    /// errors of 3xTF32 were 2·10⁻⁶ at K = 4096.) An
     /// [`Accuracy`](crate::Accuracy) asks for a bound in place of a precision. Whole numbers whose sums are below 2²⁴ have exact
     /// products. **A matrix that selects rows or columns need not give their last bit**: the two parts of a number have 23 of its 24
-    /// bits, so A times the identity is A but for one unit in the last place. The mixed scheme is chosen only where K is at least
-    /// [`Precision::MIXED_FROM`].
+    /// bits, so A times the identity is A but for one unit in the last place.
     ///
     /// Operands that cannot be decomposed (not finite, from about 2¹¹⁵ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
     /// tiles that they touch are computed as in [`Precision::Fp32Strict`]: infinities and NaN come out in the class that a
@@ -151,11 +149,6 @@ impl Precision {
         Self::Fp16,
     ];
 
-    /// The terms from which on the mixed scheme is chosen for [`Precision::Fp32`]. From 2048 on it keeps the bound on the
-    /// norm; but the largest error of an element, as a part of `Σ|a||b|`, was 1.3·10⁻⁶ at 2048 terms on log-uniform inputs,
-    /// as large as that of cuBLAS, and 9·10⁻⁷ at 2949.
-    pub const MIXED_FROM: usize = 2560;
-
     /// The name, as `--precision`, tables and JSON have it.
     pub fn name(self) -> &'static str {
         match self {
@@ -192,7 +185,7 @@ impl Precision {
     ///  fp32-rounded, fp32-ozaki
     ///               2⁻²³                                      2⁻²³
     ///  fp32-strict  2·√K·2⁻²⁴                                4·√K·2⁻²⁴
-    ///  fp32         the same, at least 3·10⁻⁷ or 7·10⁻⁷      the same, at least 10⁻⁶
+    ///  fp32         the same, at least 3·10⁻⁷                the same, at least 10⁻⁶
     ///  tf32, fp16   2·√K·2⁻²⁴ + 2⁻¹⁰                         4·√K·2⁻²⁴ + 2⁻¹⁰ (1 + 2⁻¹⁰)
     ///  bf16         2·√K·2⁻²⁴ + 2⁻⁷                          4·√K·2⁻²⁴ + 2⁻⁷ (1 + 2⁻⁷)
     /// ```
@@ -206,8 +199,7 @@ impl Precision {
             Self::Fp32Rounded | Self::Fp32Ozaki => Tolerance { frobenius: 2.0 * ROUNDING, max: 2.0 * ROUNDING },
             Self::Fp32Strict => fp32,
             Self::Fp32 | Self::Fp32Normwise => {
-                let least = if terms < Self::MIXED_FROM { 3e-7 } else { 7e-7 };
-                Tolerance { frobenius: fp32.frobenius.max(least), max: fp32.max.max(1e-6) }
+                Tolerance { frobenius: fp32.frobenius.max(3e-7), max: fp32.max.max(1e-6) }
             }
             Self::Tf32 | Self::Fp16 => rounded(1.0 / 1024.0),
             Self::Bf16 => rounded(1.0 / 128.0),

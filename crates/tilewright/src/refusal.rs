@@ -134,14 +134,6 @@ pub enum Refusal {
         /// The memory of the device.
         has: crate::Bytes,
     },
-    /// It does not keep what the precision promises for a k this small. It can be had by its name.
-    #[error("for k below {from}, its error is above what {precision} promises: only by its name")]
-    ShortK {
-        /// The precision.
-        precision: Precision,
-        /// The smallest k that it is for.
-        from: usize,
-    },
     /// It takes a launch for each product of a batch. It can be had by its name.
     #[error("it takes a launch for each of the {batch} products of the batch: only by its name")]
     LaunchForEach {
@@ -181,8 +173,7 @@ impl Refusal {
     pub fn yields_to_name(&self) -> bool {
         matches!(
             self,
-            Self::ShortK { .. }
-                | Self::NotDeterministic
+            Self::NotDeterministic
                 | Self::OneColumn
                 | Self::SlowOnCpu
                 | Self::LaunchForEach { .. }

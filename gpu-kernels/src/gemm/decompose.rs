@@ -9,13 +9,11 @@
 //! a · b  =  high·high  +  high·low + low·high  +  low·low        the last is below 2⁻²² of the first, and left out
 //! ```
 //!
-//! - **3xTF32**: three TF32 products. `low`, rounded to TF32, loses what is below 2⁻²³ of x.
-//! - **mixed**: one TF32 product for high·high, and bf16 products for the other two. Those are 2⁻¹² of the whole, so the 8
-//!   bits of bf16 leave an error of about 2⁻²⁰: at two thirds of the cost, twice to three times the error.
+//! **3xTF32** is three TF32 products. `low`, rounded to TF32, loses what is below 2⁻²³ of x.
 //!
 //! Source: H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
 //! theoretical peak performance", IJHPCA 36 (2022), section 3; the promotion of partial sums is section 3.2's remedy for the
-//! tensor cores' truncation. The mixed scheme is ours.
+//! tensor cores' truncation.
 //!
 //! # Where this does not hold
 //!

@@ -249,7 +249,7 @@ mod tests {
         measured(&mut new.results[1]).kernel = "gemm_new_fp32".to_owned();
         let text = Comparison::new(&old, &new).text();
         assert!(
-            text.contains("cuBLAS +10.0 %") && text.contains("gemm_new_fp32 instead of gemm_mma_nt_fp32_mixed"),
+            text.contains("cuBLAS +10.0 %") && text.contains("gemm_new_fp32 instead of gemm_mma_nt_fp32_3xtf32"),
             "{text}"
         );
     }

@@ -89,7 +89,6 @@ impl Roofline {
             // Int8 is twice as fast as bf16, on every GPU with `wgmma`.
             Scheme::Fp32TenInt8 => (half(5.0)?, "tensor cores"),
             Scheme::Fp32 => (ms(work.operations, &self.fma), "CUDA cores"),
-            Scheme::Fp32Mixed => (tf32(1.0)? + half(2.0)?, "tensor cores"),
             Scheme::Fp32ThreeTf32 => (tf32(3.0)?, "tensor cores"),
             Scheme::Fp32ThreeFp16 | Scheme::Fp32ScaledFp16 => (half(3.0)?, "tensor cores"),
             Scheme::Tf32 => (tf32(1.0)?, "tensor cores"),
@@ -351,7 +350,6 @@ mod tests {
         assert_eq!(least(Scheme::Fp32, 0.0, 0.0, 1e12), (20.0, "CUDA cores".to_owned()));
         assert_eq!(least(Scheme::Tf32, 0.0, 0.0, 1e12).0, 2.5);
         assert_eq!(least(Scheme::Fp32ThreeTf32, 0.0, 0.0, 1e12).0, 7.5);
-        assert_eq!(least(Scheme::Fp32Mixed, 0.0, 0.0, 1e12), (5.0, "tensor cores".to_owned()));
         assert_eq!(least(Scheme::Fp32ScaledFp16, 0.0, 0.0, 1e12).0, 3.75);
         assert_eq!(least(Scheme::Bf16, 0.0, 0.0, 1e12).0, 1.25);
         assert_eq!(least(Scheme::Fp32Fp64, 0.0, 0.0, 1e12).0, 20.0);
@@ -361,7 +359,7 @@ mod tests {
     fn without_a_ceiling_there_is_no_least_time() {
         let without = Roofline { tf32: None, bf16: None, ..roofline() };
         let work = |scheme| Work { read: 1.0, written: 1.0, operations: 1.0, scheme };
-        assert!(without.least(work(Scheme::Fp32Mixed)).is_none());
+        assert!(without.least(work(Scheme::Fp32ThreeTf32)).is_none());
         assert!(without.least(work(Scheme::Fp32)).is_some());
         assert!(without.text().contains("not measured"));
     }

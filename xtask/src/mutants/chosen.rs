@@ -145,15 +145,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "multiplies the first part of A where the second belongs",
         file: "gpu-kernels/src/gemm/hopper/scheme.rs",
-        from: "            accumulators.set::<Tf32>(registers(second_a, 0), first_b);\n",
-        to: "            accumulators.set::<Tf32>(registers(first_a, 0), first_b);\n",
-        kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
+        from: "accumulators.set::<Tf32>(registers(high_a, 0), low_b);",
+        to: "accumulators.set::<Tf32>(registers(high_a, 0), high_b);",
+        kernels: &["gemm_wgmma_256x64_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "no promotion: the tensor cores add up all steps",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "            let mut partial = [0f32; ACCUMULATORS];\n            self.ping_pong.wait();\n            wgmma::fence();\n            S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);\n            wgmma::commit();\n            self.ping_pong.pass();\n            partial.wait::<0>();\n            self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.offset_in_a);\n            promote(&mut self.accumulators[0], &partial);\n",
-        to: "            let mut partial: [f32; ACCUMULATORS] = core::array::from_fn(|i| self.accumulators[0][position_of(i)]);\n            self.ping_pong.wait();\n            wgmma::fence();\n            for (a, b) in [(&second_a, first_b), (&first_a, second_b), (&first_a, first_b)] {\n                for i in 0..4 {\n                    let registers = [a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]];\n                    partial.add::<wgmma::Tf32>(registers, b.offset(32 * i as u32));\n                }\n            }\n            wgmma::commit();\n            self.ping_pong.pass();\n            partial.wait::<0>();\n            self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.offset_in_a);\n            self.accumulators[0] = core::array::from_fn(|i| partial[position_of(i)]);\n",
+        from: "            let mut partial = [0f32; ACCUMULATORS];\n            self.ping_pong.wait();\n            wgmma::fence();\n            S::multiply(&mut partial, &parts_of_a, high_b, low_b);\n            wgmma::commit();\n            self.ping_pong.pass();\n            partial.wait::<0>();\n            self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.offset_in_a);\n            promote(&mut self.accumulators[0], &partial);\n",
+        to: "            let mut partial: [f32; ACCUMULATORS] = core::array::from_fn(|i| self.accumulators[0][position_of(i)]);\n            self.ping_pong.wait();\n            wgmma::fence();\n            for (a, b) in [(&parts_of_a[1], high_b), (&parts_of_a[0], low_b), (&parts_of_a[0], high_b)] {\n                for i in 0..4 {\n                    let registers = [a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]];\n                    partial.add::<wgmma::Tf32>(registers, b.offset(32 * i as u32));\n                }\n            }\n            wgmma::commit();\n            self.ping_pong.pass();\n            partial.wait::<0>();\n            self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.offset_in_a);\n            self.accumulators[0] = core::array::from_fn(|i| partial[position_of(i)]);\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -187,9 +187,9 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "the descriptor of B's second part is that of the first",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "let second_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize);",
-        to: "let second_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset }) as usize);",
-        kernels: &["gemm_wgmma_nn_fp32_mixed"],
+        from: "let low_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize);",
+        to: "let low_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset }) as usize);",
+        kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
     },
     Mutant {
         what: "the offset in A wraps a stage too far",
@@ -250,23 +250,23 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "leaves out the product of A's low part",
         file: "gpu-kernels/src/gemm/hopper/scheme.rs",
-        from: "            accumulators.set::<Bf16>(registers(second_a, 2), second_b);\n            accumulators.add::<Bf16>(registers(second_a, 3), second_b.offset(STEP));\n            accumulators.add::<Bf16>(registers(second_a, 0), second_b.offset(2 * STEP));",
-        to: "            accumulators.set::<Bf16>(registers(second_a, 0), second_b.offset(2 * STEP));",
-        kernels: &["gemm_wgmma_nn_fp32_mixed"],
+        from: "            accumulators.set::<Tf32>(registers(low_a, 0), high_b);\n            add_products(accumulators, 1, low_a, high_b);\n            add_products(accumulators, 0, high_a, low_b);\n",
+        to: "            accumulators.set::<Tf32>(registers(high_a, 0), low_b);\n            add_products(accumulators, 1, high_a, low_b);\n",
+        kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
     },
     Mutant {
-        what: "packs the wrong neighbours",
+        what: "multiplies neighbours in the wrong order",
         file: "gpu-kernels/src/gemm/hopper/scheme.rs",
-        from: "convert::bf16x2(raw[at], raw[at + 2])",
-        to: "convert::bf16x2(raw[at], raw[at + 1])",
-        kernels: &["gemm_wgmma_nn_fp32_mixed"],
+        from: "[fragments[4 * step], fragments[4 * step + 1],",
+        to: "[fragments[4 * step + 1], fragments[4 * step],",
+        kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
     },
     Mutant {
         what: "adds to accumulators that were never set",
         file: "gpu-kernels/src/gemm/hopper/scheme.rs",
-        from: "            accumulators.set::<Bf16>(registers(second_a, 2), second_b);",
-        to: "            accumulators.set::<Bf16>(registers(second_a, 3), second_b);",
-        kernels: &["gemm_wgmma_nn_fp32_mixed"],
+        from: "accumulators.set::<Tf32>(registers(low_a, 0), high_b);",
+        to: "accumulators.add::<Tf32>(registers(low_a, 0), high_b);",
+        kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
     },
     Mutant {
         what: "reads fragments of A unswizzled",
@@ -285,8 +285,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "stores the second piece where the first is",
         file: "gpu-kernels/src/gemm/hopper/operand.rs",
-        from: "(piece ^ pieces.other) as usize, [values[4]",
-        to: "(piece ^ pieces.group) as usize, [values[4]",
+        from: "(piece ^ PIECE) as usize, [values[4]",
+        to: "(piece ^ EIGHT) as usize, [values[4]",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -301,7 +301,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
         file: "gpu-kernels/src/gemm/hopper/operand.rs",
         from: "column: piece_of_row(row, 0)",
         to: "column: row * ROW",
-        kernels: &["gemm_wgmma_nn_fp32_mixed"],
+        kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
     },
     Mutant {
         what: "announces half of the bytes",
@@ -327,8 +327,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "commits before it has converted",
         file: "gpu-kernels/src/gemm/hopper/converter.rs",
-        from: "            convert_tile::<A, B, S, COLUMNS>(block.memory, share, raw_b, targets, second);\n            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n",
-        to: "            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n            convert_tile::<A, B, S, COLUMNS>(block.memory, share, raw_b, targets, second);\n",
+        from: "            convert_tile::<A, B, COLUMNS>(block.memory, share, raw_b, targets, second);\n            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n",
+        to: "            hopper::fence_async_shared();\n            warp::sync_warp(warp::ALL_LANES);\n            second.commit();\n            convert_tile::<A, B, COLUMNS>(block.memory, share, raw_b, targets, second);\n",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {

@@ -73,7 +73,7 @@ impl KernelInfo {
         };
         own.or_else(|| self.refusal_of_grid(product, splits.unwrap_or_else(|| self.contract.fewest_splits(product))))
             .or(own_unless_named)
-            .or_else(|| self.refusal_unless_named(device, product, wanted))
+            .or_else(|| self.refusal_unless_named(device, product))
     }
 
     /// Why it cannot compute a product in so many blocks.
@@ -99,14 +99,7 @@ impl KernelInfo {
     }
 
     /// Why it may not compute a product unless it is named.
-    fn refusal_unless_named(&self, device: &DeviceFacts, product: &Description, wanted: Wanted) -> Option<Refusal> {
-        let from = self.scheme.fewest_terms();
-        if let Wanted::Precision(precision) = wanted
-            && product.terms() < from
-            && product.terms() > 0
-        {
-            return Some(Refusal::ShortK { precision, from });
-        }
+    fn refusal_unless_named(&self, device: &DeviceFacts, product: &Description) -> Option<Refusal> {
         if product.batch > 1 && !self.contract.is_batched() {
             return Some(Refusal::LaunchForEach { batch: product.batch });
         }

@@ -8,19 +8,13 @@ use super::tiled::{Common, Tiled, tiled_kernels};
 use crate::order::Order::{ColumnMajor, RowMajor};
 
 /// The shares of the peak of the schemes for fp32 are fitted to an H200 ([`Performance`]), where `mma.sync` does not reach the peak of the
-/// tensor cores: `gemm_mma_nt_fp32_mixed` reaches 0.28 of it at the model's clock, 2.15 ms for 2048×4096×8192
-/// (`docs/results/2026-11-21-h200-targets.md`).
+/// tensor cores.
 const THREE_TF32: Common = Common {
     idea: "tensor cores of any GPU from sm_80 on multiply parts of the operands; fp32 additions collect the products",
     scheme: Scheme::Fp32ThreeTf32,
     sums: SumOrder::Mma { terms: 16 },
     tile: SHAPE,
     performance: Performance::new(1, 0.38).block(4.0).unaligned(1.15),
-};
-const MIXED: Common = Common {
-    scheme: Scheme::Fp32Mixed,
-    performance: Performance::new(1, 0.31).block(4.0).unaligned(1.15),
-    ..THREE_TF32
 };
 /// The kernels with small tiles.
 const SMALL_THREE_TF32: Common = Common {
@@ -122,10 +116,4 @@ tiled_kernels! {
         gemm_mma_nt_fp32_3xtf32 RowMajor ColumnMajor,
         gemm_mma_tn_fp32_3xtf32 ColumnMajor RowMajor,
         gemm_mma_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
-    /// One TF32 and two bf16 products.
-    pub static MMA_FP32_MIXED = MIXED:
-        gemm_mma_nn_fp32_mixed RowMajor RowMajor,
-        gemm_mma_nt_fp32_mixed RowMajor ColumnMajor,
-        gemm_mma_tn_fp32_mixed ColumnMajor RowMajor,
-        gemm_mma_tt_fp32_mixed ColumnMajor ColumnMajor;
 }

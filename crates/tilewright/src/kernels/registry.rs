@@ -11,7 +11,7 @@ use super::contract::KernelInfo;
 use super::gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 use super::mma::{
     MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_64X64_FP32_3XTF32, MMA_64X64_FP32_FP64, MMA_BF16, MMA_FP16,
-    MMA_FP32_3XTF32, MMA_FP32_FP64, MMA_FP32_MIXED, MMA_TF32,
+    MMA_FP32_3XTF32, MMA_FP32_FP64, MMA_TF32,
 };
 use super::narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16, NARROW_16_3XTF32, NARROW_32_3XTF32};
 use super::outer::OUTER;
@@ -21,7 +21,7 @@ use super::scheme::Family;
 use super::short_k::WGMMA_SHORT_FP32_3XFP16;
 use super::wgmma::{
     WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_256X32_FP32_3XTF32,
-    WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32, WGMMA_FP32_MIXED,
+    WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32,
 };
 use crate::{Error, Precision};
 
@@ -40,16 +40,14 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
         .chain(&MMA_64X32_K64_FP32_3XTF32)
         .chain(&MMA_64X32_FP32_3XTF32)
         .chain(&MMA_64X64_FP32_3XTF32)
-        .chain(&MMA_FP32_3XTF32)
-        .chain(&MMA_FP32_MIXED);
+        .chain(&MMA_FP32_3XTF32);
     let of_split_operands = of_split_operands
         .chain(&WGMMA_64X16_FP32_3XTF32)
         .chain(&WGMMA_64X64_K32_FP32_3XTF32)
         .chain(&WGMMA_64X64_FP32_3XTF32)
         .chain(&WGMMA_256X32_FP32_3XTF32)
         .chain(&WGMMA_256X64_FP32_3XTF32)
-        .chain(&WGMMA_FP32_3XTF32)
-        .chain(&WGMMA_FP32_MIXED);
+        .chain(&WGMMA_FP32_3XTF32);
     let of_split_operands =
         of_split_operands.chain(&WGMMA_FP32_10XINT8).chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_SHORT_FP32_3XFP16);
     let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XFP16);

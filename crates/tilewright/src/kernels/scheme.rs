@@ -24,8 +24,6 @@ pub enum Scheme {
     Fp32TenInt8,
     /// Fused fp32 operations on CUDA cores.
     Fp32,
-    /// One TF32 product, and two bf16 products for what TF32 leaves.
-    Fp32Mixed,
     /// Three TF32 products.
     Fp32ThreeTf32,
     /// Three fp16 products of scaled operands, where they lose nothing by that.
@@ -84,7 +82,7 @@ impl Scheme {
             Self::Fp32Fp64 => Precision::Fp32Rounded,
             Self::Fp32TenInt8 => Precision::Fp32Ozaki,
             Self::Fp32 => Precision::Fp32Strict,
-            Self::Fp32Mixed | Self::Fp32ThreeTf32 | Self::Fp32ThreeFp16 => Precision::Fp32,
+            Self::Fp32ThreeTf32 | Self::Fp32ThreeFp16 => Precision::Fp32,
             Self::Fp32ScaledFp16 => Precision::Fp32Normwise,
             Self::Tf32 => Precision::Tf32,
             Self::Bf16 => Precision::Bf16,
@@ -108,16 +106,14 @@ impl Scheme {
     /// | fp32 | 0 | | K | 2 + 2.8 √K |
     /// | 3xTF32 | 9 | 32 | K/16 + 1 | 16 + 0.84 √K |
     /// | 3xFP16 | 13 | 44 | K/16 + 1 | 18 + 0.84 √K |
-    /// | mixed | 134 | 32 | K/16 + 1 | 130 + 0.84 √K |
     /// | TF32 | 2¹⁴ + 8 | 32 | K | 2¹⁴ + 40 + 2 √K |
     /// | bf16 | 2¹⁷ + 512 | 32 | K | 2¹⁷ + 544 + 2 √K |
     ///
     /// **A product.** `a = high + low` exactly, with `|low| ≤ 2⁻¹¹|a|`: high has 11 bits, rounded to nearest. Cut off to 11 bits, low
     /// loses at most one unit in the last place of a, 2⁻²³|a|. So 3xTF32 is off by `low·low`, 2⁻²² = 4u, and two times 2u: with what
     /// is beyond the first order, less than 9u. 3xFP16 rounds low to fp16, of numbers that are at least 2⁻¹⁴ when they are scaled, and of
-    /// the smallest of these there is twice as much lost: two times 4u, and 4u. In the mixed scheme, the low and the high part
-    /// that meet in each of two bf16 products are rounded to 8 bits, 2⁻⁸·2⁻¹¹ = 32u each. TF32 and bf16 operands are off by 2⁻¹¹
-    /// and 2⁻⁸ each (of normal numbers).
+    /// the smallest of these there is twice as much lost: two times 4u, and 4u. TF32 and bf16 operands are off by
+    /// 2⁻¹¹ and 2⁻⁸ each (of normal numbers).
     ///
     /// **Tensor cores** cut off. A term of an instruction loses less than 2⁻²⁵ of the largest on compute capability 9.0 (2⁻²⁴ on others),
     /// and the sum 2⁻²³ of itself: (9/2 + 2)u for 8 terms and the accumulator, (17/2 + 2)u for 16, (5 + 2)u for 4 on 8.0. Sums are
@@ -145,7 +141,6 @@ impl Scheme {
             Self::Fp32 => Bounds::of_units(0.0, k, 2.0 + 2.8 * root),
             Self::Fp32ThreeTf32 => Bounds::of_units(9.0 + 32.0, promotions, 16.0 + 0.84 * root),
             Self::Fp32ThreeFp16 => Bounds::of_units(13.0 + 44.0, promotions, 18.0 + 0.84 * root),
-            Self::Fp32Mixed => Bounds::of_units(134.0 + 32.0, promotions, 130.0 + 0.84 * root),
             Self::Tf32 => Bounds::of_units(16_392.0 + 32.0, k, 16_424.0 + 2.0 * root),
             Self::Bf16 => Bounds::of_units(131_584.0 + 32.0, k, 131_616.0 + 2.0 * root),
             Self::Fp32TenInt8 | Self::Fp32ScaledFp16 | Self::Fp16 => None,
@@ -170,18 +165,12 @@ impl Scheme {
         }
     }
 
-    /// The fewest terms for which a plan takes it unasked: below that, its error is above what the precision promises.
-    pub(crate) fn fewest_terms(self) -> usize {
-        if self == Self::Fp32Mixed { Precision::MIXED_FROM } else { 0 }
-    }
-
     /// What is computed, in a few words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Fp32Fp64 => "fp64 products and sums on tensor cores, rounded to fp32 once",
             Self::Fp32TenInt8 => "ten int8 products of digits on tensor cores, added up exactly, rounded to fp32 once",
             Self::Fp32 => "fused fp32 operations on CUDA cores",
-            Self::Fp32Mixed => "mixed: one TF32 and two bf16 products on tensor cores, fp32 promotion",
             Self::Fp32ThreeTf32 => "3xTF32: three TF32 products on tensor cores, fp32 promotion",
             Self::Fp32ThreeFp16 => "3xFP16: three fp16 products of scaled operands on tensor cores, fp32 promotion",
             Self::Fp32ScaledFp16 => "three fp16 products of scaled operands on tensor cores, fp32 promotion",

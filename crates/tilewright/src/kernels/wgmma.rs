@@ -23,8 +23,6 @@ const THREE_TF32: Common = Common {
     tile: TILE,
     performance: Performance::new(1, 0.9).block(6.0),
 };
-const MIXED: Common =
-    Common { scheme: Scheme::Fp32Mixed, performance: Performance::new(1, 0.77).block(5.5), ..THREE_TF32 };
 
 /// Tiles of an eighth of the size, and loaded without TMA.
 const SMALL_THREE_TF32: Common = Common {
@@ -127,12 +125,6 @@ tensor_map_kernels! {
         gemm_wgmma_nt_fp32_3xtf32 RowMajor ColumnMajor,
         gemm_wgmma_tn_fp32_3xtf32 ColumnMajor RowMajor,
         gemm_wgmma_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
-    /// One TF32 and two bf16 products.
-    pub static WGMMA_FP32_MIXED = MIXED:
-        gemm_wgmma_nn_fp32_mixed RowMajor RowMajor,
-        gemm_wgmma_nt_fp32_mixed RowMajor ColumnMajor,
-        gemm_wgmma_tn_fp32_mixed ColumnMajor RowMajor,
-        gemm_wgmma_tt_fp32_mixed ColumnMajor ColumnMajor;
     /// Three TF32 products, tiles of 256×64.
     pub static WGMMA_256X64_FP32_3XTF32 = COLUMNS_64_THREE_TF32:
         gemm_wgmma_256x64_nn_fp32_3xtf32 RowMajor RowMajor,

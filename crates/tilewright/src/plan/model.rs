@@ -113,7 +113,6 @@ pub(super) fn peak(machine: &Machine, scheme: Scheme) -> f64 {
         Scheme::Fp32 => return machine.fp32_rate,
         // Int8 is four times as fast.
         Scheme::Fp32TenInt8 => 10.0 / 4.0,
-        Scheme::Fp32Mixed => 2.0,
         Scheme::Fp32ThreeTf32 => 3.0,
         Scheme::Fp32ThreeFp16 | Scheme::Fp32ScaledFp16 => 1.5,
         Scheme::Tf32 => 1.0,

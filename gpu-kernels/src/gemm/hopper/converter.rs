@@ -20,10 +20,10 @@ use super::decomposed_block::{
     A_TILE, Block, CONVERTER_WARPS, SECOND_STAGES, WARP_ROWS, b_tile, box_of_b, raw_stage_len, second_stage_len,
     tile_of,
 };
-use super::operand::{BOX, Major, Pieces, ROUNDS, ROW, Share, load_unit, store_unit};
-use super::scheme::Scheme;
+use super::operand::{BOX, Major, ROUNDS, ROW, Share, load_unit, store_unit};
+use super::scheme::parts_of_b;
 use super::underflow_scan::{UNDERFLOW_A, UNDERFLOW_B};
-use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
+use crate::gemm::decompose::UnderflowScan;
 
 const _: () =
     assert!(SECOND_STAGES == 2, "an empty second stage says that the raw stage of two steps ago is read no more");
@@ -118,7 +118,7 @@ unsafe fn load_operand<O: Major>(
 /// # Safety
 /// As for the body of the kernels; called by all lanes of the converters' warps, of which this is number `warp`.
 #[inline(always)]
-pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const COLUMNS: u32, const RAW_STAGES: u32>(
+pub(super) unsafe fn convert<A: Major, B: Major, const COLUMNS: u32, const RAW_STAGES: u32>(
     block: &Block<'_, COLUMNS, RAW_STAGES>,
     raw: &mut ProducerConsumer<RAW_STAGES>,
     warp: u32,
@@ -136,7 +136,7 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const COLUMNS: u32, 
         if B::K { (col + warp * of_b.n, 0) } else { (col + warp / group * of_b.n, warp % group * of_b.k) };
     let source = Source { map_a, map_b, row: row + warp * WARP_ROWS, col, product, k, k_of_b };
     let rounds = ROUNDS / group;
-    let share = Share::of::<B>(warp / group, warp::lane_id()).from_round::<B>(warp % group * rounds);
+    let share = Share::of::<B>(warp / group, warp::lane_id()).beginning_at::<B>(warp % group * rounds);
     let mut scan = [UnderflowScan::new(); 2];
     // SAFETY: all stages are empty.
     unsafe {
@@ -162,7 +162,7 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const COLUMNS: u32, 
                 load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
             }
             raw.consumer().wait();
-            convert_tile::<A, B, S, COLUMNS>(block.memory, share, raw_b, targets, second);
+            convert_tile::<A, B, COLUMNS>(block.memory, share, raw_b, targets, second);
             hopper::fence_async_shared();
             warp::sync_warp(warp::ALL_LANES);
             second.commit();
@@ -194,15 +194,15 @@ pub(super) unsafe fn convert<A: Major, B: Major, S: Scheme, const COLUMNS: u32, 
 /// # Safety
 /// The raw tile is complete, and nobody else accesses the other tiles; every converter comes here.
 #[inline(always)]
-unsafe fn convert_tile<A: Major, B: Major, S: Scheme, const COLUMNS: u32>(
+unsafe fn convert_tile<A: Major, B: Major, const COLUMNS: u32>(
     memory: SharedSlice<f32>,
     share: Share,
     raw: u32,
-    [first, second]: [u32; 2],
+    [high, low]: [u32; 2],
     second_ring: Producer<SECOND_STAGES>,
 ) {
     let sources = share.sources::<B>(raw);
-    let (first, second) = (share.target(Pieces::TF32, first), share.target(S::SECOND, second));
+    let (high_target, low_target) = (share.target(high), share.target(low));
     // SAFETY: inside the tiles, and every unit has one lane.
     unsafe {
         if !B::K {
@@ -211,21 +211,17 @@ unsafe fn convert_tile<A: Major, B: Major, S: Scheme, const COLUMNS: u32>(
         let mut values = load_unit::<A, B>(memory, &sources, 0);
         let rounds = const { ROUNDS * COLUMNS / (CONVERTER_WARPS * 32) };
         for round in 0..rounds {
-            let (mut high, mut low) = ([0.0; 8], [0.0; 8]);
-            for i in 0..8 {
-                (high[i], low[i]) = decompose_tf32(values[i]);
-            }
-            let second_of_b = S::second_of_b(values, low);
+            let [mut high, low] = parts_of_b(values);
             if B::K && round == 0 {
                 hint::pin(&mut high);
                 second_ring.acquire();
             }
-            store_unit::<B>(memory, Pieces::TF32, first, round, high);
+            store_unit::<B>(memory, high_target, round, high);
             // Between the stores, where the fewest registers are needed for anything else.
             if round + 1 < rounds {
                 values = load_unit::<A, B>(memory, &sources, round + 1);
             }
-            store_unit::<B>(memory, S::SECOND, second, round, second_of_b);
+            store_unit::<B>(memory, low_target, round, low);
         }
     }
 }

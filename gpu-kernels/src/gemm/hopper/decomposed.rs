@@ -24,8 +24,8 @@
 //!   tensor cores add up 32 products, cutting off what does not fit, and these partial accumulators are added to the accumulators
 //!   in fp32, rounded to nearest. Without promotion, the error would grow with k, all of it towards zero.
 //!
-//! A step takes the tensor cores 2048 clocks in the mixed scheme, 3072 with three TF32 products, in proportion less for fewer columns. Loading
-//! 256 rows of A takes 1,700 of them at the bandwidth of an H200. The consumer warpgroups alternate
+//! A step takes the tensor cores 3072 clocks, in proportion less for fewer columns. Loading 256 rows of A takes 1,700 at the bandwidth of an
+//! H200. The consumer warpgroups alternate
 //! ([`blocks::ping_pong`]): tensor cores multiply a half of one warpgroup while the other one promotes, loads and decomposes.
 //!
 //! # Operands that cannot be decomposed
@@ -66,7 +66,7 @@ use super::fallback::Fallback;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, load_fragments, row_of_fragment};
-use super::scheme::{Mixed, Scheme, ThreeTf32, ThreeTf32OfTransposes, parts_of_a};
+use super::scheme::{Scheme, ThreeTf32, ThreeTf32OfTransposes, parts_of_a};
 use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B, are_finite};
 use super::whole_rows::{self, are_better_stored_by_rows, store_by_rows, store_fragments};
 use crate::gemm::decompose::UnderflowScan;
@@ -174,7 +174,7 @@ unsafe fn multiply_decomposed<
         let warp = warp_number();
         if warp < FIRST_CONSUMER {
             hopper::release_registers::<40>();
-            let found = convert::<A, B, S, COLUMNS, RAW_STAGES>(&block, &mut converter, warp, map_a, map_b);
+            let found = convert::<A, B, COLUMNS, RAW_STAGES>(&block, &mut converter, warp, map_a, map_b);
             block.found.arrive(found);
         } else {
             hopper::acquire_registers::<232>();
@@ -213,29 +213,29 @@ where
         let second_ring = block.second.consumer_after(self.step);
         let raw_stage = raw.stage() * raw_stage_len(COLUMNS);
         let second_offset = RAW_STAGES * raw_stage_len(COLUMNS) + second_ring.stage() * second_stage_len(COLUMNS, B::K);
-        let first_b = Descriptor::at(memory, (if B::K { raw_stage + A_TILE } else { second_offset }) as usize);
-        let second_b =
+        let high_b = Descriptor::at(memory, (if B::K { raw_stage + A_TILE } else { second_offset }) as usize);
+        let low_b =
             Descriptor::at(memory, (if B::K { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize);
         // SAFETY: a stage is read when it is full, and released when the products that read it have finished. A K-major B is
         // read from the raw stage to the end of the step.
         unsafe {
-            let [first_a, second_a] = self.decompose::<S, SCAN>();
+            let parts_of_a = self.decompose::<SCAN>();
             second_ring.wait();
             let mut partial = [0f32; ACCUMULATORS];
             self.ping_pong.wait();
             wgmma::fence();
-            S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);
+            S::multiply(&mut partial, &parts_of_a, high_b, low_b);
             wgmma::commit();
             self.ping_pong.pass();
             partial.wait::<0>();
             self.raw = load_fragments::<A>(memory.skip((HALF * ROW) as usize), self.offset_in_a);
             promote(&mut self.accumulators[0], &partial);
 
-            let [first_a, second_a] = self.decompose::<S, SCAN>();
+            let parts_of_a = self.decompose::<SCAN>();
             let mut partial = [0f32; ACCUMULATORS];
             self.ping_pong.wait();
             wgmma::fence();
-            S::multiply(&mut partial, &first_a, &second_a, first_b, second_b);
+            S::multiply(&mut partial, &parts_of_a, high_b, low_b);
             wgmma::commit();
             self.ping_pong.pass();
             if !B::K {
@@ -264,11 +264,11 @@ where
 
     /// Decomposes what has been loaded of A.
     #[inline(always)]
-    fn decompose<S: Scheme, const SCAN: bool>(&mut self) -> [Fragments<u32>; 2] {
+    fn decompose<const SCAN: bool>(&mut self) -> [Fragments<u32>; 2] {
         if SCAN {
             self.scan.scan_now(&self.raw);
         }
-        parts_of_a::<S>(&self.raw)
+        parts_of_a(&self.raw)
     }
 }
 
@@ -476,14 +476,6 @@ macro_rules! entry_points {
 }
 
 entry_points! { 128:
-    gemm_wgmma_nn_fp32_mixed, KMajor, MnMajor, Mixed,
-        "`C = α·A·B + β·C` in fp32 by one TF32 and two bf16 products, A and B row-major.";
-    gemm_wgmma_nt_fp32_mixed, KMajor, KMajor, Mixed,
-        "`C = α·A·B + β·C` in fp32 by one TF32 and two bf16 products, A row-major and B column-major.";
-    gemm_wgmma_tn_fp32_mixed, MnMajor, MnMajor, Mixed,
-        "`C = α·A·B + β·C` in fp32 by one TF32 and two bf16 products, A column-major and B row-major.";
-    gemm_wgmma_tt_fp32_mixed, MnMajor, KMajor, Mixed,
-        "`C = α·A·B + β·C` in fp32 by one TF32 and two bf16 products, A and B column-major.";
     gemm_wgmma_nn_fp32_3xtf32, KMajor, MnMajor, ThreeTf32,
         "`C = α·A·B + β·C` in fp32 by three TF32 products, A and B row-major.";
     gemm_wgmma_nt_fp32_3xtf32, KMajor, KMajor, ThreeTf32,

@@ -11,6 +11,9 @@ use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B};
 use crate::gemm::tiles::{TileShape, TiledGemm};
 
 /// The tile of a block with so many columns: 128, 64 or 32.
+///
+/// # Panics
+/// For any other number of columns.
 pub const fn tile_of(columns: u32) -> TileShape {
     assert!(matches!(columns, 32 | 64 | 128), "a converter warp has columns of one group of 32");
     TileShape { m: ROWS, n: columns, k: ROW }

@@ -43,11 +43,11 @@ use cuda_std::{async_copy, hopper};
 
 use super::decomposed::position_of;
 use super::lines::{DEPTH, LINES, LineCopies, Lines, PART_THREADS};
-use super::operand::{KMajor, Major, MnMajor, Pieces, Share, store_unit};
-use super::scheme::{Scheme, ThreeTf32, parts_of_a};
+use super::operand::{KMajor, Major, MnMajor, Share, store_unit};
+use super::scheme::{self, Scheme, ThreeTf32, parts_of_a};
 use super::underflow_scan::are_finite;
 use crate::Matrix;
-use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
+use crate::gemm::decompose::UnderflowScan;
 use crate::gemm::fp32_tile::{self, Made, Region};
 use crate::gemm::tile_source::TileSource;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -176,7 +176,7 @@ unsafe fn multiply<'a, A: Major, B: Major, S: Scheme, const PARTS: u32, G: TileS
     let fragments = a.fragment_offset(warp * 16, lane);
     let (sources, shift) = (b.source_offsets(warp, lane), b.source_shift(lane));
     let share = Share::of::<B>(warp / 2, lane);
-    let (high_target, low_target) = (share.target(Pieces::TF32, 0), share.target(S::SECOND, B_TILE));
+    let (high_target, low_target) = (share.target(0), share.target(B_TILE));
     let (high_b, low_b) = (Descriptor::at(parts_of_b, 0), Descriptor::at(parts_of_b, B_TILE as usize));
 
     // This warpgroup's steps: every third one, or all of them.
@@ -214,23 +214,19 @@ unsafe fn multiply<'a, A: Major, B: Major, S: Scheme, const PARTS: u32, G: TileS
             for round in 0..2 {
                 let values = Lines::<B, LINES>::load_unit(&raw, place + RAW_TILE, &sources, shift, round);
                 scan.scan_now(&values);
-                let (mut high, mut low) = ([0.0; 8], [0.0; 8]);
-                for i in 0..8 {
-                    (high[i], low[i]) = decompose_tf32(values[i]);
-                }
-                let second = S::second_of_b(values, low);
+                let [high, low] = scheme::parts_of_b(values);
                 let round = warp % 2 * 2 + round;
-                store_unit::<B>(parts_of_b, Pieces::TF32, high_target, round, high);
-                store_unit::<B>(parts_of_b, S::SECOND, low_target, round, second);
+                store_unit::<B>(parts_of_b, high_target, round, high);
+                store_unit::<B>(parts_of_b, low_target, round, low);
             }
             hopper::fence_async_shared();
             let values = Lines::<A, LINES>::load(&raw, place + fragments);
             scan.scan_now(&values);
-            let [first, second] = parts_of_a::<S>(&values);
+            let parts_of_a = parts_of_a(&values);
             Block::<PARTS>::BARRIERS.at(part).sync();
             let mut partial = [0f32; ACCUMULATORS];
             wgmma::fence();
-            S::multiply(&mut partial, &first, &second, high_b, low_b);
+            S::multiply(&mut partial, &parts_of_a, high_b, low_b);
             wgmma::commit();
             partial.wait::<0>();
             for i in 0..ACCUMULATORS {

@@ -32,9 +32,9 @@ use cuda_std::{async_copy, hopper};
 use super::decomposed::position_of;
 use super::lines::{DEPTH, LINES, Lines, PART_THREADS};
 use super::operand::{KMajor, Major, MnMajor};
-use super::scheme::{Scheme, ThreeTf32OfTransposes, parts_of_a};
+use super::scheme::{self, Scheme, ThreeTf32OfTransposes, parts_of_a};
 use super::underflow_scan::are_finite;
-use crate::gemm::decompose::{UnderflowScan, decompose_tf32, prepare_tf32};
+use crate::gemm::decompose::UnderflowScan;
 use crate::gemm::fp32_tile::{self, Made, Region};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -137,20 +137,17 @@ unsafe fn multiply<A: Major, B: Major>(gemm: TiledGemm<'_>) {
             let place = stage * stage_len::<A, B>();
             let values = Lines::<B, COLUMNS>::load_piece(&raw, place + Lines::<A, LINES>::TILE, &sources, shift);
             scan.scan_now(&values);
-            let (mut high, mut low) = ([0.0; 4], [0.0; 4]);
-            for i in 0..4 {
-                (high[i], low[i]) = decompose_tf32(values[i]);
-            }
+            let [high, low] = scheme::parts_of_b(values);
             parts_of_b.write4(target as usize, high);
-            parts_of_b.write4((B_TILE + target) as usize, low.map(prepare_tf32));
+            parts_of_b.write4((B_TILE + target) as usize, low);
             hopper::fence_async_shared();
             let values = Lines::<A, LINES>::load(&raw, place + fragments);
             scan.scan_now(&values);
-            let [first, second] = parts_of_a::<ThreeTf32OfTransposes>(&values);
+            let parts_of_a = parts_of_a(&values);
             thread::sync_threads();
             let mut partial = [0f32; ACCUMULATORS];
             wgmma::fence();
-            ThreeTf32OfTransposes::multiply(&mut partial, &first, &second, high_b, low_b);
+            ThreeTf32OfTransposes::multiply(&mut partial, &parts_of_a, high_b, low_b);
             wgmma::commit();
             partial.wait::<0>();
             for i in 0..ACCUMULATORS {

@@ -11,8 +11,8 @@
 //!
 //! [`crate::pack::pairs`] scales each 64 k of a row of A or a column of B by the power of two that brings the largest element among them to
 //! the top of fp16's range, and decomposes what comes out into two fp16 numbers of 11 bits each, of which the low one is scaled once
-//! more. An fp16 product costs half of a TF32 product, and there are three of them: three quarters of what the mixed scheme of
-//! [`crate::gemm::decompose`] costs.
+//! more. An fp16 product costs half of a TF32 product, and there are three of them: half of what 3xTF32
+//! ([`crate::gemm::decompose`]) costs.
 //!
 //! The partial accumulators of 64 k have to be added to others in fp32 anyway: a fused multiplication by the factor of their column takes
 //! the place of the addition. TMA loads the factors to shared memory, with the first stage of each 64 k. The factor of their row is the

@@ -18,8 +18,7 @@
 //!  A is MN-major:  a thread loads k = 2q and 2q + 1, each for rows 2g, 2g + 1     position p holds k = 0 2 4 6 1 3 5 7 [p]
 //! ```
 //!
-//! B follows A. In the bf16 tile, pairs of positions (0, 4), (1, 5), (2, 6), (3, 7) are neighbours, so that what a thread
-//! has loaded of A for TF32 packs into the fragments for bf16 without moving between threads.
+//! B follows A.
 
 pub(super) use blocks::swizzle::ROW;
 use blocks::swizzle::{PIECE, piece_of_row};
@@ -115,21 +114,8 @@ pub(super) struct Share {
     lane: u32,
 }
 
-/// Where the operands of eight k are in their column of a K-major tile: in two pieces.
-#[derive(Clone, Copy)]
-pub(super) struct Pieces {
-    /// From the first piece of eight k to that of the next eight.
-    group: u32,
-    /// From the first piece to the second, by exclusive or.
-    other: u32,
-}
-
-impl Pieces {
-    /// TF32 operands: four in each piece.
-    pub(super) const TF32: Self = Self { group: 2 * PIECE, other: PIECE };
-    /// bf16 operands in the first half of the row, and what is left of them in the second.
-    pub(super) const BF16: Self = Self { group: PIECE, other: ROW / 2 };
-}
+/// From the first piece of eight k of a K-major tile to that of the next eight. The second piece is the next one.
+const EIGHT: u32 = 2 * PIECE;
 
 impl Share {
     /// That of a lane of warp `warp` of those that convert.
@@ -142,7 +128,7 @@ impl Share {
     /// The same, with what is round `round` of that as round 0, where several warps share the 32 columns: it has to be a multiple of the
     /// rounds of a warp.
     #[inline(always)]
-    pub(super) fn from_round<B: Major>(self, round: u32) -> Self {
+    pub(super) fn beginning_at<B: Major>(self, round: u32) -> Self {
         if B::K { Self { columns: self.columns + round * ROUND, ..self } } else { Self { group: round, ..self } }
     }
 
@@ -151,7 +137,7 @@ impl Share {
     #[inline(always)]
     pub(super) fn sources<B: Major>(self, tile: u32) -> [u32; 4] {
         if B::K {
-            let first = self.target(Pieces::TF32, tile);
+            let first = self.target(tile);
             plain([first, first ^ PIECE, 0, 0])
         } else {
             let first = tile + self.columns + self.group * ROUND + self.lane;
@@ -161,8 +147,8 @@ impl Share {
 
     /// Where the operands of round 0 go in the K-major tile at element `tile`.
     #[inline(always)]
-    pub(super) fn target(self, pieces: Pieces, tile: u32) -> u32 {
-        plain([(tile + self.columns + self.column) ^ (self.group * pieces.group)])[0]
+    pub(super) fn target(self, tile: u32) -> u32 {
+        plain([(tile + self.columns + self.column) ^ (self.group * EIGHT)])[0]
     }
 }
 
@@ -197,21 +183,14 @@ pub(super) unsafe fn load_unit<A: Major, B: Major>(
 /// # Safety
 /// The tile is this one's to write, the offset that of a [`Share`] of it, and no other thread accesses the pieces.
 #[inline(always)]
-pub(super) unsafe fn store_unit<B: Major>(
-    memory: SharedSlice<f32>,
-    pieces: Pieces,
-    target: u32,
-    round: u32,
-    values: [f32; 8],
-) {
+pub(super) unsafe fn store_unit<B: Major>(memory: SharedSlice<f32>, target: u32, round: u32, values: [f32; 8]) {
     // Computed here and now: the pieces of all rounds would take registers.
-    let (skipped, [piece]) =
-        if B::K { (round * ROUND, [target]) } else { (0, plain([target ^ (round * pieces.group)])) };
+    let (skipped, [piece]) = if B::K { (round * ROUND, [target]) } else { (0, plain([target ^ (round * EIGHT)])) };
     let memory = memory.skip(skipped as usize);
     // SAFETY: the caller's promise.
     unsafe {
         memory.write4(piece as usize, [values[0], values[1], values[2], values[3]]);
-        memory.write4((piece ^ pieces.other) as usize, [values[4], values[5], values[6], values[7]]);
+        memory.write4((piece ^ PIECE) as usize, [values[4], values[5], values[6], values[7]]);
     }
 }
 

@@ -38,8 +38,7 @@
 //!
 //! | precision | products of tensor cores for k = 16 | error |
 //! |---|---|---|
-//! | `fp32_mixed` | 2 TF32 and 2 bf16 | that of fp32 sums ([`decompose`](super::decompose)) |
-//! | `fp32_3xtf32` | 6 TF32 | that of fp32 sums |
+//! | `fp32_3xtf32` | 6 TF32 | that of fp32 sums ([`decompose`](super::decompose)) |
 //! | `tf32` | 2 TF32 | operands rounded to 11 bits |
 //! | `bf16` | 1 bf16 | operands rounded to 8 bits |
 //! | `fp32_fp64` | fp64: 4 for 8 rows and 8 columns | fp64's, and one rounding to fp32 |
@@ -69,7 +68,7 @@ use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
 use operand::{Arrangement, BLOCK_LINES, DEPTH, KMajor, Lines, MnMajor};
-use scheme::{Fp64, Mixed, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
+use scheme::{Fp64, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
 
 use super::decompose::UnderflowScan;
 use super::fp32_tile::{self, Made, Region};
@@ -184,8 +183,6 @@ macro_rules! layouts {
     };
 }
 
-layouts!(Large 256 1, Mixed, "fp32, decomposed for TF32 and bf16 products",
-    gemm_mma_nn_fp32_mixed gemm_mma_nt_fp32_mixed gemm_mma_tn_fp32_mixed gemm_mma_tt_fp32_mixed);
 layouts!(Large 256 1, ThreeTf32, "fp32, decomposed for three TF32 products",
     gemm_mma_nn_fp32_3xtf32 gemm_mma_nt_fp32_3xtf32 gemm_mma_tn_fp32_3xtf32 gemm_mma_tt_fp32_3xtf32);
 layouts!(Small 384 1, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×32",

@@ -147,45 +147,6 @@ fn to_bf16(values: [f32; 4]) -> Pairs {
     [convert::bf16x2(values[0], values[1]), convert::bf16x2(values[2], values[3])]
 }
 
-/// One TF32 product for high·high, and two bf16 products for high·low and low·high ([`crate::gemm::decompose`]).
-pub(super) struct Mixed;
-
-/// The parts of an operand of [`Mixed`].
-#[derive(Clone, Copy)]
-pub(super) struct MixedParts {
-    tf32: Tf32,
-    /// `tf32` rounded to bf16.
-    high: Pairs,
-    low: Pairs,
-}
-
-impl Scheme for Mixed {
-    type Parts = MixedParts;
-    type Sum = f32;
-    const EXACT: bool = true;
-
-    #[inline(always)]
-    fn prepare(values: [f32; 4], scan: &mut UnderflowScan) -> MixedParts {
-        values.iter().for_each(|&value| scan.see(value));
-        let parts = values.map(decompose_tf32);
-        let (tf32, low) = (parts.map(|(high, _)| high), parts.map(|(_, low)| low));
-        MixedParts { tf32, high: to_bf16(tf32), low: to_bf16(low) }
-    }
-
-    #[inline(always)]
-    #[track_caller]
-    unsafe fn add_products(accumulators: &mut Products<f32>, a: [[MixedParts; 2]; TILES], b: [MixedParts; TILES]) {
-        let mut sums = NOTHING;
-        // SAFETY: the caller's promise.
-        unsafe {
-            add_bf16(&mut sums, a.map(|rows| rows.map(|row| row.low)), b.map(|column| column.high));
-            add_bf16(&mut sums, a.map(|rows| rows.map(|row| row.high)), b.map(|column| column.low));
-            add_tf32(&mut sums, a.map(|rows| rows.map(|row| row.tf32)), b.map(|column| column.tf32));
-        }
-        promote(accumulators, sums);
-    }
-}
-
 /// Three TF32 products ([`crate::gemm::decompose`]).
 pub(super) struct ThreeTf32;
 

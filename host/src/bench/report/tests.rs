@@ -11,7 +11,7 @@ pub(crate) fn report(ratio: f64) -> BenchReport {
     let ceiling = |per_second| Ceiling { per_second, by: "a probe".to_owned() };
     let results = suite::suite("targets").unwrap().into_iter().map(|case| CaseReport {
         outcome: Outcome::Measured(Box::new(Measured {
-            kernel: "gemm_mma_nt_fp32_mixed".to_owned(),
+            kernel: "gemm_mma_nt_fp32_3xtf32".to_owned(),
             splits: 2,
             workspace_bytes: 0,
             operand_sets: 1,
