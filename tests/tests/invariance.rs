@@ -77,6 +77,9 @@ fn kernels_with_one_order_make_the_same_bits() {
                 c_there.download(c.view_mut()).unwrap();
                 let is_transposed = plan.explanation().notes.iter().any(|note| note.contains("as the transpose"));
                 let order = if is_transposed { kernel.sums.of_transposes() } else { kernel.sums };
+                if order == SumOrder::Own {
+                    continue; // Computed as the transposes, it has an order that no other kernel has.
+                }
                 let by = (c.clone(), kernel.name);
                 let (expected, name) = first.entry((kernel.scheme, order, splits)).or_insert(by);
                 let differs =
