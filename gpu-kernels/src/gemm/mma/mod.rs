@@ -50,8 +50,9 @@
 //! 512×512×512 are 128 blocks and one launch. 384 threads with up to 168 registers, 144 KB of shared memory, which compute
 //! capability 8.0, 8.7 and 9.0 to 11.0 have. Those with `64x32_k64` have 8 warps, in four pairs, and 96 KB, for all others.
 //!
-//! Copies are of 16 bytes where every row of k, or every k of rows, of an operand begins at a multiple of 16 bytes, and of 4 bytes
-//! elsewhere. 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
+//! Copies are of 16 bytes, also where rows of memory begin between multiples of 16 bytes (module `operand`); the loop of products without
+//! such rows is another one, and as short as it can be. The kernels with large tiles have no registers for that, and copy such rows
+//! by 4 bytes. 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
 //! sm_80 on has.
 
 pub mod grouped;
@@ -68,7 +69,7 @@ use cuda_std::Dim3;
 use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
-use operand::{Arrangement, BLOCK_LINES, DEPTH, KMajor, Lines, MnMajor, Shifts};
+use operand::{Arrangement, BLOCK_LINES, DEPTH, KMajor, Lines, MnMajor, Shifts, load};
 use scheme::{Fp64, Mixed, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
 
 use super::decompose::UnderflowScan;
@@ -414,11 +415,12 @@ impl<
         accumulators: &mut Accumulators<S::Sum, ACROSS>,
         scan: &mut UnderflowScan,
     ) {
+        let few_registers_are_left = ACROSS > 4 || S::Sum::HAS_LOW_PART;
         // The part of a stage with the next k: that of the next set of warps, or of the next step.
         let next = if stage + Self::PART < STAGES * Self::STAGE { stage + Self::PART } else { 0 };
         let (row, col) = Self::warp_origin(thread::thread_idx_x());
         // SAFETY: the caller's promise; the stage begins with A.
-        let rows = unsafe { Self::load::<S, A, SHIFTED>(shared, [stage, next], ROWS, row, shifts[0]) }
+        let rows = unsafe { load::<A, SHIFTED>(shared, [stage, next], ROWS, row, shifts[0], few_registers_are_left) }
             .map(|values| S::prepare(values, scan));
         // Line 4g + 2i is row g of tile i, and line 4g + 2i + 1 is row g + 8.
         let rows = [[rows[0], rows[1]], [rows[2], rows[3]]];
@@ -427,7 +429,7 @@ impl<
             // SAFETY: the caller's promise; B comes after A.
             let values = unsafe {
                 let tiles = [stage, next].map(|part| part + ROWS * DEPTH);
-                Self::load::<S, B, SHIFTED>(shared, tiles, COLS, first, shifts[1])
+                load::<B, SHIFTED>(shared, tiles, COLS, first, shifts[1], few_registers_are_left)
             };
             for pair in 0..2 {
                 let columns = [S::prepare(values[2 * pair], scan), S::prepare(values[2 * pair + 1], scan)];
@@ -443,36 +445,6 @@ impl<
                 // SAFETY: all lanes come here. Loads do not cross it: otherwise the compiler has those of all blocks under
                 // way, for which a scheme with two parts of each operand leaves too few registers.
                 unsafe { warp::sync_warp(warp::ALL_LANES) };
-            }
-        }
-    }
-
-    /// Loads a block of 32 lines of a tile, to which `tiles` has the place and that of the next 16 k, as its rows are shifted.
-    ///
-    /// # Safety
-    /// As for [`Arrangement::load`] or [`Arrangement::load_shifted`].
-    #[inline(always)]
-    #[track_caller]
-    unsafe fn load<S: Scheme, A: Arrangement, const SHIFTED: bool>(
-        shared: &SharedSlice<f32>,
-        [tile, next]: [u32; 2],
-        lines: u32,
-        first: u32,
-        shifts: Shifts,
-    ) -> [[f32; 4]; 4] {
-        // Where accumulators leave few registers, none are kept for places that can be found again.
-        let (thread, shifts) = if SHIFTED && (ACROSS > 4 || S::Sum::HAS_LOW_PART) {
-            (this_thread(), shifts.anew())
-        } else {
-            (thread::thread_idx_x(), shifts)
-        };
-        let lane = thread % warp::LANES;
-        // SAFETY: the caller's promise.
-        unsafe {
-            if !SHIFTED || shifts.are_none() {
-                A::load(shared, tile, lines, first, lane)
-            } else {
-                A::load_shifted(shared, tile, next, lines, first, lane, shifts)
             }
         }
     }

@@ -198,6 +198,37 @@ impl Arrangement for MnMajor {
     }
 }
 
+/// Loads a block of 32 lines of a tile, to which `tiles` has the place and that of the next 16 k, as its rows are shifted if `SHIFTED`. Where
+/// few registers are left, none are kept for places that can be found again.
+///
+/// # Safety
+/// As for [`Arrangement::load`] or [`Arrangement::load_shifted`].
+#[inline(always)]
+#[track_caller]
+pub(super) unsafe fn load<A: Arrangement, const SHIFTED: bool>(
+    shared: &SharedSlice<f32>,
+    [tile, next]: [u32; 2],
+    lines: u32,
+    first: u32,
+    shifts: Shifts,
+    few_registers_are_left: bool,
+) -> [[f32; 4]; 4] {
+    let (thread, shifts) = if SHIFTED && few_registers_are_left {
+        (this_thread(), shifts.anew())
+    } else {
+        (thread::thread_idx_x(), shifts)
+    };
+    let lane = thread % warp::LANES;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !SHIFTED || shifts.are_none() {
+            A::load(shared, tile, lines, first, lane)
+        } else {
+            A::load_shifted(shared, tile, next, lines, first, lane, shifts)
+        }
+    }
+}
+
 /// What a tile of an operand holds: `COUNT` lines from `first` on, where `matrix` has them, whose rows they are and whose
 /// columns are k. `THREADS` threads copy it: all of a block, unless `SHARES_BLOCK` says that others copy other tiles.
 #[derive(Clone, Copy)]
