@@ -123,6 +123,13 @@ impl<'a> Matrix<'a> {
         pitch.is_multiple_of(4) && (self.data.as_ptr() as u64).is_multiple_of(16)
     }
 
+    /// How many elements before the first one of row `row` of memory the last multiple of 16 bytes is, if rows of memory are `pitch`
+    /// elements apart: 0 to 3. Rows whose numbers differ by a multiple of 4 have the same.
+    #[inline(always)]
+    pub fn shift(&self, pitch: u64, row: u32) -> u32 {
+        ((self.data.as_ptr() as u64 / 4) as u32).wrapping_add(row.wrapping_mul(pitch as u32)) % 4
+    }
+
     /// The place of an element in [`Matrix::data`].
     #[inline(always)]
     pub fn offset(&self, row: u32, col: u32) -> usize {

@@ -67,7 +67,7 @@ impl<'a, O: Major, const COUNT: u32> Lines<'a, O, COUNT> {
     /// the same.
     #[inline(always)]
     fn shift(&self, row: u32) -> u32 {
-        ((self.matrix.data().as_ptr() as u64 / 4) as u32).wrapping_add(row.wrapping_mul(self.pitch() as u32)) % 4
+        self.matrix.shift(self.pitch(), row)
     }
 
     /// Whether all rows of memory begin at multiples of 16 bytes: no shift.

@@ -49,8 +49,9 @@
 //! 512×512×512 are 128 blocks and one launch. 384 threads with up to 168 registers, 144 KB of shared memory, which compute
 //! capability 8.0, 8.7 and 9.0 to 11.0 have. Those with `64x32_k64` have 8 warps, in four pairs, and 96 KB, for all others.
 //!
-//! Copies are of 16 bytes where every row of k, or every k of rows, of an operand begins at a multiple of 16 bytes, and of 4 bytes
-//! elsewhere. 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
+//! Copies are of 16 bytes, also where rows of memory begin between multiples of 16 bytes (module `operand`); the loop of products without
+//! such rows is another one, and as short as it can be. The kernels with large tiles have no registers for that, and copy such rows
+//! by 4 bytes. 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
 //! sm_80 on has.
 
 pub mod grouped;
@@ -67,7 +68,7 @@ use cuda_std::Dim3;
 use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
-use operand::{Arrangement, BLOCK_LINES, DEPTH, KMajor, Lines, MnMajor};
+use operand::{Arrangement, BLOCK_LINES, DEPTH, KMajor, Lines, MnMajor, Shifts, load};
 use scheme::{Fp64, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
 
 use super::decompose::UnderflowScan;
@@ -83,44 +84,47 @@ const WARP_ROWS: u32 = BLOCK_LINES;
 const DOWN: usize = WARP_ROWS as usize / 16;
 
 /// How a block is divided among its warps. `PART_THREADS` threads have a tile of `ROWS`×`COLS`, of which each warp has 32 rows and
-/// `ACROSS` times 8 columns; and there are `PARTS` times as many, of which each set has k of its own, 16 in a step. The
-/// copies of `PENDING` steps may be under way when another one is waited for.
+/// `ACROSS` times 8 columns; and there are `PARTS` times as many, of which each set has k of its own, 16 in a step.
 struct Division<
     const ROWS: u32,
     const COLS: u32,
     const PART_THREADS: u32,
     const ACROSS: usize,
     const PARTS: u32,
-    const PENDING: u32,
     const SHARES_BLOCK: bool,
 >;
 
 /// The division of the kernels with large tiles: as drawn above.
-type Large = Division<128, 256, 256, 16, 1, 2, false>;
+type Large = Division<128, 256, 256, 16, 1, false>;
 /// The tile of a block of a kernel that does not say another one in its name.
 pub const SHAPE: TileShape = Large::SHAPE;
 
 /// The division of the kernels with small tiles: 2 warps for the tile, and 6 times as many for the k of a step.
-type Small = Division<64, 32, 64, 4, 6, 2, true>;
+type Small = Division<64, 32, 64, 4, 6, true>;
 /// The tile of a block of a kernel with `64x32` in its name, for products too small to give every multiprocessor one of
 /// [`SHAPE`].
 pub const SHAPE_64X32: TileShape = Small::SHAPE;
 
 /// The same with 4 times as many warps as the tile has, for GPUs whose blocks have less than 144 KB of shared memory.
-type SmallK64 = Division<64, 32, 64, 4, 4, 2, true>;
+type SmallK64 = Division<64, 32, 64, 4, 4, true>;
 /// The tile of a block of a kernel with `64x32_k64` in its name.
 pub const SHAPE_64X32_K64: TileShape = SmallK64::SHAPE;
 
 /// The division of the kernels with medium tiles: four warps of 32×32, and so little of everything that a multiprocessor has three blocks.
-type Medium = Division<64, 64, 128, 4, 1, 2, false>;
+type Medium = Division<64, 64, 128, 4, 1, false>;
 /// The tile of a block of a kernel with `64x64` in its name, for short sums: while a block waits, others multiply.
 pub const SHAPE_64X64: TileShape = Medium::SHAPE;
 
 /// The division of the kernels with fp64 sums, which take twice the registers: warps of 32×64.
-type Wide = Division<128, 128, 256, 8, 1, 2, false>;
+type Wide = Division<128, 128, 256, 8, 1, false>;
 /// The tile of a block of a kernel with `128x128` in its name.
 pub const SHAPE_128X128: TileShape = Wide::SHAPE;
 const _: () = assert!(SmallK64::MEMORY.bytes <= 99 << 10 && Large::MEMORY.bytes <= 99 << 10, "what every GPU has");
+
+/// The steps whose copies may be under way when another one is waited for.
+const PENDING: u32 = 2;
+/// The steps that are in shared memory at a time.
+const STAGES: u32 = PENDING + 2;
 
 /// The elements that a warp stages in shared memory at a time, in the epilogue.
 const STAGED: u32 = WARP_ROWS * BLOCK_LINES;
@@ -213,9 +217,8 @@ impl<
     const PART_THREADS: u32,
     const ACROSS: usize,
     const PARTS: u32,
-    const PENDING: u32,
     const SHARES_BLOCK: bool,
-> BlockSize for Division<ROWS, COLS, PART_THREADS, ACROSS, PARTS, PENDING, SHARES_BLOCK>
+> BlockSize for Division<ROWS, COLS, PART_THREADS, ACROSS, PARTS, SHARES_BLOCK>
 {
     const THREADS: u32 = PARTS * PART_THREADS;
 }
@@ -226,9 +229,8 @@ impl<
     const PART_THREADS: u32,
     const ACROSS: usize,
     const PARTS: u32,
-    const PENDING: u32,
     const SHARES_BLOCK: bool,
-> Division<ROWS, COLS, PART_THREADS, ACROSS, PARTS, PENDING, SHARES_BLOCK>
+> Division<ROWS, COLS, PART_THREADS, ACROSS, PARTS, SHARES_BLOCK>
 {
     /// The columns of C of a warp.
     const WARP_COLS: u32 = ACROSS as u32 * 8;
@@ -245,9 +247,10 @@ impl<
     /// Whether lanes store four neighbours each, also where they have to store them one by one. With 128 accumulators, there are no
     /// registers to do it otherwise.
     const STORES_BY_FOURS: bool = ACROSS > 8;
+    /// Whether rows of memory that begin between multiples of 16 bytes are shifted. With 128 accumulators, there are no registers for
+    /// that either; and a warp has more to multiply for what is copied.
+    const TAKES_SHIFTS: bool = ACROSS <= 8;
 
-    /// The steps that are in shared memory at a time.
-    const STAGES: u32 = PENDING + 2;
     /// The elements of a part of a stage: those of A, then those of B.
     const PART: u32 = (ROWS + COLS) * DEPTH;
     /// The elements of a stage.
@@ -255,11 +258,8 @@ impl<
     /// The dynamic shared memory.
     const MEMORY: Memory = {
         let mut layout = SharedLayout::new();
-        let stages = layout.aligned(Self::STAGES * Self::STAGE, 128);
-        assert!(
-            Self::THREADS / warp::LANES * STAGED <= Self::STAGES * Self::STAGE,
-            "the epilogue stages its results there"
-        );
+        let stages = layout.aligned(STAGES * Self::STAGE, 128);
+        assert!(Self::THREADS / warp::LANES * STAGED <= STAGES * Self::STAGE, "the epilogue stages its results there");
         Memory { stages, bytes: layout.bytes() }
     };
 
@@ -276,48 +276,16 @@ impl<
         const {
             assert!(Self::WARPS_DOWN * (COLS / Self::WARP_COLS) == Self::WARPS && SHARES_BLOCK == (PARTS > 1));
         };
-        let a = Lines::<A, ROWS, PART_THREADS, SHARES_BLOCK>::new(tile.a, tile.row);
-        let b = Lines::<B, COLS, PART_THREADS, SHARES_BLOCK>::new(tile.b.transposed(), tile.col);
-        let (vectors_a, vectors_b) = (a.take_vectors(), b.take_vectors());
-
-        let (warp_row, warp_col) = Self::warp_origin(thread::thread_idx_x());
-        // Pinned: it would be found out again in every round, from four numbers.
-        let mut has_work = [u32::from(tile.row + warp_row < tile.c.rows() && tile.col + warp_col < tile.c.cols())];
-        hint::pin(&mut has_work);
+        let (a, b) = Self::lines::<A, B>(&tile);
         let mut accumulators: Accumulators<S::Sum, ACROSS> = [[[S::Sum::ZERO; 4]; ACROSS]; DOWN];
         let mut scan = UnderflowScan::new();
-
-        // Round t issues the copies of step t, which begins at `k`, and multiplies step t + 1 - STAGES. How many rounds are
-        // left is counted, too: the number of all would be one register more.
-        let mut left = (tile.k_end - tile.k_begin).div_ceil(Self::SHAPE.k) + Self::STAGES - 1;
-        let mut round = 0;
-        while left > 0 {
-            // Of the copies of each round that has been, which may be none, those of the latest may still be under way.
-            async_copy::wait_group::<PENDING>();
-            // SAFETY: the number of rounds is the same for all threads of the block. The barrier makes the copies of all
-            // threads visible to all of them, and separates the reads of the stage that is copied to next from these copies.
-            unsafe { thread::sync_threads() };
-            if left >= Self::STAGES {
-                let part = Self::part();
-                let stage = round % Self::STAGES * Self::STAGE + part * Self::PART;
-                let k = tile.k_begin + round * Self::SHAPE.k + part * DEPTH;
-                // SAFETY: the stage is inside the shared memory, as is the step inside k, or beyond it. The barrier
-                // above, and the one after the wait, separate the copies from reads; all are waited for, because
-                // STAGES - 1 rounds follow the last one that issues copies.
-                unsafe {
-                    let [of_a, of_b] = gemm.operands_in_loop(tile.product, [tile.a, tile.b]);
-                    a.of(of_a).copy::<S>(&shared, stage, k, tile.k_end, vectors_a);
-                    b.of(of_b.transposed()).copy::<S>(&shared, stage + ROWS * DEPTH, k, tile.k_end, vectors_b);
-                }
+        // SAFETY: the caller's promise; all threads of the block find the same shifts.
+        unsafe {
+            if !Self::TAKES_SHIFTS || a.shifts(false).are_none() && b.shifts(false).are_none() {
+                Self::add_steps::<S, A, B, G, false>(&gemm, &tile, &shared, &mut accumulators, &mut scan);
+            } else {
+                Self::add_steps::<S, A, B, G, true>(&gemm, &tile, &shared, &mut accumulators, &mut scan);
             }
-            async_copy::commit_group();
-            if round >= Self::STAGES - 1 && has_work[0] != 0 {
-                let stage = (round + 1) % Self::STAGES * Self::STAGE + Self::part() * Self::PART;
-                // SAFETY: `has_work` is the same for the warp, and the copies of this stage were waited for before the
-                // barrier.
-                unsafe { Self::multiply_step::<S, A, B>(&shared, stage, &mut accumulators, &mut scan) };
-            }
-            (round, left) = (round + 1, hint::keep_rolled(left - 1));
         }
 
         // Found again, rather than kept in registers all the time.
@@ -344,6 +312,81 @@ impl<
         }
     }
 
+    /// The rows of A and the columns of B of a tile.
+    #[inline(always)]
+    fn lines<'a, A: Arrangement, B: Arrangement>(
+        tile: &Tile<'a>,
+    ) -> (Lines<'a, A, ROWS, PART_THREADS, SHARES_BLOCK>, Lines<'a, B, COLS, PART_THREADS, SHARES_BLOCK>) {
+        (Lines::new(tile.a, tile.row), Lines::new(tile.b.transposed(), tile.col))
+    }
+
+    /// Copies and multiplies all steps of a tile, and adds the products to `accumulators`. Rows of memory may be shifted if `SHIFTED`
+    /// says so: the loop of products without shifts is as short as it can be.
+    ///
+    /// # Safety
+    /// As for [`Self::multiply`], with its shared memory, of which nothing has been used; all threads of the block call this function
+    /// together.
+    #[inline(always)]
+    unsafe fn add_steps<'a, S: Scheme, A: Arrangement, B: Arrangement, G: TileSource<'a>, const SHIFTED: bool>(
+        gemm: &G,
+        tile: &Tile<'a>,
+        shared: &SharedSlice<f32>,
+        accumulators: &mut Accumulators<S::Sum, ACROSS>,
+        scan: &mut UnderflowScan,
+    ) {
+        let (a, b) = Self::lines::<A, B>(tile);
+        let shifts =
+            if Self::TAKES_SHIFTS && !SHIFTED { [Shifts::NONE; 2] } else { [a.shifts(SHIFTED), b.shifts(SHIFTED)] };
+        // The last k of a shifted line of a K-major tile are with the next step, so that this has to have arrived, and there is one
+        // step more to copy.
+        let is_ahead = |is_k_major, shifts: Shifts| is_k_major && !shifts.are_none();
+        let ahead = u32::from(SHIFTED && (is_ahead(A::K, shifts[0]) || is_ahead(B::K, shifts[1])));
+        if SHIFTED && tile.k_begin >= tile.k_end {
+            return;
+        }
+        let (warp_row, warp_col) = Self::warp_origin(thread::thread_idx_x());
+        // Pinned: it would be found out again in every round, from four numbers.
+        let mut has_work = [u32::from(tile.row + warp_row < tile.c.rows() && tile.col + warp_col < tile.c.cols())];
+        hint::pin(&mut has_work);
+
+        // Round t issues the copies of step t, which begins at `k`, and multiplies step t + 1 - STAGES. How many rounds are
+        // left is counted, too: the number of all would be one register more.
+        let mut left = (tile.k_end - tile.k_begin).div_ceil(Self::SHAPE.k) + STAGES - 1;
+        let mut round = 0;
+        while left > 0 {
+            // Of the copies of each round that has been, which may be none, those of the latest may still be under way.
+            if ahead == 0 {
+                async_copy::wait_group::<PENDING>();
+            } else {
+                async_copy::wait_group::<{ PENDING - 1 }>();
+            }
+            // SAFETY: the number of rounds is the same for all threads of the block. The barrier makes the copies of all
+            // threads visible to all of them, and separates the reads of the stage that is copied to next from these copies.
+            unsafe { thread::sync_threads() };
+            if left + ahead >= STAGES {
+                let part = Self::part();
+                let stage = round % STAGES * Self::STAGE + part * Self::PART;
+                let k = tile.k_begin + round * Self::SHAPE.k + part * DEPTH;
+                // SAFETY: the stage is inside the shared memory, as is the step inside k, or beyond it. The barrier
+                // above, and the one after the wait, separate the copies from reads; all are waited for, because
+                // STAGES - 1 rounds follow the last one that issues copies.
+                unsafe {
+                    let [of_a, of_b] = gemm.operands_in_loop(tile.product, [tile.a, tile.b]);
+                    a.of(of_a).copy::<S, SHIFTED>(shared, stage, k, tile.k_end, shifts[0]);
+                    b.of(of_b.transposed()).copy::<S, SHIFTED>(shared, stage + ROWS * DEPTH, k, tile.k_end, shifts[1]);
+                }
+            }
+            async_copy::commit_group();
+            if round >= STAGES - 1 && has_work[0] != 0 {
+                let stage = (round + 1) % STAGES * Self::STAGE + Self::part() * Self::PART;
+                // SAFETY: `has_work` is the same for the warp, and the copies of this stage were waited for before the
+                // barrier.
+                unsafe { Self::multiply_step::<S, A, B, SHIFTED>(shared, stage, shifts, accumulators, scan) };
+            }
+            (round, left) = (round + 1, hint::keep_rolled(left - 1));
+        }
+    }
+
     /// Which set of k of a step this thread has.
     #[inline(always)]
     fn part() -> u32 {
@@ -362,22 +405,29 @@ impl<
     /// # Safety
     /// The whole warp calls this function together; the stage is written, and a barrier separates the writes from this call.
     #[inline(always)]
-    unsafe fn multiply_step<S: Scheme, A: Arrangement, B: Arrangement>(
+    unsafe fn multiply_step<S: Scheme, A: Arrangement, B: Arrangement, const SHIFTED: bool>(
         shared: &SharedSlice<f32>,
         stage: u32,
+        shifts: [Shifts; 2],
         accumulators: &mut Accumulators<S::Sum, ACROSS>,
         scan: &mut UnderflowScan,
     ) {
-        let thread = thread::thread_idx_x();
-        let ((row, col), lane) = (Self::warp_origin(thread), thread % warp::LANES);
+        let few_registers_are_left = ACROSS > 4 || S::Sum::HAS_LOW_PART;
+        // The part of a stage with the next k: that of the next set of warps, or of the next step.
+        let next = if stage + Self::PART < STAGES * Self::STAGE { stage + Self::PART } else { 0 };
+        let (row, col) = Self::warp_origin(thread::thread_idx_x());
         // SAFETY: the caller's promise; the stage begins with A.
-        let rows = unsafe { A::load(shared, stage, ROWS, row, lane) }.map(|values| S::prepare(values, scan));
+        let rows = unsafe { load::<A, SHIFTED>(shared, [stage, next], ROWS, row, shifts[0], few_registers_are_left) }
+            .map(|values| S::prepare(values, scan));
         // Line 4g + 2i is row g of tile i, and line 4g + 2i + 1 is row g + 8.
         let rows = [[rows[0], rows[1]], [rows[2], rows[3]]];
         for block in 0..Self::BLOCKS {
             let first = col + block as u32 * BLOCK_LINES;
             // SAFETY: the caller's promise; B comes after A.
-            let values = unsafe { B::load(shared, stage + ROWS * DEPTH, COLS, first, lane) };
+            let values = unsafe {
+                let tiles = [stage, next].map(|part| part + ROWS * DEPTH);
+                load::<B, SHIFTED>(shared, tiles, COLS, first, shifts[1], few_registers_are_left)
+            };
             for pair in 0..2 {
                 let columns = [S::prepare(values[2 * pair], scan), S::prepare(values[2 * pair + 1], scan)];
                 let first = 4 * block + 2 * pair;
@@ -404,7 +454,7 @@ impl<
     #[inline(always)]
     unsafe fn recompute<S: Sum>(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &Accumulators<S, ACROSS>) {
         const {
-            assert!(PARTS * ROWS * Self::WARP_COLS <= Self::STAGES * Self::STAGE, "sums take the place of the stages");
+            assert!(PARTS * ROWS * Self::WARP_COLS <= STAGES * Self::STAGE, "sums take the place of the stages");
         }
         let thread = thread::thread_idx_x();
         let (g, q) = (thread % warp::LANES / 4, thread % 4);

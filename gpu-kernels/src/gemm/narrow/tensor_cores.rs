@@ -143,8 +143,8 @@ impl Source<'_> {
     /// Issues the copies of this thread's part of A of the chunk from `k` on, `N` elements at a time, with zeros for what does not exist.
     ///
     /// # Safety
-    /// What [`async_copy::copy_async`] asks for this thread's part of the stage that begins at `stage`; vectors can be loaded of A if
-    /// `N` is four.
+    /// What [`async_copy::copy_async`] asks for this thread's part of the stage that begins at `stage`; `N` is no more than what is
+    /// [copied together](copied_together) of A.
     #[inline(always)]
     unsafe fn copy_rows<const N: usize>(&self, shared: &SharedSlice<f32>, stage: u32, k: u32) {
         let k = k + 4 * self.copied_q;
@@ -166,7 +166,7 @@ impl Source<'_> {
     /// The same for its columns of B.
     ///
     /// # Safety
-    /// As for [`Source::copy_rows`], with vectors of B.
+    /// As for [`Source::copy_rows`], with B for A.
     #[inline(always)]
     unsafe fn copy_columns<const N: usize, const ACROSS: usize>(&self, shared: &SharedSlice<f32>, stage: u32, k: u32) {
         let k = k + 4 * self.q;
@@ -182,23 +182,23 @@ impl Source<'_> {
         }
     }
 
-    /// Issues the copies of this thread's part of A and of B; `vectors` says of which of them vectors can be loaded.
+    /// Issues the copies of this thread's part of A and of B, so many elements at a time.
     ///
     /// # Safety
     /// As for [`Source::copy_rows`].
     #[inline(always)]
-    unsafe fn copy<const ACROSS: usize>(&self, shared: &SharedSlice<f32>, stage: u32, k: u32, vectors: [bool; 2]) {
+    unsafe fn copy<const ACROSS: usize>(&self, shared: &SharedSlice<f32>, stage: u32, k: u32, together: [u32; 2]) {
         // SAFETY: the caller's promise.
         unsafe {
-            if vectors[0] {
-                self.copy_rows::<WIDTH>(shared, stage, k);
-            } else {
-                self.copy_rows::<1>(shared, stage, k);
+            match together[0] {
+                4 => self.copy_rows::<WIDTH>(shared, stage, k),
+                2 => self.copy_rows::<2>(shared, stage, k),
+                _ => self.copy_rows::<1>(shared, stage, k),
             }
-            if vectors[1] {
-                self.copy_columns::<WIDTH, ACROSS>(shared, stage, k);
-            } else {
-                self.copy_columns::<1, ACROSS>(shared, stage, k);
+            match together[1] {
+                4 => self.copy_columns::<WIDTH, ACROSS>(shared, stage, k),
+                2 => self.copy_columns::<2, ACROSS>(shared, stage, k),
+                _ => self.copy_columns::<1, ACROSS>(shared, stage, k),
             }
         }
     }
@@ -218,6 +218,18 @@ impl Source<'_> {
         } else {
             core::array::from_fn(|i| core::array::from_fn(|j| pieces[i / 4 * 4 + j][i % 4]))
         }
+    }
+}
+
+/// How many elements of a matrix, whose rows of memory are `pitch` elements apart, are copied together: as many of 4, 2 or 1 as all rows begin
+/// at multiples of. Rows that begin anywhere are not shifted, as those of [`mma`](crate::gemm::mma) are: what a lane reads would be
+/// copied by others, and read by twice as many loads.
+#[inline(always)]
+fn copied_together(matrix: &Matrix<'_>, pitch: u64) -> u32 {
+    match matrix.shift(pitch, 0) | matrix.shift(pitch, 1) {
+        0 => 4,
+        2 => 2,
+        _ => 1,
     }
 }
 
@@ -321,9 +333,9 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
     let shared = unsafe { const { Memory::new(8 * ACROSS as u32) }.elements.slice() };
     let first_k = k_begin + warp * CHUNK;
     let chunks = k_end.saturating_sub(first_k).div_ceil(shape.k);
-    let vectors = [
-        a.has_lines_of_vectors(if IS_ROW_MAJOR { a.row_stride() } else { a.col_stride() }),
-        b.has_lines_of_vectors(b.col_stride()),
+    let together = [
+        copied_together(&a, if IS_ROW_MAJOR { a.row_stride() } else { a.col_stride() }),
+        copied_together(&b, b.col_stride()),
     ];
     let stage_of = |chunk: u32| chunk % STAGES * const { stage(ACROSS as u32) };
     // Of all copies: each lane copies to places of its own, when the lanes that read there have in registers what they held before. What it
@@ -331,7 +343,7 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
     for chunk in 0..STAGES {
         if chunk < chunks {
             // SAFETY: as above.
-            unsafe { source.copy::<ACROSS>(&shared, stage_of(chunk), first_k + chunk * shape.k, vectors) };
+            unsafe { source.copy::<ACROSS>(&shared, stage_of(chunk), first_k + chunk * shape.k, together) };
         }
         async_copy::commit_group();
     }
@@ -354,7 +366,7 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
                 warp::sync_warp(warp::ALL_LANES);
             }
             if chunk + STAGES < chunks {
-                source.copy::<ACROSS>(&shared, stage, first_k + (chunk + STAGES) * shape.k, vectors);
+                source.copy::<ACROSS>(&shared, stage, first_k + (chunk + STAGES) * shape.k, together);
             }
             async_copy::commit_group();
             state.multiply(a, b);
