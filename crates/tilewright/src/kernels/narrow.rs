@@ -63,7 +63,7 @@ const fn on_tensor_cores(columns: u32, share_of_peak: f64) -> Common {
         scheme: Scheme::Fp32ThreeTf32,
         sums: SumOrder::Own,
         tile: tile_on_tensor_cores(columns),
-        performance: Performance::new(1, share_of_peak).block(2.4).unaligned(1.1),
+        performance: Performance::new(1, share_of_peak).block(2.4).unaligned(1.3),
     }
 }
 

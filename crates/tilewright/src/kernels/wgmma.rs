@@ -45,7 +45,7 @@ const FEW_COLUMNS_THREE_TF32: Common = Common {
     idea: "one warpgroup for 64 rows and 16 columns, five blocks on a multiprocessor; the bits of the transposes' large tiles",
     sums: SumOrder::Wgmma { terms: 32, as_transposes: true },
     tile: few_columns::TILE,
-    performance: Performance::new(5, 0.19).block(3.2).unaligned(1.15),
+    performance: Performance::new(5, 0.2).block(3.0).unaligned(1.15),
     ..THREE_TF32
 };
 
@@ -66,7 +66,7 @@ const COLUMNS_64_THREE_TF32: Common = Common {
 const COLUMNS_32_THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; tiles of 32 columns: a large A is read once",
     tile: tile_of(32),
-    performance: Performance::new(1, 0.5).block(4.6),
+    performance: Performance::new(1, 0.5).block(5.4),
     ..COLUMNS_64_THREE_TF32
 };
 
