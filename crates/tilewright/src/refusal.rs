@@ -140,6 +140,19 @@ pub enum Refusal {
         /// The products.
         batch: usize,
     },
+    /// A block has no room for a product.
+    #[error("a block has no room for a product of m={m} n={n} k={k} as a whole")]
+    NotWhole {
+        /// The rows of A and C.
+        m: usize,
+        /// The columns of B and C.
+        n: usize,
+        /// The terms of a sum.
+        k: usize,
+    },
+    /// It copies operands as they lie, and they do not lie one after the other.
+    #[error("A, B and C have to lie without gaps, row by row or column by column, and one product after the other")]
+    Gaps,
     /// It is for small products. It can be had by its name.
     #[error("it is for products with at most {most} rows or columns each: for others only by its name")]
     NotSmall {

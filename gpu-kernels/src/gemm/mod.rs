@@ -15,6 +15,7 @@
 //! |---|---|---|
 //! | [`basic`] | the first kernels: one thread for each element of C, then tiles in shared memory | a [`Gemm`] |
 //! | [`batched`] | batches of small products: several in a block | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`whole`] | batches of products so small that a block has several as a whole | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`grouped`] | lists of products that differ in everything, one launch for all | a [`GroupedGemm`](grouped::GroupedGemm) |
 //! | [`register_tiled`] | a tile of C in the registers of each thread: the fastest on CUDA cores | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`narrow`] | few columns, so that the time is that of reading A once | a [`TiledGemm`](tiles::TiledGemm) |
@@ -49,6 +50,7 @@ pub mod repair;
 pub mod split_k;
 mod tile_source;
 pub mod tiles;
+pub mod whole;
 
 use cuda_std::prelude::*;
 

@@ -107,19 +107,21 @@ impl<'a> TiledGemm<'a> {
     pub fn grid(&self, shape: TileShape) -> Dim3 {
         crate::geometry::line_of_blocks(self.blocks(shape))
     }
+}
 
+impl<'a> TiledGemm<'a> {
     /// Whether C is only written: β is zero, or what is written are partial results.
+    #[inline(always)]
     pub fn overwrites(&self) -> bool {
         self.alpha_beta.beta == 0.0
     }
 
     /// The results, or partial results of split-K.
+    #[inline(always)]
     pub fn c(&self) -> MatrixBatchMut<'a> {
         self.c
     }
-}
 
-impl<'a> TiledGemm<'a> {
     /// The operands A.
     #[inline(always)]
     pub fn a(&self) -> MatrixBatch<'a> {
@@ -170,6 +172,12 @@ impl<'a> TiledGemm<'a> {
     #[inline(always)]
     pub(crate) fn factor(&self) -> f32 {
         self.alpha_beta.factor(self.effective_k())
+    }
+
+    /// What an element of C becomes: `α·accumulator + β·before()`.
+    #[inline(always)]
+    pub(crate) fn value(&self, accumulator: f32, before: impl FnOnce() -> f32) -> f32 {
+        self.alpha_beta.combine(self.effective_k(), accumulator, before)
     }
 
     /// The number of tiles of this shape. A kernel `requires` that there are at most [`MAX_BLOCKS`].

@@ -36,6 +36,7 @@ mod scheme;
 mod short_k;
 mod tiled;
 mod wgmma;
+mod whole;
 
 pub use auxiliary::AUXILIARY;
 pub(crate) use auxiliary::{
@@ -66,3 +67,4 @@ pub use wgmma::{
     WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_256X32_FP32_3XTF32,
     WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32,
 };
+pub use whole::WHOLE;

@@ -23,14 +23,20 @@ use super::wgmma::{
     WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_256X32_FP32_3XTF32,
     WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32,
 };
+use super::whole::WHOLE;
 use crate::{Error, Precision};
 
 /// All kernels that multiply, in this order: from the simplest to those that use the most of the hardware.
 pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let gemv = [&GEMV_SPLIT_ATOMIC_FP32, &GEMV_SPLIT_FP32, &GEMV_TRANSPOSED_SPLIT_FP32];
     let narrow = NARROW_2.iter().chain(&NARROW_4).chain(&NARROW_8).chain(&NARROW_16);
-    let on_cuda_cores =
-        BATCHED.iter().chain(&OUTER).chain(&REGISTER_TILED_64).chain(&REGISTER_TILED_128).chain(&REGISTER_TILED);
+    let on_cuda_cores = BATCHED
+        .iter()
+        .chain([&WHOLE])
+        .chain(&OUTER)
+        .chain(&REGISTER_TILED_64)
+        .chain(&REGISTER_TILED_128)
+        .chain(&REGISTER_TILED);
     let of_rounded_operands = MMA_FP16.iter().chain(&MMA_BF16).chain(&MMA_TF32);
     let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
     let of_fp64 = MMA_64X64_FP32_FP64.iter().chain(&MMA_FP32_FP64);

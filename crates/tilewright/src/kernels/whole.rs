@@ -1,0 +1,89 @@
+//! Batches of products so small that a block has several as a whole: [`gpu_kernels::gemm::whole`]. They take operands in any layout that has no
+//! gaps.
+
+use gpu_kernels::gemm::tiles::TileShape;
+use gpu_kernels::gemm::whole::*;
+
+use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
+use super::scheme::{Scheme, SumOrder};
+use crate::description::Description;
+use crate::placement::Placement;
+use crate::refusal::Refusal;
+use crate::{Device, Error};
+
+/// The contract: a block has room for one product at least, and all lie without gaps.
+#[derive(Debug)]
+struct Whole;
+
+/// The products that a block computes: as many as there is room for, but no more than it takes to give every multiprocessor [`BLOCKS`].
+fn products_of_a_block(most: u32, batch: u32, multiprocessors: u32) -> u32 {
+    let fill = batch.div_ceil(multiprocessors.max(1) * BLOCKS).max(1);
+    let products = if fill > 4 { fill.next_multiple_of(4) } else { fill };
+    products.min(most)
+}
+
+/// The blocks that a multiprocessor is to have.
+const BLOCKS: u32 = 4;
+
+impl Contract for Whole {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        let gemm = call.gemm;
+        let most = Sizes::of(&gemm).most_products();
+        let multiprocessors = device.gpu_properties().map_or(1, |gpu| gpu.multiprocessors);
+        let products = products_of_a_block(most, gemm.a().count(), multiprocessors);
+        device.launch(gemm_whole_fp32 { gemm, products })
+    }
+
+    fn refusal(&self, product: &Description) -> Option<Refusal> {
+        let &Description { m, n, batch, ref a, ref b, ref c, .. } = product;
+        let k = product.k;
+        if most_products(product) == 0 {
+            return Some(Refusal::NotWhole { m, n, k });
+        }
+        let all = [(a, m, k), (b, k, n), (c, m, n)];
+        let are_without_gaps = all.iter().all(|&(it, rows, cols)| is_without_gaps(it, rows, cols, batch));
+        (!are_without_gaps).then_some(Refusal::Gaps)
+    }
+
+    fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
+        let most = most_products(product).max(1);
+        (product.batch as u128).div_ceil(most.into())
+    }
+
+    fn stores(&self) -> Stores {
+        Stores::Lines
+    }
+}
+
+/// The most products of a block; 0 if it has no room for one.
+fn most_products(product: &Description) -> u32 {
+    // What is no number of 32 bits has no room in any case.
+    let [m, n, k] = [product.m, product.n, product.k].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+    Sizes { m, n, k, a_by_rows: product.a.col_stride == 1, b_by_columns: product.b.row_stride == 1 }.most_products()
+}
+
+/// Whether matrices lie without gaps, as the kernel asks it of them.
+fn is_without_gaps(it: &Placement, rows: usize, cols: usize, batch: usize) -> bool {
+    let one_after_the_other = |lines: usize, line: usize, terms: usize, term: usize| {
+        (lines <= 1 || line == terms) && (terms <= 1 || term == 1)
+    };
+    let are_lines = one_after_the_other(rows, it.row_stride, cols, it.col_stride)
+        || one_after_the_other(cols, it.col_stride, rows, it.row_stride);
+    are_lines && (batch <= 1 || it.batch_stride == rows * cols)
+}
+
+/// Several products in a block, copied as they lie.
+pub static WHOLE: KernelInfo = KernelInfo {
+    name: gemm_whole_fp32::FACTS.name,
+    facts: gemm_whole_fp32::FACTS,
+    idea: "several small products in a block, copied to shared memory and back as they lie in memory",
+    scheme: Scheme::Fp32,
+    sums: SumOrder::OneByOne,
+    a: None,
+    b: None,
+    tile: None,
+    divides_sums: false,
+    deterministic: true,
+    performance: Performance::new(4, 0.1).block(0.9).unaligned(1.0),
+    contract: &Whole,
+};

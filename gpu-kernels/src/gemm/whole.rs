@@ -1,0 +1,348 @@
+//! Batches of products so small that a block has several of them as a whole, on CUDA cores: it copies them to shared memory as they lie in
+//! memory, and the results back in the same way.
+//!
+//! ```text
+//!  memory          A │ 0   │ 1   │ 2   │ 3   │ 4   │ 5   │ …           matrices follow each other without gaps
+//!                    └─ block 0 ───────────────┘
+//!                         │ cp.async, 16 bytes at a time, wherever matrices begin
+//!                         ▼
+//!  shared memory     A 0 … 3   B 0 … 3   C 0 … 3                       a thread: 4 rows × 4 columns of one C, all of its k
+//!                                           │
+//!  memory                                   └──► C, 16 bytes at a time
+//! ```
+//!
+//! The idea: a matrix of 24×17 has rows that begin anywhere, and every tile of it is cut off at a border; but the batch as a whole is one long
+//! vector, which a block reads and writes at the speed of memory. What a product needs of that vector it finds in shared memory, where
+//! anything may begin anywhere.
+//!
+//! The rows of a thread are a quarter of all rows apart, and its columns a quarter of all columns, so that neighbouring threads read
+//! neighbours of B from shared memory, and write neighbours of C to it. Where the terms of a column are neighbours, and their number is a multiple
+//! of eight, columns get gaps on the way to shared memory, or they would all be in few banks.
+//!
+//! Each sum is one fused operation for each k, in the order of k, as in the [naive kernels](super::basic): the same bits on every run, wherever a
+//! product stands in its batch. 256 threads with at most 64 registers, 48 KB of shared memory: four blocks on a multiprocessor of an H200, of
+//! which some copy while others multiply. Any device from sm_80 on.
+
+use blocks::epilogue::store_vector;
+use blocks::shared_layout::{SharedArray, SharedLayout};
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::async_copy;
+use cuda_std::prelude::*;
+
+use super::tiles::TiledGemm;
+
+/// The threads of a block.
+const THREADS: u32 = 256;
+/// The rows, and the columns, of a thread.
+const SIDE: usize = 4;
+/// The elements of an asynchronous copy, and of a store.
+const FOUR: u32 = 4;
+/// The elements that a block has room for.
+const ROOM: u32 = 12_160;
+
+struct Memory {
+    elements: SharedArray<f32>,
+    bytes: u32,
+}
+
+const MEMORY: Memory = {
+    let mut layout = SharedLayout::new();
+    let elements = layout.aligned(ROOM, 16);
+    Memory { elements, bytes: layout.bytes() }
+};
+
+/// The sizes of products, and which of their operands have terms that are neighbours in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// The rows of A and C.
+    pub m: u32,
+    /// The columns of B and C.
+    pub n: u32,
+    /// The terms of a sum.
+    pub k: u32,
+    /// Whether the terms of a row of A are neighbours.
+    pub a_by_rows: bool,
+    /// Whether the terms of a column of B are neighbours.
+    pub b_by_columns: bool,
+}
+
+/// From one row of A (column of B) to the next in shared memory, where its `k` terms are neighbours. Neighbouring threads read neighbouring
+/// columns, which would be in one bank, or in few, if they were a multiple of eight elements apart.
+#[inline(always)]
+const fn pitch(k: u32) -> u32 {
+    if k.is_multiple_of(8) { k + 4 } else { k }
+}
+
+impl Sizes {
+    /// Those of a batch.
+    #[inline(always)]
+    pub fn of(gemm: &TiledGemm<'_>) -> Self {
+        let (a, b) = (gemm.a().first(), gemm.b().first());
+        Self {
+            m: gemm.m(),
+            n: gemm.n(),
+            k: a.cols(),
+            a_by_rows: a.col_stride() == 1,
+            b_by_columns: b.row_stride() == 1,
+        }
+    }
+
+    /// From one row of A (or one of its columns, if their elements are neighbours) to the next in shared memory.
+    #[inline(always)]
+    const fn pitch_of_a(&self) -> u32 {
+        if self.a_by_rows { pitch(self.k) } else { self.m }
+    }
+
+    /// The same for columns of B, or rows.
+    #[inline(always)]
+    const fn pitch_of_b(&self) -> u32 {
+        if self.b_by_columns { pitch(self.k) } else { self.n }
+    }
+
+    /// The elements that A, B and C of a product take of shared memory.
+    #[inline(always)]
+    const fn of_one(&self) -> [u32; 3] {
+        let lines_of_a = if self.a_by_rows { self.m } else { self.k };
+        let lines_of_b = if self.b_by_columns { self.n } else { self.k };
+        [lines_of_a * self.pitch_of_a(), lines_of_b * self.pitch_of_b(), self.m * self.n]
+    }
+
+    /// The elements that `products` products take: all A, all B, then all C, each from a multiple of four on.
+    const fn of_all(&self, products: u32) -> u64 {
+        let [of_a, of_b, of_c] = self.of_one();
+        (products as u64 * of_a as u64).next_multiple_of(FOUR as u64)
+            + (products as u64 * of_b as u64).next_multiple_of(FOUR as u64)
+            + (products as u64 * of_c as u64).next_multiple_of(FOUR as u64)
+    }
+
+    /// Whether a block may have room for a product: only then do its numbers of elements fit.
+    const fn may_fit(&self) -> bool {
+        self.m <= ROOM && self.n <= ROOM && self.k <= ROOM
+    }
+
+    /// The most products that a block has room for: 0 if there is none for one. Four or more are a multiple of four, so that what each block
+    /// copies begins at a multiple of four elements.
+    pub const fn most_products(&self) -> u32 {
+        if !self.may_fit() {
+            return 0;
+        }
+        let [of_a, of_b, of_c] = self.of_one();
+        let one = of_a as u64 + of_b as u64 + of_c as u64;
+        if one == 0 {
+            return FOUR;
+        }
+        let most = (ROOM as u64 / one) as u32;
+        let most = if most >= FOUR { most - most % FOUR } else { most };
+        if self.of_all(most) <= ROOM as u64 { most } else { most - 1 }
+    }
+}
+
+/// `C = α·A·B + β·C` in fp32 for each product of a batch without gaps, `products` of them by a block.
+#[kernel(block = 256, min_blocks = 4, dynamic_shared = MEMORY.bytes, requires(
+    gemm.splits() == 1,
+    gemm.a().is_without_gaps(),
+    gemm.b().is_without_gaps(),
+    gemm.c().is_without_gaps(),
+    products > 0,
+    Sizes::of(&gemm).may_fit(),
+    Sizes::of(&gemm).of_all(products) <= ROOM.into()
+))]
+pub fn gemm_whole_fp32(gemm: TiledGemm<'_>, products: u32) {
+    let first = thread::block_idx_x() * products;
+    let count = products.min(gemm.c().count().saturating_sub(first));
+    let sizes = Sizes::of(&gemm);
+    let [of_a, of_b, of_c] = sizes.of_one();
+    let place_b = (products * of_a).next_multiple_of(FOUR);
+    let place_c = place_b + (products * of_b).next_multiple_of(FOUR);
+    let k = gemm.effective_k();
+    // SAFETY: the memory that the kernel names. What is copied are elements of A and B, of products that there are. All threads of
+    // the block come to the barriers, which separate copies, products and stores; each thread writes elements of C of its own.
+    unsafe {
+        let shared = MEMORY.elements.slice();
+        if k > 0 {
+            let a = Copied { data: gemm.a().first().data(), of_one: sizes.m * sizes.k, pitch: sizes.pitch_of_a() };
+            a.copy(&shared, 0, first, count, if sizes.a_by_rows { sizes.k } else { sizes.m });
+            let b = Copied { data: gemm.b().first().data(), of_one: sizes.k * sizes.n, pitch: sizes.pitch_of_b() };
+            b.copy(&shared, place_b, first, count, if sizes.b_by_columns { sizes.k } else { sizes.n });
+        }
+        async_copy::commit_group();
+        async_copy::wait_group::<0>();
+        thread::sync_threads();
+        multiply(&gemm, &shared, sizes, [0, place_b, place_c], count, k);
+        thread::sync_threads();
+        store(&gemm, &shared, place_c, u64::from(first) * u64::from(of_c), count * of_c);
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl crate::Grid for gemm_whole_fp32<'_> {
+    fn grid(&self) -> Dim3 {
+        crate::geometry::line_of_blocks(self.gemm.c().count().div_ceil(self.products.max(1)).into())
+    }
+}
+
+/// An operand that is copied.
+struct Copied<'a> {
+    data: GlobalSlice<'a, f32>,
+    /// The elements of one product.
+    of_one: u32,
+    /// From one line to the next in shared memory.
+    pitch: u32,
+}
+
+impl Copied<'_> {
+    /// Issues this thread's copies of the operands of `count` products, from product `first` on, to the elements from `to` on. Lines have
+    /// `length` elements.
+    ///
+    /// # Safety
+    /// There are so many products, and there is room for their operands, rounded up to a multiple of four. Called by all threads of the block,
+    /// of which none accesses that room before all have waited for their copies and met.
+    #[inline(always)]
+    unsafe fn copy(&self, shared: &SharedSlice<f32>, to: u32, first: u32, count: u32, length: u32) {
+        let from = u64::from(first) * u64::from(self.of_one);
+        // Lines with gaps between them have a multiple of four elements.
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (self.data.as_ptr() as u64 + 4 * from).is_multiple_of(16) {
+                self.copy_by::<4>(shared, to, from, count * self.of_one, length);
+            } else {
+                self.copy_by::<1>(shared, to, from, count * self.of_one, length);
+            }
+        }
+    }
+
+    /// The same for `count` elements from element `from` on, `N` at a time.
+    ///
+    /// # Safety
+    /// As for [`Copied::copy`]; the first element is at a multiple of the size of `N`.
+    #[inline(always)]
+    unsafe fn copy_by<const N: usize>(&self, shared: &SharedSlice<f32>, to: u32, from: u64, count: u32, length: u32) {
+        let mut i = thread::thread_idx_x() * N as u32;
+        while i < count {
+            let there = (count - i).min(N as u32);
+            let place = if self.pitch == length { i } else { i / length * self.pitch + i % length };
+            // SAFETY: the caller's promise.
+            unsafe {
+                let from = (from + u64::from(i)) as usize;
+                async_copy::copy_async::<N, _>(shared, (to + place) as usize, &self.data, from, there);
+            }
+            i = hint::keep_rolled(i + THREADS * N as u32);
+        }
+    }
+}
+
+/// Multiplies `count` products that are in shared memory, A, B and C at these places.
+///
+/// # Safety
+/// They are, and there is room for C; all threads of the block come here, and barriers separate this from what comes before and after.
+#[inline(always)]
+unsafe fn multiply(
+    gemm: &TiledGemm<'_>,
+    shared: &SharedSlice<f32>,
+    sizes: Sizes,
+    [place_a, place_b, place_c]: [u32; 3],
+    count: u32,
+    k: u32,
+) {
+    let c = gemm.c().first();
+    let Sizes { m, n, .. } = sizes;
+    let [one_a, one_b, one_c] = sizes.of_one();
+    let (down, across) = (m.div_ceil(SIDE as u32), n.div_ceil(SIDE as u32));
+    let (row_of_a, term_of_a) = if sizes.a_by_rows { (sizes.pitch_of_a(), 1) } else { (1, sizes.pitch_of_a()) };
+    let (col_of_b, term_of_b) = if sizes.b_by_columns { (sizes.pitch_of_b(), 1) } else { (1, sizes.pitch_of_b()) };
+    let (row_of_c, col_of_c) = (c.row_stride() as u32, c.col_stride() as u32);
+    let mut number = thread::thread_idx_x();
+    while number < count * down * across {
+        let (product, place) = (number / (down * across), number % (down * across));
+        let (first_row, first_col) = (place / across, place % across);
+        let rows: [u32; SIDE] = core::array::from_fn(|i| first_row + i as u32 * down);
+        let cols: [u32; SIDE] = core::array::from_fn(|j| first_col + j as u32 * across);
+        // What lies outside of C is computed of its last row or column, and left out.
+        let mut of_a = rows.map(|row| place_a + product * one_a + row.min(m - 1) * row_of_a);
+        let mut of_b = cols.map(|col| place_b + product * one_b + col.min(n - 1) * col_of_b);
+        let mut sums = [[0.0; SIDE]; SIDE];
+        let mut term = 0;
+        while term < k {
+            // SAFETY: elements of A and B, as the caller promises.
+            let (row, col) =
+                unsafe { (of_a.map(|at| shared.read(at as usize)), of_b.map(|at| shared.read(at as usize))) };
+            for i in 0..SIDE {
+                for j in 0..SIDE {
+                    sums[i][j] = math::fma(row[i], col[j], sums[i][j]);
+                }
+            }
+            for i in 0..SIDE {
+                of_a[i] += term_of_a;
+                of_b[i] += term_of_b;
+            }
+            term = hint::keep_rolled(term + 1);
+        }
+        let of_c = place_c + product * one_c;
+        for i in 0..SIDE {
+            for j in 0..SIDE {
+                if rows[i] < m && cols[j] < n {
+                    // SAFETY: an element of C, and this thread's alone.
+                    unsafe { shared.write((of_c + rows[i] * row_of_c + cols[j] * col_of_c) as usize, sums[i][j]) };
+                }
+            }
+        }
+        number = hint::keep_rolled(number + THREADS);
+    }
+}
+
+/// The epilogue of `count` elements of all C, from element `from` on, whose sums are at `place`.
+///
+/// # Safety
+/// They are elements of C that no other block accesses; all threads of the block come here, after a barrier.
+#[inline(always)]
+unsafe fn store(gemm: &TiledGemm<'_>, shared: &SharedSlice<f32>, place: u32, from: u64, count: u32) {
+    let data = gemm.c().first().data();
+    let mut first = 0;
+    if gemm.overwrites() && (data.as_mut_ptr() as u64 + 4 * from).is_multiple_of(16) {
+        let factor = gemm.factor();
+        first = count / FOUR * FOUR;
+        let mut i = thread::thread_idx_x() * FOUR;
+        while i < first {
+            // SAFETY: the caller's promise; both begin at multiples of four elements.
+            unsafe {
+                let sums = shared.read4((place + i) as usize);
+                store_vector(data, (from + u64::from(i)) as usize, sums.map(|sum| factor * sum));
+            }
+            i = hint::keep_rolled(i + THREADS * FOUR);
+        }
+    }
+    let mut i = first + thread::thread_idx_x();
+    while i < count {
+        let at = (from + u64::from(i)) as usize;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let value = gemm.value(shared.read((place + i) as usize), || data.get_unchecked(at));
+            data.set_unchecked(at, value);
+        }
+        i = hint::keep_rolled(i + THREADS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_as_many_products_as_there_is_room_for() {
+        let most = |m, n, k| Sizes { m, n, k, a_by_rows: false, b_by_columns: false }.most_products();
+        assert_eq!(most(4, 4, 4), ROOM / 48 / 4 * 4);
+        assert_eq!(most(63, 64, 64), 1);
+        assert_eq!(most(64, 64, 64), 0);
+        assert_eq!(most(u32::MAX, 1, u32::MAX), 0);
+        assert!(most(0, 3, 0) > 0);
+        for [m, n, k] in (1..40).flat_map(|m| (1..40).map(move |n| [m, n, (m * n) % 37 + 1])) {
+            for (a_by_rows, b_by_columns) in [(false, true), (true, false)] {
+                let sizes = Sizes { m, n, k, a_by_rows, b_by_columns };
+                let most = sizes.most_products();
+                assert!(sizes.of_all(most) <= ROOM.into(), "{sizes:?}: {most}");
+                assert!(most < 4 || most.is_multiple_of(4), "{sizes:?}: {most}");
+            }
+        }
+    }
+}
