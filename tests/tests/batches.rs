@@ -215,18 +215,23 @@ fn matrices_and_vectors_in_batches_are_those_of_each_product() {
 #[test]
 fn each_size_has_its_kernel() {
     let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
-    for (products, [m, n, k], expected) in [
-        (100_000, [4, 4, 4], "gemm_batched_4_fp32"),
-        (10_000, [3, 3, 3], "gemm_batched_4_fp32"),
-        (10_000, [8, 8, 8], "gemm_batched_8_fp32"),
-        (1000, [16, 16, 16], "gemm_batched_16_fp32"),
-        (4096, [32, 32, 32], "gemm_batched_32_fp32"),
+    let (dense, spread) = (false, true);
+    for (products, [m, n, k], has_gaps, expected) in [
+        // As they lie, if they lie without gaps; else by tiles.
+        (100_000, [4, 4, 4], dense, "gemm_whole_fp32"),
+        (10_000, [3, 3, 3], dense, "gemm_whole_fp32"),
+        (1000, [16, 16, 16], dense, "gemm_whole_fp32"),
+        (10_000, [4, 4, 4], spread, "gemm_batched_4_fp32"),
+        (10_000, [8, 8, 8], spread, "gemm_batched_8_fp32"),
+        (1000, [16, 16, 16], spread, "gemm_batched_16_fp32"),
+        (4096, [32, 32, 32], dense, "gemm_batched_32_fp32"),
         // Larger than tiles of 32x32 either way: measured, and the table has no time of the batched kernels.
-        (256, [64, 64, 64], "gemm_register_tiled_64_nn_fp32"),
-        (128, [1, 4096, 128], "gemv_transposed_split_fp32"),
-        (256, [128, 1, 4096], "gemv_split_fp32"),
+        (256, [64, 64, 64], dense, "gemm_register_tiled_64_nn_fp32"),
+        (128, [1, 4096, 128], dense, "gemv_transposed_split_fp32"),
+        (256, [128, 1, 4096], dense, "gemv_split_fp32"),
     ] {
-        let product = Case::dense(products, Sizes { m, n, k }, LAYOUTS[0]).product();
+        let case = Case::dense(products, Sizes { m, n, k }, LAYOUTS[0]);
+        let product = if has_gaps { Case { b: case.b.spread(), ..case }.product() } else { case.product() };
         for precision in [Precision::Fp32, Precision::Fp32Strict] {
             let plan = plan::plan(&h200, &product, &Options::from(precision)).unwrap();
             assert_eq!((plan.kernel().name, plan.launches()), (expected, 1), "{}", plan.explanation());

@@ -91,6 +91,12 @@ pub(crate) trait Contract: Debug + Sync {
         Sizes { m: usize::MAX, n, k: usize::MAX }
     }
 
+    /// Sizes that it computes: these, or smaller ones.
+    fn within(&self, sizes: Sizes) -> Sizes {
+        let most = self.most();
+        Sizes { m: sizes.m.min(most.m), n: sizes.n.min(most.n), k: sizes.k.min(most.k) }
+    }
+
     /// The most blocks that its grid can have.
     fn most_blocks(&self) -> u128 {
         MAX_BLOCKS.into()
@@ -281,11 +287,10 @@ impl KernelInfo {
         self.contract.most()
     }
 
-    /// Sizes that it computes: these, or what it computes at most.
+    /// Sizes that it computes: these, or smaller ones if it is for no product as large.
     #[must_use]
     pub fn within(&self, sizes: Sizes) -> Sizes {
-        let most = self.most();
-        Sizes { m: sizes.m.min(most.m), n: sizes.n.min(most.n), k: sizes.k.min(most.k) }
+        self.contract.within(sizes)
     }
 
     /// The blocks of its grid, as far as that is the same on every device.

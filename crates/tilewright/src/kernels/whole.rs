@@ -2,14 +2,14 @@
 //! gaps.
 
 use gpu_kernels::gemm::tiles::TileShape;
-use gpu_kernels::gemm::whole::*;
+use gpu_kernels::gemm::whole::{self, gemm_whole_fp32};
 
 use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
 use super::scheme::{Scheme, SumOrder};
 use crate::description::Description;
 use crate::placement::Placement;
 use crate::refusal::Refusal;
-use crate::{Device, Error};
+use crate::{Device, Error, Sizes};
 
 /// The contract: a block has room for one product at least, and all lie without gaps.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ const BLOCKS: u32 = 4;
 impl Contract for Whole {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
         let gemm = call.gemm;
-        let most = Sizes::of(&gemm).most_products();
+        let most = whole::Sizes::of(&gemm).most_products();
         let multiprocessors = device.gpu_properties().map_or(1, |gpu| gpu.multiprocessors);
         let products = products_of_a_block(most, gemm.a().count(), multiprocessors);
         device.launch(gemm_whole_fp32 { gemm, products })
@@ -37,7 +37,7 @@ impl Contract for Whole {
     fn refusal(&self, product: &Description) -> Option<Refusal> {
         let &Description { m, n, batch, ref a, ref b, ref c, .. } = product;
         let k = product.k;
-        if most_products(product) == 0 {
+        if most_of(product) == 0 {
             return Some(Refusal::NotWhole { m, n, k });
         }
         let all = [(a, m, k), (b, k, n), (c, m, n)];
@@ -45,8 +45,24 @@ impl Contract for Whole {
         (!are_without_gaps).then_some(Refusal::Gaps)
     }
 
+    /// Half of the largest size, until there is room for a product in any layout.
+    fn within(&self, mut sizes: Sizes) -> Sizes {
+        while most_products(sizes, true, true) == 0 {
+            let Sizes { m, n, k } = &mut sizes;
+            let largest = if *m >= *n && *m >= *k {
+                m
+            } else if *n >= *k {
+                n
+            } else {
+                k
+            };
+            *largest = largest.div_ceil(2);
+        }
+        sizes
+    }
+
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
-        let most = most_products(product).max(1);
+        let most = most_of(product).max(1);
         (product.batch as u128).div_ceil(most.into())
     }
 
@@ -56,10 +72,16 @@ impl Contract for Whole {
 }
 
 /// The most products of a block; 0 if it has no room for one.
-fn most_products(product: &Description) -> u32 {
+fn most_of(product: &Description) -> u32 {
+    let sizes = Sizes { m: product.m, n: product.n, k: product.k };
+    most_products(sizes, product.a.col_stride == 1, product.b.row_stride == 1)
+}
+
+/// The same for these sizes, where the terms of A's rows or of B's columns are neighbours.
+fn most_products(sizes: Sizes, a_by_rows: bool, b_by_columns: bool) -> u32 {
     // What is no number of 32 bits has no room in any case.
-    let [m, n, k] = [product.m, product.n, product.k].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-    Sizes { m, n, k, a_by_rows: product.a.col_stride == 1, b_by_columns: product.b.row_stride == 1 }.most_products()
+    let [m, n, k] = [sizes.m, sizes.n, sizes.k].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+    whole::Sizes { m, n, k, a_by_rows, b_by_columns }.most_products()
 }
 
 /// Whether matrices lie without gaps, as the kernel asks it of them.

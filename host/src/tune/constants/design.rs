@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::Error;
 use crate::bench::atlas::{Operand, Shape};
-use tilewright::kernels::{BATCHED, Family, KernelInfo};
+use tilewright::kernels::{BATCHED, Family, KernelInfo, WHOLE};
 use tilewright::plan::{
     ConstantsChoice, Description, DeviceFacts, Features, GemmPlan, Options, Tables, candidate_splits, resident_blocks,
 };
@@ -146,6 +146,19 @@ fn fitted(facts: &DeviceFacts, kernel: &KernelInfo) -> Vec<Wanted> {
             let anywhere = sizes[..3].iter().map(|&extents| one(extents, Placed::Anywhere));
             return dense.into_iter().chain(anywhere).collect();
         }
+        (Family::Gemm, None) if is_for_whole_products(kernel) => {
+            let batches = [
+                (multiprocessors, [12, 20, 12]),
+                (multiprocessors, [32, 32, 32]),
+                (4 * multiprocessors, [48, 48, 16]),
+                (8 * multiprocessors, [24, 40, 8]),
+                (16 * multiprocessors, [8, 8, 8]),
+                (40 * multiprocessors, [8, 32, 32]),
+                (64 * multiprocessors, [16, 16, 16]),
+                (200 * multiprocessors, [4, 4, 4]),
+            ];
+            return batches.map(|(batch, extents)| Wanted { batch, ..one(extents, Placed::Dense) }).into();
+        }
         (Family::Gemm, None) => {
             let sizes = [
                 [256, 256, 256],
@@ -209,6 +222,11 @@ fn is_for_batches(kernel: &KernelInfo) -> bool {
     BATCHED.iter().any(|one| std::ptr::eq(one, kernel))
 }
 
+/// Whether a kernel is for batches whose products a block has as a whole.
+fn is_for_whole_products(kernel: &KernelInfo) -> bool {
+    std::ptr::eq(kernel, &WHOLE)
+}
+
 /// A product by chance.
 fn by_chance(generator: &mut SmallRng, facts: &DeviceFacts, kernel: &KernelInfo) -> Wanted {
     let mut between = |least: f64, most: f64| {
@@ -218,6 +236,10 @@ fn by_chance(generator: &mut SmallRng, facts: &DeviceFacts, kernel: &KernelInfo)
     let multiprocessors = f64::from(facts.multiprocessors.max(1));
     let (batch, extents) = match (kernel.family(), kernel.tile) {
         (Family::Gemv, _) => (1, [between(128.0, 512.0 * multiprocessors), 1, between(128.0, 32_768.0)]),
+        (Family::Gemm, None) if is_for_whole_products(kernel) => (
+            between(multiprocessors, 64.0 * multiprocessors),
+            [between(4.0, 32.0), between(4.0, 32.0), between(4.0, 32.0)],
+        ),
         (Family::Gemm, None) => (1, [between(32.0, 1024.0), between(32.0, 1024.0), between(32.0, 1024.0)]),
         (Family::Gemm, Some(tile)) => {
             let [rows, cols, terms] = [tile.m, tile.n, tile.k].map(f64::from);

@@ -194,7 +194,9 @@ fn try_on(gpu: Pretended, seed: u64, off: f64, find: impl Fn(&Constants, &[Obser
     assert!(!are_better(&found.constants, &gpu.built_in(), &held_out) && !are_better(&truth, &truth, &[]), "{told}");
     // The noise alone is two thirds of itself in the middle, and twice itself of 95 percent.
     assert!(before.median > 0.15 && after.median < 1.3 * off && after.most < 5.0 * off, "{told}");
-    assert!(by_fit.len() >= 200 && at(&by_fit, 0.95) <= 1.10 && at(&by_default, 0.95) > 1.15, "{told}");
+    // A plan that noise makes look better is worse by a part of the noise.
+    assert!(by_fit.len() >= 200 && at(&by_fit, 0.95) <= 1.07 + off / 2.0, "{told}");
+    assert!(at(&by_default, 0.95) > 1.15, "{told}");
     // Of what enough times depend on, the whole GPU's constants are found, too.
     let sure = || found.machine.iter().filter(|one| one.times >= 10);
     assert!(sure().count() >= 4, "{told}");
