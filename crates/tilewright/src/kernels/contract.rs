@@ -28,6 +28,7 @@ use super::auxiliary::{Format, PackedOperand};
 use super::scheme::{Family, Scheme, SumOrder};
 use crate::constants::KernelConstants;
 use crate::description::Description;
+use crate::device_facts::DeviceFacts;
 use crate::order::Order;
 use crate::refusal::Refusal;
 use crate::{Device, Error, Precision, Sizes};
@@ -272,9 +273,10 @@ impl KernelInfo {
     }
 
     /// Whether a plan tries the product of the transposes, `Cᵀ = Bᵀ·Aᵀ`, too, wherever C lies: where tiles are not square, or all operands
-    /// may have to be copied, it may be the faster one.
-    pub(crate) fn may_transpose(&self) -> bool {
-        self.contract.copies() == Copies::Everything || self.tile.is_some_and(|tile| tile.m != tile.n)
+    /// may have to be copied, it may be the faster one. (Of tiles, the executor's times say nothing.)
+    pub(crate) fn may_transpose(&self, device: &DeviceFacts) -> bool {
+        let is_square = self.tile.is_none_or(|tile| tile.m == tile.n);
+        self.contract.copies() == Copies::Everything || !(is_square || device.is_cpu())
     }
 
     /// Whether it loads its operands by tensor maps. What these cannot describe is copied into the workspace first.

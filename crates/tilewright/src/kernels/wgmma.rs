@@ -14,6 +14,7 @@ use crate::Error;
 use crate::description::Description;
 use crate::device::{Device, TensorTile};
 use crate::order::Order::{self, ColumnMajor, RowMajor};
+use crate::refusal::Refusal;
 
 /// The shares of the peak, at the model's clock, and what a block costs are fitted ([`Performance`]).
 const THREE_TF32: Common = Common {
@@ -81,6 +82,10 @@ struct Decomposing {
 impl Contract for Decomposing {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
         (self.launch)(device, call)
+    }
+
+    fn refusal(&self, product: &Description) -> Option<Refusal> {
+        (product.n == 1 && self.tile != TILE).then_some(Refusal::OneColumn)
     }
 
     fn mask_words(&self, product: &Description, splits: u32) -> u128 {

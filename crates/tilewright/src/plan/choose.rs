@@ -183,7 +183,7 @@ impl Request<'_> {
 
     /// How a kernel would compute the product.
     fn candidate(&self, kernel: &'static KernelInfo, named: bool) -> Result<Estimated, Refusal> {
-        if kernel.may_transpose() {
+        if kernel.may_transpose(self.device) {
             let both = [false, true].map(|transposed| self.candidate_for(kernel, named, transposed));
             return match both {
                 [Ok(one), Ok(other)] => Ok(if other.ms < one.ms { other } else { one }),
