@@ -355,7 +355,7 @@ fn few_products(device: &Device, kernel: &'static KernelInfo) -> Result<Completi
     let mut computed = 0;
     for (seed, extents) in [[7, 5, 3], [33, 65, 41], [130, 67, 70], [130, 260, 50]].into_iter().enumerate() {
         let shape = planned_shape(kernel, extents);
-        for layouts in [layouts.padded(), layouts.aligned(shape)] {
+        for layouts in [layouts, layouts.padded(), layouts.aligned(shape)] {
             for splits in [None, Some(2)] {
                 let batch = Batch::new(2, [false, true], shape, layouts, seed as u64).scaled(-0.7, 0.3);
                 let one = Problem::new(shape, layouts, seed as u64);

@@ -30,7 +30,7 @@ use cuda_std::Dim3;
 use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
-use super::tiles::TiledGemm;
+use super::tiles::{TiledGemm, divide};
 
 /// The threads of a block.
 const THREADS: u32 = 256;
@@ -221,7 +221,12 @@ impl Copied<'_> {
         let mut i = thread::thread_idx_x() * N as u32;
         while i < count {
             let there = (count - i).min(N as u32);
-            let place = if self.pitch == length { i } else { i / length * self.pitch + i % length };
+            let place = if self.pitch == length {
+                i
+            } else {
+                let (line, within) = divide(i, length);
+                line * self.pitch + within
+            };
             // SAFETY: the caller's promise.
             unsafe {
                 let from = (from + u64::from(i)) as usize;
@@ -254,8 +259,8 @@ unsafe fn multiply(
     let (row_of_c, col_of_c) = (c.row_stride() as u32, c.col_stride() as u32);
     let mut number = thread::thread_idx_x();
     while number < count * down * across {
-        let (product, place) = (number / (down * across), number % (down * across));
-        let (first_row, first_col) = (place / across, place % across);
+        let (product, place) = divide(number, down * across);
+        let (first_row, first_col) = divide(place, across);
         let rows: [u32; SIDE] = core::array::from_fn(|i| first_row + i as u32 * down);
         let cols: [u32; SIDE] = core::array::from_fn(|j| first_col + j as u32 * across);
         // What lies outside of C is computed of its last row or column, and left out.
