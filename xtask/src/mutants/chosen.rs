@@ -187,8 +187,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "the descriptor of B's second part is that of the first",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "let low_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize);",
-        to: "let low_b = Descriptor::at(memory, (if B::K { second_offset } else { second_offset }) as usize);",
+        from: "(if B::K { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize",
+        to: "(if B::K { second_offset } else { second_offset }) as usize",
         kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
     },
     Mutant {
@@ -222,8 +222,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "exchanges the two halves of a tile's rows",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "store_half::<A>(&tile, &memory, first + HALF, &accumulators[1]);",
-        to: "store_half::<A>(&tile, &memory, first + HALF, &accumulators[0]);",
+        from: "store_half::<A, COLUMNS, ACCUMULATORS>(&tile, &memory, first + HALF, &accumulators[1]);",
+        to: "store_half::<A, COLUMNS, ACCUMULATORS>(&tile, &memory, first + HALF, &accumulators[0]);",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
