@@ -198,6 +198,48 @@ fn sums_of_few_terms_are_in_order_in_every_layout() {
 }
 
 #[test]
+fn whole_products_are_sums_in_order_in_every_layout() {
+    for layout in LAYOUTS {
+        // Fewer than a block has room for, and more; columns with and without gaps in shared memory; tiles that end at borders.
+        for (products, [m, n, k]) in [
+            (1, [24, 17, 8]),
+            (37, [24, 17, 9]),
+            (300, [4, 4, 16]),
+            (9, [38, 64, 4]),
+            (5, [63, 40, 24]),
+            (70, [1, 5, 40]),
+        ] {
+            let case = Case::dense(products, Sizes { m, n, k }, layout);
+            case.check(&kernels::WHOLE, bits);
+            Case { alpha: -0.5, beta: 2.0, a: case.a.moved(1), b: case.b.moved(3), c: case.c.moved(2), ..case }
+                .check(&kernels::WHOLE, bits);
+            Case { c: Stored::dense(Order::ColumnMajor, m, n), beta: -1.5, ..case }.check(&kernels::WHOLE, bits);
+        }
+        // Without terms, and with terms that may not be read.
+        Case::dense(30, Sizes { m: 9, n: 20, k: 0 }, layout).check(&kernels::WHOLE, bits);
+        let case = Case::dense(30, Sizes { m: 9, n: 20, k: 16 }, layout);
+        Case { alpha: 0.0, beta: 3.0, ..case }.check(&kernels::WHOLE, bits);
+    }
+}
+
+/// What has gaps, or no room, is refused.
+#[test]
+fn whole_products_have_to_lie_without_gaps_and_to_fit() {
+    let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+    let options = Options::from(&kernels::WHOLE);
+    let case = Case::dense(30, Sizes { m: 9, n: 20, k: 16 }, LAYOUTS[0]);
+    plan::plan(&h200, &case.product(), &options).unwrap();
+    let reason = |case: Case| plan::plan(&h200, &case.product(), &options).unwrap_err().to_string();
+    for gaps in
+        [Case { a: case.a.spread(), ..case }, Case { b: case.b.shared(), ..case }, Case { c: case.c.spread(), ..case }]
+    {
+        assert!(reason(gaps).contains("without gaps"), "{}", reason(gaps));
+    }
+    let large = reason(Case::dense(30, Sizes { m: 64, n: 64, k: 65 }, LAYOUTS[0]));
+    assert!(large.contains("no room for a product of m=64 n=64 k=65"), "{large}");
+}
+
+#[test]
 fn matrices_and_vectors_in_batches_are_those_of_each_product() {
     let gemv = kernels::of(Family::Gemv).filter(|kernel| kernel.tile.is_none() && kernel.divides_sums);
     for kernel in gemv {
