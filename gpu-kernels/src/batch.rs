@@ -132,6 +132,16 @@ impl<'a> MatrixBatchMut<'a> {
     }
 }
 
+/// Whether `count` matrices lie without gaps: rows one after the other, or columns, and matrices one after the other.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn are_without_gaps([rows, cols]: [u64; 2], [row_stride, col_stride]: [u64; 2], stride: u64, count: u64) -> bool {
+    let one_after_the_other =
+        |lines: u64, line: u64, terms: u64, term: u64| (lines <= 1 || line == terms) && (terms <= 1 || term == 1);
+    let are_lines = one_after_the_other(rows, row_stride, cols, col_stride)
+        || one_after_the_other(cols, col_stride, rows, row_stride);
+    are_lines && (count <= 1 || Some(stride) == rows.checked_mul(cols))
+}
+
 #[cfg(not(target_arch = "nvptx64"))]
 mod construct {
     //! The constructors, which only the host calls.
@@ -189,22 +199,12 @@ mod construct {
         }
     }
 
-    /// Whether matrices lie without gaps: rows, or columns, one after the other, and matrices one after the other.
-    fn are_without_gaps([rows, cols]: [u32; 2], [row_stride, col_stride]: [u64; 2], stride: u64, count: u64) -> bool {
-        let (rows, cols) = (u64::from(rows), u64::from(cols));
-        let one_after_the_other =
-            |lines: u64, line: u64, terms: u64, term: u64| (lines <= 1 || line == terms) && (terms <= 1 || term == 1);
-        let are_lines = one_after_the_other(rows, row_stride, cols, col_stride)
-            || one_after_the_other(cols, col_stride, rows, row_stride);
-        are_lines && (count <= 1 || stride == rows * cols)
-    }
-
     impl MatrixBatch<'_> {
         /// Whether all elements of all matrices are neighbours in memory, row by row or column by column.
         pub fn is_without_gaps(&self) -> bool {
             let it = self.first;
             let strides = [it.row_stride(), it.col_stride()];
-            are_without_gaps([it.rows(), it.cols()], strides, self.stride, self.count)
+            are_without_gaps([it.rows(), it.cols()].map(u64::from), strides, self.stride, self.count)
         }
 
         /// Whether as many matrices follow in the data, the first of them one stride after the last of these.
@@ -218,7 +218,7 @@ mod construct {
         pub fn is_without_gaps(&self) -> bool {
             let it = self.first;
             let strides = [it.row_stride(), it.col_stride()];
-            are_without_gaps([it.rows(), it.cols()], strides, self.stride, self.count)
+            are_without_gaps([it.rows(), it.cols()].map(u64::from), strides, self.stride, self.count)
         }
 
         /// As for [`MatrixBatch::is_followed_by_as_many`], and no two elements are the same place.

@@ -74,6 +74,8 @@ operations! {
     scaling: SCALE;
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
+pub use batch::are_without_gaps;
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use blocks::elements_overlap;

@@ -86,7 +86,7 @@ impl Contract for OneVector {
 
 /// What the kernels have in common. The share of the peak of the naive ones follows from their times on an H200
 /// (`docs/results/2026-11-21-h200.md`), for operands whose neighbours lie where they suit the kernel.
-const fn rung(facts: KernelFacts, idea: &'static str, contract: &'static dyn Contract) -> KernelInfo {
+pub(super) const fn rung(facts: KernelFacts, idea: &'static str, contract: &'static dyn Contract) -> KernelInfo {
     KernelInfo {
         name: facts.name,
         facts,

@@ -1,11 +1,12 @@
 //! Batches of products so small that a block has several as a whole: [`gpu_kernels::gemm::whole`]. They take operands in any layout that has no
 //! gaps.
 
+use gpu_kernels::are_without_gaps;
 use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemm::whole::{self, gemm_whole_fp32};
 
+use super::basic::rung;
 use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
-use super::scheme::{Scheme, SumOrder};
 use crate::description::Description;
 use crate::placement::Placement;
 use crate::refusal::Refusal;
@@ -41,8 +42,12 @@ impl Contract for Whole {
             return Some(Refusal::NotWhole { m, n, k });
         }
         let all = [(a, m, k), (b, k, n), (c, m, n)];
-        let are_without_gaps = all.iter().all(|&(it, rows, cols)| is_without_gaps(it, rows, cols, batch));
-        (!are_without_gaps).then_some(Refusal::Gaps)
+        let is_without_gaps = |(it, rows, cols): (&Placement, usize, usize)| {
+            let [sizes, strides] =
+                [[rows, cols], [it.row_stride, it.col_stride]].map(|pair| pair.map(|number| number as u64));
+            are_without_gaps(sizes, strides, it.batch_stride as u64, batch as u64)
+        };
+        (!all.into_iter().all(is_without_gaps)).then_some(Refusal::Gaps)
     }
 
     /// Half of the largest size, until there is room for a product in any layout.
@@ -84,28 +89,12 @@ fn most_products(sizes: Sizes, a_by_rows: bool, b_by_columns: bool) -> u32 {
     whole::Sizes { m, n, k, a_by_rows, b_by_columns }.most_products()
 }
 
-/// Whether matrices lie without gaps, as the kernel asks it of them.
-fn is_without_gaps(it: &Placement, rows: usize, cols: usize, batch: usize) -> bool {
-    let one_after_the_other = |lines: usize, line: usize, terms: usize, term: usize| {
-        (lines <= 1 || line == terms) && (terms <= 1 || term == 1)
-    };
-    let are_lines = one_after_the_other(rows, it.row_stride, cols, it.col_stride)
-        || one_after_the_other(cols, it.col_stride, rows, it.row_stride);
-    are_lines && (batch <= 1 || it.batch_stride == rows * cols)
-}
-
 /// Several products in a block, copied as they lie.
 pub static WHOLE: KernelInfo = KernelInfo {
-    name: gemm_whole_fp32::FACTS.name,
-    facts: gemm_whole_fp32::FACTS,
-    idea: "several small products in a block, copied to shared memory and back as they lie in memory",
-    scheme: Scheme::Fp32,
-    sums: SumOrder::OneByOne,
-    a: None,
-    b: None,
-    tile: None,
-    divides_sums: false,
-    deterministic: true,
     performance: Performance::new(4, 0.1).block(0.9).unaligned(1.0),
-    contract: &Whole,
+    ..rung(
+        gemm_whole_fp32::FACTS,
+        "several small products in a block, copied to shared memory and back as they lie in memory",
+        &Whole,
+    )
 };

@@ -89,10 +89,9 @@ fn times(row: &Row) -> Option<&[PlanTime]> {
 /// What constants that are fitted to a report hold for; none without the kernels' digest.
 fn measured_on(report: &AtlasReport) -> Option<MeasuredOn> {
     let DeviceInfo::Cuda { name, compute_capability, multiprocessors, .. } = &report.device else { return None };
-    let (major, minor) = compute_capability.split_once('.')?;
     Some(MeasuredOn {
         gpu: name.clone(),
-        compute_capability: (major.parse().ok()?, minor.parse().ok()?),
+        compute_capability: numbers_of(compute_capability)?,
         multiprocessors: *multiprocessors,
         kernels_digest: kernels::ALL.first()?.facts.source.digest?.to_owned(),
     })
@@ -107,9 +106,13 @@ fn gpu_of(report: &AtlasReport) -> Option<DeviceFacts> {
     let DeviceInfo::Cuda { name, compute_capability, multiprocessors, memory_bytes, .. } = &report.device else {
         return None;
     };
+    Some(DeviceFacts::of_gpu(name, numbers_of(compute_capability)?, *multiprocessors, *memory_bytes))
+}
+
+/// The numbers of a compute capability, as `9.0`.
+fn numbers_of(compute_capability: &str) -> Option<(u32, u32)> {
     let (major, minor) = compute_capability.split_once('.')?;
-    let capability = (major.parse().ok()?, minor.parse().ok()?);
-    Some(DeviceFacts::of_gpu(name, capability, *multiprocessors, *memory_bytes))
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// What this build chooses for a shape, and how long that took; none without times.
