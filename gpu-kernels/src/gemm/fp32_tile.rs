@@ -68,7 +68,7 @@ impl Region {
 ///
 /// # Safety
 /// All of these threads call this function with the same tile and region, which is one of the tile's, begins at a column that is a multiple
-/// of 4, and whose `rows` are a multiple of 32 and whose `cols` of 16; and no other thread accesses these elements of C.
+/// of 4, and whose `rows` are 16 or a multiple of 32 and whose `cols` are a multiple of 16; and no other thread accesses these elements of C.
 #[inline(always)]
 #[track_caller]
 pub(crate) unsafe fn recompute(
@@ -79,14 +79,14 @@ pub(crate) unsafe fn recompute(
     made: impl Fn(u32, u32) -> Made,
 ) {
     let across = region.cols / WARP_COLS;
-    let pieces = region.rows / WARP_ROWS * across * warp::LANES;
+    let pieces = region.rows.div_ceil(WARP_ROWS) * across * warp::LANES;
     let mut piece = thread;
     while piece < pieces {
         let (part, lane) = (piece / warp::LANES, piece % warp::LANES);
         let down = part / across * WARP_ROWS + lane / 4 * SIDE as u32;
         let right = part % across * WARP_COLS + lane % 4 * SIDE as u32;
         let (row, col) = (region.row + down, region.col + right);
-        if row < tile.c.rows() && col < tile.c.cols() {
+        if down < region.rows && row < tile.c.rows() && col < tile.c.cols() {
             // SAFETY: the first row and the first column are inside, as just compared.
             let Sums { sums, too_small } = unsafe { sums(tile, row, col) };
             for i in 0..SIDE {

@@ -19,6 +19,7 @@
 //! | [`grouped`] | lists of products that differ in everything, one launch for all | a [`GroupedGemm`](grouped::GroupedGemm) |
 //! | [`register_tiled`] | a tile of C in the registers of each thread: the fastest on CUDA cores | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`narrow`] | few columns, so that the time is that of reading A once | a [`TiledGemm`](tiles::TiledGemm) |
+//! | [`sliced`] | small products, whose time is that of a few trips to memory | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`outer`] | sums of few terms, so that the time is that of writing C | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`mma`] | tensor cores by `mma.sync`, from sm_80 on | a [`TiledGemm`](tiles::TiledGemm) |
 //! | [`hopper`] | tensor cores by `wgmma`, fed by TMA, for sm_90a | the same, with tensor maps or packed operands |
@@ -38,6 +39,7 @@
 
 pub mod basic;
 pub mod batched;
+mod chunk;
 pub mod decompose;
 mod fp32_tile;
 pub mod grouped;
@@ -47,6 +49,7 @@ pub mod narrow;
 pub mod outer;
 pub mod register_tiled;
 pub mod repair;
+pub mod sliced;
 pub mod split_k;
 mod tile_source;
 pub mod tiles;

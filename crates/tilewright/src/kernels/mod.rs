@@ -8,7 +8,7 @@
 //!     ▲
 //!  tiled       registering kernels that differ in little         eligibility    whether a kernel can compute a product
 //!     ▲                                                             ▲
-//!  basic, batched, gemv, narrow, outer, register_tiled, mma,          │           the kernels, a family in each file
+//!  basic, batched, gemv, narrow, outer, register_tiled, sliced, mma,  │           the kernels, a family in each file
 //!  wgmma ◄─ packed ◄─ short_k                                         │
 //!     ▲                                                             │
 //!  grouped    the same bodies, for products that differ                │
@@ -34,6 +34,7 @@ mod registry;
 mod scaling;
 mod scheme;
 mod short_k;
+mod sliced;
 mod tiled;
 mod wgmma;
 mod whole;
@@ -63,6 +64,7 @@ pub use scaling::SCALING;
 pub(crate) use scaling::scale_matrices;
 pub use scheme::{Family, Scheme, SumOrder};
 pub use short_k::WGMMA_SHORT_FP32_3XFP16;
+pub use sliced::SLICED;
 pub use wgmma::{
     WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_256X32_FP32_3XTF32,
     WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32,

@@ -19,6 +19,7 @@ use super::packed::{WGMMA_BF16, WGMMA_FP16, WGMMA_FP32_3XFP16, WGMMA_FP32_10XINT
 use super::register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_128};
 use super::scheme::Family;
 use super::short_k::WGMMA_SHORT_FP32_3XFP16;
+use super::sliced::SLICED;
 use super::wgmma::{
     WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_256X32_FP32_3XTF32,
     WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32,
@@ -40,8 +41,9 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let of_rounded_operands = MMA_FP16.iter().chain(&MMA_BF16).chain(&MMA_TF32);
     let of_rounded_operands = of_rounded_operands.chain(&WGMMA_FP16).chain(&WGMMA_BF16).chain(&WGMMA_TF32);
     let of_fp64 = MMA_64X64_FP32_FP64.iter().chain(&MMA_FP32_FP64);
-    let of_split_operands = NARROW_16_3XTF32
+    let of_split_operands = SLICED
         .iter()
+        .chain(&NARROW_16_3XTF32)
         .chain(&NARROW_32_3XTF32)
         .chain(&MMA_64X32_K64_FP32_3XTF32)
         .chain(&MMA_64X32_FP32_3XTF32)

@@ -49,6 +49,8 @@ pub enum SumOrder {
         /// The terms.
         terms: u32,
     },
+    /// 16 terms by `mma.sync`, from zero; the sums of every eighth of these in fp32, one after the other, and then these eight.
+    Slices,
     /// So many terms by `wgmma`, from zero; their sums in fp32, one after the other.
     Wgmma {
         /// The terms.
@@ -70,7 +72,7 @@ impl SumOrder {
             Self::OneByOne => self,
             Self::Wgmma { terms, as_transposes } => Self::Wgmma { terms, as_transposes: !as_transposes },
             // No kernel has it for the transposes.
-            Self::Mma { .. } | Self::WgmmaAll | Self::Own => Self::Own,
+            Self::Mma { .. } | Self::Slices | Self::WgmmaAll | Self::Own => Self::Own,
         }
     }
 }

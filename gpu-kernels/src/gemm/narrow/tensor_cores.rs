@@ -13,9 +13,8 @@
 //!  B in registers ─► high, low ─┘
 //! ```
 //!
-//! Which k of a chunk is in which position of a fragment of `mma.sync` is free, as long as A and B agree, and so is which row of A
-//! is in which row of a fragment. So a lane loads 16 bytes at a time from global memory, and what it loads are the fragments that it
-//! has to have:
+//! A lane loads 16 bytes at a time from global memory, and what it loads are the fragments that it has to have
+//! ([`chunk`](crate::gemm::chunk)):
 //!
 //! ```text
 //!  lane 4g + q       A row-major: rows g, g + 8, … g + 56, k = 4q … 4q + 3       A column-major: rows 4g … 4g + 3 and 32 more
@@ -23,9 +22,8 @@
 //! ```
 //!
 //! Both wait in shared memory, in a part that a warp has for itself: its lanes copy there what they will read, asynchronously, two chunks
-//! ahead, and need neither registers nor a barrier of the block for that. Tensor cores truncate the sums that they keep, so they add up 16 k,
-//! and these sums are added to the accumulators by ordinary additions ([`mma`](crate::gemm::mma) does the same). In the end the
-//! warps add up their accumulators in shared memory, in order.
+//! ahead, and need neither registers nor a barrier of the block for that. In the end the warps add up their accumulators in shared memory,
+//! in order.
 //!
 //! Operands that cannot be decomposed are noticed as in [`mma`](crate::gemm::mma), and the tile is then computed again in plain fp32.
 //!
@@ -36,13 +34,11 @@ use blocks::shared_layout::{SharedArray, SharedLayout};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::async_copy;
-use cuda_std::mma::mma_m16n8k8_tf32;
 use cuda_std::prelude::*;
 
 use crate::Matrix;
-use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
+use crate::gemm::chunk::{CHUNK, ChunkSums, WIDTH};
 use crate::gemm::fp32_tile::{self, Made, Region};
-use crate::gemm::mma::are_finite;
 use crate::gemm::narrow::{THREADS, WARPS, store_sums_of_warps, sum_of_warps};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -54,10 +50,6 @@ const BLOCK_ROWS: u32 = 64;
 const ROWS: usize = 8;
 /// The tiles of 16 rows.
 const TILES: usize = ROWS / 2;
-/// The k that a lane loads of a row or a column at a time.
-const WIDTH: usize = 4;
-/// The k of a chunk.
-const CHUNK: u32 = 16;
 /// The chunks that are under way while another one is multiplied.
 const STAGES: u32 = 2;
 
@@ -68,9 +60,6 @@ pub const fn tile_on_tensor_cores(columns: u32) -> TileShape {
 
 /// What a lane loads of A for a chunk: its rows, two of each tile of 16 one after the other.
 type Rows = [[f32; WIDTH]; ROWS];
-
-/// The accumulators of a lane, by tile of 16 rows and by tile of 8 columns.
-type Accumulators<const ACROSS: usize> = [[[f32; 4]; ACROSS]; TILES];
 
 /// The size of a block.
 struct Block;
@@ -253,66 +242,6 @@ unsafe fn copy_piece<const N: usize>(
     }
 }
 
-/// What a warp has computed.
-struct State<const ACROSS: usize> {
-    accumulators: Accumulators<ACROSS>,
-    scan: UnderflowScan,
-}
-
-impl<const ACROSS: usize> State<ACROSS> {
-    /// Multiplies what a thread has copied of A and B, which has been [seen](State::see).
-    ///
-    /// # Safety
-    /// All lanes of the warp come here together.
-    #[inline(always)]
-    unsafe fn multiply(&mut self, a: Rows, b: [[f32; WIDTH]; ACROSS]) {
-        let (mut high_a, mut low_a) = (a, a);
-        for i in 0..ROWS {
-            for j in 0..WIDTH {
-                (high_a[i][j], low_a[i][j]) = decompose_tf32(a[i][j]);
-            }
-        }
-        for tile in 0..ACROSS {
-            let (mut high_b, mut low_b) = (b[tile], b[tile]);
-            for j in 0..WIDTH {
-                (high_b[j], low_b[j]) = decompose_tf32(b[tile][j]);
-            }
-            // Two products over 8 k: positions q and q + 4 have the lane's first two k in one, and the others in the other.
-            let mut sums = [[0.0; 4]; TILES];
-            for (a, b) in [(&low_a, &high_b), (&high_a, &low_b), (&high_a, &high_b)] {
-                for half in 0..2 {
-                    let (first, second) = (2 * half, 2 * half + 1);
-                    for i in 0..TILES {
-                        let (upper, lower) = (a[2 * i], a[2 * i + 1]);
-                        let fragment = [upper[first], lower[first], upper[second], lower[second]];
-                        // SAFETY: the caller's promise.
-                        sums[i] = unsafe { mma_m16n8k8_tf32(fragment, [b[first], b[second]], sums[i]) };
-                    }
-                }
-            }
-            for i in 0..TILES {
-                for element in 0..4 {
-                    self.accumulators[i][tile][element] += sums[i][element];
-                }
-            }
-        }
-    }
-
-    /// Scans operands, here and now: after this they are in registers.
-    #[inline(always)]
-    fn see<const N: usize>(&mut self, operands: &[[f32; WIDTH]; N]) {
-        for i in 0..N {
-            self.scan.scan_now(&operands[i]);
-        }
-    }
-
-    /// Whether all accumulators are finite, and nothing that was multiplied is too small to be decomposed.
-    #[inline(always)]
-    fn is_exact(&self) -> bool {
-        are_finite(&self.accumulators) && !self.scan.any()
-    }
-}
-
 /// The body of all kernels.
 ///
 /// # Safety
@@ -327,7 +256,7 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
     let Tile { a, b, row, col, k_begin, k_end, .. } = tile;
     let [copied_g, copied_q] = if IS_ROW_MAJOR { [g, q] } else { [lane % 8, lane / 8] };
     let source = Source { a, b, row, col, end: k_end, g, q, copied_g, copied_q, is_row_major: IS_ROW_MAJOR };
-    let mut state = State { accumulators: [[[0.0; 4]; ACROSS]; TILES], scan: UnderflowScan::new() };
+    let mut state = ChunkSums::<TILES, ACROSS>::new();
 
     // SAFETY: the shared memory that the kernel names.
     let shared = unsafe { const { Memory::new(8 * ACROSS as u32) }.elements.slice() };
@@ -369,7 +298,7 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
                 source.copy::<ACROSS>(&shared, stage, first_k + (chunk + STAGES) * shape.k, together);
             }
             async_copy::commit_group();
-            state.multiply(a, b);
+            state.multiply(core::array::from_fn(|i| [a[2 * i], a[2 * i + 1]]), b);
         }
         chunk = hint::keep_rolled(chunk + 1);
     }
@@ -385,7 +314,7 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
             for half in 0..2 {
                 let first = warp * elements + source.place(g, 2 * i as u32 + half) * shape.n + 2 * q;
                 for tile in 0..ACROSS {
-                    let [a, b, c, d] = state.accumulators[i][tile];
+                    let [a, b, c, d] = state.sums()[i][tile];
                     let pair = if half == 0 { [a, b] } else { [c, d] };
                     shared.write((first + 8 * tile as u32) as usize, pair[0]);
                     shared.write((first + 8 * tile as u32 + 1) as usize, pair[1]);

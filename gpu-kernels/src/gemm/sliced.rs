@@ -1,0 +1,297 @@
+//! Small products, `C = α·A·B + β·C`, fp32-accurate by three TF32 products of `mma.sync`: their time is that of a few trips to memory.
+//!
+//! ```text
+//!                16 k          16 k            a block: 8 warps, a tile of 32×32 (or 16×16) elements of C; each warp has every 8th
+//!            ┌──────────┬──────────┬─ … ─┐     chunk of 16 k for itself, and sums for the whole tile
+//!  32 rows   │  warp 0  │  warp 1  │     │
+//!            └──────────┴──────────┴─ … ─┘
+//!             memory ─► registers ─► tensor cores ─► 8 sums of each element, in shared memory ─► added up in order ─► C
+//! ```
+//!
+//! The idea: what a small product takes is not work but waiting. So there is nothing on the way from memory to the tensor cores: lanes load into
+//! their registers the fragments that they multiply ([`chunk`](super::chunk)), from wherever they lie, and no warp waits for another one before
+//! the end. Tiles are small, so that there are enough of them for all multiprocessors; since warps divide k among themselves, nothing is loaded
+//! twice by a block.
+//!
+//! | | lane 4g + q loads | of lines i = 0 … 3 (rows of A, columns of B) |
+//! |---|---|---|
+//! | k are neighbours | a vector of k = 4q … 4q + 3 of each line | g + 8i |
+//! | lines are neighbours | a vector of all its lines for each k | 4g + i |
+//! | anything else | one by one | as above, whichever is nearer |
+//!
+//! That is a question asked at run time, of each operand: all layouts are one kernel. Which lines a lane has makes no difference for the bits.
+//!
+//! Operands that cannot be decomposed are noticed as in [`mma`](super::mma), and the tile is then computed again in plain fp32.
+//!
+//! At most 128 registers, so two blocks on a multiprocessor; any device from sm_80 on.
+
+use blocks::block_or::{BlockSize, any_thread};
+use blocks::epilogue::takes_vectors_of;
+use blocks::shared_layout::{SharedArray, SharedLayout};
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::Dim3;
+use cuda_std::prelude::*;
+
+use crate::Matrix;
+use crate::gemm::chunk::{CHUNK, ChunkSums, WIDTH};
+use crate::gemm::fp32_tile::{self, Made, Region};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
+
+/// The threads of a block.
+const THREADS: u32 = 256;
+/// The warps of a block.
+const WARPS: u32 = THREADS / warp::LANES;
+
+/// A tile of 16×16.
+pub const TILE_16: TileShape = square(16);
+/// A tile of 32×32.
+pub const TILE_32: TileShape = square(32);
+
+/// A tile whose sides are as long.
+const fn square(side: u32) -> TileShape {
+    TileShape { m: side, n: side, k: WARPS * CHUNK }
+}
+
+/// The size of a block.
+struct Block;
+
+impl BlockSize for Block {
+    const THREADS: u32 = THREADS;
+}
+
+/// The shared memory of a block: what each warp has computed of the tile.
+struct Memory {
+    sums: SharedArray<f32>,
+    bytes: u32,
+}
+
+/// From one row of a tile to the next in shared memory.
+const fn pitch(side: u32) -> u32 {
+    side + 4
+}
+
+const fn memory(side: u32) -> Memory {
+    let mut layout = SharedLayout::new();
+    let sums = layout.aligned(WARPS * side * pitch(side), 16);
+    Memory { sums, bytes: layout.bytes() }
+}
+
+/// The rows of A, or the columns of B, of a tile: `LINES` of them for each lane.
+#[derive(Clone, Copy)]
+struct Lines<'a, const LINES: usize> {
+    /// Whose rows the lines are: A, or the transpose of B.
+    matrix: Matrix<'a>,
+    /// The first line of this lane.
+    first: u32,
+    /// Whether k are neighbours in memory, or nearer to each other than lines.
+    along_k: bool,
+    /// Whether all that a lane has can be loaded by vectors.
+    by_vectors: bool,
+}
+
+impl<'a, const LINES: usize> Lines<'a, LINES> {
+    /// Those of a matrix from line `first` on, for a lane with this `g`.
+    #[inline(always)]
+    fn new(matrix: Matrix<'a>, first: u32, g: u32) -> Self {
+        let (lines, k) = (matrix.row_stride(), matrix.col_stride());
+        let along_k = k < lines;
+        let (neighbours, pitch, count) =
+            if along_k { (k, lines, matrix.cols()) } else { (lines, k, matrix.rows()) };
+        let by_vectors = neighbours == 1 && count.is_multiple_of(4) && matrix.has_lines_of_vectors(pitch);
+        Self { matrix, first: first + place_of::<LINES>(along_k, g, 0), along_k, by_vectors }
+    }
+
+    /// From one line of a lane to its next one.
+    #[inline(always)]
+    fn step(&self) -> u32 {
+        if self.along_k { 8 } else { 1 }
+    }
+
+    /// Loads this lane's lines from `k` on, with zeros outside of the matrix and from `end` on.
+    ///
+    /// # Safety
+    /// `k` is a multiple of 4, and `end` is one or the number of all k, and no more than that.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn load(&self, k: u32, end: u32) -> [[f32; WIDTH]; LINES] {
+        let mut loaded = [[0.0; WIDTH]; LINES];
+        let (matrix, rows) = (&self.matrix, self.matrix.rows());
+        // SAFETY: elements of the matrix are inside of it, as is compared. Vectors are aligned, and inside where their first element is,
+        // as `by_vectors` says: the numbers of elements in their direction are multiples of four.
+        unsafe {
+            if self.by_vectors && self.along_k {
+                for i in 0..LINES {
+                    let line = self.first + 8 * i as u32;
+                    if line < rows && k < end {
+                        loaded[i] = matrix.data().get4_unchecked(matrix.offset(line, k));
+                    }
+                }
+            } else if self.by_vectors {
+                for j in 0..WIDTH {
+                    if self.first < rows && k + (j as u32) < end {
+                        let place = matrix.offset(self.first, k + j as u32);
+                        if LINES == 4 {
+                            let vector = matrix.data().get4_unchecked(place);
+                            for i in 0..LINES {
+                                loaded[i][j] = vector[i];
+                            }
+                        } else {
+                            let vector = matrix.data().get2_unchecked(place);
+                            for i in 0..LINES {
+                                loaded[i][j] = vector[i];
+                            }
+                        }
+                    }
+                }
+            } else {
+                for i in 0..LINES {
+                    for j in 0..WIDTH {
+                        let (line, k) = (self.first + i as u32 * self.step(), k + j as u32);
+                        if line < rows && k < end {
+                            loaded[i][j] = matrix.at(line, k);
+                        }
+                    }
+                }
+            }
+        }
+        loaded
+    }
+}
+
+/// Where in a tile the line is that is number `i` of the lanes with this `g`.
+#[inline(always)]
+fn place_of<const LINES: usize>(along_k: bool, g: u32, i: u32) -> u32 {
+    if along_k { g + 8 * i } else { LINES as u32 * g + i }
+}
+
+/// The body of all kernels. `LINES` is an eighth of the side of a tile, `TILES` half of that.
+///
+/// # Safety
+/// Called by all threads of a block of [`THREADS`] with the [`memory`] of the side, which nothing else uses.
+#[inline(always)]
+unsafe fn multiply<const LINES: usize, const TILES: usize>(gemm: TiledGemm<'_>) {
+    const {
+        assert!(LINES == 2 || LINES == 4, "vectors have as many elements");
+        assert!(2 * TILES == LINES, "a tile of `mma.sync` has two rows of a lane");
+    }
+    let side = const { 8 * LINES as u32 };
+    let shape = const { square(8 * LINES as u32) };
+    let Some(tile) = gemm.tile_soon(shape, thread::block_idx_x()) else { return };
+    let (t, lane) = (thread::thread_idx_x(), warp::lane_id());
+    let (warp, g, q) = (t / warp::LANES, lane / 4, lane % 4);
+    let a = Lines::<LINES>::new(tile.a, tile.row, g);
+    let b = Lines::<LINES>::new(tile.b.transposed(), tile.col, g);
+    let mut state = ChunkSums::<TILES, LINES>::new();
+    let mut k = tile.k_begin + warp * CHUNK;
+    while k < tile.k_end {
+        let from = k + WIDTH as u32 * q;
+        // SAFETY: chunks and slices of k begin at multiples of 16. All lanes of a warp have as many chunks.
+        unsafe {
+            let (of_a, of_b) = (a.load(from, tile.k_end), b.load(from, tile.k_end));
+            state.see(&of_a);
+            state.see(&of_b);
+            state.multiply(core::array::from_fn(|i| [of_a[2 * i], of_a[2 * i + 1]]), of_b);
+        }
+        k = hint::keep_rolled(k + shape.k);
+    }
+
+    // SAFETY: the shared memory that the kernel names, which is large enough. All threads of the block come here. Each warp writes
+    // elements of its own, which barriers separate from what was there before and from what reads them. No other thread stores
+    // the elements of C that a thread does.
+    unsafe {
+        let shared = const { memory(8 * LINES as u32) }.sums.slice();
+        let inexact = any_thread::<Block>(&shared, !state.is_exact());
+        thread::sync_threads();
+        let own = warp * side * pitch(side);
+        for i in 0..TILES {
+            for element in 0..4 {
+                let row = place_of::<LINES>(a.along_k, g, 2 * i as u32 + element as u32 / 2);
+                for across in 0..LINES {
+                    let col = place_of::<LINES>(b.along_k, 2 * q + element as u32 % 2, across as u32);
+                    shared.write((own + row * pitch(side) + col) as usize, state.sums()[i][across][element]);
+                }
+            }
+        }
+        thread::sync_threads();
+        if inexact {
+            let made = |row, col| Made::Sum(sums_of_warps::<1>(&shared, side, row, col)[0]);
+            fp32_tile::recompute(&tile, Region::all_of(&tile, shape), t, THREADS, made);
+        } else if takes_vectors_of(&tile.c, 4) {
+            store::<4>(&tile, &shared, side);
+        } else {
+            store::<1>(&tile, &shared, side);
+        }
+    }
+}
+
+/// The sums of all warps, in their order, of `N` neighbours in a row of the tile.
+///
+/// # Safety
+/// All warps have written theirs, before a barrier; `col` is a multiple of `N`, which is 1 or 4.
+#[inline(always)]
+unsafe fn sums_of_warps<const N: usize>(shared: &SharedSlice<f32>, side: u32, row: u32, col: u32) -> [f32; N] {
+    let mut sums = [0.0; N];
+    for warp in 0..WARPS {
+        let first = ((warp * side + row) * pitch(side) + col) as usize;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if N == 4 {
+                let four = shared.read4(first);
+                for i in 0..N {
+                    sums[i] += four[i];
+                }
+            } else {
+                for i in 0..N {
+                    sums[i] += shared.read(first + i);
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// Adds up what the warps have computed and stores it, `N` neighbours in a row of C at a time.
+///
+/// # Safety
+/// As for [`sums_of_warps`], by all threads of the block; no other block stores elements of the tile.
+#[inline(always)]
+unsafe fn store<const N: usize>(tile: &Tile<'_>, shared: &SharedSlice<f32>, side: u32) {
+    let across = side / N as u32;
+    let mut piece = thread::thread_idx_x();
+    while piece < side * across {
+        let (row, col) = (piece / across, piece % across * N as u32);
+        // SAFETY: the caller's promise; each piece has one thread.
+        unsafe { tile.epilogue(tile.row + row, tile.col + col, sums_of_warps::<N>(shared, side, row, col)) };
+        piece = hint::keep_rolled(piece + THREADS);
+    }
+}
+
+/// The entry points: the lines of a lane, half of them, and the tile.
+macro_rules! kernels {
+    ($($kernel:ident $lines:literal $tiles:literal $tile:ident $doc:literal;)*) => { $(
+        #[doc = $doc]
+        #[kernel(block = 256, min_blocks = 2, dynamic_shared = memory(8 * $lines).bytes, requires(
+            gemm.blocks($tile) <= MAX_BLOCKS
+        ))]
+        pub fn $kernel(gemm: TiledGemm<'_>) {
+            // SAFETY: all threads of a block of 256, with the shared memory that the kernel names.
+            unsafe { multiply::<$lines, $tiles>(gemm) }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl crate::Grid for $kernel<'_> {
+            fn grid(&self) -> Dim3 {
+                self.gemm.grid($tile)
+            }
+        }
+    )* };
+}
+
+kernels! {
+    gemm_sliced_16x16_fp32_3xtf32 2 1 TILE_16
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 16×16, whose k warps divide among themselves.";
+    gemm_sliced_32x32_fp32_3xtf32 4 2 TILE_32
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k warps divide among themselves.";
+}
