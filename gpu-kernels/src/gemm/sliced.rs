@@ -25,8 +25,9 @@
 //!
 //! At most 128 registers, so two blocks on a multiprocessor; any device from sm_80 on.
 
-use blocks::block_or::{BlockSize, any_thread};
+use blocks::block_or::BlockOr;
 use blocks::epilogue::takes_vectors_of;
+use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -35,14 +36,19 @@ use cuda_std::prelude::*;
 use crate::Matrix;
 use crate::gemm::chunk::{CHUNK, ChunkSums, WIDTH};
 use crate::gemm::fp32_tile::{self, Made, Region};
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 
 /// The threads of a block.
 const THREADS: u32 = 256;
 /// The warps of a block.
 const WARPS: u32 = THREADS / warp::LANES;
+
+/// Where all threads of a block meet when they have written what they have computed.
+const MET: NamedBarriers<1, THREADS> = {
+    // SAFETY: the only one of the kernels.
+    let mut ids = unsafe { NamedBarrierIds::new() };
+    ids.group()
+};
 
 /// A tile of 16×16.
 pub const TILE_16: TileShape = square(16);
@@ -54,16 +60,10 @@ const fn square(side: u32) -> TileShape {
     TileShape { m: side, n: side, k: WARPS * CHUNK }
 }
 
-/// The size of a block.
-struct Block;
-
-impl BlockSize for Block {
-    const THREADS: u32 = THREADS;
-}
-
-/// The shared memory of a block: what each warp has computed of the tile.
+/// The shared memory of a block: what each warp has computed of the tile, and whether it has found operands that it cannot decompose.
 struct Memory {
     sums: SharedArray<f32>,
+    found: SharedArray<u32>,
     bytes: u32,
 }
 
@@ -75,15 +75,16 @@ const fn pitch(side: u32) -> u32 {
 const fn memory(side: u32) -> Memory {
     let mut layout = SharedLayout::new();
     let sums = layout.aligned(WARPS * side * pitch(side), 16);
-    Memory { sums, bytes: layout.bytes() }
+    let found = BlockOr::<THREADS, 1>::words(&mut layout);
+    Memory { sums, found, bytes: layout.bytes() }
 }
 
-/// The rows of A, or the columns of B, of a tile: `LINES` of them for each lane.
+/// The rows of A, or the columns of B, of a tile.
 #[derive(Clone, Copy)]
-struct Lines<'a, const LINES: usize> {
+struct Lines<'a> {
     /// Whose rows the lines are: A, or the transpose of B.
     matrix: Matrix<'a>,
-    /// The first line of this lane.
+    /// The first line of the tile.
     first: u32,
     /// Whether k are neighbours in memory, or nearer to each other than lines.
     along_k: bool,
@@ -91,66 +92,80 @@ struct Lines<'a, const LINES: usize> {
     by_vectors: bool,
 }
 
-impl<'a, const LINES: usize> Lines<'a, LINES> {
-    /// Those of a matrix from line `first` on, for a lane with this `g`.
+impl<'a> Lines<'a> {
+    /// Those of a matrix from line `first` on.
     #[inline(always)]
-    fn new(matrix: Matrix<'a>, first: u32, g: u32) -> Self {
+    fn new(matrix: Matrix<'a>, first: u32) -> Self {
         let (lines, k) = (matrix.row_stride(), matrix.col_stride());
         let along_k = k < lines;
-        let (neighbours, pitch, count) =
-            if along_k { (k, lines, matrix.cols()) } else { (lines, k, matrix.rows()) };
+        let (neighbours, pitch, count) = if along_k { (k, lines, matrix.cols()) } else { (lines, k, matrix.rows()) };
         let by_vectors = neighbours == 1 && count.is_multiple_of(4) && matrix.has_lines_of_vectors(pitch);
-        Self { matrix, first: first + place_of::<LINES>(along_k, g, 0), along_k, by_vectors }
+        Self { matrix, first, along_k, by_vectors }
     }
+}
 
-    /// From one line of a lane to its next one.
-    #[inline(always)]
-    fn step(&self) -> u32 {
-        if self.along_k { 8 } else { 1 }
-    }
+/// Where in a tile the line is that is number `i` of the `LINES` of a lane with this `g`.
+#[inline(always)]
+fn place_of<const LINES: usize>(along_k: bool, g: u32, i: u32) -> u32 {
+    if along_k { g + 8 * i } else { LINES as u32 * g + i }
+}
 
-    /// Loads this lane's lines from `k` on, with zeros outside of the matrix and from `end` on.
+/// How a lane loads what it has of the lines of a tile. (Decided before the loop: where two ways meet again in it, what has been loaded would be
+/// moved to the same registers, and moving waits for it.)
+trait Way {
+    /// Loads four k, from `k` on, of the lines of a lane with this `g`, with zeros outside of the matrix and from `end` on.
     ///
     /// # Safety
-    /// `k` is a multiple of 4, and `end` is one or the number of all k, and no more than that.
+    /// This is a way for the lines: each says which. `k` is a multiple of 4, and `end` is one or the number of all k, and no more than that.
+    unsafe fn load<const LINES: usize>(lines: &Lines<'_>, g: u32, k: u32, end: u32) -> [[f32; WIDTH]; LINES];
+}
+
+/// By vectors of k: where these are neighbours in memory.
+struct VectorsOfK;
+
+/// By vectors of lines: where these are neighbours.
+struct VectorsOfLines;
+
+/// One by one: any lines.
+struct OneByOne;
+
+impl Way for VectorsOfK {
     #[inline(always)]
     #[track_caller]
-    unsafe fn load(&self, k: u32, end: u32) -> [[f32; WIDTH]; LINES] {
-        let mut loaded = [[0.0; WIDTH]; LINES];
-        let (matrix, rows) = (&self.matrix, self.matrix.rows());
-        // SAFETY: elements of the matrix are inside of it, as is compared. Vectors are aligned, and inside where their first element is,
-        // as `by_vectors` says: the numbers of elements in their direction are multiples of four.
-        unsafe {
-            if self.by_vectors && self.along_k {
-                for i in 0..LINES {
-                    let line = self.first + 8 * i as u32;
-                    if line < rows && k < end {
-                        loaded[i] = matrix.data().get4_unchecked(matrix.offset(line, k));
-                    }
-                }
-            } else if self.by_vectors {
-                for j in 0..WIDTH {
-                    if self.first < rows && k + (j as u32) < end {
-                        let place = matrix.offset(self.first, k + j as u32);
-                        if LINES == 4 {
-                            let vector = matrix.data().get4_unchecked(place);
-                            for i in 0..LINES {
-                                loaded[i][j] = vector[i];
-                            }
-                        } else {
-                            let vector = matrix.data().get2_unchecked(place);
-                            for i in 0..LINES {
-                                loaded[i][j] = vector[i];
-                            }
+    unsafe fn load<const LINES: usize>(lines: &Lines<'_>, g: u32, k: u32, end: u32) -> [[f32; WIDTH]; LINES] {
+        let (matrix, mut loaded) = (&lines.matrix, [[0.0; WIDTH]; LINES]);
+        for i in 0..LINES {
+            let line = lines.first + place_of::<LINES>(true, g, i as u32);
+            if line < matrix.rows() && k < end {
+                // SAFETY: the first element is inside, so all are, because the number of k is a multiple of four; aligned: `by_vectors`.
+                loaded[i] = unsafe { matrix.data().get4_unchecked(matrix.offset(line, k)) };
+            }
+        }
+        loaded
+    }
+}
+
+impl Way for VectorsOfLines {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn load<const LINES: usize>(lines: &Lines<'_>, g: u32, k: u32, end: u32) -> [[f32; WIDTH]; LINES] {
+        let (matrix, mut loaded) = (&lines.matrix, [[0.0; WIDTH]; LINES]);
+        let line = lines.first + place_of::<LINES>(false, g, 0);
+        for j in 0..WIDTH {
+            let k = k + j as u32;
+            if line < matrix.rows() && k < end {
+                let place = matrix.offset(line, k);
+                // SAFETY: the first element is inside, so all are, because the number of lines is a multiple of four; aligned: `by_vectors`.
+                unsafe {
+                    if LINES == 4 {
+                        let four = matrix.data().get4_unchecked(place);
+                        for i in 0..LINES {
+                            loaded[i][j] = four[i];
                         }
-                    }
-                }
-            } else {
-                for i in 0..LINES {
-                    for j in 0..WIDTH {
-                        let (line, k) = (self.first + i as u32 * self.step(), k + j as u32);
-                        if line < rows && k < end {
-                            loaded[i][j] = matrix.at(line, k);
+                    } else {
+                        let two = matrix.data().get2_unchecked(place);
+                        for i in 0..LINES {
+                            loaded[i][j] = two[i];
                         }
                     }
                 }
@@ -160,10 +175,51 @@ impl<'a, const LINES: usize> Lines<'a, LINES> {
     }
 }
 
-/// Where in a tile the line is that is number `i` of the lanes with this `g`.
+impl Way for OneByOne {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn load<const LINES: usize>(lines: &Lines<'_>, g: u32, k: u32, end: u32) -> [[f32; WIDTH]; LINES] {
+        let (matrix, mut loaded) = (&lines.matrix, [[0.0; WIDTH]; LINES]);
+        for i in 0..LINES {
+            let line = lines.first + place_of::<LINES>(lines.along_k, g, i as u32);
+            for j in 0..WIDTH {
+                let k = k + j as u32;
+                if line < matrix.rows() && k < end {
+                    // SAFETY: inside, as just compared.
+                    loaded[i][j] = unsafe { matrix.at(line, k) };
+                }
+            }
+        }
+        loaded
+    }
+}
+
+/// What this warp computes of a tile: `LINES` is an eighth of its side, `TILES` half of that.
+///
+/// # Safety
+/// All lanes of the warp come here together. The ways are those for the lines of A and B of the tile.
 #[inline(always)]
-fn place_of<const LINES: usize>(along_k: bool, g: u32, i: u32) -> u32 {
-    if along_k { g + 8 * i } else { LINES as u32 * g + i }
+#[track_caller]
+unsafe fn slice<const LINES: usize, const TILES: usize, A: Way, B: Way>(
+    tile: &Tile<'_>,
+    [a, b]: [Lines<'_>; 2],
+) -> ChunkSums<TILES, LINES> {
+    let (warp, lane) = (thread::thread_idx_x() / warp::LANES, warp::lane_id());
+    let (g, q) = (lane / 4, lane % 4);
+    let mut state = ChunkSums::new();
+    let mut k = tile.k_begin + warp * CHUNK + q * WIDTH as u32;
+    // All lanes of a warp have as many chunks, for the sake of the tensor cores.
+    while k - q * (WIDTH as u32) < tile.k_end {
+        // SAFETY: the caller's promise; chunks and slices of k begin at multiples of 16.
+        unsafe {
+            let (a, b): ([_; LINES], _) = (A::load(&a, g, k, tile.k_end), B::load(&b, g, k, tile.k_end));
+            state.see(&a);
+            state.see(&b);
+            state.multiply(core::array::from_fn(|i| [a[2 * i], a[2 * i + 1]]), b);
+        }
+        k = hint::keep_rolled(k + WARPS * CHUNK);
+    }
+    state
 }
 
 /// The body of all kernels. `LINES` is an eighth of the side of a tile, `TILES` half of that.
@@ -176,52 +232,63 @@ unsafe fn multiply<const LINES: usize, const TILES: usize>(gemm: TiledGemm<'_>) 
         assert!(LINES == 2 || LINES == 4, "vectors have as many elements");
         assert!(2 * TILES == LINES, "a tile of `mma.sync` has two rows of a lane");
     }
-    let side = const { 8 * LINES as u32 };
     let shape = const { square(8 * LINES as u32) };
-    let Some(tile) = gemm.tile_soon(shape, thread::block_idx_x()) else { return };
+    let Some(tile) = gemm.tile_of_grid(shape) else { return };
+    let lines = [Lines::new(tile.a, tile.row), Lines::new(tile.b.transposed(), tile.col)];
+    let [a, b] = lines;
+    // SAFETY: all threads of the block come here, and the ways are those for the lines, as just compared.
+    unsafe {
+        let state = if !(a.by_vectors && b.by_vectors) {
+            slice::<LINES, TILES, OneByOne, OneByOne>(&tile, lines)
+        } else {
+            match (a.along_k, b.along_k) {
+                (true, true) => slice::<LINES, TILES, VectorsOfK, VectorsOfK>(&tile, lines),
+                (true, false) => slice::<LINES, TILES, VectorsOfK, VectorsOfLines>(&tile, lines),
+                (false, true) => slice::<LINES, TILES, VectorsOfLines, VectorsOfK>(&tile, lines),
+                (false, false) => slice::<LINES, TILES, VectorsOfLines, VectorsOfLines>(&tile, lines),
+            }
+        };
+        finish(&tile, lines, &state);
+    }
+}
+
+/// Adds up what the warps have computed of a tile, and stores it.
+///
+/// # Safety
+/// As for [`multiply`]: all threads of the block come here, each with its part of what its warp has computed.
+#[inline(always)]
+#[track_caller]
+unsafe fn finish<const LINES: usize, const TILES: usize>(
+    tile: &Tile<'_>,
+    [a, b]: [Lines<'_>; 2],
+    state: &ChunkSums<TILES, LINES>,
+) {
+    let side = const { 8 * LINES as u32 };
     let (t, lane) = (thread::thread_idx_x(), warp::lane_id());
     let (warp, g, q) = (t / warp::LANES, lane / 4, lane % 4);
-    let a = Lines::<LINES>::new(tile.a, tile.row, g);
-    let b = Lines::<LINES>::new(tile.b.transposed(), tile.col, g);
-    let mut state = ChunkSums::<TILES, LINES>::new();
-    let mut k = tile.k_begin + warp * CHUNK;
-    while k < tile.k_end {
-        let from = k + WIDTH as u32 * q;
-        // SAFETY: chunks and slices of k begin at multiples of 16. All lanes of a warp have as many chunks.
-        unsafe {
-            let (of_a, of_b) = (a.load(from, tile.k_end), b.load(from, tile.k_end));
-            state.see(&of_a);
-            state.see(&of_b);
-            state.multiply(core::array::from_fn(|i| [of_a[2 * i], of_a[2 * i + 1]]), of_b);
-        }
-        k = hint::keep_rolled(k + shape.k);
-    }
-
     // SAFETY: the shared memory that the kernel names, which is large enough. All threads of the block come here. Each warp writes
-    // elements of its own, which barriers separate from what was there before and from what reads them. No other thread stores
-    // the elements of C that a thread does.
+    // elements of its own, which a barrier separates from what reads them. No other thread stores the elements of C that a thread does.
     unsafe {
-        let shared = const { memory(8 * LINES as u32) }.sums.slice();
-        let inexact = any_thread::<Block>(&shared, !state.is_exact());
-        thread::sync_threads();
-        let own = warp * side * pitch(side);
+        let memory = const { memory(8 * LINES as u32) };
+        let shared = memory.sums.slice();
         for i in 0..TILES {
             for element in 0..4 {
                 let row = place_of::<LINES>(a.along_k, g, 2 * i as u32 + element as u32 / 2);
                 for across in 0..LINES {
                     let col = place_of::<LINES>(b.along_k, 2 * q + element as u32 % 2, across as u32);
-                    shared.write((own + row * pitch(side) + col) as usize, state.sums()[i][across][element]);
+                    let place = (warp * side + row) * pitch(side) + col;
+                    shared.write(place as usize, state.sums()[i][across][element]);
                 }
             }
         }
-        thread::sync_threads();
-        if inexact {
+        let found = BlockOr::<THREADS, 1>::new(memory.found, MET.at(0));
+        if found.arrive_and_wait(u32::from(!state.is_exact())) != 0 {
             let made = |row, col| Made::Sum(sums_of_warps::<1>(&shared, side, row, col)[0]);
-            fp32_tile::recompute(&tile, Region::all_of(&tile, shape), t, THREADS, made);
+            fp32_tile::recompute(tile, Region::all_of(tile, square(side)), t, THREADS, made);
         } else if takes_vectors_of(&tile.c, 4) {
-            store::<4>(&tile, &shared, side);
+            store::<4>(tile, &shared, side);
         } else {
-            store::<1>(&tile, &shared, side);
+            store::<1>(tile, &shared, side);
         }
     }
 }
@@ -273,7 +340,7 @@ macro_rules! kernels {
     ($($kernel:ident $lines:literal $tiles:literal $tile:ident $doc:literal;)*) => { $(
         #[doc = $doc]
         #[kernel(block = 256, min_blocks = 2, dynamic_shared = memory(8 * $lines).bytes, requires(
-            gemm.blocks($tile) <= MAX_BLOCKS
+            gemm.has_grid_of_tiles($tile)
         ))]
         pub fn $kernel(gemm: TiledGemm<'_>) {
             // SAFETY: all threads of a block of 256, with the shared memory that the kernel names.
@@ -283,7 +350,7 @@ macro_rules! kernels {
         #[cfg(not(target_arch = "nvptx64"))]
         impl crate::Grid for $kernel<'_> {
             fn grid(&self) -> Dim3 {
-                self.gemm.grid($tile)
+                self.gemm.grid_of_tiles($tile)
             }
         }
     )* };

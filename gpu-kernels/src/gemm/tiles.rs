@@ -32,6 +32,9 @@ const GROUP_ROWS: u32 = 2048;
 /// CUDA's limit for the blocks of a one-dimensional grid.
 pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
 
+/// CUDA's limit for the blocks of a grid along y and z.
+pub const MAX_BLOCKS_ACROSS: u32 = (1 << 16) - 1;
+
 /// Products of matrices, `C = α·A·B + β·C` for each of a batch, of which every block computes a tile.
 ///
 /// With more than one split (split-K), k is divided among as many blocks, and what they compute are partial results in a batch of their
@@ -101,6 +104,19 @@ impl<'a> TiledGemm<'a> {
     pub fn blocks(&self, shape: TileShape) -> u64 {
         let tiles = u64::from(self.m().div_ceil(shape.m)) * u64::from(self.n().div_ceil(shape.n));
         tiles.saturating_mul(u64::from(self.c.count()))
+    }
+
+    /// The grid of a kernel with a block for each tile: columns of tiles, rows of tiles, outputs. A kernel `requires` that
+    /// [`TiledGemm::has_grid_of_tiles`].
+    pub fn grid_of_tiles(&self, shape: TileShape) -> Dim3 {
+        // A grid without blocks cannot be launched; the one block finds nothing to do.
+        let of = |size: u32, side: u32| size.div_ceil(side).max(1);
+        Dim3 { x: of(self.n(), shape.n), y: of(self.m(), shape.m), z: self.c.count().max(1) }
+    }
+
+    /// Whether a grid can have as many rows of tiles, and as many outputs.
+    pub fn has_grid_of_tiles(&self, shape: TileShape) -> bool {
+        self.m().div_ceil(shape.m) <= MAX_BLOCKS_ACROSS && self.c.count() <= MAX_BLOCKS_ACROSS
     }
 
     /// The grid for tiles of this shape. A kernel `requires` that [`TiledGemm::blocks`] is at most [`MAX_BLOCKS`].
@@ -214,6 +230,36 @@ impl<'a> TiledGemm<'a> {
         // SAFETY: there is a tile, so there is a product, and its output.
         let (a, b, c) = unsafe { (self.a.at(0), self.b.at(0), self.c.at(0)) };
         Some(Tile::over_all_k([a, b], c, self.alpha_beta, self.effective_k(), 0, [row * shape.m, col * shape.n]))
+    }
+
+    /// The tile of this block of a grid that has a block for each tile, in [rows, columns and outputs](TiledGemm::grid_of_tiles). Without split-K, that
+    /// takes no division, each of which is some 150 clocks.
+    #[inline(always)]
+    pub(crate) fn tile_of_grid(&self, shape: TileShape) -> Option<Tile<'a>> {
+        let [row, col] = [thread::block_idx_y() * shape.m, thread::block_idx_x() * shape.n];
+        let output = thread::block_idx_z();
+        if output >= self.c.count() {
+            return None;
+        }
+        let k = self.effective_k();
+        let (product, split) = if self.splits() > 1 { divide(output, self.splits()) } else { (output, 0) };
+        // SAFETY: product < products and output < outputs, which is how many there are.
+        let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(output)) };
+        let whole = Tile::over_all_k([a, b], c, self.alpha_beta, k, product, [row, col]);
+        if self.splits() == 1 {
+            return Some(whole);
+        }
+        let [k_begin, k_end] = self.k_of_split(shape, split);
+        Some(Tile { k_begin, k_end, ..whole })
+    }
+
+    /// The k of split `split`, from the first one to the one after the last: as many steps of the tile as others have, or one more for the
+    /// first splits.
+    #[inline(always)]
+    fn k_of_split(&self, shape: TileShape, split: u32) -> [u32; 2] {
+        let k = self.effective_k();
+        let (steps, longer) = divide(k.div_ceil(shape.k), self.splits());
+        [split, split + 1].map(|split| ((split * steps + split.min(longer)) * shape.k).min(k))
     }
 
     /// The same, with tiles in the order of the rows of C: what the blocks that run at a time write lies together.
