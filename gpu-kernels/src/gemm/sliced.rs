@@ -1,8 +1,8 @@
 //! Small products, `C = α·A·B + β·C`, fp32-accurate by three TF32 products of `mma.sync`: their time is that of a few trips to memory.
 //!
 //! ```text
-//!                16 k          16 k            a block: 8 warps, a tile of 32×32 (or 16×16) elements of C; each warp has every 8th
-//!            ┌──────────┬──────────┬─ … ─┐     chunk of 16 k for itself, and sums for the whole tile
+//!                16 k          16 k            a block: 8 (or 4) warps, a tile of 32×32 (or 16×16) elements of C; each warp has every
+//!            ┌──────────┬──────────┬─ … ─┐     8th (4th) chunk of 16 k for itself, and sums for the whole tile
 //!  32 rows   │  warp 0  │  warp 1  │     │
 //!            └──────────┴──────────┴─ … ─┘
 //!             memory ─► registers ─► tensor cores ─► 8 sums of each element, in shared memory ─► added up in order ─► C
@@ -38,29 +38,26 @@ use crate::gemm::chunk::{CHUNK, ChunkSums, WIDTH};
 use crate::gemm::fp32_tile::{self, Made, Region};
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 
-/// The threads of a block.
-const THREADS: u32 = 256;
-/// The warps of a block.
-const WARPS: u32 = THREADS / warp::LANES;
+/// A tile of 16×16, by 8 warps.
+pub const TILE_16: TileShape = square(16, 256);
+/// A tile of 32×32, by 8 warps.
+pub const TILE_32: TileShape = square(32, 256);
+/// A tile of 32×32, by 4 warps.
+pub const TILE_32_K64: TileShape = square(32, 128);
+
+/// A tile whose sides are as long, and what so many threads load of it at a time.
+const fn square(side: u32, threads: u32) -> TileShape {
+    TileShape { m: side, n: side, k: threads / warp::LANES * CHUNK }
+}
 
 /// Where all threads of a block meet when they have written what they have computed.
-const MET: NamedBarriers<1, THREADS> = {
+const fn met<const THREADS: u32>() -> NamedBarriers<1, THREADS> {
     // SAFETY: the only one of the kernels.
     let mut ids = unsafe { NamedBarrierIds::new() };
     ids.group()
-};
-
-/// A tile of 16×16.
-pub const TILE_16: TileShape = square(16);
-/// A tile of 32×32.
-pub const TILE_32: TileShape = square(32);
-
-/// A tile whose sides are as long.
-const fn square(side: u32) -> TileShape {
-    TileShape { m: side, n: side, k: WARPS * CHUNK }
 }
 
-/// The shared memory of a block: what each warp has computed of the tile, and whether it has found operands that it cannot decompose.
+/// The shared memory of a block of `THREADS`: what each warp has computed of the tile, and whether it has found operands that it cannot decompose.
 struct Memory {
     sums: SharedArray<f32>,
     found: SharedArray<u32>,
@@ -72,9 +69,9 @@ const fn pitch(side: u32) -> u32 {
     side + 4
 }
 
-const fn memory(side: u32) -> Memory {
+const fn memory<const THREADS: u32>(side: u32) -> Memory {
     let mut layout = SharedLayout::new();
-    let sums = layout.aligned(WARPS * side * pitch(side), 16);
+    let sums = layout.aligned(THREADS / warp::LANES * side * pitch(side), 16);
     let found = BlockOr::<THREADS, 1>::words(&mut layout);
     Memory { sums, found, bytes: layout.bytes() }
 }
@@ -200,7 +197,7 @@ impl Way for OneByOne {
 /// All lanes of the warp come here together. The ways are those for the lines of A and B of the tile.
 #[inline(always)]
 #[track_caller]
-unsafe fn slice<const LINES: usize, const TILES: usize, A: Way, B: Way>(
+unsafe fn slice<const THREADS: u32, const LINES: usize, const TILES: usize, A: Way, B: Way>(
     tile: &Tile<'_>,
     [a, b]: [Lines<'_>; 2],
 ) -> ChunkSums<TILES, LINES> {
@@ -217,7 +214,7 @@ unsafe fn slice<const LINES: usize, const TILES: usize, A: Way, B: Way>(
             state.see(&b);
             state.multiply(core::array::from_fn(|i| [a[2 * i], a[2 * i + 1]]), b);
         }
-        k = hint::keep_rolled(k + WARPS * CHUNK);
+        k = hint::keep_rolled(k + THREADS / warp::LANES * CHUNK);
     }
     state
 }
@@ -225,30 +222,30 @@ unsafe fn slice<const LINES: usize, const TILES: usize, A: Way, B: Way>(
 /// The body of all kernels. `LINES` is an eighth of the side of a tile, `TILES` half of that.
 ///
 /// # Safety
-/// Called by all threads of a block of [`THREADS`] with the [`memory`] of the side, which nothing else uses.
+/// Called by all threads of a block of `THREADS` with the [`memory`] of the side, which nothing else uses.
 #[inline(always)]
-unsafe fn multiply<const LINES: usize, const TILES: usize>(gemm: TiledGemm<'_>) {
+unsafe fn multiply<const THREADS: u32, const LINES: usize, const TILES: usize>(gemm: TiledGemm<'_>) {
     const {
         assert!(LINES == 2 || LINES == 4, "vectors have as many elements");
         assert!(2 * TILES == LINES, "a tile of `mma.sync` has two rows of a lane");
     }
-    let shape = const { square(8 * LINES as u32) };
+    let shape = const { square(8 * LINES as u32, THREADS) };
     let Some(tile) = gemm.tile_of_grid(shape) else { return };
     let lines = [Lines::new(tile.a, tile.row), Lines::new(tile.b.transposed(), tile.col)];
     let [a, b] = lines;
     // SAFETY: all threads of the block come here, and the ways are those for the lines, as just compared.
     unsafe {
         let state = if !(a.by_vectors && b.by_vectors) {
-            slice::<LINES, TILES, OneByOne, OneByOne>(&tile, lines)
+            slice::<THREADS, LINES, TILES, OneByOne, OneByOne>(&tile, lines)
         } else {
             match (a.along_k, b.along_k) {
-                (true, true) => slice::<LINES, TILES, VectorsOfK, VectorsOfK>(&tile, lines),
-                (true, false) => slice::<LINES, TILES, VectorsOfK, VectorsOfLines>(&tile, lines),
-                (false, true) => slice::<LINES, TILES, VectorsOfLines, VectorsOfK>(&tile, lines),
-                (false, false) => slice::<LINES, TILES, VectorsOfLines, VectorsOfLines>(&tile, lines),
+                (true, true) => slice::<THREADS, LINES, TILES, VectorsOfK, VectorsOfK>(&tile, lines),
+                (true, false) => slice::<THREADS, LINES, TILES, VectorsOfK, VectorsOfLines>(&tile, lines),
+                (false, true) => slice::<THREADS, LINES, TILES, VectorsOfLines, VectorsOfK>(&tile, lines),
+                (false, false) => slice::<THREADS, LINES, TILES, VectorsOfLines, VectorsOfLines>(&tile, lines),
             }
         };
-        finish(&tile, lines, &state);
+        finish::<THREADS, LINES, TILES>(&tile, lines, &state);
     }
 }
 
@@ -258,7 +255,7 @@ unsafe fn multiply<const LINES: usize, const TILES: usize>(gemm: TiledGemm<'_>) 
 /// As for [`multiply`]: all threads of the block come here, each with its part of what its warp has computed.
 #[inline(always)]
 #[track_caller]
-unsafe fn finish<const LINES: usize, const TILES: usize>(
+unsafe fn finish<const THREADS: u32, const LINES: usize, const TILES: usize>(
     tile: &Tile<'_>,
     [a, b]: [Lines<'_>; 2],
     state: &ChunkSums<TILES, LINES>,
@@ -269,7 +266,7 @@ unsafe fn finish<const LINES: usize, const TILES: usize>(
     // SAFETY: the shared memory that the kernel names, which is large enough. All threads of the block come here. Each warp writes
     // elements of its own, which a barrier separates from what reads them. No other thread stores the elements of C that a thread does.
     unsafe {
-        let memory = const { memory(8 * LINES as u32) };
+        let memory = const { memory::<THREADS>(8 * LINES as u32) };
         let shared = memory.sums.slice();
         for i in 0..TILES {
             for element in 0..4 {
@@ -281,14 +278,14 @@ unsafe fn finish<const LINES: usize, const TILES: usize>(
                 }
             }
         }
-        let found = BlockOr::<THREADS, 1>::new(memory.found, MET.at(0));
+        let found = BlockOr::<THREADS, 1>::new(memory.found, const { met() }.at(0));
         if found.arrive_and_wait(u32::from(!state.is_exact())) != 0 {
-            let made = |row, col| Made::Sum(sums_of_warps::<1>(&shared, side, row, col)[0]);
-            fp32_tile::recompute(tile, Region::all_of(tile, square(side)), t, THREADS, made);
+            let made = |row, col| Made::Sum(sums_of_warps::<THREADS, 1>(&shared, side, row, col)[0]);
+            fp32_tile::recompute(tile, Region::all_of(tile, square(side, THREADS)), t, THREADS, made);
         } else if takes_vectors_of(&tile.c, 4) {
-            store::<4>(tile, &shared, side);
+            store::<THREADS, 4>(tile, &shared, side);
         } else {
-            store::<1>(tile, &shared, side);
+            store::<THREADS, 1>(tile, &shared, side);
         }
     }
 }
@@ -298,9 +295,9 @@ unsafe fn finish<const LINES: usize, const TILES: usize>(
 /// # Safety
 /// All warps have written theirs, before a barrier; `col` is a multiple of `N`, which is 1 or 4.
 #[inline(always)]
-unsafe fn sums_of_warps<const N: usize>(shared: &SharedSlice<f32>, side: u32, row: u32, col: u32) -> [f32; N] {
+unsafe fn sums_of_warps<const THREADS: u32, const N: usize>(shared: &SharedSlice<f32>, side: u32, row: u32, col: u32) -> [f32; N] {
     let mut sums = [0.0; N];
-    for warp in 0..WARPS {
+    for warp in 0..THREADS / warp::LANES {
         let first = ((warp * side + row) * pitch(side) + col) as usize;
         // SAFETY: the caller's promise.
         unsafe {
@@ -324,27 +321,30 @@ unsafe fn sums_of_warps<const N: usize>(shared: &SharedSlice<f32>, side: u32, ro
 /// # Safety
 /// As for [`sums_of_warps`], by all threads of the block; no other block stores elements of the tile.
 #[inline(always)]
-unsafe fn store<const N: usize>(tile: &Tile<'_>, shared: &SharedSlice<f32>, side: u32) {
+unsafe fn store<const THREADS: u32, const N: usize>(tile: &Tile<'_>, shared: &SharedSlice<f32>, side: u32) {
     let across = side / N as u32;
     let mut piece = thread::thread_idx_x();
     while piece < side * across {
         let (row, col) = (piece / across, piece % across * N as u32);
         // SAFETY: the caller's promise; each piece has one thread.
-        unsafe { tile.epilogue(tile.row + row, tile.col + col, sums_of_warps::<N>(shared, side, row, col)) };
+        unsafe { tile.epilogue(tile.row + row, tile.col + col, sums_of_warps::<THREADS, N>(shared, side, row, col)) };
         piece = hint::keep_rolled(piece + THREADS);
     }
 }
 
-/// The entry points: the lines of a lane, half of them, and the tile.
+/// The entry points: threads of a block, blocks on a multiprocessor, lines of a lane, half of them, and the tile.
 macro_rules! kernels {
-    ($($kernel:ident $lines:literal $tiles:literal $tile:ident $doc:literal;)*) => { $(
+    ($($kernel:ident $threads:literal $min_blocks:literal $lines:literal $tiles:literal $tile:ident $doc:literal;)*) => { $(
         #[doc = $doc]
-        #[kernel(block = 256, min_blocks = 2, dynamic_shared = memory(8 * $lines).bytes, requires(
-            gemm.has_grid_of_tiles($tile)
-        ))]
+        #[kernel(
+            block = $threads,
+            min_blocks = $min_blocks,
+            dynamic_shared = memory::<$threads>(8 * $lines).bytes,
+            requires(gemm.has_grid_of_tiles($tile))
+        )]
         pub fn $kernel(gemm: TiledGemm<'_>) {
-            // SAFETY: all threads of a block of 256, with the shared memory that the kernel names.
-            unsafe { multiply::<$lines, $tiles>(gemm) }
+            // SAFETY: all threads of a block of so many, with the shared memory that the kernel names.
+            unsafe { multiply::<$threads, $lines, $tiles>(gemm) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
@@ -357,8 +357,10 @@ macro_rules! kernels {
 }
 
 kernels! {
-    gemm_sliced_16x16_fp32_3xtf32 2 1 TILE_16
-        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 16×16, whose k warps divide among themselves.";
-    gemm_sliced_32x32_fp32_3xtf32 4 2 TILE_32
-        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k warps divide among themselves.";
+    gemm_sliced_16x16_fp32_3xtf32 256 2 2 1 TILE_16
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 16×16, whose k 8 warps divide among themselves.";
+    gemm_sliced_32x32_fp32_3xtf32 256 2 4 2 TILE_32
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 8 warps divide among themselves.";
+    gemm_sliced_32x32_k64_fp32_3xtf32 128 4 4 2 TILE_32_K64
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 4 warps divide among themselves.";
 }

@@ -61,7 +61,7 @@ const fn on_tensor_cores(columns: u32, share_of_peak: f64) -> Common {
     Common {
         idea: "some tens of columns: A is read once, and a warp has 64 rows of 16 k at a time",
         scheme: Scheme::Fp32ThreeTf32,
-        sums: SumOrder::Slices,
+        sums: SumOrder::Slices { warps: 8 },
         tile: tile_on_tensor_cores(columns),
         performance: Performance::new(1, share_of_peak).block(2.4).unaligned(1.3),
     }

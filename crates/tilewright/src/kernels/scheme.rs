@@ -49,8 +49,12 @@ pub enum SumOrder {
         /// The terms.
         terms: u32,
     },
-    /// 16 terms by `mma.sync`, from zero; the sums of every eighth of these in fp32, one after the other, and then these eight.
-    Slices,
+    /// 16 terms by `mma.sync`, from zero; each warp of a block adds up some of these sums in fp32, as many warps apart as there are, one after
+    /// the other; then what the warps have, likewise.
+    Slices {
+        /// The warps.
+        warps: u32,
+    },
     /// So many terms by `wgmma`, from zero; their sums in fp32, one after the other.
     Wgmma {
         /// The terms.
@@ -72,7 +76,7 @@ impl SumOrder {
             Self::OneByOne => self,
             Self::Wgmma { terms, as_transposes } => Self::Wgmma { terms, as_transposes: !as_transposes },
             // No kernel has it for the transposes.
-            Self::Mma { .. } | Self::Slices | Self::WgmmaAll | Self::Own => Self::Own,
+            Self::Mma { .. } | Self::Slices { .. } | Self::WgmmaAll | Self::Own => Self::Own,
         }
     }
 }

@@ -8,24 +8,24 @@ use super::scheme::{Scheme, SumOrder};
 use super::tiled::{Common, Tiled};
 
 /// What the kernels have in common.
-const fn sliced(tile: TileShape, performance: Performance) -> Common {
+const fn sliced(tile: TileShape, warps: u32, performance: Performance) -> Common {
     Common {
         idea: "small tiles, whose k the warps of a block divide among themselves, from memory to tensor cores without a stop",
         scheme: Scheme::Fp32ThreeTf32,
-        sums: SumOrder::Slices,
+        sums: SumOrder::Slices { warps },
         tile,
         performance,
     }
 }
 
-/// Registers the kernels: the tile of each, and how fast it is.
+/// Registers the kernels: the tile and the warps of each, and how fast it is.
 macro_rules! sliced_kernels {
-    ($($kernel:ident $tile:ident $performance:expr;)*) => {
+    ($($kernel:ident $tile:ident $warps:literal $performance:expr;)*) => {
         /// Tiles of 16×16 and 32×32.
-        pub static SLICED: [KernelInfo; 2] = [$(
+        pub static SLICED: [KernelInfo; 3] = [$(
             KernelInfo {
                 divides_sums: true,
-                ..sliced($tile, $performance)
+                ..sliced($tile, $warps, $performance)
                     .of_any_layout($kernel::FACTS, &Tiled(|device, gemm| device.launch($kernel { gemm })))
             },
         )*];
@@ -33,6 +33,7 @@ macro_rules! sliced_kernels {
 }
 
 sliced_kernels! {
-    gemm_sliced_16x16_fp32_3xtf32 TILE_16 Performance::new(2, 0.1).block(1.0).unaligned(1.2);
-    gemm_sliced_32x32_fp32_3xtf32 TILE_32 Performance::new(2, 0.2).block(1.5).unaligned(1.2);
+    gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.119).block(0.7).unaligned(1.1);
+    gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.255).block(1.1).unaligned(1.15);
+    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.255).block(0.8).unaligned(1.15);
 }
