@@ -64,6 +64,7 @@
 
 mod call;
 mod capture;
+mod dependent_launch;
 mod driver_call;
 mod encode;
 mod error;

@@ -12,6 +12,7 @@ use cust::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUjit_optio
 
 use gpu_facts::KernelFacts;
 
+use crate::dependent_launch;
 use crate::call::CallError;
 use crate::driver_call::DriverCall;
 use crate::error::{Error, LaunchRejected, PtxFault, PtxRejected, code};
@@ -220,7 +221,8 @@ impl Module {
         })?;
         let (name, resources, module) = (name.into(), Resources::query(&self.inner.gpu, raw)?, self.clone());
         let asked_for_shared_memory = AtomicBool::new(false);
-        Ok(Function { inner: Arc::new(LoadedFunction { raw, name, resources, asked_for_shared_memory, module }) })
+        let inner = Arc::new(LoadedFunction { raw, name, resources, asked_for_shared_memory, module });
+        Ok(Function { inner, waits: false })
     }
 }
 
@@ -260,6 +262,8 @@ impl Resources {
 #[derive(Clone)]
 pub struct Function {
     inner: Arc<LoadedFunction>,
+    /// Whether it waits for the kernels before it by itself, so that it may be launched while they run.
+    waits: bool,
 }
 
 struct LoadedFunction {
@@ -292,6 +296,19 @@ impl Function {
     /// What the kernel takes of a multiprocessor.
     pub fn resources(&self) -> Resources {
         self.inner.resources
+    }
+
+    /// The same kernel, which waits for the kernels before it by itself: a launch sends its blocks to the multiprocessors while the last
+    /// of these ends (programmatic dependent launch), where GPU and driver can do that.
+    ///
+    /// # Safety
+    /// It does: every thread comes to `griddepcontrol.wait` before it accesses memory that other kernels access.
+    #[must_use]
+    pub unsafe fn that_waits(self) -> Self {
+        let properties = self.inner.module.inner.gpu.properties();
+        let waits = properties.compute_capability >= dependent_launch::COMPUTE_CAPABILITY
+            && properties.driver >= dependent_launch::DRIVER;
+        Self { waits, ..self }
     }
 
     /// Launches the kernel on the stream of `gpu`, after everything that was started there before. This does not wait.
@@ -335,6 +352,9 @@ impl Function {
         // SAFETY: the caller's promise is about the arguments and what the kernel does with them; function and stream
         // are of the current context, and the driver only reads the addresses.
         let launched = gpu.call(|| unsafe {
+            if self.waits {
+                return dependent_launch::launch(*raw, grid, block, dynamic_shared_bytes, gpu.stream(), params);
+            }
             sys::cuLaunchKernel(
                 *raw,
                 grid[0],

@@ -135,10 +135,14 @@ impl Loader {
             Modules::Embedded(archs) => {
                 let (arch, text) = find(archs, name).ok_or_else(|| self.missing(name))?;
                 check_layout(facts, text)?;
-                match self.load_cubin(name, arch)? {
+                let ((module, function), arch, cubin) = match self.load_cubin(name, arch)? {
                     Some((cubin, loaded)) => (loaded, arch, Some(cubin)),
                     None => (with_function(self.gpu.load_ptx(text)?, name)?, arch, None),
-                }
+                };
+                // SAFETY: it is PTX, or machine code of it, as the builder wrote it (the promise of `KernelSet::embedded`), which puts the
+                // instruction before all others of the kernel, of which there is but one.
+                let function = if waits(text) { unsafe { function.that_waits() } } else { function };
+                ((module, function), arch, cubin)
             }
             Modules::File { module, arch } => {
                 if let Source::File { text, .. } = self.set.source() {
@@ -216,6 +220,11 @@ fn with_function(module: Module, name: &str) -> Result<Loaded, cuda_driver::Erro
     Ok((module, function))
 }
 
+/// Whether the kernel of a module waits for the kernels before it by itself.
+fn waits(ptx: &str) -> bool {
+    ptx.contains("griddepcontrol.wait;")
+}
+
 /// Checks that the parameters are laid out as the PTX says, if it does.
 fn check_layout(kernel: &KernelFacts, ptx: &str) -> Result<(), Error> {
     match ptx_facts::find(ptx, kernel.name) {
@@ -237,6 +246,12 @@ fn find(archs: &[ArchPtx], kernel: &str) -> Option<(&'static str, &'static str)>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_waits_if_its_ptx_says_so() {
+        assert!(waits(".visible .entry k() {\n\t// begin inline asm\n\tgriddepcontrol.wait;\n\tret;\n}"));
+        assert!(!waits(".visible .entry k() {\n\tret;\n}"));
+    }
 
     #[test]
     fn a_kernel_comes_from_the_best_ptx_that_has_it() {

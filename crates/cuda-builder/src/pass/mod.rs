@@ -21,6 +21,9 @@
 //! define ptx_kernel void @k(ptr %map) #0 {
 //!      →  define ptx_kernel void @k(ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %map)
 //!                                           "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" #0 {
+//! start:                                                        (the first line of a kernel's body, from sm_90 on)
+//!      →  start:
+//!           call void asm sideeffect "griddepcontrol.wait;", "~{memory}"()
 //! "target-cpu"="sm_80"
 //!      →  "target-cpu"="sm_90a"                              (the architecture asked for)
 //! ```
@@ -42,6 +45,7 @@ use std::collections::{HashMap, HashSet};
 use rustc_demangle::demangle;
 
 use crate::Arch;
+use crate::ComputeCapability;
 pub(crate) use convergence::mark_convergent;
 pub(crate) use entry::Entry;
 use ir::Variable;
@@ -53,6 +57,13 @@ const SHARED_SECTION: &str = ".shared";
 const DYNAMIC_SHARED: &str = "__tilewright_dynamic_shared";
 /// What the name of a kernel stands behind that was left out: a static without contents.
 const LEFT_OUT: &str = "__tilewright_left_out_";
+
+/// The lowest compute capability on which a kernel can be launched while the one before it still runs.
+const DEPENDENT_LAUNCH: ComputeCapability = ComputeCapability::new(9, 0);
+/// The first instruction of a kernel there: all that kernels before it have written is in memory after it. So the blocks of a kernel may be
+/// sent to the multiprocessors while the one before it ends (programmatic dependent launch), which takes a microsecond less. Where a launch
+/// does not allow that, the instruction does nothing.
+const WAIT_FOR_EARLIER_KERNELS: &str = "  call void asm sideeffect \"griddepcontrol.wait;\", \"~{memory}\"()\n";
 
 /// Why the marks in a kernel crate's code cannot be turned into device code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -172,8 +183,15 @@ pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
     let mut facts = entry::facts(ir);
     let mut result = Rewritten { ir: String::with_capacity(ir.len() + ir.len() / 8), kernels: Vec::new() };
     let mut references = References::default();
+    let mut begins_kernel = false;
     for line in ir.lines() {
         references.read(line);
+        // The first line of a function's body may be a label.
+        let is_label = begins_kernel && !line.starts_with(' ') && line != "}";
+        if begins_kernel && !is_label {
+            result.ir.push_str(WAIT_FOR_EARLIER_KERNELS);
+            begins_kernel = false;
+        }
         let rewritten = if line.starts_with('@') {
             if entry::kernel_of(line).is_some() {
                 continue;
@@ -181,6 +199,7 @@ pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
             variable(line, &shared)?
         } else if line.starts_with("define ") {
             let (line, kernel) = definition(line, arch, &mut facts)?;
+            begins_kernel = kernel.is_some() && arch.compute_capability() >= DEPENDENT_LAUNCH;
             result.kernels.extend(kernel);
             Cow::Owned(line)
         } else if line.starts_with("declare ") && marker::is_declaration(line) {

@@ -51,10 +51,13 @@ fn marker_calls_become_casts_and_the_declaration_goes() {
 fn kernels_get_launch_bounds_and_the_architecture() {
     let ir = entry::line("k", &[2, 32, 8, 1, 2, 0, 0, 0, 1, 0])
         + r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 align 4 {
+  ret void
 }
 attributes #0 = { nounwind "target-cpu"="sm_80" "x"="y" }
 "#;
     let expected = r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" #0 align 4 {
+  call void asm sideeffect "griddepcontrol.wait;", "~{memory}"()
+  ret void
 }
 attributes #0 = { nounwind "target-cpu"="sm_90a" "x"="y" }
 "#;
@@ -62,6 +65,24 @@ attributes #0 = { nounwind "target-cpu"="sm_90a" "x"="y" }
     assert_eq!(result.ir, expected);
     assert_eq!(result.names(), ["k"]);
     assert_eq!(kept(&ir), ["__tilewright_facts_k", "k"]);
+}
+
+#[test]
+fn kernels_wait_for_earlier_ones_where_they_may_be_launched_while_these_run() {
+    let facts = entry::line("k", &[2, 1, 1, 1, 0, 0, 0, 0, 0]);
+    let others = "define void @f() {\nstart:\n  ret void\n}\n";
+    for label in ["start:\n", "start:                    ; preds = none\n", ""] {
+        let kernel = format!("define ptx_kernel void @k() {{\n{label}  ret void\n}}\n");
+        let rewritten = |arch| rewrite(&format!("{facts}{kernel}{others}"), arch).unwrap().ir;
+        let wait = "  call void asm sideeffect \"griddepcontrol.wait;\", \"~{memory}\"()\n";
+        let waits = |ir: &str| ir.matches(wait).count();
+        for arch in [Arch::Sm90, Arch::Sm90a, Arch::Sm120] {
+            let ir = rewritten(arch);
+            assert!(ir.contains(&format!("{{\n{label}{wait}  ret void\n}}\n")), "{ir}");
+            assert_eq!(waits(&ir), 1, "{ir}");
+        }
+        assert_eq!(waits(&rewritten(Arch::Sm89)), 0);
+    }
 }
 
 #[test]

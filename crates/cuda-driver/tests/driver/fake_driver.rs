@@ -366,6 +366,38 @@ fn an_unknown_kernel_is_named_with_those_that_exist() {
     });
 }
 
+/// Kernels that wait for those before them, and kernels that do not, on GPUs and drivers that can launch a kernel while another one ends, and
+/// on others.
+#[test]
+fn a_kernel_that_waits_may_begin_while_the_one_before_it_ends() {
+    for (capability, version, dependent) in [("9.0", "12030", 2), ("9.0", "12020", 0), ("8.9", "13000", 0)] {
+        let variables =
+            [("FAKE_CUDA_CAPABILITY", capability), ("FAKE_CUDA_VERSION", version), ("DEPENDENT", &*dependent.to_string())];
+        isolated("a_kernel_that_waits_may_begin_while_the_one_before_it_ends", fake_library, &variables, || {
+            let gpu = Gpu::open(0).unwrap();
+            let plain = gpu.load_ptx(PTX).unwrap().function("fill").unwrap();
+            let ptx = PTX.replace("value) {", "value) {\ngriddepcontrol.wait;");
+            // SAFETY: it does.
+            let waiting = unsafe { gpu.load_ptx(&ptx).unwrap().function("fill").unwrap().that_waits() };
+            let memory = gpu.allocate::<f32>(4).unwrap();
+            // The process of a test runs it for all of the variables above, with those that it has been given.
+            let before = counter::<u32>("fake_dependent_launches");
+            for (function, value) in [(&waiting, 1f32), (&plain, 2.0), (&waiting.clone(), 3.0)] {
+                let (mut address, mut len, mut value) = (memory.address(), 4u64, value);
+                let mut params =
+                    [(&raw mut address).cast::<c_void>(), (&raw mut len).cast(), (&raw mut value).cast()];
+                // SAFETY: the arguments are those of `fill`, for memory that there is.
+                unsafe { function.launch(&gpu, [1; 3], [32, 1, 1], 0, &mut params).unwrap() };
+                let mut filled = [0.0; 4];
+                memory.copy_to_host(&mut filled).unwrap();
+                assert_eq!(filled, [value; 4]);
+            }
+            let expected: u32 = std::env::var("DEPENDENT").unwrap().parse().unwrap();
+            assert_eq!(counter::<u32>("fake_dependent_launches") - before, expected);
+        });
+    }
+}
+
 #[test]
 fn a_refused_launch_names_the_limits_and_leaves_the_gpu_usable() {
     isolated("a_refused_launch_names_the_limits_and_leaves_the_gpu_usable", fake_library, &[], || {

@@ -16,6 +16,8 @@ use crate::{
 /// How often functions were called that a program should call rarely.
 static LOADED_MODULES: AtomicU32 = AtomicU32::new(0);
 static SET_ATTRIBUTES: AtomicU32 = AtomicU32::new(0);
+/// The launches that may begin while the kernel before them ends.
+static DEPENDENT_LAUNCHES: AtomicU32 = AtomicU32::new(0);
 /// The dynamic shared memory that the last function was allowed that more was asked for.
 static DYNAMIC_SHARED_LIMIT: AtomicI32 = AtomicI32::new(48 * 1024);
 
@@ -34,8 +36,15 @@ extern "C" fn fake_set_attributes() -> u32 {
     SET_ATTRIBUTES.load(SeqCst)
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn fake_dependent_launches() -> u32 {
+    DEPENDENT_LAUNCHES.load(SeqCst)
+}
+
 /// A kernel, as far as this driver knows it.
 struct Function {
+    /// Whether it waits for the kernels before it.
+    waits: bool,
     action: Action,
     /// The block that the PTX requires, if it does.
     block: Option<[u32; 3]>,
@@ -103,7 +112,8 @@ impl Function {
         };
         let static_shared_bytes = bytes.sum();
         let dynamic_shared_limit = limits().static_shared_bytes.saturating_sub(static_shared_bytes);
-        Some(Self { action, block, static_shared_bytes, dynamic_shared_limit: dynamic_shared_limit.into() })
+        let waits = ptx[start..].lines().take_while(|line| *line != "}").any(|line| line.contains("griddepcontrol.wait;"));
+        Some(Self { waits, action, block, static_shared_bytes, dynamic_shared_limit: dynamic_shared_limit.into() })
     }
 
     fn max_threads(&self) -> u32 {
@@ -249,4 +259,37 @@ unsafe extern "C" fn cuLaunchKernel(
         Action::Nothing => {}
     }
     SUCCESS
+}
+
+/// `CUlaunchConfig`, and the one `CUlaunchAttribute` that is set.
+#[repr(C)]
+struct LaunchConfig {
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared_bytes: c_uint,
+    stream: usize,
+    attributes: *const [u32; 18],
+    attribute_count: c_uint,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLaunchKernelEx(
+    config: *const LaunchConfig,
+    function: usize,
+    params: *const *const c_void,
+    extra: usize,
+) -> u32 {
+    check!(prescribed_in_context("cuLaunchKernelEx"));
+    let config = unsafe { &*config };
+    assert_eq!(config.attribute_count, 1);
+    let [id, _, value, rest @ ..] = unsafe { *config.attributes };
+    assert_eq!((id, value, rest), (6, 1, [0; 15]), "programmatic stream serialization is allowed");
+    assert!(unsafe { &*(function as *const Function) }.waits, "the kernel does not wait for those before it");
+    DEPENDENT_LAUNCHES.fetch_add(1, SeqCst);
+    let ([x, y, z], [block_x, block_y, block_z]) = (config.grid, config.block);
+    unsafe {
+        cuLaunchKernel(
+            function, x, y, z, block_x, block_y, block_z, config.shared_bytes, config.stream, params, extra,
+        )
+    }
 }
