@@ -3,7 +3,7 @@
 use arbitrary::{Arbitrary, Unstructured};
 use cuda_std::executor::Checks;
 use tilewright::Sizes;
-use tilewright::plan::{Description, DeviceFacts, Options, Placement, Processor, Tables, Triangle, plan};
+use tilewright::plan::{Description, DeviceFacts, Options, Placement, Processor, Triangle, plan};
 use tilewright::{Device, DeviceMatrix, Error, Precision, kernels};
 
 /// A number at which something changes, or any other.
@@ -63,7 +63,6 @@ struct Input {
     precision: Option<u8>,
     kernel: Option<u8>,
     splits: Option<u32>,
-    no_table: bool,
     offset: Extent,
     elements: u8,
 }
@@ -87,11 +86,10 @@ pub fn check(data: &[u8]) {
     let product = product.with_factors(alpha, beta).with_part(part);
     let kernel = input.kernel.map(|index| kernels::ALL[usize::from(index) % kernels::ALL.len()]);
     let precision = input.precision.map(|index| Precision::ALL[usize::from(index) % Precision::ALL.len()]);
-    let tables = if input.no_table { Tables::None } else { Tables::Embedded };
     match plan(
         &input.device(),
         &product,
-        &Options { precision, kernel, splits: input.splits, tables, ..Options::default() },
+        &Options { precision, kernel, splits: input.splits, ..Options::default() },
     ) {
         Ok(plan) => {
             assert!(plan.splits() >= 1 && *plan.product() == product);

@@ -13,7 +13,7 @@ use crate::files;
 #[derive(Clone, Debug, Default, Args)]
 pub struct TableFlag {
     /// A table of measured times to choose kernels by, of `tilewright tune` on this GPU; `none` to choose by the model alone
-    /// [default: the table that is built in, if there is one for the GPU]
+    /// [default: none]
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
 
@@ -30,7 +30,7 @@ impl TableFlag {
     /// Those of [`read`].
     pub fn tables(&self) -> Result<Tables, Error> {
         match &self.table {
-            None => Ok(Tables::Embedded),
+            None => Ok(Tables::None),
             Some(path) if path.as_os_str() == "none" => Ok(Tables::None),
             Some(path) => Ok(Tables::This(Arc::new(read(path)?))),
         }

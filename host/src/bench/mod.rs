@@ -160,7 +160,7 @@ mod tests {
             torch: None,
             json: None,
             compare: None,
-            tables: Tables::Embedded,
+            tables: Tables::None,
             constants: ConstantsChoice::Stored,
         }
     }

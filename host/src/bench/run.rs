@@ -353,7 +353,7 @@ mod tests {
                 assert_eq!((a.dim(), b.dim()), ((5, 4), (4, 3)));
                 let mut result = Array2::zeros((5, 3));
                 let mut set = Set::new(&device, &host, result.view()).unwrap();
-                let own = Ours::new(&device, &case, (&Tables::Embedded, &ConstantsChoice::BuiltIn), &set).unwrap();
+                let own = Ours::new(&device, &case, (&Tables::None, &ConstantsChoice::BuiltIn), &set).unwrap();
                 own.launch(&device, &mut set).unwrap();
                 set.c.download(result.view_mut()).unwrap();
                 let errors = Sample::new(sampled_rows(5, 3, 4, 0), a, b).errors(result.view());

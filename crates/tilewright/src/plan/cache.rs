@@ -71,7 +71,6 @@ impl Key {
             kernel: options.kernel.map(|kernel| std::ptr::from_ref(kernel).addr()),
             splits: options.splits,
             tables: match &options.tables {
-                Tables::Embedded => Which::Default,
                 Tables::None => Which::None,
                 Tables::This(table) => Which::This(Arc::as_ptr(table).addr()),
             },

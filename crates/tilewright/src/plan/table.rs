@@ -1,12 +1,12 @@
 //! Tables of measured times, by which plans choose kernels on a GPU that has been measured (`tilewright tune`).
 //!
-//! A table is of one GPU, by the name of the product. Where it has an entry for the very product that is planned (its precision,
+//! A table is of one GPU, by the name of the product, and a plan goes by one if it is told to. Where it has an entry for the very product that is planned (its precision,
 //! extents and layout, and whether tensor maps can describe both operands), the fastest kernel of the entry that can compute it is
 //! chosen, with split-K as was measured. For all other products, and where a kernel that the entry has no time of should be faster
 //! by far, the [model](crate::plan) chooses: its constants are fitted to measurements of many shapes, and say more of a product
 //! than the times of another one do.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,21 +18,11 @@ use crate::{Device, Error, Precision};
 /// The version of the format.
 const SCHEMA: u32 = 1;
 
-/// The tables that this build has: the name of each file in `tables` and its content.
-const EMBEDDED: [(&str, &str); 1] = [("nvidia-h200.json", include_str!("tables/nvidia-h200.json"))];
-
-static TABLES: LazyLock<Vec<Arc<Table>>> = LazyLock::new(|| {
-    // Tests see to it that all of them can be read.
-    EMBEDDED.iter().filter_map(|(_, text)| Table::parse(text).ok()).map(Arc::new).collect()
-});
-
 /// Which tables a plan may use.
 #[derive(Clone, Debug, Default)]
 pub enum Tables {
-    /// Those that this build has, if one is of the GPU.
-    #[default]
-    Embedded,
     /// None: the model chooses.
+    #[default]
     None,
     /// This one, which has to be of the GPU.
     This(Arc<Table>),
@@ -225,8 +215,7 @@ impl Tables {
     /// # Errors
     /// [`Error::TableForOtherGpu`] if a certain table is to be used, and is not of this device.
     pub fn source(&self, device: &Device) -> Result<Option<String>, Error> {
-        let whose = if matches!(self, Self::Embedded) { "built in" } else { "given" };
-        Ok(self.table(&DeviceFacts::of(device))?.map(|table| format!("{whose}, {}", table.source())))
+        Ok(self.table(&DeviceFacts::of(device))?.map(Table::source))
     }
 
     /// The table for a device, if there is one.
@@ -236,29 +225,8 @@ impl Tables {
     pub(crate) fn table(&self, device: &DeviceFacts) -> Result<Option<&Table>, Error> {
         match self {
             Self::None => Ok(None),
-            Self::Embedded => Ok(TABLES.iter().map(Arc::as_ref).find(|table| table.gpu == device.name)),
             Self::This(table) if table.gpu == device.name && !device.is_cpu() => Ok(Some(table)),
             Self::This(table) => Err(Error::TableForOtherGpu { table: table.gpu.clone(), device: device.name.clone() }),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    /// `cargo test` runs where the sources are; a table there that the list above lacks would never be used.
-    #[test]
-    fn all_tables_are_embedded_and_can_be_read() {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/plan/tables");
-        let files = std::fs::read_dir(directory).map(|files| files.map(|file| file.unwrap().file_name()).collect());
-        let mut files: Vec<_> = files.unwrap_or_default();
-        files.sort();
-        assert_eq!(files, EMBEDDED.map(|(name, _)| std::ffi::OsString::from(name)));
-        for (name, text) in EMBEDDED {
-            assert!(Table::parse(text).is_ok_and(|table| !table.entries.is_empty()), "{name}");
         }
     }
 }
