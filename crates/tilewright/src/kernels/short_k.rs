@@ -4,7 +4,7 @@ use cuda_driver::{TensorElement, TensorSwizzle};
 use gpu_kernels::gemm::hopper::short_k::*;
 
 use super::auxiliary::Format;
-use super::contract::{Call, Contract, KernelInfo, Stores};
+use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
 use super::packed::{PAIRS, THREE_FP16, blocks, maps_of, packed};
 use crate::description::Description;
 use crate::device::{Device, TensorTile};
@@ -17,6 +17,7 @@ pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
     idea: "as packed operands are multiplied, for small k; TMA stores the results",
     tile: Some(SHORT_K_TILE),
     divides_sums: false,
+    performance: Performance::new(1, 1.0).block(3.7),
     ..packed(THREE_FP16, gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &ShortK)
 }];
 

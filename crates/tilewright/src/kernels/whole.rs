@@ -91,7 +91,7 @@ fn most_products(sizes: Sizes, a_by_rows: bool, b_by_columns: bool) -> u32 {
 
 /// Several products in a block, copied as they lie.
 pub static WHOLE: KernelInfo = KernelInfo {
-    performance: Performance::new(4, 0.1).block(0.9).unaligned(1.0),
+    performance: Performance::new(4, 0.145).block(1.3).unaligned(1.1),
     ..rung(
         gemm_whole_fp32::FACTS,
         "several small products in a block, copied to shared memory and back as they lie in memory",
