@@ -61,24 +61,40 @@ const VECTORS_OF_ONE: usize = 4;
 /// The logarithm of the threads that fill a GPU, about.
 const ENOUGH: u32 = 17;
 
+/// From one row of a group to the next: as far that all rows of a group have the same shift.
+const APART: u32 = WIDTH as u32;
+
+/// The rows of as many groups as are between a group's rows.
+const ROWS_OF_GROUPS: u32 = ROWS as u32 * APART;
+
 /// How the rows of so many m×k matrices are divided among threads.
 #[derive(Clone, Copy)]
 struct Division {
     /// The logarithm of the threads of a group.
     lanes: u32,
-    /// The groups of a matrix, and from one of a group's rows to the next.
+    /// The groups of a matrix.
     groups: u32,
+    /// Whether a group has a single row, because there are no more rows than one group could have.
+    is_single: bool,
 }
 
 impl Division {
     #[inline(always)]
     fn new(products: u32, m: u32, k: u32) -> Self {
-        let groups = m.min(m.div_ceil(4 * ROWS as u32) * 4);
+        let is_single = m <= ROWS as u32;
+        let groups = if is_single { m } else { m.div_ceil(ROWS_OF_GROUPS) * APART };
         let all = u64::from(products) * u64::from(groups);
         let filling = ENOUGH.saturating_sub(all.max(1).ilog2()).clamp(warp::LANES.ilog2(), THREADS.ilog2());
         // Where rows are long, four steps each.
         let long = (k / (4 * COLUMNS)).max(1).ilog2().min(THREADS.ilog2());
-        Self { lanes: k.div_ceil(COLUMNS).max(1).next_power_of_two().ilog2().min(filling.max(long)), groups }
+        let lanes = k.div_ceil(COLUMNS).max(1).next_power_of_two().ilog2().min(filling.max(long));
+        Self { lanes, groups, is_single }
+    }
+
+    /// The first row of a group.
+    #[inline(always)]
+    fn first_row(&self, group: u32) -> u32 {
+        if self.is_single { group } else { group / APART * ROWS_OF_GROUPS + group % APART }
     }
 
     /// The vectors of a row in a step.
@@ -91,7 +107,7 @@ impl Division {
 /// The blocks of a split, for so many m×k matrices: a block has one or more groups of rows.
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn blocks_of_rows(products: u32, m: u32, k: u32) -> u64 {
-    let Division { lanes, groups } = Division::new(products, m, k);
+    let Division { lanes, groups, .. } = Division::new(products, m, k);
     (u64::from(products) * u64::from(groups)).div_ceil(u64::from(THREADS >> lanes))
 }
 
@@ -161,28 +177,27 @@ unsafe fn split_gemv(
     let (product, group) = if gemv.products() == 1 { (0, group) } else { divide(group, groups) };
     // What is beyond the last product, or the only one, has no rows, but comes to the barriers all the same.
     let is_inside = product < u64::from(gemv.products()) && group < groups;
-    let (product, first_row) = if is_inside { (product as u32, group as u32) } else { (0, gemv.m()) };
+    let (product, first_row) =
+        if is_inside { (product as u32, division.first_row(group as u32)) } else { (0, gemv.m()) };
     if gemv.products() == 0 {
         return; // the whole grid
     }
 
     // SAFETY: below the number of products, as compared, or the first of at least one.
-    let part = Part { product: unsafe { gemv.product(product, 0) }, m: gemv.m(), division, lane, first_row };
-    let is_exact = gemv.has_vectors();
+    let part = Part { product: unsafe { gemv.product(product, 0) }, m: gemv.m(), lanes: division.lanes, lane, first_row };
     // As many as a row has that is shifted by three.
     let vectors = match gemv.effective_k() {
         0 => 0,
-        k if is_exact => k / WIDTH as u32,
         k => (k + WIDTH as u32 - 1).div_ceil(WIDTH as u32),
     };
     let range = super::range_of_split(split, splits, vectors, division.step());
-    // SAFETY: the rows are those of the product, and the vectors those of a split; A is contiguous along its rows.
+    // SAFETY: A is contiguous along its rows.
     let sums = unsafe {
-        match (is_exact, division.groups == gemv.m()) {
-            (true, false) => part.dot::<ROWS, VECTORS, true>(range),
+        match (division.is_single, gemv.x.first().row_stride() == 1) {
+            (false, true) => part.dot::<ROWS, VECTORS, true>(range),
             (false, false) => part.dot::<ROWS, VECTORS, false>(range),
             (true, true) => only(part.dot::<1, VECTORS_OF_ONE, true>(range)),
-            (false, true) => only(part.dot::<1, VECTORS_OF_ONE, false>(range)),
+            (true, false) => only(part.dot::<1, VECTORS_OF_ONE, false>(range)),
         }
     };
 
@@ -203,8 +218,8 @@ unsafe fn split_gemv(
         // A lane for each of the rows, as far as there are lanes.
         let mut index = lane;
         while index < ROWS as u32 {
-            let row = first_row + index * division.groups;
-            if row < gemv.m() && is_inside {
+            let row = first_row + index * APART;
+            if row < gemv.m() && (index == 0 || !division.is_single) {
                 let mut sum = 0.0;
                 if several {
                     for other in this_warp..this_warp + (lanes / warp::LANES) as usize {
@@ -238,138 +253,121 @@ fn element(array: [f32; ROWS], index: u32) -> f32 {
     found
 }
 
-impl SplitGemv<'_> {
-    /// Whether all rows of A, and x, are whole aligned vectors.
-    #[inline(always)]
-    fn has_vectors(&self) -> bool {
-        let (a, x) = (self.a.first(), self.x.first());
-        x.row_stride() == 1 && a.row_stride().is_multiple_of(4) && self.k().is_multiple_of(4) && self.is_aligned(true)
-    }
-}
-
 /// What a thread has of a product: some vectors of some rows.
 struct Part<'a> {
     product: SplitProduct<'a>,
     m: u32,
-    division: Division,
-    /// Which of the lanes of its group it is.
+    /// The logarithm of the lanes of its group.
+    lanes: u32,
+    /// Which of them it is.
     lane: u32,
     /// The first row of the group.
     first_row: u32,
 }
 
 impl Part<'_> {
-    /// The sums of this lane over some vectors of the group's rows, of which there are at most `N`. Those of others are some number.
+    /// The sums of this lane over some vectors of the group's rows, of which there are at most `N`. Those of rows that the matrix does
+    /// not have are some number.
     ///
     /// # Safety
-    /// A is contiguous along its rows. `EXACT` says [`SplitGemv::has_vectors`], and the range is inside of the vectors that rows then have.
+    /// A is contiguous along its rows. `DENSE` says that x is without gaps.
     #[inline(always)]
-    unsafe fn dot<const N: usize, const LOADS: usize, const EXACT: bool>(&self, range: [u32; 2]) -> [f32; N] {
-        let (a, x, k, lanes) = (self.product.a, self.product.x, self.product.k, 1 << self.division.lanes);
+    unsafe fn dot<const N: usize, const LOADS: usize, const DENSE: bool>(&self, [begin, end]: [u32; 2]) -> [f32; N] {
+        let (a, x, k) = (self.product.a, self.product.x, self.product.k);
         let mut sums = [0.0; N];
-        if self.first_row >= self.m || range[0] >= range[1] {
+        if self.first_row >= self.m {
             return sums;
         }
-        let shift = if EXACT { 0 } else { self.shift() };
-        // Beyond the last row, the first of the group once more.
-        let row = |i: usize| match self.first_row + i as u32 * self.division.groups {
-            row if row < self.m => row,
-            _ => self.first_row,
-        };
-        // Where the first vector of each row begins: before the matrix perhaps, below zero.
-        let first_of = |i: usize| (u64::from(row(i)) * a.row_stride()).wrapping_sub(shift.into());
-        // The column at a place of a vector; above all columns if it is before the first.
-        let column = |vector: u32, i: usize| (vector * WIDTH as u32 + i as u32).wrapping_sub(shift);
-
-        // The vectors of this lane, but for those of which not all is inside the matrix: the first of all, or the last.
-        let (mut first, mut end) = (range[0] + self.lane, range[1]);
-        let mut left_out = [u32::MAX; 2];
-        if !EXACT {
-            let last = (k + shift).div_ceil(WIDTH as u32) - 1;
-            end = end.min(last + 1);
-            if first == 0 && u64::from(self.first_row) * a.row_stride() < u64::from(shift) {
-                (left_out[0], first) = (0, lanes);
-            }
-            let greatest = (0..N).map(row).fold(0, u32::max);
-            let behind_last = u64::from(greatest) * a.row_stride() + u64::from(last + 1) * WIDTH as u64;
-            let extent = u64::from(self.m - 1) * a.row_stride() + u64::from(k);
-            if behind_last > extent + u64::from(shift)
-                && first <= last
-                && last < end
-                && (last - first) & (lanes - 1) == 0
-            {
-                (left_out[1], end) = (last, last);
-            }
+        let shift = self.shift();
+        let end = end.min((k + shift).div_ceil(WIDTH as u32));
+        if begin >= end {
+            return sums;
         }
+        let rows = (self.m - self.first_row).div_ceil(APART).min(N as u32);
+        let row = |i: usize| self.first_row + i as u32 * APART;
+        let first_of_group = u64::from(self.first_row) * a.row_stride();
+        let of_x = |column: u32| {
+            let place = if DENSE { column as usize } else { (u64::from(column) * x.stride()) as usize };
+            // SAFETY: called with columns of the product.
+            unsafe { x.data().get_unchecked(place) }
+        };
 
-        // Their columns, one by one. (Before all others, so that nothing has to be kept for this.)
-        if !EXACT {
-            let mut one_by_one = 0;
-            while one_by_one < 2 * WIDTH as u32 {
-                let vector = if one_by_one < WIDTH as u32 { left_out[0] } else { left_out[1] };
-                let is_left_out = vector != u32::MAX;
-                let column = column(if is_left_out { vector } else { 0 }, one_by_one as usize % WIDTH);
-                if is_left_out && column < k {
-                    for i in 0..N {
+        // The columns of the split, and how many of the first and the last vectors' are to go one by one: those of vectors that, in some
+        // row of the group, begin before the matrix or end behind it. (Four rows away from its ends there are none, if rows are apart.)
+        let mut columns = [(begin * WIDTH as u32).saturating_sub(shift), (end * WIDTH as u32 - shift).min(k)];
+        let behind = (end * WIDTH as u32 - shift).saturating_sub(k);
+        let stride = a.row_stride().min(WIDTH as u64) as u32;
+        let after = self.m - 1 - (self.first_row + (rows - 1) * APART);
+        let is_cut = [
+            begin == 0 && self.first_row.min(WIDTH as u32) * stride < shift,
+            after.min(WIDTH as u32) * stride < behind,
+        ];
+        if is_cut[0] || is_cut[1] {
+            let [first, last] = columns;
+            if is_cut[0] {
+                columns[0] = (WIDTH as u32 - shift).min(last);
+            }
+            if is_cut[1] {
+                columns[1] = (last + behind).saturating_sub(WIDTH as u32).max(columns[0]);
+            }
+            let at_begin = columns[0] - first;
+            let mut i = self.lane;
+            while i < at_begin + last - columns[1] {
+                let column = if i < at_begin { i } else { columns[1] + i - at_begin };
+                for i in 0..N {
+                    if (i as u32) < rows {
                         // SAFETY: a row below m and a column below k.
-                        sums[i] = unsafe { math::fma(a.at(row(i), column), x.at(column), sums[i]) };
+                        sums[i] = unsafe { math::fma(a.at(row(i), column), of_x(column), sums[i]) };
                     }
                 }
-                one_by_one = hint::keep_rolled(one_by_one + 1);
+                i = hint::keep_rolled(i + (1 << self.lanes));
+            }
+            if columns[0] >= columns[1] {
+                return sums;
             }
         }
 
-        // The vectors of this lane in a step from vector `from` on, of which `count` vectors are left.
-        let load = |from: u32, count: u32| -> [([f32; WIDTH], [[f32; WIDTH]; N]); LOADS] {
-            core::array::from_fn(|i| {
-                let distance = (i as u32) << self.division.lanes;
-                if distance >= count {
-                    return ([0.0; WIDTH], [[0.0; WIDTH]; N]);
-                }
-                let (vector, place) = (from + distance, (u64::from(from) + u64::from(distance)) * WIDTH as u64);
-                let is_column = |i: usize| EXACT || column(vector, i) < k;
-                // SAFETY: columns of the product; vectors of x are aligned if they are exact.
-                let of_x = unsafe {
-                    if EXACT {
-                        x.data().get4_unchecked(place as usize)
-                    } else {
-                        core::array::from_fn(|i| if is_column(i) { x.at(column(vector, i)) } else { 0.0 })
+        // The first vector, and the column of its first element: below zero perhaps, which is above all columns.
+        let first = (columns[0] + shift) / WIDTH as u32;
+        let first_column = (first * WIDTH as u32).wrapping_sub(shift);
+        let count = (columns[1] + shift).div_ceil(WIDTH as u32) - first;
+        let data: [_; N] = core::array::from_fn(|i| {
+            let i = if (i as u32) < rows { i } else { 0 };
+            let place = first_of_group + (i as u32 * APART) as u64 * a.row_stride() + u64::from(first * WIDTH as u32);
+            // SAFETY: the first vector is inside of the matrix in every row of the group.
+            unsafe { a.data().from_unchecked((place - u64::from(shift)) as usize) }
+        });
+        let mut vector = self.lane;
+        while vector < count {
+            // All loads of a step before the first product.
+            let vectors: [u32; LOADS] = core::array::from_fn(|i| vector + ((i as u32) << self.lanes));
+            let column = |vector: u32, i: usize| first_column.wrapping_add(vector * WIDTH as u32 + i as u32);
+            let of_a = vectors.map(|vector| -> [[f32; WIDTH]; N] {
+                core::array::from_fn(|i| {
+                    if (vector >= count) | (i as u32 >= rows) {
+                        return [0.0; WIDTH];
                     }
-                };
-                let of_a = core::array::from_fn(|i| {
-                    let offset = first_of(i).wrapping_add(place);
-                    // SAFETY: inside the matrix, since those vectors are left out that are not, and the rows of an exact one are
-                    // whole vectors; aligned by the definition of the shift, which is that of all rows of the group.
-                    let loaded = unsafe { a.data().get4_streaming_unchecked(offset as usize) };
-                    core::array::from_fn(|i| if is_column(i) { loaded[i] } else { 0.0 })
-                });
-                (of_x, of_a)
-            })
-        };
-        let step = (LOADS as u32) << self.division.lanes;
-        let mut from = first;
-        if EXACT {
-            // Whole steps: those whose last vector, in this lane, is inside.
-            let mut steps = (end + lanes).saturating_sub(first + 1) >> self.division.lanes >> LOADS.ilog2();
-            if steps > 0 {
-                let mut loaded = load(from, u32::MAX);
-                loop {
-                    // Not known to the compiler, which would else count on from every vector in its own registers.
-                    from = hint::keep_rolled(from + step);
-                    steps -= 1;
-                    if steps == 0 {
-                        break;
+                    // SAFETY: inside the matrix, as those vectors are left out that are not; aligned by the definition of the shift,
+                    // which is that of all rows of the group.
+                    unsafe { data[i].get4_streaming_unchecked((vector * WIDTH as u32) as usize) }
+                })
+            });
+            let x = vectors.map(|vector| -> [f32; WIDTH] {
+                core::array::from_fn(|i| match column(vector, i) {
+                    column if column < columns[1] => of_x(column),
+                    _ => 0.0,
+                })
+            });
+            for load in 0..LOADS {
+                for row in 0..N {
+                    for i in 0..WIDTH {
+                        let a = if column(vectors[load], i) < columns[1] { of_a[load][row][i] } else { 0.0 };
+                        sums[row] = math::fma(a, x[load][i], sums[row]);
                     }
-                    add_products(&mut sums, loaded);
-                    loaded = load(from, u32::MAX);
                 }
-                add_products(&mut sums, loaded);
             }
-        }
-        // Or what is left of the last step: all loads before the first product.
-        while from < end {
-            add_products(&mut sums, load(from, end - from));
-            from = hint::keep_rolled(from + step);
+            // Not known to the compiler, which would else count on from every vector in its own registers.
+            vector = hint::keep_rolled(vector + ((LOADS as u32) << self.lanes));
         }
         sums
     }
@@ -379,21 +377,6 @@ impl Part<'_> {
     fn shift(&self) -> u32 {
         let a = &self.product.a;
         (a.data().as_ptr() as u64 / 4 + u64::from(self.first_row) * a.row_stride()) as u32 % WIDTH as u32
-    }
-}
-
-/// Adds the products of some columns, of x and of the rows, to the sums of the rows.
-#[inline(always)]
-fn add_products<const N: usize, const LOADS: usize>(
-    sums: &mut [f32; N],
-    loaded: [([f32; WIDTH], [[f32; WIDTH]; N]); LOADS],
-) {
-    for (x, a) in loaded {
-        for row in 0..N {
-            for i in 0..WIDTH {
-                sums[row] = math::fma(a[row][i], x[i], sums[row]);
-            }
-        }
     }
 }
 
