@@ -265,7 +265,7 @@ const BLOCKS_AT_A_TIME: u64 = 3;
 /// The number of splits for a kernel of which `blocks` blocks would compute so many m×k matrices without any, each in `steps` steps.
 ///
 /// Each split has at least four steps (or one, where that would leave multiprocessors without work), and there are no more splits than
-/// eight for each multiprocessor. Of a huge product there are so many blocks that the last ones to finish do not count. Of a large one
+/// eight for each multiprocessor. Of a huge product with few blocks there are so many that the last ones to finish do not count. Of a large one
 /// there are the fewest splits with which, of all rounds of blocks that run at a time, the last is nearly full. Of one that takes no longer
 /// than some launches do, there is one such round, and a single split where each multiprocessor has a block, because the second pass is
 /// another launch.
@@ -280,7 +280,7 @@ fn balanced_splits(blocks: u64, steps: u32, matrices: [u32; 3], multiprocessors:
     let at_a_time = BLOCKS_AT_A_TIME * multiprocessors;
     let elements: u128 = matrices.into_iter().map(u128::from).product();
     let splits = match elements {
-        0x1000_0000.. => (128 * multiprocessors).div_ceil(blocks).min(most),
+        0x1000_0000.. if blocks < 4 * at_a_time => (128 * multiprocessors).div_ceil(blocks).min(most),
         0x400_0000.. => {
             let rounds = |splits: u64| (blocks * splits).div_ceil(at_a_time);
             let is_full = |&splits: &u64| 8 * blocks * splits >= 7 * rounds(splits) * at_a_time;

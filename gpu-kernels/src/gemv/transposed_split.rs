@@ -41,8 +41,10 @@ use crate::geometry::divide;
 /// The columns that a thread loads at a time.
 const LOADS: usize = 8;
 
-/// The logarithm of the fewest lanes of a group, if there are rows for them: they load two sectors of memory.
+/// The logarithm of the fewest lanes of a group, if there are rows for them: they load two sectors of memory; and where that many
+/// elements are to be loaded, or more, that what is loaded with them counts (as a logarithm, too), two lines.
 const FEWEST_LANES: u32 = 2;
+const FEWEST_LANES_OF_MANY: (u32, u32) = (24, 4);
 
 /// The blocks that run at a time on a GPU of 132 multiprocessors.
 const ENOUGH: u64 = 396;
@@ -51,7 +53,7 @@ const ENOUGH: u64 = 396;
 const ENOUGH_THREADS: u32 = 16;
 
 /// The logarithm of the elements of a product, about, that is divided among blocks by its columns rather.
-const LARGE: u32 = 24;
+const LARGE: u32 = 26;
 
 /// How so many m×k matrices are divided among threads.
 #[derive(Clone, Copy)]
@@ -71,19 +73,24 @@ impl Division {
         let elements = [products, m, k].map(|extent| extent.max(1).ilog2());
         let lanes_for_all = m.div_ceil(ROWS as u32);
         let mut lanes = warp::LANES.ilog2();
-        if elements[0] + elements[1] + elements[2] < LARGE {
+        let elements = elements[0] + elements[1] + elements[2];
+        if elements < LARGE {
             // The fewest lanes with which about all blocks run at a time.
+            let (many, fewest_of_many) = FEWEST_LANES_OF_MANY;
+            let fewest = if elements < many { FEWEST_LANES } else { fewest_of_many };
             for fewer in (FEWEST_LANES..warp::LANES.ilog2()).rev() {
                 let teams = u64::from(products) * u64::from(lanes_for_all.div_ceil(1 << fewer));
-                lanes = if teams <= ENOUGH { fewer } else { lanes };
+                lanes = if fewer >= fewest && teams <= ENOUGH { fewer } else { lanes };
             }
         }
         let lanes = log(lanes_for_all).min(lanes);
         let teams = lanes_for_all.div_ceil(1 << lanes);
-        // As many groups as there are columns for, or as fill a GPU: what they have has to be added up.
-        let threads = (u64::from(products) * u64::from(teams) << lanes).max(1).ilog2();
-        let groups = log(k.div_ceil(LOADS as u32));
-        let groups = groups.min(ENOUGH_THREADS.saturating_sub(threads)).min(THREADS.ilog2() - lanes);
+        // As many groups as there are columns for, or as fill a GPU, because what they have has to be added up; but none with more than
+        // four steps, or eight.
+        let threads = ((u64::from(products) * u64::from(teams)) << lanes).max(1).ilog2();
+        let filling = ENOUGH_THREADS.saturating_sub(threads);
+        let long = (k / (4 * LOADS as u32)).max(1).ilog2();
+        let groups = log(k.div_ceil(LOADS as u32)).min(filling.max(long)).min(THREADS.ilog2() - lanes);
         Self { lanes, groups, teams }
     }
 
