@@ -293,7 +293,7 @@ fn what_does_not_fit_together_is_refused() {
 
 #[test]
 fn splits_fill_a_gpu_and_no_more() {
-    assert_eq!(gemv_splits(1, 2048, 1 << 20, 132), 33);
+    assert_eq!(gemv_splits(1, 2048, 1 << 20, 132), 66);
     assert_eq!(gemv_splits(1, 8192, 8192, 132), 1);
     assert_eq!(gemv_splits(1, 1 << 20, 64, 132), 1);
     assert_eq!(gemv_splits(1, 1, 1 << 28, 132), 8 * 132);

@@ -241,8 +241,6 @@ impl SplitProduct<'_> {
 const THREADS: u32 = 256;
 /// The warps of such a block.
 const WARPS: usize = THREADS as usize / warp::LANES as usize;
-/// The number of rows of which every thread of such a kernel has sums.
-const ROWS: usize = 4;
 
 /// The part of `total` pieces that split `split` of `splits` has: from a multiple of `step` pieces to before another, or the total. They are
 /// divided as evenly as steps allow.
@@ -300,11 +298,12 @@ mod tests {
     fn splits_are_as_many_as_a_gpu_is_full_with() {
         assert_eq!(balanced_splits(512, 512, [1, 2048, 1 << 20], 132), 33);
         assert_eq!(balanced_splits(1, 1 << 17, [1, 1, 1 << 28], 132), 8 * 132); // one long row
-        assert_eq!(balanced_splits(16, 512, [1, 64, 1 << 20], 132), 128); // at least four steps each
-        assert_eq!(balanced_splits(512, 16, [1, 8192, 8192], 132), 4); // of middling size
+        assert_eq!(balanced_splits(16, 512, [1, 64, 1 << 20], 132), 22); // a round that is nearly full
+        assert_eq!(balanced_splits(512, 16, [1, 8192, 8192], 132), 3); // four rounds
+        assert_eq!(balanced_splits(16, 40, [1, 64, 1 << 20], 132), 10); // at least four steps each
         assert_eq!(balanced_splits(1, 64, [1, 1, 1 << 17], 132), 64); // a dot product
         assert_eq!(balanced_splits(256, 16, [32, 128, 4096], 132), 1); // as long as a few launches
-        assert_eq!(balanced_splits(100, 64, [1, 1600, 8192], 132), 6); // likewise, of few blocks
+        assert_eq!(balanced_splits(100, 64, [1, 1600, 8192], 132), 3); // likewise, of few blocks
         assert_eq!(balanced_splits(20_000, 512, [1, 80_000, 1 << 20], 132), 1); // blocks enough
         assert_eq!(balanced_splits(1, 3, [1, 1, 5000], 132), 1); // too short
         assert_eq!(balanced_splits(0, 0, [0; 3], 0), 1); // nothing at all

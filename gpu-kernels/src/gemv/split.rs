@@ -36,12 +36,11 @@
 //!
 //! At most 85 registers, 128 of them where sums are added atomically, and 128 bytes of shared memory; any device from sm_80 on.
 
-use blocks::reduce::sum_of_lanes;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::{ROWS, SplitGemv, SplitProduct, THREADS, WARPS};
+use super::{SplitGemv, SplitProduct, THREADS, WARPS};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::geometry::divide;
@@ -49,14 +48,20 @@ use crate::geometry::divide;
 /// The elements of a vector.
 const WIDTH: usize = 4;
 
-/// The vectors of each row that a thread has in a step.
-const VECTORS: usize = 2;
+/// The most rows of which a thread has sums, and the fewest of a matrix and terms with which it has them. There are too many idle lanes
+/// else.
+const MANY: usize = 8;
+const FEWEST_ROWS_FOR_MANY: u32 = 64;
+const FEWEST_COLUMNS_FOR_MANY: u32 = 128;
 
-/// Their columns.
-const COLUMNS: u32 = (VECTORS * WIDTH) as u32;
+/// The rows of which a thread has sums otherwise; or one, where a matrix has no more rows.
+const FEW: usize = 4;
 
-/// The vectors that a thread loads at a time where its group has a single row.
-const VECTORS_OF_ONE: usize = 4;
+/// The vectors that a thread has in a step, of all its rows.
+const LOADS: usize = 8;
+
+/// The vectors that it loads at a time where it has a single row, of which x takes as much room.
+const LOADS_OF_ONE: usize = 4;
 
 /// The logarithm of the threads that fill a GPU, about.
 const ENOUGH: u32 = 17;
@@ -64,43 +69,49 @@ const ENOUGH: u32 = 17;
 /// From one row of a group to the next: as far that all rows of a group have the same shift.
 const APART: u32 = WIDTH as u32;
 
-/// The rows of as many groups as are between a group's rows.
-const ROWS_OF_GROUPS: u32 = ROWS as u32 * APART;
-
 /// How the rows of so many m×k matrices are divided among threads.
 #[derive(Clone, Copy)]
 struct Division {
+    /// The most rows of a group.
+    rows: u32,
+    /// The vectors of each row that a thread has in a step.
+    vectors: u32,
     /// The logarithm of the threads of a group.
     lanes: u32,
     /// The groups of a matrix.
     groups: u32,
-    /// Whether a group has a single row, because there are no more rows than one group could have.
-    is_single: bool,
 }
 
 impl Division {
     #[inline(always)]
     fn new(products: u32, m: u32, k: u32) -> Self {
-        let is_single = m <= ROWS as u32;
-        let groups = if is_single { m } else { m.div_ceil(ROWS_OF_GROUPS) * APART };
+        let rows = match (m <= FEW as u32, m >= FEWEST_ROWS_FOR_MANY && k >= FEWEST_COLUMNS_FOR_MANY) {
+            (true, _) => 1,
+            (false, false) => FEW as u32,
+            (false, true) => MANY as u32,
+        };
+        // A single row's are divided as those of few rows: more threads with a part of what they could load are faster.
+        let vectors = LOADS as u32 / rows.max(FEW as u32);
+        let groups = if rows == 1 { m } else { m.div_ceil(rows * APART) * APART };
         let all = u64::from(products) * u64::from(groups);
         let filling = ENOUGH.saturating_sub(all.max(1).ilog2()).clamp(warp::LANES.ilog2(), THREADS.ilog2());
-        // Where rows are long, four steps each.
-        let long = (k / (4 * COLUMNS)).max(1).ilog2().min(THREADS.ilog2());
-        let lanes = k.div_ceil(COLUMNS).max(1).next_power_of_two().ilog2().min(filling.max(long));
-        Self { lanes, groups, is_single }
+        // Where rows are long, at least four steps each.
+        let columns = vectors * WIDTH as u32;
+        let long = (k / (4 * columns)).max(1).ilog2().min(THREADS.ilog2());
+        let lanes = k.div_ceil(columns).max(1).next_power_of_two().ilog2().min(filling.max(long));
+        Self { rows, vectors, lanes, groups }
     }
 
     /// The first row of a group.
     #[inline(always)]
     fn first_row(&self, group: u32) -> u32 {
-        if self.is_single { group } else { group / APART * ROWS_OF_GROUPS + group % APART }
+        if self.rows == 1 { group } else { group / APART * (self.rows * APART) + group % APART }
     }
 
     /// The vectors of a row in a step.
     #[inline(always)]
     fn step(&self) -> u32 {
-        (VECTORS as u32) << self.lanes
+        self.vectors << self.lanes
     }
 }
 
@@ -129,7 +140,7 @@ pub fn gemv_splits(products: u32, m: u32, k: u32, multiprocessors: u32) -> u32 {
     gemv.a().first().is_contiguous_along_rows(), blocks(&gemv, gemv.splits()) <= MAX_BLOCKS
 ))]
 pub fn gemv_split_fp32(gemv: SplitGemv<'_>) {
-    static SUMS: Shared<[[f32; ROWS]; WARPS]> = Shared::new();
+    static SUMS: Shared<[[f32; MANY]; WARPS]> = Shared::new();
     // SAFETY: a block of 256 threads, all of which come here, with sums that nothing else uses. Each row and split is that of
     // one thread alone.
     unsafe {
@@ -146,7 +157,7 @@ pub fn gemv_split_fp32(gemv: SplitGemv<'_>) {
     blocks(&gemv, splits) <= MAX_BLOCKS
 ))]
 pub fn gemv_split_atomic_fp32(gemv: SplitGemv<'_>, splits: u32) {
-    static SUMS: Shared<[[f32; ROWS]; WARPS]> = Shared::new();
+    static SUMS: Shared<[[f32; MANY]; WARPS]> = Shared::new();
     if gemv.effective_k() == 0 {
         return; // the whole grid
     }
@@ -162,7 +173,7 @@ pub fn gemv_split_atomic_fp32(gemv: SplitGemv<'_>, splits: u32) {
 unsafe fn split_gemv(
     gemv: &SplitGemv<'_>,
     splits: u32,
-    all_sums: &'static Shared<[[f32; ROWS]; WARPS]>,
+    all_sums: &'static Shared<[[f32; MANY]; WARPS]>,
     finish: impl Fn(u32, u32, u32, f32),
 ) {
     let division = Division::new(gemv.products(), gemv.m(), gemv.k());
@@ -191,63 +202,84 @@ unsafe fn split_gemv(
         k => (k + WIDTH as u32 - 1).div_ceil(WIDTH as u32),
     };
     let range = super::range_of_split(split, splits, vectors, division.step());
-    // SAFETY: A is contiguous along its rows.
-    let sums = unsafe {
-        match (division.is_single, gemv.x.first().row_stride() == 1) {
-            (false, true) => part.dot::<ROWS, VECTORS, true>(range),
-            (false, false) => part.dot::<ROWS, VECTORS, false>(range),
-            (true, true) => only(part.dot::<1, VECTORS_OF_ONE, true>(range)),
-            (true, false) => only(part.dot::<1, VECTORS_OF_ONE, false>(range)),
-        }
-    };
-
-    // SAFETY: all threads of the block come here. Each warp has elements of its own, and where several of them share rows,
-    // a barrier separates the writes from the reads.
+    let is_dense = gemv.x.first().row_stride() == 1;
+    // SAFETY: A is contiguous along its rows. All threads of the block take the same way to the shuffles and to the barrier. Each warp has
+    // elements of its own, and where several of them share rows, the barrier separates the writes from the reads.
     unsafe {
-        let sums = sum_of_lanes(sums, 1, lanes.min(warp::LANES));
-        let several = lanes > warp::LANES;
-        let this_warp = (t / warp::LANES) as usize;
-        if several {
-            if t.is_multiple_of(warp::LANES) {
-                for row in 0..ROWS {
-                    all_sums.write([this_warp, row], sums[row]);
-                }
+        let (sums, mut index, mut count) = match (division.rows as usize, is_dense) {
+            (MANY, true) => sums_of_rows(part.dot::<MANY, { LOADS / MANY }, true>(range), lane, lanes),
+            (MANY, false) => sums_of_rows(part.dot::<MANY, { LOADS / MANY }, false>(range), lane, lanes),
+            (FEW, true) => sums_of_rows(part.dot::<FEW, { LOADS / FEW }, true>(range), lane, lanes),
+            (FEW, false) => sums_of_rows(part.dot::<FEW, { LOADS / FEW }, false>(range), lane, lanes),
+            (_, true) => sums_of_rows(part.dot::<1, LOADS_OF_ONE, true>(range), lane, lanes),
+            (_, false) => sums_of_rows(part.dot::<1, LOADS_OF_ONE, false>(range), lane, lanes),
+        };
+        let mut sum_of_warps = 0.0;
+        if lanes > warp::LANES {
+            let this_warp = t / warp::LANES;
+            if count > 0 {
+                all_sums.write([this_warp as usize, index as usize], sums[0]);
             }
             thread::sync_threads();
-        }
-        // A lane for each of the rows, as far as there are lanes.
-        let mut index = lane;
-        while index < ROWS as u32 {
-            let row = first_row + index * APART;
-            if row < gemv.m() && (index == 0 || !division.is_single) {
-                let mut sum = 0.0;
-                if several {
-                    for other in this_warp..this_warp + (lanes / warp::LANES) as usize {
-                        sum += all_sums.read([other, index as usize]);
-                    }
-                } else {
-                    sum = element(sums, index);
+            (index, count) = (lane, u32::from(lane < division.rows));
+            if count > 0 {
+                for warp in this_warp..this_warp + lanes / warp::LANES {
+                    sum_of_warps += all_sums.read([warp as usize, index as usize]);
                 }
+            }
+        }
+        let mut i = 0;
+        while i < count {
+            let row = first_row + (index + i) * APART;
+            if row < gemv.m() {
+                let sum = if lanes > warp::LANES { sum_of_warps } else { element(sums, i) };
                 finish(product, split, row, sum);
             }
-            index = hint::keep_rolled(index + lanes);
+            i = hint::keep_rolled(i + 1);
         }
     }
 }
 
-/// The sum of a single row as that of the first of four.
+/// The sums over `lanes` neighbouring lanes, but no more than a warp, scattered: those that this lane gets, the number of the first of them,
+/// and how many they are. Where there are more lanes than sums, one of several neighbours gets one.
+///
+/// # Safety
+/// All lanes of the warp come here, with the same number.
 #[inline(always)]
-fn only([sum]: [f32; 1]) -> [f32; ROWS] {
-    let mut sums = [0.0; ROWS];
-    sums[0] = sum;
-    sums
+unsafe fn sums_of_rows<const N: usize>(mut sums: [f32; N], lane: u32, lanes: u32) -> ([f32; MANY], u32, u32) {
+    let (mut first, mut count) = (0, N as u32);
+    let mut distance = lanes.min(warp::LANES) / 2;
+    // SAFETY: the caller's promise.
+    let other = |value, distance| unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, value, distance, warp::LANES) }.0;
+    for step in 0..N.ilog2() {
+        if distance > 0 {
+            let half = N >> (step + 1);
+            let is_upper = lane & distance != 0;
+            for i in 0..half {
+                let (kept, given) = if is_upper { (sums[i + half], sums[i]) } else { (sums[i], sums[i + half]) };
+                sums[i] = kept + other(given, distance);
+            }
+            first += if is_upper { half as u32 } else { 0 };
+            count = half as u32;
+            distance /= 2;
+        }
+    }
+    let several = distance * 2;
+    while distance > 0 {
+        sums[0] += other(sums[0], distance);
+        distance /= 2;
+    }
+    let is_first = several == 0 || lane & (several - 1) == 0;
+    let mut all = [0.0; MANY];
+    all[..N].copy_from_slice(&sums);
+    (all, first, if is_first { count } else { 0 })
 }
 
-/// Element `index` of four. (Where the index is not known, the array would be in memory.)
+/// One of the elements. (Where the index is not known, the array would be in memory.)
 #[inline(always)]
-fn element(array: [f32; ROWS], index: u32) -> f32 {
+fn element(array: [f32; MANY], index: u32) -> f32 {
     let mut found = array[0];
-    for i in 1..ROWS {
+    for i in 1..MANY {
         found = if index == i as u32 { array[i] } else { found };
     }
     found

@@ -33,10 +33,13 @@ use blocks::reduce::sum_of_lanes;
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::{ROWS, SplitGemv, SplitProduct, THREADS};
+use super::{SplitGemv, SplitProduct, THREADS};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::geometry::divide;
+
+/// The rows of a thread.
+const ROWS: usize = 4;
 
 /// The columns that a thread loads at a time.
 const LOADS: usize = 8;
