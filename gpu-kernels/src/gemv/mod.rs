@@ -282,7 +282,10 @@ fn balanced_splits(blocks: u64, steps: u32, matrices: [u32; 3], multiprocessors:
         0x400_0000.. => {
             let rounds = |splits: u64| (blocks * splits).div_ceil(at_a_time);
             let is_full = |&splits: &u64| 8 * blocks * splits >= 7 * rounds(splits) * at_a_time;
-            (1..=most).take_while(|&splits| splits == 1 || rounds(splits) <= 4).find(is_full).unwrap_or(1)
+            (1..=most)
+                .take_while(|&splits| splits == 1 || rounds(splits) <= 4)
+                .find(is_full)
+                .unwrap_or((at_a_time / blocks).clamp(1, most))
         }
         _ if blocks < multiprocessors => (at_a_time / blocks).min(most),
         _ => 1,

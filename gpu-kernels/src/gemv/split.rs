@@ -1,40 +1,42 @@
-//! Row-major matrices: a group of lanes has up to four rows and a slice of their columns (split-K), and keeps many loads under way.
+//! Row-major matrices: a group of lanes has up to eight rows and a slice of their columns (split-K), and keeps many loads under way.
 //!
 //! ```text
 //!                  split 0                  split 1
 //!          ┌───────────────────────┬──────────────────────┐        group 0: lane 0  lane 1  lane 2  …  lane 0  lane 1  …
-//!  row 0   │ step 0 │ step 1 │ …   │                      │        of rows 0, 8, 16 and 24; a vector of 4 columns each, the
+//!  row 0   │ step 0 │ step 1 │ …   │                      │        of rows 0, 4, 8 and 12; a vector of 4 columns each, the
 //!  row 1   │                       │                      │        lanes' vectors side by side, two of each row in a step
-//!  …       │                       │                      │        group 1: rows 1, 9, 17 and 25
-//!  row 8   │ step 0 │ step 1 │ …   │                      │        …
-//!          └───────────────────────┴──────────────────────┘        x is loaded once for the four rows
+//!  …       │                       │                      │        group 1: rows 1, 5, 9 and 13
+//!  row 4   │ step 0 │ step 1 │ …   │                      │        …
+//!          └───────────────────────┴──────────────────────┘        x is loaded once for the rows of a group
 //!
 //!  partials   P[0] = (p0 … pm)        P[1] = (p0 … pm)             the second pass adds them in order
 //! ```
 //!
 //! The idea: [`block_reduction`](super::block_reduction) loads an element and waits for it. Here every thread has eight loads
-//! of 16 bytes for A under way, and what they take of x. Where rows are whole vectors, the next ones are issued before the sum is taken
-//! further ("rotated" loop), or the assembler would put each load just before its use. Of what is left of a row all is loaded before the
-//! first product, too. A bypasses the first-level cache, which belongs to x.
+//! of 16 bytes for A under way, and what they take of x, all before the first product. A bypasses the first-level cache, which belongs
+//! to x. A short row is a single step, and its instructions count: a multiprocessor has about 20 bytes of A in a clock, and four instructions.
+//! So eight rows of one vector each share what comes before and after, where that leaves no lanes idle.
 //!
-//! **Lanes.** Four rows take a warp, and a block has eight groups of them, which may be of several products of a batch: nobody waits for
-//! anybody. Where that would not fill a GPU, or rows are long, up to all threads of a block share four rows, and where rows are short, as
-//! many as have eight columns each. Groups that are neighbours have rows that are neighbours, so that short rows are loaded in whole lines of memory.
+//! **Lanes.** The rows of a group take a warp, and a block has eight groups of them, which may be of several products of a batch: nobody
+//! waits for anybody. Where that would not fill a GPU, or rows are long, up to all threads of a block share the rows, and where rows are
+//! short, as many as have a step. Groups that are neighbours have rows that are neighbours, so that short rows are loaded in whole lines
+//! of memory.
 //!
 //! **Splits.** Few rows make few blocks, so the columns are divided too. The partial sums go to a workspace, from which a
 //! second pass adds them up in order: the same bits on every run. The one that adds atomically has that in its name.
 //!
-//! **Alignment.** Loads of A are of 16 bytes from multiples of 16 bytes, wherever rows begin. The rows of a group are a multiple of four
+//! **Alignment.** Loads of A are of 16 bytes from multiples of 16 bytes, wherever rows begin. The rows of a group are four
 //! apart, so all of them begin as many elements behind such a multiple, which is their *shift*: counted from there, they have their columns
-//! at the same places, and a thread needs the same elements of x for all four. What a vector has before the first column or behind the
-//! last is replaced by zeros. Vectors that begin before the matrix or end behind it are not loaded; their columns go one by one.
+//! at the same places, and a thread needs the same elements of x for all of them. What a vector has before the first column or behind the
+//! last is replaced by zeros. Vectors that begin before the matrix or end behind it are not loaded; their columns go one by one, each to
+//! a lane.
 //!
 //! ```text
 //!  row 0, shift 1     │ · a b c │ d e f g │ h i · · │
-//!  row 8, shift 1     │ · a b c │ d e f g │ h i · · │          the thread of the second vectors:  x₃ … x₆
+//!  row 4, shift 1     │ · a b c │ d e f g │ h i · · │          the thread of the second vectors:  x₃ … x₆
 //! ```
 //!
-//! At most 85 registers, 128 of them where sums are added atomically, and 128 bytes of shared memory; any device from sm_80 on.
+//! At most 85 registers, 128 of them where sums are added atomically, and 256 bytes of shared memory; any device from sm_80 on.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -48,11 +50,11 @@ use crate::geometry::divide;
 /// The elements of a vector.
 const WIDTH: usize = 4;
 
-/// The most rows of which a thread has sums, and the fewest of a matrix and terms with which it has them. There are too many idle lanes
-/// else.
+/// The most rows of which a thread has sums, the fewest rows of a matrix with which it has them, and the fewest and the most columns. Where
+/// there are less, too many lanes would be idle; longer rows are as fast with few.
 const MANY: usize = 8;
 const FEWEST_ROWS_FOR_MANY: u32 = 64;
-const FEWEST_COLUMNS_FOR_MANY: u32 = 128;
+const COLUMNS_FOR_MANY: [u32; 2] = [128, 320];
 
 /// The rows of which a thread has sums otherwise; or one, where a matrix has no more rows.
 const FEW: usize = 4;
@@ -85,7 +87,8 @@ struct Division {
 impl Division {
     #[inline(always)]
     fn new(products: u32, m: u32, k: u32) -> Self {
-        let rows = match (m <= FEW as u32, m >= FEWEST_ROWS_FOR_MANY && k >= FEWEST_COLUMNS_FOR_MANY) {
+        let [fewest, most] = COLUMNS_FOR_MANY;
+        let rows = match (m <= FEW as u32, m >= FEWEST_ROWS_FOR_MANY && k >= fewest && k <= most) {
             (true, _) => 1,
             (false, false) => FEW as u32,
             (false, true) => MANY as u32,
@@ -195,7 +198,8 @@ unsafe fn split_gemv(
     }
 
     // SAFETY: below the number of products, as compared, or the first of at least one.
-    let part = Part { product: unsafe { gemv.product(product, 0) }, m: gemv.m(), lanes: division.lanes, lane, first_row };
+    let part =
+        Part { product: unsafe { gemv.product(product, 0) }, m: gemv.m(), lanes: division.lanes, lane, first_row };
     // As many as a row has that is shifted by three.
     let vectors = match gemv.effective_k() {
         0 => 0,

@@ -12,19 +12,20 @@
 //! ```
 //!
 //! The idea: Aᵀ·x with Aᵀ read in place, as it lies in memory. A thread's four sums need no other thread's until the end, when
-//! the groups of the team, which had different columns of the same rows, add up theirs in shared memory.
+//! the groups of the team, which had different columns of the same rows, add up theirs: by shuffles in a warp, and in shared memory among
+//! several.
 //!
 //! **Lanes and teams.** A group has a lane for every four rows, at most 32, rounded up to a power of two, and fewer where a GPU would not
-//! be full otherwise. A team has a group for every eight columns, as far as there are threads in a block. Where that leaves threads, a
+//! be full otherwise. A team has as many groups as fill a GPU, as far as there are eight columns for each and threads in a block; one
+//! has all the columns where there are teams enough and columns are few. Where that leaves threads, a
 //! block has several teams, which may be of several products of a batch.
 //!
 //! **Splits** are as in [`split`](super::split).
 //!
-//! **Alignment.** Where columns begin anywhere, loads are of 16 bytes from multiples of 16 bytes all the same. The columns of a thread are
-//! a multiple of four apart, so all of them begin as many elements behind such a multiple: the thread has the four rows that its vectors
-//! have, others than the same lane of another group. What it adds up of rows above or below those of the team nobody reads. So a
-//! team has three rows less than its lanes. Vectors that begin before the matrix or end behind it are not loaded; their rows go
-//! one by one.
+//! **Alignment.** The four rows of a thread are neighbours where that makes each column's an aligned vector. Where columns begin anywhere,
+//! they are as far apart as there are lanes, and loaded one by one: neighbouring lanes have neighbouring rows all the same, and what a load
+//! takes of a sector that belongs to the next one's is in the cache then. As many bytes are under way, by four times as many
+//! loads. A sum is the same, bit by bit, in both ways.
 //!
 //! At most 85 registers, 4 KiB of shared memory; any device from sm_80 on.
 
@@ -93,7 +94,9 @@ impl Division {
         let threads = ((u64::from(products) * u64::from(teams)) << lanes).max(1).ilog2();
         let filling = ENOUGH_THREADS.saturating_sub(threads);
         let long = (k / (4 * LOADS as u32)).max(1).ilog2();
-        let groups = log(k.div_ceil(LOADS as u32)).min(filling.max(long)).min(THREADS.ilog2() - lanes);
+        // (Half as many columns for each, if a warp has all groups.)
+        let in_warp = log(k.div_ceil(LOADS as u32 / 2)).min(warp::LANES.ilog2() - lanes);
+        let groups = log(k.div_ceil(LOADS as u32)).max(in_warp).min(filling.max(long)).min(THREADS.ilog2() - lanes);
         Self { lanes, groups, teams }
     }
 
@@ -277,7 +280,11 @@ impl Part<'_> {
                         data.get4_streaming_unchecked(0)
                     } else {
                         core::array::from_fn(|row| {
-                            if (row as u32) < rows { data.get_unchecked(((row as u32) << self.apart) as usize) } else { 0.0 }
+                            if (row as u32) < rows {
+                                data.get_unchecked(((row as u32) << self.apart) as usize)
+                            } else {
+                                0.0
+                            }
                         })
                     };
                     (of_a, of_x)
