@@ -266,16 +266,18 @@ impl Part<'_> {
         let [to_next, to_next_of_x] = [a.col_stride(), x.stride()].map(|stride| stride << self.groups);
         // The columns of this thread in a step from column `from` on, of which `left` columns are left.
         let load = |from: u32, left: u32| -> [([f32; ROWS], f32); LOADS] {
-            let first = u64::from(self.row) + u64::from(from) * a.col_stride();
-            let first_of_x = u64::from(from) * x.stride();
+            // From column to column by additions: else all multiples of the distances would stay in registers.
+            let mut place = u64::from(self.row) + u64::from(from) * a.col_stride();
+            let mut place_of_x = u64::from(from) * x.stride();
             core::array::from_fn(|i| {
+                let (of_this, of_this_of_x) = (place as usize, place_of_x as usize);
+                (place, place_of_x) = (place.wrapping_add(to_next), place_of_x.wrapping_add(to_next_of_x));
                 if ((i as u32) << self.groups) >= left {
                     return ([0.0; ROWS], 0.0);
                 }
                 // SAFETY: a column of the split, and rows of the matrix, or an aligned vector of them.
                 unsafe {
-                    let of_x = x.data().get_unchecked((first_of_x + i as u64 * to_next_of_x) as usize);
-                    let data = a.data().from_unchecked((first + i as u64 * to_next) as usize);
+                    let data = a.data().from_unchecked(of_this);
                     let of_a = if VECTORS {
                         data.get4_streaming_unchecked(0)
                     } else {
@@ -287,6 +289,7 @@ impl Part<'_> {
                             }
                         })
                     };
+                    let of_x = x.data().get_unchecked(of_this_of_x);
                     (of_a, of_x)
                 }
             })
