@@ -198,8 +198,8 @@ unsafe fn split_gemv(
     }
 
     // SAFETY: below the number of products, as compared, or the first of at least one.
-    let part =
-        Part { product: unsafe { gemv.product(product, 0) }, m: gemv.m(), lanes: division.lanes, lane, first_row };
+    let operands = unsafe { gemv.product(product, 0) };
+    let part = Part { product: operands, m: gemv.m(), lanes: division.lanes, lane, first_row };
     // As many as a row has that is shifted by three.
     let vectors = match gemv.effective_k() {
         0 => 0,
@@ -234,7 +234,7 @@ unsafe fn split_gemv(
         }
         let mut i = 0;
         while i < count {
-            let row = first_row + (index + i) * APART;
+            let row = first_row.saturating_add((index + i) * APART);
             if row < gemv.m() {
                 let sum = if lanes > warp::LANES { sum_of_warps } else { element(sums, i) };
                 finish(product, split, row, sum);

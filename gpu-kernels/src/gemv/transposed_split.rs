@@ -45,9 +45,11 @@ const ROWS: usize = 4;
 /// The columns that a thread loads at a time.
 const LOADS: usize = 8;
 
-/// The logarithm of the fewest lanes of a group, if there are rows for them: they load two sectors of memory; and where that many
-/// elements are to be loaded, or more, that what is loaded with them counts (as a logarithm, too), two lines.
+/// The logarithm of the fewest lanes of a group, if there are rows for them: they load two sectors of memory.
 const FEWEST_LANES: u32 = 2;
+
+/// The logarithm of elements so many that bytes count which are loaded with those of a group, and that of the fewest lanes then: they load
+/// two lines.
 const FEWEST_LANES_OF_MANY: (u32, u32) = (24, 4);
 
 /// The blocks that run at a time on a GPU of 132 multiprocessors.
