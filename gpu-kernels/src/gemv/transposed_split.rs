@@ -49,7 +49,7 @@ const LOADS: usize = 8;
 const FEWEST_LANES: u32 = 2;
 
 /// The logarithm of elements so many that bytes count which are loaded with those of a group, and that of the fewest lanes then: they load
-/// two lines.
+/// two lines. Fewer are still better than the second pass of splits.
 const FEWEST_LANES_OF_MANY: (u32, u32) = (24, 4);
 
 /// The blocks that run at a time on a GPU of 132 multiprocessors.
@@ -83,10 +83,10 @@ impl Division {
         if elements < LARGE {
             // The fewest lanes with which about all blocks run at a time.
             let (many, fewest_of_many) = FEWEST_LANES_OF_MANY;
-            let fewest = if elements < many { FEWEST_LANES } else { fewest_of_many };
             for fewer in (FEWEST_LANES..warp::LANES.ilog2()).rev() {
                 let teams = u64::from(products) * u64::from(lanes_for_all.div_ceil(1 << fewer));
-                lanes = if fewer >= fewest && teams <= ENOUGH { fewer } else { lanes };
+                let are_wide = fewer >= fewest_of_many || elements < many || teams >= ENOUGH / 3;
+                lanes = if are_wide && teams <= ENOUGH { fewer } else { lanes };
             }
         }
         let lanes = log(lanes_for_all).min(lanes);
