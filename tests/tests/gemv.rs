@@ -193,6 +193,20 @@ fn operands_whose_base_is_not_aligned() {
     }
 }
 
+/// Of a matrix by columns, whether a thread has four neighbours in one load or rows that are apart.
+#[test]
+fn sums_have_the_same_bits_wherever_columns_begin() {
+    for (m, k) in [(4, 9), (8, 5), (64, 100), (128, 40), (260, 33), (1024, 300)] {
+        let (case, padding) = (Case::new(m, k, Layout::COLUMNS), Layout::COLUMNS.padded(1));
+        let (aligned, mut problem) = (case.problem(7), case.problem(7));
+        problem.a = Operand::from_fn(m, k, padding, |row, col| aligned.a.at(row, col));
+        let (y, other) = (case.run(&aligned), case.run(&problem));
+        for row in 0..m {
+            assert_eq!(y.at(row, 0).to_bits(), other.at(row, 0).to_bits(), "row {row} of {m}x{k}");
+        }
+    }
+}
+
 /// The second pass adds up what is there, the same way every time, and nothing else.
 #[test]
 fn partials_are_added_up() {

@@ -208,16 +208,6 @@ impl<'a> SplitGemv<'a> {
             unsafe { (self.a.at(product), self.x.at(product), self.outputs.at(product * self.splits() + split)) };
         SplitProduct { a, x: Vector::of_column(x), output, alpha_beta: self.alpha_beta, k: self.effective_k() }
     }
-
-    /// Whether the first elements of all A, and with `x` those of all x, are aligned to 16 bytes.
-    #[inline(always)]
-    fn is_aligned(&self, x: bool) -> bool {
-        let aligned = |matrices: &MatrixBatch<'_>| {
-            (matrices.first().data().as_ptr() as u64).is_multiple_of(16)
-                && (matrices.count() <= 1 || matrices.stride().is_multiple_of(4))
-        };
-        aligned(&self.a) && (!x || aligned(&self.x))
-    }
 }
 
 impl SplitProduct<'_> {
@@ -251,8 +241,6 @@ impl SplitProduct<'_> {
 const THREADS: u32 = 256;
 /// The warps of such a block.
 const WARPS: usize = THREADS as usize / warp::LANES as usize;
-/// The number of rows of which every thread of such a kernel has sums.
-const ROWS: usize = 4;
 
 /// The part of `total` pieces that split `split` of `splits` has: from a multiple of `step` pieces to before another, or the total. They are
 /// divided as evenly as steps allow.
@@ -268,27 +256,41 @@ fn range_of_split(split: u32, splits: u32, total: u32, step: u32) -> [u32; 2] {
     })
 }
 
+/// The blocks that run at a time on a multiprocessor.
+#[cfg(not(target_arch = "nvptx64"))]
+const BLOCKS_AT_A_TIME: u64 = 3;
+
 /// The number of splits for a kernel of which `blocks` blocks would compute so many m×k matrices without any, each in `steps` steps.
 ///
-/// So many blocks for each multiprocessor that the last ones to finish do not count, as long as each has at least four steps (or one,
-/// where that would leave multiprocessors without work), and no more splits than eight for each multiprocessor. Of a product that takes no longer than some launches do, there are just enough to keep the
-/// memory busy, and none where each multiprocessor has a block, because the second pass is another launch. A product that has as many blocks anyway is computed in one pass.
+/// Each split has at least four steps (or one, where that would leave multiprocessors without work), and there are no more splits than
+/// eight for each multiprocessor. Of a huge product with few blocks there are so many that the last ones to finish do not count. Of a large one
+/// there are the fewest splits with which, of all rounds of blocks that run at a time, the last is nearly full. Of one that takes no longer
+/// than some launches do, there is one such round, and a single split where each multiprocessor has a block, because the second pass is
+/// another launch.
 #[cfg(not(target_arch = "nvptx64"))]
 fn balanced_splits(blocks: u64, steps: u32, matrices: [u32; 3], multiprocessors: u32) -> u32 {
-    let multiprocessors = u64::from(multiprocessors);
-    let elements: u128 = matrices.into_iter().map(u128::from).product();
-    let wanted = match elements {
-        0x1000_0000.. => 128,
-        0x400_0000.. => 16,
-        _ if blocks < multiprocessors => 4,
-        _ => 1,
-    };
-    let wanted = (wanted * multiprocessors).div_ceil(blocks.max(1));
+    let (blocks, multiprocessors) = (blocks.max(1), u64::from(multiprocessors.max(1)));
     let most = match u64::from(steps) / 4 {
         most if most > 1 && most * blocks < multiprocessors => u64::from(steps),
         most => most,
     };
-    wanted.min(most).min(8 * multiprocessors).max(1) as u32
+    let most = most.min(8 * multiprocessors).max(1);
+    let at_a_time = BLOCKS_AT_A_TIME * multiprocessors;
+    let elements: u128 = matrices.into_iter().map(u128::from).product();
+    let splits = match elements {
+        0x1000_0000.. if blocks < 4 * at_a_time => (128 * multiprocessors).div_ceil(blocks).min(most),
+        0x400_0000.. => {
+            let rounds = |splits: u64| (blocks * splits).div_ceil(at_a_time);
+            let is_full = |&splits: &u64| 8 * blocks * splits >= 7 * rounds(splits) * at_a_time;
+            (1..=most)
+                .take_while(|&splits| splits == 1 || rounds(splits) <= 4)
+                .find(is_full)
+                .unwrap_or((at_a_time / blocks).clamp(1, most))
+        }
+        _ if blocks < multiprocessors => (at_a_time / blocks).min(most),
+        _ => 1,
+    };
+    splits as u32
 }
 
 #[cfg(test)]
@@ -299,11 +301,12 @@ mod tests {
     fn splits_are_as_many_as_a_gpu_is_full_with() {
         assert_eq!(balanced_splits(512, 512, [1, 2048, 1 << 20], 132), 33);
         assert_eq!(balanced_splits(1, 1 << 17, [1, 1, 1 << 28], 132), 8 * 132); // one long row
-        assert_eq!(balanced_splits(16, 512, [1, 64, 1 << 20], 132), 128); // at least four steps each
-        assert_eq!(balanced_splits(512, 16, [1, 8192, 8192], 132), 4); // of middling size
+        assert_eq!(balanced_splits(16, 512, [1, 64, 1 << 20], 132), 22); // a round that is nearly full
+        assert_eq!(balanced_splits(512, 16, [1, 8192, 8192], 132), 3); // four rounds
+        assert_eq!(balanced_splits(16, 40, [1, 64, 1 << 20], 132), 10); // at least four steps each
         assert_eq!(balanced_splits(1, 64, [1, 1, 1 << 17], 132), 64); // a dot product
         assert_eq!(balanced_splits(256, 16, [32, 128, 4096], 132), 1); // as long as a few launches
-        assert_eq!(balanced_splits(100, 64, [1, 1600, 8192], 132), 6); // likewise, of few blocks
+        assert_eq!(balanced_splits(100, 64, [1, 1600, 8192], 132), 3); // likewise, of few blocks
         assert_eq!(balanced_splits(20_000, 512, [1, 80_000, 1 << 20], 132), 1); // blocks enough
         assert_eq!(balanced_splits(1, 3, [1, 1, 5000], 132), 1); // too short
         assert_eq!(balanced_splits(0, 0, [0; 3], 0), 1); // nothing at all

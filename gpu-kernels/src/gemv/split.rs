@@ -1,47 +1,48 @@
-//! Row-major matrices: a group of lanes has up to four rows and a slice of their columns (split-K), and keeps many loads under way.
+//! Row-major matrices: a group of lanes has up to eight rows and a slice of their columns (split-K), and keeps many loads under way.
 //!
 //! ```text
 //!                  split 0                  split 1
 //!          ┌───────────────────────┬──────────────────────┐        group 0: lane 0  lane 1  lane 2  …  lane 0  lane 1  …
-//!  row 0   │ step 0 │ step 1 │ …   │                      │        of rows 0, 8, 16 and 24; a vector of 4 columns each, the
+//!  row 0   │ step 0 │ step 1 │ …   │                      │        of rows 0, 4, 8 and 12; a vector of 4 columns each, the
 //!  row 1   │                       │                      │        lanes' vectors side by side, two of each row in a step
-//!  …       │                       │                      │        group 1: rows 1, 9, 17 and 25
-//!  row 8   │ step 0 │ step 1 │ …   │                      │        …
-//!          └───────────────────────┴──────────────────────┘        x is loaded once for the four rows
+//!  …       │                       │                      │        group 1: rows 1, 5, 9 and 13
+//!  row 4   │ step 0 │ step 1 │ …   │                      │        …
+//!          └───────────────────────┴──────────────────────┘        x is loaded once for the rows of a group
 //!
 //!  partials   P[0] = (p0 … pm)        P[1] = (p0 … pm)             the second pass adds them in order
 //! ```
 //!
 //! The idea: [`block_reduction`](super::block_reduction) loads an element and waits for it. Here every thread has eight loads
-//! of 16 bytes for A under way, and what they take of x. Where rows are whole vectors, the next ones are issued before the sum is taken
-//! further ("rotated" loop), or the assembler would put each load just before its use. Of what is left of a row all is loaded before the
-//! first product, too. A bypasses the first-level cache, which belongs to x.
+//! of 16 bytes for A under way, and what they take of x, all before the first product. A bypasses the first-level cache, which belongs
+//! to x. A short row is a single step, and its instructions count: a multiprocessor has about 20 bytes of A in a clock, and four instructions.
+//! So eight rows of one vector each share what comes before and after, where that leaves no lanes idle.
 //!
-//! **Lanes.** Four rows take a warp, and a block has eight groups of them, which may be of several products of a batch: nobody waits for
-//! anybody. Where that would not fill a GPU, or rows are long, up to all threads of a block share four rows, and where rows are short, as
-//! many as have eight columns each. Groups that are neighbours have rows that are neighbours, so that short rows are loaded in whole lines of memory.
+//! **Lanes.** The rows of a group take a warp, and a block has eight groups of them, which may be of several products of a batch: nobody
+//! waits for anybody. Where that would not fill a GPU, or rows are long, up to all threads of a block share the rows, and where rows are
+//! short, as many as have a step. Groups that are neighbours have rows that are neighbours, so that short rows are loaded in whole lines
+//! of memory.
 //!
 //! **Splits.** Few rows make few blocks, so the columns are divided too. The partial sums go to a workspace, from which a
 //! second pass adds them up in order: the same bits on every run. The one that adds atomically has that in its name.
 //!
-//! **Alignment.** Loads of A are of 16 bytes from multiples of 16 bytes, wherever rows begin. The rows of a group are a multiple of four
+//! **Alignment.** Loads of A are of 16 bytes from multiples of 16 bytes, wherever rows begin. The rows of a group are four
 //! apart, so all of them begin as many elements behind such a multiple, which is their *shift*: counted from there, they have their columns
-//! at the same places, and a thread needs the same elements of x for all four. What a vector has before the first column or behind the
-//! last is replaced by zeros. Vectors that begin before the matrix or end behind it are not loaded; their columns go one by one.
+//! at the same places, and a thread needs the same elements of x for all of them. What a vector has before the first column or behind the
+//! last is replaced by zeros. Vectors that begin before the matrix or end behind it are not loaded; their columns go one by one, each to
+//! a lane.
 //!
 //! ```text
 //!  row 0, shift 1     │ · a b c │ d e f g │ h i · · │
-//!  row 8, shift 1     │ · a b c │ d e f g │ h i · · │          the thread of the second vectors:  x₃ … x₆
+//!  row 4, shift 1     │ · a b c │ d e f g │ h i · · │          the thread of the second vectors:  x₃ … x₆
 //! ```
 //!
-//! At most 85 registers, 128 of them where sums are added atomically, and 128 bytes of shared memory; any device from sm_80 on.
+//! At most 85 registers, 128 of them where sums are added atomically, and 256 bytes of shared memory; any device from sm_80 on.
 
-use blocks::reduce::sum_of_lanes;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::{ROWS, SplitGemv, SplitProduct, THREADS, WARPS};
+use super::{SplitGemv, SplitProduct, THREADS, WARPS};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::geometry::divide;
@@ -49,49 +50,78 @@ use crate::geometry::divide;
 /// The elements of a vector.
 const WIDTH: usize = 4;
 
-/// The vectors of each row that a thread has in a step.
-const VECTORS: usize = 2;
+/// The most rows of which a thread has sums, the fewest rows of a matrix with which it has them, and the fewest and the most columns. Where
+/// there are less, too many lanes would be idle; longer rows are as fast with few.
+const MANY: usize = 8;
+const FEWEST_ROWS_FOR_MANY: u32 = 64;
+const COLUMNS_FOR_MANY: [u32; 2] = [128, 320];
 
-/// Their columns.
-const COLUMNS: u32 = (VECTORS * WIDTH) as u32;
+/// The rows of which a thread has sums otherwise; or one, where a matrix has no more rows.
+const FEW: usize = 4;
 
-/// The vectors that a thread loads at a time where its group has a single row.
-const VECTORS_OF_ONE: usize = 4;
+/// The vectors that a thread has in a step, of all its rows.
+const LOADS: usize = 8;
+
+/// The vectors that it loads at a time where it has a single row, of which x takes as much room.
+const LOADS_OF_ONE: usize = 4;
 
 /// The logarithm of the threads that fill a GPU, about.
 const ENOUGH: u32 = 17;
 
+/// From one row of a group to the next: as far that all rows of a group have the same shift.
+const APART: u32 = WIDTH as u32;
+
 /// How the rows of so many m×k matrices are divided among threads.
 #[derive(Clone, Copy)]
 struct Division {
+    /// The most rows of a group.
+    rows: u32,
+    /// The vectors of each row that a thread has in a step.
+    vectors: u32,
     /// The logarithm of the threads of a group.
     lanes: u32,
-    /// The groups of a matrix, and from one of a group's rows to the next.
+    /// The groups of a matrix.
     groups: u32,
 }
 
 impl Division {
     #[inline(always)]
     fn new(products: u32, m: u32, k: u32) -> Self {
-        let groups = m.min(m.div_ceil(4 * ROWS as u32) * 4);
+        let [fewest, most] = COLUMNS_FOR_MANY;
+        let rows = match (m <= FEW as u32, m >= FEWEST_ROWS_FOR_MANY && k >= fewest && k <= most) {
+            (true, _) => 1,
+            (false, false) => FEW as u32,
+            (false, true) => MANY as u32,
+        };
+        // A single row's are divided as those of few rows: more threads with a part of what they could load are faster.
+        let vectors = LOADS as u32 / rows.max(FEW as u32);
+        let groups = if rows == 1 { m } else { m.div_ceil(rows * APART) * APART };
         let all = u64::from(products) * u64::from(groups);
         let filling = ENOUGH.saturating_sub(all.max(1).ilog2()).clamp(warp::LANES.ilog2(), THREADS.ilog2());
-        // Where rows are long, four steps each.
-        let long = (k / (4 * COLUMNS)).max(1).ilog2().min(THREADS.ilog2());
-        Self { lanes: k.div_ceil(COLUMNS).max(1).next_power_of_two().ilog2().min(filling.max(long)), groups }
+        // Where rows are long, at least four steps each.
+        let columns = vectors * WIDTH as u32;
+        let long = (k / (4 * columns)).max(1).ilog2().min(THREADS.ilog2());
+        let lanes = k.div_ceil(columns).max(1).next_power_of_two().ilog2().min(filling.max(long));
+        Self { rows, vectors, lanes, groups }
+    }
+
+    /// The first row of a group.
+    #[inline(always)]
+    fn first_row(&self, group: u32) -> u32 {
+        if self.rows == 1 { group } else { group / APART * (self.rows * APART) + group % APART }
     }
 
     /// The vectors of a row in a step.
     #[inline(always)]
     fn step(&self) -> u32 {
-        (VECTORS as u32) << self.lanes
+        self.vectors << self.lanes
     }
 }
 
 /// The blocks of a split, for so many m×k matrices: a block has one or more groups of rows.
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn blocks_of_rows(products: u32, m: u32, k: u32) -> u64 {
-    let Division { lanes, groups } = Division::new(products, m, k);
+    let Division { lanes, groups, .. } = Division::new(products, m, k);
     (u64::from(products) * u64::from(groups)).div_ceil(u64::from(THREADS >> lanes))
 }
 
@@ -113,7 +143,7 @@ pub fn gemv_splits(products: u32, m: u32, k: u32, multiprocessors: u32) -> u32 {
     gemv.a().first().is_contiguous_along_rows(), blocks(&gemv, gemv.splits()) <= MAX_BLOCKS
 ))]
 pub fn gemv_split_fp32(gemv: SplitGemv<'_>) {
-    static SUMS: Shared<[[f32; ROWS]; WARPS]> = Shared::new();
+    static SUMS: Shared<[[f32; MANY]; WARPS]> = Shared::new();
     // SAFETY: a block of 256 threads, all of which come here, with sums that nothing else uses. Each row and split is that of
     // one thread alone.
     unsafe {
@@ -130,7 +160,7 @@ pub fn gemv_split_fp32(gemv: SplitGemv<'_>) {
     blocks(&gemv, splits) <= MAX_BLOCKS
 ))]
 pub fn gemv_split_atomic_fp32(gemv: SplitGemv<'_>, splits: u32) {
-    static SUMS: Shared<[[f32; ROWS]; WARPS]> = Shared::new();
+    static SUMS: Shared<[[f32; MANY]; WARPS]> = Shared::new();
     if gemv.effective_k() == 0 {
         return; // the whole grid
     }
@@ -146,7 +176,7 @@ pub fn gemv_split_atomic_fp32(gemv: SplitGemv<'_>, splits: u32) {
 unsafe fn split_gemv(
     gemv: &SplitGemv<'_>,
     splits: u32,
-    all_sums: &'static Shared<[[f32; ROWS]; WARPS]>,
+    all_sums: &'static Shared<[[f32; MANY]; WARPS]>,
     finish: impl Fn(u32, u32, u32, f32),
 ) {
     let division = Division::new(gemv.products(), gemv.m(), gemv.k());
@@ -161,215 +191,219 @@ unsafe fn split_gemv(
     let (product, group) = if gemv.products() == 1 { (0, group) } else { divide(group, groups) };
     // What is beyond the last product, or the only one, has no rows, but comes to the barriers all the same.
     let is_inside = product < u64::from(gemv.products()) && group < groups;
-    let (product, first_row) = if is_inside { (product as u32, group as u32) } else { (0, gemv.m()) };
+    let (product, first_row) =
+        if is_inside { (product as u32, division.first_row(group as u32)) } else { (0, gemv.m()) };
     if gemv.products() == 0 {
         return; // the whole grid
     }
 
     // SAFETY: below the number of products, as compared, or the first of at least one.
-    let part = Part { product: unsafe { gemv.product(product, 0) }, m: gemv.m(), division, lane, first_row };
-    let is_exact = gemv.has_vectors();
+    let operands = unsafe { gemv.product(product, 0) };
+    let part = Part { product: operands, m: gemv.m(), lanes: division.lanes, lane, first_row };
     // As many as a row has that is shifted by three.
     let vectors = match gemv.effective_k() {
         0 => 0,
-        k if is_exact => k / WIDTH as u32,
         k => (k + WIDTH as u32 - 1).div_ceil(WIDTH as u32),
     };
     let range = super::range_of_split(split, splits, vectors, division.step());
-    // SAFETY: the rows are those of the product, and the vectors those of a split; A is contiguous along its rows.
-    let sums = unsafe {
-        match (is_exact, division.groups == gemv.m()) {
-            (true, false) => part.dot::<ROWS, VECTORS, true>(range),
-            (false, false) => part.dot::<ROWS, VECTORS, false>(range),
-            (true, true) => only(part.dot::<1, VECTORS_OF_ONE, true>(range)),
-            (false, true) => only(part.dot::<1, VECTORS_OF_ONE, false>(range)),
-        }
-    };
-
-    // SAFETY: all threads of the block come here. Each warp has elements of its own, and where several of them share rows,
-    // a barrier separates the writes from the reads.
+    let is_dense = gemv.x.first().row_stride() == 1;
+    // SAFETY: A is contiguous along its rows. All threads of the block take the same way to the shuffles and to the barrier. Each warp has
+    // elements of its own, and where several of them share rows, the barrier separates the writes from the reads.
     unsafe {
-        let sums = sum_of_lanes(sums, 1, lanes.min(warp::LANES));
-        let several = lanes > warp::LANES;
-        let this_warp = (t / warp::LANES) as usize;
-        if several {
-            if t.is_multiple_of(warp::LANES) {
-                for row in 0..ROWS {
-                    all_sums.write([this_warp, row], sums[row]);
-                }
+        let (sums, mut index, mut count) = match (division.rows as usize, is_dense) {
+            (MANY, true) => sums_of_rows(part.dot::<MANY, { LOADS / MANY }, true>(range), lane, lanes),
+            (MANY, false) => sums_of_rows(part.dot::<MANY, { LOADS / MANY }, false>(range), lane, lanes),
+            (FEW, true) => sums_of_rows(part.dot::<FEW, { LOADS / FEW }, true>(range), lane, lanes),
+            (FEW, false) => sums_of_rows(part.dot::<FEW, { LOADS / FEW }, false>(range), lane, lanes),
+            (_, true) => sums_of_rows(part.dot::<1, LOADS_OF_ONE, true>(range), lane, lanes),
+            (_, false) => sums_of_rows(part.dot::<1, LOADS_OF_ONE, false>(range), lane, lanes),
+        };
+        let mut sum_of_warps = 0.0;
+        if lanes > warp::LANES {
+            let this_warp = t / warp::LANES;
+            if count > 0 {
+                all_sums.write([this_warp as usize, index as usize], sums[0]);
             }
             thread::sync_threads();
-        }
-        // A lane for each of the rows, as far as there are lanes.
-        let mut index = lane;
-        while index < ROWS as u32 {
-            let row = first_row + index * division.groups;
-            if row < gemv.m() && is_inside {
-                let mut sum = 0.0;
-                if several {
-                    for other in this_warp..this_warp + (lanes / warp::LANES) as usize {
-                        sum += all_sums.read([other, index as usize]);
-                    }
-                } else {
-                    sum = element(sums, index);
+            (index, count) = (lane, u32::from(lane < division.rows));
+            if count > 0 {
+                for warp in this_warp..this_warp + lanes / warp::LANES {
+                    sum_of_warps += all_sums.read([warp as usize, index as usize]);
                 }
+            }
+        }
+        let mut i = 0;
+        while i < count {
+            let row = first_row.saturating_add((index + i) * APART);
+            if row < gemv.m() {
+                let sum = if lanes > warp::LANES { sum_of_warps } else { element(sums, i) };
                 finish(product, split, row, sum);
             }
-            index = hint::keep_rolled(index + lanes);
+            i = hint::keep_rolled(i + 1);
         }
     }
 }
 
-/// The sum of a single row as that of the first of four.
+/// The sums over `lanes` neighbouring lanes, but no more than a warp, scattered: those that this lane gets, the number of the first of them,
+/// and how many they are. Where there are more lanes than sums, one of several neighbours gets one.
+///
+/// # Safety
+/// All lanes of the warp come here, with the same number.
 #[inline(always)]
-fn only([sum]: [f32; 1]) -> [f32; ROWS] {
-    let mut sums = [0.0; ROWS];
-    sums[0] = sum;
-    sums
+unsafe fn sums_of_rows<const N: usize>(mut sums: [f32; N], lane: u32, lanes: u32) -> ([f32; MANY], u32, u32) {
+    let (mut first, mut count) = (0, N as u32);
+    let mut distance = lanes.min(warp::LANES) / 2;
+    // SAFETY: the caller's promise.
+    let other = |value, distance| unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, value, distance, warp::LANES) }.0;
+    for step in 0..N.ilog2() {
+        if distance > 0 {
+            let half = N >> (step + 1);
+            let is_upper = lane & distance != 0;
+            for i in 0..half {
+                let (kept, given) = if is_upper { (sums[i + half], sums[i]) } else { (sums[i], sums[i + half]) };
+                sums[i] = kept + other(given, distance);
+            }
+            first += if is_upper { half as u32 } else { 0 };
+            count = half as u32;
+            distance /= 2;
+        }
+    }
+    let several = distance * 2;
+    while distance > 0 {
+        sums[0] += other(sums[0], distance);
+        distance /= 2;
+    }
+    let is_first = several == 0 || lane & (several - 1) == 0;
+    let mut all = [0.0; MANY];
+    all[..N].copy_from_slice(&sums);
+    (all, first, if is_first { count } else { 0 })
 }
 
-/// Element `index` of four. (Where the index is not known, the array would be in memory.)
+/// One of the elements. (Where the index is not known, the array would be in memory.)
 #[inline(always)]
-fn element(array: [f32; ROWS], index: u32) -> f32 {
+fn element(array: [f32; MANY], index: u32) -> f32 {
     let mut found = array[0];
-    for i in 1..ROWS {
+    for i in 1..MANY {
         found = if index == i as u32 { array[i] } else { found };
     }
     found
-}
-
-impl SplitGemv<'_> {
-    /// Whether all rows of A, and x, are whole aligned vectors.
-    #[inline(always)]
-    fn has_vectors(&self) -> bool {
-        let (a, x) = (self.a.first(), self.x.first());
-        x.row_stride() == 1 && a.row_stride().is_multiple_of(4) && self.k().is_multiple_of(4) && self.is_aligned(true)
-    }
 }
 
 /// What a thread has of a product: some vectors of some rows.
 struct Part<'a> {
     product: SplitProduct<'a>,
     m: u32,
-    division: Division,
-    /// Which of the lanes of its group it is.
+    /// The logarithm of the lanes of its group.
+    lanes: u32,
+    /// Which of them it is.
     lane: u32,
     /// The first row of the group.
     first_row: u32,
 }
 
 impl Part<'_> {
-    /// The sums of this lane over some vectors of the group's rows, of which there are at most `N`. Those of others are some number.
+    /// The sums of this lane over some vectors of the group's rows, of which there are at most `N`. Those of rows that the matrix does
+    /// not have are some number.
     ///
     /// # Safety
-    /// A is contiguous along its rows. `EXACT` says [`SplitGemv::has_vectors`], and the range is inside of the vectors that rows then have.
+    /// A is contiguous along its rows. `DENSE` says that x is without gaps.
     #[inline(always)]
-    unsafe fn dot<const N: usize, const LOADS: usize, const EXACT: bool>(&self, range: [u32; 2]) -> [f32; N] {
-        let (a, x, k, lanes) = (self.product.a, self.product.x, self.product.k, 1 << self.division.lanes);
+    unsafe fn dot<const N: usize, const LOADS: usize, const DENSE: bool>(&self, [begin, end]: [u32; 2]) -> [f32; N] {
+        let (a, x, k) = (self.product.a, self.product.x, self.product.k);
         let mut sums = [0.0; N];
-        if self.first_row >= self.m || range[0] >= range[1] {
+        if self.first_row >= self.m {
             return sums;
         }
-        let shift = if EXACT { 0 } else { self.shift() };
-        // Beyond the last row, the first of the group once more.
-        let row = |i: usize| match self.first_row + i as u32 * self.division.groups {
-            row if row < self.m => row,
-            _ => self.first_row,
-        };
-        // Where the first vector of each row begins: before the matrix perhaps, below zero.
-        let first_of = |i: usize| (u64::from(row(i)) * a.row_stride()).wrapping_sub(shift.into());
-        // The column at a place of a vector; above all columns if it is before the first.
-        let column = |vector: u32, i: usize| (vector * WIDTH as u32 + i as u32).wrapping_sub(shift);
-
-        // The vectors of this lane, but for those of which not all is inside the matrix: the first of all, or the last.
-        let (mut first, mut end) = (range[0] + self.lane, range[1]);
-        let mut left_out = [u32::MAX; 2];
-        if !EXACT {
-            let last = (k + shift).div_ceil(WIDTH as u32) - 1;
-            end = end.min(last + 1);
-            if first == 0 && u64::from(self.first_row) * a.row_stride() < u64::from(shift) {
-                (left_out[0], first) = (0, lanes);
-            }
-            let greatest = (0..N).map(row).fold(0, u32::max);
-            let behind_last = u64::from(greatest) * a.row_stride() + u64::from(last + 1) * WIDTH as u64;
-            let extent = u64::from(self.m - 1) * a.row_stride() + u64::from(k);
-            if behind_last > extent + u64::from(shift)
-                && first <= last
-                && last < end
-                && (last - first) & (lanes - 1) == 0
-            {
-                (left_out[1], end) = (last, last);
-            }
+        let shift = self.shift();
+        let end = end.min((k + shift).div_ceil(WIDTH as u32));
+        if begin >= end {
+            return sums;
         }
+        let rows = (self.m - self.first_row).div_ceil(APART).min(N as u32);
+        let row = |i: usize| self.first_row + i as u32 * APART;
+        let first_of_group = u64::from(self.first_row) * a.row_stride();
+        let of_x = |column: u32| {
+            let place = if DENSE { column as usize } else { (u64::from(column) * x.stride()) as usize };
+            // SAFETY: called with columns of the product.
+            unsafe { x.data().get_unchecked(place) }
+        };
 
-        // Their columns, one by one. (Before all others, so that nothing has to be kept for this.)
-        if !EXACT {
-            let mut one_by_one = 0;
-            while one_by_one < 2 * WIDTH as u32 {
-                let vector = if one_by_one < WIDTH as u32 { left_out[0] } else { left_out[1] };
-                let is_left_out = vector != u32::MAX;
-                let column = column(if is_left_out { vector } else { 0 }, one_by_one as usize % WIDTH);
-                if is_left_out && column < k {
-                    for i in 0..N {
+        // The columns of the split, and how many of the first and the last vectors' are to go one by one: those of vectors that, in some
+        // row of the group, begin before the matrix or end behind it. (Four rows away from its ends there are none, if rows are apart.)
+        let mut columns = [(begin * WIDTH as u32).saturating_sub(shift), (end * WIDTH as u32 - shift).min(k)];
+        let behind = (end * WIDTH as u32 - shift).saturating_sub(k);
+        let stride = a.row_stride().min(WIDTH as u64) as u32;
+        let after = self.m - 1 - (self.first_row + (rows - 1) * APART);
+        let is_cut = [
+            begin == 0 && self.first_row.min(WIDTH as u32) * stride < shift,
+            after.min(WIDTH as u32) * stride < behind,
+        ];
+        if is_cut[0] || is_cut[1] {
+            let [first, last] = columns;
+            if is_cut[0] {
+                columns[0] = (WIDTH as u32 - shift).min(last);
+            }
+            if is_cut[1] {
+                columns[1] = (last + behind).saturating_sub(WIDTH as u32).max(columns[0]);
+            }
+            let at_begin = columns[0] - first;
+            let mut i = self.lane;
+            while i < at_begin + last - columns[1] {
+                let column = if i < at_begin { i } else { columns[1] + i - at_begin };
+                for i in 0..N {
+                    if (i as u32) < rows {
                         // SAFETY: a row below m and a column below k.
-                        sums[i] = unsafe { math::fma(a.at(row(i), column), x.at(column), sums[i]) };
+                        sums[i] = unsafe { math::fma(a.at(row(i), column), of_x(column), sums[i]) };
                     }
                 }
-                one_by_one = hint::keep_rolled(one_by_one + 1);
+                i = hint::keep_rolled(i + (1 << self.lanes));
+            }
+            if columns[0] >= columns[1] {
+                return sums;
             }
         }
 
-        // The vectors of this lane in a step from vector `from` on, of which `count` vectors are left.
-        let load = |from: u32, count: u32| -> [([f32; WIDTH], [[f32; WIDTH]; N]); LOADS] {
-            core::array::from_fn(|i| {
-                let distance = (i as u32) << self.division.lanes;
-                if distance >= count {
-                    return ([0.0; WIDTH], [[0.0; WIDTH]; N]);
-                }
-                let (vector, place) = (from + distance, (u64::from(from) + u64::from(distance)) * WIDTH as u64);
-                let is_column = |i: usize| EXACT || column(vector, i) < k;
-                // SAFETY: columns of the product; vectors of x are aligned if they are exact.
-                let of_x = unsafe {
-                    if EXACT {
-                        x.data().get4_unchecked(place as usize)
-                    } else {
-                        core::array::from_fn(|i| if is_column(i) { x.at(column(vector, i)) } else { 0.0 })
+        // The first vector, and the column of its first element: below zero perhaps, which is above all columns.
+        let first = (columns[0] + shift) / WIDTH as u32;
+        let first_column = (first * WIDTH as u32).wrapping_sub(shift);
+        let count = (columns[1] + shift).div_ceil(WIDTH as u32) - first;
+        let data: [_; N] = core::array::from_fn(|i| {
+            let i = if (i as u32) < rows { i } else { 0 };
+            let place = first_of_group + (i as u32 * APART) as u64 * a.row_stride() + u64::from(first * WIDTH as u32);
+            // SAFETY: the first vector is inside of the matrix in every row of the group.
+            unsafe { a.data().from_unchecked((place - u64::from(shift)) as usize) }
+        });
+        let mut vector = self.lane;
+        while vector < count {
+            // All loads of a step before the first product.
+            let vectors: [u32; LOADS] = core::array::from_fn(|i| vector + ((i as u32) << self.lanes));
+            let column = |vector: u32, i: usize| first_column.wrapping_add(vector * WIDTH as u32 + i as u32);
+            let of_a = vectors.map(|vector| -> [[f32; WIDTH]; N] {
+                core::array::from_fn(|i| {
+                    if (vector >= count) | (i as u32 >= rows) {
+                        return [0.0; WIDTH];
                     }
-                };
-                let of_a = core::array::from_fn(|i| {
-                    let offset = first_of(i).wrapping_add(place);
-                    // SAFETY: inside the matrix, since those vectors are left out that are not, and the rows of an exact one are
-                    // whole vectors; aligned by the definition of the shift, which is that of all rows of the group.
-                    let loaded = unsafe { a.data().get4_streaming_unchecked(offset as usize) };
-                    core::array::from_fn(|i| if is_column(i) { loaded[i] } else { 0.0 })
-                });
-                (of_x, of_a)
-            })
-        };
-        let step = (LOADS as u32) << self.division.lanes;
-        let mut from = first;
-        if EXACT {
-            // Whole steps: those whose last vector, in this lane, is inside.
-            let mut steps = (end + lanes).saturating_sub(first + 1) >> self.division.lanes >> LOADS.ilog2();
-            if steps > 0 {
-                let mut loaded = load(from, u32::MAX);
-                loop {
-                    // Not known to the compiler, which would else count on from every vector in its own registers.
-                    from = hint::keep_rolled(from + step);
-                    steps -= 1;
-                    if steps == 0 {
-                        break;
+                    // SAFETY: inside the matrix, as those vectors are left out that are not; aligned by the definition of the shift,
+                    // which is that of all rows of the group.
+                    unsafe { data[i].get4_streaming_unchecked((vector * WIDTH as u32) as usize) }
+                })
+            });
+            let x = vectors.map(|vector| -> [f32; WIDTH] {
+                core::array::from_fn(|i| match column(vector, i) {
+                    column if column < columns[1] => of_x(column),
+                    _ => 0.0,
+                })
+            });
+            for load in 0..LOADS {
+                for row in 0..N {
+                    for i in 0..WIDTH {
+                        let a = if column(vectors[load], i) < columns[1] { of_a[load][row][i] } else { 0.0 };
+                        sums[row] = math::fma(a, x[load][i], sums[row]);
                     }
-                    add_products(&mut sums, loaded);
-                    loaded = load(from, u32::MAX);
                 }
-                add_products(&mut sums, loaded);
             }
-        }
-        // Or what is left of the last step: all loads before the first product.
-        while from < end {
-            add_products(&mut sums, load(from, end - from));
-            from = hint::keep_rolled(from + step);
+            // Not known to the compiler, which would else count on from every vector in its own registers.
+            vector = hint::keep_rolled(vector + ((LOADS as u32) << self.lanes));
         }
         sums
     }
@@ -379,21 +413,6 @@ impl Part<'_> {
     fn shift(&self) -> u32 {
         let a = &self.product.a;
         (a.data().as_ptr() as u64 / 4 + u64::from(self.first_row) * a.row_stride()) as u32 % WIDTH as u32
-    }
-}
-
-/// Adds the products of some columns, of x and of the rows, to the sums of the rows.
-#[inline(always)]
-fn add_products<const N: usize, const LOADS: usize>(
-    sums: &mut [f32; N],
-    loaded: [([f32; WIDTH], [[f32; WIDTH]; N]); LOADS],
-) {
-    for (x, a) in loaded {
-        for row in 0..N {
-            for i in 0..WIDTH {
-                sums[row] = math::fma(a[row][i], x[i], sums[row]);
-            }
-        }
     }
 }
 

@@ -20,23 +20,18 @@ use crate::{Device, Error};
 struct Division {
     /// The best number of splits, for the number of products, m and k, on so many multiprocessors.
     splits: fn(u32, u32, u32, u32) -> u32,
-    /// The blocks of each split, for the number of products, m and k, and whether lines of A are aligned.
-    blocks: fn(u32, u32, u32, bool) -> u64,
+    /// The blocks of each split, for the number of products, m and k.
+    blocks: fn(u32, u32, u32) -> u64,
 }
 
 /// A matrix row-major.
-const ROWS: Division =
-    Division { splits: gemv_splits, blocks: |products, m, k, _| split::blocks_of_rows(products, m, k) };
+const ROWS: Division = Division { splits: gemv_splits, blocks: split::blocks_of_rows };
 /// A matrix column-major.
 const COLUMNS: Division = Division { splits: gemv_transposed_splits, blocks: transposed_split::blocks_of_rows };
 
 impl Division {
     fn blocks(&self, product: &Description, splits: u32) -> u128 {
-        let Description { m, k, batch, a, .. } = *product;
-        let has_aligned_lines = a.alignment.is_multiple_of(16)
-            && a.row_stride.max(a.col_stride).is_multiple_of(4)
-            && (batch <= 1 || a.batch_stride.is_multiple_of(4));
-        let blocks = (self.blocks)(batch as u32, m as u32, k as u32, has_aligned_lines);
+        let blocks = (self.blocks)(product.batch as u32, product.m as u32, product.k as u32);
         u128::from(blocks) * u128::from(splits)
     }
 
@@ -144,7 +139,7 @@ pub static GEMV_TRANSPOSED_SPLIT_FP32: KernelInfo = KernelInfo {
     facts: gemv_transposed_split_fp32::FACTS,
     idea: "blocks share long sums over a matrix that is column-major; a second pass adds up, in order",
     a: Some(Order::ColumnMajor),
-    performance: GEMV_SPLIT.performance.unaligned(1.2),
+    performance: GEMV_SPLIT.performance.unaligned(1.05),
     contract: &Split { launch: |device, gemv| device.launch(gemv_transposed_split_fp32 { gemv }), division: COLUMNS },
     ..GEMV_SPLIT
 };
@@ -162,6 +157,6 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     tile: None,
     divides_sums: true,
     deterministic: true,
-    performance: Performance::new(3, 1.0).block(0.7).unaligned(1.25),
+    performance: Performance::new(3, 1.0).block(0.7).unaligned(1.1),
     contract: &Split { launch: |device, gemv| device.launch(gemv_split_fp32 { gemv }), division: ROWS },
 };
