@@ -86,11 +86,7 @@ pub fn check(data: &[u8]) {
     let product = product.with_factors(alpha, beta).with_part(part);
     let kernel = input.kernel.map(|index| kernels::ALL[usize::from(index) % kernels::ALL.len()]);
     let precision = input.precision.map(|index| Precision::ALL[usize::from(index) % Precision::ALL.len()]);
-    match plan(
-        &input.device(),
-        &product,
-        &Options { precision, kernel, splits: input.splits, ..Options::default() },
-    ) {
+    match plan(&input.device(), &product, &Options { precision, kernel, splits: input.splits, ..Options::default() }) {
         Ok(plan) => {
             assert!(plan.splits() >= 1 && *plan.product() == product);
             assert!(precision.is_none_or(|precision| plan.precision() == precision));

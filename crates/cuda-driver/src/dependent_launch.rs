@@ -13,9 +13,9 @@ use std::ptr::NonNull;
 
 use cust::sys::{CUfunction, CUresult, CUstream};
 
+use crate::ComputeCapability;
 use crate::library::Entry;
 use crate::version::DriverVersion;
-use crate::ComputeCapability;
 
 /// The lowest compute capability that can do it.
 pub(crate) const COMPUTE_CAPABILITY: ComputeCapability = ComputeCapability { major: 9, minor: 0 };

@@ -12,8 +12,8 @@ use cust::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUjit_optio
 
 use gpu_facts::KernelFacts;
 
-use crate::dependent_launch;
 use crate::call::CallError;
+use crate::dependent_launch;
 use crate::driver_call::DriverCall;
 use crate::error::{Error, LaunchRejected, PtxFault, PtxRejected, code};
 use crate::gpu::Gpu;

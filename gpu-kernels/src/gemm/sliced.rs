@@ -295,7 +295,12 @@ unsafe fn finish<const THREADS: u32, const LINES: usize, const TILES: usize>(
 /// # Safety
 /// All warps have written theirs, before a barrier; `col` is a multiple of `N`, which is 1 or 4.
 #[inline(always)]
-unsafe fn sums_of_warps<const THREADS: u32, const N: usize>(shared: &SharedSlice<f32>, side: u32, row: u32, col: u32) -> [f32; N] {
+unsafe fn sums_of_warps<const THREADS: u32, const N: usize>(
+    shared: &SharedSlice<f32>,
+    side: u32,
+    row: u32,
+    col: u32,
+) -> [f32; N] {
     let mut sums = [0.0; N];
     for warp in 0..THREADS / warp::LANES {
         let first = ((warp * side + row) * pitch(side) + col) as usize;

@@ -371,8 +371,11 @@ fn an_unknown_kernel_is_named_with_those_that_exist() {
 #[test]
 fn a_kernel_that_waits_may_begin_while_the_one_before_it_ends() {
     for (capability, version, dependent) in [("9.0", "12030", 2), ("9.0", "12020", 0), ("8.9", "13000", 0)] {
-        let variables =
-            [("FAKE_CUDA_CAPABILITY", capability), ("FAKE_CUDA_VERSION", version), ("DEPENDENT", &*dependent.to_string())];
+        let variables = [
+            ("FAKE_CUDA_CAPABILITY", capability),
+            ("FAKE_CUDA_VERSION", version),
+            ("DEPENDENT", &*dependent.to_string()),
+        ];
         isolated("a_kernel_that_waits_may_begin_while_the_one_before_it_ends", fake_library, &variables, || {
             let gpu = Gpu::open(0).unwrap();
             let plain = gpu.load_ptx(PTX).unwrap().function("fill").unwrap();
@@ -384,8 +387,7 @@ fn a_kernel_that_waits_may_begin_while_the_one_before_it_ends() {
             let before = counter::<u32>("fake_dependent_launches");
             for (function, value) in [(&waiting, 1f32), (&plain, 2.0), (&waiting.clone(), 3.0)] {
                 let (mut address, mut len, mut value) = (memory.address(), 4u64, value);
-                let mut params =
-                    [(&raw mut address).cast::<c_void>(), (&raw mut len).cast(), (&raw mut value).cast()];
+                let mut params = [(&raw mut address).cast::<c_void>(), (&raw mut len).cast(), (&raw mut value).cast()];
                 // SAFETY: the arguments are those of `fill`, for memory that there is.
                 unsafe { function.launch(&gpu, [1; 3], [32, 1, 1], 0, &mut params).unwrap() };
                 let mut filled = [0.0; 4];
