@@ -583,7 +583,7 @@ fn planted_faults_end_as_they_should() {
 fn a_lost_gpu_is_reported_with_the_kernel() {
     let arguments =
         ["--device", "cuda", "--kernel", "gemm_naive_1d_fp32", "--problem", "large-k", "--m=2", "--n=2", "--k=3"];
-    for function in ["cuEventSynchronize", "cuEventElapsedTime", "cuLaunchKernel"] {
+    for function in ["cuEventSynchronize", "cuEventElapsedTime", "cuLaunchKernelEx"] {
         let done = run_on_fake_driver(("FAKE_CUDA", &format!("{function}=719")), &arguments);
         assert_eq!(done.code, Some(1), "{function}: {done:?}");
         assert!(done.stderr.contains("context is lost") && done.stderr.contains("start the program again"), "{done:?}");

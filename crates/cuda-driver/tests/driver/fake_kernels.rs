@@ -231,9 +231,21 @@ unsafe extern "C" fn cuLaunchKernel(
 ) -> u32 {
     check!(prescribed_in_context("cuLaunchKernel"));
     assert!(extra == 0);
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    unsafe { launch(function, grid, block, dynamic_shared_bytes, stream, params) }
+}
+
+/// What both ways to launch a kernel do.
+unsafe fn launch(
+    function: usize,
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    dynamic_shared_bytes: c_uint,
+    stream: usize,
+    params: *const *const c_void,
+) -> u32 {
     LAST_STREAM.store(stream, SeqCst);
     let function = unsafe { &*(function as *const Function) };
-    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     let static_shared_bytes = function.static_shared_bytes;
     let needs = KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, ..KernelFacts::new("") };
     let fits = limits().check(&needs).is_ok()
@@ -281,15 +293,10 @@ unsafe extern "C" fn cuLaunchKernelEx(
 ) -> u32 {
     check!(prescribed_in_context("cuLaunchKernelEx"));
     let config = unsafe { &*config };
-    assert_eq!(config.attribute_count, 1);
+    assert!(extra == 0 && config.attribute_count == 1);
     let [id, _, value, rest @ ..] = unsafe { *config.attributes };
     assert_eq!((id, value, rest), (6, 1, [0; 15]), "programmatic stream serialization is allowed");
     assert!(unsafe { &*(function as *const Function) }.waits, "the kernel does not wait for those before it");
     DEPENDENT_LAUNCHES.fetch_add(1, SeqCst);
-    let ([x, y, z], [block_x, block_y, block_z]) = (config.grid, config.block);
-    unsafe {
-        cuLaunchKernel(
-            function, x, y, z, block_x, block_y, block_z, config.shared_bytes, config.stream, params, extra,
-        )
-    }
+    unsafe { launch(function, config.grid, config.block, config.shared_bytes, config.stream, params) }
 }
