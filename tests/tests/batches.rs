@@ -274,7 +274,7 @@ fn each_size_has_its_kernel() {
     ] {
         let case = Case::dense(products, Sizes { m, n, k }, LAYOUTS[0]);
         let product = if has_gaps { Case { b: case.b.spread(), ..case }.product() } else { case.product() };
-        let strict = if expected.ends_with("3xtf32") { "gemm_register_tiled_64_nn_fp32" } else { expected };
+        let strict = if expected.ends_with("3xtf32") { "gemm_batched_32_fp32" } else { expected };
         for (precision, expected) in [(Precision::Fp32, expected), (Precision::Fp32Strict, strict)] {
             let plan = plan::plan(&h200, &product, &Options::from(precision)).unwrap();
             assert_eq!((plan.kernel().name, plan.launches()), (expected, 1), "{}", plan.explanation());

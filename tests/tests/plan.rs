@@ -317,9 +317,14 @@ fn few_terms_are_stored_by_tma_where_it_can() {
 
 #[test]
 fn spread_operands_are_copied_or_read_by_kernels_for_any_layout() {
-    let mut spread = product("NN", 1200, 800, 4096);
-    spread.a = Placement { row_stride: 3 * 4096, col_stride: 3, ..spread.a };
-    for device in [h200(), a100(), cpu()] {
+    let with_gaps = |m, n| {
+        let product = product("NN", m, n, 4096);
+        Description { a: Placement { row_stride: 3 * 4096, col_stride: 3, ..product.a }, ..product }
+    };
+    // Smaller ones are for kernels that read operands in any layout.
+    let spread = with_gaps(300, 200);
+    for (device, [m, n]) in [(h200(), [600, 400]), (a100(), [1200, 800]), (cpu(), [300, 200])] {
+        let spread = with_gaps(m, n);
         let plan = chosen(&device, &spread, Precision::Fp32);
         assert!(plan.explanation().steps[0].starts_with("copy A"), "{device}: {}", plan.explanation());
         assert_eq!(chosen(&device, &spread, Precision::Tf32).precision(), Precision::Tf32);
@@ -447,9 +452,6 @@ fn the_fastest_kernel_that_is_accurate_enough_is_taken_or_what_can_be_had_is_sai
     assert_eq!(name(Accuracy::Guarantee(6e-8)), "gemm_mma_128x128_nt_fp32_fp64");
     assert_eq!(name(Accuracy::Guarantee(1e-5)), "gemm_wgmma_packed_fp32_3xfp16");
     assert_eq!(name(Accuracy::Guarantee(1.1e-3)), "gemm_wgmma_nt_tf32");
-    let small = product("NT", 512, 1024, 512);
-    let of_small = plan::plan(&h200(), &small, &Options::from(Accuracy::Guarantee(0.1))).unwrap();
-    assert_eq!(of_small.kernel().name, "gemm_wgmma_nt_tf32", "rounding the operands to bf16 takes longer");
     assert_eq!(name(Accuracy::Guarantee(0.1)), "gemm_wgmma_packed_bf16");
     assert_eq!(name(Accuracy::Tolerance(1e-6)), "gemm_mma_128x128_nt_fp32_fp64");
     assert_eq!(name(Accuracy::Tolerance(4e-6)), "gemm_wgmma_packed_fp32_3xfp16");
