@@ -23,7 +23,7 @@
 //!
 //! Operands that cannot be decomposed are noticed as in [`mma`](super::mma), and the tile is then computed again in plain fp32.
 //!
-//! At most 128 registers, so two blocks on a multiprocessor; any device from sm_80 on.
+//! Two blocks on a multiprocessor with tiles of 16×16, one with tiles of 32×32, three by 4 warps; any device from sm_80 on.
 
 use blocks::block_or::BlockOr;
 use blocks::epilogue::takes_vectors_of;
@@ -67,6 +67,12 @@ struct Memory {
 /// From one row of a tile to the next in shared memory.
 const fn pitch(side: u32) -> u32 {
     side + 4
+}
+
+/// Where in shared memory the sum of a warp is for an element of the tile.
+#[inline(always)]
+const fn place(side: u32, warp: u32, row: u32, col: u32) -> usize {
+    ((warp * side + row) * pitch(side) + col) as usize
 }
 
 const fn memory<const THREADS: u32>(side: u32) -> Memory {
@@ -178,11 +184,13 @@ impl Way for OneByOne {
     unsafe fn load<const LINES: usize>(lines: &Lines<'_>, g: u32, k: u32, end: u32) -> [[f32; WIDTH]; LINES] {
         let (matrix, mut loaded) = (&lines.matrix, [[0.0; WIDTH]; LINES]);
         for i in 0..LINES {
+            // The last line stands for those that do not exist: what is computed of them is not stored. So there is less to compare.
             let line = lines.first + place_of::<LINES>(lines.along_k, g, i as u32);
+            let line = line.min(matrix.rows() - 1);
             for j in 0..WIDTH {
                 let k = k + j as u32;
-                if line < matrix.rows() && k < end {
-                    // SAFETY: inside, as just compared.
+                if k < end {
+                    // SAFETY: inside, as just compared; the tile has a line.
                     loaded[i][j] = unsafe { matrix.at(line, k) };
                 }
             }
@@ -245,7 +253,10 @@ unsafe fn multiply<const THREADS: u32, const LINES: usize, const TILES: usize>(g
                 (false, false) => slice::<THREADS, LINES, TILES, VectorsOfLines, VectorsOfLines>(&tile, lines),
             }
         };
-        finish::<THREADS, LINES, TILES>(&tile, lines, &state);
+        // Found again rather than kept until now, which would take registers.
+        if let Some(tile) = gemm.tile_of_grid(shape) {
+            finish::<THREADS, LINES, TILES>(&tile, [a.along_k, b.along_k], &state);
+        }
     }
 }
 
@@ -257,7 +268,7 @@ unsafe fn multiply<const THREADS: u32, const LINES: usize, const TILES: usize>(g
 #[track_caller]
 unsafe fn finish<const THREADS: u32, const LINES: usize, const TILES: usize>(
     tile: &Tile<'_>,
-    [a, b]: [Lines<'_>; 2],
+    [a_along_k, b_along_k]: [bool; 2],
     state: &ChunkSums<TILES, LINES>,
 ) {
     let side = const { 8 * LINES as u32 };
@@ -270,17 +281,24 @@ unsafe fn finish<const THREADS: u32, const LINES: usize, const TILES: usize>(
         let shared = memory.sums.slice();
         for i in 0..TILES {
             for element in 0..4 {
-                let row = place_of::<LINES>(a.along_k, g, 2 * i as u32 + element as u32 / 2);
+                let row = place_of::<LINES>(a_along_k, g, 2 * i as u32 + element as u32 / 2);
                 for across in 0..LINES {
-                    let col = place_of::<LINES>(b.along_k, 2 * q + element as u32 % 2, across as u32);
-                    let place = (warp * side + row) * pitch(side) + col;
-                    shared.write(place as usize, state.sums()[i][across][element]);
+                    let col = place_of::<LINES>(b_along_k, 2 * q + element as u32 % 2, across as u32);
+                    shared.write(place(side, warp, row, col), state.sums()[i][across][element]);
                 }
             }
         }
         let found = BlockOr::<THREADS, 1>::new(memory.found, const { met() }.at(0));
         if found.arrive_and_wait(u32::from(!state.is_exact())) != 0 {
-            let made = |row, col| Made::Sum(sums_of_warps::<THREADS, 1>(&shared, side, row, col)[0]);
+            // Kept rolled: 16 sums at a time would take more registers than there are, for what hardly ever happens.
+            let made = |row, col| {
+                let (mut sum, mut warp) = (0.0, 0);
+                while warp < THREADS / warp::LANES {
+                    sum += shared.read(place(side, warp, row, col));
+                    warp = hint::keep_rolled(warp + 1);
+                }
+                Made::Sum(sum)
+            };
             fp32_tile::recompute(tile, Region::all_of(tile, square(side, THREADS)), t, THREADS, made);
         } else if takes_vectors_of(&tile.c, 4) {
             store::<THREADS, 4>(tile, &shared, side);
@@ -303,7 +321,7 @@ unsafe fn sums_of_warps<const THREADS: u32, const N: usize>(
 ) -> [f32; N] {
     let mut sums = [0.0; N];
     for warp in 0..THREADS / warp::LANES {
-        let first = ((warp * side + row) * pitch(side) + col) as usize;
+        let first = place(side, warp, row, col);
         // SAFETY: the caller's promise.
         unsafe {
             if N == 4 {
@@ -364,8 +382,8 @@ macro_rules! kernels {
 kernels! {
     gemm_sliced_16x16_fp32_3xtf32 256 2 2 1 TILE_16
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 16×16, whose k 8 warps divide among themselves.";
-    gemm_sliced_32x32_fp32_3xtf32 256 2 4 2 TILE_32
+    gemm_sliced_32x32_fp32_3xtf32 256 1 4 2 TILE_32
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 8 warps divide among themselves.";
-    gemm_sliced_32x32_k64_fp32_3xtf32 128 4 4 2 TILE_32_K64
+    gemm_sliced_32x32_k64_fp32_3xtf32 128 3 4 2 TILE_32_K64
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 4 warps divide among themselves.";
 }

@@ -236,9 +236,12 @@ impl<'a> TiledGemm<'a> {
     /// takes no division, each of which is some 150 clocks.
     #[inline(always)]
     pub(crate) fn tile_of_grid(&self, shape: TileShape) -> Option<Tile<'a>> {
-        let [row, col] = [thread::block_idx_y() * shape.m, thread::block_idx_x() * shape.n];
-        let output = thread::block_idx_z();
-        if output >= self.c.count() {
+        // Pinned, so that a kernel which asks again, at its end, does not keep everything until then.
+        let mut numbers = [thread::block_idx_x(), thread::block_idx_y(), thread::block_idx_z()];
+        hint::pin(&mut numbers);
+        let [x, y, output] = numbers;
+        let [row, col] = [y * shape.m, x * shape.n];
+        if output >= self.c.count() || row >= self.m() || col >= self.n() {
             return None;
         }
         let k = self.effective_k();
