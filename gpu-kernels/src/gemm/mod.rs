@@ -39,7 +39,7 @@
 
 pub mod basic;
 pub mod batched;
-mod chunk;
+pub mod chunk;
 pub mod decompose;
 mod fp32_tile;
 pub mod grouped;

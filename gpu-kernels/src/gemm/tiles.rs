@@ -262,7 +262,7 @@ impl<'a> TiledGemm<'a> {
     fn k_of_split(&self, shape: TileShape, split: u32) -> [u32; 2] {
         let k = self.effective_k();
         let (steps, longer) = divide(k.div_ceil(shape.k), self.splits());
-        [split, split + 1].map(|split| ((split * steps + split.min(longer)) * shape.k).min(k))
+        [split, split + 1].map(|split| k.min((split * steps + split.min(longer)) * shape.k))
     }
 
     /// The same, with tiles in the order of the rows of C: what the blocks that run at a time write lies together.
