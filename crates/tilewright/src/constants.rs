@@ -61,10 +61,11 @@ impl Machine {
     pub fn built_in(compute_capability: Option<(u32, u32)>, multiprocessors: u32) -> Self {
         const CLOCK: f64 = 1.7e9;
         // From compute capability 9.0 on, a kernel is launched while the one before it ends, which takes 1.2 µs less.
-        let overlap = if compute_capability.is_some_and(|it| it < (9, 0)) { 0.0 } else { 1.2e-6 };
+        let overlaps = compute_capability.is_none_or(|it| it >= (9, 0));
+        let (launch_seconds, next_launch_seconds) = if overlaps { (1e-6, 2.2e-6) } else { (2.2e-6, 3.4e-6) };
         let of_h200 = Self {
-            launch_seconds: 2.2e-6 - overlap,
-            next_launch_seconds: 3.4e-6 - overlap,
+            launch_seconds,
+            next_launch_seconds,
             idle_block_seconds: 0.8e-6,
             // 1.3 to 1.7 µs.
             wave_seconds: 1.3e-6,
@@ -363,7 +364,7 @@ mod tests {
             (text.replace("\"unaligned\":1.1", "\"unaligned\":-1.0"), "kernels.gemm_mma_nn_tf32.unaligned is -1"),
             (text.replace("\"unaligned\":1.1", "\"unaligned\":0.0"), "has to be a positive number"),
             (
-                text.replace("\"launch_seconds\":2e-6", "\"launch_seconds\":-2e-6"),
+                text.replace("\"launch_seconds\":1e-6", "\"launch_seconds\":-2e-6"),
                 "machine.launch_seconds is -0.000002",
             ),
             (text.replace("\"bandwidth\"", "\"bandwith\""), "missing field `bandwidth`"),

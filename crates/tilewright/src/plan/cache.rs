@@ -207,7 +207,6 @@ mod tests {
             (product(4, 256), Options::from(&GEMM_NAIVE_1D_FP32)),
             (product(4, 256), Options::from(&GEMM_NAIVE_2D_FP32)),
             (product(4, 256), Options { splits: Some(1), ..Options::default() }),
-            (product(4, 256), Options { tables: Tables::None, ..Options::default() }),
             (product(4, 256), Options { constants: ConstantsChoice::BuiltIn, ..Options::default() }),
         ];
         let plans = different.clone().map(|(product, options)| device.plan(&product, &options).unwrap());
