@@ -198,7 +198,7 @@ fn try_on(gpu: Pretended, seed: u64, off: f64, find: impl Fn(&Constants, &[Obser
     assert!(by_fit.len() >= 200 && at(&by_fit, 0.95) <= 1.07 + off / 2.0, "{told}");
     assert!(at(&by_default, 0.95) > 1.15, "{told}");
     // Of what enough times depend on, the whole GPU's constants are found, too.
-    let sure = || found.machine.iter().filter(|one| one.times >= 20);
+    let sure = || found.machine.iter().filter(|one| one.times >= 10);
     assert!(sure().count() >= 4, "{told}");
     for (name, value) in truth.machine.named() {
         let Some(one) = sure().find(|one| one.name == name) else { continue };
