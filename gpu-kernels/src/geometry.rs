@@ -7,9 +7,9 @@ use cuda_std::thread;
 /// CUDA's limit for the `x` extent of a grid.
 #[cfg(not(target_arch = "nvptx64"))]
 const MAX_GRID_X: u64 = (1 << 31) - 1;
-/// CUDA's limit for the `y` extent of a grid.
+/// CUDA's limit for the `y` extent of a grid, and for the `z` extent.
 #[cfg(not(target_arch = "nvptx64"))]
-const MAX_GRID_Y: u32 = 65_535;
+pub(crate) const MAX_GRID_Y: u32 = 65_535;
 
 /// A grid of one block for each of `count` pieces of work in a row.
 #[cfg(not(target_arch = "nvptx64"))]

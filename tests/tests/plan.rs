@@ -342,6 +342,27 @@ fn spread_operands_are_copied_or_read_by_kernels_for_any_layout() {
     assert!(matches!(refused, Refusal::Workspace { .. }), "{refused}");
 }
 
+/// Their grids have rows of tiles along one axis, and results along another, of which neither is as long as the first one.
+#[test]
+fn kernels_for_small_products_are_refused_where_a_grid_has_not_enough_rows_or_layers() {
+    let sliced = |product: &Description, splits| {
+        let options = Options { splits: Some(splits), ..Options::from(kernel("gemm_sliced_16x16_fp32_3xtf32")) };
+        plan::plan(&h200(), product, &options)
+    };
+    let batch = |batch: usize| Description { batch, ..product("NN", 16, 16, 256) };
+    for (fits, does_not, splits) in [
+        (batch(65_535), batch(65_536), 1),
+        (batch(32_767), batch(32_768), 2),
+        (product("NN", 65_535 * 16, 16, 256), product("NN", 65_535 * 16 + 1, 16, 256), 1),
+    ] {
+        assert!(sliced(&fits, splits).is_ok(), "{fits}");
+        let error = sliced(&does_not, splits).unwrap_err().to_string();
+        assert!(error.contains("at most 65535 rows of blocks"), "{does_not}: {error}");
+        // Another kernel computes it.
+        assert!(plan::plan(&h200(), &does_not, &Options::default()).is_ok(), "{does_not}");
+    }
+}
+
 #[test]
 fn a_result_that_is_stored_by_columns_is_computed_as_its_transpose() {
     let mut by_columns = product("NN", 2048, 1024, 4096);

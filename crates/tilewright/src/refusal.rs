@@ -69,6 +69,17 @@ pub enum Refusal {
         /// The blocks.
         blocks: u128,
     },
+    /// A grid has not enough rows or layers of blocks.
+    #[error(
+        "it would take a grid for {m} rows and {results} results, in layers, and a grid has at most 65535 rows of blocks and as many \
+         layers: use fewer splits, or a smaller batch"
+    )]
+    TooManyTiles {
+        /// The rows of each result.
+        m: usize,
+        /// The results: one for each product and split.
+        results: u128,
+    },
     /// It has no split-K.
     #[error("it has no split-K, but {splits} splits are asked for: leave out the splits")]
     NoSplits {

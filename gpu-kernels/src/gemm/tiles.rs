@@ -24,6 +24,8 @@ use cuda_std::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::ShapeError;
 use crate::alpha_beta::AlphaBeta;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::geometry::MAX_GRID_Y;
 use crate::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Triangle};
 
 /// The rows of C that a group of tiles has. At 2048, what the blocks of one wave read of A and of B is about the same.
@@ -31,9 +33,6 @@ const GROUP_ROWS: u32 = 2048;
 
 /// CUDA's limit for the blocks of a one-dimensional grid.
 pub const MAX_BLOCKS: u64 = (1 << 31) - 1;
-
-/// CUDA's limit for the blocks of a grid along y and z.
-pub const MAX_BLOCKS_ACROSS: u32 = (1 << 16) - 1;
 
 /// Products of matrices, `C = α·A·B + β·C` for each of a batch, of which every block computes a tile.
 ///
@@ -50,6 +49,13 @@ pub struct TiledGemm<'a> {
     c: MatrixBatchMut<'a>,
     alpha_beta: AlphaBeta,
     splits: u64,
+}
+
+/// Whether a grid can have a row of blocks for each row of tiles of results with `m` rows, and a layer for each of so many results:
+/// [`TiledGemm::grid_of_tiles`].
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn is_grid_of_tiles(shape: TileShape, m: u128, results: u128) -> bool {
+    m.div_ceil(shape.m.into()) <= MAX_GRID_Y.into() && results <= MAX_GRID_Y.into()
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -114,9 +120,9 @@ impl<'a> TiledGemm<'a> {
         Dim3 { x: of(self.n(), shape.n), y: of(self.m(), shape.m), z: self.c.count().max(1) }
     }
 
-    /// Whether a grid can have as many rows of tiles, and as many outputs.
+    /// Whether there is [such a grid](is_grid_of_tiles).
     pub fn has_grid_of_tiles(&self, shape: TileShape) -> bool {
-        self.m().div_ceil(shape.m) <= MAX_BLOCKS_ACROSS && self.c.count() <= MAX_BLOCKS_ACROSS
+        is_grid_of_tiles(shape, self.m().into(), self.c.count().into())
     }
 
     /// The grid for tiles of this shape. A kernel `requires` that [`TiledGemm::blocks`] is at most [`MAX_BLOCKS`].

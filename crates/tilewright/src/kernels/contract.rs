@@ -103,6 +103,12 @@ pub(crate) trait Contract: Debug + Sync {
         MAX_BLOCKS.into()
     }
 
+    /// Why its grid cannot be had. `tile` is [`KernelInfo::tile`].
+    fn refusal_of_grid(&self, tile: Option<TileShape>, product: &Description, splits: u32) -> Option<Refusal> {
+        let blocks = self.blocks(tile, product, splits);
+        (blocks > self.most_blocks()).then_some(Refusal::TooManyBlocks { blocks })
+    }
+
     /// The tiles that a block computes at a time.
     fn tiles_of_a_block(&self) -> u32 {
         1

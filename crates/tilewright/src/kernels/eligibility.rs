@@ -89,9 +89,8 @@ impl KernelInfo {
         if splits > most {
             return Some(Refusal::TooManySplits { splits, most });
         }
-        let blocks = self.blocks(product, splits);
-        if blocks > self.contract.most_blocks() {
-            return Some(Refusal::TooManyBlocks { blocks });
+        if let Some(refusal) = self.contract.refusal_of_grid(self.tile, product, splits) {
+            return Some(refusal);
         }
         let parts = if splits > 1 { self.scheme.parts_of_sums() } else { 1 };
         let results = product.batch as u128 * u128::from(splits) * parts as u128;

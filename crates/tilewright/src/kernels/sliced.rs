@@ -1,11 +1,32 @@
 //! Small products: [`gpu_kernels::gemm::sliced`]. They take operands in any layout, and copy none.
 
 use gpu_kernels::gemm::sliced::*;
-use gpu_kernels::gemm::tiles::TileShape;
+use gpu_kernels::gemm::tiles::{TileShape, TiledGemm, is_grid_of_tiles};
 
-use super::contract::{KernelInfo, Performance};
+use super::contract::{Call, Contract, KernelInfo, Performance};
 use super::scheme::{Scheme, SumOrder};
-use super::tiled::{Common, Tiled};
+use super::tiled::Common;
+use crate::description::Description;
+use crate::refusal::Refusal;
+use crate::{Device, Error};
+
+/// The contract: blocks for rows of tiles and for results lie along other axes of the grid than those for columns.
+#[derive(Debug)]
+struct Sliced {
+    launch: fn(&Device, TiledGemm<'_>) -> Result<(), Error>,
+    tile: TileShape,
+}
+
+impl Contract for Sliced {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        (self.launch)(device, call.gemm)
+    }
+
+    fn refusal_of_grid(&self, _tile: Option<TileShape>, product: &Description, splits: u32) -> Option<Refusal> {
+        let (m, results) = (product.m, product.batch as u128 * u128::from(splits));
+        (!is_grid_of_tiles(self.tile, m as u128, results)).then_some(Refusal::TooManyTiles { m, results })
+    }
+}
 
 /// What the kernels have in common.
 const fn sliced(tile: TileShape, warps: u32, performance: Performance) -> Common {
@@ -25,8 +46,10 @@ macro_rules! sliced_kernels {
         pub static SLICED: [KernelInfo; 3] = [$(
             KernelInfo {
                 divides_sums: true,
-                ..sliced($tile, $warps, $performance)
-                    .of_any_layout($kernel::FACTS, &Tiled(|device, gemm| device.launch($kernel { gemm })))
+                ..sliced($tile, $warps, $performance).of_any_layout(
+                    $kernel::FACTS,
+                    &Sliced { launch: |device, gemm| device.launch($kernel { gemm }), tile: $tile },
+                )
             },
         )*];
     };
