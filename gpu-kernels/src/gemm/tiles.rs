@@ -250,25 +250,16 @@ impl<'a> TiledGemm<'a> {
         if output >= self.c.count() || row >= self.m() || col >= self.n() {
             return None;
         }
-        let k = self.effective_k();
-        let (product, split) = if self.splits() > 1 { divide(output, self.splits()) } else { (output, 0) };
+        let (k, splits) = (self.effective_k(), self.splits());
+        let (product, [k_begin, k_end]) = if splits > 1 {
+            let (product, split) = divide(output, splits);
+            (product, [split, split + 1].map(first_k_of_splits(shape, k, splits)))
+        } else {
+            (output, [0, k])
+        };
         // SAFETY: product < products and output < outputs, which is how many there are.
         let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(output)) };
-        let whole = Tile::over_all_k([a, b], c, self.alpha_beta, k, product, [row, col]);
-        if self.splits() == 1 {
-            return Some(whole);
-        }
-        let [k_begin, k_end] = self.k_of_split(shape, split);
-        Some(Tile { k_begin, k_end, ..whole })
-    }
-
-    /// The k of split `split`, from the first one to the one after the last: as many steps of the tile as others have, or one more for the
-    /// first splits.
-    #[inline(always)]
-    fn k_of_split(&self, shape: TileShape, split: u32) -> [u32; 2] {
-        let k = self.effective_k();
-        let (steps, longer) = divide(k.div_ceil(shape.k), self.splits());
-        [split, split + 1].map(|split| k.min((split * steps + split.min(longer)) * shape.k))
+        Some(Tile { k_begin, k_end, ..Tile::over_all_k([a, b], c, self.alpha_beta, k, product, [row, col]) })
     }
 
     /// The same, with tiles in the order of the rows of C: what the blocks that run at a time write lies together.
@@ -326,9 +317,7 @@ impl<'a> TiledGemm<'a> {
         let (product, split) = divide(output, splits);
         let (row, col) = place(position, down, across);
         let (row, col) = (row * shape.m, col * shape.n);
-        // Slices of as many K-blocks, or one more: the first ones.
-        let (steps, longer) = divide(k.div_ceil(shape.k), splits);
-        let first_k = |split: u32| ((split * steps + split.min(longer)) * shape.k).min(k);
+        let first_k = first_k_of_splits(shape, k, splits);
         // SAFETY: product < products and output < outputs, which is how many there are.
         let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(output)) };
         Some(Tile {
@@ -344,6 +333,13 @@ impl<'a> TiledGemm<'a> {
             k_end: first_k(split + 1),
         })
     }
+}
+
+/// The first k of each split, and for their number, all k. Splits have as many K-blocks, or one more: the first ones.
+#[inline(always)]
+fn first_k_of_splits(shape: TileShape, k: u32, splits: u32) -> impl Fn(u32) -> u32 {
+    let (steps, longer) = divide(k.div_ceil(shape.k), splits);
+    move |split| ((split * steps + split.min(longer)) * shape.k).min(k)
 }
 
 /// The rows of tiles that a group has.
