@@ -13,12 +13,8 @@ use std::ptr::NonNull;
 
 use cust::sys::{CUfunction, CUresult, CUstream};
 
-use crate::ComputeCapability;
 use crate::library::Entry;
 use crate::version::DriverVersion;
-
-/// The lowest compute capability that can do it.
-pub(crate) const COMPUTE_CAPABILITY: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
 
 /// The lowest driver by which it is done: from CUDA 12.3 on, such launches can be captured into graphs.
 pub(crate) const DRIVER: DriverVersion = DriverVersion { major: 12, minor: 3 };

@@ -306,8 +306,7 @@ impl Function {
     #[must_use]
     pub unsafe fn that_waits(self) -> Self {
         let properties = self.inner.module.inner.gpu.properties();
-        let waits = properties.compute_capability >= dependent_launch::COMPUTE_CAPABILITY
-            && properties.driver >= dependent_launch::DRIVER;
+        let waits = properties.compute_capability.launches_overlap() && properties.driver >= dependent_launch::DRIVER;
         Self { waits, ..self }
     }
 

@@ -19,6 +19,12 @@ impl ComputeCapability {
 }
 
 impl ComputeCapability {
+    /// Whether a kernel can be launched while the one before it ends, for which it waits by `griddepcontrol.wait` (programmatic dependent
+    /// launch).
+    pub const fn launches_overlap(self) -> bool {
+        self.major >= 9
+    }
+
     /// The fp32 operations that the CUDA cores of a multiprocessor begin in one clock: two for each core, of which a fused
     /// multiply-add is one instruction. `None` where the table does not have the compute capability.
     pub const fn fp32_per_clock(self) -> Option<u32> {

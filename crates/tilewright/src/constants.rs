@@ -60,8 +60,9 @@ impl Machine {
     /// GPUs of a generation differ in their bandwidth: an RTX 4090 and an L4 have the same here.
     pub fn built_in(compute_capability: Option<(u32, u32)>, multiprocessors: u32) -> Self {
         const CLOCK: f64 = 1.7e9;
-        // From compute capability 9.0 on, a kernel is launched while the one before it ends, which takes 1.2 µs less.
-        let overlaps = compute_capability.is_none_or(|it| it >= (9, 0));
+        // Where a kernel is launched while the one before it ends, that takes 1.2 µs less.
+        let overlaps =
+            compute_capability.is_none_or(|(major, minor)| ComputeCapability::new(major, minor).launches_overlap());
         let (launch_seconds, next_launch_seconds) = if overlaps { (1e-6, 2.2e-6) } else { (2.2e-6, 3.4e-6) };
         let of_h200 = Self {
             launch_seconds,

@@ -57,11 +57,9 @@ const DYNAMIC_SHARED: &str = "__tilewright_dynamic_shared";
 /// What the name of a kernel stands behind that was left out: a static without contents.
 const LEFT_OUT: &str = "__tilewright_left_out_";
 
-/// The lowest generation (the first number of the compute capability) on which a kernel can be launched while the one before it still runs.
-const DEPENDENT_LAUNCH: u32 = 9;
-/// The first instruction of a kernel there: all that kernels before it have written is in memory after it. So the blocks of a kernel may be
-/// sent to the multiprocessors while the one before it ends (programmatic dependent launch), which takes a microsecond less. Where a launch
-/// does not allow that, the instruction does nothing.
+/// The first instruction of a kernel where launches overlap (programmatic dependent launch): all that kernels before it have written is in
+/// memory after it. So the blocks of a kernel may be sent to the multiprocessors while the one before it ends, which takes a microsecond less.
+/// Where a launch does not allow that, the instruction does nothing.
 const WAIT_FOR_EARLIER_KERNELS: &str = "  call void asm sideeffect \"griddepcontrol.wait;\", \"~{memory}\"()\n";
 
 /// Why the marks in a kernel crate's code cannot be turned into device code.
@@ -198,7 +196,7 @@ pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
             variable(line, &shared)?
         } else if line.starts_with("define ") {
             let (line, kernel) = definition(line, arch, &mut facts)?;
-            begins_kernel = kernel.is_some() && arch.compute_capability().major >= DEPENDENT_LAUNCH;
+            begins_kernel = kernel.is_some() && arch.compute_capability().launches_overlap();
             result.kernels.extend(kernel);
             Cow::Owned(line)
         } else if line.starts_with("declare ") && marker::is_declaration(line) {
