@@ -29,9 +29,8 @@ impl TableFlag {
     /// # Errors
     /// Those of [`read`].
     pub fn tables(&self) -> Result<Tables, Error> {
-        match &self.table {
+        match self.table.as_deref().filter(|path| path.as_os_str() != "none") {
             None => Ok(Tables::None),
-            Some(path) if path.as_os_str() == "none" => Ok(Tables::None),
             Some(path) => Ok(Tables::This(Arc::new(read(path)?))),
         }
     }

@@ -135,14 +135,16 @@ impl Loader {
             Modules::Embedded(archs) => {
                 let (arch, text) = find(archs, name).ok_or_else(|| self.missing(name))?;
                 check_layout(facts, text)?;
-                let ((module, function), arch, cubin) = match self.load_cubin(name, arch)? {
-                    Some((cubin, loaded)) => (loaded, arch, Some(cubin)),
-                    None => (with_function(self.gpu.load_ptx(text)?, name)?, arch, None),
+                let (mut loaded, cubin) = match self.load_cubin(name, arch)? {
+                    Some((cubin, loaded)) => (loaded, Some(cubin)),
+                    None => (with_function(self.gpu.load_ptx(text)?, name)?, None),
                 };
-                // SAFETY: it is PTX, or machine code of it, as the builder wrote it (the promise of `KernelSet::embedded`), which puts the
-                // instruction before all others of the kernel, of which there is but one.
-                let function = if waits(text) { unsafe { function.that_waits() } } else { function };
-                ((module, function), arch, cubin)
+                if waits(text) {
+                    // SAFETY: it is PTX, or machine code of it, as the builder wrote it (the promise of `KernelSet::embedded`), which puts
+                    // the instruction before all others of the kernel, of which there is but one.
+                    loaded.1 = unsafe { loaded.1.that_waits() };
+                }
+                (loaded, arch, cubin)
             }
             Modules::File { module, arch } => {
                 if let Source::File { text, .. } = self.set.source() {
