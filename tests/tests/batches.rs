@@ -9,7 +9,7 @@ use log::Log;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tilewright::kernels::{self, Family, KernelInfo};
-use tilewright::plan::{self, Description, DeviceFacts, GemmPlan, Options, Placement, Tables, Triangle, Workspace};
+use tilewright::plan::{self, Description, DeviceFacts, GemmPlan, Options, Placement, Triangle, Workspace};
 use tilewright::{Device, DeviceMatrix, Order, Precision, Sizes};
 
 /// A matrix of each product, and where it lies.
@@ -343,7 +343,6 @@ fn count_launches() {
         let (a, b, mut c) = (matrix(&case.a), matrix(&case.b), matrix(&case.c));
         let named = kernels::BASIC.into_iter().chain(&kernels::BATCHED).map(Options::from);
         for options in Precision::ALL.map(Options::from).into_iter().chain(named) {
-            let options = Options { tables: Tables::None, ..options };
             let Ok(plan) = GemmPlan::new(&device, &case.product(), &options) else { continue };
             plan.load(&device).unwrap();
             let mut workspace = Workspace::new(&device, plan.workspace_bytes()).unwrap();

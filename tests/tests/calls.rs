@@ -11,7 +11,7 @@ use std::ffi::c_void;
 
 use ndarray::{Array1, Array2, ShapeBuilder, s};
 use tests::call_time;
-use tilewright::plan::{Options, Tables};
+use tilewright::plan::Options;
 use tilewright::{Device, DeviceMatrix, Order, Orders, Precision, Sizes, kernels};
 
 use fake_driver::isolated;
@@ -80,7 +80,7 @@ fn calls_again() {
                 let a = matrix(&device, orders.a, m, k, gap, count);
                 let b = matrix(&device, orders.b, k, n, gap, count);
                 let mut c = matrix(&device, Order::RowMajor, m, n, 0, count);
-                let options = Options { precision: Some(precision), tables: Tables::None, ..Options::from(*kernel) };
+                let options = Options { precision: Some(precision), ..Options::from(*kernel) };
                 let mut multiply = || tilewright::multiply(&device, options.clone(), 1.5, &a, &b, 0.0, &mut c);
                 if multiply().is_err() {
                     // The kernel cannot compute this.

@@ -43,7 +43,7 @@ fn product(layout: &str, m: usize, n: usize, k: usize) -> Description {
 
 /// What the model chooses.
 fn chosen(device: &DeviceFacts, product: &Description, precision: Precision) -> GemmPlan {
-    let options = Options { tables: Tables::None, ..Options::from(precision) };
+    let options = Options::from(precision);
     plan::plan(device, product, &options).unwrap()
 }
 

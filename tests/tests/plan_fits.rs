@@ -10,9 +10,7 @@ use cuda_std::{ComputeCapability, KernelFacts, Limits};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tilewright::kernels::{self, KernelInfo};
-use tilewright::plan::{
-    self, Description, DeviceFacts, GemmPlan, Options, Placement, Refusal, Tables, Triangle, Workspace,
-};
+use tilewright::plan::{self, Description, DeviceFacts, GemmPlan, Options, Placement, Refusal, Triangle, Workspace};
 use tilewright::{Device, DeviceMatrix, Error, Order, Orders, Precision, Sizes};
 
 /// GPUs that people have: name, compute capability, multiprocessors, GiB of memory.
@@ -245,7 +243,7 @@ fn launch_plans() {
                 };
                 let (a, b, mut c) = (matrix(a, m, k), matrix(b, k, n), matrix(Order::RowMajor, m, n));
                 let product = Description::of(1.0, &a, &b, 0.0, &c).unwrap();
-                let options = Options { precision: Some(precision), tables: Tables::None, ..Options::from(*kernel) };
+                let options = Options { precision: Some(precision), ..Options::from(*kernel) };
                 let Ok(plan) = GemmPlan::new(&device, &product, &options) else { continue };
                 let mut workspace = Workspace::new(&device, plan.workspace_bytes()).unwrap();
                 let run = plan.run(&device, 1.0, &a, &b, 0.0, &mut c, &mut workspace);

@@ -24,7 +24,7 @@ use crate::{files, operations, tables};
 use tilewright::device::{Device, DeviceInfo};
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::table::{Entry, KernelTime, Key};
-use tilewright::plan::{self, Description, DeviceFacts, GemmPlan, Table, Tables, candidate_splits};
+use tilewright::plan::{self, Description, DeviceFacts, GemmPlan, Table, candidate_splits};
 use tilewright::{DeviceMatrix, Precision};
 
 /// Ways that the model expects to take so many times as long as the fastest are not measured.
@@ -193,12 +193,7 @@ fn candidates(
     precision: Precision,
 ) -> Result<Vec<GemmPlan>, Error> {
     let plan = |kernel: &'static KernelInfo, splits: u32| -> Result<Option<GemmPlan>, Error> {
-        let options = plan::Options {
-            kernel: Some(kernel),
-            splits: Some(splits),
-            tables: Tables::None,
-            ..plan::Options::from(precision)
-        };
+        let options = plan::Options { kernel: Some(kernel), splits: Some(splits), ..plan::Options::from(precision) };
         match GemmPlan::new(device, product, &options) {
             Ok(plan) => Ok(Some(plan)),
             Err(tilewright::Error::Ineligible { .. }) => Ok(None),

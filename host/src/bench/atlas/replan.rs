@@ -144,7 +144,7 @@ fn compare(
     for time in times {
         let Ok(kernel) = kernels::find(&time.kernel) else { continue };
         let (splits, constants) = (Some(time.splits), constants.clone());
-        let options = Options { splits, tables: Tables::None, constants, ..Options::from(kernel) };
+        let options = Options { splits, constants, ..Options::from(kernel) };
         let Ok(plan) = plan::plan(device, &product, &options) else { continue };
         let Some(estimated_ms) = plan.explanation().estimated_ms else { continue };
         let words = time.kernel.split('_').filter(|word| word.parse::<Orders>().is_err());

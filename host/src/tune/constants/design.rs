@@ -20,7 +20,7 @@ use crate::Error;
 use crate::bench::atlas::{Operand, Shape};
 use tilewright::kernels::{BATCHED, Family, KernelInfo, WHOLE};
 use tilewright::plan::{
-    ConstantsChoice, Description, DeviceFacts, Features, GemmPlan, Options, Tables, candidate_splits, resident_blocks,
+    ConstantsChoice, Description, DeviceFacts, Features, GemmPlan, Options, candidate_splits, resident_blocks,
 };
 use tilewright::{Order, Orders, Precision};
 
@@ -324,8 +324,7 @@ fn trial(
             Splits::Many => known.last().copied(),
             Splits::Planned => None,
         };
-        let options =
-            Options { splits, tables: Tables::None, constants: ConstantsChoice::BuiltIn, ..Options::from(kernel) };
+        let options = Options { splits, constants: ConstantsChoice::BuiltIn, ..Options::from(kernel) };
         let plan = match plan(&product, &options) {
             Ok(plan) => plan,
             Err(tilewright::Error::Ineligible { .. }) => return Ok(None),

@@ -14,7 +14,7 @@ use tilewright::kernels::KernelInfo;
 use tilewright::plan::fit::{Fit, FitErrors, Observation, fit};
 use tilewright::plan::{
     self, Constants, ConstantsChoice, Description, DeviceFacts, Features, GemmPlan, KernelConstants, MeasuredConstants,
-    MeasuredOn, Options, Tables,
+    MeasuredOn, Options,
 };
 
 /// A GPU that there is not, like an RTX 3080.
@@ -138,11 +138,8 @@ fn regrets(gpu: Pretended, truth: &Constants, constants: &Constants) -> Vec<f64>
         let measured = MeasuredConstants::new(on, String::new(), None, String::new(), constants.clone());
         ConstantsChoice::This(Arc::new(measured))
     };
-    let [best, chosen] = [truth, constants].map(|constants| Options {
-        tables: Tables::None,
-        constants: choice(constants),
-        ..Options::from(Precision::Fp32)
-    });
+    let [best, chosen] =
+        [truth, constants].map(|constants| Options { constants: choice(constants), ..Options::from(Precision::Fp32) });
     let mut regrets = Vec::new();
     for class in &CLASSES {
         for shape in class.shapes(4711, Some(24)) {
