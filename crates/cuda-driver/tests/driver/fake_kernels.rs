@@ -112,7 +112,8 @@ impl Function {
         };
         let static_shared_bytes = bytes.sum();
         let dynamic_shared_limit = limits().static_shared_bytes.saturating_sub(static_shared_bytes);
-        let waits = ptx[start..].lines().take_while(|line| *line != "}").any(|line| line.contains("griddepcontrol.wait;"));
+        let waits =
+            ptx[start..].lines().take_while(|line| *line != "}").any(|line| line.contains("griddepcontrol.wait;"));
         Some(Self { waits, action, block, static_shared_bytes, dynamic_shared_limit: dynamic_shared_limit.into() })
     }
 
