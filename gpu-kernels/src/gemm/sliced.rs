@@ -23,7 +23,7 @@
 //!
 //! Operands that cannot be decomposed are noticed as in [`mma`](super::mma), and the tile is then computed again in plain fp32.
 //!
-//! Two blocks on a multiprocessor with tiles of 16×16, one with tiles of 32×32, three by 4 warps; any device from sm_80 on.
+//! Two blocks on a multiprocessor, four of 4 warps; any device from sm_80 on.
 
 use blocks::block_or::BlockOr;
 use blocks::epilogue::takes_vectors_of;
@@ -105,6 +105,14 @@ impl<'a> Lines<'a> {
         let by_vectors = neighbours == 1 && count.is_multiple_of(4) && matrix.has_lines_of_vectors(pitch);
         Self { matrix, first, along_k, by_vectors }
     }
+
+    /// The first line, of which the compiler forgets that it does not change: what it would compute of it ahead of a loop takes registers there.
+    #[inline(always)]
+    fn first_anew(&self) -> u32 {
+        let mut first = [self.first];
+        hint::pin(&mut first);
+        first[0]
+    }
 }
 
 /// Where in a tile the line is that is number `i` of the `LINES` of a lane with this `g`.
@@ -116,10 +124,11 @@ fn place_of<const LINES: usize>(along_k: bool, g: u32, i: u32) -> u32 {
 /// How a lane loads what it has of the lines of a tile. (Decided before the loop: where two ways meet again in it, what has been loaded would be
 /// moved to the same registers, and moving waits for it.)
 trait Way {
-    /// Loads four k, from `k` on, of the lines of a lane with this `g`, with zeros outside of the matrix and from `end` on.
+    /// Loads four k, from `k` on, of the lines of a lane with this `g`, with zeros from `end` on. What is loaded
+    /// of lines that do not exist may be anything that the matrix has.
     ///
     /// # Safety
-    /// This is a way for the lines: each says which. `k` is a multiple of 4, and `end` is one or the number of all k, and no more than that.
+    /// This is a way for the lines: each says which. There is a line. `k` is a multiple of 4, and `end` is one or the number of all k, and no more than that.
     unsafe fn load<const LINES: usize>(lines: &Lines<'_>, g: u32, k: u32, end: u32) -> [[f32; WIDTH]; LINES];
 }
 
@@ -136,10 +145,11 @@ impl Way for VectorsOfK {
     #[inline(always)]
     #[track_caller]
     unsafe fn load<const LINES: usize>(lines: &Lines<'_>, g: u32, k: u32, end: u32) -> [[f32; WIDTH]; LINES] {
-        let (matrix, mut loaded) = (&lines.matrix, [[0.0; WIDTH]; LINES]);
+        let (matrix, first, mut loaded) = (&lines.matrix, lines.first_anew(), [[0.0; WIDTH]; LINES]);
         for i in 0..LINES {
-            let line = lines.first + place_of::<LINES>(true, g, i as u32);
-            if line < matrix.rows() && k < end {
+            // The last line stands for those that do not exist: what is computed of them is not stored. So there is less to compare.
+            let line = (first + place_of::<LINES>(true, g, i as u32)).min(matrix.rows() - 1);
+            if k < end {
                 // SAFETY: the first element is inside, so all are, because the number of k is a multiple of four; aligned: `by_vectors`.
                 loaded[i] = unsafe { matrix.data().get4_unchecked(matrix.offset(line, k)) };
             }
@@ -152,8 +162,8 @@ impl Way for VectorsOfLines {
     #[inline(always)]
     #[track_caller]
     unsafe fn load<const LINES: usize>(lines: &Lines<'_>, g: u32, k: u32, end: u32) -> [[f32; WIDTH]; LINES] {
-        let (matrix, mut loaded) = (&lines.matrix, [[0.0; WIDTH]; LINES]);
-        let line = lines.first + place_of::<LINES>(false, g, 0);
+        let (matrix, first, mut loaded) = (&lines.matrix, lines.first_anew(), [[0.0; WIDTH]; LINES]);
+        let line = first + place_of::<LINES>(false, g, 0);
         for j in 0..WIDTH {
             let k = k + j as u32;
             if line < matrix.rows() && k < end {
@@ -182,17 +192,16 @@ impl Way for OneByOne {
     #[inline(always)]
     #[track_caller]
     unsafe fn load<const LINES: usize>(lines: &Lines<'_>, g: u32, k: u32, end: u32) -> [[f32; WIDTH]; LINES] {
-        let (matrix, mut loaded) = (&lines.matrix, [[0.0; WIDTH]; LINES]);
+        let (matrix, first, mut loaded) = (&lines.matrix, lines.first_anew(), [[0.0; WIDTH]; LINES]);
         for i in 0..LINES {
-            // The last line stands for those that do not exist: what is computed of them is not stored. So there is less to compare.
-            let line = lines.first + place_of::<LINES>(lines.along_k, g, i as u32);
-            let line = line.min(matrix.rows() - 1);
+            let line = first + place_of::<LINES>(lines.along_k, g, i as u32);
+            let mut place = matrix.offset(line.min(matrix.rows() - 1), k);
             for j in 0..WIDTH {
-                let k = k + j as u32;
-                if k < end {
+                if k + (j as u32) < end {
                     // SAFETY: inside, as just compared; the tile has a line.
-                    loaded[i][j] = unsafe { matrix.at(line, k) };
+                    loaded[i][j] = unsafe { matrix.data().get_unchecked(place) };
                 }
+                place = place.wrapping_add(matrix.col_stride() as usize);
             }
         }
         loaded
@@ -382,8 +391,8 @@ macro_rules! kernels {
 kernels! {
     gemm_sliced_16x16_fp32_3xtf32 256 2 2 1 TILE_16
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 16×16, whose k 8 warps divide among themselves.";
-    gemm_sliced_32x32_fp32_3xtf32 256 1 4 2 TILE_32
+    gemm_sliced_32x32_fp32_3xtf32 256 2 4 2 TILE_32
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 8 warps divide among themselves.";
-    gemm_sliced_32x32_k64_fp32_3xtf32 128 3 4 2 TILE_32_K64
+    gemm_sliced_32x32_k64_fp32_3xtf32 128 4 4 2 TILE_32_K64
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 4 warps divide among themselves.";
 }
