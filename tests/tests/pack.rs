@@ -10,7 +10,7 @@ use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
-use gpu_kernels::pack::pairs::{self, BLOCK, group_flags_fp16, pack_pairs_fp16, split_fp16};
+use gpu_kernels::pack::pairs::{self, BLOCK, ToFlags, ToPairs, group_flags_fp16, pack_pairs_fp16, split_fp16};
 use gpu_kernels::pack::scaled::{Chunks, line_extremes_fp32, line_scales_fp32};
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Triangle};
 use tests::half_of_the_grid;
@@ -222,7 +222,70 @@ struct Pairs {
     nonzero: Vec<u32>,
 }
 
-/// Packs an operand as pairs.
+/// The other operand of a launch that packs two: 300×70 ones.
+struct Other {
+    /// Whether it is A.
+    is_first: bool,
+    numbers: Vec<f32>,
+    words: Vec<[f32; 4]>,
+    factors: Vec<f32>,
+    contents: Vec<u32>,
+}
+
+impl Other {
+    const SIZES: [u32; 2] = [300, 70];
+
+    fn new(is_first: bool) -> Self {
+        let [lines, terms] = Self::SIZES;
+        Self {
+            is_first,
+            numbers: vec![1.0; (lines * terms) as usize],
+            words: vec![[f32::from_bits(GAP); 4]; (lines * pairs::pitch(terms)) as usize / 4],
+            factors: vec![f32::from_bits(GAP); pairs::factor_words(lines, terms, 1) as usize],
+            contents: vec![GAP; pairs::tiles(lines, terms, 1) as usize],
+        }
+    }
+
+    /// A and B of a launch that packs this one and another one.
+    fn beside<'a>(&'a mut self, operand: ToPairs<'a>) -> (ToPairs<'a>, ToPairs<'a>) {
+        let [lines, terms] = Self::SIZES.map(|size| size as usize);
+        let source = Matrix::new(GlobalSlice::new(&self.numbers), lines, terms, terms, 1).unwrap();
+        let other = ToPairs {
+            source: MatrixBatch::new(source, 0, 1).unwrap(),
+            words: GlobalSliceMut::new(self.words.as_flattened_mut()),
+            factors: GlobalSliceMut::new(&mut self.factors),
+            contents: GlobalSliceMut::new(&mut self.contents),
+        };
+        if self.is_first { (other, operand) } else { (operand, other) }
+    }
+
+    /// Sums up what the tiles of both operands have, and looks at all that has been made of this one.
+    fn check(&self, flags: ToFlags<'_>) {
+        let [lines, terms] = Self::SIZES;
+        let (mut fallback, mut nonzero) = ([GAP; 2], [GAP; 4]);
+        let other = ToFlags {
+            contents: GlobalSlice::new(&self.contents),
+            lines,
+            terms,
+            matrices: 1,
+            fallback: GlobalSliceMut::new(&mut fallback),
+            nonzero: GlobalSliceMut::new(&mut nonzero),
+        };
+        let (a, b) = if self.is_first { (other, flags) } else { (flags, other) };
+        launch(group_flags_fp16 { a, b });
+        assert_eq!((fallback, nonzero), ([0; 2], [0, 128, 0, 128]));
+        assert!(self.contents.iter().all(|&word| word == 1));
+        // Ones, scaled, are 2^14, whose fp16 bits are 0x7400; and their low parts are zero, as is what is behind the last term.
+        let pitch = pairs::pitch(terms) as usize;
+        for (place, word) in self.words.as_flattened().iter().enumerate() {
+            let (group, in_group) = (place % pitch / 32, place % 32);
+            let is_there = in_group < 16 && group * 32 + 2 * in_group < terms as usize;
+            assert_eq!(word.to_bits(), if is_there { 0x7400_7400 } else { 0 }, "word {place}");
+        }
+    }
+}
+
+/// Packs an operand as pairs, beside another one.
 fn packed_pairs(source: &Source, element_by_element: bool) -> Pairs {
     let (lines, terms, matrices) = (source.lines as u32, source.terms as u32, source.matrices as u32);
     let gap = f32::from_bits(GAP);
@@ -232,23 +295,27 @@ fn packed_pairs(source: &Source, element_by_element: bool) -> Pairs {
     let first = memory.as_ptr().align_offset(16);
     let mut factors = vec![gap; pairs::factor_words(lines, terms, matrices) as usize + 1];
     let mut contents = vec![GAP; pairs::tiles(lines, terms, matrices) as usize + 1];
-    launch(pack_pairs_fp16 {
+    let to_pack = ToPairs {
         source: source.batch(),
         words: GlobalSliceMut::new(&mut memory[first..=first + len]),
         factors: GlobalSliceMut::new(&mut factors),
         contents: GlobalSliceMut::new(&mut contents),
-        element_by_element: element_by_element.into(),
-    });
+    };
+    // The other operand has its tiles before those of this one, or behind them.
+    let mut other = Other::new(source.lines % 2 == 0);
+    let (a, b) = other.beside(to_pack);
+    launch(pack_pairs_fp16 { a, b, element_by_element: element_by_element.into() });
     let mut unfit = vec![GAP; lines.div_ceil(GROUP) as usize * source.matrices];
     let mut nonzero = vec![GAP; 2 * unfit.len()];
-    launch(group_flags_fp16 {
+    let to_flags = ToFlags {
         contents: GlobalSlice::new(&contents),
         lines,
         terms,
         matrices,
         fallback: GlobalSliceMut::new(&mut unfit),
         nonzero: GlobalSliceMut::new(&mut nonzero),
-    });
+    };
+    other.check(to_flags);
     let words: Vec<u32> = memory[first..=first + len].iter().map(|word| word.to_bits()).collect();
     assert_eq!((words[len], factors.pop().map(f32::to_bits), contents.pop()), (GAP, Some(GAP), Some(GAP)));
     assert!(contents.iter().all(|&word| word < 4), "{contents:?}");
@@ -480,14 +547,18 @@ fn buffers_that_are_too_small_are_refused() {
     let aligned = memory.as_ptr().align_offset(16);
     let (mut enough, mut factors, mut contents) = (vec![0; 8], vec![0.0; 512], vec![0; 4]);
     let mut pack = |words: std::ops::Range<usize>, of_factors: usize, of_contents: usize| {
-        let kernel = pack_pairs_fp16 {
+        let operand = ToPairs {
             source: source.batch(),
             words: GlobalSliceMut::new(&mut memory[words]),
             factors: GlobalSliceMut::new(&mut factors[..of_factors]),
             contents: GlobalSliceMut::new(&mut contents[..of_contents]),
-            element_by_element: 1,
         };
-        kernel.check()
+        // A launch asks the same of either operand.
+        let mut other = Other::new(false);
+        let (a, b) = other.beside(operand);
+        let checked = pack_pairs_fp16 { a, b, element_by_element: 1 }.check();
+        assert_eq!(checked.is_ok(), pack_pairs_fp16 { a: b, b: a, element_by_element: 1 }.check().is_ok());
+        checked
     };
     assert!(pack(aligned..aligned + 960, 512, 4).is_ok());
     assert!(pack(aligned..aligned + 959, 512, 4).is_err());
@@ -496,9 +567,20 @@ fn buffers_that_are_too_small_are_refused() {
     assert!(pack(aligned..aligned + 960, 512, 3).is_err());
     let (fallback, nonzero) = enough.split_at_mut(2);
     let (fallback, contents) = (GlobalSliceMut::new(fallback), GlobalSlice::new(&contents));
-    let flags = |contents, nonzero| group_flags_fp16 { contents, lines: 5, terms: 70, matrices: 2, fallback, nonzero };
+    let flags = |contents, nonzero| {
+        let flags = ToFlags { contents, lines: 5, terms: 70, matrices: 2, fallback, nonzero };
+        let nothing = ToFlags {
+            lines: 0,
+            fallback: GlobalSliceMut::new(&mut []),
+            nonzero: GlobalSliceMut::new(&mut []),
+            ..flags
+        };
+        let checked = group_flags_fp16 { a: flags, b: nothing }.check();
+        assert_eq!(checked.is_ok(), group_flags_fp16 { a: nothing, b: flags }.check().is_ok());
+        checked
+    };
     let nonzero = GlobalSliceMut::new(&mut nonzero[..4]);
-    assert!(flags(contents, nonzero).check().is_ok());
-    assert!(flags(GlobalSlice::new(&[0; 3]), nonzero).check().is_err());
-    assert!(flags(contents, GlobalSliceMut::new(&mut [0; 3])).check().is_err());
+    assert!(flags(contents, nonzero).is_ok());
+    assert!(flags(GlobalSlice::new(&[0; 3]), nonzero).is_err());
+    assert!(flags(contents, GlobalSliceMut::new(&mut [0; 3])).is_err());
 }

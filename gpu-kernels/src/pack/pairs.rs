@@ -1,7 +1,7 @@
 //! Operands as pairs of fp16 numbers, scaled by powers of two: one for each 64 terms of a line.
 //!
 //! ```text
-//!  pack_pairs_fp16, a block for each tile                          a line, packed: for each 64 terms
+//!  pack_pairs_fp16, a block for each tile of both operands         a line, packed: for each 64 terms
 //!
 //!       64 terms                                                    128 bytes for 32 terms           the next 32
 //!     ┌──────────┐   1. loads it, whatever its strides              ┌─────────────┬─────────────┐   ┌────────
@@ -55,13 +55,14 @@
 //! peak performance", IJHPCA 36 (2022), section 3, for the two parts and the factor of 2¹¹. The scaling by blocks of lines is ours.
 
 use blocks::reduce::{Combine, combine_lanes};
+use blocks::uniform::this_thread;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::convert::{f16x2, from_f16x2};
 use cuda_std::prelude::*;
 
 use super::scaled::{LEAST, MAGNITUDE, MOST, TOP, padded, scale};
-use super::tile::{self, PITCH, SIDE, THREADS, Tiles};
+use super::tile::{self, PITCH, Place, SIDE, THREADS, Tile, Tiles};
 use crate::MatrixBatch;
 use crate::gemm::hopper::fallback::GROUP;
 
@@ -187,172 +188,258 @@ impl Combine<2> for Extremes {
     }
 }
 
-/// Packs all lines: line l of matrix i begins at word `(i · lines + l) · pitch`. Its factor for block b is in word
-/// `(i · blocks + b) · ⌈lines / GROUP⌉ · GROUP / 2 + l / 2` of `factors`, in the lower half for an even line: the upper half of an fp32 number, which
-/// is all of a power of two that is not zero. `contents` has a word for each tile, blocks side by side: whether there is anything but
-/// zero, and whether a line is left to the fallback, which depends on `element_by_element`, if that is not zero, or normwise.
+/// An operand that is packed, and where what is made of it goes: line l of matrix i begins at word `(i · lines + l) · pitch`. Its factor for block b
+/// is in word `(i · blocks + b) · ⌈lines / GROUP⌉ · GROUP / 2 + l / 2` of `factors`, in the lower half for an even line: the upper half of an fp32
+/// number, which is all of a power of two that is not zero. `contents` has a word for each tile, blocks side by side: whether there is anything
+/// but zero, and whether a line is left to the fallback.
 ///
 /// All words are given as the fp32 numbers that have their bits. Of the factors behind those of the last line, some are written, and
 /// those are zero, as those of blocks of zeros are.
-#[kernel(
-    block = 256,
-    min_blocks = 5,
-    requires(
-        words.len() as u128 >= words_of(&source),
-        factors.len() as u128 >= factor_words(source.first().rows(), source.first().cols(), source.count()),
-        contents.len() as u128 >= tiles(source.first().rows(), source.first().cols(), source.count()),
-        words.as_mut_ptr().addr().is_multiple_of(16)
-    )
-)]
-pub fn pack_pairs_fp16(
-    source: MatrixBatch<'_>,
-    words: GlobalSliceMut<'_, f32>,
-    factors: GlobalSliceMut<'_, f32>,
-    contents: GlobalSliceMut<'_, u32>,
-    element_by_element: u32,
-) {
-    static TILE: Shared<[[f32; PITCH]; SIDE as usize]> = Shared::new();
-    static FOUND: Shared<[u32; WARPS]> = Shared::new();
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct ToPairs<'a> {
+    /// The operand, whose rows are lines.
+    pub source: MatrixBatch<'a>,
+    /// The lines, packed; at a multiple of 16 bytes.
+    pub words: GlobalSliceMut<'a, f32>,
+    /// Their factors.
+    pub factors: GlobalSliceMut<'a, f32>,
+    /// What the tiles have.
+    pub contents: GlobalSliceMut<'a, u32>,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl ToPairs<'_> {
+    /// Whether there is room for everything.
+    fn have_room(&self) -> bool {
+        let (lines, terms, matrices) = (self.source.first().rows(), self.source.first().cols(), self.source.count());
+        self.words.len() as u128 >= words_of(&self.source)
+            && self.factors.len() as u128 >= factor_words(lines, terms, matrices)
+            && self.contents.len() as u128 >= tiles(lines, terms, matrices)
+            && self.words.as_mut_ptr().addr().is_multiple_of(16)
+    }
+}
+
+/// The shared memory in which tiles are packed.
+#[derive(Clone, Copy)]
+struct Memory {
+    tile: &'static Tile,
+    found: &'static Shared<[u32; WARPS]>,
+}
+
+/// Packs the tiles of an operand from number `first` on, and then every one that is so many further on as there are blocks. Returns the first
+/// number beyond the last tile.
+///
+/// # Safety
+/// As for [`pack_tile`], for all of these tiles.
+#[inline(always)]
+unsafe fn pack_tiles(operand: &ToPairs<'_>, first: u64, element_by_element: u32, memory: Memory) -> u64 {
+    let tiles = Tiles::of(&operand.source);
+    let mut tile = first;
+    while let Some(place) = tiles.place(tile) {
+        // SAFETY: the caller's promise; all threads of the block come here, for the same tiles, and a barrier is behind each.
+        unsafe {
+            pack_tile(operand, place, element_by_element, memory);
+            thread::sync_threads();
+        }
+        tile += u64::from(thread::grid_dim_x());
+    }
+    tile
+}
+
+/// Packs a tile.
+///
+/// # Safety
+/// Called by all threads of a block of [`THREADS`] together, with memory that nothing else uses, for a tile of an operand for which there is room. No
+/// other block packs this tile.
+#[inline(always)]
+unsafe fn pack_tile(operand: &ToPairs<'_>, place: Place, element_by_element: u32, memory: Memory) {
+    let &ToPairs { source, words, factors, contents } = operand;
     let (lines, terms) = (source.first().rows(), source.first().cols());
-    let (line, of_team) = (thread::thread_idx_x() / TEAM, thread::thread_idx_x() % TEAM);
+    let thread = this_thread();
+    let (line, of_team) = (thread / TEAM, thread % TEAM);
     let (pitch, blocks) = (pitch(terms), terms.div_ceil(BLOCK));
-    // SAFETY: all threads of the block come here, for the same tiles. Barriers separate what is written to shared memory from what
-    // others read of it, and `for_each` has another one before the next writes. A launch has checked that there is room for all
+    // SAFETY: the caller's promise. Barriers separate what is written to shared memory from what others read of it. There is room for all
     // lines, their factors and the contents of their tiles. Each word, each factor and the word of a tile are of one thread; groups of
     // four words begin at multiples of four, as the pitch and the first word do.
     unsafe {
-        Tiles::of(&source).for_each(|place| {
-            tile::load(&source.at(place.matrix), place, &TILE);
-            thread::sync_threads();
-            // Neighbouring threads read eight terms each, and lines are 65 numbers apart: all from different banks.
-            let number = |half: u32, i: u32| (half * TOGETHER + of_team * EACH + i) as usize;
-            let mut numbers = [[0.0; EACH as usize]; 2];
-            let mut seen = Extremes::NONE;
+        tile::load(&source.at(place.matrix), place, memory.tile);
+        thread::sync_threads();
+        // Neighbouring threads read eight terms each, and lines are 65 numbers apart: all from different banks.
+        let number = |half: u32, i: u32| (half * TOGETHER + of_team * EACH + i) as usize;
+        let mut numbers = [[0.0; EACH as usize]; 2];
+        let mut seen = Extremes::NONE;
+        for half in 0..2 {
+            for i in 0..EACH as usize {
+                numbers[half][i] = memory.tile.read([line as usize, number(half as u32, i as u32)]);
+                seen.see(numbers[half][i]);
+            }
+        }
+        let seen = combine_lanes(seen, TEAM);
+        let (factor, unfit) = seen.factor(element_by_element != 0);
+        let matrix_block = u64::from(place.matrix) * u64::from(blocks) + u64::from(place.across);
+        // The next line's is the next team's.
+        let next = warp::warp_shuffle_xor(warp::ALL_LANES, factor, TEAM, warp::LANES).0;
+        if of_team == 0 && line % 2 == 0 {
+            let first = matrix_block * padded(lines) + u64::from(place.line);
+            let word = f32::from_bits(factor.to_bits() >> 16 | next.to_bits());
+            factors.set_unchecked(((first + u64::from(line)) / 2) as usize, word);
+        }
+        if place.line + line < lines {
+            let scale = scale(factor);
+            let of_line = u64::from(place.matrix) * u64::from(lines) + u64::from(place.line + line);
+            let first = of_line * u64::from(pitch) + u64::from(place.term + of_team * (EACH / 2));
             for half in 0..2 {
-                for i in 0..EACH as usize {
-                    numbers[half][i] = TILE.read([line as usize, number(half as u32, i as u32)]);
-                    seen.see(numbers[half][i]);
-                }
-            }
-            let seen = combine_lanes(seen, TEAM);
-            let (factor, unfit) = seen.factor(element_by_element != 0);
-            let matrix_block = u64::from(place.matrix) * u64::from(blocks) + u64::from(place.across);
-            // The next line's is the next team's.
-            let next = warp::warp_shuffle_xor(warp::ALL_LANES, factor, TEAM, warp::LANES).0;
-            if of_team == 0 && line % 2 == 0 {
-                let first = matrix_block * padded(lines) + u64::from(place.line);
-                let word = f32::from_bits(factor.to_bits() >> 16 | next.to_bits());
-                factors.set_unchecked(((first + u64::from(line)) / 2) as usize, word);
-            }
-            if place.line + line < lines {
-                let scale = scale(factor);
-                let of_line = u64::from(place.matrix) * u64::from(lines) + u64::from(place.line + line);
-                let first = of_line * u64::from(pitch) + u64::from(place.term + of_team * (EACH / 2));
-                for half in 0..2 {
-                    if place.term + half as u32 * TOGETHER < pitch {
-                        let (mut highs, mut lows) = ([0.0; EACH as usize / 2], [0.0; EACH as usize / 2]);
-                        for i in 0..EACH as usize / 2 {
-                            let pair = [0, 1].map(|j| numbers[half][2 * i + j] * scale);
-                            let [high, low] = split_fp16(pair);
-                            (highs[i], lows[i]) = (f32::from_bits(high), f32::from_bits(low));
-                        }
-                        let word = first as usize + half * TOGETHER as usize;
-                        words.set4_unchecked(word, highs);
-                        words.set4_unchecked(word + PAIRS as usize, lows);
+                if place.term + half as u32 * TOGETHER < pitch {
+                    let (mut highs, mut lows) = ([0.0; EACH as usize / 2], [0.0; EACH as usize / 2]);
+                    for i in 0..EACH as usize / 2 {
+                        let pair = [0, 1].map(|j| numbers[half][2 * i + j] * scale);
+                        let [high, low] = split_fp16(pair);
+                        (highs[i], lows[i]) = (f32::from_bits(high), f32::from_bits(low));
                     }
+                    let word = first as usize + half * TOGETHER as usize;
+                    words.set4_unchecked(word, highs);
+                    words.set4_unchecked(word + PAIRS as usize, lows);
                 }
             }
-            let any = warp::warp_vote_any(warp::ALL_LANES, seen.largest != 0);
-            let unfit = warp::warp_vote_any(warp::ALL_LANES, unfit);
-            if warp::lane_id() == 0 {
-                FOUND.write((thread::thread_idx_x() / warp::LANES) as usize, Contents { any, unfit }.word());
+        }
+        let any = warp::warp_vote_any(warp::ALL_LANES, seen.largest != 0);
+        let unfit = warp::warp_vote_any(warp::ALL_LANES, unfit);
+        if warp::lane_id() == 0 {
+            memory.found.write((thread::thread_idx_x() / warp::LANES) as usize, Contents { any, unfit }.word());
+        }
+        thread::sync_threads();
+        if thread::thread_idx_x() == 0 {
+            let mut found = 0;
+            for warp in 0..WARPS {
+                found |= memory.found.read(warp);
             }
-            thread::sync_threads();
-            if thread::thread_idx_x() == 0 {
-                let mut found = 0;
-                for warp in 0..WARPS {
-                    found |= FOUND.read(warp);
-                }
-                let tile_rows = u64::from(place.matrix) * u64::from(lines.div_ceil(SIDE));
-                let tile = (tile_rows + u64::from(place.line / SIDE)) * u64::from(blocks) + u64::from(place.across);
-                contents.set_unchecked(tile as usize, found);
-            }
-        });
+            let tile_rows = u64::from(place.matrix) * u64::from(lines.div_ceil(SIDE));
+            let tile = (tile_rows + u64::from(place.line / SIDE)) * u64::from(blocks) + u64::from(place.across);
+            contents.set_unchecked(tile as usize, found);
+        }
+    }
+}
+
+/// Packs all lines of two operands; which of them are left to the fallback depends on `element_by_element`: if that is not zero, or normwise.
+#[kernel(block = 256, min_blocks = 5, requires(a.have_room(), b.have_room()))]
+pub fn pack_pairs_fp16(a: ToPairs<'_>, b: ToPairs<'_>, element_by_element: u32) {
+    static TILE: Shared<[[f32; PITCH]; SIDE as usize]> = Shared::new();
+    static FOUND: Shared<[u32; WARPS]> = Shared::new();
+    let memory = Memory { tile: &TILE, found: &FOUND };
+    // SAFETY: all threads of the block come here, the memory is theirs, and a launch has checked that there is room. Tiles of B follow those of A in
+    // number, so each is one block's.
+    unsafe {
+        let next = pack_tiles(&a, thread::block_idx_x().into(), element_by_element, memory);
+        pack_tiles(&b, next - Tiles::of(&a.source).count, element_by_element, memory);
     }
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl crate::Grid for pack_pairs_fp16<'_> {
     fn grid(&self) -> Dim3 {
-        crate::geometry::line_of_blocks(Tiles::of(&self.source).count)
+        let count = |operand: &ToPairs<'_>| Tiles::of(&operand.source).count;
+        crate::geometry::line_of_blocks(count(&self.a).saturating_add(count(&self.b)))
     }
 }
 
-/// From what [`pack_pairs_fp16`] has found in each tile, for each [`GROUP`] lines whether any is left to the fallback, and two words: all lines
-/// are zero at every term below the first one, and from the second one on. They are multiples of [`BLOCK`].
-#[kernel(
-    block = 256,
-    requires(
-        fallback.len() as u64 == u64::from(lines.div_ceil(GROUP)) * u64::from(matrices),
-        nonzero.len() == fallback.len() * 2,
-        contents.len() as u128 >= tiles(lines, terms, matrices)
-    )
-)]
-pub fn group_flags_fp16(
-    contents: GlobalSlice<'_, u32>,
-    lines: u32,
-    terms: u32,
-    matrices: u32,
-    fallback: GlobalSliceMut<'_, u32>,
-    nonzero: GlobalSliceMut<'_, u32>,
-) {
-    /// The tiles of a group, one below the other.
-    const TILES: u32 = GROUP / SIDE;
-    static FOUND: Shared<[[u32; Found::WORDS]; WARPS]> = Shared::new();
+/// What [`pack_pairs_fp16`] has found in each tile of an operand, and where what that says of each [`GROUP`] lines goes: whether any is left to the
+/// fallback, and two words: all lines are zero at every term below the first one, and from the second one on. They are multiples of [`BLOCK`].
+#[repr(C)]
+#[derive(Clone, Copy, KernelParam)]
+pub struct ToFlags<'a> {
+    /// A word for each tile.
+    pub contents: GlobalSlice<'a, u32>,
+    /// The extents of each matrix of the operand, and how many there are.
+    pub lines: u32,
+    /// See there.
+    pub terms: u32,
+    /// See there.
+    pub matrices: u32,
+    /// A word for each group.
+    pub fallback: GlobalSliceMut<'a, u32>,
+    /// Two for each.
+    pub nonzero: GlobalSliceMut<'a, u32>,
+}
+
+impl ToFlags<'_> {
+    /// The groups of all matrices.
+    #[inline(always)]
+    fn groups(&self) -> u64 {
+        u64::from(self.lines.div_ceil(GROUP)) * u64::from(self.matrices)
+    }
+
+    /// Whether there is a word for every tile, and one and two for every group.
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn have_room(&self) -> bool {
+        self.fallback.len() as u64 == self.groups()
+            && self.nonzero.len() == self.fallback.len() * 2
+            && self.contents.len() as u128 >= tiles(self.lines, self.terms, self.matrices)
+    }
+}
+
+/// The tiles of a group, one below the other.
+const TILES: u32 = GROUP / SIDE;
+
+/// Sums up what the tiles have of group `group` of an operand.
+///
+/// # Safety
+/// Called by all threads of a block of [`THREADS`] together, for a group that there is of an operand for which there is room, with memory that nothing else uses.
+#[inline(always)]
+unsafe fn sum_up(operand: &ToFlags<'_>, group: u64, memory: &'static Shared<[[u32; Found::WORDS]; WARPS]>) {
+    let &ToFlags { contents, lines, terms, fallback, nonzero, .. } = operand;
     let thread = thread::thread_idx_x();
     let (of_a_matrix, blocks, tile_rows) = (lines.div_ceil(GROUP), terms.div_ceil(BLOCK), lines.div_ceil(SIDE));
-    let groups = u64::from(of_a_matrix) * u64::from(matrices);
-    let mut group = u64::from(thread::block_idx_x());
-    while group < groups {
-        let matrix = group.checked_div(of_a_matrix.into()).unwrap_or(0);
-        let first = (group - matrix * u64::from(of_a_matrix)) as u32 * TILES;
-        // SAFETY: a launch has checked that there is a word for every tile, and one or two for every group. Each is written by one
-        // thread. All threads of the block come here for the same groups; barriers separate what is written to shared memory from the
-        // reads, and the reads from the next writes.
-        unsafe {
-            let mut found = Found::NOTHING;
-            let mut block = thread;
-            while block < blocks {
-                // Of a group with fewer tiles, the last one more than once, which changes nothing.
-                let words: [u32; TILES as usize] = core::array::from_fn(|i| {
-                    let row = (first + i as u32).min(tile_rows - 1);
-                    let row = matrix * u64::from(tile_rows) + u64::from(row);
-                    contents.get_unchecked((row * u64::from(blocks) + u64::from(block)) as usize)
-                });
-                for i in 0..TILES as usize {
-                    found.see(Contents::of_word(words[i]), block);
-                }
-                block += THREADS;
+    let matrix = group.checked_div(of_a_matrix.into()).unwrap_or(0);
+    let first = (group - matrix * u64::from(of_a_matrix)) as u32 * TILES;
+    // SAFETY: there is a word for every tile, and one or two for every group. Each is written by one
+    // thread. All threads of the block come here for the same groups; barriers separate what is written to shared memory from the
+    // reads, and the reads from the next writes.
+    unsafe {
+        let mut found = Found::NOTHING;
+        let mut block = thread;
+        while block < blocks {
+            // Of a group with fewer tiles, the last one more than once, which changes nothing.
+            let words: [u32; TILES as usize] = core::array::from_fn(|i| {
+                let row = (first + i as u32).min(tile_rows - 1);
+                let row = matrix * u64::from(tile_rows) + u64::from(row);
+                contents.get_unchecked((row * u64::from(blocks) + u64::from(block)) as usize)
+            });
+            for i in 0..TILES as usize {
+                found.see(Contents::of_word(words[i]), block);
             }
-            let found = combine_lanes(found, warp::LANES);
-            if warp::lane_id() == 0 {
-                let words = found.words();
-                for i in 0..Found::WORDS {
-                    FOUND.write([(thread / warp::LANES) as usize, i], words[i]);
-                }
-            }
-            thread::sync_threads();
-            if thread == 0 {
-                let mut all = found;
-                for warp in 1..WARPS {
-                    all.and(Found::of_words([0, 1, 2].map(|i| FOUND.read([warp, i]))));
-                }
-                fallback.set_unchecked(group as usize, all.unfit);
-                nonzero.set_unchecked(2 * group as usize, all.begin);
-                nonzero.set_unchecked(2 * group as usize + 1, all.end);
-            }
-            thread::sync_threads();
+            block += THREADS;
         }
+        let found = combine_lanes(found, warp::LANES);
+        if warp::lane_id() == 0 {
+            let words = found.words();
+            for i in 0..Found::WORDS {
+                memory.write([(thread / warp::LANES) as usize, i], words[i]);
+            }
+        }
+        thread::sync_threads();
+        if thread == 0 {
+            let mut all = found;
+            for warp in 1..WARPS {
+                all.and(Found::of_words([0, 1, 2].map(|i| memory.read([warp, i]))));
+            }
+            fallback.set_unchecked(group as usize, all.unfit);
+            nonzero.set_unchecked(2 * group as usize, all.begin);
+            nonzero.set_unchecked(2 * group as usize + 1, all.end);
+        }
+        thread::sync_threads();
+    }
+}
+
+/// Sums up what the tiles of two operands have.
+#[kernel(block = 256, requires(a.have_room(), b.have_room()))]
+pub fn group_flags_fp16(a: ToFlags<'_>, b: ToFlags<'_>) {
+    static FOUND: Shared<[[u32; Found::WORDS]; WARPS]> = Shared::new();
+    let (of_a, all) = (a.groups(), a.groups() + b.groups());
+    let mut group = u64::from(thread::block_idx_x());
+    while group < all {
+        // SAFETY: all threads of the block come here for the same groups, the memory is theirs, and a launch has checked that there is room.
+        unsafe { if group < of_a { sum_up(&a, group, &FOUND) } else { sum_up(&b, group - of_a, &FOUND) } }
         group += u64::from(thread::grid_dim_x());
     }
 }
@@ -360,7 +447,7 @@ pub fn group_flags_fp16(
 #[cfg(not(target_arch = "nvptx64"))]
 impl crate::Grid for group_flags_fp16<'_> {
     fn grid(&self) -> Dim3 {
-        crate::geometry::line_of_blocks(u64::from(self.lines.div_ceil(GROUP)) * u64::from(self.matrices))
+        crate::geometry::line_of_blocks(self.a.groups() + self.b.groups())
     }
 }
 

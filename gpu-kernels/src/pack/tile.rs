@@ -80,6 +80,18 @@ impl Tiles {
         Self { lines, terms, across: across.into(), of_a_matrix, count }
     }
 
+    /// Tile number `tile`, if there is one.
+    #[inline(always)]
+    pub(super) fn place(&self, tile: u64) -> Option<Place> {
+        if tile >= self.count {
+            return None;
+        }
+        let (matrix, of_matrix) = divide(tile, self.of_a_matrix);
+        let (down, across) = divide(of_matrix, self.across);
+        let (line, across) = (down as u32 * self.lines, across as u32);
+        Some(Place { matrix: matrix as u32, line, across, term: across * self.terms })
+    }
+
     /// Calls `each` with the tiles of this block: one, unless there are more of them than a grid has blocks.
     ///
     /// # Safety
@@ -87,11 +99,8 @@ impl Tiles {
     #[inline(always)]
     pub(super) unsafe fn for_each(&self, mut each: impl FnMut(Place)) {
         let mut tile = u64::from(thread::block_idx_x());
-        while tile < self.count {
-            let (matrix, of_matrix) = divide(tile, self.of_a_matrix);
-            let (down, across) = divide(of_matrix, self.across);
-            let (line, across) = (down as u32 * self.lines, across as u32);
-            each(Place { matrix: matrix as u32, line, across, term: across * self.terms });
+        while let Some(place) = self.place(tile) {
+            each(place);
             tile += u64::from(thread::grid_dim_x());
             if tile < self.count {
                 // SAFETY: all threads of the block come here: they have the same tiles.

@@ -11,7 +11,7 @@ use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::{Flags, matrix_copy_flagged_fp32, matrix_copy_fp32};
 use gpu_kernels::pack::digits::{self, pack_digits_int8};
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
-use gpu_kernels::pack::pairs::{self, group_flags_fp16, pack_pairs_fp16};
+use gpu_kernels::pack::pairs::{self, ToFlags, ToPairs, group_flags_fp16, pack_pairs_fp16};
 use gpu_kernels::pack::scaled::{Chunks, line_extremes_fp32, line_scales_fp32};
 use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
 
@@ -79,6 +79,11 @@ impl Format {
                 &[line_extremes_fp32::FACTS, line_scales_fp32::FACTS, pack_digits_int8::FACTS]
             }
         }
+    }
+
+    /// Whether these pack both operands of a product in one launch.
+    pub(crate) fn packs_both(self) -> bool {
+        matches!(self, Self::Scaled(ScaledFormat::Pairs { .. }))
     }
 
     /// How often these read each number.
@@ -211,34 +216,52 @@ impl ScaledFormat {
     }
 }
 
-/// Scales the rows of matrices and splits their numbers.
-pub(crate) fn pack_scaled(
-    device: &Device,
-    source: MatrixBatch<'_>,
-    format: ScaledFormat,
-    parts: ScaledParts<'_>,
-) -> Result<(), Error> {
-    let ScaledParts { found, factors, fallback_groups: fallback, nonzero, words } = parts;
-    let (lines, terms, matrices) = (source.first().rows(), source.first().cols(), source.count());
+/// An operand whose rows are scaled, and where it goes.
+#[derive(Clone, Copy)]
+pub(crate) struct ToScale<'a> {
+    pub(crate) source: MatrixBatch<'a>,
+    pub(crate) parts: ScaledParts<'a>,
+}
+
+/// Scales the rows of matrices, A and B of a product, and splits their numbers.
+pub(crate) fn pack_scaled(device: &Device, operands: [ToScale<'_>; 2], format: ScaledFormat) -> Result<(), Error> {
     match format {
         ScaledFormat::Pairs { element_by_element } => {
-            let element_by_element = element_by_element.into();
-            device.launch(pack_pairs_fp16 { source, words, factors, contents: found, element_by_element })?;
-            device.launch(group_flags_fp16 { contents: read(found), lines, terms, matrices, fallback, nonzero })
-        }
-        ScaledFormat::Digits => {
-            let chunks = Chunks::of(lines, terms, matrices);
-            device.launch(line_extremes_fp32 { source, chunks, extremes: found })?;
-            device.launch(line_scales_fp32 {
-                extremes: read(found),
-                lines,
-                matrices,
-                chunks: chunks.count,
+            let [a, b] = operands.map(|ToScale { source, parts: ScaledParts { found, factors, words, .. } }| ToPairs {
+                source,
+                words,
                 factors,
-                fallback,
-                nonzero,
-            })?;
-            device.launch(pack_digits_int8 { source, factors: read(factors), words: as_words(words) })
+                contents: found,
+            });
+            device.launch(pack_pairs_fp16 { a, b, element_by_element: element_by_element.into() })?;
+            let [a, b] = operands.map(|ToScale { source, parts }| ToFlags {
+                contents: read(parts.found),
+                lines: source.first().rows(),
+                terms: source.first().cols(),
+                matrices: source.count(),
+                fallback: parts.fallback_groups,
+                nonzero: parts.nonzero,
+            });
+            device.launch(group_flags_fp16 { a, b })
         }
+        ScaledFormat::Digits => operands.into_iter().try_for_each(|operand| pack_digits(device, operand)),
     }
+}
+
+/// The same as digits, for one operand.
+fn pack_digits(device: &Device, ToScale { source, parts }: ToScale<'_>) -> Result<(), Error> {
+    let ScaledParts { found, factors, fallback_groups: fallback, nonzero, words } = parts;
+    let (lines, terms, matrices) = (source.first().rows(), source.first().cols(), source.count());
+    let chunks = Chunks::of(lines, terms, matrices);
+    device.launch(line_extremes_fp32 { source, chunks, extremes: found })?;
+    device.launch(line_scales_fp32 {
+        extremes: read(found),
+        lines,
+        matrices,
+        chunks: chunks.count,
+        factors,
+        fallback,
+        nonzero,
+    })?;
+    device.launch(pack_digits_int8 { source, factors: read(factors), words: as_words(words) })
 }

@@ -87,7 +87,7 @@ impl KernelCandidate {
     /// The kernels that it launches, in their order. Not all of them in every run.
     pub(super) fn kernels(&self) -> Vec<KernelFacts> {
         let queued_before = self.kernel.contract.queues_before().iter().map(|(kernel, _)| *kernel);
-        let before = self.preparations.iter().flat_map(Preparation::kernels).chain(queued_before);
+        let before = Preparation::kernels_of(&self.preparations).into_iter().chain(queued_before);
         let fallback = self.fallback.map(|kernel| kernel.facts);
         let adds = self.is_divided().then(|| reduction(self.kernel.scheme.parts_of_sums()));
         let repairs = (!self.tile_mask.is_empty()).then_some(REPAIR);
@@ -114,10 +114,11 @@ impl KernelCandidate {
     /// What runs, in words.
     pub(super) fn steps(&self) -> Vec<String> {
         let Self { product, kernel, splits, .. } = self;
-        let mut steps = Vec::new();
-        for (operand, preparation) in operands(kernel, product).iter().zip(&self.preparations) {
-            steps.extend(preparation.steps(operand.name));
-        }
+        let operands = operands(kernel, product);
+        let prepared = || operands.iter().map(|operand| operand.name).zip(&self.preparations);
+        let own = prepared().filter_map(|(name, preparation)| preparation.step(name));
+        let of_fallback = prepared().filter_map(|(name, preparation)| preparation.step_of_fallback(name));
+        let mut steps: Vec<String> = own.chain(of_fallback).collect();
         for (before, what) in kernel.contract.queues_before() {
             steps.push(format!("{what} with {}", before.name));
         }

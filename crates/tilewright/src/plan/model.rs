@@ -201,7 +201,7 @@ impl Features {
             }
             (Family::Gemm, None) => Work::Sums { operations: product.operations(), terms: product.terms() as f64 },
         };
-        let costs = preparations.each_ref().map(Preparation::cost);
+        let preparing = Preparation::kernels_of(preparations).len();
         let is_reduced = splits > 1;
         let partials = f64::from(splits) * kernel.scheme.parts_of_sums() as f64;
         let repairs = candidate.fallback.is_some() || !candidate.tile_mask.is_empty();
@@ -209,8 +209,8 @@ impl Features {
             kernel,
             is_aligned: product.is_aligned(),
             launches: if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 },
-            next_launches: f64::from(costs[0].0 + costs[1].0 + u32::from(is_reduced) + u32::from(repairs)),
-            prepared: costs[0].1 + costs[1].1,
+            next_launches: (preparing + usize::from(is_reduced) + usize::from(repairs)) as f64,
+            prepared: preparations.iter().map(Preparation::traffic).sum(),
             partials: if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
             idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
             traffic: product.traffic(),

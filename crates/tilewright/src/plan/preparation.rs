@@ -24,8 +24,8 @@ use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 use super::workspace::Layout;
 use crate::kernels::{
-    COPY, COPY_FLAGGED, Format, KernelInfo, PackedOperand, ScaledParts, copy_flagged, copy_matrices, pack_rounded,
-    pack_scaled,
+    COPY, COPY_FLAGGED, Format, KernelInfo, PackedOperand, ScaledFormat, ScaledParts, ToScale, copy_flagged,
+    copy_matrices, pack_rounded, pack_scaled,
 };
 use crate::order::Order;
 use crate::placement::Placement;
@@ -105,17 +105,25 @@ pub(crate) struct Operand {
 pub(crate) struct Prepared<'a> {
     /// As it is or as a copy.
     pub(crate) operand: MatrixBatch<'a>,
-    /// As it has been packed; nothing if it has not.
+    /// As it is packed; nothing if it is not.
     pub(crate) packed: PackedOperand<'a>,
+    /// What has yet to be scaled, and in which format: with the other operand.
+    scaling: Option<(ToScale<'a>, ScaledFormat)>,
     /// Where the copy comes from and goes to, by lines, if it has yet to be made.
     pending: Option<(MatrixBatch<'a>, MatrixBatchMut<'a>)>,
 }
 
 impl Prepared<'_> {
-    /// Queues what is left to do when the other operand has been prepared, too: a copy of the lines that the fallback needs.
-    pub(crate) fn finish(&self, device: &Device, other: &Self) -> Result<(), Error> {
-        let flags = Flags { own: self.packed.scales.fallback, other: other.packed.scales.fallback };
-        self.pending.map_or(Ok(()), |(from, to)| copy_flagged(device, from, to, flags))
+    /// Queues what is done of two operands together: scaling them, and then copies of the lines of each that the fallback needs.
+    pub(crate) fn finish([a, b]: [&Self; 2], device: &Device) -> Result<(), Error> {
+        if let (Some((of_a, format)), Some((of_b, _))) = (a.scaling, b.scaling) {
+            pack_scaled(device, [of_a, of_b], format)?;
+        }
+        for (operand, other) in [(a, b), (b, a)] {
+            let flags = Flags { own: operand.packed.scales.fallback, other: other.packed.scales.fallback };
+            operand.pending.map_or(Ok(()), |(from, to)| copy_flagged(device, from, to, flags))?;
+        }
+        Ok(())
     }
 }
 
@@ -221,11 +229,7 @@ impl Copied {
 }
 
 impl Packed {
-    /// The kernels that it takes, in their order.
-    fn kernels(&self) -> &'static [KernelFacts] {
-        self.format.kernels()
-    }
-
+    /// Rounded lines are packed here, and scaled ones with those of the other operand.
     fn run<'a>(
         &self,
         device: &Device,
@@ -238,84 +242,83 @@ impl Packed {
         let (Some(Scaled { copy, .. }), Format::Scaled(format)) = (&self.scaled, self.format) else {
             pack_rounded(device, source, self.format == Format::Bf16, words(for_words))?;
             let packed = PackedOperand { words: packed_words, ..PackedOperand::nothing() };
-            return Ok(Prepared { operand, packed, pending: None });
+            return Ok(Prepared { operand, packed, scaling: None, pending: None });
         };
         let [found, fallback_groups, nonzero] = [for_found, for_fallback, for_nonzero].map(words);
         let parts = ScaledParts { found, factors: for_factors, fallback_groups, nonzero, words: for_words };
-        pack_scaled(device, source, format, parts)?;
+        let scaling = Some((ToScale { source, parts }, format));
         let scales = PairInfo { factors: read(for_factors), fallback: read(fallback_groups), nonzero: read(nonzero) };
         let packed = PackedOperand { words: packed_words, scales };
-        let Some(copy) = copy else { return Ok(Prepared { operand, packed, pending: None }) };
+        let Some(copy) = copy else { return Ok(Prepared { operand, packed, scaling, pending: None }) };
         let (from, to, operand) = copy.views(operand, for_copy)?;
         let pending = if self.lines_are_rows { (from, to) } else { (from.transposed(), to.transposed()) };
-        Ok(Prepared { operand, packed, pending: Some(pending) })
+        Ok(Prepared { operand, packed, scaling, pending: Some(pending) })
     }
 }
 
 impl Preparation {
-    /// The launches that it takes, and the bytes that these read and write.
-    pub(crate) fn cost(&self) -> (u32, f64) {
-        let of_copy = |copy: &Copied| (1, 2.0 * copy.bytes() as f64);
+    /// The kernels that two operands take, in the order in which they are launched.
+    pub(crate) fn kernels_of(both: &[Self; 2]) -> Vec<KernelFacts> {
+        let [a, b] = both.each_ref().map(Self::kernels);
+        let b = if both[0].is_with_the_other() { &[] } else { b };
+        let copies = both.iter().filter_map(|operand| operand.copied_for_fallback().map(|_| COPY_FLAGGED));
+        a.iter().chain(b).copied().chain(copies).collect()
+    }
+
+    /// Whether the launches that pack it also pack the other operand.
+    fn is_with_the_other(&self) -> bool {
+        matches!(self, Self::Packed(packed) if packed.format.packs_both())
+    }
+
+    /// The kernels that make of it what the multiplying kernel takes.
+    fn kernels(&self) -> &'static [KernelFacts] {
         match self {
-            Self::InPlace => (0, 0.0),
-            Self::Copied(copy) => of_copy(copy),
-            Self::Packed(Packed { format, words, scaled, elements, .. }) => {
-                let (read, written) = (4.0 * *elements as f64, 4.0 * words.len() as f64);
-                match scaled {
-                    None => (1, read + written),
-                    Some(Scaled { copy, .. }) => {
-                        // Usually, nothing is copied for the fallback.
-                        let launches = format.kernels().len() + usize::from(copy.is_some());
-                        (launches as u32, format.reads() * read + written)
-                    }
-                }
+            Self::InPlace => &[],
+            Self::Copied(_) => &[COPY],
+            Self::Packed(packed) => packed.format.kernels(),
+        }
+    }
+
+    /// The bytes that these read and write. (Usually, nothing is copied for the fallback.)
+    pub(crate) fn traffic(&self) -> f64 {
+        match self {
+            Self::InPlace => 0.0,
+            Self::Copied(copy) => 2.0 * copy.bytes() as f64,
+            Self::Packed(Packed { format, words, elements, .. }) => {
+                format.reads() * 4.0 * *elements as f64 + 4.0 * words.len() as f64
             }
         }
     }
 
-    /// The kernels that it takes, in their order.
-    pub(crate) fn kernels(&self) -> Vec<KernelFacts> {
+    /// The copy of what the fallback needs, if it needs one.
+    fn copied_for_fallback(&self) -> Option<&Copied> {
         match self {
-            Self::InPlace => Vec::new(),
-            Self::Copied(_) => vec![COPY],
-            Self::Packed(packed) => {
-                let copy = self.copied().map(|_| COPY_FLAGGED);
-                packed.kernels().iter().copied().chain(copy).collect()
-            }
-        }
-    }
-
-    /// The copy that is made, if one is.
-    fn copied(&self) -> Option<&Copied> {
-        match self {
-            Self::InPlace => None,
-            Self::Copied(copy) => Some(copy),
+            Self::InPlace | Self::Copied(_) => None,
             Self::Packed(packed) => packed.scaled.as_ref()?.copy.as_ref(),
         }
     }
 
-    /// What is done to an operand of this name, in words, a step each.
-    pub(crate) fn steps(&self, name: &str) -> Vec<String> {
-        let all = |count: usize| if count == 1 { "" } else { ", all of the batch," };
-        let mut steps = Vec::new();
-        if let Self::Packed(packed) = self {
-            let (what, kernels) = (
-                packed.format.words(),
-                packed.kernels().iter().map(|kernel| kernel.name).collect::<Vec<_>>().join(", "),
-            );
-            steps.push(format!("pack {name} into the workspace: {what}, with {kernels}"));
+    /// What is done to an operand of this name alone, or to it in launches for both, in words.
+    pub(crate) fn step(&self, name: &str) -> Option<String> {
+        let kernels = self.kernels().iter().map(|kernel| kernel.name).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::InPlace => None,
+            Self::Copied(Copied { placement, count, .. }) => {
+                let all = if *count == 1 { "" } else { ", all of the batch," };
+                Some(format!("copy {name}{all} into the workspace, {placement}, with {kernels}"))
+            }
+            Self::Packed(packed) => {
+                let both = if self.is_with_the_other() { ", which pack A and B together" } else { "" };
+                Some(format!("pack {name} into the workspace: {}, with {kernels}{both}", packed.format.words()))
+            }
         }
-        if let Some(Copied { placement, count, .. }) = self.copied() {
-            let all = all(*count);
-            steps.push(match self {
-                Self::Packed(_) => format!(
-                    "copy what the fallback needs of {name} into the workspace, {placement}, with {}",
-                    COPY_FLAGGED.name
-                ),
-                _ => format!("copy {name}{all} into the workspace, {placement}, with {}", COPY.name),
-            });
-        }
-        steps
+    }
+
+    /// What is done when both operands have been packed, in words.
+    pub(crate) fn step_of_fallback(&self, name: &str) -> Option<String> {
+        let Copied { placement, .. } = self.copied_for_fallback()?;
+        let kernel = COPY_FLAGGED.name;
+        Some(format!("copy what the fallback needs of {name} into the workspace, {placement}, with {kernel}"))
     }
 
     /// Why it is necessary, in words, if it is.
@@ -323,7 +326,7 @@ impl Preparation {
         match self {
             Self::InPlace => None,
             Self::Copied(_) => Some(format!("{name} is copied first, because the kernel cannot load it as it lies")),
-            Self::Packed(_) => self.copied().map(|_| {
+            Self::Packed(_) => self.copied_for_fallback().map(|_| {
                 format!("what the fallback needs of {name} is copied, because it cannot load {name} as it lies")
             }),
         }
@@ -344,7 +347,8 @@ impl Preparation {
         }
     }
 
-    /// Queues what has to be done, and gives the operand as the kernel takes it. `memory` has the parts of the workspace.
+    /// Queues what has to be done of the operand alone, and gives it as the kernel takes it when [`Prepared::finish`] has queued the rest. `memory`
+    /// has the parts of the workspace.
     ///
     /// # Errors
     /// [`Error::Shape`], and those of [`Device::launch`].
@@ -356,10 +360,10 @@ impl Preparation {
     ) -> Result<Prepared<'a>, Error> {
         let unpacked = PackedOperand::nothing();
         match self {
-            Self::InPlace => Ok(Prepared { operand, packed: unpacked, pending: None }),
+            Self::InPlace => Ok(Prepared { operand, packed: unpacked, scaling: None, pending: None }),
             Self::Copied(copy) => {
                 let operand = copy.run(device, operand, memory[PARTS - 1])?;
-                Ok(Prepared { operand, packed: unpacked, pending: None })
+                Ok(Prepared { operand, packed: unpacked, scaling: None, pending: None })
             }
             Self::Packed(packed) => packed.run(device, operand, memory),
         }

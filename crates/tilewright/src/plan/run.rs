@@ -104,8 +104,7 @@ impl GemmPlan {
         let [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, for_partials, for_mask] = parts;
         let prepared_a = prepare_a.run(device, a, [a0, a1, a2, a3, a4, a5])?;
         let prepared_b = prepare_b.run(device, b, [b0, b1, b2, b3, b4, b5])?;
-        prepared_a.finish(device, &prepared_b)?;
-        prepared_b.finish(device, &prepared_a)?;
+        Prepared::finish([&prepared_a, &prepared_b], device)?;
         let Prepared { operand: a, packed: packed_a, .. } = prepared_a;
         let Prepared { operand: b, packed: packed_b, .. } = prepared_b;
 
