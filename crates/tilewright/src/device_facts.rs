@@ -54,6 +54,15 @@ impl DeviceFacts {
         }
     }
 
+    /// The same GPU with the kernels that any has from compute capability 8.0 on, and no others.
+    #[must_use]
+    pub fn with_portable_kernels(mut self) -> Self {
+        if let Processor::Gpu { sm_90a, .. } = &mut self.processor {
+            *sm_90a = false;
+        }
+        self
+    }
+
     /// The facts of a device.
     pub fn of(device: &Device) -> Self {
         match device.gpu_properties() {

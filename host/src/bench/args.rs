@@ -143,7 +143,6 @@ impl BenchFlags {
         let others = [
             ("--problem", !self.problem.is_empty()),
             ("--kernel", self.kernel.is_some()),
-            ("--portable", self.portable),
             ("--m", self.m.is_some()),
             ("--inputs", !self.inputs.is_empty()),
             ("--torch", self.torch.is_some()),
@@ -159,6 +158,7 @@ impl BenchFlags {
             constants: self.table.constants()?,
             runs: self.runs as usize,
             device: self.device,
+            portable: self.portable,
             baseline: !self.no_baseline,
             json: self.json,
         })
@@ -339,6 +339,7 @@ mod tests {
         assert!(atlas(&["--class", "square"]).err().unwrap().contains("did you mean `squares`"));
         assert!(atlas(&["--sample", "0"]).err().unwrap().contains("--sample is 0"));
         assert!(atlas(&["--precision", "fp32", "--precision", "tf32"]).err().unwrap().contains("fp32, tf32"));
+        assert!(atlas(&["--portable"]).unwrap().portable && !atlas(&[]).unwrap().portable);
         assert!(atlas(&["--compare", "old.json"]).err().unwrap().contains("--compare is not for the atlas"));
         for flags in [&["--list"][..], &["--sample", "3"], &["--svg", "a.svg"]] {
             assert!(options(flags).unwrap_err().contains("say --suite atlas"), "{flags:?}");

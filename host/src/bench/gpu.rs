@@ -15,6 +15,12 @@ pub(super) fn open(choice: DeviceChoice) -> Result<Device, Error> {
     })
 }
 
+/// The same GPU with the kernels that any has from compute capability 8.0 on, and no others.
+pub(super) fn portable(device: &Device) -> Result<Device, Error> {
+    let ordinal = device.gpu_properties().map_or(0, |properties| properties.ordinal);
+    Ok(Device::cuda_with_arch(ordinal, "sm_80")?)
+}
+
 /// Refuses a device that there is nothing to measure on.
 ///
 /// # Errors

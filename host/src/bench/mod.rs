@@ -101,8 +101,7 @@ pub fn bench(
     // The same GPU with portable kernels only, where a case wants these.
     let portable = match options.cases.iter().any(|case| case.portable) {
         true => {
-            let ordinal = device.gpu_properties().map_or(0, |properties| properties.ordinal);
-            let device = Device::cuda_with_arch(ordinal, "sm_80")?;
+            let device = gpu::portable(device)?;
             Some(Opened { stall: Stall::new(&device, &report.roofline.fma)?, blas: open_blas(&device)?, device })
         }
         false => None,

@@ -65,6 +65,8 @@ pub struct AtlasOptions {
     pub runs: usize,
     /// The device, which has to be a GPU unless shapes are only listed.
     pub device: DeviceChoice,
+    /// Whether ours has to be PTX for sm_80, whatever the GPU.
+    pub portable: bool,
     /// Whether to measure cuBLAS.
     pub baseline: bool,
     /// Whether to list shapes and measure nothing.
@@ -89,6 +91,7 @@ pub(in super::super) struct Common {
     pub(in super::super) constants: ConstantsChoice,
     pub(in super::super) runs: usize,
     pub(in super::super) device: DeviceChoice,
+    pub(in super::super) portable: bool,
     pub(in super::super) baseline: bool,
     pub(in super::super) json: Option<PathBuf>,
 }
@@ -120,7 +123,7 @@ impl AtlasFlags {
         if self.sample == Some(0) {
             return Err(Error::Usage("--sample is 0: nothing is left to measure".to_owned()));
         }
-        let Common { seed, precision, tables, constants, runs, device, baseline, json } = common;
+        let Common { seed, precision, tables, constants, runs, device, portable, baseline, json } = common;
         let precision = match precision.as_slice() {
             [] => Precision::Fp32,
             [one] => *one,
@@ -143,6 +146,7 @@ impl AtlasFlags {
             constants,
             runs,
             device,
+            portable,
             baseline,
             list,
             regret,

@@ -46,7 +46,7 @@ pub use shape::{Operand, Shape};
 
 use std::time::{Duration, Instant};
 
-use super::gpu::{open, refuse_cpu};
+use super::gpu::{open, portable, refuse_cpu};
 use super::report::{CublasInfo, GpuState};
 use super::roofline;
 use crate::Error;
@@ -88,6 +88,7 @@ pub fn run(options: &AtlasOptions, mut print: impl FnMut(&str)) -> Result<(), Er
     }
     let device = open(options.device)?;
     refuse_cpu(&device)?;
+    let device = if options.portable { portable(&device)? } else { device };
     options.json.iter().chain(&options.svg).try_for_each(|path| check_writable(path))?;
     measure(&device, options, &chosen, &mut print).map(drop)
 }

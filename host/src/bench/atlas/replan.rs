@@ -103,10 +103,12 @@ fn not_for_this(path: &Path, why: &str) -> Error {
 
 /// The GPU that a report is of.
 fn gpu_of(report: &AtlasReport) -> Option<DeviceFacts> {
-    let DeviceInfo::Cuda { name, compute_capability, multiprocessors, memory_bytes, .. } = &report.device else {
+    let DeviceInfo::Cuda { name, compute_capability, multiprocessors, memory_bytes, ptx_arch, .. } = &report.device
+    else {
         return None;
     };
-    Some(DeviceFacts::of_gpu(name, numbers_of(compute_capability)?, *multiprocessors, *memory_bytes))
+    let gpu = DeviceFacts::of_gpu(name, numbers_of(compute_capability)?, *multiprocessors, *memory_bytes);
+    Some(if ptx_arch == "sm_80" { gpu.with_portable_kernels() } else { gpu })
 }
 
 /// The numbers of a compute capability, as `9.0`.

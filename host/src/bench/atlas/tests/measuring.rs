@@ -24,6 +24,7 @@ pub(super) fn options(limit: Option<Duration>) -> AtlasOptions {
         constants: ConstantsChoice::BuiltIn,
         runs: 2,
         device: DeviceChoice::Cpu,
+        portable: false,
         baseline: false,
         list: false,
         regret: true,

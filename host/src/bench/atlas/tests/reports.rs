@@ -192,6 +192,13 @@ fn a_report_with_times_of_plans_is_planned_again_without_a_gpu() {
     assert!(text.contains("gemm_tiled_16_fp32 /1, not gemm_naive_1d_fp32 /1 (0.0010 ms)"), "{text}");
     assert!(line("  gemm_wgmma_packed_fp32_3xfp16").contains("2 times"), "{text}");
 
+    // With portable kernels only, the plans are others.
+    if let DeviceInfo::Cuda { ptx_arch, .. } = &mut report.device {
+        *ptx_arch = "sm_80".to_owned();
+    }
+    write(&report);
+    assert_ne!(again().unwrap(), text);
+
     report.results.truncate(0);
     write(&report);
     assert!(again().unwrap_err().to_string().contains("measure with --regret"));
