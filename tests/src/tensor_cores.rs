@@ -13,7 +13,7 @@ use tilewright::Orders;
 #[allow(missing_docs, reason = "named after the kernels")]
 pub enum MmaPrecision {
     Fp32ThreeTf32,
-    Fp32ThreeTf32Of64x32,
+    Fp32ThreeTf32Of64x64,
     Tf32,
     Bf16,
     Fp16,
@@ -21,10 +21,10 @@ pub enum MmaPrecision {
 
 impl MmaPrecision {
     /// All precisions.
-    pub const ALL: [Self; 5] = [Self::Fp32ThreeTf32, Self::Fp32ThreeTf32Of64x32, Self::Tf32, Self::Bf16, Self::Fp16];
+    pub const ALL: [Self; 5] = [Self::Fp32ThreeTf32, Self::Fp32ThreeTf32Of64x64, Self::Tf32, Self::Bf16, Self::Fp16];
 
     /// Those whose results are those of fp32.
-    pub const FP32: [Self; 2] = [Self::Fp32ThreeTf32, Self::Fp32ThreeTf32Of64x32];
+    pub const FP32: [Self; 2] = [Self::Fp32ThreeTf32, Self::Fp32ThreeTf32Of64x64];
 
     /// How far an element of `A·B` may be from the exact one, as a part of `Σ|a||b|`, but for the rounding of the sum: what
     /// the two operands of a product lose at most.
@@ -34,7 +34,7 @@ impl MmaPrecision {
     pub fn element_bound(self) -> f64 {
         let power = |exponent: i32| 2f64.powi(exponent);
         match self {
-            Self::Fp32ThreeTf32 | Self::Fp32ThreeTf32Of64x32 => 2.0 * power(-21) + power(-22),
+            Self::Fp32ThreeTf32 | Self::Fp32ThreeTf32Of64x64 => 2.0 * power(-21) + power(-22),
             Self::Tf32 | Self::Fp16 => 2.0 * power(-11) + power(-22),
             Self::Bf16 => 2.0 * power(-8) + power(-16),
         }
@@ -65,9 +65,9 @@ pub fn launch_mma(
         MmaPrecision::Fp32ThreeTf32 => by_layouts!(
             gemm_mma_nn_fp32_3xtf32 gemm_mma_nt_fp32_3xtf32 gemm_mma_tn_fp32_3xtf32 gemm_mma_tt_fp32_3xtf32
         ),
-        MmaPrecision::Fp32ThreeTf32Of64x32 => by_layouts!(
-            gemm_mma_64x32_nn_fp32_3xtf32 gemm_mma_64x32_nt_fp32_3xtf32
-            gemm_mma_64x32_tn_fp32_3xtf32 gemm_mma_64x32_tt_fp32_3xtf32
+        MmaPrecision::Fp32ThreeTf32Of64x64 => by_layouts!(
+            gemm_mma_64x64_nn_fp32_3xtf32 gemm_mma_64x64_nt_fp32_3xtf32
+            gemm_mma_64x64_tn_fp32_3xtf32 gemm_mma_64x64_tt_fp32_3xtf32
         ),
         MmaPrecision::Tf32 => by_layouts!(gemm_mma_nn_tf32 gemm_mma_nt_tf32 gemm_mma_tn_tf32 gemm_mma_tt_tf32),
         MmaPrecision::Bf16 => by_layouts!(gemm_mma_nn_bf16 gemm_mma_nt_bf16 gemm_mma_tn_bf16 gemm_mma_tt_bf16),

@@ -130,12 +130,8 @@ const SHAPES: [Sizes; 4] = [
 ];
 
 /// The kernels whose blocks copy tiles together.
-fn shared_tiles() -> [Kernel; 22] {
+fn shared_tiles() -> [Kernel; 14] {
     kernels! {
-        gemm_mma_64x32_nn_fp32_3xtf32 gemm_mma_64x32_nt_fp32_3xtf32
-        gemm_mma_64x32_tn_fp32_3xtf32 gemm_mma_64x32_tt_fp32_3xtf32
-        gemm_mma_64x32_k64_nn_fp32_3xtf32 gemm_mma_64x32_k64_nt_fp32_3xtf32
-        gemm_mma_64x32_k64_tn_fp32_3xtf32 gemm_mma_64x32_k64_tt_fp32_3xtf32
         gemm_mma_64x64_nn_fp32_3xtf32 gemm_mma_64x64_nt_fp32_3xtf32
         gemm_mma_64x64_tn_fp32_3xtf32 gemm_mma_64x64_tt_fp32_3xtf32
         gemm_mma_64x64_nn_fp32_fp64 gemm_mma_64x64_nt_fp32_fp64

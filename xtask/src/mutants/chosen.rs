@@ -451,13 +451,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_mma_nn_fp32_3xtf32"],
     },
     Mutant {
-        what: "parts add up only their own sums",
-        file: "gpu-kernels/src/gemm/mma/mod.rs",
-        from: "total = if part == 0 { others } else { core::array::from_fn(|i| total[i] + others[i]) };",
-        to: "total = if part == 0 { others } else { total };",
-        kernels: &["gemm_mma_64x32_nn_fp32_3xtf32"],
-    },
-    Mutant {
         what: "does not fill with zeros behind the last term",
         file: "gpu-kernels/src/gemm/mma/operand.rs",
         from: "let count = along.1.saturating_sub(first).min(N as u32);",
@@ -469,14 +462,14 @@ pub(super) const CHOSEN: &[Mutant] = &[
         file: "gpu-kernels/src/gemm/mma/operand.rs",
         from: "let place = q + shifts.of_row(i as u32);",
         to: "let place = q + shifts.of_row(i as u32 + 1);",
-        kernels: &["gemm_mma_64x32_nt_fp32_3xtf32"],
+        kernels: &["gemm_mma_64x64_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "does not move the last lines of a shifted row before the first",
         file: "gpu-kernels/src/gemm/mma/operand.rs",
         from: "if is_first { 0 } else { Self::WIDTH }",
         to: "if is_first { 0 } else { PIECE }",
-        kernels: &["gemm_mma_64x32_tn_fp32_3xtf32"],
+        kernels: &["gemm_mma_64x64_tn_fp32_3xtf32"],
     },
     Mutant {
         what: "the next step need not have arrived",

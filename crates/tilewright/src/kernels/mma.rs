@@ -16,21 +16,6 @@ const THREE_TF32: Common = Common {
     tile: SHAPE,
     performance: Performance::new(1, 0.38).block(4.0).unaligned(1.15),
 };
-/// The kernels with small tiles.
-const SMALL_THREE_TF32: Common = Common {
-    idea: "the same with smaller tiles and fewer terms for a warp, for products that would have too few large tiles",
-    sums: SumOrder::Own,
-    tile: SHAPE_64X32,
-    performance: Performance::new(1, 0.25).block(2.2).unaligned(1.2),
-    ..THREE_TF32
-};
-/// The same for GPUs whose blocks have less shared memory.
-const SMALL_K64_THREE_TF32: Common = Common {
-    idea: "the same with fewer warps, for GPUs with less shared memory",
-    tile: SHAPE_64X32_K64,
-    performance: Performance::new(1, 0.22).block(2.2).unaligned(1.2),
-    ..SMALL_THREE_TF32
-};
 /// Those of which a multiprocessor has three blocks.
 const MEDIUM_THREE_TF32: Common = Common {
     idea: "the same with three small blocks on a multiprocessor: while one loads or stores, others multiply",
@@ -92,18 +77,6 @@ tiled_kernels! {
         gemm_mma_128x128_nt_fp32_fp64 RowMajor ColumnMajor,
         gemm_mma_128x128_tn_fp32_fp64 ColumnMajor RowMajor,
         gemm_mma_128x128_tt_fp32_fp64 ColumnMajor ColumnMajor;
-    /// Three TF32 products, tiles of 64×32.
-    pub static MMA_64X32_FP32_3XTF32 = SMALL_THREE_TF32:
-        gemm_mma_64x32_nn_fp32_3xtf32 RowMajor RowMajor,
-        gemm_mma_64x32_nt_fp32_3xtf32 RowMajor ColumnMajor,
-        gemm_mma_64x32_tn_fp32_3xtf32 ColumnMajor RowMajor,
-        gemm_mma_64x32_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
-    /// Three TF32 products, tiles of 64×32 with 64 terms.
-    pub static MMA_64X32_K64_FP32_3XTF32 = SMALL_K64_THREE_TF32:
-        gemm_mma_64x32_k64_nn_fp32_3xtf32 RowMajor RowMajor,
-        gemm_mma_64x32_k64_nt_fp32_3xtf32 RowMajor ColumnMajor,
-        gemm_mma_64x32_k64_tn_fp32_3xtf32 ColumnMajor RowMajor,
-        gemm_mma_64x32_k64_tt_fp32_3xtf32 ColumnMajor ColumnMajor;
     /// Three TF32 products, tiles of 64×64.
     pub static MMA_64X64_FP32_3XTF32 = MEDIUM_THREE_TF32:
         gemm_mma_64x64_nn_fp32_3xtf32 RowMajor RowMajor,

@@ -10,8 +10,7 @@ use super::batched::BATCHED;
 use super::contract::KernelInfo;
 use super::gemv::{GEMV_SPLIT_ATOMIC_FP32, GEMV_SPLIT_FP32, GEMV_TRANSPOSED_SPLIT_FP32};
 use super::mma::{
-    MMA_64X32_FP32_3XTF32, MMA_64X32_K64_FP32_3XTF32, MMA_64X64_FP32_3XTF32, MMA_64X64_FP32_FP64, MMA_BF16, MMA_FP16,
-    MMA_FP32_3XTF32, MMA_FP32_FP64, MMA_TF32,
+    MMA_64X64_FP32_3XTF32, MMA_64X64_FP32_FP64, MMA_BF16, MMA_FP16, MMA_FP32_3XTF32, MMA_FP32_FP64, MMA_TF32,
 };
 use super::narrow::{NARROW_2, NARROW_4, NARROW_8, NARROW_16, NARROW_16_3XTF32, NARROW_32_3XTF32};
 use super::outer::OUTER;
@@ -45,8 +44,6 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
         .iter()
         .chain(&NARROW_16_3XTF32)
         .chain(&NARROW_32_3XTF32)
-        .chain(&MMA_64X32_K64_FP32_3XTF32)
-        .chain(&MMA_64X32_FP32_3XTF32)
         .chain(&MMA_64X64_FP32_3XTF32)
         .chain(&MMA_FP32_3XTF32);
     let of_split_operands = of_split_operands

@@ -44,11 +44,6 @@
 //! | `fp32_fp64` | fp64: 4 for 8 rows and 8 columns | fp64's, and one rounding to fp32 |
 //! | `fp16` | 1 fp16 | operands rounded to 11 bits; beyond 65504 they are infinite, below 3·10⁻⁸ zero |
 //!
-//! **Small products.** The kernels with `64x32` in their names have 12 warps for a tile of 64×32: six pairs, of which each has
-//! the whole tile, and 16 of the 96 k of a step for itself. Their accumulators are added up in shared memory at the end. So
-//! 512×512×512 are 128 blocks and one launch. 384 threads with up to 168 registers, 144 KB of shared memory, which compute
-//! capability 8.0, 8.7 and 9.0 to 11.0 have. Those with `64x32_k64` have 8 warps, in four pairs, and 96 KB, for all others.
-//!
 //! Copies are of 16 bytes, also where rows of memory begin between multiples of 16 bytes (module `operand`); the loop of products without
 //! such rows is another one, and as short as it can be. The kernels with large tiles have no registers for that, and copy such rows
 //! by 4 bytes. 256 threads with up to 255 registers, so one block on a multiprocessor; 96 KB of shared memory, which every device from
@@ -62,7 +57,6 @@ use blocks::block_or::{BlockSize, any_thread};
 use blocks::epilogue::takes_vectors_of;
 use blocks::reduce::Finite;
 use blocks::shared_layout::{SharedArray, SharedLayout};
-use blocks::uniform::this_thread;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::async_copy;
@@ -83,43 +77,24 @@ const WARP_ROWS: u32 = BLOCK_LINES;
 /// Tiles of 16 rows of a warp.
 const DOWN: usize = WARP_ROWS as usize / 16;
 
-/// How a block is divided among its warps. `PART_THREADS` threads have a tile of `ROWS`×`COLS`, of which each warp has 32 rows and
-/// `ACROSS` times 8 columns; and there are `PARTS` times as many, of which each set has k of its own, 16 in a step.
-struct Division<
-    const ROWS: u32,
-    const COLS: u32,
-    const PART_THREADS: u32,
-    const ACROSS: usize,
-    const PARTS: u32,
-    const SHARES_BLOCK: bool,
->;
+/// How a block of `THREADS` is divided among its warps: of a tile of `ROWS`×`COLS`, each has 32 rows and `ACROSS` times 8 columns.
+struct Division<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize>;
 
 /// The division of the kernels with large tiles: as drawn above.
-type Large = Division<128, 256, 256, 16, 1, false>;
+type Large = Division<128, 256, 256, 16>;
 /// The tile of a block of a kernel that does not say another one in its name.
 pub const SHAPE: TileShape = Large::SHAPE;
 
-/// The division of the kernels with small tiles: 2 warps for the tile, and 6 times as many for the k of a step.
-type Small = Division<64, 32, 64, 4, 6, true>;
-/// The tile of a block of a kernel with `64x32` in its name, for products too small to give every multiprocessor one of
-/// [`SHAPE`].
-pub const SHAPE_64X32: TileShape = Small::SHAPE;
-
-/// The same with 4 times as many warps as the tile has, for GPUs whose blocks have less than 144 KB of shared memory.
-type SmallK64 = Division<64, 32, 64, 4, 4, true>;
-/// The tile of a block of a kernel with `64x32_k64` in its name.
-pub const SHAPE_64X32_K64: TileShape = SmallK64::SHAPE;
-
 /// The division of the kernels with medium tiles: four warps of 32×32, and so little of everything that a multiprocessor has three blocks.
-type Medium = Division<64, 64, 128, 4, 1, false>;
+type Medium = Division<64, 64, 128, 4>;
 /// The tile of a block of a kernel with `64x64` in its name, for short sums: while a block waits, others multiply.
 pub const SHAPE_64X64: TileShape = Medium::SHAPE;
 
 /// The division of the kernels with fp64 sums, which take twice the registers: warps of 32×64.
-type Wide = Division<128, 128, 256, 8, 1, false>;
+type Wide = Division<128, 128, 256, 8>;
 /// The tile of a block of a kernel with `128x128` in its name.
 pub const SHAPE_128X128: TileShape = Wide::SHAPE;
-const _: () = assert!(SmallK64::MEMORY.bytes <= 99 << 10 && Large::MEMORY.bytes <= 99 << 10, "what every GPU has");
+const _: () = assert!(Large::MEMORY.bytes <= 99 << 10, "what every GPU has");
 
 /// The steps whose copies may be under way when another one is waited for.
 const PENDING: u32 = 2;
@@ -189,12 +164,6 @@ macro_rules! layouts {
 
 layouts!(Large 256 1, ThreeTf32, "fp32, decomposed for three TF32 products",
     gemm_mma_nn_fp32_3xtf32 gemm_mma_nt_fp32_3xtf32 gemm_mma_tn_fp32_3xtf32 gemm_mma_tt_fp32_3xtf32);
-layouts!(Small 384 1, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×32",
-    gemm_mma_64x32_nn_fp32_3xtf32 gemm_mma_64x32_nt_fp32_3xtf32
-    gemm_mma_64x32_tn_fp32_3xtf32 gemm_mma_64x32_tt_fp32_3xtf32);
-layouts!(SmallK64 256 1, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×32 and k = 64",
-    gemm_mma_64x32_k64_nn_fp32_3xtf32 gemm_mma_64x32_k64_nt_fp32_3xtf32
-    gemm_mma_64x32_k64_tn_fp32_3xtf32 gemm_mma_64x32_k64_tt_fp32_3xtf32);
 layouts!(Medium 128 3, ThreeTf32, "fp32, decomposed for three TF32 products, by tiles of 64×64",
     gemm_mma_64x64_nn_fp32_3xtf32 gemm_mma_64x64_nt_fp32_3xtf32
     gemm_mma_64x64_tn_fp32_3xtf32 gemm_mma_64x64_tt_fp32_3xtf32);
@@ -211,27 +180,13 @@ layouts!(Large 256 1, OneBf16, "bf16, operands rounded to nearest",
 layouts!(Large 256 1, OneFp16, "fp16, operands rounded to nearest",
     gemm_mma_nn_fp16 gemm_mma_nt_fp16 gemm_mma_tn_fp16 gemm_mma_tt_fp16);
 
-impl<
-    const ROWS: u32,
-    const COLS: u32,
-    const PART_THREADS: u32,
-    const ACROSS: usize,
-    const PARTS: u32,
-    const SHARES_BLOCK: bool,
-> BlockSize for Division<ROWS, COLS, PART_THREADS, ACROSS, PARTS, SHARES_BLOCK>
+impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> BlockSize
+    for Division<ROWS, COLS, THREADS, ACROSS>
 {
-    const THREADS: u32 = PARTS * PART_THREADS;
+    const THREADS: u32 = THREADS;
 }
 
-impl<
-    const ROWS: u32,
-    const COLS: u32,
-    const PART_THREADS: u32,
-    const ACROSS: usize,
-    const PARTS: u32,
-    const SHARES_BLOCK: bool,
-> Division<ROWS, COLS, PART_THREADS, ACROSS, PARTS, SHARES_BLOCK>
-{
+impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> Division<ROWS, COLS, THREADS, ACROSS> {
     /// The columns of C of a warp.
     const WARP_COLS: u32 = ACROSS as u32 * 8;
     /// The blocks of columns of a warp, of which each is four tiles.
@@ -239,10 +194,10 @@ impl<
     /// The warps one below the other.
     const WARPS_DOWN: u32 = ROWS / WARP_ROWS;
     /// The tile of a block.
-    const SHAPE: TileShape = TileShape { m: ROWS, n: COLS, k: PARTS * DEPTH };
+    const SHAPE: TileShape = TileShape { m: ROWS, n: COLS, k: DEPTH };
 
-    /// The warps that have the same k.
-    const WARPS: u32 = PART_THREADS / warp::LANES;
+    /// The warps of a block.
+    const WARPS: u32 = THREADS / warp::LANES;
 
     /// Whether lanes store four neighbours each, also where they have to store them one by one. With 128 accumulators, there are no
     /// registers to do it otherwise.
@@ -251,15 +206,13 @@ impl<
     /// that either; and a warp has more to multiply for what is copied.
     const TAKES_SHIFTS: bool = ACROSS <= 8;
 
-    /// The elements of a part of a stage: those of A, then those of B.
-    const PART: u32 = (ROWS + COLS) * DEPTH;
-    /// The elements of a stage.
-    const STAGE: u32 = PARTS * Self::PART;
+    /// The elements of a stage: those of A, then those of B.
+    const STAGE: u32 = (ROWS + COLS) * DEPTH;
     /// The dynamic shared memory.
     const MEMORY: Memory = {
         let mut layout = SharedLayout::new();
         let stages = layout.aligned(STAGES * Self::STAGE, 128);
-        assert!(Self::THREADS / warp::LANES * STAGED <= STAGES * Self::STAGE, "the epilogue stages its results there");
+        assert!(Self::WARPS * STAGED <= STAGES * Self::STAGE, "the epilogue stages its results there");
         Memory { stages, bytes: layout.bytes() }
     };
 
@@ -273,9 +226,7 @@ impl<
         let Some(tile) = gemm.tile(Self::SHAPE, thread::block_idx_x()) else { return };
         // SAFETY: the caller's promise.
         let shared = unsafe { const { Self::MEMORY }.stages.slice() };
-        const {
-            assert!(Self::WARPS_DOWN * (COLS / Self::WARP_COLS) == Self::WARPS && SHARES_BLOCK == (PARTS > 1));
-        };
+        const { assert!(Self::WARPS_DOWN * (COLS / Self::WARP_COLS) == Self::WARPS) };
         let (a, b) = Self::lines::<A, B>(&tile);
         let mut accumulators: Accumulators<S::Sum, ACROSS> = [[[S::Sum::ZERO; 4]; ACROSS]; DOWN];
         let mut scan = UnderflowScan::new();
@@ -316,7 +267,7 @@ impl<
     #[inline(always)]
     fn lines<'a, A: Arrangement, B: Arrangement>(
         tile: &Tile<'a>,
-    ) -> (Lines<'a, A, ROWS, PART_THREADS, SHARES_BLOCK>, Lines<'a, B, COLS, PART_THREADS, SHARES_BLOCK>) {
+    ) -> (Lines<'a, A, ROWS, THREADS>, Lines<'a, B, COLS, THREADS>) {
         (Lines::new(tile.a, tile.row), Lines::new(tile.b.transposed(), tile.col))
     }
 
@@ -364,9 +315,8 @@ impl<
             // threads visible to all of them, and separates the reads of the stage that is copied to next from these copies.
             unsafe { thread::sync_threads() };
             if left + ahead >= STAGES {
-                let part = Self::part();
-                let stage = round % STAGES * Self::STAGE + part * Self::PART;
-                let k = tile.k_begin + round * Self::SHAPE.k + part * DEPTH;
+                let stage = round % STAGES * Self::STAGE;
+                let k = tile.k_begin + round * Self::SHAPE.k;
                 // SAFETY: the stage is inside the shared memory, as is the step inside k, or beyond it. The barrier
                 // above, and the one after the wait, separate the copies from reads; all are waited for, because
                 // STAGES - 1 rounds follow the last one that issues copies.
@@ -378,7 +328,7 @@ impl<
             }
             async_copy::commit_group();
             if round >= STAGES - 1 && has_work[0] != 0 {
-                let stage = (round + 1) % STAGES * Self::STAGE + Self::part() * Self::PART;
+                let stage = (round + 1) % STAGES * Self::STAGE;
                 // SAFETY: `has_work` is the same for the warp, and the copies of this stage were waited for before the
                 // barrier.
                 unsafe { Self::multiply_step::<S, A, B, SHIFTED>(shared, stage, shifts, accumulators, scan) };
@@ -387,20 +337,14 @@ impl<
         }
     }
 
-    /// Which set of k of a step this thread has.
-    #[inline(always)]
-    fn part() -> u32 {
-        if PARTS == 1 { 0 } else { this_thread() / PART_THREADS }
-    }
-
     /// The first row and the first column of the warp of a thread in the tile of the block.
     #[inline(always)]
     fn warp_origin(thread: u32) -> (u32, u32) {
-        let warp = if PARTS == 1 { thread } else { thread % PART_THREADS } / warp::LANES;
+        let warp = thread / warp::LANES;
         (warp % Self::WARPS_DOWN * WARP_ROWS, warp / Self::WARPS_DOWN * Self::WARP_COLS)
     }
 
-    /// Multiplies the step in the part of a stage that begins at `stage`, and adds the products to `accumulators`.
+    /// Multiplies the step in the stage that begins at `stage`, and adds the products to `accumulators`.
     ///
     /// # Safety
     /// The whole warp calls this function together; the stage is written, and a barrier separates the writes from this call.
@@ -413,8 +357,8 @@ impl<
         scan: &mut UnderflowScan,
     ) {
         let few_registers_are_left = ACROSS > 4 || S::Sum::HAS_LOW_PART;
-        // The part of a stage with the next k: that of the next set of warps, or of the next step.
-        let next = if stage + Self::PART < STAGES * Self::STAGE { stage + Self::PART } else { 0 };
+        // The stage with the next k.
+        let next = if stage + Self::STAGE < STAGES * Self::STAGE { stage + Self::STAGE } else { 0 };
         let (row, col) = Self::warp_origin(thread::thread_idx_x());
         // SAFETY: the caller's promise; the stage begins with A.
         let rows = unsafe { load::<A, SHIFTED>(shared, [stage, next], ROWS, row, shifts[0], few_registers_are_left) }
@@ -425,7 +369,7 @@ impl<
             let first = col + block as u32 * BLOCK_LINES;
             // SAFETY: the caller's promise; B comes after A.
             let values = unsafe {
-                let tiles = [stage, next].map(|part| part + ROWS * DEPTH);
+                let tiles = [stage, next].map(|stage| stage + ROWS * DEPTH);
                 load::<B, SHIFTED>(shared, tiles, COLS, first, shifts[1], few_registers_are_left)
             };
             for pair in 0..2 {
@@ -454,12 +398,12 @@ impl<
     #[inline(always)]
     unsafe fn recompute<S: Sum>(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &Accumulators<S, ACROSS>) {
         const {
-            assert!(PARTS * ROWS * Self::WARP_COLS <= STAGES * Self::STAGE, "sums take the place of the stages");
+            assert!(ROWS * Self::WARP_COLS <= STAGES * Self::STAGE, "sums take the place of the stages");
         }
         let thread = thread::thread_idx_x();
         let (g, q) = (thread % warp::LANES / 4, thread % 4);
         let (row, col) = Self::warp_origin(thread);
-        let place = |part: u32, row: u32, col: u32| ((part * ROWS + row) * Self::WARP_COLS + col) as usize;
+        let place = |row: u32, col: u32| (row * Self::WARP_COLS + col) as usize;
         let mut first = 0;
         while first < COLS {
             // SAFETY: all threads of the block come here. Each writes sums of its own; the barriers separate that from what was read
@@ -474,39 +418,22 @@ impl<
                                     accumulators[line / 2][4 * block + j][line % 2 * 2 + half].to_f32()
                                 });
                                 let col = block as u32 * BLOCK_LINES + q * 8 + 4 * half as u32;
-                                shared.write4(place(Self::part(), row + g * 4 + line as u32, col), values);
+                                shared.write4(place(row + g * 4 + line as u32, col), values);
                             }
                         }
                     }
                 }
                 thread::sync_threads();
                 let region = Region { row: tile.row, col: tile.col + first, rows: ROWS, cols: Self::WARP_COLS };
-                let made = |row, col| {
-                    let mut sum = shared.read(place(0, row, col));
-                    for part in 1..PARTS {
-                        sum += shared.read(place(part, row, col));
-                    }
-                    Made::Sum(sum)
-                };
-                fp32_tile::recompute(tile, region, thread, Self::THREADS, made);
+                let made = |row, col| Made::Sum(shared.read(place(row, col)));
+                fp32_tile::recompute(tile, region, thread, THREADS, made);
             }
             first = hint::keep_rolled(first + Self::WARP_COLS);
         }
     }
 
-    /// Waits for the warps that have accumulators of the same elements.
-    ///
-    /// # Safety
-    /// All threads of the block call this function together.
-    #[inline(always)]
-    #[track_caller]
-    unsafe fn sync_parts() {
-        // SAFETY: the caller's promise.
-        unsafe { if PARTS == 1 { warp::sync_warp(warp::ALL_LANES) } else { thread::sync_threads() } }
-    }
-
     /// The epilogue of the elements of C, or of a part of each, that this warp has accumulators of: a block of columns at a time, by way
-    /// of shared memory, so that a warp stores whole lines of 128 bytes. Warps that have different k of the same elements share the lines.
+    /// of shared memory, so that a warp stores whole lines of 128 bytes.
     ///
     /// # Safety
     /// All threads of the block call this function together, and none has copies under way to `shared`. No other block has
@@ -520,7 +447,6 @@ impl<
     ) {
         /// The pieces of four columns in a row of a block.
         const PIECES: u32 = BLOCK_LINES / 4;
-        const { assert!(PARTS == 1 || size_of::<S>() == size_of::<f32>(), "the sums of parts are added up in fp32") };
         let thread = thread::thread_idx_x();
         let lane = thread % warp::LANES;
         let (g, q) = (lane / 4, lane % 4);
@@ -547,42 +473,32 @@ impl<
                 }
             }
             // SAFETY: all threads come here.
-            unsafe { Self::sync_parts() };
+            unsafe { warp::sync_warp(warp::ALL_LANES) };
             let (row, col) = (tile.row + row, tile.col + col + block as u32 * BLOCK_LINES);
-            let warp_of = |part| if PARTS == 1 { warp } else { part * Self::WARPS + warp % Self::WARPS };
             if Self::STORES_BY_FOURS || takes_vectors_of(&tile.c, 4) {
                 let piece = lane % PIECES;
-                let mut line = lane / PIECES + Self::part() * (warp::LANES / PIECES);
+                let mut line = lane / PIECES;
                 while line < WARP_ROWS {
-                    let mut total = [0.0; 4];
-                    for part in 0..PARTS {
-                        // SAFETY: written, before the barrier.
-                        let others = unsafe { shared.read4(place(warp_of(part), line, piece)) };
-                        total = if part == 0 { others } else { core::array::from_fn(|i| total[i] + others[i]) };
-                    }
-                    // SAFETY: the column is a multiple of 4, because the tile begins at one, and no other lane has this row
-                    // and this piece.
-                    unsafe { tile.epilogue(row + line, col + piece * 4, total) };
-                    line = hint::keep_rolled(line + PARTS * (warp::LANES / PIECES));
+                    // SAFETY: written, before the barrier; the column is a multiple of 4, because the tile begins at one, and no other lane
+                    // has this row and this piece.
+                    unsafe { tile.epilogue(row + line, col + piece * 4, shared.read4(place(warp, line, piece))) };
+                    line = hint::keep_rolled(line + warp::LANES / PIECES);
                 }
             } else {
                 // One element at a time: of a row, neighbouring lanes have neighbours, so that they still store a line together.
-                let mut line = Self::part();
+                let mut line = 0;
                 while line < WARP_ROWS {
-                    let mut total = 0.0;
-                    for part in 0..PARTS {
-                        // SAFETY: as above.
-                        let other = unsafe { shared.read(place(warp_of(part), line, lane / 4) + (lane % 4) as usize) };
-                        total = if part == 0 { other } else { total + other };
+                    // SAFETY: as above; no other lane has this row and this column.
+                    unsafe {
+                        let value = shared.read(place(warp, line, lane / 4) + (lane % 4) as usize);
+                        tile.epilogue_element(row + line, col + lane, value);
                     }
-                    // SAFETY: no other lane has this row and this column.
-                    unsafe { tile.epilogue_element(row + line, col + lane, total) };
-                    line = hint::keep_rolled(line + PARTS);
+                    line = hint::keep_rolled(line + 1);
                 }
             }
             if block + 1 < Self::BLOCKS {
                 // SAFETY: as above; it separates these reads from the writes of the next block.
-                unsafe { Self::sync_parts() };
+                unsafe { warp::sync_warp(warp::ALL_LANES) };
             }
         }
     }

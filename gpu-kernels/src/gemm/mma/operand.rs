@@ -230,17 +230,15 @@ pub(super) unsafe fn load<A: Arrangement, const SHIFTED: bool>(
 }
 
 /// What a tile of an operand holds: `COUNT` lines from `first` on, where `matrix` has them, whose rows they are and whose
-/// columns are k. `THREADS` threads copy it: all of a block, unless `SHARES_BLOCK` says that others copy other tiles.
+/// columns are k. All `THREADS` threads of a block copy it.
 #[derive(Clone, Copy)]
-pub(super) struct Lines<'a, A, const COUNT: u32, const THREADS: u32, const SHARES_BLOCK: bool> {
+pub(super) struct Lines<'a, A, const COUNT: u32, const THREADS: u32> {
     matrix: Matrix<'a>,
     first: u32,
     arrangement: PhantomData<A>,
 }
 
-impl<'a, A: Arrangement, const COUNT: u32, const THREADS: u32, const SHARES_BLOCK: bool>
-    Lines<'a, A, COUNT, THREADS, SHARES_BLOCK>
-{
+impl<'a, A: Arrangement, const COUNT: u32, const THREADS: u32> Lines<'a, A, COUNT, THREADS> {
     /// The lines from `first` on.
     #[inline(always)]
     pub(super) fn new(matrix: Matrix<'a>, first: u32) -> Self {
@@ -292,10 +290,8 @@ impl<'a, A: Arrangement, const COUNT: u32, const THREADS: u32, const SHARES_BLOC
         let (lines, terms) = ((self.first, self.matrix.rows()), (k, end));
         let area = if A::K { Area { across: lines, along: terms } } else { Area { across: terms, along: lines } };
         // Where a scheme needs many registers, and in all loops but the shortest, none are kept for what can be computed again.
-        let thread = |is_found_anew: bool| {
-            let thread = if S::EXACT || is_found_anew { this_thread() } else { thread::thread_idx_x() };
-            if SHARES_BLOCK { thread % THREADS } else { thread }
-        };
+        let thread =
+            |is_found_anew: bool| if S::EXACT || is_found_anew { this_thread() } else { thread::thread_idx_x() };
         // SAFETY: the caller's promise.
         unsafe {
             if SHIFTED {
