@@ -21,6 +21,18 @@ use crate::kernels::{Family, KernelInfo, Scheme};
 /// How often kernels and the whole GPU are fitted in turns.
 const ROUNDS: usize = 8;
 
+/// How often the constants of the whole GPU are refined, one after the other.
+const REFINED: usize = 2;
+
+/// How often kernels are fitted again for a value of a constant of the GPU that is tried.
+const REFITTED: usize = 2;
+
+/// A time that is further off than this counts as if it was as far.
+const MOST_OFF: f64 = 0.3;
+
+/// A constant of the GPU is looked for between so many times and as small a part of what was found in turns.
+const MOST_REFINED: f64 = 4.0;
+
 /// How often weights follow from what a fit leaves.
 const REWEIGHTED: usize = 6;
 
@@ -46,7 +58,7 @@ const FEWEST: usize = 2;
 const FEWEST_OF_MACHINE: usize = 4;
 
 /// The least share of a time's change in that of a constant for which the time says something of the constant.
-const NOTICEABLE: f64 = 0.1;
+const NOTICEABLE: f64 = 0.2;
 
 /// The most by which a share can differ from what was known before, as a factor, and a constant of the whole GPU.
 const MOST: (f64, f64) = (50.0, 8.0);
@@ -188,10 +200,11 @@ pub fn fit(known: &Constants, observations: &[Observation]) -> Fit {
         for (parameter, times) in PARAMETERS.iter().zip(&mut machine) {
             *times = fit_parameter(known, &mut constants, parameter, &all);
         }
-        for (name, times) in &of_kernels {
-            let before = kernel_constants(known, times[0].features.kernel());
-            let now = kernel_constants(&constants, times[0].features.kernel());
-            constants.kernels.insert((*name).to_owned(), fit_kernel(&constants.machine, before, now, times));
+        fit_kernels(known, &mut constants, &of_kernels);
+    }
+    for _ in 0..REFINED {
+        for (parameter, _) in PARAMETERS.iter().zip(&machine).filter(|(_, times)| **times >= FEWEST_OF_MACHINE) {
+            refine_parameter(known, &mut constants, parameter, &of_kernels);
         }
     }
     share_rates(known, &mut constants, &of_kernels);
@@ -213,6 +226,50 @@ pub fn fit(known: &Constants, observations: &[Observation]) -> Fit {
         times,
     });
     Fit { kernels: kernels.collect(), machine: machine.collect(), constants }
+}
+
+/// Fits the constants of all kernels.
+fn fit_kernels(known: &Constants, constants: &mut Constants, of_kernels: &BTreeMap<&'static str, Vec<&Observation>>) {
+    for (name, times) in of_kernels {
+        let before = kernel_constants(known, times[0].features.kernel());
+        let now = kernel_constants(constants, times[0].features.kernel());
+        constants.kernels.insert((*name).to_owned(), fit_kernel(&constants.machine, before, now, times));
+    }
+}
+
+/// Finds the value of a constant of the whole GPU near the one that there is with which kernels explain the times best, each with constants that
+/// were fitted for that value. In turns alone, a kernel with one such time would have explained what the GPU's constant leaves, and the constant what
+/// the kernel leaves, wherever they began.
+fn refine_parameter(
+    known: &Constants,
+    constants: &mut Constants,
+    parameter: &Parameter,
+    of_kernels: &BTreeMap<&'static str, Vec<&Observation>>,
+) {
+    let value = *(parameter.of)(&mut constants.machine);
+    let tried = |factor: f64| {
+        let mut tried = constants.clone();
+        let at = value * factor;
+        *(parameter.of)(&mut tried.machine) = if parameter.is_share { at.min(1.0) } else { at };
+        for _ in 0..REFITTED {
+            fit_kernels(known, &mut tried, of_kernels);
+        }
+        let off = |time: &&Observation| (time.features.ms(&tried) / time.ms).ln().abs().min(MOST_OFF);
+        let off: f64 = of_kernels.values().flatten().map(off).sum();
+        (off, tried)
+    };
+    let (mut step, mut best) = (1.25, tried(1.0));
+    let mut factor = 1.0;
+    while step > 1.02 {
+        let near = [factor * step, factor / step].map(|factor| (factor, tried(factor)));
+        match near.into_iter().min_by(|(_, one), (_, other)| one.0.total_cmp(&other.0)) {
+            Some((at, found)) if found.0 < best.0 && at.ln().abs() < f64::ln(MOST_REFINED) => {
+                (factor, best) = (at, found)
+            }
+            _ => step = f64::sqrt(step),
+        }
+    }
+    *constants = best.1;
 }
 
 /// The constants of a kernel on a machine.

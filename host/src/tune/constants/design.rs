@@ -203,6 +203,8 @@ fn fitted(facts: &DeviceFacts, kernel: &KernelInfo) -> Vec<Wanted> {
         grid(2 * all, 24, Placed::Anywhere),
         grid(4 * all, 2, Placed::OddRows),
         grid(2 * all, 6, Placed::OddRows),
+        // As one of those above: what it takes longer is for storing.
+        grid(8 * all, 2, Placed::OddRows),
         Wanted { batch: 1, extents: [32 * each, cols.min(64), 1024], placed: Placed::Spread, splits: Splits::Planned },
     ];
     if all == each {
