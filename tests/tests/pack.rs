@@ -302,7 +302,7 @@ fn packed_pairs(source: &Source, element_by_element: bool) -> Pairs {
         contents: GlobalSliceMut::new(&mut contents),
     };
     // The other operand has its tiles before those of this one, or behind them.
-    let mut other = Other::new(source.lines % 2 == 0);
+    let mut other = Other::new(source.lines.is_multiple_of(2));
     let (a, b) = other.beside(to_pack);
     launch(pack_pairs_fp16 { a, b, element_by_element: element_by_element.into() });
     let mut unfit = vec![GAP; lines.div_ceil(GROUP) as usize * source.matrices];
