@@ -207,15 +207,14 @@ fn each_family_has_an_instance_that_fits_every_gpu() {
 #[test]
 fn a_kernel_that_does_not_fit_is_refused_with_what_it_needs() {
     let ada = DeviceFacts::of_gpu("NVIDIA L4", (8, 9), 58, 24 << 30);
-    for (name, needs) in [("gemm_register_tiled_nn_fp32", "183808")] {
-        let options = Options::from(kernels::find(name).unwrap());
-        let error = plan::plan(&ada, &plain("NN", 512), &options).unwrap_err();
-        let Error::Ineligible { reason, others, .. } = &error else { panic!("{error}") };
-        assert!(matches!(**reason, Refusal::Excess { .. }), "{reason}");
-        let message = error.to_string();
-        assert!(message.contains(needs) && message.contains("101376") && message.contains("NVIDIA L4"), "{message}");
-        assert!(!others.is_empty());
-    }
+    let (name, needs) = ("gemm_register_tiled_nn_fp32", "183808");
+    let options = Options::from(kernels::find(name).unwrap());
+    let error = plan::plan(&ada, &plain("NN", 512), &options).unwrap_err();
+    let Error::Ineligible { reason, others, .. } = &error else { panic!("{error}") };
+    assert!(matches!(**reason, Refusal::Excess { .. }), "{reason}");
+    let message = error.to_string();
+    assert!(message.contains(needs) && message.contains("101376") && message.contains("NVIDIA L4"), "{message}");
+    assert!(!others.is_empty());
 }
 
 /// The executor with the limits of a smaller GPU refuses what that would refuse, and its plans fit.
