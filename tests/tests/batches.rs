@@ -269,8 +269,6 @@ fn each_size_has_its_kernel() {
         (4096, [32, 32, 32], dense, "gemm_batched_32_fp32"),
         (128, [1, 4096, 128], dense, "gemv_transposed_split_fp32"),
         (256, [128, 1, 4096], dense, "gemv_split_fp32"),
-        // Larger than tiles of 32x32.
-        (256, [64, 64, 64], dense, "gemm_batched_32_fp32"),
     ] {
         let case = Case::dense(products, Sizes { m, n, k }, LAYOUTS[0]);
         let product = if has_gaps { Case { b: case.b.spread(), ..case }.product() } else { case.product() };
@@ -278,6 +276,14 @@ fn each_size_has_its_kernel() {
             let plan = plan::plan(&h200, &product, &Options::from(precision)).unwrap();
             assert_eq!((plan.kernel().name, plan.launches()), (expected, 1), "{}", plan.explanation());
         }
+    }
+    // Larger than tiles of 32x32.
+    let product = Case::dense(256, Sizes { m: 64, n: 64, k: 64 }, LAYOUTS[0]).product();
+    for (precision, expected) in
+        [(Precision::Fp32, "gemm_sliced_32x32_k64_fp32_3xtf32"), (Precision::Fp32Strict, "gemm_batched_32_fp32")]
+    {
+        let plan = plan::plan(&h200, &product, &Options::from(precision)).unwrap();
+        assert_eq!((plan.kernel().name, plan.launches()), (expected, 1), "{}", plan.explanation());
     }
 }
 
