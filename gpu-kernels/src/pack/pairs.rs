@@ -228,7 +228,7 @@ struct Memory {
 }
 
 /// Packs the tiles of an operand from number `first` on, and then every one that is so many further on as there are blocks. Returns the first
-/// number beyond the last tile.
+/// number beyond the last tile. (No closure for [`Tiles::for_each`]: one that is called in two places is not inlined, and has its operand in memory.)
 ///
 /// # Safety
 /// As for [`pack_tile`], for all of these tiles.

@@ -30,9 +30,6 @@ const REFITTED: usize = 2;
 /// A time that is further off than this counts as if it was as far.
 const MOST_OFF: f64 = 0.3;
 
-/// A constant of the GPU is looked for between so many times and as small a part of what was found in turns.
-const MOST_REFINED: f64 = 4.0;
-
 /// How often weights follow from what a fit leaves.
 const REWEIGHTED: usize = 6;
 
@@ -155,6 +152,13 @@ impl Parameter {
     const fn share(name: &'static str, of: fn(&mut Machine) -> &mut f64) -> Self {
         Self { name, of, is_share: true }
     }
+
+    /// Between which values it is looked for.
+    fn range(&self, known: &Constants) -> (f64, f64) {
+        let before = *(self.of)(&mut known.machine.clone());
+        let most = before * MOST.1;
+        (before / MOST.1, if self.is_share { most.min(1.0) } else { most })
+    }
 }
 
 const PARAMETERS: [Parameter; 8] = [
@@ -246,11 +250,10 @@ fn refine_parameter(
     parameter: &Parameter,
     of_kernels: &BTreeMap<&'static str, Vec<&Observation>>,
 ) {
-    let value = *(parameter.of)(&mut constants.machine);
-    let tried = |factor: f64| {
+    let (least, most) = parameter.range(known);
+    let tried = |value: f64| {
         let mut tried = constants.clone();
-        let at = value * factor;
-        *(parameter.of)(&mut tried.machine) = if parameter.is_share { at.min(1.0) } else { at };
+        *(parameter.of)(&mut tried.machine) = value.clamp(least, most);
         for _ in 0..REFITTED {
             fit_kernels(known, &mut tried, of_kernels);
         }
@@ -258,14 +261,12 @@ fn refine_parameter(
         let off: f64 = of_kernels.values().flatten().map(off).sum();
         (off, tried)
     };
-    let (mut step, mut best) = (1.25, tried(1.0));
-    let mut factor = 1.0;
+    let mut value = *(parameter.of)(&mut constants.clone().machine);
+    let (mut step, mut best) = (1.25, tried(value));
     while step > 1.02 {
-        let near = [factor * step, factor / step].map(|factor| (factor, tried(factor)));
+        let near = [value * step, value / step].map(|value| (value, tried(value)));
         match near.into_iter().min_by(|(_, one), (_, other)| one.0.total_cmp(&other.0)) {
-            Some((at, found)) if found.0 < best.0 && at.ln().abs() < f64::ln(MOST_REFINED) => {
-                (factor, best) = (at, found)
-            }
+            Some((at, found)) if found.0 < best.0 => (value, best) = (at, found),
             _ => step = f64::sqrt(step),
         }
     }
@@ -369,8 +370,7 @@ fn fit_parameter(known: &Constants, constants: &mut Constants, parameter: &Param
         *(parameter.of)(&mut trial.machine) = value;
         features.ms(&trial)
     };
-    let (least, most) = (before / MOST.1, before * MOST.1);
-    let most = if parameter.is_share { most.min(1.0) } else { most };
+    let (least, most) = parameter.range(known);
     let mut wanted = Vec::new();
     for time in all {
         let step = 1.1;
