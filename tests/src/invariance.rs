@@ -63,7 +63,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Rows of random numbers, of which some have an element, or all, that no tensor core can multiply as it is.
+/// Rows of random numbers, of which some have an element, or all, that no tensor core can multiply as it is, and some select a row of B.
 pub fn rows_of_a(rows: usize, k: usize, generator: &mut StdRng) -> Array2<f32> {
     let mut a = Array2::from_shape_fn((rows, k), |_| generator.random_range(-1.0..1.0f32));
     for (index, mut row) in a.rows_mut().into_iter().enumerate() {
@@ -71,6 +71,11 @@ pub fn rows_of_a(rows: usize, k: usize, generator: &mut StdRng) -> Array2<f32> {
         match index % 20 {
             3 => row[place] = 1e-33,
             7 => row[place] = f32::INFINITY,
+            // Alone, it is an A that selects a row of B.
+            8 => {
+                row.fill(0.0);
+                row[place] = 4.0;
+            }
             9 => row[place] = f32::NAN,
             11 => row[place] = 3e36,
             13 => row.mapv_inplace(|x| x * 1e-35),

@@ -118,6 +118,18 @@ impl Problem {
         self
     }
 
+    /// The same with a B whose columns have one number other than zero at most, a power of two; or with such rows of A.
+    pub fn selecting(mut self, in_a: bool) -> Self {
+        let operand = if in_a { &mut self.a } else { &mut self.b };
+        let (rows, cols) = (operand.rows(), operand.cols());
+        for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
+            let (line, term, terms) = if in_a { (row, col, cols) } else { (col, row, rows) };
+            let power = 2f32.powi((line % 9) as i32 - 4) * if line % 2 == 0 { 1.0 } else { -1.0 };
+            operand.set(row, col, if term == 11 * line % terms && line % 13 != 5 { power } else { 0.0 });
+        }
+        self
+    }
+
     /// The same with the magnitudes of all elements of A and B.
     pub fn with_magnitudes(mut self) -> Self {
         for operand in [&mut self.a, &mut self.b] {

@@ -62,6 +62,16 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
             add(Problem::new(shape(37, 1100, 40), layouts, 11).with_tiny_elements().into(), None);
             add(Problem::new(shape(2060, 36, 40), layouts, 16).with_tiny_elements().into(), None);
         }
+        // Operands that select elements of the other one, which keep all their bits.
+        if matches!(kernel.scheme.precision(), Precision::Fp32 | Precision::Fp32Strict | Precision::Fp32Rounded) {
+            let mut add = |shape, layouts, in_a, splits| {
+                let problem = Problem::new(shape, layouts, 20).selecting(in_a);
+                trials.push(Trial { batch: problem.into(), splits, bound: Some(0.0) });
+            };
+            add(shape(37, 36, 60), layouts, false, Some(1));
+            add(shape(37, 35, 70), layouts.padded(), true, Some(2));
+        }
+        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, bound: None });
         // And so many terms that this is worth while.
         if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
             add(Problem::new(shape(260, 900, 1024), layouts, 17).with_rare_tiny_elements().into(), Some(1));

@@ -7,7 +7,7 @@ use tests::Sizes;
 use tests::accuracy::{KERNELS, UNIT, Way, largest_error};
 use tilewright::kernels::{KernelInfo, Scheme};
 use tilewright::plan::{Description, GemmPlan, Options};
-use tilewright::{Bounds, Device, DeviceMatrix, kernels};
+use tilewright::{Bounds, Device, DeviceMatrix, Precision, kernels};
 
 /// The terms of the sums.
 const TERMS: [usize; 4] = [2, 8, 64, 640];
@@ -32,10 +32,10 @@ fn bounds(scheme: Scheme, inputs: Inputs, k: usize) -> Option<Bounds> {
     }
 }
 
-/// Whether the result has to be exact: sums of whole numbers; and, where operands are not decomposed, elements of B. (Two numbers of 11
-/// bits and a sign hold 23 of the 24 bits.)
+/// Whether the result has to be exact: sums of whole numbers; and elements of B, in the precisions of fp32.
 fn is_exact(scheme: Scheme, inputs: Inputs) -> bool {
-    inputs == Inputs::Integers || (inputs == Inputs::OneHot && matches!(scheme, Scheme::Fp32 | Scheme::Fp32Fp64))
+    let is_fp32 = matches!(scheme.precision(), Precision::Fp32 | Precision::Fp32Strict | Precision::Fp32Rounded);
+    inputs == Inputs::Integers || (inputs == Inputs::OneHot && is_fp32)
 }
 
 #[test]

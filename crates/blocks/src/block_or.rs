@@ -11,6 +11,7 @@ use cuda_std::prelude::*;
 
 use crate::named_barrier::NamedBarrier;
 use crate::shared_layout::{SharedArray, SharedLayout};
+use crate::uniform::this_thread;
 
 /// A block-wide OR of the lowest `BITS` bits of a word, over a block of `THREADS` threads whose warps have roles: some of them only say what they
 /// have found and go on, the others also wait for what all have found.
@@ -75,12 +76,7 @@ impl<const THREADS: u32, const BITS: u32> BlockOr<THREADS, BITS> {
     unsafe fn write(self, found: u32) {
         // SAFETY: one lane of each warp writes its element.
         unsafe {
-            let mut word = 0;
-            for bit in 0..BITS {
-                if warp::warp_vote_any(warp::ALL_LANES, found & 1 << bit != 0) {
-                    word |= 1 << bit;
-                }
-            }
+            let word = or_of_warp::<BITS>(found);
             if warp::lane_id() == 0 {
                 self.words.write((thread::thread_idx_x() / warp::LANES) as usize, word);
             }
@@ -94,27 +90,46 @@ pub trait BlockSize {
     const THREADS: u32;
 }
 
-/// Whether `predicate` is true in any thread of the block. The first elements of `memory`, one for each warp, are overwritten; what
-/// they hold is whatever the block has left there.
+/// The OR of the lowest `BITS` bits of a word over all threads of the block, which have no roles. The first elements of `memory`, one for each warp,
+/// are overwritten; what they hold is whatever the block has left there.
 ///
 /// # Safety
 /// All threads of a block of `B` call this function together, with as many elements of `memory` as warps, and none has asynchronous
 /// copies under way to them.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub unsafe fn any_thread<B: BlockSize>(memory: &SharedSlice<f32>, predicate: bool) -> bool {
-    let thread = thread::thread_idx_x();
-    let (warp, lane) = (thread / warp::LANES, thread % warp::LANES);
+pub unsafe fn or_of_threads<B: BlockSize, const BITS: u32>(memory: &SharedSlice<f32>, found: u32) -> u32 {
+    let thread = this_thread();
     // SAFETY: all lanes come here. One lane of each warp writes, to an element of its own; barriers separate that from
     // what the elements held before, and from the reads.
     unsafe {
-        let any = warp::warp_vote_any(warp::ALL_LANES, predicate);
+        let word = or_of_warp::<BITS>(found);
         thread::sync_threads();
-        if lane == 0 {
-            memory.write(warp as usize, if any { 1.0 } else { 0.0 });
+        if thread.is_multiple_of(warp::LANES) {
+            memory.write((thread / warp::LANES) as usize, f32::from_bits(word));
         }
         thread::sync_threads();
-        let other = memory.read((lane % (B::THREADS / warp::LANES)) as usize);
-        warp::warp_vote_any(warp::ALL_LANES, other != 0.0)
+        let mut any = 0;
+        for warp in 0..B::THREADS / warp::LANES {
+            any |= memory.read(warp as usize).to_bits();
+        }
+        any
     }
+}
+
+/// The OR of the lowest `BITS` bits of a word over all lanes of a warp.
+///
+/// # Safety
+/// All lanes call this function together.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub unsafe fn or_of_warp<const BITS: u32>(found: u32) -> u32 {
+    let mut word = 0;
+    for bit in 0..BITS {
+        // SAFETY: the caller's promise.
+        if unsafe { warp::warp_vote_any(warp::ALL_LANES, found & 1 << bit != 0) } {
+            word |= 1 << bit;
+        }
+    }
+    word
 }

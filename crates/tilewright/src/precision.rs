@@ -74,8 +74,10 @@ pub enum Precision {
     /// scheme to scheme: [`Scheme::bounds`](crate::kernels::Scheme::bounds). (Where one number is much larger than all others, the
     /// errors of 3xTF32 were 2·10⁻⁶ at K = 4096.) An
     /// [`Accuracy`](crate::Accuracy) asks for a bound in place of a precision. Whole numbers whose sums are below 2²⁴ have exact
-    /// products. **A matrix that selects rows or columns need not give their last bit**: the two parts of a number have 23 of its 24
-    /// bits, so A times the identity is A but for one unit in the last place.
+    /// products. And **what is selected keeps all its bits**: where each row of A, or each column of B, has one number other than zero at most,
+    /// a power of two, as in the identity, in permutations and selections, the result is the other operand's elements times these, as if
+    /// computed exactly. (Two parts of a number have 23 of its 24 bits; such operands are noticed, and elements computed again in fp32. Of a
+    /// matrix of which only some columns select, or by a plan for [invariant rows](crate::plan::Options::invariant), the last bit may differ.)
     ///
     /// Operands that cannot be decomposed (not finite, from about 2¹¹⁵ up, or below 2⁻¹⁰⁰ without being zero) are noticed, and the
     /// tiles that they touch are computed as in [`Precision::Fp32Strict`]: infinities and NaN come out in the class that a

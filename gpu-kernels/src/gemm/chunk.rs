@@ -19,8 +19,9 @@
 
 use cuda_std::mma::mma_m16n8k8_tf32;
 
-use super::decompose::{UnderflowScan, decompose_tf32};
-use super::mma::are_finite;
+use super::decompose::decompose_tf32;
+use super::mma::found_in_sums;
+use super::scan::{self, Scan};
 
 /// The k of a chunk.
 pub(super) const CHUNK: u32 = 16;
@@ -30,14 +31,16 @@ pub(super) const WIDTH: usize = 4;
 /// What a warp has computed of `TILES` times 16 rows and `ACROSS` times 8 columns.
 pub(super) struct ChunkSums<const TILES: usize, const ACROSS: usize> {
     sums: [[[f32; 4]; ACROSS]; TILES],
-    scan: UnderflowScan,
+    scan: Scan,
+    /// Whether there were numbers other than zero and powers of two among those that have been looked at, of A and of B.
+    others: [bool; 2],
 }
 
 impl<const TILES: usize, const ACROSS: usize> ChunkSums<TILES, ACROSS> {
     /// Nothing yet.
     #[inline(always)]
     pub(super) fn new() -> Self {
-        Self { sums: [[[0.0; 4]; ACROSS]; TILES], scan: UnderflowScan::new() }
+        Self { sums: [[[0.0; 4]; ACROSS]; TILES], scan: Scan::new(), others: [false; 2] }
     }
 
     /// This lane's sums, of each tile of 16 rows and 8 columns: columns 2q and 2q + 1 of its first row, then of its second one.
@@ -86,17 +89,23 @@ impl<const TILES: usize, const ACROSS: usize> ChunkSums<TILES, ACROSS> {
         }
     }
 
-    /// Scans operands, here and now: after this they are in registers.
+    /// Scans what the lanes have of A and B, here and now: after this they are in registers.
     #[inline(always)]
-    pub(super) fn see<const N: usize>(&mut self, operands: &[[f32; WIDTH]; N]) {
-        for i in 0..N {
-            self.scan.scan_now(&operands[i]);
+    pub(super) fn see<const ROWS: usize>(&mut self, a: &[[f32; WIDTH]; ROWS], b: &[[f32; WIDTH]; ACROSS]) {
+        for i in 0..ROWS {
+            self.scan.scan_now(&a[i]);
         }
+        for i in 0..ACROSS {
+            self.scan.scan_now(&b[i]);
+        }
+        // It is enough to look at one of each.
+        let others = scan::others(&[a[0][0]], &[b[0][0]]);
+        self.others = [self.others[0] | others[0], self.others[1] | others[1]];
     }
 
-    /// Whether all sums are finite, and nothing that was multiplied is too small to be decomposed.
+    /// What has been [found](scan) of the operands and the sums.
     #[inline(always)]
-    pub(super) fn is_exact(&self) -> bool {
-        are_finite(&self.sums) && !self.scan.any()
+    pub(super) fn found(&self) -> u32 {
+        self.scan.found_of_both(self.others) | found_in_sums(&self.sums)
     }
 }

@@ -19,10 +19,10 @@
 //!
 //! If x is not finite, or about 2¹¹⁵ or more (8193·x is not finite then), the parts are infinite or NaN, and with them every
 //! accumulator that x goes into: kernels look at their accumulators at the end. Below about 2⁻¹⁰⁰, `low` comes near the smallest
-//! normal number and loses bits, which no accumulator shows; an [`UnderflowScan`] notices such operands. Either way, the elements that
+//! normal number and loses bits, which no accumulator shows; a [`Scan`](super::scan::Scan) notices such operands. Either way, the elements that
 //! they touch are computed in plain fp32 (`fp32_tile`).
 
-use cuda_std::{hint, math};
+use cuda_std::math;
 
 /// Half of the lowest bit that TF32 keeps.
 const TF32_HALF: u32 = 0x1000;
@@ -44,68 +44,6 @@ pub fn decompose_tf32(x: f32) -> (f32, f32) {
 #[inline(always)]
 pub fn prepare_tf32(x: f32) -> f32 {
     f32::from_bits(x.to_bits().wrapping_add(TF32_HALF))
-}
-
-/// Notices operands that are too small to be decomposed: below 2⁻¹⁰⁰ without being zero.
-///
-/// It keeps the smallest magnitude seen, apart from zero: two integer instructions for each operand.
-#[derive(Clone, Copy, Debug)]
-pub struct UnderflowScan {
-    /// The [`order_of_magnitude`] of the smallest.
-    smallest: u32,
-}
-
-/// 2⁻¹⁰⁰ in the form that [`UnderflowScan`] keeps.
-const SMALLEST: u32 = ((127 - 100) << 24) - 1;
-
-/// Twice the bits of the magnitude, less one: the order of magnitudes, but for zero, which comes last.
-#[inline(always)]
-fn order_of_magnitude(x: f32) -> u32 {
-    x.to_bits().wrapping_mul(2).wrapping_sub(1)
-}
-
-/// Whether an operand is too small to be decomposed, as an [`UnderflowScan`] has it.
-#[inline(always)]
-pub fn is_too_small(x: f32) -> bool {
-    order_of_magnitude(x) < SMALLEST
-}
-
-impl UnderflowScan {
-    /// Nothing seen yet.
-    #[inline(always)]
-    pub fn new() -> Self {
-        Self { smallest: u32::MAX }
-    }
-
-    /// Takes an operand into account.
-    #[inline(always)]
-    pub fn see(&mut self, x: f32) {
-        self.smallest = self.smallest.min(order_of_magnitude(x));
-    }
-
-    /// Takes operands into account, here rather than wherever the compiler would find it convenient: it would keep them in
-    /// registers until then.
-    #[inline(always)]
-    pub fn scan_now<const N: usize>(&mut self, operands: &[f32; N]) {
-        for i in 0..N {
-            self.see(operands[i]);
-        }
-        let mut smallest = [self.smallest];
-        hint::pin(&mut smallest);
-        self.smallest = smallest[0];
-    }
-
-    /// Whether any operand seen is too small.
-    #[inline(always)]
-    pub fn any(&self) -> bool {
-        self.smallest < SMALLEST
-    }
-}
-
-impl Default for UnderflowScan {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 #[cfg(test)]
@@ -147,20 +85,6 @@ mod tests {
                 let (high, low) = decompose_tf32(x);
                 assert!(!high.is_finite() && !low.is_finite(), "{x:e}");
             }
-        }
-    }
-
-    #[test]
-    fn notices_exactly_what_is_too_small() {
-        let noticed = |values: &[f32]| {
-            let mut scan = UnderflowScan::new();
-            values.iter().for_each(|&x| scan.see(x));
-            scan.any()
-        };
-        assert!(!noticed(&[]));
-        assert!(!noticed(&[0.0, -0.0, 1.0, -1.0, POWER(-100), -POWER(-100), f32::MAX, f32::INFINITY, f32::NAN]));
-        for x in [POWER(-100).next_down(), f32::MIN_POSITIVE, 1e-45] {
-            assert!(noticed(&[1.0, x, 0.0]) && noticed(&[0.0, -x, 2.0]), "{x:e}");
         }
     }
 }

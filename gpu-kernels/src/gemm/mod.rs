@@ -26,6 +26,7 @@
 //! | [`tiles`] | how a product is cut into tiles and split-K slices, and which tile a block has | |
 //! | [`split_k`] | the second pass of split-K, which adds up partial results | |
 //! | [`decompose`] | an fp32 number as a high and a low part that tensor cores multiply | |
+//! | [`scan`] | what kernels notice of the numbers that they decompose |
 //! | [`repair`] | the fallback of tiles whose operands could not be decomposed, as a launch of its own | |
 //!
 //! The kernels that take a [`Gemm`], which is one product, do so for any m, n and k from 0, any strides of A and B (so all of NN,
@@ -49,6 +50,7 @@ pub mod narrow;
 pub mod outer;
 pub mod register_tiled;
 pub mod repair;
+pub mod scan;
 pub mod sliced;
 pub mod split_k;
 mod tile_source;

@@ -1,5 +1,5 @@
-//! The fallback of a product whose blocks have shared the underflow scan: a launch of its own that reads the tile mask, and looks through
-//! the tiles whose operands could not be decomposed for the elements that have to be computed again.
+//! The fallback of a product whose blocks have shared the [scan](super::scan) of its operands: a launch of its own that reads the tile mask, and
+//! looks through the tiles whose operands could not be decomposed, or may select, for the elements that have to be computed again.
 //!
 //! ```text
 //!               columns of tiles
@@ -11,15 +11,16 @@
 //!                                       looked through: (0, 1), and all of row 1
 //! ```
 //!
-//! With an empty mask, every block finds that out by reading a few words, and ends.
+//! Whether A selects is asked of a row of tiles, and B of a column. Where nothing has been found, every block finds that out by reading a few words, and ends.
 
+use blocks::block_or::or_of_warp;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
-use super::fp32_tile::{self, Made, Region};
+use super::fp32_tile::{self, Again, Made, Region};
 use super::hopper::decomposed_block::TILE;
-pub use super::hopper::underflow_scan::{UNDERFLOW_A, UNDERFLOW_B};
+use super::scan::{self, NOT_ZERO, OF_A, OF_B};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
 use super::tiles::TiledGemm;
@@ -28,7 +29,7 @@ use super::tiles::TiledGemm;
 const THREADS: u32 = gemm_repair_fp32::BLOCK.x;
 
 /// Computes `C = α·A·B` in fp32 for the elements, of the tiles that the mask names, whose row of A or column of B has a number that is too
-/// small to be decomposed, and leaves the others as they are.
+/// small to be decomposed, or one number alone where all of them select, and leaves the others as they are.
 ///
 /// `tile_mask` has a word for each block of a product with `splits` split-K slices and the same tiles.
 #[kernel(
@@ -55,25 +56,25 @@ pub fn gemm_repair_fp32(gemm: TiledGemm<'_>, tile_mask: GlobalSlice<'_, u32>, sp
             unsafe { tile_mask.get_unchecked(block as usize) }
         };
         for col in (thread..across).step_by(THREADS as usize) {
-            found |= word(tile.row / TILE.m, col) & UNDERFLOW_A;
+            found |= word(tile.row / TILE.m, col) & (OF_A | NOT_ZERO);
         }
         for row in (thread..down).step_by(THREADS as usize) {
-            found |= word(row, tile.col / TILE.n) & UNDERFLOW_B;
+            found |= word(row, tile.col / TILE.n) & (OF_B | NOT_ZERO);
         }
     }
     // SAFETY: one lane of each warp writes its element, and all threads wait before they read. Nobody else writes the tile.
     unsafe {
-        let found = warp::warp_vote_any(warp::ALL_LANES, found != 0);
+        let of_warp = or_of_warp::<{ scan::BITS }>(found);
         if warp::lane_id() == 0 {
-            FOUND.write((thread / 32) as usize, found.into());
+            FOUND.write((thread / 32) as usize, of_warp);
         }
         thread::sync_threads();
-        let mut any = 0;
+        let mut found = 0;
         for warp in 0..THREADS / 32 {
-            any |= FOUND.read(warp as usize);
+            found |= FOUND.read(warp as usize);
         }
-        if any != 0 {
-            fp32_tile::recompute(&tile, Region::all_of(&tile, TILE), thread, THREADS, |_, _| Made::Stored);
+        if let Some(again) = Again::of(&tile, TILE, found, gemm.has_exact_selections()) {
+            fp32_tile::recompute(&tile, Region::all_of(&tile, TILE), thread, THREADS, again, |_, _| Made::Stored);
         }
     }
 }

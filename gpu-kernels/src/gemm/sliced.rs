@@ -35,7 +35,8 @@ use cuda_std::prelude::*;
 
 use crate::Matrix;
 use crate::gemm::chunk::{CHUNK, ChunkSums, WIDTH};
-use crate::gemm::fp32_tile::{self, Made, Region};
+use crate::gemm::fp32_tile::{self, Again, Made, Region};
+use crate::gemm::scan;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 
 /// A tile of 16×16, by 8 warps.
@@ -78,7 +79,7 @@ const fn place(side: u32, warp: u32, row: u32, col: u32) -> usize {
 const fn memory<const THREADS: u32>(side: u32) -> Memory {
     let mut layout = SharedLayout::new();
     let sums = layout.aligned(THREADS / warp::LANES * side * pitch(side), 16);
-    let found = BlockOr::<THREADS, 1>::words(&mut layout);
+    let found = BlockOr::<THREADS, { scan::BITS }>::words(&mut layout);
     Memory { sums, found, bytes: layout.bytes() }
 }
 
@@ -227,8 +228,7 @@ unsafe fn slice<const THREADS: u32, const LINES: usize, const TILES: usize, A: W
         // SAFETY: the caller's promise; chunks and slices of k begin at multiples of 16.
         unsafe {
             let (a, b): ([_; LINES], _) = (A::load(&a, g, k, tile.k_end), B::load(&b, g, k, tile.k_end));
-            state.see(&a);
-            state.see(&b);
+            state.see(&a, &b);
             state.multiply(core::array::from_fn(|i| [a[2 * i], a[2 * i + 1]]), b);
         }
         k = hint::keep_rolled(k + THREADS / warp::LANES * CHUNK);
@@ -264,7 +264,7 @@ unsafe fn multiply<const THREADS: u32, const LINES: usize, const TILES: usize>(g
         };
         // Found again rather than kept until now, which would take registers.
         if let Some(tile) = gemm.tile_of_grid(shape) {
-            finish::<THREADS, LINES, TILES>(&tile, [a.along_k, b.along_k], &state);
+            finish::<THREADS, LINES, TILES>(&tile, [a.along_k, b.along_k], &state, gemm.has_exact_selections());
         }
     }
 }
@@ -279,6 +279,7 @@ unsafe fn finish<const THREADS: u32, const LINES: usize, const TILES: usize>(
     tile: &Tile<'_>,
     [a_along_k, b_along_k]: [bool; 2],
     state: &ChunkSums<TILES, LINES>,
+    exact_selections: bool,
 ) {
     let side = const { 8 * LINES as u32 };
     let (t, lane) = (thread::thread_idx_x(), warp::lane_id());
@@ -297,8 +298,9 @@ unsafe fn finish<const THREADS: u32, const LINES: usize, const TILES: usize>(
                 }
             }
         }
-        let found = BlockOr::<THREADS, 1>::new(memory.found, const { met() }.at(0));
-        if found.arrive_and_wait(u32::from(!state.is_exact())) != 0 {
+        let found = BlockOr::<THREADS, { scan::BITS }>::new(memory.found, const { met() }.at(0));
+        let found = found.arrive_and_wait(state.found());
+        if let Some(again) = Again::of(tile, square(side, THREADS), found, exact_selections) {
             // Kept rolled: 16 sums at a time would take more registers than there are, for what hardly ever happens.
             let made = |row, col| {
                 let (mut sum, mut warp) = (0.0, 0);
@@ -308,7 +310,7 @@ unsafe fn finish<const THREADS: u32, const LINES: usize, const TILES: usize>(
                 }
                 Made::Sum(sum)
             };
-            fp32_tile::recompute(tile, Region::all_of(tile, square(side, THREADS)), t, THREADS, made);
+            fp32_tile::recompute(tile, Region::all_of(tile, square(side, THREADS)), t, THREADS, again, made);
         } else if takes_vectors_of(&tile.c, 4) {
             store::<THREADS, 4>(tile, &shared, side);
         } else {

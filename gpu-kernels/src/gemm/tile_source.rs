@@ -13,6 +13,9 @@ pub(crate) trait TileSource<'a>: Copy {
     /// The same, sooner, at the cost of registers.
     fn tile_soon(&self, shape: TileShape, block: u32) -> Option<Tile<'a>>;
 
+    /// [`TiledGemm::has_exact_selections`].
+    fn has_exact_selections(&self) -> bool;
+
     /// A and B of product `product`, which are `operands`, for a step of the body's loop. Those of one product alone are parameters of the
     /// kernel, which cost no registers; those of a group are read again, because there are no registers to keep them in.
     fn operands_in_loop(&self, product: u32, operands: [Matrix<'a>; 2]) -> [Matrix<'a>; 2];
@@ -33,6 +36,11 @@ impl<'a> TileSource<'a> for TiledGemm<'a> {
     #[inline(always)]
     fn tile_soon(&self, shape: TileShape, block: u32) -> Option<Tile<'a>> {
         TiledGemm::tile_soon(self, shape, block)
+    }
+
+    #[inline(always)]
+    fn has_exact_selections(&self) -> bool {
+        TiledGemm::has_exact_selections(self)
     }
 
     #[inline(always)]

@@ -48,7 +48,9 @@ pub struct TiledGemm<'a> {
     b: MatrixBatch<'a>,
     c: MatrixBatchMut<'a>,
     alpha_beta: AlphaBeta,
-    splits: u64,
+    splits: u32,
+    /// Not zero if they are.
+    exact_selections: u32,
 }
 
 /// Whether a grid can have a row of blocks for each row of tiles of results with `m` rows, and a layer for each of so many results:
@@ -103,7 +105,14 @@ impl<'a> TiledGemm<'a> {
         let outputs = u64::from(a.count()) * u64::from(splits);
         let outputs = ShapeError::dimension("the number of results and splits", outputs as usize)?;
         mismatch(("the number of results and splits", outputs), ("the number of matrices C", c.count()))?;
-        Ok(Self { a, b, c, alpha_beta, splits: u64::from(splits.max(1)) })
+        Ok(Self { a, b, c, alpha_beta, splits: splits.max(1), exact_selections: 1 })
+    }
+
+    /// The same products, computed again in fp32 if A or B [selects](super::scan), or not: then no element depends on whether other lines of its
+    /// tile select.
+    #[must_use]
+    pub fn with_exact_selections(self, exact: bool) -> Self {
+        Self { exact_selections: exact.into(), ..self }
     }
 
     /// The number of blocks that compute the product: one for each tile of each output.
@@ -177,7 +186,13 @@ impl<'a> TiledGemm<'a> {
     /// The number of splits.
     #[inline(always)]
     pub fn splits(&self) -> u32 {
-        self.splits as u32
+        self.splits
+    }
+
+    /// Whether elements of a product with an operand that [selects](super::scan) are those of the other one to the last bit.
+    #[inline(always)]
+    pub fn has_exact_selections(&self) -> bool {
+        self.exact_selections != 0
     }
 
     /// The same products, whose partial results are the low parts of these: as many matrices that follow them.

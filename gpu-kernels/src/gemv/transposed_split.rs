@@ -49,7 +49,7 @@ const LOADS: usize = 8;
 const FEWEST_LANES: u32 = 2;
 
 /// The logarithm of elements so many that bytes count which are loaded with those of a group, and that of the fewest lanes then: they load
-/// two lines. Fewer are still better than the second pass of splits.
+/// two lines. Fewer are still better than the second pass of splits, but not where columns begin anywhere, and each load has parts of two sectors.
 const FEWEST_LANES_OF_MANY: (u32, u32) = (24, 4);
 
 /// The blocks that run at a time on a GPU of 132 multiprocessors.
@@ -85,7 +85,8 @@ impl Division {
             let (many, fewest_of_many) = FEWEST_LANES_OF_MANY;
             for fewer in (FEWEST_LANES..warp::LANES.ilog2()).rev() {
                 let teams = u64::from(products) * u64::from(lanes_for_all.div_ceil(1 << fewer));
-                let are_wide = fewer >= fewest_of_many || elements < many || teams >= ENOUGH / 3;
+                let are_enough = teams >= ENOUGH / 3 && m.is_multiple_of(ROWS as u32);
+                let are_wide = fewer >= fewest_of_many || elements < many || are_enough;
                 lanes = if are_wide && teams <= ENOUGH { fewer } else { lanes };
             }
         }

@@ -41,7 +41,8 @@
 //!
 //! # What is left to the fallback
 //!
-//! A line with an infinite number or NaN, or one of 2⁷⁸ or more; element by element, one with a number that keeps less than 22 bits;
+//! A line with an infinite number or NaN, or one of 2⁷⁸ or more; element by element, one with a number that keeps less than 22 bits, and
+//! the lines of an operand that may [select](crate::gemm::scan), whose products keep all 24;
 //! normwise, one with a block whose largest is below 2⁻⁸⁸ (without being zero). Within these bounds the factors are 2⁻⁷⁴ to 2⁶³, and the
 //! product of two of them is a number that fp32 has, 2⁻¹⁴⁸ to 2¹²⁶. So a sum of 64 products times two factors, added to others by one
 //! fused operation, is rounded once, and overflows or vanishes only where the sum of these terms itself does. `fallback` has a word for
@@ -80,6 +81,8 @@ const TEAM: u32 = THREADS / SIDE;
 const EACH: u32 = TOGETHER / TEAM;
 /// The warps of a block.
 const WARPS: usize = (THREADS / warp::LANES) as usize;
+/// The bits of an fp32 number that a power of two has not.
+const BELOW_ONE: u32 = (1 << 23) - 1;
 /// By how much the exponents of a block's numbers may differ.
 const SPAN: u32 = 28;
 
@@ -121,17 +124,19 @@ struct Contents {
     any: bool,
     /// A line that is left to the fallback.
     unfit: bool,
+    /// Numbers that no operand has which selects.
+    other: bool,
 }
 
 impl Contents {
     #[inline(always)]
     fn word(self) -> u32 {
-        u32::from(self.any) | u32::from(self.unfit) << 1
+        u32::from(self.any) | u32::from(self.unfit) << 1 | u32::from(self.other) << 2
     }
 
     #[inline(always)]
     fn of_word(word: u32) -> Self {
-        Self { any: word & 1 != 0, unfit: word & 2 != 0 }
+        Self { any: word & 1 != 0, unfit: word & 2 != 0, other: word & 4 != 0 }
     }
 }
 
@@ -268,13 +273,16 @@ unsafe fn pack_tile(operand: &ToPairs<'_>, place: Place, element_by_element: u32
         // Neighbouring threads read eight terms each, and lines are 65 numbers apart: all from different banks.
         let number = |half: u32, i: u32| (half * TOGETHER + of_team * EACH + i) as usize;
         let mut numbers = [[0.0; EACH as usize]; 2];
-        let mut seen = Extremes::NONE;
+        let (mut seen, mut sum_of_bits) = (Extremes::NONE, 0u32);
         for half in 0..2 {
             for i in 0..EACH as usize {
                 numbers[half][i] = memory.tile.read([line as usize, number(half as u32, i as u32)]);
                 seen.see(numbers[half][i]);
+                sum_of_bits = sum_of_bits.wrapping_add(numbers[half][i].to_bits() & MAGNITUDE);
             }
         }
+        // Of a thread with more than one number, the sum is another one; or else, by chance, the fallback sees better.
+        let other = element_by_element == 0 || sum_of_bits != seen.largest || seen.largest & BELOW_ONE != 0;
         let seen = combine_lanes(seen, TEAM);
         let (factor, unfit) = seen.factor(element_by_element != 0);
         let matrix_block = u64::from(place.matrix) * u64::from(blocks) + u64::from(place.across);
@@ -305,8 +313,9 @@ unsafe fn pack_tile(operand: &ToPairs<'_>, place: Place, element_by_element: u32
         }
         let any = warp::warp_vote_any(warp::ALL_LANES, seen.largest != 0);
         let unfit = warp::warp_vote_any(warp::ALL_LANES, unfit);
+        let other = warp::warp_vote_any(warp::ALL_LANES, other);
         if warp::lane_id() == 0 {
-            memory.found.write((thread::thread_idx_x() / warp::LANES) as usize, Contents { any, unfit }.word());
+            memory.found.write((thread::thread_idx_x() / warp::LANES) as usize, Contents { any, unfit, other }.word());
         }
         thread::sync_threads();
         if thread::thread_idx_x() == 0 {
@@ -421,9 +430,9 @@ unsafe fn sum_up(operand: &ToFlags<'_>, group: u64, memory: &'static Shared<[[u3
         if thread == 0 {
             let mut all = found;
             for warp in 1..WARPS {
-                all.and(Found::of_words([0, 1, 2].map(|i| memory.read([warp, i]))));
+                all.and(Found::of_words(core::array::from_fn(|i| memory.read([warp, i]))));
             }
-            fallback.set_unchecked(group as usize, all.unfit);
+            fallback.set_unchecked(group as usize, all.is_left_to_fallback().into());
             nonzero.set_unchecked(2 * group as usize, all.begin);
             nonzero.set_unchecked(2 * group as usize + 1, all.end);
         }
@@ -456,6 +465,8 @@ impl crate::Grid for group_flags_fp16<'_> {
 struct Found {
     /// Not zero if a line is left to the fallback.
     unfit: u32,
+    /// Not zero if there are numbers that no operand has which selects.
+    other: u32,
     /// Everything before this term is zero.
     begin: u32,
     /// Everything from this one on is.
@@ -464,13 +475,20 @@ struct Found {
 
 impl Found {
     /// How many words they are.
-    const WORDS: usize = 3;
+    const WORDS: usize = 4;
 
-    const NOTHING: Self = Self { unfit: 0, begin: u32::MAX, end: 0 };
+    const NOTHING: Self = Self { unfit: 0, other: 0, begin: u32::MAX, end: 0 };
+
+    /// Whether the lines are left to the fallback: one of them that cannot be packed, or all because they may select.
+    #[inline(always)]
+    fn is_left_to_fallback(&self) -> bool {
+        self.unfit != 0 || self.other == 0 && self.begin < self.end
+    }
 
     #[inline(always)]
     fn see(&mut self, contents: Contents, block: u32) {
         self.unfit |= u32::from(contents.unfit);
+        self.other |= u32::from(contents.other);
         if contents.any {
             self.begin = self.begin.min(block * BLOCK);
             self.end = self.end.max((block + 1) * BLOCK);
@@ -482,18 +500,19 @@ impl Combine<{ Found::WORDS }> for Found {
     #[inline(always)]
     fn and(&mut self, other: Self) {
         self.unfit |= other.unfit;
+        self.other |= other.other;
         self.begin = self.begin.min(other.begin);
         self.end = self.end.max(other.end);
     }
 
     #[inline(always)]
     fn words(self) -> [u32; Self::WORDS] {
-        [self.unfit, self.begin, self.end]
+        [self.unfit, self.other, self.begin, self.end]
     }
 
     #[inline(always)]
-    fn of_words([unfit, begin, end]: [u32; Self::WORDS]) -> Self {
-        Self { unfit, begin, end }
+    fn of_words([unfit, other, begin, end]: [u32; Self::WORDS]) -> Self {
+        Self { unfit, other, begin, end }
     }
 }
 

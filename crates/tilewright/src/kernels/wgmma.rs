@@ -50,7 +50,7 @@ const FEW_COLUMNS_THREE_TF32: Common = Common {
     ..THREE_TF32
 };
 
-/// The blocks that have to share the underflow scan of an operand. With fewer, each looks at all of it anyway.
+/// The blocks that have to share the scan of an operand. With fewer, each looks at all of it anyway.
 const SHARERS: usize = 8;
 /// The k from which on the time saved by sharing is more than that of launching another kernel.
 const WORTHWHILE: usize = 1024;

@@ -32,11 +32,13 @@ pub(crate) struct KernelCandidate {
     /// Where the tile mask is in the workspace, in elements; empty if there is none.
     pub(super) tile_mask: Range<usize>,
     pub(super) workspace_bytes: usize,
+    /// Whether rows of results are to be invariant.
+    pub(super) invariant: bool,
 }
 
 impl KernelCandidate {
     /// How a kernel computes a product that it does not refuse, in so many splits. `invariant` is that of
-    /// [`Options`](super::Options): blocks find out by themselves what has to be computed again, because those that share that decide for a
+    /// [`Options`](super::Options): an operand that selects is one like any other, and blocks find out by themselves what has to be computed again, because those that share that decide for a
     /// whole sum what the others decide for each split.
     ///
     /// # Errors
@@ -76,7 +78,18 @@ impl KernelCandidate {
             return Err(refused(layout.bytes() as u128));
         }
         let (preparations, workspace_bytes) = ([a, b], layout.bytes());
-        Ok(Self { product, transposed, kernel, fallback, splits, preparations, partials, tile_mask, workspace_bytes })
+        Ok(Self {
+            product,
+            transposed,
+            kernel,
+            fallback,
+            splits,
+            preparations,
+            partials,
+            tile_mask,
+            workspace_bytes,
+            invariant,
+        })
     }
 
     /// Whether split-K makes partial results, which a second pass adds up.

@@ -111,9 +111,9 @@ impl GemmPlan {
         // A plan for β = 0 may be run with another one, and then cannot compute tiles again from what they were.
         let no_mask = GlobalSliceMut::new(&mut []);
         let tile_mask = if beta == 0.0 { words(for_mask) } else { no_mask };
-        let multiply = |gemm, alpha, beta| {
+        let multiply = |gemm: TiledGemm<'_>, alpha, beta| {
             let call = Call {
-                gemm,
+                gemm: gemm.with_exact_selections(!candidate.invariant),
                 alpha,
                 beta,
                 splits: candidate.splits,

@@ -288,6 +288,11 @@ impl<'a> GroupedGemm<'a> {
 
 impl<'a> TileSource<'a> for GroupedGemm<'a> {
     #[inline(always)]
+    fn has_exact_selections(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
     fn tile(&self, shape: TileShape, block: u32) -> Option<Tile<'a>> {
         self.tile_in_order(shape, block, |position, down, across| place(group_height(shape), position, down, across))
     }

@@ -22,8 +22,7 @@ use super::decomposed_block::{
 };
 use super::operand::{BOX, Major, ROUNDS, ROW, Share, load_unit, store_unit};
 use super::scheme::parts_of_b;
-use super::underflow_scan::{UNDERFLOW_A, UNDERFLOW_B};
-use crate::gemm::decompose::UnderflowScan;
+use crate::gemm::scan::{self, Scan};
 
 const _: () =
     assert!(SECOND_STAGES == 2, "an empty second stage says that the raw stage of two steps ago is read no more");
@@ -112,8 +111,8 @@ unsafe fn load_operand<O: Major>(
     }
 }
 
-/// The converter warps: load the raw stages, decompose the tiles of B, and scan for operands that are too small. Returns what the scan
-/// has found: [`UNDERFLOW_A`] and [`UNDERFLOW_B`].
+/// The converter warps: load the raw stages, decompose the tiles of B, and scan the operands. Returns what the scan
+/// has [found](crate::gemm::scan) of them.
 ///
 /// # Safety
 /// As for the body of the kernels; called by all lanes of the converters' warps, of which this is number `warp`.
@@ -137,7 +136,7 @@ pub(super) unsafe fn convert<A: Major, B: Major, const COLUMNS: u32, const RAW_S
     let source = Source { map_a, map_b, row: row + warp * WARP_ROWS, col, product, k, k_of_b };
     let rounds = ROUNDS / group;
     let share = Share::of::<B>(warp / group, warp::lane_id()).beginning_at::<B>(warp % group * rounds);
-    let mut scan = [UnderflowScan::new(); 2];
+    let mut scans = [Scan::new(); 2];
     // SAFETY: all stages are empty.
     unsafe {
         let mut step = 0;
@@ -171,12 +170,12 @@ pub(super) unsafe fn convert<A: Major, B: Major, const COLUMNS: u32, const RAW_S
             }
             if block.scans[0].shared && block.scans[0].at(step) {
                 let quarter = A_TILE / CONVERTER_WARPS;
-                scan_elements(block.memory, raw_a + warp * quarter, quarter, &mut scan[0]);
+                scan_elements(block.memory, raw_a + warp * quarter, quarter, &mut scans[0]);
             }
             // A K-major B is no longer there, but its high parts are: as large as it, and zero where it is.
             if block.scans[1].at(step) {
                 let quarter = const { b_tile(COLUMNS) / CONVERTER_WARPS };
-                scan_elements(block.memory, raw_b + warp * quarter, quarter, &mut scan[1]);
+                scan_elements(block.memory, raw_b + warp * quarter, quarter, &mut scans[1]);
             }
             // Only this warp issues loads to what it scans, and not before its lanes have met in the next step.
             if !B::K {
@@ -185,8 +184,7 @@ pub(super) unsafe fn convert<A: Major, B: Major, const COLUMNS: u32, const RAW_S
         }
         raw.advance();
     }
-    let found = |scan: UnderflowScan, bit| if scan.any() { bit } else { 0 };
-    found(scan[0], UNDERFLOW_A) | found(scan[1], UNDERFLOW_B)
+    scans[0].found_of(scan::A) | scans[1].found_of(scan::B)
 }
 
 /// Decomposes this warp's part of the raw tile of B at `raw` into operands at two other offsets.
@@ -231,7 +229,7 @@ unsafe fn convert_tile<A: Major, B: Major, const COLUMNS: u32>(
 /// # Safety
 /// They are complete, and begin at a piece; called by all lanes of the warp.
 #[inline(always)]
-unsafe fn scan_elements(memory: SharedSlice<f32>, first: u32, count: u32, scan: &mut UnderflowScan) {
+unsafe fn scan_elements(memory: SharedSlice<f32>, first: u32, count: u32, scan: &mut Scan) {
     let offset = first + 4 * warp::lane_id();
     for i in 0..count / 128 {
         // SAFETY: inside what is to be scanned, at a piece.

@@ -31,7 +31,7 @@
 //! # Operands that cannot be decomposed
 //!
 //! See [`crate::gemm::decompose`]. Numbers that are too large show in the accumulators, which are not finite then. Numbers that are too
-//! small show nowhere, and the operands are scanned for them (`underflow_scan`). There are two ways:
+//! small show nowhere, and the operands are scanned for them (`scan_schedule`). There are two ways:
 //!
 //! - Without a tile mask, each block scans all its operands: consumers scan A, converters B. A block that finds anything takes
 //!   its sums to shared memory and computes, in plain fp32, those of the rows and columns with such operands (`fp32_tile`).
@@ -66,11 +66,11 @@ use super::fallback::Fallback;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
 use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, load_fragments, row_of_fragment};
+use super::scan_schedule::{ScanSchedule, found_in_sums};
 use super::scheme::{Scheme, ThreeTf32, ThreeTf32OfTransposes, parts_of_a};
-use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B, are_finite};
 use super::whole_rows::{self, are_better_stored_by_rows, store_by_rows, store_fragments};
-use crate::gemm::decompose::UnderflowScan;
-use crate::gemm::fp32_tile::{self, Made, Region};
+use crate::gemm::fp32_tile::{self, Again, Made, Region};
+use crate::gemm::scan::{self, NOT_FINITE, Scan};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TiledGemm};
@@ -190,7 +190,8 @@ struct ConsumerState<const ACCUMULATORS: usize> {
     /// What it has loaded of that: the first half of its rows.
     raw: Fragments<f32>,
     accumulators: [[f32; ACCUMULATORS]; 2],
-    scan: UnderflowScan,
+    /// Of A.
+    scan: Scan,
     step: u32,
     ping_pong: PingPong,
 }
@@ -295,7 +296,7 @@ unsafe fn multiply<
     let offset_in_a = unsafe { fragment_offset::<A>(first_row(warp_number()), warp::lane_id()) };
     // SAFETY: likewise.
     let ping_pong = unsafe { PingPong::new(BARRIERS.ping_pong, (warp_number() - FIRST_CONSUMER) / 4) };
-    let (accumulators, scan) = ([[0.0; ACCUMULATORS]; 2], UnderflowScan::new());
+    let (accumulators, scan) = ([[0.0; ACCUMULATORS]; 2], Scan::new());
     let mut state = ConsumerState { offset_in_a, raw: [0.0; 16], accumulators, scan, step: 0, ping_pong };
     // SAFETY: all lanes of all four warps of the warpgroup come here together: the number of steps is the same for the whole
     // block.
@@ -315,21 +316,24 @@ unsafe fn multiply<
         }
         ping_pong.end();
     }
-    let ConsumerState { accumulators, scan, .. } = state;
-    let found = if scan.any() { UNDERFLOW_A } else { 0 } | if are_finite(&accumulators) { 0 } else { NOT_FINITE };
+    let ConsumerState { accumulators, scan: of_a, .. } = state;
+    let found = of_a.found_of(scan::A) | found_in_sums(&accumulators);
     // SAFETY: the converters come there as well, and each warp once.
     let found = unsafe { block.found.arrive_and_wait(found) };
-    let mut inexact = found != 0;
+    let mut found_here = found;
     if !tile_mask.is_empty() {
         if thread::thread_idx_x() == FIRST_CONSUMER * 32 {
             // SAFETY: a launch has checked that the mask has a word for each block, and one thread of each writes it.
-            unsafe { tile_mask.set_unchecked(thread::block_idx_x() as usize, found & (UNDERFLOW_A | UNDERFLOW_B)) };
+            unsafe { tile_mask.set_unchecked(thread::block_idx_x() as usize, found & !NOT_FINITE) };
         }
-        inexact = found & NOT_FINITE != 0;
+        found_here = found & NOT_FINITE;
     }
     // Computed again: kept through the loop, it would take registers there.
     let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return };
-    if inexact {
+    // SAFETY: all lanes come here, and have found the same.
+    let again = unsafe { Again::of(&tile, tile_of(COLUMNS), found_here, block.gemm.has_exact_selections()) };
+    let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return };
+    if let Some(again) = again {
         // SAFETY: all consumers come here, after all stages had been read, and nobody else writes this tile of C. Each thread writes
         // sums of its own, and a barrier separates that from the reads.
         unsafe {
@@ -339,7 +343,7 @@ unsafe fn multiply<
             BARRIERS.sums.sync();
             let made = |row, col| Made::Sum(block.memory.read((row * sums_pitch(COLUMNS) + col) as usize));
             let thread = thread::thread_idx_x() - FIRST_CONSUMER * warp::LANES;
-            fp32_tile::recompute(&tile, Region::all_of(&tile, tile_of(COLUMNS)), thread, CONSUMER_THREADS, made);
+            fp32_tile::recompute(&tile, Region::all_of(&tile, tile_of(COLUMNS)), thread, CONSUMER_THREADS, again, made);
         };
         return;
     }

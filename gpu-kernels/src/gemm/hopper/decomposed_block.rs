@@ -7,7 +7,8 @@ use cuda_std::prelude::*;
 
 use super::fallback::GROUP;
 use super::operand::ROW;
-use super::underflow_scan::{NOT_FINITE, ScanSchedule, UNDERFLOW_A, UNDERFLOW_B};
+use super::scan_schedule::ScanSchedule;
+use crate::gemm::scan;
 use crate::gemm::tiles::{TileShape, TiledGemm};
 
 /// The tile of a block with so many columns: 128, 64 or 32.
@@ -76,9 +77,8 @@ pub(super) const fn second_stage_len(columns: u32, b_is_k_major: bool) -> u32 {
     if b_is_k_major { b_tile(columns) } else { 2 * b_tile(columns) }
 }
 
-/// What the warps of a block have found, as one: [`UNDERFLOW_A`], [`UNDERFLOW_B`] and [`NOT_FINITE`].
-pub(super) type Found = BlockOr<THREADS, 3>;
-const _: () = assert!(UNDERFLOW_A | UNDERFLOW_B | NOT_FINITE == 0b111, "these are its bits");
+/// What the warps of a block have [found](scan), as one.
+pub(super) type Found = BlockOr<THREADS, { scan::BITS }>;
 
 /// The shared memory of a kernel with tiles of so many columns and so many raw stages.
 pub(super) struct Memory<const COLUMNS: u32, const RAW_STAGES: u32> {

@@ -30,7 +30,7 @@
 
 pub mod grouped;
 
-use blocks::block_or::{BlockSize, any_thread};
+use blocks::block_or::{BlockSize, or_of_threads};
 use blocks::epilogue::takes_vectors_of;
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::shared_layout::{SharedArray, SharedLayout};
@@ -44,11 +44,11 @@ use cuda_std::{async_copy, hopper};
 use super::decomposed::position_of;
 use super::lines::{DEPTH, LINES, LineCopies, Lines, PART_THREADS};
 use super::operand::{KMajor, Major, MnMajor, Share, store_unit};
+use super::scan_schedule::found_in_sums;
 use super::scheme::{self, Scheme, ThreeTf32, parts_of_a};
-use super::underflow_scan::are_finite;
 use crate::Matrix;
-use crate::gemm::decompose::UnderflowScan;
-use crate::gemm::fp32_tile::{self, Made, Region};
+use crate::gemm::fp32_tile::{self, Again, Made, Region};
+use crate::gemm::scan::{self, Scan};
 use crate::gemm::tile_source::TileSource;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -194,7 +194,7 @@ unsafe fn multiply<'a, A: Major, B: Major, S: Scheme, const PARTS: u32, G: TileS
         steps,
     };
     let mut accumulators = [0f32; ACCUMULATORS];
-    let mut scan = UnderflowScan::new();
+    let mut scan = Scan::new();
     // Round t issues the copies of step t, and multiplies the step before the last.
     let (mut round, mut stage) = (0, 0);
     while round < steps + STAGES - 1 {
@@ -236,24 +236,36 @@ unsafe fn multiply<'a, A: Major, B: Major, S: Scheme, const PARTS: u32, G: TileS
         }
     }
 
+    // Numbers of the last step of this warpgroup, which are still there: of B, the high parts.
+    let mut others = [false; 2];
+    if steps > 0 {
+        // SAFETY: they have been read in that step, or written, with a barrier between.
+        others = unsafe {
+            let of_a = raw.read((stage * RAW_STAGE + fragments) as usize);
+            scan::others(&[of_a], &[parts_of_b.read(thread as usize)])
+        };
+    }
+
     // Found again, rather than kept in registers all the time.
     let shape = tile_of(PARTS);
     let Some(tile) = gemm.tile_soon(shape, thread::block_idx_x()) else { return };
     // SAFETY: all threads come here, with no copies under way: the last steps waited for all. The function begins with a barrier.
-    let inexact = unsafe {
-        any_thread::<Block<PARTS>>(&Memory::<PARTS>::NEW.raw.slice(), scan.any() || !are_finite(&[accumulators]))
+    let again = unsafe {
+        let found = scan.found_of_both(others) | found_in_sums(&[accumulators]);
+        let found = or_of_threads::<Block<PARTS>, { scan::BITS }>(&Memory::<PARTS>::NEW.raw.slice(), found);
+        Again::of(&tile, shape, found, gemm.has_exact_selections())
     };
     // SAFETY: likewise. All threads of the block find the same, and the tile is this block's alone.
-    unsafe { store_sums::<PARTS>(&tile, &accumulators, inexact) };
+    unsafe { store_sums::<PARTS>(&tile, &accumulators, again) };
 }
 
-/// Adds up the accumulators of the warpgroups and stores them in C, a row by neighbouring lanes; or, if the tile is inexact, in place of
-/// those elements that need it what they are in fp32.
+/// Adds up the accumulators of the warpgroups and stores them in C, a row by neighbouring lanes; or, if so, in place of those elements that
+/// are to be computed again what they are in fp32.
 ///
 /// # Safety
-/// All threads of the block come here, with the same `inexact`, and the tile is this block's alone.
+/// All threads of the block come here, with the same `again`, and the tile is this block's alone.
 #[inline(always)]
-unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACCUMULATORS], inexact: bool) {
+unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACCUMULATORS], again: Option<Again>) {
     let thread = thread::thread_idx_x();
     let (part, warp, lane) = (thread / PART_THREADS, thread / warp::LANES % 4, thread % warp::LANES);
     // SAFETY: the kernels' bodies have the same memory.
@@ -271,7 +283,7 @@ unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACC
             }
         }
         thread::sync_threads();
-        if inexact {
+        if let Some(again) = again {
             let made = |row, col| {
                 let mut sum = shared.read(place(0, row, col));
                 for part in 1..PARTS {
@@ -279,7 +291,14 @@ unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACC
                 }
                 Made::Sum(sum)
             };
-            fp32_tile::recompute(tile, Region::all_of(tile, tile_of(PARTS)), thread, Block::<PARTS>::THREADS, made);
+            fp32_tile::recompute(
+                tile,
+                Region::all_of(tile, tile_of(PARTS)),
+                thread,
+                Block::<PARTS>::THREADS,
+                again,
+                made,
+            );
         } else if takes_vectors_of(&tile.c, 4) {
             let mut piece = thread;
             while piece < LINES * LINES / 4 {

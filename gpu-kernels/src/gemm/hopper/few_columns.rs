@@ -19,7 +19,7 @@
 //! A multiprocessor has five blocks, so that 80 KB of copies are under way while they decompose: 16 of these are for the products of a
 //! clock. 128 threads with up to 96 registers and 41 KB of shared memory.
 
-use blocks::block_or::{BlockSize, any_thread};
+use blocks::block_or::{BlockSize, or_of_threads};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::swizzle::piece_of_row;
 use blocks::uniform::warp_number;
@@ -32,10 +32,10 @@ use cuda_std::{async_copy, hopper};
 use super::decomposed::position_of;
 use super::lines::{DEPTH, LINES, Lines, PART_THREADS};
 use super::operand::{KMajor, Major, MnMajor};
+use super::scan_schedule::found_in_sums;
 use super::scheme::{self, Scheme, ThreeTf32OfTransposes, parts_of_a};
-use super::underflow_scan::are_finite;
-use crate::gemm::decompose::UnderflowScan;
-use crate::gemm::fp32_tile::{self, Made, Region};
+use crate::gemm::fp32_tile::{self, Again, Made, Region};
+use crate::gemm::scan::{self, Scan};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -111,7 +111,7 @@ unsafe fn multiply<A: Major, B: Major>(gemm: TiledGemm<'_>) {
     let mut copies_of_a = a.copies(thread, k, DEPTH, tile.k_end);
     let mut copies_of_b = b.copies(thread, k, DEPTH, tile.k_end);
     let mut accumulators = [0f32; ACCUMULATORS];
-    let mut scan = UnderflowScan::new();
+    let mut scan = Scan::new();
     // Round t issues the copies of step t, and multiplies the step before the last.
     let (mut round, mut stage) = (0, 0);
     while round < steps + STAGES - 1 {
@@ -157,24 +157,41 @@ unsafe fn multiply<A: Major, B: Major>(gemm: TiledGemm<'_>) {
         }
     }
 
+    // Numbers of the last step, which are still there: of B, the high parts.
+    let mut others = [false; 2];
+    if steps > 0 {
+        // SAFETY: they have been read in that step, or written, with a barrier between.
+        others = unsafe {
+            let of_a = raw.read((stage * stage_len::<A, B>() + fragments) as usize);
+            scan::others(&[of_a], &[parts_of_b.read(thread as usize)])
+        };
+    }
+
     // Found again, rather than kept in registers all the time.
     let Some(tile) = gemm.tile_soon(TILE, thread::block_idx_x()) else { return };
     // SAFETY: all threads come here, with no copies under way: the last steps waited for all. The function begins with a barrier; all
     // threads find the same, and the tile is this block's alone.
     unsafe {
-        let inexact = any_thread::<Block>(&raw, scan.any() || !are_finite(&[accumulators]));
-        store_sums(&tile, &raw, &accumulators, inexact);
+        let found = scan.found_of_both(others) | found_in_sums(&[accumulators]);
+        let found = or_of_threads::<Block, { scan::BITS }>(&raw, found);
+        let again = Again::of(&tile, TILE, found, gemm.has_exact_selections());
+        store_sums(&tile, &raw, &accumulators, again);
     }
 }
 
-/// Stores the sums in C, neighbours in memory by neighbouring lanes; or, if the tile is inexact, in place of those elements that need it
+/// Stores the sums in C, neighbours in memory by neighbouring lanes; or, if so, in place of those elements that are to be computed again
 /// what they are in fp32.
 ///
 /// # Safety
-/// All threads of the block come here, with the same `inexact`; the tile is this block's alone, and nothing asynchronous is under way to
+/// All threads of the block come here, with the same `again`; the tile is this block's alone, and nothing asynchronous is under way to
 /// `shared`.
 #[inline(always)]
-unsafe fn store_sums(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &[f32; ACCUMULATORS], inexact: bool) {
+unsafe fn store_sums(
+    tile: &Tile<'_>,
+    shared: &SharedSlice<f32>,
+    accumulators: &[f32; ACCUMULATORS],
+    again: Option<Again>,
+) {
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / warp::LANES, thread % warp::LANES);
     let place = |row: u32, col: u32| (col * SUMS_PITCH + row) as usize;
@@ -188,9 +205,9 @@ unsafe fn store_sums(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &
             shared.write(place(row, col), accumulators[position_of(i)]);
         }
         thread::sync_threads();
-        if inexact {
+        if let Some(again) = again {
             let made = |row, col| Made::Sum(shared.read(place(row, col)));
-            fp32_tile::recompute(tile, Region::all_of(tile, TILE), thread, PART_THREADS, made);
+            fp32_tile::recompute(tile, Region::all_of(tile, TILE), thread, PART_THREADS, again, made);
             return;
         }
         let by_columns = tile.c.row_stride() <= tile.c.col_stride();

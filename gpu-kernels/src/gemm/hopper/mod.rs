@@ -21,7 +21,7 @@
 //! | `decomposed_block` | what the roles of such a block share |
 //! | `converter` | the converter warps of `decomposed` |
 //! | `whole_rows` | results stored row by row, by way of shared memory |
-//! | `underflow_scan` | which operands a block scans for numbers that are too small to be decomposed |
+//! | `scan_schedule` | which operands a block scans, and when |
 //! | [`fallback`] | which tiles another kernel has left to be computed |
 
 mod converter;
@@ -37,7 +37,7 @@ mod operand;
 mod pipeline;
 mod promotion;
 pub mod rounded;
+pub(super) mod scan_schedule;
 mod scheme;
 pub mod short_k;
-pub(super) mod underflow_scan;
 mod whole_rows;

@@ -51,7 +51,7 @@ use super::pipeline::{
     WARPGROUP_ROWS, tile_shape, warp_and_warpgroup,
 };
 use super::promotion::{ACCUMULATORS, factors_of};
-use crate::gemm::fp32_tile::{self, Made, Region};
+use crate::gemm::fp32_tile::{self, Again, Made, Region};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -253,7 +253,9 @@ unsafe fn compute_in_fp32(gemm: TiledGemm<'_>, block: u32) {
     let first = PRODUCER_WARPS * warp::LANES;
     let (region, thread) = (Region::all_of(&tile, SHORT_K_TILE), thread::thread_idx_x() - first);
     // SAFETY: the caller's promise; the tile is this block's alone.
-    unsafe { fp32_tile::recompute(&tile, region, thread, thread::block_dim_x() - first, |_, _| Made::Nothing) };
+    unsafe {
+        fp32_tile::recompute(&tile, region, thread, thread::block_dim_x() - first, Again::ALL, |_, _| Made::Nothing)
+    };
 }
 
 /// Computes a tile, and releases its stages.

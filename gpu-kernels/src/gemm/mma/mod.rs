@@ -32,7 +32,7 @@
 //! columns of C a fragment has is free as well: a lane's eight columns of a block of 32 are neighbours, and it stores four at a
 //! time.
 //!
-//! **Operands that cannot be decomposed.** Below about 2⁻¹⁰⁰ a part of an operand loses bits; an [`UnderflowScan`] notices.
+//! **Operands that cannot be decomposed.** Below about 2⁻¹⁰⁰ a part of an operand loses bits; a [`Scan`] notices.
 //! Infinities, NaNs and numbers that are too large for their rounded part make an infinity or a NaN of an accumulator. Where a block
 //! finds either, it computes those rows, columns and elements of its tile in plain fp32 (module `fp32_tile`).
 //!
@@ -53,10 +53,10 @@ pub mod grouped;
 mod operand;
 mod scheme;
 
-use blocks::block_or::{BlockSize, any_thread};
+use blocks::block_or::{BlockSize, or_of_threads};
 use blocks::epilogue::takes_vectors_of;
-use blocks::reduce::Finite;
 use blocks::shared_layout::{SharedArray, SharedLayout};
+use blocks::uniform::this_thread;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::async_copy;
@@ -65,8 +65,8 @@ use cuda_std::prelude::*;
 use operand::{Arrangement, BLOCK_LINES, DEPTH, KMajor, Lines, MnMajor, Shifts, load};
 use scheme::{Fp64, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
 
-use super::decompose::UnderflowScan;
-use super::fp32_tile::{self, Made, Region};
+use super::fp32_tile::{self, Again, Made, Region};
+use super::scan::{self, Scan, ScanOfSums};
 use super::tile_source::TileSource;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
@@ -229,28 +229,37 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
         const { assert!(Self::WARPS_DOWN * (COLS / Self::WARP_COLS) == Self::WARPS) };
         let (a, b) = Self::lines::<A, B>(&tile);
         let mut accumulators: Accumulators<S::Sum, ACROSS> = [[[S::Sum::ZERO; 4]; ACROSS]; DOWN];
-        let mut scan = UnderflowScan::new();
+        let mut scan = Scan::new();
         // SAFETY: the caller's promise; all threads of the block find the same shifts.
-        unsafe {
+        let others = unsafe {
             if !Self::TAKES_SHIFTS || a.shifts(false).are_none() && b.shifts(false).are_none() {
                 Self::add_steps::<S, A, B, G, false>(&gemm, &tile, &shared, &mut accumulators, &mut scan);
+                Self::others::<S, G>(&gemm, &shared)
             } else {
                 Self::add_steps::<S, A, B, G, true>(&gemm, &tile, &shared, &mut accumulators, &mut scan);
+                // Between the rows of such a stage, there is anything.
+                [false; 2]
             }
-        }
+        };
 
         // Found again, rather than kept in registers all the time.
         let Some(tile) = gemm.tile(Self::SHAPE, thread::block_idx_x()) else { return };
         if S::EXACT {
             // SAFETY: all threads come here, after the last read of a stage but for the rounds' own; the function begins with
             // a barrier.
-            let inexact = unsafe { any_thread::<Self>(&shared, scan.any() || !are_finite(&accumulators)) };
-            if inexact {
+            let again = unsafe {
+                let found = scan.found_of_both(others) | found_in_sums(&accumulators);
+                let found = or_of_threads::<Self, { scan::BITS }>(&shared, found);
+                Again::of(&tile, Self::SHAPE, found, gemm.has_exact_selections())
+            };
+            let Some(tile) = gemm.tile(Self::SHAPE, thread::block_idx_x()) else { return };
+            if let Some(again) = again {
                 // SAFETY: all threads of the block, or none, come here; the tile is this block's alone.
-                unsafe { Self::recompute(&tile, &shared, &accumulators) };
+                unsafe { Self::recompute(&tile, &shared, &accumulators, again) };
                 return;
             }
         }
+        let Some(tile) = gemm.tile(Self::SHAPE, thread::block_idx_x()) else { return };
         // SAFETY: all threads come here, or none of the block, and the tile is this block's alone.
         unsafe { Self::epilogue(&tile, &shared, &accumulators, S::Sum::to_f32) };
         if S::Sum::HAS_LOW_PART {
@@ -261,6 +270,24 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
                 unsafe { Self::epilogue(&tile, &shared, &accumulators, S::Sum::low_part) };
             }
         }
+    }
+
+    /// Whether there are numbers other than zero and powers of two among those of the last step that this thread looks at, of A and of B.
+    ///
+    /// # Safety
+    /// The steps of this block's tile have been multiplied, without shifts, and nothing has been written to shared memory since.
+    #[inline(always)]
+    unsafe fn others<'a, S: Scheme, G: TileSource<'a>>(gemm: &G, shared: &SharedSlice<f32>) -> [bool; 2] {
+        // Found again, rather than kept in registers all the time.
+        let tile = if S::EXACT { gemm.tile(Self::SHAPE, thread::block_idx_x()) } else { None };
+        let steps = tile.map_or(0, |tile| tile.steps(Self::SHAPE));
+        if steps == 0 {
+            return [false; 2];
+        }
+        const { assert!(THREADS <= ROWS * DEPTH && THREADS <= COLS * DEPTH, "each thread looks at one number of either") };
+        let place = ((steps - 1) % STAGES * Self::STAGE + this_thread()) as usize;
+        // SAFETY: the stage of the last step has numbers, or zeros, in all places.
+        unsafe { scan::others(&[shared.read(place)], &[shared.skip((ROWS * DEPTH) as usize).read(place)]) }
     }
 
     /// The rows of A and the columns of B of a tile.
@@ -283,7 +310,7 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
         tile: &Tile<'a>,
         shared: &SharedSlice<f32>,
         accumulators: &mut Accumulators<S::Sum, ACROSS>,
-        scan: &mut UnderflowScan,
+        scan: &mut Scan,
     ) {
         let (a, b) = Self::lines::<A, B>(tile);
         let shifts =
@@ -354,7 +381,7 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
         stage: u32,
         shifts: [Shifts; 2],
         accumulators: &mut Accumulators<S::Sum, ACROSS>,
-        scan: &mut UnderflowScan,
+        scan: &mut Scan,
     ) {
         let few_registers_are_left = ACROSS > 4 || S::Sum::HAS_LOW_PART;
         // The stage with the next k.
@@ -396,7 +423,12 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
     /// # Safety
     /// As for [`Self::epilogue`].
     #[inline(always)]
-    unsafe fn recompute<S: Sum>(tile: &Tile<'_>, shared: &SharedSlice<f32>, accumulators: &Accumulators<S, ACROSS>) {
+    unsafe fn recompute<S: Sum>(
+        tile: &Tile<'_>,
+        shared: &SharedSlice<f32>,
+        accumulators: &Accumulators<S, ACROSS>,
+        again: Again,
+    ) {
         const {
             assert!(ROWS * Self::WARP_COLS <= STAGES * Self::STAGE, "sums take the place of the stages");
         }
@@ -426,7 +458,7 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
                 thread::sync_threads();
                 let region = Region { row: tile.row, col: tile.col + first, rows: ROWS, cols: Self::WARP_COLS };
                 let made = |row, col| Made::Sum(shared.read(place(row, col)));
-                fp32_tile::recompute(tile, region, thread, THREADS, made);
+                fp32_tile::recompute(tile, region, thread, THREADS, again, made);
             }
             first = hint::keep_rolled(first + Self::WARP_COLS);
         }
@@ -504,18 +536,18 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
     }
 }
 
-/// Whether no accumulator is infinite or NaN.
+/// What is [found](scan) of sums.
 #[inline(always)]
-pub(super) fn are_finite<S: Sum, const ACROSS: usize, const DOWN: usize>(
+pub(super) fn found_in_sums<S: Sum, const ACROSS: usize, const DOWN: usize>(
     accumulators: &[[[S; 4]; ACROSS]; DOWN],
-) -> bool {
-    let mut finite = Finite::new();
+) -> u32 {
+    let mut scan = ScanOfSums::new();
     for row in accumulators {
         for tile in row {
             for &sum in tile {
-                finite.see(sum.to_f32());
+                scan.see(sum.to_f32());
             }
         }
     }
-    finite.all()
+    scan.found()
 }

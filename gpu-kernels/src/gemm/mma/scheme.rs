@@ -4,7 +4,8 @@
 use cuda_std::mma::{mma_m8n8k4_fp64, mma_m16n8k8_tf32, mma_m16n8k16_bf16, mma_m16n8k16_fp16};
 use cuda_std::prelude::*;
 
-use crate::gemm::decompose::{UnderflowScan, decompose_tf32};
+use crate::gemm::decompose::decompose_tf32;
+use crate::gemm::scan::Scan;
 
 /// Four numbers of a line in a lane, k = `q`, `q + 4`, `q + 8` and `q + 12`, as fragments of two TF32 products over 8 of k: the
 /// first has the first two in the positions `q` and `q + 4`, the second the others.
@@ -72,7 +73,7 @@ pub(super) trait Scheme {
     const EXACT: bool;
 
     /// Prepares four numbers, and scans them if it decomposes them.
-    fn prepare(values: [f32; 4], scan: &mut UnderflowScan) -> Self::Parts;
+    fn prepare(values: [f32; 4], scan: &mut Scan) -> Self::Parts;
 
     /// Adds the products of [`TILES`] tiles of 16 rows of A with as many of 8 columns of B, over 16 of k. `a[i]` are rows `g` and
     /// `g + 8` of tile `i`, and `b[j]` is column `g` of tile `j`.
@@ -164,7 +165,7 @@ impl Scheme for ThreeTf32 {
     const EXACT: bool = true;
 
     #[inline(always)]
-    fn prepare(values: [f32; 4], scan: &mut UnderflowScan) -> Tf32Parts {
+    fn prepare(values: [f32; 4], scan: &mut Scan) -> Tf32Parts {
         values.iter().for_each(|&value| scan.see(value));
         let parts = values.map(decompose_tf32);
         Tf32Parts { high: parts.map(|(high, _)| high), low: parts.map(|(_, low)| low) }
@@ -193,7 +194,7 @@ impl Scheme for OneTf32 {
     const EXACT: bool = false;
 
     #[inline(always)]
-    fn prepare(values: [f32; 4], _: &mut UnderflowScan) -> Tf32 {
+    fn prepare(values: [f32; 4], _: &mut Scan) -> Tf32 {
         values.map(convert::tf32)
     }
 
@@ -216,7 +217,7 @@ impl Scheme for OneBf16 {
     const EXACT: bool = false;
 
     #[inline(always)]
-    fn prepare(values: [f32; 4], _: &mut UnderflowScan) -> Pairs {
+    fn prepare(values: [f32; 4], _: &mut Scan) -> Pairs {
         to_bf16(values)
     }
 
@@ -239,7 +240,7 @@ impl Scheme for OneFp16 {
     const EXACT: bool = false;
 
     #[inline(always)]
-    fn prepare(values: [f32; 4], _: &mut UnderflowScan) -> Pairs {
+    fn prepare(values: [f32; 4], _: &mut Scan) -> Pairs {
         [convert::f16x2(values[0], values[1]), convert::f16x2(values[2], values[3])]
     }
 
@@ -267,7 +268,7 @@ impl Scheme for Fp64 {
     const EXACT: bool = false;
 
     #[inline(always)]
-    fn prepare(values: [f32; 4], _: &mut UnderflowScan) -> [f64; 4] {
+    fn prepare(values: [f32; 4], _: &mut Scan) -> [f64; 4] {
         values.map(f64::from)
     }
 

@@ -29,7 +29,7 @@
 //!
 //! At most 255 registers, 96 KB of shared memory, so one block on a multiprocessor; any device from sm_80 on.
 
-use blocks::block_or::{BlockSize, any_thread};
+use blocks::block_or::{BlockSize, or_of_threads};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -38,8 +38,9 @@ use cuda_std::prelude::*;
 
 use crate::Matrix;
 use crate::gemm::chunk::{CHUNK, ChunkSums, WIDTH};
-use crate::gemm::fp32_tile::{self, Made, Region};
+use crate::gemm::fp32_tile::{self, Again, Made, Region};
 use crate::gemm::narrow::{THREADS, WARPS, store_sums_of_warps, sum_of_warps};
+use crate::gemm::scan;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -289,8 +290,7 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
             let a = source.rows(&shared, stage);
             let b: [[f32; WIDTH]; ACROSS] =
                 core::array::from_fn(|tile| shared.read4((stage + piece_of(lane, (ROWS + tile) as u32)) as usize));
-            state.see(&a);
-            state.see(&b);
+            state.see(&a, &b);
             if !IS_ROW_MAJOR {
                 warp::sync_warp(warp::ALL_LANES);
             }
@@ -304,10 +304,10 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
     }
     async_copy::wait_group::<0>();
 
-    // SAFETY: all threads of the block come here. Each warp writes elements of its own; the barriers of `any_thread` and the one below
+    // SAFETY: all threads of the block come here. Each warp writes elements of its own; the barriers of `or_of_threads` and the one below
     // separate the writes from what others did with the memory before.
     unsafe {
-        let inexact = any_thread::<Block>(&shared, !state.is_exact());
+        let found = or_of_threads::<Block, { scan::BITS }>(&shared, state.found());
         thread::sync_threads();
         let elements = BLOCK_ROWS * shape.n;
         for i in 0..TILES {
@@ -321,10 +321,10 @@ unsafe fn multiply<const IS_ROW_MAJOR: bool, const ACROSS: usize>(gemm: TiledGem
                 }
             }
         }
-        if inexact {
+        if let Some(again) = Again::of(&tile, shape, found, gemm.has_exact_selections()) {
             thread::sync_threads();
             let made = |row, col| Made::Sum(sum_of_warps(&shared, shape, row * shape.n + col));
-            fp32_tile::recompute(&tile, Region::all_of(&tile, shape), t, THREADS, made);
+            fp32_tile::recompute(&tile, Region::all_of(&tile, shape), t, THREADS, again, made);
         } else {
             store_sums_of_warps(&tile, shape, &shared);
         }

@@ -1,16 +1,9 @@
-//! Who scans which operands for numbers that are too small to be decomposed: a block its own, or in every eighth K-step, if others
+//! Who [scans](crate::gemm::scan) which operands: a block its own, or in every eighth K-step, if others
 //! have the same operand and scan it in the other steps. Numbers that are too large show in the accumulators, which are not finite.
 
-use blocks::reduce::Finite;
+use crate::gemm::scan::ScanOfSums;
 
-/// The bit of a block that has found operands in A that are too small to be decomposed.
-pub const UNDERFLOW_A: u32 = 1;
-/// The bit of a block that has found such operands in B.
-pub const UNDERFLOW_B: u32 = 2;
-/// The bit of accumulators that are infinite or NaN, beside these, in what the warps of a block have found.
-pub(super) const NOT_FINITE: u32 = 4;
-
-/// In which K-steps a block scans an operand for numbers that are too small.
+/// In which K-steps a block scans an operand.
 #[derive(Clone, Copy)]
 pub(super) struct ScanSchedule {
     /// Whether it shares the scan with the blocks that have the same rows of A (columns of B).
@@ -36,14 +29,14 @@ impl ScanSchedule {
     }
 }
 
-/// Whether no accumulator is infinite or NaN.
+/// What is [found](crate::gemm::scan) of accumulators.
 #[inline(always)]
-pub(super) fn are_finite<const COUNT: usize, const PARTS: usize>(accumulators: &[[f32; COUNT]; PARTS]) -> bool {
-    let mut finite = Finite::new();
+pub(super) fn found_in_sums<const COUNT: usize, const PARTS: usize>(accumulators: &[[f32; COUNT]; PARTS]) -> u32 {
+    let mut scan = ScanOfSums::new();
     for i in 0..COUNT {
         for part in accumulators {
-            finite.see(part[i]);
+            scan.see(part[i]);
         }
     }
-    finite.all()
+    scan.found()
 }
