@@ -28,9 +28,6 @@ use crate::Matrix;
 /// The rows and the columns of C that a thread computes at a time.
 const SIDE: usize = 4;
 
-/// The bits of the lines of an operand among those of [`Sums`].
-const LINES_OF_OPERAND: u32 = (1 << SIDE) - 1;
-
 /// The rows and the columns of C that a warp computes at a time, 8 threads below and 4 beside each other. The fewer different
 /// rows of A and columns of B a load touches, the fewer accesses to the cache it makes.
 const WARP_ROWS: u32 = 8 * SIDE as u32;
@@ -51,17 +48,18 @@ pub(crate) enum Made {
     Stored,
 }
 
-/// What is to be computed again, besides elements that are not finite: elements of lines that have numbers which are too small, and
-/// of lines with one number alone, of A and of B, if so.
+/// What is to be computed again, besides elements that are not finite.
 #[derive(Clone, Copy)]
 pub(crate) struct Again {
-    /// Of which lines those are that have one number alone: the bits of rows of A, or of columns of B, as in [`Sums`].
-    selecting: u32,
+    /// Whether elements of lines that have numbers which are too small.
+    too_small: bool,
+    /// Whether elements of rows of A that have one number alone, and of such columns of B.
+    selects: [bool; 2],
 }
 
 impl Again {
     /// For elements of which [`Made::Nothing`] is there.
-    pub(crate) const ALL: Self = Self { selecting: 0 };
+    pub(crate) const ALL: Self = Self { too_small: true, selects: [false; 2] };
 
     /// What follows from what a block has [`found`](scan::found) of a tile; nothing if it is to be stored as it is. `exact_selections` is
     /// [`TiledGemm::has_exact_selections`](super::tiles::TiledGemm::has_exact_selections).
@@ -70,18 +68,85 @@ impl Again {
     /// All lanes of the warp call this function together, with the same arguments.
     #[inline(always)]
     pub(crate) unsafe fn of(tile: &Tile<'_>, shape: TileShape, found: u32, exact_selections: bool) -> Option<Self> {
-        let mut selecting = 0;
+        let mut selects = [false; 2];
         if exact_selections {
-            let lines = [(scan::A, tile.a, tile.row, shape.m), (scan::B, tile.b.transposed(), tile.col, shape.n)];
+            // Found anew, as in `recompute_lines`.
+            let mut numbers = [tile.row, tile.col, tile.k_begin, tile.k_end];
+            hint::pin(&mut numbers);
+            let [row, col, k_begin, k_end] = numbers;
+            let lines = [(scan::A, tile.a, row, shape.m), (scan::B, tile.b.transposed(), col, shape.n)];
             for i in 0..2 {
                 let (operand, matrix, first, count) = lines[i];
                 // SAFETY: the caller's promise.
-                let selects = may_select(found, operand)
-                    && unsafe { first_line_selects(&matrix, [first, count], [tile.k_begin, tile.k_end]) };
-                selecting |= if selects { LINES_OF_OPERAND << (i * SIDE) } else { 0 };
+                selects[i] = may_select(found, operand)
+                    && unsafe { first_line_selects(&matrix, [first, count], [k_begin, k_end]) };
             }
         }
-        (found & (TOO_SMALL_A | TOO_SMALL_B | NOT_FINITE) != 0 || selecting != 0).then_some(Self { selecting })
+        let too_small = found & (TOO_SMALL_A | TOO_SMALL_B) != 0;
+        (too_small || found & NOT_FINITE != 0 || selects[0] || selects[1]).then_some(Self { too_small, selects })
+    }
+}
+
+/// How many numbers other than zero there are between two k of a line, if not more than one; and where the first one is.
+#[derive(Clone, Copy)]
+struct Alone {
+    numbers: u32,
+    k: u32,
+}
+
+/// How many k are loaded at a time, by a lane.
+const LOADS: u32 = 8;
+
+impl Alone {
+    const NOTHING: Self = Self { numbers: 0, k: 0 };
+
+    /// Of a line, by a warp.
+    ///
+    /// # Safety
+    /// All lanes of the warp call this function together, with the same arguments; the matrix has the line, and as many k.
+    #[inline(always)]
+    unsafe fn by_warp(matrix: &Matrix<'_>, line: u32, [k_begin, k_end]: [u32; 2]) -> Self {
+        let (mut found, mut k) = (Self::NOTHING, k_begin);
+        while k < k_end && found.numbers < 2 {
+            let numbers: [bool; LOADS as usize] = core::array::from_fn(|i| {
+                let k = k + i as u32 * warp::LANES + warp::lane_id();
+                // SAFETY: inside, as just compared.
+                k < k_end && unsafe { matrix.at(line, k) } != 0.0
+            });
+            for i in 0..LOADS {
+                // SAFETY: all lanes come here as often.
+                let ballot = unsafe { warp::warp_vote_ballot(warp::ALL_LANES, numbers[i as usize]) };
+                if found.numbers == 0 && ballot != 0 {
+                    found.k = k + i * warp::LANES + ballot.trailing_zeros();
+                }
+                found.numbers += ballot.count_ones();
+            }
+            k = hint::keep_rolled(k + LOADS * warp::LANES);
+        }
+        found
+    }
+
+    /// Of a line, by one thread.
+    ///
+    /// # Safety
+    /// The matrix has the line, and as many k.
+    #[inline(always)]
+    unsafe fn by_thread(matrix: &Matrix<'_>, line: u32, [k_begin, k_end]: [u32; 2]) -> Self {
+        let (mut found, mut k) = (Self::NOTHING, k_begin);
+        while k < k_end && found.numbers < 2 {
+            let numbers: [bool; LOADS as usize] = core::array::from_fn(|i| {
+                let k = k + i as u32;
+                // SAFETY: inside, as just compared.
+                k < k_end && unsafe { matrix.at(line, k) } != 0.0
+            });
+            for i in 0..LOADS {
+                if numbers[i as usize] {
+                    found = Self { numbers: found.numbers + 1, k: k + i };
+                }
+            }
+            k = hint::keep_rolled(k + LOADS);
+        }
+        found
     }
 }
 
@@ -91,24 +156,13 @@ impl Again {
 /// # Safety
 /// All lanes of the warp call this function together, with the same arguments; the matrix has as many k.
 #[inline(always)]
-unsafe fn first_line_selects(matrix: &Matrix<'_>, [first, count]: [u32; 2], [k_begin, k_end]: [u32; 2]) -> bool {
-    let (lane, end) = (warp::lane_id(), (first + count).min(matrix.rows()));
-    let mut line = first;
+unsafe fn first_line_selects(matrix: &Matrix<'_>, [first, count]: [u32; 2], range: [u32; 2]) -> bool {
+    let (mut line, end) = (first, (first + count).min(matrix.rows()));
     while line < end {
-        let (mut numbers, mut k) = (0, k_begin);
-        while k < k_end {
-            // SAFETY: the line is inside, and so is k, as compared; all lanes come here as often.
-            numbers += unsafe {
-                let is_number = k_end - k > lane && matrix.at(line, k + lane) != 0.0;
-                warp::warp_vote_ballot(warp::ALL_LANES, is_number).count_ones()
-            };
-            if numbers > 1 {
-                return false;
-            }
-            k = hint::keep_rolled(k + warp::LANES);
-        }
-        if numbers == 1 {
-            return true;
+        // SAFETY: the caller's promise; the line is inside.
+        let found = unsafe { Alone::by_warp(matrix, line, range) };
+        if found.numbers > 0 {
+            return found.numbers == 1;
         }
         line = hint::keep_rolled(line + 1);
     }
@@ -148,6 +202,11 @@ pub(crate) unsafe fn recompute(
     again: Again,
     made: impl Fn(u32, u32) -> Made,
 ) {
+    if again.selects[0] || again.selects[1] {
+        // SAFETY: the caller's promise.
+        unsafe { recompute_lines(tile, region, thread, threads, again, made) };
+        return;
+    }
     let across = region.cols / WARP_COLS;
     let pieces = region.rows.div_ceil(WARP_ROWS) * across * warp::LANES;
     let mut piece = thread;
@@ -158,15 +217,14 @@ pub(crate) unsafe fn recompute(
         let (row, col) = (region.row + down, region.col + right);
         if down < region.rows && row < tile.c.rows() && col < tile.c.cols() {
             // SAFETY: the first row and the first column are inside, as just compared.
-            let (Sums { sums, too_small }, alone) = unsafe { (sums(tile, row, col), alone(tile, row, col, again)) };
-            let lines = too_small | alone;
+            let Sums { sums, too_small } = unsafe { sums(tile, row, col) };
             for i in 0..SIDE {
                 let mut is_stored = [false; SIDE];
                 let values: [f32; SIDE] = core::array::from_fn(|j| {
-                    let is_wanted = lines & (1 << i | 1 << (SIDE + j)) != 0;
+                    let is_too_small = too_small & (1 << i | 1 << (SIDE + j)) != 0;
                     match made(down + i as u32, right + j as u32) {
-                        Made::Sum(sum) if sum.is_finite() && !is_wanted => return sum,
-                        Made::Stored => is_stored[j] = !is_wanted,
+                        Made::Sum(sum) if sum.is_finite() && !is_too_small => return sum,
+                        Made::Stored => is_stored[j] = !is_too_small,
                         Made::Nothing | Made::Sum(_) => {}
                     }
                     sums[i][j]
@@ -187,6 +245,102 @@ pub(crate) unsafe fn recompute(
         }
         piece = hint::keep_rolled(piece + threads);
     }
+}
+
+/// The same where rows of A select, or columns of B: a warp has 32 of these lines, finds for each the number that it has alone, and makes the elements
+/// of the line: one product each. What else has to be computed again, is so by one lane for each element.
+///
+/// # Safety
+/// As for [`recompute`], by whole warps.
+#[inline(always)]
+#[track_caller]
+unsafe fn recompute_lines(
+    tile: &Tile<'_>,
+    region: Region,
+    thread: u32,
+    threads: u32,
+    again: Again,
+    made: impl Fn(u32, u32) -> Made,
+) {
+    // Found anew, rather than kept, in registers that there are not, from where they were computed first.
+    let mut numbers = [region.row, region.col, thread];
+    hint::pin(&mut numbers);
+    let [first_row, first_col, thread] = numbers;
+    let region = Region { row: first_row, col: first_col, ..region };
+    // Where both select, elements of rows that do are all that are not zero.
+    let by_rows = again.selects[0];
+    let b = tile.b.transposed();
+    let (m, n) = (tile.c.rows().saturating_sub(region.row), tile.c.cols().saturating_sub(region.col));
+    let (lines, others) = (region.rows.min(m), region.cols.min(n));
+    let (lines, others) = if by_rows { (lines, others) } else { (others, lines) };
+    let mut first = thread / warp::LANES * warp::LANES;
+    while first < lines {
+        // Eight neighbouring k of a line are a sector of memory, and where lines are neighbours, lanes load these together.
+        let (range, of_lane) = ([tile.k_begin, tile.k_end], first + warp::lane_id());
+        // SAFETY: there is such a line, or the last one.
+        let of_lanes = unsafe {
+            match by_rows {
+                true => Alone::by_thread(&tile.a, (region.row + of_lane).min(tile.a.rows() - 1), range),
+                false => Alone::by_thread(&b, (region.col + of_lane).min(b.rows() - 1), range),
+            }
+        };
+        let mut line = first;
+        while line < lines && line < first + warp::LANES {
+            // SAFETY: all lanes come here.
+            let of_line =
+                |word: u32| unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, word, line - first, warp::LANES).0 };
+            let found = Alone { numbers: of_line(of_lanes.numbers), k: of_line(of_lanes.k) };
+            let mut other = warp::lane_id();
+            while other < others {
+                let (down, right) = if by_rows { (line, other) } else { (other, line) };
+                let (row, col) = (region.row + down, region.col + right);
+                let before = made(down, right);
+                // SAFETY: the element is inside C, and no other thread's; k is one of the tile.
+                unsafe {
+                    let is_finite = match before {
+                        Made::Sum(sum) => sum.is_finite(),
+                        Made::Stored => tile.c.at(row, col).is_finite(),
+                        Made::Nothing => false,
+                    };
+                    if found.numbers == 1 && is_finite {
+                        let product = tile.a.at(row, found.k) * tile.b.at(found.k, col);
+                        tile.epilogue_element(row, col, product);
+                    } else if is_finite && !(again.too_small && found.numbers > 1) {
+                        if let Made::Sum(sum) = before {
+                            tile.epilogue_element(row, col, sum);
+                        }
+                    } else {
+                        tile.epilogue_element(row, col, dot(tile, row, col));
+                    }
+                }
+                other = hint::keep_rolled(other + warp::LANES);
+            }
+            line = hint::keep_rolled(line + 1);
+        }
+        first = hint::keep_rolled(first + threads);
+    }
+}
+
+/// The sum of an element, as [`sums`] has it.
+///
+/// # Safety
+/// (`row`, `col`) is inside C.
+#[inline(always)]
+#[track_caller]
+unsafe fn dot(tile: &Tile<'_>, row: u32, col: u32) -> f32 {
+    let (mut sum, mut first) = (0.0, tile.k_begin);
+    while first < tile.k_end {
+        let end = (first + CHUNK).min(tile.k_end);
+        let (mut chunk, mut l) = (0.0, first);
+        while l < end {
+            // SAFETY: the caller's promise, and l is below k.
+            chunk = unsafe { math::fma(tile.a.at(row, l), tile.b.at(l, col), chunk) };
+            l = hint::keep_rolled(l + 1);
+        }
+        sum += chunk;
+        first = end;
+    }
+    sum
 }
 
 /// The sums of 4×4 elements, and which of the rows of A and columns of B have numbers that are too small to be decomposed.
@@ -234,41 +388,4 @@ unsafe fn sums(tile: &Tile<'_>, row: u32, col: u32) -> Sums {
         first = end;
     }
     Sums { sums, too_small }
-}
-
-/// Of the rows of A and columns of B of 4×4 elements from (`row`, `col`) on, those that have one number alone, if such are to be computed again, as
-/// [`Sums::too_small`] has those. (By a loop of its own: in that of [`sums`] it would take registers.)
-///
-/// # Safety
-/// As for [`sums`].
-#[inline(always)]
-#[track_caller]
-unsafe fn alone(tile: &Tile<'_>, row: u32, col: u32, Again { selecting }: Again) -> u32 {
-    if selecting == 0 {
-        return 0;
-    }
-    // SAFETY: the caller's promise.
-    let [rows, cols] = unsafe { [alone_of(&tile.a, row, tile), alone_of(&tile.b.transposed(), col, tile)] };
-    (rows | cols << SIDE) & selecting
-}
-
-/// Which of four rows of a matrix from `first` on have one number alone, between the two k of a tile.
-///
-/// # Safety
-/// The matrix has a row, and all k of the tile.
-#[inline(always)]
-#[track_caller]
-unsafe fn alone_of(matrix: &Matrix<'_>, first: u32, tile: &Tile<'_>) -> u32 {
-    let (mut alone, mut i) = (0, 0);
-    while i < SIDE as u32 {
-        let (line, mut numbers, mut k) = ((first + i).min(matrix.rows() - 1), 0, tile.k_begin);
-        while k < tile.k_end && numbers < 2 {
-            // SAFETY: the line is inside, and k is below the end.
-            numbers += u32::from(unsafe { matrix.at(line, k) } != 0.0);
-            k = hint::keep_rolled(k + 1);
-        }
-        alone |= u32::from(numbers == 1) << i;
-        i = hint::keep_rolled(i + 1);
-    }
-    alone
 }

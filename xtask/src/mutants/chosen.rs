@@ -614,8 +614,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "keeps elements that are selected",
         file: "gpu-kernels/src/gemm/fp32_tile.rs",
-        from: "selecting |= if selects { LINES_OF_OPERAND << (i * SIDE) } else { 0 };",
-        to: "selecting |= if selects { 0 } else { 0 };",
+        from: "if found.numbers == 1 && is_finite {",
+        to: "if found.numbers == 7 && is_finite {",
         kernels: &["gemm_mma_64x64_nt_fp32_3xtf32"],
     },
     Mutant {
@@ -626,10 +626,10 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
-        what: "takes a line with two numbers for one that selects",
+        what: "takes lines with two numbers for those that select",
         file: "gpu-kernels/src/gemm/fp32_tile.rs",
-        from: "alone |= u32::from(numbers == 1) << i;",
-        to: "alone |= u32::from(numbers == 2) << i;",
+        from: "return found.numbers == 1;",
+        to: "return found.numbers == 2;",
         kernels: &["gemm_mma_64x64_nt_fp32_3xtf32"],
     },
     Mutant {

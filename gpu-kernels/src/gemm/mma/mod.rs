@@ -234,11 +234,11 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
         let others = unsafe {
             if !Self::TAKES_SHIFTS || a.shifts(false).are_none() && b.shifts(false).are_none() {
                 Self::add_steps::<S, A, B, G, false>(&gemm, &tile, &shared, &mut accumulators, &mut scan);
-                Self::others::<S, G>(&gemm, &shared)
+                Self::others::<S, G>(&gemm, Some(&shared))
             } else {
                 Self::add_steps::<S, A, B, G, true>(&gemm, &tile, &shared, &mut accumulators, &mut scan);
                 // Between the rows of such a stage, there is anything.
-                [false; 2]
+                Self::others::<S, G>(&gemm, None)
             }
         };
 
@@ -272,20 +272,29 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
         }
     }
 
-    /// Whether there are numbers other than zero and powers of two among those of the last step that this thread looks at, of A and of B.
+    /// Whether there are numbers other than zero and powers of two among those that this thread looks at, of A and of B: in the stage of the last step,
+    /// or else in memory.
     ///
     /// # Safety
-    /// The steps of this block's tile have been multiplied, without shifts, and nothing has been written to shared memory since.
+    /// The steps of this block's tile have been multiplied. If there is shared memory: without shifts, and nothing has been written there since.
     #[inline(always)]
-    unsafe fn others<'a, S: Scheme, G: TileSource<'a>>(gemm: &G, shared: &SharedSlice<f32>) -> [bool; 2] {
+    unsafe fn others<'a, S: Scheme, G: TileSource<'a>>(gemm: &G, shared: Option<&SharedSlice<f32>>) -> [bool; 2] {
         // Found again, rather than kept in registers all the time.
         let tile = if S::EXACT { gemm.tile(Self::SHAPE, thread::block_idx_x()) } else { None };
-        let steps = tile.map_or(0, |tile| tile.steps(Self::SHAPE));
+        let Some(tile) = tile else { return [false; 2] };
+        let (steps, thread) = (tile.steps(Self::SHAPE), this_thread());
         if steps == 0 {
             return [false; 2];
         }
         const { assert!(THREADS <= ROWS * DEPTH && THREADS <= COLS * DEPTH, "each thread looks at one number of either") };
-        let place = ((steps - 1) % STAGES * Self::STAGE + this_thread()) as usize;
+        let Some(shared) = shared else {
+            let k = (tile.k_begin + thread / warp::LANES).min(tile.k_end - 1);
+            let [row, col] = [tile.row, tile.col].map(|first| first + thread % warp::LANES);
+            let (row, col) = (row.min(tile.c.rows() - 1), col.min(tile.c.cols() - 1));
+            // SAFETY: inside: there is a tile, and it has terms.
+            return unsafe { scan::others(&[tile.a.at(row, k)], &[tile.b.at(k, col)]) };
+        };
+        let place = ((steps - 1) % STAGES * Self::STAGE + thread) as usize;
         // SAFETY: the stage of the last step has numbers, or zeros, in all places.
         unsafe { scan::others(&[shared.read(place)], &[shared.skip((ROWS * DEPTH) as usize).read(place)]) }
     }
