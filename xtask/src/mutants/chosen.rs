@@ -215,8 +215,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "ignores accumulators that are not finite or operands too small",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "    let mut inexact = found != 0;",
-        to: "    let mut inexact = found == 8;",
+        from: "    let mut found_here = found;",
+        to: "    let mut found_here = found & 0;",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
