@@ -61,7 +61,7 @@ impl Again {
     /// For elements of which [`Made::Nothing`] is there.
     pub(crate) const ALL: Self = Self { too_small: true, selects: [false; 2] };
 
-    /// What follows from what a block has [`found`](scan::found) of a tile; nothing if it is to be stored as it is. `exact_selections` is
+    /// What follows from what a block has [found](scan) of a tile; nothing if it is to be stored as it is. `exact_selections` is
     /// [`TiledGemm::has_exact_selections`](super::tiles::TiledGemm::has_exact_selections).
     ///
     /// # Safety

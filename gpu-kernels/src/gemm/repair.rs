@@ -1,4 +1,4 @@
-//! The fallback of a product whose blocks have shared the [scan](super::scan) of its operands: a launch of its own that reads the tile mask, and
+//! The fallback of a product whose blocks have shared the [scan] of its operands: a launch of its own that reads the tile mask, and
 //! looks through the tiles whose operands could not be decomposed, or may select, for the elements that have to be computed again.
 //!
 //! ```text

@@ -16,7 +16,7 @@
 //! permutations, selections of rows or columns. Then elements of the product are elements of the other operand, and shall be so to the last bit, of which
 //! two parts of 11 bits do not keep all 24. So such products are computed again in fp32. That an operand does *not* select, its first number tells that is no
 //! power of two, in one of some thousand that a thread has; so it is enough to look at some of them. Where all are powers of two and the product is not
-//! zero, a look at one line tells ([`fp32_tile`](super::fp32_tile)).
+//! zero, a look at one line tells (`fp32_tile`).
 
 use blocks::reduce::Finite;
 use cuda_std::hint;
