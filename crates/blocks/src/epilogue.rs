@@ -43,8 +43,8 @@ pub trait Epilogue {
         if row >= c.rows() || col >= c.cols() {
             return;
         }
-        if takes_vectors_of(c, 4) {
-            // SAFETY: all four are inside C, because its columns are a multiple of four; aligned, as `takes_vectors_of` has found.
+        if takes_vectors_of(c, 4) && col + 3 < c.cols() {
+            // SAFETY: all four are inside C; aligned, because the column is a multiple of four, as `takes_vectors_of` has found.
             unsafe {
                 let values: [f32; 4] = core::array::from_fn(|i| self.value(row, col + i as u32, accumulators[i]));
                 store_vector(c.data(), c.offset(row, col), values);
@@ -61,13 +61,11 @@ pub trait Epilogue {
     }
 }
 
-/// Whether `count` neighbours in a row of C, from a multiple of `count` on, are either all inside C and one aligned
-/// vector, or all outside.
+/// Whether `count` neighbours in a row of C, from a multiple of `count` on, are one aligned vector, if all of them are inside C.
 #[inline(always)]
 pub fn takes_vectors_of(c: &MatrixMut<'_>, count: u32) -> bool {
     let multiple = |value: u64| value & u64::from(count - 1) == 0;
     c.is_contiguous_along_rows()
-        && multiple(u64::from(c.cols()))
         && multiple(c.row_stride())
         && multiple(c.data().as_mut_ptr() as u64 / size_of::<f32>() as u64)
 }

@@ -96,6 +96,8 @@ struct Alone {
 
 /// How many k are loaded at a time, by a lane.
 const LOADS: u32 = 8;
+/// The lines of which a warp finds the numbers at a time, where it is to do so for all lines.
+const LINES: u32 = 8;
 
 impl Alone {
     const NOTHING: Self = Self { numbers: 0, k: 0 };
@@ -126,13 +128,14 @@ impl Alone {
         found
     }
 
-    /// Of a line, by one thread.
+    /// Of [`LINES`] lines, of which lane `l` has line `l mod 8` and every fourth piece of [`LOADS`] k, which are a sector of memory where k are
+    /// neighbours; where lines are neighbours, eight of them are.
     ///
     /// # Safety
-    /// The matrix has the line, and as many k.
+    /// All lanes of the warp call this function together; the matrix has the line of each, and as many k.
     #[inline(always)]
-    unsafe fn by_thread(matrix: &Matrix<'_>, line: u32, [k_begin, k_end]: [u32; 2]) -> Self {
-        let (mut found, mut k) = (Self::NOTHING, k_begin);
+    unsafe fn of_lines(matrix: &Matrix<'_>, line: u32, [k_begin, k_end]: [u32; 2]) -> Self {
+        let (mut found, mut k) = (Self::NOTHING, k_begin + warp::lane_id() / LINES * LOADS);
         while k < k_end && found.numbers < 2 {
             let numbers: [bool; LOADS as usize] = core::array::from_fn(|i| {
                 let k = k + i as u32;
@@ -144,7 +147,17 @@ impl Alone {
                     found = Self { numbers: found.numbers + 1, k: k + i };
                 }
             }
-            k = hint::keep_rolled(k + LOADS);
+            k = hint::keep_rolled(k + warp::LANES / LINES * LOADS);
+        }
+        // Of four lanes that have a line together, one has the k of its number, if that is its only one, and the others have none.
+        let mut distance = LINES;
+        while distance < warp::LANES {
+            // SAFETY: all lanes come here.
+            let of_other =
+                |word: u32| unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, word, distance, warp::LANES).0 };
+            let other = Self { numbers: of_other(found.numbers), k: of_other(found.k) };
+            found = Self { numbers: found.numbers + other.numbers, k: found.k.wrapping_add(other.k) };
+            distance *= 2;
         }
         found
     }
@@ -247,7 +260,7 @@ pub(crate) unsafe fn recompute(
     }
 }
 
-/// The same where rows of A select, or columns of B: a warp has 32 of these lines, finds for each the number that it has alone, and makes the elements
+/// The same where rows of A select, or columns of B: a warp has [`LINES`] of these lines at a time, finds for each the number that it has alone, and makes the elements
 /// of the line: one product each. What else has to be computed again, is so by one lane for each element.
 ///
 /// # Safety
@@ -273,19 +286,18 @@ unsafe fn recompute_lines(
     let (m, n) = (tile.c.rows().saturating_sub(region.row), tile.c.cols().saturating_sub(region.col));
     let (lines, others) = (region.rows.min(m), region.cols.min(n));
     let (lines, others) = if by_rows { (lines, others) } else { (others, lines) };
-    let mut first = thread / warp::LANES * warp::LANES;
+    let mut first = thread / warp::LANES * LINES;
     while first < lines {
-        // Eight neighbouring k of a line are a sector of memory, and where lines are neighbours, lanes load these together.
-        let (range, of_lane) = ([tile.k_begin, tile.k_end], first + warp::lane_id());
-        // SAFETY: there is such a line, or the last one.
+        let (range, of_lane) = ([tile.k_begin, tile.k_end], first + warp::lane_id() % LINES);
+        // SAFETY: all lanes come here, with a line that there is, or the last one.
         let of_lanes = unsafe {
             match by_rows {
-                true => Alone::by_thread(&tile.a, (region.row + of_lane).min(tile.a.rows() - 1), range),
-                false => Alone::by_thread(&b, (region.col + of_lane).min(b.rows() - 1), range),
+                true => Alone::of_lines(&tile.a, (region.row + of_lane).min(tile.a.rows() - 1), range),
+                false => Alone::of_lines(&b, (region.col + of_lane).min(b.rows() - 1), range),
             }
         };
         let mut line = first;
-        while line < lines && line < first + warp::LANES {
+        while line < lines && line < first + LINES {
             // SAFETY: all lanes come here.
             let of_line =
                 |word: u32| unsafe { warp::warp_shuffle_idx(warp::ALL_LANES, word, line - first, warp::LANES).0 };
@@ -317,7 +329,7 @@ unsafe fn recompute_lines(
             }
             line = hint::keep_rolled(line + 1);
         }
-        first = hint::keep_rolled(first + threads);
+        first = hint::keep_rolled(first + threads / warp::LANES * LINES);
     }
 }
 

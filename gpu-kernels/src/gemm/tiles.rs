@@ -464,29 +464,26 @@ impl Tile<'_> {
             // SAFETY: only called for elements of C, which are this thread's alone.
             self.alpha_beta.combine(self.k, accumulator, || unsafe { self.c.at(row, col) })
         };
-        let first = self.c.offset(row, col);
-        if takes_vectors_of(&self.c, N as u32) && self.alpha_beta.beta == 0.0 {
+        let has_vectors = takes_vectors_of(&self.c, N as u32);
+        if has_vectors && self.alpha_beta.beta == 0.0 {
             // The usual case, without a branch for each element: `combine` would ask the same questions every time.
             // SAFETY: the caller's promise, and as just found.
             unsafe { self.overwrite_groups(row, col, distance, accumulators) };
             return;
         }
-        if takes_vectors_of(&self.c, N as u32) {
-            for group in 0..GROUPS {
-                let skipped = group as u32 * distance;
-                if col + skipped < self.c.cols() {
-                    let values: [f32; N] =
-                        core::array::from_fn(|i| value(col + skipped + i as u32, accumulators[group][i]));
-                    // SAFETY: inside C: the row and the column are, and the number of columns is a multiple of N, as is
-                    // `col`. Aligned, as `takes_vectors_of` has found.
-                    unsafe { store_vector(self.c.data(), first + skipped as usize, values) };
-                }
-            }
-            return;
-        }
+        let first = self.c.offset(row, col);
         for group in 0..GROUPS {
+            let skipped = group as u32 * distance;
+            let col = col + skipped;
+            if has_vectors && self.has_columns(col, N) {
+                let values: [f32; N] = core::array::from_fn(|i| value(col + i as u32, accumulators[group][i]));
+                // SAFETY: inside C, as just found. Aligned: `col` is a multiple of N, by the caller's promise, and so it is what
+                // `takes_vectors_of` has found.
+                unsafe { store_vector(self.c.data(), first + skipped as usize, values) };
+                continue;
+            }
             for i in 0..N {
-                let col = col + group as u32 * distance + i as u32;
+                let col = col + i as u32;
                 if col < self.c.cols() {
                     // SAFETY: inside C, and this thread's alone.
                     unsafe { self.c.set(row, col, value(col, accumulators[group][i])) };
@@ -495,13 +492,20 @@ impl Tile<'_> {
         }
     }
 
+    /// Whether C has `count` columns from column `col` on.
+    #[inline(always)]
+    fn has_columns(&self, col: u32, count: usize) -> bool {
+        // Columns of tiles are far below 2³², so this does not wrap.
+        col + (count as u32 - 1) < self.c.cols()
+    }
+
     /// [`Tile::epilogue_groups`] where C takes vectors of `N`, and β is zero: little code.
     ///
     /// # Safety
     /// As for [`Tile::epilogue_groups`], and it is so ([`takes_vectors_of`], [`Tile::overwrites`]).
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn overwrite_groups<const N: usize, const GROUPS: usize>(
+    unsafe fn overwrite_groups<const N: usize, const GROUPS: usize>(
         &self,
         row: u32,
         col: u32,
@@ -511,14 +515,22 @@ impl Tile<'_> {
         if row >= self.c.rows() {
             return;
         }
-        let (first, factor) = (self.c.offset(row, col), self.alpha_beta.factor(self.k));
+        let (first, factor) = (self.c.offset(row, col), self.factor());
         for group in 0..GROUPS {
             let skipped = group as u32 * distance;
-            if col + skipped < self.c.cols() {
-                let values = accumulators[group].map(|accumulator| factor * accumulator);
-                // SAFETY: inside C: the row and the column are, and the number of columns is a multiple of N, as is `col`. Aligned, by the
-                // caller's promise.
+            let col = col + skipped;
+            let values = accumulators[group].map(|accumulator| factor * accumulator);
+            if self.has_columns(col, N) {
+                // SAFETY: inside C, as just found. Aligned, by the caller's promise.
                 unsafe { store_vector(self.c.data(), first + skipped as usize, values) };
+                continue;
+            }
+            // The last columns of C, where they are no whole vector.
+            for i in 0..N - 1 {
+                if col + (i as u32) < self.c.cols() {
+                    // SAFETY: inside C, and this thread's alone.
+                    unsafe { self.c.data().set_unchecked(first + skipped as usize + i, values[i]) };
+                }
             }
         }
     }
@@ -527,6 +539,12 @@ impl Tile<'_> {
     #[inline(always)]
     pub(crate) fn overwrites(&self) -> bool {
         self.alpha_beta.beta == 0.0
+    }
+
+    /// What accumulators are multiplied by where it is not.
+    #[inline(always)]
+    pub(crate) fn factor(&self) -> f32 {
+        self.alpha_beta.factor(self.k)
     }
 
     /// The epilogue of 2×2 elements of C for each of `GROUPS` groups, the first from (`row`, `col`) on, each `distance` columns after
@@ -543,19 +561,16 @@ impl Tile<'_> {
         distance: u32,
         accumulators: [[[f32; 2]; 2]; GROUPS],
     ) {
-        if takes_vectors_of(&self.c.transposed(), 2) && self.alpha_beta.beta == 0.0 {
-            if row >= self.c.rows() {
-                return;
-            }
-            let factor = self.alpha_beta.factor(self.k);
+        if takes_vectors_of(&self.c.transposed(), 2) && self.alpha_beta.beta == 0.0 && row + 1 < self.c.rows() {
+            let factor = self.factor();
             let first = self.c.offset(row, col);
             for group in 0..GROUPS {
                 for i in 0..2 {
                     let skipped = group as u32 * distance + i as u32;
                     if col + skipped < self.c.cols() {
                         let offset = first + skipped as usize * self.c.col_stride() as usize;
-                        // SAFETY: inside C: the column is, and the row, which is even, as the number of rows is. Aligned, as
-                        // `takes_vectors_of` has found.
+                        // SAFETY: inside C: the column is, and both rows. Aligned, because the first of them is even, as `takes_vectors_of`
+                        // has found.
                         unsafe {
                             store_vector(
                                 self.c.data(),

@@ -58,22 +58,22 @@ use cuda_std::wgmma::{self, Descriptor, Sums};
 
 use super::converter::convert;
 use super::decomposed_block::{
-    A_TILE, Block, CONSUMER_WARPS, CONVERTER_WARPS, FIRST_CONSUMER, Found, Memory, THREADS, b_tile, raw_stage_len,
-    raw_stages, second_stage_len,
+    A_TILE, Block, CONSUMER_WARPS, CONVERTER_WARPS, FIRST_CONSUMER, Found, Memory, SECOND_STAGES, THREADS, b_tile,
+    raw_stage_len, raw_stages, second_stage_len,
 };
 pub use super::decomposed_block::{BOX_OF_A, TILE, box_of_b, tile_of};
 use super::fallback::Fallback;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::describes;
-use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, load_fragments, row_of_fragment};
+use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, load_fragments};
 use super::scan_schedule::{ScanSchedule, found_in_sums};
 use super::scheme::{Scheme, ThreeTf32, ThreeTf32OfTransposes, parts_of_a};
-use super::whole_rows::{self, are_better_stored_by_rows, store_by_rows, store_fragments};
+use super::whole_rows;
 use crate::gemm::fp32_tile::{self, Again, Made, Region};
 use crate::gemm::scan::{self, NOT_FINITE, Scan};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
-use crate::gemm::tiles::{Tile, TiledGemm};
+use crate::gemm::tiles::TiledGemm;
 
 const _: () = assert!(THREADS == 384, "the entry points' blocks are of as many threads");
 
@@ -81,15 +81,14 @@ const _: () = assert!(THREADS == 384, "the entry points' blocks are of as many t
 const HALF: u32 = 64;
 /// The threads of the consumers.
 const CONSUMER_THREADS: u32 = CONSUMER_WARPS * warp::LANES;
-/// The elements from one row of a tile of sums to the next in shared memory, so that the lanes of a write meet different banks.
-const fn sums_pitch(columns: u32) -> u32 {
-    columns + 8
-}
+/// The rows that a warp has in each half.
+const WARP_ROWS: u32 = 16;
 
-/// That sums, and the rows of results, find room in the place of the raw stages.
+/// That sums find room in the place of the stages.
 const fn results_fit(columns: u32, b_is_k_major: bool) -> bool {
-    let room = raw_stages(columns, b_is_k_major) * raw_stage_len(columns);
-    CONSUMER_WARPS * whole_rows::len(columns) <= room && tile_of(columns).m * sums_pitch(columns) <= room
+    let raw = raw_stages(columns, b_is_k_major) * raw_stage_len(columns);
+    let room = raw + SECOND_STAGES * second_stage_len(columns, b_is_k_major);
+    tile_of(columns).m / WARP_ROWS * whole_rows::len(columns) <= room
 }
 
 /// The named barriers of a kernel.
@@ -328,78 +327,43 @@ unsafe fn multiply<
         }
         found_here = found & NOT_FINITE;
     }
+    // SAFETY: all lanes come here.
+    let warp = unsafe { warp_number() };
+    // Where a warp's 16 rows of a half are.
+    let memory = |row: u32| block.memory.skip((row / WARP_ROWS * whole_rows::len(COLUMNS)) as usize);
+    let is_column_major = whole_rows::is_column_major(&block.gemm.c().first());
+    // SAFETY: all lanes come here. The consumers have met when all stages had been read, and each warp has memory of its own.
+    // (Not a loop, whose index would put the accumulators into memory.)
+    unsafe {
+        let sums_of = |half: usize| {
+            let accumulators = &accumulators[half];
+            move |group: u32, half: u32| [0, 1].map(|i| accumulators[position_of((4 * group + 2 * half + i) as usize)])
+        };
+        whole_rows::write::<A, COLUMNS>(&memory(first_row(warp)), is_column_major, sums_of(0));
+        whole_rows::write::<A, COLUMNS>(&memory(first_row(warp) + HALF), is_column_major, sums_of(1));
+    }
     // Computed again: kept through the loop, it would take registers there.
     let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return };
-    // SAFETY: all lanes come here, and have found the same.
-    let again = unsafe { Again::of(&tile, tile_of(COLUMNS), found_here, block.gemm.has_exact_selections()) };
-    let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return };
-    if let Some(again) = again {
-        // SAFETY: all consumers come here, after all stages had been read, and nobody else writes this tile of C. Each thread writes
-        // sums of its own, and a barrier separates that from the reads.
-        unsafe {
-            let first = first_row(warp_number());
-            write_half::<A, ACCUMULATORS>(&block.memory, first, &accumulators[0]);
-            write_half::<A, ACCUMULATORS>(&block.memory, first + HALF, &accumulators[1]);
+    // SAFETY: all consumers come here, and have found the same. A barrier separates what they have written from what others read, and each
+    // warp has rows and columns of its own, which begin at multiples of 4.
+    unsafe {
+        let again = Again::of(&tile, tile_of(COLUMNS), found_here, block.gemm.has_exact_selections());
+        if let Some(again) = again {
             BARRIERS.sums.sync();
-            let made = |row, col| Made::Sum(block.memory.read((row * sums_pitch(COLUMNS) + col) as usize));
+            let made = |row, col| {
+                let place = whole_rows::place::<A>(COLUMNS, is_column_major, [row % WARP_ROWS, col]);
+                Made::Sum(memory(row).read(place as usize))
+            };
             let thread = thread::thread_idx_x() - FIRST_CONSUMER * warp::LANES;
             fp32_tile::recompute(&tile, Region::all_of(&tile, tile_of(COLUMNS)), thread, CONSUMER_THREADS, again, made);
-        };
-        return;
-    }
-    // SAFETY: all lanes come here. The warps have met when all stages had been read, and each has memory, rows and columns of its own;
-    // columns begin at multiples of 4.
-    unsafe {
-        let warp = warp_number();
-        let memory = block.memory.skip(((warp - FIRST_CONSUMER) * whole_rows::len(COLUMNS)) as usize);
-        let first = tile.row + first_row(warp);
-        // (Not a loop, whose index would put the accumulators into memory.)
-        store_half::<A, COLUMNS, ACCUMULATORS>(&tile, &memory, first, &accumulators[0]);
-        store_half::<A, COLUMNS, ACCUMULATORS>(&tile, &memory, first + HALF, &accumulators[1]);
-    }
-}
-
-/// Writes the 16 rows of sums, from row `first` of the tile on, that a warp has of a half to shared memory.
-///
-/// # Safety
-/// Nothing else uses the rows in memory, nor does anything asynchronous.
-#[inline(always)]
-unsafe fn write_half<A: Major, const ACCUMULATORS: usize>(
-    memory: &SharedSlice<f32>,
-    first: u32,
-    accumulators: &[f32; ACCUMULATORS],
-) {
-    let lane = warp::lane_id();
-    for half in 0..2 {
-        let row = first + row_of_fragment::<A>(lane / 4 + 8 * half);
-        let place = row * sums_pitch(2 * ACCUMULATORS as u32) + 2 * (lane & 3);
-        for group in 0..ACCUMULATORS / 4 {
-            let pair = [0, 1].map(|i| accumulators[position_of(4 * group + 2 * half as usize + i)]);
-            // SAFETY: the caller's promise; columns are even.
-            unsafe { memory.skip(8 * group).write2(place as usize, pair) };
+            return;
         }
-    }
-}
-
-/// The epilogue of the 16 rows, from row `first` on, that a warp has of a half.
-///
-/// # Safety
-/// As for [`store_by_rows`].
-#[inline(always)]
-unsafe fn store_half<A: Major, const COLUMNS: u32, const ACCUMULATORS: usize>(
-    tile: &Tile<'_>,
-    memory: &SharedSlice<f32>,
-    first: u32,
-    accumulators: &[f32; ACCUMULATORS],
-) {
-    let row = |i: u32| first + row_of_fragment::<A>(i);
-    let accumulator = |i: usize| accumulators[position_of(i)];
-    // SAFETY: the caller's promise.
-    unsafe {
-        if are_better_stored_by_rows(&tile.c) {
-            store_by_rows::<COLUMNS, COLUMNS>(tile, memory, row, tile.col, accumulator);
-        } else {
-            store_fragments::<COLUMNS>(tile, row, tile.col, accumulator);
+        warp::sync_warp(warp::ALL_LANES);
+        let mut half = 0;
+        while half < 2 {
+            let row = first_row(warp) + half * HALF;
+            whole_rows::store::<A, COLUMNS>(&tile, &memory(row), is_column_major, [tile.row + row, tile.col]);
+            half = hint::keep_rolled(half + 1);
         }
     }
 }

@@ -32,7 +32,6 @@
 //!
 //! 168 registers at launch, 240 in the consumer warpgroups; 194 KB of shared memory, one block on a multiprocessor.
 
-use blocks::epilogue::takes_vectors_of;
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::ping_pong::{self, PingPong};
 use blocks::ring::TmaStage;
@@ -55,7 +54,7 @@ use super::pipeline::{
     PipelineMemory, STAGES, tile_shape, warp_and_warpgroup,
 };
 use super::promotion::{ACCUMULATORS, ColFactors, Units, promote};
-use super::whole_rows::{self, store_by_rows};
+use super::whole_rows;
 use crate::Triangle;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -101,7 +100,7 @@ const MEMORY: Memory = {
 };
 
 /// The columns of results that are stored row by row at a time: as many as there is room for beside the stages.
-const COLUMNS_AT_A_TIME: u32 = 32;
+const COLUMNS_AT_A_TIME: u32 = HALF / 4;
 
 /// The words with the factors of a K-step, two to a word.
 const FACTORS: u32 = (TILE.m + TILE.n) / 2;
@@ -458,19 +457,9 @@ unsafe fn epilogue(
 ) {
     // Computed again: kept through the loop, it would take registers there.
     let Some(tile) = gemm.tile_of_triangle(TILE, triangle, block) else { return };
-    // SAFETY: all lanes come here, and each warp has memory, rows and columns of its own; columns begin at even numbers, those of warps at
-    // multiples of 4.
+    // SAFETY: all lanes come here, and each warp has memory, rows and columns of its own; its columns begin at a
+    // multiple of 4.
     unsafe {
-        // One way through shared memory for all that is not usual: all ways from registers would be fifteen times as much code.
-        if takes_vectors_of(&tile.c, whole_rows::SECTOR) && tile.overwrites() {
-            let (row, col) = place_of_thread();
-            let (row, col) = (tile.row + row, tile.col + col);
-            overwrite_row::<0>(&tile, row, col, units[0], &accumulators[0]);
-            overwrite_row::<1>(&tile, row + 8, col, units[0], &accumulators[0]);
-            overwrite_row::<0>(&tile, row + HALF_ROWS, col, units[1], &accumulators[1]);
-            overwrite_row::<1>(&tile, row + HALF_ROWS + 8, col, units[1], &accumulators[1]);
-            return;
-        }
         let (warp, warpgroup) = warp_and_warpgroup();
         let number = warpgroup * (CONSUMER_WARPS / 2) + warp;
         let memory = MEMORY.rows.slice().skip((number * whole_rows::len(COLUMNS_AT_A_TIME)) as usize);
@@ -484,7 +473,7 @@ unsafe fn epilogue(
 /// The epilogue of the 16 rows, from (`row`, `col`) on, that a warp has of a half, row by row.
 ///
 /// # Safety
-/// As for [`store_by_rows`].
+/// As for [`whole_rows::store_in_four_parts`].
 #[inline(always)]
 unsafe fn store_half(
     tile: &Tile<'_>,
@@ -495,32 +484,12 @@ unsafe fn store_half(
     accumulators: &[f32; ACCUMULATORS],
 ) {
     let units = units.of_rows();
-    let accumulator = |i: usize| accumulators[i] * units[i % 4 / 2];
+    let sums = |group: u32, half: u32| {
+        let sum = |i: u32| accumulators[(4 * group + 2 * half + i) as usize] * units[half as usize];
+        [sum(0), sum(1)]
+    };
     // SAFETY: the caller's promise.
-    unsafe { store_by_rows::<HALF, COLUMNS_AT_A_TIME>(tile, memory, |i| row + i, col, accumulator) };
-}
-
-/// The epilogue of the columns of C that this thread has in one row: the first or the second of the two rows of `accumulators`.
-///
-/// # Safety
-/// As for [`Tile::overwrite_groups`]; `col` is even.
-#[inline(always)]
-unsafe fn overwrite_row<const SECOND_ROW: usize>(
-    tile: &Tile<'_>,
-    row: u32,
-    col: u32,
-    units: Units,
-    accumulators: &[f32; ACCUMULATORS],
-) {
-    let unit = units.of_rows()[SECOND_ROW];
-    let mut groups = [[0.0; 2]; ACCUMULATORS / 4];
-    for group in 0..ACCUMULATORS / 4 {
-        for i in 0..2 {
-            groups[group][i] = accumulators[4 * group + 2 * SECOND_ROW + i] * unit;
-        }
-    }
-    // SAFETY: the caller's promise.
-    unsafe { tile.overwrite_groups::<2, { ACCUMULATORS / 4 }>(row, col, 8, groups) }
+    unsafe { whole_rows::store_in_four_parts::<KMajor, COLUMNS_AT_A_TIME>(tile, memory, [row, col], sums) };
 }
 
 /// Whether a tensor map is of the factors of `count` packed operands of `lines` lines with `k` numbers each, in tiles of `tile_lines`

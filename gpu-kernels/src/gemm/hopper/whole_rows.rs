@@ -1,161 +1,302 @@
-//! How a warp stores the 16 rows of accumulators that `wgmma` has left it: from its registers, or row by row, by way of shared memory, so
-//! that neighbouring lanes have neighbouring columns.
+//! How a warp stores the 16 rows of accumulators that `wgmma` has left it: by way of shared memory, so that neighbouring lanes have
+//! what are neighbours in C.
 //!
 //! ```text
-//!  registers                           shared memory             C
+//!  registers                           shared memory                  C
 //!
-//!  lane 4g + q has, of each group      16 rows of up to 128      a row after the other, 128 bytes at a time
-//!  of 8 columns, columns 2q, 2q + 1    columns
-//!  of rows g and g + 8
+//!  lane 4g + q has, of each group      16 lines of up to 128          vectors of four elements of a line; where lines begin
+//!  of 8 columns, columns 2q, 2q + 1    columns; or, where C is        between vectors, single elements, side by side
+//!  of rows g and g + 8                 column-major, as many lines
+//!                                      of 16 rows
 //! ```
 //!
-//! Where there is not enough shared memory for all columns, they go there 32 at a time.
+//! Where there is not enough shared memory for all columns, they go there a quarter at a time.
 //!
-//! Stored from the registers, a warp's 256 bytes go to eight rows, 32 bytes to each. Where rows begin at sectors of the second-level cache, which
-//! have as many, that is the shorter way. Where they begin anywhere, each of these pieces touches two sectors, and each sector has to be put
-//! together from several stores: that takes longer than the way through shared memory.
+//! From its registers, a warp would store 32 bytes in each of eight rows at a time; and of rows that begin anywhere, single elements. An
+//! instruction more for each element is much here: a block has 32768 of them, two warps on a scheduler, and nothing else to do. So the usual ways
+//! have little besides loads, multiplications by α and stores; what reads C has a way of its own.
 
-use blocks::epilogue::takes_vectors_of;
+use blocks::epilogue::{store_vector, takes_vectors_of};
 use cuda_std::prelude::*;
 
+use super::operand::{Major, row_of_fragment};
 use crate::MatrixMut;
 use crate::gemm::tiles::Tile;
 
+/// The rows that a warp has.
+const ROWS: u32 = 16;
+
 /// The elements of shared memory that a warp needs for so many columns at a time.
 pub(super) const fn len(width: u32) -> u32 {
-    16 * pitch(width)
+    let (rows, columns) = (Lines::of_rows(width, true).len(), Lines::of_columns(width).len());
+    if rows > columns { rows } else { columns }
 }
 
-/// The elements from one row to the next in shared memory, so that the lanes of a write meet different banks.
-const fn pitch(width: u32) -> u32 {
-    width + 8
-}
-
-/// The elements of a sector of the second-level cache.
-pub(super) const SECTOR: u32 = 8;
-/// The rows that are read before the first of them is stored.
-const AT_A_TIME: usize = 4;
-
-/// Whether results are better stored row by row: rows of C begin between sectors, or have gaps between their elements, but are not columns.
-#[inline(always)]
-pub(super) fn are_better_stored_by_rows(c: &MatrixMut<'_>) -> bool {
-    !takes_vectors_of(c, SECTOR) && c.col_stride() <= c.row_stride()
-}
-
-/// The epilogue of 16 rows of `COLUMNS` columns, 32, 64 or 128, from column `col` on, by one warp, from its registers. Fragment row `i` is row `row(i)` of C, and
-/// `accumulator(4·j + 2·h + i)` is this lane's column `8·j + 2·(lane mod 4) + i` of fragment row `lane / 4 + 8·h`.
-///
-/// # Safety
-/// No other thread accesses these elements of C. `col` is even.
-#[inline(always)]
-#[track_caller]
-pub(super) unsafe fn store_fragments<const COLUMNS: u32>(
-    tile: &Tile<'_>,
-    row: impl Fn(u32) -> u32,
-    col: u32,
-    accumulator: impl Fn(usize) -> f32,
-) {
-    const { assert!(matches!(COLUMNS, 32 | 64 | 128)) };
-    // SAFETY: the caller's promise.
-    unsafe {
-        match COLUMNS {
-            128 => store_fragment_rows::<16>(tile, row, col, accumulator),
-            64 => store_fragment_rows::<8>(tile, row, col, accumulator),
-            _ => store_fragment_rows::<{ 32 / 8 }>(tile, row, col, accumulator),
-        }
-    }
-}
-
-/// The rows of a lane, of so many groups of 8 columns.
-///
-/// # Safety
-/// As for [`store_fragments`].
-#[inline(always)]
-#[track_caller]
-unsafe fn store_fragment_rows<const GROUPS: usize>(
-    tile: &Tile<'_>,
-    row: impl Fn(u32) -> u32,
-    col: u32,
-    accumulator: impl Fn(usize) -> f32,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        store_fragment_row::<0, GROUPS>(tile, &row, col, &accumulator);
-        store_fragment_row::<1, GROUPS>(tile, &row, col, &accumulator);
-    }
-}
-
-/// The first or the second row of a lane.
-///
-/// # Safety
-/// As for [`store_fragments`].
-#[inline(always)]
-#[track_caller]
-unsafe fn store_fragment_row<const HALF: usize, const GROUPS: usize>(
-    tile: &Tile<'_>,
-    row: &impl Fn(u32) -> u32,
-    col: u32,
-    accumulator: &impl Fn(usize) -> f32,
-) {
-    let lane = warp::lane_id();
-    let sum = |group: usize, i: usize| accumulator(4 * group + 2 * HALF + i);
-    let groups = core::array::from_fn(|group| [sum(group, 0), sum(group, 1)]);
-    // SAFETY: the caller's promise.
-    unsafe {
-        let row = row(lane / 4 + 8 * HALF as u32);
-        tile.epilogue_groups::<2, GROUPS>(row, col + 2 * (lane & 3), 8, groups)
-    }
-}
-
-/// The same of `COLUMNS` columns, row by row, `WIDTH` of them at a time: a multiple of 32 that divides `COLUMNS`.
+/// Writes 16 rows of `WIDTH` columns of sums to shared memory: `sums(group, half)` are this lane's columns `2·(lane mod 4)` and the next one of each group
+/// of eight, of [fragment row](row_of_fragment) `lane / 4 + 8·half`.
 ///
 /// # Safety
 /// All lanes of the warp come here, with [`len`] elements of `memory` that no other warp uses, from a multiple of 16 bytes on, and nothing
-/// asynchronous under way to them. No other warp accesses these elements of C. `col` is a multiple of 4.
+/// asynchronous under way to them. What another lane reads there, it has read before.
 #[inline(always)]
 #[track_caller]
-pub(super) unsafe fn store_by_rows<const COLUMNS: u32, const WIDTH: u32>(
-    tile: &Tile<'_>,
+pub(super) unsafe fn write<A: Major, const WIDTH: u32>(
     memory: &SharedSlice<f32>,
-    row: impl Fn(u32) -> u32,
-    col: u32,
-    accumulator: impl Fn(usize) -> f32,
+    is_column_major: bool,
+    sums: impl Fn(u32, u32) -> [f32; 2],
 ) {
-    const { assert!(COLUMNS.is_multiple_of(WIDTH) && WIDTH.is_multiple_of(32)) };
+    const { assert!(matches!(WIDTH, 32 | 64 | 128)) };
     let lane = warp::lane_id();
-    let groups = WIDTH as usize / 8;
-    for part in 0..(COLUMNS / WIDTH) as usize {
-        // SAFETY: each lane writes elements of its own; the warp meets before what another lane has read there is overwritten, and before
-        // it reads what another lane has written. Elements of C have one lane each, by the caller's promise.
-        unsafe {
-            warp::sync_warp(warp::ALL_LANES);
-            let first = lane / 4 * pitch(WIDTH) + 2 * (lane & 3);
-            for group in 0..groups {
-                for half in 0..2 {
-                    let i = 4 * (part * groups + group) + 2 * half;
-                    let memory = memory.skip(half * 8 * pitch(WIDTH) as usize + 8 * group);
-                    memory.write2(first as usize, [accumulator(i), accumulator(i + 1)]);
+    let rows = [0, 8].map(|half| row_of_fragment::<A>(lane / 4 + half));
+    let lines = Lines::of::<A>(WIDTH, is_column_major);
+    if is_column_major {
+        let first = rows.map(|row| 2 * (lane & 3) * lines.pitch + row);
+        for group in 0..WIDTH / 8 {
+            for half in 0..2 {
+                let values = sums(group, half);
+                for i in 0..2 {
+                    let memory = memory.skip(((8 * group + i) * lines.pitch) as usize);
+                    // SAFETY: inside the lines; each lane has elements of its own.
+                    unsafe { memory.write(first[half as usize] as usize, values[i as usize]) };
                 }
-            }
-            warp::sync_warp(warp::ALL_LANES);
-            let col = col + part as u32 * WIDTH + lane;
-            let mut done = 0;
-            while done < 16 {
-                let memory = memory.skip((done * pitch(WIDTH)) as usize);
-                let rows: [[f32; 4]; AT_A_TIME] = core::array::from_fn(|i| {
-                    core::array::from_fn(|j| {
-                        let is_there = (j as u32) < WIDTH / 32;
-                        let memory = memory.skip(i * pitch(WIDTH) as usize + 32 * j);
-                        if is_there { memory.read(lane as usize) } else { 0.0 }
-                    })
-                });
-                for i in 0..AT_A_TIME {
-                    for j in 0..WIDTH / 32 {
-                        tile.epilogue_element(row(done + i as u32), col + 32 * j, rows[i][j as usize]);
-                    }
-                }
-                done = hint::keep_rolled(done + AT_A_TIME as u32);
             }
         }
+    } else {
+        let first = rows.map(|row| row * lines.pitch + 2 * (lane & 3));
+        for group in 0..WIDTH / 8 {
+            for half in 0..2 {
+                // SAFETY: as above; columns are even.
+                unsafe { memory.skip((8 * group) as usize).write2(first[half as usize] as usize, sums(group, half)) };
+            }
+        }
+    }
+}
+
+/// Where [`write`] has left the sum of a row and a column, both counted from the first of the 16 rows.
+#[inline(always)]
+pub(super) fn place<A: Major>(width: u32, is_column_major: bool, [row, col]: [u32; 2]) -> u32 {
+    let lines = Lines::of::<A>(width, is_column_major);
+    let [line, at] = if is_column_major { [col, row] } else { [row, col] };
+    line * lines.pitch + at
+}
+
+/// The epilogue of 16 rows of `WIDTH` columns of C, from (`row`, `col`) on, by one warp, of sums that it has [written](write).
+///
+/// # Safety
+/// As for [`write`], as which `is_column_major` is; the warp has met since then. No other warp accesses these elements of C. `row` and `col` are
+/// multiples of 4.
+#[inline(always)]
+#[track_caller]
+pub(super) unsafe fn store<A: Major, const WIDTH: u32>(
+    tile: &Tile<'_>,
+    memory: &SharedSlice<f32>,
+    is_column_major: bool,
+    [row, col]: [u32; 2],
+) {
+    // (Called with what a branch makes plain, because one way stores all lines.)
+    // SAFETY: the caller's promise.
+    unsafe {
+        if is_column_major {
+            Lines::of::<A>(WIDTH, true).store(tile, &tile.c.transposed(), memory, [col, row]);
+        } else {
+            Lines::of::<A>(WIDTH, false).store(tile, &tile.c, memory, [row, col]);
+        }
+    }
+}
+
+/// Writes and stores 16 rows of four times `WIDTH` columns by rows, a part after the other; `sums` has groups of all of them.
+///
+/// # Safety
+/// As for [`write`] and [`store`].
+#[inline(always)]
+#[track_caller]
+pub(super) unsafe fn store_in_four_parts<A: Major, const WIDTH: u32>(
+    tile: &Tile<'_>,
+    memory: &SharedSlice<f32>,
+    [row, col]: [u32; 2],
+    sums: impl Fn(u32, u32) -> [f32; 2],
+) {
+    // (Not a loop, whose index would put the accumulators into memory.)
+    // SAFETY: the caller's promise.
+    unsafe {
+        store_part::<A, WIDTH, 0>(tile, memory, [row, col], &sums);
+        store_part::<A, WIDTH, 1>(tile, memory, [row, col], &sums);
+        store_part::<A, WIDTH, 2>(tile, memory, [row, col], &sums);
+        store_part::<A, WIDTH, 3>(tile, memory, [row, col], &sums);
+    }
+}
+
+/// Part `PART` of these.
+///
+/// # Safety
+/// As for [`write`] and [`store`].
+#[inline(always)]
+#[track_caller]
+unsafe fn store_part<A: Major, const WIDTH: u32, const PART: u32>(
+    tile: &Tile<'_>,
+    memory: &SharedSlice<f32>,
+    [row, col]: [u32; 2],
+    sums: &impl Fn(u32, u32) -> [f32; 2],
+) {
+    // SAFETY: the warp meets before what another lane has read is overwritten, and before it reads what another lane has written.
+    unsafe {
+        warp::sync_warp(warp::ALL_LANES);
+        write::<A, WIDTH>(memory, false, |group, half| sums(PART * WIDTH / 8 + group, half));
+        warp::sync_warp(warp::ALL_LANES);
+        store::<A, WIDTH>(tile, memory, false, [row, col + PART * WIDTH]);
+    }
+}
+
+/// Whether the lines of C are its columns: neighbours in a column are nearer to one another than those in a row.
+#[inline(always)]
+pub(super) fn is_column_major(c: &MatrixMut<'_>) -> bool {
+    c.row_stride() < c.col_stride()
+}
+
+/// Lines in shared memory: rows, or columns, of what a warp stores.
+#[derive(Clone, Copy)]
+struct Lines {
+    are_columns: bool,
+    count: u32,
+    length: u32,
+    /// The elements from one line to the next: so many that the lanes of a write meet different banks.
+    pitch: u32,
+}
+
+impl Lines {
+    /// The rows of so many columns. (Where A is not K-major, neighbours among the fragment's rows are every other row.)
+    const fn of_rows(width: u32, a_is_k_major: bool) -> Self {
+        Self { are_columns: false, count: ROWS, length: width, pitch: width + if a_is_k_major { 8 } else { 4 } }
+    }
+
+    /// The columns, as many as these.
+    const fn of_columns(width: u32) -> Self {
+        Self { are_columns: true, count: width, length: ROWS, pitch: ROWS + 4 }
+    }
+
+    #[inline(always)]
+    fn of<A: Major>(width: u32, is_column_major: bool) -> Self {
+        if is_column_major { Self::of_columns(width) } else { Self::of_rows(width, A::K) }
+    }
+
+    const fn len(self) -> u32 {
+        self.count * self.pitch
+    }
+
+    /// Stores the lines: (`line`, `at`) is the first element of the first one in `c`, which has the lines of the tile's C as its rows.
+    ///
+    /// # Safety
+    /// As for [`store`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store(self, tile: &Tile<'_>, c: &MatrixMut<'_>, memory: &SharedSlice<f32>, [line, at]: [u32; 2]) {
+        // SAFETY: the caller's promise, and as has been found.
+        unsafe {
+            if !tile.overwrites() || !c.is_contiguous_along_rows() {
+                self.store_any(tile, memory, [line, at]);
+            } else if takes_vectors_of(c, 4) {
+                self.overwrite::<4>(tile, c, memory, [line, at]);
+            } else {
+                self.overwrite::<1>(tile, c, memory, [line, at]);
+            }
+        }
+    }
+
+    /// Overwrites lines of C, by vectors of `N` elements.
+    ///
+    /// # Safety
+    /// As for [`Lines::store`]; β is zero, neighbours in lines of C are neighbours in memory, and vectors of `N` of them are aligned.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn overwrite<const N: usize>(
+        self,
+        tile: &Tile<'_>,
+        c: &MatrixMut<'_>,
+        memory: &SharedSlice<f32>,
+        [line, at]: [u32; 2],
+    ) {
+        /// The loads from shared memory that are under way before what they load is stored.
+        const LOADS: u32 = 4;
+        let width = N as u32;
+        // A warp has a piece of a line at a time, or several lines.
+        let lanes = if self.length / width < warp::LANES { self.length / width } else { warp::LANES };
+        let (pieces, together) = (self.length / width / lanes, warp::LANES / lanes);
+        let (factor, there) = (tile.factor(), c.rows().saturating_sub(line).min(self.count));
+        let lane = warp::lane_id();
+        let (mut own_line, own) = (lane / lanes, lane % lanes * width);
+        let at = at + own;
+        let mut offset = c.offset(line + own_line, at);
+        let step = c.row_stride() as usize * together as usize;
+        let mut place = own_line * self.pitch + own;
+        let lines_at_a_time = LOADS / pieces;
+        while own_line < there {
+            let values: [[f32; N]; LOADS as usize] = core::array::from_fn(|load| {
+                let (i, piece) = (load as u32 / pieces, load as u32 % pieces);
+                let skipped = i * together * self.pitch + piece * lanes * width;
+                // SAFETY: inside the lines, of which there are a multiple of those that are read at a time; vectors are aligned.
+                unsafe { read(&memory.skip(skipped as usize), place as usize) }
+            });
+            for load in 0..LOADS {
+                let (i, at) = (load / pieces, at + load % pieces * lanes * width);
+                let values = values[load as usize].map(|sum| factor * sum);
+                if own_line + i * together < there && at + (width - 1) < c.cols() {
+                    let offset = offset + i as usize * step + (load % pieces * lanes * width) as usize;
+                    // SAFETY: inside C, as just compared, and aligned, by the caller's promise.
+                    unsafe { store_vector(c.data(), offset, values) };
+                }
+            }
+            offset += lines_at_a_time as usize * step;
+            place += lines_at_a_time * together * self.pitch;
+            own_line = hint::keep_rolled(own_line + lines_at_a_time * together);
+        }
+        if N > 1 && at < c.cols() && at + (width - 1) >= c.cols() {
+            // The last columns of C, where they are no whole vector.
+            let mut own_line = lane / lanes;
+            while own_line < there {
+                let mut i = 0;
+                while at + i < c.cols() {
+                    // SAFETY: inside the lines, and inside C.
+                    unsafe {
+                        let sum = memory.read((own_line * self.pitch + own + i) as usize);
+                        c.data().set_unchecked(c.offset(line + own_line, at + i), factor * sum);
+                    }
+                    i = hint::keep_rolled(i + 1);
+                }
+                own_line = hint::keep_rolled(own_line + together);
+            }
+        }
+    }
+
+    /// Stores elements that may have any distance, and are read before.
+    ///
+    /// # Safety
+    /// As for [`Lines::store`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store_any(self, tile: &Tile<'_>, memory: &SharedSlice<f32>, [line, at]: [u32; 2]) {
+        let mut element = warp::lane_id();
+        while element < self.count * self.length {
+            let (own_line, own) = (element / self.length, element % self.length);
+            let place = [line + own_line, at + own];
+            let [row, col] = if self.are_columns { [place[1], place[0]] } else { place };
+            // SAFETY: inside the lines; the caller's promise.
+            unsafe { tile.epilogue_element(row, col, memory.read((own_line * self.pitch + own) as usize)) };
+            element = hint::keep_rolled(element + warp::LANES);
+        }
+    }
+}
+
+/// Reads 1 or 4 elements at once.
+///
+/// # Safety
+/// As for [`SharedSlice::read4`].
+#[inline(always)]
+#[track_caller]
+unsafe fn read<const N: usize>(memory: &SharedSlice<f32>, at: usize) -> [f32; N] {
+    const { assert!(N == 1 || N == 4) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let all = if N == 1 { [memory.read(at); 4] } else { memory.read4(at) };
+        core::array::from_fn(|i| all[i])
     }
 }
