@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use gpu_kernels::gemm::repair::gemm_repair_fp32;
 use ndarray::{Array2, Axis};
 use tilewright::kernels::{KernelInfo, Scheme};
 use tilewright::plan::{Description, GemmPlan, Options, Triangle, Workspace};
@@ -289,6 +290,23 @@ impl<'a> Planned<'a> {
     ) -> Result<bool, String> {
         let compare = |problem: &Problem, result: &Operand| special_values::check(kernel.scheme, problem, result);
         Self::try_one(device, kernel, splits, batch, |planned| planned.compare_each(compare))
+    }
+
+    /// Whether the kernel can compute products, and leaves tiles to be repaired to [`gemm_repair_fp32`].
+    ///
+    /// # Errors
+    /// As for [`Planned::new`], in words.
+    pub fn repairs_tiles(
+        device: &'a Device,
+        kernel: &'static KernelInfo,
+        splits: Option<u32>,
+        batch: &'a Batch,
+    ) -> Result<bool, String> {
+        let planned = Self::new(device, kernel, splits, batch).map_err(|error| error.to_string())?;
+        let repairs = |planned: Planned<'_>| {
+            planned.plan.kernels().iter().any(|kernel| kernel.name == gemm_repair_fp32::FACTS.name)
+        };
+        Ok(planned.is_some_and(repairs))
     }
 
     /// Plans products, and checks them; whether the kernel could compute them.

@@ -14,6 +14,8 @@ use crate::{Batch, Layouts, Planned, Problem, Sizes, special};
 pub struct Trial {
     batch: Batch,
     splits: Option<u32>,
+    /// Whether it is for kernels alone whose blocks share the looking for operands that are too small: it takes long.
+    shares_scans: bool,
     /// What the errors may be, as a part of the sum of magnitudes, if they are held to less than rounding in fp32 could make of them.
     bound: Option<f64>,
 }
@@ -23,7 +25,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
     let shape = |m, n, k| kernel.within(Sizes { m, n, k });
     let mut trials = Vec::new();
     for layouts in Layouts::ALL {
-        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, bound: None });
+        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, shares_scans: false, bound: None });
         // Rows with gaps as no tensor map allows.
         let any = Batch::from(Problem::new(shape(37, 35, 70), layouts.padded(), 3).scaled(-0.7, 0.3));
         add(any.clone(), None);
@@ -50,9 +52,10 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         // Sums that only grow, and lose something in every step that is not rounded to nearest.
         if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
             let growing = Problem::new(shape(16, 8, 1536), layouts, 12).with_magnitudes();
-            trials.push(Trial { batch: growing.into(), splits: Some(1), bound: Some(special::bound(kernel.scheme)) });
+            let bound = Some(special::bound(kernel.scheme));
+            trials.push(Trial { batch: growing.into(), splits: Some(1), shares_scans: false, bound });
         }
-        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, bound: None });
+        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, shares_scans: false, bound: None });
         // More than one tile in either direction, of which one block of the executor computes several.
         add(Problem::new(shape(260, 264, 60), layouts, 7).into(), None);
         // Operands too small to be split into parts, or to be scaled together with others.
@@ -66,16 +69,14 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         if matches!(kernel.scheme.precision(), Precision::Fp32 | Precision::Fp32Strict | Precision::Fp32Rounded) {
             let mut add = |shape, layouts, in_a, splits| {
                 let problem = Problem::new(shape, layouts, 20).selecting(in_a);
-                trials.push(Trial { batch: problem.into(), splits, bound: Some(0.0) });
+                trials.push(Trial { batch: problem.into(), splits, shares_scans: false, bound: Some(0.0) });
             };
             add(shape(37, 36, 60), layouts, false, Some(1));
             add(shape(37, 35, 70), layouts.padded(), true, Some(2));
         }
-        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, bound: None });
         // And so many terms that this is worth while.
-        if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
-            add(Problem::new(shape(260, 900, 1024), layouts, 17).with_rare_tiny_elements().into(), Some(1));
-        }
+        let batch = Problem::new(shape(37, 900, 1024), layouts, 17).with_rare_tiny_elements().into();
+        trials.push(Trial { batch, splits: Some(1), shares_scans: true, bound: None });
     }
     trials
 }
@@ -86,11 +87,27 @@ impl Trial {
     /// # Errors
     /// As for [`Planned::check_one`].
     pub fn run(&self, device: &Device, kernel: &'static KernelInfo) -> Result<bool, String> {
+        if self.shares_scans && !Planned::repairs_tiles(device, kernel, self.splits, &self.batch)? {
+            return Ok(false);
+        }
         match self.bound {
             None => Planned::check_one(device, kernel, self.splits, &self.batch),
             Some(bound) => Planned::check_closely(device, kernel, self.splits, &self.batch, bound),
         }
     }
+}
+
+/// Whether one of the trials is for it that are for kernels alone whose blocks share the looking for operands that are too small.
+///
+/// # Errors
+/// As for [`Planned::new`], in words.
+pub fn shares_scans(device: &Device, kernel: &'static KernelInfo) -> Result<bool, String> {
+    for trial in trials(kernel).iter().filter(|trial| trial.shares_scans) {
+        if Planned::repairs_tiles(device, kernel, trial.splits, &trial.batch)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Runs all trials of a kernel; how many it could compute.

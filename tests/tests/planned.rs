@@ -4,7 +4,7 @@ use cuda_std::executor::Checks;
 use rayon::prelude::*;
 use tests::{Layouts, Sizes, special_values, suite};
 use tilewright::Device;
-use tilewright::kernels;
+use tilewright::kernels::{self, KernelInfo};
 
 #[test]
 fn every_kernel_computes_the_products_of_the_suite() {
@@ -14,6 +14,8 @@ fn every_kernel_computes_the_products_of_the_suite() {
             panic!("{reason}");
         }
     });
+    let share = |kernel: &&'static KernelInfo| suite::shares_scans(&device, kernel).unwrap();
+    assert_eq!(kernels::ALL.iter().copied().filter(share).count(), 4, "a kernel for each layout shares scans");
 }
 
 #[test]

@@ -53,6 +53,7 @@ pub mod repair;
 pub mod scan;
 pub mod sliced;
 pub mod split_k;
+mod sum_lines;
 mod tile_source;
 pub mod tiles;
 pub mod whole;

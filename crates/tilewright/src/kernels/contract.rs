@@ -195,7 +195,7 @@ pub(crate) enum Stores {
     Rows,
     /// From registers, neighbours in a row or a column of C together.
     Squares,
-    /// From registers, neighbours in a row of C together; or, where rows begin anywhere, whole lines of memory by warps.
+    /// By way of shared memory, rows of C, or columns where C is column-major, in vectors; where these begin anywhere, by elements.
     RowsOrLines,
     /// By TMA, or whole lines of memory by warps.
     Lines,

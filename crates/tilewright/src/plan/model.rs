@@ -272,21 +272,22 @@ impl Features {
 fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
     let KernelCandidate { ref product, kernel, .. } = *candidate;
     // Partial sums are row-major, and their rows begin at whole vectors. Where C is not, they are read by columns.
-    if product.c.order() != Some(Order::RowMajor) {
+    let by_lines = stores == Stores::RowsOrLines && product.c.order().is_some();
+    if product.c.order() != Some(Order::RowMajor) && !by_lines {
         // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
         // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
         let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
         return Stored::Apart(times * results);
     }
-    // Where vectors of a row are no vectors of memory, lanes store their elements one by one. Those with fragments of `wgmma`
+    // Where vectors of a line are no vectors of memory, lanes store their elements one by one. Those with fragments of `wgmma`
     // have pairs, the others four; of pairs, a store touches twice the sectors.
     let (width, apart) = match (stores, kernel.loads_by_tensor_maps()) {
-        (Stores::RowsOrLines, _) => (8, Stored::InLines(results)),
+        (Stores::RowsOrLines, _) => (4, Stored::InLines(results)),
         (_, true) => (2, Stored::OneByOne(PAIRS * results)),
         (_, false) => (4, Stored::OneByOne(results)),
     };
     let lines_are_vectors = candidate.is_divided() || product.c.leading_dimension().is_multiple_of(width);
-    let in_vectors = stores == Stores::Lines || (product.n.is_multiple_of(width) && lines_are_vectors);
+    let in_vectors = stores == Stores::Lines || lines_are_vectors;
     if in_vectors { Stored::Apart(0.0) } else { apart }
 }
 

@@ -71,6 +71,7 @@ use super::scheme::{Scheme, ThreeTf32, ThreeTf32OfTransposes, parts_of_a};
 use super::whole_rows;
 use crate::gemm::fp32_tile::{self, Again, Made, Region};
 use crate::gemm::scan::{self, NOT_FINITE, Scan};
+use crate::gemm::sum_lines::is_column_major;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::TiledGemm;
@@ -331,7 +332,7 @@ unsafe fn multiply<
     let warp = unsafe { warp_number() };
     // Where a warp's 16 rows of a half are.
     let memory = |row: u32| block.memory.skip((row / WARP_ROWS * whole_rows::len(COLUMNS)) as usize);
-    let is_column_major = whole_rows::is_column_major(&block.gemm.c().first());
+    let is_column_major = is_column_major(&block.gemm.c().first());
     // SAFETY: all lanes come here. The consumers have met when all stages had been read, and each warp has memory of its own.
     // (Not a loop, whose index would put the accumulators into memory.)
     unsafe {

@@ -31,7 +31,6 @@
 pub mod grouped;
 
 use blocks::block_or::{BlockSize, or_of_threads};
-use blocks::epilogue::takes_vectors_of;
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::{this_thread, warp_number};
@@ -49,6 +48,7 @@ use super::scheme::{self, Scheme, ThreeTf32, parts_of_a};
 use crate::Matrix;
 use crate::gemm::fp32_tile::{self, Again, Made, Region};
 use crate::gemm::scan::{self, Scan};
+use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, is_column_major};
 use crate::gemm::tile_source::TileSource;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -270,7 +270,6 @@ unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACC
     let (part, warp, lane) = (thread / PART_THREADS, thread / warp::LANES % 4, thread % warp::LANES);
     // SAFETY: the kernels' bodies have the same memory.
     let shared = unsafe { Memory::<PARTS>::NEW.raw.slice() };
-    let place = |part: u32, row: u32, col: u32| (part * STAGES * RAW_STAGE + row * SUMS_PITCH + col) as usize;
     // SAFETY: the barriers separate these writes from what the stages held before, and from the reads. Each lane has its own
     // elements, and so has each thread in the end. Columns are even, and multiples of 4 where vectors are read.
     unsafe {
@@ -299,30 +298,52 @@ unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACC
                 again,
                 made,
             );
-        } else if takes_vectors_of(&tile.c, 4) {
-            let mut piece = thread;
-            while piece < LINES * LINES / 4 {
-                let (row, col) = (piece / (LINES / 4), piece % (LINES / 4) * 4);
-                let mut sum = shared.read4(place(0, row, col));
-                for part in 1..PARTS {
-                    let other = shared.read4(place(part, row, col));
-                    sum = core::array::from_fn(|i| sum[i] + other[i]);
-                }
-                tile.epilogue(tile.row + row, tile.col + col, sum);
-                piece = hint::keep_rolled(piece + Block::<PARTS>::THREADS);
-            }
-        } else {
-            let mut element = thread;
-            while element < LINES * LINES {
-                let (row, col) = (element / LINES, element % LINES);
-                let mut sum = shared.read(place(0, row, col));
-                for part in 1..PARTS {
-                    sum += shared.read(place(part, row, col));
-                }
-                tile.epilogue_element(tile.row + row, tile.col + col, sum);
-                element = hint::keep_rolled(element + Block::<PARTS>::THREADS);
-            }
+            return;
         }
+        let threads = Together { number: thread, count: Block::<PARTS>::THREADS };
+        let sums = SumsOfParts::<PARTS> { shared, by_columns: is_column_major(&tile.c) };
+        let lines = SumLines { are_columns: sums.by_columns, count: LINES, length: LINES };
+        // Four loads of 128 threads divide the lines, those of 384 do not.
+        match PARTS {
+            1 => lines.store::<4>(tile, [tile.row, tile.col], threads, &sums),
+            _ => lines.store::<1>(tile, [tile.row, tile.col], threads, &sums),
+        }
+    }
+}
+
+/// Where a sum of a part is in shared memory.
+#[inline(always)]
+fn place(part: u32, row: u32, col: u32) -> usize {
+    (part * STAGES * RAW_STAGE + row * SUMS_PITCH + col) as usize
+}
+
+/// The sums of all parts, by rows or by columns.
+struct SumsOfParts<const PARTS: u32> {
+    shared: SharedSlice<f32>,
+    by_columns: bool,
+}
+
+impl<const PARTS: u32> SumsByLines for SumsOfParts<PARTS> {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn sums<const N: usize>(&self, line: u32, at: u32) -> [f32; N] {
+        let mut sums = [0.0; N];
+        for part in 0..PARTS {
+            // SAFETY: inside the tile; columns are multiples of 4 where vectors are read.
+            let of_part: [f32; N] = unsafe {
+                if N == 4 && !self.by_columns {
+                    let four = self.shared.read4(place(part, line, at));
+                    core::array::from_fn(|i| four[i])
+                } else {
+                    core::array::from_fn(|i| {
+                        let [row, col] = if self.by_columns { [at + i as u32, line] } else { [line, at + i as u32] };
+                        self.shared.read(place(part, row, col))
+                    })
+                }
+            };
+            sums = if part == 0 { of_part } else { core::array::from_fn(|i| sums[i] + of_part[i]) };
+        }
+        sums
     }
 }
 

@@ -36,6 +36,7 @@ use super::scan_schedule::found_in_sums;
 use super::scheme::{self, Scheme, ThreeTf32OfTransposes, parts_of_a};
 use crate::gemm::fp32_tile::{self, Again, Made, Region};
 use crate::gemm::scan::{self, Scan};
+use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, is_column_major};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -194,7 +195,6 @@ unsafe fn store_sums(
 ) {
     let thread = thread::thread_idx_x();
     let (warp, lane) = (thread / warp::LANES, thread % warp::LANES);
-    let place = |row: u32, col: u32| (col * SUMS_PITCH + row) as usize;
     // SAFETY: the barriers separate these writes from what the stages held before, and from the reads. Each lane has its own
     // elements, and so has each thread in the end.
     unsafe {
@@ -210,15 +210,40 @@ unsafe fn store_sums(
             fp32_tile::recompute(tile, Region::all_of(tile, TILE), thread, PART_THREADS, again, made);
             return;
         }
-        let by_columns = tile.c.row_stride() <= tile.c.col_stride();
-        let mut element = thread;
-        while element < LINES * COLUMNS {
-            let (row, col) = match by_columns {
-                true => (element % LINES, element / LINES),
-                false => (element / COLUMNS, element % COLUMNS),
-            };
-            tile.epilogue_element(tile.row + row, tile.col + col, shared.read(place(row, col)));
-            element = hint::keep_rolled(element + PART_THREADS);
+        let threads = Together { number: thread, count: PART_THREADS };
+        let (are_columns, all) = (is_column_major(&tile.c), [LINES, COLUMNS]);
+        let [length, count] = if are_columns { all } else { [all[1], all[0]] };
+        let sums = WrittenSums { shared: *shared, are_columns };
+        SumLines { are_columns, count, length }.store::<1>(tile, [tile.row, tile.col], threads, &sums);
+    }
+}
+
+/// Where a sum is in shared memory.
+#[inline(always)]
+fn place(row: u32, col: u32) -> usize {
+    (col * SUMS_PITCH + row) as usize
+}
+
+/// The sums of a tile in shared memory, by rows or by columns.
+struct WrittenSums {
+    shared: SharedSlice<f32>,
+    are_columns: bool,
+}
+
+impl SumsByLines for WrittenSums {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn sums<const N: usize>(&self, line: u32, at: u32) -> [f32; N] {
+        // SAFETY: inside the tile; rows are multiples of 4 where vectors are read.
+        unsafe {
+            if N == 4 && self.are_columns {
+                let four = self.shared.read4(place(at, line));
+                return core::array::from_fn(|i| four[i]);
+            }
+            core::array::from_fn(|i| {
+                let [row, col] = if self.are_columns { [at + i as u32, line] } else { [line, at + i as u32] };
+                self.shared.read(place(row, col))
+            })
         }
     }
 }

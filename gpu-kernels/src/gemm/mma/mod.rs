@@ -54,7 +54,6 @@ mod operand;
 mod scheme;
 
 use blocks::block_or::{BlockSize, or_of_threads};
-use blocks::epilogue::takes_vectors_of;
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::this_thread;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -67,6 +66,7 @@ use scheme::{Fp64, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
 
 use super::fp32_tile::{self, Again, Made, Region};
 use super::scan::{self, Scan, ScanOfSums};
+use super::sum_lines::{SumLines, SumsByLines, Together};
 use super::tile_source::TileSource;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
@@ -199,11 +199,8 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
     /// The warps of a block.
     const WARPS: u32 = THREADS / warp::LANES;
 
-    /// Whether lanes store four neighbours each, also where they have to store them one by one. With 128 accumulators, there are no
-    /// registers to do it otherwise.
-    const STORES_BY_FOURS: bool = ACROSS > 8;
     /// Whether rows of memory that begin between multiples of 16 bytes are shifted. With 128 accumulators, there are no registers for
-    /// that either; and a warp has more to multiply for what is copied.
+    /// that; and a warp has more to multiply for what is copied.
     const TAKES_SHIFTS: bool = ACROSS <= 8;
 
     /// The elements of a stage: those of A, then those of B.
@@ -486,17 +483,10 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
         accumulators: &Accumulators<S, ACROSS>,
         part_of: impl Fn(S) -> f32,
     ) {
-        /// The pieces of four columns in a row of a block.
-        const PIECES: u32 = BLOCK_LINES / 4;
         let thread = thread::thread_idx_x();
         let lane = thread % warp::LANES;
         let (g, q) = (lane / 4, lane % 4);
         let (row, col) = Self::warp_origin(thread);
-        // Each warp's own part of shared memory, in pieces of four, of which those of neighbouring fours of rows are
-        // exchanged, so that the lanes of a write meet different banks.
-        let place = |warp: u32, line: u32, piece: u32| {
-            (warp * STAGED + line * BLOCK_LINES + (piece ^ (line / 4 % 2)) * 4) as usize
-        };
         let warp = thread / warp::LANES;
 
         // SAFETY: every thread of the block comes here. What the block has read from shared memory, it has read before.
@@ -510,37 +500,46 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
                     let values: [f32; 4] =
                         core::array::from_fn(|j| part_of(accumulators[line / 2][4 * block + j][element]));
                     // SAFETY: inside the warp's own part, and each lane has its own rows and pieces.
-                    unsafe { shared.write4(place(warp, g * 4 + line as u32, q * 2 + half as u32), values) };
+                    unsafe { shared.write4(place(warp, g * 4 + line as u32, (q * 2 + half as u32) * 4), values) };
                 }
             }
             // SAFETY: all threads come here.
             unsafe { warp::sync_warp(warp::ALL_LANES) };
             let (row, col) = (tile.row + row, tile.col + col + block as u32 * BLOCK_LINES);
-            if Self::STORES_BY_FOURS || takes_vectors_of(&tile.c, 4) {
-                let piece = lane % PIECES;
-                let mut line = lane / PIECES;
-                while line < WARP_ROWS {
-                    // SAFETY: written, before the barrier; the column is a multiple of 4, because the tile begins at one, and no other lane
-                    // has this row and this piece.
-                    unsafe { tile.epilogue(row + line, col + piece * 4, shared.read4(place(warp, line, piece))) };
-                    line = hint::keep_rolled(line + warp::LANES / PIECES);
-                }
-            } else {
-                // One element at a time: of a row, neighbouring lanes have neighbours, so that they still store a line together.
-                let mut line = 0;
-                while line < WARP_ROWS {
-                    // SAFETY: as above; no other lane has this row and this column.
-                    unsafe {
-                        let value = shared.read(place(warp, line, lane / 4) + (lane % 4) as usize);
-                        tile.epilogue_element(row + line, col + lane, value);
-                    }
-                    line = hint::keep_rolled(line + 1);
-                }
-            }
+            let threads = Together { number: lane, count: warp::LANES };
+            let lines = SumLines { are_columns: false, count: WARP_ROWS, length: BLOCK_LINES };
+            // SAFETY: written, before the barrier; the rows and columns of the block are this warp's alone, and begin at multiples of 4.
+            unsafe { lines.store::<4>(tile, [row, col], threads, &StagedSums { shared, warp }) };
             if block + 1 < Self::BLOCKS {
                 // SAFETY: as above; it separates these reads from the writes of the next block.
                 unsafe { warp::sync_warp(warp::ALL_LANES) };
             }
+        }
+    }
+}
+
+/// Where a sum is in shared memory, of those that a warp stages. Each warp has its own part, in pieces of four, of which those of neighbouring fours of
+/// rows are exchanged, so that the lanes of a write meet different banks.
+#[inline(always)]
+fn place(warp: u32, line: u32, at: u32) -> usize {
+    (warp * STAGED + line * BLOCK_LINES + (at ^ (line / 4 % 2 * 4))) as usize
+}
+
+/// The rows that a warp stages.
+struct StagedSums<'a> {
+    shared: &'a SharedSlice<f32>,
+    warp: u32,
+}
+
+impl SumsByLines for StagedSums<'_> {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn sums<const N: usize>(&self, line: u32, at: u32) -> [f32; N] {
+        let at = place(self.warp, line, at);
+        // SAFETY: inside the warp's part; pieces of four are not divided.
+        unsafe {
+            let all = if N == 1 { [self.shared.read(at); 4] } else { self.shared.read4(at) };
+            core::array::from_fn(|i| all[i])
         }
     }
 }

@@ -1,0 +1,176 @@
+//! Stores sums that are in shared memory: the epilogue of kernels whose threads do not have what is side by side in C.
+//!
+//! ```text
+//!  shared memory          C
+//!
+//!  lines of sums: rows,   vectors of four elements of a line where these are aligned; otherwise single elements, so that neighbouring
+//!  or columns where C     threads have neighbours; element by element where C is read, or its elements have gaps between them
+//!  is column-major
+//! ```
+//!
+//! An instruction more for each element is much here: a block of 256×128 has 32768 of them, two warps on a scheduler, and nothing else to do.
+//! So the first two ways have little besides loads, multiplications by α and stores.
+
+use blocks::epilogue::{store_vector, takes_vectors_of};
+use cuda_std::prelude::*;
+
+use super::tiles::Tile;
+use crate::MatrixMut;
+
+/// Sums by lines.
+pub(crate) trait SumsByLines {
+    /// The sums of `N` neighbours in a line, 1 or 4, from number `at` on, a multiple of `N`.
+    ///
+    /// # Safety
+    /// They have been written, before this thread has met those that wrote them.
+    unsafe fn sums<const N: usize>(&self, line: u32, at: u32) -> [f32; N];
+}
+
+/// Whether the lines of C are its columns: neighbours in a column are nearer to one another than those in a row.
+#[inline(always)]
+pub(crate) fn is_column_major(c: &MatrixMut<'_>) -> bool {
+    c.row_stride() < c.col_stride()
+}
+
+/// Threads, lanes of a warp or all of a block, that store lines together.
+#[derive(Clone, Copy)]
+pub(crate) struct Together {
+    /// Which of them this is.
+    pub(crate) number: u32,
+    pub(crate) count: u32,
+}
+
+/// So many lines of sums, rows or columns, of a tile.
+#[derive(Clone, Copy)]
+pub(crate) struct SumLines {
+    /// Whether they are columns.
+    pub(crate) are_columns: bool,
+    pub(crate) count: u32,
+    /// 16, 32, 64 or 128.
+    pub(crate) length: u32,
+}
+
+impl SumLines {
+    /// Stores the lines, of which (`row`, `col`) of C has the first sum. Every thread loads `LOADS` vectors or elements, 1 or 4, before it stores the
+    /// first of them.
+    ///
+    /// # Safety
+    /// All of the threads come here, with the same arguments; the sums can be [read](SumsByLines::sums), and with four loads, so many lines as that
+    /// takes at a time divide the lines. No other thread accesses these elements of C. `row` and `col` are multiples of 4.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn store<const LOADS: usize>(
+        self,
+        tile: &Tile<'_>,
+        [row, col]: [u32; 2],
+        threads: Together,
+        sums: &impl SumsByLines,
+    ) {
+        let (c, first) = match self.are_columns {
+            true => (tile.c.transposed(), [col, row]),
+            false => (tile.c, [row, col]),
+        };
+        // SAFETY: the caller's promise, and as has been found.
+        unsafe {
+            if !tile.overwrites() || !c.is_contiguous_along_rows() {
+                self.store_any(tile, first, threads, sums);
+            } else if takes_vectors_of(&c, 4) {
+                self.overwrite::<4, LOADS>(tile, &c, first, threads, sums);
+            } else {
+                self.overwrite::<1, LOADS>(tile, &c, first, threads, sums);
+            }
+        }
+    }
+
+    /// Overwrites lines of C, which are the rows of `c`, by vectors of `N` elements.
+    ///
+    /// # Safety
+    /// As for [`SumLines::store`]; β is zero, neighbours in lines of C are neighbours in memory, and vectors of `N` of them are aligned.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn overwrite<const N: usize, const LOADS: usize>(
+        self,
+        tile: &Tile<'_>,
+        c: &MatrixMut<'_>,
+        [line, at]: [u32; 2],
+        threads: Together,
+        sums: &impl SumsByLines,
+    ) {
+        let width = N as u32;
+        // The threads have a piece of a line at a time, or several lines.
+        let across = if self.length / width < threads.count { self.length / width } else { threads.count };
+        let (pieces, together) = (self.length / width / across, threads.count / across);
+        let lines_at_a_time = if LOADS as u32 > pieces { LOADS as u32 / pieces } else { 1 };
+        let (factor, there) = (tile.factor(), c.rows().saturating_sub(line).min(self.count));
+        let (first, own) = (threads.number / across, threads.number % across * width);
+        let at = at + own;
+        let (mut own_line, mut offset) = (first, c.offset(line + first, at));
+        let step = c.row_stride() as usize * together as usize;
+        while own_line < there {
+            let mut first_piece = 0;
+            while first_piece < pieces {
+                // The line and the number in it of a load, both counted from the first.
+                let place = |load: usize| {
+                    let load = first_piece + load as u32;
+                    (load / pieces, load % pieces * across * width)
+                };
+                let values: [[f32; N]; LOADS] = core::array::from_fn(|load| {
+                    let (i, skipped) = place(load);
+                    // SAFETY: inside the lines, by the caller's promise.
+                    unsafe { sums.sums::<N>(own_line + i * together, own + skipped) }
+                });
+                for load in 0..LOADS {
+                    let (i, skipped) = place(load);
+                    let values = values[load].map(|sum| factor * sum);
+                    if own_line + i * together < there && at + skipped + (width - 1) < c.cols() {
+                        // SAFETY: inside C, as just compared, and aligned, by the caller's promise.
+                        unsafe { store_vector(c.data(), offset + i as usize * step + skipped as usize, values) };
+                    }
+                }
+                first_piece += LOADS as u32;
+            }
+            offset += lines_at_a_time as usize * step;
+            own_line = hint::keep_rolled(own_line + lines_at_a_time * together);
+        }
+        if N > 1 && at < c.cols() && at + (width - 1) >= c.cols() {
+            // The last columns of C, where they are no whole vector. (A vector is all of a thread's piece of a line then.)
+            let mut own_line = first;
+            while own_line < there {
+                let mut i = 0;
+                while at + i < c.cols() {
+                    // SAFETY: inside the lines, and inside C.
+                    unsafe {
+                        let [sum] = sums.sums::<1>(own_line, own + i);
+                        c.data().set_unchecked(c.offset(line + own_line, at + i), factor * sum);
+                    }
+                    i = hint::keep_rolled(i + 1);
+                }
+                own_line = hint::keep_rolled(own_line + together);
+            }
+        }
+    }
+
+    /// Stores elements that may have any distance, and are read before.
+    ///
+    /// # Safety
+    /// As for [`SumLines::store`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store_any(self, tile: &Tile<'_>, [line, at]: [u32; 2], threads: Together, sums: &impl SumsByLines) {
+        let mut element = threads.number;
+        while element < self.count * self.length {
+            let (own_line, own) = match is_column_major(&tile.c) == self.are_columns {
+                true => (element / self.length, element % self.length),
+                false => (element % self.count, element / self.count),
+            };
+            let place = [line + own_line, at + own];
+            let [row, col] = if self.are_columns { [place[1], place[0]] } else { place };
+            // SAFETY: inside the lines; the caller's promise.
+            unsafe {
+                let [sum] = sums.sums::<1>(own_line, own);
+                tile.epilogue_element(row, col, sum);
+            }
+            element = hint::keep_rolled(element + threads.count);
+        }
+    }
+}
