@@ -272,7 +272,7 @@ impl Features {
 fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
     let KernelCandidate { ref product, kernel, .. } = *candidate;
     // Partial sums are row-major, and their rows begin at whole vectors. Where C is not, they are read by columns.
-    let by_lines = stores == Stores::RowsOrLines && product.c.order().is_some();
+    let by_lines = stores == Stores::RowsOrLines && product.c.order().is_some() && !candidate.is_divided();
     if product.c.order() != Some(Order::RowMajor) && !by_lines {
         // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
         // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
