@@ -222,15 +222,15 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "exchanges the two halves of a tile's rows",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "store_half::<A, COLUMNS, ACCUMULATORS>(&tile, &memory, first + HALF, &accumulators[1]);",
-        to: "store_half::<A, COLUMNS, ACCUMULATORS>(&tile, &memory, first + HALF, &accumulators[0]);",
+        from: "(&memory(first_row(warp) + HALF), is_column_major, sums_of(1));",
+        to: "(&memory(first_row(warp) + HALF), is_column_major, sums_of(0));",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "rows that are stored by lines lie one row too close in shared memory",
         file: "gpu-kernels/src/gemm/hopper/whole_rows.rs",
-        from: "memory.skip(half * 8 * pitch(WIDTH) as usize + 8 * group)",
-        to: "memory.skip(half * 7 * pitch(WIDTH) as usize + 8 * group)",
+        from: "rows.map(|row| row * pitch + 2 * (lane & 3))",
+        to: "rows.map(|row| row * (pitch - 1) + 2 * (lane & 3))",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
     },
     Mutant {
