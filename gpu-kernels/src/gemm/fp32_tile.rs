@@ -260,8 +260,8 @@ pub(crate) unsafe fn recompute(
     }
 }
 
-/// The same where rows of A select, or columns of B: a warp has [`LINES`] of these lines at a time, finds for each the number that it has alone, and makes the elements
-/// of the line: one product each. What else has to be computed again, is so by one lane for each element.
+/// The same where rows of A select, or columns of B: a warp has [`LINES`] of these lines at a time, finds for each the number that it has
+/// alone, and makes the elements of the line: one product each. What else has to be computed again, is so by one lane for each element.
 ///
 /// # Safety
 /// As for [`recompute`], by whole warps.

@@ -26,6 +26,19 @@ pub(crate) trait SumsByLines {
     unsafe fn sums<const N: usize>(&self, line: u32, at: u32) -> [f32; N];
 }
 
+/// `N` neighbours in shared memory, 1 or 4, at once.
+///
+/// # Safety
+/// They are inside, written before, and from a multiple of `N` on.
+#[inline(always)]
+#[track_caller]
+pub(crate) unsafe fn read_neighbours<const N: usize>(memory: &SharedSlice<f32>, at: usize) -> [f32; N] {
+    const { assert!(matches!(N, 1 | 4)) };
+    // SAFETY: the caller's promise.
+    let all = unsafe { if N == 1 { [memory.read(at); 4] } else { memory.read4(at) } };
+    core::array::from_fn(|i| all[i])
+}
+
 /// Whether the lines of C are its columns: neighbours in a column are nearer to one another than those in a row.
 #[inline(always)]
 pub(crate) fn is_column_major(c: &MatrixMut<'_>) -> bool {
@@ -56,7 +69,7 @@ impl SumLines {
     ///
     /// # Safety
     /// All of the threads come here, with the same arguments; the sums can be [read](SumsByLines::sums), and with four loads, so many lines as that
-    /// takes at a time divide the lines. No other thread accesses these elements of C. `row` and `col` are multiples of 4.
+    /// takes at a time divide the lines. A line has no more elements than the threads load at a time. No other thread accesses these elements of C. `row` and `col` are multiples of 4.
     #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn store<const LOADS: usize>(
@@ -100,34 +113,27 @@ impl SumLines {
         // The threads have a piece of a line at a time, or several lines.
         let across = if self.length / width < threads.count { self.length / width } else { threads.count };
         let (pieces, together) = (self.length / width / across, threads.count / across);
-        let lines_at_a_time = if LOADS as u32 > pieces { LOADS as u32 / pieces } else { 1 };
+        let lines_at_a_time = LOADS as u32 / pieces;
         let (factor, there) = (tile.factor(), c.rows().saturating_sub(line).min(self.count));
         let (first, own) = (threads.number / across, threads.number % across * width);
         let at = at + own;
         let (mut own_line, mut offset) = (first, c.offset(line + first, at));
         let step = c.row_stride() as usize * together as usize;
         while own_line < there {
-            let mut first_piece = 0;
-            while first_piece < pieces {
-                // The line and the number in it of a load, both counted from the first.
-                let place = |load: usize| {
-                    let load = first_piece + load as u32;
-                    (load / pieces, load % pieces * across * width)
-                };
-                let values: [[f32; N]; LOADS] = core::array::from_fn(|load| {
-                    let (i, skipped) = place(load);
-                    // SAFETY: inside the lines, by the caller's promise.
-                    unsafe { sums.sums::<N>(own_line + i * together, own + skipped) }
-                });
-                for load in 0..LOADS {
-                    let (i, skipped) = place(load);
-                    let values = values[load].map(|sum| factor * sum);
-                    if own_line + i * together < there && at + skipped + (width - 1) < c.cols() {
-                        // SAFETY: inside C, as just compared, and aligned, by the caller's promise.
-                        unsafe { store_vector(c.data(), offset + i as usize * step + skipped as usize, values) };
-                    }
+            // The line and the number in it of a load, both counted from the first.
+            let place = |load: usize| (load as u32 / pieces, load as u32 % pieces * across * width);
+            let values: [[f32; N]; LOADS] = core::array::from_fn(|load| {
+                let (i, skipped) = place(load);
+                // SAFETY: inside the lines, by the caller's promise.
+                unsafe { sums.sums::<N>(own_line + i * together, own + skipped) }
+            });
+            for load in 0..LOADS {
+                let (i, skipped) = place(load);
+                let values = values[load].map(|sum| factor * sum);
+                if own_line + i * together < there && at + skipped + (width - 1) < c.cols() {
+                    // SAFETY: inside C, as just compared, and aligned, by the caller's promise.
+                    unsafe { store_vector(c.data(), offset + i as usize * step + skipped as usize, values) };
                 }
-                first_piece += LOADS as u32;
             }
             offset += lines_at_a_time as usize * step;
             own_line = hint::keep_rolled(own_line + lines_at_a_time * together);

@@ -115,7 +115,7 @@ impl Subject {
     /// Runs all cases: how many there were, or what is wrong.
     fn run(self, device: &Device) -> Result<String, String> {
         match self {
-            Self::Kernel(kernel) => Ok(format!("{} products", suite::run(device, kernel)?)),
+            Self::Kernel(kernel) => Ok(format!("{} products", suite::run(device, kernel)?.trials)),
             Self::Operation(operation) => {
                 let description = operation.describe();
                 for sizes in &description.small {

@@ -48,7 +48,7 @@ use super::scheme::{self, Scheme, ThreeTf32, parts_of_a};
 use crate::Matrix;
 use crate::gemm::fp32_tile::{self, Again, Made, Region};
 use crate::gemm::scan::{self, Scan};
-use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, is_column_major};
+use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, is_column_major, read_neighbours};
 use crate::gemm::tile_source::TileSource;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
@@ -332,8 +332,7 @@ impl<const PARTS: u32> SumsByLines for SumsOfParts<PARTS> {
             // SAFETY: inside the tile; columns are multiples of 4 where vectors are read.
             let of_part: [f32; N] = unsafe {
                 if N == 4 && !self.by_columns {
-                    let four = self.shared.read4(place(part, line, at));
-                    core::array::from_fn(|i| four[i])
+                    read_neighbours(&self.shared, place(part, line, at))
                 } else {
                     core::array::from_fn(|i| {
                         let [row, col] = if self.by_columns { [at + i as u32, line] } else { [line, at + i as u32] };

@@ -36,7 +36,7 @@ use super::scan_schedule::found_in_sums;
 use super::scheme::{self, Scheme, ThreeTf32OfTransposes, parts_of_a};
 use crate::gemm::fp32_tile::{self, Again, Made, Region};
 use crate::gemm::scan::{self, Scan};
-use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, is_column_major};
+use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, is_column_major, read_neighbours};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -237,8 +237,7 @@ impl SumsByLines for WrittenSums {
         // SAFETY: inside the tile; rows are multiples of 4 where vectors are read.
         unsafe {
             if N == 4 && self.are_columns {
-                let four = self.shared.read4(place(at, line));
-                return core::array::from_fn(|i| four[i]);
+                return read_neighbours(&self.shared, place(at, line));
             }
             core::array::from_fn(|i| {
                 let [row, col] = if self.are_columns { [at + i as u32, line] } else { [line, at + i as u32] };

@@ -30,7 +30,7 @@
 //! half. The warpgroups issue products in turns ([`blocks::ping_pong`]): those with low parts of the one, those of the other, those of the
 //! high parts of the one, and of the other. While a warpgroup scales its partial accumulators or adds them, the products of the other run.
 //!
-//! 168 registers at launch, 240 in the consumer warpgroups; 194 KB of shared memory, one block on a multiprocessor.
+//! 168 registers at launch, 240 in the consumer warpgroups; 214 KB of shared memory, one block on a multiprocessor.
 
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::ping_pong::{self, PingPong};

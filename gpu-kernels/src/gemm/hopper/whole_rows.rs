@@ -17,7 +17,7 @@
 use cuda_std::prelude::*;
 
 use super::operand::{Major, row_of_fragment};
-use crate::gemm::sum_lines::{SumLines, SumsByLines, Together};
+use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, read_neighbours};
 use crate::gemm::tiles::Tile;
 
 /// The rows that a warp has.
@@ -49,12 +49,8 @@ impl SumsByLines for Written<'_> {
     #[inline(always)]
     #[track_caller]
     unsafe fn sums<const N: usize>(&self, line: u32, at: u32) -> [f32; N] {
-        let at = (line * self.pitch + at) as usize;
         // SAFETY: inside what has been written; lines begin at multiples of 16 bytes.
-        unsafe {
-            let all = if N == 1 { [self.memory.read(at); 4] } else { self.memory.read4(at) };
-            core::array::from_fn(|i| all[i])
-        }
+        unsafe { read_neighbours(self.memory, (line * self.pitch + at) as usize) }
     }
 }
 

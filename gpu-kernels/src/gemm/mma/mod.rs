@@ -66,7 +66,7 @@ use scheme::{Fp64, OneBf16, OneFp16, OneTf32, Scheme, Sum, ThreeTf32};
 
 use super::fp32_tile::{self, Again, Made, Region};
 use super::scan::{self, Scan, ScanOfSums};
-use super::sum_lines::{SumLines, SumsByLines, Together};
+use super::sum_lines::{SumLines, SumsByLines, Together, read_neighbours};
 use super::tile_source::TileSource;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::tiles::MAX_BLOCKS;
@@ -535,12 +535,8 @@ impl SumsByLines for StagedSums<'_> {
     #[inline(always)]
     #[track_caller]
     unsafe fn sums<const N: usize>(&self, line: u32, at: u32) -> [f32; N] {
-        let at = place(self.warp, line, at);
         // SAFETY: inside the warp's part; pieces of four are not divided.
-        unsafe {
-            let all = if N == 1 { [self.shared.read(at); 4] } else { self.shared.read4(at) };
-            core::array::from_fn(|i| all[i])
-        }
+        unsafe { read_neighbours(self.shared, place(self.warp, line, at)) }
     }
 }
 
