@@ -222,6 +222,52 @@ fn whole_products_are_sums_in_order_in_every_layout() {
     }
 }
 
+#[test]
+fn rows_of_tall_products_are_sums_in_order_in_every_layout() {
+    for layout in LAYOUTS {
+        // Fewer rows than a block has, and more; rows and columns that begin anywhere; the last block with one row.
+        for (products, [m, n, k]) in
+            [(1, [1, 1, 1]), (1, [4001, 10, 3]), (2, [2600, 7, 16]), (3, [517, 33, 40]), (1, [129, 90, 60])]
+        {
+            let case = Case::dense(products, Sizes { m, n, k }, layout);
+            case.check(&kernels::WHOLE_ROWS, bits);
+            let (a, b, c) = (case.a.moved(1), case.b.moved(3).shared(), case.c.moved(2));
+            Case { alpha: -0.5, beta: 2.0, a, b, c, ..case }.check(&kernels::WHOLE_ROWS, bits);
+            if layout[0] == Order::ColumnMajor {
+                let [_, line] = case.a.strides;
+                let a = Stored { strides: [1, line + 3], batch_stride: (line + 3) * k, ..case.a };
+                Case { a, ..case }.check(&kernels::WHOLE_ROWS, bits);
+            }
+        }
+        // Without terms, and with terms that may not be read.
+        Case::dense(2, Sizes { m: 300, n: 20, k: 0 }, layout).check(&kernels::WHOLE_ROWS, bits);
+        let case = Case::dense(2, Sizes { m: 300, n: 20, k: 16 }, layout);
+        Case { alpha: 0.0, beta: 3.0, ..case }.check(&kernels::WHOLE_ROWS, bits);
+    }
+}
+
+/// What has gaps, or no room for four rows, is refused.
+#[test]
+fn rows_of_tall_products_have_to_lie_without_gaps_and_to_fit() {
+    let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+    let options = Options::from(&kernels::WHOLE_ROWS);
+    let case = Case::dense(1, Sizes { m: 900, n: 20, k: 16 }, LAYOUTS[0]);
+    plan::plan(&h200, &case.product(), &options).unwrap();
+    let reason = |case: Case| plan::plan(&h200, &case.product(), &options).unwrap_err().to_string();
+    for gaps in [
+        Case { a: case.a.spread(), ..case },
+        Case { b: case.b.spread(), ..case },
+        Case { c: case.c.spread(), ..case },
+        Case { c: Stored::dense(Order::ColumnMajor, 900, 20), ..case },
+        // Every row begins one element after the one before it.
+        Case { a: Stored { strides: [1, 1], ..case.a }, ..case },
+    ] {
+        assert!(reason(gaps).contains("without gaps"), "{}", reason(gaps));
+    }
+    let large = reason(Case::dense(1, Sizes { m: 5000, n: 110, k: 110 }, LAYOUTS[0]));
+    assert!(large.contains("no room for a product of m=4 n=110 k=110"), "{large}");
+}
+
 /// What has gaps, or no room, is refused.
 #[test]
 fn whole_products_have_to_lie_without_gaps_and_to_fit() {

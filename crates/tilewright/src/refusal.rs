@@ -164,6 +164,9 @@ pub enum Refusal {
     /// It copies operands as they lie, and they do not lie one after the other.
     #[error("A, B and C have to lie without gaps, row by row or column by column, and one product after the other")]
     Gaps,
+    /// It copies rows as they lie, and they do not lie one after the other.
+    #[error("B and C have to lie without gaps, C row by row, and A without gaps row by row, or column by column")]
+    GapsOfRows,
     /// It is for small products. It can be had by its name.
     #[error("it is for products with at most {most} rows or columns each: for others only by its name")]
     NotSmall {

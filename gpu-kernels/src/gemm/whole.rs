@@ -19,6 +19,8 @@
 //! neighbours of B from shared memory, and write neighbours of C to it. Where the terms of a column are neighbours, and their number is a multiple
 //! of eight, columns get gaps on the way to shared memory, or they would all be in few banks.
 //!
+//! `gemm_whole_rows_fp32` is the same for tall products: what a block has as a whole are so many rows of one, and all of B.
+//!
 //! Each sum is one fused operation for each k, in the order of k, as in the [naive kernels](super::basic): the same bits on every run, wherever a
 //! product stands in its batch. 256 threads with at most 64 registers, 48 KB of shared memory: four blocks on a multiprocessor of an H200, of
 //! which some copy while others multiply. Any device from sm_80 on.
@@ -30,7 +32,10 @@ use cuda_std::Dim3;
 use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
+#[cfg(not(target_arch = "nvptx64"))]
+use super::tiles::MAX_BLOCKS;
 use super::tiles::{TiledGemm, divide};
+use crate::Matrix;
 
 /// The threads of a block.
 const THREADS: u32 = 256;
@@ -85,6 +90,27 @@ impl Sizes {
             k: a.cols(),
             a_by_rows: a.col_stride() == 1,
             b_by_columns: b.row_stride() == 1,
+        }
+    }
+
+    /// The same of so many rows of a product.
+    #[inline(always)]
+    #[must_use]
+    pub const fn with_rows(self, rows: u32) -> Self {
+        Self { m: rows, ..self }
+    }
+
+    /// The most rows of a product that a block has room for: a multiple of four, so that what each block copies begins at a multiple of four elements; or 0.
+    pub const fn most_rows(&self) -> u32 {
+        if !self.with_rows(FOUR).may_fit() {
+            return 0;
+        }
+        let [of_a, of_b, of_c] = self.with_rows(FOUR).of_one();
+        let of_four = of_a as u64 + of_c as u64;
+        let room = (ROOM as u64).saturating_sub((of_b as u64).next_multiple_of(FOUR as u64));
+        match room.checked_div(of_four) {
+            Some(fours) => fours as u32 * FOUR,
+            None => FOUR,
         }
     }
 
@@ -171,7 +197,116 @@ pub fn gemm_whole_fp32(gemm: TiledGemm<'_>, products: u32) {
         thread::sync_threads();
         multiply(&gemm, &shared, sizes, [0, place_b, place_c], count, k);
         thread::sync_threads();
-        store(&gemm, &shared, place_c, u64::from(first) * u64::from(of_c), count * of_c);
+        let c = gemm.c().first().data();
+        store(&gemm, c, &shared, place_c, u64::from(first) * u64::from(of_c), count * of_c);
+    }
+}
+
+/// Whether the products are such that a block can have rows of one as a whole: C lies row by row without gaps, B without gaps, and A like either, or column by column.
+#[cfg(not(target_arch = "nvptx64"))]
+fn have_whole_rows(gemm: &TiledGemm<'_>) -> bool {
+    use crate::MatrixBatch;
+
+    let (a, b, c) = (gemm.a().first(), gemm.b().first(), gemm.c().first());
+    let is_by_rows = |[rows, cols]: [u32; 2], [row_stride, col_stride]: [u64; 2]| {
+        (cols <= 1 || col_stride == 1) && (rows <= 1 || row_stride == u64::from(cols))
+    };
+    is_by_rows([c.rows(), c.cols()], [c.row_stride(), c.col_stride()])
+        && MatrixBatch::of_one(b).is_without_gaps()
+        && match a.col_stride() {
+            1 => is_by_rows([a.rows(), a.cols()], [a.row_stride(), 1]),
+            _ => a.rows() <= 1 || a.row_stride() == 1,
+        }
+}
+
+/// `C = α·A·B + β·C` in fp32 for products with many rows, `rows` of one by a block.
+#[kernel(block = 256, min_blocks = 4, dynamic_shared = MEMORY.bytes, requires(
+    gemm.splits() == 1,
+    have_whole_rows(&gemm),
+    rows > 0,
+    Sizes::of(&gemm).with_rows(rows).may_fit(),
+    Sizes::of(&gemm).with_rows(rows).of_all(1) <= ROOM.into(),
+    u64::from(gemm.m().div_ceil(rows)) * u64::from(gemm.c().count()) <= MAX_BLOCKS
+))]
+pub fn gemm_whole_rows_fp32(gemm: TiledGemm<'_>, rows: u32) {
+    let (product, part) = divide(thread::block_idx_x(), gemm.m().div_ceil(rows));
+    if product >= gemm.c().count() {
+        return;
+    }
+    let first = part * rows;
+    let sizes = Sizes::of(&gemm).with_rows(rows.min(gemm.m() - first));
+    let [of_a, of_b, of_c] = sizes.of_one();
+    let place_b = of_a.next_multiple_of(FOUR);
+    let place_c = place_b + of_b.next_multiple_of(FOUR);
+    let k = gemm.effective_k();
+    // SAFETY: as in `gemm_whole_fp32`, for some rows of a product that there is.
+    unsafe {
+        let shared = MEMORY.elements.slice();
+        if k > 0 {
+            let a = gemm.a().at(product);
+            if sizes.a_by_rows {
+                let copied = Copied { data: a.data(), of_one: sizes.k, pitch: sizes.pitch_of_a() };
+                copied.copy(&shared, 0, first, sizes.m, sizes.k);
+            } else {
+                copy_columns(&shared, a, first, sizes);
+            }
+            let data = gemm.b().at(product).data();
+            let copied = Copied { data, of_one: sizes.k * sizes.n, pitch: sizes.pitch_of_b() };
+            copied.copy(&shared, place_b, 0, 1, if sizes.b_by_columns { sizes.k } else { sizes.n });
+        }
+        async_copy::commit_group();
+        async_copy::wait_group::<0>();
+        thread::sync_threads();
+        multiply(&gemm, &shared, sizes, [0, place_b, place_c], 1, k);
+        thread::sync_threads();
+        store(&gemm, gemm.c().at(product).data(), &shared, place_c, u64::from(first) * u64::from(sizes.n), of_c);
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl crate::Grid for gemm_whole_rows_fp32<'_> {
+    fn grid(&self) -> Dim3 {
+        let parts = self.gemm.m().div_ceil(self.rows.max(1));
+        crate::geometry::line_of_blocks(u64::from(parts) * u64::from(self.gemm.c().count()))
+    }
+}
+
+/// Issues this thread's copies of the rows of A from `first` on, as many as `sizes` says, whose columns are lines of memory.
+///
+/// # Safety
+/// As for [`Copied::copy`].
+#[inline(always)]
+unsafe fn copy_columns(shared: &SharedSlice<f32>, a: Matrix<'_>, first: u32, sizes: Sizes) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let data = a.data().from_unchecked(first as usize);
+        let is_aligned = (data.as_ptr() as u64).is_multiple_of(16) && a.col_stride().is_multiple_of(FOUR.into());
+        if is_aligned && sizes.m.is_multiple_of(FOUR) {
+            copy_columns_by::<4>(shared, &data, a.col_stride(), sizes);
+        } else {
+            copy_columns_by::<1>(shared, &data, a.col_stride(), sizes);
+        }
+    }
+}
+
+/// The same, `N` elements at a time.
+///
+/// # Safety
+/// As there; a column has a multiple of `N`, and begins at a multiple of their size.
+#[inline(always)]
+unsafe fn copy_columns_by<const N: usize>(
+    shared: &SharedSlice<f32>,
+    data: &GlobalSlice<'_, f32>,
+    stride: u64,
+    sizes: Sizes,
+) {
+    let mut i = thread::thread_idx_x() * N as u32;
+    while i < sizes.m * sizes.k {
+        let (col, row) = divide(i, sizes.m);
+        let from = u64::from(col) * stride + u64::from(row);
+        // SAFETY: the caller's promise.
+        unsafe { async_copy::copy_async::<N, _>(shared, i as usize, data, from as usize, N as u32) };
+        i = hint::keep_rolled(i + THREADS * N as u32);
     }
 }
 
@@ -296,13 +431,19 @@ unsafe fn multiply(
     }
 }
 
-/// The epilogue of `count` elements of all C, from element `from` on, whose sums are at `place`.
+/// The epilogue of `count` elements of the data of all C, or of one, from element `from` on, whose sums are at `place`.
 ///
 /// # Safety
 /// They are elements of C that no other block accesses; all threads of the block come here, after a barrier.
 #[inline(always)]
-unsafe fn store(gemm: &TiledGemm<'_>, shared: &SharedSlice<f32>, place: u32, from: u64, count: u32) {
-    let data = gemm.c().first().data();
+unsafe fn store(
+    gemm: &TiledGemm<'_>,
+    data: GlobalSliceMut<'_, f32>,
+    shared: &SharedSlice<f32>,
+    place: u32,
+    from: u64,
+    count: u32,
+) {
     let mut first = 0;
     if gemm.overwrites() && (data.as_mut_ptr() as u64 + 4 * from).is_multiple_of(16) {
         let factor = gemm.factor();
@@ -332,6 +473,22 @@ unsafe fn store(gemm: &TiledGemm<'_>, shared: &SharedSlice<f32>, place: u32, fro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_has_as_many_rows_as_there_is_room_for() {
+        let most = |n, k| Sizes { m: 1, n, k, a_by_rows: false, b_by_columns: false }.most_rows();
+        assert_eq!(most(10, 3), (ROOM - 32) / 52 * 4);
+        assert_eq!((most(0, 0), most(110, 110), most(u32::MAX, 1)), (4, 0, 0));
+        for (n, k) in (1..110).flat_map(|n| (1..110).map(move |k| (n, k))) {
+            for (a_by_rows, b_by_columns) in [(false, true), (true, false)] {
+                let sizes = Sizes { m: 1, n, k, a_by_rows, b_by_columns };
+                let most = sizes.most_rows();
+                assert!(most.is_multiple_of(4), "{sizes:?}: {most}");
+                assert!(most == 0 || sizes.with_rows(most).of_all(1) <= ROOM.into(), "{sizes:?}: {most}");
+                assert!(sizes.with_rows(most + 4).of_all(1) > ROOM.into(), "{sizes:?}: {most}");
+            }
+        }
+    }
 
     #[test]
     fn a_block_has_as_many_products_as_there_is_room_for() {

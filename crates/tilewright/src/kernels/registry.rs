@@ -23,7 +23,7 @@ use super::wgmma::{
     WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_256X32_FP32_3XTF32,
     WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32,
 };
-use super::whole::WHOLE;
+use super::whole::{WHOLE, WHOLE_ROWS};
 use crate::{Error, Precision};
 
 /// All kernels that multiply, in this order: from the simplest to those that use the most of the hardware.
@@ -32,7 +32,7 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
     let narrow = NARROW_2.iter().chain(&NARROW_4).chain(&NARROW_8).chain(&NARROW_16);
     let on_cuda_cores = BATCHED
         .iter()
-        .chain([&WHOLE])
+        .chain([&WHOLE, &WHOLE_ROWS])
         .chain(&OUTER)
         .chain(&REGISTER_TILED_64)
         .chain(&REGISTER_TILED_128)

@@ -1,9 +1,9 @@
-//! Batches of products so small that a block has several as a whole: [`gpu_kernels::gemm::whole`]. They take operands in any layout that has no
-//! gaps.
+//! Batches of products so small that a block has several as a whole, and tall products of which it has some rows: [`gpu_kernels::gemm::whole`]. They take
+//! operands in layouts that have no gaps.
 
 use gpu_kernels::are_without_gaps;
 use gpu_kernels::gemm::tiles::TileShape;
-use gpu_kernels::gemm::whole::{self, gemm_whole_fp32};
+use gpu_kernels::gemm::whole::{self, gemm_whole_fp32, gemm_whole_rows_fp32};
 
 use super::basic::rung;
 use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
@@ -96,5 +96,82 @@ pub static WHOLE: KernelInfo = KernelInfo {
         gemm_whole_fp32::FACTS,
         "several small products in a block, copied to shared memory and back as they lie in memory",
         &Whole,
+    )
+};
+
+/// The most columns of a tall product, unless the kernel is named: with more, a block has few rows, and copies as much of B as it computes of C.
+const MOST_COLUMNS: u32 = 64;
+
+/// The contract of the kernel for tall products: a block has room for four rows at least, and C lies row by row.
+#[derive(Debug)]
+struct WholeRows;
+
+/// The sizes of a product, as the kernels have them.
+fn sizes_of(product: &Description) -> whole::Sizes {
+    let [m, n, k] = [product.m, product.n, product.k].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+    whole::Sizes { m, n, k, a_by_rows: product.a.col_stride == 1, b_by_columns: product.b.row_stride == 1 }
+}
+
+/// The rows that a block computes: as many as there is room for, but no more than it takes to give every multiprocessor [`BLOCKS`].
+fn rows_of_a_block(most: u32, rows: u64, multiprocessors: u32) -> u32 {
+    let fill = rows.div_ceil(u64::from(multiprocessors.max(1) * BLOCKS)).next_multiple_of(4).max(4);
+    most.min(u32::try_from(fill).unwrap_or(u32::MAX))
+}
+
+impl Contract for WholeRows {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        let gemm = call.gemm;
+        let multiprocessors = device.gpu_properties().map_or(1, |gpu| gpu.multiprocessors);
+        let all = u64::from(gemm.m()) * u64::from(gemm.a().count());
+        let rows = rows_of_a_block(whole::Sizes::of(&gemm).most_rows(), all, multiprocessors);
+        device.launch(gemm_whole_rows_fp32 { gemm, rows })
+    }
+
+    fn refusal(&self, product: &Description) -> Option<Refusal> {
+        let &Description { m, n, k, ref a, ref b, ref c, .. } = product;
+        if sizes_of(product).most_rows() == 0 {
+            return Some(Refusal::NotWhole { m: m.min(4), n, k });
+        }
+        let is_by_rows =
+            |it: &Placement, cols: usize| (cols <= 1 || it.col_stride == 1) && (m <= 1 || it.row_stride == cols);
+        let [sizes, strides] = [[k, n], [b.row_stride, b.col_stride]].map(|pair| pair.map(|number| number as u64));
+        let is_a_whole = if a.col_stride == 1 { is_by_rows(a, k) } else { m <= 1 || a.row_stride == 1 };
+        let are_whole = is_by_rows(c, n) && are_without_gaps(sizes, strides, 0, 1) && is_a_whole;
+        if !are_whole {
+            return Some(Refusal::GapsOfRows);
+        }
+        (n > MOST_COLUMNS as usize).then_some(Refusal::NotSmall { most: MOST_COLUMNS })
+    }
+
+    /// Half of the columns or of the terms, until there is room for four rows in any layout.
+    fn within(&self, mut sizes: Sizes) -> Sizes {
+        let has_room = |Sizes { m, n, k }: Sizes| {
+            let [m, n, k] = [m, n, k].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+            whole::Sizes { m, n, k, a_by_rows: true, b_by_columns: true }.most_rows() > 0
+        };
+        while !has_room(sizes) {
+            let largest = if sizes.n >= sizes.k { &mut sizes.n } else { &mut sizes.k };
+            *largest = largest.div_ceil(2);
+        }
+        sizes
+    }
+
+    fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
+        let most = sizes_of(product).most_rows().max(1);
+        (product.m as u128).div_ceil(most.into()) * product.batch as u128
+    }
+
+    fn stores(&self) -> Stores {
+        Stores::Lines
+    }
+}
+
+/// Some rows of a tall product in a block, copied as they lie.
+pub static WHOLE_ROWS: KernelInfo = KernelInfo {
+    performance: Performance::new(4, 0.10).block(1.6),
+    ..rung(
+        gemm_whole_rows_fp32::FACTS,
+        "some rows of a tall product in a block, copied to shared memory and back as they lie in memory",
+        &WholeRows,
     )
 };

@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::Error;
 use crate::bench::atlas::{Operand, Shape};
-use tilewright::kernels::{BATCHED, Family, KernelInfo, WHOLE};
+use tilewright::kernels::{BATCHED, Family, KernelInfo, WHOLE, WHOLE_ROWS};
 use tilewright::plan::{
     ConstantsChoice, Description, DeviceFacts, Features, GemmPlan, Options, candidate_splits, resident_blocks,
 };
@@ -242,6 +242,9 @@ fn by_chance(generator: &mut SmallRng, facts: &DeviceFacts, kernel: &KernelInfo)
             between(multiprocessors, 64.0 * multiprocessors),
             [between(4.0, 32.0), between(4.0, 32.0), between(4.0, 32.0)],
         ),
+        (Family::Gemm, None) if std::ptr::eq(kernel, &WHOLE_ROWS) => {
+            (1, [between(32.0 * multiprocessors, 4096.0 * multiprocessors), between(4.0, 48.0), between(2.0, 48.0)])
+        }
         (Family::Gemm, None) => (1, [between(32.0, 1024.0), between(32.0, 1024.0), between(32.0, 1024.0)]),
         (Family::Gemm, Some(tile)) => {
             let [rows, cols, terms] = [tile.m, tile.n, tile.k].map(f64::from);
