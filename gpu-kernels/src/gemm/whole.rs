@@ -229,7 +229,8 @@ fn have_whole_rows(gemm: &TiledGemm<'_>) -> bool {
     u64::from(gemm.m().div_ceil(rows)) * u64::from(gemm.c().count()) <= MAX_BLOCKS
 ))]
 pub fn gemm_whole_rows_fp32(gemm: TiledGemm<'_>, rows: u32) {
-    let (product, part) = divide(thread::block_idx_x(), gemm.m().div_ceil(rows));
+    let (whole_parts, rest) = divide(gemm.m(), rows);
+    let (product, part) = divide(thread::block_idx_x(), whole_parts + u32::from(rest > 0));
     if product >= gemm.c().count() {
         return;
     }
