@@ -36,6 +36,8 @@ use cuda_std::prelude::*;
 use super::tiles::MAX_BLOCKS;
 use super::tiles::{TiledGemm, divide};
 use crate::Matrix;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::are_without_gaps;
 
 /// The threads of a block.
 const THREADS: u32 = 256;
@@ -202,21 +204,25 @@ pub fn gemm_whole_fp32(gemm: TiledGemm<'_>, products: u32) {
     }
 }
 
-/// Whether the products are such that a block can have rows of one as a whole: C lies row by row without gaps, B without gaps, and A like either, or column by column.
+/// Whether a block can have rows of a product of m×n×k as a whole, whose A, B and C have these strides of rows and columns: C lies row by row without gaps, B without
+/// gaps, and A like either, or column by column.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn are_whole_rows([m, n, k]: [u64; 3], [a, b, c]: [[u64; 2]; 3]) -> bool {
+    let is_by_rows = |cols: u64, [row_stride, col_stride]: [u64; 2]| {
+        (cols <= 1 || col_stride == 1) && (m <= 1 || row_stride == cols)
+    };
+    let is_a_whole = if a[1] == 1 { is_by_rows(k, a) } else { m <= 1 || a[0] == 1 };
+    is_by_rows(n, c) && are_without_gaps([k, n], b, 0, 1) && is_a_whole
+}
+
+/// The same of products as they are given.
 #[cfg(not(target_arch = "nvptx64"))]
 fn have_whole_rows(gemm: &TiledGemm<'_>) -> bool {
-    use crate::MatrixBatch;
-
     let (a, b, c) = (gemm.a().first(), gemm.b().first(), gemm.c().first());
-    let is_by_rows = |[rows, cols]: [u32; 2], [row_stride, col_stride]: [u64; 2]| {
-        (cols <= 1 || col_stride == 1) && (rows <= 1 || row_stride == u64::from(cols))
-    };
-    is_by_rows([c.rows(), c.cols()], [c.row_stride(), c.col_stride()])
-        && MatrixBatch::of_one(b).is_without_gaps()
-        && match a.col_stride() {
-            1 => is_by_rows([a.rows(), a.cols()], [a.row_stride(), 1]),
-            _ => a.rows() <= 1 || a.row_stride() == 1,
-        }
+    are_whole_rows(
+        [a.rows(), b.cols(), a.cols()].map(u64::from),
+        [[a.row_stride(), a.col_stride()], [b.row_stride(), b.col_stride()], [c.row_stride(), c.col_stride()]],
+    )
 }
 
 /// `C = α·A·B + β·C` in fp32 for products with many rows, `rows` of one by a block.

@@ -3,7 +3,7 @@
 
 use gpu_kernels::are_without_gaps;
 use gpu_kernels::gemm::tiles::TileShape;
-use gpu_kernels::gemm::whole::{self, gemm_whole_fp32, gemm_whole_rows_fp32};
+use gpu_kernels::gemm::whole::{self, are_whole_rows, gemm_whole_fp32, gemm_whole_rows_fp32};
 
 use super::basic::rung;
 use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
@@ -38,21 +38,19 @@ impl Contract for Whole {
     fn refusal(&self, product: &Description) -> Option<Refusal> {
         let &Description { m, n, batch, ref a, ref b, ref c, .. } = product;
         let k = product.k;
-        if most_of(product) == 0 {
+        if sizes_of(product).most_products() == 0 {
             return Some(Refusal::NotWhole { m, n, k });
         }
         let all = [(a, m, k), (b, k, n), (c, m, n)];
         let is_without_gaps = |(it, rows, cols): (&Placement, usize, usize)| {
-            let [sizes, strides] =
-                [[rows, cols], [it.row_stride, it.col_stride]].map(|pair| pair.map(|number| number as u64));
-            are_without_gaps(sizes, strides, it.batch_stride as u64, batch as u64)
+            are_without_gaps([rows as u64, cols as u64], strides(it), it.batch_stride as u64, batch as u64)
         };
         (!all.into_iter().all(is_without_gaps)).then_some(Refusal::Gaps)
     }
 
     /// Half of the largest size, until there is room for a product in any layout.
     fn within(&self, mut sizes: Sizes) -> Sizes {
-        while most_products(sizes, true, true) == 0 {
+        while self::sizes(sizes, true, true).most_products() == 0 {
             let Sizes { m, n, k } = &mut sizes;
             let largest = if *m >= *n && *m >= *k {
                 m
@@ -67,7 +65,7 @@ impl Contract for Whole {
     }
 
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
-        let most = most_of(product).max(1);
+        let most = sizes_of(product).most_products().max(1);
         (product.batch as u128).div_ceil(most.into())
     }
 
@@ -76,17 +74,21 @@ impl Contract for Whole {
     }
 }
 
-/// The most products of a block; 0 if it has no room for one.
-fn most_of(product: &Description) -> u32 {
-    let sizes = Sizes { m: product.m, n: product.n, k: product.k };
-    most_products(sizes, product.a.col_stride == 1, product.b.row_stride == 1)
+/// Sizes as the kernels have them, where the terms of A's rows or of B's columns are neighbours. What is no number of 32 bits has no room in any case.
+fn sizes(Sizes { m, n, k }: Sizes, a_by_rows: bool, b_by_columns: bool) -> whole::Sizes {
+    let [m, n, k] = [m, n, k].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+    whole::Sizes { m, n, k, a_by_rows, b_by_columns }
 }
 
-/// The same for these sizes, where the terms of A's rows or of B's columns are neighbours.
-fn most_products(sizes: Sizes, a_by_rows: bool, b_by_columns: bool) -> u32 {
-    // What is no number of 32 bits has no room in any case.
-    let [m, n, k] = [sizes.m, sizes.n, sizes.k].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-    whole::Sizes { m, n, k, a_by_rows, b_by_columns }.most_products()
+/// Those of a product.
+fn sizes_of(product: &Description) -> whole::Sizes {
+    let &Description { m, n, k, ref a, ref b, .. } = product;
+    sizes(Sizes { m, n, k }, a.col_stride == 1, b.row_stride == 1)
+}
+
+/// The strides of rows and columns of an operand.
+fn strides(it: &Placement) -> [u64; 2] {
+    [it.row_stride, it.col_stride].map(|stride| stride as u64)
 }
 
 /// Several products in a block, copied as they lie.
@@ -105,12 +107,6 @@ const MOST_COLUMNS: u32 = 64;
 /// The contract of the kernel for tall products: a block has room for four rows at least, and C lies row by row.
 #[derive(Debug)]
 struct WholeRows;
-
-/// The sizes of a product, as the kernels have them.
-fn sizes_of(product: &Description) -> whole::Sizes {
-    let [m, n, k] = [product.m, product.n, product.k].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-    whole::Sizes { m, n, k, a_by_rows: product.a.col_stride == 1, b_by_columns: product.b.row_stride == 1 }
-}
 
 /// The rows that a block computes: as many as there is room for, but no more than it takes to give every multiprocessor [`BLOCKS`].
 fn rows_of_a_block(most: u32, rows: u64, multiprocessors: u32) -> u32 {
@@ -132,12 +128,7 @@ impl Contract for WholeRows {
         if sizes_of(product).most_rows() == 0 {
             return Some(Refusal::NotWhole { m: m.min(4), n, k });
         }
-        let is_by_rows =
-            |it: &Placement, cols: usize| (cols <= 1 || it.col_stride == 1) && (m <= 1 || it.row_stride == cols);
-        let [sizes, strides] = [[k, n], [b.row_stride, b.col_stride]].map(|pair| pair.map(|number| number as u64));
-        let is_a_whole = if a.col_stride == 1 { is_by_rows(a, k) } else { m <= 1 || a.row_stride == 1 };
-        let are_whole = is_by_rows(c, n) && are_without_gaps(sizes, strides, 0, 1) && is_a_whole;
-        if !are_whole {
+        if !are_whole_rows([m, n, k].map(|size| size as u64), [a, b, c].map(strides)) {
             return Some(Refusal::GapsOfRows);
         }
         (n > MOST_COLUMNS as usize).then_some(Refusal::NotSmall { most: MOST_COLUMNS })
@@ -145,11 +136,7 @@ impl Contract for WholeRows {
 
     /// Half of the columns or of the terms, until there is room for four rows in any layout.
     fn within(&self, mut sizes: Sizes) -> Sizes {
-        let has_room = |Sizes { m, n, k }: Sizes| {
-            let [m, n, k] = [m, n, k].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-            whole::Sizes { m, n, k, a_by_rows: true, b_by_columns: true }.most_rows() > 0
-        };
-        while !has_room(sizes) {
+        while self::sizes(sizes, true, true).most_rows() == 0 {
             let largest = if sizes.n >= sizes.k { &mut sizes.n } else { &mut sizes.k };
             *largest = largest.div_ceil(2);
         }
