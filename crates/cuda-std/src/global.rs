@@ -96,7 +96,7 @@ impl<'a, T: Element> GlobalSlice<'a, T> {
     #[track_caller]
     pub unsafe fn get_unchecked(&self, index: usize) -> T {
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
-        unsafe { T::load(element(self.pointer, self.len(), index, 1)) }
+        unsafe { T::load(to_read(self.pointer, self.len(), index, 1)) }
     }
 }
 
@@ -201,7 +201,7 @@ impl<'a> GlobalSlice<'a, f32> {
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     fn get_all<const N: usize>(&self, index: usize) -> [f32; N] {
-        let first = element(self.pointer, self.len(), index, N);
+        let first = to_read(self.pointer, self.len(), index, N);
         // SAFETY: the elements are in bounds: just checked.
         core::array::from_fn(|i| unsafe { f32::load(first.add(i)) })
     }
@@ -277,42 +277,10 @@ impl GlobalSliceMut<'_, f32> {
         self.set_all(index, values);
     }
 
-    /// Adds `value` to element `index` in one step that no other such addition interrupts (`red.global.add.f32`, relaxed).
-    /// In which order the additions of several threads happen, and so how their sum is rounded, is not defined. Unlike all
-    /// other arithmetic here, it takes subnormal numbers for zero, operands and results both (PTX ISA, `red`).
-    ///
-    /// # Safety
-    /// `index < self.len()` (checked on the CPU). No thread reads or writes the element in another way while some add to it.
-    #[inline(always)]
-    #[track_caller]
-    pub unsafe fn atomic_add_unchecked(&self, index: usize, value: f32) {
-        #[cfg(target_arch = "nvptx64")]
-        // SAFETY: inside the view by the caller's promise; an atomic addition needs nothing else.
-        unsafe {
-            core::arch::asm!(
-                "red.relaxed.gpu.global.add.f32 [{address}], {value};",
-                address = in(reg64) self.pointer.add(index), value = in(reg32) value,
-                options(nostack, preserves_flags),
-            );
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        {
-            use core::sync::atomic::{AtomicU32, Ordering};
-            let target = element(self.pointer.cast_const(), self.len(), index, 1);
-            // SAFETY: in bounds and aligned: just checked. An f32 and an AtomicU32 have the same layout, and all concurrent
-            // accesses are atomic, those of other blocks included (see `Element`).
-            let target = unsafe { &*target.cast::<AtomicU32>() };
-            let flushed = |x: f32| if x.is_subnormal() { 0.0f32.copysign(x) } else { x };
-            let add = |bits| Some(flushed(flushed(f32::from_bits(bits)) + flushed(value)).to_bits());
-            // The function always gives a new value, so this cannot fail.
-            let _ = target.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        }
-    }
-
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     fn set_all<const N: usize>(&self, index: usize, values: [f32; N]) {
-        let first = element(self.pointer.cast_const(), self.len(), index, N).cast_mut();
+        let first = to_write(self.pointer, self.len(), index, N);
         for (i, value) in values.into_iter().enumerate() {
             // SAFETY: the elements are in bounds: just checked.
             unsafe { f32::store(first.add(i), value) };
@@ -363,7 +331,7 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     #[track_caller]
     pub unsafe fn get_unchecked(&self, index: usize) -> T {
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
-        unsafe { T::load(element(self.pointer, self.len(), index, 1)) }
+        unsafe { T::load(to_read(self.pointer, self.len(), index, 1)) }
     }
 
     /// Writes `value` to element `index`: one store.
@@ -374,14 +342,44 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     #[track_caller]
     pub unsafe fn set_unchecked(&self, index: usize, value: T) {
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
-        unsafe { T::store(element(self.pointer, self.len(), index, 1).cast_mut(), value) }
+        unsafe { T::store(to_write(self.pointer, self.len(), index, 1), value) }
     }
+}
+
+/// [`element`], for a read; ends the launch if it is part of a race.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn to_read<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *const T {
+    let address = element(pointer, len, index, count);
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::executor::note_global_access(
+        address.addr(),
+        count * size_of::<T>(),
+        crate::executor::AccessKind::Read,
+        core::panic::Location::caller(),
+    );
+    address
+}
+
+/// [`element`], for a write; ends the launch if it is part of a race.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn to_write<T>(pointer: *mut T, len: usize, index: usize, count: usize) -> *mut T {
+    let address = element(pointer.cast_const(), len, index, count).cast_mut();
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::executor::note_global_access(
+        address.addr(),
+        count * size_of::<T>(),
+        crate::executor::AccessKind::Write,
+        core::panic::Location::caller(),
+    );
+    address
 }
 
 /// The address of the `count` elements from `index` of a view of `len` elements at `pointer`.
 #[inline(always)]
 #[cfg(target_arch = "nvptx64")]
-fn element<T>(pointer: *const T, _len: usize, index: usize, _count: usize) -> *const T {
+pub(crate) fn element<T>(pointer: *const T, _len: usize, index: usize, _count: usize) -> *const T {
     // SAFETY: a view's pointer is to global memory. The addition may leave the view only where the caller breaks the
     // contract of the accessor.
     unsafe { crate::nvptx::global(pointer).add(index) }
@@ -396,7 +394,7 @@ fn element<T>(pointer: *const T, _len: usize, index: usize, _count: usize) -> *c
 #[inline(always)]
 #[cfg(not(target_arch = "nvptx64"))]
 #[track_caller]
-fn element<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *const T {
+pub(crate) fn element<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *const T {
     if !crate::executor::is_in_kernel() {
         crate::executor::view_outside_of_a_kernel();
     }

@@ -8,11 +8,11 @@
 //!
 //! /// `y[i] = a·x[i] + y[i]`, one thread per element.
 //! #[kernel(block = 256, requires(x.len() == y.len()))]
-//! pub fn axpy_fp32(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
-//!     let i = thread::index_1d();
-//!     if i < x.len() {
-//!         // SAFETY: i < x.len(), and the launch has checked that y is as long; no other thread has this i.
-//!         unsafe { y.set_unchecked(i, math::fma(a, x.get_unchecked(i), y.get_unchecked(i))) }
+//! pub fn axpy_fp32(a: f32, x: GlobalSlice<'_, f32>, y: DisjointSlice<'_, f32>) {
+//!     if let Some(y) = y.own()
+//!         && let Some(x) = x.get(y.index())
+//!     {
+//!         y.set(math::fma(a, x, y.get()));
 //!     }
 //! }
 //! ```
@@ -27,6 +27,8 @@
 //! |---|---|---|
 //! | [`thread`], [`warp`] | special registers, `bar.sync`, `shfl.sync` | the executor's coroutines |
 //! | [`GlobalSlice`], [`GlobalSliceMut`] | a pointer and a length; `_unchecked` is a plain load or store | every access checked |
+//! | [`DisjointSlice`] | the same, but each thread gets its own elements only, so that nothing is unsafe | the same |
+//! | [`atomic`], [`GlobalAtomics`] | `atom`, `ld.acquire`, `st.release`, `fence` | the same, and clocks that know what is ordered |
 //! | [`Shared`], [`SharedSlice`] | `.shared` memory | a store per block, with a shadow that sees races |
 //!
 //! # Safety
@@ -46,8 +48,10 @@
 extern crate std;
 
 pub mod async_copy;
+pub mod atomic;
 pub mod convert;
 mod dim;
+mod disjoint;
 mod element;
 mod global;
 pub mod hint;
@@ -71,7 +75,9 @@ mod nvptx;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod tensor_cores;
 
+pub use atomic::GlobalAtomics;
 pub use dim::Dim3;
+pub use disjoint::{DisjointSlice, OwnElement, OwnElements};
 pub use element::Element;
 pub use global::{GlobalSlice, GlobalSliceMut};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -90,8 +96,8 @@ pub use tilewright_cuda_std_macros::{KernelParam, kernel};
 /// What a kernel source imports: `use cuda_std::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Dim3, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, TensorMap, TensorMapMut, convert,
-        dynamic_shared, hint, kernel, math, thread, warp,
+        Dim3, DisjointSlice, GlobalAtomics, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, TensorMap,
+        TensorMapMut, atomic, convert, dynamic_shared, hint, kernel, math, thread, warp,
     };
 }
 

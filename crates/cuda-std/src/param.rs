@@ -162,8 +162,18 @@ pub enum ViewAccess {
     Read,
     /// Loads and stores.
     ReadWrite,
+    /// Loads and stores that are atomic, and by which blocks may wait for one another.
+    Atomic,
     /// Stores to memory that one of the views before it in the launch, which is [`ViewAccess::ReadWrite`], is of, too.
     StoreWithin,
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl ViewAccess {
+    /// Whether the memory belongs to this view alone, because the kernel may change it.
+    pub fn is_exclusive(self) -> bool {
+        matches!(self, Self::ReadWrite | Self::Atomic)
+    }
 }
 
 macro_rules! number {

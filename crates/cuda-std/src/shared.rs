@@ -107,6 +107,24 @@ impl<A: SharedArray> Shared<A> {
     }
 }
 
+impl<A: SharedArray> Shared<A> {
+    /// Where the element at `index` is, for atomic operations.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn place_of(&'static self, index: A::Index) -> crate::atomic::Place {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let pointer = self.array.get().cast::<A::Element>().wrapping_add(A::offset(index));
+            // SAFETY: the array is in shared memory.
+            crate::atomic::Place::Shared(unsafe { crate::nvptx::shared_address(pointer) })
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            crate::executor::static_atomic::<A>(&self.identity, index)
+        }
+    }
+}
+
 /// `len` elements of the shared memory whose size the launch chose. See [`dynamic_shared`].
 #[derive(Clone, Copy)]
 pub struct SharedSlice<T> {

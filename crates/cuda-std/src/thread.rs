@@ -58,6 +58,31 @@ pub fn index_1d() -> usize {
     block_idx_x() as usize * block_dim_x() as usize + thread_idx_x() as usize
 }
 
+/// The position of this thread among all threads of the grid, x running fastest: its block's number times the threads of a block, plus its
+/// number in the block. No two threads have the same.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn index() -> usize {
+    let block = (block_idx_z() as usize * grid_dim_y() as usize + block_idx_y() as usize) * grid_dim_x() as usize
+        + block_idx_x() as usize;
+    let in_block = (thread_idx_z() * block_dim_y() + thread_idx_y()) * block_dim_x() + thread_idx_x();
+    block * threads_of_block() as usize + in_block as usize
+}
+
+/// The number of threads of the grid.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn count() -> usize {
+    let blocks = grid_dim_x() as usize * grid_dim_y() as usize * grid_dim_z() as usize;
+    blocks * threads_of_block() as usize
+}
+
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn threads_of_block() -> u32 {
+    block_dim_x() * block_dim_y() * block_dim_z()
+}
+
 /// Waits until all threads of the block have come here (`bar.sync 0`). What they wrote to shared and global memory before,
 /// all of them see after.
 ///

@@ -90,7 +90,7 @@ fn ring(wrong: u32, sums: GlobalSliceMut<'_, f32>) {
             }
         }
         if warp > 0 {
-            sums.set_unchecked(((warp - 1) * 32 + lane) as usize, sum);
+            sums.set_unchecked((thread::block_idx_x() * 64 + (warp - 1) * 32 + lane) as usize, sum);
         }
     }
 }
@@ -111,7 +111,7 @@ fn lines_of_race(fault: &Fault) -> [u32; 2] {
 #[test]
 fn a_ring_of_places_hands_everything_over() {
     for checks in ALL_CHECKS {
-        let mut sums = vec![0.0; 64];
+        let mut sums = vec![0.0; 3 * 64];
         succeed(checks, ring { wrong: NOTHING, sums: GlobalSliceMut::new(&mut sums) }, 3);
         for (i, sum) in sums.into_iter().enumerate() {
             let lane = (i as u32 % 32) ^ 31;
@@ -226,7 +226,8 @@ fn passes_on(wrong: u32, out: GlobalSliceMut<'_, u32>) {
                 if wrong == 3 {
                     hopper::sync_part::<64>(1);
                 }
-                out.set_unchecked(thread::thread_idx_x() as usize - 64, memory.read(0)); // <read what was passed on>
+                let place = thread::block_idx_x() * 32 + thread::thread_idx_x() - 64;
+                out.set_unchecked(place as usize, memory.read(0)); // <read what was passed on>
             }
         }
     }
@@ -235,9 +236,9 @@ fn passes_on(wrong: u32, out: GlobalSliceMut<'_, u32>) {
 #[test]
 fn who_meets_at_a_number_knows_what_the_others_knew() {
     for checks in ALL_CHECKS {
-        let mut out = vec![0; 32];
+        let mut out = vec![0; 64];
         succeed(checks, passes_on { wrong: 0, out: GlobalSliceMut::new(&mut out) }, 2);
-        assert_eq!(out, [42; 32]);
+        assert_eq!(out, [42; 64]);
         let mut run = |wrong| fault(checks, passes_on { wrong, out: GlobalSliceMut::new(&mut out) }, 1);
         // Both meet at barrier 2, and warp 1 then waits at it a second time.
         if checks == Checks::Full {

@@ -38,7 +38,7 @@ fn fails_holding_things(how: u32, out: GlobalSliceMut<'_, u64>) {
     unsafe {
         thread::sync_threads();
         match (how, t) {
-            (0, 40) => _ = out.get_unchecked(1),
+            (0, 40) => _ = out.get_unchecked(out.len()),
             (1, 7) => return,
             (2, 39) => panic!("on purpose"),
             (3, 4) => warp::sync_warp(warp::ALL_LANES),
@@ -46,14 +46,14 @@ fn fails_holding_things(how: u32, out: GlobalSliceMut<'_, u64>) {
             _ => {}
         }
         thread::sync_threads();
-        out.set_unchecked(0, guard.0[0]);
+        out.set_unchecked(thread::index_1d(), guard.0[0]);
     }
 }
 
 #[test]
 fn nothing_is_left_behind_by_launches_that_fail() {
     let executor = Executor::new(Checks::Full);
-    let mut out = [0];
+    let mut out = [0; 2 * 48];
     let mut failures = 0;
     let mut run = |how| {
         let kernel = fails_holding_things { how, out: GlobalSliceMut::new(&mut out) };

@@ -307,13 +307,13 @@ fn uses_dynamic(byte_offset: u64, len: u64, index: u64, out: GlobalSliceMut<'_, 
         let slice = dynamic_shared::<f64>(byte_offset as usize, len as usize); // <slice>
         slice.write(t + index as usize, t as f64 + 0.5); // <slice write>
         thread::sync_threads();
-        out.set_unchecked(t, slice.read(3 - t + index as usize));
+        out.set_unchecked(thread::index_1d(), slice.read(3 - t + index as usize));
     }
 }
 
 #[test]
 fn dynamic_shared_memory_is_as_large_as_the_kernel_says() {
-    let mut out = [0.0; 4];
+    let mut out = [0.0; 12];
     for checks in ALL_CHECKS {
         let mut run = |byte_offset, len, index| {
             let out = GlobalSliceMut::new(&mut out);
@@ -333,7 +333,7 @@ fn dynamic_shared_memory_is_as_large_as_the_kernel_says() {
         assert_eq!((fault.kind, fault.thread), (kind, at(3, 0, 0)));
         assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "slice write"));
     }
-    assert_eq!(out, [3.5, 2.5, 1.5, 0.5]);
+    assert_eq!(out, [[3.5, 2.5, 1.5, 0.5]; 3].concat()[..]);
 }
 
 #[kernel(block = 1)]
@@ -411,4 +411,32 @@ fn memory_that_this_block_has_not_written_holds_nothing() {
     assert_eq!(element, "[2, 1]");
     let SharedArrayName::Static { declared, .. } = array else { panic!("{array:?}") };
     assert_eq!(declared.line, line_of(SOURCE, "array"));
+}
+
+/// Each thread doubles its own elements; `first` says whether only the first.
+#[kernel(block = (4, 2))]
+fn doubles_own(first: u32, x: DisjointSlice<'_, u32>) {
+    if first != 0 {
+        if let Some(x) = x.own() {
+            x.set(2 * x.get());
+        }
+    } else {
+        for x in x.own_elements() {
+            x.set(2 * x.index() as u32 + x.get());
+        }
+    }
+}
+
+#[test]
+fn each_thread_has_elements_of_its_own_and_all_together_have_all() {
+    for checks in ALL_CHECKS {
+        for (grid, len) in [(Dim3::from(3), 100), (Dim3::new(2, 3, 2), 1000), (Dim3::from(1), 3), (Dim3::from(2), 0)] {
+            let mut x: Vec<u32> = (0..len).collect();
+            launch(checks, doubles_own { first: 0, x: DisjointSlice::new(&mut x) }, grid).unwrap();
+            assert!(x.iter().enumerate().all(|(i, x)| *x == 3 * i as u32), "{grid}, {len}");
+            launch(checks, doubles_own { first: 1, x: DisjointSlice::new(&mut x) }, grid).unwrap();
+            let threads = (8 * grid.x * grid.y * grid.z) as usize;
+            assert!(x.iter().enumerate().all(|(i, x)| *x == (if i < threads { 6 } else { 3 }) * i as u32));
+        }
+    }
 }

@@ -26,12 +26,12 @@ fn passes_on(out: GlobalSliceMut<'_, u32>) {
         thread::sync_threads(); // <block again>
         NUMBERS.write(me, next);
         warp::sync_warp(warp::ALL_LANES); // <warp>
-        out.set_unchecked(me, NUMBERS.read(me ^ 1));
+        out.set_unchecked(thread::index_1d(), NUMBERS.read(me ^ 1));
     }
 }
 
 fn launch(calls: &Arc<OrderingCalls>) -> Result<Vec<u32>, LaunchError> {
-    let mut out = vec![0; 64];
+    let mut out = vec![0; 128];
     let executor = Executor::new(Checks::Full).with_ordering_calls(calls.clone());
     // SAFETY: the view is of a vector that outlives the launch.
     unsafe { executor.launch(passes_on { out: GlobalSliceMut::new(&mut out) }, 2.into()) }?;

@@ -303,18 +303,19 @@ fn copies(mistake: u32, count: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'
             thread::sync_threads();
         }
         for i in 0..4 {
-            y.set_unchecked(4 * t + i, tile.read(4 * (15 - t) + i)); // <read>
+            let place = 64 * thread::block_idx_x() as usize + 4 * t + i;
+            y.set_unchecked(place, tile.read(4 * (15 - t) + i)); // <read>
         }
     }
 }
 
-fn copied(mistake: u32, count: u32) -> (copies<'static>, &'static mut [f32; 64]) {
+fn copied(mistake: u32, count: u32) -> (copies<'static>, &'static mut [f32; 3 * 64]) {
     #[repr(align(16))]
     struct Aligned([f32; 64]);
     let x: &'static Aligned = Box::leak(Box::new(Aligned(std::array::from_fn(|i| i as f32 + 1.0))));
-    let y: &'static mut [f32; 64] = Box::leak(Box::new([0.0; 64]));
+    let y: &'static mut [f32; 3 * 64] = Box::leak(Box::new([0.0; 3 * 64]));
     // SAFETY: the memory is leaked; only the kernel writes to it during the launch.
-    let view = unsafe { GlobalSliceMut::from_raw_parts(y.as_mut_ptr(), 64) };
+    let view = unsafe { GlobalSliceMut::from_raw_parts(y.as_mut_ptr(), y.len()) };
     (copies { mistake, count, x: GlobalSlice::new(&x.0), y: view }, y)
 }
 
@@ -325,7 +326,7 @@ fn copies_arrive_with_zeros_after_what_is_copied() {
             let (kernel, y) = copied(0, count);
             succeed(checks, kernel, 3);
             for (i, &y) in y.iter().enumerate() {
-                let (piece, place) = (15 - i / 4, i % 4);
+                let (piece, place) = (15 - i % 64 / 4, i % 4);
                 let should = if place < count as usize { (4 * piece + place) as f32 + 1.0 } else { 0.0 };
                 assert_eq!(y, should, "{count}, {i}");
             }
@@ -387,18 +388,19 @@ fn copies_without_barriers_are_races() {
 fn groups(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     unsafe {
         let tile = dynamic_shared::<f32>(0, 12);
+        let first = 5 * thread::block_idx_x() as usize;
         for i in 0..3 {
             async_copy::copy_async::<1, _>(&tile, i, &x, i, 1);
             async_copy::commit_group();
         }
         async_copy::wait_group::<2>();
-        y.set_unchecked(0, tile.read(0));
+        y.set_unchecked(first, tile.read(0));
         async_copy::copy_async::<2, _>(&tile, 4, &x, 2, 2);
         async_copy::commit_group();
         async_copy::wait_group::<1>();
-        (1..3).for_each(|i| y.set_unchecked(i, tile.read(i)));
+        (1..3).for_each(|i| y.set_unchecked(first + i, tile.read(i)));
         async_copy::wait_group::<0>();
-        (3..5).for_each(|i| y.set_unchecked(i, tile.read(i + 1)));
+        (3..5).for_each(|i| y.set_unchecked(first + i, tile.read(i + 1)));
     }
 }
 
@@ -406,11 +408,11 @@ fn groups(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
 fn a_wait_covers_all_groups_but_the_latest() {
     #[repr(align(8))]
     struct Aligned([f32; 4]);
-    let (x, mut y) = (Aligned([5.0, 6.0, 7.0, 8.0]), [0.0; 5]);
+    let (x, mut y) = (Aligned([5.0, 6.0, 7.0, 8.0]), [0.0; 10]);
     for checks in ALL_CHECKS {
         y.fill(0.0);
         succeed(checks, groups { x: GlobalSlice::new(&x.0), y: GlobalSliceMut::new(&mut y) }, 2);
-        assert_eq!(y, [5.0, 6.0, 7.0, 7.0, 8.0]);
+        assert_eq!(y, [5.0, 6.0, 7.0, 7.0, 8.0, 5.0, 6.0, 7.0, 7.0, 8.0]);
     }
 }
 

@@ -129,7 +129,8 @@ fn loads(map: TensorMap<'_>, at: At, wrong: u32, out: GlobalSliceMut<'_, f32>) {
         }
         for i in 0..TILE / 64 {
             let place = 64 * i + me as usize;
-            out.set_unchecked(place, memory.read(begin + place)); // <read>
+            let in_block = thread::block_idx_x() as usize * TILE + place;
+            out.set_unchecked(in_block, memory.read(begin + place)); // <read>
         }
     }
 }
@@ -163,11 +164,11 @@ fn a_tile_is_what_the_layout_says_and_zero_outside() {
                 [4u32.wrapping_neg(), 0, 0],
                 [0, u32::MAX, 0],
             ] {
-                let mut out = vec![f32::NAN; TILE];
+                let mut out = vec![f32::NAN; 2 * TILE];
                 let map = map(&memory, layout(element_kind, swizzle));
                 succeed(checks, loads { map, at: at.into(), wrong: NOTHING, out: GlobalSliceMut::new(&mut out) }, 2);
                 for (i, found) in out.into_iter().enumerate() {
-                    let (row, place) = (i / LENGTH, i % LENGTH);
+                    let (row, place) = (i % TILE / LENGTH, i % LENGTH);
                     let piece = if swizzle == TileSwizzle::None { place / 4 } else { (place / 4) ^ (row % 8) };
                     let in_line = (4 * piece + place % 4) as u64;
                     // Coordinates are signed, and before the array there is nothing.

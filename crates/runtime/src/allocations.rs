@@ -129,17 +129,16 @@ fn refusal(live: &Live, others: &[Seen], view: &View<'_>) -> Option<Refusal> {
     }
     let range = view.address..view.address + view.bytes;
     if view.access == ViewAccess::StoreWithin {
-        let is_within = |other: &Seen| {
-            other.access == ViewAccess::ReadWrite && other.start <= range.start && range.end <= other.end
-        };
+        let is_within =
+            |other: &Seen| other.access.is_exclusive() && other.start <= range.start && range.end <= other.end;
         return (!others.iter().any(is_within)).then_some(Refusal::Astray);
     }
-    let is_written = view.access == ViewAccess::ReadWrite;
+    let is_written = view.access.is_exclusive();
     let other = others.iter().position(|other| {
         let access = other.access;
         let overlap = range.start < other.end && other.start < range.end && other.start < other.end;
         // What is within a view that is written has been compared with the others by that one.
-        overlap && access != ViewAccess::StoreWithin && (is_written || access == ViewAccess::ReadWrite)
+        overlap && access != ViewAccess::StoreWithin && (is_written || access.is_exclusive())
     })?;
     Some(Refusal::Overlaps { other, other_is_written: !is_written })
 }

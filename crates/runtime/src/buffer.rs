@@ -6,7 +6,8 @@ use std::ptr::{self, NonNull};
 
 use bytemuck::{Pod, Zeroable};
 use cuda_driver::DeviceMemory;
-use cuda_std::{Element, GlobalSlice, GlobalSliceMut};
+use cuda_std::atomic::AtomicElement;
+use cuda_std::{DisjointSlice, Element, GlobalAtomics, GlobalSlice, GlobalSliceMut};
 
 use crate::Error;
 use crate::device::{Backend, Device};
@@ -192,6 +193,23 @@ impl<T: Element + Pod> Buffer<T> {
             // SAFETY: the lender has promised that the memory stays valid as long, and that nobody else reads or writes it.
             Memory::LentCpu(memory) => unsafe { GlobalSliceMut::from_raw_parts(memory.first, memory.len) },
         }
+    }
+
+    /// The buffer as a kernel takes it each of whose threads has elements of its own.
+    pub fn view_disjoint(&mut self) -> DisjointSlice<'_, T> {
+        let view = self.view_mut();
+        // SAFETY: as for the view, which is given up for this one.
+        unsafe { DisjointSlice::from_raw_parts(view.as_mut_ptr(), view.len()) }
+    }
+
+    /// The buffer as a kernel takes it whose threads access its elements atomically.
+    pub fn view_atomics(&mut self) -> GlobalAtomics<'_, T>
+    where
+        T: AtomicElement,
+    {
+        let view = self.view_mut();
+        // SAFETY: as for the view, which is given up for this one.
+        unsafe { GlobalAtomics::from_raw_parts(view.as_mut_ptr(), view.len()) }
     }
 
     fn check_length(&self, host: usize) -> Result<(), Error> {

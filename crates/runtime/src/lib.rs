@@ -9,11 +9,11 @@
 //!
 //! /// `y[i] = a·x[i] + y[i]`, one thread per element.
 //! #[kernel(block = 256, requires(x.len() == y.len()))]
-//! pub fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
-//!     let i = thread::index_1d();
-//!     if i < x.len() {
-//!         // SAFETY: i < x.len(), and the launch has checked that y is as long; no other thread has this i.
-//!         unsafe { y.set_unchecked(i, math::fma(a, x.get_unchecked(i), y.get_unchecked(i))) }
+//! pub fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: DisjointSlice<'_, f32>) {
+//!     if let Some(y) = y.own()
+//!         && let Some(x) = x.get(y.index())
+//!     {
+//!         y.set(math::fma(a, x, y.get()));
 //!     }
 //! }
 //!
@@ -26,7 +26,7 @@
 //! // A program with embedded PTX says `Device::open(&[&KERNELS])`, and gets a GPU if there is one.
 //! let device = Device::cpu(Checks::Full);
 //! let (x, mut y) = (device.upload(&[1.0; 1000])?, device.upload(&[0.5; 1000])?);
-//! device.launch(axpy { a: 2.0, x: x.view(), y: y.view_mut() })?;
+//! device.launch(axpy { a: 2.0, x: x.view(), y: y.view_disjoint() })?;
 //! let mut result = [0.0; 1000];
 //! y.copy_to(&mut result)?;
 //! assert_eq!(result, [2.5; 1000]);

@@ -7,7 +7,8 @@
 
 use std::marker::PhantomData;
 
-use cuda_std::{GlobalSlice, GlobalSliceMut};
+use cuda_std::atomic::AtomicElement;
+use cuda_std::{DisjointSlice, GlobalAtomics, GlobalSlice, GlobalSliceMut};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
@@ -29,6 +30,8 @@ pub enum Element {
     F64,
     /// Unsigned, of 32 bits.
     U32,
+    /// Unsigned, of 64 bits. References know it in double precision: exactly up to 2⁵³.
+    U64,
 }
 
 /// What an argument is there for.
@@ -161,7 +164,7 @@ impl Element {
     pub(crate) const fn words(self) -> usize {
         match self {
             Self::F32 | Self::U32 => 1,
-            Self::F64 => 2,
+            Self::F64 | Self::U64 => 2,
         }
     }
 
@@ -172,7 +175,7 @@ impl Element {
         match self {
             Self::F32 | Self::U32 => vec![0x7F80_DEAD; len],
             // The word with the exponent comes second.
-            Self::F64 => [0x7F80_DEAD, 0x7FF0_DEAD].repeat(len),
+            Self::F64 | Self::U64 => [0x7F80_DEAD, 0x7FF0_DEAD].repeat(len),
         }
     }
 
@@ -181,8 +184,8 @@ impl Element {
         match self {
             Self::F32 => words[0] = (value as f32).to_bits(),
             Self::U32 => words[0] = value as u32,
-            Self::F64 => {
-                let bits = value.to_bits();
+            Self::F64 | Self::U64 => {
+                let bits = if self == Self::F64 { value.to_bits() } else { value as u64 };
                 words.copy_from_slice(&[bits as u32, (bits >> 32) as u32]);
             }
         }
@@ -194,7 +197,13 @@ impl Element {
             Self::F32 => f64::from(f32::from_bits(words[0])),
             Self::U32 => f64::from(words[0]),
             Self::F64 => f64::from_bits(u64::from(words[1]) << 32 | u64::from(words[0])),
+            Self::U64 => (u64::from(words[1]) << 32 | u64::from(words[0])) as f64,
         }
+    }
+
+    /// Whether elements are whole numbers, none of which is impossible.
+    pub(crate) const fn is_integral(self) -> bool {
+        matches!(self, Self::U32 | Self::U64)
     }
 
     /// Whether two elements have the same bits, or are both NaN.
@@ -207,21 +216,21 @@ impl Element {
         match self {
             Self::F32 => f64::from(value as f32),
             // An integer that does not fit stays what it is: no element is equal to it.
-            Self::F64 | Self::U32 => value,
+            Self::F64 | Self::U32 | Self::U64 => value,
         }
     }
 }
 
 impl Distribution {
     fn check(&self, argument: &Argument) -> Result<(), Error> {
-        let is_integral = argument.element == Element::U32;
+        let is_integral = argument.element.is_integral();
         let is_right = match *self {
             Self::Uniform(low, high) => !is_integral && low.is_finite() && high.is_finite() && low <= high,
             Self::LogUniform(low, high) => !is_integral && 0.0 < low && low <= high && high.is_finite(),
             Self::Normal | Self::Special => !is_integral,
             Self::Integers(low, high) => {
                 low <= high
-                    && (!is_integral || (low >= 0 && high <= i64::from(u32::MAX)))
+                    && (!is_integral || (low >= 0 && (argument.element == Element::U64 || high <= i64::from(u32::MAX))))
                     && high.checked_sub(low).is_some()
             }
         };
@@ -246,7 +255,7 @@ impl Distribution {
             Self::Special => {
                 let (least, most) = match element {
                     Element::F64 => (f64::MIN_POSITIVE, f64::MAX),
-                    Element::F32 | Element::U32 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
+                    Element::F32 | Element::U32 | Element::U64 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
                 };
                 let magnitudes = [0.0, f64::INFINITY, f64::NAN, least, most, least / 256.0, 1.0];
                 let magnitude = magnitudes[generator.random_range(0..magnitudes.len())];
@@ -307,6 +316,26 @@ impl<'a> Views<'a> {
         Ok(unsafe { GlobalSliceMut::from_raw_parts(self.addresses[index].cast(), self.lens[index]) })
     }
 
+    /// An argument as a kernel takes it each of whose threads has elements of its own. Inputs are not written.
+    ///
+    /// # Errors
+    /// Those of [`Views::write`].
+    pub fn disjoint<T: ElementType>(&self, name: &str) -> Result<DisjointSlice<'a, T>, Error> {
+        let view = self.write::<T>(name)?;
+        // SAFETY: as for the view, which is given up for this one.
+        Ok(unsafe { DisjointSlice::from_raw_parts(view.as_mut_ptr(), view.len()) })
+    }
+
+    /// An argument as a kernel takes it whose threads access its elements atomically. Inputs are not written.
+    ///
+    /// # Errors
+    /// Those of [`Views::write`].
+    pub fn atomics<T: ElementType + AtomicElement>(&self, name: &str) -> Result<GlobalAtomics<'a, T>, Error> {
+        let view = self.write::<T>(name)?;
+        // SAFETY: as for the view, which is given up for this one.
+        Ok(unsafe { GlobalAtomics::from_raw_parts(view.as_mut_ptr(), view.len()) })
+    }
+
     fn find<T: ElementType>(&self, name: &str, is_right: impl Fn(&Argument) -> bool) -> Result<usize, Error> {
         let index = find(self.operation, self.arguments, name, is_right)?;
         let element = self.arguments[index].element;
@@ -350,12 +379,17 @@ impl ElementType for u32 {
     const ELEMENT: Element = Element::U32;
 }
 
+impl ElementType for u64 {
+    const ELEMENT: Element = Element::U64;
+}
+
 /// The address of elements is cast to a pointer to such a type, so nobody else may say that one has so many bytes.
 mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
     impl Sealed for u32 {}
+    impl Sealed for u64 {}
 }
 
 #[cfg(test)]

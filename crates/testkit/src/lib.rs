@@ -9,11 +9,11 @@
 //!
 //! /// `y[i] = 2·x[i] + y[i]`, one thread for each element.
 //! #[kernel(block = 256, grid = x.len().div_ceil(256).max(1) as u32, requires(x.len() == y.len()))]
-//! pub fn axpy(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
-//!     let i = thread::index_1d();
-//!     if i < x.len() {
-//!         // SAFETY: i < x.len(), and the launch has checked that y is as long; no other thread has this i.
-//!         unsafe { y.set_unchecked(i, math::fma(2.0, x.get_unchecked(i), y.get_unchecked(i))) }
+//! pub fn axpy(x: GlobalSlice<'_, f32>, y: DisjointSlice<'_, f32>) {
+//!     if let Some(y) = y.own()
+//!         && let Some(x) = x.get(y.index())
+//!     {
+//!         y.set(math::fma(2.0, x, y.get()));
 //!     }
 //! }
 //!
@@ -39,7 +39,7 @@
 //!     }
 //!
 //!     fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-//!         Ok(device.launch(axpy { x: views.read("x")?, y: views.write("y")? })?)
+//!         Ok(device.launch(axpy { x: views.read("x")?, y: views.disjoint("y")? })?)
 //!     }
 //!
 //!     fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {

@@ -251,7 +251,7 @@ fn examine(argument: &Argument, before: &[u32], mut after: Vec<u32>) -> Result<V
             }
         }
         // An integer may be what the guard words are.
-        crate::Role::Output if argument.element != crate::Element::U32 => {
+        crate::Role::Output if !argument.element.is_integral() => {
             let unwritten = || elements.chunks(width).enumerate().filter(|(_, words)| *words == &guard[..width]);
             if let Some((index, _)) = unwritten().next() {
                 let (position, count) = (argument.position(index), unwritten().count());

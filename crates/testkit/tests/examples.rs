@@ -1,4 +1,4 @@
-//! Builds, tests and runs every crate in `examples`: each is outside the workspace, as a user's is.
+//! Builds, tests and runs every crate in `examples`, and the kernels of patterns: each is outside the workspace, as a user's is.
 
 #[path = "../../cuda-driver/tests/driver/fake_library.rs"]
 mod fake_library;
@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The crates in `examples`.
+/// The crates in `examples`, and `gpu-kernels/patterns`.
 fn examples() -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let directory = root.join("examples");
     let entries = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
     let mut examples: Vec<_> = entries.filter(|path| path.join("Cargo.toml").is_file()).collect();
     examples.sort();
     assert!(!examples.is_empty(), "{} has no example", directory.display());
+    examples.push(root.join("gpu-kernels/patterns"));
     examples
 }
 

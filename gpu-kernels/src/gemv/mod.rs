@@ -10,6 +10,7 @@ pub mod block_reduction;
 pub mod split;
 pub mod transposed_split;
 
+use cuda_std::atomic::{Relaxed, Scope};
 use cuda_std::prelude::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -233,7 +234,10 @@ impl SplitProduct<'_> {
     unsafe fn add(&self, row: u32, sum: f32) {
         let offset = self.output.offset(row, 0);
         // SAFETY: inside the output, by the caller's promise.
-        unsafe { self.output.data().atomic_add_unchecked(offset, self.alpha_beta.alpha * sum) }
+        unsafe {
+            let element = self.output.data().atomic_unchecked(offset);
+            element.fetch_add(self.alpha_beta.alpha * sum, Relaxed, Scope::Device);
+        }
     }
 }
 

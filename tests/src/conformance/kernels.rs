@@ -4,6 +4,9 @@
 #![allow(clippy::needless_range_loop, reason = "device code: plain indexing keeps arrays in registers")]
 
 // The source itself, because a crate with a workspace of its own cannot be a dependency.
+#[path = "../../fixtures/instructions/src/atomics.rs"]
+pub mod atomics;
+
 #[path = "../../fixtures/instructions/src/mma.rs"]
 pub mod mma;
 

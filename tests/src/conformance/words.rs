@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::kernels::warp::COPY_UNTOUCHED;
-use super::kernels::{mma, scalar, warp};
+use super::kernels::{atomics, mma, scalar, warp};
 use super::machine::Launch;
 use super::number::{Format, Number, Rounding, fused};
 use super::numerics::NAN;
@@ -184,6 +184,82 @@ pub fn instructions() -> Vec<Instruction> {
             |rng, case| to_add(rng, case).to_vec(),
             |x| vec![flushed(fused(flushed(x[0]), ONE, flushed(x[1])))],
         ),
+        thread(
+            kernel!(atomics::atomics_u32),
+            (2, 4 * atomics::INTEGER_OPERATIONS),
+            Content::Bits,
+            |rng, case| near_integers(rng, case, 1),
+            |x| twice(integers(u64::from(x[0]), u64::from(x[1]), |x| i128::from(x as u32)).map(|x| vec![x as u32])),
+        ),
+        thread(
+            kernel!(atomics::atomics_i32),
+            (2, 4 * atomics::INTEGER_OPERATIONS),
+            Content::Bits,
+            |rng, case| near_integers(rng, case, 1),
+            |x| twice(integers(u64::from(x[0]), u64::from(x[1]), |x| i128::from(x as i32)).map(|x| vec![x as u32])),
+        ),
+        thread(
+            kernel!(atomics::atomics_u64),
+            (4, 8 * atomics::INTEGER_OPERATIONS),
+            Content::Bits,
+            |rng, case| near_integers(rng, case, 2),
+            |x| twice(integers(wide(x[0], x[1]), wide(x[2], x[3]), i128::from).map(|x| words(x).to_vec())),
+        ),
+        thread(
+            kernel!(atomics::atomics_i64),
+            (4, 8 * atomics::INTEGER_OPERATIONS),
+            Content::Bits,
+            |rng, case| near_integers(rng, case, 2),
+            |x| {
+                let results = integers(wide(x[0], x[1]), wide(x[2], x[3]), |x| i128::from(x as i64));
+                twice(results.map(|x| words(x).to_vec()))
+            },
+        ),
+        thread(
+            kernel!(atomics::atomics_f32),
+            (2, 4 * atomics::FLOAT_OPERATIONS),
+            numbers,
+            |rng, case| to_add(rng, case).to_vec(),
+            |x| {
+                let (a, b) = (f32::from_bits(x[0]), f32::from_bits(x[1]));
+                let of = |sum: u32| {
+                    let others = float_results(a, b).map(f32::to_bits);
+                    [vec![x[0], sum], others.to_vec()].concat()
+                };
+                [of(flushed(fused(flushed(x[0]), ONE, flushed(x[1])))), of(fused(x[0], ONE, x[1]))].concat()
+            },
+        ),
+        thread(
+            kernel!(atomics::atomics_f64),
+            (4, 8 * atomics::FLOAT_OPERATIONS),
+            Content::Bits,
+            // The bits of a NaN are not said.
+            |rng, case| {
+                let operands = to_add(rng, case).map(as_fp64).map(|x| if x.is_finite() { x } else { 1.5 });
+                operands.map(fp64_words).concat()
+            },
+            |x| {
+                let (a, b) = (fp64(x[0], x[1]), fp64(x[2], x[3]));
+                let others = float_results(a, b);
+                let once = [[a, a + b].to_vec(), others.to_vec()].concat().into_iter().flat_map(fp64_words);
+                let once: Vec<u32> = once.collect();
+                [once.clone(), once].concat()
+            },
+        ),
+        thread(
+            kernel!(atomics::atomics_f16x2),
+            (2, 4 * atomics::SUM_OPERATIONS),
+            Content::Pairs(Format::Fp16),
+            |rng, case| pairs_to_add(rng, case, Format::Fp16),
+            |x| pair_results(x, Format::Fp16),
+        ),
+        thread(
+            kernel!(atomics::atomics_bf16x2),
+            (2, 4 * atomics::SUM_OPERATIONS),
+            Content::Pairs(Format::Bf16),
+            |rng, case| pairs_to_add(rng, case, Format::Bf16),
+            |x| pair_results(x, Format::Bf16),
+        ),
         of_warp(kernel!(mma::mma_m8n8k4_fp64), (mma::FP64_INPUTS, mma::FP64_OUTPUTS), to_multiply_fp64, |x| {
             let number = |register: usize, lane: usize| {
                 fp64(x[2 * register * LANES + lane], x[(2 * register + 1) * LANES + lane])
@@ -311,6 +387,77 @@ fn to_multiply(rng: &mut StdRng, case: usize) -> [u32; 3] {
         // The largest results, or larger.
         _ => [number(rng, Format::Fp32, (60, 66), 23), number(rng, Format::Fp32, (60, 64), 23), special(rng)],
     }
+}
+
+/// The results of all operations of `fixtures/instructions/src/atomics.rs` on whole numbers, as bits: what each returns, and what it
+/// leaves. `value` is what bits stand for.
+fn integers(a: u64, b: u64, value: impl Fn(u64) -> i128) -> impl Iterator<Item = u64> {
+    let least = if value(a) < value(b) { a } else { b };
+    let most = if value(a) > value(b) { a } else { b };
+    let left =
+        [a.wrapping_add(b), a.wrapping_sub(b), least, most, a & b, a | b, a ^ b, b, if a == b { a ^ b } else { a }];
+    left.into_iter().flat_map(move |left| [a, left])
+}
+
+/// The words of a number of 64 bits, the lower one first.
+fn words(x: u64) -> [u32; 2] {
+    [x as u32, (x >> 32) as u32]
+}
+
+/// The number of 64 bits of two words.
+fn wide(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// The words of results, once for global and once for shared memory.
+fn twice(results: impl Iterator<Item = Vec<u32>>) -> Vec<u32> {
+    let once: Vec<u32> = results.flatten().collect();
+    [once.clone(), once].concat()
+}
+
+/// An element and an operand of so many words: often equal, near each other, or at the ends.
+fn near_integers(rng: &mut StdRng, case: usize, words: usize) -> Vec<u32> {
+    let ends = [0, 1, u64::MAX, 1 << 31, (1 << 31) - 1, 1 << 63, (1 << 63) - 1, u64::from(u32::MAX)];
+    let a = if case.is_multiple_of(2) { rng.random() } else { ends[rng.random_range(0..ends.len())] };
+    let b = match case % 4 {
+        0 => rng.random(),
+        1 => ends[rng.random_range(0..ends.len())],
+        2 => a,
+        _ => a.wrapping_add(rng.random_range(0..5)).wrapping_sub(2),
+    };
+    [a, b].into_iter().flat_map(|x| self::words(x)[..words].to_vec()).collect()
+}
+
+/// What exchanges, minima and maxima of numbers with a point return and leave.
+fn float_results<T: Copy + PartialOrd>(a: T, b: T) -> [T; 6] {
+    let is_nan = |x: T| x.partial_cmp(&x).is_none();
+    let chosen = |is_further: bool| if is_further || is_nan(a) { b } else { a };
+    // An exchange, if it takes place, leaves the number that was there.
+    [a, a, a, chosen(b < a), a, chosen(b > a)]
+}
+
+/// Two pairs of numbers of 16 bits.
+fn pairs_to_add(rng: &mut StdRng, case: usize, format: Format) -> Vec<u32> {
+    let mut pair = || {
+        let [low, high] = [(); 2].map(|()| match case % 3 {
+            0 => rng.random::<u32>() & 0xFFFF,
+            1 => converted(Format::Fp32, special(rng), format, NEAREST),
+            _ => converted(Format::Fp32, nearly_tie(rng, (-16, 15)), format, NEAREST),
+        });
+        high << 16 | low
+    };
+    vec![pair(), pair()]
+}
+
+/// What sums of pairs return and leave: a sum of two such numbers has one rounding if it is computed in fp32.
+fn pair_results(x: &[u32], format: Format) -> Vec<u32> {
+    let of = |bits: u32| f32::from_bits(converted(format, bits & 0xFFFF, Format::Fp32, NEAREST));
+    let half = |shift: u32| {
+        let sum = of(x[0] >> shift) + of(x[1] >> shift);
+        converted(Format::Fp32, sum.to_bits(), format, NEAREST)
+    };
+    let once = [x[0], half(16) << 16 | half(0), x[0], x[0]];
+    [once, once].concat()
 }
 
 /// An fp32 number as an fp64 one.

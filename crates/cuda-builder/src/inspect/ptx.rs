@@ -36,6 +36,8 @@ pub struct Function {
     pub local_bytes: u64,
     /// Every load, store, atomic operation and reduction, in order.
     pub memory: Vec<MemoryInstruction>,
+    /// The first instruction that only some architectures have, and the lowest of them: `90` is `sm_90`.
+    pub needs: Option<(u32, String)>,
 }
 
 /// A load, store, atomic operation or reduction.
@@ -74,6 +76,21 @@ pub enum CheckError {
         function: String,
         /// How much.
         bytes: u64,
+    },
+    /// An instruction that the architecture does not have.
+    #[error(
+        "`{function}` has an instruction that GPUs have from sm_{lowest} on, and is compiled for sm_{target}: `{instruction}`. A kernel with it \
+         says `#[kernel(arch = \"sm_90a\")]`, or does without"
+    )]
+    Architecture {
+        /// The function.
+        function: String,
+        /// The instruction.
+        instruction: String,
+        /// The lowest architecture that has it.
+        lowest: u32,
+        /// The one that the module is for.
+        target: u32,
     },
     /// A function is called that no crate defines.
     #[error("`{0}` is called and not defined by any crate")]
@@ -161,6 +178,13 @@ impl Ptx {
             if let Some(generic) = function.memory.iter().find(|instruction| instruction.space().is_none()) {
                 return Err(CheckError::Generic { function: name(), instruction: generic.text.clone() });
             }
+            let target = architecture(&self.target).unwrap_or(0);
+            if let Some((lowest, instruction)) = &function.needs
+                && target < *lowest
+            {
+                let (instruction, lowest) = (instruction.clone(), *lowest);
+                return Err(CheckError::Architecture { function: name(), instruction, lowest, target });
+            }
             if function.is_kernel && function.block.is_none() {
                 return Err(CheckError::NoLaunchBounds(name()));
             }
@@ -201,6 +225,7 @@ impl Function {
             shared_bytes: 0,
             local_bytes: 0,
             memory: Vec::new(),
+            needs: None,
         };
         for statement in body.split(';') {
             let statement = instruction(statement);
@@ -215,6 +240,11 @@ impl Function {
                 function.local_bytes = function.local_bytes.saturating_add(bytes);
             }
             let opcode = statement.split_ascii_whitespace().next().unwrap_or("");
+            if function.needs.is_none()
+                && let Some(lowest) = lowest_architecture(opcode)
+            {
+                function.needs = Some((lowest, statement.split_ascii_whitespace().collect::<Vec<_>>().join(" ")));
+            }
             if matches!(opcode.split('.').next(), Some("ld" | "ldu" | "st" | "atom" | "red")) {
                 let text = statement.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
                 function.memory.push(MemoryInstruction { opcode: opcode.to_owned(), text });
@@ -225,6 +255,19 @@ impl Function {
         function.shared_bytes = of_the_module.fold(function.shared_bytes, u64::saturating_add);
         Some(function)
     }
+}
+
+/// The lowest architecture that has an instruction, of those with which threads tell one another something, if not all have it that kernels
+/// are compiled for (PTX ISA, `atom`, `red`, `ld`, `st`, `fence`).
+fn lowest_architecture(opcode: &str) -> Option<u32> {
+    let mut parts = opcode.split('.');
+    let is_one = matches!(parts.next(), Some("atom" | "red" | "ld" | "st" | "fence"));
+    (is_one && parts.any(|part| matches!(part, "cluster" | "bf16x2" | "bf16"))).then_some(90)
+}
+
+/// The number of an architecture: `90` of `sm_90a`.
+fn architecture(target: &str) -> Option<u32> {
+    target.strip_prefix("sm_")?.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()
 }
 
 /// The directives at the head of a module, `.version`, `.target` and `.address_size`, each a line; and everything else
@@ -438,6 +481,27 @@ mod tests {
             let instruction = access.trim_start_matches("@%p1 ").to_owned();
             assert_eq!(error, CheckError::Generic { function: "k".to_owned(), instruction });
         }
+    }
+
+    #[test]
+    fn refuses_what_the_architecture_does_not_have() {
+        let check = |target: &str, body: &str| {
+            let text = module(body);
+            Ptx { target: target.to_owned(), ..text }.check(&["k".to_owned()])
+        };
+        for instruction in [
+            "atom.relaxed.gpu.global.add.noftz.bf16x2 %r1, [%rd1], %r2;",
+            "@%p1 atom.acq_rel.cluster.shared.add.u32 %r1, [%r2], %r3;",
+            "fence.acq_rel.cluster;",
+        ] {
+            let CheckError::Architecture { lowest: 90, target, .. } = check("sm_80", instruction).unwrap_err() else {
+                panic!("{instruction}")
+            };
+            assert_eq!(target, 80);
+            assert_eq!(check("sm_90a", instruction), Ok(()));
+            assert_eq!(check("sm_120", instruction), Ok(()));
+        }
+        assert_eq!(check("sm_80", "fence.acq_rel.gpu;\nld.acquire.gpu.global.b32 %r1, [%rd1];"), Ok(()));
     }
 
     #[test]

@@ -241,7 +241,7 @@ impl PhaseBarrier {
             self.missing = self.arrivals;
             self.over += 1;
             // Who waits for a phase knows of those before it, too.
-            self.known.join(self.brought.ticks());
+            self.known.join(&self.brought);
         }
     }
 }
@@ -335,7 +335,7 @@ fn come_to_number(context: &Context<'_>, id: u32, threads: u32, location: &'stat
     if barrier.come == threads {
         barrier.come = 0;
         barrier.times += 1;
-        barrier.known.join(barrier.brought.ticks());
+        barrier.known.join(&barrier.brought);
     }
     time
 }

@@ -1,6 +1,7 @@
 //! Runs the blocks of a launch on one worker, an OS thread of the CPU: one block at a time, switching between the coroutines that
 //! stand for its threads.
 
+use core::mem::take;
 use core::panic::Location;
 use core::ptr;
 use std::boxed::Box;
@@ -19,7 +20,8 @@ use super::products;
 use super::shared_memory::set_interval;
 use super::stacks::ThreadStack;
 use super::tma;
-use crate::{Dim3, Kernel};
+use super::turns::{self, Turn};
+use crate::Kernel;
 
 /// The threads of a block as coroutines. They are made once for a launch: each runs the kernel, waits for the next block,
 /// and so on.
@@ -31,6 +33,11 @@ pub(super) struct Block<'a> {
     /// How many threads wait at the barrier of the block, and how many have returned.
     at_barrier: usize,
     returned: usize,
+    /// Whether threads have yielded since the others had their turn, and how often in a row they have without any change.
+    has_yielded: bool,
+    fruitless: u64,
+    /// Another block has failed, and this one has not run to its end.
+    abandoned: bool,
 }
 
 impl<'a> Block<'a> {
@@ -65,12 +72,15 @@ impl<'a> Block<'a> {
             damaged: false,
             at_barrier: 0,
             returned: 0,
+            has_yielded: false,
+            fruitless: 0,
+            abandoned: false,
         }
     }
 
-    /// Runs one block.
-    pub(super) fn run(&mut self, block: Dim3) -> Result<(), Box<Fault>> {
-        self.context.block.set(block);
+    /// Runs the block of this number in linear order.
+    pub(super) fn run(&mut self, number: u64, seed: u64) -> Result<(), Box<Fault>> {
+        self.context.begin_block(number, seed);
         self.context.memory.shared.begin_block();
         // A panic in a coroutine comes out of `resume`. Nothing is run after it but the unwinding of the other coroutines.
         let result = catch_unwind(AssertUnwindSafe(|| self.run_threads()));
@@ -79,7 +89,7 @@ impl<'a> Block<'a> {
             Err(self.context.report(location, FaultKind::Panic { message }))
         });
         match result {
-            Err(fault) if !matches!(fault.kind, FaultKind::Race { .. }) => {
+            Err(fault) if !matches!(fault.kind, FaultKind::Race { .. } | FaultKind::GlobalRace { .. }) => {
                 // What a thread does after it has read poison is not its first fault.
                 Err(self.context.unwritten_read.take().unwrap_or(fault))
             }
@@ -92,18 +102,33 @@ impl<'a> Block<'a> {
         self.damaged
     }
 
+    /// Whether the block has not run to its end because another one has failed.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned
+    }
+
     fn run_threads(&mut self) -> Result<(), Box<Fault>> {
         let context = self.context;
         let threads = context.threads.len();
         let registers = context.barriers.begin_block(threads);
         context.details.iter().for_each(|thread| thread.registers.set(registers));
         context.engine.begin_block();
-        (self.at_barrier, self.returned) = (0, 0);
+        (self.at_barrier, self.returned, self.fruitless) = (0, 0, 0);
         self.let_all_go_on();
         loop {
             let mut ran = false;
             for warp in 0..threads.div_ceil(LANES) {
                 ran |= self.run_warp(warp)?;
+            }
+            if take(&mut self.has_yielded) {
+                match self.let_blocks_run() {
+                    Turn::GoOn => {}
+                    Turn::Stuck => return Err(self.stuck()),
+                    Turn::Over => {
+                        self.abandoned = true;
+                        return Ok(());
+                    }
+                }
             }
             let is_epoch_over = self.at_barrier + self.returned == threads;
             if is_epoch_over && let Some(fault) = context.unwritten_read.take() {
@@ -120,6 +145,25 @@ impl<'a> Block<'a> {
                 return Err(if is_epoch_over { self.barrier_divergence() } else { self.deadlock() });
             }
         }
+    }
+
+    /// Lets other blocks run, if any run at the same time.
+    fn let_blocks_run(&mut self) -> Turn {
+        let has_changed = self.context.has_changed.take();
+        if let Some((turns, worker)) = self.context.turns {
+            return turns.pass(worker, has_changed);
+        }
+        self.fruitless = if has_changed { 0 } else { self.fruitless + 1 };
+        if self.fruitless > turns::FRUITLESS { Turn::Stuck } else { Turn::GoOn }
+    }
+
+    #[cold]
+    fn stuck(&self) -> Box<Fault> {
+        let threads = &self.context.threads;
+        let first = (0..threads.len()).find(|position| threads[*position].state.get() == State::Yielded);
+        let others = self.elsewhere((0..threads.len()).filter(|position| Some(*position) != first));
+        let blocks = self.context.turns.map_or(1, |(turns, _)| turns.workers());
+        self.report_waiting(first, FaultKind::Stuck { blocks, others })
     }
 
     /// Checks that a block whose threads have all returned has left nothing undone.
@@ -163,27 +207,34 @@ impl<'a> Block<'a> {
         };
         // From an earlier turn there are some only if lanes of this warp waited for something else.
         let (mut in_operation, mut waiting) = (all_in(State::Warp), all_in(State::Waiting));
+        // These go on in the warp's next turn.
+        let mut yielded = 0;
         loop {
             waiting &= !ready;
             in_operation &= !ready;
             for lane in lanes_in(ready) {
                 match self.resume(warp * LANES + lane)? {
                     State::Barrier => self.at_barrier += 1,
-                    State::Returned => self.returned += 1,
+                    State::Returned => {
+                        self.returned += 1;
+                        context.has_changed.set(true);
+                    }
                     State::Warp => in_operation |= 1 << lane,
                     State::Waiting => waiting |= 1 << lane,
+                    State::Yielded => yielded |= 1 << lane,
                     State::Ready | State::Faulted | State::StackOverflow => {}
                 }
             }
             ready = if in_operation != 0 { exchange(context, warp) } else { 0 };
             // Lanes that wait for something else may come yet.
-            if in_operation != 0 && ready == 0 && waiting == 0 {
+            if in_operation != 0 && ready == 0 && waiting == 0 && yielded == 0 {
                 return Err(self.warp_divergence(warp));
             }
             if ready == 0 && waiting != 0 {
-                ready = self.ready(warp);
+                ready = self.ready(warp) & !yielded;
             }
             if ready == 0 {
+                self.has_yielded |= yielded != 0;
                 return match split_at(lanes) {
                     Some(barrier) => Err(self.warp_split_at_barriers(warp, barrier)),
                     None => Ok(true),
@@ -198,7 +249,7 @@ impl<'a> Block<'a> {
         let details = &context.details[warp * LANES..];
         lanes_of_warp(context, warp).iter().zip(details).enumerate().fold(0, |ready, (lane, (thread, details))| {
             let can_go_on = match thread.state.get() {
-                State::Ready => true,
+                State::Ready | State::Yielded => true,
                 State::Waiting => context.barriers.has_come(details.wait.get()),
                 _ => false,
             };
@@ -299,6 +350,7 @@ impl<'a> Block<'a> {
                     let waits_for = self.context.barriers.describe(self.context.details[position].wait.get());
                     Place::Waiting { waits_for, location }
                 }
+                State::Yielded => Place::Running(location),
                 State::Ready | State::Returned | State::Faulted | State::StackOverflow => Place::Returned,
             };
             match places.iter_mut().find(|known| known.place == place) {

@@ -16,24 +16,36 @@
 use core::cell::{Cell, RefCell};
 use std::vec::Vec;
 
+use super::known::Known;
+
 /// For each thread, the tick before which everything that it did is known. Empty if nothing is known.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Clock(Vec<u64>);
+#[derive(Clone, Default)]
+pub(super) struct Clock {
+    ticks: Vec<u64>,
+    /// The same of other blocks.
+    pub(super) known: Known,
+}
 
 impl Clock {
     /// Adds what another clock knows.
-    pub(super) fn join(&mut self, other: &[u64]) {
-        if self.0.len() < other.len() {
-            self.0.resize(other.len(), 0);
+    pub(super) fn join(&mut self, other: &Self) {
+        self.join_ticks(&other.ticks);
+        self.known.join(&other.known);
+    }
+
+    /// Adds what is known of threads of this block.
+    pub(super) fn join_ticks(&mut self, other: &[u64]) {
+        if self.ticks.len() < other.len() {
+            self.ticks.resize(other.len(), 0);
         }
-        for (known, other) in self.0.iter_mut().zip(other) {
+        for (known, other) in self.ticks.iter_mut().zip(other) {
             *known = (*known).max(*other);
         }
     }
 
     /// The ticks.
     pub(super) fn ticks(&self) -> &[u64] {
-        &self.0
+        &self.ticks
     }
 }
 
@@ -84,7 +96,7 @@ impl Clocks {
     /// Has all of these threads know what any of them does.
     pub(super) fn share(&self, threads: impl Iterator<Item = usize> + Clone) {
         let mut all = Clock::default();
-        threads.clone().for_each(|thread| self.with_row(thread, |row| all.join(row)));
+        threads.clone().for_each(|thread| self.with_row(thread, |row| all.join_ticks(row)));
         threads.for_each(|thread| self.with_row(thread, |row| row.copy_from_slice(all.ticks())));
     }
 }

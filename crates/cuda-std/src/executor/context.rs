@@ -1,10 +1,11 @@
 //! The executor's state that a thread of a kernel reaches on the CPU: its indices, the block's memory and barriers, and how its
 //! coroutine stops until what it waits for has happened.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::panic::Location;
 use core::ptr;
 use std::boxed::Box;
+use std::collections::HashMap;
 use std::string::{String, ToString};
 use std::thread_local;
 use std::vec::Vec;
@@ -14,12 +15,17 @@ use corosensei::trap::CoroutineTrapHandler;
 use super::barriers::{Barriers, Wait};
 use super::copies::Copies;
 use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
+use super::global_memory::GlobalMemory;
+use super::identity::SharedIdentity;
+use super::known::{Carried, Ordered};
 use super::ordering_calls::Met;
 use super::products::Products;
 use super::shared_memory::{SharedMemory, set_interval};
 use super::stacks::Stacks;
 use super::tma::Tma;
+use super::turns::{Random, Turns};
 use super::{Checks, Executor, MAX_THREADS};
+use crate::atomic::Place;
 use crate::{Dim3, Kernel};
 
 /// The lanes of a warp.
@@ -57,6 +63,8 @@ pub(super) enum State {
     Barrier,
     /// Waits for lanes of its warp.
     Warp,
+    /// Goes on after others have had their turn: it has made an atomic operation.
+    Yielded,
     /// Waits for what its details say.
     Waiting,
     /// Has returned from the kernel.
@@ -123,6 +131,8 @@ pub(super) struct Details {
     pub(super) fenced: Cell<u64>,
     /// The registers that it has.
     pub(super) registers: Cell<u32>,
+    /// What it has done about the order of its atomic operations.
+    pub(super) ordered: Cell<Ordered>,
     pub(super) trap_handler: Cell<Option<CoroutineTrapHandler<Ended>>>,
 }
 
@@ -133,6 +143,8 @@ pub(super) struct Context<'a> {
     pub(super) grid: Dim3,
     pub(super) block_dim: Dim3,
     pub(super) block: Cell<Dim3>,
+    /// Its number in linear order.
+    pub(super) block_number: Cell<u64>,
     pub(super) threads: Box<[Thread]>,
     /// In the order of `threads`.
     pub(super) details: Box<[Details]>,
@@ -150,6 +162,16 @@ pub(super) struct Context<'a> {
     /// order puts later is known at the end of the epoch.
     pub(super) unwritten_read: Cell<Option<Box<Fault>>>,
     visit_views: &'a VisitViews<'a>,
+    /// What the race detector knows of global memory, if races are looked for.
+    pub(super) global: Option<&'a GlobalMemory>,
+    /// Where blocks can wait for one another: their turns, and the worker's number there.
+    pub(super) turns: Option<(&'a Turns, usize)>,
+    /// What atomic elements of the block's shared memory carry.
+    carried: RefCell<HashMap<(usize, usize), Carried>>,
+    /// Whether an atomic operation has changed anything since this was last asked.
+    pub(super) has_changed: Cell<bool>,
+    /// Decides who runs on.
+    pub(super) random: Cell<Random>,
 }
 
 thread_local! {
@@ -167,6 +189,8 @@ impl<'a> Context<'a> {
         grid: Dim3,
         memory: &'a Memory,
         visit_views: &'a VisitViews<'a>,
+        global: Option<&'a GlobalMemory>,
+        turns: Option<(&'a Turns, usize)>,
     ) -> Self {
         let Dim3 { x, y, z } = K::BLOCK;
         let positions = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| Dim3::new(x, y, z))));
@@ -189,6 +213,7 @@ impl<'a> Context<'a> {
             store_groups: Cell::new(0),
             fenced: Cell::new(0),
             registers: Cell::new(0),
+            ordered: Cell::default(),
             trap_handler: Cell::new(None),
         });
         assert!((1..=MAX_THREADS).contains(&threads.len()), "the launch has checked the shape of the block");
@@ -198,6 +223,7 @@ impl<'a> Context<'a> {
             grid,
             block_dim: K::BLOCK,
             block: Cell::new(Dim3::new(0, 0, 0)),
+            block_number: Cell::new(0),
             details: details.collect(),
             threads,
             current: Cell::new(0),
@@ -210,7 +236,51 @@ impl<'a> Context<'a> {
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),
             visit_views,
+            global,
+            turns,
+            carried: RefCell::default(),
+            has_changed: Cell::new(false),
+            random: Cell::default(),
         }
+    }
+
+    /// Makes a block the one that runs. The numbers that decide who runs on depend on the block and the seed alone.
+    pub(super) fn begin_block(&self, number: u64, seed: u64) {
+        self.block.set(self.position(number));
+        self.block_number.set(number);
+        self.random.set(Random::new(seed ^ number.rotate_left(32)));
+        self.carried.borrow_mut().clear();
+        self.details.iter().for_each(|thread| drop(thread.ordered.take()));
+    }
+
+    /// The coordinates of a block in the grid.
+    pub(super) fn position(&self, number: u64) -> Dim3 {
+        let (x, y) = (u64::from(self.grid.x), u64::from(self.grid.y));
+        Dim3::new((number % x) as u32, (number / x % y) as u32, (number / x / y) as u32)
+    }
+
+    /// Looks at what an atomic element carries from thread to thread.
+    pub(super) fn with_carried(&self, place: Place, look: impl FnOnce(&mut Carried)) {
+        match (place, self.global) {
+            (Place::Global(address, true), Some(memory)) => memory.with_carried(address.addr(), look),
+            (Place::Global(..), _) => {}
+            (Place::Shared(array, offset), _) => {
+                let array = ptr::from_ref::<SharedIdentity>(array).addr();
+                look(self.carried.borrow_mut().entry((array, offset)).or_default());
+            }
+        }
+    }
+
+    /// The view among the kernel's parameters in which an address is, and the position there, in units of 4 bytes.
+    pub(super) fn element_at(&self, address: usize) -> Option<(String, usize)> {
+        let mut found = None;
+        (self.visit_views)(&mut |view| {
+            let is_inside = view.address <= address && address - view.address < view.bytes;
+            if found.is_none() && is_inside {
+                found = Some((view.name.to_string(), (address - view.address) / super::shared_memory::WORD));
+            }
+        });
+        found
     }
 
     /// Lets the threads that run on this OS thread find the context.

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::vec::Vec;
 
 use super::context::current;
-use super::fault::FaultKind;
+use super::fault::{AccessKind, FaultKind};
 use super::hooks::{dynamic_words, note_pending_write, note_write, words_to_access};
 use super::identity::DYNAMIC;
 use super::shared_memory::{POISON, WORD};
@@ -60,6 +60,7 @@ pub(crate) fn copy_to_shared(
         // SAFETY: inside the dynamic shared memory: `dynamic_words` has checked it. No other OS thread uses the data.
         unsafe { *data.add(word) = POISON };
     }
+    context.note_global(source.addr(), source_words * WORD, AccessKind::Read, location);
     let mut copies = context.details().copies.take();
     let group = copies.committed;
     copies.pending.push(Copy { source: source.cast(), source_words, target, group, location });

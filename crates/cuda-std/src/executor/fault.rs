@@ -11,6 +11,7 @@ use std::vec::Vec;
 
 use gpu_facts::Excess;
 
+use crate::atomic::Scope;
 use crate::{ContractViolation, Dim3};
 
 /// Why a launch did not run, or did not finish.
@@ -188,6 +189,43 @@ pub enum FaultKind {
         access: AccessKind,
         /// The access that it conflicts with.
         other: OtherAccess,
+    },
+    /// Two threads access global memory with nothing that orders the two accesses, at least one of them writes, and they are not both
+    /// atomic.
+    #[error(
+        "a race: this thread {} element {element} (in units of 4 bytes) of {}, and thread {}{} {} it at {} with nothing that orders the two: \
+         within a block that is a barrier, between blocks an atomic operation that releases and one that acquires",
+        .access.verb(), view_name(view, 0), .other.thread, of_block(block), .other.access.verb(), .other.location
+    )]
+    GlobalRace {
+        /// The view's path among the kernel's parameters; `None` if it is not one of them.
+        view: Option<String>,
+        /// The position in the view, in units of 4 bytes.
+        element: usize,
+        /// What the thread of the report did.
+        access: AccessKind,
+        /// The block of the other thread, if it is another one.
+        block: Option<Dim3>,
+        /// The access that it conflicts with.
+        other: OtherAccess,
+    },
+    /// An atomic operation that orders what threads do, on memory by which the launch does not know that blocks may wait for one another.
+    #[error(
+        "an atomic operation that is not relaxed, on an element of a view of another kind: what is to order threads has to be a parameter of \
+         type `GlobalAtomics`"
+    )]
+    OrderedOutsideOfAtomics,
+    /// Threads wait for a value that nobody is left to write.
+    #[error(
+        "this thread tries again and again, and nothing changes: nobody is left who writes what it waits for. {blocks} blocks run at the same \
+         time here; of its own: {}",
+        list(others)
+    )]
+    Stuck {
+        /// How many blocks ran at the same time at most.
+        blocks: usize,
+        /// Where the other threads of the block are.
+        others: Vec<Elsewhere>,
     },
     /// A read of shared memory that no thread of the block had written. An asynchronous copy has written its target only
     /// when the thread that issued it has waited for it.
@@ -459,6 +497,11 @@ pub enum AccessKind {
     Read,
     /// It writes.
     Write,
+    /// It is an atomic operation.
+    Atomic {
+        /// With respect to whom.
+        scope: Scope,
+    },
 }
 
 impl AccessKind {
@@ -466,6 +509,8 @@ impl AccessKind {
         match self {
             Self::Read => "reads",
             Self::Write => "writes",
+            Self::Atomic { scope: Scope::Block } => "atomically, for its own block only, accesses",
+            Self::Atomic { .. } => "atomically accesses",
         }
     }
 }
@@ -508,6 +553,8 @@ pub enum Place {
         /// The line of the call.
         location: SourceLine,
     },
+    /// It has made an atomic operation, and goes on when it is its turn.
+    Running(SourceLine),
     /// It waits for something else.
     Waiting {
         /// What, and what is missing.
@@ -530,6 +577,8 @@ impl fmt::Display for Elsewhere {
             Place::Warp { operation, mask, location } => {
                 write!(f, "{subject} {wait} in {operation} with mask {mask:#010x} at {location}")
             }
+            Place::Running(location) if self.count == 1 => write!(f, "{subject} is at {location}"),
+            Place::Running(location) => write!(f, "{subject} are at {location}"),
             Place::Waiting { waits_for, location } => write!(f, "{subject} {wait} for {waits_for} at {location}"),
         }
     }
@@ -630,6 +679,10 @@ fn misaligned(view: &Option<String>, first: usize, index: usize, bytes: usize) -
     };
     let view = view_name(view, first);
     format!("the address of element {index} of {view}{place} is not a multiple of {bytes} bytes")
+}
+
+fn of_block(block: &Option<Dim3>) -> String {
+    block.map_or_else(String::new, |block| format!(" of block {block}"))
 }
 
 fn list(places: &[Elsewhere]) -> String {

@@ -15,6 +15,7 @@ use super::fault::{AccessKind, FaultKind, OtherAccess, SharedArrayName, WarpOper
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::shared_memory::{Conflict, Content, WORD, is_read_enough, with_placement};
 use super::tma::require_idle;
+use crate::atomic::Scope;
 use crate::shared::SharedArray;
 use crate::{Dim3, Element, TileSwizzle};
 
@@ -154,7 +155,7 @@ pub(crate) fn dynamic_shared_write<T: Element>(byte_offset: usize, len: usize, i
 
 /// How many bytes into a static array the element at `index` is; ends the launch if there is none.
 #[inline(always)]
-fn static_offset<A: SharedArray>(
+pub(super) fn static_offset<A: SharedArray>(
     array: &'static SharedIdentity,
     index: A::Index,
     location: &'static Location<'static>,
@@ -362,6 +363,33 @@ pub(super) fn note_write(array: &'static SharedIdentity, word: usize, location: 
     // SAFETY: as for `note_read`.
     if let Err(conflict) = unsafe { context.memory.shared.note_write(array, word, context.current.get(), location) } {
         race(array, word, location, AccessKind::Write, conflict);
+    }
+}
+
+/// Enters an atomic operation into the shadow. The word is inside the array, which has keys.
+#[inline(never)]
+pub(super) fn note_atomic(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+    let context = current();
+    if ptr::eq(array, &DYNAMIC) {
+        require_idle(context, word, location);
+    }
+    // SAFETY: as for `note_read`.
+    match unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
+        Ok(Content::Written) => {}
+        Ok(Content::Unwritten) => unwritten(array, word, location),
+        Err(conflict) => race(array, word, location, AccessKind::Atomic { scope: Scope::Device }, conflict),
+    }
+}
+
+/// Enters an atomic store into the shadow: of what nobody had written, it is the first write.
+pub(super) fn note_atomic_store(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+    let context = current();
+    if ptr::eq(array, &DYNAMIC) {
+        require_idle(context, word, location);
+    }
+    // SAFETY: as for `note_read`.
+    if let Err(conflict) = unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
+        race(array, word, location, AccessKind::Atomic { scope: Scope::Device }, conflict);
     }
 }
 

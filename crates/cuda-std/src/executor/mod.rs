@@ -41,6 +41,10 @@
 //!              ●──●──●──●───●          ●──●──●──●────●
 //! ```
 //!
+//! Blocks of a launch with a [`GlobalAtomics`](crate::GlobalAtomics) among its parameters can wait for one another. Some of them, a
+//! [window](Executor::window), run at the same time, each with a worker of its own; one after the other has its turn, in an order that a
+//! [seed](Executor::schedule) decides, and each turn ends at an atomic operation. What is found with a seed is found with it again.
+//!
 //! So a thread runs alone between two waits, in an order that is always the same. When no thread can go on and not all have
 //! returned, some wait for others that never come: that is how a barrier in a divergent branch, or a shuffle without all of
 //! its lanes, becomes a report with the lines where they are.
@@ -50,6 +54,7 @@
 //! | | how |
 //! |---|---|
 //! | accesses to global and shared memory | the index against the length, at every access |
+//! | loops that wait for a value | that somebody is left to write it: many turns in a row that change nothing are a report |
 //! | barriers, shuffles, votes | who waits where when nobody can go on; for threads that have returned, nobody waits |
 //! | barriers of a part of the block, registers | the same, with what is missing |
 //! | stacks | guard pages, and a canary for each stack |
@@ -58,21 +63,24 @@
 //! | TMA, products of warpgroups | the same; that what they read is there and visible to them, and stays until they have read it |
 //! | registers of products of warpgroups | that a fence stands between the last group, or the wait that sums came through, and the next product |
 //! | races in shared memory, reads of what nobody wrote | a shadow of each 4 bytes, with [`Checks::Full`] |
+//! | races in global memory, within a block and between blocks | the same, of all memory that views are of |
+//! | orders, scopes and fences of atomic operations | vector clocks: what each thread knows of what others did, with [`Checks::Full`] |
 //!
 //! A thread that waits at a barrier of a part of the block, or for registers, runs on when it is its warp's turn and what it waits
 //! for has come; warps take turns until nobody can go on.
 //!
 //! Whether there is a race is not a matter of the order in which threads happen to run: accesses conflict unless a barrier
-//! or a `sync_warp` orders them. Without [`Checks::Full`], shared memory that the block has not written reads as NaN.
+//! or a `sync_warp` orders them, or atomic operations of which one releases and the other acquires, with scopes that include both threads. Without [`Checks::Full`], shared memory that the block has not written reads as NaN.
 //!
 //! After a fault the block's threads are unwound, so that what they own is dropped. Only if a stack has overflowed they are
 //! abandoned, because then nothing is known of the stacks.
 //!
 //! # What is not checked
 //!
-//! Races in global memory, between blocks or within one: such accesses are atomic, so that they are harmless to this
-//! program, but what they result in is any of the values. A kernel that waits for a value to be written by another thread
-//! without a barrier waits forever. A shuffle from a lane that has returned, or that its mask does not name, gives NaN, and no report.
+//! Races between kernels that run at the same time in several streams: launches here run one after the other. The shadow has two
+//! readers of each 4 bytes of global memory, and two atomic operations: a writer that is ordered behind these, and not behind a third, is
+//! missed. An atomic operation of an element that is not of a `GlobalAtomics` orders nothing. TMA and asynchronous copies read and write
+//! global memory, for the shadow, when they are issued. A loop that waits for a value by plain loads waits forever. A shuffle from a lane that has returned, or that its mask does not name, gives NaN, and no report.
 //! That the four warps of a warpgroup come to the same product is not looked at, nor whether a thread writes to registers
 //! between its fence and the product. The shadow has the first lane of a warp read for its products. Race reports can
 //! miss a conflict where `sync_warp` is called with a mask for a part of a warp (see the end of the description in
@@ -80,6 +88,7 @@
 //! skips it: a frame with more than 32 bytes that it does not write. That takes a kernel of Linux older than 6.13, or another
 //! system.
 
+mod atomics;
 mod barriers;
 mod block;
 mod clocks;
@@ -87,8 +96,10 @@ mod context;
 mod copies;
 mod exchange;
 mod fault;
+mod global_memory;
 mod hooks;
 mod identity;
+mod known;
 mod ordering_calls;
 mod overflow;
 mod panics;
@@ -97,11 +108,15 @@ mod shared_memory;
 mod stacks;
 mod stop;
 mod tma;
+mod turns;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
+pub(crate) use atomics::{
+    atomic_compare_exchange, atomic_load, atomic_modify, atomic_store, dynamic_atomic, fence, static_atomic,
+};
 pub(crate) use barriers::*;
 pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
@@ -109,6 +124,7 @@ pub use fault::{
     AccessKind, Elsewhere, Fault, FaultKind, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine,
     WarpOperation,
 };
+pub(crate) use global_memory::note_global_access;
 pub(crate) use hooks::*;
 pub(crate) use identity::SharedIdentity;
 pub use ordering_calls::{OrderingCall, OrderingCalls};
@@ -118,8 +134,10 @@ pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for
 
 use block::Block;
 use context::{Context, Memory};
+use global_memory::GlobalMemory;
 use shared_memory::SharedMemory;
 use stacks::Stacks;
+use turns::Turns;
 
 use gpu_facts::Limits;
 
@@ -133,7 +151,7 @@ const MAX_THREADS: usize = Limits::of_hopper().threads_per_block as usize;
 pub enum Checks {
     /// Indices, barriers, warp operations and stacks: what is always checked.
     Bounds,
-    /// Also races in shared memory, and reads of shared memory that nobody has written.
+    /// Also races in shared and global memory, and reads of shared memory that nobody has written.
     Full,
 }
 
@@ -144,6 +162,8 @@ pub struct Executor {
     stack_bytes: usize,
     ordering_calls: Option<Arc<OrderingCalls>>,
     limits: Limits,
+    window: usize,
+    seed: u64,
     /// What workers of earlier launches have left: reserving stacks takes longer than many a launch.
     idle: Arc<Mutex<Vec<Memory>>>,
 }
@@ -158,6 +178,9 @@ impl Executor {
     /// The size of each thread's stack unless [`Executor::stack_bytes`] chooses another, in bytes.
     pub const DEFAULT_STACK_BYTES: usize = 64 << 10;
 
+    /// How many blocks run at the same time, where they can wait for one another, unless [`Executor::window`] chooses another number.
+    pub const DEFAULT_WINDOW: usize = 4;
+
     /// An executor that checks what `checks` says.
     pub fn new(checks: Checks) -> Self {
         Self {
@@ -165,6 +188,8 @@ impl Executor {
             stack_bytes: Self::DEFAULT_STACK_BYTES,
             ordering_calls: None,
             limits: Limits::of_hopper(),
+            window: Self::DEFAULT_WINDOW,
+            seed: 0,
             idle: Arc::default(),
         }
     }
@@ -184,6 +209,17 @@ impl Executor {
     /// capability 9.0, the largest that there are.
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// The same executor, which runs so many blocks at the same time, at least one, where they can wait for one another. A GPU promises no
+    /// more than one, unless the launch is a cooperative one: a kernel that needs more may wait forever there.
+    pub fn window(self, blocks: usize) -> Self {
+        Self { window: blocks.max(1), ..self }
+    }
+
+    /// The same executor with another order in which blocks that can wait for one another take turns.
+    pub fn schedule(self, seed: u64) -> Self {
+        Self { seed, ..self }
     }
 
     /// What a block and a grid can have at most.
@@ -215,24 +251,41 @@ impl Executor {
         panics::install_hook();
         overflow::install();
 
-        let launch = Launch::new(K::NAME, grid);
-        let workers = (rayon::current_num_threads() as u64).min(launch.total.div_ceil(launch.portion));
-        rayon::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|_| {
-                    let result = self.take_memory().map(|memory| {
-                        // SAFETY: the caller's promise, and the check above.
-                        let state = unsafe { launch.work(&kernel, self, &memory) };
-                        if state == MemoryState::Reusable {
-                            self.idle().push(memory);
-                        }
-                    });
-                    if let Err(error) = result {
-                        launch.fail(0, error);
-                    }
-                });
+        let mut launch = Launch::new(K::NAME, grid, self.seed);
+        if self.checks == Checks::Full {
+            launch.global = Some(GlobalMemory::new(|visit| kernel.visit_views(visit)));
+        }
+        let work = |launch: &Launch, turns| {
+            let result = self.take_memory().map(|memory| {
+                // SAFETY: the caller's promise, and the check above.
+                let state = unsafe { launch.work(&kernel, self, &memory, turns) };
+                if state == MemoryState::Reusable {
+                    self.idle().push(memory);
+                }
+            });
+            if let Err(error) = result {
+                launch.fail(0, error);
             }
-        });
+        };
+        if global_memory::is_for_waiting(|visit| kernel.visit_views(visit)) {
+            launch.portion = 1;
+            let workers = (self.window as u64).min(launch.total) as usize;
+            let turns = Turns::new(workers, self.seed);
+            let (launch, turns, work) = (&launch, &turns, &work);
+            std::thread::scope(|scope| {
+                for worker in 0..workers {
+                    scope.spawn(move || {
+                        turns.begin(worker);
+                        let _leaves = Leaves { turns, worker, launch };
+                        work(launch, Some((turns, worker)));
+                    });
+                }
+            });
+        } else {
+            let workers = (rayon::current_num_threads() as u64).min(launch.total.div_ceil(launch.portion));
+            let (launch, work) = (&launch, &work);
+            rayon::scope(|scope| (0..workers).for_each(|_| scope.spawn(move |_| work(launch, None))));
+        }
         launch.result()
     }
 
@@ -247,6 +300,19 @@ impl Executor {
         let bytes = Stacks::reserved_bytes(self.stack_bytes);
         let stacks = Stacks::new(self.stack_bytes).map_err(|source| LaunchError::Stacks { bytes, source })?;
         Ok(Memory { stacks, shared: SharedMemory::new() })
+    }
+}
+
+/// Ends the last turn of a worker, also if it panics.
+struct Leaves<'a> {
+    turns: &'a Turns,
+    worker: usize,
+    launch: &'a Launch,
+}
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.turns.leave(self.worker, self.launch.has_failed());
     }
 }
 
@@ -273,10 +339,14 @@ struct Launch {
     /// The first block that is known to fail.
     first_failed: AtomicU64,
     failure: Mutex<Option<(u64, LaunchError)>>,
+    /// What the race detector knows of global memory, if races are looked for.
+    global: Option<GlobalMemory>,
+    /// Decides the order of blocks that can wait for one another.
+    seed: u64,
 }
 
 impl Launch {
-    fn new(kernel: &'static str, grid: Dim3) -> Self {
+    fn new(kernel: &'static str, grid: Dim3, seed: u64) -> Self {
         let total = u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z);
         // Many portions for each worker, so that all finish together, but not one access to a shared counter per block.
         let portion = (total / (64 * rayon::current_num_threads() as u64)).clamp(1, 256);
@@ -289,6 +359,8 @@ impl Launch {
             next: AtomicU64::new(0),
             first_failed: AtomicU64::new(u64::MAX),
             failure: Mutex::new(None),
+            global: None,
+            seed,
         }
     }
 
@@ -297,23 +369,34 @@ impl Launch {
     ///
     /// # Safety
     /// As for [`Executor::launch`], and the kernel's [`Kernel::check`] has succeeded.
-    unsafe fn work<K: Kernel>(&self, kernel: &K, executor: &Executor, memory: &Memory) -> MemoryState {
+    unsafe fn work<K: Kernel>(
+        &self,
+        kernel: &K,
+        executor: &Executor,
+        memory: &Memory,
+        turns: Option<(&Turns, usize)>,
+    ) -> MemoryState {
         let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
-        let context = Context::new::<K>(executor, self.grid, memory, &visit_views);
+        let context = Context::new::<K>(executor, self.grid, memory, &visit_views, self.global.as_ref(), turns);
         let _entered = context.enter();
         // SAFETY: the caller's promise; the context is entered, and dropped after the block.
         let mut block = unsafe { Block::new(&context, kernel) };
         loop {
             let first = self.next.fetch_add(self.portion, Ordering::Relaxed);
             for index in first..self.total.min(first.saturating_add(self.portion)) {
-                if index > self.first_failed.load(Ordering::Relaxed) {
+                // Where blocks wait for one another, one that fails ends all of them.
+                if index > self.first_failed.load(Ordering::Relaxed) || turns.is_some() && self.has_failed() {
                     return MemoryState::Reusable;
                 }
                 if self.stop.as_ref().is_some_and(Stop::is_asked) {
                     self.fail(index, LaunchError::Stopped { kernel: self.kernel });
                     return MemoryState::Reusable;
                 }
-                if let Err(fault) = block.run(self.position(index)) {
+                let result = block.run(index, self.seed);
+                if block.is_abandoned() {
+                    return MemoryState::Reusable;
+                }
+                if let Err(fault) = result {
                     self.fail(index, LaunchError::Fault(fault));
                     return if block.is_damaged() { MemoryState::Damaged } else { MemoryState::Reusable };
                 }
@@ -324,10 +407,8 @@ impl Launch {
         }
     }
 
-    /// The coordinates of a block in the grid.
-    fn position(&self, index: u64) -> Dim3 {
-        let (x, y) = (u64::from(self.grid.x), u64::from(self.grid.y));
-        Dim3::new((index % x) as u32, (index / x % y) as u32, (index / x / y) as u32)
+    fn has_failed(&self) -> bool {
+        self.first_failed.load(Ordering::Relaxed) != u64::MAX
     }
 
     fn fail(&self, index: u64, error: LaunchError) {

@@ -41,8 +41,10 @@ use std::{thread_local, vec};
 use super::MAX_THREADS;
 use super::clocks::{Clock, Clocks};
 use super::context::LANES;
+use super::exchange::lanes_in;
 use super::fault::AccessKind;
 use super::identity::{DYNAMIC, NUMBERS, SharedIdentity};
+use super::known::Known;
 
 /// What shared memory holds before a block has written to it, where that is not reported: NaN as a float.
 pub(super) const POISON: u32 = 0x7FFF_7FFF;
@@ -151,18 +153,44 @@ impl Access {
     const NONE: Self = Self { stamp: Stamp::NEVER, location: None };
 }
 
-/// The shadow of one word, apart from its key: the last write, and up to two reads after it. If one of the reads belongs
-/// to the present epoch, the first does.
+/// Reads by lanes of a warp, in one interval, on one line.
+#[derive(Clone, Copy)]
+struct WarpReads {
+    location: &'static Location<'static>,
+    interval: u64,
+    warp: u32,
+    lanes: u32,
+}
+
+impl WarpReads {
+    fn accesses(self) -> impl Iterator<Item = Access> {
+        let thread = move |lane: usize| self.warp as usize * LANES + lane;
+        lanes_in(self.lanes)
+            .map(move |lane| Access { stamp: Stamp::new(self.interval, thread(lane)), location: Some(self.location) })
+    }
+}
+
+/// The shadow of one word, apart from its key: the last write, and up to two reads and two atomic operations after it. If one of the reads
+/// belongs to the present epoch, the first does, and likewise of the atomic operations.
 #[derive(Clone)]
 struct Shadow {
     write: Access,
     reads: [Access; 2],
-    /// Further reads, where two do not tell enough. They are of the epoch that the two are of.
-    more_reads: Vec<Access>,
+    /// All reads, where two do not tell enough. They are of the epoch that the two are of.
+    more_reads: Vec<WarpReads>,
+    atomics: [Access; 2],
+    /// The last atomic operation that left something in the word.
+    stored: Stamp,
 }
 
 impl Shadow {
-    const NONE: Self = Self { write: Access::NONE, reads: [Access::NONE; 2], more_reads: Vec::new() };
+    const NONE: Self = Self {
+        write: Access::NONE,
+        reads: [Access::NONE; 2],
+        more_reads: Vec::new(),
+        atomics: [Access::NONE; 2],
+        stored: Stamp::NEVER,
+    };
 }
 
 /// The memory behind a [`Placement`]; it stays where it is from block to block.
@@ -188,6 +216,8 @@ pub(super) struct SharedMemory {
     warps: Box<[WarpClock]>,
     /// What threads know of each other by barriers of a part of the block.
     pub(super) clocks: Clocks,
+    /// What they know of other blocks, by atomic operations. Nobody knows anything if there is none.
+    known: RefCell<Vec<Known>>,
 }
 
 /// Which `sync_warp` calls the lanes of a warp have behind them.
@@ -205,6 +235,9 @@ pub(super) struct Conflict {
     pub(super) location: &'static Location<'static>,
     pub(super) access: AccessKind,
 }
+
+/// How an atomic operation on shared memory is called: whoever can reach it is in the block.
+const ATOMIC: AccessKind = AccessKind::Atomic { scope: crate::atomic::Scope::Device };
 
 /// Whether a word had been written before it was read.
 #[derive(PartialEq, Eq)]
@@ -225,6 +258,7 @@ impl SharedMemory {
             epoch: Cell::new(1),
             warps: (0..MAX_THREADS / LANES).map(|_| warp()).collect(),
             clocks: Clocks::default(),
+            known: RefCell::default(),
         }
     }
 
@@ -238,6 +272,7 @@ impl SharedMemory {
     pub(super) fn begin_block(&self) {
         self.end_block();
         self.clocks.reset();
+        self.known.borrow_mut().clear();
         self.begin_epoch();
         self.block.set(self.epoch.get());
     }
@@ -262,6 +297,58 @@ impl SharedMemory {
         // One tick for the epoch, and one for each warp's interval.
         self.epoch.set(self.advance(1 + self.warps.len() as u64));
         FAST_PATH.with(|path| path.epoch.set(self.epoch.get()));
+        self.share_known(0..MAX_THREADS + 1);
+    }
+
+    /// The tick of the last barrier.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.get()
+    }
+
+    /// Has all of these threads know of other blocks what any of them does.
+    fn share_known(&self, threads: impl Iterator<Item = usize> + Clone) {
+        let mut known = self.known.borrow_mut();
+        if known.is_empty() {
+            return;
+        }
+        let mut all = Known::default();
+        threads.clone().for_each(|thread| all.join(&known[thread]));
+        threads.for_each(|thread| known[thread] = all.clone());
+    }
+
+    /// Whether `me` knows of what a thread of another block did in an interval.
+    pub(super) fn knows(&self, me: usize, block: u64, thread: usize, interval: u64) -> bool {
+        self.known.borrow().get(me).is_some_and(|known| known.includes(block, thread, interval))
+    }
+
+    /// Everything that `thread`, of the running block, did and knows of, and the interval in which it goes on.
+    pub(super) fn everything(&self, thread: usize, block: u64) -> (u64, Known) {
+        let mut clock = Clock::default();
+        let interval = self.release(thread, &mut clock);
+        // What came before the last barrier, everybody in the block knows without a clock.
+        let ticks = clock.ticks().iter().map(|tick| (*tick).max(self.epoch.get())).collect::<Vec<_>>();
+        let mut known = clock.known;
+        known.add(block, &std::sync::Arc::new(ticks));
+        (interval, known)
+    }
+
+    /// Has `thread`, of the running block, know what somebody has released.
+    pub(super) fn learn(&self, thread: usize, known: &Known, block: u64) {
+        if let Some(ticks) = known.of(block) {
+            self.clocks.with_row(thread, |row| row.iter_mut().zip(&**ticks).for_each(|(a, b)| *a = (*a).max(*b)));
+        }
+        self.learn_of_others(thread, known);
+    }
+
+    fn learn_of_others(&self, thread: usize, other: &Known) {
+        if !other.is_nothing() {
+            let mut known = self.known.borrow_mut();
+            if known.is_empty() {
+                // One for each thread, and one for TMA.
+                known.resize(MAX_THREADS + 1, Known::default());
+            }
+            known[thread].join(other);
+        }
     }
 
     /// The interval in which the threads of a warp begin an epoch.
@@ -275,7 +362,9 @@ impl SharedMemory {
         let clock = &self.warps[warp];
         if self.clocks.are_in_use() {
             let first = warp * LANES;
-            self.clocks.share((first..first + LANES).filter(|thread| mask & existing & 1 << (thread - first) != 0));
+            let threads = (first..first + LANES).filter(|thread| mask & existing & 1 << (thread - first) != 0);
+            self.clocks.share(threads.clone());
+            self.share_known(threads);
         }
         if mask & existing == existing {
             clock.full.set(now);
@@ -312,8 +401,11 @@ impl SharedMemory {
                 row[other] = row[other].max(warp.full.get()).max(partly);
             }
             row[thread] = now;
-            clock.join(row);
+            clock.join_ticks(row);
         });
+        if let Some(known) = self.known.borrow().get(thread) {
+            clock.known.join(known);
+        }
         now
     }
 
@@ -324,6 +416,7 @@ impl SharedMemory {
                 *known = (*known).max(*other);
             }
         });
+        self.learn_of_others(thread, &clock.known);
     }
 
     /// Gives the running block an array of `bytes` bytes that it has not used before.
@@ -380,16 +473,58 @@ impl SharedMemory {
         let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
         let me = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
         let epoch = Stamp::new(self.epoch.get(), 0);
-        if shadow.write.stamp >= epoch || shadow.reads[0].stamp >= epoch {
+        if shadow.write.stamp >= epoch || shadow.reads[0].stamp >= epoch || shadow.atomics[0].stamp >= epoch {
             self.conflict(shadow.write, me, AccessKind::Write)?;
+            self.conflict(shadow.atomics[0], me, ATOMIC)?;
+            self.conflict(shadow.atomics[1], me, ATOMIC)?;
             self.conflict(shadow.reads[0], me, AccessKind::Read)?;
             self.conflict(shadow.reads[1], me, AccessKind::Read)?;
-            shadow.more_reads.drain(..).try_for_each(|read| self.conflict(read, me, AccessKind::Read))?;
-            shadow.reads = [Access::NONE; 2];
+            self.conflict_with_any(&mut shadow.more_reads, me)?;
+            (shadow.reads, shadow.atomics) = ([Access::NONE; 2], [Access::NONE; 2]);
         }
         shadow.write = Access { stamp: me, location: Some(location) };
         *key = 0;
         Ok(())
+    }
+
+    /// Enters an atomic operation on one word by `thread`, which runs, into the shadow.
+    ///
+    /// # Safety
+    /// As for [`SharedMemory::note_write`].
+    pub(super) unsafe fn note_atomic(
+        &self,
+        array: &SharedIdentity,
+        word: usize,
+        thread: usize,
+        location: &'static Location<'static>,
+    ) -> Result<Content, Conflict> {
+        let (keys, shadows) = with_placement(array, |placement| (placement.keys.get(), placement.shadows.get()));
+        // SAFETY: as for `note_write`.
+        let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
+        let me = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
+        let epoch = Stamp::new(self.epoch.get(), 0);
+        if shadow.write.stamp >= epoch || shadow.reads[0].stamp >= epoch {
+            self.conflict(shadow.write, me, AccessKind::Write)?;
+            self.conflict(shadow.reads[0], me, AccessKind::Read)?;
+            self.conflict(shadow.reads[1], me, AccessKind::Read)?;
+            self.conflict_with_any(&mut shadow.more_reads, me)?;
+            shadow.reads = [Access::NONE; 2];
+        }
+        let access = Access { stamp: me, location: Some(location) };
+        if shadow.atomics[0].stamp < epoch {
+            shadow.atomics = [access, Access::NONE];
+        } else {
+            self.add_read(&mut shadow.atomics, access);
+        }
+        *key = 0;
+        let is_written = self.is_written(shadow);
+        shadow.stored = me;
+        Ok(if is_written { Content::Written } else { Content::Unwritten })
+    }
+
+    /// Whether the running block has written a word.
+    fn is_written(&self, shadow: &Shadow) -> bool {
+        shadow.write.stamp.max(shadow.stored) >= Stamp::new(self.block.get(), 0)
     }
 
     /// Enters a write by TMA, which `thread` stands for. It has been compared with other accesses at its issue.
@@ -408,7 +543,7 @@ impl SharedMemory {
         let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
         let stamp = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
         shadow.write = Access { stamp, location: Some(location) };
-        shadow.reads = [Access::NONE; 2];
+        (shadow.reads, shadow.atomics) = ([Access::NONE; 2], [Access::NONE; 2]);
         shadow.more_reads.clear();
         *key = 0;
     }
@@ -441,7 +576,7 @@ impl SharedMemory {
     pub(super) unsafe fn forget_write(&self, array: &SharedIdentity, word: usize) {
         let shadows = with_placement(array, |placement| placement.shadows.get());
         // SAFETY: as for `note_write`.
-        unsafe { (*shadows.add(word)).write = Access::NONE };
+        unsafe { ((*shadows.add(word)).write, (*shadows.add(word)).stored) = (Access::NONE, Stamp::NEVER) };
     }
 
     /// Enters a read of one word by `thread`, which runs, into the shadow.
@@ -461,34 +596,41 @@ impl SharedMemory {
         let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
         let me = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
         let epoch = Stamp::new(self.epoch.get(), 0);
-        if shadow.write.stamp >= epoch {
+        if shadow.write.stamp >= epoch || shadow.atomics[0].stamp >= epoch {
             self.conflict(shadow.write, me, AccessKind::Write)?;
+            self.conflict(shadow.atomics[0], me, ATOMIC)?;
+            self.conflict(shadow.atomics[1], me, ATOMIC)?;
         }
         let read = Access { stamp: me, location: Some(location) };
         if shadow.reads[0].stamp < epoch {
             shadow.reads[0] = read;
             shadow.more_reads.clear();
+            if self.clocks.are_in_use() {
+                self.add_read_to_all(shadow, read);
+            }
         } else if self.clocks.are_in_use() {
             self.add_read_to_all(shadow, read);
         } else if let Some(enough) = self.add_read(&mut shadow.reads, read) {
             *key = enough;
         }
-        let written = shadow.write.stamp >= Stamp::new(self.block.get(), 0);
-        Ok(if written { Content::Written } else { Content::Unwritten })
+        Ok(if self.is_written(shadow) { Content::Written } else { Content::Unwritten })
     }
 
     /// Adds a read to others of the same epoch, all of which are kept: a writer may be ordered after any of them and not after
-    /// the rest.
+    /// the rest. Those of a warp are one entry, so that they are as quickly found as few.
     fn add_read_to_all(&self, shadow: &mut Shadow, read: Access) {
-        for known in &mut shadow.reads {
-            // What is ordered before this read is ordered before every writer that is ordered after it.
-            if known.location.is_none() || !self.unordered(known.stamp, read.stamp) {
-                *known = read;
-                return;
-            }
+        let Some(location) = read.location else { return };
+        let (warp, lane) = ((read.stamp.thread() / LANES) as u32, read.stamp.thread() % LANES);
+        let interval = read.stamp.interval();
+        let is_same =
+            |known: &WarpReads| known.interval == interval && known.warp == warp && ptr::eq(known.location, location);
+        if let Some(known) = shadow.more_reads.iter_mut().find(|known| is_same(known)) {
+            known.lanes |= 1 << lane;
+            return;
         }
-        shadow.more_reads.retain(|known| self.unordered(known.stamp, read.stamp));
-        shadow.more_reads.push(read);
+        // What is ordered before this read is ordered before every writer that is ordered after it.
+        shadow.more_reads.retain(|known| known.accesses().any(|known| self.unordered(known.stamp, read.stamp)));
+        shadow.more_reads.push(WarpReads { location, interval, warp, lanes: 1 << lane });
     }
 
     /// Adds a read to others of the same epoch. Returns the key if with it there are enough.
@@ -518,6 +660,11 @@ impl SharedMemory {
         }
     }
 
+    /// Whether nothing orders what a thread did in an interval before what `me` is doing, both of the running block.
+    pub(super) fn is_unordered(&self, thread: usize, interval: u64, me: usize) -> bool {
+        self.unordered(Stamp::new(interval, thread), Stamp::new(0, me))
+    }
+
     /// Whether nothing orders an earlier access before what `me` is doing.
     fn unordered(&self, other: Stamp, me: Stamp) -> bool {
         if other.interval() < self.epoch.get() || other.thread() == me.thread() {
@@ -537,6 +684,12 @@ impl SharedMemory {
                 .borrow()
                 .as_ref()
                 .is_none_or(|known| other.interval() >= known[me.thread() % LANES][other.thread() % LANES])
+    }
+
+    /// Compares a write with all reads, and forgets them.
+    fn conflict_with_any(&self, reads: &mut Vec<WarpReads>, me: Stamp) -> Result<(), Conflict> {
+        let mut all = reads.drain(..).flat_map(WarpReads::accesses);
+        all.try_for_each(|read| self.conflict(read, me, AccessKind::Read))
     }
 
     fn conflict(&self, other: Access, me: Stamp, access: AccessKind) -> Result<(), Conflict> {

@@ -148,6 +148,43 @@ impl Tile<'_> {
     }
 }
 
+impl Tile<'_> {
+    /// Enters an access to what the tile is of into the shadow of global memory, for the thread that issues it.
+    fn note_global(
+        &self,
+        context: &Context<'_>,
+        extents: [u64; 3],
+        kind: AccessKind,
+        location: &'static Location<'static>,
+    ) {
+        if context.global.is_none() {
+            return;
+        }
+        // Elements of a line lie one behind the other: one access for each line.
+        let (bytes, size) = (self.map.layout().element.bytes(), self.map.size());
+        let base = self.map.pointer().addr();
+        let mut line: Option<(usize, usize)> = None;
+        let note = |(start, end): (usize, usize)| context.note_global(base + start, end - start, kind, location);
+        self.visit(extents, |_, at| {
+            // What is behind the memory is reported where it is written.
+            if at + bytes > size {
+                return;
+            }
+            match &mut line {
+                Some((_, end)) if *end == at => *end += bytes,
+                _ => {
+                    if let Some(done) = line.replace((at, at + bytes)) {
+                        note(done);
+                    }
+                }
+            }
+        });
+        if let Some(done) = line {
+            note(done);
+        }
+    }
+}
+
 /// The words of a tile at an element of a slice. Both begin where TMA can begin.
 fn words_of_tile(
     (byte_offset, len, element_bytes): (usize, usize, usize),
@@ -184,6 +221,7 @@ pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorM
         // SAFETY: inside the dynamic shared memory, as just checked. No other OS thread uses the data.
         unsafe { *data.add(word) = POISON };
     }
+    tile.note_global(context, tile.map.layout().extents, AccessKind::Read, location);
     let engine = &context.engine;
     let issuer = context.current.get();
     engine.issuers.borrow_mut().retain(|(line, _)| !ptr::eq(*line, location));
@@ -261,6 +299,7 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
     if context.checks == Checks::Full {
         source.clone().for_each(|word| Tma::require_visible(context, word, location));
     }
+    tile.note_global(context, tile.extents_to_store(), AccessKind::Write, location);
     let first = source.start * WORD;
     let element_bytes = map.layout().element.bytes();
     tile.visit(tile.extents_to_store(), |in_tile, in_array| {

@@ -19,14 +19,12 @@ fn blocks(elements: usize) -> u32 {
 
 /// `z[i] = max(x[i] + y[i], 0)`.
 #[kernel(block = 256, grid = blocks(z.len()), requires(x.len() == z.len(), y.len() == z.len()))]
-pub fn add_relu(x: GlobalSlice<'_, f32>, y: GlobalSlice<'_, f32>, z: GlobalSliceMut<'_, f32>) {
-    let i = thread::index_1d();
-    if i < z.len() {
-        // SAFETY: i < z.len(), and the launch has checked that x and y are as long; no other thread has this i.
-        unsafe {
-            let sum = x.get_unchecked(i) + y.get_unchecked(i);
-            z.set_unchecked(i, if sum > 0.0 { sum } else { 0.0 });
-        }
+pub fn add_relu(x: GlobalSlice<'_, f32>, y: GlobalSlice<'_, f32>, z: DisjointSlice<'_, f32>) {
+    // The element of z that is this thread's own, if there are so many.
+    let Some(z) = z.own() else { return };
+    if let (Some(x), Some(y)) = (x.get(z.index()), y.get(z.index())) {
+        let sum = x + y;
+        z.set(if sum > 0.0 { sum } else { 0.0 });
     }
 }
 
@@ -74,7 +72,7 @@ mod operation {
             Ok(device.launch(add_relu {
                 x: views.read("x")?,
                 y: views.read("y")?,
-                z: views.write("z")?,
+                z: views.disjoint("z")?,
             })?)
         }
 

@@ -1,0 +1,533 @@
+//! Atomic operations and fences: how threads of different warps and blocks tell one another what they have done.
+//!
+//! ```
+//! # extern crate tilewright_cuda_std as cuda_std;
+//! use cuda_std::atomic::{AcqRel, GlobalAtomics, Scope};
+//! use cuda_std::prelude::*;
+//!
+//! /// Adds up 256 numbers in each block. The block that is done last adds up the sums of all, always in the same order.
+//! #[kernel(block = 256, requires(sums.len() == grid_blocks as usize, total.len() == 1, done.len() == 1))]
+//! pub fn sum_fp32(
+//!     grid_blocks: u32,
+//!     x: GlobalSlice<'_, f32>,
+//!     sums: GlobalSliceMut<'_, f32>,
+//!     done: GlobalAtomics<'_, u32>,
+//!     total: GlobalSliceMut<'_, f32>,
+//! ) {
+//!     static PARTS: Shared<[f32; 256]> = Shared::new();
+//!     let thread = thread::thread_idx_x() as usize;
+//!     // SAFETY: barriers, which all threads reach, stand between what is written to the array and what is read.
+//!     unsafe {
+//!         PARTS.write(thread, x.get(thread::index_1d()).unwrap_or(0.0));
+//!         thread::sync_threads();
+//!     }
+//!     if thread != 0 {
+//!         return;
+//!     }
+//!     // SAFETY: a block has a sum of its own. Who counts last, by an operation that acquires what all the others have released,
+//!     // is behind all that they have written; nobody else comes here.
+//!     unsafe {
+//!         let sum = (0..256).map(|i| PARTS.read(i)).sum();
+//!         sums.set_unchecked(thread::block_idx_x() as usize, sum);
+//!         let Some(done) = done.get(0) else { return };
+//!         if done.fetch_add(1, AcqRel, Scope::Device) == grid_blocks - 1 {
+//!             total.set_unchecked(0, (0..sums.len()).map(|block| sums.get_unchecked(block)).sum());
+//!             // For the next launch.
+//!             done.store(0, cuda_std::atomic::Relaxed, Scope::Device);
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! # Orders and scopes
+//!
+//! | Rust | PTX | what it orders |
+//! |---|---|---|
+//! | [`Relaxed`] | `.relaxed` | nothing but the accesses to this one element |
+//! | [`Acquire`] | `.acquire` | what follows, behind what the thread did that released the value that is read |
+//! | [`Release`] | `.release` | what comes before, before what a thread does that acquires the value that is written |
+//! | [`AcqRel`] | `.acq_rel` | both |
+//! | [`SeqCst`] | `fence.sc`, then as above | both, and all such operations are in one order for everybody |
+//!
+//! An order holds between threads within the [`Scope`] of both operations. What a thread knows of others it passes on: by a barrier of
+//! its block, or by releasing. On the CPU all of this is checked: an access to memory that another thread has written, with nothing that
+//! orders the two, is reported as a race, also where this processor would have done as wanted. So is a loop that waits for a value which
+//! nobody is left to write.
+//!
+//! The names are those of [`core::sync::atomic::Ordering`], but types of their own, so that an operation takes only those that it can
+//! have: a load that releases does not compile.
+//!
+//! # Which operations there are
+//!
+//! | elements | operations |
+//! |---|---|
+//! | `u32`, `i32`, `u64`, `i64` | load, store, exchange, compare-exchange, add, sub, min, max, and, or, xor |
+//! | `f32`, `f64` | load, store, exchange, compare-exchange of bits, add; min and max by a loop of compare-exchanges |
+//! | [`F16x2`], [`Bf16x2`] | load, store, exchange, compare-exchange of bits, add of both halves, each by itself (`Bf16x2`: sm_90) |
+//!
+//! All return the value before; where that is not used, `ptxas` makes the shorter `red` of it. Whole numbers wrap around.
+
+mod element;
+#[cfg(target_arch = "nvptx64")]
+mod ptx;
+
+use core::marker::PhantomData;
+
+pub use element::{AtomicElement, AtomicInteger, AtomicNumber, Bf16x2, F16x2};
+pub(crate) use element::{Bits, Operation};
+
+use crate::{Element, KernelParam, Layout};
+
+/// Which threads an operation is atomic and ordered with respect to.
+///
+/// An operation with a scope that does not include a thread is, to that thread, an ordinary access.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Scope {
+    /// The threads of the block (`.cta`).
+    Block,
+    /// The threads of the cluster of blocks (`.cluster`, sm_90).
+    Cluster,
+    /// All threads of the GPU (`.gpu`).
+    Device,
+    /// Those of other GPUs, and of the host (`.sys`).
+    System,
+}
+
+/// An order as a value.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    Relaxed,
+    Acquire,
+    Release,
+    AcqRel,
+    SeqCst,
+}
+
+impl Order {
+    /// Whether what follows is behind what was released.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn acquires(self) -> bool {
+        matches!(self, Self::Acquire | Self::AcqRel | Self::SeqCst)
+    }
+
+    /// Whether what comes before is before what acquires it.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn releases(self) -> bool {
+        matches!(self, Self::Release | Self::AcqRel | Self::SeqCst)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// An order that an operation which reads and writes can have.
+pub trait Ordering: sealed::Sealed + Copy {
+    #[doc(hidden)]
+    const ORDER: Order;
+}
+
+/// An order that a load can have: [`Relaxed`], [`Acquire`], [`SeqCst`].
+pub trait LoadOrdering: Ordering {}
+
+/// An order that a store can have: [`Relaxed`], [`Release`], [`SeqCst`].
+pub trait StoreOrdering: Ordering {}
+
+/// An order that a fence can have: [`AcqRel`], [`SeqCst`].
+pub trait FenceOrdering: Ordering {}
+
+macro_rules! orders {
+    ($($(#[$doc:meta])* $name:ident: $($of:ident),*;)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+        impl sealed::Sealed for $name {}
+        impl Ordering for $name {
+            const ORDER: Order = Order::$name;
+        }
+        $(impl $of for $name {})*
+    )* };
+}
+
+orders! {
+    /// Orders nothing but the accesses to this one element.
+    Relaxed: LoadOrdering, StoreOrdering;
+    /// What follows is behind what the thread did that released the value that is read.
+    Acquire: LoadOrdering;
+    /// What comes before is before what a thread does that acquires the value that is written.
+    Release: StoreOrdering;
+    /// Both.
+    AcqRel: FenceOrdering;
+    /// Both, and all such operations are in one order for everybody: `fence.sc` stands before the instruction.
+    SeqCst: LoadOrdering, StoreOrdering, FenceOrdering;
+}
+
+/// A fence: what this thread did before is ordered before its atomic stores that follow, and what it does after is ordered behind its
+/// atomic loads that came before, as if those released and these acquired (`fence.acq_rel`, `fence.sc`; CUDA's `__threadfence` is
+/// `fence(AcqRel, Scope::Device)`).
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn fence<O: FenceOrdering>(_order: O, scope: Scope) {
+    #[cfg(target_arch = "nvptx64")]
+    ptx::fence(O::ORDER, scope);
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::executor::fence(O::ORDER, scope);
+}
+
+/// Where an atomic element is.
+#[cfg(target_arch = "nvptx64")]
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+#[allow(missing_docs, reason = "not for anybody else")]
+pub enum Place {
+    Global(*mut u8),
+    Shared(u32),
+}
+
+/// Where an atomic element is: its address, or its array and how many bytes into it.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// With whether it is of a [`GlobalAtomics`], so that blocks can wait for one another by it.
+    Global(*mut u8, bool),
+    Shared(&'static crate::executor::SharedIdentity, usize),
+}
+
+/// An element of global or shared memory that threads may access at once.
+#[derive(Clone, Copy)]
+pub struct Atomic<'a, T> {
+    place: Place,
+    element: PhantomData<&'a T>,
+}
+
+impl<T: AtomicElement> Atomic<'_, T> {
+    /// # Safety
+    /// The element is there as long as the lifetime, aligned, and valid for reads and writes. Meanwhile nobody accesses it otherwise than
+    /// atomically, unless ordered before or behind all atomic accesses of other threads.
+    #[inline(always)]
+    pub(crate) unsafe fn new(place: Place) -> Self {
+        Self { place, element: PhantomData }
+    }
+
+    /// The value (`ld`).
+    #[inline(always)]
+    #[track_caller]
+    pub fn load<O: LoadOrdering>(self, _order: O, scope: Scope) -> T {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: the element is valid, as `new` was promised.
+        let bits = unsafe { ptx::load(self.place, O::ORDER, scope, T::Bits::WIDE) };
+        #[cfg(not(target_arch = "nvptx64"))]
+        let bits = crate::executor::atomic_load(self.place, size_of::<T>(), O::ORDER, scope);
+        T::from_bits(T::Bits::narrow(bits))
+    }
+
+    /// Writes a value (`st`).
+    #[inline(always)]
+    #[track_caller]
+    pub fn store<O: StoreOrdering>(self, value: T, _order: O, scope: Scope) {
+        let bits = value.to_bits().widen();
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: as for `load`.
+        unsafe {
+            ptx::store(self.place, O::ORDER, scope, T::Bits::WIDE, bits);
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::executor::atomic_store(self.place, size_of::<T>(), O::ORDER, scope, bits);
+    }
+
+    /// Writes a value, and returns the one before (`atom.exch`).
+    #[inline(always)]
+    #[track_caller]
+    pub fn swap<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
+        self.modify(Operation::Exchange, value, order, scope)
+    }
+
+    /// Writes `new` if the bits are those of `current` (`atom.cas`). Returns the value before: the write took place if it was `current`.
+    ///
+    /// # Errors
+    /// The value before, if it was another one.
+    #[inline(always)]
+    #[track_caller]
+    pub fn compare_exchange<O: Ordering>(self, current: T, new: T, _order: O, scope: Scope) -> Result<T, T> {
+        let (expected, new) = (current.to_bits().widen(), new.to_bits().widen());
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: as for `load`.
+        let found = unsafe { ptx::compare_exchange(self.place, O::ORDER, scope, T::Bits::WIDE, expected, new) };
+        #[cfg(not(target_arch = "nvptx64"))]
+        let found =
+            crate::executor::atomic_compare_exchange(self.place, size_of::<T>(), O::ORDER, scope, expected, new);
+        let before = T::from_bits(T::Bits::narrow(found));
+        if found == expected { Ok(before) } else { Err(before) }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn modify<O: Ordering>(self, operation: Operation, value: T, _order: O, scope: Scope) -> T {
+        let bits = value.to_bits();
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: as for `load`. There is an instruction for each operation that this type's methods ask for.
+        let before = unsafe { T::instruction(self.place, operation, O::ORDER, scope, bits) };
+        #[cfg(not(target_arch = "nvptx64"))]
+        let before = {
+            let is_shared = matches!(self.place, Place::Shared(..));
+            let change = |before| T::apply(operation, T::Bits::narrow(before), bits, is_shared).widen();
+            T::Bits::narrow(crate::executor::atomic_modify(self.place, size_of::<T>(), O::ORDER, scope, &change))
+        };
+        T::from_bits(before)
+    }
+}
+
+impl<T: AtomicNumber> Atomic<'_, T> {
+    /// Adds, and returns the value before (`atom.add`). Of numbers with a point each addition is rounded by itself, to nearest, so that a
+    /// sum of several threads' depends on the order in which they come. An addition to an `f32` in global memory takes subnormal numbers
+    /// for zero, operands and results both, unlike all other arithmetic here and unlike one in shared memory (PTX ISA, `atom`).
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_add<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
+        self.modify(Operation::Add, value, order, scope)
+    }
+}
+
+impl<T: AtomicInteger> Atomic<'_, T> {
+    /// Subtracts, and returns the value before (`atom.add` of the negative).
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_sub<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
+        self.modify(Operation::Add, value.negative(), order, scope)
+    }
+
+    /// Writes the smaller value, and returns the one before (`atom.min`).
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_min<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
+        self.modify(Operation::Min, value, order, scope)
+    }
+
+    /// Writes the larger value, and returns the one before (`atom.max`).
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_max<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
+        self.modify(Operation::Max, value, order, scope)
+    }
+
+    /// Keeps the bits that are set in `value`, too, and returns the value before (`atom.and`).
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_and<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
+        self.modify(Operation::And, value, order, scope)
+    }
+
+    /// Sets the bits that are set in `value`, and returns the value before (`atom.or`).
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_or<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
+        self.modify(Operation::Or, value, order, scope)
+    }
+
+    /// Inverts the bits that are set in `value`, and returns the value before (`atom.xor`).
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_xor<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
+        self.modify(Operation::Xor, value, order, scope)
+    }
+}
+
+macro_rules! fetch_extremes {
+    ($($number:ty),*) => { $(
+        impl Atomic<'_, $number> {
+            /// Writes the smaller number, and returns the one before. No GPU has an instruction for it: a loop of compare-exchanges, as
+            /// many as other threads come in between. A NaN is no number: what is left is the other; −0 is not below 0.
+            #[inline(always)]
+            #[track_caller]
+            pub fn fetch_min<O: Ordering>(self, value: $number, order: O, scope: Scope) -> $number {
+                self.fetch_extreme(value, order, scope, |value, before| value < before)
+            }
+
+            /// Writes the larger number, and returns the one before. As for [`Atomic::fetch_min`].
+            #[inline(always)]
+            #[track_caller]
+            pub fn fetch_max<O: Ordering>(self, value: $number, order: O, scope: Scope) -> $number {
+                self.fetch_extreme(value, order, scope, |value, before| value > before)
+            }
+
+            #[inline(always)]
+            #[track_caller]
+            fn fetch_extreme<O: Ordering>(
+                self,
+                value: $number,
+                order: O,
+                scope: Scope,
+                is_further: fn($number, $number) -> bool,
+            ) -> $number {
+                let mut before = self.load(Relaxed, scope);
+                loop {
+                    // Also where nothing changes, it is an operation of this order.
+                    let next = if is_further(value, before) || before.is_nan() { value } else { before };
+                    match self.compare_exchange(before, next, order, scope) {
+                        Ok(_) => return before,
+                        Err(other) => before = other,
+                    }
+                }
+            }
+        }
+    )* };
+}
+
+fetch_extremes!(f32, f64);
+
+/// A view of `len` elements of global memory that all threads may access at once, each access being atomic.
+///
+/// The layout is the same on both sides, an address and a 64-bit length, as a [`GlobalSlice`](crate::GlobalSlice)'s. On the CPU a launch
+/// of a kernel with such a parameter runs some blocks at a time and lets them take turns, so that they can wait for one another.
+#[repr(C)]
+pub struct GlobalAtomics<'a, T> {
+    pointer: *mut T,
+    len: u64,
+    lifetime: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Clone for GlobalAtomics<'_, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for GlobalAtomics<'_, T> {}
+
+// SAFETY: every access is atomic.
+unsafe impl<T: AtomicElement> Send for GlobalAtomics<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: AtomicElement> Sync for GlobalAtomics<'_, T> {}
+
+impl<'a, T: AtomicElement> GlobalAtomics<'a, T> {
+    /// The view of a slice in this processor's memory.
+    #[inline(always)]
+    pub fn new(slice: &'a mut [T]) -> Self {
+        Self { pointer: slice.as_mut_ptr(), len: slice.len() as u64, lifetime: PhantomData }
+    }
+
+    /// The view of `len` elements at `pointer`, which may be an address in a GPU's memory.
+    ///
+    /// # Safety
+    /// For the lifetime of the view, wherever a kernel with this view runs, `pointer` is aligned for `T` and valid for
+    /// reads and writes of `len` elements, and nothing else accesses them.
+    #[inline(always)]
+    pub const unsafe fn from_raw_parts(pointer: *mut T, len: usize) -> Self {
+        Self { pointer, len: len as u64, lifetime: PhantomData }
+    }
+
+    /// The number of elements.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no elements.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first element.
+    #[inline(always)]
+    pub fn as_mut_ptr(&self) -> *mut T {
+        self.pointer
+    }
+
+    /// Element `index`, or `None` past the end.
+    ///
+    /// # Panics
+    /// If there is such an element, but no kernel runs: the memory may be a GPU's.
+    #[inline(always)]
+    #[track_caller]
+    pub fn get(&self, index: usize) -> Option<Atomic<'a, T>> {
+        // SAFETY: the index was compared with the length.
+        (index < self.len()).then(|| unsafe { self.get_unchecked(index) })
+    }
+
+    /// Element `index`.
+    ///
+    /// # Safety
+    /// `index < self.len()`. (On the CPU a larger one ends the launch with a report instead.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_unchecked(&self, index: usize) -> Atomic<'a, T> {
+        let address = crate::global::element(self.pointer, self.len(), index, 1).cast_mut().cast();
+        #[cfg(target_arch = "nvptx64")]
+        let place = Place::Global(address);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let place = Place::Global(address, true);
+        // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length, and whoever made
+        // the view has promised that nothing else accesses it.
+        unsafe { Atomic::new(place) }
+    }
+}
+
+// SAFETY: `repr(C)`, without padding, the same on both sides, and what `visit_views` reports is all the memory it names.
+unsafe impl<T: AtomicElement + KernelParam> KernelParam for GlobalAtomics<'_, T> {
+    const LAYOUT: u64 = Layout::new("GlobalAtomics").elements::<T>().fingerprint();
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
+        let bytes = self.len() * size_of::<T>();
+        visit(crate::View { name, address: self.pointer.addr(), bytes, access: crate::ViewAccess::Atomic });
+    }
+}
+
+impl<'a, T: AtomicElement> crate::GlobalSliceMut<'a, T> {
+    /// Element `index` for atomic operations, which are relaxed: what is to order blocks has to be in a [`GlobalAtomics`].
+    ///
+    /// # Safety
+    /// `index < self.len()` (checked on the CPU). No thread accesses the element otherwise than atomically without a barrier between.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn atomic_unchecked(&self, index: usize) -> Atomic<'a, T> {
+        let address = crate::global::element(self.as_mut_ptr(), self.len(), index, 1).cast_mut().cast();
+        #[cfg(target_arch = "nvptx64")]
+        let place = Place::Global(address);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let place = Place::Global(address, false);
+        // SAFETY: in bounds and accessed atomically, by the caller's promise.
+        unsafe { Atomic::new(place) }
+    }
+}
+
+impl<A: crate::shared::SharedArray<Element: AtomicElement>> crate::Shared<A> {
+    /// The element at `index` for atomic operations.
+    ///
+    /// # Safety
+    /// `index` is within the array. No thread accesses the element otherwise than atomically without a barrier between. (Both are checked on
+    /// the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn atomic(&'static self, index: A::Index) -> Atomic<'static, A::Element> {
+        // SAFETY: in bounds and accessed atomically, by the caller's promise.
+        unsafe { Atomic::new(self.place_of(index)) }
+    }
+}
+
+impl<T: AtomicElement> crate::SharedSlice<T> {
+    /// Element `index` for atomic operations.
+    ///
+    /// # Safety
+    /// As for [`Shared::atomic`](crate::Shared::atomic).
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn atomic(&self, index: usize) -> Atomic<'static, T> {
+        #[cfg(target_arch = "nvptx64")]
+        let place = Place::Shared(self.shared_address(index));
+        #[cfg(not(target_arch = "nvptx64"))]
+        let place = crate::executor::dynamic_atomic(self.place(), index);
+        // SAFETY: in bounds and accessed atomically, by the caller's promise.
+        unsafe { Atomic::new(place) }
+    }
+}
+
+// The elements of pairs are loaded and stored as words, too.
+const _: () = {
+    const fn is_element<T: Element>() {}
+    is_element::<F16x2>();
+    is_element::<Bf16x2>();
+};

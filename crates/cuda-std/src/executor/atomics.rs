@@ -1,0 +1,232 @@
+//! The CPU side of atomic operations and fences: what they do to memory, what they tell the race detector, and when a thread lets others
+//! run.
+
+use core::panic::Location;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Checks;
+use super::context::{Context, State, current};
+use super::fault::{AccessKind, FaultKind};
+use super::hooks::{dynamic_words, note_atomic, note_atomic_store, static_offset, words_to_access};
+use super::identity::{DYNAMIC, SharedIdentity};
+use super::known::{Carried, Known};
+use super::shared_memory::WORD;
+use super::tma::Tma;
+use crate::atomic::{Order, Place, Scope};
+use crate::shared::SharedArray;
+
+/// Where the element at an index of a static array is.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn static_atomic<A: SharedArray>(array: &'static SharedIdentity, index: A::Index) -> Place {
+    Place::Shared(array, static_offset::<A>(array, index, Location::caller()))
+}
+
+/// Where an element of a slice of the dynamic shared memory is. The slice is given as for [`dynamic_words`].
+#[track_caller]
+pub(crate) fn dynamic_atomic(slice: (usize, usize, usize), index: usize) -> Place {
+    let words = dynamic_words(slice, index, slice.2, Location::caller());
+    Place::Shared(&DYNAMIC, words.start * WORD)
+}
+
+/// What an operation does to an element.
+enum Change<'a> {
+    Load,
+    Store(u64),
+    CompareExchange { expected: u64, new: u64 },
+    Modify(&'a dyn Fn(u64) -> u64),
+}
+
+#[track_caller]
+pub(crate) fn atomic_load(place: Place, bytes: usize, order: Order, scope: Scope) -> u64 {
+    carry_out(place, bytes, order, scope, &Change::Load)
+}
+
+#[track_caller]
+pub(crate) fn atomic_store(place: Place, bytes: usize, order: Order, scope: Scope, bits: u64) {
+    carry_out(place, bytes, order, scope, &Change::Store(bits));
+}
+
+#[track_caller]
+pub(crate) fn atomic_compare_exchange(
+    place: Place,
+    bytes: usize,
+    order: Order,
+    scope: Scope,
+    expected: u64,
+    new: u64,
+) -> u64 {
+    carry_out(place, bytes, order, scope, &Change::CompareExchange { expected, new })
+}
+
+#[track_caller]
+pub(crate) fn atomic_modify(
+    place: Place,
+    bytes: usize,
+    order: Order,
+    scope: Scope,
+    change: &dyn Fn(u64) -> u64,
+) -> u64 {
+    carry_out(place, bytes, order, scope, &Change::Modify(change))
+}
+
+/// Carries out an operation of the running thread. Returns the bits before.
+#[track_caller]
+fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Change<'_>) -> u64 {
+    let (context, location) = (current(), Location::caller());
+    context.require_headroom();
+    let is_weakened = order != Order::Relaxed && context.leaves_out(order_name(order), location);
+    let order = if is_weakened { Order::Relaxed } else { order };
+    let address = match place {
+        Place::Global(address, is_for_waiting) => {
+            if !is_for_waiting && order != Order::Relaxed {
+                context.fail(location, FaultKind::OrderedOutsideOfAtomics);
+            }
+            if context.checks == Checks::Full {
+                context.note_global(address.addr(), bytes, AccessKind::Atomic { scope }, location);
+            }
+            address
+        }
+        Place::Shared(array, offset) => {
+            let words = offset / WORD..(offset + bytes) / WORD;
+            let note = if matches!(change, Change::Store(_)) { note_atomic_store } else { note_atomic };
+            words_to_access(array, words, location, note).wrapping_add(offset)
+        }
+    };
+    let (before, after) = match bytes {
+        // SAFETY: in bounds and aligned, as whoever made the place has checked; all other accesses at the same time are atomic ones.
+        4 => apply(|next| change_32(unsafe { &*address.cast::<AtomicU32>() }, next), change),
+        // SAFETY: as above.
+        _ => apply(|next| change_64(unsafe { &*address.cast::<AtomicU64>() }, next), change),
+    };
+    if context.checks == Checks::Full {
+        tell(context, place, order, scope, change, before);
+    }
+    context.let_others_run(location, before != after);
+    before
+}
+
+/// The bits before and after.
+fn apply(exchange: impl Fn(&dyn Fn(u64) -> u64) -> u64, change: &Change<'_>) -> (u64, u64) {
+    let next = |before: u64| match change {
+        Change::Load => before,
+        Change::Store(bits) => *bits,
+        Change::CompareExchange { expected, new } => {
+            if before == *expected {
+                *new
+            } else {
+                before
+            }
+        }
+        Change::Modify(change) => change(before),
+    };
+    let before = exchange(&next);
+    (before, next(before))
+}
+
+fn change_32(element: &AtomicU32, next: &dyn Fn(u64) -> u64) -> u64 {
+    let change = |before: u32| Some(next(before.into()) as u32);
+    let (Ok(before) | Err(before)) = element.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
+    before.into()
+}
+
+fn change_64(element: &AtomicU64, next: &dyn Fn(u64) -> u64) -> u64 {
+    let (Ok(before) | Err(before)) =
+        element.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| Some(next(before)));
+    before
+}
+
+/// What the order is called among the calls that can be left out: then the operation is a relaxed one.
+fn order_name(order: Order) -> &'static str {
+    match order {
+        Order::Relaxed => "Relaxed",
+        Order::Acquire => "Acquire",
+        Order::Release => "Release",
+        Order::AcqRel => "AcqRel",
+        Order::SeqCst => "SeqCst",
+    }
+}
+
+/// Has the running thread learn what it acquires from an element, and the element carry what the thread releases.
+fn tell(context: &Context<'_>, place: Place, order: Order, scope: Scope, change: &Change<'_>, before: u64) {
+    let is_write = match change {
+        Change::Load => false,
+        Change::Store(_) | Change::Modify(_) => true,
+        Change::CompareExchange { expected, .. } => before == *expected,
+    };
+    let is_read = !matches!(change, Change::Store(_));
+    let block = context.block_number.get();
+    context.with_carried(place, |carried| {
+        let mut ordered = context.details().ordered.take();
+        if is_read && !carried.is_nothing() {
+            if order.acquires() {
+                learn(context, &carried.acquired(block, scope));
+            } else {
+                ordered.read.keep_for_fence(block, scope, carried);
+            }
+        }
+        if is_write {
+            let released = ordered.released(order, scope, || everything(context));
+            if !is_read {
+                // What was released before is carried on by operations that read it, and by no others.
+                *carried = Carried::default();
+            }
+            if let Some((scope, known)) = released {
+                carried.release(block, scope, &known);
+            }
+        }
+        context.details().ordered.set(ordered);
+    });
+}
+
+/// A fence of the running thread.
+#[track_caller]
+pub(crate) fn fence(_order: Order, scope: Scope) {
+    let (context, location) = (current(), Location::caller());
+    if context.leaves_out("fence", location) || context.checks != Checks::Full {
+        return;
+    }
+    context.require_headroom();
+    let mut ordered = context.details().ordered.take();
+    learn(context, &ordered.read.acquired(context.block_number.get(), scope));
+    // A fence of a smaller scope takes nothing away from what an earlier one has released.
+    let known = everything(context);
+    ordered.fenced = Some((scope, known));
+    context.details().ordered.set(ordered);
+}
+
+/// Has the running thread know what others knew.
+fn learn(context: &Context<'_>, known: &Known) {
+    if known.is_nothing() {
+        return;
+    }
+    let (shared, me) = (&context.memory.shared, context.current.get());
+    shared.clocks.require(Tma::number(context.threads.len()) + 1);
+    shared.learn(me, known, context.block_number.get());
+}
+
+/// Everything that the running thread did and knows of. It begins an interval.
+fn everything(context: &Context<'_>) -> Known {
+    let (shared, me) = (&context.memory.shared, context.current.get());
+    shared.clocks.require(Tma::number(context.threads.len()) + 1);
+    let (interval, known) = shared.everything(me, context.block_number.get());
+    context.begin_interval(interval);
+    known
+}
+
+impl Context<'_> {
+    /// Lets other threads run, and other blocks, after an atomic operation: always if it changed nothing, because this may be a thread
+    /// that waits, and sometimes otherwise, as the seed decides.
+    fn let_others_run(&self, location: &'static Location<'static>, has_changed: bool) {
+        if has_changed {
+            self.has_changed.set(true);
+            let mut random = self.random.get();
+            let runs_on = random.next() & 3 != 0;
+            self.random.set(random);
+            if runs_on {
+                return;
+            }
+        }
+        self.suspend(State::Yielded, location);
+    }
+}

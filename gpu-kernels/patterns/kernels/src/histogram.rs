@@ -1,0 +1,125 @@
+//! How often each of 256 values occurs among bytes.
+//!
+//! ```text
+//!  bytes      │ 4 in a word, words side by side for the threads of a warp │ …
+//!               │ one atomic addition in shared memory for each byte
+//!  block      8 × 256 counters: the warps have their own, so that fewer threads meet at one
+//!               │ barrier; each thread adds up the counters of one value
+//!  bins       256 atomic additions in global memory for each block
+//! ```
+//!
+//! Blocks go on to further words until there are none, so that there are few additions in global memory. In which order they come does not
+//! matter: sums of whole numbers are the same in any.
+//!
+//! Source of the idea: V. Podlozhnyuk, "Histogram calculation in CUDA" (NVIDIA, 2007).
+
+use cuda_std::atomic::{Relaxed, Scope};
+use cuda_std::prelude::*;
+
+/// The values of a byte, and the threads of a block: one for each.
+pub const BINS: usize = 256;
+
+/// The warps of a block.
+const WARPS: usize = BINS / warp::LANES as usize;
+
+/// The blocks for so many words: 16 words for each thread, until there are more blocks than run at the same time on any GPU.
+#[cfg(not(target_arch = "nvptx64"))]
+fn blocks(words: usize) -> u32 {
+    words.div_ceil(16 * BINS).clamp(1, 2048) as u32
+}
+
+/// Adds to each of 256 bins how often its value occurs among the bytes of some words.
+#[kernel(
+    block = 256,
+    grid = blocks(words.len()),
+    requires(bins.len() == BINS)
+)]
+pub fn histogram_u8(words: GlobalSlice<'_, u32>, bins: GlobalSliceMut<'_, u32>) {
+    static COUNTERS: Shared<[[u32; BINS]; WARPS]> = Shared::new();
+    let me = thread::thread_idx_x() as usize;
+    // SAFETY: the indices are those of the array's shape. What threads do to counters atomically is separated by barriers, which all threads
+    // reach, from what is written before and read behind. Bins are only added to.
+    unsafe {
+        for warp in 0..WARPS {
+            COUNTERS.write([warp, me], 0);
+        }
+        thread::sync_threads();
+        let (mut i, step) = (thread::index_1d(), thread::grid_dim_x() as usize * BINS);
+        while i < words.len() {
+            let word = words.get_unchecked(i);
+            for byte in 0..4 {
+                let value = (word >> (8 * byte)) as usize % BINS;
+                COUNTERS.atomic([me / warp::LANES as usize, value]).fetch_add(1, Relaxed, Scope::Block);
+            }
+            i += step;
+        }
+        thread::sync_threads();
+        let mut count = 0;
+        for warp in 0..WARPS {
+            count += COUNTERS.read([warp, me]);
+        }
+        if count > 0 {
+            bins.atomic_unchecked(me).fetch_add(count, Relaxed, Scope::Device);
+        }
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use operation::Histogram;
+
+/// What the kernel is for. No GPU sees this.
+#[cfg(not(target_arch = "nvptx64"))]
+mod operation {
+    use testkit::{
+        Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Sizes, Values, Views,
+    };
+
+    use super::{BINS, histogram_u8};
+    use crate::zero::zero_u32;
+
+    /// How often each byte occurs.
+    pub struct Histogram;
+
+    impl Operation for Histogram {
+        fn describe(&self) -> Description {
+            Description {
+                name: "histogram",
+                idea: "atomic additions in shared memory, then one for each block and bin in global memory",
+                sizes: &["words"],
+                kernels: vec![zero_u32::FACTS, histogram_u8::FACTS],
+                small: [0, 1, 31, 255, 256, 4096, 4097, 20_000].map(|words| vec![words]).to_vec(),
+                large: vec![vec![1 << 24], vec![1 << 28]],
+                bits: Bits::Same,
+            }
+        }
+
+        fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
+            let [words] = sizes.get(["words"])?;
+            // Many have the same high bytes, as data often does.
+            let values = Distribution::Integers(0, (1 << 26) - 1);
+            Ok(vec![
+                Argument::input("words", &[words], values).of(Element::U32),
+                Argument::output("bins", &[BINS]).of(Element::U32),
+            ])
+        }
+
+        fn launch(&self, device: &Device, _sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+            device.launch(zero_u32 { words: views.write("bins")? })?;
+            Ok(device.launch(histogram_u8 { words: views.read("words")?, bins: views.write("bins")? })?)
+        }
+
+        fn expected(&self, _sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+            let mut counts = [0u64; BINS];
+            for word in values.of("words")? {
+                for byte in (*word as u32).to_le_bytes() {
+                    counts[usize::from(byte)] += 1;
+                }
+            }
+            Ok(vec![counts.map(|count| Expected::exact(count as f64)).to_vec()])
+        }
+
+        fn operations(&self, _sizes: &Sizes) -> f64 {
+            0.0
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The sums of all numbers up to each, in one launch that reads every number once: a scan with decoupled look-back.
+//!
+//! ```text
+//!  tiles        0             1             2             3               4096 numbers each, taken by blocks in this order
+//!  own sum      a₀            a₁            a₂            a₃              known as soon as the tile is read
+//!  up to it     a₀            a₀+a₁         …                             known when what comes before is
+//!
+//!  states     │ up to, a₀ │ own, a₁ │ own, a₂ │ nothing │                 a word each: a flag and a sum
+//!                  ╰──────────┴────────┴──── tile 3 looks back, 32 tiles at a time, until it meets one that says "up to"
+//! ```
+//!
+//! A state is one word, written at once, so whoever sees the flag sees the sum as well, and nothing else has to be ordered: all operations
+//! are relaxed. A block takes its tile from a counter, so a tile that is waited for has a block that runs, in whatever order the GPU starts
+//! them.
+//!
+//! Source: D. Merrill and M. Garland, "Single-pass parallel prefix scan with decoupled look-back" (NVIDIA, 2016).
+
+use cuda_std::atomic::{Relaxed, Scope};
+use cuda_std::prelude::*;
+
+/// The threads of a block.
+const THREADS: usize = 256;
+
+/// The warps of a block.
+const WARPS: usize = THREADS / LANES;
+
+/// The lanes of a warp.
+const LANES: usize = warp::LANES as usize;
+
+/// The numbers of a thread, side by side.
+const OWN: usize = 16;
+
+/// The numbers of a tile.
+pub const TILE: usize = THREADS * OWN;
+
+/// Where a number of the tile is in shared memory: one place is left free in 32, so that numbers `OWN` apart are in different banks.
+#[inline(always)]
+fn place_of(number: usize) -> usize {
+    number + number / LANES
+}
+
+/// The places.
+const PLACES: usize = TILE + TILE / LANES;
+
+/// The flags of a state: the sum in its lower half is the tile's own, or that of all numbers up to its end. Nothing is known at zero.
+const OF_TILE: u64 = 1 << 32;
+const UP_TO_TILE: u64 = 2 << 32;
+
+/// From a number of each lane, the sum of those of all lanes up to this one. Sums wrap around.
+///
+/// # Safety
+/// All lanes of the warp come here together.
+#[inline(always)]
+unsafe fn scan_of_lanes(mut value: u32) -> u32 {
+    for distance in [1, 2, 4, 8, 16] {
+        // SAFETY: the caller's promise.
+        let (before, is_there) = unsafe { warp::warp_shuffle_up(warp::ALL_LANES, value, distance, warp::LANES) };
+        value = value.wrapping_add(if is_there { before } else { 0 });
+    }
+    value
+}
+
+/// The sum of all tiles before this one, which is not the first. All lanes get it.
+///
+/// # Safety
+/// All lanes of the warp come here together. Every tile before has a block that will say what its sum is.
+#[inline(always)]
+unsafe fn look_back(states: &GlobalAtomics<'_, u64>, tile: usize) -> u32 {
+    let lane = warp::lane_id() as usize;
+    let (mut end, mut sum) = (tile, 0u32);
+    loop {
+        // The tile of lane 0 is the last before the end; before the first tile, nothing more comes.
+        let state = if lane < end {
+            // SAFETY: below the tile, which is inside.
+            let state = unsafe { states.get_unchecked(end - 1 - lane) };
+            let mut found = state.load(Relaxed, Scope::Device);
+            while found == 0 {
+                found = state.load(Relaxed, Scope::Device);
+            }
+            found
+        } else {
+            UP_TO_TILE
+        };
+        // SAFETY: all lanes come here, by the caller's promise.
+        let complete = unsafe { warp::warp_vote_ballot(warp::ALL_LANES, state >= UP_TO_TILE) };
+        // What lies behind the first that says "up to" is in its sum.
+        let last = if complete == 0 { 31 } else { complete.trailing_zeros() as usize };
+        let mut part = if lane <= last { state as u32 } else { 0 };
+        for distance in [16, 8, 4, 2, 1] {
+            // SAFETY: likewise.
+            part = part.wrapping_add(unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, part, distance, warp::LANES) }.0);
+        }
+        sum = sum.wrapping_add(part);
+        if complete != 0 {
+            return sum;
+        }
+        end -= LANES;
+    }
+}
+
+/// `y[i] = x[0] + … + x[i]`, modulo 2³².
+#[kernel(
+    block = 256,
+    grid = x.len().div_ceil(TILE).max(1) as u32,
+    requires(y.len() == x.len(), states.len() == x.len().div_ceil(TILE), next.len() == 1)
+)]
+pub fn inclusive_scan_u32(
+    x: GlobalSlice<'_, u32>,
+    y: GlobalSliceMut<'_, u32>,
+    states: GlobalAtomics<'_, u64>,
+    next: GlobalAtomics<'_, u32>,
+) {
+    static NUMBERS: Shared<[u32; PLACES]> = Shared::new();
+    static SUMS: Shared<[u32; WARPS]> = Shared::new();
+    static TAKEN: Shared<[u32; 1]> = Shared::new();
+    static BEFORE: Shared<[u32; 1]> = Shared::new();
+    let me = thread::thread_idx_x() as usize;
+    let (warp, lane) = (me / LANES, me % LANES);
+    // SAFETY: all threads reach the barriers, which are between what is written to shared memory and what is read by others. The indices are
+    // within the arrays' shapes. A tile is one block's.
+    unsafe {
+        if me == 0 {
+            TAKEN.write(0, next.get_unchecked(0).fetch_add(1, Relaxed, Scope::Device));
+        }
+        thread::sync_threads();
+        let tile = TAKEN.read(0) as usize;
+        if tile >= states.len() {
+            return; // the same for the whole block
+        }
+        // Read as they lie, side by side for the threads of a warp, and all before the first is needed.
+        let numbers: [u32; OWN] = core::array::from_fn(|i| x.get(tile * TILE + i * THREADS + me).unwrap_or(0));
+        for i in 0..OWN {
+            NUMBERS.write(place_of(i * THREADS + me), numbers[i]);
+        }
+        thread::sync_threads();
+        let mut own: [u32; OWN] = core::array::from_fn(|i| NUMBERS.read(place_of(me * OWN + i)));
+        for i in 1..OWN {
+            own[i] = own[i].wrapping_add(own[i - 1]);
+        }
+        let up_to_lane = scan_of_lanes(own[OWN - 1]);
+        if lane == LANES - 1 {
+            SUMS.write(warp, up_to_lane);
+        }
+        thread::sync_threads();
+        let mut before_warp = 0u32;
+        let mut of_tile = 0u32;
+        for other in 0..WARPS {
+            let sum = SUMS.read(other);
+            before_warp = before_warp.wrapping_add(if other < warp { sum } else { 0 });
+            of_tile = of_tile.wrapping_add(sum);
+        }
+        if warp == 0 {
+            let state = states.get_unchecked(tile);
+            if lane == 0 && tile > 0 {
+                state.store(OF_TILE | u64::from(of_tile), Relaxed, Scope::Device);
+            }
+            let before = if tile > 0 { look_back(&states, tile) } else { 0 };
+            if lane == 0 {
+                state.store(UP_TO_TILE | u64::from(before.wrapping_add(of_tile)), Relaxed, Scope::Device);
+                BEFORE.write(0, before);
+            }
+        }
+        thread::sync_threads();
+        let before = BEFORE.read(0).wrapping_add(before_warp).wrapping_add(up_to_lane.wrapping_sub(own[OWN - 1]));
+        for i in 0..OWN {
+            NUMBERS.write(place_of(me * OWN + i), own[i].wrapping_add(before));
+        }
+        thread::sync_threads();
+        for i in 0..OWN {
+            let number = i * THREADS + me;
+            if tile * TILE + number < y.len() {
+                y.set_unchecked(tile * TILE + number, NUMBERS.read(place_of(number)));
+            }
+        }
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use operation::Scan;
+
+/// What the kernel is for. No GPU sees this.
+#[cfg(not(target_arch = "nvptx64"))]
+mod operation {
+    use testkit::{
+        Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Sizes, Values, Views,
+    };
+
+    use super::{TILE, inclusive_scan_u32};
+    use crate::zero::{zero_u32, zero_u64};
+
+    /// The sums of all numbers up to each.
+    pub struct Scan;
+
+    impl Operation for Scan {
+        fn describe(&self) -> Description {
+            Description {
+                name: "inclusive-scan",
+                idea: "each tile waits for the sums of those before it, and says its own first (decoupled look-back)",
+                sizes: &["n"],
+                kernels: vec![zero_u32::FACTS, zero_u64::FACTS, inclusive_scan_u32::FACTS],
+                small: [0, 1, 4095, 4096, 4097, 20_000, 160_000].map(|n| vec![n]).to_vec(),
+                large: vec![vec![1 << 20], vec![(1 << 28) + 5]],
+                bits: Bits::Same,
+            }
+        }
+
+        fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
+            let [n] = sizes.get(["n"])?;
+            Ok(vec![
+                Argument::input("x", &[n], Distribution::Integers(0, u32::MAX.into())).of(Element::U32),
+                Argument::output("y", &[n]).of(Element::U32),
+                // Words of 64 bits.
+                Argument::scratch("states", &[n.div_ceil(TILE)]).of(Element::U64),
+                Argument::scratch("next", &[1]).of(Element::U32),
+            ])
+        }
+
+        fn launch(&self, device: &Device, _sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+            device.launch(zero_u32 { words: views.write("next")? })?;
+            device.launch(zero_u64 { words: views.write("states")? })?;
+            let (x, y) = (views.read("x")?, views.write("y")?);
+            let (states, next) = (views.atomics("states")?, views.atomics("next")?);
+            Ok(device.launch(inclusive_scan_u32 { x, y, states, next })?)
+        }
+
+        fn expected(&self, _sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+            let mut sum = 0u32;
+            let sums = values.of("x")?.into_iter().map(|x| {
+                sum = sum.wrapping_add(*x as u32);
+                Expected::exact(sum.into())
+            });
+            Ok(vec![sums.collect()])
+        }
+
+        fn operations(&self, _sizes: &Sizes) -> f64 {
+            0.0
+        }
+    }
+}
