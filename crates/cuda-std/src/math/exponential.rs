@@ -1,0 +1,154 @@
+//! Powers of e, 2 and 10.
+
+use super::{Pair, fma, nearest, scale, with_gpu_nan};
+
+/// ln 2 in two parts: the first has so few bits that its products with integers of 8 bits, and what they leave of x, are exact.
+const LN_2_HIGH: f32 = f32::from_bits(0x3F31_7200);
+const LN_2_LOW: f32 = 1.428_606_8e-6;
+
+/// eˣ, off by at most 0.88 units in the last place.
+///
+/// e⁰ is 1, e^−∞ is 0, e^∞ is ∞, that of NaN is NaN. Above 88.722832 the result is ∞, below −87.33654 it is subnormal, and from
+/// −103.972084 down it is 0.
+///
+/// With n the integer nearest to x/ln 2 and r = x − n·ln 2, eˣ = 2ⁿ·eʳ, |r| ≤ 0.347.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
+    let x = if x > 89.0 { 89.0 } else { x };
+    let x = if x < -104.0 { -104.0 } else { x };
+
+    let Reduced { r, rest, n } = reduce(x);
+    with_gpu_nan(scale(1.0 + (r + minus_one_and_r(r, rest)), n))
+}
+
+/// 2ˣ, off by at most 0.87 units in the last place; exact for integers.
+///
+/// 2^−∞ is 0, 2^∞ is ∞, that of NaN is NaN. From 128 on the result is ∞, up to −150 it is 0; below −126 it is subnormal.
+///
+/// With n the integer nearest to x and r = x − n, which is exact, 2ˣ = 2ⁿ·2ʳ, |r| ≤ 1/2.
+#[inline(always)]
+pub fn exp2(x: f32) -> f32 {
+    // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
+    let x = if x > 129.0 { 129.0 } else { x };
+    let x = if x < -151.0 { -151.0 } else { x };
+
+    let (n, bits) = nearest(x, 1.0);
+    with_gpu_nan(scale(exp2_near_zero(x - n), bits))
+}
+
+/// 10ˣ, off by at most 0.98 units in the last place; exact for integers from 0 to 10.
+///
+/// 10^−∞ is 0, 10^∞ is ∞, that of NaN is NaN. Above 38.531837 the result is ∞, below −37.92978 it is subnormal, and from −45.154503
+/// down it is 0.
+///
+/// With n the integer nearest to x·log₂ 10 and r = (x − n·log₁₀ 2)·ln 10, 10ˣ = 2ⁿ·eʳ, |r| ≤ 0.347; r has the bits of two numbers.
+#[inline(always)]
+pub fn exp10(x: f32) -> f32 {
+    // As for ln 2.
+    const LOG10_2_HIGH: f32 = f32::from_bits(0x3E9A_2000);
+    const LOG10_2_LOW: f32 = 4.605_039e-6;
+    const LN_10_LOW: f32 = -3.197_543_6e-8;
+    // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
+    let x = if x > 39.0 { 39.0 } else { x };
+    let x = if x < -46.0 { -46.0 } else { x };
+
+    let (n, bits) = nearest(x, core::f32::consts::LOG2_10);
+    let reduced = fma(n, -LOG10_2_HIGH, x);
+    let t = fma(n, -LOG10_2_LOW, reduced);
+    let rest = fma(n, -LOG10_2_LOW, reduced - t);
+    let r = Pair::product(t, core::f32::consts::LN_10);
+    let rest = fma(rest, core::f32::consts::LN_10, fma(t, LN_10_LOW, r.low));
+    with_gpu_nan(scale(1.0 + (r.high + minus_one_and_r(r.high, rest)), bits))
+}
+
+/// eˣ − 1, without the loss that the subtraction has where x is small; off by at most 0.95 units in the last place.
+///
+/// That of ±0 is ±0, that of −∞ is −1, that of ∞ is ∞, that of NaN is NaN. Above 88.722832 the result is ∞.
+///
+/// With n and r as in [`exp`], but n = 0 up to |x| = 0.41, it is 2ⁿ·(eʳ − 1) + (2ⁿ − 1), where both terms are known to more bits than
+/// the result has.
+#[inline(always)]
+pub fn expm1(x: f32) -> f32 {
+    let is_zero = x == 0.0;
+    // Beyond these there is nothing but ∞ and −1. A NaN is not compared with anything, and stays.
+    let given = x;
+    let x = if x > 89.0 { 89.0 } else { x };
+    let x = if x < -30.0 { -30.0 } else { x };
+
+    let (n, bits) = nearest(x, core::f32::consts::LOG2_E);
+    let is_near = x.abs() < 0.41;
+    let (n, bits) = if is_near { (0.0, 0) } else { (n, bits) };
+    let reduced = fma(n, -LN_2_HIGH, x);
+    let r = fma(n, -LN_2_LOW, reduced);
+    let rest = fma(n, -LN_2_LOW, reduced - r);
+    // (eʳ − 1 − r)/r²
+    let p = fma(r, 1.984_506_7e-4, 1.395_471_3e-3);
+    let p = fma(r, p, 8.333_468e-3);
+    let p = fma(r, p, 4.166_626e-2);
+    let p = fma(r, p, 1.666_666_6e-1);
+    let p = fma(r, p, 0.5);
+    // From 2²⁵ on, 2ⁿ − 1 is no number: of 2ⁿ·(eʳ − 1 − 2⁻ⁿ) + 2ⁿ both are.
+    let is_large = bits > 24;
+    let inverse = f32::from_bits((127i32.wrapping_sub(if bits > 100 { 100 } else { bits }) as u32) << 23);
+    let rest = if is_large { rest - inverse } else { rest };
+    let of_r = r + fma(r * r, p, rest);
+    // 2¹²⁸ is no number: half of it, and twice the result.
+    let is_last = bits == 128;
+    let power = f32::from_bits((bits.wrapping_add(if is_last { 126 } else { 127 }) as u32) << 23);
+    let result = fma(power, of_r, if is_large { power } else { power - 1.0 });
+    let result = if is_last { result + result } else { result };
+    with_gpu_nan(if is_zero { given } else { result })
+}
+
+/// x = n·ln 2 + r + rest, |r| ≤ 0.347 and the rest what r has no bits for.
+pub(super) struct Reduced {
+    pub(super) r: f32,
+    pub(super) rest: f32,
+    pub(super) n: i32,
+}
+
+/// For x between −104 and 90.
+#[inline(always)]
+pub(super) fn reduce(x: f32) -> Reduced {
+    let (n, bits) = nearest(x, core::f32::consts::LOG2_E);
+    let reduced = fma(n, -LN_2_HIGH, x);
+    let r = fma(n, -LN_2_LOW, reduced);
+    // What rounding has taken from r.
+    let rest = fma(n, -LN_2_LOW, reduced - r);
+    Reduced { r, rest, n: bits }
+}
+
+/// e^(r + rest) − 1 − r, for |r| ≤ 0.347.
+#[inline(always)]
+pub(super) fn minus_one_and_r(r: f32, rest: f32) -> f32 {
+    // (eʳ − 1 − r)/r²
+    let p = fma(r, 0.001_381_460_7, 0.008_368_711);
+    let p = fma(r, p, 0.041_668_39);
+    let p = fma(r, p, 0.166_665_21);
+    let p = fma(r, p, 0.499_999_94);
+    fma(r * r, p, rest)
+}
+
+/// e^(x + rest) = 2ⁿ·(high + low), for x between −104 and 90 and a rest of at most some units in its last place.
+#[inline(always)]
+pub(super) fn exp_pair(x: f32, rest: f32) -> (Pair, i32) {
+    let reduced = reduce(x);
+    let r = Pair::sum(reduced.r, reduced.rest + rest);
+    let small = Pair::sum(r.high, minus_one_and_r(r.high, r.low));
+    let power = Pair::sum(1.0, small.high);
+    (Pair { high: power.high, low: power.low + small.low }, reduced.n)
+}
+
+/// 2ʳ for |r| ≤ 1/2.
+#[inline(always)]
+pub(super) fn exp2_near_zero(r: f32) -> f32 {
+    // (2ʳ − 1)/r
+    let p = fma(r, 0.000_015_196_133, 0.000_154_667_56);
+    let p = fma(r, p, 0.001_333_393_5);
+    let p = fma(r, p, 0.009_618_038);
+    let p = fma(r, p, 0.055_504_102);
+    let p = fma(r, p, 0.240_226_5);
+    let p = fma(r, p, core::f32::consts::LN_2);
+    fma(r, p, 1.0)
+}

@@ -1,0 +1,104 @@
+//! Functions of the hardware: few instructions, larger errors, and other bits than on the CPU.
+//!
+//! | function | on the GPU | error, as the PTX ISA has it |
+//! |---|---|---|
+//! | [`exp2`] | `ex2.approx.f32` | 2⁻²² of the result |
+//! | [`exp`] | `ex2.approx.f32` of x·log₂ e | 2⁻²² + abs(x)·2⁻²³ of the result |
+//! | [`log2`] | `lg2.approx.f32` | 2⁻²² where x is between 1/2 and 2, elsewhere 2⁻²² of the result |
+//! | [`log`] | ln 2 times `lg2.approx.f32` | 2⁻²² where x is between 1/2 and 2, elsewhere 2⁻²¹ of the result |
+//! | [`sin`], [`cos`] | `sin.approx.f32`, `cos.approx.f32` | 2⁻²⁰·⁵ where x is between −2π and 2π; more, the larger x is |
+//! | [`tanh`] | `tanh.approx.f32` (sm_75) | 2⁻¹¹ of the result |
+//! | [`rcp`] | `rcp.approx.f32` | 1 unit in the last place |
+//! | [`sqrt`] | `sqrt.approx.f32` | 2⁻²³ of the result |
+//! | [`rsqrt`] | `rsqrt.approx.f32` | 2⁻²²·⁹ of the result |
+//! | [`div`] | `div.full.f32` | 2 units in the last place, for divisors from 2⁻¹²⁶ to 2¹²⁶ |
+//!
+//! No CPU has the bits of these instructions. There the functions are those of [`math`](super), or made of its operations, and nearer
+//! to what they shall be than the table asks: a kernel that uses them does not agree with the executor in each bit, and whatever
+//! compares the two has to allow for the errors above.
+//!
+//! Subnormal numbers are kept, as arguments and as results: the instructions are those without `.ftz`.
+
+/// A function of one instruction on the GPU, and another on the CPU.
+macro_rules! approximation {
+    ($(#[$doc:meta])* $name:ident, $instruction:literal, ($($argument:ident),+), $on_cpu:expr) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name($($argument: f32),+) -> f32 {
+            #[cfg(target_arch = "nvptx64")]
+            {
+                let result: f32;
+                // SAFETY: arithmetic on registers.
+                unsafe {
+                    core::arch::asm!(
+                        $instruction,
+                        result = out(reg32) result, $($argument = in(reg32) $argument),+,
+                        options(pure, nomem, nostack, preserves_flags),
+                    );
+                }
+                result
+            }
+            #[cfg(not(target_arch = "nvptx64"))]
+            {
+                $on_cpu
+            }
+        }
+    };
+}
+
+approximation! {
+    /// 2ˣ. 2^−∞ is 0, 2^∞ is ∞, that of NaN is NaN.
+    exp2, "ex2.approx.f32 {result}, {x};", (x), super::exp2(x)
+}
+
+approximation! {
+    /// log₂ x. That of ±0 is −∞, that of ∞ is ∞, that of a negative number or a NaN is NaN.
+    log2, "lg2.approx.f32 {result}, {x};", (x), super::log2(x)
+}
+
+approximation! {
+    /// The sine of x radians, for small x: the error grows with it. That of ±∞ or a NaN is NaN.
+    sin, "sin.approx.f32 {result}, {x};", (x), super::sin(x)
+}
+
+approximation! {
+    /// The cosine of x radians, for small x: the error grows with it. That of ±∞ or a NaN is NaN.
+    cos, "cos.approx.f32 {result}, {x};", (x), super::cos(x)
+}
+
+approximation! {
+    /// The hyperbolic tangent, with about 11 bits. That of ±∞ is ±1, that of a NaN is NaN.
+    tanh, "tanh.approx.f32 {result}, {x};", (x), super::tanh(x)
+}
+
+approximation! {
+    /// 1/x. That of ±0 is ±∞, that of ±∞ is ±0, that of a NaN is NaN.
+    rcp, "rcp.approx.f32 {result}, {x};", (x), super::with_gpu_nan(1.0 / x)
+}
+
+approximation! {
+    /// The square root. That of −0 is −0, that of a negative number or a NaN is NaN.
+    sqrt, "sqrt.approx.f32 {result}, {x};", (x), super::sqrt(x)
+}
+
+approximation! {
+    /// One over the square root. That of ±0 is ±∞, that of ∞ is 0, that of a negative number or a NaN is NaN.
+    rsqrt, "rsqrt.approx.f32 {result}, {x};", (x), super::rsqrt(x)
+}
+
+approximation! {
+    /// x/y, for y from 2⁻¹²⁶ to 2¹²⁶ in magnitude. Beyond 2¹²⁶ the result is 0 or, for an infinite x, NaN.
+    div, "div.full.f32 {result}, {x}, {y};", (x, y), super::with_gpu_nan(x / y)
+}
+
+/// eˣ as 2^(x·log₂ e). e^−∞ is 0, e^∞ is ∞, that of NaN is NaN.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    exp2(x * core::f32::consts::LOG2_E)
+}
+
+/// The natural logarithm as log₂ x·ln 2. That of ±0 is −∞, that of ∞ is ∞, that of a negative number or a NaN is NaN.
+#[inline(always)]
+pub fn log(x: f32) -> f32 {
+    super::with_gpu_nan(log2(x) * core::f32::consts::LN_2)
+}

@@ -1,0 +1,136 @@
+//! Hyperbolic sine, cosine, tangent, and their inverses.
+
+use super::exponential::{Reduced, exp_pair, minus_one_and_r, reduce};
+use super::logarithm::log_of_pair;
+use super::{NAN, Pair, fma, log1p, scale, sqrt, with_gpu_nan, with_sign};
+
+/// The hyperbolic sine, off by at most 0.8 units in the last place.
+///
+/// That of ±0 is ±0, that of ±∞ is ±∞, that of a NaN is NaN. Beyond ±89.41599 the result is ±∞.
+///
+/// Below 1 a minimax polynomial; above, (eˣ − e⁻ˣ)/2 with eˣ in two parts.
+#[inline(always)]
+pub fn sinh(x: f32) -> f32 {
+    let a = x.abs();
+    let s = a * a;
+    // (sinh x − x)/x³
+    let p = fma(s, 2.782_213_2e-6, 1.984_289_6e-4);
+    let p = fma(s, p, 8.333_310_5e-3);
+    let p = fma(s, p, 1.666_666_7e-1);
+    let near = fma(a * s, p, a);
+    let far = exp_and_inverse(a, -1.0);
+    with_gpu_nan(with_sign(if a < 1.0 { near } else { far }, x.to_bits()))
+}
+
+/// The hyperbolic cosine, off by at most 0.75 units in the last place.
+///
+/// That of ±0 is 1, that of ±∞ is ∞, that of a NaN is NaN. Beyond ±89.41599 the result is ∞.
+///
+/// (eˣ + e⁻ˣ)/2 with eˣ in two parts.
+#[inline(always)]
+pub fn cosh(x: f32) -> f32 {
+    with_gpu_nan(exp_and_inverse(x.abs(), 1.0))
+}
+
+/// (eᵃ ± e⁻ᵃ)/2 for a ≥ 0.
+#[inline(always)]
+fn exp_and_inverse(a: f32, sign: f32) -> f32 {
+    // Beyond this there is nothing but ∞. A NaN is not compared with anything, and stays.
+    let a = if a > 90.0 { 90.0 } else { a };
+    let (power, n) = exp_pair(a, 0.0);
+    // Of an inverse that is 2⁻⁶⁰ of the power nothing is left.
+    let n_of_inverse = if n > 30 { 30 } else { n };
+    let inverse = sign * (1.0 / power.high) * f32::from_bits((127u32.wrapping_sub((n_of_inverse as u32) << 1)) << 23);
+    let sum = Pair::sum(power.high, inverse);
+    // Where the inverse counts, the power is about 1, and so the inverse loses what the power gains.
+    let low = sum.low + fma(-power.low, inverse, power.low);
+    scale(sum.high + low, n.wrapping_sub(1))
+}
+
+/// The hyperbolic tangent, off by at most 1.5 units in the last place.
+///
+/// That of ±0 is ±0, that of ±∞ is ±1, that of a NaN is NaN.
+///
+/// Below 0.55 a minimax polynomial; above, 1 − 2/(e²ˣ + 1).
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    let a = x.abs();
+    let s = a * a;
+    // (tanh x − x)/x³
+    let p = fma(s, -6.242_849_4e-3, 2.105_071_4e-2);
+    let p = fma(s, p, -5.384_754_8e-2);
+    let p = fma(s, p, 1.333_254_4e-1);
+    let p = fma(s, p, -3.333_331_6e-1);
+    let near = fma(a * s, p, a);
+    // Beyond this there is nothing but 1. A NaN is not compared with anything, and stays.
+    let bounded = if a > 10.0 { 10.0 } else { a };
+    let Reduced { r, rest, n } = reduce(2.0 * bounded);
+    let power = 1.0 + (r + minus_one_and_r(r, rest));
+    let power_of_two = f32::from_bits((127u32.wrapping_add(n as u32)) << 23);
+    let far = fma(-2.0, 1.0 / fma(power, power_of_two, 1.0), 1.0);
+    with_gpu_nan(with_sign(if a < 0.55 { near } else { far }, x.to_bits()))
+}
+
+/// The inverse of the hyperbolic sine, off by at most 2.4 units in the last place.
+///
+/// That of ±0 is ±0, that of ±∞ is ±∞, that of a NaN is NaN.
+///
+/// Below 1/2 a minimax polynomial; above, ln(x + √(x² + 1)), with a sum in two parts.
+#[inline(always)]
+pub fn asinh(x: f32) -> f32 {
+    let a = x.abs();
+    let s = a * a;
+    // (arsinh x − x)/x³
+    let p = fma(s, -1.322_283_8e-2, 2.816_093_5e-2);
+    let p = fma(s, p, -4.438_295_6e-2);
+    let p = fma(s, p, 7.498_640_6e-2);
+    let p = fma(s, p, -1.666_664_3e-1);
+    let near = fma(a * s, p, a);
+    let sum = Pair::sum(sqrt(fma(a, a, 1.0)), a);
+    with_gpu_nan(with_sign(if a < 0.5 { near } else { log_or_twice(a, sum) }, x.to_bits()))
+}
+
+/// The inverse of the hyperbolic cosine, off by at most 1.5 units in the last place.
+///
+/// That of 1 is 0, that of ∞ is ∞, that of a number below 1 or a NaN is NaN.
+///
+/// ln(x + √(x² − 1)), with a sum in two parts; with t = x − 1, the root is that of t² + 2t.
+#[inline(always)]
+pub fn acosh(x: f32) -> f32 {
+    let t = x - 1.0;
+    let sum = Pair::sum(x, sqrt(fma(t, t, t + t)));
+    let result = log_or_twice(x, sum);
+    with_gpu_nan(if x < 1.0 { NAN } else { result })
+}
+
+/// The inverse of the hyperbolic tangent, off by at most 1.1 units in the last place.
+///
+/// That of ±0 is ±0, that of ±1 is ±∞, that of a number beyond ±1 or a NaN is NaN.
+///
+/// Below 1/2 a minimax polynomial; above, ln(1 + 2x/(1 − x))/2.
+#[inline(always)]
+pub fn atanh(x: f32) -> f32 {
+    let a = x.abs();
+    let s = a * a;
+    // (artanh x − x)/x³
+    let p = fma(s, 1.763_804e-1, 5.160_32e-2);
+    let p = fma(s, p, 1.181_640_9e-1);
+    let p = fma(s, p, 1.422_378_4e-1);
+    let p = fma(s, p, 2.000_245_3e-1);
+    let p = fma(s, p, 3.333_330_2e-1);
+    let near = fma(a * s, p, a);
+    let far = 0.5 * log1p(2.0 * a / (1.0 - a));
+    with_gpu_nan(with_sign(if a < 0.5 { near } else { far }, x.to_bits()))
+}
+
+/// ln of the sum; for x from 2³⁰ on, where the square may be too large, ln 2x.
+#[inline(always)]
+fn log_or_twice(x: f32, sum: Pair) -> f32 {
+    let is_large = x > 1.0e9;
+    let (high, low) = if is_large { (x, 0.0) } else { (sum.high, sum.low) };
+    let log = log_of_pair(high, low);
+    let (two, two_low) = if is_large { (core::f32::consts::LN_2, -1.904_654_2e-9) } else { (0.0, 0.0) };
+    let result = Pair::sum(log.high, two);
+    let result = result.high + (result.low + (log.low + two_low));
+    if x < f32::INFINITY { result } else { x + x }
+}

@@ -1,0 +1,281 @@
+//! Arithmetic whose rounding a kernel relies on, and functions that have the same bits on the GPU and on the CPU.
+//!
+//! Errors are in units in the last place. Where one is given as found, it is the largest over all 2³² arguments, subnormal numbers
+//! and results included; CUDA's is the maximum in the table of its programming guide.
+//!
+//! | function | largest error found | CUDA's maximum | made of |
+//! |---|---|---|---|
+//! | [`exp`] | not run over all; see its documentation | 2 | Cody–Waite reduction, polynomial of degree 6 |
+//! | [`exp2`] | not run over all; see its documentation | 2 | exact reduction, polynomial of degree 7 |
+//! | [`exp10`] | 0.972 | 2 | Cody–Waite reduction to eʳ, the polynomial of `exp` |
+//! | [`expm1`] | 0.944 | 1 | Cody–Waite reduction, polynomial of degree 7 |
+//! | [`log`] | 0.818 | 1 | exponent and polynomial of degree 11, sums with remainders |
+//! | [`log2`] | 0.911 | 1 | as `log` |
+//! | [`log10`] | 1.116 | 2 | as `log` |
+//! | [`log1p`] | not run over all; see its documentation | 1 | as `log`, with what the addition loses |
+//! | [`sqrt`] | not run over all; see its documentation | 0.5 | one operation |
+//! | [`rsqrt`] | not run over all; see its documentation | 2 | a square root, a division, a correction |
+//! | [`cbrt`] | not run over all; see its documentation | 1 | a guess from the exponent, Householder’s and Newton’s methods |
+//! | [`rcbrt`] | not run over all; see its documentation | 1 | as `cbrt` |
+//! | [`sin`] | 0.884 | 2 | Cody–Waite or Payne–Hanek reduction, polynomial of degree 7 |
+//! | [`cos`] | 0.883 | 2 | the same, polynomial of degree 8 |
+//! | [`tan`] | not run over all; see its documentation | 4 | the same, polynomial of degree 15, a division |
+//! | [`sinpi`] | not run over all; see its documentation | 1 | exact reduction, polynomial of degree 9 |
+//! | [`cospi`] | not run over all; see its documentation | 1 | exact reduction, polynomial of degree 8 |
+//! | [`asin`] | not run over all; see its documentation | 2 | polynomial of degree 11, a square root |
+//! | [`acos`] | not run over all; see its documentation | 2 | as `asin` |
+//! | [`atan`] | not run over all; see its documentation | 2 | a division, polynomial of degree 19 |
+//! | [`sinh`] | not run over all; see its documentation | 3 | polynomial of degree 9, or eˣ in two parts and a division |
+//! | [`cosh`] | not run over all; see its documentation | 2 | eˣ in two parts, a division |
+//! | [`tanh`] | not run over all; see its documentation | 2 | polynomial of degree 11, or eˣ and a division |
+//! | [`asinh`] | not run over all; see its documentation | 3 | polynomial of degree 11, or a square root and `log` |
+//! | [`acosh`] | not run over all; see its documentation | 4 | a square root and `log` |
+//! | [`atanh`] | not run over all; see its documentation | 3 | polynomial of degree 13, or a division and `log1p` |
+//! | [`erf`] | not run over all; see its documentation | 2 | polynomial of degree 15, or 1 − 2ᵖ with one of degree 6 |
+//! | [`erfc`] | not run over all; see its documentation | 4 | the same polynomial, or eˣ in two parts, a division, polynomial of degree 8 |
+//! | [`tgamma`] | not run over all; see its documentation | 5 | a division and polynomial of degree 10, or Stirling’s formula |
+//! | [`lgamma`] | not run over all; see its documentation | 6 (outside of −10.001 to −2.264) | polynomials, or Stirling’s formula |
+//! | [`floor`] | not run over all; see its documentation | 0 | one operation |
+//! | [`ceil`] | not run over all; see its documentation | 0 | one operation |
+//! | [`trunc`] | not run over all; see its documentation | 0 | one operation |
+//! | [`round_ties_even`] | not run over all; see its documentation | 0 | one operation |
+//! | [`round`] | not run over all; see its documentation | 0 | an addition and `trunc` |
+//! | [`abs`] | not run over all; see its documentation | 0 | integer operations |
+//! | [`sincos`] | those of `sin` and `cos`, with the same bits | 2 | one reduction |
+//! | [`pow`], [`powi`] | 0.895 in 10⁸ pairs | 4 | log₂ x in two parts, then as `exp2` |
+//! | [`atan2`] | 1.515 in 10⁸ pairs | 3 | a division, the polynomial of `atan` |
+//! | [`hypot`] | 1.002 in 10⁸ pairs | 3 | powers of 2, a fused sum of squares, a square root |
+//! | [`fmod`], [`remainder`] | 0 in 10⁸ pairs | 0 | divisions, and subtractions that are exact |
+//! | [`fma`], [`min`], [`max`] | exact, or correctly rounded | the same | one operation |
+//! | [`copysign`], [`ldexp`], [`frexp`], [`ilogb`] | exact; `ldexp` correctly rounded | the same | integer operations, products with powers of 2 |
+//!
+//! `lgamma` is 0 again and again between −10.001 and −2.264; what counts there is the absolute error, at most 1.2·10⁻⁶. Where a
+//! division, a square root or the integer next to a number is one operation, f64 has it, too: [`fma_f64`], [`sqrt_f64`], [`floor_f64`]
+//! and so on. [`fast`] has the functions of the hardware, with larger errors and other bits.
+//!
+//! The bounds are tested against functions in f64: on some numbers of each exponent by the ordinary tests, and on all 2³² by these (about
+//! a minute each on one core):
+//!
+//! ```sh
+//! RUSTFLAGS="-C target-cpu=native" cargo test --release -p tilewright-cuda-std --test math -- --ignored --nocapture --test-threads 1
+//! ```
+//!
+//! # Why the bits are the same
+//!
+//! Both sides compile one source, of operations that IEEE 754 defines to the last bit: `fma`, `+`, `−`, `·`, `/`, the square root and the
+//! rounding to an integer, rounded to nearest, with subnormal numbers, and integer operations. rustc contracts nothing, and neither does
+//! the builder: the PTX says `.rn` of each of them and never `.ftz`. No approximation of the hardware (`ex2.approx`, `rsqrt.approx`) is
+//! used, because no CPU has its bits. What IEEE 754 leaves open is the bits of a NaN: here they are always the GPU's, `0x7FFFFFFF`.
+//!
+//! The methods of std (`x.exp()`) are other functions: they call the C library of the machine, and no GPU has them.
+//!
+//! # How they are made
+//!
+//! There is no table, because one that is indexed at run time would be in memory. There is no f64, because many GPUs have little of it,
+//! but for three operations where a sine has an argument above 105615. Where 24 bits do not do, a number is the sum of two. Branches
+//! are for what is rare (large arguments of sines) or has nothing in common (`tgamma` near 0 and far from it); everywhere else both sides
+//! are computed, and one is selected.
+//!
+//! # Sources
+//!
+//! The reductions are those of W. J. Cody and W. Waite, "Software Manual for the Elementary Functions" (1980), and of M. H. Payne and
+//! R. N. Hanek, "Radian reduction for trigonometric functions" (1983). Sums and products in two parts are T. J. Dekker's, "A
+//! floating-point technique for extending the available precision" (1971), products with a fused operation. The polynomials are minimax,
+//! most of them in the relative error of the result, found by Remez's exchange algorithm in 30 digits and more. The first coefficients
+//! were rounded to `f32` one after the other, and those behind them found again each time. What else a function rests on, it says.
+
+mod double;
+mod error_function;
+mod exponential;
+pub mod fast;
+mod gamma;
+mod hyperbolic;
+mod logarithm;
+mod power;
+mod rounding;
+mod trigonometric;
+
+pub use double::{
+    abs_f64, ceil_f64, copysign_f64, floor_f64, fma_f64, max_f64, min_f64, round_f64, round_ties_even_f64, sqrt_f64,
+    trunc_f64,
+};
+pub use error_function::{erf, erfc};
+pub use exponential::{exp, exp2, exp10, expm1};
+pub use gamma::{lgamma, tgamma};
+pub use hyperbolic::{acosh, asinh, atanh, cosh, sinh, tanh};
+pub use logarithm::{log, log1p, log2, log10};
+pub use power::{cbrt, hypot, pow, powi, rcbrt, rsqrt};
+pub use rounding::{ceil, floor, fmod, frexp, ilogb, ldexp, remainder, round, round_ties_even, trunc};
+pub use trigonometric::{acos, asin, atan, atan2, cos, cospi, sin, sincos, sinpi, tan};
+
+/// `a·b + c` with one rounding (IEEE 754 fusedMultiplyAdd): `fma.rn.f32` on the GPU.
+///
+/// Rust never contracts `a * b + c` into this; where a kernel wants the fused operation, it has to say so.
+#[inline(always)]
+pub fn fma(a: f32, b: f32, c: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        core::intrinsics::fmaf32(a, b, c)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        a.mul_add(b, c)
+    }
+}
+
+/// The square root, correctly rounded: `sqrt.rn.f32` on the GPU. That of −0 is −0, that of a negative number NaN.
+#[inline(always)]
+pub fn sqrt(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        core::intrinsics::sqrtf32(x)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        with_gpu_nan(x.sqrt())
+    }
+}
+
+/// The magnitude of x: of −0 it is +0, of a NaN NaN. Exact.
+#[inline(always)]
+pub fn abs(x: f32) -> f32 {
+    let bits = x.to_bits() & !SIGN;
+    f32::from_bits(if bits > INFINITY { NAN.to_bits() } else { bits })
+}
+
+/// The magnitude of x with the sign of y, which may be a zero or a NaN. That of a NaN x is NaN. Exact.
+#[inline(always)]
+pub fn copysign(x: f32, y: f32) -> f32 {
+    let bits = x.to_bits() & !SIGN;
+    f32::from_bits(if bits > INFINITY { NAN.to_bits() } else { bits | y.to_bits() & SIGN })
+}
+
+/// The smaller number, and −0 of ±0. If one is a NaN, it is the other: a NaN is missing data (IEEE 754-2019 minimumNumber); only if
+/// both are, it is NaN. `min.f32` on the GPU.
+#[inline(always)]
+pub fn min(x: f32, y: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: f32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "min.f32 {result}, {x}, {y};",
+                result = out(reg32) result, x = in(reg32) x, y = in(reg32) y,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        result
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let smaller = if x < y { x } else { y };
+        // Of the zeros, −0 has a bit more; everything else that is equal is the same.
+        let smaller = if x == y { f32::from_bits(x.to_bits() | y.to_bits()) } else { smaller };
+        let smaller = if x.is_nan() { y } else { smaller };
+        with_gpu_nan(if y.is_nan() { x } else { smaller })
+    }
+}
+
+/// The larger number, and +0 of ±0. If one is a NaN, it is the other: a NaN is missing data (IEEE 754-2019 maximumNumber); only if
+/// both are, it is NaN. `max.f32` on the GPU.
+#[inline(always)]
+pub fn max(x: f32, y: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: f32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "max.f32 {result}, {x}, {y};",
+                result = out(reg32) result, x = in(reg32) x, y = in(reg32) y,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        result
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        with_gpu_nan(-min(-x, -y))
+    }
+}
+
+/// The NaN of a GPU.
+const NAN: f32 = f32::from_bits(0x7FFF_FFFF);
+const SIGN: u32 = 1 << 31;
+const INFINITY: u32 = f32::INFINITY.to_bits();
+
+/// A number of about 48 bits, as the sum of two; the low part is at most half a unit in the last place of the high one, or about that.
+#[derive(Clone, Copy)]
+struct Pair {
+    high: f32,
+    low: f32,
+}
+
+impl Pair {
+    /// The sum, exactly, if `larger` is 0 or has the larger magnitude (T. J. Dekker, 1971).
+    #[inline(always)]
+    fn sum(larger: f32, smaller: f32) -> Self {
+        let high = larger + smaller;
+        Self { high, low: smaller - (high - larger) }
+    }
+
+    /// The sum, exactly (D. E. Knuth, "The Art of Computer Programming", volume 2).
+    #[inline(always)]
+    fn sum_of_any(a: f32, b: f32) -> Self {
+        let high = a + b;
+        let of_b = high - a;
+        Self { high, low: (a - (high - of_b)) + (b - of_b) }
+    }
+
+    /// The product, exactly, where nothing of it is below 2⁻¹⁴⁹.
+    #[inline(always)]
+    fn product(a: f32, b: f32) -> Self {
+        let high = a * b;
+        Self { high, low: fma(a, b, -high) }
+    }
+
+    #[inline(always)]
+    fn rounded(self) -> f32 {
+        self.high + self.low
+    }
+}
+
+/// The integer nearest to `x·factor`, which is below 2²² in magnitude, as both kinds of number. Of a NaN: NaN, and any integer.
+#[inline(always)]
+fn nearest(x: f32, factor: f32) -> (f32, i32) {
+    // Numbers from 2²³ to 2²⁴ are integers, and as far apart as their bits are: an addition rounds to one of them.
+    const ROUND: f32 = 12_582_912.0;
+    let rounded = fma(x, factor, ROUND);
+    (rounded - ROUND, (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32))
+}
+
+/// `x·2ⁿ`, rounded once, for x from 2⁻³⁰ to 2³⁰ and n from −220 to 130. Of a NaN it is NaN, whatever n is.
+#[inline(always)]
+fn scale(x: f32, n: i32) -> f32 {
+    let power_of_two = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
+    // 2ⁿ itself may be too large or too small for a number; the first of the two products is exact.
+    let half = n >> 1;
+    x * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+}
+
+/// x or −x, as the highest bit is 0 or 1. By a multiplication, which on a GPU makes one NaN of all.
+#[inline(always)]
+fn with_sign(x: f32, bits: u32) -> f32 {
+    x * f32::from_bits(1.0f32.to_bits() | bits & SIGN)
+}
+
+/// The result of an operation, if NaN with the bits that it has on a GPU.
+#[inline(always)]
+fn with_gpu_nan(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        x
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        // In integers, because to LLVM one NaN is as good as another: it takes `if x.is_nan() { NAN } else { x }` for `x`.
+        let bits = x.to_bits();
+        f32::from_bits(if bits & !SIGN > INFINITY { NAN.to_bits() } else { bits })
+    }
+}
