@@ -46,9 +46,25 @@ fn float_method(message: &str) -> Option<(&str, &'static str)> {
     Some((name, ["f32", "f64"].into_iter().find(has)?))
 }
 
+/// What `cuda_std::math` calls a method of std.
+fn name_in_math(method: &str) -> &str {
+    match method {
+        "mul_add" => "fma",
+        "ln" => "log",
+        "exp_m1" => "expm1",
+        "ln_1p" => "log1p",
+        "powf" => "pow",
+        "sin_cos" => "sincos",
+        _ => method,
+    }
+}
+
 fn for_float_method(name: &str, kind: &str, math: Option<&[String]>) -> String {
-    let function = if name == "mul_add" { "fma" } else { name };
-    let advice = match math.map(|math| math.iter().any(|known| known == function)) {
+    let function = name_in_math(name);
+    let has = |function: &str| math.map(|math| math.iter().any(|known| known == function));
+    let of_f64 = format!("{function}_f64");
+    let advice = match has(function) {
+        Some(_) if kind == "f64" && has(&of_f64) == Some(true) => format!("write `cuda_std::math::{of_f64}(…)`"),
         None => "`cuda_std::math` has what kernels can use".to_owned(),
         Some(true) if kind == "f32" => {
             format!("write `cuda_std::math::{function}(…)`, which has the same bits on the CPU")
@@ -78,9 +94,10 @@ pub(crate) fn math_functions(toolchain: &Toolchain, crate_dir: &Path) -> Option<
     let library = packages.filter(|package| package["name"] == "tilewright-cuda-std");
     let manifest = library.filter_map(|package| package["manifest_path"].as_str()).next()?;
     let source = Path::new(manifest).with_file_name("src");
-    let mut files = vec![source.join("math.rs")];
-    files.extend(fs::read_dir(source.join("math")).into_iter().flatten().flatten().map(|entry| entry.path()));
-    let text: String = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
+    let files = fs::read_dir(source.join("math")).into_iter().flatten().flatten().map(|entry| entry.path());
+    // Those of the hardware have names of their own, or those of the others.
+    let files = files.filter(|file| file.file_name().is_some_and(|name| name != "fast.rs"));
+    let text: String = files.filter_map(|file| fs::read_to_string(file).ok()).collect();
     Some(functions(&text))
 }
 
@@ -111,6 +128,11 @@ mod tests {
         assert!(text.contains("`cuda_std::math::exp(…)` is for f32, and there is none for f64"), "{text}");
         let text = with_hints(&[NO_METHOD.replace("`exp`", "`mul_add`")], || Some(vec!["fma".to_owned()]));
         assert!(text.contains("write `cuda_std::math::fma(…)`"), "{text}");
+        let of_f64 = NO_METHOD.replace("`exp`", "`sqrt`").replace("type `f32`", "type `f64`");
+        let text = with_hints(&[of_f64], || Some(vec!["sqrt".to_owned(), "sqrt_f64".to_owned()]));
+        assert!(text.contains("write `cuda_std::math::sqrt_f64(…)`"), "{text}");
+        let text = with_hints(&[NO_METHOD.replace("`exp`", "`ln_1p`")], || Some(vec!["log1p".to_owned()]));
+        assert!(text.contains("write `cuda_std::math::log1p(…)`"), "{text}");
         let text = with_hints(&[NO_METHOD.to_owned()], || None);
         assert!(text.contains("`cuda_std::math` has what kernels can use") && !text.contains("no `exp`"), "{text}");
         let ambiguous = NO_METHOD.replace("type `f32`", "type `{float}`");

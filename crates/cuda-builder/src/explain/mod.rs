@@ -103,7 +103,6 @@ fn what_is_missing(line: &str, math: Option<&[String]>) -> Option<String> {
 
 /// What to write for a function of numbers.
 fn instead(name: &str, math: Option<&[String]>) -> String {
-    let name = if name == "log" { "ln" } else { name };
     match math.map(|math| math.iter().any(|known| known == name)) {
         None => "`cuda_std::math` has what kernels can use".to_owned(),
         Some(true) => format!("write `cuda_std::math::{name}`"),
