@@ -1,17 +1,17 @@
 //! Functions of the hardware: few instructions, larger errors, and other bits than on the CPU.
 //!
-//! | function | on the GPU | error, as the PTX ISA has it |
+//! | function | on the GPU | error, as the PTX ISA (9.1) has it |
 //! |---|---|---|
-//! | [`exp2`] | `ex2.approx.f32` | 2⁻²² of the result |
+//! | [`exp2`] | `ex2.approx.f32` | 2 units in the last place |
 //! | [`exp`] | `ex2.approx.f32` of x·log₂ e | 2⁻²² + abs(x)·2⁻²³ of the result |
 //! | [`log2`] | `lg2.approx.f32` | 2⁻²² where x is between 1/2 and 2, elsewhere 2⁻²² of the result |
 //! | [`log`] | ln 2 times `lg2.approx.f32` | 2⁻²² where x is between 1/2 and 2, elsewhere 2⁻²¹ of the result |
-//! | [`sin`], [`cos`] | `sin.approx.f32`, `cos.approx.f32` | 2⁻²⁰·⁵ where x is between −2π and 2π; more, the larger x is |
+//! | [`sin`], [`cos`] | `sin.approx.f32`, `cos.approx.f32` | 2⁻²⁰·⁵ where x is between −2π and 2π, 2⁻¹⁴·⁷ between −100π and 100π |
 //! | [`tanh`] | `tanh.approx.f32` (sm_75) | 2⁻¹¹ of the result |
 //! | [`rcp`] | `rcp.approx.f32` | 1 unit in the last place |
 //! | [`sqrt`] | `sqrt.approx.f32` | 2⁻²³ of the result |
 //! | [`rsqrt`] | `rsqrt.approx.f32` | 2⁻²²·⁹ of the result |
-//! | [`div`] | `div.full.f32` | 2 units in the last place, for divisors from 2⁻¹²⁶ to 2¹²⁶ |
+//! | [`div`] | `div.full.f32` | 2 units in the last place |
 //!
 //! No CPU has the bits of these instructions. There the functions are those of [`math`](super), or made of its operations, and nearer
 //! to what they shall be than the table asks: a kernel that uses them does not agree with the executor in each bit, and whatever
@@ -57,12 +57,12 @@ approximation! {
 }
 
 approximation! {
-    /// The sine of x radians, for small x: the error grows with it. That of ±∞ or a NaN is NaN.
+    /// The sine of x radians, for x between −100π and 100π: beyond that it can be anything. That of ±∞ or a NaN is NaN.
     sin, "sin.approx.f32 {result}, {x};", (x), super::sin(x)
 }
 
 approximation! {
-    /// The cosine of x radians, for small x: the error grows with it. That of ±∞ or a NaN is NaN.
+    /// The cosine of x radians, for x between −100π and 100π: beyond that it can be anything. That of ±∞ or a NaN is NaN.
     cos, "cos.approx.f32 {result}, {x};", (x), super::cos(x)
 }
 
@@ -87,7 +87,7 @@ approximation! {
 }
 
 approximation! {
-    /// x/y, for y from 2⁻¹²⁶ to 2¹²⁶ in magnitude. Beyond 2¹²⁶ the result is 0 or, for an infinite x, NaN.
+    /// x/y. That of numbers other than 0 by ±0 is ±∞, that of ±0 by ±0 or of ±∞ by ±∞ is NaN.
     div, "div.full.f32 {result}, {x}, {y};", (x, y), super::with_gpu_nan(x / y)
 }
 

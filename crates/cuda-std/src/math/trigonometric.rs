@@ -7,7 +7,7 @@ use super::{NAN, Pair, fma, nearest, round_ties_even, sqrt, with_gpu_nan, with_s
 /// That of ±0 is ±0, that of ±∞ or a NaN is NaN.
 ///
 /// x = n·π/2 + r, |r| ≤ π/4: up to 105615 with π/2 in three parts (W. J. Cody and W. Waite, "Software Manual for the Elementary
-/// Functions", 1980), beyond that, in a branch, with those of the 192 bits of 2/π that count (M. H. Payne and R. N. Hanek, "Radian
+/// Functions", 1980), beyond that, in a branch, with those of 224 bits of 2/π that count (M. H. Payne and R. N. Hanek, "Radian
 /// reduction for trigonometric functions", 1983). r has a second part. Then minimax polynomials for sine and cosine.
 #[inline(always)]
 pub fn sin(x: f32) -> f32 {
@@ -123,7 +123,7 @@ pub fn acos(x: f32) -> f32 {
     with_gpu_nan(base + fma(factor, y, fma(factor, beyond, base_low)))
 }
 
-/// The arc tangent in radians, from −π/2 to π/2, off by at most 1.2 units in the last place.
+/// The arc tangent in radians, from −π/2 to π/2, off by at most 1.21 units in the last place.
 ///
 /// That of ±0 is ±0, that of ±∞ is ±π/2, that of a NaN is NaN.
 ///
@@ -196,7 +196,7 @@ fn reduce(x: f32) -> Reduced {
 /// For x ≥ 2¹⁶.
 ///
 /// x = m·2ᵏ with an integer m of 24 bits. The bits of 2/π that make a multiple of 4 of m·2ᵏ·2/π do not count. Of those behind, 96 are
-/// taken: x·2/π mod 4 then has an error below 2⁻⁵⁹, while no `f32` is nearer to a multiple of π/2 than 2⁻³⁴.
+/// taken: x·2/π mod 4 then has an error below 2⁻⁵⁹, while no `f32` is nearer to a multiple of π/2 than 2⁻³⁰.
 #[inline(always)]
 fn reduce_large(x: f32) -> Reduced {
     let bits = x.to_bits();

@@ -50,7 +50,7 @@ functions! {
     cospi: cospi, 0.9;
     asin: f64::asin, 1.2;
     acos: f64::acos, 1.2;
-    atan: f64::atan, 1.2;
+    atan: f64::atan, 1.21;
     sinh: f64::sinh, 0.8;
     cosh: f64::cosh, 0.75;
     tanh: f64::tanh, 1.5;

@@ -33,7 +33,7 @@ const OF_ONE: [OfOne; 35] = [
     ("cospi", |x| sinpi(x.abs() % 2.0 + 0.5), 0.9),
     ("asin", f64::asin, 1.2),
     ("acos", f64::acos, 1.2),
-    ("atan", f64::atan, 1.2),
+    ("atan", f64::atan, 1.21),
     ("sinh", f64::sinh, 0.8),
     ("cosh", f64::cosh, 0.75),
     ("tanh", f64::tanh, 1.5),
