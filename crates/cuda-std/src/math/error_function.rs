@@ -5,7 +5,7 @@ use super::{Pair, fma, nearest, scale, with_gpu_nan, with_sign};
 
 /// The error function, 2/√π·∫₀ˣ e^(−t²) dt, off by at most 1.2 units in the last place.
 ///
-/// That of ±0 is ±0, that of ±∞ is ±1, that of a NaN is NaN. Beyond ±3.919 the result is ±1.
+/// That of ±0 is ±0, that of ±∞ is ±1, that of a NaN is NaN. Beyond ±3.9193 the result is ±1.
 ///
 /// Below 1 a minimax polynomial; above, 1 − 2^p(x) with a minimax polynomial p for log₂ erfc x.
 #[inline(always)]
@@ -29,7 +29,7 @@ pub fn erf(x: f32) -> f32 {
 
 /// 1 − erf x, without the loss that the subtraction has where x is large; off by at most 2.5 units in the last place.
 ///
-/// That of −∞ is 2, that of ∞ is 0, that of a NaN is NaN. Above 9.1945 the result is subnormal, and from 10.0547 on it is 0.
+/// That of −∞ is 2, that of ∞ is 0, that of a NaN is NaN. Above 9.1945 the result is subnormal, and from 10.0542 on it is 0.
 ///
 /// Below 1/2 as [`erf`]. Above, with x² in two parts, erfc x is e^(−x²)/(1 + 2x) times a minimax polynomial in (x − 2)/(x + 2) that is between 1 and 1.3 (after
 /// M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of (1 + 2x)exp(x²)erfc x in 0 ≤ x < ∞", 1981); that of −x is 2 less

@@ -8,7 +8,7 @@ use super::{NAN, Pair, fma, log, nearest, round_ties_even, scale, with_gpu_nan, 
 /// The gamma function, off by at most 4.6 units in the last place.
 ///
 /// Γ(n) is (n − 1)!. That of ±0 is ±∞, that of ∞ is ∞, that of a negative integer, −∞ or a NaN is NaN. Above 35.0401 the result is ∞;
-/// below −42 it is ±0 or the smallest number.
+/// below −42 it is ±0.
 ///
 /// From −2.5 to 3.5, 1/Γ(1 + f) is a minimax polynomial for |f| ≤ 1/2, and Γ(x + 1) = x·Γ(x) does the rest. Beyond 3.5 it is
 /// Stirling's formula, x^(x − 1/2)·e⁻ˣ·p(1/x), with the exponent in two parts, and below −2.5 Γ(−x) = −π/(x·sin(πx)·Γ(x)).
@@ -80,7 +80,8 @@ fn tgamma_far(x: f32) -> f32 {
     let reflected = with_sign(reflected, u32::from(!is_positive) << 31);
     let is_pole = r == 0.0 && quadrant & 1 == 0;
     let is_negative = x < 0.0;
-    let result = scale(if is_negative { reflected } else { gamma }, if is_negative { -bits } else { bits });
+    let result =
+        scale(if is_negative { reflected } else { gamma }, if is_negative { bits.wrapping_neg() } else { bits });
     let is_infinite = x > 36.0;
     let result = if is_infinite { x + f32::INFINITY } else { result };
     if is_negative && (is_pole || a == f32::INFINITY) { NAN } else { result }

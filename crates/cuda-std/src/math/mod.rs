@@ -5,16 +5,16 @@
 //!
 //! | function | largest error found | CUDA's maximum | made of |
 //! |---|---|---|---|
-//! | [`exp`] | not run over all; see its documentation | 2 | Cody–Waite reduction, polynomial of degree 6 |
-//! | [`exp2`] | not run over all; see its documentation | 2 | exact reduction, polynomial of degree 7 |
+//! | [`exp`] | 0.876 | 2 | Cody–Waite reduction, polynomial of degree 6 |
+//! | [`exp2`] | 0.868 | 2 | exact reduction, polynomial of degree 7 |
 //! | [`exp10`] | 0.972 | 2 | Cody–Waite reduction to eʳ, the polynomial of `exp` |
 //! | [`expm1`] | 0.944 | 1 | Cody–Waite reduction, polynomial of degree 7 |
 //! | [`log`] | 0.818 | 1 | exponent and polynomial of degree 11, sums with remainders |
 //! | [`log2`] | 0.911 | 1 | as `log` |
 //! | [`log10`] | 1.116 | 2 | as `log` |
-//! | [`log1p`] | not run over all; see its documentation | 1 | as `log`, with what the addition loses |
-//! | [`sqrt`] | not run over all; see its documentation | 0.5 | one operation |
-//! | [`rsqrt`] | not run over all; see its documentation | 2 | a square root, a division, a correction |
+//! | [`log1p`] | 0.900 | 1 | as `log`, with what the addition loses |
+//! | [`sqrt`] | 0.5: correctly rounded | 0.5 | one operation |
+//! | [`rsqrt`] | 0.50000003 | 2 | a square root, a division, a correction |
 //! | [`cbrt`] | not run over all; see its documentation | 1 | a guess from the exponent, Householder’s and Newton’s methods |
 //! | [`rcbrt`] | not run over all; see its documentation | 1 | as `cbrt` |
 //! | [`sin`] | 0.884 | 2 | Cody–Waite or Payne–Hanek reduction, polynomial of degree 7 |
@@ -22,25 +22,25 @@
 //! | [`tan`] | not run over all; see its documentation | 4 | the same, polynomial of degree 15, a division |
 //! | [`sinpi`] | not run over all; see its documentation | 1 | exact reduction, polynomial of degree 9 |
 //! | [`cospi`] | not run over all; see its documentation | 1 | exact reduction, polynomial of degree 8 |
-//! | [`asin`] | not run over all; see its documentation | 2 | polynomial of degree 11, a square root |
-//! | [`acos`] | not run over all; see its documentation | 2 | as `asin` |
-//! | [`atan`] | not run over all; see its documentation | 2 | a division, polynomial of degree 19 |
-//! | [`sinh`] | not run over all; see its documentation | 3 | polynomial of degree 9, or eˣ in two parts and a division |
-//! | [`cosh`] | not run over all; see its documentation | 2 | eˣ in two parts, a division |
-//! | [`tanh`] | not run over all; see its documentation | 2 | polynomial of degree 11, or eˣ and a division |
-//! | [`asinh`] | not run over all; see its documentation | 3 | polynomial of degree 11, or a square root and `log` |
-//! | [`acosh`] | not run over all; see its documentation | 4 | a square root and `log` |
-//! | [`atanh`] | not run over all; see its documentation | 3 | polynomial of degree 13, or a division and `log1p` |
-//! | [`erf`] | not run over all; see its documentation | 2 | polynomial of degree 15, or 1 − 2ᵖ with one of degree 6 |
-//! | [`erfc`] | not run over all; see its documentation | 4 | the same polynomial, or eˣ in two parts, a division, polynomial of degree 8 |
+//! | [`asin`] | 1.184 | 2 | polynomial of degree 11, a square root |
+//! | [`acos`] | 1.140 | 2 | as `asin` |
+//! | [`atan`] | 1.205 | 2 | a division, polynomial of degree 19 |
+//! | [`sinh`] | 0.730 | 3 | polynomial of degree 9, or eˣ in two parts and a division |
+//! | [`cosh`] | 0.685 | 2 | eˣ in two parts, a division |
+//! | [`tanh`] | 1.423 | 2 | polynomial of degree 11, or eˣ and a division |
+//! | [`asinh`] | 2.356 | 3 | polynomial of degree 11, or a square root and `log` |
+//! | [`acosh`] | 1.899 | 4 | a square root and `log` |
+//! | [`atanh`] | 0.929 | 3 | polynomial of degree 13, or a division and `log1p` |
+//! | [`erf`] | 1.139 | 2 | polynomial of degree 15, or 1 − 2ᵖ with one of degree 6 |
+//! | [`erfc`] | 2.420 | 4 | the same polynomial, or eˣ in two parts, a division, polynomial of degree 8 |
 //! | [`tgamma`] | not run over all; see its documentation | 5 | a division and polynomial of degree 10, or Stirling’s formula |
 //! | [`lgamma`] | not run over all; see its documentation | 6 (outside of −10.001 to −2.264) | polynomials, or Stirling’s formula |
-//! | [`floor`] | not run over all; see its documentation | 0 | one operation |
-//! | [`ceil`] | not run over all; see its documentation | 0 | one operation |
-//! | [`trunc`] | not run over all; see its documentation | 0 | one operation |
-//! | [`round_ties_even`] | not run over all; see its documentation | 0 | one operation |
+//! | [`floor`] | 0 | 0 | one operation |
+//! | [`ceil`] | 0 | 0 | one operation |
+//! | [`trunc`] | 0 | 0 | one operation |
+//! | [`round_ties_even`] | 0 | 0 | one operation |
 //! | [`round`] | not run over all; see its documentation | 0 | an addition and `trunc` |
-//! | [`abs`] | not run over all; see its documentation | 0 | integer operations |
+//! | [`abs`] | 0 | 0 | integer operations |
 //! | [`sincos`] | those of `sin` and `cos`, with the same bits | 2 | one reduction |
 //! | [`pow`], [`powi`] | 0.895 in 10⁸ pairs | 4 | log₂ x in two parts, then as `exp2` |
 //! | [`atan2`] | 1.515 in 10⁸ pairs | 3 | a division, the polynomial of `atan` |

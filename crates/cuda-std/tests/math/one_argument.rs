@@ -55,8 +55,8 @@ functions! {
     cosh: f64::cosh, 0.75;
     tanh: f64::tanh, 1.5;
     asinh: f64::asinh, 2.4;
-    acosh: f64::acosh, 1.5;
-    atanh: f64::atanh, 1.1;
+    acosh: f64::acosh, 1.9;
+    atanh: f64::atanh, 0.95;
     erf: libm::erf, 1.2;
     erfc: libm::erfc, 2.5;
     tgamma: tgamma, 4.6;
