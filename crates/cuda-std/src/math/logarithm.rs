@@ -155,7 +155,7 @@ pub(super) fn log_of_pair(high: f32, low: f32) -> Pair {
     of_split(exponent as f32, f, fma(-low, f, low))
 }
 
-/// log₂ x as a pair with a relative error below 2⁻⁴⁰, for positive finite numbers.
+/// log₂ x as a pair with a relative error of about 2⁻³⁴, for positive finite numbers.
 ///
 /// x = 2ᵉ·m; with q = (m − 1)/(m + 1), ln m = 2·artanh q = 2·(q + q³/3 + q⁵/5 + …), |q| ≤ 0.172.
 #[inline(always)]

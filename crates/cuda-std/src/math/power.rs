@@ -115,7 +115,7 @@ pub fn hypot(x: f32, y: f32) -> f32 {
 /// As C has it: x⁰ and 1ʸ are 1, even of a NaN. Of other NaNs it is NaN, and so it is of a negative x and a y that is no integer. Of
 /// ±0 it is 0 or, for negative y, ∞, with the sign of x if y is an odd integer, and of ±∞ the other way round. (−1)^±∞ is 1.
 ///
-/// log₂ x in two parts with a relative error below 2⁻⁴⁰, their product with y in two parts, and then as [`exp2`](super::exp2).
+/// log₂ x in two parts with a relative error of about 2⁻³⁴, their product with y in two parts, and then as [`exp2`](super::exp2).
 #[inline(always)]
 pub fn pow(x: f32, y: f32) -> f32 {
     let half = 0.5 * y;
