@@ -87,7 +87,7 @@ fn what_is_missing(line: &str, math: Option<&[String]>) -> Option<String> {
         let (name, kind) = intrinsic["llvm.".len()..].split_once('.')?;
         if NO_MATH.contains(&name) && intrinsic != MATH {
             let kind = kind.split('.').next().unwrap_or(kind);
-            return Some(format!("LLVM has no `{name}` of {kind} for a GPU: {}", instead(name, math)));
+            return Some(format!("LLVM has no `{name}` of {kind} for a GPU: {}", instead(name, kind, math)));
         }
     }
     let has = |word: &str| line.split([' ', ',', '(', ')']).any(|found| found == word);
@@ -101,11 +101,12 @@ fn what_is_missing(line: &str, math: Option<&[String]>) -> Option<String> {
     has("fp128").then(|| "there is no arithmetic with `f128`".to_owned())
 }
 
-/// What to write for a function of numbers.
-fn instead(name: &str, math: Option<&[String]>) -> String {
+/// What to write for a function of numbers of a kind.
+fn instead(name: &str, kind: &str, math: Option<&[String]>) -> String {
     match math.map(|math| math.iter().any(|known| known == name)) {
         None => "`cuda_std::math` has what kernels can use".to_owned(),
-        Some(true) => format!("write `cuda_std::math::{name}`"),
+        Some(true) if kind == "f32" => format!("write `cuda_std::math::{name}`"),
+        Some(true) => format!("`cuda_std::math::{name}` is for f32, and there is none for {kind}"),
         Some(false) => format!("`cuda_std::math` has what kernels can use, and no `{name}`"),
     }
 }
