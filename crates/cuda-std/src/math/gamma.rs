@@ -5,7 +5,7 @@ use super::logarithm::{log_of_pair, log2_pair};
 use super::trigonometric::{reduce_pi, sinpi_or_cospi};
 use super::{NAN, Pair, fma, log, nearest, round_ties_even, scale, with_gpu_nan, with_sign};
 
-/// The gamma function, off by at most 4.6 units in the last place.
+/// The gamma function, off by at most 5.1 units in the last place.
 ///
 /// Γ(n) is (n − 1)!. That of ±0 is ±∞, that of ∞ is ∞, that of a negative integer, −∞ or a NaN is NaN. Above 35.0401 the result is ∞;
 /// below −42 it is ±0.
