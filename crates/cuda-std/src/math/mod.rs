@@ -34,7 +34,7 @@
 //! | [`atanh`] | 0.929 | 3 | polynomial of degree 13, or a division and `log1p` |
 //! | [`erf`] | 1.139 | 2 | polynomial of degree 15, or 1 − 2ᵖ with one of degree 6 |
 //! | [`erfc`] | 2.420 | 4 | the same polynomial, or eˣ in two parts, a division, polynomial of degree 8 |
-//! | [`tgamma`] | 5.019 | 5 | a division and polynomial of degree 10, or Stirling’s formula |
+//! | [`tgamma`] | 3.821 | 5 | a division and polynomial of degree 10, or Stirling’s formula |
 //! | [`lgamma`] | not run over all; see its documentation | 6 (outside of −10.001 to −2.264) | polynomials, or Stirling’s formula |
 //! | [`floor`] | 0 | 0 | one operation |
 //! | [`ceil`] | 0 | 0 | one operation |

@@ -59,7 +59,7 @@ functions! {
     atanh: f64::atanh, 0.95;
     erf: libm::erf, 1.2;
     erfc: libm::erfc, 2.5;
-    tgamma: tgamma, 5.1;
+    tgamma: tgamma, 3.9;
     lgamma: libm::lgamma, 4.0;
     floor: f64::floor, 0.0;
     ceil: f64::ceil, 0.0;

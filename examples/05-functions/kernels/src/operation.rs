@@ -42,7 +42,7 @@ const OF_ONE: [OfOne; 35] = [
     ("atanh", f64::atanh, 0.95),
     ("erf", libm::erf, 1.2),
     ("erfc", libm::erfc, 2.5),
-    ("tgamma", libm::tgamma, 5.1),
+    ("tgamma", libm::tgamma, 3.9),
     ("lgamma", libm::lgamma, 4.0),
     ("floor", f64::floor, 0.0),
     ("ceil", f64::ceil, 0.0),
