@@ -1,7 +1,5 @@
 //! A view of global memory that safe code can write to: each element belongs to one thread.
 
-use core::marker::PhantomData;
-
 use crate::{Element, GlobalSliceMut, KernelParam, Layout, thread};
 
 /// A view of `len` elements of global memory, each of which one thread alone may read and write.
@@ -31,21 +29,15 @@ use crate::{Element, GlobalSliceMut, KernelParam, Layout, thread};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DisjointSlice<'a, T> {
-    pointer: *mut T,
-    len: u64,
-    lifetime: PhantomData<&'a mut [T]>,
+    /// Of what can be reached through it, a thread gets its own elements only.
+    whole: GlobalSliceMut<'a, T>,
 }
-
-// SAFETY: what one thread accesses, no other does.
-unsafe impl<T: Element> Send for DisjointSlice<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Element> Sync for DisjointSlice<'_, T> {}
 
 impl<'a, T: Element> DisjointSlice<'a, T> {
     /// The view of a slice in this processor's memory.
     #[inline(always)]
     pub fn new(slice: &'a mut [T]) -> Self {
-        Self { pointer: slice.as_mut_ptr(), len: slice.len() as u64, lifetime: PhantomData }
+        Self { whole: GlobalSliceMut::new(slice) }
     }
 
     /// The view of `len` elements at `pointer`, which may be an address in a GPU's memory.
@@ -54,25 +46,26 @@ impl<'a, T: Element> DisjointSlice<'a, T> {
     /// As for [`GlobalSliceMut::from_raw_parts`].
     #[inline(always)]
     pub const unsafe fn from_raw_parts(pointer: *mut T, len: usize) -> Self {
-        Self { pointer, len: len as u64, lifetime: PhantomData }
+        // SAFETY: the caller's promise.
+        Self { whole: unsafe { GlobalSliceMut::from_raw_parts(pointer, len) } }
     }
 
     /// The number of elements.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.len as usize
+        self.whole.len()
     }
 
     /// Whether there are no elements.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.whole.is_empty()
     }
 
     /// The address of the first element.
     #[inline(always)]
     pub fn as_mut_ptr(&self) -> *mut T {
-        self.pointer
+        self.whole.as_mut_ptr()
     }
 
     /// The first element that is this thread's own: the one with the [number of the thread](thread::index). `None` if there are fewer.
@@ -80,21 +73,14 @@ impl<'a, T: Element> DisjointSlice<'a, T> {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn own(&self) -> Option<OwnElement<'a, T>> {
         let index = thread::index();
-        (index < self.len()).then_some(OwnElement { view: self.whole(), index })
+        (index < self.len()).then_some(OwnElement { view: self.whole, index })
     }
 
     /// All elements that are this thread's own: the one with its number, and those that come so many later as there are threads.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn own_elements(&self) -> OwnElements<'a, T> {
-        OwnElements { view: self.whole(), next: thread::index(), step: thread::count() }
-    }
-
-    /// What the elements are accessed through.
-    #[inline(always)]
-    fn whole(&self) -> GlobalSliceMut<'a, T> {
-        // SAFETY: the same memory, as long. Of what can be reached through it, a thread gets its own elements only.
-        unsafe { GlobalSliceMut::from_raw_parts(self.pointer, self.len()) }
+        OwnElements { view: self.whole, next: thread::index(), step: thread::count() }
     }
 }
 
@@ -155,7 +141,6 @@ unsafe impl<T: Element + KernelParam> KernelParam for DisjointSlice<'_, T> {
 
     #[cfg(not(target_arch = "nvptx64"))]
     fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
-        let bytes = self.len() * size_of::<T>();
-        visit(crate::View { name, address: self.pointer.addr(), bytes, access: crate::ViewAccess::ReadWrite });
+        self.whole.visit_as(crate::ViewAccess::ReadWrite, name, visit);
     }
 }

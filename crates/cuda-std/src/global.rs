@@ -346,6 +346,20 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     }
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
+impl<T> GlobalSliceMut<'_, T> {
+    /// [`KernelParam::visit_views`] of this view, or of one that is made of it, with what a kernel may do to it.
+    pub(crate) fn visit_as(
+        &self,
+        access: crate::ViewAccess,
+        name: crate::ViewName<'_>,
+        visit: &mut dyn FnMut(crate::View<'_>),
+    ) {
+        let bytes = self.len as usize * size_of::<T>();
+        visit(crate::View { name, address: self.pointer.addr(), bytes, access });
+    }
+}
+
 /// [`element`], for a read; ends the launch if it is part of a race.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -426,7 +440,6 @@ unsafe impl<T: Element + KernelParam> KernelParam for GlobalSliceMut<'_, T> {
 
     #[cfg(not(target_arch = "nvptx64"))]
     fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
-        let bytes = self.len() * size_of::<T>();
-        visit(crate::View { name, address: self.pointer.addr(), bytes, access: crate::ViewAccess::ReadWrite });
+        self.visit_as(crate::ViewAccess::ReadWrite, name, visit);
     }
 }

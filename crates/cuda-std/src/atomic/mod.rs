@@ -76,7 +76,7 @@ use core::marker::PhantomData;
 pub use element::{AtomicElement, AtomicInteger, AtomicNumber, Bf16x2, F16x2};
 pub(crate) use element::{Bits, Operation};
 
-use crate::{Element, KernelParam, Layout};
+use crate::{Element, GlobalSliceMut, KernelParam, Layout};
 
 /// Which threads an operation is atomic and ordered with respect to.
 ///
@@ -192,6 +192,26 @@ pub(crate) enum Place {
     /// With whether it is of a [`GlobalAtomics`], so that blocks can wait for one another by it.
     Global(*mut u8, bool),
     Shared(&'static crate::executor::SharedIdentity, usize),
+}
+
+impl Place {
+    /// Element `index` of a view, with whether blocks can wait for one another by it, which only the CPU asks.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn in_view<T>(view: &GlobalSliceMut<'_, T>, index: usize, _is_for_waiting: bool) -> Self
+    where
+        T: Element,
+    {
+        let address = crate::global::element(view.as_mut_ptr(), view.len(), index, 1).cast_mut().cast();
+        #[cfg(target_arch = "nvptx64")]
+        {
+            Self::Global(address)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            Self::Global(address, _is_for_waiting)
+        }
+    }
 }
 
 /// An element of global or shared memory that threads may access at once.
@@ -381,59 +401,45 @@ fetch_extremes!(f32, f64);
 /// The layout is the same on both sides, an address and a 64-bit length, as a [`GlobalSlice`](crate::GlobalSlice)'s. On the CPU a launch
 /// of a kernel with such a parameter runs some blocks at a time and lets them take turns, so that they can wait for one another.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct GlobalAtomics<'a, T> {
-    pointer: *mut T,
-    len: u64,
-    lifetime: PhantomData<&'a mut [T]>,
+    /// Nothing of it is accessed but atomically.
+    whole: GlobalSliceMut<'a, T>,
 }
-
-impl<T> Clone for GlobalAtomics<'_, T> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for GlobalAtomics<'_, T> {}
-
-// SAFETY: every access is atomic.
-unsafe impl<T: AtomicElement> Send for GlobalAtomics<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: AtomicElement> Sync for GlobalAtomics<'_, T> {}
 
 impl<'a, T: AtomicElement> GlobalAtomics<'a, T> {
     /// The view of a slice in this processor's memory.
     #[inline(always)]
     pub fn new(slice: &'a mut [T]) -> Self {
-        Self { pointer: slice.as_mut_ptr(), len: slice.len() as u64, lifetime: PhantomData }
+        Self { whole: GlobalSliceMut::new(slice) }
     }
 
     /// The view of `len` elements at `pointer`, which may be an address in a GPU's memory.
     ///
     /// # Safety
-    /// For the lifetime of the view, wherever a kernel with this view runs, `pointer` is aligned for `T` and valid for
-    /// reads and writes of `len` elements, and nothing else accesses them.
+    /// As for [`GlobalSliceMut::from_raw_parts`].
     #[inline(always)]
     pub const unsafe fn from_raw_parts(pointer: *mut T, len: usize) -> Self {
-        Self { pointer, len: len as u64, lifetime: PhantomData }
+        // SAFETY: the caller's promise.
+        Self { whole: unsafe { GlobalSliceMut::from_raw_parts(pointer, len) } }
     }
 
     /// The number of elements.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.len as usize
+        self.whole.len()
     }
 
     /// Whether there are no elements.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.whole.is_empty()
     }
 
     /// The address of the first element.
     #[inline(always)]
     pub fn as_mut_ptr(&self) -> *mut T {
-        self.pointer
+        self.whole.as_mut_ptr()
     }
 
     /// Element `index`, or `None` past the end.
@@ -454,11 +460,7 @@ impl<'a, T: AtomicElement> GlobalAtomics<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get_unchecked(&self, index: usize) -> Atomic<'a, T> {
-        let address = crate::global::element(self.pointer, self.len(), index, 1).cast_mut().cast();
-        #[cfg(target_arch = "nvptx64")]
-        let place = Place::Global(address);
-        #[cfg(not(target_arch = "nvptx64"))]
-        let place = Place::Global(address, true);
+        let place = Place::in_view(&self.whole, index, true);
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length, and whoever made
         // the view has promised that nothing else accesses it.
         unsafe { Atomic::new(place) }
@@ -471,12 +473,11 @@ unsafe impl<T: AtomicElement + KernelParam> KernelParam for GlobalAtomics<'_, T>
 
     #[cfg(not(target_arch = "nvptx64"))]
     fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
-        let bytes = self.len() * size_of::<T>();
-        visit(crate::View { name, address: self.pointer.addr(), bytes, access: crate::ViewAccess::Atomic });
+        self.whole.visit_as(crate::ViewAccess::Atomic, name, visit);
     }
 }
 
-impl<'a, T: AtomicElement> crate::GlobalSliceMut<'a, T> {
+impl<'a, T: AtomicElement> GlobalSliceMut<'a, T> {
     /// Element `index` for atomic operations, which are relaxed: what is to order blocks has to be in a [`GlobalAtomics`].
     ///
     /// # Safety
@@ -484,11 +485,7 @@ impl<'a, T: AtomicElement> crate::GlobalSliceMut<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn atomic_unchecked(&self, index: usize) -> Atomic<'a, T> {
-        let address = crate::global::element(self.as_mut_ptr(), self.len(), index, 1).cast_mut().cast();
-        #[cfg(target_arch = "nvptx64")]
-        let place = Place::Global(address);
-        #[cfg(not(target_arch = "nvptx64"))]
-        let place = Place::Global(address, false);
+        let place = Place::in_view(self, index, false);
         // SAFETY: in bounds and accessed atomically, by the caller's promise.
         unsafe { Atomic::new(place) }
     }
@@ -524,10 +521,3 @@ impl<T: AtomicElement> crate::SharedSlice<T> {
         unsafe { Atomic::new(place) }
     }
 }
-
-// The elements of pairs are loaded and stored as words, too.
-const _: () = {
-    const fn is_element<T: Element>() {}
-    is_element::<F16x2>();
-    is_element::<Bf16x2>();
-};

@@ -5,13 +5,13 @@ use core::panic::Location;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::Checks;
+use super::barriers::clocked;
 use super::context::{Context, State, current};
 use super::fault::{AccessKind, FaultKind};
 use super::hooks::{dynamic_words, note_atomic, note_atomic_store, static_offset, words_to_access};
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::known::{Carried, Known};
 use super::shared_memory::WORD;
-use super::tma::Tma;
 use crate::atomic::{Order, Place, Scope};
 use crate::shared::SharedArray;
 
@@ -189,27 +189,24 @@ pub(crate) fn fence(_order: Order, scope: Scope) {
     context.require_headroom();
     let mut ordered = context.details().ordered.take();
     learn(context, &ordered.read.acquired(context.block_number.get(), scope));
-    // A fence of a smaller scope takes nothing away from what an earlier one has released.
-    let known = everything(context);
-    ordered.fenced = Some((scope, known));
+    // What counts for the stores that follow is this fence, and no earlier one.
+    ordered.fenced = Some((scope, everything(context)));
     context.details().ordered.set(ordered);
 }
 
 /// Has the running thread know what others knew.
 fn learn(context: &Context<'_>, known: &Known) {
-    if known.is_nothing() {
-        return;
+    if !known.is_nothing()
+        && let Some(shared) = clocked(context)
+    {
+        shared.learn(context.current.get(), known, context.block_number.get());
     }
-    let (shared, me) = (&context.memory.shared, context.current.get());
-    shared.clocks.require(Tma::number(context.threads.len()) + 1);
-    shared.learn(me, known, context.block_number.get());
 }
 
-/// Everything that the running thread did and knows of. It begins an interval.
+/// Everything that the running thread did and knows of, if races are looked for. It begins an interval.
 fn everything(context: &Context<'_>) -> Known {
-    let (shared, me) = (&context.memory.shared, context.current.get());
-    shared.clocks.require(Tma::number(context.threads.len()) + 1);
-    let (interval, known) = shared.everything(me, context.block_number.get());
+    let Some(shared) = clocked(context) else { return Known::default() };
+    let (interval, known) = shared.everything(context.current.get(), context.block_number.get());
     context.begin_interval(interval);
     known
 }

@@ -154,7 +154,7 @@ fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'stat
 }
 
 /// The shared memory with clocks for all threads and for TMA, if anything is compared with them.
-fn clocked<'c>(context: &Context<'c>) -> Option<&'c SharedMemory> {
+pub(super) fn clocked<'c>(context: &Context<'c>) -> Option<&'c SharedMemory> {
     let shared = &context.memory.shared;
     (context.checks == Checks::Full).then(|| {
         shared.clocks.require(Tma::number(context.threads.len()) + 1);

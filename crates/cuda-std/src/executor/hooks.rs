@@ -369,27 +369,26 @@ pub(super) fn note_write(array: &'static SharedIdentity, word: usize, location: 
 /// Enters an atomic operation into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
 pub(super) fn note_atomic(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+    if enter_atomic(array, word, location) == Content::Unwritten {
+        unwritten(array, word, location);
+    }
+}
+
+/// Enters an atomic store into the shadow: of what nobody had written, it is the first write.
+pub(super) fn note_atomic_store(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+    enter_atomic(array, word, location);
+}
+
+/// Returns whether the word had been written.
+fn enter_atomic(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) -> Content {
     let context = current();
     if ptr::eq(array, &DYNAMIC) {
         require_idle(context, word, location);
     }
     // SAFETY: as for `note_read`.
     match unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
-        Ok(Content::Written) => {}
-        Ok(Content::Unwritten) => unwritten(array, word, location),
+        Ok(content) => content,
         Err(conflict) => race(array, word, location, AccessKind::Atomic { scope: Scope::Device }, conflict),
-    }
-}
-
-/// Enters an atomic store into the shadow: of what nobody had written, it is the first write.
-pub(super) fn note_atomic_store(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
-    let context = current();
-    if ptr::eq(array, &DYNAMIC) {
-        require_idle(context, word, location);
-    }
-    // SAFETY: as for `note_read`.
-    if let Err(conflict) = unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
-        race(array, word, location, AccessKind::Atomic { scope: Scope::Device }, conflict);
     }
 }
 

@@ -88,20 +88,19 @@ impl Carried {
     /// What a thread of a block acquires by an operation of this scope: an order holds where both scopes include both threads.
     pub(super) fn acquired(&self, block: u64, scope: Scope) -> Known {
         let mut all = Known::default();
-        for ((by, wide), known) in &self.0 {
-            if *by == block || *wide && is_wide(scope) {
-                all.join(known);
-            }
-        }
+        self.within(block, scope).for_each(|(_, known)| all.join(known));
         all
+    }
+
+    /// What was released to a thread of a block that acquires with this scope.
+    fn within(&self, block: u64, scope: Scope) -> impl Iterator<Item = (&(u64, bool), &Known)> {
+        self.0.iter().filter(move |((by, wide), _)| *by == block || *wide && is_wide(scope))
     }
 
     /// Adds what a thread of a block would acquire by an operation of this scope, for a fence that may follow.
     pub(super) fn keep_for_fence(&mut self, block: u64, scope: Scope, carried: &Self) {
-        for ((by, wide), known) in &carried.0 {
-            if *by == block || *wide && is_wide(scope) {
-                self.0.entry((*by, *wide)).or_default().join(known);
-            }
+        for (by, known) in carried.within(block, scope) {
+            self.0.entry(*by).or_default().join(known);
         }
     }
 }

@@ -70,7 +70,8 @@
 //! for has come; warps take turns until nobody can go on.
 //!
 //! Whether there is a race is not a matter of the order in which threads happen to run: accesses conflict unless a barrier
-//! or a `sync_warp` orders them, or atomic operations of which one releases and the other acquires, with scopes that include both threads. Without [`Checks::Full`], shared memory that the block has not written reads as NaN.
+//! or a `sync_warp` orders them, or atomic operations of which one releases and the other acquires, with scopes that include both threads.
+//! Without [`Checks::Full`], shared memory that the block has not written reads as NaN.
 //!
 //! After a fault the block's threads are unwound, so that what they own is dropped. Only if a stack has overflowed they are
 //! abandoned, because then nothing is known of the stacks.
@@ -80,7 +81,8 @@
 //! Races between kernels that run at the same time in several streams: launches here run one after the other. The shadow has two
 //! readers of each 4 bytes of global memory, and two atomic operations: a writer that is ordered behind these, and not behind a third, is
 //! missed. An atomic operation of an element that is not of a `GlobalAtomics` orders nothing. TMA and asynchronous copies read and write
-//! global memory, for the shadow, when they are issued. A loop that waits for a value by plain loads waits forever. A shuffle from a lane that has returned, or that its mask does not name, gives NaN, and no report.
+//! global memory, for the shadow, when they are issued. A loop that waits for a value by plain loads waits forever. A shuffle
+//! from a lane that has returned, or that its mask does not name, gives NaN, and no report.
 //! That the four warps of a warpgroup come to the same product is not looked at, nor whether a thread writes to registers
 //! between its fence and the product. The shadow has the first lane of a warp read for its products. Race reports can
 //! miss a conflict where `sync_warp` is called with a mask for a part of a warp (see the end of the description in

@@ -104,7 +104,7 @@ mod operation {
         }
 
         fn launch(&self, device: &Device, _sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-            device.launch(zero_u32 { words: views.write("bins")? })?;
+            device.launch(zero_u32 { words: views.disjoint("bins")? })?;
             Ok(device.launch(histogram_u8 { words: views.read("words")?, bins: views.write("bins")? })?)
         }
 

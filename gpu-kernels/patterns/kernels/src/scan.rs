@@ -216,8 +216,8 @@ mod operation {
         }
 
         fn launch(&self, device: &Device, _sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-            device.launch(zero_u32 { words: views.write("next")? })?;
-            device.launch(zero_u64 { words: views.write("states")? })?;
+            device.launch(zero_u32 { words: views.disjoint("next")? })?;
+            device.launch(zero_u64 { words: views.disjoint("states")? })?;
             let (x, y) = (views.read("x")?, views.write("y")?);
             let (states, next) = (views.atomics("states")?, views.atomics("next")?);
             Ok(device.launch(inclusive_scan_u32 { x, y, states, next })?)

@@ -157,7 +157,7 @@ mod operation {
         }
 
         fn launch(&self, device: &Device, _sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-            device.launch(zero_u32 { words: views.write("done")? })?;
+            device.launch(zero_u32 { words: views.disjoint("done")? })?;
             let (x, parts, total) = (views.read("x")?, views.write("parts")?, views.write("total")?);
             Ok(device.launch(sum_fp32 { x, parts, done: views.atomics("done")?, total })?)
         }
