@@ -166,6 +166,8 @@ const NO_FENCE_BEFORE: u32 = 6;
 const NO_FENCE_BEHIND: u32 = 7;
 const FENCE_OF_BLOCK: u32 = 8;
 const NO_BARRIER: u32 = 9;
+const SMALLER_FENCE_BEHIND: u32 = 10;
+const WORK_BEHIND_FENCE: u32 = 11;
 
 /// Each block writes 64 numbers, and the last one adds all of them up, by as many threads.
 #[kernel(block = 64)]
@@ -185,9 +187,16 @@ fn last_block(weak: u32, parts: GlobalSliceMut<'_, f32>, done: GlobalAtomics<'_,
                 ONLY_RELEASE => counter.fetch_add(1, Release, Scope::Device),
                 ONLY_ACQUIRE => counter.fetch_add(1, Acquire, Scope::Device),
                 BLOCK_SCOPE => counter.fetch_add(1, AcqRel, Scope::Block), // <counted for its block>
-                BY_FENCES | NO_FENCE_BEFORE | NO_FENCE_BEHIND | FENCE_OF_BLOCK => {
+                BY_FENCES | NO_FENCE_BEFORE | NO_FENCE_BEHIND | FENCE_OF_BLOCK | SMALLER_FENCE_BEHIND
+                | WORK_BEHIND_FENCE => {
                     if weak != NO_FENCE_BEFORE {
                         fence(AcqRel, scope);
+                    }
+                    if weak == WORK_BEHIND_FENCE {
+                        parts.set_unchecked(thread::index_1d(), thread::index_1d() as f32); // <part behind>
+                    }
+                    if weak >= SMALLER_FENCE_BEHIND {
+                        fence(AcqRel, Scope::Block);
                     }
                     let before = counter.fetch_add(1, Relaxed, Scope::Device);
                     if weak != NO_FENCE_BEHIND {
@@ -227,7 +236,7 @@ fn the_last_block_knows_what_all_have_done() {
     };
     let expected: Vec<f32> = (0..64).map(|i| (0..7).map(|block| (64 * block + i) as f32).sum()).collect();
     for checks in ALL_CHECKS {
-        for weak in [RIGHT, BY_FENCES] {
+        for weak in [RIGHT, BY_FENCES, SMALLER_FENCE_BEHIND] {
             in_all_orders(checks, 4, 7, |launch| assert_eq!(run(weak, launch).unwrap(), expected));
         }
     }
@@ -238,6 +247,10 @@ fn the_last_block_knows_what_all_have_done() {
             assert_eq!(lines_of_race(&fault).0, race, "{weak}: {fault}");
         });
     }
+    in_all_orders(Checks::Full, 4, 7, |launch| {
+        let fault = fault_of(run(WORK_BEHIND_FENCE, launch).map(|_| ()));
+        assert_eq!(lines_of_race(&fault).0, [line("part behind"), line("read all")], "{fault}");
+    });
     in_all_orders(Checks::Full, 4, 7, |launch| {
         let fault = fault_of(run(BLOCK_SCOPE, launch).map(|_| ()));
         assert_eq!(lines_of_race(&fault).0, [line("counted for its block"); 2], "{fault}");

@@ -166,14 +166,11 @@ fn tell(context: &Context<'_>, place: Place, order: Order, scope: Scope, change:
             }
         }
         if is_write {
-            let released = ordered.released(order, scope, || everything(context));
             if !is_read {
                 // What was released before is carried on by operations that read it, and by no others.
                 *carried = Carried::default();
             }
-            if let Some((scope, known)) = released {
-                carried.release(block, scope, &known);
-            }
+            ordered.release(carried, block, order, scope, || everything(context));
         }
         context.details().ordered.set(ordered);
     });
@@ -188,9 +185,9 @@ pub(crate) fn fence(_order: Order, scope: Scope) {
     }
     context.require_headroom();
     let mut ordered = context.details().ordered.take();
-    learn(context, &ordered.read.acquired(context.block_number.get(), scope));
-    // What counts for the stores that follow is this fence, and no earlier one.
-    ordered.fenced = Some((scope, everything(context)));
+    let block = context.block_number.get();
+    learn(context, &ordered.read.acquired(block, scope));
+    ordered.fenced.release(block, scope, &everything(context));
     context.details().ordered.set(ordered);
 }
 

@@ -108,19 +108,29 @@ impl Carried {
 /// What a thread has done about the order of its atomic operations.
 #[derive(Default)]
 pub(super) struct Ordered {
-    /// What its last fence released, for the stores that follow, and the scope of it.
-    pub(super) fenced: Option<(Scope, Known)>,
+    /// What its fences have released, for the stores that follow: a fence of a small scope takes nothing from an earlier one of a larger.
+    pub(super) fenced: Carried,
     /// What its loads have read that a fence would acquire.
     pub(super) read: Carried,
 }
 
 impl Ordered {
-    /// What an operation of the running thread releases: `all`, which is everything that it knows now, or what was before its last fence.
-    pub(super) fn released(&self, order: Order, scope: Scope, all: impl FnOnce() -> Known) -> Option<(Scope, Known)> {
+    /// Has an element carry what an operation of a thread of this block releases: `all`, which is everything that the thread knows now,
+    /// or what was before its fences, as far as both scopes reach.
+    pub(super) fn release(
+        &self,
+        carried: &mut Carried,
+        block: u64,
+        order: Order,
+        scope: Scope,
+        all: impl FnOnce() -> Known,
+    ) {
         if order.releases() {
-            return Some((scope, all()));
+            carried.release(block, scope, &all());
+            return;
         }
-        let (fence, known) = self.fenced.as_ref()?;
-        Some((scope.min(*fence), known.clone()))
+        for ((by, wide), known) in &self.fenced.0 {
+            carried.release(*by, if *wide { scope } else { scope.min(Scope::Block) }, known);
+        }
     }
 }
