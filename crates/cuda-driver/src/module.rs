@@ -222,7 +222,7 @@ impl Module {
         let (name, resources, module) = (name.into(), Resources::query(&self.inner.gpu, raw)?, self.clone());
         let asked_for_shared_memory = AtomicBool::new(false);
         let inner = Arc::new(LoadedFunction { raw, name, resources, asked_for_shared_memory, module });
-        Ok(Function { inner, waits: false })
+        Ok(Function { inner, start: Start::BehindOthers })
     }
 }
 
@@ -262,8 +262,18 @@ impl Resources {
 #[derive(Clone)]
 pub struct Function {
     inner: Arc<LoadedFunction>,
-    /// Whether it waits for the kernels before it by itself, so that it may be launched while they run.
-    waits: bool,
+    start: Start,
+}
+
+/// When the blocks of a launch start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// When the kernels before it have ended, and as there is room.
+    BehindOthers,
+    /// While the kernels before it end: it waits for them by itself.
+    WhileOthersEnd,
+    /// All at the same time: a cooperative launch.
+    Together,
 }
 
 struct LoadedFunction {
@@ -307,7 +317,36 @@ impl Function {
     pub unsafe fn that_waits(self) -> Self {
         let properties = self.inner.module.inner.gpu.properties();
         let waits = properties.compute_capability.launches_overlap() && properties.driver >= dependent_launch::DRIVER;
-        Self { waits, ..self }
+        let start = if waits && self.start == Start::BehindOthers { Start::WhileOthersEnd } else { self.start };
+        Self { start, ..self }
+    }
+
+    /// The same kernel, of which all blocks of a launch run at the same time: a cooperative launch, which is refused where there is
+    /// no room for that.
+    #[must_use]
+    pub fn that_meets(self) -> Self {
+        Self { start: Start::Together, ..self }
+    }
+
+    /// How many blocks of this shape, with so many bytes of dynamic shared memory, run at the same time on the GPU: the largest grid of
+    /// a cooperative launch.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`] if an earlier kernel has failed; [`Error::Call`].
+    pub fn resident_blocks(&self, block: [u32; 3], dynamic_shared_bytes: u32) -> Result<u64, Error> {
+        let LoadedFunction { raw, module, .. } = &*self.inner;
+        let gpu = &module.inner.gpu;
+        gpu.bind()?;
+        // Without that the driver finds no room for more than a block gets unasked.
+        self.ask_for_shared_memory()?;
+        let threads = KernelFacts { block, ..KernelFacts::new("") }.threads().min(i32::MAX as u64) as i32;
+        let mut blocks = 0;
+        // SAFETY: `blocks` may be written to, and the function's module is loaded.
+        gpu.call(|| unsafe {
+            let bytes = dynamic_shared_bytes as usize;
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, *raw, threads, bytes)
+        })?;
+        Ok(u64::try_from(blocks).unwrap_or(0) * u64::from(gpu.properties().multiprocessors))
     }
 
     /// Launches the kernel on the stream of `gpu`, after everything that was started there before. This does not wait.
@@ -337,8 +376,14 @@ impl Function {
         let LoadedFunction { raw, resources, .. } = &*self.inner;
         let limits = &gpu.properties().limits;
         let static_shared_bytes = resources.static_shared_bytes;
-        let needs = KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, ..KernelFacts::new("") };
-        if let Err(excess) = limits.check(&needs).and(limits.check_grid(grid)) {
+        let is_cooperative = self.start == Start::Together;
+        let needs =
+            KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, is_cooperative, ..KernelFacts::new("") };
+        let mut checked = limits.check(&needs).and(limits.check_grid(grid));
+        if checked.is_ok() && is_cooperative {
+            checked = needs.check_cooperative(grid, self.resident_blocks(block, dynamic_shared_bytes)?);
+        }
+        if let Err(excess) = checked {
             let (kernel, device) = (self.inner.name.to_string(), gpu.properties().name.clone());
             let compute_capability = gpu.properties().compute_capability;
             return Err(Error::LaunchExceeds { kernel, device, compute_capability, excess });
@@ -351,22 +396,19 @@ impl Function {
         // SAFETY: the caller's promise is about the arguments and what the kernel does with them; function and stream
         // are of the current context, and the driver only reads the addresses.
         let launched = gpu.call(|| unsafe {
-            if self.waits {
-                return dependent_launch::launch(*raw, grid, block, dynamic_shared_bytes, gpu.stream(), params);
+            let (stream, bytes) = (gpu.stream(), dynamic_shared_bytes);
+            let ([x, y, z], [threads_x, threads_y, threads_z]) = (grid, block);
+            let arguments = params.as_mut_ptr();
+            match self.start {
+                Start::WhileOthersEnd => dependent_launch::launch(*raw, grid, block, bytes, stream, params),
+                Start::BehindOthers => {
+                    let extra = ptr::null_mut();
+                    sys::cuLaunchKernel(*raw, x, y, z, threads_x, threads_y, threads_z, bytes, stream, arguments, extra)
+                }
+                Start::Together => sys::cuLaunchCooperativeKernel(
+                    *raw, x, y, z, threads_x, threads_y, threads_z, bytes, stream, arguments,
+                ),
             }
-            sys::cuLaunchKernel(
-                *raw,
-                grid[0],
-                grid[1],
-                grid[2],
-                block[0],
-                block[1],
-                block[2],
-                dynamic_shared_bytes,
-                gpu.stream(),
-                params.as_mut_ptr(),
-                ptr::null_mut(),
-            )
         });
         launched.map_err(|error| match error.returned_any(code::LAUNCH_REJECTED) {
             Ok(call) => Error::LaunchRejected(Box::new(LaunchRejected {

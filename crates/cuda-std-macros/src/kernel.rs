@@ -45,13 +45,15 @@ pub(crate) struct Arguments {
     dynamic_shared: Option<Expr>,
     grid: Option<Expr>,
     any_grid: bool,
+    cooperative: bool,
     requires: Vec<Expr>,
 }
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let (mut block, mut min_blocks, mut arch) = (None, None, None);
-        let (mut dynamic_shared, mut requires, mut grid, mut any_grid) = (None, None, None, false);
+        let (mut dynamic_shared, mut requires, mut grid) = (None, None, None);
+        let (mut any_grid, mut cooperative) = (false, false);
         while !input.is_empty() {
             let name: Ident = input.parse()?;
             let repeated = match name.to_string().as_str() {
@@ -76,6 +78,7 @@ impl Parse for Arguments {
                     grid.replace(input.parse::<Expr>()?).is_some()
                 }
                 "any_grid" => std::mem::replace(&mut any_grid, true),
+                "cooperative" => std::mem::replace(&mut cooperative, true),
                 "requires" => {
                     let conditions;
                     syn::parenthesized!(conditions in input);
@@ -86,8 +89,8 @@ impl Parse for Arguments {
                     return Err(Error::new(
                         name.span(),
                         format!(
-                            "unknown argument `{name}`: expected `block`, `grid`, `any_grid`, `min_blocks`, `arch`, \
-                             `dynamic_shared` or `requires`"
+                            "unknown argument `{name}`: expected `block`, `grid`, `any_grid`, `cooperative`, \
+                             `min_blocks`, `arch`, `dynamic_shared` or `requires`"
                         ),
                     ));
                 }
@@ -108,7 +111,16 @@ impl Parse for Arguments {
                 "a kernel has a grid of its own, or takes any: leave out one of the two",
             ));
         }
-        Ok(Self { block, min_blocks, arch, dynamic_shared, grid, any_grid, requires: requires.unwrap_or_default() })
+        Ok(Self {
+            block,
+            min_blocks,
+            arch,
+            dynamic_shared,
+            grid,
+            any_grid,
+            cooperative,
+            requires: requires.unwrap_or_default(),
+        })
     }
 }
 
@@ -371,6 +383,7 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
     };
     let dynamic_shared = arguments.dynamic_shared();
     let static_shared = static_shared(&function.block);
+    let cooperative = arguments.cooperative;
     let names: Vec<_> = parameters.iter().map(|parameter| &parameter.name).collect();
     let kinds: Vec<_> = parameters.iter().map(|parameter| &parameter.kind).collect();
     let strings: Vec<_> = names.iter().map(|name| name.to_string()).collect();
@@ -426,6 +439,7 @@ fn expand_for_cpu(arguments: &Arguments, function: &ItemFn, mut parameters: Vec<
                 arch: #arch,
                 static_shared_bytes: #static_shared,
                 dynamic_shared_bytes: Self::DYNAMIC_SHARED_BYTES,
+                is_cooperative: #cooperative,
                 tensor_maps: 0 #( + <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u32 )*,
                 layout: ::cuda_std::Layout::new(#name_string) #( .elements::<#kinds>() )* .fingerprint(),
             };

@@ -23,6 +23,9 @@ use syn::parse_macro_input;
 /// | `min_blocks = n` | ask the assembler for registers few enough that `n` blocks fit on a multiprocessor (`.minnctapersm`) |
 /// | `arch = "sm_90a"` | compile for this architecture only |
 /// | `dynamic_shared = bytes` | the dynamic shared memory of a block, a constant expression; becomes the constant `DYNAMIC_SHARED_BYTES` |
+/// | `grid = expression` | the grid of a launch, worked out from the parameters: a `Dim3`, or what becomes one |
+/// | `any_grid` | the kernel is right on every grid, and a launch chooses it |
+/// | `cooperative` | all blocks of a launch run at the same time, or the launch is refused: they may meet (`cuda_std::grid::sync`) |
 /// | `requires(condition, …)` | what a launch checks of the arguments before it runs; the body may rely on it |
 ///
 /// The function takes its parameters by value, each of a type that implements `KernelParam`, with `'_` for lifetimes; it

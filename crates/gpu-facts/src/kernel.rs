@@ -23,6 +23,8 @@ pub struct KernelFacts {
     pub static_shared_bytes: u32,
     /// The dynamic shared memory that a launch gives each block, in bytes.
     pub dynamic_shared_bytes: u32,
+    /// Whether all blocks of a launch run at the same time, so that they can wait for one another: a cooperative launch.
+    pub is_cooperative: bool,
     /// How many of the parameters are tensor maps.
     pub tensor_maps: u32,
     /// Stands for the layout of the parameters: what was compiled for a GPU and what was compiled for the CPU only fit if it is
@@ -56,6 +58,7 @@ impl KernelFacts {
             arch: None,
             static_shared_bytes: 0,
             dynamic_shared_bytes: 0,
+            is_cooperative: false,
             tensor_maps: 0,
             layout: 0,
         }
@@ -75,7 +78,9 @@ impl KernelFacts {
     pub const fn assert_possible(&self) {
         match Limits::of_hopper().check(self) {
             Ok(()) => {}
-            Err(Excess::Threads { .. } | Excess::BlockExtent { .. } | Excess::Grid { .. }) => {
+            Err(
+                Excess::Threads { .. } | Excess::BlockExtent { .. } | Excess::Grid { .. } | Excess::Cooperative { .. },
+            ) => {
                 panic!("a block has more threads, or a longer side, than on any GPU")
             }
             Err(Excess::StaticShared { .. }) => {
@@ -85,6 +90,19 @@ impl KernelFacts {
                 panic!("a block needs more than the 227 KiB of shared memory that any GPU has")
             }
         }
+    }
+
+    /// Whether all blocks of a grid run at the same time, if they have to and `resident` blocks of the kernel do.
+    ///
+    /// # Errors
+    /// [`Excess::Cooperative`].
+    pub const fn check_cooperative(&self, grid: [u32; 3], resident: u64) -> Result<(), Excess> {
+        // Three factors of 32 bits: saturates, because whatever is beyond is too much everywhere.
+        let blocks = (grid[0] as u64 * grid[1] as u64).saturating_mul(grid[2] as u64);
+        if self.is_cooperative && blocks > resident {
+            return Err(Excess::Cooperative { grid, limit: resident });
+        }
+        Ok(())
     }
 
     /// The shared memory of a block, static and dynamic, in bytes.
@@ -133,6 +151,13 @@ pub enum Excess {
         /// The largest extents.
         limit: [u32; 3],
     },
+    /// A cooperative launch has more blocks than run at the same time.
+    Cooperative {
+        /// The grid.
+        grid: [u32; 3],
+        /// The blocks of this kernel that run at the same time.
+        limit: u64,
+    },
 }
 
 impl fmt::Display for Excess {
@@ -155,6 +180,11 @@ impl fmt::Display for Excess {
                 "a block needs {} bytes of shared memory ({static_bytes} static, {dynamic_bytes} dynamic), and there are \
                  {limit}: choose smaller tiles or fewer stages",
                 u64::from(static_bytes) + u64::from(dynamic_bytes)
+            ),
+            Self::Cooperative { grid: [x, y, z], limit } => write!(
+                f,
+                "the grid of a cooperative launch has {x}x{y}x{z} blocks, and {limit} of this kernel run at the same time: launch \
+                 no more, and have a block do more"
             ),
             Self::Grid { grid: [x, y, z], limit: [a, b, c] } => write!(
                 f,

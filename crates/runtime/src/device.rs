@@ -297,6 +297,22 @@ impl Device {
         }
     }
 
+    /// How many blocks of a kernel run at the same time: the largest grid of a cooperative launch. On a GPU that takes account of the
+    /// kernel's registers, and loads the kernel as [`Device::prepare`] does; on the CPU executor it is
+    /// [`Executor::resident_blocks`].
+    ///
+    /// # Errors
+    /// Those of [`Device::prepare`].
+    pub fn resident_blocks(&self, kernel: &KernelFacts) -> Result<u64, Error> {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => {
+                let function = cuda.loader(kernel)?.function(kernel)?;
+                Ok(function.resident_blocks(kernel.block, kernel.dynamic_shared_bytes)?)
+            }
+            Backend::Cpu(executor) => Ok(executor.resident_blocks(kernel)),
+        }
+    }
+
     /// What the driver says of the GPU: compute capability, multiprocessors, second-level cache, shared memory of a block.
     /// `None` for the CPU executor.
     pub fn gpu_properties(&self) -> Option<&Properties> {

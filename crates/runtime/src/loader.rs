@@ -153,6 +153,7 @@ impl Loader {
                 (with_function(module.clone(), name)?, *arch, None)
             }
         };
+        let function = if facts.is_cooperative { function.that_meets() } else { function };
         let resources = function.resources();
         let kernel = LoadedKernel {
             name: name.to_owned(),

@@ -2,7 +2,7 @@
 
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::prelude::*;
-use cuda_std::{ComputeCapability, Dim3, Excess, Limits};
+use cuda_std::{ComputeCapability, Dim3, Excess, Limits, grid};
 use tilewright_runtime::{Device, Error};
 
 /// `y = A·x` for a matrix with as many columns as `x` has elements, by rows: one thread for each row.
@@ -38,6 +38,20 @@ fn fill(value: f32, y: GlobalSliceMut<'_, f32>) {
 #[kernel(block = 32, grid = 1, dynamic_shared = 200 << 10)]
 fn large() {}
 
+/// Each element becomes the largest of all of them.
+#[kernel(block = 32, cooperative, any_grid, requires(met.len() == 1, largest.len() == 1))]
+fn level(y: DisjointSlice<'_, u32>, largest: GlobalAtomics<'_, u32>, met: GlobalAtomics<'_, u32>) {
+    let Some(largest) = largest.get(0) else { return };
+    for y in y.own_elements() {
+        largest.fetch_max(y.get(), atomic::Relaxed, atomic::Scope::Device);
+    }
+    // SAFETY: all threads come here, or none.
+    unsafe { grid::sync(met) };
+    for y in y.own_elements() {
+        y.set(largest.load(atomic::Relaxed, atomic::Scope::Device));
+    }
+}
+
 const A: [f32; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
 const X: [f32; 3] = [1.0, 0.0, -1.0];
 
@@ -50,6 +64,26 @@ fn a_launch_on_views_of_the_devices_own_buffers_runs() {
     let mut result = [0.0; 2];
     y.copy_to(&mut result).unwrap();
     assert_eq!(result, [-2.0, -2.0]);
+}
+
+#[test]
+fn a_cooperative_launch_has_as_many_blocks_as_run_at_the_same_time() {
+    let device = Device::with_executor(Executor::new(Checks::Full).multiprocessors(2));
+    let (mut largest, mut met) = (device.upload(&[0u32]).unwrap(), device.upload(&[0u32]).unwrap());
+    let mut y = device.upload(&(0..5000).collect::<Vec<u32>>()).unwrap();
+    let resident = device.resident_blocks(&level::FACTS).unwrap() as u32;
+    assert_eq!(resident, 64);
+    for (blocks, is_possible) in [(3, true), (resident, true), (resident + 1, false)] {
+        let (y, largest, met) = (y.view_disjoint(), largest.view_atomics(), met.view_atomics());
+        let result = device.launch_any_grid(blocks, level { y, largest, met });
+        assert_eq!(result.is_ok(), is_possible, "{blocks} blocks: {result:?}");
+        if let Err(error) = result {
+            assert!(error.to_string().contains("65x1x1 blocks, and 64 of this kernel run at the same time"), "{error}");
+        }
+    }
+    let mut result = vec![0; 5000];
+    y.copy_to(&mut result).unwrap();
+    assert_eq!(result, [4999; 5000]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{fake_library, fake_library_without_uuid, isolated};
 use tilewright_cuda_driver::cust::error::CudaError;
 use tilewright_cuda_driver::{
-    ComputeCapability, DriverVersion, Error, Gpu, LIBRARY_VARIABLE, Limits, PtxFault, cust, driver_version,
+    ComputeCapability, DriverVersion, Error, Function, Gpu, LIBRARY_VARIABLE, Limits, PtxFault, cust, driver_version,
     gpu_of_address, is_capturing, keep_context, relax_capture,
 };
 
@@ -398,6 +398,33 @@ fn a_kernel_that_waits_may_begin_while_the_one_before_it_ends() {
             assert_eq!(counter::<u32>("fake_dependent_launches") - before, expected);
         });
     }
+}
+
+#[test]
+fn all_blocks_of_a_cooperative_launch_run_at_the_same_time_or_it_is_refused() {
+    isolated("all_blocks_of_a_cooperative_launch_run_at_the_same_time_or_it_is_refused", fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        let ptx = ".entry idle() {\n.shared .align 4 .b8 TILE[2048];\n}";
+        let plain = gpu.load_ptx(ptx).unwrap().function("idle").unwrap();
+        let meeting = plain.clone().that_meets();
+        for (shared, resident) in [(0, 8 * 132), (100 << 10, 2 * 132), (225 << 10, 132)] {
+            assert_eq!(meeting.resident_blocks([256, 1, 1], shared).unwrap(), resident);
+            // SAFETY: this kernel takes no arguments and does nothing.
+            let launch = |function: &Function, blocks| unsafe {
+                function.launch(&gpu, [blocks, 1, 1], [256, 1, 1], shared, &mut [])
+            };
+            let before = counter::<u32>("fake_cooperative_launches");
+            launch(&meeting, resident as u32).unwrap();
+            launch(&plain, resident as u32 + 1).unwrap();
+            assert_eq!(counter::<u32>("fake_cooperative_launches") - before, 1);
+            let error = launch(&meeting, resident as u32 + 1).unwrap_err();
+            assert!(matches!(error, Error::LaunchExceeds { .. }), "{error}");
+            let (blocks, limit) =
+                (format!("{}x1x1 blocks", resident + 1), format!("and {resident} of this kernel run"));
+            assert_says(&error, &["`idle`", &blocks, &limit]);
+        }
+        gpu.synchronize().unwrap();
+    });
 }
 
 #[test]

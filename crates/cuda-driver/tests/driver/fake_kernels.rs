@@ -9,8 +9,8 @@ use gpu_facts::KernelFacts;
 
 use crate::fake_faults::{Kind, called, given_back, made};
 use crate::{
-    CURRENT_CONTEXT, ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, NOT_FOUND, SUCCESS,
-    check, copy_text, destroyed, limits, prescribed_in_context, refusal_to_destroy,
+    CURRENT_CONTEXT, ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, MULTIPROCESSORS,
+    NOT_FOUND, SUCCESS, check, copy_text, destroyed, limits, prescribed_in_context, refusal_to_destroy,
 };
 
 /// How often functions were called that a program should call rarely.
@@ -18,6 +18,8 @@ static LOADED_MODULES: AtomicU32 = AtomicU32::new(0);
 static SET_ATTRIBUTES: AtomicU32 = AtomicU32::new(0);
 /// The launches that may begin while the kernel before them ends.
 static DEPENDENT_LAUNCHES: AtomicU32 = AtomicU32::new(0);
+/// The launches whose blocks all run at the same time.
+static COOPERATIVE_LAUNCHES: AtomicU32 = AtomicU32::new(0);
 /// The dynamic shared memory that the last function was allowed that more was asked for.
 static DYNAMIC_SHARED_LIMIT: AtomicI32 = AtomicI32::new(48 * 1024);
 
@@ -41,6 +43,11 @@ extern "C" fn fake_dependent_launches() -> u32 {
     DEPENDENT_LAUNCHES.load(SeqCst)
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn fake_cooperative_launches() -> u32 {
+    COOPERATIVE_LAUNCHES.load(SeqCst)
+}
+
 /// A kernel, as far as this driver knows it.
 struct Function {
     /// Whether it waits for the kernels before it.
@@ -62,6 +69,7 @@ enum Action {
 }
 
 const NO_BINARY_FOR_GPU: u32 = 209;
+const COOPERATIVE_LAUNCH_TOO_LARGE: u32 = 720;
 const ELF: &[u8] = b"\x7fELF";
 /// The length of a header.
 const ELF_HEADER: usize = 64;
@@ -119,6 +127,17 @@ impl Function {
 
     fn max_threads(&self) -> u32 {
         self.block.map_or(MAX_THREADS, |block| block.iter().product())
+    }
+
+    /// The blocks that a multiprocessor runs at a time.
+    fn resident_blocks(&self, threads: u32, dynamic_shared_bytes: u32) -> u32 {
+        let (block, static_shared_bytes) = ([threads, 1, 1], self.static_shared_bytes);
+        limits().resident_blocks(&KernelFacts {
+            block,
+            static_shared_bytes,
+            dynamic_shared_bytes,
+            ..KernelFacts::new("")
+        })
     }
 }
 
@@ -236,7 +255,44 @@ unsafe extern "C" fn cuLaunchKernel(
     unsafe { launch(function, grid, block, dynamic_shared_bytes, stream, params) }
 }
 
-/// What both ways to launch a kernel do.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: *mut c_int,
+    function: usize,
+    threads: c_int,
+    dynamic_shared_bytes: usize,
+) -> u32 {
+    check!(prescribed_in_context("cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+    let function = unsafe { &*(function as *const Function) };
+    unsafe { *blocks = function.resident_blocks(threads as u32, dynamic_shared_bytes as u32) as c_int };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLaunchCooperativeKernel(
+    function: usize,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    dynamic_shared_bytes: c_uint,
+    stream: usize,
+    params: *const *const c_void,
+) -> u32 {
+    check!(prescribed_in_context("cuLaunchCooperativeKernel"));
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let resident =
+        unsafe { &*(function as *const Function) }.resident_blocks(block.iter().product(), dynamic_shared_bytes);
+    if grid.iter().product::<c_uint>() > resident * MULTIPROCESSORS {
+        return COOPERATIVE_LAUNCH_TOO_LARGE;
+    }
+    COOPERATIVE_LAUNCHES.fetch_add(1, SeqCst);
+    unsafe { launch(function, grid, block, dynamic_shared_bytes, stream, params) }
+}
+
+/// What all ways to launch a kernel do.
 unsafe fn launch(
     function: usize,
     grid: [c_uint; 3],

@@ -29,6 +29,8 @@ use fake_faults::{Kind, called, end_handle, given_back, is_handle, made, new_han
 use fake_memory::{COPIES_GOING_ON, TOTAL_MEMORY};
 
 const SUCCESS: u32 = 0;
+/// As many as an H200 has.
+const MULTIPROCESSORS: u32 = 132;
 const INVALID_VALUE: u32 = 1;
 const INVALID_DEVICE: u32 = 101;
 const INVALID_CONTEXT: u32 = 201;
@@ -191,7 +193,7 @@ extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device:
         5..=7 => limits.grid[attribute as usize - 5],
         8 => limits.static_shared_bytes,
         12 => limits.registers_per_block,
-        16 => 132,
+        16 => MULTIPROCESSORS,
         39 => limits.threads_per_multiprocessor,
         75 => capability.major,
         76 => capability.minor,

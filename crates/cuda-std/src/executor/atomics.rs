@@ -208,6 +208,15 @@ fn everything(context: &Context<'_>) -> Known {
     known
 }
 
+/// Ends the launch unless all blocks run at the same time.
+#[track_caller]
+pub(crate) fn require_cooperative() {
+    let (context, location) = (current(), Location::caller());
+    if !context.is_cooperative {
+        context.fail(location, FaultKind::NotCooperative);
+    }
+}
+
 impl Context<'_> {
     /// Lets other threads run, and other blocks, after an atomic operation: always if it changed nothing, because this may be a thread
     /// that waits, and sometimes otherwise, as the seed decides.

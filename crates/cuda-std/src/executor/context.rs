@@ -142,6 +142,8 @@ pub(super) struct Context<'a> {
     pub(super) checks: Checks,
     pub(super) grid: Dim3,
     pub(super) block_dim: Dim3,
+    /// Whether all blocks run at the same time.
+    pub(super) is_cooperative: bool,
     pub(super) block: Cell<Dim3>,
     /// Its number in linear order.
     pub(super) block_number: Cell<u64>,
@@ -222,6 +224,7 @@ impl<'a> Context<'a> {
             checks: executor.checks,
             grid,
             block_dim: K::BLOCK,
+            is_cooperative: K::FACTS.is_cooperative,
             block: Cell::new(Dim3::new(0, 0, 0)),
             block_number: Cell::new(0),
             details: details.collect(),

@@ -215,6 +215,12 @@ pub enum FaultKind {
          type `GlobalAtomics`"
     )]
     OrderedOutsideOfAtomics,
+    /// All blocks were to meet, but the kernel does not say that they run at the same time.
+    #[error(
+        "all blocks of the grid meet here, but they need not run at the same time: write `cooperative` among the arguments of \
+         `#[kernel]`"
+    )]
+    NotCooperative,
     /// Threads wait for a value that nobody is left to write.
     #[error(
         "this thread tries again and again, and nothing changes: nobody is left who writes what it waits for. {blocks} blocks run at the same \

@@ -42,7 +42,7 @@
 //! ```
 //!
 //! Blocks of a launch with a [`GlobalAtomics`](crate::GlobalAtomics) among its parameters can wait for one another. Some of them, a
-//! [window](Executor::window), run at the same time, each with a worker of its own; one after the other has its turn, in an order that a
+//! [window](Executor::window), and all of a cooperative launch, run at the same time, each with a worker of its own; one after the other has its turn, in an order that a
 //! [seed](Executor::schedule) decides, and each turn ends at an atomic operation. What is found with a seed is found with it again.
 //!
 //! So a thread runs alone between two waits, in an order that is always the same. When no thread can go on and not all have
@@ -117,7 +117,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
 pub(crate) use atomics::{
-    atomic_compare_exchange, atomic_load, atomic_modify, atomic_store, dynamic_atomic, fence, static_atomic,
+    atomic_compare_exchange, atomic_load, atomic_modify, atomic_store, dynamic_atomic, fence, require_cooperative,
+    static_atomic,
 };
 pub(crate) use barriers::*;
 pub(crate) use context::{PAYLOAD, Payload};
@@ -141,7 +142,7 @@ use shared_memory::SharedMemory;
 use stacks::Stacks;
 use turns::Turns;
 
-use gpu_facts::Limits;
+use gpu_facts::{KernelFacts, Limits};
 
 use crate::{Dim3, Kernel};
 
@@ -164,6 +165,7 @@ pub struct Executor {
     stack_bytes: usize,
     ordering_calls: Option<Arc<OrderingCalls>>,
     limits: Limits,
+    multiprocessors: u32,
     window: usize,
     seed: u64,
     /// What workers of earlier launches have left: reserving stacks takes longer than many a launch.
@@ -183,6 +185,10 @@ impl Executor {
     /// How many blocks run at the same time, where they can wait for one another, unless [`Executor::window`] chooses another number.
     pub const DEFAULT_WINDOW: usize = 4;
 
+    /// On how many multiprocessors the blocks of a cooperative launch run at the same time, unless [`Executor::multiprocessors`] chooses
+    /// another number: as many as an H100 SXM or an H200 has.
+    pub const DEFAULT_MULTIPROCESSORS: u32 = 132;
+
     /// An executor that checks what `checks` says.
     pub fn new(checks: Checks) -> Self {
         Self {
@@ -190,6 +196,7 @@ impl Executor {
             stack_bytes: Self::DEFAULT_STACK_BYTES,
             ordering_calls: None,
             limits: Limits::of_hopper(),
+            multiprocessors: Self::DEFAULT_MULTIPROCESSORS,
             window: Self::DEFAULT_WINDOW,
             seed: 0,
             idle: Arc::default(),
@@ -213,8 +220,19 @@ impl Executor {
         Self { limits, ..self }
     }
 
+    /// The same executor, which refuses a cooperative launch as a GPU with so many multiprocessors would.
+    pub fn multiprocessors(self, multiprocessors: u32) -> Self {
+        Self { multiprocessors, ..self }
+    }
+
+    /// How many blocks of a kernel run at the same time on the GPU that the executor stands for, as far as shared memory, threads and
+    /// blocks say: the largest grid of a cooperative launch. Registers may leave fewer.
+    pub fn resident_blocks(&self, kernel: &KernelFacts) -> u64 {
+        u64::from(self.multiprocessors) * u64::from(self.limits.resident_blocks(kernel))
+    }
+
     /// The same executor, which runs so many blocks at the same time, at least one, where they can wait for one another. A GPU promises no
-    /// more than one, unless the launch is a cooperative one: a kernel that needs more may wait forever there.
+    /// more than one, unless the launch is a cooperative one, of which all blocks run at the same time whatever the window is.
     pub fn window(self, blocks: usize) -> Self {
         Self { window: blocks.max(1), ..self }
     }
@@ -249,6 +267,7 @@ impl Executor {
         kernel.check()?;
         let excess = |excess| LaunchError::Excess { kernel: K::NAME, excess };
         self.limits.check(&K::FACTS).and(self.limits.check_grid(grid.into())).map_err(excess)?;
+        K::FACTS.check_cooperative(grid.into(), self.resident_blocks(&K::FACTS)).map_err(excess)?;
         assert!(context::try_current().is_none(), "a kernel cannot launch kernels");
         panics::install_hook();
         overflow::install();
@@ -269,9 +288,10 @@ impl Executor {
                 launch.fail(0, error);
             }
         };
-        if global_memory::is_for_waiting(|visit| kernel.visit_views(visit)) {
+        if K::FACTS.is_cooperative || global_memory::is_for_waiting(|visit| kernel.visit_views(visit)) {
             launch.portion = 1;
-            let workers = (self.window as u64).min(launch.total) as usize;
+            let window = if K::FACTS.is_cooperative { launch.total } else { self.window as u64 };
+            let workers = window.min(launch.total) as usize;
             let turns = Turns::new(workers, self.seed);
             let (launch, turns, work) = (&launch, &turns, &work);
             std::thread::scope(|scope| {
