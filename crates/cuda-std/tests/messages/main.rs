@@ -78,6 +78,7 @@ fn examples() -> Vec<FaultKind> {
         global(&None, AccessKind::Write, Some(thread(2)), AccessKind::Write),
         global(&view, block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device }),
         F::OrderedOutsideOfAtomics,
+        F::NotCooperative,
         F::Stuck { blocks: 4, others: places() },
         F::UnwrittenShared { array: tile(), element: "[3, 17]".into() },
         F::BarrierDivergence { waiting: 127, absent: places()[..1].to_vec() },

@@ -62,6 +62,7 @@ impl FaultKind {
             Self::Race { .. } => "race in shared memory",
             Self::GlobalRace { .. } => "race in global memory",
             Self::OrderedOutsideOfAtomics => "ordered outside of atomics",
+            Self::NotCooperative => "not cooperative",
             Self::Stuck { .. } => "stuck",
             Self::UnwrittenShared { .. } => "unwritten shared",
             Self::BarrierDivergence { .. } => "barrier divergence",
@@ -152,9 +153,10 @@ impl FaultKind {
                 "make the memory a parameter of type `GlobalAtomics`: by that the launch knows that blocks may wait for one another; or use \
                  `Relaxed` if nothing but the value itself matters"
             }
+            Self::NotCooperative => "write `cooperative` among the arguments of `#[kernel]`",
             Self::Stuck { .. } => {
                 "look for the store that should end the wait: whether somebody comes to it, and before waiting; blocks that need one another \
-                 must all run at the same time (`Executor::window`)"
+                 must all run at the same time (`#[kernel(cooperative)]`)"
             }
             Self::UnwrittenShared { .. } => {
                 "write all that is read, zeros too, in this block; what an asynchronous copy or TMA writes is there only when it has been \

@@ -209,10 +209,7 @@ pub enum FaultKind {
     #[error("an atomic operation that is not relaxed, on an element of a view that is not of type `GlobalAtomics`")]
     OrderedOutsideOfAtomics,
     /// All blocks were to meet, but the kernel does not say that they run at the same time.
-    #[error(
-        "all blocks of the grid meet here, but they need not run at the same time: write `cooperative` among the arguments of \
-         `#[kernel]`"
-    )]
+    #[error("all blocks of the grid meet here, but they need not run at the same time: the kernel is not cooperative")]
     NotCooperative,
     /// Threads wait for a value that nobody is left to write.
     #[error(
