@@ -127,9 +127,9 @@ fn run_suite(suite: &Path, arguments: &[&str], limit: u64) -> anyhow::Result<Out
     Ok(match status.code() {
         Some(0) => Outcome::Survived,
         Some(TOO_LATE) => Outcome::NoEnd,
-        // The words of a fault begin with the kernel.
-        Some(1) => match last.find(": kernel `") {
-            Some(at) => Outcome::Check(last[at + 2..].to_owned()),
+        // The words of a fault begin with the kernel, and go on for several lines.
+        Some(1) => match output.rfind(": kernel `") {
+            Some(at) => Outcome::Check(output[at + 2..].split_whitespace().collect::<Vec<_>>().join(" ")),
             None => Outcome::WrongResult(last.rsplit("splits").next().unwrap_or(last).to_owned()),
         },
         code => bail!("{} {arguments:?} ends with {code:?}: {last}", suite.display()),

@@ -17,8 +17,8 @@
 //! // SAFETY: the only view is of a slice of this program.
 //! let error = unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::from(2)) }.unwrap_err();
 //! let message = error.to_string();
-//! assert!(message.starts_with("kernel `doubles`, block (1, 0, 0), thread (36, 0, 0), "));
-//! assert!(message.ends_with(": element 100 is out of bounds of view `x`, which has 100"));
+//! let what = "kernel `doubles`, block (1, 0, 0), thread (36, 0, 0): element 100 is out of bounds of view `x`, which has 100";
+//! assert!(message.starts_with(what)); // and the line of source, and what to do
 //! ```
 //!
 //! # How a grid is run

@@ -35,6 +35,11 @@ pub(crate) fn fault<K: Kernel>(checks: Checks, kernel: K, grid: impl Into<Dim3>)
     }
 }
 
+/// What went wrong: the first line of a report.
+pub(crate) fn what(fault: &Fault) -> String {
+    fault.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
 /// A kernel with another size of dynamic shared memory than its own.
 #[derive(Clone, Copy)]
 pub(crate) struct WithShared<const BYTES: u32, K>(pub(crate) K);

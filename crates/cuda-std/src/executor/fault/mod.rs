@@ -1,11 +1,11 @@
-//! The faults that the CPU executor reports: an out-of-bounds access, a race, a barrier that a thread never reaches, and the others,
-//! with their messages.
+//! The faults that the CPU executor reports: an out-of-bounds access, a race, a barrier that a thread never reaches, and the others.
+//! What is written about each in one line stands beside it here; the rest of a report is in `message`.
 
-use core::fmt;
+mod message;
+
 use core::panic::Location;
 use std::borrow::Cow;
 use std::boxed::Box;
-use std::format;
 use std::string::String;
 use std::vec::Vec;
 
@@ -13,6 +13,7 @@ use gpu_facts::Excess;
 
 use crate::atomic::Scope;
 use crate::{ContractViolation, Dim3};
+use message::{misaligned, of_block, out_of_bounds, view_name};
 
 /// Why a launch did not run, or did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,9 @@ pub enum LaunchError {
 ///
 /// When blocks fail, the one with the lowest index in linear order (x fastest) is reported, whatever the number of
 /// workers; within a block, what the executor met first in its fixed order.
+///
+/// Written out, it is a report of several lines: what went wrong, the line of source where, the other access if there is one, who waits
+/// where, and what to do. The first line stands on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The kernel's name.
@@ -77,12 +81,6 @@ pub struct SourceLine {
 impl From<&'static Location<'static>> for SourceLine {
     fn from(location: &'static Location<'static>) -> Self {
         Self { file: Cow::Borrowed(location.file()), line: location.line() }
-    }
-}
-
-impl fmt::Display for SourceLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
     }
 }
 
@@ -143,8 +141,7 @@ pub enum FaultKind {
     },
     /// The block uses a shared array that the kernel does not declare. The build for a GPU refuses it.
     #[error(
-        "with {array} the block uses {static_bytes} bytes of static shared memory, and the kernel declares {declared_bytes}: \
-         declare the array inside the `#[kernel]` function, and pass it to functions as `&'static Shared<…>`"
+        "with {array} the block uses {static_bytes} bytes of static shared memory, and the kernel declares {declared_bytes}"
     )]
     SharedUndeclared {
         /// An array that is too much.
@@ -177,8 +174,8 @@ pub enum FaultKind {
     },
     /// Two threads access an element of shared memory without a barrier between them, and at least one of them writes.
     #[error(
-        "a race: this thread {} element {element} of {array}, and thread {} {} it at {} with no barrier between them",
-        .access.verb(), .other.thread, .other.access.verb(), .other.location
+        "a race: this thread {} element {element} of {array}, and thread {} {} it, with no barrier between them",
+        .access.verb(), .other.thread, .other.access.verb()
     )]
     Race {
         /// The array.
@@ -193,9 +190,8 @@ pub enum FaultKind {
     /// Two threads access global memory with nothing that orders the two accesses, at least one of them writes, and they are not both
     /// atomic.
     #[error(
-        "a race: this thread {} element {element} (in units of 4 bytes) of {}, and thread {}{} {} it at {} with nothing that orders the two: \
-         within a block that is a barrier, between blocks an atomic operation that releases and one that acquires",
-        .access.verb(), view_name(view, 0), .other.thread, of_block(block), .other.access.verb(), .other.location
+        "a race: this thread {} element {element} (in units of 4 bytes) of {}, and thread {}{} {} it, with nothing that orders the two",
+        .access.verb(), view_name(view, 0), .other.thread, of_block(block), .other.access.verb()
     )]
     GlobalRace {
         /// The view's path among the kernel's parameters; `None` if it is not one of them.
@@ -210,16 +206,12 @@ pub enum FaultKind {
         other: OtherAccess,
     },
     /// An atomic operation that orders what threads do, on memory by which the launch does not know that blocks may wait for one another.
-    #[error(
-        "an atomic operation that is not relaxed, on an element of a view of another kind: what is to order threads has to be a parameter of \
-         type `GlobalAtomics`"
-    )]
+    #[error("an atomic operation that is not relaxed, on an element of a view that is not of type `GlobalAtomics`")]
     OrderedOutsideOfAtomics,
     /// Threads wait for a value that nobody is left to write.
     #[error(
-        "this thread tries again and again, and nothing changes: nobody is left who writes what it waits for. {blocks} blocks run at the same \
-         time here; of its own: {}",
-        list(others)
+        "this thread tries again and again, and nothing changes: nobody is left who writes what it waits for, among the {blocks} blocks that \
+         run at the same time"
     )]
     Stuck {
         /// How many blocks ran at the same time at most.
@@ -237,7 +229,7 @@ pub enum FaultKind {
         element: String,
     },
     /// A barrier that some threads of the block reach and others never do.
-    #[error("{waiting} threads wait at a barrier that the others never reach: {}", list(absent))]
+    #[error("{waiting} threads wait at a barrier that the others never reach")]
     BarrierDivergence {
         /// How many threads wait.
         waiting: usize,
@@ -245,7 +237,7 @@ pub enum FaultKind {
         absent: Vec<Elsewhere>,
     },
     /// Nobody can go on: each thread waits for others, or has returned.
-    #[error("this thread waits for {waits_for}, and nobody can go on: {}", list(others))]
+    #[error("this thread waits for {waits_for}, and nobody can go on")]
     Deadlock {
         /// What it waits for, and what is missing.
         waits_for: String,
@@ -271,8 +263,7 @@ pub enum FaultKind {
     },
     /// A barrier in shared memory that TMA is to tell of bytes, and that has not been made visible to it.
     #[error(
-        "the barrier at byte {byte_offset} of the dynamic shared memory is not visible to TMA: the thread that \
-         initializes it calls `fence_barrier_init` afterwards"
+        "TMA is to tell the barrier at byte {byte_offset} of the dynamic shared memory of bytes, and it is not visible to TMA"
     )]
     BarrierNotFenced {
         /// Where it is.
@@ -297,8 +288,8 @@ pub enum FaultKind {
     },
     /// A write to shared memory that TMA still reads or writes, or that products of a warpgroup still read.
     #[error(
-        "element {element} of the dynamic shared memory (in units of 4 bytes) is written while TMA or tensor cores still {} it, \
-         as thread {} asked them to at {}", .other.access.verb(), .other.thread, .other.location
+        "element {element} of the dynamic shared memory (in units of 4 bytes) is written while TMA, or tensor cores, still {} it",
+        match .other.access { AccessKind::Read => "read", _ => "write" }
     )]
     InFlight {
         /// The position in the dynamic shared memory.
@@ -308,8 +299,8 @@ pub enum FaultKind {
     },
     /// A tile that begins where TMA cannot begin. A GPU ends such a kernel for an illegal instruction.
     #[error(
-        "a tile of {element_bytes}-byte elements begins at coordinate {coordinate} of a line, {} bytes from its beginning: tiles begin at \
-         multiples of 16 bytes", i64::from(*.coordinate) * *.element_bytes as i64
+        "a tile of {element_bytes}-byte elements begins at coordinate {coordinate} of a line, {} bytes from its beginning, which is no \
+         multiple of 16", i64::from(*.coordinate) * *.element_bytes as i64
     )]
     TileMisaligned {
         /// The first coordinate.
@@ -318,9 +309,7 @@ pub enum FaultKind {
         element_bytes: usize,
     },
     /// A tile to store that begins before the array. A GPU ends such a kernel for an illegal instruction.
-    #[error(
-        "a tile is stored to coordinate {coordinate} of dimension {dimension}: only tiles that are loaded may begin before the array"
-    )]
+    #[error("a tile is stored to coordinate {coordinate} of dimension {dimension}, before the array")]
     StoreBeforeArray {
         /// The dimension, the fastest-running being 0.
         dimension: usize,
@@ -328,10 +317,7 @@ pub enum FaultKind {
         coordinate: i32,
     },
     /// A tile to store whose last piece of a line would go beyond the array's memory.
-    #[error(
-        "TMA stores whole pieces of 16 bytes, here also byte {byte} of an array that has {bytes}: lines of what it stores \
-         need room for all of their last piece"
-    )]
+    #[error("TMA stores whole pieces of 16 bytes, here also byte {byte} of an array that has {bytes}")]
     StoreBehindArray {
         /// The byte, from the beginning of the array.
         byte: usize,
@@ -341,7 +327,7 @@ pub enum FaultKind {
     /// TMA is to store, or tensor cores are to read, what a thread has written and not made visible to them.
     #[error(
         "element {element} of the dynamic shared memory (in units of 4 bytes) is read by TMA or by tensor cores, and \
-         thread {thread}, which wrote it at {location}, has not made it visible to them by `fence_async_shared`"
+         thread {thread}, which wrote it, has not made it visible to them"
     )]
     NotFenced {
         /// The position in the dynamic shared memory.
@@ -362,7 +348,7 @@ pub enum FaultKind {
     LoadNotAwaited,
     /// A barrier of a number, or for a number of threads, that there is none of.
     #[error(
-        "barrier {id} for {threads} threads: barriers for a part of a block are 1 to 15 (0 is that of the whole block), and for \
+        "there is no barrier {id} for {threads} threads: barriers for a part of a block are 1 to 15 (0 is that of the whole block), and for \
          whole warps"
     )]
     BarrierNumber {
@@ -393,8 +379,8 @@ pub enum FaultKind {
     },
     /// A product of a warpgroup, and no fence orders it behind what its threads have done with the registers that it reads or writes.
     #[error(
-        "the threads may have accessed the registers of this product, and have not ordered that before it by `wgmma::fence`: its first \
-         operand, or sums that are not under way"
+        "the threads may have accessed the registers of this product, and nothing orders that before it: its first operand, or sums that \
+         are not under way"
     )]
     RegistersNotFenced,
     /// Registers that are given up although there are fewer, or asked for although there are more.
@@ -406,11 +392,7 @@ pub enum FaultKind {
         wanted: u32,
     },
     /// Threads of one warp wait at barriers in different places of the source.
-    #[error(
-        "{waiting} threads of the warp wait at this barrier, and others of the same warp at another: {}; a warp has to \
-         come to a barrier as a whole, by one call",
-        list(elsewhere)
-    )]
+    #[error("{waiting} threads of the warp wait at this barrier, and others of the same warp at another")]
     WarpSplitAtBarriers {
         /// How many threads of the warp wait where the thread of the report does.
         waiting: usize,
@@ -418,7 +400,7 @@ pub enum FaultKind {
         elsewhere: Vec<Elsewhere>,
     },
     /// An operation of a warp that some of the lanes named in its mask never reach.
-    #[error("{operation} with mask {mask:#010x} waits for lanes that never come: {}", list(absent))]
+    #[error("{operation} with mask {mask:#010x} waits for lanes that never come")]
     WarpDivergence {
         /// The operation that waits.
         operation: WarpOperation,
@@ -438,10 +420,7 @@ pub enum FaultKind {
         lane: u32,
     },
     /// The thread needs more stack than the executor gives it.
-    #[error(
-        "the stack overflowed: a thread has {bytes} bytes; look for deep recursion or large local arrays, or set a \
-         larger size with `Executor::stack_bytes`"
-    )]
+    #[error("the stack overflowed: a thread has {bytes} bytes")]
     StackOverflow {
         /// The size of a thread's stack.
         bytes: usize,
@@ -477,19 +456,6 @@ pub enum SharedArrayName {
     },
 }
 
-impl fmt::Display for SharedArrayName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Static { declared, type_name } => write!(f, "the shared array `{type_name}` declared at {declared}"),
-            Self::Dynamic => f.write_str("the dynamic shared memory (in units of 4 bytes)"),
-            Self::Slice { byte_offset, len, element_bytes } => write!(
-                f,
-                "the slice of {len} elements of {element_bytes} bytes from byte {byte_offset} on of the dynamic shared memory"
-            ),
-        }
-    }
-}
-
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
@@ -502,17 +468,6 @@ pub enum AccessKind {
         /// With respect to whom.
         scope: Scope,
     },
-}
-
-impl AccessKind {
-    fn verb(self) -> &'static str {
-        match self {
-            Self::Read => "reads",
-            Self::Write => "writes",
-            Self::Atomic { scope: Scope::Block } => "atomically, for its own block only, accesses",
-            Self::Atomic { .. } => "atomically accesses",
-        }
-    }
 }
 
 /// The earlier of the two accesses of a race.
@@ -564,26 +519,6 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Elsewhere {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (subject, returned, wait) = if self.count == 1 {
-            (format!("thread {}", self.first), "has", "waits")
-        } else {
-            (format!("{} threads, the first of them {},", self.count, self.first), "have", "wait")
-        };
-        match &self.place {
-            Place::Returned => write!(f, "{subject} {returned} returned"),
-            Place::Barrier(location) => write!(f, "{subject} {wait} at the barrier at {location}"),
-            Place::Warp { operation, mask, location } => {
-                write!(f, "{subject} {wait} in {operation} with mask {mask:#010x} at {location}")
-            }
-            Place::Running(location) if self.count == 1 => write!(f, "{subject} is at {location}"),
-            Place::Running(location) => write!(f, "{subject} are at {location}"),
-            Place::Waiting { waits_for, location } => write!(f, "{subject} {wait} for {waits_for} at {location}"),
-        }
-    }
-}
-
 /// An operation that lanes of a warp carry out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named after the functions of `warp`, `ldmatrix`, `mma`, `hopper` and `wgmma`")]
@@ -619,89 +554,3 @@ impl WarpOperation {
         }
     }
 }
-
-impl fmt::Display for WarpOperation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ShuffleUp => "`warp_shuffle_up`",
-            Self::ShuffleDown => "`warp_shuffle_down`",
-            Self::ShuffleXor => "`warp_shuffle_xor`",
-            Self::ShuffleIdx => "`warp_shuffle_idx`",
-            Self::VoteAll => "`warp_vote_all`",
-            Self::VoteAny => "`warp_vote_any`",
-            Self::VoteBallot => "`warp_vote_ballot`",
-            Self::Sync => "`sync_warp`",
-            Self::LoadMatrices => "`ldmatrix_x4`",
-            Self::MmaTf32 => "`mma_m16n8k8_tf32`",
-            Self::MmaBf16 => "`mma_m16n8k16_bf16`",
-            Self::MmaFp16 => "`mma_m16n8k16_fp16`",
-            Self::MmaFp64 => "`mma_m8n8k4_fp64`",
-            Self::Elect => "`elect_one`",
-            Self::Wgmma => "a product of a warpgroup",
-            Self::WgmmaFence => "`wgmma::fence`",
-            Self::WgmmaCommit => "`wgmma::commit`",
-            Self::WgmmaWait => "a wait for products of a warpgroup",
-        })
-    }
-}
-
-/// The view, or the part of it that begins at element `first`.
-fn view_name(view: &Option<String>, first: usize) -> String {
-    match (view, first) {
-        (Some(name), 0) => format!("view `{name}`"),
-        (Some(name), _) => format!("the part of view `{name}` from element {first} on"),
-        (None, _) => "a view that is not among the kernel's arguments".into(),
-    }
-}
-
-/// Where an element of a part is in the view. Before the part if the index is less than zero, which as a `usize` it cannot show.
-fn place_in_view(first: usize, index: usize) -> i128 {
-    first as i128 + i128::from(index as i64)
-}
-
-fn out_of_bounds(view: &Option<String>, first: usize, index: usize, count: usize, len: usize) -> String {
-    let (name, place) = (view_name(view, first), place_in_view(first, index));
-    let what = match count {
-        1 => format!("element {index} is out of bounds of {name}, which has {len}"),
-        _ => format!("the {count} elements from {index} are not all in bounds of {name}, which has {len}"),
-    };
-    match (first, count) {
-        (0, _) => what,
-        (_, 1) => format!("{what}: it would be element {place} of the view"),
-        _ => format!("{what}: they would begin at element {place} of the view"),
-    }
-}
-
-fn misaligned(view: &Option<String>, first: usize, index: usize, bytes: usize) -> String {
-    let place = match first {
-        0 => String::new(),
-        _ => format!(", element {} of the view,", place_in_view(first, index)),
-    };
-    let view = view_name(view, first);
-    format!("the address of element {index} of {view}{place} is not a multiple of {bytes} bytes")
-}
-
-fn of_block(block: &Option<Dim3>) -> String {
-    block.map_or_else(String::new, |block| format!(" of block {block}"))
-}
-
-fn list(places: &[Elsewhere]) -> String {
-    if places.is_empty() {
-        return "the block has no threads for them".into();
-    }
-    let places: Vec<_> = places.iter().map(|place| format!("{place}")).collect();
-    places.join("; ")
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, block, thread, location, kind } = self;
-        write!(f, "kernel `{kernel}`, block {block}, thread {thread}")?;
-        if let Some(location) = location {
-            write!(f, ", {location}")?;
-        }
-        write!(f, ": {kind}")
-    }
-}
-
-impl core::error::Error for Fault {}

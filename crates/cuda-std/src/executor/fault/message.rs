@@ -1,0 +1,366 @@
+//! Reports of faults in words, in the manner of a compiler: what went wrong, where, where the other access is, and what to do.
+//!
+//! ```text
+//! kernel `shift`, block (0, 0, 0), thread (1, 0, 0): a race: this thread writes element 1 of …, and thread (0, 0, 0) reads it, …
+//!   --> src/shift.rs:12
+//!   note: the other access is here: thread (0, 0, 0) reads
+//!   --> src/shift.rs:11
+//!   help: put `thread::sync_threads()` between the two, …
+//! ```
+//!
+//! The first line stands on its own, for lists and logs.
+
+use core::fmt;
+use std::format;
+use std::string::String;
+
+use super::{AccessKind, Elsewhere, Fault, FaultKind, OtherAccess, Place, SharedArrayName, SourceLine, WarpOperation};
+use crate::Dim3;
+use crate::atomic::Scope;
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, block, thread, location, kind } = self;
+        write!(f, "kernel `{kernel}`, block {block}, thread {thread}: {kind}")?;
+        if let Some(location) = location {
+            write!(f, "\n  --> {location}")?;
+        }
+        kind.notes(f)?;
+        write!(f, "\n  help: {}", kind.help())
+    }
+}
+
+impl core::error::Error for Fault {}
+
+/// A note, and the line of source that it speaks of.
+fn note(f: &mut fmt::Formatter<'_>, what: fmt::Arguments<'_>, location: &SourceLine) -> fmt::Result {
+    write!(f, "\n  note: {what}\n  --> {location}")
+}
+
+fn other_access(f: &mut fmt::Formatter<'_>, block: &Option<Dim3>, other: &OtherAccess) -> fmt::Result {
+    let OtherAccess { thread, location, access } = other;
+    let what = format_args!("the other access is here: thread {thread}{} {} it", of_block(block), access.verb());
+    note(f, what, location)
+}
+
+/// Where those are that are waited for.
+fn places(f: &mut fmt::Formatter<'_>, places: &[Elsewhere]) -> fmt::Result {
+    places.iter().try_for_each(|place| write!(f, "\n  note: {place}"))
+}
+
+impl FaultKind {
+    /// A short name, by which the checker's table and the files of its messages call this kind of fault.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::OutOfBounds { .. } => "out of bounds",
+            Self::Misaligned { .. } => "misaligned",
+            Self::SharedOutOfBounds { .. } => "shared out of bounds",
+            Self::DynamicSharedBounds { .. } => "dynamic shared bounds",
+            Self::SharedUndeclared { .. } => "shared undeclared",
+            Self::SharedMisaligned { .. } => "shared misaligned",
+            Self::CopyNotAwaited { .. } => "copy not awaited",
+            Self::Race { .. } => "race in shared memory",
+            Self::GlobalRace { .. } => "race in global memory",
+            Self::OrderedOutsideOfAtomics => "ordered outside of atomics",
+            Self::Stuck { .. } => "stuck",
+            Self::UnwrittenShared { .. } => "unwritten shared",
+            Self::BarrierDivergence { .. } => "barrier divergence",
+            Self::Deadlock { .. } => "deadlock",
+            Self::BarrierNotInitialized { .. } => "barrier not initialized",
+            Self::BarrierInitialization { .. } => "barrier initialization",
+            Self::BarrierNotFenced { .. } => "barrier not fenced",
+            Self::TooManyArrivals { .. } => "too many arrivals",
+            Self::UnbalancedBytes { .. } => "unbalanced bytes",
+            Self::InFlight { .. } => "in flight",
+            Self::TileMisaligned { .. } => "tile misaligned",
+            Self::StoreBeforeArray { .. } => "store before array",
+            Self::StoreBehindArray { .. } => "store behind array",
+            Self::NotFenced { .. } => "not fenced",
+            Self::StoreNotAwaited => "store not awaited",
+            Self::ProductNotAwaited => "product not awaited",
+            Self::LoadNotAwaited => "load not awaited",
+            Self::BarrierNumber { .. } => "barrier number",
+            Self::BarrierCount { .. } => "barrier count",
+            Self::BarrierUnmet { .. } => "barrier unmet",
+            Self::RegistersNotFenced => "registers not fenced",
+            Self::Registers { .. } => "registers",
+            Self::WarpSplitAtBarriers { .. } => "warp split at barriers",
+            Self::WarpDivergence { .. } => "warp divergence",
+            Self::LaneNotInMask { .. } => "lane not in mask",
+            Self::StackOverflow { .. } => "stack overflow",
+            Self::Panic { .. } => "panic",
+        }
+    }
+
+    /// What else there is to say than the first line does: the other access, and who waits where.
+    fn notes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Race { other, .. } => other_access(f, &None, other),
+            Self::GlobalRace { block, other, .. } => other_access(f, block, other),
+            Self::InFlight { other, .. } => {
+                note(f, format_args!("thread {} asked them to here", other.thread), &other.location)
+            }
+            Self::NotFenced { thread, location, .. } => {
+                note(f, format_args!("the other access is here: thread {thread} writes it"), location)
+            }
+            Self::WarpDivergence { absent, .. } if absent.is_empty() => {
+                f.write_str("\n  note: the block has no threads for them")
+            }
+            Self::Stuck { others: elsewhere, .. }
+            | Self::Deadlock { others: elsewhere, .. }
+            | Self::BarrierDivergence { absent: elsewhere, .. }
+            | Self::WarpDivergence { absent: elsewhere, .. }
+            | Self::WarpSplitAtBarriers { elsewhere, .. } => places(f, elsewhere),
+            _ => Ok(()),
+        }
+    }
+
+    /// What to do about it.
+    fn help(&self) -> &'static str {
+        match self {
+            Self::OutOfBounds { .. } => {
+                "compare the index with the length of the view before the access, as `get` does, or have the kernel `requires` \
+                 that the view is long enough for the grid"
+            }
+            Self::Misaligned { .. } => {
+                "access single elements, or have the kernel `requires` that the view begins at a multiple of so many bytes, and keep \
+                 indices to multiples of the vector's length"
+            }
+            Self::SharedOutOfBounds { .. } => {
+                "make the array larger, or the index smaller: check the last thread and the last round"
+            }
+            Self::DynamicSharedBounds { .. } => {
+                "name more bytes in `#[kernel(dynamic_shared = …)]`, or begin the slice at a multiple of the element's size"
+            }
+            Self::SharedUndeclared { .. } => {
+                "declare the array inside the `#[kernel]` function, and pass it to functions as `&'static Shared<…>`"
+            }
+            Self::SharedMisaligned { .. } => {
+                "begin the slice, and each line in it, at a multiple of so many bytes; or access single elements"
+            }
+            Self::CopyNotAwaited { .. } => {
+                "close the group by `commit_group`, and wait for it by `wait_group` before the thread returns"
+            }
+            Self::Race { access, other, .. } => of_race(*access, other.access, None),
+            Self::GlobalRace { access, other, block, .. } => of_race(*access, other.access, block.as_ref()),
+            Self::OrderedOutsideOfAtomics => {
+                "make the memory a parameter of type `GlobalAtomics`: by that the launch knows that blocks may wait for one another; or use \
+                 `Relaxed` if nothing but the value itself matters"
+            }
+            Self::Stuck { .. } => {
+                "look for the store that should end the wait: whether somebody comes to it, and before waiting; blocks that need one another \
+                 must all run at the same time (`Executor::window`)"
+            }
+            Self::UnwrittenShared { .. } => {
+                "write all that is read, zeros too, in this block; what an asynchronous copy writes is there after `wait_group` only"
+            }
+            Self::BarrierDivergence { .. } => {
+                "move the barrier out of the branch or loop, and let threads that have nothing to do come to it instead of returning"
+            }
+            Self::Deadlock { .. } => {
+                "look for the arrival, the bytes or the threads that are missing: the number of arrivals at `init`, the parity, and who returns \
+                 before"
+            }
+            Self::BarrierNotInitialized { .. } => {
+                "have one thread call `Barrier::init`, and put `thread::sync_threads()` between that and the first use"
+            }
+            Self::BarrierInitialization { .. } => {
+                "have one thread initialize each barrier once, for at least one arrival"
+            }
+            Self::BarrierNotFenced { .. } => {
+                "have the thread that initializes the barrier call `fence_barrier_init` afterwards, before the barrier of the block"
+            }
+            Self::TooManyArrivals { .. } => {
+                "initialize the barrier for as many arrivals as there are, or wait for the phase before the next arrival"
+            }
+            Self::UnbalancedBytes { .. } => {
+                "have `arrive_expecting` name as many bytes as the tiles that are loaded for this phase have"
+            }
+            Self::InFlight { .. } => {
+                "wait until they have done: for a load at its barrier, for a store by `wait_for_stores`, for products by `wait`"
+            }
+            Self::TileMisaligned { .. } => "begin tiles at coordinates whose bytes are multiples of 16",
+            Self::StoreBeforeArray { .. } => {
+                "begin tiles that are stored inside of the array: only those that are loaded may begin before it"
+            }
+            Self::StoreBehindArray { .. } => {
+                "allocate the array so that the last piece of 16 bytes of each line has room"
+            }
+            Self::NotFenced { .. } => {
+                "have each thread that writes call `fence_async_shared` after it, before the barrier that the others wait at"
+            }
+            Self::StoreNotAwaited => "call `commit_stores` and `wait_for_stores::<0>` before the thread returns",
+            Self::ProductNotAwaited => {
+                "call `wgmma::commit`, and have the sums wait (`wait::<0>`) before the thread returns"
+            }
+            Self::LoadNotAwaited => "have a thread wait at the barrier of the load before the block ends",
+            Self::BarrierNumber { .. } => {
+                "choose a number from 1 to 15, and a count of threads that is a multiple of 32"
+            }
+            Self::BarrierCount { .. } => "have all that meet at a barrier name the same count of threads",
+            Self::BarrierUnmet { .. } => "have the others come, or count fewer threads",
+            Self::RegistersNotFenced => {
+                "call `wgmma::fence` before the first product, and behind every other access to its registers"
+            }
+            Self::Registers { .. } => {
+                "give up (`release_registers`) down to fewer, and ask (`acquire_registers`) for more than there are"
+            }
+            Self::WarpSplitAtBarriers { .. } => {
+                "have a warp come to a barrier as a whole, by one call: move the barrier out of the branch"
+            }
+            Self::WarpDivergence { operation, .. } if operation.is_aligned() => {
+                "have all 32 lanes of the warp come to this call: move it out of the branch, and let no lane return before"
+            }
+            Self::WarpDivergence { .. } => {
+                "have all lanes that the mask names come to this call with the same mask, or name fewer"
+            }
+            Self::LaneNotInMask { .. } => "name the calling lane in the mask, or keep it from the call",
+            Self::StackOverflow { .. } => {
+                "look for deep recursion or large local arrays, or set a larger size with `Executor::stack_bytes`"
+            }
+            Self::Panic { .. } => {
+                "the kernel itself has found what it does not expect: look at the values that this line depends on"
+            }
+        }
+    }
+}
+
+/// What to do about a race, of which the other access is in this block if it is in another one.
+fn of_race(access: AccessKind, other: AccessKind, block: Option<&Dim3>) -> &'static str {
+    use AccessKind::Atomic;
+    match (access, other, block) {
+        (Atomic { .. }, Atomic { .. }, _) => {
+            "use a scope that includes both threads: `Scope::Device` for those of two blocks"
+        }
+        (Atomic { .. }, _, _) | (_, Atomic { .. }, _) => {
+            "make both accesses atomic, or put a barrier between them if both threads are of one block"
+        }
+        (_, _, None) => {
+            "put `thread::sync_threads()` between the two, or `warp::sync_warp` if both threads are of one warp; a sum in one place needs an \
+             atomic operation"
+        }
+        (_, _, Some(_)) => {
+            "let each block have elements of its own, or order the two: an atomic operation that releases behind the first, and one that \
+             acquires before the second, both of `Scope::Device`; a sum in one place needs an atomic operation"
+        }
+    }
+}
+
+impl fmt::Display for SourceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+impl fmt::Display for SharedArrayName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Static { declared, type_name } => write!(f, "the shared array `{type_name}` declared at {declared}"),
+            Self::Dynamic => f.write_str("the dynamic shared memory (in units of 4 bytes)"),
+            Self::Slice { byte_offset, len, element_bytes } => write!(
+                f,
+                "the slice of {len} elements of {element_bytes} bytes from byte {byte_offset} on of the dynamic shared memory"
+            ),
+        }
+    }
+}
+
+impl AccessKind {
+    /// What the thread does to an element: "it …".
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+            Self::Atomic { scope: Scope::Block } => "atomically, for its own block only, accesses",
+            Self::Atomic { .. } => "atomically accesses",
+        }
+    }
+}
+
+impl fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (subject, returned, wait) = if self.count == 1 {
+            (format!("thread {}", self.first), "has", "waits")
+        } else {
+            (format!("{} threads, the first of them {},", self.count, self.first), "have", "wait")
+        };
+        match &self.place {
+            Place::Returned => write!(f, "{subject} {returned} returned"),
+            Place::Barrier(location) => write!(f, "{subject} {wait} at the barrier at {location}"),
+            Place::Warp { operation, mask, location } => {
+                write!(f, "{subject} {wait} in {operation} with mask {mask:#010x} at {location}")
+            }
+            Place::Running(location) if self.count == 1 => write!(f, "{subject} is at {location}"),
+            Place::Running(location) => write!(f, "{subject} are at {location}"),
+            Place::Waiting { waits_for, location } => write!(f, "{subject} {wait} for {waits_for} at {location}"),
+        }
+    }
+}
+
+impl fmt::Display for WarpOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ShuffleUp => "`warp_shuffle_up`",
+            Self::ShuffleDown => "`warp_shuffle_down`",
+            Self::ShuffleXor => "`warp_shuffle_xor`",
+            Self::ShuffleIdx => "`warp_shuffle_idx`",
+            Self::VoteAll => "`warp_vote_all`",
+            Self::VoteAny => "`warp_vote_any`",
+            Self::VoteBallot => "`warp_vote_ballot`",
+            Self::Sync => "`sync_warp`",
+            Self::LoadMatrices => "`ldmatrix_x4`",
+            Self::MmaTf32 => "`mma_m16n8k8_tf32`",
+            Self::MmaBf16 => "`mma_m16n8k16_bf16`",
+            Self::MmaFp16 => "`mma_m16n8k16_fp16`",
+            Self::MmaFp64 => "`mma_m8n8k4_fp64`",
+            Self::Elect => "`elect_one`",
+            Self::Wgmma => "a product of a warpgroup",
+            Self::WgmmaFence => "`wgmma::fence`",
+            Self::WgmmaCommit => "`wgmma::commit`",
+            Self::WgmmaWait => "a wait for products of a warpgroup",
+        })
+    }
+}
+
+/// The view, or the part of it that begins at element `first`.
+pub(super) fn view_name(view: &Option<String>, first: usize) -> String {
+    match (view, first) {
+        (Some(name), 0) => format!("view `{name}`"),
+        (Some(name), _) => format!("the part of view `{name}` from element {first} on"),
+        (None, _) => "a view that is not among the kernel's arguments".into(),
+    }
+}
+
+/// Where an element of a part is in the view. Before the part if the index is less than zero, which as a `usize` it cannot show.
+fn place_in_view(first: usize, index: usize) -> i128 {
+    first as i128 + i128::from(index as i64)
+}
+
+/// What an access outside of a view has done.
+pub(super) fn out_of_bounds(view: &Option<String>, first: usize, index: usize, count: usize, len: usize) -> String {
+    let (name, place) = (view_name(view, first), place_in_view(first, index));
+    let what = match count {
+        1 => format!("element {index} is out of bounds of {name}, which has {len}"),
+        _ => format!("the {count} elements from {index} are not all in bounds of {name}, which has {len}"),
+    };
+    match (first, count) {
+        (0, _) => what,
+        (_, 1) => format!("{what}: it would be element {place} of the view"),
+        _ => format!("{what}: they would begin at element {place} of the view"),
+    }
+}
+
+/// What a vector access at a wrong address has done.
+pub(super) fn misaligned(view: &Option<String>, first: usize, index: usize, bytes: usize) -> String {
+    let place = match first {
+        0 => String::new(),
+        _ => format!(", element {} of the view,", place_in_view(first, index)),
+    };
+    let view = view_name(view, first);
+    format!("the address of element {index} of {view}{place} is not a multiple of {bytes} bytes")
+}
+
+/// The block of the other access, if that is another one.
+pub(super) fn of_block(block: &Option<Dim3>) -> String {
+    block.map_or_else(String::new, |block| format!(" of block {block}"))
+}

@@ -1,0 +1,182 @@
+//! What a report of each kind of fault says, word for word: a file beside this one for each.
+//!
+//! With `TILEWRIGHT_BLESS=1` the files are written anew; look at what has changed.
+
+extern crate tilewright_cuda_std as cuda_std;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use cuda_std::Dim3;
+use cuda_std::atomic::Scope;
+use cuda_std::executor::{
+    AccessKind, Elsewhere, Fault, FaultKind, OtherAccess, Place, SharedArrayName, SourceLine, WarpOperation,
+};
+
+/// Where the kinds are, and the names that they have.
+const KINDS: &str = include_str!("../../src/executor/fault/message.rs");
+
+fn line(line: u32) -> SourceLine {
+    SourceLine { file: "src/kernel.rs".into(), line }
+}
+
+fn thread(x: u32) -> Dim3 {
+    Dim3::new(x, 0, 0)
+}
+
+fn other(access: AccessKind) -> OtherAccess {
+    OtherAccess { thread: thread(35), location: line(17), access }
+}
+
+fn tile() -> SharedArrayName {
+    SharedArrayName::Static { declared: line(7), type_name: "[[f32; 32]; 32]" }
+}
+
+fn slice() -> SharedArrayName {
+    SharedArrayName::Slice { byte_offset: 16, len: 20, element_bytes: 8 }
+}
+
+/// Threads in each place in which others can miss them.
+fn places() -> Vec<Elsewhere> {
+    let vote = Place::Warp { operation: WarpOperation::VoteAny, mask: 0xFFFF, location: line(31) };
+    let phase =
+        Place::Waiting { waits_for: "barrier 3, to which 32 of 64 threads have come".into(), location: line(32) };
+    let places = [Place::Returned, Place::Barrier(line(30)), vote, Place::Running(line(33)), phase];
+    let counts = [1, 14, 16, 1, 32];
+    (1..).zip(places).zip(counts).map(|((x, place), count)| Elsewhere { first: thread(32 * x), count, place }).collect()
+}
+
+/// At least one fault of each kind, and of those whose words depend on what they have, one for each way to say it.
+fn examples() -> Vec<FaultKind> {
+    use FaultKind as F;
+    let view = Some("gemm.a.data".to_owned());
+    let block_scope = AccessKind::Atomic { scope: Scope::Block };
+    let global = |view: &Option<String>, access, block, other_access| F::GlobalRace {
+        view: view.clone(),
+        element: 70,
+        access,
+        block,
+        other: other(other_access),
+    };
+    vec![
+        F::OutOfBounds { view: view.clone(), first: 0, index: 63, count: 1, len: 63 },
+        F::OutOfBounds { view: view.clone(), first: 10, index: 2, count: 4, len: 3 },
+        F::OutOfBounds { view: None, first: 0, index: 60, count: 4, len: 63 },
+        F::Misaligned { view: view.clone(), first: 0, index: 3, bytes: 16 },
+        F::Misaligned { view: view.clone(), first: 3, index: 2, bytes: 16 },
+        F::SharedOutOfBounds { array: tile(), index: "[3, 32]".into() },
+        F::SharedOutOfBounds { array: SharedArrayName::Dynamic, index: "288..544".into() },
+        F::DynamicSharedBounds { byte_offset: 16, len: 7, element_bytes: 8, available: 64 },
+        F::SharedUndeclared { array: tile(), static_bytes: 8192, declared_bytes: 4096 },
+        F::SharedMisaligned { array: slice(), index: 2, bytes: 16 },
+        F::CopyNotAwaited { byte_offset: 64, bytes: 16 },
+        F::Race { array: tile(), element: "[3, 17]".into(), access: AccessKind::Write, other: other(AccessKind::Read) },
+        F::Race { array: slice(), element: "5".into(), access: AccessKind::Read, other: other(block_scope) },
+        global(&view, AccessKind::Read, None, AccessKind::Write),
+        global(&None, AccessKind::Write, Some(thread(2)), AccessKind::Write),
+        global(&view, block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device }),
+        F::OrderedOutsideOfAtomics,
+        F::Stuck { blocks: 4, others: places() },
+        F::UnwrittenShared { array: tile(), element: "[3, 17]".into() },
+        F::BarrierDivergence { waiting: 127, absent: places()[..1].to_vec() },
+        F::Deadlock { waits_for: "72 more registers, of which 8 are free".into(), others: places() },
+        F::BarrierNotInitialized { byte_offset: 2048 },
+        F::BarrierInitialization { byte_offset: 2048, arrivals: 0 },
+        F::BarrierNotFenced { byte_offset: 2048 },
+        F::TooManyArrivals { byte_offset: 2048 },
+        F::UnbalancedBytes { byte_offset: 2048, missing: -128 },
+        F::InFlight { element: "273".into(), other: other(AccessKind::Read) },
+        F::InFlight { element: "273".into(), other: other(AccessKind::Write) },
+        F::TileMisaligned { coordinate: 50, element_bytes: 4 },
+        F::StoreBeforeArray { dimension: 1, coordinate: -1 },
+        F::StoreBehindArray { byte: 4473, bytes: 4472 },
+        F::NotFenced { element: "40".into(), thread: thread(40), location: line(17) },
+        F::StoreNotAwaited,
+        F::ProductNotAwaited,
+        F::LoadNotAwaited,
+        F::BarrierNumber { id: 16, threads: 64 },
+        F::BarrierCount { id: 3, threads: 96, others: 64 },
+        F::BarrierUnmet { id: 5, come: 32, threads: 64 },
+        F::RegistersNotFenced,
+        F::Registers { has: 24, wanted: 40 },
+        F::WarpSplitAtBarriers { waiting: 18, elsewhere: places()[1..2].to_vec() },
+        F::WarpDivergence { operation: WarpOperation::ShuffleDown, mask: u32::MAX, absent: places()[2..].to_vec() },
+        F::WarpDivergence { operation: WarpOperation::MmaBf16, mask: u32::MAX, absent: Vec::new() },
+        F::LaneNotInMask { operation: WarpOperation::Sync, mask: 0xFFFF_FFDF, lane: 5 },
+        F::StackOverflow { bytes: 65_536 },
+        F::Panic { message: "the len is 3 but the index is 3".into() },
+    ]
+}
+
+/// The report of each example, those of one kind together, by the name of the file that has them.
+fn reports() -> Vec<(String, String)> {
+    let mut reports: Vec<(String, String)> = Vec::new();
+    for kind in examples() {
+        let file = format!("{}.txt", kind.name().replace(' ', "-"));
+        // Where a stack overflows, and where threads have not come, no line is known.
+        let unknown = matches!(kind, FaultKind::StackOverflow { .. } | FaultKind::BarrierUnmet { .. });
+        let location = (!unknown).then(|| line(23));
+        let fault = Fault { kernel: "multiply", block: thread(1), thread: Dim3::new(3, 1, 0), location, kind };
+        match reports.iter_mut().find(|(known, _)| *known == file) {
+            Some((_, text)) => *text += &format!("\n{fault}\n"),
+            None => reports.push((file, format!("{fault}\n"))),
+        }
+    }
+    reports
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages")
+}
+
+#[test]
+fn reports_say_what_they_said_before() {
+    let bless = env::var_os("TILEWRIGHT_BLESS").is_some_and(|value| value == "1");
+    let mut changed = Vec::new();
+    for (file, report) in reports() {
+        let path = directory().join(&file);
+        if bless {
+            fs::write(&path, &report).unwrap();
+        }
+        let before = fs::read_to_string(&path).unwrap_or_else(|error| format!("({error})"));
+        if before != report {
+            changed.push(format!("{file} says\n{before}\nand the report is\n{report}"));
+        }
+    }
+    assert!(changed.is_empty(), "if this is as it should be, run with TILEWRIGHT_BLESS=1:\n{}", changed.join("\n"));
+}
+
+/// `FaultKind::name` names every kind, or it would not compile; and each of these names is in an example and has a file.
+#[test]
+fn every_kind_of_fault_has_a_file() {
+    let (_, function) = KINDS.split_once("pub fn name(&self)").unwrap();
+    let (function, _) = function.split_once("\n    }\n").unwrap();
+    let names: BTreeSet<String> = function
+        .lines()
+        .filter_map(|line| line.split_once(" => \"")?.1.strip_suffix("\","))
+        .map(|name| format!("{}.txt", name.replace(' ', "-")))
+        .collect();
+    assert_eq!(names.len(), function.matches(" => ").count(), "two kinds have one name, or a name is not on one line");
+    let reported: BTreeSet<String> = reports().into_iter().map(|(file, _)| file).collect();
+    assert_eq!(names, reported, "left: the names of kinds; right: those of the examples");
+    let files: BTreeSet<String> = fs::read_dir(directory())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|file| file.ends_with(".txt"))
+        .collect();
+    assert_eq!(names, files, "left: the names of kinds; right: the files");
+}
+
+#[test]
+fn a_report_has_a_first_line_that_stands_on_its_own_the_place_and_what_to_do() {
+    for (file, report) in reports() {
+        for fault in report.trim_end().split("\n\n") {
+            let lines: Vec<_> = fault.lines().collect();
+            assert!(lines[0].starts_with("kernel `multiply`, block (1, 0, 0), thread (3, 1, 0): "), "{file}: {fault}");
+            let is_known = !["stack-overflow.txt", "barrier-unmet.txt"].contains(&file.as_str());
+            assert_eq!(lines[1] == "  --> src/kernel.rs:23", is_known, "{file}: {fault}");
+            assert!(lines.last().unwrap().starts_with("  help: "), "{file}: {fault}");
+        }
+    }
+}
