@@ -13,7 +13,8 @@
 //! whether it is another's      t t t f │ t t t f
 //! ```
 //!
-//! What a lane receives from a lane that does not take part is undefined; on the CPU it is a NaN.
+//! What a lane receives from a lane that does not take part, because it has returned, the mask does not name it or the block does not
+//! have it, is undefined; the executor on the CPU reports it.
 //!
 //! Only [`sync_warp`] orders accesses to memory. A shuffle or a vote does not, although lanes wait for each other there.
 

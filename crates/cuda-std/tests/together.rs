@@ -166,9 +166,12 @@ fn a_shuffle_that_some_of_its_lanes_never_reach_is_reported() {
             "{in_vote}"
         );
 
-        // All take part; or those that do not have returned; or are not named in the mask.
         succeed(checks, shuffles_in_a_branch { limit: 32, elsewhere: 1, mask: u32::MAX }, 1);
-        succeed(checks, shuffles_in_a_branch { limit: 30, elsewhere: 0, mask: u32::MAX }, 1);
+        // Those that have returned are not waited for, but lane 29 would get the value of one of them.
+        let inactive = fault(checks, shuffles_in_a_branch { limit: 30, elsewhere: 0, mask: u32::MAX }, 1);
+        let (operation, mask) = (WarpOperation::ShuffleDown, u32::MAX);
+        assert_eq!(inactive.kind, FaultKind::InactiveLane { operation, mask, lane: 29, source_lane: 30 });
+        assert_eq!((inactive.thread, inactive.location), (at(29, 0, 0), Some(line("shuffle"))));
     }
 }
 
@@ -357,10 +360,10 @@ fn votes_count_the_lanes_of_the_mask() {
 
 /// Blocks of 40 threads: the second warp has 8 lanes.
 #[kernel(block = (8, 5))]
-fn partial_warp(floats: GlobalSliceMut<'_, f32>, ballots: GlobalSliceMut<'_, u32>) {
+fn partial_warp(width: u32, floats: GlobalSliceMut<'_, f32>, ballots: GlobalSliceMut<'_, u32>) {
     let t = (thread::thread_idx_x() + 8 * thread::thread_idx_y()) as usize;
     unsafe {
-        let (value, inside) = warp::warp_shuffle_down(u32::MAX, t as f32, 4, 32);
+        let (value, inside) = warp::warp_shuffle_down(u32::MAX, t as f32, 4, width);
         warp::sync_warp(u32::MAX);
         floats.set_unchecked(t, if inside { value } else { -1.0 });
         ballots.set_unchecked(t, warp::warp_vote_ballot(u32::MAX, true));
@@ -371,17 +374,18 @@ fn partial_warp(floats: GlobalSliceMut<'_, f32>, ballots: GlobalSliceMut<'_, u32
 fn lanes_that_a_partial_warp_lacks_are_not_waited_for() {
     for checks in ALL_CHECKS {
         let (mut floats, mut ballots) = ([0.0; 40], [0; 40]);
-        let kernel =
-            partial_warp { floats: GlobalSliceMut::new(&mut floats), ballots: GlobalSliceMut::new(&mut ballots) };
-        succeed(checks, kernel, 1);
+        let mut kernel = |width| {
+            let (floats, ballots) = (GlobalSliceMut::new(&mut floats), GlobalSliceMut::new(&mut ballots));
+            partial_warp { width, floats, ballots }
+        };
+        let inactive = fault(checks, kernel(32), 1);
+        let (operation, mask) = (WarpOperation::ShuffleDown, u32::MAX);
+        assert_eq!(inactive.kind, FaultKind::InactiveLane { operation, mask, lane: 4, source_lane: 8 });
+        assert_eq!(inactive.thread, at(4, 4, 0));
+        succeed(checks, kernel(8), 1);
         for t in 0..40 {
             assert_eq!(ballots[t], if t < 32 { u32::MAX } else { 0xFF });
-            match t {
-                0..28 | 32..36 => assert_eq!(floats[t], t as f32 + 4.0),
-                28..32 => assert_eq!(floats[t], -1.0),
-                // From a lane that does not exist.
-                _ => assert!(floats[t].is_nan(), "{t}: {}", floats[t]),
-            }
+            assert_eq!(floats[t], if t % 8 < 4 { t as f32 + 4.0 } else { -1.0 });
         }
     }
 }

@@ -226,6 +226,9 @@ impl<'a> Block<'a> {
                 }
             }
             ready = if in_operation != 0 { exchange(context, warp) } else { 0 };
+            if let Some(fault) = context.fault.take() {
+                return Err(fault);
+            }
             // Lanes that wait for something else may come yet.
             if in_operation != 0 && ready == 0 && waiting == 0 && yielded == 0 {
                 return Err(self.warp_divergence(warp));

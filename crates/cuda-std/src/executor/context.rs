@@ -362,6 +362,13 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Ends the launch because of what a thread that waits has asked for; its worker does that, not the thread.
+    #[cold]
+    pub(super) fn fail_later(&self, position: usize, kind: FaultKind) {
+        self.current.set(position);
+        self.fault.set(Some(self.report(Some(self.thread().location.get().into()), kind)));
+    }
+
     /// The view among the kernel's parameters that these bytes are, or are a part of, and how many of its bytes come before them.
     /// There may be several that cannot be told apart, such as empty ones, which have no address of their own: then all are named.
     ///

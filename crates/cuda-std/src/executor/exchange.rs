@@ -2,9 +2,8 @@
 //! stops until every lane of the mask has come; then the operation is computed for all of them.
 
 use super::Checks;
-use super::context::{Context, Details, LANES, Request, State, Thread};
-use super::fault::WarpOperation;
-use super::shared_memory::POISON;
+use super::context::{Context, LANES, Request, State, Thread};
+use super::fault::{FaultKind, WarpOperation};
 use crate::warp::{Shuffle, source_lane};
 
 /// Carries out the operations of a warp for which all lanes have come that take part. Returns the mask of those lanes, which
@@ -99,19 +98,26 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
             collective(&mut payloads);
             details.iter().zip(payloads).for_each(|(lane, payload)| lane.payload.set(payload));
         }
-        WarpOperation::ShuffleUp => shuffle(details, requests, mask, Shuffle::Up),
-        WarpOperation::ShuffleDown => shuffle(details, requests, mask, Shuffle::Down),
-        WarpOperation::ShuffleXor => shuffle(details, requests, mask, Shuffle::Xor),
-        WarpOperation::ShuffleIdx => shuffle(details, requests, mask, Shuffle::Idx),
+        WarpOperation::ShuffleUp => shuffle(context, warp, requests, mask, Shuffle::Up),
+        WarpOperation::ShuffleDown => shuffle(context, warp, requests, mask, Shuffle::Down),
+        WarpOperation::ShuffleXor => shuffle(context, warp, requests, mask, Shuffle::Xor),
+        WarpOperation::ShuffleIdx => shuffle(context, warp, requests, mask, Shuffle::Idx),
     }
 }
 
-fn shuffle(details: &[Details], requests: &[Request; LANES], mask: u32, shuffle: Shuffle) {
-    let poison = u64::from(POISON) << 32 | u64::from(POISON);
+fn shuffle(context: &Context<'_>, warp: usize, requests: &[Request; LANES], mask: u32, shuffle: Shuffle) {
+    let details = &context.details[warp * LANES..];
+    let mut inactive = None;
     for lane in lanes_in(mask) {
         let (source, inside) = source_lane(shuffle, lane as u32, requests[lane].b, requests[lane].c);
-        // What a lane gets from one that does not take part is undefined on the GPU.
-        let value = if mask >> source & 1 == 1 { requests[source as usize].value } else { poison };
-        details[lane].response.set((value, inside));
+        if mask >> source & 1 == 0 {
+            inactive = inactive.or(Some((lane, source)));
+        }
+        details[lane].response.set((requests[source as usize].value, inside));
+    }
+    if let Some((lane, source_lane)) = inactive {
+        let Request { operation, mask, .. } = requests[lane];
+        let kind = FaultKind::InactiveLane { operation, mask, lane: lane as u32, source_lane };
+        context.fail_later(warp * LANES + lane, kind);
     }
 }

@@ -56,6 +56,7 @@
 //! | accesses to global and shared memory | the index against the length, at every access |
 //! | loops that wait for a value | that somebody is left to write it: many turns in a row that change nothing are a report |
 //! | barriers, shuffles, votes | who waits where when nobody can go on; for threads that have returned, nobody waits |
+//! | values that shuffles give | that they come from a lane that takes part |
 //! | barriers of a part of the block, registers | the same, with what is missing |
 //! | stacks | guard pages, and a canary for each stack |
 //! | panics | caught, with message and line; nothing is printed |
@@ -81,8 +82,7 @@
 //! Races between kernels that run at the same time in several streams: launches here run one after the other. The shadow has two
 //! readers of each 4 bytes of global memory, and two atomic operations: a writer that is ordered behind these, and not behind a third, is
 //! missed. An atomic operation of an element that is not of a `GlobalAtomics` orders nothing. TMA and asynchronous copies read and write
-//! global memory, for the shadow, when they are issued. A loop that waits for a value by plain loads waits forever. A shuffle
-//! from a lane that has returned, or that its mask does not name, gives NaN, and no report.
+//! global memory, for the shadow, when they are issued. A loop that waits for a value by plain loads waits forever.
 //! That the four warps of a warpgroup come to the same product is not looked at, nor whether a thread writes to registers
 //! between its fence and the product. The shadow has the first lane of a warp read for its products. Race reports can
 //! miss a conflict where `sync_warp` is called with a mask for a part of a warp (see the end of the description in

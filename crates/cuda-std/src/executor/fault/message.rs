@@ -87,6 +87,7 @@ impl FaultKind {
             Self::WarpSplitAtBarriers { .. } => "warp split at barriers",
             Self::WarpDivergence { .. } => "warp divergence",
             Self::LaneNotInMask { .. } => "lane not in mask",
+            Self::InactiveLane { .. } => "inactive lane",
             Self::StackOverflow { .. } => "stack overflow",
             Self::Panic { .. } => "panic",
         }
@@ -152,7 +153,8 @@ impl FaultKind {
                  must all run at the same time (`Executor::window`)"
             }
             Self::UnwrittenShared { .. } => {
-                "write all that is read, zeros too, in this block; what an asynchronous copy writes is there after `wait_group` only"
+                "write all that is read, zeros too, in this block; what an asynchronous copy or TMA writes is there only when it has been \
+                 waited for, and no longer when the next one to the same place has begun"
             }
             Self::BarrierDivergence { .. } => {
                 "move the barrier out of the branch or loop, and let threads that have nothing to do come to it instead of returning"
@@ -215,6 +217,9 @@ impl FaultKind {
                 "have all lanes that the mask names come to this call with the same mask, or name fewer"
             }
             Self::LaneNotInMask { .. } => "name the calling lane in the mask, or keep it from the call",
+            Self::InactiveLane { .. } => {
+                "let that lane take part, take the value of one that does, or shuffle in segments (`width`) of lanes that all do"
+            }
             Self::StackOverflow { .. } => {
                 "look for deep recursion or large local arrays, or set a larger size with `Executor::stack_bytes`"
             }

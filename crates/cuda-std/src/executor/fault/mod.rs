@@ -419,6 +419,21 @@ pub enum FaultKind {
         /// The calling lane.
         lane: u32,
     },
+    /// A shuffle gives a lane the value of one that does not take part in it, which may be anything.
+    #[error(
+        "{operation} with mask {mask:#010x} gives lane {lane} the value of lane {source_lane}, which does not take part: it {}",
+        if mask >> source_lane & 1 == 0 { "is not in the mask" } else { "has returned, or the block does not have it" }
+    )]
+    InactiveLane {
+        /// The shuffle.
+        operation: WarpOperation,
+        /// The mask.
+        mask: u32,
+        /// The lane that gets the value.
+        lane: u32,
+        /// The lane that it would come from.
+        source_lane: u32,
+    },
     /// The thread needs more stack than the executor gives it.
     #[error("the stack overflowed: a thread has {bytes} bytes")]
     StackOverflow {

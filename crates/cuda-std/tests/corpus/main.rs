@@ -1,0 +1,99 @@
+//! A corpus of small kernels after published patterns, each right, and with the mistakes that are made in it: what the checker finds,
+//! with class and lines, and what it does not find.
+//!
+//! Each kernel takes a number: with 0 it is right, with another one it has that mistake. Each runs with [`SCHEDULES`] seeds, which decide
+//! in what order blocks that can wait for one another take turns. The tables of `README.md` and `docs/checker.md` come from here: with
+//! `TILEWRIGHT_BLESS=1` they are written anew.
+
+#![allow(clippy::undocumented_unsafe_blocks, reason = "many of these kernels break the contracts on purpose")]
+
+extern crate tilewright_cuda_std as cuda_std;
+
+mod barriers;
+mod bounds;
+#[path = "../common/mod.rs"]
+mod common;
+mod copies;
+mod global;
+mod orders;
+mod pattern;
+mod products;
+mod shared;
+mod tables;
+mod waits;
+mod warps;
+
+use cuda_std::executor::{Checks, Executor, LaunchError};
+
+use pattern::{Expected, Family};
+
+/// How many orders of blocks each kernel runs in.
+const SCHEDULES: u64 = 20;
+
+const FAMILIES: &[Family] = &[
+    shared::FAMILY,
+    warps::FAMILY,
+    barriers::FAMILY,
+    global::FAMILY,
+    orders::FAMILY,
+    waits::FAMILY,
+    bounds::FAMILY,
+    copies::FAMILY,
+    products::FAMILY,
+];
+
+/// Executors for all schedules.
+fn executors() -> Vec<Executor> {
+    let executor = Executor::new(Checks::Full);
+    (0..SCHEDULES).map(|seed| executor.clone().schedule(seed)).collect()
+}
+
+#[test]
+fn right_kernels_are_not_reported() {
+    let (executors, mut false_reports, mut kernels) = (executors(), Vec::new(), 0);
+    for pattern in FAMILIES.iter().flat_map(|family| family.patterns) {
+        kernels += 1;
+        for (seed, executor) in executors.iter().enumerate() {
+            if let Err(error) = (pattern.run)(0, executor) {
+                false_reports.push(format!("{}, schedule {seed}: {error}", pattern.name));
+                break;
+            }
+        }
+    }
+    assert!(false_reports.is_empty(), "{}", false_reports.join("\n\n"));
+    assert!(kernels >= 60, "{kernels} right kernels");
+}
+
+#[test]
+fn mistakes_are_found_with_their_class_and_lines() {
+    let (executors, mut wrong, mut all, mut recalled) = (executors(), Vec::new(), 0, 0);
+    for family in FAMILIES {
+        for pattern in family.patterns {
+            for (number, mistake) in (1..).zip(pattern.mistakes) {
+                all += 1;
+                let found = executors.iter().enumerate().try_for_each(|(seed, executor)| {
+                    match ((pattern.run)(number, executor), &mistake.expected) {
+                        (Err(LaunchError::Fault(fault)), Expected::Found { .. }) => mistake
+                            .compare(family.source, &fault)
+                            .map_err(|difference| format!("schedule {seed}: {difference}")),
+                        (Ok(()), Expected::Missed { .. }) => Ok(()),
+                        (Ok(()), Expected::Found { kind, .. }) => Err(format!("schedule {seed}: no `{kind}` is found")),
+                        (Err(error), Expected::Missed { .. }) => {
+                            Err(format!("schedule {seed}: is found now, so say so here: {error}"))
+                        }
+                        (Err(error), _) => Err(format!("schedule {seed}: the launch is refused: {error}")),
+                    }
+                });
+                match found {
+                    Ok(()) => recalled += usize::from(matches!(mistake.expected, Expected::Found { .. })),
+                    Err(difference) => wrong.push(format!("{}, {}: {difference}", pattern.name, mistake.what)),
+                }
+            }
+        }
+    }
+    println!("{}", tables::by_class(FAMILIES));
+    println!("{recalled} of {all} mistakes are found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(all >= 60, "{all} mistakes");
+    assert!(recalled as f64 >= 0.95 * all as f64, "{recalled} of {all} mistakes are found");
+}
