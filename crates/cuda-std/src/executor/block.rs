@@ -113,6 +113,7 @@ impl<'a> Block<'a> {
         let registers = context.barriers.begin_block(threads);
         context.details.iter().for_each(|thread| thread.registers.set(registers));
         context.engine.begin_block();
+        context.warpgroups.begin_block();
         (self.at_barrier, self.returned, self.fruitless) = (0, 0, 0);
         self.let_all_go_on();
         loop {
@@ -172,6 +173,10 @@ impl<'a> Block<'a> {
         if let Some((issuer, location)) = context.engine.first_load() {
             context.current.set(issuer);
             return Err(context.report(Some(location.into()), FaultKind::LoadNotAwaited));
+        }
+        if let Some((first, location, come)) = context.warpgroups.unmet() {
+            context.current.set(first);
+            return Err(context.report(Some(location.into()), FaultKind::WarpgroupDivergence { come, other: None }));
         }
         if let Some((id, come, threads)) = context.barriers.unmet() {
             return Err(context.report(None, FaultKind::BarrierUnmet { id, come, threads }));

@@ -19,7 +19,7 @@ use super::global_memory::GlobalMemory;
 use super::identity::SharedIdentity;
 use super::known::{Carried, Ordered};
 use super::ordering_calls::Met;
-use super::products::Products;
+use super::products::{Products, Warpgroups};
 use super::shared_memory::{SharedMemory, set_interval};
 use super::stacks::Stacks;
 use super::tma::Tma;
@@ -156,6 +156,7 @@ pub(super) struct Context<'a> {
     pub(super) memory: &'a Memory,
     pub(super) barriers: Barriers,
     pub(super) engine: Tma,
+    pub(super) warpgroups: Warpgroups,
     ordering_calls: Option<Met<'a>>,
     pub(super) fault: Cell<Option<Box<Fault>>>,
     /// The first read of shared memory that nobody had written. Whether it is a race with a write that this executor's
@@ -232,6 +233,7 @@ impl<'a> Context<'a> {
             memory,
             barriers: Barriers::default(),
             engine: Tma::default(),
+            warpgroups: Warpgroups::default(),
             ordering_calls: executor.ordering_calls.as_ref().map(|calls| Met::new(calls, K::NAME)),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),

@@ -11,11 +11,14 @@
 //! memory when the product is issued, so they have to be written by then. It enters a second read at the wait: a write to them has
 //! to be ordered after that.
 //!
-//! A warp computes the 16 rows of the accumulators that its threads hold, whenever it comes to a product: that the other three warps of a
-//! warpgroup come to the same one is not checked. The race detector takes the first lane of a warp for the reader.
+//! A warp computes the 16 rows of the accumulators that its threads hold, whenever it comes to a product. That the other three warps of a
+//! warpgroup come to the same ones, in the same order, is looked at when they do, and at the end of the block. The race detector takes the
+//! first lane of a warp for the reader.
 
+use core::cell::RefCell;
 use core::ops::Range;
 use core::panic::Location;
+use std::collections::VecDeque;
 use std::vec;
 use std::vec::Vec;
 
@@ -59,6 +62,60 @@ struct Read {
     words: Range<usize>,
     group: u64,
     location: &'static Location<'static>,
+}
+
+/// The warps of a warpgroup.
+const WARPS: usize = 4;
+
+/// Which products the warps of each warpgroup of a block have come to.
+#[derive(Default)]
+pub(super) struct Warpgroups(RefCell<Vec<Warpgroup>>);
+
+#[derive(Default)]
+struct Warpgroup {
+    /// How many products each warp has come to.
+    come: [usize; WARPS],
+    /// How many of them all four have come to.
+    over: usize,
+    /// The others, with the thread that came to each first.
+    awaited: VecDeque<(usize, &'static Location<'static>)>,
+}
+
+impl Warpgroups {
+    pub(super) fn begin_block(&self) {
+        self.0.borrow_mut().clear();
+    }
+
+    /// Notes that a thread's warp comes to a product. Returns where another warp has come to another product in its place, if one has.
+    fn come(&self, position: usize, location: &'static Location<'static>) -> Option<&'static Location<'static>> {
+        let mut groups = self.0.borrow_mut();
+        let (group, warp) = (position / LANES / WARPS, position / LANES % WARPS);
+        if groups.len() <= group {
+            groups.resize_with(group + 1, Warpgroup::default);
+        }
+        let Warpgroup { come, over, awaited } = &mut groups[group];
+        let number = come[warp];
+        match awaited.get(number - *over) {
+            Some((_, other)) if *other != location => return Some(*other),
+            Some(_) => {}
+            None => awaited.push_back((position, location)),
+        }
+        come[warp] += 1;
+        while come.iter().all(|come| come > over) {
+            *over += 1;
+            awaited.pop_front();
+        }
+        None
+    }
+
+    /// A product that some warps have come to, and others have not: the thread that came first, where, and how many warps have.
+    pub(super) fn unmet(&self) -> Option<(usize, &'static Location<'static>, usize)> {
+        let groups = self.0.borrow();
+        groups.iter().find_map(|group| {
+            let (position, location) = group.awaited.front()?;
+            Some((*position, *location, group.come.iter().filter(|come| **come > group.over).count()))
+        })
+    }
 }
 
 /// A, of a product.
@@ -110,6 +167,11 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: usize, adds: bool
     let mut payload = [0; PAYLOAD];
     payload[..4].copy_from_slice(&registers);
     let quad = collective(WarpOperation::Wgmma, payload, share_registers);
+    if lane() == 0
+        && let Some(other) = context.warpgroups.come(context.current.get(), location)
+    {
+        context.fail(location, FaultKind::WarpgroupDivergence { come: 1, other: Some(other.into()) });
+    }
 
     let (warp, lane) = (context.current.get() / LANES % 4, lane() as usize);
     let (g, q) = (lane / 4, lane % 4);

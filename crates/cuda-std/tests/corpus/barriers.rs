@@ -64,7 +64,7 @@ fn two_branches(wrong: u32, y: GlobalSliceMut<'_, u32>) {
             thread::sync_threads(); // <branches: first>
         } else {
             NUMBERS.write(me, 2);
-            thread::sync_threads(); // <branches: second>
+            thread::sync_threads();
         }
         y.set_unchecked(me, NUMBERS.read(63 - me));
     }
@@ -108,7 +108,7 @@ fn named_barriers(wrong: u32, y: GlobalSliceMut<'_, u32>) {
             0 => {
                 NUMBERS.write(lane, 5 * lane as u32); // <named: write>
                 match wrong {
-                    1 => hopper::sync_part::<64>(1), // <named: count>
+                    1 => hopper::sync_part::<64>(1),
                     2 => hopper::arrive_at_part::<96>(2),
                     4 => {}
                     _ => hopper::arrive_at_part::<96>(1),
@@ -157,7 +157,7 @@ fn ring(wrong: u32, y: GlobalSliceMut<'_, u32>) {
                 // The mistake: the place of the step before.
                 let place_of_write = if wrong == 5 && step > 0 { (step + 1) % 2 } else { place };
                 places.write(32 * place_of_write + lane, step as u32); // <ring: write>
-                full(place).arrive(); // <ring: arrive>
+                full(place).arrive();
             } else {
                 // The mistake: always the first parity.
                 full(place).wait(if wrong == 6 { 0 } else { parity }); // <ring: wait for full>

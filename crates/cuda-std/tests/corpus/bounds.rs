@@ -184,6 +184,21 @@ fn results(wrong: u32, x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>) {
     }
 }
 
+/// Sums in a scratch array in global memory, which begin at zero.
+#[kernel(block = 32)]
+fn scratch(wrong: u32, parts: GlobalSliceMut<'_, u32>, y: GlobalSliceMut<'_, u32>) {
+    let i = thread::index_1d();
+    unsafe {
+        if wrong == 0 {
+            parts.set_unchecked(i, 0);
+        }
+        for number in 0..3 {
+            parts.set_unchecked(i, parts.get_unchecked(i) + number);
+        }
+        y.set_unchecked(i, parts.get_unchecked(i));
+    }
+}
+
 /// An element of a small table, chosen by what is in memory; the author asserts what they expect.
 #[kernel(block = 32)]
 fn table(wrong: u32, x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>) {
@@ -301,6 +316,19 @@ pub(crate) const FAMILY: Family = Family {
                 Unwritten,
                 "outputs that nobody writes",
                 "global memory has whatever the caller has put there: the executor does not know that it is an output",
+            )],
+        },
+        Pattern {
+            name: "scratch",
+            run: |wrong, executor| {
+                let (mut parts, mut y) = ([0; 32], [0; 32]);
+                let (parts, y) = (GlobalSliceMut::new(&mut parts), GlobalSliceMut::new(&mut y));
+                launch(executor, scratch { wrong, parts, y }, 1)
+            },
+            mistakes: &[missed(
+                Unwritten,
+                "a scratch array in global memory that nobody has written",
+                "the executor takes what the caller has put into global memory as written",
             )],
         },
         Pattern {

@@ -97,3 +97,37 @@ fn mistakes_are_found_with_their_class_and_lines() {
     assert!(all >= 60, "{all} mistakes");
     assert!(recalled as f64 >= 0.95 * all as f64, "{recalled} of {all} mistakes are found");
 }
+
+#[test]
+fn the_documents_say_what_is_found_and_what_is_not() {
+    let differences = tables::compare_documents(FAMILIES, SCHEDULES);
+    assert!(
+        differences.is_empty(),
+        "if this is as it should be, run with TILEWRIGHT_BLESS=1:\n{}",
+        differences.join("\n\n")
+    );
+}
+
+/// A mark that no mistake names, and a name that two kernels have, are mistakes of the corpus itself.
+#[test]
+fn kernels_have_names_of_their_own_and_marks_are_used() {
+    let mut names: Vec<_> = FAMILIES.iter().flat_map(|family| family.patterns).map(|pattern| pattern.name).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count, "two kernels have one name");
+    for family in FAMILIES {
+        let used: Vec<_> = family
+            .patterns
+            .iter()
+            .flat_map(|pattern| pattern.mistakes)
+            .flat_map(|mistake| match mistake.expected {
+                Expected::Found { marks, .. } => marks,
+                Expected::Missed { .. } => &[],
+            })
+            .collect();
+        let marks = family.source.lines().filter_map(|line| line.split_once("// <")?.1.strip_suffix('>'));
+        let unused: Vec<_> = marks.filter(|mark| !used.contains(&mark)).collect();
+        assert!(unused.is_empty(), "no mistake names these marks: {unused:?}");
+    }
+}

@@ -6,7 +6,7 @@ use cuda_std::executor::{Executor, LaunchError};
 use cuda_std::prelude::*;
 
 use crate::pattern::Class::{Order, Scope as TooSmall};
-use crate::pattern::{Family, Pattern, found, launch};
+use crate::pattern::{Family, Pattern, found, launch, missed};
 
 const RACE: &str = "race in global memory";
 const SHARED: &str = "race in shared memory";
@@ -307,6 +307,42 @@ fn flag_in_shared_memory(wrong: u32, y: GlobalSliceMut<'_, u32>) {
     }
 }
 
+/// Three blocks read a number that a fourth one then writes, which waits for all of them.
+#[kernel(block = 32)]
+fn three_readers(wrong: u32, data: GlobalSliceMut<'_, u32>, flags: GlobalAtomics<'_, u32>, y: GlobalSliceMut<'_, u32>) {
+    if thread::thread_idx_x() != 0 {
+        return;
+    }
+    let block = thread::block_idx_x() as usize;
+    let wait = |other: usize| {
+        if let Some(flag) = flags.get(other) {
+            while flag.load(Acquire, Scope::Device) == 0 {}
+        }
+    };
+    unsafe {
+        if block == 3 {
+            (0..3).for_each(wait);
+            data.set_unchecked(0, 1);
+            return;
+        }
+        // The last one reads behind the others, and knows nothing of that: these are the two that the race detector remembers.
+        if block > 0
+            && let Some(flag) = flags.get(block - 1)
+        {
+            while flag.load(Relaxed, Scope::Device) == 0 {}
+        }
+        y.set_unchecked(block, data.get_unchecked(0));
+        if let Some(flag) = flags.get(block) {
+            // The mistake: the last one does not release what it has read.
+            if wrong == 1 && block == 2 {
+                flag.store(1, Relaxed, Scope::Device);
+            } else {
+                flag.store(1, Release, Scope::Device);
+            }
+        }
+    }
+}
+
 /// A flag in memory that the launch does not know as a place to wait at.
 #[kernel(block = 32)]
 fn flag_of_another_kind(wrong: u32, done: GlobalSliceMut<'_, u32>) {
@@ -445,6 +481,17 @@ pub(crate) const FAMILY: Family = Family {
                     &["shared flag: write", "shared flag: read"],
                 ),
             ],
+        },
+        Pattern {
+            name: "three_readers",
+            run: |wrong, executor| {
+                with_flags(4, |data, flags, y| launch(executor, three_readers { wrong, data, flags, y }, 4))
+            },
+            mistakes: &[missed(
+                Order,
+                "the third reader stores its flag relaxed",
+                "the shadow of each 4 bytes of global memory has two readers, and both are ordered before the write",
+            )],
         },
         Pattern {
             name: "flag_of_another_kind",

@@ -102,10 +102,20 @@ fn product_of_a_warpgroup(wrong: u32, y: GlobalSliceMut<'_, f32>) {
         if wrong != 3 {
             wgmma::fence();
         }
-        sums.set_shared::<Tf32>(a, b); // <group: product>
+        if wrong == 8 {
+            sums[0] = 1.0;
+        }
+        if wrong == 10 && me >= 64 {
+            sums.set_shared::<Tf32>(a, b); // <group: branch>
+        } else {
+            sums.set_shared::<Tf32>(a, b); // <group: product>
+        }
         wgmma::commit();
         if wrong == 5 {
             tell();
+        }
+        if wrong == 9 {
+            y.set_unchecked(me, sums[0]);
         }
         if wrong != 4 {
             sums.wait::<0>();
@@ -174,10 +184,22 @@ pub(crate) const FAMILY: Family = Family {
                     "registers not fenced",
                     &["group: second product"],
                 ),
+                found(TensorCores, "three warps of a warpgroup multiply", "warpgroup divergence", &["group: product"]),
                 missed(
                     TensorCores,
-                    "three warps of a warpgroup multiply",
-                    "each warp computes its rows by itself here: that the four come to the same product is not looked at",
+                    "sums are changed between the fence and the product",
+                    "registers are Rust's variables here, whose changes nobody sees",
+                ),
+                missed(
+                    TensorCores,
+                    "sums are read before they are waited for",
+                    "they read as NaN, which the results show, and no report says",
+                ),
+                found(
+                    TensorCores,
+                    "warps of a warpgroup take two branches",
+                    "warpgroup divergence",
+                    &["group: branch"],
                 ),
             ],
         },

@@ -65,7 +65,7 @@ fn sums_of_groups(wrong: u32, y: GlobalSliceMut<'_, u32>) {
             warp::sync_warp(group);
             let sum = SUMS.read(lane) + SUMS.read(lane ^ distance); // <groups: read>
             warp::sync_warp(group);
-            SUMS.write(lane, sum); // <groups: write>
+            SUMS.write(lane, sum);
         }
         y.set_unchecked(lane, SUMS.read(lane));
     }

@@ -83,6 +83,7 @@ impl FaultKind {
             Self::BarrierCount { .. } => "barrier count",
             Self::BarrierUnmet { .. } => "barrier unmet",
             Self::RegistersNotFenced => "registers not fenced",
+            Self::WarpgroupDivergence { .. } => "warpgroup divergence",
             Self::Registers { .. } => "registers",
             Self::WarpSplitAtBarriers { .. } => "warp split at barriers",
             Self::WarpDivergence { .. } => "warp divergence",
@@ -100,6 +101,9 @@ impl FaultKind {
             Self::GlobalRace { block, other, .. } => other_access(f, block, other),
             Self::InFlight { other, .. } => {
                 note(f, format_args!("thread {} asked them to here", other.thread), &other.location)
+            }
+            Self::WarpgroupDivergence { other: Some(other), .. } => {
+                note(f, format_args!("another warp comes to this product in its place"), other)
             }
             Self::NotFenced { thread, location, .. } => {
                 note(f, format_args!("the other access is here: thread {thread} writes it"), location)
@@ -203,6 +207,9 @@ impl FaultKind {
             Self::BarrierUnmet { .. } => "have the others come, or count fewer threads",
             Self::RegistersNotFenced => {
                 "call `wgmma::fence` before the first product, and behind every other access to its registers"
+            }
+            Self::WarpgroupDivergence { .. } => {
+                "have all four warps of a warpgroup, 128 threads from a multiple of 128 on, come to the same products in the same order"
             }
             Self::Registers { .. } => {
                 "give up (`release_registers`) down to fewer, and ask (`acquire_registers`) for more than there are"

@@ -383,6 +383,17 @@ pub enum FaultKind {
          are not under way"
     )]
     RegistersNotFenced,
+    /// A product of a warpgroup that not all of its four warps come to.
+    #[error(
+        "{come} of the four warps of the warpgroup come to this product, and {}",
+        if other.is_some() { "another one comes to another product in its place" } else { "the others never do" }
+    )]
+    WarpgroupDivergence {
+        /// How many warps come to it.
+        come: usize,
+        /// The line of the product that another warp has come to in its place.
+        other: Option<SourceLine>,
+    },
     /// Registers that are given up although there are fewer, or asked for although there are more.
     #[error("the thread has {has} registers: it cannot give some up, or get more, to have {wanted}")]
     Registers {
