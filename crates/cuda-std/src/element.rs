@@ -1,12 +1,18 @@
-//! The types that global and shared memory can hold.
+//! The types that global and shared memory can hold: numbers of 1, 2, 4 or 8 bytes, and structs of such numbers.
 
-/// A number that one thread loads or stores in one access.
+mod floats;
+
+pub use floats::{Bf16, E4m3, E5m2, F16};
+
+/// What an element of global or shared memory can be: a number, which a thread loads or stores in one access, or a struct of
+/// elements, which it loads or stores field by field (`#[derive(Element)]`).
 ///
 /// # Safety
-/// Every bit pattern of the type's size is a value, the type has no padding, and its size is 4 or 8 bytes.
+/// Every bit pattern of the type's size is a value, the type has no padding, it is aligned to at most 16 bytes, and
+/// [`Element::load`] and [`Element::store`] access each of its bytes, and no others.
 pub unsafe trait Element: Copy + Send + Sync + 'static {
-    /// Reads the value at `source` in one access. On the CPU the access is a relaxed atomic one, so that a kernel with
-    /// a race between blocks gives one of the values written instead of undefined behaviour.
+    /// Reads the value at `source`, each number in it in one access. On the CPU the access is a relaxed atomic one, so that a
+    /// kernel with a race between blocks gives one of the values written instead of undefined behaviour.
     ///
     /// # Safety
     /// `source` is aligned, and valid for reads of one element; where other threads may write to it, they do so with
@@ -14,7 +20,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     #[doc(hidden)]
     unsafe fn load(source: *const Self) -> Self;
 
-    /// Writes `value` to `target` in one access; atomic on the CPU, as [`Element::load`] is.
+    /// Writes `value` to `target`, each number in it in one access; atomic on the CPU, as [`Element::load`] is.
     ///
     /// # Safety
     /// `target` is aligned, and valid for writes of one element; where other threads may access it, they do so with
@@ -25,7 +31,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 
 macro_rules! element {
     ($($number:ty, $bits:ty, $atomic:ident;)*) => { $(
-        // SAFETY: a primitive number of 4 or 8 bytes, all of whose bit patterns are values.
+        // SAFETY: a primitive number, all of whose bit patterns are values.
         unsafe impl Element for $number {
             #[inline(always)]
             unsafe fn load(source: *const Self) -> Self {
@@ -64,6 +70,10 @@ macro_rules! element {
 }
 
 element! {
+    u8, u8, AtomicU8;
+    i8, u8, AtomicU8;
+    u16, u16, AtomicU16;
+    i16, u16, AtomicU16;
     f32, u32, AtomicU32;
     u32, u32, AtomicU32;
     i32, u32, AtomicU32;

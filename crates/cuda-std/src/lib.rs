@@ -78,7 +78,7 @@ pub mod tensor_cores;
 pub use atomic::GlobalAtomics;
 pub use dim::Dim3;
 pub use disjoint::{DisjointSlice, OwnElement, OwnElements};
-pub use element::Element;
+pub use element::{Bf16, E4m3, E5m2, Element, F16};
 pub use global::{GlobalSlice, GlobalSliceMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, KernelSource, Limits};

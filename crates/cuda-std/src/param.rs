@@ -191,4 +191,4 @@ macro_rules! number {
     )* };
 }
 
-number!(f32, f64, u32, i32, u64, i64);
+number!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);

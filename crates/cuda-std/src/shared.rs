@@ -140,7 +140,7 @@ pub struct SharedSlice<T> {
 /// The `len` elements that begin `byte_offset` bytes into the dynamic shared memory of this block.
 ///
 /// # Safety
-/// `byte_offset` is a multiple of the element's size, and the end is within the size that the launch was given. (Both are
+/// `byte_offset` is a multiple of the element's alignment, and the end is within the size that the launch was given. (Both are
 /// checked on the CPU. Slices may overlap; races between their elements are seen there as between those of one slice.)
 #[inline(always)]
 #[track_caller]
@@ -157,7 +157,7 @@ pub unsafe fn dynamic_shared<T: Element>(byte_offset: usize, len: usize) -> Shar
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        crate::executor::dynamic_shared_bounds(byte_offset, len, size_of::<T>());
+        crate::executor::dynamic_shared_bounds::<T>(byte_offset, len);
         SharedSlice { byte_offset, len, element: core::marker::PhantomData }
     }
 }

@@ -1,8 +1,9 @@
-//! The race detector's shadow of global memory: for each 4 bytes that a launch touches, who accessed them last.
+//! The race detector's shadow of global memory: for each 4 bytes that a launch touches, who accessed them last, and for each byte or two
+//! where a launch accesses parts of 4 bytes.
 //!
 //! # What counts as a race
 //!
-//! Two accesses to the same 4 bytes by different threads of a launch, at least one of them a write, not both atomic, that nothing orders.
+//! Two accesses to the same byte by different threads of a launch, at least one of them a write, not both atomic, that nothing orders.
 //! Within a block that is what orders accesses to shared memory: see [`super::shared_memory`]. Between blocks nothing does but atomic
 //! operations and fences: see [`super::known`].
 //!
@@ -13,8 +14,11 @@
 //!                             │ page │ page │ …      │          1024 words each, made when first touched
 //!                             ▼
 //!  key of each word           enough readers are known for whoever reads now: nothing to do      (read without a lock)
-//!  shadow of each word        the last write │ two reads since │ two atomic operations since     (with the page's lock)
+//!  record of each word        the last write │ two reads since │ two atomic operations since     (with the page's lock)
 //! ```
+//!
+//! From the first access to two bytes of a word on, or to one, its page has a record for each two bytes, or each one: a page is seldom of
+//! elements of several sizes. Whole words then have several records, with all of which an access is compared.
 //!
 //! Two readers are enough for the same reasons as in shared memory; once there are some of two blocks, no more are kept. A writer that is
 //! ordered behind these two and not behind a third may be missed; a race that is none is never reported.
@@ -35,6 +39,9 @@ use crate::ViewAccess;
 /// The words of a page.
 const PAGE: usize = 1024;
 
+/// The bytes of a page.
+const PAGE_BYTES: usize = PAGE * WORD;
+
 /// The key of a word that blocks enough have read.
 const BY_BLOCKS: u64 = u64::MAX;
 
@@ -54,7 +61,16 @@ struct Region {
 
 struct Page {
     keys: [AtomicU64; PAGE],
-    words: Mutex<Box<[Word]>>,
+    shadow: Mutex<Shadow>,
+}
+
+/// The records of a page.
+struct Shadow {
+    /// How many bytes each is of: 4, 2 or 1.
+    bytes: usize,
+    records: Box<[Record]>,
+    /// The key of each record, if it is of a part of a word; otherwise those of the page are theirs.
+    keys: Box<[u64]>,
 }
 
 /// An access, as the shadow remembers it.
@@ -72,15 +88,53 @@ impl Access {
     const NONE: Self = Self { location: None, interval: 0, block: 0, thread: 0, kind: AccessKind::Read };
 }
 
+/// What is remembered of a word, or of a part of one.
 #[derive(Clone, Copy)]
-struct Word {
+struct Record {
     write: Access,
     reads: [Access; 2],
     atomics: [Access; 2],
 }
 
-impl Word {
+impl Record {
     const NONE: Self = Self { write: Access::NONE, reads: [Access::NONE; 2], atomics: [Access::NONE; 2] };
+}
+
+impl Page {
+    fn new() -> Self {
+        let records = std::vec![Record::NONE; PAGE].into_boxed_slice();
+        Self {
+            keys: [const { AtomicU64::new(0) }; PAGE],
+            shadow: Mutex::new(Shadow { bytes: WORD, records, keys: Box::default() }),
+        }
+    }
+
+    /// Sets the key of a record. That of a word holds for all of its records, or there is none.
+    fn set_key(&self, shadow: &mut Shadow, record: usize, key: u64) {
+        if shadow.bytes == WORD {
+            self.keys[record].store(key, Ordering::Relaxed);
+            return;
+        }
+        shadow.keys[record] = key;
+        let of_word = WORD / shadow.bytes;
+        let word = record / of_word;
+        let is_same = shadow.keys[word * of_word..][..of_word].iter().all(|other| *other == key);
+        self.keys[word].store(if is_same { key } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Has each record be of so few bytes, if they are of more.
+    fn divide(&self, shadow: &mut Shadow, bytes: usize) {
+        if shadow.bytes <= bytes {
+            return;
+        }
+        if shadow.bytes == WORD {
+            shadow.keys = self.keys.iter().map(|key| key.load(Ordering::Relaxed)).collect();
+        }
+        let times = shadow.bytes / bytes;
+        shadow.records = shadow.records.iter().flat_map(|record| core::iter::repeat_n(*record, times)).collect();
+        shadow.keys = shadow.keys.iter().flat_map(|key| core::iter::repeat_n(*key, times)).collect();
+        shadow.bytes = bytes;
+    }
 }
 
 impl GlobalMemory {
@@ -101,7 +155,7 @@ impl GlobalMemory {
             }
         }
         for region in &mut regions {
-            let pages = (region.end - region.start).div_ceil(PAGE * WORD);
+            let pages = (region.end - region.start).div_ceil(PAGE_BYTES);
             region.pages = (0..pages).map(|_| OnceLock::new()).collect();
         }
         Self { regions, carried: Mutex::default() }
@@ -113,19 +167,12 @@ impl GlobalMemory {
         look(self.carried.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default())
     }
 
-    /// The page of an address, the position of its word there, and how many bytes from it on are in the page.
-    fn page(&self, address: usize) -> Option<(&Page, usize, usize)> {
+    /// The page of an address, and where in it the address is, in bytes.
+    fn page(&self, address: usize) -> Option<(&Page, usize)> {
         let after = self.regions.partition_point(|region| region.start <= address);
         let region = self.regions[..after].last().filter(|region| address < region.end)?;
-        let word = (address - region.start) / WORD;
-        let page = region.pages[word / PAGE].get_or_init(|| {
-            Box::new(Page {
-                keys: [const { AtomicU64::new(0) }; PAGE],
-                words: Mutex::new(std::vec![Word::NONE; PAGE].into_boxed_slice()),
-            })
-        });
-        let page_end = region.start + (word / PAGE + 1) * PAGE * WORD;
-        Some((page, word % PAGE, page_end - address))
+        let at = address - region.start;
+        Some((region.pages[at / PAGE_BYTES].get_or_init(|| Box::new(Page::new())), at % PAGE_BYTES))
     }
 }
 
@@ -150,17 +197,17 @@ impl Context<'_> {
         let Some(memory) = self.global else { return };
         let (mut address, end) = (address, address + bytes);
         while address < end {
-            let Some((page, word, left)) = memory.page(address) else { return };
-            let words = (end - address).min(left).div_ceil(WORD);
-            self.note_in_page(page, word..word + words, address, kind, location);
-            address = address / WORD * WORD + words * WORD;
+            let Some((page, at)) = memory.page(address) else { return };
+            let bytes = (end - address).min(PAGE_BYTES - at);
+            self.note_in_page(page, at..at + bytes, address, kind, location);
+            address += bytes;
         }
     }
 
     fn note_in_page(
         &self,
         page: &Page,
-        words: core::ops::Range<usize>,
+        bytes: core::ops::Range<usize>,
         address: usize,
         kind: AccessKind,
         location: &'static Location<'static>,
@@ -179,38 +226,41 @@ impl Context<'_> {
             let key = page.keys[word].load(Ordering::Relaxed);
             key == BY_BLOCKS || key == of_epoch || key == of_interval
         };
-        if kind == AccessKind::Read && words.clone().all(is_enough) {
+        if kind == AccessKind::Read && (bytes.start / WORD..bytes.end.div_ceil(WORD)).all(is_enough) {
             return;
         }
         self.require_headroom();
-        let mut shadows = page.words.lock().unwrap_or_else(PoisonError::into_inner);
-        for (i, word) in words.enumerate() {
-            let known = shadows[word];
+        let mut shadow = page.shadow.lock().unwrap_or_else(PoisonError::into_inner);
+        // As many bytes as both ends are multiples of.
+        page.divide(&mut shadow, WORD.min(1 << (bytes.start | bytes.end).trailing_zeros()));
+        for i in bytes.start / shadow.bytes..bytes.end / shadow.bytes {
+            let known = shadow.records[i];
             let conflict = |other: &Access| other.location.is_some() && self.is_conflict(other, &me);
             let others = [known.write, known.reads[0], known.reads[1], known.atomics[0], known.atomics[1]];
             if let Some(other) = others.into_iter().find(conflict) {
-                drop(shadows);
-                self.global_race(address / WORD * WORD + i * WORD, &other, &me);
+                let at = i * shadow.bytes;
+                drop(shadow);
+                self.global_race(address - bytes.start + at, &other, &me);
             }
-            let shadow = &mut shadows[word];
+            let record = &mut shadow.records[i];
             let key = match kind {
-                AccessKind::Read => match self.add(&mut shadow.reads, me) {
+                AccessKind::Read => match self.add(&mut record.reads, me) {
                     Some(Enough::ByBlocks) => BY_BLOCKS,
                     Some(Enough::InEpoch) => of_epoch,
                     Some(Enough::InInterval) => of_interval,
                     None => continue,
                 },
                 AccessKind::Write => {
-                    *shadow = Word { write: me, ..Word::NONE };
+                    *record = Record { write: me, ..Record::NONE };
                     0
                 }
                 AccessKind::Atomic { .. } => {
-                    shadow.reads = [Access::NONE; 2];
-                    self.add(&mut shadow.atomics, me);
+                    record.reads = [Access::NONE; 2];
+                    self.add(&mut record.atomics, me);
                     0
                 }
             };
-            page.keys[word].store(key, Ordering::Relaxed);
+            page.set_key(&mut shadow, i, key);
         }
     }
 

@@ -13,7 +13,7 @@ use super::Checks;
 use super::context::{Collective, LANES, Payload, Request, State, current, try_current};
 use super::fault::{AccessKind, FaultKind, OtherAccess, SharedArrayName, WarpOperation};
 use super::identity::{DYNAMIC, SharedIdentity};
-use super::shared_memory::{Conflict, Content, WORD, is_read_enough, with_placement};
+use super::shared_memory::{Conflict, Content, WORD, WordBytes, is_read_enough, with_placement};
 use super::tma::require_idle;
 use crate::atomic::Scope;
 use crate::shared::SharedArray;
@@ -120,14 +120,14 @@ pub(crate) fn shared_write<A: SharedArray>(array: &'static SharedIdentity, index
     unsafe { *data_to_write::<A::Element>(array, offset, Location::caller()).add(offset).cast() = value };
 }
 
-/// Ends the launch unless `len` elements of `element_bytes` bytes at `byte_offset` fit into the dynamic shared memory.
+/// Ends the launch unless `len` elements of a type at `byte_offset` are aligned there, and fit into the dynamic shared memory.
 #[inline(always)]
 #[track_caller]
-pub(crate) fn dynamic_shared_bounds(byte_offset: usize, len: usize, element_bytes: usize) {
-    let context = current();
+pub(crate) fn dynamic_shared_bounds<T>(byte_offset: usize, len: usize) {
+    let (context, element_bytes) = (current(), size_of::<T>());
     let available = context.dynamic_bytes;
     let end = len.checked_mul(element_bytes).and_then(|bytes| bytes.checked_add(byte_offset));
-    if !byte_offset.is_multiple_of(element_bytes) || end.is_none_or(|end| end > available) {
+    if !byte_offset.is_multiple_of(align_of::<T>()) || end.is_none_or(|end| end > available) {
         let kind = FaultKind::DynamicSharedBounds { byte_offset, len, element_bytes, available };
         context.fail(Location::caller(), kind);
     }
@@ -223,6 +223,9 @@ fn data_to_read<T: Element>(
     offset: usize,
     location: &'static Location<'static>,
 ) -> *mut u8 {
+    if !is_of_words::<T>() {
+        return bytes_to_access(array, offset..offset + size_of::<T>(), location, AccessKind::Read);
+    }
     with_placement(array, |placement| {
         let (data, keys) = (placement.unchecked.get(), placement.keys.get());
         if !data.is_null() {
@@ -248,6 +251,9 @@ fn data_to_write<T: Element>(
     offset: usize,
     location: &'static Location<'static>,
 ) -> *mut u8 {
+    if !is_of_words::<T>() {
+        return bytes_to_access(array, offset..offset + size_of::<T>(), location, AccessKind::Write);
+    }
     with_placement(array, |placement| {
         let (data, keys) = (placement.unchecked.get(), placement.keys.get());
         if !data.is_null() {
@@ -259,6 +265,34 @@ fn data_to_write<T: Element>(
         words::<T>(offset).for_each(|word| note_write(array, word, location));
         placement.data.get()
     })
+}
+
+/// The data of an array, after a read or a write of `bytes`, which are inside and may be parts of words, has been checked.
+#[inline]
+fn bytes_to_access(
+    array: &'static SharedIdentity,
+    bytes: Range<usize>,
+    location: &'static Location<'static>,
+    kind: AccessKind,
+) -> *mut u8 {
+    if with_placement(array, |placement| placement.data.get().is_null()) {
+        place(array, location);
+    }
+    // Looked up again: the array may have got its number just now.
+    let (data, keys) = with_placement(array, |placement| (placement.data.get(), placement.keys.get()));
+    if !keys.is_null() {
+        for (word, bytes) in WordBytes::of_words(bytes) {
+            if kind != AccessKind::Read {
+                note_write_of(array, word, bytes, location);
+                continue;
+            }
+            // SAFETY: there is a key for each word of the array, and the bytes are inside.
+            if !is_read_enough(unsafe { *keys.add(word) }) {
+                note_read_of(array, word, bytes, location);
+            }
+        }
+    }
+    data
 }
 
 /// The words of the `bytes` bytes from element `index` of a slice of the dynamic shared memory, which begins at `byte_offset`
@@ -321,6 +355,11 @@ fn data_at_first_access(
     with_placement(array, |placement| placement.data.get())
 }
 
+/// Whether elements of a type are words, or several, wherever they are.
+const fn is_of_words<T>() -> bool {
+    size_of::<T>().is_multiple_of(WORD) && align_of::<T>().is_multiple_of(WORD)
+}
+
 /// The words of an element.
 #[inline(always)]
 fn words<T: Element>(offset: usize) -> Range<usize> {
@@ -344,11 +383,17 @@ fn place(array: &'static SharedIdentity, location: &'static Location<'static>) {
 /// Enters a read into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
 pub(super) fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+    note_read_of(array, word, WordBytes::ALL, location);
+}
+
+/// Enters a read of these bytes of a word into the shadow. The word is inside the array, which has keys.
+#[inline]
+fn note_read_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, location: &'static Location<'static>) {
     let context = current();
     // SAFETY: the callers have checked the word, and that the running block uses the array, with keys.
-    match unsafe { context.memory.shared.note_read(array, word, context.current.get(), location) } {
+    match unsafe { context.memory.shared.note_read(array, word, bytes, context.current.get(), location) } {
         Ok(Content::Written) => {}
-        Ok(Content::Unwritten) => unwritten(array, word, location),
+        Ok(Content::Unwritten) => unwritten(array, bytes.in_array(word), location),
         Err(conflict) => race(array, word, location, AccessKind::Read, conflict),
     }
 }
@@ -356,12 +401,19 @@ pub(super) fn note_read(array: &'static SharedIdentity, word: usize, location: &
 /// Enters a write into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
 pub(super) fn note_write(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+    note_write_of(array, word, WordBytes::ALL, location);
+}
+
+/// Enters a write of these bytes of a word into the shadow. The word is inside the array, which has keys.
+#[inline]
+fn note_write_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, location: &'static Location<'static>) {
     let context = current();
     if ptr::eq(array, &DYNAMIC) {
         require_idle(context, word, location);
     }
-    // SAFETY: as for `note_read`.
-    if let Err(conflict) = unsafe { context.memory.shared.note_write(array, word, context.current.get(), location) } {
+    // SAFETY: as for `note_read_of`.
+    let result = unsafe { context.memory.shared.note_write(array, word, bytes, context.current.get(), location) };
+    if let Err(conflict) = result {
         race(array, word, location, AccessKind::Write, conflict);
     }
 }
@@ -370,7 +422,7 @@ pub(super) fn note_write(array: &'static SharedIdentity, word: usize, location: 
 #[inline(never)]
 pub(super) fn note_atomic(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
     if enter_atomic(array, word, location) == Content::Unwritten {
-        unwritten(array, word, location);
+        unwritten(array, word * WORD, location);
     }
 }
 
@@ -385,7 +437,7 @@ fn enter_atomic(array: &'static SharedIdentity, word: usize, location: &'static 
     if ptr::eq(array, &DYNAMIC) {
         require_idle(context, word, location);
     }
-    // SAFETY: as for `note_read`.
+    // SAFETY: as for `note_read_of`.
     match unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
         Ok(content) => content,
         Err(conflict) => race(array, word, location, AccessKind::Atomic { scope: Scope::Device }, conflict),
@@ -395,20 +447,20 @@ fn enter_atomic(array: &'static SharedIdentity, word: usize, location: &'static 
 /// Enters a write that has not happened yet into the shadow: it conflicts as a write does, and leaves the word unwritten.
 pub(super) fn note_pending_write(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
     note_write(array, word, location);
-    // SAFETY: as for `note_read`.
+    // SAFETY: as for `note_read_of`.
     unsafe { current().memory.shared.forget_write(array, word) };
 }
 
-/// Keeps in mind that nobody has written what this thread reads. It is reported when the epoch ends, unless another thread
+/// Keeps in mind that nobody has written what this thread reads at a byte. It is reported when the epoch ends, unless another thread
 /// writes it until then: that is a race, which the order of this executor made look like this.
 #[cold]
 #[inline(never)]
-fn unwritten(array: &SharedIdentity, word: usize, location: &'static Location<'static>) {
+fn unwritten(array: &SharedIdentity, byte: usize, location: &'static Location<'static>) {
     let context = current();
     context.require_headroom();
     let earlier = context.unwritten_read.take();
     context.unwritten_read.set(earlier.or_else(|| {
-        let kind = FaultKind::UnwrittenShared { array: array.name(), element: array.index(word) };
+        let kind = FaultKind::UnwrittenShared { array: array.name(), element: array.index_of_byte(byte) };
         Some(context.report(Some(location.into()), kind))
     }));
 }
@@ -430,7 +482,7 @@ fn race(
         None => context.threads[context.engine.issuer(conflict.location)].index,
     };
     let other = OtherAccess { thread, location: conflict.location.into(), access: conflict.access };
-    let (array, element) = (array.name(), array.index(word));
+    let (array, element) = (array.name(), array.index_of_byte(word * WORD + conflict.byte));
     context.fail(location, FaultKind::Race { array, element, access, other })
 }
 

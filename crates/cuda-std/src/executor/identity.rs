@@ -88,7 +88,16 @@ impl SharedIdentity {
 
     /// The position of a word as the source indexes the array: `5`, or `[3, 17]`.
     pub(super) fn index(&self, word: usize) -> String {
-        let mut rest = word * WORD / self.element_bytes;
+        self.index_of_byte(word * WORD)
+    }
+
+    /// The position of the element that a byte is of, as the source indexes the array. In the dynamic shared memory it is the word,
+    /// and says which byte of it, but for the first.
+    pub(super) fn index_of_byte(&self, byte: usize) -> String {
+        let mut rest = byte / self.element_bytes;
+        if self.declared.is_none() && !byte.is_multiple_of(WORD) {
+            return format!("{rest}, byte {}", byte % WORD);
+        }
         let faster = self.extents.get(1..).unwrap_or_default();
         let mut coordinates = Vec::new();
         for axis in 0..faster.len() {
@@ -114,7 +123,9 @@ mod tests {
         assert_eq!((line.index(17), wide.index(17)), ("17".into(), "8".into()));
         assert_eq!((plane.index(0), plane.index(34)), ("[0, 0]".into(), "[6, 4]".into()));
         assert_eq!(volume.index(2 * (5 * 4 + 3) + 1), "[1, 2, 3]");
-        assert_eq!(DYNAMIC.index(9), "9");
+        assert_eq!((DYNAMIC.index(9), DYNAMIC.index_of_byte(38)), ("9".into(), "9, byte 2".into()));
+        let bytes = SharedIdentity::new::<[[u8; 5]; 7]>();
+        assert_eq!((bytes.index_of_byte(7), bytes.index(2)), ("[1, 2]".into(), "[1, 3]".into()));
         assert_eq!((plane.static_bytes(), volume.static_bytes(), DYNAMIC.static_bytes()), (140, 192, 0));
     }
 

@@ -1,8 +1,9 @@
-//! The shared memory of a block on the CPU, and the race detector: beside each 4 bytes a *shadow* remembers who accessed them last.
+//! The shared memory of a block on the CPU, and the race detector: beside each 4 bytes a *shadow* remembers who accessed them last, and
+//! beside each byte of those that threads access in parts ([`shadow`]).
 //!
 //! # What counts as a race
 //!
-//! Two accesses to the same 4 bytes by different threads, at least one of them a write, that nothing orders. A barrier of
+//! Two accesses to the same byte by different threads, at least one of them a write, that nothing orders. A barrier of
 //! the block orders everything before it and everything after it. `sync_warp` does so for the lanes it names, and barriers of a
 //! part of the block order threads that arrive before threads that wait (`clocks`). Nothing else does: not the order in which this
 //! executor happens to run threads, and not shuffles or votes, which do not order memory.
@@ -30,6 +31,8 @@
 //!
 //! Ticks are never reused, so a new block needs nothing cleared: what earlier blocks have left in the shadow is too old.
 
+mod shadow;
+
 use core::cell::{Cell, RefCell};
 use core::panic::Location;
 use core::ptr;
@@ -40,17 +43,22 @@ use std::{thread_local, vec};
 
 use super::MAX_THREADS;
 use super::clocks::{Clock, Clocks};
-use super::context::LANES;
+use super::context::{LANES, current};
 use super::exchange::lanes_in;
 use super::fault::AccessKind;
 use super::identity::{DYNAMIC, NUMBERS, SharedIdentity};
 use super::known::Known;
+use shadow::Shadow;
+pub(super) use shadow::{Conflict, Content, WordBytes};
 
 /// What shared memory holds before a block has written to it, where that is not reported: NaN as a float.
 pub(super) const POISON: u32 = 0x7FFF_7FFF;
 
 /// The size of what one shadow stands for.
 pub(super) const WORD: usize = 4;
+
+/// How many words memory is allocated by.
+const WORDS_OF_LINE: usize = size_of::<u128>() / WORD;
 
 /// Where the running block has an array.
 pub(super) struct Placement {
@@ -117,86 +125,11 @@ pub(super) fn set_interval(interval: u64) {
     FAST_PATH.with(|path| path.interval.set(interval));
 }
 
-/// When and by whom an access was made. Zero is never: there is no tick 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Stamp(u64);
-
-impl Stamp {
-    const THREAD_BITS: u32 = MAX_THREADS.ilog2();
-    const NEVER: Self = Self(0);
-
-    #[inline]
-    fn new(interval: u64, thread: usize) -> Self {
-        Self(interval << Self::THREAD_BITS | thread as u64)
-    }
-
-    #[inline]
-    fn interval(self) -> u64 {
-        self.0 >> Self::THREAD_BITS
-    }
-
-    #[inline]
-    fn thread(self) -> usize {
-        (self.0 & ((1 << Self::THREAD_BITS) - 1)) as usize
-    }
-}
-
-/// An access, as the shadow remembers it.
-#[derive(Clone, Copy)]
-struct Access {
-    stamp: Stamp,
-    /// `None` only if there was no access.
-    location: Option<&'static Location<'static>>,
-}
-
-impl Access {
-    const NONE: Self = Self { stamp: Stamp::NEVER, location: None };
-}
-
-/// Reads by lanes of a warp, in one interval, on one line.
-#[derive(Clone, Copy)]
-struct WarpReads {
-    location: &'static Location<'static>,
-    interval: u64,
-    warp: u32,
-    lanes: u32,
-}
-
-impl WarpReads {
-    fn accesses(self) -> impl Iterator<Item = Access> {
-        let thread = move |lane: usize| self.warp as usize * LANES + lane;
-        lanes_in(self.lanes)
-            .map(move |lane| Access { stamp: Stamp::new(self.interval, thread(lane)), location: Some(self.location) })
-    }
-}
-
-/// The shadow of one word, apart from its key: the last write, and up to two reads and two atomic operations after it. If one of the reads
-/// belongs to the present epoch, the first does, and likewise of the atomic operations.
-#[derive(Clone)]
-struct Shadow {
-    write: Access,
-    reads: [Access; 2],
-    /// All reads, where two do not tell enough. They are of the epoch that the two are of.
-    more_reads: Vec<WarpReads>,
-    atomics: [Access; 2],
-    /// The last atomic operation that left something in the word.
-    stored: Stamp,
-}
-
-impl Shadow {
-    const NONE: Self = Self {
-        write: Access::NONE,
-        reads: [Access::NONE; 2],
-        more_reads: Vec::new(),
-        atomics: [Access::NONE; 2],
-        stored: Stamp::NEVER,
-    };
-}
-
 /// The memory behind a [`Placement`]; it stays where it is from block to block.
 #[derive(Default)]
 struct Storage {
-    data: Vec<u64>,
+    /// Aligned as much as any element.
+    data: Vec<u128>,
     keys: Vec<u64>,
     shadows: Vec<Shadow>,
 }
@@ -227,23 +160,6 @@ struct WarpClock {
     /// `known[me][other]`: the tick of the last one of `other` that comes before what `me` does now. Only where masks name
     /// a part of the warp.
     known: RefCell<Option<Box<[[u64; LANES]; LANES]>>>,
-}
-
-/// A conflict that the shadow has shown.
-pub(super) struct Conflict {
-    pub(super) thread: usize,
-    pub(super) location: &'static Location<'static>,
-    pub(super) access: AccessKind,
-}
-
-/// How an atomic operation on shared memory is called: whoever can reach it is in the block.
-const ATOMIC: AccessKind = AccessKind::Atomic { scope: crate::atomic::Scope::Device };
-
-/// Whether a word had been written before it was read.
-#[derive(PartialEq, Eq)]
-pub(super) enum Content {
-    Written,
-    Unwritten,
 }
 
 impl SharedMemory {
@@ -428,15 +344,15 @@ impl SharedMemory {
         }
         let Storage { data, keys, shadows } = &mut storage[number];
         let words = bytes.div_ceil(WORD);
-        if data.len() * 2 < words {
-            *data = vec![0; words.div_ceil(2)];
+        let lines = words.div_ceil(WORDS_OF_LINE);
+        if data.len() < lines {
+            *data = vec![0; lines];
         }
         if checked && keys.len() < words {
             *keys = vec![0; words];
             *shadows = vec![Shadow::NONE; words];
         }
-        let poison = u64::from(POISON);
-        data[..words.div_ceil(2)].fill(poison << 32 | poison);
+        data[..lines].fill(u128::from_ne_bytes(bytemuck::cast([POISON; WORDS_OF_LINE])));
         self.in_use.borrow_mut().push(number);
         self.static_bytes.set(self.static_bytes() + array.static_bytes());
         with_placement(array, |placement| {
@@ -456,271 +372,8 @@ impl SharedMemory {
         self.static_bytes.get()
     }
 
-    /// Enters a write of one word by `thread`, which runs, into the shadow.
-    ///
-    /// # Safety
-    /// The running block uses the array, which has keys, and `word` is one of its words.
-    #[inline]
-    pub(super) unsafe fn note_write(
-        &self,
-        array: &SharedIdentity,
-        word: usize,
-        thread: usize,
-        location: &'static Location<'static>,
-    ) -> Result<(), Conflict> {
-        let (keys, shadows) = with_placement(array, |placement| (placement.keys.get(), placement.shadows.get()));
-        // SAFETY: the key and the shadow exist. No other references to keys or shadows are held when a thread runs.
-        let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
-        let me = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
-        let epoch = Stamp::new(self.epoch.get(), 0);
-        if shadow.write.stamp >= epoch || shadow.reads[0].stamp >= epoch || shadow.atomics[0].stamp >= epoch {
-            self.conflict(shadow.write, me, AccessKind::Write)?;
-            self.conflict(shadow.atomics[0], me, ATOMIC)?;
-            self.conflict(shadow.atomics[1], me, ATOMIC)?;
-            self.conflict(shadow.reads[0], me, AccessKind::Read)?;
-            self.conflict(shadow.reads[1], me, AccessKind::Read)?;
-            self.conflict_with_any(&mut shadow.more_reads, me)?;
-            (shadow.reads, shadow.atomics) = ([Access::NONE; 2], [Access::NONE; 2]);
-        }
-        shadow.write = Access { stamp: me, location: Some(location) };
-        *key = 0;
-        Ok(())
-    }
-
-    /// Enters an atomic operation on one word by `thread`, which runs, into the shadow.
-    ///
-    /// # Safety
-    /// As for [`SharedMemory::note_write`].
-    pub(super) unsafe fn note_atomic(
-        &self,
-        array: &SharedIdentity,
-        word: usize,
-        thread: usize,
-        location: &'static Location<'static>,
-    ) -> Result<Content, Conflict> {
-        let (keys, shadows) = with_placement(array, |placement| (placement.keys.get(), placement.shadows.get()));
-        // SAFETY: as for `note_write`.
-        let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
-        let me = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
-        let epoch = Stamp::new(self.epoch.get(), 0);
-        if shadow.write.stamp >= epoch || shadow.reads[0].stamp >= epoch {
-            self.conflict(shadow.write, me, AccessKind::Write)?;
-            self.conflict(shadow.reads[0], me, AccessKind::Read)?;
-            self.conflict(shadow.reads[1], me, AccessKind::Read)?;
-            self.conflict_with_any(&mut shadow.more_reads, me)?;
-            shadow.reads = [Access::NONE; 2];
-        }
-        let access = Access { stamp: me, location: Some(location) };
-        if shadow.atomics[0].stamp < epoch {
-            shadow.atomics = [access, Access::NONE];
-        } else {
-            self.add_read(&mut shadow.atomics, access);
-        }
-        *key = 0;
-        let is_written = self.is_written(shadow);
-        shadow.stored = me;
-        Ok(if is_written { Content::Written } else { Content::Unwritten })
-    }
-
-    /// Whether the running block has written a word.
-    fn is_written(&self, shadow: &Shadow) -> bool {
-        shadow.write.stamp.max(shadow.stored) >= Stamp::new(self.block.get(), 0)
-    }
-
-    /// Enters a write by TMA, which `thread` stands for. It has been compared with other accesses at its issue.
-    ///
-    /// # Safety
-    /// As for [`SharedMemory::note_write`].
-    pub(super) unsafe fn note_load(
-        &self,
-        array: &SharedIdentity,
-        word: usize,
-        thread: usize,
-        location: &'static Location<'static>,
-    ) {
-        let (keys, shadows) = with_placement(array, |placement| (placement.keys.get(), placement.shadows.get()));
-        // SAFETY: as for `note_write`.
-        let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
-        let stamp = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
-        shadow.write = Access { stamp, location: Some(location) };
-        (shadow.reads, shadow.atomics) = ([Access::NONE; 2], [Access::NONE; 2]);
-        shadow.more_reads.clear();
-        *key = 0;
-    }
-
-    /// Who wrote a word of the dynamic shared memory last in this block, and where, unless `is_fine` with that thread and interval. The
-    /// word is inside, and has been read by the running thread just now.
-    pub(super) fn writer_unless(
-        &self,
-        word: usize,
-        is_fine: impl Fn(usize, u64) -> bool,
-    ) -> Option<(usize, &'static Location<'static>)> {
-        let shadows = with_placement(&DYNAMIC, |placement| placement.shadows.get());
-        // SAFETY: the read has found a shadow there. No other references to shadows are held when a thread runs.
-        let Access { stamp, location } = unsafe { (*shadows.add(word)).write };
-        let is_of_block = stamp >= Stamp::new(self.block.get(), 0);
-        location
-            .filter(|_| is_of_block && !is_fine(stamp.thread(), stamp.interval()))
-            .map(|line| (stamp.thread(), line))
-    }
-
     /// A tick for something that begins now.
     pub(super) fn tick(&self) -> u64 {
         self.advance(1)
-    }
-
-    /// Makes a word one that nobody has written.
-    ///
-    /// # Safety
-    /// As for [`SharedMemory::note_write`].
-    pub(super) unsafe fn forget_write(&self, array: &SharedIdentity, word: usize) {
-        let shadows = with_placement(array, |placement| placement.shadows.get());
-        // SAFETY: as for `note_write`.
-        unsafe { ((*shadows.add(word)).write, (*shadows.add(word)).stored) = (Access::NONE, Stamp::NEVER) };
-    }
-
-    /// Enters a read of one word by `thread`, which runs, into the shadow.
-    ///
-    /// # Safety
-    /// As for [`SharedMemory::note_write`].
-    #[inline]
-    pub(super) unsafe fn note_read(
-        &self,
-        array: &SharedIdentity,
-        word: usize,
-        thread: usize,
-        location: &'static Location<'static>,
-    ) -> Result<Content, Conflict> {
-        let (keys, shadows) = with_placement(array, |placement| (placement.keys.get(), placement.shadows.get()));
-        // SAFETY: as for `note_write`.
-        let (key, shadow) = unsafe { (&mut *keys.add(word), &mut *shadows.add(word)) };
-        let me = Stamp::new(FAST_PATH.with(|path| path.interval.get()), thread);
-        let epoch = Stamp::new(self.epoch.get(), 0);
-        if shadow.write.stamp >= epoch || shadow.atomics[0].stamp >= epoch {
-            self.conflict(shadow.write, me, AccessKind::Write)?;
-            self.conflict(shadow.atomics[0], me, ATOMIC)?;
-            self.conflict(shadow.atomics[1], me, ATOMIC)?;
-        }
-        let read = Access { stamp: me, location: Some(location) };
-        if shadow.reads[0].stamp < epoch {
-            shadow.reads[0] = read;
-            shadow.more_reads.clear();
-            if self.clocks.are_in_use() {
-                self.add_read_to_all(shadow, read);
-            }
-        } else if self.clocks.are_in_use() {
-            self.add_read_to_all(shadow, read);
-        } else if let Some(enough) = self.add_read(&mut shadow.reads, read) {
-            *key = enough;
-        }
-        Ok(if self.is_written(shadow) { Content::Written } else { Content::Unwritten })
-    }
-
-    /// Adds a read to others of the same epoch, all of which are kept: a writer may be ordered after any of them and not after
-    /// the rest. Those of a warp are one entry, so that they are as quickly found as few.
-    fn add_read_to_all(&self, shadow: &mut Shadow, read: Access) {
-        let Some(location) = read.location else { return };
-        let (warp, lane) = ((read.stamp.thread() / LANES) as u32, read.stamp.thread() % LANES);
-        let interval = read.stamp.interval();
-        let is_same =
-            |known: &WarpReads| known.interval == interval && known.warp == warp && ptr::eq(known.location, location);
-        if let Some(known) = shadow.more_reads.iter_mut().find(|known| is_same(known)) {
-            known.lanes |= 1 << lane;
-            return;
-        }
-        // What is ordered before this read is ordered before every writer that is ordered after it.
-        shadow.more_reads.retain(|known| known.accesses().any(|known| self.unordered(known.stamp, read.stamp)));
-        shadow.more_reads.push(WarpReads { location, interval, warp, lanes: 1 << lane });
-    }
-
-    /// Adds a read to others of the same epoch. Returns the key if with it there are enough.
-    fn add_read(&self, reads: &mut [Access; 2], read: Access) -> Option<u64> {
-        let me = read.stamp;
-        // The reads that a writer may conflict with although it is ordered after this one.
-        let mut open = reads.iter().copied().filter(|other| self.unordered(other.stamp, me));
-        match (open.next(), open.next()) {
-            (None, _) => {
-                *reads = [read, Access::NONE];
-                None
-            }
-            (Some(other), None) => {
-                *reads = [other, read];
-                if other.stamp.thread() / LANES != me.thread() / LANES {
-                    Some(self.epoch.get())
-                } else {
-                    (other.stamp.interval() == me.interval()).then_some(me.interval())
-                }
-            }
-            (Some(first), Some(_)) if first.stamp.thread() / LANES != me.thread() / LANES => {
-                *reads = [first, read];
-                Some(self.epoch.get())
-            }
-            // Two lanes of this warp are enough.
-            (Some(_), Some(_)) => None,
-        }
-    }
-
-    /// Whether nothing orders what a thread did in an interval before what `me` is doing, both of the running block.
-    pub(super) fn is_unordered(&self, thread: usize, interval: u64, me: usize) -> bool {
-        self.unordered(Stamp::new(interval, thread), Stamp::new(0, me))
-    }
-
-    /// Whether nothing orders an earlier access before what `me` is doing.
-    fn unordered(&self, other: Stamp, me: Stamp) -> bool {
-        if other.interval() < self.epoch.get() || other.thread() == me.thread() {
-            return false;
-        }
-        if self.clocks.known(me.thread(), other.thread()) > other.interval() {
-            return false;
-        }
-        let warp = me.thread() / LANES;
-        if other.thread() / LANES != warp {
-            return true;
-        }
-        let clock = &self.warps[warp];
-        other.interval() >= clock.full.get()
-            && clock
-                .known
-                .borrow()
-                .as_ref()
-                .is_none_or(|known| other.interval() >= known[me.thread() % LANES][other.thread() % LANES])
-    }
-
-    /// Compares a write with all reads, and forgets them.
-    fn conflict_with_any(&self, reads: &mut Vec<WarpReads>, me: Stamp) -> Result<(), Conflict> {
-        let mut all = reads.drain(..).flat_map(WarpReads::accesses);
-        all.try_for_each(|read| self.conflict(read, me, AccessKind::Read))
-    }
-
-    fn conflict(&self, other: Access, me: Stamp, access: AccessKind) -> Result<(), Conflict> {
-        match other.location {
-            Some(location) if self.unordered(other.stamp, me) => {
-                Err(Conflict { thread: other.stamp.thread(), location, access })
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn readers_that_every_writer_conflicts_with_are_kept() {
-        let memory = SharedMemory::new();
-        memory.begin_block();
-        let mut reads = [Access::NONE; 2];
-        let mut read = |thread: usize| {
-            let stamp = Stamp::new(memory.first_interval(thread / LANES), thread);
-            let key = memory.add_read(&mut reads, Access { stamp, location: Some(Location::caller()) });
-            (key, reads.map(|read| read.stamp.thread()))
-        };
-        assert_eq!(read(3), (None, [3, 0]));
-        assert_eq!(read(3), (None, [3, 0]));
-        assert_eq!(read(4), (Some(memory.first_interval(0)), [3, 4]));
-        assert_eq!(read(5), (None, [3, 4]));
-        // A writer in warp 0 may be ordered after the others, but not after this one.
-        assert_eq!(read(40), (Some(memory.epoch.get()), [3, 40]));
     }
 }
