@@ -1,8 +1,9 @@
-//! The attribute and the derive of `cuda_std`. Their documentation for users is where they are re-exported; what they
-//! expand to is described in the modules `kernel` and `param`.
+//! The attribute and the derives of `cuda_std`. Their documentation for users is where they are re-exported; what they
+//! expand to is described in the modules `kernel`, `param` and `element`.
 //!
-//! Both refer to `::cuda_std`: a crate that uses them imports the library under that name.
+//! All refer to `::cuda_std`: a crate that uses them imports the library under that name.
 
+mod element;
 mod entry_points;
 mod kernel;
 mod param;
@@ -45,4 +46,22 @@ pub fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
 pub fn kernel_param(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
     param::expand(&item).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Implements `Element` for a `#[repr(C)]` struct all of whose fields implement it, so that global and shared memory can hold it. A
+/// kernel's views of it need `KernelParam`, too, which compares the layouts of the GPU and of the CPU at each launch:
+///
+/// ```text
+/// #[derive(Clone, Copy, Element, KernelParam)]
+/// #[repr(C)]
+/// pub struct Pair { key: u32, value: f32 }
+/// ```
+///
+/// What has padding, type parameters or lifetimes, or a field that is no element, does not compile. The struct is loaded and stored
+/// field by field, so a thread may see a mixture of what two others have written, which is a race; with `#[repr(C, align(16))]` and
+/// 16 bytes of fields, the compiler makes one access of it where it sees all fields used. On the CPU it is `bytemuck::Pod`, as buffers need.
+#[proc_macro_derive(Element)]
+pub fn element(item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as syn::DeriveInput);
+    element::expand(&item).unwrap_or_else(|error| error.to_compile_error()).into()
 }

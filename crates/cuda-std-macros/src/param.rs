@@ -68,7 +68,8 @@ pub(crate) fn expand(item: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-fn is_repr_c(item: &DeriveInput) -> Result<bool> {
+/// Whether a struct is laid out as in C.
+pub(crate) fn is_repr_c(item: &DeriveInput) -> Result<bool> {
     let mut found = false;
     for attribute in item.attrs.iter().filter(|attribute| attribute.path().is_ident("repr")) {
         attribute.parse_nested_meta(|meta| {
@@ -84,7 +85,8 @@ fn is_repr_c(item: &DeriveInput) -> Result<bool> {
     Ok(found)
 }
 
-fn member(position: usize, field: &syn::Field) -> Member {
+/// What the field at a position is called.
+pub(crate) fn member(position: usize, field: &syn::Field) -> Member {
     match &field.ident {
         Some(name) => Member::Named(name.clone()),
         None => Member::Unnamed(Index::from(position)),

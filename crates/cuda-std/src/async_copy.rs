@@ -78,8 +78,7 @@ pub unsafe fn copy_async<const N: usize, T: Element>(
         if !address.addr().is_multiple_of(bytes) {
             crate::executor::misaligned(source.as_ptr(), source.len(), from, bytes);
         }
-        let words = count * size_of::<T>() / size_of::<u32>();
-        crate::executor::copy_to_shared(address.cast(), words, target.place(), to, bytes);
+        crate::executor::copy_to_shared(address.cast(), count * size_of::<T>(), target.place(), to, bytes);
     }
 }
 

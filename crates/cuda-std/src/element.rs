@@ -1,6 +1,7 @@
 //! The types that global and shared memory can hold: numbers of 1, 2, 4 or 8 bytes, and structs of such numbers.
 
 mod floats;
+pub(crate) mod vector;
 
 pub use floats::{Bf16, E4m3, E5m2, F16};
 

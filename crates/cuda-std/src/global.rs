@@ -2,6 +2,10 @@
 
 use core::marker::PhantomData;
 
+#[cfg(target_arch = "nvptx64")]
+use crate::element::vector;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::element::vector::vector_bytes;
 use crate::{Element, KernelParam, Layout};
 
 /// A read-only view of `len` elements of global memory.
@@ -96,11 +100,9 @@ impl<'a, T: Element> GlobalSlice<'a, T> {
     #[track_caller]
     pub unsafe fn get_unchecked(&self, index: usize) -> T {
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
-        unsafe { T::load(to_read(self.pointer, self.len(), index, 1)) }
+        unsafe { T::load(to_read(self.pointer, self.len(), index, 1, align_of::<T>())) }
     }
-}
 
-impl<'a> GlobalSlice<'a, f32> {
     /// The part that begins at element `first`. Its length is what is left.
     ///
     /// # Safety
@@ -113,66 +115,75 @@ impl<'a> GlobalSlice<'a, f32> {
         Self { pointer: self.pointer.wrapping_add(first), len: self.len - first as u64, lifetime: PhantomData }
     }
 
-    /// The two elements from `index`: one 8-byte load (`ld.global.v2.f32`).
+    /// The `N` elements from `index`, of 2, 4, 8 or 16 bytes together: one load (`ld.global.v4.b32` for 16 bytes).
+    ///
+    /// ```
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// use cuda_std::prelude::*;
+    ///
+    /// /// `y[i] = -x[i]`, eight numbers of fp16 to a thread.
+    /// #[kernel(block = 128, requires(x.len() == y.len(), x.len() % 8 == 0))]
+    /// pub fn negate_fp16(x: GlobalSlice<'_, F16>, y: GlobalSliceMut<'_, F16>) {
+    ///     let first = 8 * thread::index();
+    ///     if first < x.len() {
+    ///         // SAFETY: in bounds, because there are multiples of 8, and each thread has 8 of its own. A buffer begins at a
+    ///         // multiple of 256 bytes.
+    ///         unsafe {
+    ///             let negative = x.get_vector_unchecked::<8>(first).map(|x| F16::from_f32(-x.to_f32()));
+    ///             y.set_vector_unchecked(first, negative);
+    ///         }
+    ///     }
+    /// }
+    /// ```
     ///
     /// # Safety
-    /// `index + 2 <= self.len()`, and the address of element `index` is a multiple of 8. (Both are checked on the CPU.)
+    /// `index + N <= self.len()`, and the address of element `index` is a multiple of the size of the `N` elements. (Both are checked on
+    /// the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_vector_unchecked<const N: usize>(&self, index: usize) -> [T; N] {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: inside the view, and aligned, by the caller's promise.
+        unsafe {
+            vector::load_global(self.pointer.add(index))
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let first = to_read(self.pointer, self.len(), index, N, vector_bytes::<T, N>());
+            // SAFETY: the elements are in bounds: just checked.
+            core::array::from_fn(|i| unsafe { T::load(first.add(i)) })
+        }
+    }
+}
+
+impl GlobalSlice<'_, f32> {
+    /// [`GlobalSlice::get_vector_unchecked`] of two elements.
+    ///
+    /// # Safety
+    /// As there.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get2_unchecked(&self, index: usize) -> [f32; 2] {
-        #[cfg(target_arch = "nvptx64")]
-        {
-            let (a, b): (f32, f32);
-            // SAFETY: a load from inside the view, aligned, by the caller's promise. It is `readonly` rather than `nomem`:
-            // it may not move above a store to the same memory.
-            unsafe {
-                core::arch::asm!(
-                    "ld.global.v2.f32 {{{a}, {b}}}, [{address}];",
-                    a = out(reg32) a, b = out(reg32) b,
-                    address = in(reg64) self.pointer.add(index),
-                    options(pure, readonly, nostack, preserves_flags),
-                );
-            }
-            [a, b]
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        {
-            self.get_all(index)
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.get_vector_unchecked(index) }
     }
 
-    /// The four elements from `index`: one 16-byte load (`ld.global.v4.f32`).
+    /// [`GlobalSlice::get_vector_unchecked`] of four elements.
     ///
     /// # Safety
-    /// `index + 4 <= self.len()`, and the address of element `index` is a multiple of 16. (Both are checked on the CPU.)
+    /// As there.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get4_unchecked(&self, index: usize) -> [f32; 4] {
-        #[cfg(target_arch = "nvptx64")]
-        {
-            let (a, b, c, d): (f32, f32, f32, f32);
-            // SAFETY: as for `get2_unchecked`.
-            unsafe {
-                core::arch::asm!(
-                    "ld.global.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
-                    a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
-                    address = in(reg64) self.pointer.add(index),
-                    options(pure, readonly, nostack, preserves_flags),
-                );
-            }
-            [a, b, c, d]
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        {
-            self.get_all(index)
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.get_vector_unchecked(index) }
     }
 
     /// The four elements from `index`, which this kernel reads only once: one 16-byte load that leaves the first-level cache
     /// to others (`ld.global.nc.L1::no_allocate.v4.f32`).
     ///
     /// # Safety
-    /// As for [`GlobalSlice::get4_unchecked`]. That nothing writes to the elements while the kernel runs, which `nc` demands,
+    /// As for [`GlobalSlice::get_vector_unchecked`]. That nothing writes to the elements while the kernel runs, which `nc` demands,
     /// is what a read-only view promises.
     #[inline(always)]
     #[track_caller]
@@ -180,7 +191,7 @@ impl<'a> GlobalSlice<'a, f32> {
         #[cfg(target_arch = "nvptx64")]
         {
             let (a, b, c, d): (f32, f32, f32, f32);
-            // SAFETY: as for `get2_unchecked`.
+            // SAFETY: a load from inside the view, aligned, by the caller's promise.
             unsafe {
                 core::arch::asm!(
                     "ld.global.nc.L1::no_allocate.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
@@ -197,94 +208,40 @@ impl<'a> GlobalSlice<'a, f32> {
             self.get4_unchecked(index)
         }
     }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[track_caller]
-    fn get_all<const N: usize>(&self, index: usize) -> [f32; N] {
-        let first = to_read(self.pointer, self.len(), index, N);
-        // SAFETY: the elements are in bounds: just checked.
-        core::array::from_fn(|i| unsafe { f32::load(first.add(i)) })
-    }
 }
 
 impl GlobalSliceMut<'_, f32> {
-    /// The part that begins at element `first`. Its length is what is left.
+    /// [`GlobalSliceMut::get_vector_unchecked`] of four elements.
     ///
     /// # Safety
-    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported, as
-    /// one at the end of this view.)
-    #[inline(always)]
-    pub unsafe fn from_unchecked(self, first: usize) -> Self {
-        #[cfg(not(target_arch = "nvptx64"))]
-        let first = first.min(self.len());
-        Self { pointer: self.pointer.wrapping_add(first), len: self.len - first as u64, lifetime: PhantomData }
-    }
-
-    /// The four elements from `index`: one 16-byte load (`ld.global.v4.f32`).
-    ///
-    /// # Safety
-    /// As for [`GlobalSliceMut::get_unchecked`] for all four; the address of element `index` is a multiple of 16. (Bounds and
-    /// alignment are checked on the CPU.)
+    /// As there.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get4_unchecked(&self, index: usize) -> [f32; 4] {
-        let read: GlobalSlice<'_, f32> = GlobalSlice { pointer: self.pointer, len: self.len, lifetime: PhantomData };
-        // SAFETY: the caller's promise. The load is an ordinary one, which stays between the stores before and behind it; that
-        // nothing writes to the elements meanwhile is all that it needs of a read-only view.
-        unsafe { read.get4_unchecked(index) }
+        // SAFETY: the caller's promise.
+        unsafe { self.get_vector_unchecked(index) }
     }
 
-    /// Writes two elements from `index` on: one 8-byte store (`st.global.v2.f32`).
+    /// [`GlobalSliceMut::set_vector_unchecked`] of two elements.
     ///
     /// # Safety
-    /// As for [`GlobalSliceMut::set_unchecked`] for both; the address of element `index` is a multiple of 8. (Bounds and
-    /// alignment are checked on the CPU.)
+    /// As there.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn set2_unchecked(&self, index: usize, values: [f32; 2]) {
-        #[cfg(target_arch = "nvptx64")]
-        // SAFETY: a store inside the view, aligned, by the caller's promise.
-        unsafe {
-            core::arch::asm!(
-                "st.global.v2.f32 [{address}], {{{a}, {b}}};",
-                address = in(reg64) self.pointer.add(index), a = in(reg32) values[0], b = in(reg32) values[1],
-                options(nostack, preserves_flags),
-            );
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        self.set_all(index, values);
+        // SAFETY: the caller's promise.
+        unsafe { self.set_vector_unchecked(index, values) }
     }
 
-    /// Writes four elements from `index` on: one 16-byte store (`st.global.v4.f32`).
+    /// [`GlobalSliceMut::set_vector_unchecked`] of four elements.
     ///
     /// # Safety
-    /// As for [`GlobalSliceMut::set_unchecked`] for all four; the address of element `index` is a multiple of 16. (Bounds
-    /// and alignment are checked on the CPU.)
+    /// As there.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn set4_unchecked(&self, index: usize, values: [f32; 4]) {
-        #[cfg(target_arch = "nvptx64")]
-        // SAFETY: a store inside the view, aligned, by the caller's promise.
-        unsafe {
-            core::arch::asm!(
-                "st.global.v4.f32 [{address}], {{{a}, {b}, {c}, {d}}};",
-                address = in(reg64) self.pointer.add(index),
-                a = in(reg32) values[0], b = in(reg32) values[1], c = in(reg32) values[2], d = in(reg32) values[3],
-                options(nostack, preserves_flags),
-            );
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        self.set_all(index, values);
-    }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[track_caller]
-    fn set_all<const N: usize>(&self, index: usize, values: [f32; N]) {
-        let first = to_write(self.pointer, self.len(), index, N);
-        for (i, value) in values.into_iter().enumerate() {
-            // SAFETY: the elements are in bounds: just checked.
-            unsafe { f32::store(first.add(i), value) };
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.set_vector_unchecked(index, values) }
     }
 }
 
@@ -331,7 +288,7 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     #[track_caller]
     pub unsafe fn get_unchecked(&self, index: usize) -> T {
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
-        unsafe { T::load(to_read(self.pointer, self.len(), index, 1)) }
+        unsafe { T::load(to_read(self.pointer, self.len(), index, 1, align_of::<T>())) }
     }
 
     /// Writes `value` to element `index`: one store.
@@ -342,7 +299,56 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     #[track_caller]
     pub unsafe fn set_unchecked(&self, index: usize, value: T) {
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
-        unsafe { T::store(to_write(self.pointer, self.len(), index, 1), value) }
+        unsafe { T::store(to_write(self.pointer, self.len(), index, 1, align_of::<T>()), value) }
+    }
+
+    /// The part that begins at element `first`. Its length is what is left.
+    ///
+    /// # Safety
+    /// `first <= self.len()`. (On the CPU a larger one gives an empty slice, whose every access is reported, as
+    /// one at the end of this view.)
+    #[inline(always)]
+    pub unsafe fn from_unchecked(self, first: usize) -> Self {
+        #[cfg(not(target_arch = "nvptx64"))]
+        let first = first.min(self.len());
+        Self { pointer: self.pointer.wrapping_add(first), len: self.len - first as u64, lifetime: PhantomData }
+    }
+
+    /// The `N` elements from `index`, of 2, 4, 8 or 16 bytes together: one load (`ld.global.v4.b32` for 16 bytes).
+    ///
+    /// # Safety
+    /// As for [`GlobalSliceMut::get_unchecked`] for all of them; the address of element `index` is a multiple of the size of the `N`
+    /// elements. (Bounds and alignment are checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn get_vector_unchecked<const N: usize>(&self, index: usize) -> [T; N] {
+        let read: GlobalSlice<'_, T> = GlobalSlice { pointer: self.pointer, len: self.len, lifetime: PhantomData };
+        // SAFETY: the caller's promise. The load is an ordinary one, which stays between the stores before and behind it; that
+        // nothing writes to the elements meanwhile is all that it needs of a read-only view.
+        unsafe { read.get_vector_unchecked(index) }
+    }
+
+    /// Writes `N` elements from `index` on, of 2, 4, 8 or 16 bytes together: one store (`st.global.v4.b32` for 16 bytes).
+    ///
+    /// # Safety
+    /// As for [`GlobalSliceMut::set_unchecked`] for all of them; the address of element `index` is a multiple of the size of the `N`
+    /// elements. (Bounds and alignment are checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn set_vector_unchecked<const N: usize>(&self, index: usize, values: [T; N]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: inside the view, and aligned, by the caller's promise.
+        unsafe {
+            vector::store_global(self.pointer.add(index).cast_const(), values);
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let first = to_write(self.pointer, self.len(), index, N, vector_bytes::<T, N>());
+            for (i, value) in values.into_iter().enumerate() {
+                // SAFETY: the elements are in bounds: just checked.
+                unsafe { T::store(first.add(i), value) };
+            }
+        }
     }
 }
 
@@ -363,8 +369,8 @@ impl<T> GlobalSliceMut<'_, T> {
 /// [`element`], for a read; ends the launch if it is part of a race.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn to_read<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *const T {
-    let address = element(pointer, len, index, count);
+fn to_read<T>(pointer: *const T, len: usize, index: usize, count: usize, alignment: usize) -> *const T {
+    let address = element(pointer, len, index, count, alignment);
     #[cfg(not(target_arch = "nvptx64"))]
     crate::executor::note_global_access(
         address.addr(),
@@ -378,8 +384,8 @@ fn to_read<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *con
 /// [`element`], for a write; ends the launch if it is part of a race.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-fn to_write<T>(pointer: *mut T, len: usize, index: usize, count: usize) -> *mut T {
-    let address = element(pointer.cast_const(), len, index, count).cast_mut();
+fn to_write<T>(pointer: *mut T, len: usize, index: usize, count: usize, alignment: usize) -> *mut T {
+    let address = element(pointer.cast_const(), len, index, count, alignment).cast_mut();
     #[cfg(not(target_arch = "nvptx64"))]
     crate::executor::note_global_access(
         address.addr(),
@@ -393,14 +399,14 @@ fn to_write<T>(pointer: *mut T, len: usize, index: usize, count: usize) -> *mut 
 /// The address of the `count` elements from `index` of a view of `len` elements at `pointer`.
 #[inline(always)]
 #[cfg(target_arch = "nvptx64")]
-pub(crate) fn element<T>(pointer: *const T, _len: usize, index: usize, _count: usize) -> *const T {
+pub(crate) fn element<T>(pointer: *const T, _len: usize, index: usize, _count: usize, _alignment: usize) -> *const T {
     // SAFETY: a view's pointer is to global memory. The addition may leave the view only where the caller breaks the
     // contract of the accessor.
     unsafe { crate::nvptx::global(pointer).add(index) }
 }
 
 /// The address of the `count` elements from `index` of a view of `len` elements at `pointer`; ends the launch with a
-/// report unless they are in bounds and the address is a multiple of their size.
+/// report unless they are in bounds and the address is a multiple of `alignment`.
 ///
 /// Outside of a kernel it panics, because a view can be of a GPU's memory, and reading it is safe. Inside, the views are
 /// those of the launch, which this processor can access: that is the contract of
@@ -408,7 +414,7 @@ pub(crate) fn element<T>(pointer: *const T, _len: usize, index: usize, _count: u
 #[inline(always)]
 #[cfg(not(target_arch = "nvptx64"))]
 #[track_caller]
-pub(crate) fn element<T>(pointer: *const T, len: usize, index: usize, count: usize) -> *const T {
+pub(crate) fn element<T>(pointer: *const T, len: usize, index: usize, count: usize, alignment: usize) -> *const T {
     if !crate::executor::is_in_kernel() {
         crate::executor::view_outside_of_a_kernel();
     }
@@ -417,8 +423,8 @@ pub(crate) fn element<T>(pointer: *const T, len: usize, index: usize, count: usi
     }
     // SAFETY: in bounds.
     let address = unsafe { pointer.add(index) };
-    if !address.addr().is_multiple_of(count * size_of::<T>()) {
-        crate::executor::misaligned(pointer, len, index, count * size_of::<T>());
+    if !address.addr().is_multiple_of(alignment) {
+        crate::executor::misaligned(pointer, len, index, alignment);
     }
     address
 }

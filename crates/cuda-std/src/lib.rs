@@ -91,13 +91,14 @@ pub use shared::{Shared, SharedSlice, dynamic_shared};
 pub use tensor_map::{TensorMap, TensorMapMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use tensor_map::{TileElement, TileLayout, TileSwizzle};
-pub use tilewright_cuda_std_macros::{KernelParam, kernel};
+pub use tilewright_cuda_std_macros::{Element, KernelParam, kernel};
 
 /// What a kernel source imports: `use cuda_std::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Dim3, DisjointSlice, GlobalAtomics, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, TensorMap,
-        TensorMapMut, atomic, convert, dynamic_shared, hint, kernel, math, thread, warp,
+        Bf16, Dim3, DisjointSlice, E4m3, E5m2, Element, F16, GlobalAtomics, GlobalSlice, GlobalSliceMut, KernelParam,
+        Shared, SharedSlice, TensorMap, TensorMapMut, atomic, convert, dynamic_shared, hint, kernel, math, thread,
+        warp,
     };
 }
 
@@ -105,6 +106,7 @@ pub mod prelude {
 #[doc(hidden)]
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod __private {
+    pub use bytemuck;
     pub use std::format;
     pub use std::string::String;
 }

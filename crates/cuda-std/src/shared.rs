@@ -2,6 +2,10 @@
 //! (`extern __shared__`).
 
 use crate::Element;
+#[cfg(target_arch = "nvptx64")]
+use crate::element::vector;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::element::vector::vector_bytes;
 
 /// A static array in shared memory, one for each block.
 ///
@@ -240,137 +244,103 @@ impl<T: Element> SharedSlice<T> {
             crate::executor::dynamic_shared_write(self.byte_offset, self.len, index, value);
         }
     }
+
+    /// The `N` elements from `index`, of 2, 4, 8 or 16 bytes together: one load (`ld.shared.v4.b32` for 16 bytes).
+    ///
+    /// # Safety
+    /// As for [`SharedSlice::read`] for all of them; counted from the beginning of the block's dynamic shared memory, the first of them
+    /// lies at a multiple of their size together. (All of this is checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn read_vector<const N: usize>(&self, index: usize) -> [T; N] {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, aligned and free of races by the caller's promise.
+        unsafe {
+            vector::load_shared(self.shared_address(index))
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let bytes = vector_bytes::<T, N>();
+            crate::executor::require_aligned(self.place(), index, bytes, core::panic::Location::caller());
+            // SAFETY: every pattern of bits is a value of an element.
+            let mut values: [T; N] = unsafe { core::mem::zeroed() };
+            // No closure: its accesses would count as made here, not where the kernel makes them.
+            for (i, value) in values.iter_mut().enumerate() {
+                // SAFETY: the caller of the public function promises what `read` asks for, and it is checked.
+                *value = unsafe { self.read(index + i) };
+            }
+            values
+        }
+    }
+
+    /// Writes `N` elements from `index` on, of 2, 4, 8 or 16 bytes together: one store (`st.shared.v4.b32` for 16 bytes).
+    ///
+    /// # Safety
+    /// As for [`SharedSlice::write`] for all of them; counted from the beginning of the block's dynamic shared memory, the first of them
+    /// lies at a multiple of their size together. (All of this is checked on the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn write_vector<const N: usize>(&self, index: usize, values: [T; N]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, aligned and free of races by the caller's promise.
+        unsafe {
+            vector::store_shared(self.shared_address(index), values);
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let bytes = vector_bytes::<T, N>();
+            crate::executor::require_aligned(self.place(), index, bytes, core::panic::Location::caller());
+            for (i, value) in values.into_iter().enumerate() {
+                // SAFETY: the caller's promise.
+                unsafe { self.write(index + i, value) };
+            }
+        }
+    }
 }
 
 impl SharedSlice<f32> {
-    /// The two elements from `index`: one 8-byte load (`ld.shared.v2.f32`).
+    /// [`SharedSlice::read_vector`] of two elements.
     ///
     /// # Safety
-    /// As for [`SharedSlice::read`] for both; `index`, counted from the beginning of the block's dynamic shared memory, is
-    /// even.
+    /// As there.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn read2(&self, index: usize) -> [f32; 2] {
-        #[cfg(target_arch = "nvptx64")]
-        {
-            let (a, b): (f32, f32);
-            // SAFETY: in bounds, aligned and free of races by the caller's promise. Not `pure`: it may not move across a
-            // barrier.
-            unsafe {
-                core::arch::asm!(
-                    "ld.shared.v2.f32 {{{a}, {b}}}, [{address}];",
-                    a = out(reg32) a, b = out(reg32) b, address = in(reg32) self.shared_address(index),
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-            [a, b]
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        {
-            self.read_all(index)
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.read_vector(index) }
     }
 
-    /// The four elements from `index`: one 16-byte load (`ld.shared.v4.f32`).
+    /// [`SharedSlice::read_vector`] of four elements.
     ///
     /// # Safety
-    /// As for [`SharedSlice::read`] for all four; `index`, counted from the beginning of the block's dynamic shared memory,
-    /// is a multiple of 4.
+    /// As there.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn read4(&self, index: usize) -> [f32; 4] {
-        #[cfg(target_arch = "nvptx64")]
-        {
-            let (a, b, c, d): (f32, f32, f32, f32);
-            // SAFETY: as for `read2`.
-            unsafe {
-                core::arch::asm!(
-                    "ld.shared.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
-                    a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
-                    address = in(reg32) self.shared_address(index),
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-            [a, b, c, d]
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
-        {
-            self.read_all(index)
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.read_vector(index) }
     }
 
-    /// Writes two elements from `index` on: one 8-byte store (`st.shared.v2.f32`).
+    /// [`SharedSlice::write_vector`] of two elements.
     ///
     /// # Safety
-    /// As for [`SharedSlice::write`] for both; `index`, counted from the beginning of the block's dynamic shared memory, is
-    /// even.
+    /// As there.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn write2(&self, index: usize, values: [f32; 2]) {
-        #[cfg(target_arch = "nvptx64")]
-        // SAFETY: in bounds, aligned and free of races by the caller's promise.
-        unsafe {
-            core::arch::asm!(
-                "st.shared.v2.f32 [{address}], {{{a}, {b}}};",
-                address = in(reg32) self.shared_address(index), a = in(reg32) values[0], b = in(reg32) values[1],
-                options(nostack, preserves_flags),
-            );
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe {
-            self.write_all(index, values);
-        }
+        unsafe { self.write_vector(index, values) }
     }
 
-    /// Writes four elements from `index` on: one 16-byte store (`st.shared.v4.f32`).
+    /// [`SharedSlice::write_vector`] of four elements.
     ///
     /// # Safety
-    /// As for [`SharedSlice::write`] for all four; `index`, counted from the beginning of the block's dynamic shared memory,
-    /// is a multiple of 4.
+    /// As there.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn write4(&self, index: usize, values: [f32; 4]) {
-        #[cfg(target_arch = "nvptx64")]
-        // SAFETY: in bounds, aligned and free of races by the caller's promise.
-        unsafe {
-            core::arch::asm!(
-                "st.shared.v4.f32 [{address}], {{{a}, {b}, {c}, {d}}};",
-                address = in(reg32) self.shared_address(index),
-                a = in(reg32) values[0], b = in(reg32) values[1], c = in(reg32) values[2], d = in(reg32) values[3],
-                options(nostack, preserves_flags),
-            );
-        }
-        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe {
-            self.write_all(index, values);
-        }
-    }
-
-    /// # Safety
-    /// As for [`SharedSlice::write`], for all elements.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[track_caller]
-    unsafe fn write_all<const N: usize>(&self, index: usize, values: [f32; N]) {
-        crate::executor::require_aligned(self.place(), index, N * size_of::<f32>(), core::panic::Location::caller());
-        for (i, value) in values.into_iter().enumerate() {
-            // SAFETY: the caller's promise.
-            unsafe { self.write(index + i, value) };
-        }
-    }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[track_caller]
-    fn read_all<const N: usize>(&self, index: usize) -> [f32; N] {
-        crate::executor::require_aligned(self.place(), index, N * size_of::<f32>(), core::panic::Location::caller());
-        let mut values = [0.0; N];
-        // No closure: its accesses would count as made here, not where the kernel makes them.
-        for (i, value) in values.iter_mut().enumerate() {
-            // SAFETY: the caller of the public function promises what `read` asks for, and it is checked.
-            *value = unsafe { self.read(index + i) };
-        }
-        values
+        unsafe { self.write_vector(index, values) }
     }
 }
 

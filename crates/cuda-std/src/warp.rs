@@ -236,24 +236,29 @@ pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
     }
 }
 
-/// The bits of a value of 4 or 8 bytes.
+/// The bits of a value of 1, 2, 4 or 8 bytes.
 #[inline(always)]
 fn to_bits<T: Element>(value: T) -> u64 {
-    // SAFETY: an element is 4 or 8 bytes without padding, so it can be read as a number of that size.
+    const { assert!(matches!(size_of::<T>(), 1 | 2 | 4 | 8), "a shuffle exchanges values of 1, 2, 4 or 8 bytes") };
+    // SAFETY: an element has no padding, so it can be read as a number of its size.
     unsafe {
         match size_of::<T>() {
+            1 => core::mem::transmute_copy::<T, u8>(&value).into(),
+            2 => core::mem::transmute_copy::<T, u16>(&value).into(),
             4 => core::mem::transmute_copy::<T, u32>(&value).into(),
             _ => core::mem::transmute_copy::<T, u64>(&value),
         }
     }
 }
 
-/// The value with these bits, of which a value of 4 bytes takes the low ones.
+/// The value with these bits, of which a value of less than 8 bytes takes the low ones.
 #[inline(always)]
 fn from_bits<T: Element>(bits: u64) -> T {
-    // SAFETY: an element is 4 or 8 bytes, and every pattern of bits is a value of it.
+    // SAFETY: an element has one of these sizes, as `to_bits` demands, and every pattern of bits is a value of it.
     unsafe {
         match size_of::<T>() {
+            1 => core::mem::transmute_copy::<u8, T>(&(bits as u8)),
+            2 => core::mem::transmute_copy::<u16, T>(&(bits as u16)),
             4 => core::mem::transmute_copy::<u32, T>(&(bits as u32)),
             _ => core::mem::transmute_copy::<u64, T>(&bits),
         }

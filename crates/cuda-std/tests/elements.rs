@@ -39,7 +39,7 @@ macro_rules! reversed {
         fn $test() {
             let of: fn(u8) -> $number = $of;
             let x: Vec<$number> = (0..255).map(of).collect();
-            let bits = |numbers: &[$number]| -> Vec<u64> { numbers.iter().map(|&x| bits_of(x)).collect() };
+            let bits = |numbers: &[$number]| -> Vec<u128> { numbers.iter().map(|&x| bits_of(x)).collect() };
             for checks in ALL_CHECKS {
                 let (mut y, mut z) = (vec![of(0); 250], vec![of(0); 256]);
                 let (views, last) = ((GlobalSlice::new(&x), DisjointSlice::new(&mut y)), of(7));
@@ -52,11 +52,12 @@ macro_rules! reversed {
     )* };
 }
 
-/// The bits of a number, in as many bytes as it has.
-fn bits_of<T: Copy>(number: T) -> u64 {
-    let mut bytes = [0; 8];
+/// The bits of an element, which has no padding and at most 16 bytes.
+fn bits_of<T: Element>(number: T) -> u128 {
+    let mut bytes = [0; 16];
+    assert!(size_of::<T>() <= bytes.len());
     unsafe { std::ptr::copy_nonoverlapping((&raw const number).cast::<u8>(), bytes.as_mut_ptr(), size_of::<T>()) };
-    u64::from_le_bytes(bytes)
+    u128::from_le_bytes(bytes)
 }
 
 reversed! {
@@ -397,4 +398,215 @@ fn a_byte_past_the_end_is_reported() {
         let fault = common::fault(checks, kernel, 1);
         assert!(matches!(fault.kind, FaultKind::SharedOutOfBounds { .. }), "{fault}");
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element, KernelParam)]
+#[repr(C)]
+struct Pair {
+    x: f32,
+    y: u32,
+}
+
+/// Of 6 bytes, so that every other one has parts of two words.
+#[derive(Clone, Copy, Debug, PartialEq, Element, KernelParam)]
+#[repr(C)]
+struct Color {
+    red: u16,
+    green: F16,
+    low: u8,
+    high: i8,
+}
+
+/// One access, for its alignment.
+#[derive(Clone, Copy, Debug, PartialEq, Element, KernelParam)]
+#[repr(C, align(16))]
+struct Line(Pair, u64);
+
+const fn pair(i: u8) -> Pair {
+    Pair { x: i as f32 / 2.0, y: 3 << 24 | i as u32 }
+}
+
+fn color(i: u8) -> Color {
+    Color { red: 257 * u16::from(i), green: F16::from_bits(u16::from(i) << 7), low: !i, high: i as i8 }
+}
+
+reversed! {
+    reversed_pairs, structs_come_through_every_memory, Pair, pair;
+    reversed_colors, structs_of_halfwords_come_through_every_memory, Color, color;
+}
+
+/// Stamps a kernel that reverses the vectors of a block, of `N` elements each, by way of dynamic shared memory; and its test.
+macro_rules! vectors {
+    ($($kernel:ident, $test:ident, $number:ty, $n:literal, $of:expr;)*) => { $(
+        #[kernel(block = 32, dynamic_shared = 32 * 16)]
+        fn $kernel(skipped: u32, x: GlobalSlice<'_, $number>, y: GlobalSliceMut<'_, $number>) {
+            let (t, i) = (thread::thread_idx_x() as usize, $n * thread::index() + skipped as usize);
+            unsafe {
+                let slice = dynamic_shared::<$number>(0, 32 * $n);
+                let vector: [$number; $n] = x.get_vector_unchecked(i);
+                slice.write_vector($n * t, vector);
+                thread::sync_threads();
+                let vector = slice.read_vector::<$n>($n * (31 - t));
+                y.set_vector_unchecked(i, vector);
+                assert_eq!(y.get_vector_unchecked::<$n>(i).map(bits_of), vector.map(bits_of));
+            }
+        }
+
+        #[test]
+        fn $test() {
+            let of: fn(u8) -> $number = $of;
+            let len = 64 * $n;
+            let bits = |numbers: &[$number]| -> Vec<u128> { numbers.iter().map(|&x| bits_of(x)).collect() };
+            for checks in ALL_CHECKS {
+                let mut memory = vec![[0u128; 2]; 64];
+                let (x, y) = memory.split_at_mut(32);
+                // SAFETY: as many bytes as there are, which are numbers whatever they are.
+                let [x, y] = [x, y].map(|half| unsafe {
+                    std::slice::from_raw_parts_mut(half.as_mut_ptr().cast::<$number>(), 1024 / size_of::<$number>())
+                });
+                x.iter_mut().enumerate().for_each(|(i, x)| *x = of(i as u8));
+                let views = (GlobalSlice::new(&x[..len]), GlobalSliceMut::new(&mut y[..len]));
+                succeed(checks, $kernel { skipped: 0, x: views.0, y: views.1 }, 2);
+                let turned: Vec<$number> =
+                    x[..len].chunks(32 * $n).flat_map(|block| block.chunks($n).rev().flatten().copied()).collect();
+                assert_eq!(bits(&y[..len]), bits(&turned), "{checks:?}");
+
+                let size = $n * size_of::<$number>();
+                let views = (GlobalSlice::new(&x[..len - 1]), GlobalSliceMut::new(&mut y[..len]));
+                let past = fault(checks, $kernel { skipped: 0, x: views.0, y: views.1 }, 2);
+                let (first, len) = (len - $n, len - 1);
+                let kind = FaultKind::OutOfBounds { view: Some("x".into()), first: 0, index: first, count: $n, len };
+                assert_eq!((past.kind, past.block, past.thread), (kind, at(1, 0, 0), at(31, 0, 0)));
+
+                if $n > 1 {
+                    let views = (GlobalSlice::new(&*x), GlobalSliceMut::new(&mut *y));
+                    let beside = fault(checks, $kernel { skipped: 1, x: views.0, y: views.1 }, 1);
+                    let kind = FaultKind::Misaligned { view: Some("x".into()), first: 0, index: 1, bytes: size };
+                    assert_eq!((beside.kind, beside.thread), (kind, at(0, 0, 0)));
+                }
+            }
+        }
+    )* };
+}
+
+vectors! {
+    vectors_u8x16, vectors_of_16_bytes_are_aligned, u8, 16, |i| i;
+    vectors_u8x2, vectors_of_2_bytes_are_aligned, u8, 2, |i| i;
+    vectors_i16x4, vectors_of_halfwords_are_aligned, i16, 4, |i| -i16::from(i);
+    vectors_f16x8, vectors_of_fp16_are_aligned, F16, 8, |i| F16::from_bits(u16::from(i) << 8 | 1);
+    vectors_bf16x2, pairs_of_bf16_are_aligned, Bf16, 2, |i| Bf16::from_bits(u16::from(i) << 8 | 1);
+    vectors_e4m3x4, vectors_of_fp8_are_aligned, E4m3, 4, E4m3::from_bits;
+    vectors_f32x4, vectors_of_fp32_are_aligned, f32, 4, f32::from;
+    vectors_f64x2, vectors_of_fp64_are_aligned, f64, 2, f64::from;
+    vectors_u64x1, vectors_of_one_element_are_one_access, u64, 1, |i| u64::from(i) << 40 | 5;
+    vectors_pairs, vectors_of_structs_are_aligned, Pair, 2, pair;
+    vectors_lines, structs_of_16_bytes_are_vectors, Line, 1, |i| Line(pair(i), 7 << 33 | u64::from(i));
+}
+
+/// A thread writes a vector to shared memory, which need not be aligned, and others a halfword each.
+#[kernel(block = 16, dynamic_shared = 48)]
+fn vector_beside_halfwords(first: u32, y: GlobalSliceMut<'_, u16>) {
+    unsafe {
+        let (slice, t) = (dynamic_shared::<u16>(0, 24), thread::thread_idx_x() as usize);
+        if t == 8 {
+            slice.write_vector(first as usize, [1u16; 8]); // <vector>
+        }
+        slice.write(if t < 8 { t } else { t + 8 }, 2); // <halfword beside it>
+        thread::sync_threads();
+        y.set_unchecked(t, slice.read(t));
+    }
+}
+
+#[test]
+fn a_vector_is_all_of_its_elements() {
+    let mut y = [0; 16];
+    succeed(Checks::Full, vector_beside_halfwords { first: 8, y: GlobalSliceMut::new(&mut y) }, 1);
+    assert_eq!(y, core::array::from_fn(|i| if i < 8 { 2 } else { 1 }));
+    for first in [0, 16] {
+        let kernel = vector_beside_halfwords { first, y: GlobalSliceMut::new(&mut y) };
+        let lines = [(line("vector"), AccessKind::Write), (line("halfword beside it"), AccessKind::Write)];
+        assert_eq!(race(&fault(Checks::Full, kernel, 1)).0, lines);
+    }
+    for checks in ALL_CHECKS {
+        let fault = fault(checks, vector_beside_halfwords { first: 4, y: GlobalSliceMut::new(&mut y) }, 1);
+        assert!(matches!(fault.kind, FaultKind::SharedMisaligned { index: 4, bytes: 16, .. }), "{fault}");
+        assert_eq!(fault.location.unwrap().line, line("vector"));
+    }
+}
+
+/// Threads write structs of 6 bytes, neighbours or the same ones, and read one that may be missing.
+#[kernel(block = 32)]
+fn write_colors(divisor: u32, missing: u32, x: GlobalSliceMut<'_, Color>) {
+    static COLORS: Shared<[Color; 32]> = Shared::new();
+    let t = thread::thread_idx_x() as usize;
+    let color = Color { red: t as u16, green: F16::from_bits(2), low: 3, high: -4 };
+    unsafe {
+        if t != missing as usize {
+            COLORS.write(t, color);
+        }
+        thread::sync_threads();
+        x.set_unchecked(t / divisor as usize, COLORS.read(t));
+    }
+}
+
+#[test]
+fn structs_are_written_by_one_thread_each() {
+    let mut x = [color(0); 32];
+    succeed(Checks::Full, write_colors { divisor: 1, missing: 32, x: GlobalSliceMut::new(&mut x) }, 1);
+    assert_eq!(x[31], Color { red: 31, green: F16::from_bits(2), low: 3, high: -4 });
+    let twice = fault(Checks::Full, write_colors { divisor: 2, missing: 32, x: GlobalSliceMut::new(&mut x) }, 1);
+    assert!(matches!(twice.kind, FaultKind::GlobalRace { .. }), "{twice}");
+    let missing = fault(Checks::Full, write_colors { divisor: 1, missing: 13, x: GlobalSliceMut::new(&mut x) }, 1);
+    let FaultKind::UnwrittenShared { element, .. } = &missing.kind else { panic!("{missing}") };
+    assert_eq!(element, "13");
+}
+
+/// Copies of fewer elements than there is room for: the rest becomes zero.
+#[kernel(block = 1, dynamic_shared = 16)]
+fn copy_some(count: u32, x: GlobalSlice<'_, u8>, y: GlobalSliceMut<'_, u8>) {
+    unsafe {
+        let slice = dynamic_shared::<u8>(0, 16);
+        cuda_std::async_copy::copy_async::<16, u8>(&slice, 0, &x, 0, count);
+        cuda_std::async_copy::commit_group();
+        cuda_std::async_copy::wait_group::<0>();
+        for i in 0..16 {
+            y.set_unchecked(i, slice.read(i));
+        }
+    }
+}
+
+#[test]
+fn copies_end_between_two_words() {
+    let memory = [u128::from_le_bytes([7; 16])];
+    let x = GlobalSlice::new(bytemuck::cast_slice::<u128, u8>(&memory));
+    for count in 0..=16 {
+        let mut y = [1; 16];
+        succeed(Checks::Full, copy_some { count, x, y: GlobalSliceMut::new(&mut y) }, 1);
+        assert_eq!(y, core::array::from_fn(|i| if i < count as usize { 7 } else { 0 }));
+    }
+}
+
+/// Lanes hand a byte on to their neighbours.
+#[kernel(block = 32)]
+fn rotate_bytes(y: DisjointSlice<'_, u8>, z: DisjointSlice<'_, F16>) {
+    let lane = thread::thread_idx_x();
+    // SAFETY: all lanes call both.
+    let (byte, half) = unsafe {
+        let from = (lane + 1) % 32;
+        (
+            warp::warp_shuffle_idx(u32::MAX, 200 + lane as u8, from, 32).0,
+            warp::warp_shuffle_idx(u32::MAX, F16::from_f32(lane as f32 / 4.0), from, 32).0,
+        )
+    };
+    if let (Some(y), Some(z)) = (y.own(), z.own()) {
+        y.set(byte);
+        z.set(half);
+    }
+}
+
+#[test]
+fn lanes_exchange_small_elements() {
+    let (mut y, mut z) = ([0; 32], [F16::default(); 32]);
+    succeed(Checks::Full, rotate_bytes { y: DisjointSlice::new(&mut y), z: DisjointSlice::new(&mut z) }, 1);
+    assert!((0..32).all(|i| y[i] == 200 + ((i + 1) % 32) as u8 && z[i].to_f32() == ((i + 1) % 32) as f32 / 4.0));
 }

@@ -202,7 +202,7 @@ impl Place {
     where
         T: Element,
     {
-        let address = crate::global::element(view.as_mut_ptr(), view.len(), index, 1).cast_mut().cast();
+        let address = crate::global::element(view.as_mut_ptr(), view.len(), index, 1, size_of::<T>()).cast_mut().cast();
         #[cfg(target_arch = "nvptx64")]
         {
             Self::Global(address)

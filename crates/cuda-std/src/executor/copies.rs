@@ -13,7 +13,7 @@
 
 use core::ops::Range;
 use core::panic::Location;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::vec::Vec;
 
 use super::context::current;
@@ -31,23 +31,23 @@ pub(super) struct Copies {
 }
 
 struct Copy {
-    source: *const AtomicU32,
-    /// How many words are read from the source. The others of the target become zero.
-    source_words: usize,
+    source: *const u8,
+    /// How many bytes are read from the source. The others of the target become zero.
+    source_bytes: usize,
     /// The target, in words of the dynamic shared memory.
     target: Range<usize>,
     group: u64,
     location: &'static Location<'static>,
 }
 
-/// Issues a copy of `source_words` words, followed by zeros up to `bytes` bytes, to element `index` of a slice of shared
+/// Issues a copy of `source_bytes` bytes, followed by zeros up to `bytes` bytes, to element `index` of a slice of shared
 /// memory with `len` elements of `element_bytes` bytes from `byte_offset` on.
 ///
-/// The words at `source` are in bounds of a view of the launch; the callers have checked it.
+/// The bytes at `source` are in bounds of a view of the launch, and begin at a multiple of 4; the callers have checked it.
 #[track_caller]
 pub(crate) fn copy_to_shared(
-    source: *const u32,
-    source_words: usize,
+    source: *const u8,
+    source_bytes: usize,
     (byte_offset, len, element_bytes): (usize, usize, usize),
     index: usize,
     bytes: usize,
@@ -60,10 +60,10 @@ pub(crate) fn copy_to_shared(
         // SAFETY: inside the dynamic shared memory: `dynamic_words` has checked it. No other OS thread uses the data.
         unsafe { *data.add(word) = POISON };
     }
-    context.note_global(source.addr(), source_words * WORD, AccessKind::Read, location);
+    context.note_global(source.addr(), source_bytes, AccessKind::Read, location);
     let mut copies = context.details().copies.take();
     let group = copies.committed;
-    copies.pending.push(Copy { source: source.cast(), source_words, target, group, location });
+    copies.pending.push(Copy { source, source_bytes, target, group, location });
     context.details().copies.set(copies);
 }
 
@@ -90,17 +90,30 @@ pub(crate) fn wait_for_copies(latest: u64) {
     let end = copies.committed.saturating_sub(latest);
     // Copies stand in the order of their groups.
     let covered = copies.pending.iter().take_while(|copy| copy.group < end).count();
-    for Copy { source, source_words, target, location, .. } in copies.pending.drain(..covered) {
+    for Copy { source, source_bytes, target, location, .. } in copies.pending.drain(..covered) {
         let data = words_to_access(&DYNAMIC, target.clone(), location, note_write).cast::<u32>();
         for (i, word) in target.enumerate() {
-            // SAFETY: in bounds of a view, whose memory this processor can access (`copy_to_shared`); all concurrent
-            // accesses are atomic (`Element`).
-            let value = if i < source_words { unsafe { (*source.add(i)).load(Ordering::Relaxed) } } else { 0 };
+            let left = source_bytes.saturating_sub(i * WORD);
             // SAFETY: inside the dynamic shared memory, as for the issue. No other OS thread uses the data.
-            unsafe { *data.add(word) = value };
+            unsafe { *data.add(word) = load_word(source.wrapping_add(i * WORD), left) };
         }
     }
     context.details().copies.set(copies);
+}
+
+/// The word at an address of global memory, of which only so many bytes are read, if they are less than 4; the others are zero.
+fn load_word(source: *const u8, bytes: usize) -> u32 {
+    if bytes >= WORD {
+        // SAFETY: in bounds of a view, whose memory this processor can access, and aligned (`copy_to_shared`); all concurrent accesses
+        // are atomic (`Element`).
+        return unsafe { (*source.cast::<AtomicU32>()).load(Ordering::Relaxed) };
+    }
+    let mut word = [0; WORD];
+    for (i, byte) in word[..bytes].iter_mut().enumerate() {
+        // SAFETY: as above.
+        *byte = unsafe { (*source.add(i).cast::<AtomicU8>()).load(Ordering::Relaxed) };
+    }
+    u32::from_le_bytes(word)
 }
 
 /// Ends the launch if the running thread, which returns from the kernel, has copies under way.
