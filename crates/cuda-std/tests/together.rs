@@ -374,15 +374,13 @@ fn partial_warp(width: u32, floats: GlobalSliceMut<'_, f32>, ballots: GlobalSlic
 fn lanes_that_a_partial_warp_lacks_are_not_waited_for() {
     for checks in ALL_CHECKS {
         let (mut floats, mut ballots) = ([0.0; 40], [0; 40]);
-        let mut kernel = |width| {
-            let (floats, ballots) = (GlobalSliceMut::new(&mut floats), GlobalSliceMut::new(&mut ballots));
-            partial_warp { width, floats, ballots }
-        };
-        let inactive = fault(checks, kernel(32), 1);
+        let whole = (GlobalSliceMut::new(&mut floats), GlobalSliceMut::new(&mut ballots));
+        let inactive = fault(checks, partial_warp { width: 32, floats: whole.0, ballots: whole.1 }, 1);
         let (operation, mask) = (WarpOperation::ShuffleDown, u32::MAX);
         assert_eq!(inactive.kind, FaultKind::InactiveLane { operation, mask, lane: 4, source_lane: 8 });
         assert_eq!(inactive.thread, at(4, 4, 0));
-        succeed(checks, kernel(8), 1);
+        let parts = (GlobalSliceMut::new(&mut floats), GlobalSliceMut::new(&mut ballots));
+        succeed(checks, partial_warp { width: 8, floats: parts.0, ballots: parts.1 }, 1);
         for t in 0..40 {
             assert_eq!(ballots[t], if t < 32 { u32::MAX } else { 0xFF });
             assert_eq!(floats[t], if t % 8 < 4 { t as f32 + 4.0 } else { -1.0 });

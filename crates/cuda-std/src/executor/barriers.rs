@@ -66,6 +66,8 @@ struct NumberedBarrier {
     /// How many threads meet this time, and how many have come. Nobody has come if that is zero.
     threads: u32,
     come: u32,
+    /// The first thread that has come this time, and where.
+    first: Option<(usize, &'static Location<'static>)>,
     /// How often they have met.
     times: u64,
     known: Clock,
@@ -103,21 +105,22 @@ impl Barriers {
         }
     }
 
-    /// A barrier whose bytes do not add up at the end of a block: where it is, where it was initialized, and what it lacks.
-    pub(super) fn unbalanced(&self) -> Option<(usize, &'static Location<'static>, i64)> {
+    /// A barrier whose bytes do not add up at the end of a block: who has initialized it and where, and what is wrong.
+    pub(super) fn unbalanced(&self) -> Option<(usize, &'static Location<'static>, FaultKind)> {
         let phases = self.phases.borrow();
-        phases
-            .iter()
-            .find(|(_, barrier)| barrier.bytes != 0)
-            .map(|(&at, barrier)| (at, barrier.initialized, barrier.bytes))
+        let (&byte_offset, barrier) = phases.iter().find(|(_, barrier)| barrier.bytes != 0)?;
+        let kind = FaultKind::UnbalancedBytes { byte_offset, missing: barrier.bytes };
+        Some((barrier.by, barrier.initialized, kind))
     }
 
-    /// A numbered barrier to which some threads have come, and others have not, at the end of a block: its number, how many have come, and
-    /// how many should.
-    pub(super) fn unmet(&self) -> Option<(u32, u32, u32)> {
+    /// A numbered barrier to which some threads have come, and others have not, at the end of a block: who has come first and where, and
+    /// what is wrong.
+    pub(super) fn unmet(&self) -> Option<(usize, &'static Location<'static>, FaultKind)> {
         let numbered = self.numbered.borrow();
-        let position = numbered.iter().position(|barrier| barrier.come != 0)?;
-        Some((position as u32, numbered[position].come, numbered[position].threads))
+        (0..).zip(numbered.iter()).find_map(|(id, barrier)| {
+            let (position, location) = barrier.first?;
+            Some((position, location, FaultKind::BarrierUnmet { id, come: barrier.come, threads: barrier.threads }))
+        })
     }
 
     /// What a thread waits for, and what is missing, in words.
@@ -331,9 +334,11 @@ fn come_to_number(context: &Context<'_>, id: u32, threads: u32, location: &'stat
     let time = barrier.times;
     barrier.threads = threads;
     barrier.come += 1;
+    barrier.first = barrier.first.or(Some((context.current.get(), location)));
     bring(context, &mut barrier.brought);
     if barrier.come == threads {
         barrier.come = 0;
+        barrier.first = None;
         barrier.times += 1;
         barrier.known.join(&barrier.brought);
     }

@@ -170,19 +170,10 @@ impl<'a> Block<'a> {
     /// Checks that a block whose threads have all returned has left nothing undone.
     fn require_nothing_left(&self) -> Result<(), Box<Fault>> {
         let context = self.context;
-        if let Some((issuer, location)) = context.engine.first_load() {
-            context.current.set(issuer);
-            return Err(context.report(Some(location.into()), FaultKind::LoadNotAwaited));
-        }
-        if let Some((first, location, come)) = context.warpgroups.unmet() {
-            context.current.set(first);
-            return Err(context.report(Some(location.into()), FaultKind::WarpgroupDivergence { come, other: None }));
-        }
-        if let Some((id, come, threads)) = context.barriers.unmet() {
-            return Err(context.report(None, FaultKind::BarrierUnmet { id, come, threads }));
-        }
-        if let Some((byte_offset, location, missing)) = context.barriers.unbalanced() {
-            let kind = FaultKind::UnbalancedBytes { byte_offset, missing };
+        let load = context.engine.first_load().map(|(issuer, location)| (issuer, location, FaultKind::LoadNotAwaited));
+        let left = load.or_else(|| context.warpgroups.unmet()).or_else(|| context.barriers.unmet());
+        if let Some((position, location, kind)) = left.or_else(|| context.barriers.unbalanced()) {
+            context.current.set(position);
             return Err(context.report(Some(location.into()), kind));
         }
         Ok(())

@@ -108,12 +108,13 @@ impl Warpgroups {
         None
     }
 
-    /// A product that some warps have come to, and others have not: the thread that came first, where, and how many warps have.
-    pub(super) fn unmet(&self) -> Option<(usize, &'static Location<'static>, usize)> {
+    /// A product that some warps have come to, and others have not, at the end of a block: who has come first and where, and what is wrong.
+    pub(super) fn unmet(&self) -> Option<(usize, &'static Location<'static>, FaultKind)> {
         let groups = self.0.borrow();
         groups.iter().find_map(|group| {
             let (position, location) = group.awaited.front()?;
-            Some((*position, *location, group.come.iter().filter(|come| **come > group.over).count()))
+            let come = group.come.iter().filter(|come| **come > group.over).count();
+            Some((*position, *location, FaultKind::WarpgroupDivergence { come, other: None }))
         })
     }
 }

@@ -111,6 +111,11 @@ fn named_barriers(wrong: u32, y: GlobalSliceMut<'_, u32>) {
                     1 => hopper::sync_part::<64>(1),
                     2 => hopper::arrive_at_part::<96>(2),
                     4 => {}
+                    // And at another one, which nobody else comes to.
+                    6 => {
+                        hopper::arrive_at_part::<96>(1);
+                        hopper::arrive_at_part::<96>(3); // <named: alone>
+                    }
                     _ => hopper::arrive_at_part::<96>(1),
                 }
             }
@@ -243,6 +248,12 @@ pub(crate) const FAMILY: Family = Family {
                 found(PartBarrier, "readers arrive and do not wait", RACE, &["named: write", "named: read"]),
                 found(PartBarrier, "the writer does not arrive", "deadlock", &["named: sync"]),
                 found(PartBarrier, "a number that there is none of", "barrier number", &["named: number"]),
+                found(
+                    PartBarrier,
+                    "the writer arrives at one that nobody else comes to",
+                    "barrier unmet",
+                    &["named: alone"],
+                ),
             ],
         },
         Pattern {

@@ -120,9 +120,8 @@ fn reports() -> Vec<(String, String)> {
     let mut reports: Vec<(String, String)> = Vec::new();
     for kind in examples() {
         let file = format!("{}.txt", kind.name().replace(' ', "-"));
-        // Where a stack overflows, and where threads have not come, no line is known.
-        let unknown = matches!(kind, FaultKind::StackOverflow { .. } | FaultKind::BarrierUnmet { .. });
-        let location = (!unknown).then(|| line(23));
+        // Where a stack overflows, no line is known.
+        let location = (!matches!(kind, FaultKind::StackOverflow { .. })).then(|| line(23));
         let fault = Fault { kernel: "multiply", block: thread(1), thread: Dim3::new(3, 1, 0), location, kind };
         match reports.iter_mut().find(|(known, _)| *known == file) {
             Some((_, text)) => *text += &format!("\n{fault}\n"),
@@ -188,8 +187,8 @@ fn a_report_has_a_first_line_that_stands_on_its_own_the_place_and_what_to_do() {
         for fault in report.trim_end().split("\n\n") {
             let lines: Vec<_> = fault.lines().collect();
             assert!(lines[0].starts_with("kernel `multiply`, block (1, 0, 0), thread (3, 1, 0): "), "{file}: {fault}");
-            let is_known = !["stack-overflow.txt", "barrier-unmet.txt"].contains(&file.as_str());
-            assert_eq!(lines[1] == "  --> src/kernel.rs:23", is_known, "{file}: {fault}");
+            let has_line = lines[1] == "  --> src/kernel.rs:23";
+            assert_eq!(has_line, file != "stack-overflow.txt", "{file}: {fault}");
             assert!(lines.last().unwrap().starts_with("  help: "), "{file}: {fault}");
         }
     }
