@@ -60,6 +60,9 @@ pub mod ldmatrix;
 pub mod math;
 pub mod mma;
 mod param;
+pub mod print;
+#[doc(hidden)]
+pub mod print_record;
 pub mod shared;
 mod tensor_map;
 pub mod thread;
@@ -74,6 +77,8 @@ mod launch;
 mod nvptx;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod tensor_cores;
+#[cfg(target_arch = "nvptx64")]
+mod trap;
 
 pub use atomic::GlobalAtomics;
 pub use dim::Dim3;
@@ -97,7 +102,8 @@ pub use tilewright_cuda_std_macros::{KernelParam, kernel};
 pub mod prelude {
     pub use crate::{
         Dim3, DisjointSlice, GlobalAtomics, GlobalSlice, GlobalSliceMut, KernelParam, Shared, SharedSlice, TensorMap,
-        TensorMapMut, atomic, convert, dynamic_shared, hint, kernel, math, thread, warp,
+        TensorMapMut, atomic, convert, dynamic_shared, gpu_assert, gpu_panic, gpu_println, hint, kernel, math, thread,
+        warp,
     };
 }
 
