@@ -7,10 +7,11 @@ use crate::print::Value;
 /// inlines the functions of `core` that call it: then no message is ever put together in memory.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    let text = info.message().as_str().unwrap_or_default();
+    const LEFT_OUT: &str = "(a message with values, which a GPU leaves out: `gpu_assert!` and `gpu_panic!` bring them)";
+    let text = info.message().as_str().unwrap_or(LEFT_OUT);
     match info.location() {
         // SAFETY: all locations are constants that the compiler has made; the type of the reference does not say so.
-        Some(location) => crate::trap::fail(unsafe { &*core::ptr::from_ref(location).cast() }, text, []),
+        Some(location) => crate::trap::fail_verbatim(unsafe { &*core::ptr::from_ref(location).cast() }, text),
         // SAFETY: `trap` has no preconditions.
         None => unsafe { core::arch::nvptx::trap() },
     }

@@ -23,8 +23,8 @@
 //! ```
 //!
 //! The text is a literal with `{}` in the place of each value; `{{` and `}}` stand for braces. Values are numbers of 32 or 64 bits, `usize`
-//! and `bool`. All of that is checked when the kernel is compiled. A thread leaves the values and the text's address, and the host
-//! writes the line: a kernel contains no code that turns numbers into digits.
+//! and `bool`; a text has at most 136 bytes. All of that is checked when the kernel is compiled. A thread leaves text and values, and the
+//! host puts the line together: a kernel contains no code that turns numbers into digits.
 //!
 //! # What is printed when
 //!
@@ -45,13 +45,13 @@
 //!
 //! A kernel that does none of this has the same PTX as without this module.
 
-use crate::print_record::{LINE_VALUES, REPORT_VALUES};
+use crate::print_record::{LINE_VALUES, REPORT_VALUES, TEXT_BYTES};
 
 /// Prints a line on the host: a literal with `{}` in the place of each value, and up to 8 values. See [`print`](crate::print).
 #[macro_export]
 macro_rules! gpu_println {
     ($text:literal $(, $value:expr)* $(,)?) => {{
-        const TEXT: &str = $crate::print::checked_line($text, [$(stringify!($value)),*]);
+        const TEXT: &$crate::print::Text = &$crate::print::Text::of_line($text, [$(stringify!($value)),*]);
         $crate::print::line(TEXT, [$($crate::print::Value::of($value)),*])
     }};
 }
@@ -144,11 +144,11 @@ impl Value {
 /// Prints a line. For [`gpu_println!`](crate::gpu_println), which has checked that there is a value for each place.
 #[doc(hidden)]
 #[inline(always)]
-pub fn line<const N: usize>(text: &'static str, values: [Value; N]) {
+pub fn line<const N: usize>(text: &'static Text, values: [Value; N]) {
     #[cfg(target_arch = "nvptx64")]
     crate::trap::print(text, values);
     #[cfg(not(target_arch = "nvptx64"))]
-    crate::executor::print(text, &values);
+    crate::executor::print(text.text, &values);
 }
 
 /// Ends the kernel. For [`gpu_panic!`](crate::gpu_panic), which has checked that there is a value for each place.
@@ -162,22 +162,51 @@ pub fn fail<const N: usize>(text: &'static str, values: [Value; N]) -> ! {
     panic!("{}", rendered(text, &values));
 }
 
-/// The text, if it has a place for each of these values, and a line can have so many.
+/// The text of a line.
 #[doc(hidden)]
-pub const fn checked_line<const N: usize>(text: &'static str, values: [&str; N]) -> &'static str {
-    assert!(values.len() <= LINE_VALUES, "a line has at most 8 values");
-    checked(text, N)
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    pub(crate) text: &'static str,
+    /// Its bytes, as a GPU writes them.
+    #[cfg(target_arch = "nvptx64")]
+    pub(crate) words: [u64; TEXT_BYTES / 8],
 }
 
-/// The same of the report of a failed assertion.
+impl Text {
+    /// The text, if it has a place for each of these values, and a line can have so many.
+    pub const fn of_line<const N: usize>(text: &'static str, values: [&str; N]) -> Self {
+        assert!(values.len() <= LINE_VALUES, "a line has at most 8 values");
+        checked(text, N);
+        Self {
+            text,
+            #[cfg(target_arch = "nvptx64")]
+            words: words(text.as_bytes()),
+        }
+    }
+}
+
+#[cfg(target_arch = "nvptx64")]
+const fn words(bytes: &[u8]) -> [u64; TEXT_BYTES / 8] {
+    let mut words = [0; TEXT_BYTES / 8];
+    let mut at = 0;
+    while at < bytes.len() {
+        words[at / 8] |= (bytes[at] as u64) << (8 * (at % 8));
+        at += 1;
+    }
+    words
+}
+
+/// The text of the report of a failed assertion, if it has a place for each of these values, and a report can have so many.
 #[doc(hidden)]
 pub const fn checked_report<const N: usize>(text: &'static str, values: [&str; N]) -> &'static str {
     assert!(values.len() <= REPORT_VALUES, "the report of a failed assertion has at most 4 values");
-    checked(text, N)
+    checked(text, N);
+    text
 }
 
-const fn checked(text: &'static str, values: usize) -> &'static str {
+const fn checked(text: &str, values: usize) {
     let bytes = text.as_bytes();
+    assert!(bytes.len() <= TEXT_BYTES, "a text has at most 136 bytes");
     let (mut at, mut places) = (0, 0);
     while at < bytes.len() {
         let next = if at + 1 < bytes.len() { bytes[at + 1] } else { 0 };
@@ -194,18 +223,19 @@ const fn checked(text: &'static str, values: usize) -> &'static str {
     }
     assert!(places <= values, "the text has more `{{}}` than there are values");
     assert!(places >= values, "there are more values than the text has `{{}}`");
-    text
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod host {
     use core::fmt;
+    use std::format;
     use std::string::{String, ToString};
     use std::sync::Arc;
 
     use super::{Kind, Value};
     use crate::Dim3;
-    use crate::print_record::LINES;
+    use crate::executor::{Fault, FaultKind, SourceLine};
+    use crate::print_record::{LINES, Message, Report, VERBATIM};
 
     impl Kind {
         /// Of a number in memory; `None` if it stands for none.
@@ -242,10 +272,10 @@ mod host {
             /// The line, without its end.
             text: String,
         },
-        /// There was no room for lines.
+        /// Lines are missing.
         Missing {
-            /// For how many.
-            lines: u64,
+            /// How many there was no room for; `None` if a GPU's context is lost, and with it the number, and what had not yet arrived.
+            lines: Option<u64>,
         },
     }
 
@@ -253,11 +283,14 @@ mod host {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
                 Self::Line { text, .. } => f.write_str(text),
-                Self::Missing { lines } => write!(
+                Self::Missing { lines: Some(lines) } => write!(
                     f,
                     "({lines} more lines of kernels are lost: there is room for {LINES} until the host reads them; print less, \
                      or by fewer threads)"
                 ),
+                Self::Missing { lines: None } => {
+                    f.write_str("(lines of kernels may be missing: the GPU's context is lost, and with it what had not yet arrived)")
+                }
             }
         }
     }
@@ -291,7 +324,7 @@ mod host {
     }
 
     /// The text with values in the places of `{}`, in this order, and single braces for double ones. What has no value stays.
-    pub fn rendered(text: &str, values: &[Value]) -> String {
+    pub(crate) fn rendered(text: &str, values: &[Value]) -> String {
         let (mut line, mut values, mut rest) = (String::new(), values.iter(), text);
         while let Some(brace) = rest.find(['{', '}']) {
             line += &rest[..brace];
@@ -308,9 +341,45 @@ mod host {
     }
 
     /// The values in memory whose kinds are these, 8 bits for each.
-    pub fn values_of(kinds: u64, bits: &[u64]) -> std::vec::Vec<Value> {
+    fn values_of(kinds: u64, bits: &[u64]) -> std::vec::Vec<Value> {
         let one = |(kind, bits): (u8, &u64)| Some(Value { kind: Kind::of_number(kind)?, bits: *bits });
         kinds.to_le_bytes().into_iter().zip(bits).map_while(one).collect()
+    }
+
+    /// The beginning of a text, of which this many bytes have been kept, or its end, if not all have been.
+    fn kept(bytes: &[u8], all: u64) -> (std::borrow::Cow<'_, str>, bool) {
+        let count = usize::try_from(all).unwrap_or(usize::MAX);
+        (String::from_utf8_lossy(&bytes[..count.min(bytes.len())]), count > bytes.len())
+    }
+
+    impl Message {
+        /// The text with the values in their places.
+        pub fn rendered(&self) -> String {
+            let (text, is_cut) = kept(&self.text, self.text_bytes);
+            let text = match self.kinds {
+                VERBATIM => text.into_owned(),
+                kinds => rendered(&text, &values_of(kinds, &self.values)),
+            };
+            text + if is_cut { "…" } else { "" }
+        }
+
+        /// The line, as one of a kernel of this name.
+        pub fn printed(&self, kernel: &'static str) -> Printed {
+            let [block, thread] = [self.block, self.thread].map(Dim3::from);
+            Printed::Line { kernel, block, thread, text: self.rendered() }
+        }
+    }
+
+    impl Report {
+        /// The fault that the executor would report.
+        pub fn fault(&self, kernel: &'static str) -> Fault {
+            let (file, is_cut) = kept(&self.file, self.file_bytes);
+            let file = if is_cut { format!("…{file}") } else { file.into_owned() };
+            let message = self.message.rendered();
+            let line = SourceLine { file: file.into(), line: u32::try_from(self.line).unwrap_or(u32::MAX) };
+            let [block, thread] = [self.message.block, self.message.thread].map(Dim3::from);
+            Fault { kernel, block, thread, location: Some(line), kind: FaultKind::Panic { message } }
+        }
     }
 
     #[cfg(test)]
@@ -338,7 +407,6 @@ mod host {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub use host::{PrintSink, Printed};
+pub(crate) use host::rendered;
 #[cfg(not(target_arch = "nvptx64"))]
-#[doc(hidden)]
-pub use host::{rendered, values_of};
+pub use host::{PrintSink, Printed};

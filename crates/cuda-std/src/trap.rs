@@ -1,20 +1,21 @@
-//! The GPU's side of [`print`](crate::print): a thread writes a line to the GPU's memory, or a report to the host's, and ends the grid.
+//! The GPU's side of [`print`](crate::print): a thread writes a line, or a report and ends the grid.
 //!
 //! ```text
-//!  print:  n = lines++  ─▶  n < LINES?  ─▶  lines[n] = text, values       the host reads `lines` and knows how many are missing
+//!  print:  n = lines++  ─▶  n < LINES?  ─▶  messages[n], fence.sys, is_complete
 //!  fail:   was has_failed 0?  ─ yes ▶  report, fence.sys, is_complete, fence.sys, trap
 //!                             └ no ─▶  wait for the trap
 //! ```
 //!
-//! The trap takes all of the GPU's memory from this process, also from the host that would look at it. Hence the report in the host's
-//! memory, and the fence before the trap, so that it has arrived there.
+//! The trap takes the GPU's context from this process. Hence the fence before it, so that the report has arrived in the host's memory.
 
 use core::arch::asm;
 use core::panic::Location;
 
 use crate::nvptx::global;
-use crate::print::Value;
-use crate::print_record::{Channel, LINES, Line, Origin, PrintHead, REPORT_VALUES, Report, TEXT_BYTES};
+use crate::print::{Text, Value};
+use crate::print_record::{
+    Channel, FILE_BYTES, LINES, Message, PrintHead, REPORT_VALUES, Report, TEXT_BYTES, VERBATIM,
+};
 use crate::thread::{block_idx_x, block_idx_y, block_idx_z, thread_idx_x, thread_idx_y, thread_idx_z};
 
 unsafe extern "C" {
@@ -31,12 +32,43 @@ fn channel() -> Channel {
     unsafe { CHANNEL }
 }
 
+/// A pointer to global memory that the host has given as a number.
+///
+/// # Safety
+/// The address is in global memory, of which the host's page-locked memory is a part.
 #[inline(always)]
-fn origin(channel: &Channel) -> Origin {
-    Origin {
-        module: channel.module,
-        block: [block_idx_x(), block_idx_y(), block_idx_z()],
-        thread: [thread_idx_x(), thread_idx_y(), thread_idx_z()],
+unsafe fn pointer<T>(address: u64) -> *mut T {
+    // SAFETY: the caller's promise.
+    unsafe { global(core::ptr::with_exposed_provenance::<T>(address as usize)).cast_mut() }
+}
+
+/// Writes all of a message but its text and its end.
+///
+/// # Safety
+/// The message can be written to, and nobody else accesses it.
+#[inline(always)]
+unsafe fn begin<const N: usize>(message: *mut Message, module: u64, kinds: u64, values: [u64; N]) {
+    // SAFETY: the caller's promise.
+    let message = unsafe { &mut *message };
+    message.module = module;
+    message.block = [block_idx_x(), block_idx_y(), block_idx_z()];
+    message.thread = [thread_idx_x(), thread_idx_y(), thread_idx_z()];
+    message.kinds = kinds;
+    for (place, value) in message.values.iter_mut().zip(&values) {
+        *place = *value;
+    }
+}
+
+/// Says that a message is complete, once everything else of it is in the host's memory.
+///
+/// # Safety
+/// As for [`begin`].
+#[inline(always)]
+unsafe fn complete(message: *mut Message) {
+    // SAFETY: a fence has no preconditions; the rest is the caller's promise.
+    unsafe {
+        asm!("fence.acq_rel.sys;", options(nostack, preserves_flags));
+        (&raw mut (*message).is_complete).write_volatile(1);
     }
 }
 
@@ -48,16 +80,16 @@ fn kinds<const N: usize>(values: &[Value; N]) -> u64 {
 
 /// Writes a line, if there is room.
 #[inline(always)]
-pub(crate) fn print<const N: usize>(text: &'static str, values: [Value; N]) {
+pub(crate) fn print<const N: usize>(text: &'static Text, values: [Value; N]) {
     let channel = channel();
-    if channel.prints == 0 {
+    if channel.head == 0 {
         return;
     }
-    let head = core::ptr::with_exposed_provenance_mut::<PrintHead>(channel.prints as usize);
-    // SAFETY: the host has put the address of a head in the channel, with `LINES` lines behind it, in memory of this GPU. The number of the
-    // line is one that no other thread gets, so nobody else writes to it; the host reads when no kernel runs that prints.
+    // SAFETY: the host has put the address of a head in the channel, in memory of this GPU, and that of `LINES` messages in its own. No
+    // other thread gets the same number, so nobody else writes to this message; and the host reads when no kernel runs that prints, or
+    // what is complete.
     unsafe {
-        let head = global(head).cast_mut();
+        let head = pointer::<PrintHead>(channel.head);
         let number: u64;
         asm!(
             "atom.relaxed.gpu.global.add.u64 {number}, [{address}], 1;",
@@ -65,14 +97,17 @@ pub(crate) fn print<const N: usize>(text: &'static str, values: [Value; N]) {
             options(nostack, preserves_flags),
         );
         if number < LINES as u64 {
-            let line = head.add(1).cast::<Line>().add(number as usize);
-            (*line).origin = origin(&channel);
-            (*line).text = text.as_ptr().expose_provenance() as u64;
-            (*line).text_bytes = text.len() as u64;
-            (*line).kinds = kinds(&values);
-            for (place, value) in (*line).values.iter_mut().zip(values) {
-                *place = value.bits;
+            let message = pointer::<Message>(channel.messages).add(number as usize);
+            begin(message, channel.module, kinds(&values), values.map(|value| value.bits));
+            (*message).text_bytes = text.text.len() as u64;
+            // Words that are known when the kernel is compiled: nothing is read.
+            let words = (&raw mut (*message).text).cast::<u64>();
+            for (index, word) in text.words.iter().enumerate() {
+                if index < text.text.len().div_ceil(8) {
+                    *words.add(index) = *word;
+                }
             }
+            complete(message);
         }
     }
 }
@@ -88,6 +123,12 @@ pub(crate) fn fail<const N: usize>(location: &'static Location<'static>, text: &
     end(location, text, kinds(&values), first, second, third, fourth)
 }
 
+/// The same with a text that is a message as it stands.
+#[inline(always)]
+pub(crate) fn fail_verbatim(location: &'static Location<'static>, message: &'static str) -> ! {
+    end(location, message, VERBATIM, 0, 0, 0, 0)
+}
+
 /// One function for all places that fail. What it is given fits into registers: an array would be in local memory.
 #[cold]
 #[inline(never)]
@@ -101,37 +142,34 @@ fn end(
     fourth: u64,
 ) -> ! {
     let channel = channel();
-    if channel.report != 0 {
-        let head = core::ptr::with_exposed_provenance::<PrintHead>(channel.prints as usize);
-        let report = core::ptr::with_exposed_provenance::<Report>(channel.report as usize);
-        // SAFETY: the host has put the addresses of a head and of a report in the channel, which this GPU can access. Only the thread
-        // that finds that none has failed writes to the report; the host reads it when it is complete.
+    if channel.head != 0 {
+        // SAFETY: the host has put the address of a head in the channel, in memory of this GPU, and that of a report in its own. Only the
+        // thread that finds that none has failed writes to the report; the host reads it when it is complete.
         unsafe {
+            let head = pointer::<PrintHead>(channel.head);
             let has_failed: u64;
             asm!(
                 "atom.relaxed.gpu.global.exch.b64 {has_failed}, [{address}], 1;",
-                has_failed = out(reg64) has_failed, address = in(reg64) &raw const (*global(head)).has_failed,
+                has_failed = out(reg64) has_failed, address = in(reg64) &raw mut (*head).has_failed,
                 options(nostack, preserves_flags),
             );
             while has_failed != 0 {
                 asm!("nanosleep.u32 1000;", options(nostack, preserves_flags));
             }
-            let report = global(report).cast_mut();
+            let report = pointer::<Report>(channel.report);
+            let message = &raw mut (*report).message;
+            begin(message, channel.module, kinds, [first, second, third, fourth]);
+            (*message).text_bytes = text.len() as u64;
+            copy(text.as_ptr(), text.len().min(TEXT_BYTES), (&raw mut (*message).text).cast());
             // A location is a constant, and constants are in global memory.
             let location = &*global(location);
-            (*report).origin = origin(&channel);
             (*report).line = location.line().into();
-            (*report).kinds = kinds;
-            (*report).values = [first, second, third, fourth];
             let file = location.file().as_bytes();
             (*report).file_bytes = file.len() as u64;
-            let cut = file.len().saturating_sub(TEXT_BYTES);
+            let cut = file.len().saturating_sub(FILE_BYTES);
             copy(file.as_ptr().add(cut), file.len() - cut, (&raw mut (*report).file).cast());
-            (*report).text_bytes = text.len() as u64;
-            copy(text.as_ptr(), text.len().min(TEXT_BYTES), (&raw mut (*report).text).cast());
-            asm!("fence.sc.sys;", options(nostack, preserves_flags));
-            (&raw mut (*report).is_complete).write_volatile(1);
-            asm!("fence.sc.sys;", options(nostack, preserves_flags));
+            complete(message);
+            asm!("fence.acq_rel.sys;", options(nostack, preserves_flags));
         }
     }
     // SAFETY: `trap` has no preconditions.

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! define internal void @panic_fmt(ptr %template, ptr %args, ptr %location) #7 {       #7 = { cold noinline noreturn … }
-//!      →  define internal void @panic_fmt(ptr %template, ptr %args, ptr %location) cold alwaysinline noreturn … {
+//!      →  define internal void @panic_fmt(ptr %template, ptr %args, ptr %location) alwaysinline cold noreturn … {
 //! define internal void @panic_bounds_check(i64 %index, i64 %len, ptr %location) #7 { … }
 //!      →  the same, with a call of `cuda_std`'s function, which takes the two numbers along
 //! @__tilewright_channel = external global [24 x i8], align 8                           (see `cuda_std::print_record`)
@@ -14,7 +14,7 @@
 //!      →  @__tilewright_channel = addrspace(1) externally_initialized global [24 x i8] zeroinitializer, align 8
 //! ```
 //!
-//! Calls of `panic_fmt` say `noinline` too, and lose it.
+//! The handler itself is inlined too; and calls that say `noinline` lose it.
 //!
 //! The variable is defined after LLVM's passes: a declaration that nobody uses goes by itself, and of a variable that nobody in the
 //! module writes to LLVM would know what is in it.
@@ -30,6 +30,9 @@ pub(super) const CHANNEL: &str = "__tilewright_channel";
 /// `cuda_std`'s function in place of the one in `core` that panics because of an index.
 const BOUNDS_CHECK: &str = "__tilewright_panic_bounds_check";
 
+/// The name that rustc gives to the panic handler.
+const HANDLER: &str = "rust_begin_unwind";
+
 /// The module with the functions of `core` that panic as this module's documentation says.
 pub(crate) fn with_reports(ir: &str) -> String {
     let groups: HashMap<&str, &str> = ir.lines().filter_map(attributes).collect();
@@ -39,7 +42,9 @@ pub(crate) fn with_reports(ir: &str) -> String {
     for line in ir.lines() {
         match panic_function(line) {
             Some(PanicFunction::Formatted) if line.starts_with("define ") => {
-                result.push_str(&with_group(line, &groups, |group| group.replace("noinline", "alwaysinline")));
+                result.push_str(&with_group(line, &groups, |group| {
+                    format!("alwaysinline {}", group.replace("noinline", ""))
+                }));
             }
             // Calls from cold places say that nothing is to be inlined there.
             Some(PanicFunction::Formatted) if !is_replaced => {
@@ -63,8 +68,9 @@ pub(crate) fn with_reports(ir: &str) -> String {
     result
 }
 
-/// The functions of `core` that the module's documentation speaks of.
+/// The functions that the module's documentation speaks of.
 enum PanicFunction {
+    /// Is given a message with values, which are in memory.
     Formatted,
     BoundsCheck,
 }
@@ -72,12 +78,15 @@ enum PanicFunction {
 /// Which of them a line defines or calls.
 fn panic_function(line: &str) -> Option<PanicFunction> {
     // Most lines are not worth reading.
-    if !line.contains("9panicking") {
+    if !line.contains("9panicking") && !line.contains(HANDLER) {
         return None;
     }
     let is_call = line.contains("call ");
     let (_, name) = global_names(line).next().filter(|_| is_call || line.starts_with("define "))?;
     let readable = format!("{:#}", demangle(name));
+    if readable.rsplit("::").next() == Some(HANDLER) {
+        return Some(PanicFunction::Formatted);
+    }
     let function = readable.strip_prefix("core::panicking::")?;
     let is = |name: &str| function == name || function.strip_prefix(name).is_some_and(|rest| rest.starts_with("::"));
     match () {
@@ -159,13 +168,15 @@ mod tests {
             )
         };
         let inlined = with_reports(&module(PANIC_FMT));
-        let expected = "%2) unnamed_addr cold alwaysinline noreturn \"target-cpu\"=\"sm_80\" !dbg !3 {\n";
+        let expected = "%2) unnamed_addr alwaysinline cold  noreturn \"target-cpu\"=\"sm_80\" !dbg !3 {\n";
         assert!(inlined.contains(expected), "{inlined}");
         assert!(inlined.contains("attributes #7 = { cold noinline"), "others have it too: {inlined}");
         let call = format!("  tail call fastcc void @{PANIC_FMT}(ptr %3, ptr null, ptr @x) #31, !dbg !158\n");
         let groups = "attributes #31 = { noinline noreturn nounwind }\n";
         let inlined = with_reports(&format!("{call}{groups}"));
         assert_eq!(inlined, format!("{}{groups}", call.replace("#31", " noreturn nounwind")));
+        let handler = module("_RNvCsfgHYwM92fyn_7___rustc17rust_begin_unwind").replace("noinline ", "");
+        assert!(with_reports(&handler).contains("%2) unnamed_addr alwaysinline cold noreturn"), "{handler}");
         for other in ["_RNvNtCsg7HgK5wDDxb_4core9panicking5panic", "_RNvNtCsg7HgK5wDDxb_4mine9panicking9panic_fmt"] {
             assert_eq!(with_reports(&module(other)), module(other));
         }

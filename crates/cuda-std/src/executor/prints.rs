@@ -94,7 +94,7 @@ impl Prints {
             sink.show(&Printed::Line { kernel, block, thread, text: rendered(text, &values[..count]) });
         }
         if missing > 0 {
-            sink.show(&Printed::Missing { lines: missing });
+            sink.show(&Printed::Missing { lines: Some(missing) });
         }
     }
 }
