@@ -51,9 +51,11 @@ pub(crate) fn with_reports(ir: &str) -> String {
                 result.push_str(&with_group(line, &groups, |group| group.replace("noinline", "")));
             }
             Some(PanicFunction::BoundsCheck) if line.starts_with("define ") && has_replacement => {
-                result.push_str(line);
-                if let Some(arguments) = numbers_and_location(line) {
-                    is_replaced = true;
+                let replacement = numbers_and_location(line);
+                is_replaced = replacement.is_some();
+                // Without lines of source, which a call in a function with them would have to have.
+                result.push_str(&if is_replaced { without_lines(line) } else { line.to_owned() });
+                if let Some(arguments) = replacement {
                     result.push_str(&format!("\n  call void @{BOUNDS_CHECK}({arguments})\n  unreachable"));
                 }
             }
@@ -113,6 +115,13 @@ fn with_group(line: &str, groups: &HashMap<&str, &str>, change: impl Fn(&str) ->
         None => word.to_owned(),
     };
     line.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// The first line of a function that says nothing of its lines of source.
+fn without_lines(line: &str) -> String {
+    let Some((before, after)) = line.split_once(" !dbg ") else { return line.to_owned() };
+    let rest = after.split_once(' ').map_or("", |(_, rest)| rest);
+    format!("{before} {rest}")
 }
 
 /// What a function passes on of two numbers and a pointer that it is given, as a call is written; `None` if it is given something else.
@@ -193,6 +202,8 @@ mod tests {
         let ours = format!("define void @{BOUNDS_CHECK}(i64 %0, i64 %1, ptr %2) #7 {{\n  unreachable\n}}\n");
         let call = format!("  call void @{BOUNDS_CHECK}(i64 %0, i64 %1, ptr %2)\n  unreachable\n}}\n");
         assert_eq!(with_reports(&format!("{head}{body}{ours}")), format!("{head}{call}{ours}"));
+        let with_lines = head.replace("#7 {", "#7 !dbg !42 {");
+        assert_eq!(with_reports(&format!("{with_lines}{body}{ours}")), format!("{head}{call}{ours}"));
         assert_eq!(with_reports(&format!("{head}{body}")), format!("{head}{body}"), "there is nothing to call");
         let other = head.replace("i64 noundef %1, ", "");
         assert_eq!(
