@@ -168,7 +168,7 @@ pub enum Error {
         /// known. One of them has failed, if it was a kernel of this program.
         kernels: Vec<String>,
         /// What is known of the cause, if [`Gpu::explain_loss`](crate::Gpu::explain_loss) knows it.
-        report: Option<String>,
+        report: Option<Box<str>>,
     },
 
     /// Any other failure of a driver function.

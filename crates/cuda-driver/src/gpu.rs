@@ -339,7 +339,12 @@ impl Gpu {
             Ok(call) => {
                 // Before the error is set, because what the explanation drops may use the GPU, and find that it is lost.
                 let report = match self.inner.lost.get() {
-                    None => self.inner.explanation.get().and_then(|Explanation(explain)| explain()),
+                    None => self
+                        .inner
+                        .explanation
+                        .get()
+                        .and_then(|Explanation(explain)| explain())
+                        .map(String::into_boxed_str),
                     Some(_) => None,
                 };
                 let lost = || Error::ContextLost { call, kernels: self.launches().unfinished(), report };

@@ -29,6 +29,7 @@
 //! | [`GlobalSlice`], [`GlobalSliceMut`] | a pointer and a length; `_unchecked` is a plain load or store | every access checked |
 //! | [`DisjointSlice`] | the same, but each thread gets its own elements only, so that nothing is unsafe | the same |
 //! | [`atomic`], [`GlobalAtomics`] | `atom`, `ld.acquire`, `st.release`, `fence` | the same, and clocks that know what is ordered |
+//! | [`mod@print`], panics | messages in the host's memory, a trap | collected by the launch; a report |
 //! | [`Shared`], [`SharedSlice`] | `.shared` memory | a store per block, with a shadow that sees races |
 //!
 //! # Safety

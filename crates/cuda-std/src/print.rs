@@ -43,11 +43,35 @@
 //! `core` would write them to memory that kernels do not have: [`gpu_assert!`](crate::gpu_assert) and [`gpu_panic!`](crate::gpu_panic)
 //! take up to four values along.
 //!
-//! A kernel that does none of this has the same PTX as without this module.
+//! A kernel that does none of this has the same PTX as without this module. One that does and is loaded by other means than the crate
+//! `tilewright-runtime` prints nothing and reports nothing, but ends all the same.
 
 use crate::print_record::{LINE_VALUES, REPORT_VALUES, TEXT_BYTES};
 
 /// Prints a line on the host: a literal with `{}` in the place of each value, and up to 8 values. See [`print`](crate::print).
+///
+/// What would be no line does not compile:
+///
+/// ```compile_fail,E0080
+/// # use tilewright_cuda_std::gpu_println;
+/// gpu_println!("{} {}", 1);
+/// ```
+/// ```compile_fail,E0080
+/// # use tilewright_cuda_std::gpu_println;
+/// gpu_println!("no place", 1);
+/// ```
+/// ```compile_fail,E0080
+/// # use tilewright_cuda_std::gpu_println;
+/// gpu_println!("{:?}", 1);
+/// ```
+/// ```compile_fail,E0277
+/// # use tilewright_cuda_std::gpu_println;
+/// gpu_println!("{}", "a text");
+/// ```
+/// ```compile_fail,E0080
+/// # use tilewright_cuda_std::gpu_println;
+/// gpu_println!("{}{}{}{}{}{}{}{}{}", 1, 2, 3, 4, 5, 6, 7, 8, 9);
+/// ```
 #[macro_export]
 macro_rules! gpu_println {
     ($text:literal $(, $value:expr)* $(,)?) => {{
@@ -57,6 +81,11 @@ macro_rules! gpu_println {
 }
 
 /// Ends the kernel with a report: a literal with `{}` in the place of each value, and up to 4 values. See [`print`](crate::print).
+///
+/// ```compile_fail,E0080
+/// # use tilewright_cuda_std::gpu_panic;
+/// gpu_panic!("{}{}{}{}{}", 1, 2, 3, 4, 5);
+/// ```
 #[macro_export]
 macro_rules! gpu_panic {
     ($text:literal $(, $value:expr)* $(,)?) => {{
@@ -173,7 +202,10 @@ pub struct Text {
 }
 
 impl Text {
-    /// The text, if it has a place for each of these values, and a line can have so many.
+    /// The text.
+    ///
+    /// # Panics
+    /// When the kernel is compiled: if it has not a place for each of these values, or a line cannot have so many.
     pub const fn of_line<const N: usize>(text: &'static str, values: [&str; N]) -> Self {
         assert!(values.len() <= LINE_VALUES, "a line has at most 8 values");
         checked(text, N);
@@ -196,7 +228,10 @@ const fn words(bytes: &[u8]) -> [u64; TEXT_BYTES / 8] {
     words
 }
 
-/// The text of the report of a failed assertion, if it has a place for each of these values, and a report can have so many.
+/// The text of the report of a failed assertion.
+///
+/// # Panics
+/// When the kernel is compiled: if it has not a place for each of these values, or a report cannot have so many.
 #[doc(hidden)]
 pub const fn checked_report<const N: usize>(text: &'static str, values: [&str; N]) -> &'static str {
     assert!(values.len() <= REPORT_VALUES, "the report of a failed assertion has at most 4 values");

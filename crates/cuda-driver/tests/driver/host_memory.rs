@@ -1,5 +1,6 @@
 //! Page-locked memory, variables of modules, and what is said of the cause of a loss, on the driver that only pretends.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -21,7 +22,7 @@ fn memory_of_the_host_begins_with_zeros() {
         // SAFETY: the fake driver's memory is the host's, this is one of three elements, and nobody writes to it meanwhile.
         let there = unsafe { *std::ptr::with_exposed_provenance::<u64>(memory.device_address() as usize).add(2) };
         assert_eq!((memory.get(2), there), (7, 7));
-        assert!(std::panic::catch_unwind(|| memory.get(3)).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| memory.get(3))).is_err());
         assert!(matches!(gpu.allocate_on_host::<u64>(usize::MAX / 2), Err(Error::SizeOverflow { .. })));
     });
 }
