@@ -5,7 +5,7 @@
 //! use cuda_std::prelude::*;
 //!
 //! #[kernel(block = 32)]
-//! pub fn halves(x: GlobalSliceMut<'_, u32>) {
+//! pub fn halves(x: GlobalSlice<'_, u32>) {
 //!     let i = thread::index_1d();
 //!     if let Some(value) = x.get(i) {
 //!         gpu_assert!(value % 2 == 0, "element {} is {}, which is odd", i, value);
@@ -15,8 +15,8 @@
 //!     }
 //! }
 //! # use cuda_std::{Dim3, executor::{Checks, Executor}};
-//! # let mut x = [2, 4, 7];
-//! # let kernel = halves { x: GlobalSliceMut::new(&mut x) };
+//! # let x = [2, 4, 7];
+//! # let kernel = halves { x: GlobalSlice::new(&x) };
 //! # // SAFETY: the only view is of an array of this program.
 //! # let error = unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::from(1)) }.unwrap_err();
 //! # assert!(error.to_string().ends_with(": the kernel panicked: element 2 is 7, which is odd"), "{error}");
