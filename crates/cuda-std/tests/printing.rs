@@ -2,6 +2,7 @@
 
 extern crate tilewright_cuda_std as cuda_std;
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use cuda_std::atomic::{Relaxed, Scope};
@@ -141,11 +142,18 @@ fn blocks_that_wait_for_one_another_print_as_they_run() {
     }
 }
 
-/// Prints, and fails in one block.
+/// Whether a block behind the one that fails has printed.
+static LATER_HAS_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Prints, and fails in one block, once a later one has printed too.
 #[kernel(block = 32)]
 fn fails_in_block(block: u32, x: f32) {
     if thread::thread_idx_x() == 5 {
         gpu_println!("block {}", thread::block_idx_x());
+        LATER_HAS_PRINTED.fetch_or(thread::block_idx_x() > block, SeqCst);
+        while thread::block_idx_x() == block && !LATER_HAS_PRINTED.load(SeqCst) {
+            std::thread::yield_now();
+        }
         gpu_assert!(thread::block_idx_x() != block, "x = {}, i = {}, {} {{}}", x, thread::index_1d(), true); // MARK: assert
         gpu_println!("behind");
     }
@@ -153,7 +161,9 @@ fn fails_in_block(block: u32, x: f32) {
 
 #[test]
 fn an_assertion_reports_its_values_and_what_was_printed_before_is_shown() {
-    let (printed, result) = printed_with(Executor::new(Checks::Full), fails_in_block { block: 2, x: 0.5 }, 300);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let kernel = fails_in_block { block: 2, x: 0.5 };
+    let (printed, result) = pool.install(|| printed_with(Executor::new(Checks::Full), kernel, 300));
     let LaunchError::Fault(fault) = result.unwrap_err() else { panic!() };
     assert_eq!(fault.kind, FaultKind::Panic { message: "x = 0.5, i = 69, true {}".to_owned() });
     let line = SOURCE.lines().position(|line| line.ends_with("// MARK: assert")).unwrap() as u32 + 1;
