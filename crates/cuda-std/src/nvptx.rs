@@ -30,12 +30,30 @@ extern "C" fn __tilewright_panic_bounds_check(
     crate::trap::fail(location, TEXT, [Value::of(len), Value::of(index)])
 }
 
-/// Never called. Two places with different numbers call the function of `core`, so no compiler puts into it what all others have in common.
+/// The same of the function that panics with the text that `Option::expect` was given.
+#[cold]
 #[unsafe(no_mangle)]
-extern "C" fn __tilewright_keep_bounds_check(index: u64, len: u64) {
+extern "C" fn __tilewright_expect_failed(
+    text: *const u8,
+    bytes: usize,
+    location: &'static core::panic::Location<'static>,
+) -> ! {
+    // SAFETY: the function that this one stands in for is given a text as a pointer and a length. Kernels have no texts but constants: the
+    // link step refuses what would be in local memory.
+    let text = unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(text, bytes)) };
+    crate::trap::fail_verbatim(location, text)
+}
+
+/// Never called. Two places with different values call these functions of `core`, so no compiler puts into them what all others have in
+/// common.
+#[unsafe(no_mangle)]
+extern "C" fn __tilewright_keep_parameters(index: u64, len: u64, text: *const u8) {
     // SAFETY: a slice of nothing can be as long as one likes.
     let nothing: &[()] = unsafe { core::slice::from_raw_parts(core::ptr::dangling(), len as usize) };
-    nothing[index as usize]
+    nothing[index as usize];
+    // SAFETY: never called.
+    let text = unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(text, len as usize)) };
+    (index == 0).then_some(()).expect(text);
 }
 
 unsafe extern "C" {

@@ -39,7 +39,7 @@
 //!
 //! A panic on a GPU, be it of [`gpu_assert!`](crate::gpu_assert), of `assert!` or of an index, ends the grid and with it the GPU's context:
 //! the host's next call that waits fails, with an error that names kernel, block, thread, file and line, as the CPU executor's report
-//! does. The message comes with it if it is a constant text. The messages of `panic!("… {}", x)` and its like are left out, because
+//! does. The message comes with it if it is a constant text, that of `Option::expect` too. The messages of `panic!("… {}", x)` and its like are left out, because
 //! `core` would write them to memory that kernels do not have: [`gpu_assert!`](crate::gpu_assert) and [`gpu_panic!`](crate::gpu_panic)
 //! take up to four values along.
 //!

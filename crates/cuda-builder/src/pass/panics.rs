@@ -8,10 +8,10 @@
 //! define internal void @panic_fmt(ptr %template, ptr %args, ptr %location) #7 {       #7 = { cold noinline noreturn … }
 //!      →  define internal void @panic_fmt(ptr %template, ptr %args, ptr %location) alwaysinline cold noreturn … {
 //! define internal void @panic_bounds_check(i64 %index, i64 %len, ptr %location) #7 { … }
-//!      →  the same, with a call of `cuda_std`'s function, which takes the two numbers along
-//! @__tilewright_channel = external global [24 x i8], align 8                           (see `cuda_std::print_record`)
-//!      →  @__tilewright_channel = external addrspace(1) global [24 x i8], align 8
-//!      →  @__tilewright_channel = addrspace(1) externally_initialized global [24 x i8] zeroinitializer, align 8
+//!      →  the same, with a call of `cuda_std`'s function, which takes the two numbers along; `expect_failed` likewise, with its text
+//! @__tilewright_channel = external global [32 x i8], align 8                           (see `cuda_std::print_record`)
+//!      →  @__tilewright_channel = external addrspace(1) global [32 x i8], align 8
+//!      →  @__tilewright_channel = addrspace(1) externally_initialized global [32 x i8] zeroinitializer, align 8
 //! ```
 //!
 //! The handler itself is inlined too; and calls that say `noinline` lose it.
@@ -19,7 +19,7 @@
 //! The variable is defined after LLVM's passes: a declaration that nobody uses goes by itself, and of a variable that nobody in the
 //! module writes to LLVM would know what is in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rustc_demangle::demangle;
 
@@ -27,8 +27,11 @@ use super::ir::{Variable, global_names, parenthesized, split_list};
 
 /// The variable that the host tells modules by where to print and report to, as `cuda_std` declares it.
 pub(super) const CHANNEL: &str = "__tilewright_channel";
-/// `cuda_std`'s function in place of the one in `core` that panics because of an index.
-const BOUNDS_CHECK: &str = "__tilewright_panic_bounds_check";
+/// Functions of `core` that others of `cuda_std` take the place of: the names of both, and the types of the parameters that both have.
+const REPLACED: [(&str, &str, [&str; 3]); 2] = [
+    ("core::panicking::panic_bounds_check", "__tilewright_panic_bounds_check", ["i64", "i64", "ptr"]),
+    ("core::option::expect_failed", "__tilewright_expect_failed", ["ptr", "i64", "ptr"]),
+];
 
 /// The name that rustc gives to the panic handler.
 const HANDLER: &str = "rust_begin_unwind";
@@ -36,7 +39,8 @@ const HANDLER: &str = "rust_begin_unwind";
 /// The module with the functions of `core` that panic as this module's documentation says.
 pub(crate) fn with_reports(ir: &str) -> String {
     let groups: HashMap<&str, &str> = ir.lines().filter_map(attributes).collect();
-    let has_replacement = ir.lines().any(|line| line.starts_with("define ") && name_of(line) == Some(BOUNDS_CHECK));
+    let defined = ir.lines().filter(|line| line.starts_with("define ")).filter_map(name_of);
+    let replacements: HashSet<&str> = defined.filter(|name| REPLACED.iter().any(|(_, ours, _)| ours == name)).collect();
     let mut result = String::with_capacity(ir.len());
     let mut is_replaced = false;
     for line in ir.lines() {
@@ -50,13 +54,15 @@ pub(crate) fn with_reports(ir: &str) -> String {
             Some(PanicFunction::Formatted) if !is_replaced => {
                 result.push_str(&with_group(line, &groups, |group| group.replace("noinline", "")));
             }
-            Some(PanicFunction::BoundsCheck) if line.starts_with("define ") && has_replacement => {
-                let replacement = numbers_and_location(line);
+            Some(PanicFunction::Replaced(ours, kinds))
+                if line.starts_with("define ") && replacements.contains(ours) =>
+            {
+                let replacement = arguments(line, kinds);
                 is_replaced = replacement.is_some();
                 // Without lines of source, which a call in a function with them would have to have.
                 result.push_str(&if is_replaced { without_lines(line) } else { line.to_owned() });
                 if let Some(arguments) = replacement {
-                    result.push_str(&format!("\n  call void @{BOUNDS_CHECK}({arguments})\n  unreachable"));
+                    result.push_str(&format!("\n  call void @{ours}({arguments})\n  unreachable"));
                 }
             }
             _ if is_replaced && line != "}" => continue,
@@ -74,28 +80,26 @@ pub(crate) fn with_reports(ir: &str) -> String {
 enum PanicFunction {
     /// Is given a message with values, which are in memory.
     Formatted,
-    BoundsCheck,
+    /// One of [`REPLACED`]: by which function, and what that takes.
+    Replaced(&'static str, [&'static str; 3]),
 }
 
 /// Which of them a line defines or calls.
 fn panic_function(line: &str) -> Option<PanicFunction> {
     // Most lines are not worth reading.
-    if !line.contains("9panicking") && !line.contains(HANDLER) {
+    if !["9panicking", "13expect_failed", HANDLER].iter().any(|name| line.contains(name)) {
         return None;
     }
     let is_call = line.contains("call ");
     let (_, name) = global_names(line).next().filter(|_| is_call || line.starts_with("define "))?;
     let readable = format!("{:#}", demangle(name));
-    if readable.rsplit("::").next() == Some(HANDLER) {
+    let is = |name: &str| readable == name || readable.strip_prefix(name).is_some_and(|rest| rest.starts_with("::"));
+    let formats = ["core::panicking::panic_fmt", "core::panicking::panic_nounwind_fmt"].into_iter().any(is);
+    if formats || readable.rsplit("::").next() == Some(HANDLER) {
         return Some(PanicFunction::Formatted);
     }
-    let function = readable.strip_prefix("core::panicking::")?;
-    let is = |name: &str| function == name || function.strip_prefix(name).is_some_and(|rest| rest.starts_with("::"));
-    match () {
-        () if is("panic_fmt") || is("panic_nounwind_fmt") => Some(PanicFunction::Formatted),
-        () if function == "panic_bounds_check" => Some(PanicFunction::BoundsCheck),
-        () => None,
-    }
+    let (_, ours, kinds) = REPLACED.iter().find(|(core, ..)| readable == *core)?;
+    Some(PanicFunction::Replaced(ours, *kinds))
 }
 
 /// The name and the contents of a group of attributes.
@@ -124,16 +128,16 @@ fn without_lines(line: &str) -> String {
     format!("{before} {rest}")
 }
 
-/// What a function passes on of two numbers and a pointer that it is given, as a call is written; `None` if it is given something else.
-fn numbers_and_location(line: &str) -> Option<String> {
+/// What a function passes on of parameters of these types, as a call is written; `None` if it has others.
+fn arguments(line: &str, kinds: [&str; 3]) -> Option<String> {
     let (range, _) = global_names(line).next()?;
     let parameters = split_list(parenthesized(line, range.end)?);
-    let [index, len, location] = &parameters[..] else { return None };
-    let one = |parameter: &str, kind: &str| {
+    let one = |(parameter, kind): (&String, &str)| {
         let name = parameter.strip_prefix(kind)?.strip_prefix(' ')?.split(' ').next_back()?;
         Some(format!("{kind} {name}"))
     };
-    Some([one(index, "i64")?, one(len, "i64")?, one(location, "ptr")?].join(", "))
+    let passed = parameters.iter().zip(kinds).map(one).collect::<Option<Vec<String>>>()?;
+    (parameters.len() == kinds.len()).then(|| passed.join(", "))
 }
 
 /// The line that declares the channel, in global memory.
@@ -193,6 +197,7 @@ mod tests {
 
     #[test]
     fn an_index_out_of_bounds_takes_its_numbers_along() {
+        const BOUNDS_CHECK: &str = REPLACED[0].1;
         let (head, body) = (
             format!(
                 "define internal void @{PANIC_BOUNDS_CHECK}(i64 noundef %0, i64 noundef %1, ptr noalias align 8 %2) #7 {{\n"
@@ -211,6 +216,14 @@ mod tests {
             format!("{other}{body}{ours}"),
             "it is given something else"
         );
+    }
+
+    #[test]
+    fn an_expectation_takes_its_text_along() {
+        let head = "define internal void @_RNvNtCsg7HgK5wDDxb_4core6option13expect_failed(ptr %0, i64 %1, ptr align 8 %2) #7 {\n";
+        let ours = "define void @__tilewright_expect_failed(ptr %0, i64 %1, ptr %2) #7 {\n  unreachable\n}\n";
+        let call = "  call void @__tilewright_expect_failed(ptr %0, i64 %1, ptr %2)\n  unreachable\n}\n";
+        assert_eq!(with_reports(&format!("{head}  ret void\n}}\n{ours}")), format!("{head}{call}{ours}"));
     }
 
     #[test]
