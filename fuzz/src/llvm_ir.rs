@@ -27,6 +27,9 @@ pub fn check(data: &[u8]) {
     }
     let marked = pass::mark_convergent(text);
     assert_eq!(marked.lines().count(), text.lines().count());
+    // The body of a function that is replaced is another one; whatever else there is stays.
+    assert!(pass::with_reports(text).ends_with('\n') || text.is_empty());
+    assert_eq!(pass::with_channel(text).lines().count(), text.lines().count());
     let (rest, target) = pass::without_target(text);
     let again = pass::with_target(&rest, &target);
     // The lines are the same ones, in an order of their own. What ends a line may change, and lines with nothing on them.

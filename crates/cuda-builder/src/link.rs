@@ -119,7 +119,7 @@ impl Link<'_> {
             return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
         }
         let optimized = self.optimize(&rewritten.ir, PASSES, &for_arch(arch), &names)?;
-        Ok((optimized, rewritten))
+        Ok((pass::with_channel(&optimized), rewritten))
     }
 
     /// Fails if a kernel that is wanted is in neither list: those that are there, and those that the macro has left out.
@@ -137,10 +137,11 @@ impl Link<'_> {
     /// The whole crate as one module of LLVM IR, after the passes that come before ours.
     fn linked(&self) -> Result<String, Error> {
         let link = || {
-            self.run("llvm-link", |tool| {
+            let linked = self.run("llvm-link", |tool| {
                 // The archive also holds an object that is no bitcode: rustc's list of exported symbols.
                 tool.args(["-S", "--ignore-non-bitcode", "-o", "-"]).arg(self.archive)
-            })
+            })?;
+            Ok(pass::with_reports(&linked))
         };
         if self.pipeline == Pipeline::Fast {
             return link();
@@ -244,6 +245,7 @@ fn builder_hash() -> u64 {
         include_str!("pass/ir.rs"),
         include_str!("pass/marker.rs"),
         include_str!("pass/mod.rs"),
+        include_str!("pass/panics.rs"),
         include_str!("inspect/ptx.rs"),
         include_str!("inspect/split.rs"),
     ]

@@ -67,7 +67,7 @@ impl From<CallError> for Error {
                 Error::NoDevice { call, visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok() }
             }
             CallError::Returned(call) if code::CONTEXT_LOST.contains(&call.code) => {
-                Error::ContextLost { call, kernels: Vec::new() }
+                Error::ContextLost { call, kernels: Vec::new(), report: None }
             }
             CallError::Returned(call) => Error::Call { call },
         }

@@ -158,8 +158,8 @@ pub enum Error {
     /// A kernel, or the hardware, failed in a way that ends the GPU's context. From then on everything that needs the GPU
     /// returns this same error, and asks nothing of the driver.
     #[error(
-        "the GPU's context is lost: {call}. {}{} All GPU memory of this process is gone with it: start the program again",
-        lost_context_cause(.call.code), suspects(.kernels)
+        "{}the GPU's context is lost: {call}. {}All GPU memory of this process is gone with it: start the program again",
+        reported(.report.as_deref()), causes(.report.as_deref(), .call.code, .kernels)
     )]
     ContextLost {
         /// The call that reported it first, which need not be the one that caused it.
@@ -167,6 +167,8 @@ pub enum Error {
         /// The kernels that had been launched and not been waited for, in the order of their first launches, as far as is
         /// known. One of them has failed, if it was a kernel of this program.
         kernels: Vec<String>,
+        /// What is known of the cause, if [`Gpu::explain_loss`](crate::Gpu::explain_loss) knows it.
+        report: Option<Box<str>>,
     },
 
     /// Any other failure of a driver function.
@@ -388,6 +390,19 @@ pub(crate) mod code {
 
     /// The launch's shape or resources are at fault.
     pub(crate) const LAUNCH_REJECTED: &[u32] = &[INVALID_VALUE, LAUNCH_OUT_OF_RESOURCES];
+}
+
+/// What is known of the cause of a loss, before anything else.
+fn reported(report: Option<&str>) -> String {
+    report.map_or_else(String::new, |report| format!("{report}\nSo "))
+}
+
+/// What may have ended a context, where nobody knows.
+fn causes(report: Option<&str>, code: u32, kernels: &[String]) -> String {
+    match report {
+        Some(_) => String::new(),
+        None => format!("{}{} ", lost_context_cause(code), suspects(kernels)),
+    }
 }
 
 /// What ended a context.

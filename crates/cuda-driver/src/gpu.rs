@@ -1,6 +1,7 @@
 //! An open GPU: its primary context and one stream.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cust::context::{Context, CurrentContext};
@@ -188,7 +189,18 @@ struct OpenGpu {
     properties: Properties,
     /// The first error that said that the context is lost.
     lost: OnceLock<Error>,
+    /// Knows more of the cause.
+    explanation: OnceLock<Explanation>,
     launches: Mutex<Launches>,
+}
+
+/// See [`Gpu::explain_loss`].
+struct Explanation(Box<dyn Fn() -> Option<String> + Send + Sync>);
+
+impl fmt::Debug for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Explanation").finish_non_exhaustive()
+    }
 }
 
 impl Drop for OpenGpu {
@@ -226,8 +238,11 @@ impl Gpu {
         let context = call(|| Context::new(device))?;
         call(|| CurrentContext::set_current(&context))?;
         let stream = call(|| Stream::new(StreamFlags::DEFAULT, None))?;
-        let (lost, launches) = (OnceLock::new(), Mutex::default());
-        Ok(Gpu { inner: Arc::new(OpenGpu { stream, context, properties, lost, launches }), lent_stream: None })
+        let (lost, explanation, launches) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        Ok(Gpu {
+            inner: Arc::new(OpenGpu { stream, context, properties, lost, explanation, launches }),
+            lent_stream: None,
+        })
     }
 
     /// A handle of the same GPU by which everything is started on another library's stream, a `CUstream`; null is the default
@@ -264,6 +279,23 @@ impl Gpu {
     pub fn synchronize(&self) -> Result<(), Error> {
         self.bind()?;
         Ok(self.wait()?)
+    }
+
+    /// Waits until everything has finished that was started in this GPU's context, on all streams and by whomever.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`] if a kernel has failed.
+    pub fn synchronize_all(&self) -> Result<(), Error> {
+        self.bind()?;
+        // SAFETY: it has no arguments.
+        Ok(self.call(|| unsafe { sys::cuCtxSynchronize() })?)
+    }
+
+    /// Has `explain` say what it knows of the cause when this GPU's context is lost, for the error. It is called when that is first
+    /// noticed, and must not use the GPU. Only the first such function counts; it stays as long as the GPU is open, so it should not
+    /// hold anything made from it.
+    pub fn explain_loss(&self, explain: impl Fn() -> Option<String> + Send + Sync + 'static) {
+        self.inner.explanation.get_or_init(|| Explanation(Box::new(explain)));
     }
 
     /// Why nothing can be done with this GPU any more, if that is so and has been noticed: [`Error::ContextLost`]. Asks nothing
@@ -305,7 +337,17 @@ impl Gpu {
     pub(crate) fn call<R: Outcome>(&self, operation: impl FnOnce() -> R) -> Result<R::Value, CallError> {
         call(operation).map_err(|error| match error.returned_any(code::CONTEXT_LOST) {
             Ok(call) => {
-                let lost = || Error::ContextLost { call, kernels: self.launches().unfinished() };
+                // Before the error is set, because what the explanation drops may use the GPU, and find that it is lost.
+                let report = match self.inner.lost.get() {
+                    None => self
+                        .inner
+                        .explanation
+                        .get()
+                        .and_then(|Explanation(explain)| explain())
+                        .map(String::into_boxed_str),
+                    Some(_) => None,
+                };
+                let lost = || Error::ContextLost { call, kernels: self.launches().unfinished(), report };
                 CallError::Typed(self.inner.lost.get_or_init(lost).clone())
             }
             Err(other) => other,

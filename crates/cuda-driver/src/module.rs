@@ -1,13 +1,14 @@
 //! Modules, which the driver loads into a GPU, of PTX, which it compiles, or of machine code; and the kernels in them, with their
 //! launch.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use cust::memory::bytemuck::Pod;
 use cust::sys::{self, CUfunction, CUfunction_attribute as Attribute, CUjit_option, CUmodule};
 
 use gpu_facts::KernelFacts;
@@ -196,6 +197,27 @@ impl Module {
     /// The names of the module's kernels, in the order of its source; of machine code, the name that it was loaded by.
     pub fn kernels(&self) -> &[String] {
         &self.inner.kernels
+    }
+
+    /// Writes the value of a variable in global memory, and waits for that.
+    ///
+    /// # Errors
+    /// [`Error::Call`] if the module has no such variable, or it is of another size; [`Error::ContextLost`] after a kernel has failed.
+    ///
+    /// # Safety
+    /// No kernel of the module runs, and those that will run find a value there that they can use.
+    pub unsafe fn write_variable<T: Pod>(&self, name: &CStr, value: T) -> Result<(), Error> {
+        let gpu = &self.inner.gpu;
+        gpu.bind()?;
+        let (mut address, mut bytes) = (0, 0);
+        // SAFETY: both may be written to, the module is loaded, and the name ends with a NUL.
+        gpu.call(|| unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, self.inner.raw, name.as_ptr()) })?;
+        if bytes != size_of::<T>() {
+            let call = DriverCall::new("cuModuleGetGlobal_v2", code::INVALID_VALUE);
+            return Err(Error::Call { call });
+        }
+        // SAFETY: the variable has so many bytes, and stays while the module is loaded; nobody else uses it, as the caller promises.
+        unsafe { gpu.lent(address, 1) }.copy_from_host(&[value])
     }
 
     /// Finds a kernel by its name.

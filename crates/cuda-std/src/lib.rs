@@ -30,6 +30,7 @@
 //! | [`DisjointSlice`] | the same, but each thread gets its own elements only, so that nothing is unsafe | the same |
 //! | [`atomic`], [`GlobalAtomics`] | `atom`, `ld.acquire`, `st.release`, `fence` | the same, and clocks that know what is ordered |
 //! | [`grid`] | the same, as the barrier of a cooperative launch | the same |
+//! | [`mod@print`], panics | messages in the host's memory, a trap | collected by the launch; a report |
 //! | [`Shared`], [`SharedSlice`] | `.shared` memory | a store per block, with a shadow that sees races |
 //!
 //! # Safety
@@ -62,6 +63,9 @@ pub mod ldmatrix;
 pub mod math;
 pub mod mma;
 mod param;
+pub mod print;
+#[doc(hidden)]
+pub mod print_record;
 pub mod shared;
 mod tensor_map;
 pub mod thread;
@@ -76,6 +80,8 @@ mod launch;
 mod nvptx;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod tensor_cores;
+#[cfg(target_arch = "nvptx64")]
+mod trap;
 
 pub use atomic::GlobalAtomics;
 pub use dim::Dim3;
@@ -99,8 +105,8 @@ pub use tilewright_cuda_std_macros::{Element, KernelParam, kernel};
 pub mod prelude {
     pub use crate::{
         Bf16, Dim3, DisjointSlice, E4m3, E5m2, Element, F16, GlobalAtomics, GlobalSlice, GlobalSliceMut, KernelParam,
-        Shared, SharedSlice, TensorMap, TensorMapMut, atomic, convert, dynamic_shared, hint, kernel, math, thread,
-        warp,
+        Shared, SharedSlice, TensorMap, TensorMapMut, atomic, convert, dynamic_shared, gpu_assert, gpu_panic,
+        gpu_println, hint, kernel, math, thread, warp,
     };
 }
 

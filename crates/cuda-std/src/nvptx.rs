@@ -1,11 +1,59 @@
 //! The parts of this crate that exist on the GPU only: the panic handler, and the markers that the link step replaces by casts
 //! between address spaces.
 
-/// A panic in a kernel stops the grid: the launch fails with `CUDA_ERROR_LAUNCH_FAILED`.
+use crate::print::Value;
+
+/// A panic in a kernel leaves a report with its place and its message, if that is a constant text, and ends the grid. The link step
+/// inlines the functions of `core` that call it: then no message is ever put together in memory.
 #[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: `trap` has no preconditions.
-    unsafe { core::arch::nvptx::trap() }
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    const LEFT_OUT: &str = "(a message with values, which a GPU leaves out: `gpu_assert!` and `gpu_panic!` bring them)";
+    let text = info.message().as_str().unwrap_or(LEFT_OUT);
+    match info.location() {
+        // SAFETY: all locations are constants that the compiler has made; the type of the reference does not say so.
+        Some(location) => crate::trap::fail_verbatim(unsafe { &*core::ptr::from_ref(location).cast() }, text),
+        // SAFETY: `trap` has no preconditions.
+        None => unsafe { core::arch::nvptx::trap() },
+    }
+}
+
+/// Stands in for the function of `core` that panics because of an index: the link step replaces its body by a call of this one. So the
+/// two numbers need not be in memory.
+#[cold]
+#[unsafe(no_mangle)]
+extern "C" fn __tilewright_panic_bounds_check(
+    index: u64,
+    len: u64,
+    location: &'static core::panic::Location<'static>,
+) -> ! {
+    const TEXT: &str = "index out of bounds: the len is {} but the index is {}";
+    crate::trap::fail(location, TEXT, [Value::of(len), Value::of(index)])
+}
+
+/// The same of the function that panics with the text that `Option::expect` was given.
+#[cold]
+#[unsafe(no_mangle)]
+extern "C" fn __tilewright_expect_failed(
+    text: *const u8,
+    bytes: usize,
+    location: &'static core::panic::Location<'static>,
+) -> ! {
+    // SAFETY: the function that this one stands in for is given a text as a pointer and a length. Kernels have no texts but constants: the
+    // link step refuses what would be in local memory.
+    let text = unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(text, bytes)) };
+    crate::trap::fail_verbatim(location, text)
+}
+
+/// Never called. Two places with different values call these functions of `core`, so no compiler puts into them what all others have in
+/// common.
+#[unsafe(no_mangle)]
+extern "C" fn __tilewright_keep_parameters(index: u64, len: u64, text: *const u8) {
+    // SAFETY: a slice of nothing can be as long as one likes.
+    let nothing: &[()] = unsafe { core::slice::from_raw_parts(core::ptr::dangling(), len as usize) };
+    nothing[index as usize];
+    // SAFETY: never called.
+    let text = unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(text, len as usize)) };
+    (index == 0).then_some(()).expect(text);
 }
 
 unsafe extern "C" {

@@ -132,7 +132,7 @@ impl<T: Element + Pod> Buffer<T> {
     pub fn copy_from(&mut self, source: &[T]) -> Result<(), Error> {
         self.check_length(source.len())?;
         match &mut self.memory {
-            Memory::Cuda(memory) => memory.copy_from_host(source)?,
+            Memory::Cuda(memory) => self.device.after(memory.copy_from_host(source))?,
             Memory::Cpu(memory) => memory.as_mut_slice().copy_from_slice(source),
             Memory::LentCpu(memory) => memory.as_mut_slice().copy_from_slice(source),
         }
@@ -146,7 +146,7 @@ impl<T: Element + Pod> Buffer<T> {
     pub fn copy_to(&self, target: &mut [T]) -> Result<(), Error> {
         self.check_length(target.len())?;
         match &self.memory {
-            Memory::Cuda(memory) => memory.copy_to_host(target)?,
+            Memory::Cuda(memory) => self.device.after(memory.copy_to_host(target))?,
             Memory::Cpu(memory) => target.copy_from_slice(memory.as_slice()),
             Memory::LentCpu(memory) => target.copy_from_slice(memory.as_slice()),
         }

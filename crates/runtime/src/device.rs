@@ -16,16 +16,18 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cuda_driver::{Event, Gpu, Properties};
 use cuda_std::executor::{Checks, Executor};
+use cuda_std::print::PrintSink;
 use cuda_std::{AnyGrid, Dim3, Grid, Kernel, KernelFacts, Limits};
 
 use crate::allocations::Allocations;
 use crate::kernel_set::KernelSet;
 use crate::loader::{LoadedKernel, Loader};
+use crate::prints::Prints;
 use crate::short_list::ShortList;
 use crate::{Bytes, DeviceInfo, Error};
 
@@ -40,6 +42,20 @@ pub struct Device {
 pub(crate) struct Inner {
     pub(crate) backend: Backend,
     pub(crate) allocations: Allocations,
+    /// Where lines of kernels go on the CPU executor, if not where it would show them itself.
+    sink: Mutex<Option<PrintSink>>,
+}
+
+impl Inner {
+    /// The executor, which shows lines of kernels where the device does.
+    fn printing(&self, executor: &Executor) -> Executor {
+        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let executor = executor.clone();
+        match sink {
+            Some(sink) => executor.print_to(sink),
+            None => executor,
+        }
+    }
 }
 
 pub(crate) enum Backend {
@@ -51,6 +67,7 @@ pub(crate) struct Cuda {
     gpu: Gpu,
     /// One for each kernel set.
     loaders: Vec<Loader>,
+    prints: Arc<Prints>,
 }
 
 impl Cuda {
@@ -123,8 +140,10 @@ impl Device {
     /// Those of [`Device::cuda`], [`Error::IncapableDevice`] also for a GPU that runs other PTX only; [`Error::NoSuchArch`].
     pub fn cuda_with_arch(ordinal: usize, sets: &[&'static KernelSet], arch: Option<&str>) -> Result<Self, Error> {
         let gpu = Gpu::open(ordinal)?;
-        let loaders = sets.iter().map(|set| Loader::new(gpu.clone(), set, arch)).collect::<Result<_, _>>()?;
-        Ok(Self::new(Backend::Cuda(Cuda { gpu, loaders })))
+        let prints = Prints::new(gpu.clone());
+        let load = |set: &&'static KernelSet| Loader::new(gpu.clone(), set, arch, prints.clone());
+        let loaders = sets.iter().map(load).collect::<Result<_, _>>()?;
+        Ok(Self::new(Backend::Cuda(Cuda { gpu, loaders, prints })))
     }
 
     /// The CPU executor.
@@ -138,7 +157,8 @@ impl Device {
     }
 
     fn new(backend: Backend) -> Self {
-        Self { inner: Arc::new(Inner { backend, allocations: Allocations::default() }), on_stream: None }
+        let (allocations, sink) = (Allocations::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { backend, allocations, sink }), on_stream: None }
     }
 
     /// A handle of the same GPU by which everything runs on another library's stream, a `CUstream`, in the order of that; null
@@ -220,6 +240,7 @@ impl Device {
         match &self.inner.backend {
             Backend::Cuda(cuda) => {
                 let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
+                let _launching = cuda.prints.launching();
                 let mut params = ShortList::<*mut c_void, 16>::new(ptr::null_mut());
                 kernel.visit_params(&mut |address| params.push(address.cast_mut()));
                 // SAFETY: the function is the one that K names, compiled from K's source (equal digests; a set from a file is
@@ -239,7 +260,7 @@ impl Device {
             // SAFETY: the arguments fulfil the kernel's conditions, all views are of live buffers in this processor's
             // memory, which their lifetimes borrow, and what is written overlaps nothing: `check`. The executor checks what
             // the body does.
-            Backend::Cpu(executor) => unsafe { executor.launch(kernel, grid)? },
+            Backend::Cpu(executor) => unsafe { self.inner.printing(executor).launch(kernel, grid)? },
         }
         Ok(())
     }
@@ -353,13 +374,31 @@ impl Device {
         }
     }
 
-    /// Waits until everything launched so far has finished.
+    /// Has lines that kernels [print](cuda_std::print) shown by `sink`, in place of the standard output, from now on and for all handles.
+    /// The CPU executor shows them when a launch ends, a GPU when the host waits for it: in [`Device::synchronize`], and in copies of
+    /// buffers.
+    pub fn print_to(&self, sink: PrintSink) {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => cuda.prints.print_to(sink),
+            Backend::Cpu(_) => *self.inner.sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink),
+        }
+    }
+
+    /// Shows what kernels of a GPU have printed, after a wait that has ended like this.
+    pub(crate) fn after(&self, waited: Result<(), cuda_driver::Error>) -> Result<(), Error> {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => cuda.prints.after(waited),
+            Backend::Cpu(_) => Ok(waited?),
+        }
+    }
+
+    /// Waits until everything launched so far has finished. What kernels have printed is shown then.
     ///
     /// # Errors
-    /// [`Error::Driver`] if a kernel has failed.
+    /// [`Error::Driver`] if a kernel has failed; if that was by a panic, it names block, thread, file and line.
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => Ok(self.gpu(cuda).synchronize()?),
+            Backend::Cuda(cuda) => cuda.prints.after(self.gpu(cuda).synchronize()),
             Backend::Cpu(_) => Ok(()),
         }
     }

@@ -299,7 +299,7 @@ mod tests {
         let broken = [
             old,
             full,
-            ContextLost { call: call(), kernels: Vec::new() },
+            ContextLost { call: call(), kernels: Vec::new(), report: None },
             Call { call: call() },
             BadOrdinal { ordinal: 1, count: 1 },
         ];

@@ -40,6 +40,7 @@
 //! | `device` | [`Device`]: opening, launching, waiting, measuring |
 //! | `kernel_set`, `loader` | [`KernelSet`], [`kernel_set!`]: embedded PTX, and what of it is loaded |
 //! | `buffer`, `allocations` | [`Buffer`], and what a launch checks of views |
+//! | `prints` | what kernels print on a GPU, and the report of one that panics |
 //! | `short_list` | the lists that every launch makes |
 //! | `tensor_map` | [`TensorLayout`], [`TensorTile`]: arrays as TMA sees them |
 //! | `info`, `host_memory` | [`DeviceInfo`], [`available_host_memory`] |
@@ -52,6 +53,7 @@ mod host_memory;
 mod info;
 mod kernel_set;
 mod loader;
+mod prints;
 mod short_list;
 mod tensor_map;
 

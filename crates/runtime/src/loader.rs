@@ -13,7 +13,7 @@
 //! "No" is also the driver's answer to machine code that it does not accept: an old one, or one that is told to compile all PTX.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use cuda_driver::{Function, Gpu, KernelFacts, Module, ptx_facts};
@@ -21,6 +21,7 @@ use miniz_oxide::inflate::decompress_to_vec_zlib;
 
 use crate::Error;
 use crate::kernel_set::{ArchPtx, KernelSet, Source};
+use crate::prints::Prints;
 
 /// A kernel that has been loaded into a GPU, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +53,7 @@ enum Modules {
 pub(crate) struct Loader {
     gpu: Gpu,
     set: &'static KernelSet,
+    prints: Arc<Prints>,
     modules: Modules,
     functions: RwLock<HashMap<Box<str>, Function>>,
     /// In the order of their loading. Locked while one is loaded, so that no two threads load the same.
@@ -60,12 +62,21 @@ pub(crate) struct Loader {
 
 impl Loader {
     /// Takes what a GPU runs of a set: all of its architectures, or one. A set from a file is loaded now.
-    pub(crate) fn new(gpu: Gpu, set: &'static KernelSet, arch: Option<&str>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        gpu: Gpu,
+        set: &'static KernelSet,
+        arch: Option<&str>,
+        prints: Arc<Prints>,
+    ) -> Result<Self, Error> {
         let modules = match set.source() {
-            Source::File { arch, text } => Modules::File { module: gpu.load_ptx(text)?, arch },
+            Source::File { arch, text } => {
+                let module = gpu.load_ptx(text)?;
+                prints.connect(&module, text, None)?;
+                Modules::File { module, arch }
+            }
             Source::Embedded(_) | Source::Missing(_) => Modules::Embedded(set.runnable(gpu.properties(), arch)?),
         };
-        Ok(Self { gpu, set, modules, functions: RwLock::default(), loaded: Mutex::default() })
+        Ok(Self { gpu, set, prints, modules, functions: RwLock::default(), loaded: Mutex::default() })
     }
 
     /// The set.
@@ -139,6 +150,7 @@ impl Loader {
                     Some((cubin, loaded)) => (loaded, Some(cubin)),
                     None => (with_function(self.gpu.load_ptx(text)?, name)?, None),
                 };
+                self.prints.connect(&loaded.0, text, Some(name))?;
                 if waits(text) {
                     // SAFETY: it is PTX, or machine code of it, as the builder wrote it (the promise of `KernelSet::embedded`), which puts
                     // the instruction before all others of the kernel, of which there is but one.

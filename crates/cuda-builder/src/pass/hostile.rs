@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use super::{convergence, ir, kernels, rewrite, with_target, without_target};
+use super::{convergence, ir, kernels, rewrite, with_channel, with_reports, with_target, without_target};
 use crate::Arch;
 use crate::inspect::{Ptx, executed_together, split_by_kernel};
 
@@ -140,7 +140,7 @@ fn read_ir(text: &str) {
         }
     }
     let _ = kernels(text);
-    let _ = convergence::mark_convergent(text);
+    let _ = (convergence::mark_convergent(text), with_reports(text), with_channel(text));
     let (rest, target) = without_target(text);
     let _ = with_target(&rest, &target);
     for line in text.lines() {

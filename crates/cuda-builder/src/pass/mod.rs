@@ -38,6 +38,7 @@ mod convergence;
 mod entry;
 mod ir;
 mod marker;
+mod panics;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -49,6 +50,7 @@ pub(crate) use convergence::mark_convergent;
 pub(crate) use entry::Entry;
 use ir::Variable;
 pub(crate) use ir::global_names;
+pub(crate) use panics::{with_channel, with_reports};
 
 /// The section that `#[kernel]` gives to a static shared array.
 const SHARED_SECTION: &str = ".shared";
@@ -254,7 +256,8 @@ fn shared_variables(ir: &str) -> Result<HashSet<&str>, PassError> {
 
 /// The line that defines a variable.
 fn variable<'a>(line: &'a str, shared: &HashSet<&str>) -> Result<Cow<'a, str>, PassError> {
-    let Some(variable) = Variable::parse(line).filter(|variable| shared.contains(variable.name)) else {
+    let is_ours = |variable: &Variable<'_>| shared.contains(variable.name) || variable.name == panics::CHANNEL;
+    let Some(variable) = Variable::parse(line).filter(is_ours) else {
         let mut names = global_names(line).map(|(_, name)| name);
         let holder = names.next().unwrap_or_default();
         // `@llvm.used` and its like list what must be kept; that is no use of the address.
@@ -265,6 +268,9 @@ fn variable<'a>(line: &'a str, shared: &HashSet<&str>) -> Result<Cow<'a, str>, P
         }
         return Ok(with_casts(line, shared));
     };
+    if variable.name == panics::CHANNEL {
+        return Ok(Cow::Owned(panics::declaration(line, &variable)));
+    }
     if variable.name == DYNAMIC_SHARED {
         // The strictest alignment that anything in shared memory needs: that of a 128-byte swizzle's atom.
         return Ok(Cow::Owned(format!("@{DYNAMIC_SHARED} = external addrspace(3) global [0 x i8], align 1024")));
@@ -274,10 +280,15 @@ fn variable<'a>(line: &'a str, shared: &HashSet<&str>) -> Result<Cow<'a, str>, P
     Ok(Cow::Owned(format!("{before}addrspace(3) {}{}", &definition[..clause.start], &definition[clause.end..])))
 }
 
-/// The line with a cast to a generic pointer for each use of a shared variable.
+/// The line with a cast to a generic pointer for each use of a variable that is not in the generic address space.
 fn with_casts<'a>(line: &'a str, shared: &HashSet<&str>) -> Cow<'a, str> {
     ir::replace_names(line, |name| {
-        shared.contains(name).then(|| format!("addrspacecast (ptr addrspace(3) {} to ptr)", ir::global_name(name)))
+        let space = match name {
+            panics::CHANNEL => 1,
+            _ if shared.contains(name) => 3,
+            _ => return None,
+        };
+        Some(format!("addrspacecast (ptr addrspace({space}) {} to ptr)", ir::global_name(name)))
     })
 }
 
@@ -348,7 +359,7 @@ impl<'a> References<'a> {
             let mut seen = HashSet::from([kernel.as_str()]);
             let mut open = vec![kernel.as_str()];
             while let Some(name) = open.pop() {
-                if self.writable.contains(name) && !shared.contains(name) {
+                if self.writable.contains(name) && !shared.contains(name) && name != panics::CHANNEL {
                     return Err(PassError::WritableStatic { kernel: kernel.clone(), name: readable(name) });
                 }
                 for mentioned in self.mentions.get(name).into_iter().flatten() {

@@ -23,9 +23,10 @@ pub(crate) enum Kind {
     Event,
     Allocation,
     Module,
+    HostAllocation,
 }
 
-static LIVE: [AtomicI32; 5] = [const { AtomicI32::new(0) }; 5];
+static LIVE: [AtomicI32; 6] = [const { AtomicI32::new(0) }; 6];
 
 /// The names of the functions that were called, in their order.
 static CALLS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());

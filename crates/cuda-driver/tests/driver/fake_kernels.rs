@@ -1,6 +1,7 @@
 //! The fake driver's modules and kernels. What a kernel needs, it reads from the PTX, as the real one does; and what a GPU does
 //! not offer, it refuses.
 
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
@@ -8,6 +9,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
 use gpu_facts::KernelFacts;
 
 use crate::fake_faults::{Kind, called, given_back, made};
+use crate::fake_printing::{fail, print};
+use crate::print_record::{CHANNEL, Channel};
 use crate::{
     CURRENT_CONTEXT, ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, MULTIPROCESSORS,
     NOT_FOUND, SUCCESS, check, copy_text, destroyed, limits, prescribed_in_context, refusal_to_destroy,
@@ -58,6 +61,8 @@ struct Function {
     static_shared_bytes: u32,
     /// What a launch may ask for.
     dynamic_shared_limit: AtomicU32,
+    /// The module's, which stays as long as this.
+    channel: *const Channel,
 }
 
 enum Action {
@@ -65,6 +70,8 @@ enum Action {
     Faulty,
     Trap,
     Endless,
+    Prints,
+    Panics { is_reported: bool },
     Nothing,
 }
 
@@ -101,7 +108,7 @@ fn numbers(text: &str, word: &str) -> Option<Vec<u32>> {
 
 impl Function {
     /// Reads the kernel of this name.
-    fn read(ptx: &str, name: &str) -> Option<Self> {
+    fn read(ptx: &str, name: &str, channel: *const Channel) -> Option<Self> {
         let start = ptx.find(&format!(".entry {name}("))?;
         let head = ptx[start..].split_once('{').map_or(&ptx[start..], |(head, _)| head);
         let block = numbers(head, ".reqntid").map(|mut extents| {
@@ -116,13 +123,17 @@ impl Function {
             "faulty" => Action::Faulty,
             "planted_trap" => Action::Trap,
             "planted_endless" => Action::Endless,
+            "prints" => Action::Prints,
+            "panics" => Action::Panics { is_reported: true },
+            "traps_in_the_middle" => Action::Panics { is_reported: false },
             _ => Action::Nothing,
         };
         let static_shared_bytes = bytes.sum();
         let dynamic_shared_limit = limits().static_shared_bytes.saturating_sub(static_shared_bytes);
         let waits =
             ptx[start..].lines().take_while(|line| *line != "}").any(|line| line.contains("griddepcontrol.wait;"));
-        Some(Self { waits, action, block, static_shared_bytes, dynamic_shared_limit: dynamic_shared_limit.into() })
+        let dynamic_shared_limit = dynamic_shared_limit.into();
+        Some(Self { waits, action, block, static_shared_bytes, dynamic_shared_limit, channel })
     }
 
     fn max_threads(&self) -> u32 {
@@ -173,15 +184,23 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     }
     made(Kind::Module);
     LOADED_MODULES.fetch_add(1, SeqCst);
-    unsafe { *module = Box::into_raw(Box::new(Module { ptx, is_cubin, functions: Vec::new() })) as usize };
+    unsafe { *module = Box::into_raw(Box::new(Module { ptx, is_cubin, functions: Vec::new(), channel: Box::default() })) as usize };
     SUCCESS
 }
 
 /// A module, and what was made of its kernels: they go with it.
-struct Module {
+pub(crate) struct Module {
     ptx: String,
     is_cubin: bool,
     functions: Vec<Box<Function>>,
+    /// Where its kernels print to, if it has such a variable.
+    pub(crate) channel: Box<UnsafeCell<Channel>>,
+}
+
+impl Module {
+    pub(crate) fn has_channel(&self) -> bool {
+        self.ptx.lines().any(|line| line.starts_with(".visible .global") && line.contains(CHANNEL))
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -199,7 +218,7 @@ unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize, na
         return code;
     }
     let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap();
-    let Some(found) = Function::read(&module.ptx, name) else { return NOT_FOUND };
+    let Some(found) = Function::read(&module.ptx, name, module.channel.get()) else { return NOT_FOUND };
     module.functions.push(Box::new(found));
     unsafe { *function = &raw const **module.functions.last().unwrap() as usize };
     SUCCESS
@@ -325,6 +344,11 @@ unsafe fn launch(
         Action::Faulty => LOST.store(ILLEGAL_ADDRESS, SeqCst),
         Action::Trap => LOST.store(LAUNCH_FAILED, SeqCst),
         Action::Endless => ENDLESS.store(true, SeqCst),
+        Action::Prints => unsafe { print(&*function.channel, *(*params).cast::<u32>()) },
+        Action::Panics { is_reported } => {
+            unsafe { fail(&*function.channel, is_reported) };
+            LOST.store(LAUNCH_FAILED, SeqCst);
+        }
         Action::Nothing => {}
     }
     SUCCESS

@@ -11,12 +11,14 @@
 //!   209. `FAKE_CUDA_CUBINS=222` refuses all with that code, as an old driver; `FAKE_CUDA_CUBINS=lazily,222` not before a kernel of
 //!   it is asked for.
 //! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700, `planted_trap` 719;
-//!   whoever waits for `planted_endless` waits for ever.
+//!   whoever waits for `planted_endless` waits for ever. Those that print and panic are in `fake_printing.rs`.
 //! - `fake_*` are for the tests; those of `fake_faults.rs` make the n-th call fail, and count what is not given back.
 
 mod fake_faults;
 mod fake_kernels;
 mod fake_memory;
+mod fake_printing;
+mod print_record;
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

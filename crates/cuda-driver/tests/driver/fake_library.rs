@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The file to compile, and those of its modules.
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 6] = [
     ("fake_libcuda.rs", include_str!("fake_libcuda.rs")),
     ("fake_faults.rs", include_str!("fake_faults.rs")),
     ("fake_kernels.rs", include_str!("fake_kernels.rs")),
     ("fake_memory.rs", include_str!("fake_memory.rs")),
+    ("fake_printing.rs", include_str!("fake_printing.rs")),
+    // The layout of what kernels print, which the runtime reads.
+    ("print_record.rs", include_str!("../../../cuda-std/src/print_record.rs")),
 ];
 
 /// What GPUs offer: the crate that everybody else asks, too.

@@ -18,6 +18,8 @@ const USED_MEMORY: usize = 1 << 30;
 const LARGE: usize = 1 << 30;
 
 static MEMORY: Mutex<Option<HashMap<u64, usize>>> = Mutex::new(None);
+/// The page-locked memory of the host.
+static HOST_MEMORY: Mutex<Option<HashMap<u64, usize>>> = Mutex::new(None);
 static LAST_COPY_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Copies from or to the host that nobody has waited for yet.
 pub(crate) static COPIES_GOING_ON: AtomicUsize = AtomicUsize::new(0);
@@ -29,10 +31,29 @@ fn with_memory<R>(action: impl FnOnce(&mut HashMap<u64, usize>) -> R) -> R {
 /// Frees all memory: that which nobody has given back too.
 pub(crate) fn free_everything() {
     with_memory(|memory| memory.drain().for_each(|(address, bytes)| release(address, bytes)));
+    with_host_memory(|memory| memory.drain().for_each(|(address, bytes)| release(address, bytes)));
+}
+
+fn with_host_memory<R>(action: impl FnOnce(&mut HashMap<u64, usize>) -> R) -> R {
+    action(HOST_MEMORY.lock().unwrap().get_or_insert_with(HashMap::new))
+}
+
+/// Page-locked memory, with anything in it.
+pub(crate) fn allocate_on_host(bytes: usize) -> *mut c_void {
+    let block = unsafe { alloc_zeroed(Layout::from_size_align(bytes, 16).unwrap()) };
+    assert!(!block.is_null());
+    unsafe { block.write_bytes(0xAB, bytes) };
+    with_host_memory(|memory| memory.insert(block as u64, bytes));
+    block.cast()
+}
+
+pub(crate) fn free_on_host(pointer: *mut c_void) {
+    let bytes = with_host_memory(|memory| memory.remove(&(pointer as u64))).expect("freed what was not allocated");
+    release(pointer as u64, bytes);
 }
 
 fn release(address: u64, bytes: usize) {
-    // SAFETY: cuMemAlloc_v2 has allocated it like this, and it is in the map no more.
+    // SAFETY: it was allocated like this, and is in the map no more.
     unsafe { dealloc(address as *mut u8, Layout::from_size_align(bytes, 16).unwrap()) };
 }
 

@@ -34,6 +34,8 @@ fn what_may_still_be_used_is_not_given_back() {
         for failing in [1, 2] {
             // The first call makes the context current, the second one waits.
             assert_eq!(left_of(|gpu| gpu.allocate::<f32>(4).unwrap(), failing), 1, "memory, call {failing}");
+            let on_host = |gpu: &Gpu| gpu.allocate_on_host::<f32>(4).unwrap();
+            assert_eq!(left_of(on_host, failing), 1, "memory of the host, call {failing}");
             assert_eq!(left_of(|gpu| gpu.load_ptx(".entry a()").unwrap(), failing), 1, "a module, call {failing}");
         }
         assert_eq!(left_of(|gpu| gpu.record_event().unwrap(), 1), 1, "an event");

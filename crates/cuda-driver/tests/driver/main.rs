@@ -5,6 +5,7 @@ mod copies;
 mod fake_driver;
 mod fake_library;
 mod giving_back;
+mod host_memory;
 mod isolated;
 mod no_driver;
 mod tensor_maps;

@@ -19,6 +19,7 @@ use super::global_memory::GlobalMemory;
 use super::identity::SharedIdentity;
 use super::known::{Carried, Ordered};
 use super::ordering_calls::Met;
+use super::prints::{BlockPrints, Prints};
 use super::products::{Products, Warpgroups};
 use super::shared_memory::{SharedMemory, set_interval};
 use super::stacks::Stacks;
@@ -169,6 +170,9 @@ pub(super) struct Context<'a> {
     pub(super) global: Option<&'a GlobalMemory>,
     /// Where blocks can wait for one another: their turns, and the worker's number there.
     pub(super) turns: Option<(&'a Turns, usize)>,
+    /// What the launch has printed, and the block that runs.
+    pub(super) prints: &'a Prints,
+    pub(super) block_prints: BlockPrints,
     /// What atomic elements of the block's shared memory carry.
     carried: RefCell<HashMap<(usize, usize), Carried>>,
     /// Whether an atomic operation has changed anything since this was last asked.
@@ -194,6 +198,7 @@ impl<'a> Context<'a> {
         visit_views: &'a VisitViews<'a>,
         global: Option<&'a GlobalMemory>,
         turns: Option<(&'a Turns, usize)>,
+        prints: &'a Prints,
     ) -> Self {
         let Dim3 { x, y, z } = K::BLOCK;
         let positions = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| Dim3::new(x, y, z))));
@@ -243,6 +248,8 @@ impl<'a> Context<'a> {
             visit_views,
             global,
             turns,
+            prints,
+            block_prints: BlockPrints::default(),
             carried: RefCell::default(),
             has_changed: Cell::new(false),
             random: Cell::default(),

@@ -107,6 +107,7 @@ mod known;
 mod ordering_calls;
 mod overflow;
 mod panics;
+mod prints;
 mod products;
 mod shared_memory;
 mod stacks;
@@ -133,6 +134,7 @@ pub(crate) use global_memory::note_global_access;
 pub(crate) use hooks::*;
 pub(crate) use identity::SharedIdentity;
 pub use ordering_calls::{OrderingCall, OrderingCalls};
+pub(crate) use prints::print;
 pub(crate) use products::{OperandA, commit_products, fence_products, multiply, wait_for_products};
 pub use stop::Stop;
 pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
@@ -140,12 +142,14 @@ pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for
 use block::Block;
 use context::{Context, Memory};
 use global_memory::GlobalMemory;
+use prints::Prints;
 use shared_memory::SharedMemory;
 use stacks::Stacks;
 use turns::Turns;
 
 use gpu_facts::{KernelFacts, Limits};
 
+use crate::print::PrintSink;
 use crate::{Dim3, Kernel};
 
 /// The most threads that a block can have on any GPU: as many stacks there are.
@@ -170,6 +174,7 @@ pub struct Executor {
     multiprocessors: u32,
     window: usize,
     seed: u64,
+    sink: PrintSink,
     /// What workers of earlier launches have left: reserving stacks takes longer than many a launch.
     idle: Arc<Mutex<Vec<Memory>>>,
 }
@@ -201,6 +206,7 @@ impl Executor {
             multiprocessors: Self::DEFAULT_MULTIPROCESSORS,
             window: Self::DEFAULT_WINDOW,
             seed: 0,
+            sink: PrintSink::default(),
             idle: Arc::default(),
         }
     }
@@ -242,6 +248,11 @@ impl Executor {
     /// The same executor with another order in which blocks that can wait for one another take turns.
     pub fn schedule(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// The same executor, which shows lines that kernels [print](crate::print) by `sink`, in place of the standard output.
+    pub fn print_to(self, sink: PrintSink) -> Self {
+        Self { sink, ..self }
     }
 
     /// What a block and a grid can have at most.
@@ -290,7 +301,8 @@ impl Executor {
                 launch.fail(0, error);
             }
         };
-        if K::FACTS.is_cooperative || global_memory::is_for_waiting(|visit| kernel.visit_views(visit)) {
+        let in_turns = K::FACTS.is_cooperative || global_memory::is_for_waiting(|visit| kernel.visit_views(visit));
+        if in_turns {
             launch.portion = 1;
             let window = if K::FACTS.is_cooperative { launch.total } else { self.window as u64 };
             let workers = window.min(launch.total) as usize;
@@ -310,6 +322,10 @@ impl Executor {
             let (launch, work) = (&launch, &work);
             rayon::scope(|scope| (0..workers).for_each(|_| scope.spawn(move |_| work(launch, None))));
         }
+        // Which blocks behind one that has failed have run is chance, unless they took turns.
+        let first_failed = launch.first_failed.load(Ordering::Relaxed);
+        let (prints, kernel) = (core::mem::take(&mut launch.prints), launch.kernel);
+        prints.show(kernel, (!in_turns).then_some(first_failed), &self.sink);
         launch.result()
     }
 
@@ -367,6 +383,8 @@ struct Launch {
     global: Option<GlobalMemory>,
     /// Decides the order of blocks that can wait for one another.
     seed: u64,
+    /// What its blocks have printed.
+    prints: Prints,
 }
 
 impl Launch {
@@ -385,6 +403,7 @@ impl Launch {
             failure: Mutex::new(None),
             global: None,
             seed,
+            prints: Prints::default(),
         }
     }
 
@@ -401,7 +420,8 @@ impl Launch {
         turns: Option<(&Turns, usize)>,
     ) -> MemoryState {
         let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
-        let context = Context::new::<K>(executor, self.grid, memory, &visit_views, self.global.as_ref(), turns);
+        let context =
+            Context::new::<K>(executor, self.grid, memory, &visit_views, self.global.as_ref(), turns, &self.prints);
         let _entered = context.enter();
         // SAFETY: the caller's promise; the context is entered, and dropped after the block.
         let mut block = unsafe { Block::new(&context, kernel) };
@@ -417,6 +437,7 @@ impl Launch {
                     return MemoryState::Reusable;
                 }
                 let result = block.run(index, self.seed);
+                self.prints.take(&context.block_prints);
                 if block.is_abandoned() {
                     return MemoryState::Reusable;
                 }
