@@ -39,9 +39,9 @@
 //!
 //! A panic on a GPU, be it of [`gpu_assert!`](crate::gpu_assert), of `assert!` or of an index, ends the grid and with it the GPU's context:
 //! the host's next call that waits fails, with an error that names kernel, block, thread, file and line, as the CPU executor's report
-//! does. The message comes with it if it is a constant text, that of `Option::expect` too. The messages of `panic!("… {}", x)` and its like are left out, because
-//! `core` would write them to memory that kernels do not have: [`gpu_assert!`](crate::gpu_assert) and [`gpu_panic!`](crate::gpu_panic)
-//! take up to four values along.
+//! does. The message comes with it if it is a constant text, that of `Option::expect` too. The messages of `panic!("… {}", x)` and its like
+//! are left out, because `core` would write them to memory that kernels do not have: [`gpu_assert!`](crate::gpu_assert) and
+//! [`gpu_panic!`](crate::gpu_panic) take up to four values along.
 //!
 //! A kernel that does none of this has the same PTX as without this module. One that does and is loaded by other means than the crate
 //! `tilewright-runtime` prints nothing and reports nothing, but ends all the same.
@@ -420,6 +420,7 @@ mod host {
     #[cfg(test)]
     mod tests {
         use super::*;
+        use crate::print_record::{FILE_BYTES, LINE_VALUES, TEXT_BYTES};
 
         #[test]
         fn values_stand_in_their_places() {
@@ -428,6 +429,64 @@ mod host {
             assert_eq!(rendered("é{}é", &[Value::of(f64::NAN)]), "éNaNé");
             assert_eq!(rendered("", &[]), "");
             assert_eq!(rendered("a damaged one: {é {", &[]), "a damaged one: {é {");
+        }
+
+        /// A message as a thread leaves it.
+        fn message(text: &str, kinds: u64, values: [u64; 2]) -> Message {
+            let mut message = Message {
+                is_complete: 1,
+                module: 0,
+                block: [1, 2, 3],
+                thread: [4, 5, 6],
+                kinds,
+                text_bytes: text.len() as u64,
+                values: [0; LINE_VALUES],
+                text: [0; TEXT_BYTES],
+            };
+            message.values[..2].copy_from_slice(&values);
+            let kept = text.len().min(TEXT_BYTES);
+            message.text[..kept].copy_from_slice(&text.as_bytes()[..kept]);
+            message
+        }
+
+        #[test]
+        fn a_message_in_memory_becomes_a_line() {
+            let kinds = u64::from(Kind::I32 as u8) | u64::from(Kind::Bool as u8) << 8;
+            let line = message("{{{}}} {}", kinds, [u64::MAX, 1]);
+            assert_eq!(line.rendered(), "{-1} true");
+            let expected = Printed::Line {
+                kernel: "k",
+                block: Dim3::new(1, 2, 3),
+                thread: Dim3::new(4, 5, 6),
+                text: "{-1} true".to_string(),
+            };
+            assert_eq!(line.printed("k"), expected);
+            assert_eq!(message("{{}} {}", VERBATIM, [1, 2]).rendered(), "{{}} {}", "the braces of a panic are its own");
+            let long = "x".repeat(TEXT_BYTES) + "y";
+            assert_eq!(message(&long[..TEXT_BYTES], 0, [0; 2]).rendered(), long[..TEXT_BYTES]);
+            assert_eq!(message(&long, VERBATIM, [0; 2]).rendered(), format!("{}…", &long[..TEXT_BYTES]));
+            assert_eq!(
+                Message { text_bytes: u64::MAX, ..line }.rendered().chars().last(),
+                Some('…'),
+                "whatever is there"
+            );
+        }
+
+        #[test]
+        fn a_report_in_memory_is_the_fault_that_the_executor_reports() {
+            let report = |name: &str| {
+                let mut file = [0; FILE_BYTES];
+                let kept = name.len().min(FILE_BYTES);
+                file[..kept].copy_from_slice(&name.as_bytes()[name.len() - kept..]);
+                let message = message("not even", VERBATIM, [0; 2]);
+                Report { message, line: 12, file_bytes: name.len() as u64, file }.fault("k").to_string()
+            };
+            let expected =
+                "kernel `k`, block (1, 2, 3), thread (4, 5, 6), src/lib.rs:12: the kernel panicked: not even";
+            assert_eq!(report("src/lib.rs"), expected);
+            let long = "d/".repeat(FILE_BYTES) + "lib.rs";
+            let end = &long[long.len() - FILE_BYTES..];
+            assert_eq!(report(&long), expected.replace("src/lib.rs", &format!("…{end}")));
         }
 
         #[test]
