@@ -30,6 +30,7 @@
 //! | [`DisjointSlice`] | the same, but each thread gets its own elements only, so that nothing is unsafe | the same |
 //! | [`atomic`], [`GlobalAtomics`] | `atom`, `ld.acquire`, `st.release`, `fence` | the same, and clocks that know what is ordered |
 //! | [`Shared`], [`SharedSlice`] | `.shared` memory | a store per block, with a shadow that sees races |
+//! | [`Element`]: numbers of 1 to 8 bytes, structs by `#[derive(Element)]` | a load or a store, or one of each field | the same, and races are those of bytes |
 //!
 //! # Safety
 //!
