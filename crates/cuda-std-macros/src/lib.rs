@@ -61,8 +61,8 @@ pub fn kernel_param(item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// What has padding, type parameters or lifetimes, or a field that is no element, does not compile. The struct is loaded and stored
-/// field by field, so a thread may see a mixture of what two others have written, which is a race; with `#[repr(C, align(16))]` and
-/// 16 bytes of fields, the compiler makes one access of it where it sees all fields used. On the CPU it is `bytemuck::Pod`, as buffers need.
+/// field by field, and the compiler joins fields where it can; a vector of one struct (`get_vector_unchecked::<1>`) is one access, if the
+/// struct has 2, 4, 8 or 16 bytes. On the CPU the struct is `bytemuck::Pod`, as buffers need it.
 #[proc_macro_derive(Element)]
 pub fn element(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);

@@ -32,6 +32,7 @@
 //! | [`grid`] | the same, as the barrier of a cooperative launch | the same |
 //! | [`mod@print`], panics | messages in the host's memory, a trap | collected by the launch; a report |
 //! | [`Shared`], [`SharedSlice`] | `.shared` memory | a store per block, with a shadow that sees races |
+//! | [`Element`]: numbers of 1 to 8 bytes, structs by `#[derive(Element)]` | a load or a store, or one of each field | the same, and races are those of bytes |
 //!
 //! # Safety
 //!

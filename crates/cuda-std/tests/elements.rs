@@ -417,7 +417,7 @@ struct Color {
     high: i8,
 }
 
-/// One access, for its alignment.
+/// As long as the longest vector, and aligned like it.
 #[derive(Clone, Copy, Debug, PartialEq, Element, KernelParam)]
 #[repr(C, align(16))]
 struct Line(Pair, u64);

@@ -7,6 +7,9 @@
 #[path = "../../fixtures/instructions/src/atomics.rs"]
 pub mod atomics;
 
+#[path = "../../fixtures/instructions/src/elements.rs"]
+pub mod elements;
+
 #[path = "../../fixtures/instructions/src/mma.rs"]
 pub mod mma;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use cuda_driver::cust::memory::bytemuck::Pod;
+use cuda_driver::cust::memory::bytemuck::{self, Pod};
 use cuda_driver::{
     Error as DriverError, Function, Gpu, L2Promotion, TensorDimension, TensorElement, TensorSwizzle, TiledTensor,
 };
@@ -201,18 +201,13 @@ impl Machine {
     /// # Errors
     /// What the launch reports, or the driver.
     pub fn run(&self, launch: Launch, blocks: u32, input: &[u32], outputs: usize) -> Result<Vec<u32>, Error> {
-        let mut output = vec![0; outputs];
-        // The executor's copies need addresses as aligned as those of a GPU's memory are.
-        let aligned: Vec<u128>;
-        let input = if let Self::Executor(_) = self {
-            aligned = input.chunks(4).map(words_to_u128).collect();
-            // SAFETY: as many words as there are in the input, which the vector has, rounded up; every pattern of bits is a word.
-            unsafe { std::slice::from_raw_parts(aligned.as_ptr().cast::<u32>(), input.len()) }
-        } else {
-            input
-        };
-        self.reading(input, |input| self.writing(&mut output, |output| launch(self, input, output, blocks)))?;
-        Ok(output)
+        // The executor's vectors and copies need addresses as aligned as those of a GPU's memory are.
+        let aligned_input: Vec<u128> = input.chunks(4).map(words_to_u128).collect();
+        let mut aligned_output = vec![0u128; outputs.div_ceil(4)];
+        let input = &bytemuck::cast_slice(&aligned_input)[..input.len()];
+        let output: &mut [u32] = &mut bytemuck::cast_slice_mut(&mut aligned_output)[..outputs];
+        self.reading(input, |input| self.writing(output, |output| launch(self, input, output, blocks)))?;
+        Ok(output.to_vec())
     }
 
     /// The map of an array at an address.

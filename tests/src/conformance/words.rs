@@ -58,7 +58,7 @@ macro_rules! kernel {
 pub(super) use kernel;
 
 impl Instruction {
-    fn of_thread(
+    pub(super) fn of_thread(
         (name, launch): (&'static str, Launch),
         (inputs, outputs): (usize, usize),
         content: Content,
@@ -85,7 +85,7 @@ pub fn instructions() -> Vec<Instruction> {
     let thread = Instruction::of_thread;
     let of_warp = Instruction::of_warp;
     let numbers = Content::Numbers;
-    vec![
+    let mut all = vec![
         thread(kernel!(scalar::convert_bf16x2), (2, 1), Content::Pairs(Format::Bf16), to_round, |x| {
             vec![rounded_pair(x, Format::Bf16)]
         }),
@@ -304,10 +304,12 @@ pub fn instructions() -> Vec<Instruction> {
         of_warp(kernel!(warp::copy_4_bytes), copy_words, to_copy, |x| copied(x, 1)),
         of_warp(kernel!(warp::copy_8_bytes), copy_words, to_copy, |x| copied(x, 2)),
         of_warp(kernel!(warp::copy_16_bytes), copy_words, to_copy, |x| copied(x, 4)),
-    ]
+    ];
+    all.extend(super::elements::instructions());
+    all
 }
 
-const NEAREST: Rounding = Rounding::TiesToEven;
+pub(super) const NEAREST: Rounding = Rounding::TiesToEven;
 const ONE: u32 = 0x3F80_0000;
 const SIGN: u32 = 1 << 31;
 
@@ -325,13 +327,13 @@ fn special(rng: &mut StdRng) -> u32 {
 }
 
 /// A number with few bits, or one unit beside such: so that it is a tie of some format, or nearly one.
-fn nearly_tie(rng: &mut StdRng, exponents: (i32, i32)) -> u32 {
+pub(super) fn nearly_tie(rng: &mut StdRng, exponents: (i32, i32)) -> u32 {
     let bits = rng.random_range(0..=23);
     number(rng, Format::Fp32, exponents, bits).wrapping_add(rng.random_range(0..3)).wrapping_sub(1)
 }
 
 /// Two numbers to be rounded.
-fn to_round(rng: &mut StdRng, case: usize) -> Vec<u32> {
+pub(super) fn to_round(rng: &mut StdRng, case: usize) -> Vec<u32> {
     let mut one = || match case % 4 {
         0 => rng.random(),
         1 => special(rng),
@@ -527,7 +529,7 @@ fn to_copy(rng: &mut StdRng, _: usize) -> Vec<u32> {
 }
 
 /// A number in another format.
-fn converted(from: Format, word: u32, to: Format, rounding: Rounding) -> u32 {
+pub(super) fn converted(from: Format, word: u32, to: Format, rounding: Rounding) -> u32 {
     match from.decode(word) {
         Number::Nan => NAN >> (32 - to.word_bits()),
         Number::Infinite { negative } => to.infinity(negative),
