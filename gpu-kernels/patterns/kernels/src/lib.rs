@@ -1,18 +1,28 @@
-//! Kernels whose blocks tell one another what they have done, one pattern in each module, and the operation beside it.
+//! Kernels after well-known patterns, one in each module, and the operation beside it.
+//!
+//! Some have blocks that tell one another what they have done:
 //!
 //! | module | pattern | what orders the blocks |
 //! |---|---|---|
 //! | [`histogram`] | many threads add to few elements: first in shared memory, then in global memory | nothing has to |
 //! | [`sum`] | the block that is done last adds up what all have found | a counter that each acquires and releases |
 //! | [`scan`] | a block waits for those before it (decoupled look-back) | what is waited for is one word, and carries the value itself |
+//!
+//! In the others blocks have nothing to do with one another:
+//!
+//! | module | pattern |
+//! |---|---|
+//! | [`transpose`] | a tile goes through shared memory, so that what is read and what is written lies side by side |
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub mod histogram;
 pub mod scan;
 pub mod sum;
+pub mod transpose;
 mod zero;
 
 /// All of them.
 #[cfg(not(target_arch = "nvptx64"))]
-pub const OPERATIONS: &[&dyn testkit::Operation] = &[&histogram::Histogram, &scan::Scan, &sum::Sum];
+pub const OPERATIONS: &[&dyn testkit::Operation] =
+    &[&histogram::Histogram, &scan::Scan, &sum::Sum, &transpose::Transpose];
