@@ -12,17 +12,28 @@
 //!
 //! | module | pattern |
 //! |---|---|
+//! | [`softmax`] | a row is kept in registers, or in shared memory, by as many threads as it needs |
 //! | [`transpose`] | a tile goes through shared memory, so that what is read and what is written lies side by side |
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub mod histogram;
+mod row;
 pub mod scan;
+pub mod softmax;
 pub mod sum;
 pub mod transpose;
 mod zero;
 
 /// All of them.
 #[cfg(not(target_arch = "nvptx64"))]
-pub const OPERATIONS: &[&dyn testkit::Operation] =
-    &[&histogram::Histogram, &scan::Scan, &sum::Sum, &transpose::Transpose];
+pub const OPERATIONS: &[&dyn testkit::Operation] = &[
+    &histogram::Histogram,
+    &scan::Scan,
+    &sum::Sum,
+    &transpose::Transpose,
+    &softmax::Softmax::NORMAL,
+    &softmax::Softmax::SPECIAL,
+    &softmax::Softmax::WIDE,
+    &softmax::Softmax::HUGE,
+];
