@@ -12,12 +12,20 @@
 //!
 //! | module | pattern |
 //! |---|---|
+//! | [`layer_norm`] | mean and variance of a row that is kept in registers |
+//! | [`layer_norm_backward`] | sums of rows, and sums of columns in the same order every time, without atomic additions |
 //! | [`softmax`] | a row is kept in registers, or in shared memory, by as many threads as it needs |
 //! | [`transpose`] | a tile goes through shared memory, so that what is read and what is written lies side by side |
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "an array stays in registers only if it is indexed by constants, which iterators over it hide"
+)]
 
 pub mod histogram;
+pub mod layer_norm;
+pub mod layer_norm_backward;
 mod row;
 pub mod scan;
 pub mod softmax;
@@ -36,4 +44,9 @@ pub const OPERATIONS: &[&dyn testkit::Operation] = &[
     &softmax::Softmax::SPECIAL,
     &softmax::Softmax::WIDE,
     &softmax::Softmax::HUGE,
+    &layer_norm::LayerNorm::NORMAL,
+    &layer_norm::LayerNorm::OFFSET,
+    &layer_norm::LayerNorm::WIDE,
+    &layer_norm_backward::LayerNormBackward::NORMAL,
+    &layer_norm_backward::LayerNormBackward::WIDE,
 ];

@@ -17,6 +17,15 @@ pub(crate) const LANES: usize = warp::LANES as usize;
 /// The numbers of a thread in a group.
 pub(crate) const FOUR: usize = 4;
 
+/// How often what is loaded is needed.
+#[derive(Clone, Copy)]
+pub(crate) enum Needed {
+    /// Once: it leaves the first-level cache to others.
+    Once,
+    /// Again, as what all rows have in common.
+    Again,
+}
+
 /// `THREADS` threads that have a row of `cols` numbers together; what one of them has of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Team<const THREADS: usize> {
@@ -41,7 +50,7 @@ impl<const THREADS: usize> Team<THREADS> {
 
     /// The column of a number of this thread.
     #[inline(always)]
-    fn col(self, group: usize, i: usize) -> usize {
+    pub(crate) fn col(self, group: usize, i: usize) -> usize {
         if self.by_vectors { (group * THREADS + self.me) * FOUR + i } else { (group * FOUR + i) * THREADS + self.me }
     }
 
@@ -64,14 +73,21 @@ impl<const THREADS: usize> Team<THREADS> {
         first: usize,
         from: usize,
         filler: f32,
+        needed: Needed,
     ) -> [[f32; FOUR]; GROUPS] {
         let mut numbers = [[filler; FOUR]; GROUPS];
         // The question is asked once, so that the loads come one after the other.
         if self.by_vectors {
             for group in 0..GROUPS {
                 if self.has(from + group, 0) {
+                    let place = first + self.col(from + group, 0);
                     // SAFETY: the column was compared, and `cols` is a multiple of 4 as it is; so is `first`, and the matrix is aligned.
-                    numbers[group] = unsafe { x.get4_streaming_unchecked(first + self.col(from + group, 0)) };
+                    numbers[group] = unsafe {
+                        match needed {
+                            Needed::Once => x.get4_streaming_unchecked(place),
+                            Needed::Again => x.get4_unchecked(place),
+                        }
+                    };
                 }
             }
         } else {
@@ -118,6 +134,12 @@ impl<const THREADS: usize> Team<THREADS> {
             }
         }
     }
+}
+
+/// One number and another.
+#[inline(always)]
+pub(crate) fn plus(one: f32, other: f32) -> f32 {
+    one + other
 }
 
 /// The sum of four numbers.

@@ -225,7 +225,7 @@ mod operation {
 
         fn expected(&self, _sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let mut sum = 0u32;
-            let sums = values.of("x")?.into_iter().map(|x| {
+            let sums = values.of("x")?.iter().map(|x| {
                 sum = sum.wrapping_add(*x as u32);
                 Expected::exact(sum.into())
             });

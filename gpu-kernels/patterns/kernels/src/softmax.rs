@@ -22,7 +22,7 @@
 
 use cuda_std::prelude::*;
 
-use crate::row::{FOUR, LANES, Team, of_block, of_lanes, sum_of_four};
+use crate::row::{FOUR, LANES, Needed, Team, of_block, of_lanes, plus, sum_of_four};
 
 /// The most columns of each kernel but the last.
 pub const SHORT: usize = 256;
@@ -56,11 +56,6 @@ fn largest_of_four([a, b, c, d]: [f32; FOUR]) -> f32 {
     larger(larger(a, b), larger(c, d))
 }
 
-#[inline(always)]
-fn plus(one: f32, other: f32) -> f32 {
-    one + other
-}
-
 /// The softmax of a row that a team keeps in registers, `GROUPS` groups at most. `largest` and `sum` find that of what each thread has.
 ///
 /// # Safety
@@ -76,7 +71,7 @@ unsafe fn in_registers<const THREADS: usize, const GROUPS: usize>(
 ) {
     let groups = team.groups();
     // SAFETY: the caller's promise.
-    let mut numbers: [[f32; FOUR]; GROUPS] = unsafe { team.load(x, first, 0, f32::NEG_INFINITY) };
+    let mut numbers: [[f32; FOUR]; GROUPS] = unsafe { team.load(x, first, 0, f32::NEG_INFINITY, Needed::Once) };
     // Groups that are not there are left out: the same for all threads.
     let mut max = f32::NEG_INFINITY;
     for group in 0..GROUPS {
@@ -196,7 +191,7 @@ pub fn softmax_long_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: Globa
         let mut max = f32::NEG_INFINITY;
         let mut from = 0;
         while from < groups {
-            let numbers: [[f32; FOUR]; AT_ONCE] = team.load(x, first, from, f32::NEG_INFINITY);
+            let numbers: [[f32; FOUR]; AT_ONCE] = team.load(x, first, from, f32::NEG_INFINITY, Needed::Again);
             for group in 0..AT_ONCE {
                 max = larger(max, largest_of_four(numbers[group]));
                 if from + group < KEPT {
@@ -216,7 +211,7 @@ pub fn softmax_long_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: Globa
         }
         let mut from = KEPT;
         while from < groups {
-            let numbers: [[f32; FOUR]; AT_ONCE] = team.load(x, first, from, f32::NEG_INFINITY);
+            let numbers: [[f32; FOUR]; AT_ONCE] = team.load(x, first, from, f32::NEG_INFINITY, Needed::Again);
             for group in 0..AT_ONCE {
                 sum += sum_of_four(exponentials(numbers[group]));
             }
@@ -229,7 +224,7 @@ pub fn softmax_long_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: Globa
         }
         let mut from = KEPT;
         while from < groups {
-            let mut numbers: [[f32; FOUR]; AT_ONCE] = team.load(x, first, from, f32::NEG_INFINITY);
+            let mut numbers: [[f32; FOUR]; AT_ONCE] = team.load(x, first, from, f32::NEG_INFINITY, Needed::Again);
             for group in 0..AT_ONCE {
                 numbers[group] = exponentials(numbers[group]).map(|e| e * factor);
             }
@@ -346,11 +341,14 @@ mod operation {
         fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             let [rows, cols] = sizes.get_u32(["rows", "cols"])?;
             let (x, y) = (views.read("x")?, views.write("y")?);
-            match cols as usize {
-                ..=SHORT => device.launch(softmax_short_fp32 { rows, cols, x, y })?,
-                ..=OF_WARP => device.launch(softmax_of_warp_fp32 { rows, cols, x, y })?,
-                ..=OF_BLOCK => device.launch(softmax_of_block_fp32 { rows, cols, x, y })?,
-                _ => device.launch(softmax_long_fp32 { rows, cols, x, y })?,
+            if cols as usize <= SHORT {
+                device.launch(softmax_short_fp32 { rows, cols, x, y })?;
+            } else if cols as usize <= OF_WARP {
+                device.launch(softmax_of_warp_fp32 { rows, cols, x, y })?;
+            } else if cols as usize <= OF_BLOCK {
+                device.launch(softmax_of_block_fp32 { rows, cols, x, y })?;
+            } else {
+                device.launch(softmax_long_fp32 { rows, cols, x, y })?;
             }
             Ok(())
         }
