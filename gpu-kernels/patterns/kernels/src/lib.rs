@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`layer_norm`] | mean and variance of a row that is kept in registers |
 //! | [`layer_norm_backward`] | sums of rows, and sums of columns in the same order every time, without atomic additions |
+//! | [`philox`] | numbers that are a function of their position: no thread has a state |
 //! | [`softmax`] | a row is kept in registers, or in shared memory, by as many threads as it needs |
 //! | [`transpose`] | a tile goes through shared memory, so that what is read and what is written lies side by side |
 
@@ -26,11 +27,13 @@
 pub mod histogram;
 pub mod layer_norm;
 pub mod layer_norm_backward;
+pub mod philox;
 mod row;
 pub mod scan;
 pub mod softmax;
 pub mod sum;
 pub mod transpose;
+mod words;
 mod zero;
 
 /// All of them.
@@ -49,4 +52,7 @@ pub const OPERATIONS: &[&dyn testkit::Operation] = &[
     &layer_norm::LayerNorm::WIDE,
     &layer_norm_backward::LayerNormBackward::NORMAL,
     &layer_norm_backward::LayerNormBackward::WIDE,
+    &philox::Philox::WORDS,
+    &philox::Philox::UNIFORM,
+    &philox::Philox::NORMAL,
 ];
