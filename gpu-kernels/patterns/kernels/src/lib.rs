@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`layer_norm`] | mean and variance of a row that is kept in registers |
 //! | [`layer_norm_backward`] | sums of rows, and sums of columns in the same order every time, without atomic additions |
+//! | [`n_body`] | what all threads need is read from shared memory, once for several results |
 //! | [`philox`] | numbers that are a function of their position: no thread has a state |
 //! | [`softmax`] | a row is kept in registers, or in shared memory, by as many threads as it needs |
 //! | [`transpose`] | a tile goes through shared memory, so that what is read and what is written lies side by side |
@@ -27,6 +28,7 @@
 pub mod histogram;
 pub mod layer_norm;
 pub mod layer_norm_backward;
+pub mod n_body;
 pub mod philox;
 mod row;
 pub mod scan;
@@ -52,6 +54,8 @@ pub const OPERATIONS: &[&dyn testkit::Operation] = &[
     &layer_norm::LayerNorm::WIDE,
     &layer_norm_backward::LayerNormBackward::NORMAL,
     &layer_norm_backward::LayerNormBackward::WIDE,
+    &n_body::NBody::NORMAL,
+    &n_body::NBody::NEAR,
     &philox::Philox::WORDS,
     &philox::Philox::UNIFORM,
     &philox::Philox::NORMAL,

@@ -227,7 +227,7 @@ mod operation {
             let (k0, k1) = ((key[0] + round * 0x9E37_79B9) % WORD, (key[1] + round * 0xBB67_AE85) % WORD);
             let (product0, product1) = (r0 * 0xD251_1F53, r1 * 0xCD9E_8D57);
             // The two networks change places.
-            (r0, r1) = (product1 / WORD ^ l0 ^ k0, product0 / WORD ^ l1 ^ k1);
+            (r0, r1) = ((product1 / WORD) ^ l0 ^ k0, (product0 / WORD) ^ l1 ^ k1);
             (l0, l1) = (product1 % WORD, product0 % WORD);
         }
         [r0, l0, r1, l1].map(|word| word as u32)
