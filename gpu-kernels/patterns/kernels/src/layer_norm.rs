@@ -135,7 +135,7 @@ unsafe fn in_registers<const THREADS: usize, const GROUPS: usize>(
 /// Layer normalisation of rows of up to 1024 numbers.
 #[kernel(
     block = 256,
-    min_blocks = 4,
+    min_blocks = 3,
     grid = rows.div_ceil(WARPS as u32).max(1),
     requires(
         x.len() == rows as usize * cols as usize, y.len() == x.len(), cols as usize <= OF_WARP,
@@ -230,7 +230,7 @@ pub fn layer_norm_of_block_fp32(
     block = 1024,
     grid = rows.max(1),
     requires(
-        x.len() == rows as usize * cols as usize, y.len() == x.len(),
+        x.len() == rows as usize * cols as usize, cols <= i32::MAX as u32, y.len() == x.len(),
         gamma.len() == cols as usize, beta.len() == cols as usize,
         mean.len() == rows as usize, inverse.len() == rows as usize
     )

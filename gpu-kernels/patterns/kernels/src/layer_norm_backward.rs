@@ -232,7 +232,7 @@ pub fn layer_norm_dx_of_block_fp32(
     block = 1024,
     grid = rows.max(1),
     requires(
-        x.len() == rows as usize * cols as usize, dy.len() == x.len(), dx.len() == x.len(),
+        x.len() == rows as usize * cols as usize, dy.len() == x.len(), dx.len() == x.len(), cols <= i32::MAX as u32,
         gamma.len() == cols as usize, mean.len() == rows as usize, inverse.len() == rows as usize
     )
 )]
@@ -312,7 +312,7 @@ unsafe fn write_sums(
         }
         let team = team(lane);
         if team.has(group, place % FOUR) {
-            let col = first + team.col(group, place % FOUR);
+            let col = first + team.col(group, place % FOUR) as usize;
             if place < FOUR { outputs[0].set_unchecked(col, sum) } else { outputs[1].set_unchecked(col, sum) }
         }
     }
@@ -323,7 +323,7 @@ unsafe fn write_sums(
     block = 256,
     grid = blocks(rows, cols, of_chunk).unwrap_or(0).max(1),
     requires(
-        x.len() == rows as usize * cols as usize, dy.len() == x.len(),
+        x.len() == rows as usize * cols as usize, dy.len() == x.len(), cols <= i32::MAX as u32,
         mean.len() == rows as usize, inverse.len() == rows as usize,
         of_chunk > 0, blocks(rows, cols, of_chunk).is_some(),
         gammas.len() == (rows.div_ceil(of_chunk.max(1)).max(1)) as usize * cols as usize, betas.len() == gammas.len()
@@ -385,7 +385,7 @@ pub fn layer_norm_chunks_fp32(
     block = 256,
     grid = cols.div_ceil(COLUMNS as u32).max(1),
     requires(
-        gammas.len() == chunks as usize * cols as usize, betas.len() == gammas.len(),
+        gammas.len() == chunks as usize * cols as usize, cols <= i32::MAX as u32, betas.len() == gammas.len(),
         dgamma.len() == cols as usize, dbeta.len() == cols as usize
     )
 )]

@@ -17,6 +17,7 @@
 //! | [`n_body`] | what all threads need is read from shared memory, once for several results |
 //! | [`philox`] | numbers that are a function of their position: no thread has a state |
 //! | [`softmax`] | a row is kept in registers, or in shared memory, by as many threads as it needs |
+//! | [`top_k`] | a bound that is cheap to find leaves few candidates for what is dear |
 //! | [`transpose`] | a tile goes through shared memory, so that what is read and what is written lies side by side |
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
@@ -34,6 +35,7 @@ mod row;
 pub mod scan;
 pub mod softmax;
 pub mod sum;
+pub mod top_k;
 pub mod transpose;
 mod words;
 mod zero;
@@ -56,6 +58,9 @@ pub const OPERATIONS: &[&dyn testkit::Operation] = &[
     &layer_norm_backward::LayerNormBackward::WIDE,
     &n_body::NBody::NORMAL,
     &n_body::NBody::NEAR,
+    &top_k::TopK::NORMAL,
+    &top_k::TopK::SPECIAL,
+    &top_k::TopK::TIES,
     &philox::Philox::WORDS,
     &philox::Philox::UNIFORM,
     &philox::Philox::NORMAL,

@@ -29,29 +29,40 @@ pub(crate) enum Needed {
 /// `THREADS` threads that have a row of `cols` numbers together; what one of them has of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Team<const THREADS: usize> {
-    me: usize,
-    cols: usize,
+    cols: u32,
     by_vectors: bool,
+    /// The first column of this thread, and from one of the numbers of a group to the next.
+    first: u32,
+    step: u32,
 }
 
 impl<const THREADS: usize> Team<THREADS> {
-    /// What thread `me` of them has. `addresses` are those at which the matrices begin whose rows are loaded or stored, combined by `|`.
+    /// What thread `me` of them has of up to 2³¹ columns. `addresses` are those at which the matrices begin whose rows are loaded or stored,
+    /// combined by `|`.
     #[inline(always)]
     pub(crate) fn new(me: usize, cols: usize, addresses: usize) -> Self {
-        let is_aligned = addresses.is_multiple_of(FOUR * size_of::<f32>());
-        Self { me, cols, by_vectors: cols.is_multiple_of(FOUR) && is_aligned }
+        let by_vectors = cols.is_multiple_of(FOUR) && addresses.is_multiple_of(FOUR * size_of::<f32>());
+        let (me, four, threads) = (me as u32, FOUR as u32, THREADS as u32);
+        let (first, step) = if by_vectors { (me * four, 1) } else { (me, threads) };
+        Self { cols: cols as u32, by_vectors, first, step }
+    }
+
+    /// The same of the first `cols` numbers of a row, or of others that begin at one of its multiples of four.
+    #[inline(always)]
+    pub(crate) fn of(self, cols: usize) -> Self {
+        Self { cols: cols as u32, ..self }
     }
 
     /// The groups of a row.
     #[inline(always)]
     pub(crate) fn groups(self) -> usize {
-        self.cols.div_ceil(FOUR * THREADS)
+        (self.cols as usize).div_ceil(FOUR * THREADS)
     }
 
     /// The column of a number of this thread.
     #[inline(always)]
-    pub(crate) fn col(self, group: usize, i: usize) -> usize {
-        if self.by_vectors { (group * THREADS + self.me) * FOUR + i } else { (group * FOUR + i) * THREADS + self.me }
+    pub(crate) fn col(self, group: usize, i: usize) -> u32 {
+        self.first + group as u32 * (FOUR * THREADS) as u32 + i as u32 * self.step
     }
 
     /// Whether there is such a column.
@@ -80,7 +91,7 @@ impl<const THREADS: usize> Team<THREADS> {
         if self.by_vectors {
             for group in 0..GROUPS {
                 if self.has(from + group, 0) {
-                    let place = first + self.col(from + group, 0);
+                    let place = first + self.col(from + group, 0) as usize;
                     // SAFETY: the column was compared, and `cols` is a multiple of 4 as it is; so is `first`, and the matrix is aligned.
                     numbers[group] = unsafe {
                         match needed {
@@ -95,7 +106,7 @@ impl<const THREADS: usize> Team<THREADS> {
                 for i in 0..FOUR {
                     if self.has(from + group, i) {
                         // SAFETY: the column was compared.
-                        numbers[group][i] = unsafe { x.get_unchecked(first + self.col(from + group, i)) };
+                        numbers[group][i] = unsafe { x.get_unchecked(first + self.col(from + group, i) as usize) };
                     }
                 }
             }
@@ -120,7 +131,7 @@ impl<const THREADS: usize> Team<THREADS> {
             for group in 0..GROUPS {
                 if self.has(from + group, 0) {
                     // SAFETY: as for `load`; a column is one thread's.
-                    unsafe { y.set4_unchecked(first + self.col(from + group, 0), numbers[group]) };
+                    unsafe { y.set4_unchecked(first + self.col(from + group, 0) as usize, numbers[group]) };
                 }
             }
         } else {
@@ -128,7 +139,7 @@ impl<const THREADS: usize> Team<THREADS> {
                 for i in 0..FOUR {
                     if self.has(from + group, i) {
                         // SAFETY: as for `load`; a column is one thread's.
-                        unsafe { y.set_unchecked(first + self.col(from + group, i), numbers[group][i]) };
+                        unsafe { y.set_unchecked(first + self.col(from + group, i) as usize, numbers[group][i]) };
                     }
                 }
             }

@@ -170,7 +170,7 @@ pub fn softmax_of_block_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: G
     block = 1024,
     grid = rows.max(1),
     dynamic_shared = KEPT_BYTES,
-    requires(x.len() == rows as usize * cols as usize, y.len() == x.len())
+    requires(x.len() == rows as usize * cols as usize, cols <= i32::MAX as u32, y.len() == x.len())
 )]
 pub fn softmax_long_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     static MAXIMA: Shared<[f32; MANY_WARPS]> = Shared::new();
