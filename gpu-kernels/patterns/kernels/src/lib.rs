@@ -7,6 +7,7 @@
 //! | [`histogram`] | many threads add to few elements: first in shared memory, then in global memory | nothing has to |
 //! | [`sum`] | the block that is done last adds up what all have found | a counter that each acquires and releases |
 //! | [`scan`] | a block waits for those before it (decoupled look-back) | what is waited for is one word, and carries the value itself |
+//! | [`radix_sort`] | the same for each of 256 digits, and a launch for each pass | the same |
 //!
 //! In the others blocks have nothing to do with one another:
 //!
@@ -31,6 +32,7 @@ pub mod layer_norm;
 pub mod layer_norm_backward;
 pub mod n_body;
 pub mod philox;
+pub mod radix_sort;
 mod row;
 pub mod scan;
 pub mod softmax;
@@ -61,6 +63,8 @@ pub const OPERATIONS: &[&dyn testkit::Operation] = &[
     &top_k::TopK::NORMAL,
     &top_k::TopK::SPECIAL,
     &top_k::TopK::TIES,
+    &radix_sort::RadixSort::ANY,
+    &radix_sort::RadixSort::TIES,
     &philox::Philox::WORDS,
     &philox::Philox::UNIFORM,
     &philox::Philox::NORMAL,
