@@ -45,8 +45,8 @@ const STATES_AT_ONCE: usize = 4;
 const VECTORS: usize = 2;
 
 /// The flags of a state, above its count: the tile's own, or that of all tiles up to it. Nothing is known at zero.
-const OF_TILE: u32 = 1 << 30;
-const UP_TO_TILE: u32 = 2 << 30;
+pub const OF_TILE: u32 = 1 << 30;
+pub const UP_TO_TILE: u32 = 2 << 30;
 
 /// The most keys: a count has to leave room for the flags.
 pub const MOST_KEYS: usize = OF_TILE as usize - 1;
@@ -158,7 +158,7 @@ pub fn radix_begin_u32(counts: GlobalSliceMut<'_, u32>) {
 /// # Safety
 /// Every tile before has a block that will say what its count is; states of all of them are inside.
 #[inline(always)]
-unsafe fn look_back(states: &GlobalAtomics<'_, u32>, first: usize, tile: usize, digit: usize) -> u32 {
+pub unsafe fn look_back(states: &GlobalAtomics<'_, u32>, first: usize, tile: usize, digit: usize) -> u32 {
     let (mut end, mut sum) = (tile, 0);
     loop {
         // Before the first tile, nothing more comes.
