@@ -29,7 +29,7 @@ fn counts_back(tile: u32, states: GlobalAtomics<'_, u32>, counts: DisjointSlice<
 
 #[test]
 fn a_digit_counts_what_lies_before_its_tile_as_far_as_one_that_says_up_to() {
-    for tiles in 1..=9 {
+    for tiles in 1..=19 {
         let digits = 0..DIGITS as u32;
         // Each digit has its own tile that says "up to".
         let up_to = |digit: u32| digit as usize % tiles;
@@ -58,7 +58,7 @@ fn a_tile_adds_up_what_lies_before_it_as_far_as_one_that_says_up_to() {
     let tiles = 3 * WINDOW + 5;
     for up_to in [0, 1, WINDOW - 1, WINDOW, 2 * WINDOW + 3, tiles - 40, tiles - 1] {
         // Before it, sums that must not be added: it has them.
-        let mut states: Vec<u64> = (0..tiles as u64).map(|tile| OF_TILE | (tile * 0x0123_4567) % (1 << 32)).collect();
+        let mut states: Vec<u64> = (0..tiles as u64).map(|tile| OF_TILE | ((tile * 0x0123_4567) % (1 << 32))).collect();
         states[up_to] = UP_TO_TILE | 0xFFFF_FFF0;
         let expected = states[up_to..].iter().fold(0u32, |sum, state| sum.wrapping_add(*state as u32));
         let mut sums = vec![0; 32];

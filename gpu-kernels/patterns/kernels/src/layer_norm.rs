@@ -35,8 +35,9 @@ const MANY_THREADS: usize = layer_norm_long_fp32::BLOCK.x as usize;
 const WARPS: usize = THREADS / LANES;
 const MANY_WARPS: usize = MANY_THREADS / LANES;
 
-/// The groups that a thread of a long row loads at once.
-const AT_ONCE: usize = 2;
+/// The groups that a thread of a long row loads at once: of x alone, and of x, γ and β.
+const AT_ONCE: usize = 4;
+const AT_ONCE_OF_EACH: usize = 2;
 
 /// What a kernel is given.
 #[derive(Clone, Copy)]
@@ -273,11 +274,11 @@ pub fn layer_norm_long_fp32(
             }
         }
         let moments = Moments::new(of_row, of_block(&SUMS_OF_SQUARES, of_thread, 0.0, plus), cols, epsilon);
-        for from in (0..groups).step_by(AT_ONCE) {
-            let mut numbers: [[f32; FOUR]; AT_ONCE] = team.load(x, first, from, 0.0, Needed::Again);
-            let gamma: [[f32; FOUR]; AT_ONCE] = team.load(gamma, 0, from, 0.0, Needed::Again);
-            let beta: [[f32; FOUR]; AT_ONCE] = team.load(beta, 0, from, 0.0, Needed::Again);
-            for group in 0..AT_ONCE {
+        for from in (0..groups).step_by(AT_ONCE_OF_EACH) {
+            let mut numbers: [[f32; FOUR]; AT_ONCE_OF_EACH] = team.load(x, first, from, 0.0, Needed::Again);
+            let gamma: [[f32; FOUR]; AT_ONCE_OF_EACH] = team.load(gamma, 0, from, 0.0, Needed::Again);
+            let beta: [[f32; FOUR]; AT_ONCE_OF_EACH] = team.load(beta, 0, from, 0.0, Needed::Again);
+            for group in 0..AT_ONCE_OF_EACH {
                 numbers[group] = moments.of(numbers[group], gamma[group], beta[group]);
             }
             team.store(y, first, from, numbers);

@@ -7,7 +7,7 @@
 //!               │ a key's rank: how many of the same digit come before it in its warp     8 ballots say which lanes have the same
 //!               │ counts of a tile, a thread for each digit ─► a state of the tile and the digit:
 //!               │                                              its own count, or that of all tiles up to it
-//!               │ each thread looks back at the tiles before, four at a time, until one says "up to"     (decoupled look-back)
+//!               │ each thread looks back at the tiles before, eight at a time, until one says "up to"     (decoupled look-back)
 //!               │ shared memory: the tile's keys in order, then its values
 //!             keys, values ◄─ runs of the same digit, side by side
 //! ```
@@ -39,7 +39,7 @@ const OWN: usize = 16;
 pub const TILE: usize = OWN * THREADS;
 
 /// The states that a thread looks at together.
-const STATES_AT_ONCE: usize = 4;
+const STATES_AT_ONCE: usize = 8;
 
 /// The vectors that a thread loads at once to count digits.
 const VECTORS: usize = 2;

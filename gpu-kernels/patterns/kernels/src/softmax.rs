@@ -38,7 +38,7 @@ const WARPS: usize = THREADS / LANES;
 const MANY_WARPS: usize = MANY_THREADS / LANES;
 
 /// The groups that a thread of a long row loads at once, and those that it keeps in shared memory.
-const AT_ONCE: usize = 2;
+const AT_ONCE: usize = 4;
 const KEPT: usize = 10;
 
 /// The bytes of what is kept.
