@@ -314,15 +314,25 @@ mod operation {
     pub struct LayerNorm {
         name: &'static str,
         numbers: Distribution,
+        large: &'static [[usize; 2]],
     }
 
     impl LayerNorm {
         /// Of numbers as they come.
-        pub const NORMAL: Self = Self { name: "layer-norm", numbers: Distribution::Normal };
+        pub const NORMAL: Self = Self {
+            name: "layer-norm",
+            numbers: Distribution::Normal,
+            large: &[[262_144, 768], [65_536, 1023], [4096, 16_384], [16_384, 4096]],
+        };
         /// Of numbers far from zero, next to which their deviations are small: a variance from squares of numbers would be wrong.
-        pub const OFFSET: Self = Self { name: "layer-norm-offset", numbers: Distribution::Uniform(1000.0, 1001.0) };
+        pub const OFFSET: Self =
+            Self { name: "layer-norm-offset", numbers: Distribution::Uniform(1000.0, 1001.0), large: Self::FEW };
         /// Of numbers of many magnitudes, few of which count.
-        pub const WIDE: Self = Self { name: "layer-norm-wide", numbers: Distribution::LogUniform(1e-30, 1e16) };
+        pub const WIDE: Self =
+            Self { name: "layer-norm-wide", numbers: Distribution::LogUniform(1e-30, 1e16), large: Self::FEW };
+
+        /// Large cases of numbers that are not as they come: one for each kernel.
+        const FEW: &[[usize; 2]] = &[[1000, 1000], [1000, 4096], [100, 16_384]];
     }
 
     /// A row: its numbers, its mean, what its deviations are divided by, inverted; and how far off the last two can be.
@@ -392,9 +402,7 @@ mod operation {
                 ]
                 .map(|sizes| sizes.to_vec())
                 .to_vec(),
-                large: [[262_144, 768], [65_536, 1023], [16_384, 4096], [4096, 16_384]]
-                    .map(|sizes| sizes.to_vec())
-                    .to_vec(),
+                large: self.large.iter().map(|sizes| sizes.to_vec()).collect(),
                 bits: Bits::Same,
             }
         }

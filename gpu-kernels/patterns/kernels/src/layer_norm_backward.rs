@@ -451,13 +451,22 @@ mod operation {
     pub struct LayerNormBackward {
         name: &'static str,
         numbers: Distribution,
+        large: &'static [[usize; 2]],
     }
 
     impl LayerNormBackward {
         /// Of numbers as they come.
-        pub const NORMAL: Self = Self { name: "layer-norm-backward", numbers: Distribution::Normal };
+        pub const NORMAL: Self = Self {
+            name: "layer-norm-backward",
+            numbers: Distribution::Normal,
+            large: &[[262_144, 768], [65_536, 1023], [4096, 16_384], [16_384, 4096]],
+        };
         /// Of numbers of many magnitudes, few of which count.
-        pub const WIDE: Self = Self { name: "layer-norm-backward-wide", numbers: Distribution::LogUniform(1e-12, 1e8) };
+        pub const WIDE: Self = Self {
+            name: "layer-norm-backward-wide",
+            numbers: Distribution::LogUniform(1e-12, 1e8),
+            large: &[[10_000, 1000], [1000, 4096], [100, 16_384]],
+        };
     }
 
     impl Operation for LayerNormBackward {
@@ -490,9 +499,7 @@ mod operation {
                 ]
                 .map(|sizes| sizes.to_vec())
                 .to_vec(),
-                large: [[262_144, 768], [65_536, 1023], [16_384, 4096], [4096, 16_384]]
-                    .map(|sizes| sizes.to_vec())
-                    .to_vec(),
+                large: self.large.iter().map(|sizes| sizes.to_vec()).collect(),
                 bits: Bits::Same,
             }
         }

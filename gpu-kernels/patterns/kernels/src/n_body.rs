@@ -109,6 +109,8 @@ pub use operation::NBody;
 /// What the kernel is for. No GPU sees this.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
+    use std::num::NonZero;
+
     use testkit::{
         Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views,
     };
@@ -159,8 +161,7 @@ mod operation {
             // A difference; the square of a distance has 4 (differences, squares and sums of what is not negative), whose power of −3/2 is
             // off by 6 of them; the inverse root 2⁻²²·⁹ three times, which is less than 7; 3 products; then the sum.
             let roundings = 1 + 6 + 7 + 3 + n;
-            let mut accelerations = Vec::with_capacity(3 * n);
-            for at in bodies.chunks(4) {
+            let of_body = |at: &[f64]| {
                 let mut sums = [[0.0; 2]; 3];
                 for other in bodies.chunks(4) {
                     let d = [other[0] - at[0], other[1] - at[1], other[2] - at[2]];
@@ -170,8 +171,18 @@ mod operation {
                         *sum = [sum[0] + d * factor, sum[1] + (d * factor).abs()];
                     }
                 }
-                accelerations.extend(sums.map(|[sum, magnitude]| Expected::rounded(sum, roundings, magnitude)));
-            }
+                sums.map(|[sum, magnitude]| Expected::rounded(sum, roundings, magnitude))
+            };
+            // All pairs, in double precision: with as many threads as there are.
+            let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+            let accelerations = std::thread::scope(|scope| {
+                let parts = bodies.chunks(4 * n.div_ceil(threads).max(1));
+                let started: Vec<_> = parts
+                    .map(|part| scope.spawn(move || part.chunks(4).flat_map(of_body).collect::<Vec<_>>()))
+                    .collect();
+                // A panic of a thread is one here.
+                started.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            });
             Ok(vec![accelerations])
         }
 

@@ -255,17 +255,27 @@ mod operation {
     pub struct Softmax {
         name: &'static str,
         numbers: Distribution,
+        large: &'static [[usize; 2]],
     }
 
     impl Softmax {
         /// Of numbers as they come.
-        pub const NORMAL: Self = Self { name: "softmax", numbers: Distribution::Normal };
+        pub const NORMAL: Self = Self {
+            name: "softmax",
+            numbers: Distribution::Normal,
+            large: &[[1 << 20, 128], [131_072, 1000], [4096, 50_257], [8, 10_000_000], [16_384, 4096]],
+        };
         /// Of infinities, NaN, and the largest and smallest numbers among others.
-        pub const SPECIAL: Self = Self { name: "softmax-special", numbers: Distribution::Special };
+        pub const SPECIAL: Self = Self { name: "softmax-special", numbers: Distribution::Special, large: Self::FEW };
         /// Of numbers most of whose exponentials are subnormal or 0.
-        pub const WIDE: Self = Self { name: "softmax-wide", numbers: Distribution::Uniform(-120.0, 120.0) };
+        pub const WIDE: Self =
+            Self { name: "softmax-wide", numbers: Distribution::Uniform(-120.0, 120.0), large: Self::FEW };
         /// Of numbers of all magnitudes: only with the largest of all subtracted does no exponential overflow.
-        pub const HUGE: Self = Self { name: "softmax-huge", numbers: Distribution::LogUniform(1e-30, 3e38) };
+        pub const HUGE: Self =
+            Self { name: "softmax-huge", numbers: Distribution::LogUniform(1e-30, 3e38), large: Self::FEW };
+
+        /// Large cases of numbers that are not as they come: one for each kernel.
+        const FEW: &[[usize; 2]] = &[[10_000, 100], [1000, 1000], [1000, 4096], [100, 50_257]];
     }
 
     /// The softmax of a row, with a bound for what a kernel may make of it.
@@ -326,9 +336,7 @@ mod operation {
                 ]
                 .map(|sizes| sizes.to_vec())
                 .to_vec(),
-                large: [[1 << 20, 128], [131_072, 1000], [16_384, 4096], [4096, 50_257], [8, 10_000_000]]
-                    .map(|sizes| sizes.to_vec())
-                    .to_vec(),
+                large: self.large.iter().map(|sizes| sizes.to_vec()).collect(),
                 bits: Bits::Same,
             }
         }

@@ -430,15 +430,23 @@ mod operation {
     pub struct TopK {
         name: &'static str,
         numbers: Distribution,
+        large: &'static [[usize; 3]],
     }
 
     impl TopK {
         /// Of numbers as they come.
-        pub const NORMAL: Self = Self { name: "top-k", numbers: Distribution::Normal };
+        pub const NORMAL: Self = Self {
+            name: "top-k",
+            numbers: Distribution::Normal,
+            large: &[[65_536, 1000, 8], [64, 128_256, 50], [1, 1 << 26, 64], [16_384, 4096, 64]],
+        };
         /// Of zeros of both signs, infinities, and many NaN.
-        pub const SPECIAL: Self = Self { name: "top-k-special", numbers: Distribution::Special };
+        pub const SPECIAL: Self = Self { name: "top-k-special", numbers: Distribution::Special, large: Self::FEW };
         /// Of numbers most of which are equal: more reach the bound than there is room for.
-        pub const TIES: Self = Self { name: "top-k-ties", numbers: Distribution::Integers(-2, 0) };
+        pub const TIES: Self = Self { name: "top-k-ties", numbers: Distribution::Integers(-2, 0), large: Self::FEW };
+
+        /// Large cases of numbers that are not as they come.
+        const FEW: &[[usize; 3]] = &[[1000, 4096, 64], [3, 1_000_000, 50]];
     }
 
     /// Which of two numbers comes first: NaN, then the larger one.
@@ -472,9 +480,7 @@ mod operation {
                 ]
                 .map(|sizes| sizes.to_vec())
                 .to_vec(),
-                large: [[16_384, 4096, 64], [65_536, 1000, 8], [64, 128_256, 50], [1, 1 << 26, 64]]
-                    .map(|sizes| sizes.to_vec())
-                    .to_vec(),
+                large: self.large.iter().map(|sizes| sizes.to_vec()).collect(),
                 bits: Bits::Same,
             }
         }

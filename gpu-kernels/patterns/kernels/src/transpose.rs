@@ -189,7 +189,7 @@ mod operation {
                 ]
                 .map(|sizes| sizes.to_vec())
                 .to_vec(),
-                large: [[1, 16_384, 16_384], [64, 1000, 1003], [4096, 128, 64], [1, 3, 20_000_001]]
+                large: [[64, 1000, 1003], [4096, 128, 64], [1, 3, 20_000_001], [1, 16_384, 16_384]]
                     .map(|sizes| sizes.to_vec())
                     .to_vec(),
                 bits: Bits::Same,
