@@ -350,24 +350,22 @@ pub fn layer_norm_chunks_fp32(
     let mut sums = [[0.0; FOUR]; 2];
     let mut from = chunk as usize * of_chunk + me / LANES;
     while from < end {
-        let mut numbers = [[[0.0; FOUR]; 2]; ROWS_AT_ONCE];
-        let mut moments = [Moments { mean: 0.0, inverse: 0.0 }; ROWS_AT_ONCE];
-        for i in 0..ROWS_AT_ONCE {
+        let left = (end - from).div_ceil(WARPS);
+        let place = [from * cols, WARPS * cols];
+        // SAFETY: the rows that are left are below `rows`, and the launch has checked the lengths.
+        let (xs, dys): ([_; ROWS_AT_ONCE], [_; ROWS_AT_ONCE]) =
+            unsafe { (team.load_lines(x, place, group, left), team.load_lines(dy, place, group, left)) };
+        let moments: [_; ROWS_AT_ONCE] = core::array::from_fn(|i| {
             let row = from + i * WARPS;
-            if row < end {
-                // SAFETY: row < rows, and the launch has checked the lengths.
-                unsafe {
-                    let [x] = team.load(x, row * cols, group, 0.0, Needed::Once);
-                    let [dy] = team.load(dy, row * cols, group, 0.0, Needed::Once);
-                    numbers[i] = [x, dy];
-                    moments[i] = Moments { mean: mean.get_unchecked(row), inverse: inverse.get_unchecked(row) };
-                }
+            // Of rows that are not there all is 0. Those of the next chunk are somebody else's, even if they are there.
+            if row >= end {
+                return Moments { mean: 0.0, inverse: 0.0 };
             }
-        }
-        // Of what is not there dy is 0.
+            // SAFETY: likewise.
+            unsafe { Moments { mean: mean.get_unchecked(row), inverse: inverse.get_unchecked(row) } }
+        });
         for i in 0..ROWS_AT_ONCE {
-            let [x, dy] = numbers[i];
-            let normalized = moments[i].normalized(x);
+            let (normalized, dy) = (moments[i].normalized(xs[i]), dys[i]);
             for col in 0..FOUR {
                 sums[0][col] = math::fma(dy[col], normalized[col], sums[0][col]);
                 sums[1][col] += dy[col];
@@ -405,22 +403,15 @@ pub fn layer_norm_columns_fp32(
     let mut sums = [[0.0; FOUR]; 2];
     let mut from = me / LANES;
     while from < chunks {
-        let mut numbers = [[[0.0; FOUR]; 2]; ROWS_AT_ONCE];
-        for i in 0..ROWS_AT_ONCE {
-            let chunk = from + i * WARPS;
-            if chunk < chunks {
-                // SAFETY: the chunk was compared, and the launch has checked the lengths.
-                unsafe {
-                    let [gamma] = team.load(gammas, chunk * cols, group, 0.0, Needed::Once);
-                    let [beta] = team.load(betas, chunk * cols, group, 0.0, Needed::Once);
-                    numbers[i] = [gamma, beta];
-                }
-            }
-        }
+        let left = (chunks - from).div_ceil(WARPS);
+        let place = [from * cols, WARPS * cols];
+        // SAFETY: the chunks that are left are below `chunks`, and the launch has checked the lengths.
+        let numbers: [[[f32; FOUR]; ROWS_AT_ONCE]; 2] =
+            unsafe { [team.load_lines(gammas, place, group, left), team.load_lines(betas, place, group, left)] };
         for i in 0..ROWS_AT_ONCE {
             for which in 0..2 {
                 for col in 0..FOUR {
-                    sums[which][col] += numbers[i][which][col];
+                    sums[which][col] += numbers[which][i][col];
                 }
             }
         }

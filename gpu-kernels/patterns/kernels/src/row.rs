@@ -114,6 +114,44 @@ impl<const THREADS: usize> Team<THREADS> {
         numbers
     }
 
+    /// This thread's numbers of one group of `LINES` rows, of which there are `lines`, `pitch` elements from one to the next, from element
+    /// `first` on. In place of what is not there it is 0.
+    ///
+    /// # Safety
+    /// As for [`Team::load`], for each of those rows.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn load_lines<const LINES: usize>(
+        self,
+        x: GlobalSlice<'_, f32>,
+        [first, pitch]: [usize; 2],
+        group: usize,
+        lines: usize,
+    ) -> [[f32; FOUR]; LINES] {
+        let mut numbers = [[0.0; FOUR]; LINES];
+        // As in `load`.
+        if self.by_vectors {
+            for line in 0..LINES {
+                if line < lines && self.has(group, 0) {
+                    let place = first + line * pitch + self.col(group, 0) as usize;
+                    // SAFETY: as for `load`; the line was compared too.
+                    numbers[line] = unsafe { x.get4_streaming_unchecked(place) };
+                }
+            }
+        } else {
+            for line in 0..LINES {
+                for i in 0..FOUR {
+                    if line < lines && self.has(group, i) {
+                        let place = first + line * pitch + self.col(group, i) as usize;
+                        // SAFETY: likewise.
+                        numbers[line][i] = unsafe { x.get_unchecked(place) };
+                    }
+                }
+            }
+        }
+        numbers
+    }
+
     /// Writes them likewise.
     ///
     /// # Safety
