@@ -1,4 +1,4 @@
-//! The patterns of atomic operations: run, check, measure. `cargo run --release -- --help` lists what it can do.
+//! Well-known patterns of kernels: run, check, measure. `cargo run --release -- --help` lists what it can do.
 
 use std::process::ExitCode;
 

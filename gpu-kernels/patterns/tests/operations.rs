@@ -1,10 +1,29 @@
-//! All cases on the CPU executor with all its checks, and each call that orders what threads do left out in turn. No GPU is needed.
+//! All cases on the CPU executor with all its checks, in several orders of blocks, and each call that orders what threads do left out in
+//! turn. No GPU is needed.
 
+use cuda_std::executor::{Checks, Executor};
 use patterns_kernels::OPERATIONS;
+use testkit::Device;
 
 #[test]
 fn every_case_is_right() {
     OPERATIONS.iter().for_each(|operation| testkit::assert_checks(*operation));
+}
+
+#[test]
+fn every_case_is_right_in_whatever_order_blocks_run() {
+    for schedule in 1..=3 {
+        let device = Device::with_executor(Executor::new(Checks::Full).window(8).schedule(schedule));
+        for operation in OPERATIONS {
+            let description = operation.describe();
+            for sizes in &description.small {
+                let sizes = description.sizes_of(sizes).unwrap();
+                let case = testkit::check_case(*operation, &device, sizes, schedule);
+                let failure = case.failure.map(|failure| failure.to_string());
+                assert_eq!(failure, None, "{}, {}, schedule {schedule}", description.name, case.sizes);
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,50 +1,57 @@
 //! The sums of all numbers up to each, in one launch that reads every number once: a scan with decoupled look-back.
 //!
 //! ```text
-//!  tiles        0             1             2             3               4096 numbers each, taken by blocks in this order
+//!  tiles        0             1             2             3               8192 numbers each, taken by blocks in this order
 //!  own sum      a₀            a₁            a₂            a₃              known as soon as the tile is read
 //!  up to it     a₀            a₀+a₁         …                             known when what comes before is
 //!
 //!  states     │ up to, a₀ │ own, a₁ │ own, a₂ │ nothing │                 a word each: a flag and a sum
-//!                  ╰──────────┴────────┴──── tile 3 looks back, 32 tiles at a time, until it meets one that says "up to"
+//!                  ╰──────────┴────────┴──── tile 3 looks back, 128 tiles at a time, until it meets one that says "up to"
 //! ```
 //!
 //! A state is one word, written at once, so whoever sees the flag sees the sum as well, and nothing else has to be ordered: all operations
 //! are relaxed. A block takes its tile from a counter, so a tile that is waited for has a block that runs, in whatever order the GPU starts
 //! them.
 //!
+//! ```text
+//!  a warp's 1024 numbers      chunk 0                       chunk 1                 … chunk 7
+//!                           │ l₀ l₀ l₀ l₀ │ l₁ l₁ l₁ l₁ │ … │ l₀ l₀ l₀ l₀ │ …        loads and stores of 16 bytes, side by side for the lanes
+//!                             Σ             Σ                 Σ                      a scan of lanes for each chunk, all eight at once
+//! ```
+//!
+//! Numbers stay in the registers that they were loaded to: only sums of warps go through shared memory. A thread has 128 bytes under way, and
+//! tiles are so large that looking back keeps up: what a GPU of 4 TB/s makes in the time of a trip to its memory are some 60 tiles.
+//!
 //! Source: D. Merrill and M. Garland, "Single-pass parallel prefix scan with decoupled look-back" (NVIDIA, 2016).
 
 use cuda_std::atomic::{Relaxed, Scope};
 use cuda_std::prelude::*;
 
+use crate::row::LANES;
+use crate::words::{FOUR, get4, is_aligned, set4};
+
 /// The threads of a block.
-const THREADS: usize = 256;
+const THREADS: usize = inclusive_scan_u32::BLOCK.x as usize;
 
 /// The warps of a block.
 const WARPS: usize = THREADS / LANES;
 
-/// The lanes of a warp.
-const LANES: usize = warp::LANES as usize;
-
-/// The numbers of a thread, side by side.
-const OWN: usize = 16;
+/// The chunks of a warp: four numbers of each lane.
+const CHUNKS: usize = 8;
+const CHUNK: usize = FOUR * LANES;
 
 /// The numbers of a tile.
-pub const TILE: usize = THREADS * OWN;
+pub const TILE: usize = WARPS * CHUNKS * CHUNK;
 
-/// Where a number of the tile is in shared memory: one place is left free in 32, so that numbers `OWN` apart are in different banks.
-#[inline(always)]
-fn place_of(number: usize) -> usize {
-    number + number / LANES
-}
+/// The states that a lane looks at together.
+const STATES: usize = 4;
 
-/// The places.
-const PLACES: usize = TILE + TILE / LANES;
+/// The tiles that a warp looks back at together.
+pub const WINDOW: usize = STATES * LANES;
 
 /// The flags of a state: the sum in its lower half is the tile's own, or that of all numbers up to its end. Nothing is known at zero.
-const OF_TILE: u64 = 1 << 32;
-const UP_TO_TILE: u64 = 2 << 32;
+pub const OF_TILE: u64 = 1 << 32;
+pub const UP_TO_TILE: u64 = 2 << 32;
 
 /// From a number of each lane, the sum of those of all lanes up to this one. Sums wrap around.
 ///
@@ -65,42 +72,46 @@ unsafe fn scan_of_lanes(mut value: u32) -> u32 {
 /// # Safety
 /// All lanes of the warp come here together. Every tile before has a block that will say what its sum is.
 #[inline(always)]
-unsafe fn look_back(states: &GlobalAtomics<'_, u64>, tile: usize) -> u32 {
+pub unsafe fn look_back(states: &GlobalAtomics<'_, u64>, tile: usize) -> u32 {
     let lane = warp::lane_id() as usize;
     let (mut end, mut sum) = (tile, 0u32);
     loop {
-        // The tile of lane 0 is the last before the end; before the first tile, nothing more comes.
-        let state = if lane < end {
-            // SAFETY: below the tile, which is inside.
-            let state = unsafe { states.get_unchecked(end - 1 - lane) };
-            let mut found = state.load(Relaxed, Scope::Device);
-            while found == 0 {
-                found = state.load(Relaxed, Scope::Device);
+        // Number 0 is the last tile before the end; before the first tile, nothing more comes.
+        let look = |number: usize| {
+            if number < end {
+                // SAFETY: below the tile, which is inside.
+                unsafe { states.get_unchecked(end - 1 - number) }.load(Relaxed, Scope::Device)
+            } else {
+                UP_TO_TILE
             }
-            found
-        } else {
-            UP_TO_TILE
         };
-        // SAFETY: all lanes come here, by the caller's promise.
-        let complete = unsafe { warp::warp_vote_ballot(warp::ALL_LANES, state >= UP_TO_TILE) };
-        // What lies behind the first that says "up to" is in its sum.
-        let last = if complete == 0 { 31 } else { complete.trailing_zeros() as usize };
-        let mut part = if lane <= last { state as u32 } else { 0 };
-        for distance in [16, 8, 4, 2, 1] {
-            // SAFETY: likewise.
-            part = part.wrapping_add(unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, part, distance, warp::LANES) }.0);
+        let mut found: [u64; STATES] = core::array::from_fn(|i| look(i * LANES + lane));
+        for i in 0..STATES {
+            while found[i] == 0 {
+                found[i] = look(i * LANES + lane);
+            }
+            // SAFETY: all lanes come here, by the caller's promise.
+            let complete = unsafe { warp::warp_vote_ballot(warp::ALL_LANES, found[i] >= UP_TO_TILE) };
+            // What lies behind the first that says "up to" is in its sum.
+            let last = if complete == 0 { LANES - 1 } else { complete.trailing_zeros() as usize };
+            sum = sum.wrapping_add(if lane <= last { found[i] as u32 } else { 0 });
+            if complete != 0 {
+                for distance in [16, 8, 4, 2, 1] {
+                    // SAFETY: likewise; what was found complete is the same for all lanes.
+                    let other = unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, sum, distance, warp::LANES) }.0;
+                    sum = sum.wrapping_add(other);
+                }
+                return sum;
+            }
         }
-        sum = sum.wrapping_add(part);
-        if complete != 0 {
-            return sum;
-        }
-        end -= LANES;
+        end -= WINDOW;
     }
 }
 
 /// `y[i] = x[0] + … + x[i]`, modulo 2³².
 #[kernel(
     block = 256,
+    min_blocks = 3,
     grid = x.len().div_ceil(TILE).max(1) as u32,
     requires(y.len() == x.len(), states.len() == x.len().div_ceil(TILE), next.len() == 1)
 )]
@@ -110,14 +121,13 @@ pub fn inclusive_scan_u32(
     states: GlobalAtomics<'_, u64>,
     next: GlobalAtomics<'_, u32>,
 ) {
-    static NUMBERS: Shared<[u32; PLACES]> = Shared::new();
     static SUMS: Shared<[u32; WARPS]> = Shared::new();
     static TAKEN: Shared<[u32; 1]> = Shared::new();
     static BEFORE: Shared<[u32; 1]> = Shared::new();
     let me = thread::thread_idx_x() as usize;
     let (warp, lane) = (me / LANES, me % LANES);
     // SAFETY: all threads reach the barriers, which are between what is written to shared memory and what is read by others. The indices are
-    // within the arrays' shapes. A tile is one block's.
+    // within the arrays' shapes. A tile is one block's. Where all of it is there, and begins where vectors do, so do a lane's four numbers.
     unsafe {
         if me == 0 {
             TAKEN.write(0, next.get_unchecked(0).fetch_add(1, Relaxed, Scope::Device));
@@ -127,19 +137,30 @@ pub fn inclusive_scan_u32(
         if tile >= states.len() {
             return; // the same for the whole block
         }
-        // Read as they lie, side by side for the threads of a warp, and all before the first is needed.
-        let numbers: [u32; OWN] = core::array::from_fn(|i| x.get(tile * TILE + i * THREADS + me).unwrap_or(0));
-        for i in 0..OWN {
-            NUMBERS.write(place_of(i * THREADS + me), numbers[i]);
+        // The first of this lane's four numbers of a chunk.
+        let at = |chunk: usize| tile * TILE + (warp * CHUNKS + chunk) * CHUNK + lane * FOUR;
+        let by_vectors = (tile + 1) * TILE <= x.len() && is_aligned(x.as_ptr().addr() | y.as_mut_ptr().addr());
+        let mut numbers: [[u32; FOUR]; CHUNKS] = if by_vectors {
+            core::array::from_fn(|chunk| get4(x, at(chunk)))
+        } else {
+            core::array::from_fn(|chunk| core::array::from_fn(|i| x.get(at(chunk) + i).unwrap_or(0)))
+        };
+        let mut before = [0u32; CHUNKS];
+        for chunk in 0..CHUNKS {
+            for i in 1..FOUR {
+                numbers[chunk][i] = numbers[chunk][i].wrapping_add(numbers[chunk][i - 1]);
+            }
+            before[chunk] = scan_of_lanes(numbers[chunk][FOUR - 1]);
         }
-        thread::sync_threads();
-        let mut own: [u32; OWN] = core::array::from_fn(|i| NUMBERS.read(place_of(me * OWN + i)));
-        for i in 1..OWN {
-            own[i] = own[i].wrapping_add(own[i - 1]);
+        let mut of_warp = 0u32;
+        for chunk in 0..CHUNKS {
+            let of_chunk = warp::warp_shuffle_idx(warp::ALL_LANES, before[chunk], warp::LANES - 1, warp::LANES).0;
+            // What comes before this lane's numbers, in its warp.
+            before[chunk] = before[chunk].wrapping_sub(numbers[chunk][FOUR - 1]).wrapping_add(of_warp);
+            of_warp = of_warp.wrapping_add(of_chunk);
         }
-        let up_to_lane = scan_of_lanes(own[OWN - 1]);
-        if lane == LANES - 1 {
-            SUMS.write(warp, up_to_lane);
+        if lane == 0 {
+            SUMS.write(warp, of_warp);
         }
         thread::sync_threads();
         let mut before_warp = 0u32;
@@ -161,15 +182,18 @@ pub fn inclusive_scan_u32(
             }
         }
         thread::sync_threads();
-        let before = BEFORE.read(0).wrapping_add(before_warp).wrapping_add(up_to_lane.wrapping_sub(own[OWN - 1]));
-        for i in 0..OWN {
-            NUMBERS.write(place_of(me * OWN + i), own[i].wrapping_add(before));
-        }
-        thread::sync_threads();
-        for i in 0..OWN {
-            let number = i * THREADS + me;
-            if tile * TILE + number < y.len() {
-                y.set_unchecked(tile * TILE + number, NUMBERS.read(place_of(number)));
+        let before_warp = BEFORE.read(0).wrapping_add(before_warp);
+        for chunk in 0..CHUNKS {
+            let before = before_warp.wrapping_add(before[chunk]);
+            numbers[chunk] = numbers[chunk].map(|number| number.wrapping_add(before));
+            if by_vectors {
+                set4(y, at(chunk), numbers[chunk]);
+            } else {
+                for i in 0..FOUR {
+                    if at(chunk) + i < y.len() {
+                        y.set_unchecked(at(chunk) + i, numbers[chunk][i]);
+                    }
+                }
             }
         }
     }
@@ -198,7 +222,7 @@ mod operation {
                 idea: "each tile waits for the sums of those before it, and says its own first (decoupled look-back)",
                 sizes: &["n"],
                 kernels: vec![zero_u32::FACTS, zero_u64::FACTS, inclusive_scan_u32::FACTS],
-                small: [0, 1, 4095, 4096, 4097, 20_000, 160_000].map(|n| vec![n]).to_vec(),
+                small: [0, 1, 8191, 8192, 8193, 20_000, 160_000].map(|n| vec![n]).to_vec(),
                 large: vec![vec![1 << 20], vec![(1 << 28) + 5]],
                 bits: Bits::Same,
             }
@@ -225,7 +249,7 @@ mod operation {
 
         fn expected(&self, _sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let mut sum = 0u32;
-            let sums = values.of("x")?.into_iter().map(|x| {
+            let sums = values.of("x")?.iter().map(|x| {
                 sum = sum.wrapping_add(*x as u32);
                 Expected::exact(sum.into())
             });

@@ -1,0 +1,324 @@
+//! Random numbers that are a function of their position: Philox 4x32-10, as words, uniform in [0, 1), or normally distributed.
+//!
+//! ```text
+//!  position        4·b    4·b + 1   4·b + 2   4·b + 3
+//!                  └──────────┬──────────────────┘
+//!  counter       (b low, b high, stream low, stream high), key       10 rounds ─► 4 words
+//!  uniform         the upper 24 bits of a word, times 2⁻²⁴
+//!  normal          of words w, v:  r = √(−2·ln((w + ½)·2⁻³²)),   r·cos(π·v·2⁻³¹) and r·sin(π·v·2⁻³¹)       v with its sign
+//! ```
+//!
+//! Whatever part of a stream is asked for, from whichever offset on, has the same numbers as when all of it is: no thread has a state. A thread
+//! makes four at a time, and writes them by one store; where the offset is not a multiple of four, they come from two counters.
+//!
+//! Words of a normal number are rounded to fp32 first. The bits are the same on a GPU and on the executor: logarithm, sine and cosine are
+//! `cuda_std::math`'s. Normal numbers are below 6.77 in magnitude, as there are no more than 32 bits.
+//!
+//! Sources: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011); G. E. P. Box and
+//! M. E. Muller, "A note on the generation of random normal deviates" (1958).
+
+use cuda_std::prelude::*;
+
+use crate::words::{FOUR, is_aligned, set4};
+
+/// The threads of a block.
+const THREADS: usize = 256;
+
+/// The blocks for so many numbers: four for each thread, until there are more blocks than run at the same time on any GPU.
+#[cfg(not(target_arch = "nvptx64"))]
+fn blocks(len: usize) -> u32 {
+    len.div_ceil(FOUR * THREADS).clamp(1, 4096) as u32
+}
+
+/// Four words of a counter and a key: `Philox4x32` with ten rounds.
+#[inline(always)]
+pub fn philox_4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    // Multipliers that were searched for; the golden ratio, and √3 − 1, as fractions of 2³².
+    const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+    for round in 0..10 {
+        if round > 0 {
+            key = [key[0].wrapping_add(KEY_STEPS[0]), key[1].wrapping_add(KEY_STEPS[1])];
+        }
+        let products =
+            [u64::from(MULTIPLIERS[0]) * u64::from(counter[0]), u64::from(MULTIPLIERS[1]) * u64::from(counter[2])];
+        let (high, low) = (products.map(|product| (product >> 32) as u32), products.map(|product| product as u32));
+        counter = [high[1] ^ counter[1] ^ key[0], low[1], high[0] ^ counter[3] ^ key[1], low[0]];
+    }
+    counter
+}
+
+/// Which numbers of which stream.
+#[derive(Clone, Copy)]
+struct Stream {
+    key: u64,
+    stream: u64,
+}
+
+impl Stream {
+    /// The words of the positions `4·block` to `4·block + 3`.
+    #[inline(always)]
+    fn words(self, block: u64) -> [u32; 4] {
+        let halves = |word: u64| [word as u32, (word >> 32) as u32];
+        let ([b, c], [d, e]) = (halves(block), halves(self.stream));
+        philox_4x32_10([b, c, d, e], halves(self.key))
+    }
+}
+
+/// A number of [0, 1) for each word: a multiple of 2⁻²⁴.
+#[inline(always)]
+fn uniform(words: [u32; 4]) -> [f32; 4] {
+    words.map(|word| (word >> 8) as f32 * (1.0 / (1 << 24) as f32))
+}
+
+/// Two normally distributed numbers for two words.
+#[inline(always)]
+fn normal_pair(word: u32, angle: u32) -> [f32; 2] {
+    const STEP: f32 = 1.0 / (1u64 << 32) as f32;
+    let from_0_to_1 = math::fma(word as f32, STEP, STEP / 2.0);
+    let radius = math::sqrt(-2.0 * math::log(from_0_to_1));
+    // Half turns, from −1 to 1.
+    let angle = angle as i32 as f32 * (2.0 * STEP);
+    [radius * math::cospi(angle), radius * math::sinpi(angle)]
+}
+
+/// Four normally distributed numbers for four words.
+#[inline(always)]
+fn normal([a, b, c, d]: [u32; 4]) -> [f32; 4] {
+    let ([a, b], [c, d]) = (normal_pair(a, b), normal_pair(c, d));
+    [a, b, c, d]
+}
+
+/// The four elements from number `shift` of the first four on.
+#[inline(always)]
+fn shifted<T: Copy>(first: [T; 4], then: [T; 4], shift: u64) -> [T; 4] {
+    let ([_, b, c, d], [e, f, g, _]) = (first, then);
+    match shift {
+        0 => first,
+        1 => [b, c, d, e],
+        2 => [c, d, e, f],
+        _ => [d, e, f, g],
+    }
+}
+
+/// Numbers of a stream from position `offset` on, `len` of them: what four words make, handed to `set4` or, one by one, to `set`.
+#[inline(always)]
+fn fill<T: Copy>(
+    stream: Stream,
+    offset: u64,
+    len: usize,
+    of_words: impl Fn([u32; 4]) -> [T; 4],
+    by_vectors: bool,
+    set4: impl Fn(usize, [T; 4]),
+    set: impl Fn(usize, T),
+) {
+    let (shift, step) = (offset % 4, thread::grid_dim_x() as usize * THREADS * FOUR);
+    let mut index = thread::index_1d() * FOUR;
+    while index < len {
+        let block = offset / 4 + (index / FOUR) as u64;
+        let first = of_words(stream.words(block));
+        // The same for all threads.
+        let numbers =
+            if shift == 0 { first } else { shifted(first, of_words(stream.words(block.wrapping_add(1))), shift) };
+        if by_vectors && index + FOUR <= len {
+            set4(index, numbers);
+        } else {
+            for i in 0..FOUR {
+                if index + i < len {
+                    set(index + i, numbers[i]);
+                }
+            }
+        }
+        index += step;
+    }
+}
+
+/// The words of a stream, from position `offset` on.
+#[kernel(block = 256, grid = blocks(y.len()), requires(offset.checked_add(y.len() as u64).is_some()))]
+pub fn philox_words_u32(key: u64, stream: u64, offset: u64, y: GlobalSliceMut<'_, u32>) {
+    fill(
+        Stream { key, stream },
+        offset,
+        y.len(),
+        |words| words,
+        is_aligned(y.as_mut_ptr().addr()),
+        // SAFETY: the indices are below the length, each of them is one thread's, and they begin at multiples of four.
+        |index, words| unsafe { set4(y, index, words) },
+        // SAFETY: likewise.
+        |index, word| unsafe { y.set_unchecked(index, word) },
+    );
+}
+
+/// Numbers that are uniform in [0, 1), from position `offset` of a stream on.
+#[kernel(block = 256, grid = blocks(y.len()), requires(offset.checked_add(y.len() as u64).is_some()))]
+pub fn philox_uniform_fp32(key: u64, stream: u64, offset: u64, y: GlobalSliceMut<'_, f32>) {
+    fill(
+        Stream { key, stream },
+        offset,
+        y.len(),
+        uniform,
+        is_aligned(y.as_mut_ptr().addr()),
+        // SAFETY: the indices are below the length, each of them is one thread's, and they begin at multiples of four.
+        |index, numbers| unsafe { y.set4_unchecked(index, numbers) },
+        // SAFETY: likewise.
+        |index, number| unsafe { y.set_unchecked(index, number) },
+    );
+}
+
+/// Normally distributed numbers, with mean 0 and variance 1, from position `offset` of a stream on.
+#[kernel(block = 256, grid = blocks(y.len()), requires(offset.checked_add(y.len() as u64).is_some()))]
+pub fn philox_normal_fp32(key: u64, stream: u64, offset: u64, y: GlobalSliceMut<'_, f32>) {
+    fill(
+        Stream { key, stream },
+        offset,
+        y.len(),
+        normal,
+        is_aligned(y.as_mut_ptr().addr()),
+        // SAFETY: the indices are below the length, each of them is one thread's, and they begin at multiples of four.
+        |index, numbers| unsafe { y.set4_unchecked(index, numbers) },
+        // SAFETY: likewise.
+        |index, number| unsafe { y.set_unchecked(index, number) },
+    );
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use operation::{Philox, reference};
+
+/// What the kernels are for. No GPU sees this.
+#[cfg(not(target_arch = "nvptx64"))]
+mod operation {
+    use testkit::{Argument, Bits, Description, Device, Element, Error, Expected, Operation, Sizes, Values, Views};
+
+    use super::{philox_normal_fp32, philox_uniform_fp32, philox_words_u32};
+
+    /// Of which the two halves, and the words of the stream, are different.
+    const KEY: u64 = 0x2545_F491_4F6C_DD1D;
+    const STREAM: u64 = 0x0000_0007_DEAD_BEEF;
+
+    /// What is made of words.
+    #[derive(Clone, Copy)]
+    enum Made {
+        Words,
+        Uniform,
+        Normal,
+    }
+
+    /// Numbers of a stream.
+    pub struct Philox {
+        name: &'static str,
+        made: Made,
+    }
+
+    impl Philox {
+        /// Its words.
+        pub const WORDS: Self = Self { name: "philox-words", made: Made::Words };
+        /// Uniform in [0, 1).
+        pub const UNIFORM: Self = Self { name: "philox-uniform", made: Made::Uniform };
+        /// Normally distributed.
+        pub const NORMAL: Self = Self { name: "philox-normal", made: Made::Normal };
+    }
+
+    /// Four words of a counter and a key, as the paper has it: two Feistel networks, a round after the other, in 64-bit arithmetic. Not the
+    /// kernel's code: the two are compared.
+    pub fn reference(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+        const WORD: u64 = 1 << 32;
+        let ([mut r0, mut l0, mut r1, mut l1], key) = (counter.map(u64::from), key.map(u64::from));
+        for round in 0u64..10 {
+            let (k0, k1) = ((key[0] + round * 0x9E37_79B9) % WORD, (key[1] + round * 0xBB67_AE85) % WORD);
+            let (product0, product1) = (r0 * 0xD251_1F53, r1 * 0xCD9E_8D57);
+            // The two networks change places.
+            (r0, r1) = ((product1 / WORD) ^ l0 ^ k0, (product0 / WORD) ^ l1 ^ k1);
+            (l0, l1) = (product1 % WORD, product0 % WORD);
+        }
+        [r0, l0, r1, l1].map(|word| word as u32)
+    }
+
+    /// The word of the stream at a position.
+    fn word(position: u64) -> u32 {
+        let halves = |word: u64| [word as u32, (word >> 32) as u32];
+        let ([a, b], [c, d]) = (halves(position / 4), halves(STREAM));
+        reference([a, b, c, d], halves(KEY))[(position % 4) as usize]
+    }
+
+    /// The normally distributed number at a position. The roundings of words to fp32 are part of the definition. To that come a logarithm,
+    /// whose error (less than 2u, u = 2⁻²⁴) a root halves, the root (u), a sine or cosine (less than 2u) and a product (u).
+    fn normal(position: u64) -> Expected {
+        let (first, second) = (word(position - position % 2), word(position - position % 2 + 1));
+        let from_0_to_1 = (f64::from(first as f32) / 2f64.powi(32) + 2f64.powi(-33)) as f32;
+        let half_turns = f64::from(second as i32 as f32) / 2f64.powi(31);
+        let radius = (-2.0 * f64::from(from_0_to_1).ln()).sqrt();
+        let (sin, cos) = (half_turns * std::f64::consts::PI).sin_cos();
+        let value = radius * if position.is_multiple_of(2) { cos } else { sin };
+        // Sine and cosine of a multiple of π in double precision are off by 2⁻⁵² of one, not of themselves.
+        let rounded = Expected::rounded(value, 5, value.abs());
+        Expected::within(value, rounded.bound + radius * 2f64.powi(-50))
+    }
+
+    impl Operation for Philox {
+        fn describe(&self) -> Description {
+            let (idea, kernel) = match self.made {
+                Made::Words => ("random words, each a function of its position", philox_words_u32::FACTS),
+                Made::Uniform => ("random numbers, uniform in [0, 1)", philox_uniform_fp32::FACTS),
+                Made::Normal => ("random numbers, normally distributed", philox_normal_fp32::FACTS),
+            };
+            Description {
+                name: self.name,
+                idea,
+                sizes: &["n", "offset"],
+                kernels: vec![kernel],
+                // Nothing, one, offsets of all remainders, and counters that leave 32 bits.
+                small: [
+                    [0, 0],
+                    [1, 0],
+                    [1, 3],
+                    [7, 2],
+                    [1023, 1],
+                    [1024, 0],
+                    [5000, 0],
+                    [4099, 4],
+                    [50, (1 << 34) - 9],
+                    [33, usize::MAX - 40],
+                ]
+                .map(|sizes| sizes.to_vec())
+                .to_vec(),
+                large: [[1 << 20, 0], [1 << 28, 1], [(1 << 28) + 3, 1 << 33]].map(|sizes| sizes.to_vec()).to_vec(),
+                bits: Bits::Same,
+            }
+        }
+
+        fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
+            let [n] = sizes.get(["n"])?;
+            let y = Argument::output("y", &[n]);
+            Ok(vec![if matches!(self.made, Made::Words) { y.of(Element::U32) } else { y }])
+        }
+
+        fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+            let [offset] = sizes.get(["offset"])?;
+            let (key, stream, offset) = (KEY, STREAM, offset as u64);
+            match self.made {
+                Made::Words => device.launch(philox_words_u32 { key, stream, offset, y: views.write("y")? })?,
+                Made::Uniform => device.launch(philox_uniform_fp32 { key, stream, offset, y: views.write("y")? })?,
+                Made::Normal => device.launch(philox_normal_fp32 { key, stream, offset, y: views.write("y")? })?,
+            }
+            Ok(())
+        }
+
+        fn expected(&self, sizes: &Sizes, _values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+            let [n, offset] = sizes.get(["n", "offset"])?;
+            let positions = (offset..offset + n).map(|position| position as u64);
+            let word = |position| f64::from(word(position));
+            Ok(vec![match self.made {
+                Made::Words => positions.map(|position| Expected::exact(word(position))).collect(),
+                Made::Uniform => {
+                    let number = |position| Expected::exact((word(position) / 256.0).floor() / 2f64.powi(24));
+                    positions.map(number).collect()
+                }
+                Made::Normal => positions.map(normal).collect(),
+            }])
+        }
+
+        fn operations(&self, _sizes: &Sizes) -> f64 {
+            0.0
+        }
+    }
+}
