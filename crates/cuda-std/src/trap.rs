@@ -169,7 +169,8 @@ fn end(
             let cut = file.len().saturating_sub(FILE_BYTES);
             copy(file.as_ptr().add(cut), file.len() - cut, (&raw mut (*report).file).cast());
             complete(message);
-            asm!("fence.acq_rel.sys;", options(nostack, preserves_flags));
+            // Until that has arrived.
+            asm!("fence.sc.sys;", options(nostack, preserves_flags));
         }
     }
     // SAFETY: `trap` has no preconditions.
