@@ -43,6 +43,7 @@
 //! | [`round`] | not run over all; see its documentation | 0 | an addition and `trunc` |
 //! | [`abs`] | 0 | 0 | integer operations |
 //! | [`sincos`] | those of `sin` and `cos`, with the same bits | 2 | one reduction |
+//! | [`sincospi`] | those of `sinpi` and `cospi`, with the same bits | 1 | one reduction |
 //! | [`pow`], [`powi`] | 0.895 in 10⁸ pairs | 4 | log₂ x in two parts, then as `exp2` |
 //! | [`atan2`] | 1.515 in 10⁸ pairs | 3 | a division, the polynomial of `atan` |
 //! | [`hypot`] | 1.002 in 10⁸ pairs | 3 | powers of 2, a fused sum of squares, a square root |
@@ -107,7 +108,7 @@ pub use hyperbolic::{acosh, asinh, atanh, cosh, sinh, tanh};
 pub use logarithm::{log, log1p, log2, log10};
 pub use power::{cbrt, hypot, pow, powi, rcbrt, rsqrt};
 pub use rounding::{ceil, floor, fmod, frexp, ilogb, ldexp, remainder, round, round_ties_even, trunc};
-pub use trigonometric::{acos, asin, atan, atan2, cos, cospi, sin, sincos, sinpi, tan};
+pub use trigonometric::{acos, asin, atan, atan2, cos, cospi, sin, sincos, sincospi, sinpi, tan};
 
 /// `a·b + c` with one rounding (IEEE 754 fusedMultiplyAdd): `fma.rn.f32` on the GPU.
 ///

@@ -92,6 +92,19 @@ pub fn cospi(x: f32) -> f32 {
     with_gpu_nan(if result == 0.0 { 0.0 } else { with_sign(result, quadrant << 30) })
 }
 
+/// sin πx and cos πx, as [`sinpi`] and [`cospi`] give them, with one reduction.
+#[inline(always)]
+pub fn sincospi(x: f32) -> (f32, f32) {
+    let (r, quadrant) = reduce_pi(x.abs());
+    let (even, odd) = (sinpi_or_cospi(r, false), sinpi_or_cospi(r, true));
+    let (sin, cos) = if quadrant & 1 == 0 { (even, odd) } else { (odd, even) };
+    // As in the two functions, of which one has zeros with the sign of x, and the other one without a sign.
+    let is_integer = r == 0.0 && quadrant & 1 == 0;
+    let sin = if is_integer { x * 0.0 } else { with_sign(sin, x.to_bits() ^ (quadrant << 30)) };
+    let cos = if cos == 0.0 { 0.0 } else { with_sign(cos, quadrant.wrapping_add(1) << 30) };
+    (with_gpu_nan(sin), with_gpu_nan(cos))
+}
+
 /// The arc sine in radians, from −π/2 to π/2, off by at most 1.2 units in the last place.
 ///
 /// That of ±0 is ±0, that of a number beyond ±1 or a NaN is NaN.

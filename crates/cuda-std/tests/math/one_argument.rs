@@ -225,3 +225,14 @@ fn both_of_sincos_are_those_of_sin_and_cos() {
         assert_eq!([sin, cos].map(f32::to_bits), [math::sin(x), math::cos(x)].map(f32::to_bits), "{x:e}");
     }
 }
+
+#[test]
+fn both_of_sincospi_are_those_of_sinpi_and_cospi() {
+    // Multiples of a quarter as well: there are the zeros, and the ends of the quadrants.
+    let quarters = (-4096..4096).map(|quarter| (quarter as f32 / 4.0).to_bits());
+    for bits in sample().into_iter().chain(quarters) {
+        let x = f32::from_bits(bits);
+        let (sin, cos) = math::sincospi(x);
+        assert_eq!([sin, cos].map(f32::to_bits), [math::sinpi(x), math::cospi(x)].map(f32::to_bits), "{x:e}");
+    }
+}

@@ -378,6 +378,8 @@ fn special_numbers_are_those_of_c() {
     }
     for x in [0.0, 1.0, INFINITY, NO_NUMBER] {
         assert_eq!(<[f32; 2]>::from(math::sincos(x)).map(f32::to_bits), [math::sin(x), math::cos(x)].map(f32::to_bits));
+        let of_pi = <[f32; 2]>::from(math::sincospi(x)).map(f32::to_bits);
+        assert_eq!(of_pi, [math::sinpi(x), math::cospi(x)].map(f32::to_bits));
     }
 }
 

@@ -79,7 +79,8 @@ fn normal_pair(word: u32, angle: u32) -> [f32; 2] {
     let radius = math::sqrt(-2.0 * math::log(from_0_to_1));
     // Half turns, from −1 to 1.
     let angle = angle as i32 as f32 * (2.0 * STEP);
-    [radius * math::cospi(angle), radius * math::sinpi(angle)]
+    let (sin, cos) = math::sincospi(angle);
+    [radius * cos, radius * sin]
 }
 
 /// Four normally distributed numbers for four words.
