@@ -24,8 +24,10 @@ use cuda_std::prelude::*;
 use crate::row::LANES;
 use crate::words::{FOUR, get4, is_aligned};
 
-/// The passes, and what a pass can tell apart.
+/// The passes.
 pub const PASSES: usize = 4;
+
+/// The digits that a pass can tell apart.
 pub const DIGITS: usize = 256;
 
 /// The threads of a block: one for each digit.
@@ -34,8 +36,10 @@ const THREADS: usize = DIGITS;
 /// The warps of a block.
 const WARPS: usize = THREADS / LANES;
 
-/// The keys of a thread, and those of a tile.
+/// The keys of a thread.
 const OWN: usize = 16;
+
+/// The keys of a tile.
 pub const TILE: usize = OWN * THREADS;
 
 /// The states that a thread looks at together.
@@ -44,8 +48,10 @@ const STATES_AT_ONCE: usize = 8;
 /// The vectors that a thread loads at once to count digits.
 const VECTORS: usize = 2;
 
-/// The flags of a state, above its count: the tile's own, or that of all tiles up to it. Nothing is known at zero.
+/// The flag of a state, above its count, that says that it is the tile's own. Nothing is known at zero.
 pub const OF_TILE: u32 = 1 << 30;
+
+/// The flag that says that the count is that of all tiles up to this one.
 pub const UP_TO_TILE: u32 = 2 << 30;
 
 /// The most keys: a count has to leave room for the flags.
@@ -153,7 +159,7 @@ pub fn radix_begin_u32(counts: GlobalSliceMut<'_, u32>) {
     }
 }
 
-/// How many keys with a digit the tiles before this one have, whose states begin at `first`.
+/// How many keys with a digit the tiles before this one have. A tile has a state for each digit, the first tile's are from `first` on.
 ///
 /// # Safety
 /// Every tile before has a block that will say what its count is; states of all of them are inside.
@@ -252,7 +258,8 @@ pub fn radix_pass_u32(
     let (warp, lane) = (me / LANES, me % LANES);
     // SAFETY: all threads reach the barriers, which are between what is written to shared memory and what is read by others; ranks of a
     // warp are added to atomically meanwhile. The indices are within the arrays' shapes: a place in the order of a tile is below `TILE`. Each
-    // key has a target of its own: those of a digit are counted from where they begin, over tiles, warps and lanes.
+    // key has a target of its own: those of a digit are counted from where they begin, over tiles, warps and lanes. That it is inside follows
+    // from what other launches have written, and so is asked.
     unsafe {
         if me == 0 {
             TAKEN.write(0, next.get_unchecked(pass).fetch_add(1, Relaxed, Scope::Device));
@@ -319,8 +326,9 @@ pub fn radix_pass_u32(
         for i in 0..OWN {
             let place = i * THREADS + me;
             let key = ORDERED.read(place);
-            if place < len {
-                to_keys.set_unchecked(target(place, key), key);
+            let target = target(place, key);
+            if place < len && target < keys.len() {
+                to_keys.set_unchecked(target, key);
             }
         }
         for i in 0..OWN {
@@ -329,8 +337,9 @@ pub fn radix_pass_u32(
         thread::sync_threads();
         for i in 0..OWN {
             let place = i * THREADS + me;
-            if place < len {
-                to_values.set_unchecked(target(place, ORDERED.read(place)), ORDERED_VALUES.read(place));
+            let target = target(place, ORDERED.read(place));
+            if place < len && target < keys.len() {
+                to_values.set_unchecked(target, ORDERED_VALUES.read(place));
             }
         }
     }

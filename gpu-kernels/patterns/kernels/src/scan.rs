@@ -49,8 +49,10 @@ const STATES: usize = 4;
 /// The tiles that a warp looks back at together.
 pub const WINDOW: usize = STATES * LANES;
 
-/// The flags of a state: the sum in its lower half is the tile's own, or that of all numbers up to its end. Nothing is known at zero.
+/// The flag of a state that says that the sum in its lower half is the tile's own. Nothing is known at zero.
 pub const OF_TILE: u64 = 1 << 32;
+
+/// The flag that says that the sum is that of all numbers up to the tile's end.
 pub const UP_TO_TILE: u64 = 2 << 32;
 
 /// From a number of each lane, the sum of those of all lanes up to this one. Sums wrap around.

@@ -24,9 +24,13 @@ use cuda_std::prelude::*;
 
 use crate::row::{FOUR, LANES, Needed, Team, of_block, of_lanes, plus, sum_of_four};
 
-/// The most columns of each kernel but the last.
+/// The most columns of [`softmax_short_fp32`].
 pub const SHORT: usize = 256;
+
+/// The most columns of [`softmax_of_warp_fp32`].
 pub const OF_WARP: usize = 1024;
+
+/// The most columns of [`softmax_of_block_fp32`].
 pub const OF_BLOCK: usize = 8192;
 
 /// The threads of a block, and those of one that has a long row.
