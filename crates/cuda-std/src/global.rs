@@ -156,6 +156,8 @@ impl<'a, T: Element> GlobalSlice<'a, T> {
     }
 }
 
+// Vectors of fp32 numbers have instructions of their own, by registers of fp32: with those of any elements, which go by way of the numbers'
+// bits, kernels with few registers to spare spill.
 impl GlobalSlice<'_, f32> {
     /// [`GlobalSlice::get_vector_unchecked`] of two elements.
     ///
@@ -164,8 +166,26 @@ impl GlobalSlice<'_, f32> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get2_unchecked(&self, index: usize) -> [f32; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b): (f32, f32);
+            // SAFETY: a load from inside the view, aligned, by the caller's promise. It is `readonly` rather than `nomem`:
+            // it may not move above a store to the same memory.
+            unsafe {
+                core::arch::asm!(
+                    "ld.global.v2.f32 {{{a}, {b}}}, [{address}];",
+                    a = out(reg32) a, b = out(reg32) b,
+                    address = in(reg64) self.pointer.add(index),
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            [a, b]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe { self.get_vector_unchecked(index) }
+        unsafe {
+            self.get_vector_unchecked(index)
+        }
     }
 
     /// [`GlobalSlice::get_vector_unchecked`] of four elements.
@@ -175,8 +195,25 @@ impl GlobalSlice<'_, f32> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get4_unchecked(&self, index: usize) -> [f32; 4] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b, c, d): (f32, f32, f32, f32);
+            // SAFETY: as for `get2_unchecked`.
+            unsafe {
+                core::arch::asm!(
+                    "ld.global.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
+                    a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
+                    address = in(reg64) self.pointer.add(index),
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            [a, b, c, d]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe { self.get_vector_unchecked(index) }
+        unsafe {
+            self.get_vector_unchecked(index)
+        }
     }
 
     /// The four elements from `index`, which this kernel reads only once: one 16-byte load that leaves the first-level cache
@@ -218,8 +255,10 @@ impl GlobalSliceMut<'_, f32> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get4_unchecked(&self, index: usize) -> [f32; 4] {
-        // SAFETY: the caller's promise.
-        unsafe { self.get_vector_unchecked(index) }
+        let read: GlobalSlice<'_, f32> = GlobalSlice { pointer: self.pointer, len: self.len, lifetime: PhantomData };
+        // SAFETY: the caller's promise. The load is an ordinary one, which stays between the stores before and behind it; that
+        // nothing writes to the elements meanwhile is all that it needs of a read-only view.
+        unsafe { read.get4_unchecked(index) }
     }
 
     /// [`GlobalSliceMut::set_vector_unchecked`] of two elements.
@@ -229,8 +268,20 @@ impl GlobalSliceMut<'_, f32> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn set2_unchecked(&self, index: usize, values: [f32; 2]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: inside the view and aligned, by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "st.global.v2.f32 [{address}], {{{a}, {b}}};",
+                address = in(reg64) self.pointer.add(index), a = in(reg32) values[0], b = in(reg32) values[1],
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe { self.set_vector_unchecked(index, values) }
+        unsafe {
+            self.set_vector_unchecked(index, values);
+        }
     }
 
     /// [`GlobalSliceMut::set_vector_unchecked`] of four elements.
@@ -240,8 +291,21 @@ impl GlobalSliceMut<'_, f32> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn set4_unchecked(&self, index: usize, values: [f32; 4]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: inside the view and aligned, by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "st.global.v4.f32 [{address}], {{{a}, {b}, {c}, {d}}};",
+                address = in(reg64) self.pointer.add(index),
+                a = in(reg32) values[0], b = in(reg32) values[1], c = in(reg32) values[2], d = in(reg32) values[3],
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe { self.set_vector_unchecked(index, values) }
+        unsafe {
+            self.set_vector_unchecked(index, values);
+        }
     }
 }
 

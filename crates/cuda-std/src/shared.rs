@@ -298,6 +298,7 @@ impl<T: Element> SharedSlice<T> {
     }
 }
 
+// As in global memory: by registers of fp32.
 impl SharedSlice<f32> {
     /// [`SharedSlice::read_vector`] of two elements.
     ///
@@ -306,8 +307,25 @@ impl SharedSlice<f32> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn read2(&self, index: usize) -> [f32; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b): (f32, f32);
+            // SAFETY: in bounds, aligned and free of races by the caller's promise. Not `pure`: it may not move across a
+            // barrier.
+            unsafe {
+                core::arch::asm!(
+                    "ld.shared.v2.f32 {{{a}, {b}}}, [{address}];",
+                    a = out(reg32) a, b = out(reg32) b, address = in(reg32) self.shared_address(index),
+                    options(readonly, nostack, preserves_flags),
+                );
+            }
+            [a, b]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe { self.read_vector(index) }
+        unsafe {
+            self.read_vector(index)
+        }
     }
 
     /// [`SharedSlice::read_vector`] of four elements.
@@ -317,8 +335,25 @@ impl SharedSlice<f32> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn read4(&self, index: usize) -> [f32; 4] {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let (a, b, c, d): (f32, f32, f32, f32);
+            // SAFETY: as for `read2`.
+            unsafe {
+                core::arch::asm!(
+                    "ld.shared.v4.f32 {{{a}, {b}, {c}, {d}}}, [{address}];",
+                    a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
+                    address = in(reg32) self.shared_address(index),
+                    options(readonly, nostack, preserves_flags),
+                );
+            }
+            [a, b, c, d]
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe { self.read_vector(index) }
+        unsafe {
+            self.read_vector(index)
+        }
     }
 
     /// [`SharedSlice::write_vector`] of two elements.
@@ -328,8 +363,20 @@ impl SharedSlice<f32> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn write2(&self, index: usize, values: [f32; 2]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, aligned and free of races by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "st.shared.v2.f32 [{address}], {{{a}, {b}}};",
+                address = in(reg32) self.shared_address(index), a = in(reg32) values[0], b = in(reg32) values[1],
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe { self.write_vector(index, values) }
+        unsafe {
+            self.write_vector(index, values);
+        }
     }
 
     /// [`SharedSlice::write_vector`] of four elements.
@@ -339,8 +386,21 @@ impl SharedSlice<f32> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn write4(&self, index: usize, values: [f32; 4]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: in bounds, aligned and free of races by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "st.shared.v4.f32 [{address}], {{{a}, {b}, {c}, {d}}};",
+                address = in(reg32) self.shared_address(index),
+                a = in(reg32) values[0], b = in(reg32) values[1], c = in(reg32) values[2], d = in(reg32) values[3],
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: the caller's promise.
-        unsafe { self.write_vector(index, values) }
+        unsafe {
+            self.write_vector(index, values);
+        }
     }
 }
 
