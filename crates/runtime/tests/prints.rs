@@ -145,9 +145,9 @@ fn a_panic_is_an_error_with_its_place_and_lines_before_it_appear() {
     isolated("a_panic_is_an_error_with_its_place_and_lines_before_it_appear", || {
         let (device, error, printed) = error_of(|device| device.launch(panics {}));
         let text = error.to_string();
-        let report = "kernel `panics`, block (1, 2, 3), thread (4, 5, 6), src/lib.rs:12: the kernel panicked: {x} is 7\n\
-                      So the GPU's context is lost: cuStreamSynchronize";
+        let report = "kernel `panics`, block (1, 2, 3), thread (4, 5, 6): the kernel panicked: {x} is 7\n  --> src/lib.rs:12\n  help: ";
         assert!(text.starts_with(report), "{text}");
+        assert!(text.contains("\nSo the GPU's context is lost: cuStreamSynchronize"), "{text}");
         assert!(!text.contains("A kernel failed on the GPU"), "the cause is known: {text}");
         assert_eq!(texts(&printed[..1]), lines(1));
         assert_eq!(printed[1..], [Printed::Missing { lines: None }]);
