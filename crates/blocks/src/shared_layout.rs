@@ -48,22 +48,22 @@ impl SharedLayout {
         Self { bytes: 0 }
     }
 
-    /// Adds an array of `len` elements, aligned to the size of one.
+    /// Adds an array of `len` elements, aligned as one is.
     pub const fn array<T: Element>(&mut self, len: u32) -> SharedArray<T> {
-        self.aligned(len, size_of::<T>())
+        self.aligned(len, align_of::<T>())
     }
 
     /// Adds an array of `len` elements that begins at a multiple of `alignment` bytes.
     ///
     /// # Panics
-    /// At compile time, in a constant: if `alignment` is not a multiple of an element's size, or not a power of two of at most
+    /// At compile time, in a constant: if `alignment` is not a multiple of an element's, or not a power of two of at most
     /// [`BASE_ALIGNMENT`].
     pub const fn aligned<T: Element>(&mut self, len: u32, alignment: usize) -> SharedArray<T> {
         assert!(
             alignment.is_power_of_two() && alignment <= BASE_ALIGNMENT,
             "an alignment is a power of two up to 1024"
         );
-        assert!(alignment.is_multiple_of(size_of::<T>()), "an array is aligned to its elements");
+        assert!(alignment.is_multiple_of(align_of::<T>()), "an array is aligned to its elements");
         let offset = self.bytes.next_multiple_of(alignment);
         self.bytes = offset + len as usize * size_of::<T>();
         SharedArray { offset, len: len as usize, element: PhantomData }
@@ -141,6 +141,19 @@ mod tests {
         assert!(nothing.is_empty() && !results.is_empty());
         assert_eq!(layout.bytes(), 1024 + 20);
         assert_eq!(SharedLayout::new().bytes(), 0);
+    }
+
+    /// Three words, which are aligned as one.
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    struct Three(f32, u32, i32);
+
+    #[test]
+    fn structs_are_aligned_as_their_fields_are() {
+        let mut layout = SharedLayout::new();
+        let _ = layout.array::<u32>(1);
+        let threes = layout.array::<Three>(2);
+        assert_eq!((threes.offset(), layout.bytes()), (4, 28));
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl FaultKind {
                 "make the array larger, or the index smaller: check the last thread and the last round"
             }
             Self::DynamicSharedBounds { .. } => {
-                "name more bytes in `#[kernel(dynamic_shared = …)]`, or begin the slice at a multiple of the element's size"
+                "name more bytes in `#[kernel(dynamic_shared = …)]`, or begin the slice at a multiple of the element's alignment"
             }
             Self::SharedUndeclared { .. } => {
                 "declare the array inside the `#[kernel]` function, and pass it to functions as `&'static Shared<…>`"

@@ -127,7 +127,7 @@ pub enum FaultKind {
     /// A slice of dynamic shared memory that is misaligned or does not fit into what the launch was given.
     #[error(
         "a slice of {len} elements of {element_bytes} bytes at byte {byte_offset} of the dynamic shared memory \
-         does not fit: the launch was given {available} bytes, and the offset has to be a multiple of the element's size"
+         does not fit: the launch was given {available} bytes, and the offset has to be a multiple of the element's alignment"
     )]
     DynamicSharedBounds {
         /// Where the slice was to begin.
