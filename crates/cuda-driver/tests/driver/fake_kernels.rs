@@ -184,7 +184,10 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     }
     made(Kind::Module);
     LOADED_MODULES.fetch_add(1, SeqCst);
-    unsafe { *module = Box::into_raw(Box::new(Module { ptx, is_cubin, functions: Vec::new(), channel: Box::default() })) as usize };
+    unsafe {
+        *module =
+            Box::into_raw(Box::new(Module { ptx, is_cubin, functions: Vec::new(), channel: Box::default() })) as usize
+    };
     SUCCESS
 }
 

@@ -18,6 +18,8 @@ mod fake_faults;
 mod fake_kernels;
 mod fake_memory;
 mod fake_printing;
+// The layout of what kernels print, which the runtime reads.
+#[path = "../../../cuda-std/src/print_record.rs"]
 mod print_record;
 
 use std::cell::Cell;

@@ -4,15 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The file to compile, and those of its modules.
+/// The file to compile, and those of its modules, where they are seen from each other.
 const SOURCES: [(&str, &str); 6] = [
-    ("fake_libcuda.rs", include_str!("fake_libcuda.rs")),
-    ("fake_faults.rs", include_str!("fake_faults.rs")),
-    ("fake_kernels.rs", include_str!("fake_kernels.rs")),
-    ("fake_memory.rs", include_str!("fake_memory.rs")),
-    ("fake_printing.rs", include_str!("fake_printing.rs")),
-    // The layout of what kernels print, which the runtime reads.
-    ("print_record.rs", include_str!("../../../cuda-std/src/print_record.rs")),
+    ("cuda-driver/tests/driver/fake_libcuda.rs", include_str!("fake_libcuda.rs")),
+    ("cuda-driver/tests/driver/fake_faults.rs", include_str!("fake_faults.rs")),
+    ("cuda-driver/tests/driver/fake_kernels.rs", include_str!("fake_kernels.rs")),
+    ("cuda-driver/tests/driver/fake_memory.rs", include_str!("fake_memory.rs")),
+    ("cuda-driver/tests/driver/fake_printing.rs", include_str!("fake_printing.rs")),
+    ("cuda-std/src/print_record.rs", include_str!("../../../cuda-std/src/print_record.rs")),
 ];
 
 /// What GPUs offer: the crate that everybody else asks, too.
@@ -31,7 +30,9 @@ pub(crate) fn compile(name: &str, options: &[&str]) -> PathBuf {
     let folder = target.with_extension(std::process::id().to_string());
     fs::create_dir_all(&folder).unwrap();
     for (file, source) in SOURCES {
-        fs::write(folder.join(file), source).unwrap();
+        let path = folder.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, source).unwrap();
     }
     let facts = folder.join("gpu_facts");
     fs::create_dir_all(&facts).unwrap();

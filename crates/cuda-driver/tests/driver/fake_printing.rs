@@ -8,10 +8,17 @@ use std::ffi::{CStr, c_char, c_uint, c_void};
 use crate::fake_faults::{Kind, made};
 use crate::fake_kernels::Module;
 use crate::print_record::{CHANNEL, Channel, LINES, Message, PrintHead, Report};
-use crate::{INVALID_VALUE, NOT_FOUND, SUCCESS, check, destroyed, fake_memory, prescribed_in_context, refusal_to_destroy};
+use crate::{
+    INVALID_VALUE, NOT_FOUND, SUCCESS, check, destroyed, fake_memory, prescribed_in_context, refusal_to_destroy,
+};
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuModuleGetGlobal_v2(address: *mut u64, bytes: *mut usize, module: usize, name: *const c_char) -> u32 {
+unsafe extern "C" fn cuModuleGetGlobal_v2(
+    address: *mut u64,
+    bytes: *mut usize,
+    module: usize,
+    name: *const c_char,
+) -> u32 {
     check!(prescribed_in_context("cuModuleGetGlobal_v2"));
     let (module, name) = unsafe { (&*(module as *const Module), CStr::from_ptr(name).to_str().unwrap()) };
     if name != CHANNEL || !module.has_channel() {
