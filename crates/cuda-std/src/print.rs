@@ -270,7 +270,7 @@ mod host {
     use super::{Kind, Value};
     use crate::Dim3;
     use crate::executor::{Fault, FaultKind, SourceLine};
-    use crate::print_record::{LINES, Message, Report, VERBATIM};
+    use crate::print_record::{Channel, LINES, Message, PrintHead, Report, VERBATIM};
 
     impl Kind {
         /// Of a number in memory; `None` if it stands for none.
@@ -291,6 +291,25 @@ mod host {
             }
         }
     }
+
+    // What GPU and host share is numbers in memory.
+
+    // SAFETY: `repr(C)`, of numbers and arrays of numbers, with no padding in between; zeros are numbers.
+    unsafe impl bytemuck::Zeroable for Channel {}
+    // SAFETY: as above, and every bit pattern is a number.
+    unsafe impl bytemuck::Pod for Channel {}
+    // SAFETY: as above.
+    unsafe impl bytemuck::Zeroable for PrintHead {}
+    // SAFETY: as above.
+    unsafe impl bytemuck::Pod for PrintHead {}
+    // SAFETY: as above.
+    unsafe impl bytemuck::Zeroable for Message {}
+    // SAFETY: as above.
+    unsafe impl bytemuck::Pod for Message {}
+    // SAFETY: as above.
+    unsafe impl bytemuck::Zeroable for Report {}
+    // SAFETY: as above.
+    unsafe impl bytemuck::Pod for Report {}
 
     /// What a kernel has printed.
     #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,34 +13,12 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Zeroable;
 use cuda_driver::{DeviceMemory, Gpu, HostMemory, Module};
 use cuda_std::print::{PrintSink, Printed};
 use cuda_std::print_record::{CHANNEL, Channel, LINES, Message, PrintHead, Report};
 
 use crate::Error;
-
-/// A struct that the GPU also accesses, as numbers in memory.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Record<T>(T);
-
-// SAFETY: all of these are of arrays of numbers, with no padding in between, and the layout of `repr(C)`; zeros are numbers.
-unsafe impl Zeroable for Record<Channel> {}
-// SAFETY: as above, and every bit pattern is a number.
-unsafe impl Pod for Record<Channel> {}
-// SAFETY: as above.
-unsafe impl Zeroable for Record<PrintHead> {}
-// SAFETY: as above.
-unsafe impl Pod for Record<PrintHead> {}
-// SAFETY: as above.
-unsafe impl Zeroable for Record<Message> {}
-// SAFETY: as above.
-unsafe impl Pod for Record<Message> {}
-// SAFETY: as above.
-unsafe impl Zeroable for Record<Report> {}
-// SAFETY: as above.
-unsafe impl Pod for Record<Report> {}
 
 /// What the name of a kernel is that is one of several in a module, which nobody can tell apart afterwards.
 const ONE_OF_SEVERAL: &str = "(one of several in a file)";
@@ -60,9 +38,9 @@ pub(crate) struct Prints {
 
 /// The memory that GPU and host share.
 struct Buffers {
-    head: Mutex<DeviceMemory<Record<PrintHead>>>,
-    messages: Mutex<HostMemory<Record<Message>>>,
-    report: HostMemory<Record<Report>>,
+    head: Mutex<DeviceMemory<PrintHead>>,
+    messages: Mutex<HostMemory<Message>>,
+    report: HostMemory<Report>,
     /// The kernel of each module, by its number.
     modules: Mutex<Vec<&'static str>>,
 }
@@ -105,7 +83,7 @@ impl Prints {
         let name = CString::new(CHANNEL).expect("it is a name");
         // SAFETY: the module has just been loaded, and none of its kernels has been launched. It finds addresses of memory that stays until
         // the GPU has finished: `HostMemory` and `DeviceMemory` wait for it when they are dropped.
-        Ok(unsafe { module.write_variable(&name, Record(channel)) }?)
+        Ok(unsafe { module.write_variable(&name, channel) }?)
     }
 
     fn buffers(&self) -> Result<&Arc<Buffers>, Error> {
@@ -114,7 +92,7 @@ impl Prints {
             return Ok(buffers);
         }
         let mut head = self.gpu.allocate(1)?;
-        head.copy_from_host(&[Record(PrintHead::default())])?;
+        head.copy_from_host(&[PrintHead::default()])?;
         let buffers = Arc::new(Buffers {
             head: Mutex::new(head),
             messages: Mutex::new(self.gpu.allocate_on_host(LINES)?),
@@ -163,11 +141,11 @@ impl Prints {
         let _nobody_launches = self.launches.write().unwrap_or_else(PoisonError::into_inner);
         self.gpu.synchronize_all()?;
         let mut head = lock(&buffers.head);
-        let mut counts = [Record(PrintHead::default())];
+        let mut counts = [PrintHead::default()];
         head.copy_to_host(&mut counts)?;
-        let [Record(counts)] = counts;
+        let [counts] = counts;
         if counts.lines > 0 {
-            head.copy_from_host(&[Record(PrintHead { lines: 0, ..counts })])?;
+            head.copy_from_host(&[PrintHead { lines: 0, ..counts }])?;
             let kept = counts.lines.min(LINES as u64);
             printed.extend(buffers.take(kept as usize).into_iter().flatten());
             let missing = counts.lines - kept;
@@ -193,11 +171,11 @@ impl Buffers {
     fn take(&self, count: usize) -> Vec<Option<Printed>> {
         let mut messages = lock(&self.messages);
         let one = |index: usize| {
-            let Record(message) = messages.get(index);
+            let message = messages.get(index);
             if message.is_complete == 0 {
                 return None;
             }
-            messages.set(index, Record::zeroed());
+            messages.set(index, Message::zeroed());
             Some(message.printed(self.kernel(&message)))
         };
         (0..count).map(one).collect()
@@ -211,7 +189,7 @@ impl Buffers {
 
     /// What the first thread that has failed has left.
     fn report(&self) -> Option<String> {
-        let Record(report) = self.report.get(0);
+        let report = self.report.get(0);
         (report.message.is_complete != 0).then(|| report.fault(self.kernel(&report.message)).to_string())
     }
 }

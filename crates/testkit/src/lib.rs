@@ -98,7 +98,7 @@ pub use check::{Case, Report, assert_checks, check, check_case, check_executor};
 pub use error::{Error, Nearest};
 pub use expected::{Expected, FP32_ROUNDING};
 pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};
-pub use operation::{Baseline, Bits, Description, Operation, Sizes, Units, every};
+pub use operation::{Baseline, Bits, Description, Operation, Sizes, Units, cases, every};
 pub use peak::{Least, Peak};
 #[cfg(feature = "program")]
 pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};

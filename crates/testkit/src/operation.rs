@@ -186,6 +186,11 @@ pub fn every(extents: &[&[usize]]) -> Vec<Vec<usize>> {
     })
 }
 
+/// These cases, each with the sizes in the order of their names.
+pub fn cases<const N: usize>(sizes: &[[usize; N]]) -> Vec<Vec<usize>> {
+    sizes.iter().map(|sizes| sizes.to_vec()).collect()
+}
+
 /// The sizes of a case, by name. Displayed as `--sizes` takes them: `rows=3,cols=4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes {

@@ -388,7 +388,7 @@ mod operation {
                     layer_norm_long_fp32::FACTS,
                 ],
                 // Nothing, one, both ways of loading, about the ends of what each kernel can do.
-                small: [
+                small: testkit::cases(&[
                     [0, 5],
                     [3, 0],
                     [1, 1],
@@ -401,10 +401,8 @@ mod operation {
                     [1, 8192],
                     [1, 8193],
                     [1, 12_000],
-                ]
-                .map(|sizes| sizes.to_vec())
-                .to_vec(),
-                large: self.large.iter().map(|sizes| sizes.to_vec()).collect(),
+                ]),
+                large: testkit::cases(self.large),
                 bits: Bits::Same,
             }
         }

@@ -477,7 +477,7 @@ mod operation {
                 ],
                 // Nothing, one, both ways of loading, about the ends of what each kernel can do, and several chunks of one group of
                 // columns and of several.
-                small: [
+                small: testkit::cases(&[
                     [0, 5],
                     [3, 0],
                     [1, 1],
@@ -489,10 +489,8 @@ mod operation {
                     [2, 1025],
                     [1, 4096],
                     [2, 4097],
-                ]
-                .map(|sizes| sizes.to_vec())
-                .to_vec(),
-                large: self.large.iter().map(|sizes| sizes.to_vec()).collect(),
+                ]),
+                large: testkit::cases(self.large),
                 bits: Bits::Same,
             }
         }

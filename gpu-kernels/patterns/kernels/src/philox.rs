@@ -19,7 +19,8 @@
 
 use cuda_std::prelude::*;
 
-use crate::words::{FOUR, is_aligned, set4};
+use crate::row::FOUR;
+use crate::words::is_aligned;
 
 /// The threads of a block.
 const THREADS: usize = 256;
@@ -144,7 +145,7 @@ pub fn philox_words_u32(key: u64, stream: u64, offset: u64, y: GlobalSliceMut<'_
         |words| words,
         is_aligned(y.as_mut_ptr().addr()),
         // SAFETY: the indices are below the length, each of them is one thread's, and they begin at multiples of four.
-        |index, words| unsafe { set4(y, index, words) },
+        |index, words| unsafe { y.set_vector_unchecked(index, words) },
         // SAFETY: likewise.
         |index, word| unsafe { y.set_unchecked(index, word) },
     );
@@ -268,7 +269,7 @@ mod operation {
                 sizes: &["n", "offset"],
                 kernels: vec![kernel],
                 // Nothing, one, offsets of all remainders, and counters that leave 32 bits.
-                small: [
+                small: testkit::cases(&[
                     [0, 0],
                     [1, 0],
                     [1, 3],
@@ -279,10 +280,8 @@ mod operation {
                     [4099, 4],
                     [50, (1 << 34) - 9],
                     [33, usize::MAX - 40],
-                ]
-                .map(|sizes| sizes.to_vec())
-                .to_vec(),
-                large: [[1 << 20, 0], [1 << 28, 1], [(1 << 28) + 3, 1 << 33]].map(|sizes| sizes.to_vec()).to_vec(),
+                ]),
+                large: testkit::cases(&[[1 << 20, 0], [1 << 28, 1], [(1 << 28) + 3, 1 << 33]]),
                 bits: Bits::Same,
             }
         }

@@ -21,8 +21,8 @@
 use cuda_std::atomic::{Relaxed, Scope};
 use cuda_std::prelude::*;
 
-use crate::row::LANES;
-use crate::words::{FOUR, get4, is_aligned};
+use crate::row::{FOUR, LANES};
+use crate::words::{get4, is_aligned};
 
 /// The passes.
 pub const PASSES: usize = 4;

@@ -65,9 +65,7 @@ mod operation {
                 idea: "all blocks of a cooperative launch meet after each step",
                 sizes: &["n", "steps"],
                 kernels: vec![zero_u32::FACTS, relax_fp32::FACTS],
-                small: [[0, 3], [1, 2], [2, 5], [255, 4], [1000, 7], [1025, 0], [3000, 6]]
-                    .map(|sizes| sizes.to_vec())
-                    .to_vec(),
+                small: testkit::cases(&[[0, 3], [1, 2], [2, 5], [255, 4], [1000, 7], [1025, 0], [3000, 6]]),
                 large: vec![vec![1 << 20, 100], vec![100_003, 1000]],
                 bits: Bits::Same,
             }

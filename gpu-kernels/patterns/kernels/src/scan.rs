@@ -27,8 +27,8 @@
 use cuda_std::atomic::{Relaxed, Scope};
 use cuda_std::prelude::*;
 
-use crate::row::LANES;
-use crate::words::{FOUR, get4, is_aligned, set4};
+use crate::row::{FOUR, LANES};
+use crate::words::{get4, is_aligned};
 
 /// The threads of a block.
 const THREADS: usize = inclusive_scan_u32::BLOCK.x as usize;
@@ -189,7 +189,7 @@ pub fn inclusive_scan_u32(
             let before = before_warp.wrapping_add(before[chunk]);
             numbers[chunk] = numbers[chunk].map(|number| number.wrapping_add(before));
             if by_vectors {
-                set4(y, at(chunk), numbers[chunk]);
+                y.set_vector_unchecked(at(chunk), numbers[chunk]);
             } else {
                 for i in 0..FOUR {
                     if at(chunk) + i < y.len() {

@@ -322,7 +322,7 @@ mod operation {
                     softmax_long_fp32::FACTS,
                 ],
                 // Nothing, one, both ways of loading, about the ends of what each kernel can do, and more than is kept of a long row.
-                small: [
+                small: testkit::cases(&[
                     [0, 5],
                     [3, 0],
                     [1, 1],
@@ -337,10 +337,8 @@ mod operation {
                     [1, 8193],
                     [1, 12_000],
                     [1, 45_060],
-                ]
-                .map(|sizes| sizes.to_vec())
-                .to_vec(),
-                large: self.large.iter().map(|sizes| sizes.to_vec()).collect(),
+                ]),
+                large: testkit::cases(self.large),
                 bits: Bits::Same,
             }
         }

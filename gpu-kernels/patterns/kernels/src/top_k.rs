@@ -465,7 +465,7 @@ mod operation {
                 sizes: &["rows", "cols", "k"],
                 kernels: vec![top_k_fp32::FACTS, top_k_parts_fp32::FACTS, top_k_of_parts_fp32::FACTS],
                 // Nothing, one, all of a row, both ways of loading, several segments, several parts.
-                small: [
+                small: testkit::cases(&[
                     [0, 5, 1],
                     [1, 1, 1],
                     [3, 64, 64],
@@ -477,10 +477,8 @@ mod operation {
                     [20, 8, 8],
                     [1, 8190, 1],
                     [2, 16_387, 64],
-                ]
-                .map(|sizes| sizes.to_vec())
-                .to_vec(),
-                large: self.large.iter().map(|sizes| sizes.to_vec()).collect(),
+                ]),
+                large: testkit::cases(self.large),
                 bits: Bits::Same,
             }
         }

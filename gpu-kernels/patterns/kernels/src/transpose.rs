@@ -174,7 +174,7 @@ mod operation {
                 sizes: &["batch", "rows", "cols"],
                 kernels: vec![transpose_fp32::FACTS],
                 // Nothing in each of the extents, lines and columns, whole tiles, one more and one less.
-                small: [
+                small: testkit::cases(&[
                     [0, 3, 5],
                     [2, 0, 5],
                     [2, 3, 0],
@@ -186,12 +186,8 @@ mod operation {
                     [3, 33, 31],
                     [2, 63, 65],
                     [1, 65, 129],
-                ]
-                .map(|sizes| sizes.to_vec())
-                .to_vec(),
-                large: [[64, 1000, 1003], [4096, 128, 64], [1, 3, 20_000_001], [1, 16_384, 16_384]]
-                    .map(|sizes| sizes.to_vec())
-                    .to_vec(),
+                ]),
+                large: testkit::cases(&[[64, 1000, 1003], [4096, 128, 64], [1, 3, 20_000_001], [1, 16_384, 16_384]]),
                 bits: Bits::Same,
             }
         }
