@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::design::{Trial, kernels_in_order, trials};
 use super::probes::{Probed, probe};
 use crate::Error;
-use crate::bench::atlas::{Arena, Sets, elements_for};
+use crate::bench::atlas::{Arena, Sets, Shape, elements_for};
 use crate::bench::roofline::{Stall, fma};
 use crate::bench::timing::{Contestant, Race};
 use crate::progress::Progress;
@@ -49,20 +49,13 @@ pub(super) fn measure(device: &Device, seed: u64, deadline: Instant) -> Result<M
     let mut stall = Stall::new(device, &fma(device)?)?;
     let probed = probe(device, Box::new(|ms| stall.run(ms)))?;
 
-    let l2_bytes = device.gpu_properties().map_or(0, |properties| u64::from(properties.l2_bytes));
+    let l2_bytes = l2_bytes(device);
     let kernels: Vec<(&'static KernelInfo, Vec<Trial>)> = (kernels_in_order().into_iter())
         .map(|kernel| Ok((kernel, trials(&facts, &plan, kernel, seed)?)))
         .collect::<Result<_, Error>>()?;
     let free = device.free_memory()?.unwrap_or(Bytes(0)).0 as f64;
     let (elements, room) = memory_for(kernels.iter().flat_map(|(_, trials)| trials), l2_bytes, SHARE_OF_MEMORY * free);
-    let mut bench = Bench {
-        device,
-        arena: Arena::new(device, elements, seed)?,
-        workspace: Workspace::none(),
-        l2_bytes,
-        stall,
-        loading: Duration::ZERO,
-    };
+    let mut bench = Bench::with(device, elements, seed, stall)?;
 
     let mut measured = Measured {
         probed,
@@ -81,7 +74,7 @@ pub(super) fn measure(device: &Device, seed: u64, deadline: Instant) -> Result<M
             if Instant::now() >= deadline {
                 break;
             }
-            match bench.time(trial) {
+            match bench.time(&trial.shape, &trial.plan) {
                 Ok(ms) => {
                     let times = if trial.held_out { &mut measured.held_out } else { &mut measured.fitted };
                     times.push(Observation { features: trial.features.clone(), ms });
@@ -110,8 +103,13 @@ fn memory_for<'a>(trials: impl Iterator<Item = &'a Trial> + Clone, l2_bytes: u64
     }
 }
 
+/// The bytes of the second-level cache.
+fn l2_bytes(device: &Device) -> u64 {
+    device.gpu_properties().map_or(0, |properties| u64::from(properties.l2_bytes))
+}
+
 /// What products are measured with.
-struct Bench<'a> {
+pub(super) struct Bench<'a> {
     device: &'a Device,
     arena: Arena,
     workspace: Workspace,
@@ -120,11 +118,28 @@ struct Bench<'a> {
     loading: Duration,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// With room for these shapes.
+    ///
+    /// # Errors
+    /// [`DeviceError::Driver`](runtime::Error::Driver) where there is too little memory.
+    pub(super) fn new(device: &'a Device, shapes: &[Shape], seed: u64) -> Result<Self, Error> {
+        let stall = Stall::new(device, &fma(device)?)?;
+        Self::with(device, elements_for(shapes, l2_bytes(device)), seed, stall)
+    }
+
+    fn with(device: &'a Device, elements: [u64; 3], seed: u64, stall: Stall) -> Result<Self, Error> {
+        let arena = Arena::new(device, elements, seed)?;
+        let (workspace, loading) = (Workspace::none(), Duration::ZERO);
+        Ok(Self { device, arena, workspace, l2_bytes: l2_bytes(device), stall, loading })
+    }
+
     /// The median time of a product, in milliseconds.
-    fn time(&mut self, trial: &Trial) -> Result<f64, Error> {
+    ///
+    /// # Errors
+    /// Those of launches.
+    pub(super) fn time(&mut self, shape: &Shape, plan: &GemmPlan) -> Result<f64, Error> {
         let Self { device, arena, workspace, l2_bytes, stall, loading } = self;
-        let Trial { shape, plan, .. } = trial;
         let start = Instant::now();
         plan.load(device)?;
         *loading += start.elapsed();

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  probes    launches, bandwidth ──────────────────────────────────┐
-//!  design    a few products for each kernel ──► measure ──► times ──┼──► tilewright::plan::fit ──► storing: the user's file
-//!                                               │                  │
+//!  design    a few products for each kernel ──► measure ──► times ──┼──► tilewright::plan::fit ──► contest: whose plans are the best?
+//!                                               │                  │                              │
+//!                                               │                  │                              └──► storing: the user's file
 //!                                               └─ held out ───────┴──► text: how far estimates are, before and now
 //! ```
 //!
@@ -12,6 +13,7 @@
 //!
 //! Times are taken as the atlas takes them: operands come from memory, not from the cache, and short products are timed in batches.
 
+mod contest;
 pub mod design;
 mod measure;
 mod probes;
@@ -21,18 +23,27 @@ mod tests;
 mod text;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::Error;
+use crate::bench::atlas::Shape;
 use crate::provenance::{commit, now};
+use contest::Contest;
 use storing::Target;
-use tilewright::Device;
 use tilewright::device::DeviceInfo;
-use tilewright::plan::fit::{FitErrors, Observation, fit};
-use tilewright::plan::{Constants, MeasuredConstants};
+use tilewright::plan::fit::fit;
+use tilewright::plan::{Constants, ConstantsChoice, GemmPlan, MeasuredConstants, Options as PlanOptions};
+use tilewright::{Device, Precision};
 
 /// What it takes if nobody says how long it may.
 pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// The part of that for measuring single kernels; the others are for comparing plans.
+const SINGLE_KERNELS: f64 = 0.75;
+
+/// What is compared: see [`contest`].
+const CONTESTANTS: [&str; 3] = ["built in", "with launches and bandwidth as measured", "fitted"];
 
 /// How to measure, and where to write.
 #[derive(Clone, Debug)]
@@ -62,7 +73,7 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
     let (start, date) = (Instant::now(), now());
     let target = Target::of(options.output.as_deref(), &here)?;
     print(&format!("{info}\n"));
-    let measured = measure::measure(device, options.seed, start + options.limit)?;
+    let measured = measure::measure(device, options.seed, start + options.limit.mul_f64(SINGLE_KERNELS))?;
     let measuring = start.elapsed();
 
     let built_in = Constants::built_in(Some(here.compute_capability), here.multiprocessors);
@@ -90,24 +101,41 @@ pub fn run(device: &Device, options: &Options, mut print: impl FnMut(&str)) -> R
 
     let release = driver_release.as_ref().map(|release| format!("{release}, ")).unwrap_or_default();
     let driver = format!("{release}CUDA {driver_cuda_version}");
-    let constants = MeasuredConstants::new(here, driver, commit(), date, found.constants);
-    if options.output.is_none() && !are_better(&built_in, &constants.constants, &measured.held_out) {
+    let of = |constants: Constants| {
+        Arc::new(MeasuredConstants::new(here.clone(), driver.clone(), commit(), date.clone(), constants))
+    };
+    let contestants = [built_in, known, found.constants].map(of);
+    let contest = compare(device, &contestants, options.seed, start + options.limit)?;
+    print(&text::of_contest(&CONTESTANTS, &contest));
+    let best = contest.best();
+    if options.output.is_none() && best == 0 {
         print(
-            "Nothing is stored: on held-out times, these constants are no better than those that are built in. --output FILE stores \
-             them all the same\n",
+            "Nothing is stored: plans by these constants are no better than by those that are built in. --output FILE stores what was \
+             fitted all the same\n",
         );
-        return Ok(constants);
+        return Ok((*contestants[2]).clone());
     }
-    target.write(&constants)?;
+    let constants = if best == 0 { &contestants[2] } else { &contestants[best] };
+    target.write(constants)?;
     print(&target.text());
-    Ok(constants)
+    Ok((**constants).clone())
 }
 
-/// Whether constants are worth having: in the middle, estimates are nearer to times that nothing was fitted to. Without such times, nobody can
-/// tell.
-fn are_better(built_in: &Constants, found: &Constants, held_out: &[Observation]) -> bool {
-    match [built_in, found].map(|constants| FitErrors::of(constants, held_out)) {
-        [Some(before), Some(now)] => now.median < before.median,
-        _ => false,
-    }
+/// Compares constants by the plans that they make.
+fn compare(
+    device: &Device,
+    contestants: &[Arc<MeasuredConstants>],
+    seed: u64,
+    deadline: Instant,
+) -> Result<Contest, Error> {
+    let shapes = contest::shapes(seed);
+    let mut bench = measure::Bench::new(device, &shapes, seed)?;
+    let options: Vec<PlanOptions> = (contestants.iter())
+        .map(|constants| PlanOptions {
+            constants: ConstantsChoice::This(Arc::clone(constants)),
+            ..PlanOptions::from(Precision::Fp32)
+        })
+        .collect();
+    let plan = |shape: &Shape, index: usize| Ok(GemmPlan::new(device, &shape.description()?, &options[index])?);
+    contest::contest(&shapes, contestants.len(), plan, |shape, plan| bench.time(shape, plan), Some(deadline))
 }

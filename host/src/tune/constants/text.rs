@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::contest::Contest;
 use super::measure::Measured;
 use tilewright::plan::Constants;
 use tilewright::plan::fit::{Fit, FitErrors, KernelFit, Observation};
@@ -69,6 +70,19 @@ fn errors<'a>(before: &Constants, now: &Constants, times: impl IntoIterator<Item
         }
         _ => "none held out".to_owned(),
     }
+}
+
+/// Whose plans are the best.
+pub(super) fn of_contest(names: &[&str], contest: &Contest) -> String {
+    let mut text = format!(
+        "Plans for {} products of the atlas, of which {} differ; their times as a multiple of the least, in the mean:\n",
+        contest.shapes, contest.differing
+    );
+    for (index, (name, mean)) in names.iter().zip(&contest.means).enumerate() {
+        let chosen = if index == contest.best() { "   chosen" } else { "" };
+        _ = writeln!(text, "  {name:<42} {mean:.3}{chosen}");
+    }
+    text
 }
 
 /// What was not measured.
