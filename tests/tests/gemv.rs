@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, Kernel as _};
-use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
+use gpu_kernels::gemm::split_k::{
+    MANY_SPLITS, SplitReduction, gemm_split_reduction_fp32, gemm_split_reduction_many_fp32,
+};
 use gpu_kernels::gemv::SplitGemv;
 use gpu_kernels::gemv::split::{gemv_split_atomic_fp32, gemv_split_fp32, gemv_splits};
 use gpu_kernels::gemv::transposed_split::{gemv_transposed_split_fp32, gemv_transposed_splits};
@@ -39,9 +41,14 @@ fn add_up(alpha: f32, partials: &Operand, beta: f32, y: &mut Operand) {
     let rows = MatrixBatch::new(row, row_stride, partials.rows()).unwrap();
     let out = y.view_mut().matrix_mut().unwrap();
     let reduction = SplitReduction::new(alpha, rows, partials.rows() as u32, beta, out).unwrap();
-    let kernel = gemm_split_reduction_fp32 { reduction };
-    let grid = half_of_the_grid(&kernel);
-    launch_blocks(kernel, grid);
+    fn launch_half(kernel: impl Grid) {
+        let grid = half_of_the_grid(&kernel);
+        launch_blocks(kernel, grid);
+    }
+    match reduction.splits() {
+        MANY_SPLITS.. => launch_half(gemm_split_reduction_many_fp32 { reduction }),
+        _ => launch_half(gemm_split_reduction_fp32 { reduction }),
+    }
 }
 
 /// `y = α·A·x + β·y` with A in a layout, x and y spread and shifted, in so many splits.
@@ -131,7 +138,7 @@ fn long_rows_long_columns_and_many_splits() {
             Case { splits, ..Case::new(m, k, a) }.check();
         }
     }
-    for (m, k) in [(1300, 5), (2100, 1), (1025, 40), (4099, 13)] {
+    for (m, k) in [(1300, 5), (2100, 1), (1025, 40), (4099, 13), (6401, 30), (6403, 75), (6406, 33)] {
         for a in LAYOUTS {
             Case::new(m, k, a).check();
             Case { splits: 3, ..Case::new(m, k, a) }.check();
@@ -193,10 +200,10 @@ fn operands_whose_base_is_not_aligned() {
     }
 }
 
-/// Of a matrix by columns, whether a thread has four neighbours in one load or rows that are apart.
+/// Of a matrix by columns, whether a thread has four neighbours in one load, from where columns begin or not, or rows that are apart.
 #[test]
 fn sums_have_the_same_bits_wherever_columns_begin() {
-    for (m, k) in [(4, 9), (8, 5), (64, 100), (128, 40), (260, 33), (1024, 300)] {
+    for (m, k) in [(4, 9), (8, 5), (64, 100), (128, 40), (260, 33), (1024, 300), (6400, 40), (6404, 77)] {
         let (case, padding) = (Case::new(m, k, Layout::COLUMNS), Layout::COLUMNS.padded(1));
         let (aligned, mut problem) = (case.problem(7), case.problem(7));
         problem.a = Operand::from_fn(m, k, padding, |row, col| aligned.a.at(row, col));
@@ -311,7 +318,7 @@ fn splits_fill_a_gpu_and_no_more() {
     assert_eq!(gemv_splits(1, 8192, 8192, 132), 1);
     assert_eq!(gemv_splits(1, 1 << 20, 64, 132), 1);
     assert_eq!(gemv_splits(1, 1, 1 << 28, 132), 8 * 132);
-    assert_eq!(gemv_splits(1, 1, 1 << 17, 132), 64);
+    assert_eq!(gemv_splits(1, 1, 1 << 17, 132), 53);
     assert_eq!(gemv_splits(512, 128, 160, 132), 1);
     assert_eq!(gemv_splits(1, 0, 0, 132), 1);
     assert_eq!(gemv_transposed_splits(1, 2048, 1 << 20, 132), 1056);

@@ -10,7 +10,9 @@ use gpu_kernels::gemm::register_tiled::{
     gemm_register_tiled_64_tt_fp32, gemm_register_tiled_nn_fp32, gemm_register_tiled_nt_fp32,
     gemm_register_tiled_tn_fp32, gemm_register_tiled_tt_fp32,
 };
-use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
+use gpu_kernels::gemm::split_k::{
+    MANY_SPLITS, SplitReduction, gemm_split_reduction_fp32, gemm_split_reduction_many_fp32,
+};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, ShapeError};
 use tests::{Layout, Layouts, Operand, Problem, Sizes};
@@ -283,8 +285,8 @@ fn batches_and_splits() {
     }
 }
 
-/// The sum is that of the partials in their order, or of four, 32 or 128 sums of a part of them if they are many: bit by bit, along
-/// rows and along columns, aligned or not, in one block and in several.
+/// The sum is that of the partials in their order, or of four, 32 or 128 sums of a part of them if they are many, those of a quarter of the
+/// threads as a tree: bit by bit, along rows and along columns, aligned or not, in one block and in several.
 #[test]
 fn partials_are_added_in_their_order() {
     for splits in [1, 2, 7, 8, 9, 15, 16, 19, 63, 64, 66, 471] {
@@ -295,7 +297,10 @@ fn partials_are_added_in_their_order() {
                 c.fill(f32::NAN);
                 let to = c.view_mut().matrix_mut().unwrap();
                 let reduction = SplitReduction::new(1.0, partials.view(splits), splits as u32, 0.0, to).unwrap();
-                launch(gemm_split_reduction_fp32 { reduction });
+                match reduction.splits() {
+                    MANY_SPLITS.. => launch(gemm_split_reduction_many_fp32 { reduction }),
+                    _ => launch(gemm_split_reduction_fp32 { reduction }),
+                }
                 c.check_surroundings().unwrap();
                 let parts: Vec<_> = (0..splits).map(|split| partials.at(split)).collect();
                 let sharers = match splits {
@@ -305,15 +310,26 @@ fn partials_are_added_in_their_order() {
                     256.. => 128,
                 };
                 for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
-                    let sum = (0..sharers)
+                    let shares: Vec<f32> = (0..sharers)
                         .map(|i| &parts[i * splits / sharers..(i + 1) * splits / sharers])
                         .map(|share| share.iter().fold(0.0, |sum, part| sum + part.at(row, col)))
-                        .fold(0.0f32, |sum, share| sum + share);
+                        .collect();
+                    let sum = shares.chunks(sharers.div_ceil(4)).map(tree).fold(0.0, |sum, warp| sum + warp);
                     assert_eq!(c.at(row, col).to_bits(), sum.to_bits(), "({row}, {col}), {splits} splits, {layout:?}");
                 }
             }
         }
     }
+}
+
+/// A sum as lanes of a warp make it: the upper half is added to the lower one, until one number is left.
+fn tree(numbers: &[f32]) -> f32 {
+    let mut left = numbers.to_vec();
+    while left.len() > 1 {
+        let upper = left.split_off(left.len() / 2);
+        left.iter_mut().zip(upper).for_each(|(lower, upper)| *lower += upper);
+    }
+    left[0]
 }
 
 #[test]

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! Each thread has four neighbours of C, or one where the layouts do not allow that, and loads eight partials of them before
-//! it adds the first, so that there are enough loads under way. Of some tens of partials each of four threads adds up a quarter, of
-//! more each of 32 or 128 threads its share, and the first of them adds what they have: a single result waits for few loads one after the
-//! other. It does not depend on how blocks were scheduled: the same bits on every run.
+//! it adds the first, so that there are enough loads under way. Of many partials, which are another kernel's, each of four threads adds up a
+//! quarter, or each of 32 or 128 threads its share, and what they have is added by shuffles in a warp and then over the warps: a single
+//! result waits for few loads and additions one after the other. It does not depend on how blocks were scheduled: the same bits on every run.
 //!
-//! What it costs: every partial is read once, C is written once and, unless β is zero, read once. 2 KB of shared memory; any
+//! What it costs: every partial is read once, C is written once and, unless β is zero, read once. At most 2 KB of shared memory; any
 //! device.
 
+use blocks::reduce::sum_of_lanes;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
@@ -31,14 +32,17 @@ const WIDTH: usize = 4;
 const VECTORS_AT_A_TIME: usize = 8;
 const ELEMENTS_AT_A_TIME: usize = 2;
 
-/// The threads of a block.
-const THREADS: usize = gemm_split_reduction_fp32::BLOCK.x as usize;
+/// The threads of a block, and its warps.
+const THREADS: usize = gemm_split_reduction_many_fp32::BLOCK.x as usize;
+const WARPS: usize = THREADS / warp::LANES as usize;
 
-/// The logarithm of the threads that share the partials of a piece of work.
+/// So many splits are many: threads share the partials of a piece of work.
+pub const MANY_SPLITS: u32 = 16;
+
+/// The logarithm of the threads that share the partials of a piece of work, where there are many.
 const fn log_of_sharers(splits: u64) -> u32 {
     match splits {
-        ..16 => 0,
-        16..64 => 2,
+        ..64 => 2,
         64..256 => 5,
         256.. => THREADS.ilog2(),
     }
@@ -114,6 +118,12 @@ impl<'a> SplitReduction<'a> {
         u64::from(self.c.count()) * u64::from(lines.number) * u64::from(lines.pieces)
     }
 
+    /// The partials of each result; none where results are scaled alone.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn splits(&self) -> u32 {
+        self.splits as u32
+    }
+
     /// How many threads share the partials of a piece.
     #[cfg(not(target_arch = "nvptx64"))]
     fn sharers(&self) -> u32 {
@@ -130,19 +140,20 @@ impl<'a> SplitReduction<'a> {
         (result, row as u32, col, (lines.length - col).min(WIDTH as u32) as usize)
     }
 
-    /// Adds up part `part` of those of the sharers of the partials of [`WIDTH`] neighbours of a result, or of those of them that are inside.
+    /// Adds up a part of the partials of [`WIDTH`] neighbours of a result, or of those of them that are inside: part `part` of `1 <<
+    /// log_of_parts`.
     ///
     /// # Safety
-    /// `piece < self.pieces()`, and `part` is less than the number of sharers.
+    /// `piece < self.pieces()`, and there is such a part.
     #[inline(always)]
-    unsafe fn sum(&self, piece: u64, part: u32) -> [f32; WIDTH] {
+    unsafe fn sum(&self, piece: u64, part: u32, log_of_parts: u32) -> [f32; WIDTH] {
         if self.alpha_beta.effective_k(1) == 0 {
             return [0.0; WIDTH];
         }
         let lines = self.lines();
         let (result, row, col, count) = self.place(&lines, piece);
         let partial = lines.of_input(self.partials.first());
-        let begin = |part: u32| (self.splits * u64::from(part)) >> log_of_sharers(self.splits);
+        let begin = |part: u32| (self.splits * u64::from(part)) >> log_of_parts;
         let (first, splits) = (result * self.splits + begin(part), begin(part + 1) - begin(part));
         let base = partial.offset(row, col) as u64;
         let of = |split: u64| base + (first + split) * self.partials.stride();
@@ -275,43 +286,48 @@ fn add_in_order<const AT_A_TIME: usize>(count: u64, load: impl Fn(u64) -> [f32; 
     sums
 }
 
-/// `C = α·Σ P[s] + β·C` in fp32, each sum in an order that depends on the number of partials alone.
+/// `C = α·Σ P[s] + β·C` in fp32, each sum in the order of its partials.
 #[kernel(block = 128, min_blocks = 8)]
 pub fn gemm_split_reduction_fp32(reduction: SplitReduction<'_>) {
-    // What the others who share a piece have found: a row for each of its elements.
-    static FOUND: Shared<[[f32; THREADS]; WIDTH]> = Shared::new();
+    // SAFETY: each piece has one thread.
+    unsafe { for_own_pieces(reduction.pieces(), |piece| reduction.epilogue(piece, reduction.sum(piece, 0, 0))) };
+}
+
+/// The same where there are [`MANY_SPLITS`]: each sum in an order that depends on the number of partials alone.
+#[kernel(block = 128, min_blocks = 8)]
+pub fn gemm_split_reduction_many_fp32(reduction: SplitReduction<'_>) {
+    // What each warp has found of the pieces that warps share: a row for each element.
+    static FOUND: Shared<[[[f32; warp::LANES as usize]; WARPS]; WIDTH]> = Shared::new();
     let (pieces, log_of_parts) = (reduction.pieces(), log_of_sharers(reduction.splits));
-    let (parts, log_of_pieces) = (1 << log_of_parts, THREADS.ilog2() - log_of_parts);
+    let log_of_pieces = THREADS.ilog2() - log_of_parts;
     let pieces_of_block = 1 << log_of_pieces;
-    let (part, place) = (thread::thread_idx_x() >> log_of_pieces, thread::thread_idx_x() & (pieces_of_block - 1));
+    let t = thread::thread_idx_x();
+    let (part, place, this_warp) = (t >> log_of_pieces, t & (pieces_of_block - 1), (t / warp::LANES) as usize);
     let mut first = u64::from(thread::block_idx_x()) * u64::from(pieces_of_block);
     while first < pieces {
         let piece = first + u64::from(place);
         let is_inside = piece < pieces;
         // SAFETY: just compared; the blocks of the grid take pieces that are different, and so do their threads, apart from
-        // those who share one. The others have written to places of their own before the first of them reads there, and read
-        // before anyone writes again. All threads of the block reach every barrier.
+        // those who share one. All threads of the block reach the shuffles and every barrier. Each warp has written to places of its own
+        // before the first one reads there, and it has read before anyone writes again.
         unsafe {
-            let mut sums = if is_inside { reduction.sum(piece, part) } else { [0.0; WIDTH] };
-            if parts > 1 {
-                let place = |part: u32| ((part - 1) * pieces_of_block + place) as usize;
-                if part > 0 {
-                    for i in 0..WIDTH {
-                        FOUND.write([i, place(part)], sums[i]);
-                    }
+            let mut sums = if is_inside { reduction.sum(piece, part, log_of_parts) } else { [0.0; WIDTH] };
+            // The sharers of a piece are as far apart as there are pieces: lanes of a warp first, and then the warps.
+            sums = sum_of_lanes(sums, pieces_of_block, warp::LANES);
+            if this_warp > 0 && t % warp::LANES < pieces_of_block {
+                for i in 0..WIDTH {
+                    FOUND.write([i, this_warp, place as usize], sums[i]);
                 }
-                thread::sync_threads();
-                if part == 0 {
-                    let mut other = 1;
-                    while other < parts {
-                        for i in 0..WIDTH {
-                            sums[i] += FOUND.read([i, place(other)]);
-                        }
-                        other += 1;
-                    }
-                }
-                thread::sync_threads();
             }
+            thread::sync_threads();
+            if part == 0 {
+                for warp in 1..WARPS {
+                    for i in 0..WIDTH {
+                        sums[i] += FOUND.read([i, warp, place as usize]);
+                    }
+                }
+            }
+            thread::sync_threads();
             if is_inside && part == 0 {
                 reduction.epilogue(piece, sums);
             }
@@ -322,6 +338,13 @@ pub fn gemm_split_reduction_fp32(reduction: SplitReduction<'_>) {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl crate::Grid for gemm_split_reduction_fp32<'_> {
+    fn grid(&self) -> Dim3 {
+        crate::geometry::line_of_blocks(self.reduction.pieces().div_ceil(u64::from(Self::BLOCK.x)))
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl crate::Grid for gemm_split_reduction_many_fp32<'_> {
     fn grid(&self) -> Dim3 {
         let threads = self.reduction.pieces() * u64::from(self.reduction.sharers());
         crate::geometry::line_of_blocks(threads.div_ceil(u64::from(Self::BLOCK.x)))
@@ -336,12 +359,19 @@ impl crate::Grid for gemm_split_reduction_fp32<'_> {
     requires(reduction.partials.count() == 0 || reduction.partials.is_followed_by_as_many())
 )]
 pub fn gemm_split_reduction_fp64(reduction: SplitReduction<'_>) {
-    let pieces = reduction.pieces();
-    let threads = u64::from(gemm_split_reduction_fp64::BLOCK.x);
+    // SAFETY: a launch has looked for the low parts; each piece has one thread.
+    unsafe {
+        for_own_pieces(reduction.pieces(), |piece| reduction.epilogue(piece, reduction.sum_of_both_parts(piece)))
+    };
+}
+
+/// Does something for each piece of work, below `pieces`, that is this thread's alone.
+#[inline(always)]
+fn for_own_pieces(pieces: u64, mut work: impl FnMut(u64)) {
+    let threads = u64::from(thread::block_dim_x());
     let mut piece = u64::from(thread::block_idx_x()) * threads + u64::from(thread::thread_idx_x());
     while piece < pieces {
-        // SAFETY: just compared; a launch has looked for the low parts; each piece has one thread.
-        unsafe { reduction.epilogue(piece, reduction.sum_of_both_parts(piece)) };
+        work(piece);
         piece += u64::from(thread::grid_dim_x()) * threads;
     }
 }

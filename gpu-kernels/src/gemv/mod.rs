@@ -79,7 +79,7 @@ impl<'a> Gemv<'a> {
 ///             columns of A:  split 0   split 1   …             outputs of product i:  i · splits + s has the sums of split s
 /// ```
 ///
-/// [`gemm_split_reduction_fp32`](crate::gemm::split_k::gemm_split_reduction_fp32) adds them up.
+/// The kernels of [`split_k`](crate::gemm::split_k) add them up.
 ///
 /// Invariant, which the constructors establish and kernels rely on: every A is m×k, every x is k×1 and every output m×1; there are
 /// as many of A and of x as products, and `splits` times as many outputs, with at least one split.
@@ -260,17 +260,24 @@ fn range_of_split(split: u32, splits: u32, total: u32, step: u32) -> [u32; 2] {
     })
 }
 
-/// The blocks that run at a time on a multiprocessor.
+/// The blocks that run at a time on a multiprocessor, and how many of them on each keep the memory busy.
 #[cfg(not(target_arch = "nvptx64"))]
 const BLOCKS_AT_A_TIME: u64 = 3;
+#[cfg(not(target_arch = "nvptx64"))]
+const BUSY: f64 = 2.4;
+
+/// The elements of A that each multiprocessor reads in the time that the second pass takes, and in what a round of blocks takes besides.
+#[cfg(not(target_arch = "nvptx64"))]
+const SECOND_PASS: f64 = 26_000.0;
+#[cfg(not(target_arch = "nvptx64"))]
+const ROUND: f64 = 5_000.0;
 
 /// The number of splits for a kernel of which `blocks` blocks would compute so many m×k matrices without any, each in `steps` steps.
 ///
 /// Each split has at least four steps (or one, where that would leave multiprocessors without work), and there are no more splits than
-/// eight for each multiprocessor. Of a huge product with few blocks there are so many that the last ones to finish do not count. Of a large one
-/// there are the fewest splits with which, of all rounds of blocks that run at a time, the last is nearly full. Of one that takes no longer
-/// than some launches do, there is one such round, and a single split where each multiprocessor has a block, because the second pass is
-/// another launch.
+/// eight for each multiprocessor. Of a huge product with few blocks there are so many that the last ones to finish do not count. Of any other
+/// there are as few as cost about the least time: blocks run in rounds, a round in which there are too few of them to keep the memory
+/// busy takes as long as one with enough, and the second pass is another launch.
 #[cfg(not(target_arch = "nvptx64"))]
 fn balanced_splits(blocks: u64, steps: u32, matrices: [u32; 3], multiprocessors: u32) -> u32 {
     let (blocks, multiprocessors) = (blocks.max(1), u64::from(multiprocessors.max(1)));
@@ -281,20 +288,20 @@ fn balanced_splits(blocks: u64, steps: u32, matrices: [u32; 3], multiprocessors:
     let most = most.min(8 * multiprocessors).max(1);
     let at_a_time = BLOCKS_AT_A_TIME * multiprocessors;
     let elements: u128 = matrices.into_iter().map(u128::from).product();
-    let splits = match elements {
-        0x1000_0000.. if blocks < 4 * at_a_time => (128 * multiprocessors).div_ceil(blocks).min(most),
-        0x400_0000.. => {
-            let rounds = |splits: u64| (blocks * splits).div_ceil(at_a_time);
-            let is_full = |&splits: &u64| 8 * blocks * splits >= 7 * rounds(splits) * at_a_time;
-            (1..=most)
-                .take_while(|&splits| splits == 1 || rounds(splits) <= 4)
-                .find(is_full)
-                .unwrap_or((at_a_time / blocks).clamp(1, most))
-        }
-        _ if blocks < multiprocessors => (at_a_time / blocks).min(most),
-        _ => 1,
+    if elements >= 0x1000_0000 && blocks < 4 * at_a_time {
+        return (128 * multiprocessors).div_ceil(blocks).min(most) as u32;
+    }
+    // The time, as the elements that would be read in it.
+    let busy = BUSY * multiprocessors as f64;
+    let time = |splits: u64| {
+        let all = blocks * splits;
+        let blocks_of_round = |blocks: u64| if blocks == 0 { 0.0 } else { (blocks as f64).max(busy) };
+        let rounds = (all / at_a_time) as f64 * blocks_of_round(at_a_time) + blocks_of_round(all % at_a_time);
+        let besides = all.div_ceil(at_a_time) as f64 * ROUND + if splits > 1 { SECOND_PASS } else { 0.0 };
+        elements as f64 / all as f64 * rounds + besides * multiprocessors as f64
     };
-    splits as u32
+    let least = (1..=most).map(time).fold(f64::INFINITY, f64::min);
+    (1..=most).find(|&splits| time(splits) <= 1.03 * least).unwrap_or(1) as u32
 }
 
 #[cfg(test)]
@@ -305,12 +312,13 @@ mod tests {
     fn splits_are_as_many_as_a_gpu_is_full_with() {
         assert_eq!(balanced_splits(512, 512, [1, 2048, 1 << 20], 132), 33);
         assert_eq!(balanced_splits(1, 1 << 17, [1, 1, 1 << 28], 132), 8 * 132); // one long row
-        assert_eq!(balanced_splits(16, 512, [1, 64, 1 << 20], 132), 22); // a round that is nearly full
+        assert_eq!(balanced_splits(16, 512, [1, 64, 1 << 20], 132), 20); // a round that keeps the memory busy
         assert_eq!(balanced_splits(512, 16, [1, 8192, 8192], 132), 3); // four rounds
         assert_eq!(balanced_splits(16, 40, [1, 64, 1 << 20], 132), 10); // at least four steps each
-        assert_eq!(balanced_splits(1, 64, [1, 1, 1 << 17], 132), 64); // a dot product
+        assert_eq!(balanced_splits(1, 64, [1, 1, 1 << 17], 132), 53); // a dot product
         assert_eq!(balanced_splits(256, 16, [32, 128, 4096], 132), 1); // as long as a few launches
         assert_eq!(balanced_splits(100, 64, [1, 1600, 8192], 132), 3); // likewise, of few blocks
+        assert_eq!(balanced_splits(157, 256, [1, 2512, 16384], 132), 2); // too few blocks to keep the memory busy
         assert_eq!(balanced_splits(20_000, 512, [1, 80_000, 1 << 20], 132), 1); // blocks enough
         assert_eq!(balanced_splits(1, 3, [1, 1, 5000], 132), 1); // too short
         assert_eq!(balanced_splits(0, 0, [0; 3], 0), 1); // nothing at all

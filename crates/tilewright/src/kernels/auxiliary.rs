@@ -5,7 +5,9 @@ use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
-use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32, gemm_split_reduction_fp64};
+use gpu_kernels::gemm::split_k::{
+    MANY_SPLITS, SplitReduction, gemm_split_reduction_fp32, gemm_split_reduction_fp64, gemm_split_reduction_many_fp32,
+};
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::{Flags, matrix_copy_flagged_fp32, matrix_copy_fp32};
@@ -20,6 +22,8 @@ use crate::{Device, Error};
 
 /// The kernel that adds up the partial results of split-K.
 const REDUCTION: KernelFacts = gemm_split_reduction_fp32::FACTS;
+/// The same for many of them.
+const REDUCTION_OF_MANY: KernelFacts = gemm_split_reduction_many_fp32::FACTS;
 /// The same for sums in two parts.
 const REDUCTION_FP64: KernelFacts = gemm_split_reduction_fp64::FACTS;
 /// The kernel that computes the tiles of a tile mask again.
@@ -32,8 +36,9 @@ pub(crate) const COPY_FLAGGED: KernelFacts = matrix_copy_flagged_fp32::FACTS;
 pub(crate) const CLEAR: KernelFacts = matrix_clear_outside_fp32::FACTS;
 
 /// The kernels that plans use besides those that multiply.
-pub static AUXILIARY: [KernelFacts; 13] = [
+pub static AUXILIARY: [KernelFacts; 14] = [
     REDUCTION,
+    REDUCTION_OF_MANY,
     REDUCTION_FP64,
     REPAIR,
     COPY,
@@ -123,15 +128,20 @@ impl PackedOperand<'_> {
     }
 }
 
-/// The kernel that adds up partial sums of so many parts.
-pub(crate) const fn reduction(parts: usize) -> KernelFacts {
-    if parts == 2 { REDUCTION_FP64 } else { REDUCTION }
+/// The kernel that adds up partial sums of so many splits, each in so many parts.
+pub(crate) const fn reduction(splits: u32, parts: usize) -> KernelFacts {
+    match (splits, parts) {
+        (_, 2) => REDUCTION_FP64,
+        (MANY_SPLITS.., _) => REDUCTION_OF_MANY,
+        _ => REDUCTION,
+    }
 }
 
 /// Adds up the partial sums of a product whose sums were divided, which have so many parts.
 pub(crate) fn add_partial_sums(device: &Device, reduction: SplitReduction<'_>, parts: usize) -> Result<(), Error> {
-    match parts {
-        2 => device.launch(gemm_split_reduction_fp64 { reduction }),
+    match (reduction.splits(), parts) {
+        (_, 2) => device.launch(gemm_split_reduction_fp64 { reduction }),
+        (MANY_SPLITS.., _) => device.launch(gemm_split_reduction_many_fp32 { reduction }),
         _ => device.launch(gemm_split_reduction_fp32 { reduction }),
     }
 }

@@ -105,7 +105,7 @@ impl Contract for Atomic {
     }
 
     fn queues_before(&self) -> &'static [(KernelFacts, &'static str)] {
-        const { &[(reduction(1), "scale the result by beta")] }
+        const { &[(reduction(1, 1), "scale the result by beta")] }
     }
 
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, splits: u32) -> u128 {

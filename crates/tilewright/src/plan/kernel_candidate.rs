@@ -102,7 +102,7 @@ impl KernelCandidate {
         let queued_before = self.kernel.contract.queues_before().iter().map(|(kernel, _)| *kernel);
         let before = Preparation::kernels_of(&self.preparations).into_iter().chain(queued_before);
         let fallback = self.fallback.map(|kernel| kernel.facts);
-        let adds = self.is_divided().then(|| reduction(self.kernel.scheme.parts_of_sums()));
+        let adds = self.is_divided().then(|| reduction(self.splits, self.kernel.scheme.parts_of_sums()));
         let repairs = (!self.tile_mask.is_empty()).then_some(REPAIR);
         let clears = (self.product.part != Triangle::All).then_some(CLEAR);
         let after = [fallback, adds, repairs, clears].into_iter().flatten();
@@ -155,7 +155,7 @@ impl KernelCandidate {
         if divided {
             steps.push(format!(
                 "add up the partial sums, in order, with {}",
-                reduction(kernel.scheme.parts_of_sums()).name
+                reduction(self.splits, kernel.scheme.parts_of_sums()).name
             ));
         }
         if !self.tile_mask.is_empty() {
