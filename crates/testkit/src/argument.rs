@@ -8,7 +8,7 @@
 use std::marker::PhantomData;
 
 use cuda_std::atomic::AtomicElement;
-use cuda_std::{DisjointSlice, GlobalAtomics, GlobalSlice, GlobalSliceMut};
+use cuda_std::{Bf16, DisjointSlice, GlobalAtomics, GlobalSlice, GlobalSliceMut};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
@@ -26,6 +26,8 @@ const CHUNK_SEED: u64 = 0xD1B5_4A32_D192_ED03;
 pub enum Element {
     /// IEEE binary32.
     F32,
+    /// bfloat16, the upper half of an fp32 number.
+    Bf16,
     /// IEEE binary64.
     F64,
     /// Unsigned, of 32 bits.
@@ -119,7 +121,7 @@ impl Argument {
             Role::Scratch => 0.0,
         };
         let elements: f64 = self.extents.iter().map(|&extent| extent as f64).product();
-        times * elements * (4 * self.element.words()) as f64
+        times * elements * self.element.bytes() as f64
     }
 
     /// Where an element is, by its extents.
@@ -160,12 +162,34 @@ impl Argument {
 }
 
 impl Element {
-    /// How many words of 32 bits an element has.
+    /// How many words of 32 bits an element has on the host, where none has less than one.
     pub(crate) const fn words(self) -> usize {
         match self {
-            Self::F32 | Self::U32 => 1,
+            Self::F32 | Self::Bf16 | Self::U32 => 1,
             Self::F64 | Self::U64 => 2,
         }
+    }
+
+    /// How many bytes an element has on a device.
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            Self::Bf16 => 2,
+            Self::F32 | Self::U32 => 4,
+            Self::F64 | Self::U64 => 8,
+        }
+    }
+
+    /// Elements as a device has them, from their words on the host. What is left of the last word of the device is a guard.
+    pub(crate) fn pack(self, words: Vec<u32>) -> Vec<u32> {
+        let Self::Bf16 = self else { return words };
+        let guard = self.guard(1)[0];
+        words.par_chunks(2).map(|pair| pair[0] | pair.get(1).unwrap_or(&guard) << 16).collect()
+    }
+
+    /// The words on the host of the first `len` elements that a device has.
+    pub(crate) fn unpack(self, words: Vec<u32>, len: usize) -> Vec<u32> {
+        let Self::Bf16 = self else { return words };
+        (0..len).into_par_iter().map(|index| words[index / 2] >> (16 * (index % 2)) & 0xFFFF).collect()
     }
 
     /// As many elements of what stands in memory where nothing is, or where nothing has been written: a NaN, so that a result into
@@ -174,6 +198,7 @@ impl Element {
     pub(crate) fn guard(self, len: usize) -> Vec<u32> {
         match self {
             Self::F32 | Self::U32 => vec![0x7F80_DEAD; len],
+            Self::Bf16 => vec![0x7FAD; len],
             // The word with the exponent comes second.
             Self::F64 | Self::U64 => [0x7F80_DEAD, 0x7FF0_DEAD].repeat(len),
         }
@@ -183,6 +208,7 @@ impl Element {
     fn write(self, words: &mut [u32], value: f64) {
         match self {
             Self::F32 => words[0] = (value as f32).to_bits(),
+            Self::Bf16 => words[0] = bf16(value).to_bits().into(),
             Self::U32 => words[0] = value as u32,
             Self::F64 | Self::U64 => {
                 let bits = if self == Self::F64 { value.to_bits() } else { value as u64 };
@@ -195,6 +221,7 @@ impl Element {
     pub(crate) fn number(self, words: &[u32]) -> f64 {
         match self {
             Self::F32 => f64::from(f32::from_bits(words[0])),
+            Self::Bf16 => Bf16::from_bits(words[0] as u16).to_f32().into(),
             Self::U32 => f64::from(words[0]),
             Self::F64 => f64::from_bits(u64::from(words[1]) << 32 | u64::from(words[0])),
             Self::U64 => (u64::from(words[1]) << 32 | u64::from(words[0])) as f64,
@@ -215,10 +242,25 @@ impl Element {
     pub(crate) fn rounded(self, value: f64) -> f64 {
         match self {
             Self::F32 => f64::from(value as f32),
+            Self::Bf16 => bf16(value).to_f32().into(),
             // An integer that does not fit stays what it is: no element is equal to it.
             Self::F64 | Self::U32 | Self::U64 => value,
         }
     }
+}
+
+/// The bf16 number that is nearest to a value, ties to even: rounded once, though by way of fp32.
+fn bf16(value: f64) -> Bf16 {
+    let nearest = value as f32;
+    // Of the two fp32 numbers about the value, the one whose last bit is set is on the right side of every tie, or the value is one itself.
+    let is_below = f64::from(nearest).abs() < value.abs();
+    let is_above = f64::from(nearest).abs() > value.abs();
+    let odd = match nearest.to_bits() {
+        bits if bits & 1 == 1 || !(is_below || is_above) => bits,
+        bits if is_below => bits + 1,
+        bits => bits - 1,
+    };
+    Bf16::from_f32(f32::from_bits(odd))
 }
 
 impl Distribution {
@@ -255,6 +297,7 @@ impl Distribution {
             Self::Special => {
                 let (least, most) = match element {
                     Element::F64 => (f64::MIN_POSITIVE, f64::MAX),
+                    Element::Bf16 => (f64::from(f32::MIN_POSITIVE), Bf16::from_bits(0x7F7F).to_f32().into()),
                     Element::F32 | Element::U32 | Element::U64 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
                 };
                 let magnitudes = [0.0, f64::INFINITY, f64::NAN, least, most, least / 256.0, 1.0];
@@ -371,6 +414,10 @@ impl ElementType for f32 {
     const ELEMENT: Element = Element::F32;
 }
 
+impl ElementType for Bf16 {
+    const ELEMENT: Element = Element::Bf16;
+}
+
 impl ElementType for f64 {
     const ELEMENT: Element = Element::F64;
 }
@@ -387,6 +434,7 @@ impl ElementType for u64 {
 mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
+    impl Sealed for cuda_std::Bf16 {}
     impl Sealed for f64 {}
     impl Sealed for u32 {}
     impl Sealed for u64 {}
@@ -444,6 +492,30 @@ mod tests {
         assert!(f32::from_bits(bits).is_nan() && bits & 1 << 22 == 0);
         let words = Element::F64.guard(1);
         assert!(Element::F64.number(&words).is_nan() && words[1] & 1 << 19 == 0);
+        let word = Element::Bf16.guard(1);
+        assert!(Element::Bf16.number(&word).is_nan() && word[0] & 1 << 6 == 0);
+    }
+
+    #[test]
+    fn elements_of_two_bytes_are_packed_and_come_back() {
+        let words = vec![1, 0xFFFF, 3];
+        let packed = Element::Bf16.pack(words.clone());
+        assert_eq!(packed, [0xFFFF_0001, 0x7FAD_0003]);
+        assert_eq!(Element::Bf16.unpack(packed, 3), words);
+        assert_eq!(Element::F32.unpack(Element::F32.pack(words.clone()), 3), words);
+    }
+
+    #[test]
+    fn numbers_of_bf16_are_rounded_once() {
+        // A tie of bf16, and what is so little above that fp32 takes it for the tie.
+        let tie = 1.0 + 2f64.powi(-8);
+        let bits = |value| bf16(value).to_bits();
+        assert_eq!([tie, tie + 2f64.powi(-40), -tie - 2f64.powi(-40)].map(bits), [0x3F80, 0x3F81, 0xBF81]);
+        let next = 1.0 + 3.0 * 2f64.powi(-8);
+        assert_eq!([next, next - 2f64.powi(-40), 0.0, -0.0, 1e39].map(bits), [0x3F82, 0x3F81, 0, 0x8000, 0x7F80]);
+        assert!(bf16(f64::NAN).to_f32().is_nan());
+        let normal = numbers(Element::Bf16, Distribution::Normal);
+        assert!(normal.iter().all(|&x| Element::Bf16.rounded(x) == x) && normal.iter().any(|&x| x > 1.0));
     }
 
     #[test]

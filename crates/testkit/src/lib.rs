@@ -82,6 +82,7 @@ mod error;
 mod expected;
 mod mutants;
 mod operation;
+mod parallel;
 mod peak;
 #[cfg(feature = "program")]
 mod runner;
@@ -99,6 +100,7 @@ pub use error::{Error, Nearest};
 pub use expected::{Expected, FP32_ROUNDING};
 pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};
 pub use operation::{Baseline, Bits, Description, Operation, Sizes, Units, cases, every};
+pub use parallel::{each, each_row, sort};
 pub use peak::{Least, Peak};
 #[cfg(feature = "program")]
 pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
+use rayon::prelude::*;
 use runtime::{Buffer, Device};
 use serde::Serialize;
 
@@ -11,8 +12,13 @@ use crate::argument::{Argument, Values, Views};
 use crate::expected::Expected;
 use crate::operation::{Description, Operation, Sizes};
 
-/// The bytes of guard words on either side of an argument, in words: what is between them is aligned as it would be alone.
+/// The words of a device that are guards on either side of an argument: what is between them is aligned as it would be alone.
 const GUARD: usize = 64;
+
+/// The elements that stand in as many words.
+const fn guards_of(argument: &Argument) -> usize {
+    GUARD * size_of::<u32>() / argument.element.bytes()
+}
 
 /// One case: sizes, and numbers for the arguments.
 pub struct Trial<'a> {
@@ -72,8 +78,8 @@ impl<'a> Trial<'a> {
     /// The arguments in the memory of a device, with guard words.
     pub(crate) fn upload(&self, device: &Device) -> Result<Memory, Error> {
         let upload = |(argument, memory): (&Argument, &Vec<u32>)| {
-            let guard = argument.element.guard(GUARD / argument.element.words());
-            device.upload(&[&guard[..], memory, &guard].concat())
+            let guard = argument.element.guard(guards_of(argument));
+            device.upload(&argument.element.pack([&guard[..], memory, &guard].concat()))
         };
         Ok(Memory(self.arguments.iter().zip(&self.memory).map(upload).collect::<Result<_, _>>()?))
     }
@@ -125,6 +131,7 @@ impl<'a> Trial<'a> {
         for ((argument, before), buffer) in self.arguments.iter().zip(&self.memory).zip(&memory.0) {
             let mut after = vec![0; buffer.len()];
             buffer.copy_to(&mut after)?;
+            let after = argument.element.unpack(after, argument.len()? + 2 * guards_of(argument));
             let elements = examine(argument, before, after)?;
             if argument.is_compared() {
                 outputs.push(elements);
@@ -152,9 +159,9 @@ impl<'a> Trial<'a> {
     pub fn compare(&self, runs: &str, first: &Outputs, other: &Outputs) -> Result<(), Error> {
         for ((argument, first), other) in self.compared().zip(&first.0).zip(&other.0) {
             let width = argument.element.words();
-            let pairs = || first.chunks(width).zip(other.chunks(width)).enumerate();
+            let pairs = || first.par_chunks(width).zip(other.par_chunks(width)).enumerate();
             let differ = |(one, another): (&[u32], &[u32])| !argument.element.is_same(one, another);
-            let Some((index, (one, another))) = pairs().find(|&(_, pair)| differ(pair)) else { continue };
+            let Some((index, (one, another))) = pairs().find_first(|&(_, pair)| differ(pair)) else { continue };
             return Err(Error::Varies {
                 argument: argument.name,
                 position: argument.position(index),
@@ -173,7 +180,7 @@ impl<'a> Trial<'a> {
         let mut counts = [0; 2];
         for ((argument, first), other) in self.compared().zip(&first.0).zip(&other.0) {
             let width = argument.element.words();
-            let pairs = first.chunks(width).zip(other.chunks(width));
+            let pairs = first.par_chunks(width).zip(other.par_chunks(width));
             counts[0] += pairs.filter(|(one, another)| argument.element.is_same(one, another)).count();
             counts[1] += first.len() / width;
         }
@@ -182,7 +189,10 @@ impl<'a> Trial<'a> {
 
     /// The bytes of all arguments.
     pub(crate) fn total_bytes(&self) -> usize {
-        self.memory.iter().map(|words| 4 * words.len()).sum()
+        let bytes = |(argument, words): (&Argument, &Vec<u32>)| {
+            words.len() / argument.element.words() * argument.element.bytes()
+        };
+        self.arguments.iter().zip(&self.memory).map(bytes).sum()
     }
 
     fn compared(&self) -> impl Iterator<Item = &Argument> {
@@ -195,7 +205,7 @@ impl<'a> Trial<'a> {
             return Ok(expected);
         }
         let numbers = |(argument, words): (&Argument, &Vec<u32>)| match argument.values {
-            Some(_) => words.chunks(argument.element.words()).map(|words| argument.element.number(words)).collect(),
+            Some(_) => words.par_chunks(argument.element.words()).map(|words| argument.element.number(words)).collect(),
             None => Vec::new(),
         };
         let numbers = self.arguments.iter().zip(&self.memory).map(numbers).collect();
@@ -211,7 +221,7 @@ impl<'a> Trial<'a> {
             if found != len {
                 return Err(Error::ReferenceLength { operation, argument: argument_name, found, len });
             }
-            if let Some((index, it)) = expected.iter().enumerate().find(|(_, expected)| !expected.is_sound()) {
+            if let Some((index, it)) = expected.par_iter().enumerate().find_first(|(_, expected)| !expected.is_sound()) {
                 let (position, Expected { value, bound }) = (argument.position(index), *it);
                 return Err(Error::BadBound { operation, argument: argument_name, position, value, bound });
             }
@@ -223,27 +233,29 @@ impl<'a> Trial<'a> {
 /// The arguments in the memory of a device.
 pub(crate) struct Memory(Vec<Buffer<u32>>);
 
-/// Looks at what a run has left of an argument: guard words, inputs, elements that nobody has written. The elements without the guard
-/// words.
+/// Looks at what a run has left of an argument, as words of the host: guard words, inputs, elements that nobody has written. The elements
+/// without the guard words.
 fn examine(argument: &Argument, before: &[u32], mut after: Vec<u32>) -> Result<Vec<u32>, Error> {
     let (width, name) = (argument.element.words(), argument.name);
-    let guard = argument.element.guard(GUARD / width);
-    let behind = after.split_off(GUARD + before.len());
-    let elements = after.split_off(GUARD);
+    let guard = argument.element.guard(guards_of(argument));
+    let behind = after.split_off(guard.len() + before.len());
+    let elements = after.split_off(guard.len());
     let written = |words: &[u32]| words.iter().zip(&guard).position(|(word, guard)| word != guard);
+    // How far something is from the elements, in words of 32 bits, as memory has them.
+    let words_of = |words: usize| (words * argument.element.bytes()).div_ceil(width * size_of::<u32>());
     if let Some(index) = written(&after) {
-        let place = format!("{} words before the first element of", GUARD - index);
+        let place = format!("{} words before the first element of", words_of(guard.len() - index));
         return Err(Error::Guard { argument: name, place, bits: after[index] });
     }
     if let Some(index) = written(&behind) {
-        let place = format!("{} words after the last element of", index + 1);
+        let place = format!("{} words after the last element of", words_of(index + 1));
         return Err(Error::Guard { argument: name, place, bits: behind[index] });
     }
     let len = elements.len() / width;
     let element = |words: &[u32], index: usize| argument.element.number(&words[index * width..(index + 1) * width]);
     match argument.role {
         crate::Role::Input => {
-            let changed = elements.iter().zip(before).position(|(after, before)| after != before);
+            let changed = elements.par_iter().zip(before).position_first(|(after, before)| after != before);
             if let Some(index) = changed.map(|word| word / width) {
                 let (position, before, after) =
                     (argument.position(index), element(before, index), element(&elements, index));
@@ -252,10 +264,10 @@ fn examine(argument: &Argument, before: &[u32], mut after: Vec<u32>) -> Result<V
         }
         // An integer may be what the guard words are.
         crate::Role::Output if !argument.element.is_integral() => {
-            let unwritten = || elements.chunks(width).enumerate().filter(|(_, words)| *words == &guard[..width]);
-            if let Some((index, _)) = unwritten().next() {
-                let (position, count) = (argument.position(index), unwritten().count());
-                return Err(Error::Unwritten { argument: name, position, count, len });
+            let is_unwritten = |words: &[u32]| *words == guard[..width];
+            if let Some(index) = elements.par_chunks(width).position_first(is_unwritten) {
+                let count = elements.par_chunks(width).filter(|words| is_unwritten(words)).count();
+                return Err(Error::Unwritten { argument: name, position: argument.position(index), count, len });
             }
         }
         crate::Role::Output | crate::Role::InOut | crate::Role::Scratch => {}
@@ -263,32 +275,81 @@ fn examine(argument: &Argument, before: &[u32], mut after: Vec<u32>) -> Result<V
     Ok(elements)
 }
 
+/// What a part of an output has: how accurate the right elements are, the first wrong one, and how many are.
+#[derive(Default)]
+struct Judged {
+    accuracy: Accuracy,
+    first_wrong: Option<usize>,
+    wrong: usize,
+}
+
+impl Judged {
+    /// Of one element.
+    fn of(index: usize, expected: &Expected, error: f64) -> Self {
+        let mut judged = Self { accuracy: Accuracy { elements: 1, ..Accuracy::default() }, ..Self::default() };
+        if !expected.allows(error) {
+            (judged.first_wrong, judged.wrong) = (Some(index), 1);
+        } else if error > 0.0 {
+            (judged.accuracy.error, judged.accuracy.part_of_bound) = (error, error / expected.bound);
+        }
+        judged
+    }
+
+    /// Of both together: largest errors, lowest index, counts, in whatever order parts come.
+    fn and(self, other: Self) -> Self {
+        let first_wrong = match (self.first_wrong, other.first_wrong) {
+            (Some(one), Some(another)) => Some(one.min(another)),
+            (one, another) => one.or(another),
+        };
+        Self { accuracy: self.accuracy.and(other.accuracy), first_wrong, wrong: self.wrong + other.wrong }
+    }
+}
+
 /// Compares every element of an output with what it shall be.
 fn judge(argument: &Argument, expected: &[Expected], words: &[u32]) -> Result<Accuracy, Error> {
     let width = argument.element.words();
-    let mut accuracy = Accuracy { elements: expected.len(), ..Accuracy::default() };
-    let mut first = None;
-    let mut wrong = 0;
-    for (index, (expected, words)) in expected.iter().zip(words.chunks(width)).enumerate() {
-        let error = expected.error_of(argument.element.number(words), argument.element);
-        if !expected.allows(error) {
-            wrong += 1;
-            first.get_or_insert((index, words, *expected, error));
-        } else if error > 0.0 {
-            accuracy.error = accuracy.error.max(error);
-            accuracy.part_of_bound = accuracy.part_of_bound.max(error / expected.bound);
-        }
-    }
-    let Some((index, words, Expected { value, bound }, error)) = first else { return Ok(accuracy) };
+    let error_of = |expected: &Expected, words| expected.error_of(argument.element.number(words), argument.element);
+    let elements = expected.par_iter().zip(words.par_chunks(width)).enumerate();
+    let Judged { accuracy, first_wrong, wrong } = elements
+        .map(|(index, (expected, words))| Judged::of(index, expected, error_of(expected, words)))
+        .reduce(Judged::default, Judged::and);
+    let Some(index) = first_wrong else { return Ok(accuracy) };
+    let (words, Expected { value, bound }) = (&words[index * width..(index + 1) * width], expected[index]);
     Err(Error::Wrong {
         argument: argument.name,
         position: argument.position(index),
         found: argument.element.number(words),
         bits: words.iter().rev().fold(0, |bits, &word| bits << 32 | u64::from(word)),
         value,
-        error,
+        error: error_of(&expected[index], words),
         bound,
         wrong,
         len: expected.len(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_judgement_does_not_depend_on_the_number_of_threads() {
+        let argument = Argument::output("y", &[10_000]);
+        let value = |i: usize| (i as f64).sqrt();
+        let expected: Vec<_> = (0..10_000).map(|i| Expected::within(value(i), 1e-3 + i as f64 * 1e-7)).collect();
+        let mut words: Vec<u32> = (0..10_000).map(|i| (value(i) as f32 + 1e-6 * (i % 13) as f32).to_bits()).collect();
+        let of_threads = |count, words: &[u32]| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build().unwrap();
+            pool.install(|| judge(&argument, &expected, words).map_err(|error| error.to_string()))
+        };
+        let right = of_threads(1, &words).unwrap();
+        assert!(right.elements == 10_000 && right.error > 1e-6 && right.part_of_bound < 0.1, "{right:?}");
+        assert_eq!(of_threads(5, &words), Ok(right));
+        for wrong in [7777, 1234, 9000] {
+            words[wrong] = 0;
+        }
+        let wrong = of_threads(1, &words).unwrap_err();
+        assert!(wrong.contains("[1234]") && wrong.contains("3 of 10000"), "{wrong}");
+        assert_eq!(of_threads(5, &words), Err(wrong));
+    }
 }
