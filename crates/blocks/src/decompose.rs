@@ -19,8 +19,8 @@
 //!
 //! If x is not finite, or about 2¹¹⁵ or more (8193·x is not finite then), the parts are infinite or NaN, and with them every
 //! accumulator that x goes into: kernels look at their accumulators at the end. Below about 2⁻¹⁰⁰, `low` comes near the smallest
-//! normal number and loses bits, which no accumulator shows; a [`Scan`](super::scan::Scan) notices such operands. Either way, the elements that
-//! they touch are computed in plain fp32 (`fp32_tile`).
+//! normal number and loses bits, which no accumulator shows: a kernel that promises fp32's accuracy for such operands looks at the
+//! operands. Either way, the elements that they touch are computed in plain fp32.
 
 use cuda_std::math;
 
@@ -48,6 +48,8 @@ pub fn prepare_tf32(x: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
 
     #[expect(clippy::disallowed_methods, reason = "a test, which no GPU sees")]

@@ -14,6 +14,9 @@
 //! | [`uniform`] | values that are the same in a whole warp |
 //! | [`matrix`] | matrices in global memory, in any layout |
 //! | [`major`] | which index of an operand runs fastest in memory, as a type |
+//! | [`decompose`] | an fp32 number as a high and a low part that tensor cores multiply |
+//! | [`mma_scheme`] | products of fp32 or bf16 operands by `mma.sync` |
+//! | [`mma_tile`] | the main loop of a block that multiplies a tile of 128×128 by `mma.sync`, from wherever its operands come |
 //! | [`epilogue`] | what happens to an accumulator before it is stored |
 //! | [`register_tiled`] | a body: matrix products on CUDA cores, with tiles in registers |
 //!
@@ -27,9 +30,12 @@
 )]
 
 pub mod block_or;
+pub mod decompose;
 pub mod epilogue;
 pub mod major;
 pub mod matrix;
+pub mod mma_scheme;
+pub mod mma_tile;
 pub mod named_barrier;
 #[cfg(not(target_arch = "nvptx64"))]
 mod overlap;

@@ -221,7 +221,8 @@ impl<'a> Trial<'a> {
             if found != len {
                 return Err(Error::ReferenceLength { operation, argument: argument_name, found, len });
             }
-            if let Some((index, it)) = expected.par_iter().enumerate().find_first(|(_, expected)| !expected.is_sound()) {
+            if let Some((index, it)) = expected.par_iter().enumerate().find_first(|(_, expected)| !expected.is_sound())
+            {
                 let (position, Expected { value, bound }) = (argument.position(index), *it);
                 return Err(Error::BadBound { operation, argument: argument_name, position, value, bound });
             }

@@ -41,7 +41,6 @@
 pub mod basic;
 pub mod batched;
 pub mod chunk;
-pub mod decompose;
 mod fp32_tile;
 pub mod grouped;
 pub mod hopper;
@@ -58,6 +57,7 @@ mod tile_source;
 pub mod tiles;
 pub mod whole;
 
+pub use blocks::decompose;
 use cuda_std::prelude::*;
 
 #[cfg(not(target_arch = "nvptx64"))]

@@ -14,6 +14,8 @@
 //!
 //! | module | pattern |
 //! |---|---|
+//! | [`attention`] | scores of tile after tile of keys stay in registers, and maxima are corrected as they come |
+//! | [`conv2d`] | a product on tensor cores with a matrix that is never built: copies gather it |
 //! | [`layer_norm`] | mean and variance of a row that is kept in registers |
 //! | [`layer_norm_backward`] | sums of rows, and sums of columns in the same order every time, without atomic additions |
 //! | [`n_body`] | what all threads need is read from shared memory, once for several results |
@@ -28,6 +30,8 @@
     reason = "an array stays in registers only if it is indexed by constants, which iterators over it hide"
 )]
 
+pub mod attention;
+pub mod conv2d;
 pub mod histogram;
 pub mod layer_norm;
 pub mod layer_norm_backward;
@@ -71,4 +75,12 @@ pub const OPERATIONS: &[&dyn testkit::Operation] = &[
     &philox::Philox::WORDS,
     &philox::Philox::UNIFORM,
     &philox::Philox::NORMAL,
+    &conv2d::Conv2d::FP32,
+    &conv2d::Conv2d::WIDE,
+    &conv2d::Conv2d::BF16,
+    &attention::Attention::FP32,
+    &attention::Attention::WIDE,
+    &attention::Attention::EQUAL,
+    &attention::Attention::BF16,
+    &attention::Attention::BF16_WIDE,
 ];

@@ -1,0 +1,198 @@
+//! What the kernels are for. No GPU sees this.
+
+use blocks::mma_scheme::ThreeTf32;
+use testkit::{
+    Argument, Bits, Description, Device, Distribution, Element, Error, Expected, FP32_ROUNDING, Operation, Sizes,
+    Units, Values, Views,
+};
+
+use super::{Convolution, conv2d_any_bf16, conv2d_any_fp32_3xtf32, conv2d_bf16, conv2d_fp32_3xtf32};
+
+/// A 2-D convolution, with the same stride, padding and dilation down and across. PyTorch's is `conv2d` of tensors that are
+/// `channels_last`, with `torch.backends.cudnn.allow_tf32 = False` for [`Conv2d::FP32`].
+pub struct Conv2d {
+    name: &'static str,
+    element: Element,
+    numbers: Distribution,
+    large: &'static [[usize; 11]],
+}
+
+impl Conv2d {
+    /// Of fp32 numbers, with the accuracy of fp32 sums.
+    pub const FP32: Self =
+        Self { name: "conv2d", element: Element::F32, numbers: Distribution::Normal, large: Self::LAYERS };
+    /// Of fp32 numbers of all magnitudes, so that tiny ones stand beside large ones.
+    pub const WIDE: Self = Self {
+        name: "conv2d-wide",
+        element: Element::F32,
+        numbers: Distribution::LogUniform(1e-30, 1e16),
+        large: &[[2, 28, 28, 128, 128, 3, 3, 1, 1, 1, 1]],
+    };
+    /// Of bf16 numbers.
+    pub const BF16: Self =
+        Self { name: "conv2d-bf16", element: Element::Bf16, numbers: Distribution::Normal, large: Self::LAYERS };
+
+    /// Layers of ResNet-50 with 32 images: the first one, one of 3×3 and one of 1×1 with a stride; then groups of ResNeXt, and a dilated one
+    /// of DeepLab. The largest comes last.
+    const LAYERS: &[[usize; 11]] = &[
+        [32, 224, 224, 3, 64, 7, 7, 2, 3, 1, 1],
+        [32, 56, 56, 64, 64, 3, 3, 1, 1, 1, 1],
+        [32, 56, 56, 256, 512, 1, 1, 2, 0, 1, 1],
+        [32, 28, 28, 256, 256, 3, 3, 1, 1, 1, 8],
+        [8, 33, 33, 256, 256, 3, 3, 1, 4, 4, 1],
+        [32, 14, 14, 256, 256, 3, 3, 1, 1, 1, 1],
+        [32, 28, 28, 256, 256, 3, 3, 1, 1, 1, 1],
+    ];
+
+    fn convolution(sizes: &Sizes) -> Result<Convolution, Error> {
+        let [batch, height, width, channels] = sizes.get_u32(["n", "h", "w", "c"])?;
+        let [filters, taps_down, taps_across] = sizes.get_u32(["filters", "r", "s"])?;
+        let [stride, padding, dilation, groups] = sizes.get_u32(["stride", "padding", "dilation", "groups"])?;
+        Ok(Convolution {
+            batch,
+            height,
+            width,
+            channels: channels / groups,
+            filters: filters / groups,
+            taps_down,
+            taps_across,
+            stride_down: stride,
+            stride_across: stride,
+            padding_down: padding,
+            padding_across: padding,
+            dilation_down: dilation,
+            dilation_across: dilation,
+            groups,
+        })
+    }
+
+    /// The values of the pixels of a row of the result, all filters of each.
+    fn expected_row(&self, conv: &Convolution, x: &[f64], w: &[f64], row: usize) -> Vec<Expected> {
+        let [down, across] = conv.out().map(|extent| extent as usize);
+        let (image, row) = (row / down, row % down);
+        let [height, width, pitch] = [conv.height, conv.width, conv.all_channels()].map(|extent| extent as usize);
+        let (channels, filters) = (conv.channels as usize, conv.filters as usize);
+        let terms = conv.terms() as usize;
+        let mut expected = Vec::with_capacity(across * conv.all_filters() as usize);
+        for col in 0..across {
+            for filter in 0..conv.all_filters() as usize {
+                let (mut sum, mut magnitude, mut operands) = (0.0, 0.0, 0.0);
+                for r in 0..conv.taps_down as usize {
+                    for s in 0..conv.taps_across as usize {
+                        let at = |out: usize, stride: u32, padding: u32, tap: usize, dilation: u32| {
+                            (out * stride as usize + tap * dilation as usize).checked_sub(padding as usize)
+                        };
+                        let h = at(row, conv.stride_down, conv.padding_down, r, conv.dilation_down);
+                        let w_at = at(col, conv.stride_across, conv.padding_across, s, conv.dilation_across);
+                        let (Some(h), Some(w_at)) = (h, w_at) else { continue };
+                        if h >= height || w_at >= width {
+                            continue;
+                        }
+                        let of_x = ((image * height + h) * width + w_at) * pitch + filter / filters * channels;
+                        let of_w = filter * terms + (r * conv.taps_across as usize + s) * channels;
+                        for (a, b) in x[of_x..of_x + channels].iter().zip(&w[of_w..of_w + channels]) {
+                            sum += a * b;
+                            magnitude += (a * b).abs();
+                            operands += a.abs() + b.abs();
+                        }
+                    }
+                }
+                expected.push(self.within(sum, terms, magnitude, operands));
+            }
+        }
+        expected
+    }
+
+    fn within(&self, sum: f64, terms: usize, magnitude: f64, operands: f64) -> Expected {
+        if self.element == Element::F32 {
+            return Expected::within(sum, ThreeTf32::bound(terms, 0, magnitude, operands));
+        }
+        // Products are exact; a sum of 16 of them and what was there before is cut off at 2⁻²³ twice; then rounded to 8 bits.
+        let of_sum = (2 * terms.div_ceil(16) + 2) as f64 * 2.0 * FP32_ROUNDING * magnitude;
+        Expected::within(sum, of_sum + (sum.abs() + of_sum) / 256.0 + f64::from(f32::MIN_POSITIVE) / 128.0)
+    }
+}
+
+impl Operation for Conv2d {
+    fn describe(&self) -> Description {
+        let is_fp32 = self.element == Element::F32;
+        let kernels = if is_fp32 {
+            vec![conv2d_fp32_3xtf32::FACTS, conv2d_any_fp32_3xtf32::FACTS]
+        } else {
+            vec![conv2d_bf16::FACTS, conv2d_any_bf16::FACTS]
+        };
+        Description {
+            name: self.name,
+            idea: "a product with a matrix that is never built: copies gather the pixels under each tap",
+            sizes: &["n", "h", "w", "c", "filters", "r", "s", "stride", "padding", "dilation", "groups"],
+            kernels,
+            // Nothing of each kind; one; element by element and by pieces; strides, padding, dilation, groups, and all of it; filters
+            // larger than images; a step and more; several tiles of either kind.
+            small: testkit::cases(&[
+                [0, 5, 5, 4, 4, 3, 3, 1, 1, 1, 1],
+                [2, 3, 3, 0, 4, 3, 3, 1, 1, 1, 1],
+                [1, 3, 3, 8, 0, 1, 1, 1, 0, 1, 1],
+                [1, 2, 9, 8, 4, 3, 3, 1, 0, 1, 1],
+                [1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1],
+                [2, 7, 5, 3, 5, 3, 2, 1, 1, 1, 1],
+                [1, 9, 11, 3, 9, 7, 7, 2, 3, 1, 1],
+                [1, 6, 7, 8, 8, 3, 3, 1, 1, 1, 1],
+                [2, 8, 9, 16, 24, 3, 3, 2, 1, 1, 2],
+                [1, 11, 10, 8, 6, 3, 3, 1, 4, 4, 1],
+                [1, 13, 12, 40, 33, 2, 3, 3, 2, 2, 1],
+                [1, 6, 5, 12, 8, 3, 3, 1, 1, 1, 4],
+                [1, 4, 4, 72, 130, 1, 1, 1, 0, 1, 1],
+                [3, 10, 9, 8, 136, 1, 1, 1, 0, 1, 1],
+                [1, 4, 4, 8, 8, 3, 3, 1, 5, 1, 1],
+            ]),
+            large: testkit::cases(self.large),
+            bits: Bits::Same,
+        }
+    }
+
+    fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
+        let conv = Self::convolution(sizes)?;
+        let [batch, height, width, channels] = sizes.get(["n", "h", "w", "c"])?;
+        let [filters, r, s] = sizes.get(["filters", "r", "s"])?;
+        let [down, across] = conv.out().map(|extent| extent as usize);
+        let of_group = conv.channels as usize;
+        Ok(vec![
+            Argument::input("x", &[batch, height, width, channels], self.numbers).of(self.element),
+            Argument::input("w", &[filters, r, s, of_group], self.numbers).of(self.element),
+            Argument::output("y", &[batch, down, across, filters]).of(self.element),
+        ])
+    }
+
+    fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+        let conv = Self::convolution(sizes)?;
+        if self.element == Element::F32 {
+            let (x, w, y) = (views.read("x")?, views.read("w")?, views.write("y")?);
+            if conv.has_units(4) {
+                return Ok(device.launch(conv2d_fp32_3xtf32 { conv, x, w, y })?);
+            }
+            return Ok(device.launch(conv2d_any_fp32_3xtf32 { conv, x, w, y })?);
+        }
+        let (x, w, y) = (views.read("x")?, views.read("w")?, views.write("y")?);
+        if conv.has_units(8) {
+            return Ok(device.launch(conv2d_bf16 { conv, x, w, y })?);
+        }
+        Ok(device.launch(conv2d_any_bf16 { conv, x, w, y })?)
+    }
+
+    fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+        let (conv, x, w) = (Self::convolution(sizes)?, values.of("x")?, values.of("w")?);
+        let rows = conv.batch as usize * conv.out()[0] as usize;
+        Ok(vec![testkit::each_row(rows, |row| self.expected_row(&conv, x, w, row))])
+    }
+
+    fn operations(&self, sizes: &Sizes) -> f64 {
+        Self::convolution(sizes).map_or(0.0, |conv| {
+            let [down, across] = conv.out().map(f64::from);
+            2.0 * f64::from(conv.batch) * down * across * f64::from(conv.all_filters()) * f64::from(conv.terms())
+        })
+    }
+
+    fn units(&self) -> Units {
+        Units::TensorCores
+    }
+}
