@@ -8,6 +8,7 @@
 //! | [`relax`] | all blocks of a cooperative launch meet, again and again | a counter that is acquired and released |
 //! | [`sum`] | the block that is done last adds up what all have found | a counter that each acquires and releases |
 //! | [`scan`] | a block waits for those before it (decoupled look-back) | what is waited for is one word, and carries the value itself |
+//! | [`stream_k`] | blocks share the k of a product's last tiles, and hand partial sums over | a flag that one releases and the other acquires |
 //! | [`radix_sort`] | the same for each of 256 digits, and a launch for each pass | the same |
 //!
 //! In the others blocks have nothing to do with one another:
@@ -42,6 +43,7 @@ pub mod relax;
 mod row;
 pub mod scan;
 pub mod softmax;
+pub mod stream_k;
 pub mod sum;
 pub mod top_k;
 pub mod transpose;
@@ -78,6 +80,8 @@ pub const OPERATIONS: &[&dyn testkit::Operation] = &[
     &conv2d::Conv2d::FP32,
     &conv2d::Conv2d::WIDE,
     &conv2d::Conv2d::BF16,
+    &stream_k::StreamK::NORMAL,
+    &stream_k::StreamK::WIDE,
     &attention::Attention::FP32,
     &attention::Attention::WIDE,
     &attention::Attention::EQUAL,
