@@ -438,11 +438,15 @@ mod operation {
             let [rows, cols] = sizes.get(["rows", "cols"])?;
             let (x, gamma, beta) = (values.of("x")?, values.of("gamma")?, values.of("beta")?);
             let (mut y, mut mean, mut inverse) = (Vec::new(), Vec::new(), Vec::new());
-            for row in 0..rows {
+            let all = testkit::each(rows, |row| {
                 let numbers = &x[row * cols..(row + 1) * cols];
                 let row = Row::of(numbers);
                 let weights = gamma.iter().zip(beta);
-                y.extend(numbers.iter().zip(weights).map(|(&x, (&gamma, &beta))| row.normalized(x, gamma, beta)));
+                let y = numbers.iter().zip(weights).map(|(&x, (&gamma, &beta))| row.normalized(x, gamma, beta));
+                (y.collect::<Vec<_>>(), row)
+            });
+            for (of_row, row) in all {
+                y.extend(of_row);
                 mean.push(row.mean);
                 inverse.push(row.inverse);
             }

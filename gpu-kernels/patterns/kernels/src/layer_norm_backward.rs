@@ -546,24 +546,44 @@ mod operation {
             let in_order = |rows: usize| rows.div_ceil(WARPS).next_multiple_of(ROWS_AT_ONCE) + WARPS;
             let of_column = 3 + in_order(of_chunk) + in_order(rows.div_ceil(of_chunk));
 
-            let mut dx = Vec::new();
-            let mut columns = vec![[[0.0; 2]; 2]; cols];
-            for row in 0..rows {
+            let normalized_of = |row: usize| {
+                let normalized = |x: &f64| (x - mean[row]) * inverse[row];
+                x[row * cols..(row + 1) * cols].iter().map(normalized).collect::<Vec<_>>()
+            };
+            let dx = testkit::each_row(rows, |row| {
                 let of_row = row * cols..(row + 1) * cols;
-                let (x, dy) = (&x[of_row.clone()], &dy[of_row]);
-                let normalized: Vec<_> = x.iter().map(|x| (x - mean[row]) * inverse[row]).collect();
+                let (dy, normalized) = (&dy[of_row], normalized_of(row));
                 let a: Vec<_> = dy.iter().zip(gamma).map(|(dy, gamma)| dy * gamma).collect();
                 let mean_of = |of: &dyn Fn(usize) -> f64| (0..cols).map(of).sum::<f64>() / cols as f64;
                 let [mean_of_a, size_of_a] = [mean_of(&|j| a[j]), mean_of(&|j| a[j].abs())];
                 let [slope, steepest] =
                     [mean_of(&|j| a[j] * normalized[j]), mean_of(&|j| (a[j] * normalized[j]).abs())];
-                for j in 0..cols {
+                let one = |j: usize| {
                     let value = (a[j] - mean_of_a - normalized[j] * slope) * inverse[row];
                     let magnitude = (a[j].abs() + size_of_a + normalized[j].abs() * steepest) * inverse[row];
-                    dx.push(Expected::rounded(value, of_dx, magnitude));
-                    for (sums, term) in columns[j].iter_mut().zip([dy[j] * normalized[j], dy[j]]) {
-                        *sums = [sums[0] + term, sums[1] + term.abs()];
+                    Expected::rounded(value, of_dx, magnitude)
+                };
+                (0..cols).map(one).collect()
+            });
+            // Sums and magnitudes of columns, of parts of the rows that do not depend on the number of threads.
+            let of_part = rows.div_ceil(64).max(1);
+            let parts = testkit::each(rows.div_ceil(of_part), |part| {
+                let mut columns = vec![[[0.0; 2]; 2]; cols];
+                for row in part * of_part..rows.min((part + 1) * of_part) {
+                    let normalized = normalized_of(row);
+                    for (j, column) in columns.iter_mut().enumerate() {
+                        let dy = dy[row * cols + j];
+                        for (sums, term) in column.iter_mut().zip([dy * normalized[j], dy]) {
+                            *sums = [sums[0] + term, sums[1] + term.abs()];
+                        }
                     }
+                }
+                columns
+            });
+            let mut columns: Vec<[[f64; 2]; 2]> = vec![[[0.0; 2]; 2]; cols];
+            for part in &parts {
+                for (sums, more) in columns.iter_mut().flatten().zip(part.iter().flatten()) {
+                    *sums = [sums[0] + more[0], sums[1] + more[1]];
                 }
             }
             let of = |which: usize| {

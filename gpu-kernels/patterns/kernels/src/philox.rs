@@ -305,16 +305,15 @@ mod operation {
 
         fn expected(&self, sizes: &Sizes, _values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let [n, offset] = sizes.get(["n", "offset"])?;
-            let positions = (offset..offset + n).map(|position| position as u64);
             let word = |position| f64::from(word(position));
-            Ok(vec![match self.made {
-                Made::Words => positions.map(|position| Expected::exact(word(position))).collect(),
-                Made::Uniform => {
-                    let number = |position| Expected::exact((word(position) / 256.0).floor() / 2f64.powi(24));
-                    positions.map(number).collect()
+            Ok(vec![testkit::each(n, |index| {
+                let position = (offset + index) as u64;
+                match self.made {
+                    Made::Words => Expected::exact(word(position)),
+                    Made::Uniform => Expected::exact((word(position) / 256.0).floor() / 2f64.powi(24)),
+                    Made::Normal => normal(position),
                 }
-                Made::Normal => positions.map(normal).collect(),
-            }])
+            })])
         }
 
         fn operations(&self, _sizes: &Sizes) -> f64 {

@@ -429,10 +429,10 @@ mod operation {
         fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let ([n], keys, values) = (sizes.get(["n"])?, values.of("keys")?, values.of("values")?);
             // A key and its index as one word: no two are the same, and of equal keys the one with the lower index is less.
-            let mut order: Vec<u64> = (0..n).map(|index| u64::from(keys[index] as u32) << 32 | index as u64).collect();
-            order.sort_unstable();
-            let index_of = |word: &u64| (word % (1 << 32)) as usize;
-            let of = |numbers: &[f64]| order.iter().map(|word| Expected::exact(numbers[index_of(word)])).collect();
+            let mut order = testkit::each(n, |index| u64::from(keys[index] as u32) << 32 | index as u64);
+            testkit::sort(&mut order);
+            let index_of = |word: u64| (word % (1 << 32)) as usize;
+            let of = |numbers: &[f64]| testkit::each(n, |place| Expected::exact(numbers[index_of(order[place])]));
             Ok(vec![of(keys), of(values)])
         }
 

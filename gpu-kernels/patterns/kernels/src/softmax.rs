@@ -364,8 +364,8 @@ mod operation {
         }
 
         fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
-            let ([cols], x) = (sizes.get(["cols"])?, values.of("x")?);
-            Ok(vec![x.chunks(cols.max(1)).flat_map(expected_row).collect()])
+            let ([rows, cols], x) = (sizes.get(["rows", "cols"])?, values.of("x")?);
+            Ok(vec![testkit::each_row(rows, |row| expected_row(&x[row * cols..(row + 1) * cols]))])
         }
 
         fn operations(&self, sizes: &Sizes) -> f64 {

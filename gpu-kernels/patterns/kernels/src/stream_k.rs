@@ -462,6 +462,7 @@ mod operation {
                     [260, 260, 52, 4],
                     [129, 129, 36, 2],
                     [260, 140, 79, 5],
+                    [33, 20, 160, 4],
                 ]),
                 large: testkit::cases(self.large),
                 bits: Bits::Same,

@@ -165,7 +165,11 @@ mod operation {
         fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let [n] = sizes.get(["n"])?;
             let numbers = values.of("x")?;
-            let (sum, magnitude) = numbers.iter().fold((0.0, 0.0), |(sum, all), x| (sum + x, all + x.abs()));
+            // By parts that do not depend on the number of threads.
+            let parts: Vec<_> = numbers.chunks(1 << 16).collect();
+            let of_part = |part: usize| parts[part].iter().fold((0.0, 0.0), |(sum, all), x| (sum + x, all + x.abs()));
+            let sums = testkit::each(parts.len(), of_part);
+            let (sum, magnitude) = sums.iter().fold((0.0, 0.0), |(sum, all), part| (sum + part.0, all + part.1));
             // Those that a number meets on its way: in its thread, its warp, its block; and again among the parts.
             let of_thread = n.div_ceil(THREADS * blocks(n)) + LOADS;
             let roundings = of_thread + 5 + WARPS + MOST_BLOCKS / THREADS + 5 + WARPS;

@@ -509,17 +509,19 @@ mod operation {
 
         fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let [cols, k] = sizes.get(["cols", "k"])?;
-            let (mut largest, mut indices) = (Vec::new(), Vec::new());
-            for row in values.of("x")?.chunks(cols.max(1)) {
+            let rows: Vec<_> = values.of("x")?.chunks(cols.max(1)).collect();
+            let largest_of = |row: &[f64]| {
                 let mut all: Vec<usize> = (0..row.len()).collect();
                 let first = |one: &usize, other: &usize| order(row[*one], row[*other]).then(one.cmp(other));
                 all.select_nth_unstable_by(k - 1, first);
                 all.truncate(k);
                 all.sort_unstable_by(first);
-                largest.extend(all.iter().map(|&index| Expected::exact(row[index])));
-                indices.extend(all.iter().map(|&index| Expected::exact(index as f64)));
-            }
-            Ok(vec![largest, indices])
+                all
+            };
+            let indices = testkit::each(rows.len(), |row| largest_of(rows[row]));
+            let values = indices.iter().zip(&rows).flat_map(|(of_row, row)| of_row.iter().map(|&index| row[index]));
+            let values = values.map(Expected::exact).collect();
+            Ok(vec![values, indices.iter().flatten().map(|&index| Expected::exact(index as f64)).collect()])
         }
 
         fn operations(&self, _sizes: &Sizes) -> f64 {

@@ -207,11 +207,11 @@ mod operation {
 
         fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let ([rows, cols], x) = (sizes.get(["rows", "cols"])?, values.of("x")?);
-            let of_matrix = |matrix: &[f64]| {
-                let at = |index: usize| Expected::exact(matrix[index % rows * cols + index / rows]);
-                (0..matrix.len()).map(at).collect::<Vec<_>>()
+            let at = |index: usize| {
+                let (matrix, index) = (index / (rows * cols), index % (rows * cols));
+                Expected::exact(x[matrix * rows * cols + index % rows * cols + index / rows])
             };
-            Ok(vec![x.chunks((rows * cols).max(1)).flat_map(of_matrix).collect()])
+            Ok(vec![testkit::each(x.len(), at)])
         }
 
         fn operations(&self, _sizes: &Sizes) -> f64 {
