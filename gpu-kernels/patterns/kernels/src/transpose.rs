@@ -13,6 +13,18 @@
 //! are in 32 different banks. A thread loads its 16 numbers before it stores the first, so that a multiprocessor waits for about 100 KB at
 //! a time.
 //!
+//! **Few rows.** Of 3 rows, a tile would have 3 lines of 64. Up to 32 rows, a block has all of them, of as many columns as make up to 8192
+//! numbers. Then its part of y lies side by side, all of it. Few columns are the same backwards: x lies side by side, rows of y are written.
+//!
+//! ```text
+//!   x, 3 rows           shared memory                                    y, 3 columns
+//!  │ a₀ a₁ a₂ …         a₀ a₁ a₂ …  2048        │ free                   a₀ b₀ c₀ a₁ b₁ c₁ a₂ …    a warp reads 11 columns, writes
+//!  │ b₀ b₁ b₂ …   ──►   b₀ b₁ b₂ …              │ 11 places        ──►                              32 numbers side by side
+//!  │ c₀ c₁ c₂ …         c₀ c₁ c₂ …              │
+//! ```
+//!
+//! The rows in shared memory are `⌈32 / rows⌉` places longer than their numbers, modulo 32: as many as a warp reads of each.
+//!
 //! Numbers are moved, not computed with: every bit pattern stays, those of NaN as well.
 //!
 //! Source of the pattern: G. Ruetsch and P. Micikevicius, "Optimizing matrix transpose in CUDA" (NVIDIA, 2009).
@@ -151,6 +163,173 @@ pub fn transpose_fp32(batch: u32, rows: u32, cols: u32, x: GlobalSlice<'_, f32>,
     }
 }
 
+/// The most rows, or columns, of [`transpose_few_fp32`].
+pub const FEW: usize = 32;
+
+/// The numbers that a block of few rows has at most, and the places for them: a row for each, and what is left free behind it.
+const NUMBERS: usize = 8192;
+const PLACES: usize = NUMBERS + 2 * FEW;
+
+/// The binary logarithm of how many numbers of a line a block has, of so many lines, 32 at most: for one all, for 32 there are 256.
+#[inline(always)]
+const fn log_of_part(lines: u32) -> u32 {
+    NUMBERS.ilog2().saturating_sub(u32::BITS - lines.saturating_sub(1).leading_zeros())
+}
+
+/// The blocks for a batch of matrices of so many lines, and so many numbers in each.
+#[cfg(not(target_arch = "nvptx64"))]
+fn parts(batch: u32, lines: u32, numbers: u32) -> Option<u32> {
+    batch.checked_mul(numbers.div_ceil(1 << log_of_part(lines))).filter(|&parts| parts <= i32::MAX as u32)
+}
+
+/// The lesser of rows and columns, and the other.
+#[cfg(not(target_arch = "nvptx64"))]
+fn few_and_many(rows: u32, cols: u32) -> (u32, u32) {
+    (rows.min(cols), rows.max(cols))
+}
+
+/// The same as [`transpose_fp32`], of matrices with few rows or few columns.
+#[kernel(
+    block = 256,
+    min_blocks = 6,
+    grid = {
+        let (few, many) = few_and_many(rows, cols);
+        parts(batch, few, many).unwrap_or(0).max(1)
+    },
+    requires(
+        (rows as usize * cols as usize).checked_mul(batch as usize) == Some(x.len()),
+        y.len() == x.len(),
+        rows.min(cols) as usize <= FEW,
+        rows.max(cols) <= i32::MAX as u32,
+        parts(batch, few_and_many(rows, cols).0, few_and_many(rows, cols).1).is_some()
+    )
+)]
+pub fn transpose_few_fp32(batch: u32, rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+    static KEPT: Shared<[f32; PLACES]> = Shared::new();
+    if batch == 0 || x.is_empty() {
+        return; // the same for all blocks
+    }
+    let (few, many) = (rows.min(cols), rows.max(cols));
+    let log = log_of_part(few);
+    let parts = (many.div_ceil(1 << log)).max(1);
+    let (matrix, first) = (thread::block_idx_x() / parts, thread::block_idx_x() % parts << log);
+    let count = (1 << log).min(many - first);
+    let base = matrix as usize * rows as usize * cols as usize;
+    let lines = Lines { few, count, log, pitch: (1 << log) + (LANES as u32).div_ceil(few.max(1)) };
+    // Where a number of a line is, and where one is that lies side by side with those of other lines.
+    let in_line = |line: u32, at: u32| base + line as usize * many as usize + (first + at) as usize;
+    let side_by_side = |number: u32| base + first as usize * few as usize + number as usize;
+    // SAFETY: a block has its own part of one matrix: `count` numbers of all its lines, which are inside of x, and of y, which is as long.
+    // Each is one thread's. Places are below `PLACES`: a line's pitch is its numbers and at most 32 more if there is one line, 16 if
+    // there are two, and so on. The barrier, which all threads reach, is between the writes and the reads.
+    unsafe {
+        let keep = |numbers: Numbers| {
+            // All of them, before the first one is written: the compiler would make eight times a load and a write of it. In place of what is
+            // not there, the first number.
+            let mut loaded = [0.0; AT_ONCE];
+            for i in 0..AT_ONCE {
+                loaded[i] = x.get_unchecked(if numbers.are_there[i] { numbers.at[i] } else { 0 });
+            }
+            hint::pin(&mut loaded);
+            for i in 0..AT_ONCE {
+                if numbers.are_there[i] {
+                    KEPT.write(numbers.places[i], loaded[i]);
+                }
+            }
+        };
+        let give = |numbers: Numbers| {
+            for i in 0..AT_ONCE {
+                if numbers.are_there[i] {
+                    y.set_unchecked(numbers.at[i], KEPT.read(numbers.places[i]));
+                }
+            }
+        };
+        if rows <= cols {
+            lines.for_each_by_lines(in_line, keep);
+            thread::sync_threads();
+            lines.for_each_side_by_side(side_by_side, give);
+        } else {
+            lines.for_each_side_by_side(side_by_side, keep);
+            thread::sync_threads();
+            lines.for_each_by_lines(in_line, give);
+        }
+    }
+}
+
+/// A block's part of few lines: so many numbers of each, 2 to the `log` at most, which are `pitch` places apart from line to line in shared
+/// memory.
+#[derive(Clone, Copy)]
+struct Lines {
+    few: u32,
+    count: u32,
+    log: u32,
+    pitch: u32,
+}
+
+impl Lines {
+    /// Calls `visit` for this thread's numbers, [`AT_ONCE`] at a time so that as many loads are under way. `at(line, number of it)` is where one
+    /// is in a matrix. They come one line after the other, of which 2 to the `log`, a multiple of the threads, are taken to be there.
+    #[inline(always)]
+    fn for_each_by_lines(self, at: impl Fn(u32, u32) -> usize, mut visit: impl FnMut(Numbers)) {
+        let (mut first, end) = (thread::thread_idx_x(), self.few << self.log);
+        while first < end {
+            // The same for the whole block: nothing to ask for each number.
+            let are_all = self.count == 1 << self.log && first / THREADS + AT_ONCE as u32 <= end / THREADS;
+            let mut numbers = Numbers::NONE;
+            for i in 0..AT_ONCE {
+                let number = first + i as u32 * THREADS;
+                let (line, of_line) = (number >> self.log, number & ((1 << self.log) - 1));
+                numbers.at[i] = at(line, of_line);
+                numbers.places[i] = (line * self.pitch + of_line) as usize;
+                numbers.are_there[i] = are_all || line < self.few && of_line < self.count;
+            }
+            visit(numbers);
+            first = hint::keep_rolled(first + AT_ONCE as u32 * THREADS);
+        }
+    }
+
+    /// The same in the order in which all lines' first numbers lie side by side, then their second ones, and so on: by `at(number)`.
+    #[inline(always)]
+    fn for_each_side_by_side(self, at: impl Fn(u32) -> usize, mut visit: impl FnMut(Numbers)) {
+        let few = self.few.max(1);
+        let (mut first, end) = (thread::thread_idx_x(), self.few * self.count);
+        let (mut of_line, mut line) = (first / few, first % few);
+        // From one number of a thread to its next.
+        let (further, lines_further) = (THREADS / few, THREADS % few);
+        while first < end {
+            let mut numbers = Numbers::NONE;
+            for i in 0..AT_ONCE {
+                let number = first + i as u32 * THREADS;
+                numbers.at[i] = at(number);
+                numbers.places[i] = (line * self.pitch + of_line) as usize;
+                numbers.are_there[i] = number < end;
+                (of_line, line) = (of_line + further, line + lines_further);
+                if line >= few {
+                    (of_line, line) = (of_line + 1, line - few);
+                }
+            }
+            visit(numbers);
+            first = hint::keep_rolled(first + AT_ONCE as u32 * THREADS);
+        }
+    }
+}
+
+/// Numbers of a thread: where each is in a matrix, its place in shared memory, and whether it is there.
+#[derive(Clone, Copy)]
+struct Numbers {
+    at: [usize; AT_ONCE],
+    places: [usize; AT_ONCE],
+    are_there: [bool; AT_ONCE],
+}
+
+impl Numbers {
+    const NONE: Self = Self { at: [0; AT_ONCE], places: [0; AT_ONCE], are_there: [false; AT_ONCE] };
+}
+
+/// The threads of a block of few lines, and the numbers that each moves at a time.
+const THREADS: u32 = transpose_few_fp32::BLOCK.x;
+const AT_ONCE: usize = 8;
+
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Transpose;
 
@@ -161,7 +340,7 @@ mod operation {
         Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views,
     };
 
-    use super::transpose_fp32;
+    use super::{FEW, transpose_few_fp32, transpose_fp32};
 
     /// The transposes of a batch of matrices.
     pub struct Transpose;
@@ -172,7 +351,7 @@ mod operation {
                 name: "transpose",
                 idea: "a tile of 64 × 64 in shared memory, whose columns are in different banks; rows are read, rows are written",
                 sizes: &["batch", "rows", "cols"],
-                kernels: vec![transpose_fp32::FACTS],
+                kernels: vec![transpose_fp32::FACTS, transpose_few_fp32::FACTS],
                 // Nothing in each of the extents, lines and columns, whole tiles, one more and one less.
                 small: testkit::cases(&[
                     [0, 3, 5],
@@ -186,8 +365,22 @@ mod operation {
                     [3, 33, 31],
                     [2, 63, 65],
                     [1, 65, 129],
+                    [2, 3, 5000],
+                    [1, 5000, 3],
+                    [1, 32, 300],
+                    [3, 257, 31],
+                    [1, 9000, 1],
+                    [2, 2, 2],
+                    [1, 64, 33],
                 ]),
-                large: testkit::cases(&[[64, 1000, 1003], [4096, 128, 64], [1, 3, 20_000_001], [1, 16_384, 16_384]]),
+                large: testkit::cases(&[
+                    [64, 1000, 1003],
+                    [4096, 128, 64],
+                    [1, 3, 20_000_001],
+                    [1, 20_000_001, 3],
+                    [64, 30, 50_000],
+                    [1, 16_384, 16_384],
+                ]),
                 bits: Bits::Same,
             }
         }
@@ -202,7 +395,11 @@ mod operation {
 
         fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             let [batch, rows, cols] = sizes.get_u32(["batch", "rows", "cols"])?;
-            Ok(device.launch(transpose_fp32 { batch, rows, cols, x: views.read("x")?, y: views.write("y")? })?)
+            let (x, y) = (views.read("x")?, views.write("y")?);
+            if rows.min(cols) as usize <= FEW {
+                return Ok(device.launch(transpose_few_fp32 { batch, rows, cols, x, y })?);
+            }
+            Ok(device.launch(transpose_fp32 { batch, rows, cols, x, y })?)
         }
 
         fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
