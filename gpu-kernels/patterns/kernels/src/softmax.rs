@@ -7,6 +7,8 @@
 //!  up to 8192     a block of 256             32 numbers of each thread                             softmax_of_block_fp32
 //!  more           a block of 1024            40,960 in shared memory; what is behind them is       softmax_long_fp32
 //!                                            read three times, twice from a cache if that has room
+//!  more, and      blocks of 256, as many     nothing: the first launch finds maximum and sum of    softmax_parts_fp32,
+//!  few rows       as fill the GPU            each part, the second one reads x again               softmax_of_parts_fp32
 //!
 //!  a row          max x ─► eᵢ = exp(xᵢ − max x), in the place of xᵢ ─► Σ eᵢ ─► yᵢ = eᵢ · (1 / Σ)
 //!                   └ lanes by shuffles, warps by shared memory ┘
@@ -14,6 +16,8 @@
 //!
 //! Nothing of a row is computed before all of it is there: the maximum comes first, so that there is one exponential for each number, and no
 //! exponential is above 1.
+//!
+//! A part of a row has its own maximum m and its sum `Σ exp(xᵢ − m)`; the sum of the row is that of the parts' times `exp(m − max)`.
 //!
 //! Special values are as in PyTorch: a row with a NaN or +∞, and one that has nothing but −∞, is NaN throughout; any other −∞ gives 0.
 //!
@@ -238,6 +242,155 @@ pub fn softmax_long_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: Globa
     }
 }
 
+/// The numbers of a part of a row at least, and the most parts of one.
+#[cfg(not(target_arch = "nvptx64"))]
+const LEAST_PART: usize = 16_384;
+pub const PARTS: usize = 1024;
+
+/// The blocks that fill a GPU, several times: rows of which there are as many are not divided.
+#[cfg(not(target_arch = "nvptx64"))]
+const ENOUGH_BLOCKS: usize = 2048;
+
+/// The parts of each row, one if rows are not divided.
+#[cfg(not(target_arch = "nvptx64"))]
+fn parts_of(rows: usize, cols: usize) -> usize {
+    let is_long = cols > 4 * LEAST_PART && rows < ENOUGH_BLOCKS / 8;
+    if is_long { (ENOUGH_BLOCKS / rows.max(1)).clamp(1, cols.div_ceil(LEAST_PART)).min(PARTS) } else { 1 }
+}
+
+/// The numbers of a part: whole groups of four of a block, so that parts begin where vectors do if rows do.
+#[inline(always)]
+fn part_len(cols: u32, parts: u32) -> u32 {
+    cols.div_ceil(parts.max(1)).next_multiple_of((FOUR * THREADS) as u32)
+}
+
+/// This block's row and part of it: the first element of the row, and the columns.
+#[inline(always)]
+fn own_part(rows: u32, cols: u32, parts: u32) -> Option<(usize, core::ops::Range<u32>)> {
+    let (row, part) = (thread::block_idx_x() / parts.max(1), thread::block_idx_x() % parts.max(1));
+    let len = part_len(cols, parts);
+    let first = cols.min(part.saturating_mul(len));
+    (row < rows).then(|| (row as usize, first..cols.min(first.saturating_add(len))))
+}
+
+/// The blocks of all parts of all rows, if a grid can have as many.
+#[cfg(not(target_arch = "nvptx64"))]
+fn blocks_of_parts(rows: u32, parts: u32) -> Option<u32> {
+    rows.checked_mul(parts).filter(|&blocks| blocks <= i32::MAX as u32)
+}
+
+/// The maximum of each part of each row, and the sum of the exponentials of what its numbers are below it: two numbers for each part, row by
+/// row.
+#[kernel(
+    block = 256,
+    min_blocks = 4,
+    grid = blocks_of_parts(rows, parts).unwrap_or(1).max(1),
+    requires(
+        x.len() == rows as usize * cols as usize,
+        cols <= i32::MAX as u32,
+        parts >= 1,
+        parts as usize <= PARTS,
+        blocks_of_parts(rows, parts).is_some(),
+        found.len() == 2 * rows as usize * parts as usize
+    )
+)]
+pub fn softmax_parts_fp32(rows: u32, cols: u32, parts: u32, x: GlobalSlice<'_, f32>, found: GlobalSliceMut<'_, f32>) {
+    static MAXIMA: Shared<[f32; WARPS]> = Shared::new();
+    static SUMS: Shared<[f32; WARPS]> = Shared::new();
+    let Some((row, columns)) = own_part(rows, cols, parts) else { return }; // the same for the whole block
+    let (me, first) = (thread::thread_idx_x() as usize, row * cols as usize);
+    let team = Team::<THREADS>::new(me, cols as usize, x.as_ptr().addr()).of(columns.end as usize);
+    let (mut from, end) = (columns.start as usize / (FOUR * THREADS), team.groups());
+    // What this thread has seen, and the sum of the exponentials: scaled down where there is a larger number.
+    let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0);
+    // SAFETY: the row is inside, of which a part is read; all threads of the block come to the barriers. One thread writes the part's two
+    // numbers.
+    unsafe {
+        while from < end {
+            let numbers: [[f32; FOUR]; AT_ONCE] = team.load(x, first, from, f32::NEG_INFINITY, Needed::Again);
+            let mut larger_one = max;
+            for group in 0..AT_ONCE {
+                larger_one = larger(larger_one, largest_of_four(numbers[group]));
+            }
+            // While there are only −∞, there is no difference to take.
+            let base = if larger_one == f32::NEG_INFINITY { 0.0 } else { larger_one };
+            sum *= math::exp(max - base);
+            max = larger_one;
+            for group in 0..AT_ONCE {
+                sum += sum_of_four(numbers[group].map(|x| math::exp(x - base)));
+            }
+            from = hint::keep_rolled((from + AT_ONCE) as u32) as usize;
+        }
+        let of_part = of_block(&MAXIMA, max, f32::NEG_INFINITY, larger);
+        let base = if of_part == f32::NEG_INFINITY { 0.0 } else { of_part };
+        let sum = of_block(&SUMS, sum * math::exp(max - base), 0.0, plus);
+        if me == 0 {
+            let place = 2 * thread::block_idx_x() as usize;
+            found.set_unchecked(place, of_part);
+            found.set_unchecked(place + 1, sum);
+        }
+    }
+}
+
+/// The softmax of each row, from what [`softmax_parts_fp32`] has found of its parts.
+#[kernel(
+    block = 256,
+    min_blocks = 4,
+    grid = blocks_of_parts(rows, parts).unwrap_or(1).max(1),
+    requires(
+        x.len() == rows as usize * cols as usize,
+        y.len() == x.len(),
+        cols <= i32::MAX as u32,
+        parts >= 1,
+        parts as usize <= PARTS,
+        blocks_of_parts(rows, parts).is_some(),
+        found.len() == 2 * rows as usize * parts as usize
+    )
+)]
+pub fn softmax_of_parts_fp32(
+    rows: u32,
+    cols: u32,
+    parts: u32,
+    x: GlobalSlice<'_, f32>,
+    found: GlobalSlice<'_, f32>,
+    y: GlobalSliceMut<'_, f32>,
+) {
+    static MAXIMA: Shared<[f32; WARPS]> = Shared::new();
+    static SUMS: Shared<[f32; WARPS]> = Shared::new();
+    const OF_THREAD: usize = PARTS / THREADS;
+    let Some((row, columns)) = own_part(rows, cols, parts) else { return }; // the same for the whole block
+    let (me, first, parts) = (thread::thread_idx_x() as usize, row * cols as usize, parts as usize);
+    let addresses = x.as_ptr().addr() | y.as_mut_ptr().addr();
+    let team = Team::<THREADS>::new(me, cols as usize, addresses).of(columns.end as usize);
+    let (mut from, end) = (columns.start as usize / (FOUR * THREADS), team.groups());
+    // SAFETY: the row is inside, and its part this block's alone, all of whose threads come to the barriers; each part of the row has two
+    // numbers.
+    unsafe {
+        let mut maxima = [f32::NEG_INFINITY; OF_THREAD];
+        let mut sums = [0.0; OF_THREAD];
+        for i in 0..OF_THREAD {
+            if me + i * THREADS < parts {
+                let place = 2 * (row * parts + me + i * THREADS);
+                (maxima[i], sums[i]) = (found.get_unchecked(place), found.get_unchecked(place + 1));
+            }
+        }
+        let max = of_block(&MAXIMA, largest_of_four(maxima), f32::NEG_INFINITY, larger);
+        let mut scaled = [0.0; OF_THREAD];
+        for i in 0..OF_THREAD {
+            scaled[i] = if me + i * THREADS < parts { sums[i] * math::exp(maxima[i] - max) } else { 0.0 };
+        }
+        let factor = 1.0 / of_block(&SUMS, sum_of_four(scaled), 0.0, plus);
+        while from < end {
+            let mut numbers: [[f32; FOUR]; AT_ONCE] = team.load(x, first, from, f32::NEG_INFINITY, Needed::Once);
+            for group in 0..AT_ONCE {
+                numbers[group] = numbers[group].map(|x| math::exp(x - max) * factor);
+            }
+            team.store(y, first, from, numbers);
+            from = hint::keep_rolled((from + AT_ONCE) as u32) as usize;
+        }
+    }
+}
+
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Softmax;
 
@@ -250,8 +403,8 @@ mod operation {
     };
 
     use super::{
-        AT_ONCE, MANY_THREADS, OF_BLOCK, OF_WARP, SHORT, softmax_long_fp32, softmax_of_block_fp32,
-        softmax_of_warp_fp32, softmax_short_fp32,
+        AT_ONCE, MANY_THREADS, OF_BLOCK, OF_WARP, SHORT, THREADS, part_len, parts_of, softmax_long_fp32,
+        softmax_of_block_fp32, softmax_of_parts_fp32, softmax_of_warp_fp32, softmax_parts_fp32, softmax_short_fp32,
     };
     use crate::row::{FOUR, roundings_of_sum};
 
@@ -288,7 +441,10 @@ mod operation {
     /// of its own (1 unit in the last place). The sum has those of its terms, weighted by them, and the roundings of its additions. The
     /// result has its own exponential's, the sum's, an inverse's and a product's. To that come subnormal results, off by 1 unit of 2⁻¹⁴⁹
     /// in the exponential and half of one in the product.
-    fn expected_row(row: &[f64]) -> Vec<Expected> {
+    ///
+    /// Where a row has parts, and a part is read in steps, its sum is scaled at each: by an exponential of a difference, so the distances
+    /// together are as far as above, with 2u for each exponential, and a product each.
+    fn expected_row(row: &[f64], parts: usize) -> Vec<Expected> {
         let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let exponential = |x: &f64| (x - max).exp();
         // Beyond 200 an exponential is 0 on both sides, and its relative error of no interest.
@@ -297,7 +453,10 @@ mod operation {
         let mean = row.iter().map(|x| exponential(x) * distance(x)).sum::<f64>() / sum;
         // A row of few numbers has as many groups of a warp as a longer one has of a block, at most.
         let groups = row.len().div_ceil(FOUR * MANY_THREADS).next_multiple_of(AT_ONCE).max(OF_BLOCK / (FOUR * 256));
-        let steps = roundings_of_sum(groups);
+        // What a thread of a part reads at a time, the threads' sums, and those of the parts.
+        let len = part_len(row.len() as u32, parts as u32) as usize;
+        let scalings = if parts > 1 { len.div_ceil(FOUR * THREADS * AT_ONCE) + 2 } else { 0 };
+        let steps = roundings_of_sum(groups) + 3 * scalings + 4;
         let one = |x: &f64| {
             let exponent = FP32_ROUNDING * (distance(x) + mean + (2 + 2 + steps + 2) as f64);
             let value = exponential(x) / sum;
@@ -320,6 +479,8 @@ mod operation {
                     softmax_of_warp_fp32::FACTS,
                     softmax_of_block_fp32::FACTS,
                     softmax_long_fp32::FACTS,
+                    softmax_parts_fp32::FACTS,
+                    softmax_of_parts_fp32::FACTS,
                 ],
                 // Nothing, one, both ways of loading, about the ends of what each kernel can do, and more than is kept of a long row.
                 small: testkit::cases(&[
@@ -337,6 +498,8 @@ mod operation {
                     [1, 8193],
                     [1, 12_000],
                     [1, 45_060],
+                    [1, 70_001],
+                    [2, 131_072],
                 ]),
                 large: testkit::cases(self.large),
                 bits: Bits::Same,
@@ -345,7 +508,13 @@ mod operation {
 
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [rows, cols] = sizes.get(["rows", "cols"])?;
-            Ok(vec![Argument::input("x", &[rows, cols], self.numbers), Argument::output("y", &[rows, cols])])
+            // The maximum and the sum of each part of a row, if rows have parts.
+            let parts = parts_of(rows, cols);
+            Ok(vec![
+                Argument::input("x", &[rows, cols], self.numbers),
+                Argument::output("y", &[rows, cols]),
+                Argument::scratch("found", &[if parts > 1 { rows * parts } else { 0 }, 2]),
+            ])
         }
 
         fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
@@ -358,14 +527,23 @@ mod operation {
             } else if cols as usize <= OF_BLOCK {
                 device.launch(softmax_of_block_fp32 { rows, cols, x, y })?;
             } else {
-                device.launch(softmax_long_fp32 { rows, cols, x, y })?;
+                let parts = parts_of(rows as usize, cols as usize) as u32;
+                if parts == 1 {
+                    device.launch(softmax_long_fp32 { rows, cols, x, y })?;
+                } else {
+                    device.launch(softmax_parts_fp32 { rows, cols, parts, x, found: views.write("found")? })?;
+                    let found = views.read("found")?;
+                    device.launch(softmax_of_parts_fp32 { rows, cols, parts, x, found, y })?;
+                }
             }
             Ok(())
         }
 
         fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let ([rows, cols], x) = (sizes.get(["rows", "cols"])?, values.of("x")?);
-            Ok(vec![testkit::each_row(rows, |row| expected_row(&x[row * cols..(row + 1) * cols]))])
+            Ok(vec![testkit::each_row(rows, |row| {
+                expected_row(&x[row * cols..(row + 1) * cols], parts_of(rows, cols))
+            })])
         }
 
         fn operations(&self, sizes: &Sizes) -> f64 {

@@ -1,0 +1,47 @@
+//! The softmax of a row that several blocks have, where some of them have nothing but −∞, or a number that is none.
+
+use cuda_std::executor::{Checks, Executor};
+use cuda_std::prelude::*;
+use cuda_std::{Grid, Kernel};
+use patterns_kernels::softmax::{softmax_of_parts_fp32, softmax_parts_fp32};
+
+const COLS: usize = 9000;
+const PARTS: usize = 3;
+
+fn softmax(x: &[f32]) -> Vec<f32> {
+    let (rows, cols, parts) = (1, x.len() as u32, PARTS as u32);
+    let (mut found, mut y) = (vec![7.0; 2 * PARTS], vec![7.0; x.len()]);
+    let x = GlobalSlice::new(x);
+    launch(softmax_parts_fp32 { rows, cols, parts, x, found: GlobalSliceMut::new(&mut found) });
+    let y_view = GlobalSliceMut::new(&mut y);
+    launch(softmax_of_parts_fp32 { rows, cols, parts, x, found: GlobalSlice::new(&found), y: y_view });
+    y
+}
+
+fn launch<K: Kernel + Grid>(kernel: K) {
+    let grid = kernel.grid();
+    // SAFETY: the views are of memory of this processor, which nobody else accesses meanwhile.
+    unsafe { Executor::new(Checks::Full).launch(kernel, grid) }.unwrap();
+}
+
+#[test]
+fn a_part_of_nothing_but_minus_infinity_has_no_weight() {
+    for there in [0..COLS / 3, COLS / 2..COLS / 2 + 1, COLS - 5..COLS] {
+        let x: Vec<f32> = (0..COLS).map(|i| if there.contains(&i) { 3e38 } else { f32::NEG_INFINITY }).collect();
+        let part = 1.0 / there.len() as f32;
+        for (i, y) in softmax(&x).into_iter().enumerate() {
+            let expected = if there.contains(&i) { part } else { 0.0 };
+            assert!((y - expected).abs() <= expected * 1e-6, "{there:?}, {i}: {y}");
+        }
+    }
+}
+
+#[test]
+fn a_row_without_a_number_is_nan() {
+    assert!(softmax(&vec![f32::NEG_INFINITY; COLS]).iter().all(|y| y.is_nan()));
+    for special in [f32::NAN, f32::INFINITY] {
+        let mut x = vec![1.0; COLS];
+        x[COLS - 1] = special;
+        assert!(softmax(&x).iter().all(|y| y.is_nan()), "{special}");
+    }
+}
