@@ -334,6 +334,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn guards_of_elements_of_two_bytes_are_seen_one_by_one() {
+        let argument = Argument::output("y", &[3]).of(crate::Element::Bf16);
+        let guards = guards_of(&argument);
+        assert_eq!(guards, 128, "256 bytes");
+        let device = || argument.element.pack(argument.element.guard(2 * guards + 3));
+        let seen = |change: &dyn Fn(&mut [u32])| {
+            let mut memory = device();
+            // The three elements: the third one shares a word with the first guard behind.
+            (memory[64], memory[65]) = (0x4000_3F80, 0x7FAD_4040);
+            change(&mut memory);
+            let after = argument.element.unpack(memory, 3 + 2 * guards);
+            examine(&argument, &argument.element.guard(3), after).map_err(|error| error.to_string())
+        };
+        assert_eq!(seen(&|_| ()), Ok(vec![0x3F80, 0x4000, 0x4040]));
+        let behind = seen(&|memory| memory[65] = 0x1234_4040).unwrap_err();
+        assert!(behind.contains("1 words after the last element of") && behind.contains("0x1234"), "{behind}");
+        let before = seen(&|memory| memory[63] = 0x1234_7FAD).unwrap_err();
+        assert!(before.contains("1 words before the first element of"), "{before}");
+        let unwritten = seen(&|memory| memory[64] = 0x7FAD_3F80).unwrap_err();
+        assert!(unwritten.contains("[1]"), "{unwritten}");
+    }
+
+    #[test]
     fn a_judgement_does_not_depend_on_the_number_of_threads() {
         let argument = Argument::output("y", &[10_000]);
         let value = |i: usize| (i as f64).sqrt();

@@ -140,7 +140,7 @@ fn one_score_beyond_all_others_takes_all_wherever_it_is() {
 #[test]
 fn equal_scores_beyond_what_one_fused_operation_could_resolve_are_a_mean() {
     // 2⁶⁰: a unit in the last place of the scaled score is 2³⁴ and more.
-    for huge in [1.0, 2f32.powi(30), -(2f32.powi(30))] {
+    for huge in [1.0, (1u32 << 30) as f32, -((1u32 << 30) as f32)] {
         let mut q = vec![0.0; SIZE];
         q[0] = huge;
         let k: Vec<f32> = (0..128).flat_map(|_| vec![huge; SIZE]).collect();

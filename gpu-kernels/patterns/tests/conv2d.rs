@@ -38,7 +38,7 @@ fn convolved(x: [[f32; 2]; 3], w: [[f32; 2]; 3]) -> Vec<f32> {
 
 #[test]
 fn infinities_nan_and_large_numbers_do_what_they_do_in_fp32() {
-    let (infinity, large) = (f32::INFINITY, 2f32.powi(120));
+    let (infinity, large) = (f32::INFINITY, (1u128 << 120) as f32);
     let one = [[1.0, 2.0]; 3];
     // Only the pixels whose taps meet it.
     let y = convolved([[infinity, 0.0], [1.0, 1.0], [1.0, 1.0]], one);

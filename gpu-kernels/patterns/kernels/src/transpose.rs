@@ -212,7 +212,7 @@ pub fn transpose_few_fp32(batch: u32, rows: u32, cols: u32, x: GlobalSlice<'_, f
     let (few, many) = (rows.min(cols), rows.max(cols));
     let log = log_of_part(few);
     let parts = (many.div_ceil(1 << log)).max(1);
-    let (matrix, first) = (thread::block_idx_x() / parts, thread::block_idx_x() % parts << log);
+    let (matrix, first) = (thread::block_idx_x() / parts, (thread::block_idx_x() % parts) << log);
     let count = (1 << log).min(many - first);
     let base = matrix as usize * rows as usize * cols as usize;
     let lines = Lines { few, count, log, pitch: (1 << log) + (LANES as u32).div_ceil(few.max(1)) };

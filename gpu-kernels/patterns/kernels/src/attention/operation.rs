@@ -20,6 +20,11 @@ pub struct Attention {
     large: &'static [[usize; 5]],
 }
 
+/// What scores of heads of this size are multiplied by.
+fn scale(size: usize) -> f32 {
+    (size as f64).sqrt().recip() as f32
+}
+
 impl Attention {
     /// Of fp32 numbers, with the accuracy of fp32 sums.
     pub const FP32: Self = Self {
@@ -73,7 +78,7 @@ impl Attention {
     /// - sums of weights, and of weighted values, have the roundings of their additions and products.
     fn expected_row(&self, q: &[f64], keys: &[f64], values: &[f64]) -> Vec<Expected> {
         let size = q.len();
-        let scale = f64::from(1.0 / (size as f32).sqrt());
+        let scale = f64::from(scale(size));
         let is_fp32 = self.element == Element::F32;
         let count = keys.len() / size;
         let tiles = count.div_ceil(32) as f64 + 1.0;
@@ -190,7 +195,7 @@ impl Operation for Attention {
 
     fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
         let [heads, queries, keys, size, causal] = sizes.get_u32(["heads", "queries", "keys", "size", "causal"])?;
-        let scale = 1.0 / (size as f32).sqrt();
+        let scale = scale(size as usize);
         if self.element == Element::F32 {
             let (q, k, v, o) = (views.read("q")?, views.read("k")?, views.read("v")?, views.write("o")?);
             if size == 64 {
