@@ -340,6 +340,7 @@ pub(crate) mod code {
     pub(crate) const SHARED_OBJECT_SYMBOL_NOT_FOUND: u32 = 302;
     pub(crate) const OPERATING_SYSTEM: u32 = 304;
     pub(crate) const NOT_FOUND: u32 = 500;
+    pub(crate) const NOT_READY: u32 = 600;
     pub(crate) const ILLEGAL_ADDRESS: u32 = 700;
     pub(crate) const LAUNCH_OUT_OF_RESOURCES: u32 = 701;
     pub(crate) const LAUNCH_TIMEOUT: u32 = 702;

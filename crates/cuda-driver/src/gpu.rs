@@ -14,6 +14,7 @@ use gpu_facts::{ComputeCapability, Limits};
 use crate::call::{CallError, Outcome, call};
 use crate::error::{Error, code};
 use crate::launches::Launches;
+use crate::stream::FurtherStream;
 use crate::version::DriverVersion;
 
 /// The CUDA version that the installed driver supports. Opens the driver's library, but no GPU.
@@ -168,8 +169,15 @@ pub struct MemoryInfo {
 #[derive(Clone, Debug)]
 pub struct Gpu {
     inner: Arc<OpenGpu>,
-    /// The stream of another library, if things are to run there.
-    lent_stream: Option<LentStream>,
+    /// The stream on which things are to run, if that is not the GPU's own.
+    other_stream: Option<OtherStream>,
+}
+
+/// A stream besides the GPU's own.
+#[derive(Clone, Debug)]
+enum OtherStream {
+    Lent(LentStream),
+    Further(Arc<FurtherStream>),
 }
 
 /// A stream that is somebody else's.
@@ -241,7 +249,7 @@ impl Gpu {
         let (lost, explanation, launches) = (OnceLock::new(), OnceLock::new(), Mutex::default());
         Ok(Gpu {
             inner: Arc::new(OpenGpu { stream, context, properties, lost, explanation, launches }),
-            lent_stream: None,
+            other_stream: None,
         })
     }
 
@@ -252,7 +260,24 @@ impl Gpu {
     /// The stream is of this GPU's primary context, and stays valid while there are handles made from this one, or anything
     /// made by them.
     pub unsafe fn on_stream(&self, stream: *mut c_void) -> Gpu {
-        Gpu { inner: self.inner.clone(), lent_stream: Some(LentStream(stream.cast())) }
+        Gpu { inner: self.inner.clone(), other_stream: Some(OtherStream::Lent(LentStream(stream.cast()))) }
+    }
+
+    /// A handle of the same GPU by which everything is started on a new stream, which runs beside all others, also beside the default
+    /// stream (`CU_STREAM_NON_BLOCKING`). Of a lower `priority` the GPU takes blocks first; 0 is the usual one. What is
+    /// beyond [`Gpu::stream_priorities`] becomes the nearest that there is. The stream ends with its last handle; what has been started
+    /// there goes on.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`] after a kernel has failed; [`Error::Call`].
+    pub fn with_new_stream(&self, priority: i32) -> Result<Gpu, Error> {
+        let stream = Arc::new(FurtherStream::new(self.on_own_stream(), priority)?);
+        Ok(Gpu { inner: self.inner.clone(), other_stream: Some(OtherStream::Further(stream)) })
+    }
+
+    /// A handle of the same GPU by which everything is started on the GPU's own stream.
+    fn on_own_stream(&self) -> Gpu {
+        Gpu { inner: self.inner.clone(), other_stream: None }
     }
 
     /// What this GPU is.
@@ -375,7 +400,11 @@ impl Gpu {
 
     /// The stream on which everything runs.
     pub(crate) fn stream(&self) -> CUstream {
-        self.lent_stream.map_or(self.inner.stream.as_inner(), |LentStream(stream)| stream)
+        match &self.other_stream {
+            None => self.inner.stream.as_inner(),
+            Some(OtherStream::Lent(LentStream(stream))) => *stream,
+            Some(OtherStream::Further(stream)) => stream.raw(),
+        }
     }
 }
 

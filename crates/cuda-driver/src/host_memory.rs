@@ -23,6 +23,8 @@ pub struct HostMemory<T: Pod> {
     first: NonNull<T>,
     len: usize,
     device_address: CUdeviceptr,
+    /// Whether it is known that the GPU does not use it any more.
+    is_unused: bool,
 }
 
 // SAFETY: it owns the memory, and the driver's functions may be called from any thread. It is accessed by volatile reads and writes of
@@ -50,7 +52,7 @@ impl Gpu {
         self.call(|| unsafe { sys::cuMemHostAlloc(&mut first, bytes, FLAGS) })?;
         let first = NonNull::new(first.cast::<T>()).expect("the driver has allocated memory");
         // From here on it is freed also if something fails.
-        let mut memory = HostMemory { gpu: self.clone(), first, len, device_address: 0 };
+        let mut memory = HostMemory { gpu: self.clone(), first, len, device_address: 0, is_unused: false };
         // SAFETY: there are so many bytes, and nobody else has them. Pages are aligned for any number.
         unsafe { first.cast::<u8>().write_bytes(0, bytes) };
         let address = &mut memory.device_address;
@@ -94,6 +96,19 @@ impl<T: Pod> HostMemory<T> {
         unsafe { self.place(index).write_volatile(value) };
     }
 
+    /// The address of the first element.
+    pub fn as_ptr(&self) -> *mut T {
+        self.first.as_ptr()
+    }
+
+    /// Frees the memory at once, without waiting for the GPU.
+    ///
+    /// # Safety
+    /// The GPU does not use it any more: what has been started with it has been waited for.
+    pub unsafe fn free_unused(mut self) {
+        self.is_unused = true;
+    }
+
     fn place(&self, index: usize) -> NonNull<T> {
         assert!(index < self.len, "element {index} of {}", self.len);
         // SAFETY: the element is within the memory.
@@ -105,8 +120,9 @@ impl<T: Pod> Drop for HostMemory<T> {
     /// Waits for the GPU, because any kernel on any stream may still write here. Errors stay unseen: in a lost context nothing can be
     /// freed, and the next use of the GPU reports the same error.
     fn drop(&mut self) {
-        if self.gpu.synchronize_all().is_ok() {
-            // SAFETY: the memory is from cuMemHostAlloc and has not been freed; the context is current, and nothing runs there any more.
+        let waited = if self.is_unused { self.gpu.make_current() } else { self.gpu.synchronize_all() };
+        if waited.is_ok() {
+            // SAFETY: the memory is from cuMemHostAlloc and has not been freed; the context is current, and nothing there uses it any more.
             let _ = self.gpu.call(|| unsafe { sys::cuMemFreeHost(self.first.as_ptr().cast()) });
         }
     }

@@ -58,8 +58,9 @@
 //! # Threads and order
 //!
 //! A [`Gpu`] has one stream, on which everything runs in the order in which it was started, from whatever thread; handles made by
-//! [`Gpu::on_stream`] have another library's instead.
-//! Copies wait until they are done; launches, fills and events do not. An error of a kernel is reported by a later call
+//! [`Gpu::with_new_stream`] have one of their own instead, those made by [`Gpu::on_stream`] another library's. What runs on different
+//! streams runs in no order, unless one waits for an [`Event`] of the other.
+//! Copies wait until they are done; launches, fills, events, and copies whose name begins with `start` do not. An error of a kernel is reported by a later call
 //! that waits; it ends the GPU's context for the whole process ([`Error::ContextLost`]).
 
 mod call;
@@ -71,6 +72,7 @@ mod error;
 mod event;
 mod forwarders;
 mod gpu;
+mod graph;
 mod host_memory;
 mod launches;
 mod library;
@@ -78,6 +80,7 @@ mod memory;
 mod module;
 mod ptx;
 mod results;
+mod stream;
 mod tensor_map;
 mod version;
 
@@ -90,6 +93,7 @@ pub use error::{Error, LaunchRejected, PtxFault, PtxRejected};
 pub use event::Event;
 pub use gpu::{Gpu, KeptContext, MemoryInfo, Properties, driver_version, keep_context};
 pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, Limits, ptx_facts};
+pub use graph::{ExecutableGraph, Graph, GraphLaunch};
 pub use host_memory::HostMemory;
 pub use library::LIBRARY_VARIABLE;
 pub use memory::DeviceMemory;

@@ -9,6 +9,7 @@ use cust::sys::{self, CUdeviceptr};
 use crate::call::CallError;
 use crate::error::{Error, code};
 use crate::gpu::Gpu;
+use crate::host_memory::HostMemory;
 
 /// An array of `len` elements in a GPU's memory, freed when it is dropped, unless it is [lent](Gpu::lent).
 ///
@@ -23,6 +24,8 @@ pub struct DeviceMemory<T: Pod> {
     capacity: usize,
     /// Whether the memory is somebody else's.
     is_lent: bool,
+    /// Whether it is known that nothing uses it any more.
+    is_unused: bool,
     elements: PhantomData<T>,
 }
 
@@ -33,7 +36,7 @@ impl Gpu {
     /// The memory of `len` elements from `address` on is of this GPU, or can be used by it, and so aligned as a `T`; it stays
     /// allocated until everything that has been started with it has finished. Who else uses it meanwhile does so in order.
     pub unsafe fn lent<T: Pod>(&self, address: u64, len: usize) -> DeviceMemory<T> {
-        DeviceMemory { gpu: self.clone(), address, len, capacity: len, is_lent: true, elements: PhantomData }
+        DeviceMemory { gpu: self.clone(), address, len, capacity: len, is_lent: true, is_unused: false, elements: PhantomData }
     }
 
     /// Allocates memory for `len` elements. Their values are arbitrary. An array without bytes is not asked of the
@@ -55,7 +58,7 @@ impl Gpu {
             let allocated = self.call(|| unsafe { sys::cuMemAlloc_v2(&mut address, bytes) });
             allocated.map_err(|error| self.allocation_error(error, bytes))?;
         }
-        Ok(DeviceMemory { gpu: self.clone(), address, len, capacity: len, is_lent: false, elements: PhantomData })
+        Ok(DeviceMemory { gpu: self.clone(), address, len, capacity: len, is_lent: false, is_unused: false, elements: PhantomData })
     }
 
     fn allocation_error(&self, error: CallError, requested: usize) -> Error {
@@ -105,7 +108,7 @@ impl<T: Pod> DeviceMemory<T> {
     }
 
     /// The size in bytes. It fits: the allocation has checked that.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.len * size_of::<T>()
     }
 
@@ -152,14 +155,96 @@ impl<T: Pod> DeviceMemory<T> {
     /// # Errors
     /// [`Error::ContextLost`] if a kernel has failed.
     pub fn fill_bytes(&mut self, value: u8) -> Result<(), Error> {
+        // SAFETY: the memory is not freed before the GPU has finished: see `drop` and `Gpu::lent`. Who accesses it on another stream has
+        // seen to the order.
+        unsafe { self.start_fill_bytes(&self.gpu, value) }
+    }
+
+    /// Starts to copy `source`, which has the same length, into this memory, on the stream of `gpu`. This does not wait.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`]; [`Error::ContextLost`] if a kernel has failed.
+    ///
+    /// # Safety
+    /// `gpu` is a handle of the same GPU. Until the copy has finished, neither side is freed, nobody else accesses this memory, and
+    /// nobody writes to `source`.
+    pub unsafe fn start_copy_from_host(&self, gpu: &Gpu, source: &HostMemory<T>) -> Result<(), Error> {
+        self.check_length(source.len())?;
         if self.bytes() == 0 {
-            return self.gpu.check_context();
+            return gpu.check_context();
         }
-        self.gpu.bind()?;
-        let stream = self.gpu.stream();
-        // SAFETY: the memory has this many bytes, every bit pattern is a `T`, and the memory is not freed before the
-        // GPU has finished: see `drop` and `Gpu::lent`.
-        Ok(self.gpu.call(|| unsafe { sys::cuMemsetD8Async(self.address, value, self.bytes(), stream) })?)
+        gpu.bind()?;
+        let source = source.as_ptr().cast();
+        // SAFETY: both sides have this many bytes; the rest is the caller's promise.
+        Ok(gpu.call(|| unsafe { sys::cuMemcpyHtoDAsync_v2(self.address, source, self.bytes(), gpu.stream()) })?)
+    }
+
+    /// Starts to copy this memory into `target`, which has the same length, on the stream of `gpu`. This does not wait.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`]; [`Error::ContextLost`] if a kernel has failed.
+    ///
+    /// # Safety
+    /// `gpu` is a handle of the same GPU. Until the copy has finished, neither side is freed, nobody else accesses `target`, and nobody
+    /// writes to this memory.
+    pub unsafe fn start_copy_to_host(&self, gpu: &Gpu, target: &HostMemory<T>) -> Result<(), Error> {
+        self.check_length(target.len())?;
+        if self.bytes() == 0 {
+            return gpu.check_context();
+        }
+        gpu.bind()?;
+        let target = target.as_ptr().cast();
+        // SAFETY: both sides have this many bytes; the rest is the caller's promise.
+        Ok(gpu.call(|| unsafe { sys::cuMemcpyDtoHAsync_v2(target, self.address, self.bytes(), gpu.stream()) })?)
+    }
+
+    /// Starts to copy `source`, which has the same length, into this memory, on the stream of `gpu`. This does not wait.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`]; [`Error::ContextLost`] if a kernel has failed.
+    ///
+    /// # Safety
+    /// All three are of the same GPU. Until the copy has finished, neither side is freed, nobody else accesses this memory, and nobody
+    /// writes to `source`.
+    pub unsafe fn start_copy_from(&self, gpu: &Gpu, source: &DeviceMemory<T>) -> Result<(), Error> {
+        self.check_length(source.len())?;
+        if self.bytes() == 0 {
+            return gpu.check_context();
+        }
+        gpu.bind()?;
+        // SAFETY: both sides have this many bytes; the rest is the caller's promise.
+        Ok(gpu.call(|| unsafe {
+            sys::cuMemcpyDtoDAsync_v2(self.address, source.address, self.bytes(), gpu.stream())
+        })?)
+    }
+
+    /// Starts to set every byte to `value`, on the stream of `gpu`. This does not wait.
+    ///
+    /// # Errors
+    /// [`Error::ContextLost`] if a kernel has failed.
+    ///
+    /// # Safety
+    /// `gpu` is a handle of the same GPU. Until it has finished, the memory is not freed, and nobody else accesses it.
+    pub unsafe fn start_fill_bytes(&self, gpu: &Gpu, value: u8) -> Result<(), Error> {
+        if self.bytes() == 0 {
+            return gpu.check_context();
+        }
+        gpu.bind()?;
+        // SAFETY: the memory has this many bytes, and every bit pattern is a `T`; the rest is the caller's promise.
+        Ok(gpu.call(|| unsafe { sys::cuMemsetD8Async(self.address, value, self.bytes(), gpu.stream()) })?)
+    }
+
+    /// Leaves the memory allocated for as long as the process runs: for memory of which nobody can tell whether it is still used.
+    pub fn leave(mut self) {
+        self.is_lent = true;
+    }
+
+    /// Frees the memory at once, without waiting for what was started on its stream.
+    ///
+    /// # Safety
+    /// Nothing uses it any more: what has been started with it, on whatever stream, has been waited for.
+    pub unsafe fn free_unused(mut self) {
+        self.is_unused = true;
     }
 
     /// Waits for a copy from or to the host's memory that was just started, while the context is current. Nothing else is asked
@@ -190,9 +275,10 @@ impl<T: Pod> Drop for DeviceMemory<T> {
             return;
         }
         // Errors stay unseen here: with a lost context the memory is gone, and the next use of the GPU reports the same error.
-        if self.gpu.synchronize().is_ok() {
+        let waited = if self.is_unused { self.gpu.make_current() } else { self.gpu.synchronize() };
+        if waited.is_ok() {
             // SAFETY: the address is from cuMemAlloc and has not been freed. This GPU's context is current and everything on the
-            // stream has finished: the wait has succeeded. Whoever used the memory on another stream has seen to the order.
+            // stream has finished, or else nothing there uses the memory: the wait has succeeded. Whoever used the memory on another stream has seen to the order.
             let _ = self.gpu.call(|| unsafe { sys::cuMemFree_v2(self.address) });
         }
     }

@@ -395,26 +395,8 @@ impl Function {
         dynamic_shared_bytes: u32,
         params: &mut [*mut c_void],
     ) -> Result<(), Error> {
-        let LoadedFunction { raw, resources, .. } = &*self.inner;
-        let limits = &gpu.properties().limits;
-        let static_shared_bytes = resources.static_shared_bytes;
-        let is_cooperative = self.start == Start::Together;
-        let needs =
-            KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, is_cooperative, ..KernelFacts::new("") };
-        let mut checked = limits.check(&needs).and(limits.check_grid(grid));
-        if checked.is_ok() && is_cooperative {
-            checked = needs.check_cooperative(grid, self.resident_blocks(block, dynamic_shared_bytes)?);
-        }
-        if let Err(excess) = checked {
-            let (kernel, device) = (self.inner.name.to_string(), gpu.properties().name.clone());
-            let compute_capability = gpu.properties().compute_capability;
-            return Err(Error::LaunchExceeds { kernel, device, compute_capability, excess });
-        }
-        gpu.bind()?;
-        // What a kernel can declare, a block gets without asking the driver for more.
-        if needs.shared_bytes() > limits.static_shared_bytes.into() {
-            self.ask_for_shared_memory()?;
-        }
+        self.prepare_launch(gpu, grid, block, dynamic_shared_bytes)?;
+        let LoadedFunction { raw, .. } = &*self.inner;
         // SAFETY: the caller's promise is about the arguments and what the kernel does with them; function and stream
         // are of the current context, and the driver only reads the addresses.
         let launched = gpu.call(|| unsafe {
@@ -432,7 +414,51 @@ impl Function {
                 ),
             }
         });
-        launched.map_err(|error| match error.returned_any(code::LAUNCH_REJECTED) {
+        launched.map_err(|error| self.launch_error(error, grid, block, dynamic_shared_bytes))?;
+        gpu.has_launched(&self.inner.name);
+        Ok(())
+    }
+
+    /// Checks that the GPU offers what a launch asks for, makes its context current, and asks it for the shared memory.
+    pub(crate) fn prepare_launch(
+        &self,
+        gpu: &Gpu,
+        grid: [u32; 3],
+        block: [u32; 3],
+        dynamic_shared_bytes: u32,
+    ) -> Result<(), Error> {
+        let limits = &gpu.properties().limits;
+        let static_shared_bytes = self.inner.resources.static_shared_bytes;
+        let is_cooperative = self.is_cooperative();
+        let needs =
+            KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, is_cooperative, ..KernelFacts::new("") };
+        let mut checked = limits.check(&needs).and(limits.check_grid(grid));
+        if checked.is_ok() && is_cooperative {
+            checked = needs.check_cooperative(grid, self.resident_blocks(block, dynamic_shared_bytes)?);
+        }
+        if let Err(excess) = checked {
+            let (kernel, device) = (self.inner.name.to_string(), gpu.properties().name.clone());
+            let compute_capability = gpu.properties().compute_capability;
+            return Err(Error::LaunchExceeds { kernel, device, compute_capability, excess });
+        }
+        gpu.bind()?;
+        // What a kernel can declare, a block gets without asking the driver for more.
+        if needs.shared_bytes() > limits.static_shared_bytes.into() {
+            self.ask_for_shared_memory()?;
+        }
+        Ok(())
+    }
+
+    /// What it means that the driver did not launch the kernel.
+    pub(crate) fn launch_error(
+        &self,
+        error: CallError,
+        grid: [u32; 3],
+        block: [u32; 3],
+        dynamic_shared_bytes: u32,
+    ) -> Error {
+        let resources = &self.inner.resources;
+        match error.returned_any(code::LAUNCH_REJECTED) {
             Ok(call) => Error::LaunchRejected(Box::new(LaunchRejected {
                 kernel: self.inner.name.to_string(),
                 grid,
@@ -443,9 +469,21 @@ impl Function {
                 call,
             })),
             Err(error) => error.into(),
-        })?;
-        gpu.has_launched(&self.inner.name);
-        Ok(())
+        }
+    }
+
+    /// Whether all blocks of a launch run at the same time.
+    pub(crate) fn is_cooperative(&self) -> bool {
+        self.start == Start::Together
+    }
+
+    /// The name, which is kept of what has been launched.
+    pub(crate) fn shared_name(&self) -> &Arc<str> {
+        &self.inner.name
+    }
+
+    pub(crate) fn raw(&self) -> CUfunction {
+        self.inner.raw
     }
 
     /// Asks the driver, once, for all the dynamic shared memory that this kernel can have: always the most that there

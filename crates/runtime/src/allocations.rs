@@ -1,12 +1,13 @@
-//! The address ranges of a device's live buffers. A launch checks every view among its arguments against them.
+//! The address ranges of a device's live buffers, and what uses each. A launch checks every view among its arguments against them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_std::{Kernel, View, ViewAccess};
 
 use crate::Error;
+use crate::order::{Operation, Streams, Use, Uses};
 use crate::short_list::ShortList;
 
 /// The address ranges of a device that buffers hold.
@@ -15,42 +16,132 @@ pub(crate) struct Allocations {
     live: Mutex<Live>,
 }
 
+/// What is known of the buffers, and of the streams that use them.
 #[derive(Debug, Default)]
-struct Live {
-    /// The bytes of those that are the buffers' own, by their first one. No two overlap.
-    own: BTreeMap<usize, usize>,
+pub(crate) struct Live {
+    /// Those that are the buffers' own, by their first byte. No two overlap.
+    own: BTreeMap<usize, Allocation>,
     /// Those that are lent, of which there are few at a time. They may overlap, and the same may be there twice.
-    lent: Vec<Range<usize>>,
+    lent: Vec<(Range<usize>, AllocationNumber)>,
+    /// Of what is lent: others may have been lent the same memory, so this stays when it is given back.
+    uses_of_lent: Uses,
+    /// The number of allocations so far.
+    count: AllocationNumber,
+    pub(crate) streams: Streams,
+}
+
+/// Tells allocations apart, also those that have had the same address one after the other.
+type AllocationNumber = u64;
+
+#[derive(Debug)]
+struct Allocation {
+    bytes: usize,
+    number: AllocationNumber,
+    uses: Uses,
+}
+
+/// A part of a buffer, which may have been dropped by now.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) range: Range<usize>,
+    number: AllocationNumber,
+}
+
+impl Live {
+    /// Notes that `bytes` at `address` are now a buffer's. An empty buffer holds nothing.
+    pub(crate) fn insert(&mut self, address: usize, bytes: usize) {
+        if bytes > 0 {
+            self.count += 1;
+            self.own.insert(address, Allocation { bytes, number: self.count, uses: Uses::default() });
+        }
+    }
+
+    /// Notes that `bytes` at `address` have been lent to a buffer.
+    fn lend(&mut self, address: usize, bytes: usize) {
+        if bytes > 0 {
+            self.count += 1;
+            self.lent.push((address..address.saturating_add(bytes), self.count));
+        }
+    }
+
+    /// Notes that the buffer at `address` is about to be freed, or given back, and returns the operations that may still use it. What is
+    /// lent, its lender keeps until they have finished.
+    pub(crate) fn remove(&mut self, address: usize, bytes: usize, is_lent: bool) -> Vec<Arc<Operation>> {
+        if is_lent {
+            let range = address..address.saturating_add(bytes);
+            if let Some(index) = self.lent.iter().position(|(lent, _)| *lent == range) {
+                self.lent.swap_remove(index);
+            }
+            return Vec::new();
+        }
+        self.own.remove(&address).map(|mut allocation| allocation.uses.take()).unwrap_or_default()
+    }
+
+    /// The operations that one which uses this has to come after.
+    pub(crate) fn conflicts(&self, with: &Use, operations: &mut Vec<Arc<Operation>>) {
+        let uses = self.own_of(with.range.start).map_or(&self.uses_of_lent, |(_, allocation)| &allocation.uses);
+        operations.extend(uses.conflicts(with).cloned());
+    }
+
+    /// Notes an operation that uses this, and has been started behind those that it has to come after.
+    pub(crate) fn note(&mut self, now: Use, operation: &Arc<Operation>) {
+        let start = self.own_of(now.range.start).map(|(start, _)| start);
+        match start.and_then(|start| self.own.get_mut(&start)) {
+            Some(allocation) => allocation.uses.note(now, operation),
+            None => self.uses_of_lent.note(now, operation),
+        }
+    }
+
+    /// The buffer that an address is in, if it is not lent.
+    fn own_of(&self, address: usize) -> Option<(usize, &Allocation)> {
+        let (&start, allocation) = self.own.range(..=address).next_back()?;
+        (address - start < allocation.bytes).then_some((start, allocation))
+    }
+
+    /// The place of these bytes, which are inside a live buffer.
+    pub(crate) fn place(&self, range: Range<usize>) -> Option<Place> {
+        let is_inside = |(lent, _): &&(Range<usize>, _)| lent.start <= range.start && range.end <= lent.end;
+        let number = match self.own_of(range.start) {
+            Some((start, allocation)) => (range.end - start <= allocation.bytes).then_some(allocation.number),
+            None => self.lent.iter().find(is_inside).map(|(_, number)| *number),
+        }?;
+        Some(Place { range, number })
+    }
+
+    /// Whether a place is still of the buffer that it was of.
+    pub(crate) fn is_live(&self, place: &Place) -> bool {
+        match self.own_of(place.range.start) {
+            Some((start, allocation)) => {
+                allocation.number == place.number && place.range.end - start <= allocation.bytes
+            }
+            None => self.lent.iter().any(|(lent, number)| *number == place.number && place.range.end <= lent.end),
+        }
+    }
 }
 
 impl Allocations {
     /// Notes that `bytes` at `address` are now a buffer's. An empty buffer holds nothing.
     pub(crate) fn insert(&self, address: usize, bytes: usize) {
-        if bytes > 0 {
-            self.lock().own.insert(address, bytes);
-        }
+        self.lock().insert(address, bytes);
     }
 
     /// Notes that `bytes` at `address` have been lent to a buffer.
     pub(crate) fn lend(&self, address: usize, bytes: usize) {
-        if bytes > 0 {
-            self.lock().lent.push(address..address.saturating_add(bytes));
-        }
+        self.lock().lend(address, bytes);
     }
 
-    /// Notes that the buffer at `address` is about to be freed, or given back.
-    pub(crate) fn remove(&self, address: usize, bytes: usize, is_lent: bool) {
-        if bytes == 0 {
-            return;
-        }
+    /// Notes that a buffer has fewer or more bytes than before.
+    pub(crate) fn resize(&self, address: usize, [before, now]: [usize; 2], is_lent: bool) {
         let mut live = self.lock();
-        if is_lent {
-            let range = address..address.saturating_add(bytes);
-            if let Some(index) = live.lent.iter().position(|lent| *lent == range) {
-                live.lent.swap_remove(index);
+        match live.own.get_mut(&address) {
+            // The operations on bytes that it has no more stay: it may have them again.
+            Some(allocation) if !is_lent => allocation.bytes = now,
+            _ if is_lent => {
+                live.remove(address, before, is_lent);
+                live.lend(address, now);
             }
-        } else {
-            live.own.remove(&address);
+            // Memory without bytes has no address.
+            _ => {}
         }
     }
 
@@ -89,9 +180,20 @@ impl Allocations {
     }
 
     /// No code that holds the lock can panic halfway through a change, so a poisoned lock guards what is in order.
-    fn lock(&self) -> MutexGuard<'_, Live> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The memory that a kernel uses by its views. What is written atomically, or within another view, is written.
+pub(crate) fn uses<K: Kernel>(kernel: &K) -> Vec<Use> {
+    let mut uses = Vec::new();
+    kernel.visit_views(&mut |view| {
+        if view.bytes > 0 {
+            uses.push(Use::new(view.address, view.bytes, view.access != ViewAccess::Read));
+        }
+    });
+    uses
 }
 
 /// A view that has been looked at.
@@ -117,13 +219,12 @@ fn refusal(live: &Live, others: &[Seen], view: &View<'_>) -> Option<Refusal> {
     if view.bytes == 0 {
         return None;
     }
-    // The buffer with the highest address that is not beyond the view's.
-    let own = live.own.range(..=view.address).next_back();
+    let own = live.own_of(view.address);
     let is_inside = |start: usize, bytes: usize| {
         view.address.checked_sub(start).is_some_and(|offset| offset <= bytes && view.bytes <= bytes - offset)
     };
-    if !own.is_some_and(|(&start, &bytes)| is_inside(start, bytes))
-        && !live.lent.iter().any(|lent| is_inside(lent.start, lent.len()))
+    if !own.is_some_and(|(start, allocation)| is_inside(start, allocation.bytes))
+        && !live.lent.iter().any(|(lent, _)| is_inside(lent.start, lent.len()))
     {
         return Some(Refusal::Foreign);
     }

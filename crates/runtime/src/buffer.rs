@@ -1,29 +1,29 @@
 //! Arrays in a device's memory, a GPU's or the executor's: allocated, copied, viewed by kernels.
 
-use std::fmt;
-use std::marker::PhantomData;
-use std::ptr::{self, NonNull};
+use std::{fmt, ptr};
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use cuda_driver::DeviceMemory;
 use cuda_std::atomic::AtomicElement;
 use cuda_std::{DisjointSlice, Element, GlobalAtomics, GlobalSlice, GlobalSliceMut};
 
 use crate::Error;
+use crate::cpu_memory::CpuMemory;
 use crate::device::{Backend, Device};
+use crate::lane::Lane;
+use crate::order::Use;
 
 /// An array of elements in a device's memory. Views of it are what kernels take.
 ///
-/// Whatever was launched before a copy or before the buffer's end is finished by then: both wait for it.
+/// Whatever was launched before a copy or before the buffer's end is finished by then, on whatever stream: both wait for it.
 pub struct Buffer<T: Element + Pod> {
     device: Device,
-    memory: Memory<T>,
+    pub(crate) memory: Memory<T>,
 }
 
-enum Memory<T: Element + Pod> {
+pub(crate) enum Memory<T: Element + Pod> {
     Cuda(DeviceMemory<T>),
-    Cpu(AlignedMemory<T>),
-    LentCpu(LentMemory<T>),
+    Cpu(CpuMemory<T>),
 }
 
 impl Device {
@@ -34,7 +34,7 @@ impl Device {
     pub fn allocate<T: Element + Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
         let memory = match &self.inner.backend {
             Backend::Cuda(cuda) => Memory::Cuda(self.gpu(cuda).allocate(len)?),
-            Backend::Cpu(_) => Memory::Cpu(AlignedMemory::zeroed(len)?),
+            Backend::Cpu(_) => Memory::Cpu(CpuMemory::zeroed(len)?),
         };
         let buffer = Buffer { device: self.clone(), memory };
         self.inner.allocations.insert(buffer.address(), buffer.bytes());
@@ -52,11 +52,8 @@ impl Device {
         let memory = match &self.inner.backend {
             // SAFETY: the caller's promise.
             Backend::Cuda(cuda) => Memory::Cuda(unsafe { self.gpu(cuda).lent(address as u64, len) }),
-            Backend::Cpu(_) => {
-                let first =
-                    if len == 0 { NonNull::dangling().as_ptr() } else { ptr::with_exposed_provenance_mut(address) };
-                Memory::LentCpu(LentMemory { first, len, capacity: len })
-            }
+            // SAFETY: as above.
+            Backend::Cpu(_) => Memory::Cpu(unsafe { CpuMemory::lent(address, len) }),
         };
         let buffer = Buffer { device: self.clone(), memory };
         self.inner.allocations.lend(buffer.address(), buffer.bytes());
@@ -80,7 +77,6 @@ impl<T: Element + Pod> Buffer<T> {
         match &self.memory {
             Memory::Cuda(memory) => memory.len(),
             Memory::Cpu(memory) => memory.len,
-            Memory::LentCpu(memory) => memory.len,
         }
     }
 
@@ -94,7 +90,6 @@ impl<T: Element + Pod> Buffer<T> {
         match &self.memory {
             Memory::Cuda(memory) => memory.capacity(),
             Memory::Cpu(memory) => memory.capacity,
-            Memory::LentCpu(memory) => memory.capacity,
         }
     }
 
@@ -106,18 +101,12 @@ impl<T: Element + Pod> Buffer<T> {
     pub fn set_len(&mut self, len: usize) {
         let capacity = self.capacity();
         assert!(len <= capacity, "{len} elements in memory for {capacity}");
-        let is_lent = self.is_lent();
-        self.device.inner.allocations.remove(self.address(), self.bytes(), is_lent);
+        let before = self.bytes();
         match &mut self.memory {
             Memory::Cuda(memory) => memory.set_len(len),
             Memory::Cpu(memory) => memory.len = len,
-            Memory::LentCpu(memory) => memory.len = len,
         }
-        let allocations = &self.device.inner.allocations;
-        match is_lent {
-            true => allocations.lend(self.address(), self.bytes()),
-            false => allocations.insert(self.address(), self.bytes()),
-        }
+        self.device.inner.allocations.resize(self.address(), [before, self.bytes()], self.is_lent());
     }
 
     /// The device whose memory this is.
@@ -131,12 +120,22 @@ impl<T: Element + Pod> Buffer<T> {
     /// [`Error::LengthMismatch`]; [`Error::Driver`] if an earlier kernel has failed.
     pub fn copy_from(&mut self, source: &[T]) -> Result<(), Error> {
         self.check_length(source.len())?;
-        match &mut self.memory {
-            Memory::Cuda(memory) => self.device.after(memory.copy_from_host(source))?,
-            Memory::Cpu(memory) => memory.as_mut_slice().copy_from_slice(source),
-            Memory::LentCpu(memory) => memory.as_mut_slice().copy_from_slice(source),
+        self.wait_for_uses(true)?;
+        let uses = self.uses(true);
+        let inner = &self.device.inner;
+        match (&inner.backend, &mut self.memory) {
+            (Backend::Cuda(cuda), Memory::Cuda(memory)) => {
+                let copy = |_: &_| Ok(memory.copy_from_host(source)?);
+                self.device.after_in_order(self.device.in_order(cuda, || uses, None, copy))
+            }
+            (Backend::Cpu(_), Memory::Cpu(memory)) => {
+                let _claim = inner.claims.claim(format_args!("a copy from the host"), uses)?;
+                // SAFETY: the memory is claimed.
+                unsafe { memory.write(source) };
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Copies the buffer into `target`.
@@ -145,12 +144,22 @@ impl<T: Element + Pod> Buffer<T> {
     /// [`Error::LengthMismatch`]; [`Error::Driver`] if an earlier kernel has failed.
     pub fn copy_to(&self, target: &mut [T]) -> Result<(), Error> {
         self.check_length(target.len())?;
-        match &self.memory {
-            Memory::Cuda(memory) => self.device.after(memory.copy_to_host(target))?,
-            Memory::Cpu(memory) => target.copy_from_slice(memory.as_slice()),
-            Memory::LentCpu(memory) => target.copy_from_slice(memory.as_slice()),
+        self.wait_for_uses(false)?;
+        let uses = self.uses(false);
+        let inner = &self.device.inner;
+        match (&inner.backend, &self.memory) {
+            (Backend::Cuda(cuda), Memory::Cuda(memory)) => {
+                let copy = |_: &_| Ok(memory.copy_to_host(target)?);
+                self.device.after_in_order(self.device.in_order(cuda, || uses, None, copy))
+            }
+            (Backend::Cpu(_), Memory::Cpu(memory)) => {
+                let _claim = inner.claims.claim(format_args!("a copy to the host"), uses)?;
+                // SAFETY: the memory is claimed.
+                unsafe { memory.read(target) };
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Sets every byte of the buffer. A byte of `0xFF` makes every floating-point element a NaN, which shows where a
@@ -159,40 +168,23 @@ impl<T: Element + Pod> Buffer<T> {
     /// # Errors
     /// [`Error::Driver`] if an earlier kernel has failed.
     pub fn fill_bytes(&mut self, value: u8) -> Result<(), Error> {
-        match &mut self.memory {
-            Memory::Cuda(memory) => memory.fill_bytes(value)?,
-            Memory::Cpu(memory) => bytemuck::cast_slice_mut(memory.as_mut_slice()).fill(value),
-            Memory::LentCpu(memory) => bytemuck::cast_slice_mut(memory.as_mut_slice()).fill(value),
-        }
-        Ok(())
+        let device = self.device.clone();
+        device.fill_bytes(self, value)
     }
 
     /// The buffer as a kernel that only reads takes it.
     pub fn view(&self) -> GlobalSlice<'_, T> {
-        match &self.memory {
-            // SAFETY: the memory is the buffer's, which the view borrows: until the view's end it is neither freed nor
-            // written. A launch on another device refuses the view, and dropping the buffer waits for what was launched.
-            Memory::Cuda(memory) => unsafe {
-                GlobalSlice::from_raw_parts(ptr::without_provenance(memory.address() as usize), memory.len())
-            },
-            Memory::Cpu(memory) => GlobalSlice::new(memory.as_slice()),
-            // SAFETY: whoever lent the memory has promised that it stays valid as long, and that nobody writes to it.
-            Memory::LentCpu(memory) => unsafe { GlobalSlice::from_raw_parts(memory.first, memory.len) },
-        }
+        // SAFETY: the memory is the buffer's, which the view borrows: until the view's end it is neither freed nor written, but by what was
+        // launched before, or by a graph, and both are in order with what is launched with the view. A launch on another device refuses
+        // the view, and dropping the buffer waits for what was launched. What is lent stays as long, by the lender's promise.
+        unsafe { GlobalSlice::from_raw_parts(self.first(), self.len()) }
     }
 
     /// The buffer as a kernel that writes takes it.
     pub fn view_mut(&mut self) -> GlobalSliceMut<'_, T> {
-        match &mut self.memory {
-            // SAFETY: as for `view`; the view borrows the buffer mutably, so there is no other one, apart from copies of
-            // it, which a launch refuses because they overlap.
-            Memory::Cuda(memory) => unsafe {
-                GlobalSliceMut::from_raw_parts(ptr::without_provenance_mut(memory.address() as usize), memory.len())
-            },
-            Memory::Cpu(memory) => GlobalSliceMut::new(memory.as_mut_slice()),
-            // SAFETY: the lender has promised that the memory stays valid as long, and that nobody else reads or writes it.
-            Memory::LentCpu(memory) => unsafe { GlobalSliceMut::from_raw_parts(memory.first, memory.len) },
-        }
+        // SAFETY: as for `view`; the view borrows the buffer mutably, so there is no other one, apart from copies of it, which a launch
+        // refuses because they overlap, and which several launches use one after the other.
+        unsafe { GlobalSliceMut::from_raw_parts(self.first(), self.len()) }
     }
 
     /// The buffer as a kernel takes it each of whose threads has elements of its own.
@@ -216,137 +208,93 @@ impl<T: Element + Pod> Buffer<T> {
         if host == self.len() { Ok(()) } else { Err(Error::LengthMismatch { host, device: self.len() }) }
     }
 
-    fn address(&self) -> usize {
+    /// The first element, where kernels find it.
+    pub(crate) fn first(&self) -> *mut T {
         match &self.memory {
-            Memory::Cuda(memory) => memory.address() as usize,
-            Memory::Cpu(memory) => memory.lines.as_ptr().addr(),
-            Memory::LentCpu(memory) => memory.first.addr(),
+            Memory::Cuda(memory) => ptr::without_provenance_mut(memory.address() as usize),
+            Memory::Cpu(memory) => memory.as_ptr(),
         }
     }
 
-    fn bytes(&self) -> usize {
+    fn address(&self) -> usize {
+        self.first().addr()
+    }
+
+    /// An operation's use of the whole buffer.
+    pub(crate) fn uses(&self, is_written: bool) -> Vec<Use> {
+        match self.bytes() {
+            0 => Vec::new(),
+            bytes => vec![Use::new(self.address(), bytes, is_written)],
+        }
+    }
+
+    /// Waits for the operations that a copy from or to the host comes after, so that the copy itself, which others cannot start anything
+    /// beside, takes no longer than it has to.
+    fn wait_for_uses(&self, is_written: bool) -> Result<(), Error> {
+        let Backend::Cuda(cuda) = &self.device.inner.backend else { return Ok(()) };
+        let mut before = Vec::new();
+        {
+            let live = self.device.inner.allocations.lock();
+            self.uses(is_written).iter().for_each(|use_| live.conflicts(use_, &mut before));
+        }
+        let waited = if before.is_empty() {
+            Ok(())
+        } else {
+            // What is on this buffer's own stream would hold up the copy, too.
+            before.iter().try_for_each(|operation| operation.synchronize()).and_then(|()| self.device.gpu(cuda).synchronize())
+        };
+        // What was printed is shown after the copy.
+        match waited {
+            Ok(()) => Ok(()),
+            failed => self.device.after(failed),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
         self.len() * size_of::<T>()
     }
 
     fn is_lent(&self) -> bool {
         match &self.memory {
             Memory::Cuda(memory) => memory.is_lent(),
-            Memory::Cpu(_) => false,
-            Memory::LentCpu(_) => true,
+            Memory::Cpu(memory) => memory.is_lent(),
         }
     }
 }
 
 impl<T: Element + Pod> Drop for Buffer<T> {
-    /// Takes the buffer from the list of live ones, before its memory is freed and its address can be another's.
+    /// Takes the buffer from the list of live ones, before its memory is freed and its address can be another's, and waits for what uses
+    /// it. Where nobody can tell whether something does, the memory stays allocated.
     fn drop(&mut self) {
-        self.device.inner.allocations.remove(self.address(), self.bytes(), self.is_lent());
+        let inner = &self.device.inner;
+        // Nobody who would have to wait for this thread uses it: a launch by which the buffer is borrowed has returned.
+        let claim = match &inner.backend {
+            Backend::Cpu(_) if !self.is_lent() => Some(inner.claims.claim(format_args!("the end of a buffer"), self.uses(true))),
+            _ => None,
+        };
+        let (operations, is_known) = {
+            let mut live = inner.allocations.lock();
+            (live.remove(self.address(), self.bytes(), self.is_lent()), live.streams.check().is_ok())
+        };
+        let is_unused = is_known && operations.iter().all(|operation| operation.synchronize().is_ok());
+        match std::mem::replace(&mut self.memory, Memory::Cpu(CpuMemory::empty())) {
+            Memory::Cuda(memory) if !is_unused => memory.leave(),
+            Memory::Cuda(memory) => match &self.device.lane {
+                // SAFETY: everything that uses it has been waited for: since there is this stream, all of that is recorded.
+                Lane::Stream(_) => unsafe { memory.free_unused() },
+                // Waits for what has been started before operations were recorded.
+                Lane::Own | Lane::Lent(_) => drop(memory),
+            },
+            Memory::Cpu(memory) => match claim {
+                Some(Err(_)) => memory.leave(),
+                _ => drop(memory),
+            },
+        }
     }
 }
 
 impl<T: Element + Pod> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buffer").field("device", &self.device.name()).field("len", &self.len()).finish()
-    }
-}
-
-/// Memory of this processor that is somebody else's.
-struct LentMemory<T> {
-    first: *mut T,
-    len: usize,
-    capacity: usize,
-}
-
-// SAFETY: as for `&mut [T]`: whoever lent the memory has promised that nobody else uses it otherwise than in order.
-unsafe impl<T: Send> Send for LentMemory<T> {}
-// SAFETY: as for `&[T]`.
-unsafe impl<T: Sync> Sync for LentMemory<T> {}
-
-impl<T: Pod> LentMemory<T> {
-    fn as_slice(&self) -> &[T] {
-        // SAFETY: initialized and valid, and not written to: the promise of whoever lent it.
-        unsafe { std::slice::from_raw_parts(self.first, self.len) }
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: initialized and valid, by the promise of the lender, and nobody else uses it meanwhile.
-        unsafe { std::slice::from_raw_parts_mut(self.first, self.len) }
-    }
-}
-
-/// Memory of this processor, aligned as GPU memory is, so that what a kernel may assume there holds here.
-struct AlignedMemory<T> {
-    lines: Vec<Line>,
-    len: usize,
-    capacity: usize,
-    elements: PhantomData<T>,
-}
-
-/// From this size on, in bytes, an allocation is compared with what is free: to find out takes longer than to allocate little.
-const WORTH_ASKING: usize = 64 << 20;
-
-/// CUDA aligns every allocation to at least 256 bytes.
-#[derive(Clone, Copy)]
-#[repr(C, align(256))]
-struct Line([u8; 256]);
-
-// SAFETY: bytes, of which all patterns including zero are values.
-unsafe impl Zeroable for Line {}
-// SAFETY: an array of bytes as large as its alignment: no padding, and every bit pattern is a value.
-unsafe impl Pod for Line {}
-
-impl<T: Element + Pod> AlignedMemory<T> {
-    fn zeroed(len: usize) -> Result<Self, Error> {
-        Self::zeroed_within(len, crate::host_memory::available_host_memory)
-    }
-
-    /// `available` tells how many bytes are free, if that is known.
-    fn zeroed_within(len: usize, available: impl Fn() -> Option<u128>) -> Result<Self, Error> {
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .filter(|&bytes| bytes <= isize::MAX as usize - size_of::<Line>())
-            .ok_or(cuda_driver::Error::SizeOverflow { len, element_bytes: size_of::<T>() })?;
-        let count = bytes.div_ceil(size_of::<Line>());
-        let too_much = |has: Option<u128>| Error::NotEnoughMemory {
-            place: "on the host".to_owned(),
-            needs: crate::Bytes(bytes as u128),
-            has: crate::Bytes(has.unwrap_or(0)),
-        };
-        // The system may promise more than there is, and end the program when it writes to it.
-        if bytes >= WORTH_ASKING
-            && let has @ Some(free) = available()
-            && bytes as u128 > free
-        {
-            return Err(too_much(has));
-        }
-        let mut lines = Vec::new();
-        lines.try_reserve_exact(count).map_err(|_| too_much(available()))?;
-        lines.resize(count, Line([0; 256]));
-        Ok(Self { lines, len, capacity: len, elements: PhantomData })
-    }
-
-    fn as_slice(&self) -> &[T] {
-        &bytemuck::cast_slice(&self.lines)[..self.len]
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [T] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_than_is_free_is_refused_before_the_system_is_asked() {
-        let len = WORTH_ASKING / size_of::<u64>();
-        let refused = AlignedMemory::<u64>::zeroed_within(len, || Some(WORTH_ASKING as u128 - 1)).err().unwrap();
-        assert!(matches!(refused, Error::NotEnoughMemory { needs, has, .. } if needs.0 == has.0 + 1), "{refused}");
-        for free in [None, Some(WORTH_ASKING as u128)] {
-            assert!(AlignedMemory::<u64>::zeroed_within(len, || free).is_ok());
-        }
-        let little = AlignedMemory::<u64>::zeroed_within(len - 1, || panic!("not worth asking")).unwrap();
-        assert_eq!(little.as_slice().len(), len - 1);
     }
 }

@@ -24,31 +24,36 @@ use cuda_std::executor::{Checks, Executor};
 use cuda_std::print::PrintSink;
 use cuda_std::{AnyGrid, Dim3, Grid, Kernel, KernelFacts, Limits};
 
-use crate::allocations::Allocations;
+use crate::allocations::{Allocations, Live, uses};
+use crate::claims::Claims;
+use crate::host_use::HostUse;
 use crate::kernel_set::KernelSet;
+use crate::lane::Lane;
 use crate::loader::{LoadedKernel, Loader};
+use crate::order::{LENT, Operation, Order, Use};
 use crate::prints::Prints;
 use crate::short_list::ShortList;
-use crate::{Bytes, DeviceInfo, Error};
+use crate::{Bytes, Error};
 
 /// Where kernels run. A handle: clones are of the same device.
 #[derive(Clone)]
 pub struct Device {
     pub(crate) inner: Arc<Inner>,
-    /// The GPU with another library's stream, if things are to run there.
-    on_stream: Option<Gpu>,
+    pub(crate) lane: Lane,
 }
 
 pub(crate) struct Inner {
     pub(crate) backend: Backend,
-    pub(crate) allocations: Allocations,
+    pub(crate) allocations: Arc<Allocations>,
+    /// What is being used on the CPU executor.
+    pub(crate) claims: Claims,
     /// Where lines of kernels go on the CPU executor, if not where it would show them itself.
     sink: Mutex<Option<PrintSink>>,
 }
 
 impl Inner {
     /// The executor, which shows lines of kernels where the device does.
-    fn printing(&self, executor: &Executor) -> Executor {
+    pub(crate) fn printing(&self, executor: &Executor) -> Executor {
         let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let executor = executor.clone();
         match sink {
@@ -64,15 +69,17 @@ pub(crate) enum Backend {
 }
 
 pub(crate) struct Cuda {
-    gpu: Gpu,
+    /// With the device's own stream.
+    pub(crate) gpu: Gpu,
     /// One for each kernel set.
-    loaders: Vec<Loader>,
-    prints: Arc<Prints>,
+    pub(crate) loaders: Vec<Loader>,
+    pub(crate) prints: Arc<Prints>,
+    pub(crate) order: Order,
 }
 
 impl Cuda {
     /// The kernels of the crate that a kernel is of, which have been made from the same sources.
-    fn loader(&self, kernel: &KernelFacts) -> Result<&Loader, Error> {
+    pub(crate) fn loader(&self, kernel: &KernelFacts) -> Result<&Loader, Error> {
         let source = kernel.source;
         let Some(loader) = self.loaders.iter().find(|loader| loader.set().crate_name() == source.crate_name) else {
             let known: Vec<_> = self.loaders.iter().map(|loader| format!("`{}`", loader.set().crate_name())).collect();
@@ -140,10 +147,11 @@ impl Device {
     /// Those of [`Device::cuda`], [`Error::IncapableDevice`] also for a GPU that runs other PTX only; [`Error::NoSuchArch`].
     pub fn cuda_with_arch(ordinal: usize, sets: &[&'static KernelSet], arch: Option<&str>) -> Result<Self, Error> {
         let gpu = Gpu::open(ordinal)?;
-        let prints = Prints::new(gpu.clone());
+        let allocations = Arc::<Allocations>::default();
+        let prints = Prints::new(gpu.clone(), allocations.clone());
         let load = |set: &&'static KernelSet| Loader::new(gpu.clone(), set, arch, prints.clone());
         let loaders = sets.iter().map(load).collect::<Result<_, _>>()?;
-        Ok(Self::new(Backend::Cuda(Cuda { gpu, loaders, prints })))
+        Ok(Self::new(Backend::Cuda(Cuda { gpu, loaders, prints, order: Order::default() }), allocations))
     }
 
     /// The CPU executor.
@@ -153,12 +161,12 @@ impl Device {
 
     /// The CPU executor, as this one is.
     pub fn with_executor(executor: Executor) -> Self {
-        Self::new(Backend::Cpu(executor))
+        Self::new(Backend::Cpu(executor), Arc::default())
     }
 
-    fn new(backend: Backend) -> Self {
-        let (allocations, sink) = (Allocations::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { backend, allocations, sink }), on_stream: None }
+    fn new(backend: Backend, allocations: Arc<Allocations>) -> Self {
+        let (claims, sink) = (Claims::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { backend, allocations, claims, sink }), lane: Lane::Own }
     }
 
     /// A handle of the same GPU by which everything runs on another library's stream, a `CUstream`, in the order of that; null
@@ -175,12 +183,12 @@ impl Device {
             return Err(Error::OnlyOnGpus { what: "streams" });
         };
         // SAFETY: the caller's promise.
-        Ok(Self { inner: self.inner.clone(), on_stream: Some(unsafe { cuda.gpu.on_stream(stream) }) })
+        Ok(Self { inner: self.inner.clone(), lane: Lane::Lent(unsafe { cuda.gpu.on_stream(stream) }) })
     }
 
     /// The GPU, with the stream on which things are to run.
     pub(crate) fn gpu<'a>(&'a self, cuda: &'a Cuda) -> &'a Gpu {
-        self.on_stream.as_ref().unwrap_or(&cuda.gpu)
+        self.lane.gpu().unwrap_or(&cuda.gpu)
     }
 
     /// Runs a kernel on its own grid. On a GPU it is queued behind everything launched before, and this does not wait for it;
@@ -229,7 +237,7 @@ impl Device {
     }
 
     /// Refuses arguments that the kernel cannot be launched with.
-    fn check<K: Kernel>(&self, kernel: &K) -> Result<(), Error> {
+    pub(crate) fn check<K: Kernel>(&self, kernel: &K) -> Result<(), Error> {
         kernel.check()?;
         self.inner.allocations.check(kernel, || self.name())
     }
@@ -240,29 +248,79 @@ impl Device {
         match &self.inner.backend {
             Backend::Cuda(cuda) => {
                 let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
-                let _launching = cuda.prints.launching();
+                let _launching = cuda.prints.launching(self.gpu(cuda), self.lane.number() == LENT)?;
                 let mut params = ShortList::<*mut c_void, 16>::new(ptr::null_mut());
                 kernel.visit_params(&mut |address| params.push(address.cast_mut()));
                 // SAFETY: the function is the one that K names, compiled from K's source (equal digests; a set from a file is
                 // the promise of `KernelSet::from_file`), so these are its parameters. All views among them are of buffers of
                 // this GPU, and what is written overlaps nothing: `check`. A buffer waits for the GPU before it is
-                // freed, and its views borrow it. The block is the kernel's own; the grid is the caller's promise.
-                unsafe {
-                    function.launch(
-                        self.gpu(cuda),
-                        grid.into(),
-                        K::FACTS.block,
-                        K::DYNAMIC_SHARED_BYTES,
-                        params.as_mut_slice(),
-                    )?;
-                }
+                // freed, and its views borrow it; what else uses it comes before or after: `in_order`. The block is the
+                // kernel's own; the grid is the caller's promise.
+                self.in_order(cuda, || uses(&kernel), None, |gpu| unsafe {
+                    let (block, bytes) = (K::FACTS.block, K::DYNAMIC_SHARED_BYTES);
+                    Ok(function.launch(gpu, grid.into(), block, bytes, params.as_mut_slice())?)
+                })
             }
-            // SAFETY: the arguments fulfil the kernel's conditions, all views are of live buffers in this processor's
-            // memory, which their lifetimes borrow, and what is written overlaps nothing: `check`. The executor checks what
-            // the body does.
-            Backend::Cpu(executor) => unsafe { self.inner.printing(executor).launch(kernel, grid)? },
+            Backend::Cpu(executor) => {
+                let _claim = self.inner.claims.claim(format_args!("kernel `{}`", K::NAME), uses(&kernel))?;
+                // SAFETY: the arguments fulfil the kernel's conditions, all views are of live buffers in this processor's
+                // memory, which their lifetimes borrow, and what is written overlaps nothing: `check`. Nobody else uses it
+                // otherwise: the claim. The executor checks what the body does.
+                Ok(unsafe { self.inner.printing(executor).launch(kernel, grid) }?)
+            }
         }
-        Ok(())
+    }
+
+    /// Starts something on this handle's stream that uses this memory, and memory of the host: behind everything that has to come
+    /// before it, and with a note for what has to come after it. See [`order`](crate::order).
+    pub(crate) fn in_order(
+        &self,
+        cuda: &Cuda,
+        uses: impl FnOnce() -> Vec<Use>,
+        host: Option<HostUse<'_>>,
+        start: impl FnOnce(&Gpu) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (number, gpu) = (self.lane.number(), self.gpu(cuda));
+        // On another library's stream, whoever made the handle sees to the order of buffers; not so to that of the host.
+        let uses = if number == LENT { Vec::new() } else {
+            let is_tracked = cuda.order.is_tracked.read().unwrap_or_else(PoisonError::into_inner);
+            if !*is_tracked {
+                // Who makes a first other stream waits for the lock, and so until this is started.
+                return start(gpu);
+            }
+            uses()
+        };
+        if number == LENT && host.is_none() {
+            return start(gpu);
+        }
+        self.in_recorded_order(cuda, uses, host, |_| Ok(()), start).map(|_| ())
+    }
+
+    /// As [`Device::in_order`], where operations are recorded, and if `check` finds nothing in the way.
+    pub(crate) fn in_recorded_order(
+        &self,
+        cuda: &Cuda,
+        uses: Vec<Use>,
+        host: Option<HostUse<'_>>,
+        check: impl FnOnce(&Live) -> Result<(), Error>,
+        start: impl FnOnce(&Gpu) -> Result<(), Error>,
+    ) -> Result<Arc<Operation>, Error> {
+        let stream = (self.lane.number(), self.gpu(cuda));
+        let mut live = self.inner.allocations.lock();
+        live.streams.check()?;
+        check(&live)?;
+        let mut before = Vec::new();
+        uses.iter().for_each(|use_| live.conflicts(use_, &mut before));
+        if let Some(host) = &host {
+            before.extend(host.conflicts());
+        }
+        live.streams.wait(stream, before)?;
+        let operation = live.streams.start(stream, &cuda.order.events, || start(stream.1))?;
+        uses.into_iter().for_each(|use_| live.note(use_, &operation));
+        if let Some(host) = host {
+            host.note(&operation);
+        }
+        Ok(operation)
     }
 
     /// Checks that the device has a kernel, and loads nothing. The CPU executor has all.
@@ -343,6 +401,11 @@ impl Device {
         }
     }
 
+    /// How many streaming multiprocessors a GPU has; 1 for the CPU executor: for grids that are to fill the device.
+    pub fn multiprocessors(&self) -> u32 {
+        self.gpu_properties().map_or(1, |gpu| gpu.multiprocessors)
+    }
+
     /// Whether kernels that there are for one architecture only, such as `sm_90a`, can run: the device takes PTX for exactly
     /// this one. Never on the CPU executor, nor on a GPU that was opened for another architecture.
     pub fn takes_ptx_for(&self, arch: &str) -> bool {
@@ -387,18 +450,35 @@ impl Device {
     /// Shows what kernels of a GPU have printed, after a wait that has ended like this.
     pub(crate) fn after(&self, waited: Result<(), cuda_driver::Error>) -> Result<(), Error> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => cuda.prints.after(waited),
+            Backend::Cuda(cuda) => cuda.prints.after(Some(self.gpu(cuda)), waited),
             Backend::Cpu(_) => Ok(waited?),
         }
     }
 
-    /// Waits until everything launched so far has finished. What kernels have printed is shown then.
+    /// As [`Device::after`], of something that has waited.
+    pub(crate) fn after_in_order(&self, waited: Result<(), Error>) -> Result<(), Error> {
+        match waited {
+            Ok(()) => self.after(Ok(())),
+            Err(Error::Driver(error)) => self.after(Err(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until everything launched so far has finished: by the device, on all of its streams; by a [`Stream`](crate::Stream), there.
+    /// What kernels have printed is shown then.
     ///
     /// # Errors
     /// [`Error::Driver`] if a kernel has failed; if that was by a panic, it names block, thread, file and line.
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.inner.backend {
-            Backend::Cuda(cuda) => cuda.prints.after(self.gpu(cuda).synchronize()),
+            Backend::Cuda(cuda) => {
+                let streams = match &self.lane {
+                    Lane::Own => self.inner.allocations.lock().streams.last(),
+                    Lane::Lent(_) | Lane::Stream(_) => Vec::new(),
+                };
+                let of_all = || streams.iter().try_for_each(|last| last.synchronize());
+                self.after(self.gpu(cuda).synchronize().and_then(|()| of_all()))
+            }
             Backend::Cpu(_) => Ok(()),
         }
     }
@@ -444,39 +524,6 @@ impl Device {
         }
     }
 
-    /// What there is to know about the device.
-    pub fn describe(&self) -> DeviceInfo {
-        match &self.inner.backend {
-            Backend::Cuda(cuda) => {
-                let properties = cuda.gpu.properties();
-                DeviceInfo::Cuda {
-                    ordinal: properties.ordinal,
-                    name: properties.name.clone(),
-                    uuid: properties.uuid.clone(),
-                    compute_capability: properties.compute_capability.to_string(),
-                    multiprocessors: properties.multiprocessors,
-                    memory_bytes: properties.total_memory as u64,
-                    driver_cuda_version: properties.driver.to_string(),
-                    driver_release: properties.driver_release.clone(),
-                    ptx_arch: cuda
-                        .loaders
-                        .first()
-                        .and_then(|it| it.archs().first().copied())
-                        .unwrap_or_default()
-                        .to_owned(),
-                }
-            }
-            Backend::Cpu(executor) => DeviceInfo::Cpu {
-                name: processor_name(),
-                threads: rayon::current_num_threads(),
-                checks: match executor.checks() {
-                    Checks::Full => "full".to_owned(),
-                    Checks::Bounds => "bounds".to_owned(),
-                },
-            },
-        }
-    }
-
     /// Has `launch` queue the same work `runs` times, and returns what each took on the device. On a GPU the times are
     /// measured there, between events, and nothing waits before the last run is queued; on the CPU they are wall-clock
     /// times. If a kernel was loaded meanwhile, which belongs to no run, all of it is measured again.
@@ -519,10 +566,4 @@ impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Device").field(&self.name()).finish()
     }
-}
-
-fn processor_name() -> Option<String> {
-    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = info.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
 }

@@ -144,6 +144,82 @@ pub enum Error {
         device: usize,
     },
 
+    /// An event of another device.
+    #[error(
+        "an event of {event} cannot be waited for on {device}, nor its time compared: record it by a handle of the same device, or have the \
+         host wait (`Event::synchronize`)"
+    )]
+    ForeignEvent {
+        /// The event's device.
+        event: String,
+        /// The device that was to wait.
+        device: String,
+    },
+
+    /// A buffer of another device.
+    #[error("{what} on {device}: a buffer is of {owner}, opened as another device; allocate it on the device of the operation")]
+    ForeignBuffer {
+        /// What was to be done.
+        what: &'static str,
+        /// The device that was to do it.
+        device: String,
+        /// The buffer's device.
+        owner: String,
+    },
+
+    /// An operation on the CPU executor uses memory that an operation of the same thread, which has not ended, has claimed.
+    #[error(
+        "{what} uses memory that a launch of this thread is using, and would wait for itself: start it when that launch has returned, and \
+         not from what shows the lines that kernels print"
+    )]
+    InUse {
+        /// The operation.
+        what: String,
+    },
+
+    /// A graph was launched on a device that it is not of.
+    #[error("a graph of {graph} cannot be launched on {device}: make it by a handle of the same device")]
+    ForeignGraph {
+        /// The graph's device.
+        graph: String,
+        /// The device of the launch.
+        device: String,
+    },
+
+    /// A graph uses a buffer that has been dropped, or shortened.
+    #[error(
+        "{step} of the graph uses `{view}`, {bytes} bytes at {address:#x} of a buffer that has been dropped or shortened since: keep the \
+         buffers of a graph as long as it is launched, or make the graph anew"
+    )]
+    DeadGraphBuffer {
+        /// The step: `launch 2 (kernel `axpy`)`.
+        step: String,
+        /// The view's path among the kernel's parameters, or what the buffer is for.
+        view: String,
+        /// The address.
+        address: usize,
+        /// The size in bytes.
+        bytes: usize,
+    },
+
+    /// A step of a graph cannot be replaced by what it was to be.
+    #[error("step {step} of the graph cannot become a launch of kernel `{kernel}`: {reason}. Make a graph with it instead")]
+    GraphStep {
+        /// The number of the step, from 0.
+        step: usize,
+        /// The kernel.
+        kernel: &'static str,
+        /// Why not.
+        reason: String,
+    },
+
+    /// A graph of which a step could not be added.
+    #[error("the graph is not complete, because a step could not be added: {reason}. Make it anew")]
+    IncompleteGraph {
+        /// The first error.
+        reason: String,
+    },
+
     /// The device does not have the kernels of the crate.
     #[error(
         "kernel `{kernel}` is of the crate `{crate_name}`, and {device} has the kernels of {known}: embed that crate's kernels \

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
+use cuda_std::executor::Checks;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Bytes;
+use crate::device::{Backend, Device};
 
 /// What there is to know about a device, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,4 +75,45 @@ impl fmt::Display for DeviceInfo {
             }
         }
     }
+}
+
+impl Device {
+    /// What there is to know about the device.
+    pub fn describe(&self) -> DeviceInfo {
+        match &self.inner.backend {
+            Backend::Cuda(cuda) => {
+                let properties = cuda.gpu.properties();
+                DeviceInfo::Cuda {
+                    ordinal: properties.ordinal,
+                    name: properties.name.clone(),
+                    uuid: properties.uuid.clone(),
+                    compute_capability: properties.compute_capability.to_string(),
+                    multiprocessors: properties.multiprocessors,
+                    memory_bytes: properties.total_memory as u64,
+                    driver_cuda_version: properties.driver.to_string(),
+                    driver_release: properties.driver_release.clone(),
+                    ptx_arch: cuda
+                        .loaders
+                        .first()
+                        .and_then(|it| it.archs().first().copied())
+                        .unwrap_or_default()
+                        .to_owned(),
+                }
+            }
+            Backend::Cpu(executor) => DeviceInfo::Cpu {
+                name: processor_name(),
+                threads: rayon::current_num_threads(),
+                checks: match executor.checks() {
+                    Checks::Full => "full".to_owned(),
+                    Checks::Bounds => "bounds".to_owned(),
+                },
+            },
+        }
+    }
+}
+
+fn processor_name() -> Option<String> {
+    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
 }

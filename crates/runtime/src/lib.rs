@@ -47,14 +47,23 @@
 
 mod allocations;
 mod buffer;
+mod claims;
+mod copies;
+mod cpu_memory;
 mod device;
 mod error;
+mod graph;
+mod host_buffer;
 mod host_memory;
+mod host_use;
 mod info;
 mod kernel_set;
+mod lane;
 mod loader;
+mod order;
 mod prints;
 mod short_list;
+mod stream;
 mod tensor_map;
 
 /// The kernels of the page for authors of CUDA C++ are compiled, and run.
@@ -65,8 +74,11 @@ mod from_cuda {}
 pub use buffer::Buffer;
 pub use device::Device;
 pub use error::{Bytes, Error};
+pub use graph::{Graph, GraphBuilder};
+pub use host_buffer::HostBuffer;
 pub use host_memory::available_host_memory;
 pub use info::DeviceInfo;
 pub use kernel_set::KernelSet;
 pub use loader::LoadedKernel;
+pub use stream::{Event, Stream, StreamPriority};
 pub use tensor_map::{TensorLayout, TensorTile};

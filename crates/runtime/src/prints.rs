@@ -3,12 +3,18 @@
 //! ```text
 //!  a module is loaded     has it a channel?  ─ yes ▶  tell it where to write, and its number
 //!  launch                 holds `launches` while it starts a kernel
-//!  synchronize, copies    wait ─▶ has anything been launched since?  ─ yes ▶  stop launches, wait for all streams, read, set back
+//!  synchronize, copies    wait ─▶ has anything been launched since?  ─ yes ▶  stop launches, wait for the streams of those, read, set back
 //!  the context is lost    the report goes into the error; lines that have arrived are shown by the next who waits
 //! ```
 //!
 //! Without a module that has a channel, nothing is allocated, and nothing of this takes time.
+//!
+//! The streams are waited for one by one: to wait for the whole context (`cuCtxSynchronize`) ends any capture of a stream into a graph that
+//! is going on there, by whatever library (seen with CUDA 13.0, in every mode of captures). Of another library's stream nobody knows whether
+//! it is still there later on. So if kernels have been launched on several of these, the whole context is waited for after all. A launch
+//! that is captured does not count: it does not run.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
@@ -19,6 +25,7 @@ use cuda_std::print::{PrintSink, Printed};
 use cuda_std::print_record::{CHANNEL, Channel, LINES, Message, PrintHead, Report};
 
 use crate::Error;
+use crate::allocations::Allocations;
 
 /// What the name of a kernel is that is one of several in a module, which nobody can tell apart afterwards.
 const ONE_OF_SEVERAL: &str = "(one of several in a file)";
@@ -34,6 +41,10 @@ pub(crate) struct Prints {
     launches: RwLock<()>,
     /// Whether there may be something to read.
     has_launched: AtomicBool,
+    /// The other libraries' streams on which something may still be running.
+    lent: Mutex<BTreeSet<usize>>,
+    /// Knows what the device's streams were given last.
+    allocations: Arc<Allocations>,
 }
 
 /// The memory that GPU and host share.
@@ -46,7 +57,7 @@ struct Buffers {
 }
 
 impl Prints {
-    pub(crate) fn new(gpu: Gpu) -> Arc<Self> {
+    pub(crate) fn new(gpu: Gpu, allocations: Arc<Allocations>) -> Arc<Self> {
         Arc::new(Self {
             gpu,
             sink: Mutex::default(),
@@ -54,6 +65,8 @@ impl Prints {
             makes_buffers: Mutex::default(),
             launches: RwLock::default(),
             has_launched: AtomicBool::new(false),
+            lent: Mutex::default(),
+            allocations,
         })
     }
 
@@ -105,20 +118,31 @@ impl Prints {
         Ok(self.buffers.get_or_init(|| buffers))
     }
 
-    /// To be held while a kernel is launched.
-    pub(crate) fn launching(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        self.buffers.get()?;
+    /// To be held while a kernel is launched on the stream of `gpu`, which may be lent.
+    pub(crate) fn launching(&self, gpu: &Gpu, is_lent: bool) -> Result<Option<RwLockReadGuard<'_, ()>>, Error> {
+        if self.buffers.get().is_none() {
+            return Ok(None);
+        }
         let guard = self.launches.read().unwrap_or_else(PoisonError::into_inner);
+        if is_lent {
+            gpu.make_current()?;
+            let stream = gpu.raw_stream();
+            // SAFETY: whoever has made the handle has promised that the stream is valid, and of this GPU's context, which is current.
+            if unsafe { cuda_driver::is_capturing(stream) }? {
+                return Ok(Some(guard));
+            }
+            lock(&self.lent).insert(stream.addr());
+        }
         self.has_launched.store(true, Ordering::Release);
-        Some(guard)
+        Ok(Some(guard))
     }
 
-    /// Shows what has been printed, after a wait that has ended like this.
-    pub(crate) fn after(&self, waited: Result<(), cuda_driver::Error>) -> Result<(), Error> {
+    /// Shows what has been printed, after a wait that has ended like this: for the stream of `gpu`, if that is known.
+    pub(crate) fn after(&self, gpu: Option<&Gpu>, waited: Result<(), cuda_driver::Error>) -> Result<(), Error> {
         let Some(buffers) = self.buffers.get() else { return Ok(waited?) };
         let mut printed = Vec::new();
         let result = match waited {
-            Ok(()) => self.read(buffers, &mut printed),
+            Ok(()) => self.read(gpu, buffers, &mut printed),
             Err(error) => Err(error),
         };
         if matches!(result, Err(cuda_driver::Error::ContextLost { .. }))
@@ -134,12 +158,17 @@ impl Prints {
     }
 
     /// Takes the lines that are there, and makes room for others. Waits for all streams, if anything has been launched.
-    fn read(&self, buffers: &Buffers, printed: &mut Vec<Printed>) -> Result<(), cuda_driver::Error> {
+    fn read(
+        &self,
+        waited: Option<&Gpu>,
+        buffers: &Buffers,
+        printed: &mut Vec<Printed>,
+    ) -> Result<(), cuda_driver::Error> {
         if !self.has_launched.load(Ordering::Acquire) {
             return Ok(());
         }
         let _nobody_launches = self.launches.write().unwrap_or_else(PoisonError::into_inner);
-        self.gpu.synchronize_all()?;
+        self.wait_for_all(waited)?;
         let mut head = lock(&buffers.head);
         let mut counts = [PrintHead::default()];
         head.copy_to_host(&mut counts)?;
@@ -156,12 +185,33 @@ impl Prints {
     }
 }
 
+impl Prints {
+    /// Waits until no kernel runs, while none is launched.
+    fn wait_for_all(&self, waited: Option<&Gpu>) -> Result<(), cuda_driver::Error> {
+        let mut lent = lock(&self.lent);
+        if let Some(gpu) = waited {
+            // Another thread may have launched something there between the wait and the lock.
+            gpu.synchronize()?;
+            lent.remove(&gpu.raw_stream().addr());
+        }
+        if lent.is_empty() {
+            let streams = self.allocations.lock().streams.last();
+            streams.iter().try_for_each(|last| last.synchronize())?;
+            self.gpu.synchronize()?;
+        } else {
+            self.gpu.synchronize_all()?;
+        }
+        lent.clear();
+        Ok(())
+    }
+}
+
 impl Drop for Prints {
     /// Shows what nobody has waited for. Errors stay unseen: whoever would be told has given up the device.
     fn drop(&mut self) {
         if self.has_launched.load(Ordering::Acquire) {
-            let waited = self.gpu.synchronize_all();
-            let _ = self.after(waited);
+            let waited = self.gpu.synchronize();
+            let _ = self.after(None, waited);
         }
     }
 }

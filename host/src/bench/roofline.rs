@@ -213,7 +213,7 @@ fn best(times: Vec<(String, f64)>, amount: f64) -> Ceiling {
 
 /// Fused multiplications and additions.
 pub(crate) fn fma(device: &Device) -> Result<Ceiling, Error> {
-    let multiprocessors = multiprocessors(device);
+    let multiprocessors = device.multiprocessors() as usize;
     let mut times = Vec::new();
     for waves in FMA_WAVES {
         let blocks = multiprocessors * FMA_BLOCKS * waves;
@@ -281,10 +281,6 @@ fn highest(ceilings: Vec<Ceiling>) -> Ceiling {
     ceilings.into_iter().max_by(|a, b| a.per_second.total_cmp(&b.per_second)).unwrap_or_else(none)
 }
 
-fn multiprocessors(device: &Device) -> usize {
-    device.gpu_properties().map_or(1, |properties| properties.multiprocessors as usize)
-}
-
 /// Keeps a GPU busy for a given time, with work that leaves memory and caches alone.
 pub(crate) struct Stall {
     device: Device,
@@ -298,7 +294,7 @@ impl Stall {
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) where there is no memory.
     pub(crate) fn new(device: &Device, fma: &Ceiling) -> Result<Self, Error> {
-        let threads = multiprocessors(device) * FMA_BLOCKS * THREADS as usize;
+        let threads = device.multiprocessors() as usize * FMA_BLOCKS * THREADS as usize;
         let results = device.allocate(threads)?;
         let rounds_per_ms = fma.per_second * 1e9 / (threads as f64 * FMA_OPERATIONS as f64);
         Ok(Self { device: device.clone(), results, rounds_per_ms })

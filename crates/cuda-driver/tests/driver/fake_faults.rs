@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
 use std::sync::{Mutex, OnceLock};
 
 use crate::fake_memory::{COPIES_GOING_ON, free_everything};
-use crate::{CURRENT_CONTEXT, LOST, SUCCESS};
+use crate::{CURRENT_CONTEXT, LOST, SUCCESS, fake_streams};
 
 /// What has to be given back.
 #[derive(Clone, Copy)]
@@ -24,9 +24,11 @@ pub(crate) enum Kind {
     Allocation,
     Module,
     HostAllocation,
+    Graph,
+    ExecutableGraph,
 }
 
-static LIVE: [AtomicI32; 6] = [const { AtomicI32::new(0) }; 6];
+static LIVE: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
 
 /// The names of the functions that were called, in their order.
 static CALLS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
@@ -106,6 +108,7 @@ pub(crate) fn end_handle(handle: usize) {
 /// and no other thread may call the driver meanwhile.
 #[unsafe(no_mangle)]
 extern "C" fn fake_begin(at: usize, code: u32, how: u32) {
+    fake_streams::begin();
     free_everything();
     CURRENT_CONTEXT.set(0);
     LOST.store(SUCCESS, SeqCst);
@@ -134,7 +137,7 @@ unsafe extern "C" fn fake_call_name(number: usize, length: *mut usize) -> *const
     name.as_ptr()
 }
 
-/// Contexts, streams, events, allocations and modules that nobody has given back.
+/// Contexts, streams, events, allocations, modules and graphs that nobody has given back.
 #[unsafe(no_mangle)]
 extern "C" fn fake_live_objects() -> i32 {
     LIVE.iter().map(|live| live.load(SeqCst)).sum()

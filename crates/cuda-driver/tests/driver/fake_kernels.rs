@@ -3,16 +3,18 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::OnceLock;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
 
 use gpu_facts::KernelFacts;
 
-use crate::fake_faults::{Kind, called, given_back, made};
+use crate::fake_faults::{Kind, made};
 use crate::fake_printing::{fail, print};
+use crate::fake_streams::enqueue;
 use crate::print_record::{CHANNEL, Channel};
 use crate::{
-    CURRENT_CONTEXT, ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, MULTIPROCESSORS,
+    ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, MULTIPROCESSORS,
     NOT_FOUND, SUCCESS, check, copy_text, destroyed, limits, prescribed_in_context, refusal_to_destroy,
 };
 
@@ -67,6 +69,7 @@ struct Function {
 
 enum Action {
     Fill,
+    Mix,
     Faulty,
     Trap,
     Endless,
@@ -120,6 +123,7 @@ impl Function {
         let bytes = shared.filter_map(|line| line.split_once('[')?.1.split_once(']')?.0.parse::<u32>().ok());
         let action = match name {
             "fill" => Action::Fill,
+            "mix" => Action::Mix,
             "faulty" => Action::Faulty,
             "planted_trap" => Action::Trap,
             "planted_endless" => Action::Endless,
@@ -324,6 +328,29 @@ unsafe fn launch(
     params: *const *const c_void,
 ) -> u32 {
     LAST_STREAM.store(stream, SeqCst);
+    match unsafe { prepare(function, grid, block, dynamic_shared_bytes, params) } {
+        Ok(Launch { uses, work }) => {
+            enqueue(stream, uses, Box::new(move || work()));
+            SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// A launch that has been accepted: the memory that it uses, and what it does.
+pub(crate) struct Launch {
+    pub(crate) uses: Vec<Range<u64>>,
+    pub(crate) work: Arc<dyn Fn() + Send + Sync>,
+}
+
+/// Checks a launch, and copies its arguments.
+pub(crate) unsafe fn prepare(
+    function: usize,
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    dynamic_shared_bytes: c_uint,
+    params: *const *const c_void,
+) -> Result<Launch, u32> {
     let function = unsafe { &*(function as *const Function) };
     let static_shared_bytes = function.static_shared_bytes;
     let needs = KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, ..KernelFacts::new("") };
@@ -335,26 +362,51 @@ unsafe fn launch(
             None => needs.threads() <= MAX_THREADS.into(),
         };
     if !fits {
-        return INVALID_VALUE;
+        return Err(INVALID_VALUE);
     }
-    match function.action {
-        Action::Fill => unsafe {
-            let address = *(*params).cast::<u64>();
-            let len = *(*params.add(1)).cast::<u64>();
-            let value = *(*params.add(2)).cast::<f32>();
-            std::slice::from_raw_parts_mut(address as *mut f32, len as usize).fill(value);
-        },
-        Action::Faulty => LOST.store(ILLEGAL_ADDRESS, SeqCst),
-        Action::Trap => LOST.store(LAUNCH_FAILED, SeqCst),
-        Action::Endless => ENDLESS.store(true, SeqCst),
-        Action::Prints => unsafe { print(&*function.channel, *(*params).cast::<u32>()) },
-        Action::Panics { is_reported } => {
-            unsafe { fail(&*function.channel, is_reported) };
-            LOST.store(LAUNCH_FAILED, SeqCst);
+    let channel = function.channel as usize;
+    let mut uses = Vec::new();
+    let mut used = |address: u64, len: u64| uses.push(address..address + 4 * len);
+    let work: Arc<dyn Fn() + Send + Sync> = match function.action {
+        Action::Fill => {
+            let address = unsafe { *(*params).cast::<u64>() };
+            let len = unsafe { *(*params.add(1)).cast::<u64>() };
+            let value = unsafe { *(*params.add(2)).cast::<f32>() };
+            used(address, len);
+            Arc::new(move || unsafe {
+                std::slice::from_raw_parts_mut(address as *mut f32, len as usize).fill(value);
+            })
         }
-        Action::Nothing => {}
-    }
-    SUCCESS
+        Action::Mix => {
+            let factor = unsafe { *(*params).cast::<u32>() };
+            let [x, len] = unsafe { *(*params.add(1)).cast::<[u64; 2]>() };
+            let [y, len_of_y] = unsafe { *(*params.add(2)).cast::<[u64; 2]>() };
+            assert_eq!(len, len_of_y);
+            used(x, len);
+            used(y, len);
+            Arc::new(move || {
+                for i in 0..len as usize {
+                    unsafe {
+                        let (x, y) = ((x as *const u32).add(i).read(), (y as *mut u32).add(i));
+                        y.write(y.read().wrapping_mul(factor).wrapping_add(x));
+                    }
+                }
+            })
+        }
+        Action::Faulty => Arc::new(|| LOST.store(ILLEGAL_ADDRESS, SeqCst)),
+        Action::Trap => Arc::new(|| LOST.store(LAUNCH_FAILED, SeqCst)),
+        Action::Endless => Arc::new(|| ENDLESS.store(true, SeqCst)),
+        Action::Prints => {
+            let count = unsafe { *(*params).cast::<u32>() };
+            Arc::new(move || unsafe { print(&*(channel as *const Channel), count) })
+        }
+        Action::Panics { is_reported } => Arc::new(move || {
+            unsafe { fail(&*(channel as *const Channel), is_reported) };
+            LOST.store(LAUNCH_FAILED, SeqCst);
+        }),
+        Action::Nothing => Arc::new(|| {}),
+    };
+    Ok(Launch { uses, work })
 }
 
 /// `CUlaunchConfig`, and the one `CUlaunchAttribute` that is set.

@@ -10,27 +10,31 @@
 //! - Machine code is an ELF header with PTX behind it ([`fake_kernels::CUBIN_MARK`]); what real assemblers write is refused with
 //!   209. `FAKE_CUDA_CUBINS=222` refuses all with that code, as an old driver; `FAKE_CUDA_CUBINS=lazily,222` not before a kernel of
 //!   it is asked for.
-//! - The kernel `fill(address, len, value)` fills floats; `faulty` makes every later call return 700, `planted_trap` 719;
+//! - The kernel `fill(address, len, value)` fills floats; `mix(factor, x, y)` makes each `y` `factor * y + x` of numbers of 32 bits; `faulty` makes every later call return 700, `planted_trap` 719;
 //!   whoever waits for `planted_endless` waits for ever. Those that print and panic are in `fake_printing.rs`.
+//! - It does everything at once, unless `fake_defer` tells it otherwise: see `fake_streams.rs`.
 //! - `fake_*` are for the tests; those of `fake_faults.rs` make the n-th call fail, and count what is not given back.
 
 mod fake_faults;
+mod fake_graphs;
 mod fake_kernels;
 mod fake_memory;
 mod fake_printing;
+mod fake_streams;
 // The layout of what kernels print, which the runtime reads.
 #[path = "../../../cuda-std/src/print_record.rs"]
 mod print_record;
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use gpu_facts::{ComputeCapability, Limits};
 
-use fake_faults::{Kind, called, end_handle, given_back, is_handle, made, new_handle};
-use fake_memory::{COPIES_GOING_ON, TOTAL_MEMORY};
+use fake_faults::{Kind, called, given_back, made, new_handle};
+use fake_memory::TOTAL_MEMORY;
+use fake_streams::LAST_STREAM;
 
 const SUCCESS: u32 = 0;
 /// As many as an H200 has.
@@ -43,12 +47,9 @@ const NOT_FOUND: u32 = 500;
 const ILLEGAL_ADDRESS: u32 = 700;
 const LAUNCH_FAILED: u32 = 719;
 
-/// What is no stream.
-const NO_STREAM: usize = 0xBAD;
 static LOST: AtomicU32 = AtomicU32::new(SUCCESS);
 /// Whether a kernel runs that never ends.
 pub(crate) static ENDLESS: AtomicBool = AtomicBool::new(false);
-pub(crate) static LAST_STREAM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 thread_local! {
     static CURRENT_CONTEXT: Cell<usize> = const { Cell::new(0) };
@@ -81,11 +82,6 @@ macro_rules! check {
     };
 }
 pub(crate) use check;
-
-#[unsafe(no_mangle)]
-extern "C" fn fake_last_stream() -> usize {
-    LAST_STREAM.load(SeqCst)
-}
 
 #[unsafe(no_mangle)]
 extern "C" fn fake_capture_mode() -> c_uint {
@@ -274,97 +270,6 @@ fn refusal_to_destroy(function: &'static str) -> u32 {
 fn destroyed(kind: Kind) -> u32 {
     given_back(kind);
     LOST.load(SeqCst)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, _priority: c_int) -> u32 {
-    // As the real driver does where the context is lost, this leaves something behind also if it fails.
-    // SAFETY: the caller passes a place for the stream.
-    unsafe { *stream = NO_STREAM };
-    check!(prescribed_in_context("cuStreamCreateWithPriority"));
-    create(Kind::Stream, stream)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamDestroy_v2(stream: usize) -> u32 {
-    check!(refusal_to_destroy("cuStreamDestroy_v2"));
-    if stream == NO_STREAM {
-        return INVALID_HANDLE;
-    }
-    end_handle(stream);
-    destroyed(Kind::Stream)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamSynchronize(stream: usize) -> u32 {
-    LAST_STREAM.store(stream, SeqCst);
-    waited(prescribed_in_context("cuStreamSynchronize"))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuCtxSynchronize() -> u32 {
-    waited(prescribed_in_context("cuCtxSynchronize"))
-}
-
-/// After a wait no copy goes on; nor does one in a context that is lost.
-fn waited(code: u32) -> u32 {
-    while ENDLESS.load(SeqCst) {
-        std::thread::park();
-    }
-    if code == SUCCESS || LOST.load(SeqCst) != SUCCESS {
-        COPIES_GOING_ON.store(0, SeqCst);
-    }
-    code
-}
-
-/// Stream 4711 is captured.
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamIsCapturing(stream: usize, status: *mut c_uint) -> u32 {
-    check!(prescribed_in_context("cuStreamIsCapturing"));
-    unsafe { *status = u32::from(stream == 4711) };
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) -> u32 {
-    check!(prescribed("cuThreadExchangeStreamCaptureMode"));
-    unsafe { *mode = CAPTURE_MODE.replace(*mode) };
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuEventCreate(event: *mut usize, _flags: c_uint) -> u32 {
-    check!(prescribed_in_context("cuEventCreate"));
-    create(Kind::Event, event)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuEventRecord(event: usize, stream: usize) -> u32 {
-    LAST_STREAM.store(stream, SeqCst);
-    check!(prescribed_in_context("cuEventRecord"));
-    if is_handle(event) { SUCCESS } else { INVALID_HANDLE }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuEventSynchronize(_event: usize) -> u32 {
-    prescribed_in_context("cuEventSynchronize")
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: usize, end: usize) -> u32 {
-    check!(prescribed_in_context("cuEventElapsedTime"));
-    if !is_handle(start) || !is_handle(end) {
-        return INVALID_HANDLE;
-    }
-    unsafe { *milliseconds = 1.5 };
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuEventDestroy_v2(event: usize) -> u32 {
-    check!(refusal_to_destroy("cuEventDestroy_v2"));
-    end_handle(event);
-    destroyed(Kind::Event)
 }
 
 /// What the driver makes of this is its secret; this one writes down what it was given.

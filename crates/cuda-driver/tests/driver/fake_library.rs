@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The file to compile, and those of its modules, where they are seen from each other.
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 8] = [
     ("cuda-driver/tests/driver/fake_libcuda.rs", include_str!("fake_libcuda.rs")),
     ("cuda-driver/tests/driver/fake_faults.rs", include_str!("fake_faults.rs")),
+    ("cuda-driver/tests/driver/fake_graphs.rs", include_str!("fake_graphs.rs")),
     ("cuda-driver/tests/driver/fake_kernels.rs", include_str!("fake_kernels.rs")),
     ("cuda-driver/tests/driver/fake_memory.rs", include_str!("fake_memory.rs")),
     ("cuda-driver/tests/driver/fake_printing.rs", include_str!("fake_printing.rs")),
+    ("cuda-driver/tests/driver/fake_streams.rs", include_str!("fake_streams.rs")),
     ("cuda-std/src/print_record.rs", include_str!("../../../cuda-std/src/print_record.rs")),
 ];
 

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::fake_faults::{Kind, made};
+use crate::fake_streams::{check_unused, enqueue};
 use crate::{INVALID_VALUE, SUCCESS, check, destroyed, prescribed, prescribed_in_context, refusal_to_destroy};
 
 const OUT_OF_MEMORY: u32 = 2;
@@ -53,6 +54,7 @@ pub(crate) fn free_on_host(pointer: *mut c_void) {
 }
 
 fn release(address: u64, bytes: usize) {
+    check_unused(address..address + bytes as u64);
     // SAFETY: it was allocated like this, and is in the map no more.
     unsafe { dealloc(address as *mut u8, Layout::from_size_align(bytes, 16).unwrap()) };
 }
@@ -123,43 +125,57 @@ extern "C" fn cuMemFree_v2(address: u64) -> u32 {
 }
 
 /// Copies; what is large is copied at its two ends only.
-unsafe fn copy(target: *mut u8, source: *const u8, bytes: usize) -> u32 {
+fn copy(target: u64, source: u64, bytes: usize, stream: usize) -> u32 {
     LAST_COPY_BYTES.store(bytes, SeqCst);
     COPIES_GOING_ON.fetch_add(1, SeqCst);
-    if bytes < LARGE {
-        unsafe { target.copy_from_nonoverlapping(source, bytes) };
-    } else {
-        unsafe {
-            *target = *source;
-            *target.add(bytes - 1) = *source.add(bytes - 1);
+    let uses = vec![target..target + bytes as u64, source..source + bytes as u64];
+    let copy = move || {
+        let (target, source) = (target as *mut u8, source as *const u8);
+        if bytes < LARGE {
+            unsafe { target.copy_from_nonoverlapping(source, bytes) };
+        } else {
+            unsafe {
+                *target = *source;
+                *target.add(bytes - 1) = *source.add(bytes - 1);
+            }
         }
-    }
+    };
+    enqueue(stream, uses, Box::new(copy));
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyHtoDAsync_v2(target: u64, source: *const c_void, bytes: usize, _stream: usize) -> u32 {
+extern "C" fn cuMemcpyHtoDAsync_v2(target: u64, source: *const c_void, bytes: usize, stream: usize) -> u32 {
     check!(prescribed_in_context("cuMemcpyHtoDAsync_v2"));
-    unsafe { copy(target as *mut u8, source.cast(), bytes) }
+    copy(target, source as u64, bytes, stream)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemcpyDtoHAsync_v2(target: *mut c_void, source: u64, bytes: usize, _stream: usize) -> u32 {
+extern "C" fn cuMemcpyDtoHAsync_v2(target: *mut c_void, source: u64, bytes: usize, stream: usize) -> u32 {
     check!(prescribed_in_context("cuMemcpyDtoHAsync_v2"));
-    unsafe { copy(target.cast(), source as *const u8, bytes) }
+    copy(target as u64, source, bytes, stream)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemsetD8Async(target: u64, value: u8, bytes: usize, _stream: usize) -> u32 {
+extern "C" fn cuMemcpyDtoDAsync_v2(target: u64, source: u64, bytes: usize, stream: usize) -> u32 {
+    check!(prescribed_in_context("cuMemcpyDtoDAsync_v2"));
+    copy(target, source, bytes, stream)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD8Async(target: u64, value: u8, bytes: usize, stream: usize) -> u32 {
     check!(prescribed_in_context("cuMemsetD8Async"));
-    let target = target as *mut u8;
-    if bytes < LARGE {
-        unsafe { target.write_bytes(value, bytes) };
-    } else {
-        unsafe {
-            *target = value;
-            *target.add(bytes - 1) = value;
+    let fill = move || {
+        let target = target as *mut u8;
+        if bytes < LARGE {
+            unsafe { target.write_bytes(value, bytes) };
+        } else {
+            unsafe {
+                *target = value;
+                *target.add(bytes - 1) = value;
+            }
         }
-    }
+    };
+    enqueue(stream, vec![target..target + bytes as u64], Box::new(fill));
     SUCCESS
 }

@@ -228,7 +228,7 @@ pub static WGMMA_FP32_10XINT8: [KernelInfo; 1] = [scaled!(
 
 /// The blocks that the GPU runs at a time: these kernels take a multiprocessor each, and go from tile to tile.
 pub(super) fn blocks(device: &Device) -> u32 {
-    device.gpu_properties().map_or(1, |gpu| gpu.multiprocessors)
+    device.multiprocessors()
 }
 
 /// Tensor maps of operands that are packed as two numbers to a word; a tile has as many lines as `tile`, of 128 bytes.

@@ -30,8 +30,7 @@ impl Contract for Whole {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
         let gemm = call.gemm;
         let most = whole::Sizes::of(&gemm).most_products();
-        let multiprocessors = device.gpu_properties().map_or(1, |gpu| gpu.multiprocessors);
-        let products = products_of_a_block(most, gemm.a().count(), multiprocessors);
+        let products = products_of_a_block(most, gemm.a().count(), device.multiprocessors());
         device.launch(gemm_whole_fp32 { gemm, products })
     }
 
@@ -117,9 +116,8 @@ fn rows_of_a_block(most: u32, rows: u64, multiprocessors: u32) -> u32 {
 impl Contract for WholeRows {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
         let gemm = call.gemm;
-        let multiprocessors = device.gpu_properties().map_or(1, |gpu| gpu.multiprocessors);
         let all = u64::from(gemm.m()) * u64::from(gemm.a().count());
-        let rows = rows_of_a_block(whole::Sizes::of(&gemm).most_rows(), all, multiprocessors);
+        let rows = rows_of_a_block(whole::Sizes::of(&gemm).most_rows(), all, device.multiprocessors());
         device.launch(gemm_whole_rows_fp32 { gemm, rows })
     }
 
