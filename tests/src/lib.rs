@@ -23,6 +23,7 @@ mod program;
 pub mod scaling;
 pub mod special;
 pub mod special_values;
+pub mod streams;
 pub mod suite;
 mod tensor_cores;
 

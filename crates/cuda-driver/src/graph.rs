@@ -24,6 +24,8 @@ pub struct Graph {
     raw: CUgraph,
     gpu: Gpu,
     nodes: Vec<Node>,
+    /// Whether the driver keeps it.
+    is_left: bool,
 }
 
 #[derive(Debug)]
@@ -89,7 +91,7 @@ impl Gpu {
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` may be written to.
         self.call(|| unsafe { sys::cuGraphCreate(&mut raw, 0) })?;
-        Ok(Graph { raw, gpu: self.clone(), nodes: Vec::new() })
+        Ok(Graph { raw, gpu: self.clone(), nodes: Vec::new(), is_left: false })
     }
 
     /// The context that is current on this thread: this GPU's, which [`Gpu::bind`] has made so.
@@ -127,9 +129,8 @@ impl Graph {
             let (value, attribute) =
                 (AttributeValue { number: 1, rest: [0; 60] }, CUkernelNodeAttrID::CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE);
             // SAFETY: the node is there, and the value has the size that any driver reads.
-            self.gpu.call(|| unsafe {
-                sys::cuGraphKernelNodeSetAttribute(node, attribute, (&raw const value).cast())
-            })?;
+            self.gpu
+                .call(|| unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, (&raw const value).cast()) })?;
         }
         Ok(())
     }
@@ -221,7 +222,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The nodes of these numbers. One that does nothing stands for nothing: what it comes after is asked for by who comes after that.
+    /// The nodes of these numbers, but for those that do nothing.
     fn raw_nodes(&self, numbers: &[usize]) -> Vec<CUgraphNode> {
         numbers.iter().filter_map(|&number| self.nodes[number].raw).collect()
     }
@@ -279,7 +280,7 @@ fn empty_copy() -> CUDA_MEMCPY3D {
 impl Drop for Graph {
     /// Errors stay unseen: nobody is left to tell, and the next use of the GPU reports the same error.
     fn drop(&mut self) {
-        if self.gpu.bind().is_ok() {
+        if !self.is_left && self.gpu.bind().is_ok() {
             // SAFETY: the graph is of the context that is current now, and this was its last use.
             let _ = self.gpu.call(|| unsafe { sys::cuGraphDestroy(self.raw) });
         }
@@ -318,6 +319,11 @@ impl ExecutableGraph {
         Ok(())
     }
 
+    /// Leaves the graph with the driver for as long as the process runs: for one of which nobody can tell whether it still runs.
+    pub fn leave(mut self) {
+        self.graph.is_left = true;
+    }
+
     /// Gives the launch of this number other arguments, another grid, or another block, from the next launch of the graph on.
     ///
     /// # Errors
@@ -346,7 +352,7 @@ impl ExecutableGraph {
 impl Drop for ExecutableGraph {
     /// Errors stay unseen, as for [`Graph`]. Who drops it has waited for its launches.
     fn drop(&mut self) {
-        if self.graph.gpu.bind().is_ok() {
+        if !self.graph.is_left && self.graph.gpu.bind().is_ok() {
             // SAFETY: it is of the context that is current now, and this was its last use.
             let _ = self.graph.gpu.call(|| unsafe { sys::cuGraphExecDestroy(self.raw) });
         }

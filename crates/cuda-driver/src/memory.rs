@@ -36,7 +36,15 @@ impl Gpu {
     /// The memory of `len` elements from `address` on is of this GPU, or can be used by it, and so aligned as a `T`; it stays
     /// allocated until everything that has been started with it has finished. Who else uses it meanwhile does so in order.
     pub unsafe fn lent<T: Pod>(&self, address: u64, len: usize) -> DeviceMemory<T> {
-        DeviceMemory { gpu: self.clone(), address, len, capacity: len, is_lent: true, is_unused: false, elements: PhantomData }
+        DeviceMemory {
+            gpu: self.clone(),
+            address,
+            len,
+            capacity: len,
+            is_lent: true,
+            is_unused: false,
+            elements: PhantomData,
+        }
     }
 
     /// Allocates memory for `len` elements. Their values are arbitrary. An array without bytes is not asked of the
@@ -58,7 +66,15 @@ impl Gpu {
             let allocated = self.call(|| unsafe { sys::cuMemAlloc_v2(&mut address, bytes) });
             allocated.map_err(|error| self.allocation_error(error, bytes))?;
         }
-        Ok(DeviceMemory { gpu: self.clone(), address, len, capacity: len, is_lent: false, is_unused: false, elements: PhantomData })
+        Ok(DeviceMemory {
+            gpu: self.clone(),
+            address,
+            len,
+            capacity: len,
+            is_lent: false,
+            is_unused: false,
+            elements: PhantomData,
+        })
     }
 
     fn allocation_error(&self, error: CallError, requested: usize) -> Error {
@@ -213,9 +229,8 @@ impl<T: Pod> DeviceMemory<T> {
         }
         gpu.bind()?;
         // SAFETY: both sides have this many bytes; the rest is the caller's promise.
-        Ok(gpu.call(|| unsafe {
-            sys::cuMemcpyDtoDAsync_v2(self.address, source.address, self.bytes(), gpu.stream())
-        })?)
+        Ok(gpu
+            .call(|| unsafe { sys::cuMemcpyDtoDAsync_v2(self.address, source.address, self.bytes(), gpu.stream()) })?)
     }
 
     /// Starts to set every byte to `value`, on the stream of `gpu`. This does not wait.

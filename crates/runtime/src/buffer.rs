@@ -241,7 +241,10 @@ impl<T: Element + Pod> Buffer<T> {
             Ok(())
         } else {
             // What is on this buffer's own stream would hold up the copy, too.
-            before.iter().try_for_each(|operation| operation.synchronize()).and_then(|()| self.device.gpu(cuda).synchronize())
+            before
+                .iter()
+                .try_for_each(|operation| operation.synchronize())
+                .and_then(|()| self.device.gpu(cuda).synchronize())
         };
         // What was printed is shown after the copy.
         match waited {
@@ -269,7 +272,9 @@ impl<T: Element + Pod> Drop for Buffer<T> {
         let inner = &self.device.inner;
         // Nobody who would have to wait for this thread uses it: a launch by which the buffer is borrowed has returned.
         let claim = match &inner.backend {
-            Backend::Cpu(_) if !self.is_lent() => Some(inner.claims.claim(format_args!("the end of a buffer"), self.uses(true))),
+            Backend::Cpu(_) if !self.is_lent() => {
+                Some(inner.claims.claim(format_args!("the end of a buffer"), self.uses(true)))
+            }
             _ => None,
         };
         let (operations, is_known) = {

@@ -102,7 +102,10 @@ mod tests {
         let claims = Claims::default();
         let outer = claims.claim(format_args!("a"), vec![Use::new(100, 10, true)]).unwrap();
         let error = claims.claim(format_args!("kernel `b`"), vec![Use::new(100, 1, false)]).unwrap_err();
-        assert!(error.to_string().starts_with("kernel `b` uses memory that a launch of this thread is using"), "{error}");
+        assert!(
+            error.to_string().starts_with("kernel `b` uses memory that a launch of this thread is using"),
+            "{error}"
+        );
         drop(outer);
         claims.claim(format_args!("b"), vec![Use::new(100, 1, false)]).map(drop).unwrap();
     }

@@ -256,10 +256,15 @@ impl Device {
                 // this GPU, and what is written overlaps nothing: `check`. A buffer waits for the GPU before it is
                 // freed, and its views borrow it; what else uses it comes before or after: `in_order`. The block is the
                 // kernel's own; the grid is the caller's promise.
-                self.in_order(cuda, || uses(&kernel), None, |gpu| unsafe {
-                    let (block, bytes) = (K::FACTS.block, K::DYNAMIC_SHARED_BYTES);
-                    Ok(function.launch(gpu, grid.into(), block, bytes, params.as_mut_slice())?)
-                })
+                self.in_order(
+                    cuda,
+                    || uses(&kernel),
+                    None,
+                    |gpu| unsafe {
+                        let (block, bytes) = (K::FACTS.block, K::DYNAMIC_SHARED_BYTES);
+                        Ok(function.launch(gpu, grid.into(), block, bytes, params.as_mut_slice())?)
+                    },
+                )
             }
             Backend::Cpu(executor) => {
                 let _claim = self.inner.claims.claim(format_args!("kernel `{}`", K::NAME), uses(&kernel))?;
@@ -282,7 +287,9 @@ impl Device {
     ) -> Result<(), Error> {
         let (number, gpu) = (self.lane.number(), self.gpu(cuda));
         // On another library's stream, whoever made the handle sees to the order of buffers; not so to that of the host.
-        let uses = if number == LENT { Vec::new() } else {
+        let uses = if number == LENT {
+            Vec::new()
+        } else {
             let is_tracked = cuda.order.is_tracked.read().unwrap_or_else(PoisonError::into_inner);
             if !*is_tracked {
                 // Who makes a first other stream waits for the lock, and so until this is started.

@@ -157,7 +157,9 @@ pub enum Error {
     },
 
     /// A buffer of another device.
-    #[error("{what} on {device}: a buffer is of {owner}, opened as another device; allocate it on the device of the operation")]
+    #[error(
+        "{what} on {device}: a buffer is of {owner}, opened as another device; allocate it on the device of the operation"
+    )]
     ForeignBuffer {
         /// What was to be done.
         what: &'static str,
@@ -203,7 +205,9 @@ pub enum Error {
     },
 
     /// A step of a graph cannot be replaced by what it was to be.
-    #[error("step {step} of the graph cannot become a launch of kernel `{kernel}`: {reason}. Make a graph with it instead")]
+    #[error(
+        "step {step} of the graph cannot become a launch of kernel `{kernel}`: {reason}. Make a graph with it instead"
+    )]
     GraphStep {
         /// The number of the step, from 0.
         step: usize,

@@ -12,7 +12,6 @@
 //! ([`order`](crate::order)) that uses all that its steps use.
 
 use std::fmt;
-use std::mem::forget;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
@@ -23,7 +22,7 @@ use cuda_std::{AnyGrid, Dim3, Element, Grid, Kernel, ViewAccess};
 use crate::Error;
 use crate::allocations::{Live, Place};
 use crate::buffer::{Buffer, Memory};
-use crate::device::{Backend, Cuda, Device};
+use crate::device::{Backend, Device};
 use crate::lane::Lane;
 use crate::order::{Operation, Use};
 use crate::short_list::ShortList;
@@ -89,10 +88,6 @@ struct StepUse {
 }
 
 impl Step {
-    fn conflicts_with(&self, uses: &[StepUse]) -> bool {
-        self.uses.iter().any(|own| uses.iter().any(|other| own.memory.conflicts_with(&other.memory)))
-    }
-
     fn is_behind(&self, step: usize) -> bool {
         self.behind.get(step / 64).is_some_and(|bits| bits >> (step % 64) & 1 == 1)
     }
@@ -226,7 +221,11 @@ impl GraphBuilder {
     ///
     /// # Errors
     /// Those of [`Device::copy_on_device`].
-    pub fn copy_on_device<T: Element + Pod>(&mut self, source: &Buffer<T>, target: &mut Buffer<T>) -> Result<(), Error> {
+    pub fn copy_on_device<T: Element + Pod>(
+        &mut self,
+        source: &Buffer<T>,
+        target: &mut Buffer<T>,
+    ) -> Result<(), Error> {
         let owners = [source.device(), target.device()];
         self.device.check_copy("a copy of a graph", owners, [source.len(), target.len()])?;
         let uses = [("the source", source.uses(false)), ("the target", target.uses(true))];
@@ -326,7 +325,8 @@ impl GraphBuilder {
         let mut step = Step { what, uses, behind: Vec::new(), run };
         let mut after = Vec::new();
         for (number, before) in self.steps.iter().enumerate().rev() {
-            if !step.is_behind(number) && before.conflicts_with(&step.uses) {
+            let conflicts = |own: &StepUse| before.uses.iter().any(|other| own.memory.conflicts_with(&other.memory));
+            if !step.is_behind(number) && step.uses.iter().any(conflicts) {
                 step.put_behind(number, before);
                 after.push(number);
             }
@@ -396,10 +396,14 @@ impl Graph {
             Some(what) => return refused(format!("it is {what}")),
         }
         let uses = launch_uses(&self.device, &kernel);
+        let is_live = |other: &&StepUse| self.device.inner.allocations.lock().is_live(&other.place);
         for (number, other) in self.steps.iter().enumerate() {
+            // What is gone has to be replaced before the graph is launched, and is looked at then.
+            let mut live = other.uses.iter().filter(is_live);
+            let conflicts = live.any(|other| uses.iter().any(|own| own.memory.conflicts_with(&other.memory)));
             let is_in_order = if number < step { self.steps[step].is_behind(number) } else { other.is_behind(step) };
-            if number != step && other.conflicts_with(&uses) && !is_in_order {
-                return refused(format!("both use the same memory as step {number}, which is in no order with it"));
+            if number != step && conflicts && !is_in_order {
+                return refused(format!("it would use memory of step {number}, which is in no order with it"));
             }
         }
         if let Some(graph) = &mut self.graph {
@@ -436,9 +440,9 @@ impl Drop for Graph {
     fn drop(&mut self) {
         let launched = self.launched.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if launched.is_some_and(|operation| operation.synchronize().is_err())
-            && self.device.check_context().is_ok()
+            && let Some(graph) = self.graph.take()
         {
-            forget(self.graph.take());
+            graph.leave();
         }
     }
 }
@@ -480,8 +484,10 @@ fn with_launch<K: Kernel>(
     kernel: &K,
     add: impl FnOnce(GraphLaunch<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let Backend::Cuda(cuda) = &device.inner.backend else { unreachable!("only a GPU's device has graphs of the driver's") };
-    let function = Cuda::loader(cuda, &K::FACTS)?.function(&K::FACTS)?;
+    let Backend::Cuda(cuda) = &device.inner.backend else {
+        unreachable!("only a GPU's device has graphs of the driver's")
+    };
+    let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
     let mut params = ShortList::<_, 16>::new(std::ptr::null_mut());
     kernel.visit_params(&mut |address| params.push(address.cast_mut()));
     add(GraphLaunch {

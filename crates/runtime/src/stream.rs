@@ -141,7 +141,10 @@ impl Deref for Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("device", &self.device.name()).field("number", &self.device.lane.number()).finish()
+        f.debug_struct("Stream")
+            .field("device", &self.device.name())
+            .field("number", &self.device.lane.number())
+            .finish()
     }
 }
 
@@ -154,7 +157,11 @@ pub struct Event {
 
 enum What {
     /// Behind the first `count` operations of a stream.
-    Cuda { event: cuda_driver::Event, stream: StreamNumber, count: u64 },
+    Cuda {
+        event: cuda_driver::Event,
+        stream: StreamNumber,
+        count: u64,
+    },
     Cpu(Instant),
 }
 

@@ -37,7 +37,8 @@ fn device() -> Device {
 #[test]
 fn what_is_started_on_streams_comes_out_in_the_programs_order() {
     let device = device();
-    let (first, second) = (device.new_stream().unwrap(), device.new_stream_with_priority(StreamPriority::High).unwrap());
+    let (first, second) =
+        (device.new_stream().unwrap(), device.new_stream_with_priority(StreamPriority::High).unwrap());
     let mut host = device.allocate_on_host::<u32>(100).unwrap();
     assert_eq!(host.as_slice().unwrap(), [0; 100], "its bytes are zero");
     host.as_mut_slice().unwrap().fill(3);
@@ -172,13 +173,16 @@ fn a_step_is_replaced_only_where_the_order_stays() {
     };
     // The first two are beside each other.
     let (step, reason) = refused(graph.set_launch(1, mix { factor: 3, x: y.view(), y: z.view_disjoint() }));
-    assert_eq!((step, &*reason), (1, "both use the same memory as step 0, which is in no order with it"));
+    assert_eq!((step, &*reason), (1, "it would use memory of step 0, which is in no order with it"));
     let (step, reason) = refused(graph.set_launch(0, mix { factor: 3, x: x.view(), y: z.view_disjoint() }));
-    assert_eq!((step, &*reason), (0, "both use the same memory as step 1, which is in no order with it"));
+    assert_eq!((step, &*reason), (0, "it would use memory of step 1, which is in no order with it"));
     let (step, reason) = refused(graph.set_launch(3, mix { factor: 3, x: x.view(), y: z.view_disjoint() }));
     assert_eq!((step, &*reason), (3, "it is a fill"));
     assert_eq!(refused(graph.set_launch(2, other { x: x.view() })), (2, "it is kernel `mix`".to_owned()));
-    assert_eq!(refused(graph.set_launch(4, other { x: x.view() })), (4, "it has 4 steps, which count from 0".to_owned()));
+    assert_eq!(
+        refused(graph.set_launch(4, other { x: x.view() })),
+        (4, "it has 4 steps, which count from 0".to_owned())
+    );
     // The third comes after both.
     graph.set_launch(2, mix { factor: 7, x: y.view(), y: z.view_disjoint() }).unwrap();
     device.launch_graph(&graph).unwrap();

@@ -379,8 +379,9 @@ pub(crate) unsafe fn prepare(
         }
         Action::Mix => {
             let factor = unsafe { *(*params).cast::<u32>() };
-            let [x, len] = unsafe { *(*params.add(1)).cast::<[u64; 2]>() };
-            let [y, len_of_y] = unsafe { *(*params.add(2)).cast::<[u64; 2]>() };
+            let rounds = unsafe { *(*params.add(1)).cast::<u32>() };
+            let [x, len] = unsafe { *(*params.add(2)).cast::<[u64; 2]>() };
+            let [y, len_of_y] = unsafe { *(*params.add(3)).cast::<[u64; 2]>() };
             assert_eq!(len, len_of_y);
             used(x, len);
             used(y, len);
@@ -388,7 +389,7 @@ pub(crate) unsafe fn prepare(
                 for i in 0..len as usize {
                     unsafe {
                         let (x, y) = ((x as *const u32).add(i).read(), (y as *mut u32).add(i));
-                        y.write(y.read().wrapping_mul(factor).wrapping_add(x));
+                        y.write((0..rounds).fold(y.read(), |y, _| y.wrapping_mul(factor).wrapping_add(x)));
                     }
                 }
             })

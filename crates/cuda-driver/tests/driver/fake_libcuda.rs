@@ -10,7 +10,8 @@
 //! - Machine code is an ELF header with PTX behind it ([`fake_kernels::CUBIN_MARK`]); what real assemblers write is refused with
 //!   209. `FAKE_CUDA_CUBINS=222` refuses all with that code, as an old driver; `FAKE_CUDA_CUBINS=lazily,222` not before a kernel of
 //!   it is asked for.
-//! - The kernel `fill(address, len, value)` fills floats; `mix(factor, x, y)` makes each `y` `factor * y + x` of numbers of 32 bits; `faulty` makes every later call return 700, `planted_trap` 719;
+//! - The kernel `fill(address, len, value)` fills floats; `mix(factor, rounds, x, y)` makes each `y`, of 32 bits,
+//!   `factor * y + x` as often; `faulty` makes every later call return 700, `planted_trap` 719;
 //!   whoever waits for `planted_endless` waits for ever. Those that print and panic are in `fake_printing.rs`.
 //! - It does everything at once, unless `fake_defer` tells it otherwise: see `fake_streams.rs`.
 //! - `fake_*` are for the tests; those of `fake_faults.rs` make the n-th call fail, and count what is not given back.

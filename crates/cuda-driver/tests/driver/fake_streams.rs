@@ -5,7 +5,7 @@
 //! seed leads to. Nothing but the order of a stream and the waits for events is kept. Memory that is freed while something on a stream
 //! would still use it ends the process.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{c_int, c_uint};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -32,8 +32,8 @@ struct Schedule {
     /// The state of a generator, if things are deferred.
     random: Option<u64>,
     streams: BTreeMap<usize, VecDeque<Step>>,
-    /// How often each event was recorded, and which of these has happened last.
-    events: BTreeMap<usize, (u64, u64)>,
+    /// How often each event was recorded, and which of these records have not happened. They may happen in any order.
+    events: BTreeMap<usize, (u64, BTreeSet<u64>)>,
 }
 
 /// What is done when its turn comes.
@@ -57,7 +57,7 @@ impl Schedule {
     }
 
     fn has_happened(&self, event: usize, number: u64) -> bool {
-        self.events.get(&event).is_none_or(|&(_, happened)| happened >= number)
+        self.events.get(&event).is_none_or(|(_, pending)| !pending.contains(&number))
     }
 
     /// Does one thing from the front of a stream, and says whether there was one that does not wait.
@@ -73,7 +73,7 @@ impl Schedule {
         let stream = ready[self.random(ready.len())];
         match self.streams.get_mut(&stream).unwrap().pop_front().unwrap() {
             Step::Work(work, _) => work(),
-            Step::Record(event, number) => self.events.entry(event).or_default().1 = number,
+            Step::Record(event, number) => _ = self.events.entry(event).or_default().1.remove(&number),
             Step::Wait(..) => {}
         }
         true
@@ -225,7 +225,7 @@ extern "C" fn cuStreamWaitEvent(stream: usize, event: usize, flags: c_uint) -> u
     }
     let mut schedule = SCHEDULE.lock().unwrap();
     if schedule.random.is_some() {
-        let recorded = schedule.events.get(&event).map_or(0, |&(recorded, _)| recorded);
+        let recorded = schedule.events.get(&event).map_or(0, |(recorded, _)| *recorded);
         schedule.put(stream, Step::Wait(event, recorded));
     }
     SUCCESS
@@ -246,9 +246,10 @@ extern "C" fn cuEventRecord(event: usize, stream: usize) -> u32 {
     }
     let mut schedule = SCHEDULE.lock().unwrap();
     if schedule.random.is_some() {
-        let (recorded, _) = schedule.events.entry(event).or_default();
+        let (recorded, pending) = schedule.events.entry(event).or_default();
         *recorded += 1;
         let number = *recorded;
+        pending.insert(number);
         schedule.put(stream, Step::Record(event, number));
     }
     SUCCESS
@@ -262,7 +263,7 @@ extern "C" fn cuEventSynchronize(event: usize) -> u32 {
     }
     let mut schedule = SCHEDULE.lock().unwrap();
     if schedule.random.is_some() {
-        let recorded = schedule.events.get(&event).map_or(0, |&(recorded, _)| recorded);
+        let recorded = schedule.events.get(&event).map_or(0, |(recorded, _)| *recorded);
         schedule.run_until(|schedule| schedule.has_happened(event, recorded));
     }
     LOST.load(SeqCst)
@@ -272,7 +273,7 @@ extern "C" fn cuEventSynchronize(event: usize) -> u32 {
 extern "C" fn cuEventQuery(event: usize) -> u32 {
     check!(prescribed_in_context("cuEventQuery"));
     let schedule = SCHEDULE.lock().unwrap();
-    let recorded = schedule.events.get(&event).map_or(0, |&(recorded, _)| recorded);
+    let recorded = schedule.events.get(&event).map_or(0, |(recorded, _)| *recorded);
     if schedule.has_happened(event, recorded) { SUCCESS } else { NOT_READY }
 }
 
