@@ -6,6 +6,7 @@ use cuda_builder::Arch;
 fn main() {
     cuda_builder::embed("fixtures/device-features", &[Arch::Sm80]);
     cuda_builder::embed("fixtures/printing", &[Arch::Sm80]);
-    cuda_builder::embed("fixtures/streams", &[Arch::Sm80]);
+    // Both, because on Hopper kernels of the first begin while those before them end.
+    cuda_builder::embed("fixtures/streams", &[Arch::Sm90a, Arch::Sm80]);
     cuda_builder::embed("fixtures/instructions", &[Arch::Sm90a, Arch::Sm80]);
 }

@@ -423,7 +423,9 @@ impl Device {
     }
 
     /// The stream on which the GPU runs what is started by this handle, a `CUstream`, for libraries such as cuBLAS: what they are told to do on
-    /// it runs between what was launched before and after. `None` on the CPU executor. It is valid while the device is open.
+    /// it runs between what was launched before and after. `None` on the CPU executor. It is valid while the device is open; that of a
+    /// [`Stream`](crate::Stream), while that is there. What a library does is not noted: who calls it sees to it that buffers are not dropped
+    /// before it has finished, and to the order of what else uses them on other streams ([`Device::record_event`], [`Device::wait_for`]).
     ///
     /// The library needs the GPU's context to be current on the thread: see [`Device::make_current`].
     pub fn raw_stream(&self) -> Option<*mut c_void> {

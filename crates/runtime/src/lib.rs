@@ -33,6 +33,25 @@
 //! # Ok::<(), runtime::Error>(())
 //! ```
 //!
+//! # Streams, and what a program cannot get wrong with them
+//!
+//! A launch returns at once, on a GPU. [`Device::new_stream`] makes a [`Stream`]: what is started by it runs beside what is started by the
+//! device and by other streams, so that copies and kernels overlap. [`HostBuffer`] is the host's side of copies that nobody waits for, [`Event`]
+//! tells when something has finished and how long it took, [`Graph`] starts many things by one call.
+//!
+//! None of that changes what comes out. Buffers remember what uses them, and what conflicts (of two operations that use a byte, at least
+//! one writes it) runs in the order in which the program has started it, whatever streams it is on: the later one waits on the GPU. So safe
+//! code can have
+//!
+//! - no race between streams: an operation waits for those before it that it conflicts with;
+//! - no race between host and device: the host gets at page-locked memory by methods that wait, and as long as it borrows it, no copy that
+//!   conflicts with that can be started; it has no reference to a device's memory at all;
+//! - no use after free: a buffer that is dropped waits for what uses it, and a graph whose buffer is gone is refused by name
+//!   ([`Error::DeadGraphBuffer`]).
+//!
+//! Nothing of that rests on a guard or a token: a buffer or a stream that is forgotten ([`std::mem::forget`]) stays allocated, with what is noted of
+//! it. On the CPU executor everything is done when the call returns, with the same results, so a program with streams is tested without a GPU.
+//!
 //! # Where things are
 //!
 //! | module | what |
@@ -40,6 +59,11 @@
 //! | `device` | [`Device`]: opening, launching, waiting, measuring |
 //! | `kernel_set`, `loader` | [`KernelSet`], [`kernel_set!`]: embedded PTX, and what of it is loaded |
 //! | `buffer`, `allocations` | [`Buffer`], and what a launch checks of views |
+//! | `stream`, `lane` | [`Stream`], [`Event`] |
+//! | `order`, `claims` | who waits for whom: on a GPU, on the executor |
+//! | `host_buffer`, `host_use`, `copies` | [`HostBuffer`], and copies and fills for which the host does not wait |
+//! | `graph` | [`GraphBuilder`], [`Graph`] |
+//! | `cpu_memory` | buffers in this processor's memory |
 //! | `prints` | what kernels print on a GPU, and the report of one that panics |
 //! | `short_list` | the lists that every launch makes |
 //! | `tensor_map` | [`TensorLayout`], [`TensorTile`]: arrays as TMA sees them |

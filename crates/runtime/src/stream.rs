@@ -58,6 +58,9 @@ pub enum StreamPriority {
 impl Device {
     /// A new stream of this device. What is started there comes behind all that has been started on the device's own stream by now.
     ///
+    /// Streams are made once and used again: each takes time to make. From the first one on, everything that is started on the device,
+    /// on whatever stream, has an event recorded behind it.
+    ///
     /// # Errors
     /// [`Error::Driver`] if an earlier kernel has failed, or if there is no room for more streams.
     pub fn new_stream(&self) -> Result<Stream, Error> {

@@ -164,6 +164,11 @@ fn what_conflicts_waits_once_and_the_rest_does_not() {
         let event = first.record_event().unwrap();
         second.wait_for(&event).unwrap();
         assert_eq!(launch_on(&second, &x, &mut y), operation);
+        // But not for what was started after it.
+        let event = first.record_event().unwrap();
+        drop(launch_on(&first, &x, &mut z));
+        second.wait_for(&event).unwrap();
+        assert_eq!(launch_on(&second, &x, &mut z), [&[wait], &operation[..]].concat());
 
         // The host waits for what uses a buffer, and for nothing else, before that is freed.
         drop(launch_on(&first, &y, &mut z));
@@ -177,6 +182,62 @@ fn what_conflicts_waits_once_and_the_rest_does_not() {
         let mut scratch = first.allocate::<u32>(10).unwrap();
         first.fill_bytes(&mut scratch, 1).unwrap();
         assert_eq!(calls(|| drop(scratch)), ["cuEventSynchronize", "cuMemFree"]);
+    });
+}
+
+#[test]
+fn parts_of_a_buffer_are_told_apart() {
+    // Nothing ever happens, so that nothing may be forgotten.
+    let prepare = |command: &mut Command| {
+        command.env(LIBRARY_VARIABLE, &*LIBRARY).env("FAKE_CUDA", "cuEventQuery=600");
+    };
+    isolated::isolated("parts_of_a_buffer_are_told_apart", prepare, || {
+        begin(0, 0, 0);
+        let device = open();
+        let x = device.upload(&[1u32; 200]).unwrap();
+        let mut y = device.upload(&[1u32; 200]).unwrap();
+        device.prepare(&<mix as cuda_std::Kernel>::FACTS).unwrap();
+        let streams = [(); 3].map(|()| device.new_stream().unwrap());
+        let (operation, wait) = (["cuLaunchKernel", "cuEventRecord"], "cuStreamWaitEvent");
+        let mut part = |device: &Device, first: usize, len: usize| {
+            let (x, y) = (x.view().as_ptr().wrapping_add(first), y.view_mut().as_mut_ptr().wrapping_add(first));
+            // SAFETY: parts of the buffers, which are there until the end.
+            let (x, y) = unsafe { (GlobalSlice::from_raw_parts(x, len), GlobalSliceMut::from_raw_parts(y, len)) };
+            calls(|| device.launch(mix { factor: 3, rounds: 1, x, y }).unwrap())
+        };
+        assert_eq!(part(&streams[0], 0, 100), operation);
+        assert_eq!(part(&streams[1], 100, 100), operation, "another part");
+        assert_eq!(part(&streams[1], 99, 2), [&[wait], &operation[..]].concat(), "one element of the first part");
+        assert_eq!(part(&streams[2], 0, 90), [&[wait], &operation[..]].concat(), "of the first part alone");
+        assert_eq!(part(&device, 0, 200), [&[wait; 3], &operation[..]].concat());
+        assert_eq!(part(&streams[0], 0, 1), [&[wait], &operation[..]].concat(), "who wrote all has taken their place");
+
+        // Of many parts only as much is kept as a few tell.
+        for first in 0..200 {
+            part(&streams[0], first, 1);
+        }
+        assert_eq!(part(&streams[1], 7, 1), [&[wait; 2], &operation[..]].concat(), "who wrote all, and the last of the many");
+        assert_eq!(part(&streams[1], 150, 1), operation, "behind all of the many by now");
+        part(&streams[0], 7, 1);
+        assert_eq!(part(&streams[1], 7, 1), [&[wait], &operation[..]].concat());
+    });
+}
+
+#[test]
+fn a_new_stream_is_behind_what_was_not_recorded() {
+    isolated("a_new_stream_is_behind_what_was_not_recorded", || {
+        for seed in 1..=20 {
+            fake::<extern "C" fn(u64)>(c"fake_defer")(seed);
+            let device = open();
+            let [x, mut y, _] = buffers(&device);
+            // One stream, so nobody notes this.
+            device.launch(launch(&x, &mut y)).unwrap();
+            let stream = device.new_stream().unwrap();
+            let mut host = device.allocate_on_host(10).unwrap();
+            stream.copy_to_host(&y, &mut host).unwrap();
+            assert_eq!(host.as_slice().unwrap(), [7; 10], "seed {seed}");
+        }
+        fake::<extern "C" fn(u64)>(c"fake_defer")(0);
     });
 }
 
