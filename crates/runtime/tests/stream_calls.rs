@@ -220,6 +220,26 @@ fn parts_of_a_buffer_are_told_apart() {
         assert_eq!(part(&streams[1], 150, 1), operation, "behind all of the many by now");
         part(&streams[0], 7, 1);
         assert_eq!(part(&streams[1], 7, 1), [&[wait], &operation[..]].concat());
+
+        // And what is kept stands for the last of them.
+        for seed in 1..=20 {
+            fake::<extern "C" fn(u64)>(c"fake_defer")(seed);
+            let (mut y, mut z) = (device.upload(&[1u32; 200]).unwrap(), device.upload(&[0u32; 1]).unwrap());
+            let (of_x, of_y) = (x.view().as_ptr(), y.view_mut().as_mut_ptr());
+            for first in 0..100 {
+                let (x, y) = (of_x.wrapping_add(first), of_y.wrapping_add(first));
+                // SAFETY: parts of the buffers, which are there until the end.
+                let (x, y) = unsafe { (GlobalSlice::from_raw_parts(x, 1), GlobalSliceMut::from_raw_parts(y, 1)) };
+                streams[0].launch(mix { factor: 3, rounds: 1, x, y }).unwrap();
+            }
+            // SAFETY: as above.
+            let of_y = unsafe { GlobalSlice::from_raw_parts(of_y.wrapping_add(60), 1) };
+            streams[1].launch(mix { factor: 1, rounds: 1, x: of_y, y: z.view_mut() }).unwrap();
+            let mut result = [0];
+            z.copy_to(&mut result).unwrap();
+            assert_eq!(result, [4], "seed {seed}");
+        }
+        fake::<extern "C" fn(u64)>(c"fake_defer")(0);
     });
 }
 
