@@ -126,11 +126,11 @@ impl Graph {
         added.map_err(|error| function.launch_error(error, grid, block, dynamic_shared_bytes))?;
         self.nodes.push(Node { raw: Some(node), function: Some(function.clone()) });
         if function.is_cooperative() {
-            let (value, attribute) =
-                (AttributeValue { number: 1, rest: [0; 60] }, CUkernelNodeAttrID::CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE);
+            let attribute = CUkernelNodeAttrID::CU_KERNEL_NODE_ATTRIBUTE_COOPERATIVE;
+            let value = AttributeValue { number: 1, rest: [0; 60] };
+            let value = (&raw const value).cast();
             // SAFETY: the node is there, and the value has the size that any driver reads.
-            self.gpu
-                .call(|| unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, (&raw const value).cast()) })?;
+            self.gpu.call(|| unsafe { sys::cuGraphKernelNodeSetAttribute(node, attribute, value) })?;
         }
         Ok(())
     }

@@ -51,8 +51,9 @@ pub struct Graph {
     launched: Mutex<Option<Arc<Operation>>>,
 }
 
-/// What a step does on the CPU executor.
-type Run = Box<dyn Fn(&Executor) -> Result<(), Error> + Send + Sync>;
+/// What a step does on the CPU executor, with views of some lifetime.
+type RunWithin<'a> = Box<dyn Fn(&Executor) -> Result<(), Error> + Send + Sync + 'a>;
+type Run = RunWithin<'static>;
 
 struct Step {
     what: What,
@@ -506,9 +507,8 @@ fn with_launch<K: Kernel>(
 /// otherwise than in order, as [`Device::launch_graph`] sees to.
 unsafe fn run_launch<K: Kernel>(grid: Dim3, kernel: K) -> Run {
     // SAFETY: the caller's promise.
-    let run: Box<dyn Fn(&Executor) -> Result<(), Error> + Send + Sync + '_> =
-        Box::new(move |executor| unsafe { Ok(executor.launch(kernel, grid)?) });
-    // SAFETY: the kernel holds nothing but numbers and views, plain data whose drop does nothing. Beyond the views' lifetime it is used only when
-    // it runs, and then their memory is there: the caller's promise.
-    unsafe { std::mem::transmute::<Box<dyn Fn(&Executor) -> Result<(), Error> + Send + Sync + '_>, Run>(run) }
+    let run: RunWithin<'_> = Box::new(move |executor| unsafe { Ok(executor.launch(kernel, grid)?) });
+    // SAFETY: the kernel holds nothing but numbers and views, plain data whose drop does nothing. Beyond the views' lifetime it is used only
+    // when it runs, and then their memory is there: the caller's promise.
+    unsafe { std::mem::transmute::<RunWithin<'_>, Run>(run) }
 }

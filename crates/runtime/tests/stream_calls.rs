@@ -216,7 +216,11 @@ fn parts_of_a_buffer_are_told_apart() {
         for first in 0..200 {
             part(&streams[0], first, 1);
         }
-        assert_eq!(part(&streams[1], 7, 1), [&[wait; 2], &operation[..]].concat(), "who wrote all, and the last of the many");
+        assert_eq!(
+            part(&streams[1], 7, 1),
+            [&[wait; 2], &operation[..]].concat(),
+            "who wrote all, and the last of the many"
+        );
         assert_eq!(part(&streams[1], 150, 1), operation, "behind all of the many by now");
         part(&streams[0], 7, 1);
         assert_eq!(part(&streams[1], 7, 1), [&[wait], &operation[..]].concat());
@@ -226,14 +230,15 @@ fn parts_of_a_buffer_are_told_apart() {
             fake::<extern "C" fn(u64)>(c"fake_defer")(seed);
             let (mut y, mut z) = (device.upload(&[1u32; 200]).unwrap(), device.upload(&[0u32; 1]).unwrap());
             let (of_x, of_y) = (x.view().as_ptr(), y.view_mut().as_mut_ptr());
-            for first in 0..100 {
+            // The last of them is one too many.
+            for first in 0..64 {
                 let (x, y) = (of_x.wrapping_add(first), of_y.wrapping_add(first));
                 // SAFETY: parts of the buffers, which are there until the end.
                 let (x, y) = unsafe { (GlobalSlice::from_raw_parts(x, 1), GlobalSliceMut::from_raw_parts(y, 1)) };
                 streams[0].launch(mix { factor: 3, rounds: 1, x, y }).unwrap();
             }
             // SAFETY: as above.
-            let of_y = unsafe { GlobalSlice::from_raw_parts(of_y.wrapping_add(60), 1) };
+            let of_y = unsafe { GlobalSlice::from_raw_parts(of_y.wrapping_add(63), 1) };
             streams[1].launch(mix { factor: 1, rounds: 1, x: of_y, y: z.view_mut() }).unwrap();
             let mut result = [0];
             z.copy_to(&mut result).unwrap();
