@@ -14,7 +14,6 @@ use gpu_facts::{ComputeCapability, Limits};
 use crate::call::{CallError, Outcome, call};
 use crate::error::{Error, code};
 use crate::launches::Launches;
-use crate::stream::FurtherStream;
 use crate::version::DriverVersion;
 
 /// The CUDA version that the installed driver supports. Opens the driver's library, but no GPU.
@@ -188,6 +187,43 @@ struct LentStream(CUstream);
 unsafe impl Send for LentStream {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for LentStream {}
+
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: u32 = 1;
+
+/// A stream that ends with this.
+#[derive(Debug)]
+struct FurtherStream {
+    raw: CUstream,
+    /// A handle by which things run on the GPU's own stream.
+    gpu: Gpu,
+}
+
+// SAFETY: the driver's functions may be called with a stream from any thread on which its context is current.
+unsafe impl Send for FurtherStream {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for FurtherStream {}
+
+impl FurtherStream {
+    fn new(gpu: Gpu, priority: i32) -> Result<Self, Error> {
+        gpu.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` may be written to.
+        gpu.call(|| unsafe { sys::cuStreamCreateWithPriority(&mut raw, NON_BLOCKING, priority) })?;
+        Ok(Self { raw, gpu })
+    }
+}
+
+impl Drop for FurtherStream {
+    /// Waits for nothing: the driver ends the stream when what was started there has finished. Errors stay unseen: nobody is left to
+    /// tell, and the next use of the GPU reports the same error.
+    fn drop(&mut self) {
+        if self.gpu.bind().is_ok() {
+            // SAFETY: the stream is of the context that is current now, and this was its last use.
+            let _ = self.gpu.call(|| unsafe { sys::cuStreamDestroy_v2(self.raw) });
+        }
+    }
+}
 
 /// Dropped from the top: the stream before the context.
 #[derive(Debug)]
@@ -403,7 +439,7 @@ impl Gpu {
         match &self.other_stream {
             None => self.inner.stream.as_inner(),
             Some(OtherStream::Lent(LentStream(stream))) => *stream,
-            Some(OtherStream::Further(stream)) => stream.raw(),
+            Some(OtherStream::Further(stream)) => stream.raw,
         }
     }
 }
