@@ -10,6 +10,9 @@ mod fake_library;
 mod isolated;
 #[path = "../../../tests/fixtures/streams/src/kernels.rs"]
 mod kernels;
+#[path = "../../../tests/src/streams/overlap.rs"]
+#[allow(dead_code, unreachable_pub, reason = "another crate has it, too, and shows it; times mean nothing here")]
+mod overlap;
 #[path = "../../../tests/src/streams/programs.rs"]
 #[allow(unreachable_pub, reason = "another crate has it, too, and shows it")]
 mod programs;
@@ -38,6 +41,12 @@ fn programs_come_out_the_same_on_the_executor_with_all_checks() {
         assert_eq!(run(&full, seed, LIMITS).unwrap(), run(&bounds, seed, LIMITS).unwrap(), "seed {seed}");
     }
     assert_ne!(run(&bounds, 1, LIMITS).unwrap(), run(&bounds, 2, LIMITS).unwrap());
+}
+
+#[test]
+fn chunks_are_right_on_one_stream_and_on_several() {
+    let amount = overlap::Amount { chunks: 5, elements: 300, rounds: 3, streams: 3 };
+    assert!(overlap::measure(&Device::cpu(Checks::Full), amount).unwrap().is_right);
 }
 
 #[test]
