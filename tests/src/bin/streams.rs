@@ -7,9 +7,9 @@ use std::time::Instant;
 use clap::Parser;
 use cuda_std::executor::Checks;
 use runtime::{Device, Error};
+use tests::streams::KERNELS;
 use tests::streams::overlap::{Amount, measure};
 use tests::streams::programs::{Limits, run};
-use tests::streams::{KERNELS, programs};
 
 /// Something came out that should not have.
 const WRONG: u8 = 1;
@@ -60,7 +60,7 @@ fn compare(flags: &Flags) -> Result<bool, Error> {
     let (start, mut wrong) = (Instant::now(), Vec::new());
     let limits = Limits { rounds };
     for seed in seed..seed + programs {
-        if run(&device, seed, limits)? != programs::run(&in_order, seed, limits)? {
+        if run(&device, seed, limits)? != run(&in_order, seed, limits)? {
             wrong.push(seed);
         }
     }
