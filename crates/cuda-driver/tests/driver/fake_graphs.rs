@@ -180,7 +180,8 @@ unsafe extern "C" fn cuGraphLaunch(executable: usize, stream: usize) -> u32 {
     LAST_STREAM.store(stream, SeqCst);
     check!(prescribed_in_context("cuGraphLaunch"));
     let graph = unsafe { &*(executable as *const Graph) };
-    let (mut left, mut order): (Vec<usize>, Vec<Arc<dyn Fn() + Send + Sync>>) = ((0..graph.nodes.len()).collect(), Vec::new());
+    let (mut left, mut order): (Vec<usize>, Vec<Arc<dyn Fn() + Send + Sync>>) =
+        ((0..graph.nodes.len()).collect(), Vec::new());
     while !left.is_empty() {
         let is_ready = |&&number: &&usize| graph.nodes[number].after.iter().all(|before| !left.contains(before));
         let ready: Vec<usize> = left.iter().filter(is_ready).copied().collect();

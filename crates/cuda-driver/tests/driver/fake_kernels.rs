@@ -4,8 +4,8 @@
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
 use gpu_facts::KernelFacts;
 
@@ -14,8 +14,8 @@ use crate::fake_printing::{fail, print};
 use crate::fake_streams::enqueue;
 use crate::print_record::{CHANNEL, Channel};
 use crate::{
-    ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, MULTIPROCESSORS,
-    NOT_FOUND, SUCCESS, check, copy_text, destroyed, limits, prescribed_in_context, refusal_to_destroy,
+    ENDLESS, ILLEGAL_ADDRESS, INVALID_VALUE, LAST_STREAM, LAUNCH_FAILED, LOST, MULTIPROCESSORS, NOT_FOUND, SUCCESS,
+    check, copy_text, destroyed, limits, prescribed_in_context, refusal_to_destroy,
 };
 
 /// How often functions were called that a program should call rarely.
