@@ -362,6 +362,8 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn set_unchecked(&self, index: usize, value: T) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::executor::require_awaited(&value);
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
         unsafe { T::store(to_write(self.pointer, self.len(), index, 1, align_of::<T>()), value) }
     }
@@ -409,6 +411,7 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
         {
             let first = to_write(self.pointer, self.len(), index, N, vector_bytes::<T, N>());
             for (i, value) in values.into_iter().enumerate() {
+                crate::executor::require_awaited(&value);
                 // SAFETY: the elements are in bounds: just checked.
                 unsafe { T::store(first.add(i), value) };
             }
@@ -425,8 +428,8 @@ impl<T> GlobalSliceMut<'_, T> {
         name: crate::ViewName<'_>,
         visit: &mut dyn FnMut(crate::View<'_>),
     ) {
-        let bytes = self.len as usize * size_of::<T>();
-        visit(crate::View { name, address: self.pointer.addr(), bytes, access });
+        let (bytes, element_bytes) = (self.len as usize * size_of::<T>(), size_of::<T>());
+        visit(crate::View { name, address: self.pointer.addr(), bytes, element_bytes, access });
     }
 }
 
@@ -499,8 +502,9 @@ unsafe impl<T: Element + KernelParam> KernelParam for GlobalSlice<'_, T> {
 
     #[cfg(not(target_arch = "nvptx64"))]
     fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
-        let bytes = self.len() * size_of::<T>();
-        visit(crate::View { name, address: self.pointer.addr(), bytes, access: crate::ViewAccess::Read });
+        let (bytes, element_bytes) = (self.len() * size_of::<T>(), size_of::<T>());
+        let (address, access) = (self.pointer.addr(), crate::ViewAccess::Read);
+        visit(crate::View { name, address, bytes, element_bytes, access });
     }
 }
 

@@ -111,6 +111,8 @@ pub struct View<'a> {
     pub address: usize,
     /// Its size in bytes.
     pub bytes: usize,
+    /// The size of one of its elements, in bytes.
+    pub element_bytes: usize,
     /// What the kernel may do to it.
     pub access: ViewAccess,
 }

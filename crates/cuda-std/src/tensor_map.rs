@@ -187,7 +187,21 @@ unsafe impl KernelParam for TensorMap<'_> {
     const IS_TENSOR_MAP: bool = true;
 
     fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
-        visit(crate::View { name, address: self.pointer.addr(), bytes: self.size, access: crate::ViewAccess::Read });
+        self.visit_as(crate::ViewAccess::Read, name, visit);
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl TensorMap<'_> {
+    /// [`KernelParam::visit_views`] of the memory, with what a kernel may do to it.
+    fn visit_as(
+        &self,
+        access: crate::ViewAccess,
+        name: crate::ViewName<'_>,
+        visit: &mut dyn FnMut(crate::View<'_>),
+    ) {
+        let element_bytes = self.layout().element.bytes();
+        visit(crate::View { name, address: self.pointer.addr(), bytes: self.size, element_bytes, access });
     }
 }
 
@@ -251,7 +265,6 @@ unsafe impl KernelParam for TensorMapMut<'_> {
     const IS_TENSOR_MAP: bool = true;
 
     fn visit_views(&self, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
-        let TensorMap { pointer, size, .. } = self.0;
-        visit(crate::View { name, address: pointer.addr(), bytes: size, access: crate::ViewAccess::StoreWithin });
+        self.0.visit_as(crate::ViewAccess::StoreWithin, name, visit);
     }
 }

@@ -408,7 +408,7 @@ fn memory_that_this_block_has_not_written_holds_nothing() {
     let fault = fault(Checks::Full, reads_what_block_0_wrote { out: GlobalSliceMut::new(&mut out) }, 2);
     assert_eq!((fault.block, fault.thread), (at(1, 0, 0), at(5, 0, 0)));
     assert_eq!(fault.location.unwrap().line, line_of(SOURCE, "unwritten"));
-    let FaultKind::UnwrittenShared { array, element } = fault.kind else { panic!("{:?}", fault.kind) };
+    let FaultKind::UnwrittenShared { array, element, pending: None } = fault.kind else { panic!("{:?}", fault.kind) };
     assert_eq!(element, "[2, 1]");
     let SharedArrayName::Static { declared, .. } = array else { panic!("{array:?}") };
     assert_eq!(declared.line, line_of(SOURCE, "array"));

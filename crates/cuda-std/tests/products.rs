@@ -127,7 +127,7 @@ unsafe fn multiply<F: Format<Number = f32>>(
         }
         for (i, sum) in sums.into_iter().enumerate() {
             let (row, col) = (16 * warp + g + i / 2 % 2 * 8, i / 4 * 8 + 2 * q + i % 2);
-            out.set_unchecked(row * COLUMNS + col, sum);
+            out.set_unchecked(row * COLUMNS + col, sum); // <result>
         }
     }
 }
@@ -218,7 +218,8 @@ fn what_goes_on_meanwhile_is_waited_for_and_made_visible() {
         fault(Checks::Full, multiply_tf32 { a: GlobalSlice::new(&a), b: GlobalSlice::new(&b), wrong, out }, 1)
     };
     let not_awaited = run(NO_WAIT);
-    assert_eq!((not_awaited.kind, not_awaited.location.unwrap().line), (FaultKind::ProductNotAwaited, line("product")));
+    let FaultKind::SumsNotAwaited { product } = &not_awaited.kind else { panic!("{not_awaited}") };
+    assert_eq!((product.line, not_awaited.location.unwrap().line), (line("last product"), line("result")));
 
     for (wrong, mark) in [(NO_FENCE, "product"), (NO_SECOND_FENCE, "product after the wait")] {
         let not_fenced = run(wrong);

@@ -275,7 +275,8 @@ mod tests {
 
         fn visit_views(&self, visit: &mut dyn FnMut(View<'_>)) {
             for (name, range, access) in self.0 {
-                visit(View { name: ViewName::of(name), address: range.start, bytes: range.len(), access: *access });
+                let (name, address, bytes) = (ViewName::of(name), range.start, range.len());
+                visit(View { name, address, bytes, element_bytes: 4, access: *access });
             }
         }
 

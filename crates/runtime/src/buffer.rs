@@ -1,5 +1,6 @@
 //! Arrays in a device's memory, a GPU's or the executor's: allocated, copied, viewed by kernels.
 
+use std::ops::Range;
 use std::{fmt, ptr};
 
 use bytemuck::Pod;
@@ -27,14 +28,20 @@ pub(crate) enum Memory<T: Element + Pod> {
 }
 
 impl Device {
-    /// Allocates memory for `len` elements, whose values are unspecified.
+    /// Allocates memory for `len` elements, whose values are unspecified. The CPU executor with all checks reports a kernel that reads
+    /// elements which nobody has written, with the line of this call.
     ///
     /// # Errors
     /// [`Error::Driver`] where the GPU has too little free memory, or where the size does not fit an address range.
+    #[track_caller]
     pub fn allocate<T: Element + Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
         let memory = match &self.inner.backend {
             Backend::Cuda(cuda) => Memory::Cuda(self.gpu(cuda).allocate(len)?),
-            Backend::Cpu(_) => Memory::Cpu(CpuMemory::zeroed(len)?),
+            Backend::Cpu(executor) => {
+                let mut memory = CpuMemory::zeroed(len)?;
+                memory.take_as_unwritten(executor);
+                Memory::Cpu(memory)
+            }
         };
         let buffer = Buffer { device: self.clone(), memory };
         self.inner.allocations.insert(buffer.address(), buffer.bytes());
@@ -64,6 +71,7 @@ impl Device {
     ///
     /// # Errors
     /// As for [`Device::allocate`], and [`Error::Driver`] if an earlier kernel has failed.
+    #[track_caller]
     pub fn upload<T: Element + Pod>(&self, data: &[T]) -> Result<Buffer<T>, Error> {
         let mut buffer = self.allocate(data.len())?;
         buffer.copy_from(data)?;
@@ -94,17 +102,26 @@ impl<T: Element + Pod> Buffer<T> {
     }
 
     /// Makes it a buffer of the first `len` elements that there is memory for, whose values are unspecified: for memory that is
-    /// used again, for something smaller. Views of it end with the last of these.
+    /// used again, for something smaller. Views of it end with the last of these. To the CPU executor, these elements are as good as
+    /// allocated by this call.
     ///
     /// # Panics
     /// If there is memory for fewer.
+    #[track_caller]
     pub fn set_len(&mut self, len: usize) {
         let capacity = self.capacity();
         assert!(len <= capacity, "{len} elements in memory for {capacity}");
         let before = self.bytes();
         match &mut self.memory {
             Memory::Cuda(memory) => memory.set_len(len),
-            Memory::Cpu(memory) => memory.len = len,
+            Memory::Cpu(memory) => {
+                memory.len = len;
+                if let Backend::Cpu(executor) = &self.device.inner.backend
+                    && !memory.is_lent()
+                {
+                    memory.take_as_unwritten(executor);
+                }
+            }
         }
         self.device.inner.allocations.resize(self.address(), [before, self.bytes()], self.is_lent());
     }
@@ -141,7 +158,8 @@ impl<T: Element + Pod> Buffer<T> {
     /// Copies the buffer into `target`.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`]; [`Error::Driver`] if an earlier kernel has failed.
+    /// [`Error::LengthMismatch`]; [`Error::Driver`] if an earlier kernel has failed. On the CPU executor with all checks,
+    /// [`Error::Unwritten`] if nobody has written some of the elements.
     pub fn copy_to(&self, target: &mut [T]) -> Result<(), Error> {
         self.check_length(target.len())?;
         self.wait_for_uses(false)?;
@@ -154,6 +172,7 @@ impl<T: Element + Pod> Buffer<T> {
             }
             (Backend::Cpu(_), Memory::Cpu(memory)) => {
                 let _claim = inner.claims.claim(format_args!("a copy to the host"), uses)?;
+                memory.check_read(0..memory.len)?;
                 // SAFETY: the memory is claimed.
                 unsafe { memory.read(target) };
                 Ok(())
@@ -170,6 +189,46 @@ impl<T: Element + Pod> Buffer<T> {
     pub fn fill_bytes(&mut self, value: u8) -> Result<(), Error> {
         let device = self.device.clone();
         device.fill_bytes(self, value)
+    }
+
+    /// Has the CPU executor with all checks take elements for unwritten, as after [`Device::allocate`], though the host has written to
+    /// them: to see whether a kernel writes all of its output, or reads what is none of its input. Otherwise it does nothing.
+    ///
+    /// # Panics
+    /// If there are fewer elements.
+    #[track_caller]
+    pub fn take_as_unwritten(&mut self, elements: Range<usize>) {
+        let len = self.len();
+        assert!(elements.start <= elements.end && elements.end <= len, "elements {elements:?} of {len}");
+        if let (Memory::Cpu(memory), Backend::Cpu(executor)) = (&mut self.memory, &self.device.inner.backend)
+            && !memory.is_lent()
+        {
+            memory.take_as_unwritten(executor);
+            memory.note_write(0..elements.start);
+            memory.note_write(elements.end..len);
+        }
+    }
+
+    /// Whether all of these elements have been written, as far as it is known: only the CPU executor with all checks knows.
+    ///
+    /// # Errors
+    /// [`Error::Unwritten`], if not.
+    ///
+    /// # Panics
+    /// If there are fewer elements.
+    pub fn check_written(&self, elements: Range<usize>) -> Result<(), Error> {
+        match &self.memory {
+            Memory::Cpu(memory) => memory.check_read(elements),
+            Memory::Cuda(_) => Ok(()),
+        }
+    }
+
+    /// Has the CPU executor take all elements for written, whatever they are, because it does not matter: for the host to read a buffer
+    /// of which a part is scratch.
+    pub fn take_as_written(&mut self) {
+        if let Memory::Cpu(memory) = &mut self.memory {
+            memory.take_as_written();
+        }
     }
 
     /// The buffer as a kernel that only reads takes it.

@@ -43,7 +43,7 @@ impl Device {
     /// Copies a buffer into page-locked memory of the host, on this stream. The host does not wait: [`HostBuffer::as_slice`] does.
     ///
     /// # Errors
-    /// Those of [`Device::copy_to_device`].
+    /// Those of [`Device::copy_to_device`]; [`Error::Unwritten`] on the CPU executor with all checks, if nobody has written some of the elements.
     pub fn copy_to_host<T: Element + Pod>(&self, source: &Buffer<T>, target: &mut HostBuffer<T>) -> Result<(), Error> {
         self.check_copy("a copy to the host", [source.device(), target.device()], [target.len(), source.len()])?;
         let uses = source.uses(false);
@@ -55,6 +55,7 @@ impl Device {
             }
             (Backend::Cpu(_), Memory::Cpu(from), HostMemory::Cpu(_)) => {
                 let _claim = self.inner.claims.claim(format_args!("a copy to the host"), uses)?;
+                from.check_read(0..from.len)?;
                 // SAFETY: the memory is claimed.
                 unsafe { from.read(target.as_mut_slice()?) };
                 Ok(())

@@ -1,8 +1,11 @@
 //! Arrays in this processor's memory, which the CPU executor's kernels use in place of a GPU's.
 
+use std::ops::Range;
 use std::ptr::{self, NonNull};
+use std::sync::{Arc, Weak};
 
 use bytemuck::{Pod, Zeroable};
+use cuda_std::executor::{Executor, UnwrittenMemory};
 
 use crate::Error;
 
@@ -17,6 +20,27 @@ pub(crate) struct CpuMemory<T> {
     pub(crate) capacity: usize,
     /// What it has to give back, a box, if it is not lent.
     lines: Option<NonNull<[Line]>>,
+    values: Values,
+}
+
+/// Which elements have values, as far as that is of interest.
+enum Values {
+    /// All of them.
+    All,
+    /// Those that somebody has written.
+    Written(Arc<UnwrittenMemory>),
+    /// The same, of memory that is lent by another array, as long as that is there.
+    WrittenOfLender(Weak<UnwrittenMemory>),
+}
+
+impl Values {
+    fn known(&self) -> Option<Arc<UnwrittenMemory>> {
+        match self {
+            Self::All => None,
+            Self::Written(known) => Some(known.clone()),
+            Self::WrittenOfLender(known) => known.upgrade(),
+        }
+    }
 }
 
 // SAFETY: it owns its elements as a `Vec<T>` does; whoever lent them has promised that nobody else uses them otherwise than in order.
@@ -63,7 +87,7 @@ impl<T: Pod> CpuMemory<T> {
         lines.try_reserve_exact(count).map_err(|_| too_much(available()))?;
         lines.resize(count, Line::zeroed());
         let lines = NonNull::from(Box::leak(lines.into_boxed_slice()));
-        Ok(Self { first: lines.cast(), len, capacity: len, lines: Some(lines) })
+        Ok(Self { first: lines.cast(), len, capacity: len, lines: Some(lines), values: Values::All })
     }
 
     /// `len` elements that are somebody else's.
@@ -73,7 +97,7 @@ impl<T: Pod> CpuMemory<T> {
     /// order.
     pub(crate) unsafe fn lent(address: usize, len: usize) -> Self {
         let first = NonNull::new(ptr::with_exposed_provenance_mut(address)).filter(|_| len > 0);
-        Self { first: first.unwrap_or(NonNull::dangling()), len, capacity: len, lines: None }
+        Self { first: first.unwrap_or(NonNull::dangling()), len, capacity: len, lines: None, values: Values::All }
     }
 
     /// The same elements, lent.
@@ -81,7 +105,8 @@ impl<T: Pod> CpuMemory<T> {
     /// # Safety
     /// As for [`CpuMemory::lent`].
     pub(crate) unsafe fn alias(&self) -> Self {
-        Self { first: self.first, len: self.len, capacity: self.len, lines: None }
+        let values = self.values.known().map_or(Values::All, |known| Values::WrittenOfLender(Arc::downgrade(&known)));
+        Self { first: self.first, len: self.len, capacity: self.len, lines: None, values }
     }
 
     pub(crate) fn is_lent(&self) -> bool {
@@ -90,6 +115,33 @@ impl<T: Pod> CpuMemory<T> {
 
     pub(crate) fn as_ptr(&self) -> *mut T {
         self.first.as_ptr()
+    }
+
+    /// Has an executor with all checks take all elements for unwritten.
+    #[track_caller]
+    pub(crate) fn take_as_unwritten(&mut self, executor: &Executor) {
+        let unwritten = executor.without_values(self.first.addr().get(), self.len * size_of::<T>());
+        self.values = unwritten.map_or(Values::All, |unwritten| Values::Written(Arc::new(unwritten)));
+    }
+
+    /// Has it take all elements for written.
+    pub(crate) fn take_as_written(&mut self) {
+        self.values = Values::All;
+    }
+
+    /// Notes that the host has written elements.
+    pub(crate) fn note_write(&self, elements: Range<usize>) {
+        if let Some(known) = self.values.known() {
+            known.note_write::<T>(elements);
+        }
+    }
+
+    /// Refuses elements that nobody has written.
+    pub(crate) fn check_read(&self, elements: Range<usize>) -> Result<(), Error> {
+        match self.values.known() {
+            Some(known) => Ok(known.check_read::<T>(elements)?),
+            None => Ok(()),
+        }
     }
 
     /// Writes all elements.
@@ -103,6 +155,7 @@ impl<T: Pod> CpuMemory<T> {
         assert_eq!(source.len(), self.len);
         // SAFETY: both have this many elements. `source` may be of the memory if that is lent.
         unsafe { ptr::copy(source.as_ptr(), self.as_ptr(), self.len) };
+        self.note_write(0..self.len);
     }
 
     /// Reads all elements.
@@ -118,7 +171,7 @@ impl<T: Pod> CpuMemory<T> {
         unsafe { ptr::copy(self.as_ptr(), target.as_mut_ptr(), self.len) };
     }
 
-    /// Copies all elements of another array of the same length.
+    /// Copies all elements of another array of the same length. They count as written, whether those of the other array are or not.
     ///
     /// # Safety
     /// Nobody else accesses these meanwhile, and nobody writes to the others.
@@ -129,6 +182,7 @@ impl<T: Pod> CpuMemory<T> {
         assert_eq!(source.len, self.len);
         // SAFETY: both have this many elements, which are initialized. Of what is lent the two may overlap.
         unsafe { ptr::copy(source.as_ptr(), self.as_ptr(), self.len) };
+        self.note_write(0..self.len);
     }
 
     /// Sets every byte.
@@ -138,13 +192,14 @@ impl<T: Pod> CpuMemory<T> {
     pub(crate) unsafe fn fill_bytes(&self, value: u8) {
         // SAFETY: there are as many elements, and every bit pattern is one.
         unsafe { self.as_ptr().write_bytes(value, self.len) };
+        self.note_write(0..self.len);
     }
 }
 
 impl<T> CpuMemory<T> {
     /// No elements.
     pub(crate) fn empty() -> Self {
-        Self { first: NonNull::dangling(), len: 0, capacity: 0, lines: None }
+        Self { first: NonNull::dangling(), len: 0, capacity: 0, lines: None, values: Values::All }
     }
 
     /// Leaves the memory allocated for as long as the process runs: for memory that somebody may still use.
@@ -155,6 +210,8 @@ impl<T> CpuMemory<T> {
 
 impl<T> Drop for CpuMemory<T> {
     fn drop(&mut self) {
+        // Before anybody else can have the memory.
+        self.values = Values::All;
         if let Some(lines) = self.lines {
             // SAFETY: it is from a box, and nobody else has it.
             drop(unsafe { Box::from_raw(lines.as_ptr()) });

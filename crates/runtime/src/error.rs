@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use cuda_std::ContractViolation;
-use cuda_std::executor::LaunchError;
+use cuda_std::executor::{LaunchError, UnwrittenElements};
 
 /// An error of this library. Its message is complete and stands on its own.
 #[derive(Debug, thiserror::Error)]
@@ -224,6 +224,10 @@ pub enum Error {
         reason: String,
     },
 
+    /// The host reads what no kernel has written: the CPU executor with all checks has seen it.
+    #[error(transparent)]
+    Unwritten(#[from] UnwrittenElements),
+
     /// The device does not have the kernels of the crate.
     #[error(
         "kernel `{kernel}` is of the crate `{crate_name}`, and {device} has the kernels of {known}: embed that crate's kernels \
@@ -332,6 +336,7 @@ impl Error {
     pub fn is_kernel_fault(&self) -> bool {
         match self {
             Self::Executor(error) => matches!(error, LaunchError::Fault(_)),
+            Self::Unwritten(_) => true,
             Self::Driver(error) => matches!(error, cuda_driver::Error::ContextLost { .. }),
             _ => false,
         }

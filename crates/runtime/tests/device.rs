@@ -67,6 +67,51 @@ fn a_launch_on_views_of_the_devices_own_buffers_runs() {
 }
 
 #[test]
+fn memory_without_values_is_written_before_it_is_read() {
+    let device = Device::cpu(Checks::Full);
+    let (a, x) = (device.upload(&A).unwrap(), device.upload(&X).unwrap());
+    let here = |line: u32| format!("{}:{line}", file!());
+    let (mut empty, line) = (device.allocate::<f32>(3).unwrap(), line!());
+    let mut y = device.upload(&[9.0, 9.0]).unwrap();
+    let mut result = [0.0; 3];
+
+    // The host reads it, before and after a kernel has written a part.
+    let message = empty.copy_to(&mut result).unwrap_err().to_string();
+    assert!(message.starts_with("3 of 3 elements that the host reads have never been written"), "{message}");
+    assert!(message.contains(&here(line)), "{message}");
+    let mut part = empty.view_mut();
+    // SAFETY: a part of the buffer, which is borrowed.
+    part = unsafe { GlobalSliceMut::from_raw_parts(part.as_mut_ptr(), 2) };
+    device.launch_any_grid(1, fill { value: 1.0, y: part }).unwrap();
+    let error = empty.copy_to(&mut result).unwrap_err();
+    assert!(matches!(&error, Error::Unwritten(unwritten) if (unwritten.first, unwritten.count) == (2, 1)), "{error}");
+    assert!(error.is_kernel_fault());
+
+    // A kernel reads it.
+    let error = device.launch(gemv { a: a.view(), x: empty.view(), y: y.view_mut() }).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("element 2 of view `x` is read, and nobody has written it"), "{message}");
+    assert!(message.contains(&here(line)), "{message}");
+
+    // What the host writes is there, until the memory is used for something else.
+    empty.copy_from(&X).unwrap();
+    device.launch(gemv { a: a.view(), x: empty.view(), y: y.view_mut() }).unwrap();
+    empty.copy_to(&mut result).unwrap();
+    empty.set_len(2);
+    assert!(matches!(empty.copy_to(&mut result[..2]), Err(Error::Unwritten(_))));
+    empty.fill_bytes(0).unwrap();
+    empty.copy_to(&mut result[..2]).unwrap();
+    empty.take_as_unwritten(1..2);
+    assert!(empty.check_written(0..1).is_ok() && empty.check_written(0..2).is_err());
+    empty.take_as_written();
+    assert!(empty.check_written(0..2).is_ok());
+
+    // Without all checks, and for somebody else's memory, nobody looks.
+    let device = Device::cpu(Checks::Bounds);
+    device.allocate::<f32>(3).unwrap().copy_to(&mut result).unwrap();
+}
+
+#[test]
 fn a_cooperative_launch_has_as_many_blocks_as_run_at_the_same_time() {
     let device = Device::with_executor(Executor::new(Checks::Full).multiprocessors(2));
     let (mut largest, mut met) = (device.upload(&[0u32]).unwrap(), device.upload(&[0u32]).unwrap());

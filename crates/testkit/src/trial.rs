@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
+use cuda_std::executor::UnwrittenElements;
 use rayon::prelude::*;
 use runtime::{Buffer, Device};
 use serde::Serialize;
@@ -79,7 +80,11 @@ impl<'a> Trial<'a> {
     pub(crate) fn upload(&self, device: &Device) -> Result<Memory, Error> {
         let upload = |(argument, memory): (&Argument, &Vec<u32>)| {
             let guard = argument.element.guard(guards_of(argument));
-            device.upload(&argument.element.pack([&guard[..], memory, &guard].concat()))
+            let mut buffer = device.upload(&argument.element.pack([&guard[..], memory, &guard].concat()))?;
+            if argument.values.is_none() {
+                buffer.take_as_unwritten(GUARD..buffer.len() - GUARD);
+            }
+            Ok::<_, Error>(buffer)
         };
         Ok(Memory(self.arguments.iter().zip(&self.memory).map(upload).collect::<Result<_, _>>()?))
     }
@@ -128,7 +133,12 @@ impl<'a> Trial<'a> {
         self.with_views(&mut memory, action)?;
         device.synchronize()?;
         let mut outputs = Vec::new();
-        for ((argument, before), buffer) in self.arguments.iter().zip(&self.memory).zip(&memory.0) {
+        for ((argument, before), buffer) in self.arguments.iter().zip(&self.memory).zip(&mut memory.0) {
+            if argument.is_compared() {
+                require_written(argument, buffer)?;
+            }
+            // Of what is scratch, kernels need not write everything.
+            buffer.take_as_written();
             let mut after = vec![0; buffer.len()];
             buffer.copy_to(&mut after)?;
             let after = argument.element.unpack(after, argument.len()? + 2 * guards_of(argument));
@@ -233,6 +243,19 @@ impl<'a> Trial<'a> {
 
 /// The arguments in the memory of a device.
 pub(crate) struct Memory(Vec<Buffer<u32>>);
+
+/// Refuses an output of which the device knows that elements have not been written.
+fn require_written(argument: &Argument, buffer: &Buffer<u32>) -> Result<(), Error> {
+    let (width, words) = (argument.element.words(), buffer.len() - 2 * GUARD);
+    match buffer.check_written(GUARD..GUARD + words) {
+        Err(runtime::Error::Unwritten(UnwrittenElements { first, count, .. })) => {
+            let position = argument.position((first - GUARD) / width);
+            let (count, len) = (count.div_ceil(width), words / width);
+            Err(Error::Unwritten { argument: argument.name, position, count, len })
+        }
+        other => Ok(other?),
+    }
+}
 
 /// Looks at what a run has left of an argument, as words of the host: guard words, inputs, elements that nobody has written. The elements
 /// without the guard words.

@@ -253,6 +253,8 @@ impl<T: AtomicElement> Atomic<'_, T> {
             ptx::store(self.place, O::ORDER, scope, T::Bits::WIDE, bits);
         }
         #[cfg(not(target_arch = "nvptx64"))]
+        crate::executor::require_awaited(&value);
+        #[cfg(not(target_arch = "nvptx64"))]
         crate::executor::atomic_store(self.place, size_of::<T>(), O::ORDER, scope, bits);
     }
 
@@ -290,6 +292,7 @@ impl<T: AtomicElement> Atomic<'_, T> {
         let before = unsafe { T::instruction(self.place, operation, O::ORDER, scope, bits) };
         #[cfg(not(target_arch = "nvptx64"))]
         let before = {
+            crate::executor::require_awaited(&value);
             let is_shared = matches!(self.place, Place::Shared(..));
             let change = |before| T::apply(operation, T::Bits::narrow(before), bits, is_shared).widen();
             T::Bits::narrow(crate::executor::atomic_modify(self.place, size_of::<T>(), O::ORDER, scope, &change))

@@ -84,6 +84,12 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
             }
             if context.checks == Checks::Full {
                 context.note_global(address.addr(), bytes, AccessKind::Atomic { scope }, location);
+                if !matches!(change, Change::Store(_)) {
+                    context.require_values(address.addr(), bytes, location);
+                }
+                if !matches!(change, Change::Load) {
+                    context.note_values(address.addr(), bytes);
+                }
             }
             address
         }

@@ -89,7 +89,7 @@ impl<'a> Block<'a> {
             Err(self.context.report(location, FaultKind::Panic { message }))
         });
         match result {
-            Err(fault) if !matches!(fault.kind, FaultKind::Race { .. } | FaultKind::GlobalRace { .. }) => {
+            Err(fault) if !fault.kind.is_race() => {
                 // What a thread does after it has read poison is not its first fault.
                 Err(self.context.unwritten_read.take().unwrap_or(fault))
             }

@@ -14,7 +14,7 @@ use corosensei::trap::CoroutineTrapHandler;
 
 use super::barriers::{Barriers, Wait};
 use super::copies::Copies;
-use super::fault::{Fault, FaultKind, SourceLine, WarpOperation};
+use super::fault::{Fault, FaultKind, SourceLine, ViewElement, WarpOperation};
 use super::global_memory::GlobalMemory;
 use super::identity::SharedIdentity;
 use super::known::{Carried, Ordered};
@@ -165,6 +165,8 @@ pub(super) struct Context<'a> {
     /// The first read of shared memory that nobody had written. Whether it is a race with a write that this executor's
     /// order puts later is known at the end of the epoch.
     pub(super) unwritten_read: Cell<Option<Box<Fault>>>,
+    /// The first read of global memory without values. Whether it is a race with a write is known at the end of the launch.
+    pub(super) read_without_values: Cell<Option<Box<Fault>>>,
     visit_views: &'a VisitViews<'a>,
     /// What the race detector knows of global memory, if races are looked for.
     pub(super) global: Option<&'a GlobalMemory>,
@@ -245,6 +247,7 @@ impl<'a> Context<'a> {
             ordering_calls: executor.ordering_calls.as_ref().map(|calls| Met::new(calls, K::NAME)),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),
+            read_without_values: Cell::new(None),
             visit_views,
             global,
             turns,
@@ -283,13 +286,14 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The view among the kernel's parameters in which an address is, and the position there, in units of 4 bytes.
-    pub(super) fn element_at(&self, address: usize) -> Option<(String, usize)> {
+    /// The element of a view among the kernel's parameters that a byte at an address is of.
+    pub(super) fn element_at(&self, address: usize) -> Option<ViewElement> {
         let mut found = None;
         (self.visit_views)(&mut |view| {
             let is_inside = view.address <= address && address - view.address < view.bytes;
             if found.is_none() && is_inside {
-                found = Some((view.name.to_string(), (address - view.address) / super::shared_memory::WORD));
+                let (byte, size) = (address - view.address, view.element_bytes);
+                found = Some(ViewElement { view: view.name.to_string(), index: byte / size, byte: byte % size });
             }
         });
         found

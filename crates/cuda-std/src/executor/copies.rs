@@ -16,7 +16,7 @@ use core::panic::Location;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::vec::Vec;
 
-use super::context::current;
+use super::context::{Context, current};
 use super::fault::{AccessKind, FaultKind};
 use super::hooks::{dynamic_words, note_pending_write, note_write, words_to_access};
 use super::identity::DYNAMIC;
@@ -99,6 +99,16 @@ pub(crate) fn wait_for_copies(latest: u64) {
         }
     }
     context.details().copies.set(copies);
+}
+
+/// The copy that is to write a word of the dynamic shared memory: its thread and its line.
+pub(super) fn pending_copy(context: &Context<'_>, word: usize) -> Option<(usize, &'static Location<'static>)> {
+    (0..).zip(&context.details).find_map(|(position, details)| {
+        let copies = details.copies.take();
+        let location = copies.pending.iter().find(|copy| copy.target.contains(&word)).map(|copy| copy.location);
+        details.copies.set(copies);
+        Some((position, location?))
+    })
 }
 
 /// The word at an address of global memory, of which only so many bytes are read, if they are less than 4; the others are zero.

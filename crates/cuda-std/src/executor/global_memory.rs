@@ -1,5 +1,5 @@
-//! The race detector's shadow of global memory: for each 4 bytes that a launch touches, who accessed them last, and for each byte or two
-//! where a launch accesses parts of 4 bytes.
+//! The race detector's shadow of global memory: for each 4 bytes that a launch touches and may write, who accessed them last, and for each
+//! byte or two where a launch accesses parts of 4 bytes.
 //!
 //! # What counts as a race
 //!
@@ -10,31 +10,33 @@
 //! # How it is kept
 //!
 //! ```text
-//!  views of the launch      a ├────────────────┤   b ├─────┤
+//!  views that are written   a ├────────────────┤   b ├─────┤
 //!                             │ page │ page │ …      │          1024 words each, made when first touched
 //!                             ▼
 //!  key of each word           enough readers are known for whoever reads now: nothing to do      (read without a lock)
-//!  record of each word        the last write │ two reads since │ two atomic operations since     (with the page's lock)
+//!  record of each word        the last write │ reads since │ atomic operations since             (with the page's lock)
 //! ```
 //!
-//! From the first access to two bytes of a word on, or to one, its page has a record for each two bytes, or each one: a page is seldom of
+//! Memory that the launch has only views to read of cannot be part of a race, and has no shadow. How many accesses a record keeps is told in
+//! [`accesses`]. From the first access to two bytes of a word on, or to one, its page has a record for each two bytes, or each one: a page is seldom of
 //! elements of several sizes. Whole words then have several records, with all of which an access is compared.
-//!
-//! Two readers are enough for the same reasons as in shared memory; once there are some of two blocks, no more are kept. A writer that is
-//! ordered behind these two and not behind a third may be missed; a race that is none is never reported.
+
+mod accesses;
 
 use core::panic::Location;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::boxed::Box;
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::vec::Vec;
 
-use super::context::{Context, LANES, current};
+use super::context::{Context, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess};
-use super::known::{Carried, is_wide};
+use super::known::Carried;
 use super::shared_memory::WORD;
+use super::unwritten::{Allocation, Allocations};
 use crate::ViewAccess;
+use accesses::{Access, Enough, Record, needs_all};
 
 /// The words of a page.
 const PAGE: usize = 1024;
@@ -48,11 +50,13 @@ const BY_BLOCKS: u64 = u64::MAX;
 /// What a launch's blocks share of the race detector.
 pub(super) struct GlobalMemory {
     regions: Vec<Region>,
+    /// Memory that views are of, and parts of which had no values when the launch began.
+    without_values: Vec<Arc<Allocation>>,
     /// What atomic elements carry, by their addresses.
     carried: Mutex<HashMap<usize, Carried>>,
 }
 
-/// Memory that views of the launch are of.
+/// Memory that the launch may write.
 struct Region {
     start: usize,
     end: usize,
@@ -71,33 +75,6 @@ struct Shadow {
     records: Box<[Record]>,
     /// The key of each record, if it is of a part of a word; otherwise those of the page are theirs.
     keys: Box<[u64]>,
-}
-
-/// An access, as the shadow remembers it.
-#[derive(Clone, Copy)]
-struct Access {
-    /// `None` only if there was no access.
-    location: Option<&'static Location<'static>>,
-    interval: u64,
-    block: u64,
-    thread: u32,
-    kind: AccessKind,
-}
-
-impl Access {
-    const NONE: Self = Self { location: None, interval: 0, block: 0, thread: 0, kind: AccessKind::Read };
-}
-
-/// What is remembered of a word, or of a part of one.
-#[derive(Clone, Copy)]
-struct Record {
-    write: Access,
-    reads: [Access; 2],
-    atomics: [Access; 2],
-}
-
-impl Record {
-    const NONE: Self = Self { write: Access::NONE, reads: [Access::NONE; 2], atomics: [Access::NONE; 2] };
 }
 
 impl Page {
@@ -131,7 +108,7 @@ impl Page {
             shadow.keys = self.keys.iter().map(|key| key.load(Ordering::Relaxed)).collect();
         }
         let times = shadow.bytes / bytes;
-        shadow.records = shadow.records.iter().flat_map(|record| core::iter::repeat_n(*record, times)).collect();
+        shadow.records = shadow.records.iter().flat_map(|record| core::iter::repeat_n(record.clone(), times)).collect();
         shadow.keys = shadow.keys.iter().flat_map(|key| core::iter::repeat_n(*key, times)).collect();
         shadow.bytes = bytes;
     }
@@ -139,10 +116,14 @@ impl Page {
 
 impl GlobalMemory {
     /// That of a launch with these views.
-    pub(super) fn new(visit_views: impl FnOnce(&mut dyn FnMut(crate::View<'_>))) -> Self {
-        let mut ranges = Vec::new();
+    pub(super) fn new(
+        allocations: &Allocations,
+        visit_views: impl FnOnce(&mut dyn FnMut(crate::View<'_>)),
+    ) -> Self {
+        let (mut ranges, mut without_values) = (Vec::new(), Vec::new());
         visit_views(&mut |view| {
-            if view.bytes > 0 {
+            allocations.find(view.address, view.bytes, &mut without_values);
+            if view.bytes > 0 && view.access != ViewAccess::Read {
                 ranges.push((view.address / WORD * WORD, view.address.saturating_add(view.bytes)));
             }
         });
@@ -158,7 +139,7 @@ impl GlobalMemory {
             let pages = (region.end - region.start).div_ceil(PAGE_BYTES);
             region.pages = (0..pages).map(|_| OnceLock::new()).collect();
         }
-        Self { regions, carried: Mutex::default() }
+        Self { regions, without_values, carried: Mutex::default() }
     }
 
     /// Looks at what the element at an address carries.
@@ -195,6 +176,12 @@ impl Context<'_> {
         location: &'static Location<'static>,
     ) {
         let Some(memory) = self.global else { return };
+        match kind {
+            AccessKind::Read => self.require_values(address, bytes, location),
+            AccessKind::Write => self.note_values(address, bytes),
+            // Whoever carries it out knows whether it reads or writes.
+            AccessKind::Atomic { .. } => {}
+        }
         let (mut address, end) = (address, address + bytes);
         while address < end {
             let Some((page, at)) = memory.page(address) else { return };
@@ -224,7 +211,7 @@ impl Context<'_> {
         let (of_epoch, of_interval) = (mine(self.memory.shared.epoch()), mine(me.interval));
         let is_enough = |word: usize| {
             let key = page.keys[word].load(Ordering::Relaxed);
-            key == BY_BLOCKS || key == of_epoch || key == of_interval
+            key == BY_BLOCKS || (key == of_epoch || key == of_interval) && !needs_all(self)
         };
         if kind == AccessKind::Read && (bytes.start / WORD..bytes.end.div_ceil(WORD)).all(is_enough) {
             return;
@@ -234,29 +221,25 @@ impl Context<'_> {
         // As many bytes as both ends are multiples of.
         page.divide(&mut shadow, WORD.min(1 << (bytes.start | bytes.end).trailing_zeros()));
         for i in bytes.start / shadow.bytes..bytes.end / shadow.bytes {
-            let known = shadow.records[i];
-            let conflict = |other: &Access| other.location.is_some() && self.is_conflict(other, &me);
-            let others = [known.write, known.reads[0], known.reads[1], known.atomics[0], known.atomics[1]];
-            if let Some(other) = others.into_iter().find(conflict) {
+            if let Some(other) = shadow.records[i].conflict(self, &me) {
                 let at = i * shadow.bytes;
                 drop(shadow);
                 self.global_race(address - bytes.start + at, &other, &me);
             }
             let record = &mut shadow.records[i];
             let key = match kind {
-                AccessKind::Read => match self.add(&mut record.reads, me) {
+                AccessKind::Read => match record.enter_read(self, me) {
                     Some(Enough::ByBlocks) => BY_BLOCKS,
                     Some(Enough::InEpoch) => of_epoch,
                     Some(Enough::InInterval) => of_interval,
                     None => continue,
                 },
                 AccessKind::Write => {
-                    *record = Record { write: me, ..Record::NONE };
+                    record.enter_write(me);
                     0
                 }
                 AccessKind::Atomic { .. } => {
-                    record.reads = [Access::NONE; 2];
-                    self.add(&mut record.atomics, me);
+                    record.enter_atomic(self, me);
                     0
                 }
             };
@@ -264,58 +247,37 @@ impl Context<'_> {
         }
     }
 
-    /// Whether two accesses, the second of the running thread, are a race.
-    fn is_conflict(&self, other: &Access, me: &Access) -> bool {
-        let may_meet = match (other.kind, me.kind) {
-            (AccessKind::Read, AccessKind::Read) => true,
-            (AccessKind::Atomic { scope: one }, AccessKind::Atomic { scope: two }) => {
-                other.block == me.block || is_wide(one) && is_wide(two)
+    /// Notes that bytes of global memory get values.
+    pub(super) fn note_values(&self, address: usize, bytes: usize) {
+        for allocation in self.global.iter().flat_map(|memory| &memory.without_values) {
+            if allocation.contains(address) {
+                allocation.write(address, bytes);
             }
-            _ => false,
-        };
-        !may_meet && self.is_unordered(other, me)
+        }
     }
 
-    /// Whether nothing orders an earlier access before what the running thread does.
-    fn is_unordered(&self, other: &Access, me: &Access) -> bool {
-        if other.block == me.block {
-            return self.memory.shared.is_unordered(other.thread as usize, other.interval, me.thread as usize);
+    /// Keeps in mind that the running thread reads bytes of global memory which have no values, if they have none. It is reported when the
+    /// launch ends, unless there is a race: then somebody may have been about to write them.
+    #[inline]
+    pub(super) fn require_values(&self, address: usize, bytes: usize, location: &'static Location<'static>) {
+        for allocation in self.global.iter().flat_map(|memory| &memory.without_values) {
+            if allocation.contains(address)
+                && let Some(unwritten) = allocation.first_unwritten(address, bytes)
+            {
+                self.read_without_values(allocation, unwritten, location);
+            }
         }
-        !self.memory.shared.knows(me.thread as usize, other.block, other.thread as usize, other.interval)
     }
 
-    /// Adds an access to up to two others of its kind since the last write, so that a writer which conflicts with any conflicts with one
-    /// that is kept. Returns for whom there are enough.
-    fn add(&self, known: &mut [Access; 2], me: Access) -> Option<Enough> {
-        let mut open = known.iter().copied().filter(|other| other.location.is_some() && self.is_unordered(other, &me));
-        let is_far =
-            |other: &Access| other.block != me.block || other.thread as usize / LANES != me.thread as usize / LANES;
-        let enough = |other: &Access| {
-            if other.block != me.block {
-                Some(Enough::ByBlocks)
-            } else if is_far(other) {
-                Some(Enough::InEpoch)
-            } else {
-                (other.interval == me.interval).then_some(Enough::InInterval)
-            }
-        };
-        match (open.next(), open.next()) {
-            (None, _) => {
-                *known = [me, Access::NONE];
-                None
-            }
-            (Some(other), None) => {
-                *known = [other, me];
-                enough(&other)
-            }
-            (Some(first), Some(second)) if is_far(&first) => {
-                // Of two blocks they stay so.
-                let of_two_blocks = first.block != second.block;
-                *known = if of_two_blocks { [first, second] } else { [first, me] };
-                if of_two_blocks { Some(Enough::ByBlocks) } else { enough(&first) }
-            }
-            (Some(_), Some(_)) => None,
-        }
+    #[cold]
+    fn read_without_values(&self, allocation: &Allocation, address: usize, location: &'static Location<'static>) {
+        self.require_headroom();
+        let earlier = self.read_without_values.take();
+        self.read_without_values.set(earlier.or_else(|| {
+            let (element, bytes) = (self.element_at(address), allocation.bytes());
+            let kind = FaultKind::UnwrittenGlobal { element, bytes, allocated: allocation.allocated() };
+            Some(self.report(Some(location.into()), kind))
+        }));
     }
 
     #[cold]
@@ -323,30 +285,15 @@ impl Context<'_> {
         let (Some(location), Some(other_location)) = (me.location, other.location) else {
             unreachable!("accesses have locations")
         };
-        let (view, element) = match self.element_at(address) {
-            Some((name, element)) => (Some(name), element),
-            None => (None, 0),
-        };
         let thread = self.threads.get(other.thread as usize).map_or(self.thread().index, |thread| thread.index);
         let kind = FaultKind::GlobalRace {
-            view,
-            element,
+            element: self.element_at(address),
             access: me.kind,
             block: (other.block != me.block).then(|| self.position(other.block)),
             other: OtherAccess { thread, location: other_location.into(), access: other.kind },
         };
         self.fail(location, kind)
     }
-}
-
-/// For whom there are readers enough.
-enum Enough {
-    /// For everybody.
-    ByBlocks,
-    /// For the block, until its next barrier.
-    InEpoch,
-    /// For the warp, until it synchronizes.
-    InInterval,
 }
 
 /// Enters an access to global memory by the running thread, if races are looked for.

@@ -10,10 +10,12 @@ use std::format;
 use std::string::String;
 
 use super::Checks;
-use super::context::{Collective, LANES, Payload, Request, State, current, try_current};
+use super::context::{Collective, Context, LANES, Payload, Request, State, current, try_current};
+use super::copies;
 use super::fault::{AccessKind, FaultKind, OtherAccess, SharedArrayName, WarpOperation};
 use super::identity::{DYNAMIC, SharedIdentity};
-use super::shared_memory::{Conflict, Content, WORD, WordBytes, is_read_enough, with_placement};
+use super::products::{require_awaited, require_words_awaited};
+use super::shared_memory::{Conflict, Content, WORD, WordBytes, has_products, is_read_enough, with_placement};
 use super::tma::require_idle;
 use crate::atomic::Scope;
 use crate::shared::SharedArray;
@@ -115,6 +117,7 @@ pub(crate) fn shared_read<A: SharedArray>(array: &'static SharedIdentity, index:
 #[inline(always)]
 #[track_caller]
 pub(crate) fn shared_write<A: SharedArray>(array: &'static SharedIdentity, index: A::Index, value: A::Element) {
+    require_awaited(&value);
     let offset = static_offset::<A>(array, index, Location::caller());
     // SAFETY: as for `shared_read`.
     unsafe { *data_to_write::<A::Element>(array, offset, Location::caller()).add(offset).cast() = value };
@@ -147,6 +150,7 @@ pub(crate) fn dynamic_shared_read<T: Element>(byte_offset: usize, len: usize, in
 #[inline(always)]
 #[track_caller]
 pub(crate) fn dynamic_shared_write<T: Element>(byte_offset: usize, len: usize, index: usize, value: T) {
+    require_awaited(&value);
     let offset = dynamic_offset::<T>(byte_offset, len, index, Location::caller());
     let data = data_to_write::<T>(&DYNAMIC, offset, Location::caller());
     // SAFETY: as for `shared_read`.
@@ -460,9 +464,18 @@ fn unwritten(array: &SharedIdentity, byte: usize, location: &'static Location<'s
     context.require_headroom();
     let earlier = context.unwritten_read.take();
     context.unwritten_read.set(earlier.or_else(|| {
-        let kind = FaultKind::UnwrittenShared { array: array.name(), element: array.index_of_byte(byte) };
+        let pending = if ptr::eq(array, &DYNAMIC) { pending_write(context, byte / WORD) } else { None };
+        let kind = FaultKind::UnwrittenShared { array: array.name(), element: array.index_of_byte(byte), pending };
         Some(context.report(Some(location.into()), kind))
     }));
+}
+
+/// The load by TMA, or the asynchronous copy, that is to write a word of the dynamic shared memory.
+fn pending_write(context: &Context<'_>, word: usize) -> Option<OtherAccess> {
+    let load = context.engine.pending_load(word);
+    let (issuer, location) = load.or_else(|| copies::pending_copy(context, word))?;
+    let thread = context.threads[issuer].index;
+    Some(OtherAccess { thread, location: location.into(), access: AccessKind::Write })
 }
 
 #[cold]
@@ -503,6 +516,7 @@ pub(crate) fn barrier() {
 #[inline(always)]
 #[track_caller]
 pub(crate) fn shuffle(operation: WarpOperation, mask: u32, bytes: usize, value: u64, b: u32, c: u32) -> (u64, bool) {
+    require_awaited(&value);
     warp_operation(Request { operation, bytes: bytes as u8, mask, value, b, c, collective: None })
 }
 
@@ -535,6 +549,9 @@ pub(crate) fn elect() -> bool {
 #[inline(always)]
 #[track_caller]
 pub(crate) fn collective(operation: WarpOperation, payload: Payload, collective: Collective) -> Payload {
+    if has_products() {
+        require_words_awaited(&payload, Location::caller());
+    }
     current().details().payload.set(payload);
     warp_operation(Request { operation, mask: u32::MAX, collective: Some(collective), ..Request::NONE });
     current().details().payload.get()

@@ -65,7 +65,8 @@
 //! | products of warpgroups | that all four warps come to the same ones in the same order |
 //! | registers of products of warpgroups | that a fence stands between the last group, or the wait that sums came through, and the next product |
 //! | races in shared memory, reads of what nobody wrote | a shadow of each 4 bytes, with [`Checks::Full`] |
-//! | races in global memory, within a block and between blocks | the same, of all memory that views are of |
+//! | races in global memory, within a block and between blocks | the same, of all memory that views to write are of |
+//! | global memory that was allocated without values | a bit for each byte: see [`Executor::without_values`] |
 //! | orders, scopes and fences of atomic operations | vector clocks: what each thread knows of what others did, with [`Checks::Full`] |
 //!
 //! A thread that waits at a barrier of a part of the block, or for registers, runs on when it is its warp's turn and what it waits
@@ -82,11 +83,14 @@
 //!
 //! (`docs/checker.md` in the repository has a table of the mistakes in small kernels that are found and not found, from running tests.)
 //!
-//! Races between kernels that run at the same time in several streams: launches here run one after the other. The shadow has two
-//! readers of each 4 bytes of global memory, and two atomic operations: a writer that is ordered behind these, and not behind a third, is
-//! missed. An atomic operation of an element that is not of a `GlobalAtomics` orders nothing. TMA and asynchronous copies read and write
+//! Races between kernels that run at the same time in several streams: launches here run one after the other. Where atomic operations
+//! order blocks, the shadow has up to 1024 readers of each 4 bytes of global memory, and as many atomic operations, those of a warp counted
+//! once: a writer that is ordered behind these, and not behind another one, is missed. An atomic operation of an element that is not of a
+//! `GlobalAtomics` orders nothing. TMA and asynchronous copies read and write
 //! global memory, for the shadow, when they are issued. A loop that waits for a value by plain loads waits forever.
-//! Whether a thread writes to registers between its fence and the product is not looked at. The shadow has the first lane of a warp read for its products. Race reports can
+//! Whether a thread writes to registers between its fence and the product is not looked at. Accumulators that are read before they are
+//! waited for are NaNs until then, and reported where such a NaN is stored, or goes to another lane or into a product: not where a
+//! comparison, a conversion or a function of `math` has made something else of it. The shadow has the first lane of a warp read for its products. Race reports can
 //! miss a conflict where `sync_warp` is called with a mask for a part of a warp (see the end of the description in
 //! `shared_memory.rs`), but never invent one. Overflows that no guard page stops are reported by the canary, unless the thread
 //! skips it: a frame with more than 32 bytes that it does not write. That takes a kernel of Linux older than 6.13, or another
@@ -114,8 +118,10 @@ mod stacks;
 mod stop;
 mod tma;
 mod turns;
+mod unwritten;
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::boxed::Box;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
@@ -127,7 +133,7 @@ pub(crate) use barriers::*;
 pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use fault::{
-    AccessKind, Elsewhere, Fault, FaultKind, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine,
+    AccessKind, Elsewhere, Fault, FaultKind, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
     WarpOperation,
 };
 pub(crate) use global_memory::note_global_access;
@@ -135,8 +141,11 @@ pub(crate) use hooks::*;
 pub(crate) use identity::SharedIdentity;
 pub use ordering_calls::{OrderingCall, OrderingCalls};
 pub(crate) use prints::print;
-pub(crate) use products::{OperandA, commit_products, fence_products, multiply, wait_for_products};
+pub(crate) use products::{
+    OperandA, commit_products, fence_products, multiply, require_awaited, wait_for_products,
+};
 pub use stop::Stop;
+pub use unwritten::{UnwrittenElements, UnwrittenMemory};
 pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
 
 use block::Block;
@@ -146,6 +155,7 @@ use prints::Prints;
 use shared_memory::SharedMemory;
 use stacks::Stacks;
 use turns::Turns;
+use unwritten::Allocations;
 
 use gpu_facts::{KernelFacts, Limits};
 
@@ -175,6 +185,8 @@ pub struct Executor {
     window: usize,
     seed: u64,
     sink: PrintSink,
+    /// Memory that was allocated without values.
+    allocations: Arc<Allocations>,
     /// What workers of earlier launches have left: reserving stacks takes longer than many a launch.
     idle: Arc<Mutex<Vec<Memory>>>,
 }
@@ -207,6 +219,7 @@ impl Executor {
             window: Self::DEFAULT_WINDOW,
             seed: 0,
             sink: PrintSink::default(),
+            allocations: Arc::default(),
             idle: Arc::default(),
         }
     }
@@ -287,7 +300,7 @@ impl Executor {
 
         let mut launch = Launch::new(K::NAME, grid, self.seed);
         if self.checks == Checks::Full {
-            launch.global = Some(GlobalMemory::new(|visit| kernel.visit_views(visit)));
+            launch.global = Some(GlobalMemory::new(&self.allocations, |visit| kernel.visit_views(visit)));
         }
         let work = |launch: &Launch, turns| {
             let result = self.take_memory().map(|memory| {
@@ -379,6 +392,8 @@ struct Launch {
     /// The first block that is known to fail.
     first_failed: AtomicU64,
     failure: Mutex<Option<(u64, LaunchError)>>,
+    /// The first block, in linear order, that has read global memory without values.
+    read_without_values: Mutex<Option<(u64, Box<Fault>)>>,
     /// What the race detector knows of global memory, if races are looked for.
     global: Option<GlobalMemory>,
     /// Decides the order of blocks that can wait for one another.
@@ -401,6 +416,7 @@ impl Launch {
             next: AtomicU64::new(0),
             first_failed: AtomicU64::new(u64::MAX),
             failure: Mutex::new(None),
+            read_without_values: Mutex::new(None),
             global: None,
             seed,
             prints: Prints::default(),
@@ -438,6 +454,9 @@ impl Launch {
                 }
                 let result = block.run(index, self.seed);
                 self.prints.take(&context.block_prints);
+                if let Some(fault) = context.read_without_values.take() {
+                    keep_first(&self.read_without_values, index, fault);
+                }
                 if block.is_abandoned() {
                     return MemoryState::Reusable;
                 }
@@ -458,16 +477,30 @@ impl Launch {
 
     fn fail(&self, index: u64, error: LaunchError) {
         self.first_failed.fetch_min(index, Ordering::Relaxed);
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        if failure.as_ref().is_none_or(|(known, _)| index < *known) {
-            *failure = Some((index, error));
-        }
+        keep_first(&self.failure, index, error);
     }
 
     fn result(self) -> Result<(), LaunchError> {
-        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, error)) => Err(error),
-            None => Ok(()),
+        let failure = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let read = self.read_without_values.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match (failure, read) {
+            (None, None) => Ok(()),
+            (None, Some((_, read))) => Err(LaunchError::Fault(read)),
+            // What a block does after it has read anything at all is not its first fault, unless somebody wrote there meanwhile.
+            (Some((block, LaunchError::Fault(fault))), Some((reader, read)))
+                if reader <= block && !fault.kind.is_race() =>
+            {
+                Err(LaunchError::Fault(read))
+            }
+            (Some((_, error)), _) => Err(error),
         }
+    }
+}
+
+/// Keeps what has come of the first block in linear order of which something has.
+fn keep_first<T>(kept: &Mutex<Option<(u64, T)>>, block: u64, new: T) {
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.as_ref().is_none_or(|(known, _)| block < *known) {
+        *kept = Some((block, new));
     }
 }

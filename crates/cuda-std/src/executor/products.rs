@@ -7,9 +7,10 @@
 //! shared memory        └ read ─────────────────────── until here ─┘
 //! ```
 //!
-//! Between the first product and the wait that they pass through, accumulators read as NaNs, or as integers with the same bits. The model reads operands in shared
-//! memory when the product is issued, so they have to be written by then. It enters a second read at the wait: a write to them has
-//! to be ordered after that.
+//! Between the first product and the wait that they pass through, accumulators read as NaNs whose bits say which product they are of, or as
+//! integers with the same bits. Arithmetic leaves such a NaN as it is; when it is stored, or goes to another lane or into another product,
+//! that is reported. The model reads operands in shared memory when the product is issued, so they have to be written by then. It enters a
+//! second read at the wait: a write to them has to be ordered after that.
 //!
 //! A warp computes the 16 rows of the accumulators that its threads hold, whenever it comes to a product. That the other three warps of a
 //! warpgroup come to the same ones, in the same order, is looked at when they do, and at the end of the block. The race detector takes the
@@ -18,6 +19,7 @@
 use core::cell::RefCell;
 use core::ops::Range;
 use core::panic::Location;
+use core::ptr;
 use std::collections::VecDeque;
 use std::vec;
 use std::vec::Vec;
@@ -27,9 +29,9 @@ use super::context::{Context, LANES, PAYLOAD, Payload, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
 use super::hooks::{collective, lane, note_read, shared_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
-use super::shared_memory::{POISON, WORD};
+use super::shared_memory::{WORD, has_products, set_has_products};
 use super::tma::Tma;
-use crate::TileSwizzle;
+use crate::{Element, TileSwizzle};
 use crate::tensor_cores::{Terms, sum};
 use crate::wgmma::Kind;
 
@@ -46,6 +48,55 @@ pub(super) struct Products {
     committed: u64,
     /// Whether a fence orders what the thread has done with its registers before the next product.
     is_fenced: bool,
+    /// The lines of the products that the thread has begun in this block.
+    lines: Vec<&'static Location<'static>>,
+}
+
+/// The upper half of what accumulators are that have not been waited for: a quiet NaN, whose lower half is the number of a line.
+const EARLY: u32 = 0x7FD5_0000;
+
+impl Products {
+    /// What an accumulator of a product on this line is until it has been waited for.
+    fn early(&mut self, location: &'static Location<'static>) -> u32 {
+        let known = self.lines.iter().position(|line| ptr::eq(*line, location));
+        let number = known.unwrap_or(self.lines.len());
+        if known.is_none() && number <= usize::from(u16::MAX) {
+            self.lines.push(location);
+        }
+        EARLY | number.min(usize::from(u16::MAX)) as u32
+    }
+
+    /// The line of the product that a word is an accumulator of, or has been computed from one, if nobody had waited for it.
+    fn line_of(&self, word: u32) -> Option<&'static Location<'static>> {
+        // A negative is one as well.
+        let number = (word & !(1 << 31)).checked_sub(EARLY)?;
+        self.lines.get(number as usize).copied()
+    }
+}
+
+/// Ends the launch if a value that leaves the running thread's registers is an accumulator that has not been waited for, or has been
+/// computed from one.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn require_awaited<T: Element>(value: &T) {
+    if has_products() && size_of::<T>().is_multiple_of(WORD) && align_of::<T>().is_multiple_of(WORD) {
+        // SAFETY: an element has no padding, and this one is of whole words.
+        let words = unsafe { core::slice::from_raw_parts(ptr::from_ref(value).cast::<u32>(), size_of::<T>() / WORD) };
+        require_words_awaited(words, Location::caller());
+    }
+}
+
+/// [`require_awaited`] of these words.
+#[cold]
+#[inline(never)]
+pub(super) fn require_words_awaited(words: &[u32], location: &'static Location<'static>) {
+    let context = current();
+    let products = context.details().products.take();
+    let line = words.iter().find_map(|word| products.line_of(*word));
+    context.details().products.set(products);
+    if let Some(line) = line {
+        context.fail(location, FaultKind::SumsNotAwaited { product: line.into() });
+    }
 }
 
 /// Sums that are under way.
@@ -83,6 +134,7 @@ struct Warpgroup {
 
 impl Warpgroups {
     pub(super) fn begin_block(&self) {
+        set_has_products(false);
         self.0.borrow_mut().clear();
     }
 
@@ -223,7 +275,8 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: usize, adds: bool
         Kind::Bf16 | Kind::Fp16 => add_products::<16>(&mut pending.values, kind, &rows, column, adds),
         Kind::Int8 => add_integers(&mut pending.values, &rows, column, adds),
     }
-    sums.fill(POISON);
+    sums.fill(products.early(location));
+    set_has_products(true);
     products.pending.push(Pending { group, ..pending });
     context.details().products.set(products);
 }
@@ -399,6 +452,7 @@ pub(super) fn require_no_products() {
         context.fail(pending.location, FaultKind::ProductNotAwaited);
     }
     // What is kept are the allocations: with the last accumulators, the last reads are over.
-    let Products { pending, reads, .. } = products;
-    context.details().products.set(Products { pending, reads, committed: 0, is_fenced: false });
+    let Products { pending, reads, mut lines, .. } = products;
+    lines.clear();
+    context.details().products.set(Products { pending, reads, committed: 0, is_fenced: false, lines });
 }

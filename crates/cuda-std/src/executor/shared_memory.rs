@@ -91,6 +91,8 @@ struct FastPath {
     epoch: Cell<u64>,
     /// The interval of the thread that runs.
     interval: Cell<u64>,
+    /// Whether a thread of the block that runs has begun products of a warpgroup.
+    has_products: Cell<bool>,
 }
 
 thread_local! {
@@ -101,6 +103,7 @@ thread_local! {
             placements: [const { Placement::nowhere() }; NUMBERS],
             epoch: Cell::new(0),
             interval: Cell::new(0),
+            has_products: Cell::new(false),
         }
     };
 }
@@ -117,6 +120,17 @@ pub(super) fn with_placement<R>(array: &SharedIdentity, read: impl FnOnce(&Place
 #[inline(always)]
 pub(super) fn is_read_enough(key: u64) -> bool {
     FAST_PATH.with(|path| key == path.epoch.get() || key == path.interval.get())
+}
+
+/// Whether a thread of the block that runs has begun products of a warpgroup.
+#[inline(always)]
+pub(super) fn has_products() -> bool {
+    FAST_PATH.with(|path| path.has_products.get())
+}
+
+/// Notes whether one has.
+pub(super) fn set_has_products(has_products: bool) {
+    FAST_PATH.with(|path| path.has_products.set(has_products));
 }
 
 /// Sets the interval of the thread that is going to run.

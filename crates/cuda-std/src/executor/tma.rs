@@ -106,6 +106,12 @@ impl Tma {
         }
     }
 
+    /// The load that is to write a word of the dynamic shared memory: its thread and its line.
+    pub(super) fn pending_load(&self, word: usize) -> Option<(usize, &'static Location<'static>)> {
+        let loads = self.loads.borrow();
+        loads.iter().find(|load| load.target.contains(&word)).map(|load| (load.issuer, load.location))
+    }
+
     /// The first load that has not taken place: its thread and its line.
     pub(super) fn first_load(&self) -> Option<(usize, &'static Location<'static>)> {
         self.loads.borrow().front().map(|load| (load.issuer, load.location))
@@ -345,9 +351,8 @@ pub(super) fn require_idle(context: &Context<'_>, word: usize, location: &'stati
     let engine = &context.engine;
     let stores = engine.stores.borrow();
     let store = stores.iter().find(|store| store.source.contains(&word)).map(|store| (store.issuer, store.location));
-    let loads = engine.loads.borrow();
-    let load = loads.iter().find(|load| load.target.contains(&word)).map(|load| (load.issuer, load.location));
-    drop((stores, loads));
+    drop(stores);
+    let load = engine.pending_load(word);
     if let Some((issuer, line)) = store.or(load) {
         let (thread, element, access) = (
             context.threads[issuer].index,

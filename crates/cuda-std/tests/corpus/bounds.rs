@@ -1,9 +1,10 @@
 //! Indices: past the end by one or by far, before the beginning, vectors that are not aligned; memory that nobody has written; assertions.
 
+use cuda_std::atomic::{Relaxed, Scope};
 use cuda_std::prelude::*;
 
 use crate::pattern::Class::{Bounds, Panic, Unwritten};
-use crate::pattern::{Family, Pattern, found, launch, missed};
+use crate::pattern::{Family, Pattern, found, launch};
 
 const OUTSIDE: &str = "out of bounds";
 const SHARED: &str = "shared out of bounds";
@@ -189,11 +190,14 @@ fn results(wrong: u32, x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>) {
 fn scratch(wrong: u32, parts: GlobalSliceMut<'_, u32>, y: GlobalSliceMut<'_, u32>) {
     let i = thread::index_1d();
     unsafe {
-        if wrong == 0 {
+        if wrong == 0 || wrong == 3 && i < 16 {
             parts.set_unchecked(i, 0);
         }
+        if wrong == 2 {
+            parts.atomic_unchecked(i).fetch_add(1, Relaxed, Scope::Device); // <scratch: add>
+        }
         for number in 0..3 {
-            parts.set_unchecked(i, parts.get_unchecked(i) + number);
+            parts.set_unchecked(i, parts.get_unchecked(i) + number); // <scratch: read>
         }
         y.set_unchecked(i, parts.get_unchecked(i));
     }
@@ -309,27 +313,46 @@ pub(crate) const FAMILY: Family = Family {
             name: "results",
             run: |wrong, executor| {
                 let (x, mut y) = (std::array::from_fn::<u32, 64, _>(|i| i as u32), [0; 64]);
+                let unwritten = executor.without_values(y.as_ptr().addr(), size_of_val(&y)); // <results: allocated>
                 let (x, y) = (GlobalSlice::new(&x), GlobalSliceMut::new(&mut y));
-                launch(executor, results { wrong, x, y }, 1)
+                launch(executor, results { wrong, x, y }, 1)?;
+                Ok(unwritten.map_or(Ok(()), |unwritten| unwritten.check_read::<u32>(0..64))?)
             },
-            mistakes: &[missed(
+            mistakes: &[found(
                 Unwritten,
                 "outputs that nobody writes",
-                "global memory has whatever the caller has put there: the executor does not know that it is an output",
+                "unwritten elements",
+                &["results: allocated"],
             )],
         },
         Pattern {
             name: "scratch",
             run: |wrong, executor| {
                 let (mut parts, mut y) = ([0; 32], [0; 32]);
+                let _unwritten = executor.without_values(parts.as_ptr().addr(), size_of_val(&parts)); // <scratch: allocated>
                 let (parts, y) = (GlobalSliceMut::new(&mut parts), GlobalSliceMut::new(&mut y));
                 launch(executor, scratch { wrong, parts, y }, 1)
             },
-            mistakes: &[missed(
-                Unwritten,
-                "a scratch array in global memory that nobody has written",
-                "the executor takes what the caller has put into global memory as written",
-            )],
+            mistakes: &[
+                found(
+                    Unwritten,
+                    "a scratch array in global memory that nobody has written",
+                    "unwritten global",
+                    &["scratch: read", "scratch: allocated"],
+                ),
+                found(
+                    Unwritten,
+                    "atomic sums in memory that nobody has written",
+                    "unwritten global",
+                    &["scratch: add", "scratch: allocated"],
+                ),
+                found(
+                    Unwritten,
+                    "half of the scratch array is zeroed",
+                    "unwritten global",
+                    &["scratch: read", "scratch: allocated"],
+                ),
+            ],
         },
         Pattern {
             name: "table",

@@ -1,13 +1,13 @@
 //! Copies that go on while threads run on: `cp.async`, and tiles that TMA loads and stores.
 
 use cuda_std::async_copy::{commit_group, copy_async, wait_group};
-use cuda_std::executor::{Executor, LaunchError};
+use cuda_std::executor::Executor;
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
 use cuda_std::{TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle};
 
 use crate::pattern::Class::{AsyncCopy, Tma};
-use crate::pattern::{Family, Pattern, found, launch};
+use crate::pattern::{Family, Pattern, Report, found, launch};
 
 const RACE: &str = "race in shared memory";
 const UNWRITTEN: &str = "unwritten shared";
@@ -175,8 +175,8 @@ fn stored_tile(wrong: u32, map: TensorMapMut<'_>) {
 }
 
 fn with_copies(
-    run: impl FnOnce(GlobalSlice<'_, f32>, GlobalSliceMut<'_, f32>) -> Result<(), LaunchError>,
-) -> Result<(), LaunchError> {
+    run: impl FnOnce(GlobalSlice<'_, f32>, GlobalSliceMut<'_, f32>) -> Result<(), Report>,
+) -> Result<(), Report> {
     #[repr(align(16))]
     struct Aligned([f32; 256]);
     run(GlobalSlice::new(&Aligned([1.0; 256]).0), GlobalSliceMut::new(&mut [0.0; 16]))
@@ -188,14 +188,14 @@ fn layout() -> TileLayout {
     TileLayout { element, extents: [32, 16, 1], byte_strides: [4, 128, 2048], tile: [32, 8, 1], swizzle }
 }
 
-fn run_tiles_in_turn(wrong: u32, executor: &Executor) -> Result<(), LaunchError> {
+fn run_tiles_in_turn(wrong: u32, executor: &Executor) -> Result<(), Report> {
     let (matrix, mut y) = ([1.0f32; 512], [0.0; 64]);
     // SAFETY: the extents are those of the matrix; the executor does not look at the words.
     let map = unsafe { TensorMap::from_raw_parts([0; 16], matrix.as_ptr().cast(), size_of_val(&matrix), layout()) };
     launch(executor, tiles_in_turn { wrong, map, y: GlobalSliceMut::new(&mut y) }, 1)
 }
 
-fn run_stored_tile(wrong: u32, executor: &Executor) -> Result<(), LaunchError> {
+fn run_stored_tile(wrong: u32, executor: &Executor) -> Result<(), Report> {
     let mut matrix = [1.0f32; 512];
     let (pointer, bytes) = (matrix.as_mut_ptr().cast(), size_of_val(&matrix));
     // SAFETY: as above; nothing else accesses the matrix meanwhile.
@@ -210,7 +210,7 @@ pub(crate) const FAMILY: Family = Family {
             name: "one_copy",
             run: |wrong, executor| with_copies(|x, y| launch(executor, one_copy { wrong, x, y }, 1)),
             mistakes: &[
-                found(AsyncCopy, "a copy in no group", UNWRITTEN, &["one: read"]),
+                found(AsyncCopy, "a copy in no group", UNWRITTEN, &["one: copy", "one: read"]),
                 found(AsyncCopy, "read before it is waited for", RACE, &["one: copy", "one: read"]),
                 found(AsyncCopy, "a wait that leaves out the last group", RACE, &["one: copy", "one: read"]),
                 found(AsyncCopy, "no barrier behind the wait", RACE, &["one: copy", "one: read"]),
@@ -226,11 +226,21 @@ pub(crate) const FAMILY: Family = Family {
             name: "copy_pipeline",
             run: |wrong, executor| with_copies(|x, y| launch(executor, copy_pipeline { wrong, x, y }, 1)),
             mistakes: &[
-                found(AsyncCopy, "too few groups in the last round", UNWRITTEN, &["pipeline: read"]),
+                found(
+                    AsyncCopy,
+                    "too few groups in the last round",
+                    UNWRITTEN,
+                    &["pipeline: copy", "pipeline: read"],
+                ),
                 found(AsyncCopy, "no barrier behind the wait", RACE, &["pipeline: copy", "pipeline: read"]),
                 found(AsyncCopy, "no barrier before the next copy", RACE, &["pipeline: copy", "pipeline: read"]),
-                found(AsyncCopy, "the place is off by one", UNWRITTEN, &["pipeline: read"]),
-                found(AsyncCopy, "a wait that leaves out one group too many", UNWRITTEN, &["pipeline: read"]),
+                found(AsyncCopy, "the place is off by one", UNWRITTEN, &["pipeline: copy", "pipeline: read"]),
+                found(
+                    AsyncCopy,
+                    "a wait that leaves out one group too many",
+                    UNWRITTEN,
+                    &["pipeline: copy", "pipeline: read"],
+                ),
             ],
         },
         Pattern {
@@ -241,9 +251,9 @@ pub(crate) const FAMILY: Family = Family {
                 found(Tma, "more bytes are expected than come", "deadlock", &["tiles: wait"]),
                 found(Tma, "fewer bytes are expected than come", "deadlock", &["tiles: wait"]),
                 found(Tma, "a tile begins where it cannot", "tile misaligned", &["tiles: load"]),
-                found(Tma, "nobody waits for the tile", UNWRITTEN, &["tiles: read"]),
-                found(Tma, "always the same parity", UNWRITTEN, &["tiles: read"]),
-                found(Tma, "no barrier before the next tile", UNWRITTEN, &["tiles: read"]),
+                found(Tma, "nobody waits for the tile", UNWRITTEN, &["tiles: load", "tiles: read"]),
+                found(Tma, "always the same parity", UNWRITTEN, &["tiles: load", "tiles: read"]),
+                found(Tma, "no barrier before the next tile", UNWRITTEN, &["tiles: load", "tiles: read"]),
                 found(Tma, "the block ends before the tile has come", "load not awaited", &["tiles: one more"]),
             ],
         },

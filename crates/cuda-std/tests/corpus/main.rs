@@ -18,12 +18,13 @@ mod global;
 mod orders;
 mod pattern;
 mod products;
+mod several;
 mod shared;
 mod tables;
 mod waits;
 mod warps;
 
-use cuda_std::executor::{Checks, Executor, LaunchError};
+use cuda_std::executor::{Checks, Executor};
 
 use pattern::{Expected, Family};
 
@@ -36,6 +37,7 @@ const FAMILIES: &[Family] = &[
     barriers::FAMILY,
     global::FAMILY,
     orders::FAMILY,
+    several::FAMILY,
     waits::FAMILY,
     bounds::FAMILY,
     copies::FAMILY,
@@ -54,8 +56,8 @@ fn right_kernels_are_not_reported() {
     for pattern in FAMILIES.iter().flat_map(|family| family.patterns) {
         kernels += 1;
         for (seed, executor) in executors.iter().enumerate() {
-            if let Err(error) = (pattern.run)(0, executor) {
-                false_reports.push(format!("{}, schedule {seed}: {error}", pattern.name));
+            if let Err(report) = (pattern.run)(0, executor) {
+                false_reports.push(format!("{}, schedule {seed}: {report}", pattern.name));
                 break;
             }
         }
@@ -73,15 +75,14 @@ fn mistakes_are_found_with_their_class_and_lines() {
                 all += 1;
                 let found = executors.iter().enumerate().try_for_each(|(seed, executor)| {
                     match ((pattern.run)(number, executor), &mistake.expected) {
-                        (Err(LaunchError::Fault(fault)), Expected::Found { .. }) => mistake
-                            .compare(family.source, &fault)
+                        (Err(report), Expected::Found { .. }) => mistake
+                            .compare(family.source, &report)
                             .map_err(|difference| format!("schedule {seed}: {difference}")),
                         (Ok(()), Expected::Missed { .. }) => Ok(()),
                         (Ok(()), Expected::Found { kind, .. }) => Err(format!("schedule {seed}: no `{kind}` is found")),
-                        (Err(error), Expected::Missed { .. }) => {
-                            Err(format!("schedule {seed}: is found now, so say so here: {error}"))
+                        (Err(report), Expected::Missed { .. }) => {
+                            Err(format!("schedule {seed}: is found now, so say so here: {report}"))
                         }
-                        (Err(error), _) => Err(format!("schedule {seed}: the launch is refused: {error}")),
                     }
                 });
                 match found {

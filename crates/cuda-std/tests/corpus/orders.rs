@@ -2,11 +2,11 @@
 //! weak.
 
 use cuda_std::atomic::{AcqRel, Acquire, Relaxed, Release, Scope, SeqCst, fence};
-use cuda_std::executor::{Executor, LaunchError};
+use cuda_std::executor::Executor;
 use cuda_std::prelude::*;
 
 use crate::pattern::Class::{Order, Scope as TooSmall};
-use crate::pattern::{Family, Pattern, found, launch, missed};
+use crate::pattern::{Family, Pattern, Report, found, launch};
 
 const RACE: &str = "race in global memory";
 const SHARED: &str = "race in shared memory";
@@ -307,42 +307,6 @@ fn flag_in_shared_memory(wrong: u32, y: GlobalSliceMut<'_, u32>) {
     }
 }
 
-/// Three blocks read a number that a fourth one then writes, which waits for all of them.
-#[kernel(block = 32)]
-fn three_readers(wrong: u32, data: GlobalSliceMut<'_, u32>, flags: GlobalAtomics<'_, u32>, y: GlobalSliceMut<'_, u32>) {
-    if thread::thread_idx_x() != 0 {
-        return;
-    }
-    let block = thread::block_idx_x() as usize;
-    let wait = |other: usize| {
-        if let Some(flag) = flags.get(other) {
-            while flag.load(Acquire, Scope::Device) == 0 {}
-        }
-    };
-    unsafe {
-        if block == 3 {
-            (0..3).for_each(wait);
-            data.set_unchecked(0, 1);
-            return;
-        }
-        // The last one reads behind the others, and knows nothing of that: these are the two that the race detector remembers.
-        if block > 0
-            && let Some(flag) = flags.get(block - 1)
-        {
-            while flag.load(Relaxed, Scope::Device) == 0 {}
-        }
-        y.set_unchecked(block, data.get_unchecked(0));
-        if let Some(flag) = flags.get(block) {
-            // The mistake: the last one does not release what it has read.
-            if wrong == 1 && block == 2 {
-                flag.store(1, Relaxed, Scope::Device);
-            } else {
-                flag.store(1, Release, Scope::Device);
-            }
-        }
-    }
-}
-
 /// A flag in memory that the launch does not know as a place to wait at.
 #[kernel(block = 32)]
 fn flag_of_another_kind(wrong: u32, done: GlobalSliceMut<'_, u32>) {
@@ -356,15 +320,15 @@ fn flag_of_another_kind(wrong: u32, done: GlobalSliceMut<'_, u32>) {
 }
 
 /// Arrays for kernels that have data, flags and a result.
-fn with_flags(
+pub(crate) fn with_flags(
     size: usize,
-    run: impl FnOnce(GlobalSliceMut<'_, u32>, GlobalAtomics<'_, u32>, GlobalSliceMut<'_, u32>) -> Result<(), LaunchError>,
-) -> Result<(), LaunchError> {
+    run: impl FnOnce(GlobalSliceMut<'_, u32>, GlobalAtomics<'_, u32>, GlobalSliceMut<'_, u32>) -> Result<(), Report>,
+) -> Result<(), Report> {
     let (mut data, mut flags, mut y) = (vec![0; size], vec![0; size], vec![0; size]);
     run(GlobalSliceMut::new(&mut data), GlobalAtomics::new(&mut flags), GlobalSliceMut::new(&mut y))
 }
 
-fn run_last_block(wrong: u32, executor: &Executor) -> Result<(), LaunchError> {
+fn run_last_block(wrong: u32, executor: &Executor) -> Result<(), Report> {
     with_flags(160, |parts, done, total| launch(executor, last_block { wrong, parts, done, total }, 5))
 }
 
@@ -481,17 +445,6 @@ pub(crate) const FAMILY: Family = Family {
                     &["shared flag: write", "shared flag: read"],
                 ),
             ],
-        },
-        Pattern {
-            name: "three_readers",
-            run: |wrong, executor| {
-                with_flags(4, |data, flags, y| launch(executor, three_readers { wrong, data, flags, y }, 4))
-            },
-            mistakes: &[missed(
-                Order,
-                "the third reader stores its flag relaxed",
-                "the shadow of each 4 bytes of global memory has two readers, and both are ordered before the write",
-            )],
         },
         Pattern {
             name: "flag_of_another_kind",

@@ -1,6 +1,6 @@
 //! What a pattern of the corpus is: a kernel that is right, and the mistakes that are made in it.
 
-use cuda_std::executor::{Executor, Fault, FaultKind, LaunchError};
+use cuda_std::executor::{Executor, Fault, FaultKind, LaunchError, UnwrittenElements};
 use cuda_std::{Dim3, Kernel};
 
 use crate::common::line_of;
@@ -15,7 +15,7 @@ pub(crate) struct Family {
 pub(crate) struct Pattern {
     pub(crate) name: &'static str,
     /// Runs the kernel: right with 0, with the first of the mistakes with 1, and so on.
-    pub(crate) run: fn(u32, &Executor) -> Result<(), LaunchError>,
+    pub(crate) run: fn(u32, &Executor) -> Result<(), Report>,
     pub(crate) mistakes: &'static [Mistake],
 }
 
@@ -101,19 +101,72 @@ impl Class {
     }
 }
 
+/// What the checker says.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// Of a launch.
+    Launch(LaunchError),
+    /// When the host reads what a launch has left.
+    Unwritten(UnwrittenElements),
+}
+
+impl From<LaunchError> for Report {
+    fn from(error: LaunchError) -> Self {
+        Self::Launch(error)
+    }
+}
+
+impl From<UnwrittenElements> for Report {
+    fn from(error: UnwrittenElements) -> Self {
+        Self::Unwritten(error)
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Launch(error) => error.fmt(f),
+            Self::Unwritten(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Report {
+    /// The name of the kind of fault; none where a launch was refused.
+    fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Launch(LaunchError::Fault(fault)) => Some(fault.kind.name()),
+            Self::Launch(_) => None,
+            Self::Unwritten(_) => Some("unwritten elements"),
+        }
+    }
+
+    /// The lines that it names, in the order of the source.
+    fn lines(&self) -> Vec<u32> {
+        match self {
+            Self::Launch(LaunchError::Fault(fault)) => lines(fault),
+            Self::Launch(_) => Vec::new(),
+            Self::Unwritten(unwritten) => vec![unwritten.allocated.line],
+        }
+    }
+}
+
 /// Launches a kernel whose views the caller has made of slices.
-pub(crate) fn launch<K: Kernel>(executor: &Executor, kernel: K, grid: impl Into<Dim3>) -> Result<(), LaunchError> {
+pub(crate) fn launch<K: Kernel>(executor: &Executor, kernel: K, grid: impl Into<Dim3>) -> Result<(), Report> {
     // SAFETY: the views are of slices that the caller borrows, mutably where they are mutable.
-    unsafe { executor.launch(kernel, grid.into()) }
+    Ok(unsafe { executor.launch(kernel, grid.into()) }?)
 }
 
 /// The lines that a report names: of both accesses, in the order of the source, or of the one place.
-pub(crate) fn lines(fault: &Fault) -> Vec<u32> {
+fn lines(fault: &Fault) -> Vec<u32> {
     let other = match &fault.kind {
-        FaultKind::Race { other, .. } | FaultKind::GlobalRace { other, .. } | FaultKind::InFlight { other, .. } => {
-            Some(other.location.line)
-        }
+        FaultKind::Race { other, .. }
+        | FaultKind::GlobalRace { other, .. }
+        | FaultKind::InFlight { other, .. }
+        | FaultKind::UnwrittenShared { pending: Some(other), .. } => Some(other.location.line),
         FaultKind::NotFenced { location, .. } => Some(location.line),
+        FaultKind::UnwrittenGlobal { allocated, .. } => Some(allocated.line),
+        FaultKind::SumsNotAwaited { product } => Some(product.line),
         _ => None,
     };
     let mut lines: Vec<u32> = fault.location.iter().map(|location| location.line).chain(other).collect();
@@ -122,19 +175,21 @@ pub(crate) fn lines(fault: &Fault) -> Vec<u32> {
 }
 
 impl Mistake {
-    /// Whether a fault is what is expected: in these words, if it is not.
-    pub(crate) fn compare(&self, source: &str, fault: &Fault) -> Result<(), String> {
+    /// Whether a report is what is expected: in these words, if it is not.
+    pub(crate) fn compare(&self, source: &str, report: &Report) -> Result<(), String> {
         let Expected::Found { kind, marks } = &self.expected else { return Ok(()) };
-        if fault.kind.name() != *kind {
-            return Err(format!("expected `{kind}`, found `{}`: {fault}", fault.kind.name()));
+        match report.kind() {
+            None => return Err(format!("the launch is refused: {report}")),
+            Some(found) if found != *kind => return Err(format!("expected `{kind}`, found `{found}`: {report}")),
+            Some(_) => {}
         }
         let mut expected: Vec<u32> = marks.iter().map(|mark| line_of(source, mark)).collect();
         expected.sort_unstable();
-        if lines(fault) != expected {
-            return Err(format!("expected the lines {expected:?}, found {:?}: {fault}", lines(fault)));
+        if report.lines() != expected {
+            return Err(format!("expected the lines {expected:?}, found {:?}: {report}", report.lines()));
         }
-        let report = fault.to_string();
-        match expected.iter().find(|line| !report.contains(&format!(".rs:{line}\n"))) {
+        let report = report.to_string();
+        match expected.iter().find(|line| ![':', '\n'].iter().any(|end| report.contains(&format!(".rs:{line}{end}")))) {
             Some(line) => Err(format!("the report does not show line {line}: {report}")),
             None => Ok(()),
         }

@@ -115,10 +115,17 @@ fn product_of_a_warpgroup(wrong: u32, y: GlobalSliceMut<'_, f32>) {
             tell();
         }
         if wrong == 9 {
-            y.set_unchecked(me, sums[0]);
+            y.set_unchecked(me, sums[0]); // <group: early>
         }
+        let early = sums[1];
         if wrong != 4 {
             sums.wait::<0>();
+        }
+        if wrong == 11 {
+            y.set_unchecked(me, sums[0] - 2.0 * early); // <group: sum>
+        }
+        if wrong == 12 {
+            y.set_unchecked(me, warp::warp_shuffle_xor(warp::ALL_LANES, early, 1, 32).0); // <group: shuffle>
         }
         if wrong == 6 {
             sums[0] = 1.0;
@@ -129,7 +136,9 @@ fn product_of_a_warpgroup(wrong: u32, y: GlobalSliceMut<'_, f32>) {
         if wrong != 5 {
             tell();
         }
-        y.set_unchecked(me, sums[0]);
+        if wrong != 4 {
+            y.set_unchecked(me, sums[0]);
+        }
     }
 }
 
@@ -190,16 +199,29 @@ pub(crate) const FAMILY: Family = Family {
                     "sums are changed between the fence and the product",
                     "registers are Rust's variables here, whose changes nobody sees",
                 ),
-                missed(
+                found(
                     TensorCores,
                     "sums are read before they are waited for",
-                    "they read as NaN, which the results show, and no report says",
+                    "sums not awaited",
+                    &["group: product", "group: early"],
                 ),
                 found(
                     TensorCores,
                     "warps of a warpgroup take two branches",
                     "warpgroup divergence",
                     &["group: branch"],
+                ),
+                found(
+                    TensorCores,
+                    "a sum is kept from before the wait, and computed with behind it",
+                    "sums not awaited",
+                    &["group: product", "group: sum"],
+                ),
+                found(
+                    TensorCores,
+                    "a sum from before the wait goes to another lane",
+                    "sums not awaited",
+                    &["group: product", "group: shuffle"],
                 ),
             ],
         },

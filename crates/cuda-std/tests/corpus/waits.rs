@@ -1,11 +1,11 @@
 //! Waits that never end: flags that nobody sets, locks that nobody gives back, blocks that wait for blocks that cannot run.
 
 use cuda_std::atomic::{AcqRel, Acquire, Relaxed, Release, Scope};
-use cuda_std::executor::{Executor, LaunchError};
+use cuda_std::executor::Executor;
 use cuda_std::prelude::*;
 
 use crate::pattern::Class::EndlessWait;
-use crate::pattern::{Family, Pattern, found, launch, missed};
+use crate::pattern::{Family, Pattern, Report, found, launch, missed};
 
 const STUCK: &str = "stuck";
 
@@ -164,8 +164,8 @@ fn plain_flag(wrong: u32, tries: u32, y: GlobalSliceMut<'_, u32>) {
 
 fn with_flags(
     count: usize,
-    run: impl FnOnce(GlobalAtomics<'_, u32>) -> Result<(), LaunchError>,
-) -> Result<(), LaunchError> {
+    run: impl FnOnce(GlobalAtomics<'_, u32>) -> Result<(), Report>,
+) -> Result<(), Report> {
     run(GlobalAtomics::new(&mut vec![0; count]))
 }
 

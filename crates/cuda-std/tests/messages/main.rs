@@ -12,7 +12,8 @@ use std::{env, fs};
 use cuda_std::Dim3;
 use cuda_std::atomic::Scope;
 use cuda_std::executor::{
-    AccessKind, Elsewhere, Fault, FaultKind, OtherAccess, Place, SharedArrayName, SourceLine, WarpOperation,
+    AccessKind, Elsewhere, Fault, FaultKind, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
+    WarpOperation,
 };
 
 /// Where the kinds are, and the names that they have.
@@ -53,9 +54,9 @@ fn examples() -> Vec<FaultKind> {
     use FaultKind as F;
     let view = Some("gemm.a.data".to_owned());
     let block_scope = AccessKind::Atomic { scope: Scope::Block };
-    let global = |view: &Option<String>, access, block, other_access| F::GlobalRace {
-        view: view.clone(),
-        element: 70,
+    let element = |byte| Some(ViewElement { view: "gemm.a.data".into(), index: 70, byte });
+    let global = |element, access, block, other_access| F::GlobalRace {
+        element,
         access,
         block,
         other: other(other_access),
@@ -74,13 +75,20 @@ fn examples() -> Vec<FaultKind> {
         F::CopyNotAwaited { byte_offset: 64, bytes: 16 },
         F::Race { array: tile(), element: "[3, 17]".into(), access: AccessKind::Write, other: other(AccessKind::Read) },
         F::Race { array: slice(), element: "5".into(), access: AccessKind::Read, other: other(block_scope) },
-        global(&view, AccessKind::Read, None, AccessKind::Write),
-        global(&None, AccessKind::Write, Some(thread(2)), AccessKind::Write),
-        global(&view, block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device }),
+        global(element(0), AccessKind::Read, None, AccessKind::Write),
+        global(element(4), AccessKind::Read, None, AccessKind::Write),
+        global(None, AccessKind::Write, Some(thread(2)), AccessKind::Write),
+        global(element(0), block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device }),
         F::OrderedOutsideOfAtomics,
         F::NotCooperative,
         F::Stuck { blocks: 4, others: places() },
-        F::UnwrittenShared { array: tile(), element: "[3, 17]".into() },
+        F::UnwrittenShared { array: tile(), element: "[3, 17]".into(), pending: None },
+        F::UnwrittenShared {
+            array: SharedArrayName::Dynamic,
+            element: "273".into(),
+            pending: Some(other(AccessKind::Write)),
+        },
+        F::UnwrittenGlobal { element: element(0), bytes: 4096, allocated: line(3) },
         F::BarrierDivergence { waiting: 127, absent: places()[..1].to_vec() },
         F::Deadlock { waits_for: "72 more registers, of which 8 are free".into(), others: places() },
         F::BarrierNotInitialized { byte_offset: 2048 },
@@ -96,6 +104,7 @@ fn examples() -> Vec<FaultKind> {
         F::NotFenced { element: "40".into(), thread: thread(40), location: line(17) },
         F::StoreNotAwaited,
         F::ProductNotAwaited,
+        F::SumsNotAwaited { product: line(17) },
         F::LoadNotAwaited,
         F::BarrierNumber { id: 16, threads: 64 },
         F::BarrierCount { id: 3, threads: 96, others: 64 },

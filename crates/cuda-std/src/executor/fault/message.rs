@@ -14,7 +14,9 @@ use core::fmt;
 use std::format;
 use std::string::String;
 
-use super::{AccessKind, Elsewhere, Fault, FaultKind, OtherAccess, Place, SharedArrayName, SourceLine, WarpOperation};
+use super::{
+    AccessKind, Elsewhere, Fault, FaultKind, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement, WarpOperation,
+};
 use crate::Dim3;
 use crate::atomic::Scope;
 
@@ -65,6 +67,7 @@ impl FaultKind {
             Self::NotCooperative => "not cooperative",
             Self::Stuck { .. } => "stuck",
             Self::UnwrittenShared { .. } => "unwritten shared",
+            Self::UnwrittenGlobal { .. } => "unwritten global",
             Self::BarrierDivergence { .. } => "barrier divergence",
             Self::Deadlock { .. } => "deadlock",
             Self::BarrierNotInitialized { .. } => "barrier not initialized",
@@ -79,6 +82,7 @@ impl FaultKind {
             Self::NotFenced { .. } => "not fenced",
             Self::StoreNotAwaited => "store not awaited",
             Self::ProductNotAwaited => "product not awaited",
+            Self::SumsNotAwaited { .. } => "sums not awaited",
             Self::LoadNotAwaited => "load not awaited",
             Self::BarrierNumber { .. } => "barrier number",
             Self::BarrierCount { .. } => "barrier count",
@@ -106,9 +110,18 @@ impl FaultKind {
             Self::WarpgroupDivergence { other: Some(other), .. } => {
                 note(f, format_args!("another warp comes to this product in its place"), other)
             }
+            Self::UnwrittenShared { pending: Some(OtherAccess { thread, location, .. }), .. } => note(
+                f,
+                format_args!("thread {thread} asked for it to be copied there here, and that has not been waited for"),
+                location,
+            ),
+            Self::UnwrittenGlobal { allocated, .. } => {
+                note(f, format_args!("the memory was allocated here"), allocated)
+            }
             Self::NotFenced { thread, location, .. } => {
                 note(f, format_args!("the other access is here: thread {thread} writes it"), location)
             }
+            Self::SumsNotAwaited { product } => note(f, format_args!("the product is here"), product),
             Self::WarpDivergence { absent, .. } if absent.is_empty() => {
                 f.write_str("\n  note: the block has no threads for them")
             }
@@ -162,6 +175,10 @@ impl FaultKind {
                 "write all that is read, zeros too, in this block; what an asynchronous copy or TMA writes is there only when it has been \
                  waited for, and no longer when the next one to the same place has begun"
             }
+            Self::UnwrittenGlobal { .. } => {
+                "write all that is read, zeros too: in an earlier kernel, or by the host, or in this kernel before it is read; or upload values \
+                 in place of allocating memory without"
+            }
             Self::BarrierDivergence { .. } => {
                 "move the barrier out of the branch or loop, and let threads that have nothing to do come to it instead of returning"
             }
@@ -200,6 +217,9 @@ impl FaultKind {
             Self::StoreNotAwaited => "call `commit_stores` and `wait_for_stores::<0>` before the thread returns",
             Self::ProductNotAwaited => {
                 "call `wgmma::commit`, and have the sums wait (`wait::<0>`) before the thread returns"
+            }
+            Self::SumsNotAwaited { .. } => {
+                "call `wgmma::commit` behind the product, and have the accumulators wait (`wait::<0>`) before anything reads them"
             }
             Self::LoadNotAwaited => "have a thread wait at the barrier of the load before the block ends",
             Self::BarrierNumber { .. } => {
@@ -336,8 +356,17 @@ impl fmt::Display for WarpOperation {
     }
 }
 
+/// An element of a view, or a byte of one.
+pub(super) fn element_name(element: &Option<ViewElement>) -> String {
+    match element {
+        Some(ViewElement { view, index, byte: 0 }) => format!("element {index} of view `{view}`"),
+        Some(ViewElement { view, index, byte }) => format!("byte {byte} of element {index} of view `{view}`"),
+        None => "an element of a view that is not among the kernel's arguments".into(),
+    }
+}
+
 /// The view, or the part of it that begins at element `first`.
-pub(super) fn view_name(view: &Option<String>, first: usize) -> String {
+fn view_name(view: &Option<String>, first: usize) -> String {
     match (view, first) {
         (Some(name), 0) => format!("view `{name}`"),
         (Some(name), _) => format!("the part of view `{name}` from element {first} on"),

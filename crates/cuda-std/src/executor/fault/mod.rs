@@ -13,7 +13,7 @@ use gpu_facts::Excess;
 
 use crate::atomic::Scope;
 use crate::{ContractViolation, Dim3};
-use message::{misaligned, of_block, out_of_bounds, view_name};
+use message::{element_name, misaligned, of_block, out_of_bounds};
 
 /// Why a launch did not run, or did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -190,14 +190,12 @@ pub enum FaultKind {
     /// Two threads access global memory with nothing that orders the two accesses, at least one of them writes, and they are not both
     /// atomic.
     #[error(
-        "a race: this thread {} element {element} (in units of 4 bytes) of {}, and thread {}{} {} it, with nothing that orders the two",
-        .access.verb(), view_name(view, 0), .other.thread, of_block(block), .other.access.verb()
+        "a race: this thread {} {}, and thread {}{} {} it, with nothing that orders the two",
+        .access.verb(), element_name(element), .other.thread, of_block(block), .other.access.verb()
     )]
     GlobalRace {
-        /// The view's path among the kernel's parameters; `None` if it is not one of them.
-        view: Option<String>,
-        /// The position in the view, in units of 4 bytes.
-        element: usize,
+        /// The element; `None` if it is of no view among the kernel's parameters.
+        element: Option<ViewElement>,
         /// What the thread of the report did.
         access: AccessKind,
         /// The block of the other thread, if it is another one.
@@ -230,6 +228,20 @@ pub enum FaultKind {
         array: SharedArrayName,
         /// The position in the array.
         element: String,
+        /// The asynchronous copy, or the load by TMA, that is to write it, if there is one: who asked for it, and where.
+        pending: Option<OtherAccess>,
+    },
+    /// A read of global memory that was allocated without values, and that nobody has written since.
+    #[error(
+        "{} is read, and nobody has written it: its memory, of {bytes} bytes, was allocated without values", element_name(element)
+    )]
+    UnwrittenGlobal {
+        /// The element; `None` if it is of no view among the kernel's parameters.
+        element: Option<ViewElement>,
+        /// The size of the allocation.
+        bytes: usize,
+        /// Where it was made.
+        allocated: SourceLine,
     },
     /// A barrier that some threads of the block reach and others never do.
     #[error("{waiting} threads wait at a barrier that the others never reach")]
@@ -346,6 +358,14 @@ pub enum FaultKind {
     /// A thread returns from the kernel before it has waited for accumulators of a warpgroup's products.
     #[error("the thread returns without having waited for the products that it began here")]
     ProductNotAwaited,
+    /// A thread uses accumulators of a warpgroup's product before it has waited for the product.
+    #[error(
+        "this value is an accumulator of a product of a warpgroup, or has been computed from one, and the product had not been waited for"
+    )]
+    SumsNotAwaited {
+        /// The line of the product.
+        product: SourceLine,
+    },
     /// A block ends while TMA still loads.
     #[error("the block ends while TMA still loads this tile")]
     LoadNotAwaited,
@@ -462,6 +482,13 @@ pub enum FaultKind {
     },
 }
 
+impl FaultKind {
+    /// Whether it is a race, so that what a thread has read may be what another one was about to write.
+    pub(super) fn is_race(&self) -> bool {
+        matches!(self, Self::Race { .. } | Self::GlobalRace { .. })
+    }
+}
+
 /// Which array in shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedArrayName {
@@ -483,6 +510,17 @@ pub enum SharedArrayName {
         /// The size of one.
         element_bytes: usize,
     },
+}
+
+/// An element of a view among the kernel's parameters, or a byte of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewElement {
+    /// The view's path among the parameters, such as `gemm.a.data`.
+    pub view: String,
+    /// Its position in the view.
+    pub index: usize,
+    /// The byte of the element, counted from 0.
+    pub byte: usize,
 }
 
 /// What an access does.
