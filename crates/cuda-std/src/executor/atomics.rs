@@ -12,6 +12,7 @@ use super::hooks::{dynamic_words, note_atomic, note_atomic_store, static_offset,
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::known::{Carried, Known};
 use super::shared_memory::WORD;
+use super::spins::Awaited;
 use crate::atomic::{Order, Place, Scope};
 use crate::shared::SharedArray;
 
@@ -108,6 +109,7 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
     if context.checks == Checks::Full {
         tell(context, place, order, scope, change, before);
     }
+    context.details().awaited.set(Some(Awaited::by_atomics(place, AccessKind::Atomic { scope })));
     context.let_others_run(location, before != after);
     before
 }
@@ -229,6 +231,7 @@ impl Context<'_> {
     fn let_others_run(&self, location: &'static Location<'static>, has_changed: bool) {
         if has_changed {
             self.has_changed.set(true);
+            self.note_change();
             let mut random = self.random.get();
             let runs_on = random.next() & 3 != 0;
             self.random.set(random);

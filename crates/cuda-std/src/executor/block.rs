@@ -1,7 +1,7 @@
 //! Runs the blocks of a launch on one worker, an OS thread of the CPU: one block at a time, switching between the coroutines that
 //! stand for its threads.
 
-use core::mem::take;
+use core::mem::{replace, take};
 use core::panic::Location;
 use core::ptr;
 use std::boxed::Box;
@@ -18,6 +18,7 @@ use super::fault::{Elsewhere, Fault, FaultKind, Place};
 use super::panics;
 use super::products;
 use super::shared_memory::set_interval;
+use super::spins::{self, Awaited};
 use super::stacks::ThreadStack;
 use super::tma;
 use super::turns::{self, Turn};
@@ -35,6 +36,8 @@ pub(super) struct Block<'a> {
     returned: usize,
     /// Whether threads have yielded since the others had their turn, and how often in a row they have without any change.
     has_yielded: bool,
+    /// How much it counts if nothing has changed since.
+    weight: u64,
     fruitless: u64,
     /// Another block has failed, and this one has not run to its end.
     abandoned: bool,
@@ -73,6 +76,7 @@ impl<'a> Block<'a> {
             at_barrier: 0,
             returned: 0,
             has_yielded: false,
+            weight: u64::MAX,
             fruitless: 0,
             abandoned: false,
         }
@@ -151,10 +155,11 @@ impl<'a> Block<'a> {
     /// Lets other blocks run, if any run at the same time.
     fn let_blocks_run(&mut self) -> Turn {
         let has_changed = self.context.has_changed.take();
+        let weight = replace(&mut self.weight, u64::MAX);
         if let Some((turns, worker)) = self.context.turns {
-            return turns.pass(worker, has_changed);
+            return turns.pass(worker, has_changed, weight);
         }
-        self.fruitless = if has_changed { 0 } else { self.fruitless + 1 };
+        self.fruitless = if has_changed { 0 } else { self.fruitless + weight };
         if self.fruitless > turns::FRUITLESS { Turn::Stuck } else { Turn::GoOn }
     }
 
@@ -164,7 +169,10 @@ impl<'a> Block<'a> {
         let first = (0..threads.len()).find(|position| threads[*position].state.get() == State::Yielded);
         let others = self.elsewhere((0..threads.len()).filter(|position| Some(*position) != first));
         let blocks = self.context.turns.map_or(1, |(turns, _)| turns.workers());
-        self.report_waiting(first, FaultKind::Stuck { blocks, others })
+        let awaited = first.and_then(|first| self.context.details[first].awaited.get());
+        let Awaited { place, access, .. } = awaited.expect("who yields says what for");
+        let (place, last_write) = (self.context.name_of(place), self.context.last_write(place));
+        self.report_waiting(first, FaultKind::Stuck { blocks, place, access, last_write, others })
     }
 
     /// Checks that a block whose threads have all returned has left nothing undone.
@@ -217,7 +225,10 @@ impl<'a> Block<'a> {
                     }
                     State::Warp => in_operation |= 1 << lane,
                     State::Waiting => waiting |= 1 << lane,
-                    State::Yielded => yielded |= 1 << lane,
+                    State::Yielded => {
+                        self.weight = self.weight.min(spins::weight(context, warp * LANES + lane));
+                        yielded |= 1 << lane;
+                    }
                     State::Ready | State::Faulted | State::StackOverflow => {}
                 }
             }
@@ -264,6 +275,7 @@ impl<'a> Block<'a> {
         context.current.set(position);
         if context.checks == Checks::Full {
             set_interval(thread.interval.get());
+            spins::begin();
         }
         let ended = matches!(self.coroutines[position].resume(()), CoroutineResult::Return(Ended::StackOverflow));
         let stacks = &context.memory.stacks;

@@ -6,6 +6,7 @@ use core::panic::Location;
 use core::ptr;
 use std::boxed::Box;
 use std::collections::HashMap;
+use std::format;
 use std::string::{String, ToString};
 use std::thread_local;
 use std::vec::Vec;
@@ -14,14 +15,15 @@ use corosensei::trap::CoroutineTrapHandler;
 
 use super::barriers::{Barriers, Wait};
 use super::copies::Copies;
-use super::fault::{Fault, FaultKind, SourceLine, ViewElement, WarpOperation};
+use super::fault::{Fault, FaultKind, LastWrite, SourceLine, ViewElement, WarpOperation, element_name};
 use super::global_memory::GlobalMemory;
 use super::identity::SharedIdentity;
 use super::known::{Carried, Ordered};
 use super::ordering_calls::Met;
 use super::prints::{BlockPrints, Prints};
 use super::products::{Products, Warpgroups};
-use super::shared_memory::{SharedMemory, set_interval};
+use super::shared_memory::{SharedMemory, WORD, set_interval};
+use super::spins::{self, Awaited, States};
 use super::stacks::Stacks;
 use super::tma::Tma;
 use super::turns::{Random, Turns};
@@ -134,6 +136,9 @@ pub(super) struct Details {
     pub(super) registers: Cell<u32>,
     /// What it has done about the order of its atomic operations.
     pub(super) ordered: Cell<Ordered>,
+    /// What it waits for, if it is [`State::Yielded`], and what it was like then.
+    pub(super) awaited: Cell<Option<Awaited>>,
+    pub(super) states: Cell<States>,
     pub(super) trap_handler: Cell<Option<CoroutineTrapHandler<Ended>>>,
 }
 
@@ -179,6 +184,8 @@ pub(super) struct Context<'a> {
     carried: RefCell<HashMap<(usize, usize), Carried>>,
     /// Whether an atomic operation has changed anything since this was last asked.
     pub(super) has_changed: Cell<bool>,
+    /// How often threads have written something, by whatever way.
+    pub(super) changes: Cell<u64>,
     /// Decides who runs on.
     pub(super) random: Cell<Random>,
 }
@@ -224,6 +231,8 @@ impl<'a> Context<'a> {
             fenced: Cell::new(0),
             registers: Cell::new(0),
             ordered: Cell::default(),
+            awaited: Cell::default(),
+            states: Cell::default(),
             trap_handler: Cell::new(None),
         });
         assert!((1..=MAX_THREADS).contains(&threads.len()), "the launch has checked the shape of the block");
@@ -255,6 +264,7 @@ impl<'a> Context<'a> {
             block_prints: BlockPrints::default(),
             carried: RefCell::default(),
             has_changed: Cell::new(false),
+            changes: Cell::new(0),
             random: Cell::default(),
         }
     }
@@ -265,6 +275,7 @@ impl<'a> Context<'a> {
         self.block_number.set(number);
         self.random.set(Random::new(seed ^ number.rotate_left(32)));
         self.carried.borrow_mut().clear();
+        self.details.iter().for_each(|thread| thread.states.set(States::default()));
         self.details.iter().for_each(|thread| drop(thread.ordered.take()));
     }
 
@@ -297,6 +308,35 @@ impl<'a> Context<'a> {
             }
         });
         found
+    }
+
+    /// Notes that the running thread writes something.
+    #[inline(always)]
+    pub(super) fn note_change(&self) {
+        self.changes.set(self.changes.get().wrapping_add(1));
+        spins::begin();
+    }
+
+    /// What an element is called.
+    pub(super) fn name_of(&self, place: Place) -> String {
+        match place {
+            Place::Global(address, _) => element_name(&self.element_at(address.addr())),
+            Place::Shared(array, offset) => format!("element {} of {}", array.index_of_byte(offset), array.name()),
+        }
+    }
+
+    /// Who has written an element last, if that was no atomic operation, and is known.
+    pub(super) fn last_write(&self, place: Place) -> Option<LastWrite> {
+        let (block, thread, location) = match place {
+            Place::Global(address, _) => self.global?.last_write(address.addr())?,
+            Place::Shared(array, offset) => {
+                let (thread, location) = self.memory.shared.last_write(array, offset / WORD)?;
+                (self.block_number.get(), thread, location)
+            }
+        };
+        // What TMA has written, nobody waits for by reads.
+        let thread = self.threads.get(thread)?.index;
+        Some(LastWrite { block: self.position(block), thread, location: location.into() })
     }
 
     /// Lets the threads that run on this OS thread find the context.

@@ -34,8 +34,10 @@ use super::context::{Context, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess};
 use super::known::Carried;
 use super::shared_memory::WORD;
+use super::spins;
 use super::unwritten::{Allocation, Allocations};
 use crate::ViewAccess;
+use crate::atomic::Place;
 use accesses::{Access, Enough, Record, needs_all};
 
 /// The words of a page.
@@ -146,6 +148,14 @@ impl GlobalMemory {
     pub(super) fn with_carried<R>(&self, address: usize, look: impl FnOnce(&mut Carried) -> R) -> R {
         // Nothing that holds the lock panics halfway through a change.
         look(self.carried.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default())
+    }
+
+    /// Who has written at an address last: block, thread and line.
+    pub(super) fn last_write(&self, address: usize) -> Option<(u64, usize, &'static Location<'static>)> {
+        let (page, at) = self.page(address)?;
+        let shadow = page.shadow.lock().unwrap_or_else(PoisonError::into_inner);
+        let Access { block, thread, location, .. } = shadow.records[at / shadow.bytes].write;
+        Some((block, thread as usize, location?))
     }
 
     /// The page of an address, and where in it the address is, in bytes.
@@ -302,5 +312,10 @@ pub(crate) fn note_global_access(address: usize, bytes: usize, kind: AccessKind,
     let context = current();
     if context.global.is_some() {
         context.note_global(address, bytes, kind, location);
+        if kind == AccessKind::Read {
+            spins::count_read(|| Place::Global(core::ptr::without_provenance_mut(address), false), location);
+        } else {
+            context.note_change();
+        }
     }
 }

@@ -16,8 +16,9 @@ use super::fault::{AccessKind, FaultKind, OtherAccess, SharedArrayName, WarpOper
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::products::{require_awaited, require_words_awaited};
 use super::shared_memory::{Conflict, Content, WORD, WordBytes, has_products, is_read_enough, with_placement};
+use super::spins;
 use super::tma::require_idle;
-use crate::atomic::Scope;
+use crate::atomic::{Place, Scope};
 use crate::shared::SharedArray;
 use crate::{Dim3, Element, TileSwizzle};
 
@@ -244,6 +245,7 @@ fn data_to_read<T: Element>(
                 note_read(array, word, location);
             }
         }
+        spins::count_read(|| Place::Shared(array, offset), location);
         placement.data.get()
     })
 }
@@ -284,6 +286,7 @@ fn bytes_to_access(
     }
     // Looked up again: the array may have got its number just now.
     let (data, keys) = with_placement(array, |placement| (placement.data.get(), placement.keys.get()));
+    let first = bytes.start;
     if !keys.is_null() {
         for (word, bytes) in WordBytes::of_words(bytes) {
             if kind != AccessKind::Read {
@@ -294,6 +297,9 @@ fn bytes_to_access(
             if !is_read_enough(unsafe { *keys.add(word) }) {
                 note_read_of(array, word, bytes, location);
             }
+        }
+        if kind == AccessKind::Read {
+            spins::count_read(|| Place::Shared(array, first), location);
         }
     }
     data
@@ -412,6 +418,7 @@ pub(super) fn note_write(array: &'static SharedIdentity, word: usize, location: 
 #[inline]
 fn note_write_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, location: &'static Location<'static>) {
     let context = current();
+    context.note_change();
     if ptr::eq(array, &DYNAMIC) {
         require_idle(context, word, location);
     }

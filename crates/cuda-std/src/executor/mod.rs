@@ -54,7 +54,7 @@
 //! | | how |
 //! |---|---|
 //! | accesses to global and shared memory | the index against the length, at every access |
-//! | loops that wait for a value | that somebody is left to write it: many turns in a row that change nothing are a report |
+//! | loops that wait for a value | that somebody is left to write it: many turns in a row that change nothing are a report; of loops of plain reads with [`Checks::Full`] |
 //! | barriers, shuffles, votes | who waits where when nobody can go on; for threads that have returned, nobody waits |
 //! | values that shuffles give | that they come from a lane that takes part |
 //! | barriers of a part of the block, registers | the same, with what is missing |
@@ -87,7 +87,8 @@
 //! order blocks, the shadow has up to 1024 readers of each 4 bytes of global memory, and as many atomic operations, those of a warp counted
 //! once: a writer that is ordered behind these, and not behind another one, is missed. An atomic operation of an element that is not of a
 //! `GlobalAtomics` orders nothing. TMA and asynchronous copies read and write
-//! global memory, for the shadow, when they are issued. A loop that waits for a value by plain loads waits forever.
+//! global memory, for the shadow, when they are issued.
+//! Without [`Checks::Full`], a loop that waits for a value by plain loads waits forever.
 //! Whether a thread writes to registers between its fence and the product is not looked at. Accumulators that are read before they are
 //! waited for are NaNs until then, and reported where such a NaN is stored, or goes to another lane or into a product: not where a
 //! comparison, a conversion or a function of `math` has made something else of it. The shadow has the first lane of a warp read for its products. Race reports can
@@ -114,6 +115,7 @@ mod panics;
 mod prints;
 mod products;
 mod shared_memory;
+mod spins;
 mod stacks;
 mod stop;
 mod tma;
@@ -133,7 +135,7 @@ pub(crate) use barriers::*;
 pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use fault::{
-    AccessKind, Elsewhere, Fault, FaultKind, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
+    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
     WarpOperation,
 };
 pub(crate) use global_memory::note_global_access;

@@ -386,6 +386,11 @@ impl SharedMemory {
         self.static_bytes.get()
     }
 
+    /// The tick that is next: it tells whether any thread of the block has synchronized.
+    pub(super) fn now(&self) -> u64 {
+        self.clock.get()
+    }
+
     /// A tick for something that begins now.
     pub(super) fn tick(&self) -> u64 {
         self.advance(1)

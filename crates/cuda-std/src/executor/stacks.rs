@@ -1,7 +1,6 @@
 //! The stacks of the coroutines on which the CPU executor runs a block's threads: one mapping, cut into stacks with guard pages.
 
 use core::ops::RangeInclusive;
-#[cfg(any(target_os = "linux", test))]
 use core::ptr;
 use core::ptr::NonNull;
 use std::io;
@@ -117,6 +116,25 @@ impl Stacks {
     /// How many bytes there are between an address in a thread's stack and the guard page below; none if it is lower.
     pub(super) fn left(&self, thread: usize, address: usize) -> usize {
         address.saturating_sub(self.guard(thread) + PAGE)
+    }
+
+    /// A hash of what is in a thread's stack from an address on, while the thread does not run. `None` under AddressSanitizer, which lets
+    /// nobody read what lies between the variables.
+    pub(super) fn fingerprint(&self, thread: usize, lowest: usize) -> Option<u64> {
+        if cfg!(feature = "sanitizer") {
+            return None;
+        }
+        let base = self.limit(thread) + self.stride;
+        let first = lowest.max(self.guard(thread) + PAGE).next_multiple_of(size_of::<u64>());
+        let mut hash = 0u64;
+        for address in (first..base).step_by(size_of::<u64>()) {
+            // SAFETY: inside the mapping, above the guard page, aligned, and never uninitialized: the system has filled it with zeros. Nobody
+            // writes there while the thread does not run. Volatile, because the compiler does not see that the thread has.
+            let word = unsafe { ptr::with_exposed_provenance::<u64>(address).read_volatile() };
+            // The multiplier of FNV-1a; the rotation brings high bits back to where they matter.
+            hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(29);
+        }
+        Some(hash)
     }
 
     /// The page between a thread's canary and its stack. Only in [`Stacks::new`] it is made inaccessible.

@@ -17,8 +17,19 @@ use std::boxed::Box;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-/// How many turns in a row may change nothing, for each worker. A loop that gives up after a thousand tries is none that waits.
-pub(super) const FRUITLESS: u64 = 5000;
+/// How much turns in a row that change nothing may count together, for each worker: 5000 tries. A loop that gives up after a thousand is
+/// none that waits.
+pub(super) const FRUITLESS: u64 = 5000 * TRY;
+
+/// What a turn counts that ends with an atomic operation.
+pub(super) const TRY: u64 = 16;
+
+/// What a turn counts whose threads do the same again and again, and know nothing new: see [`super::spins`]. Not so much that one worker
+/// could come to the end before the others have had their turns.
+pub(super) const REPETITION: u64 = 100 * TRY;
+
+/// What a turn counts in which a thread reads the same place thousands of times, and may come to an end by itself.
+pub(super) const LONG_LOOP: u64 = 1;
 
 /// Whose turn it is.
 pub(super) struct Turns {
@@ -67,10 +78,10 @@ impl Turns {
         drop(self.wait_for(self.lock(), worker));
     }
 
-    /// Ends a turn, and waits for the next.
-    pub(super) fn pass(&self, worker: usize, has_changed: bool) -> Turn {
+    /// Ends a turn, and waits for the next. If nothing has changed, it counts as much as `weight` says.
+    pub(super) fn pass(&self, worker: usize, has_changed: bool, weight: u64) -> Turn {
         let mut state = self.lock();
-        state.fruitless = if has_changed { 0 } else { state.fruitless + 1 };
+        state.fruitless = if has_changed { 0 } else { state.fruitless + weight };
         if state.fruitless > FRUITLESS * state.running.len() as u64 {
             return Turn::Stuck;
         }
@@ -148,7 +159,7 @@ mod tests {
                         assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
                         log.lock().unwrap().push(worker);
                         at_once.fetch_sub(1, Ordering::SeqCst);
-                        assert_eq!(turns.pass(worker, true), Turn::GoOn);
+                        assert_eq!(turns.pass(worker, true, TRY), Turn::GoOn);
                     }
                     turns.leave(worker, false);
                 });
@@ -169,9 +180,13 @@ mod tests {
     fn who_is_alone_and_changes_nothing_is_stuck_after_a_while() {
         let turns = Turns::new(1, 0);
         turns.begin(0);
-        assert!((0..FRUITLESS).all(|_| turns.pass(0, false) == Turn::GoOn));
-        assert_eq!(turns.pass(0, true), Turn::GoOn);
-        assert!((0..FRUITLESS).all(|_| turns.pass(0, false) == Turn::GoOn));
-        assert_eq!(turns.pass(0, false), Turn::Stuck);
+        for weight in [TRY, REPETITION, LONG_LOOP] {
+            let pass = || turns.pass(0, false, weight);
+            assert_eq!(turns.pass(0, true, weight), Turn::GoOn);
+            assert!((0..FRUITLESS / weight).all(|_| pass() == Turn::GoOn));
+            assert_eq!(turns.pass(0, true, weight), Turn::GoOn);
+            assert!((0..FRUITLESS / weight).all(|_| pass() == Turn::GoOn));
+            assert_eq!(pass(), Turn::Stuck);
+        }
     }
 }

@@ -167,6 +167,7 @@ fn lines(fault: &Fault) -> Vec<u32> {
         FaultKind::NotFenced { location, .. } => Some(location.line),
         FaultKind::UnwrittenGlobal { allocated, .. } => Some(allocated.line),
         FaultKind::SumsNotAwaited { product } => Some(product.line),
+        FaultKind::Stuck { last_write: Some(write), .. } => Some(write.location.line),
         _ => None,
     };
     let mut lines: Vec<u32> = fault.location.iter().map(|location| location.line).chain(other).collect();

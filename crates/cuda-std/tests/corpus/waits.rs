@@ -5,7 +5,7 @@ use cuda_std::executor::Executor;
 use cuda_std::prelude::*;
 
 use crate::pattern::Class::EndlessWait;
-use crate::pattern::{Family, Pattern, Report, found, launch, missed};
+use crate::pattern::{Family, Pattern, Report, found, launch};
 
 const STUCK: &str = "stuck";
 
@@ -135,30 +135,65 @@ fn lock_in_a_warp(wrong: u32, y: GlobalSliceMut<'_, u32>) {
     }
 }
 
-/// A word that one warp sets, and another one looks at by plain reads.
+/// A thread waits for a flag of another warp.
 #[kernel(block = 64)]
-fn plain_flag(wrong: u32, tries: u32, y: GlobalSliceMut<'_, u32>) {
-    static FLAG: Shared<[u32; 1]> = Shared::new();
+fn plain_flag(wrong: u32, flags: GlobalSliceMut<'_, u32>, y: GlobalSliceMut<'_, u32>) {
+    static FLAGS: Shared<[u32; 2]> = Shared::new();
     let me = thread::thread_idx_x() as usize;
     unsafe {
+        if me < 2 {
+            FLAGS.write(me, 0); // <plain: zero>
+        }
         if me == 0 {
-            FLAG.write(0, 0);
+            flags.set_unchecked(0, 0); // <plain: zero in global memory>
         }
         thread::sync_threads();
-        // The mistake: nobody sets it, and those that look do so plainly.
         if wrong == 0 && me == 0 {
-            FLAG.atomic(0).store(1, Release, Scope::Block);
+            FLAGS.atomic(0).store(1, Release, Scope::Block);
         }
-        if me >= 32 {
-            // A loop that gives up; one that does not would never end here.
-            for _ in 0..tries {
-                let flag = if wrong == 0 { FLAG.atomic(0).load(Acquire, Scope::Block) } else { FLAG.read(0) };
-                if flag != 0 {
-                    y.set_unchecked(me, 1);
-                    break;
+        if me == 40 {
+            // The mistakes: nobody sets it, or not in time, and who looks does so plainly.
+            match wrong {
+                0 => while FLAGS.atomic(0).load(Acquire, Scope::Block) == 0 {},
+                1 | 2 => while FLAGS.read(0) == 0 {}, // <plain: wait>
+                3 => while flags.get_unchecked(0) == 0 {}, // <plain: wait in global memory>
+                4 => while FLAGS.read(0) + FLAGS.read(1) < 2 {}, // <plain: wait for two>
+                _ => {
+                    let mut tries = 0u32;
+                    while FLAGS.read(1) == 0 && tries < 100_000 {
+                        tries += 1;
+                    }
+                    while FLAGS.read(1) == 0 {} // <plain: wait after many tries>
                 }
             }
         }
+        thread::sync_threads();
+        if wrong == 2 && me == 0 {
+            FLAGS.atomic(0).store(1, Release, Scope::Block);
+        }
+        y.set_unchecked(me, 1);
+    }
+}
+
+/// Reads one number again and again, and waits for nothing.
+#[kernel(block = 32)]
+fn long_loop(wrong: u32, x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>) {
+    static STEP: Shared<[u32; 1]> = Shared::new();
+    let me = thread::thread_idx_x() as usize;
+    unsafe {
+        if me == 0 {
+            STEP.write(0, 1013904223); // <long: step>
+        }
+        thread::sync_threads();
+        let mut state = me as u32;
+        if me == 3 {
+            for _ in 0..2_000_000 {
+                state = state.wrapping_mul(x.get_unchecked(0)).wrapping_add(STEP.read(0));
+            }
+            // The mistake: nothing in the loop changes what it depends on.
+            while wrong == 1 && STEP.read(0) % 2 == 1 {} // <long: loop>
+        }
+        y.set_unchecked(me, state);
     }
 }
 
@@ -219,12 +254,45 @@ pub(crate) const FAMILY: Family = Family {
         Pattern {
             name: "plain_flag",
             run: |wrong, executor| {
-                launch(executor, plain_flag { wrong, tries: 1000, y: GlobalSliceMut::new(&mut [0; 64]) }, 1)
+                let (mut flags, mut y) = ([0], [0; 64]);
+                let (flags, y) = (GlobalSliceMut::new(&mut flags), GlobalSliceMut::new(&mut y));
+                launch(executor, plain_flag { wrong, flags, y }, 1)
             },
-            mistakes: &[missed(
+            mistakes: &[
+                found(EndlessWait, "plain reads of what nobody writes", STUCK, &["plain: wait", "plain: zero"]),
+                found(
+                    EndlessWait,
+                    "plain reads of what is written behind the barrier",
+                    STUCK,
+                    &["plain: wait", "plain: zero"],
+                ),
+                found(
+                    EndlessWait,
+                    "plain reads of global memory that nobody writes",
+                    STUCK,
+                    &["plain: wait in global memory", "plain: zero in global memory"],
+                ),
+                found(EndlessWait, "plain reads of two flags", STUCK, &["plain: wait for two", "plain: zero"]),
+                found(
+                    EndlessWait,
+                    "plain reads behind a loop that gives up",
+                    STUCK,
+                    &["plain: wait after many tries", "plain: zero"],
+                ),
+            ],
+        },
+        Pattern {
+            name: "long_loop",
+            run: |wrong, executor| {
+                let mut y = [0; 32];
+                let (x, y) = (GlobalSlice::new(&[1664525]), GlobalSliceMut::new(&mut y));
+                launch(executor, long_loop { wrong, x, y }, 1)
+            },
+            mistakes: &[found(
                 EndlessWait,
-                "plain reads of what nobody writes",
-                "a thread that makes no atomic operation keeps its turn until it waits or returns: a loop that does not give up never ends",
+                "nothing in the loop changes what it depends on",
+                STUCK,
+                &["long: loop", "long: step"],
             )],
         },
     ],

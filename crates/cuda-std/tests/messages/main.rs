@@ -12,7 +12,7 @@ use std::{env, fs};
 use cuda_std::Dim3;
 use cuda_std::atomic::Scope;
 use cuda_std::executor::{
-    AccessKind, Elsewhere, Fault, FaultKind, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
+    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
     WarpOperation,
 };
 
@@ -81,7 +81,20 @@ fn examples() -> Vec<FaultKind> {
         global(element(0), block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device }),
         F::OrderedOutsideOfAtomics,
         F::NotCooperative,
-        F::Stuck { blocks: 4, others: places() },
+        F::Stuck {
+            blocks: 4,
+            place: "element 3 of view `flags`".into(),
+            access: AccessKind::Atomic { scope: Scope::Device },
+            last_write: None,
+            others: places(),
+        },
+        F::Stuck {
+            blocks: 1,
+            place: "element 0 of the shared array `[u32; 1]` declared at src/kernel.rs:7".into(),
+            access: AccessKind::Read,
+            last_write: Some(LastWrite { block: thread(1), thread: thread(0), location: line(17) }),
+            others: places()[..1].to_vec(),
+        },
         F::UnwrittenShared { array: tile(), element: "[3, 17]".into(), pending: None },
         F::UnwrittenShared {
             array: SharedArrayName::Dynamic,

@@ -15,7 +15,7 @@ use std::format;
 use std::string::String;
 
 use super::{
-    AccessKind, Elsewhere, Fault, FaultKind, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement, WarpOperation,
+    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 use crate::Dim3;
 use crate::atomic::Scope;
@@ -125,8 +125,13 @@ impl FaultKind {
             Self::WarpDivergence { absent, .. } if absent.is_empty() => {
                 f.write_str("\n  note: the block has no threads for them")
             }
-            Self::Stuck { others: elsewhere, .. }
-            | Self::Deadlock { others: elsewhere, .. }
+            Self::Stuck { last_write, others, .. } => {
+                if let Some(LastWrite { block, thread, location }) = last_write {
+                    note(f, format_args!("thread {thread} of block {block} wrote it last, here"), location)?;
+                }
+                places(f, others)
+            }
+            Self::Deadlock { others: elsewhere, .. }
             | Self::BarrierDivergence { absent: elsewhere, .. }
             | Self::WarpDivergence { absent: elsewhere, .. }
             | Self::WarpSplitAtBarriers { elsewhere, .. } => places(f, elsewhere),
@@ -167,6 +172,10 @@ impl FaultKind {
                  `Relaxed` if nothing but the value itself matters"
             }
             Self::NotCooperative => "write `cooperative` among the arguments of `#[kernel]`",
+            Self::Stuck { access: AccessKind::Read, .. } => {
+                "wait by atomic operations: `load(Acquire, …)` in the loop, and `store(…, Release, …)` where the wait is to end, by a thread \
+                 that comes there before it waits itself; the compiler may read once what is read plainly, and then the loop never ends"
+            }
             Self::Stuck { .. } => {
                 "look for the store that should end the wait: whether somebody comes to it, and before waiting; blocks that need one another \
                  must all run at the same time (`#[kernel(cooperative)]`)"
@@ -357,7 +366,7 @@ impl fmt::Display for WarpOperation {
 }
 
 /// An element of a view, or a byte of one.
-pub(super) fn element_name(element: &Option<ViewElement>) -> String {
+pub(in super::super) fn element_name(element: &Option<ViewElement>) -> String {
     match element {
         Some(ViewElement { view, index, byte: 0 }) => format!("element {index} of view `{view}`"),
         Some(ViewElement { view, index, byte }) => format!("byte {byte} of element {index} of view `{view}`"),

@@ -13,7 +13,8 @@ use gpu_facts::Excess;
 
 use crate::atomic::Scope;
 use crate::{ContractViolation, Dim3};
-use message::{element_name, misaligned, of_block, out_of_bounds};
+pub(super) use message::element_name;
+use message::{misaligned, of_block, out_of_bounds};
 
 /// Why a launch did not run, or did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -211,12 +212,18 @@ pub enum FaultKind {
     NotCooperative,
     /// Threads wait for a value that nobody is left to write.
     #[error(
-        "this thread tries again and again, and nothing changes: nobody is left who writes what it waits for, among the {blocks} blocks that \
-         run at the same time"
+        "this thread {} {place} again and again, and nothing changes: nobody is left who writes it, among the {blocks} blocks that run at the \
+         same time", .access.verb()
     )]
     Stuck {
         /// How many blocks ran at the same time at most.
         blocks: usize,
+        /// What it waits for: an element, and of what.
+        place: String,
+        /// How it looks whether it has come.
+        access: AccessKind,
+        /// The last write there, if it was no atomic operation.
+        last_write: Option<LastWrite>,
         /// Where the other threads of the block are.
         others: Vec<Elsewhere>,
     },
@@ -546,6 +553,17 @@ pub struct OtherAccess {
     pub location: SourceLine,
     /// What it did.
     pub access: AccessKind,
+}
+
+/// Who has written something last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastWrite {
+    /// The block.
+    pub block: Dim3,
+    /// The thread, by its position in the block.
+    pub thread: Dim3,
+    /// The line of the write.
+    pub location: SourceLine,
 }
 
 /// Threads that are somewhere else than where others wait for them.

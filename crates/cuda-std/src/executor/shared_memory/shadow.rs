@@ -369,6 +369,23 @@ impl SharedMemory {
         })
     }
 
+    /// Who has written a word of an array last in this block, and where, if accesses are checked.
+    pub(in super::super) fn last_write(
+        &self,
+        array: &SharedIdentity,
+        word: usize,
+    ) -> Option<(usize, &'static Location<'static>)> {
+        if with_placement(array, |placement| placement.keys.get()).is_null() {
+            return None;
+        }
+        // SAFETY: the running block uses the array, which has keys; whoever waits for the word has accessed it.
+        let (_, shadow) = unsafe { entries(array, word) };
+        let of_block = Stamp::new(self.block.get(), 0);
+        let writes = shadow.records().iter().map(|record| record.write);
+        let last = writes.filter(|write| write.stamp >= of_block).max_by_key(|write| write.stamp)?;
+        Some((last.stamp.thread(), last.location?))
+    }
+
     /// Makes a word one that nobody has written.
     ///
     /// # Safety

@@ -1,0 +1,144 @@
+//! Loops that wait for a value by plain reads.
+//!
+//! A thread keeps its turn until it waits for others. So a loop that reads a flag until another thread has set it would never end: after
+//! many reads in a row of one place, or of two, and of nothing else, a thread lets the others have their turn, as after an atomic
+//! operation that changes nothing. If one of them sets the flag then, that is a race, and is reported as one. If none does, the loop is
+//! reported, once it is clear that it does not end by itself:
+//!
+//! ```text
+//!  thread      ●●●●●●●●●… ●●●●●●●●●… ●●●●●●●●●…            ● a read of the same place
+//!                        ▲          ▲          ▲
+//!                        the same stack and registers, and nobody has written anything: it does the same again, forever
+//! ```
+//!
+//! A loop that counts its tries may give up, and is given far more time.
+
+use core::cell::Cell;
+use core::panic::Location;
+use core::ptr;
+use std::thread_local;
+
+use super::context::{Context, State, current};
+use super::fault::AccessKind;
+use super::identity::SharedIdentity;
+use super::turns;
+use crate::atomic::Place;
+
+/// After how many reads without a write or a wait a thread is looked at.
+const READS: u32 = 4096;
+
+/// How many reads are looked at then.
+const WINDOW: u32 = 64;
+
+/// How many states of a thread are remembered. A loop that reads two places may be met at either of them.
+const REMEMBERED: usize = 8;
+
+/// How far below a frame the registers are that a thread saves when it stops, at most, in bytes.
+const BELOW: usize = 512;
+
+/// What is known of the reads of the thread that runs.
+struct Reads {
+    /// How many more there may be before they are looked at.
+    left: Cell<u32>,
+    /// How many have been looked at.
+    seen: Cell<u32>,
+    /// Of which places these were.
+    places: Cell<[(usize, usize); 2]>,
+}
+
+thread_local! {
+    static READS_OF_THREAD: Reads =
+        const { Reads { left: Cell::new(READS), seen: Cell::new(0), places: Cell::new([(0, 0); 2]) } };
+}
+
+/// What a thread waits for that has let others have their turn.
+#[derive(Clone, Copy)]
+pub(super) struct Awaited {
+    pub(super) place: Place,
+    pub(super) access: AccessKind,
+    /// An address in the frame in which it has stopped, if it waits by plain reads.
+    frame: Option<usize>,
+}
+
+impl Awaited {
+    /// What is waited for by an atomic operation.
+    pub(super) fn by_atomics(place: Place, access: AccessKind) -> Self {
+        Self { place, access, frame: None }
+    }
+}
+
+/// What a thread was like when it let others have their turn: its stack and registers, as a hash, and how often memory had been changed.
+pub(super) type States = [(u64, u64); REMEMBERED];
+
+/// Begins to count the reads of the thread that runs: it has had to wait, or has written something.
+#[inline(always)]
+pub(super) fn begin() {
+    READS_OF_THREAD.with(|reads| {
+        reads.left.set(READS);
+        reads.seen.set(0);
+    });
+}
+
+/// Counts a plain read of the thread that runs, and lets others have their turn if it seems to be waiting for a value.
+#[inline(always)]
+pub(super) fn count_read(place: impl FnOnce() -> Place, location: &'static Location<'static>) {
+    let left = READS_OF_THREAD.with(|reads| {
+        let left = reads.left.get();
+        reads.left.set(left.saturating_sub(1));
+        left
+    });
+    if left == 0 {
+        look_at(place(), location);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look_at(place: Place, location: &'static Location<'static>) {
+    let key = match place {
+        Place::Global(address, _) => (address.addr(), 0),
+        Place::Shared(array, offset) => (ptr::from_ref::<SharedIdentity>(array).addr(), offset),
+    };
+    let seems_to_wait = READS_OF_THREAD.with(|reads| {
+        let mut places = if reads.seen.get() == 0 { [key; 2] } else { reads.places.get() };
+        if !places.contains(&key) && places[0] != places[1] {
+            begin();
+            return false;
+        }
+        if !places.contains(&key) {
+            places[1] = key;
+        }
+        reads.places.set(places);
+        reads.seen.set(reads.seen.get() + 1);
+        reads.seen.get() == WINDOW
+    });
+    if seems_to_wait {
+        wait(place, location);
+    }
+}
+
+fn wait(place: Place, location: &'static Location<'static>) {
+    let context = current();
+    context.require_headroom();
+    let here = 0u8;
+    let frame = Some(ptr::from_ref(&here).addr());
+    context.details().awaited.set(Some(Awaited { place, access: AccessKind::Read, frame }));
+    context.suspend(State::Yielded, location);
+    begin();
+}
+
+/// How much it counts that a thread has let others have their turn, if nothing changes meanwhile.
+pub(super) fn weight(context: &Context<'_>, position: usize) -> u64 {
+    let details = &context.details[position];
+    let Some(frame) = details.awaited.get().and_then(|awaited| awaited.frame) else { return turns::TRY };
+    let Some(stack) = context.memory.stacks.fingerprint(position, frame - BELOW) else { return turns::TRY };
+    let state = (stack, context.changes.get().wrapping_add(context.memory.shared.now()));
+    let mut states = details.states.get();
+    if states.contains(&state) {
+        return turns::REPETITION;
+    }
+    states.rotate_right(1);
+    states[0] = state;
+    details.states.set(states);
+    turns::LONG_LOOP
+}
