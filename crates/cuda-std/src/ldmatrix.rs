@@ -51,12 +51,15 @@ pub unsafe fn ldmatrix_x4<T: Element>(rows: &SharedSlice<T>, row: usize) -> [T; 
         use crate::executor::{self, PAYLOAD, WarpOperation};
         let mut payload = [0; PAYLOAD];
         payload[0] = executor::dynamic_shared_place(rows.place(), row, 16) as u32;
+        let row = payload[0] as usize;
         let places = executor::collective(WarpOperation::LoadMatrices, payload, |lanes| {
             let rows: [u32; 32] = core::array::from_fn(|lane| lanes[lane][0]);
             for (lane, places) in lanes.iter_mut().enumerate() {
                 (0..4).for_each(|matrix| places[matrix] = rows[8 * matrix + lane / 4]);
             }
         });
+        // Its row is what a lane has read for all of them.
+        executor::note_vector(executor::AccessKind::Read, row, 16, 4, core::panic::Location::caller());
         let word = crate::warp::lane_id() as usize % 4;
         // Each lane reads what it receives. (Written out, so that a fault is reported at the caller's line.)
         [

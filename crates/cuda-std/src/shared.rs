@@ -209,6 +209,18 @@ impl<T: Element> SharedSlice<T> {
         (self.byte_offset, self.len, size_of::<T>())
     }
 
+    /// Ends the launch unless the `bytes` bytes from element `index` are aligned to their size together, and notes that they are accessed at
+    /// once, in `parts`.
+    #[inline(always)]
+    #[track_caller]
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn note_vector(&self, kind: crate::executor::AccessKind, index: usize, bytes: usize, parts: usize) {
+        let location = core::panic::Location::caller();
+        crate::executor::require_aligned(self.place(), index, bytes, location);
+        let byte = self.byte_offset.wrapping_add(index.wrapping_mul(size_of::<T>()));
+        crate::executor::note_vector(kind, byte, bytes, parts, location);
+    }
+
     /// Element `index`: one load from shared memory.
     ///
     /// # Safety
@@ -261,7 +273,7 @@ impl<T: Element> SharedSlice<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         {
             let bytes = vector_bytes::<T, N>();
-            crate::executor::require_aligned(self.place(), index, bytes, core::panic::Location::caller());
+            self.note_vector(crate::executor::AccessKind::Read, index, bytes, N);
             // SAFETY: every pattern of bits is a value of an element.
             let mut values: [T; N] = unsafe { core::mem::zeroed() };
             // No closure: its accesses would count as made here, not where the kernel makes them.
@@ -289,7 +301,7 @@ impl<T: Element> SharedSlice<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         {
             let bytes = vector_bytes::<T, N>();
-            crate::executor::require_aligned(self.place(), index, bytes, core::panic::Location::caller());
+            self.note_vector(crate::executor::AccessKind::Write, index, bytes, N);
             for (i, value) in values.into_iter().enumerate() {
                 // SAFETY: the caller's promise.
                 unsafe { self.write(index + i, value) };

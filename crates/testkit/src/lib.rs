@@ -62,6 +62,7 @@
 //! |---|---|---|
 //! | [`check()`] | guard words around every argument, outputs that are NaN before, inputs as they were, every element within its bound, the same bits in three runs | any device |
 //! | [`check_executor`] | the same with all checks of the executor, also with the limits of lesser GPUs | the executor |
+//! | [`cost()`] | by line of the kernels: sectors of global memory, bank conflicts, lanes that take part, as Nsight Compute counts them | the executor |
 //! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
 //! | [`agreement()`] | a GPU's bits against the executor's | both |
 //! | [`bench()`] | median and spread, bytes and operations a second as a share of the GPU's peak, in turns with a baseline if there is one, with buffers that are not in the cache | any device |
@@ -74,6 +75,7 @@ mod agreement;
 mod argument;
 mod bench;
 mod check;
+mod cost;
 #[cfg(feature = "program")]
 pub mod child;
 #[cfg(feature = "program")]
@@ -96,6 +98,7 @@ pub use agreement::{Agreement, Disagreement, agreement};
 pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, Views};
 pub use bench::{MeasuredBaseline, Measurement, Times, bench};
 pub use check::{Case, Report, assert_checks, check, check_case, check_executor};
+pub use cost::{CostReport, cost};
 pub use error::{Error, Nearest};
 pub use expected::{Expected, FP32_ROUNDING};
 pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};

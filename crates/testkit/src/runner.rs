@@ -10,6 +10,7 @@ use runtime::{Device, KernelSet};
 use serde::Serialize;
 
 use crate::check::{Report, check_case};
+use crate::cost::cost;
 use crate::error::Nearest;
 use crate::operation::{Description, Operation, Sizes};
 use crate::sanitize::{Planted, SanitizeTask};
@@ -72,6 +73,22 @@ pub enum CheckTask {
         /// How many sets of numbers each case is computed with.
         #[arg(long, value_name = "COUNT", default_value_t = 3)]
         seeds: u64,
+    },
+    /// Counts on the executor what each line of the kernels would cost on a GPU: sectors of global memory, bank conflicts, lanes that take
+    /// part.
+    Cost {
+        #[allow(missing_docs, reason = "its flags are documented")]
+        #[command(flatten)]
+        wanted: Wanted,
+        /// The sizes, as `rows=3,cols=4` [default: the last small case]
+        #[arg(long, value_name = "SIZES")]
+        sizes: Option<String>,
+        /// What numbers are generated from.
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        seed: u64,
+        /// Print JSON, one line for each operation.
+        #[arg(long)]
+        json: bool,
     },
     /// Leaves out each call that orders threads, and sees whether the checks tell.
     Mutants {
@@ -217,6 +234,13 @@ impl Program<'_> {
             Task::Check(CheckTask::List { json, .. }) => Ok(self.list(json)),
             Task::Check(CheckTask::Check { wanted, common }) => self.check(&wanted, &common),
             Task::Check(CheckTask::Agreement { wanted, common, seeds }) => self.agreement(&wanted, &common, seeds),
+            Task::Check(CheckTask::Cost { wanted, sizes, seed, json }) => {
+                let device = Device::cpu(Checks::Full);
+                self.each(&wanted, |operation| {
+                    let sizes = sizes_for(operation, &device, sizes.as_deref())?;
+                    Ok(show(&cost(operation, sizes, seed)?, json, true))
+                })
+            }
             Task::Check(CheckTask::Mutants { wanted, common, limit }) => {
                 let limit = Duration::from_secs(limit);
                 self.each(&wanted, |operation| {
@@ -434,6 +458,8 @@ mod tests {
             "run --op twice --sizes n=77 --seed 3 --json",
             "mutants --kernel halves",
             "agreement --device cpu --seeds 1",
+            "cost",
+            "cost --op twice --sizes n=77 --json",
             "bench --op twice --runs 3 --json --sizes n=100",
         ] {
             assert!(run(line).unwrap_or_else(|error| panic!("{line}: {error}")), "{line}");

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::Checks;
 use super::barriers::clocked;
 use super::context::{Context, State, current};
+use super::costs::CostKind;
 use super::fault::{AccessKind, FaultKind};
 use super::hooks::{dynamic_words, note_atomic, note_atomic_store, static_offset, words_to_access};
 use super::identity::{DYNAMIC, SharedIdentity};
@@ -100,6 +101,11 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
             words_to_access(array, words, location, note).wrapping_add(offset)
         }
     };
+    let (kind, at) = match place {
+        Place::Global(address, _) => (CostKind::GlobalAtomic, address.addr()),
+        Place::Shared(_, offset) => (CostKind::SharedAtomic, offset),
+    };
+    context.note_cost(kind, (at, bytes), location);
     let (before, after) = match bytes {
         // SAFETY: in bounds and aligned, as whoever made the place has checked; all other accesses at the same time are atomic ones.
         4 => apply(|next| change_32(unsafe { &*address.cast::<AtomicU32>() }, next), change),

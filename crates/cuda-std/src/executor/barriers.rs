@@ -17,6 +17,7 @@ use std::string::String;
 
 use super::Checks;
 use super::clocks::Clock;
+use super::costs::CostKind;
 use super::context::{Context, State, current};
 use super::fault::FaultKind;
 use super::hooks::{note_read, note_write, words_to_access};
@@ -149,6 +150,7 @@ impl Barriers {
 
 /// Waits until it has come.
 fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'static>) {
+    context.note_cost(CostKind::Wait, (0, 0), location);
     // Again: what there was, another lane may have taken meanwhile.
     while !context.barriers.has_come(wait) {
         context.details().wait.set(wait);

@@ -232,6 +232,9 @@ impl<'a> Block<'a> {
                     State::Ready | State::Faulted | State::StackOverflow => {}
                 }
             }
+            if let Some(costs) = &context.costs {
+                costs.end_of_turn();
+            }
             ready = if in_operation != 0 { exchange(context, warp) } else { 0 };
             if let Some(fault) = context.fault.take() {
                 return Err(fault);

@@ -15,6 +15,7 @@ use corosensei::trap::CoroutineTrapHandler;
 
 use super::barriers::{Barriers, Wait};
 use super::copies::Copies;
+use super::costs::{CostKind, Recorder};
 use super::fault::{Fault, FaultKind, LastWrite, SourceLine, ViewElement, WarpOperation, element_name};
 use super::global_memory::GlobalMemory;
 use super::identity::SharedIdentity;
@@ -166,6 +167,8 @@ pub(super) struct Context<'a> {
     pub(super) engine: Tma,
     pub(super) warpgroups: Warpgroups,
     ordering_calls: Option<Met<'a>>,
+    /// Counts what accesses cost, if that is of interest.
+    pub(super) costs: Option<Recorder>,
     pub(super) fault: Cell<Option<Box<Fault>>>,
     /// The first read of shared memory that nobody had written. Whether it is a race with a write that this executor's
     /// order puts later is known at the end of the epoch.
@@ -253,6 +256,7 @@ impl<'a> Context<'a> {
             barriers: Barriers::default(),
             engine: Tma::default(),
             warpgroups: Warpgroups::default(),
+            costs: executor.costs.as_ref().map(|costs| Recorder::new(costs, K::NAME)),
             ordering_calls: executor.ordering_calls.as_ref().map(|calls| Met::new(calls, K::NAME)),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),
@@ -310,6 +314,15 @@ impl<'a> Context<'a> {
         found
     }
 
+    /// Counts an access of the running thread, if that is of interest: at an address or a place in shared memory, of so many bytes.
+    #[inline]
+    pub(super) fn note_cost(&self, kind: CostKind, place: (usize, usize), location: &'static Location<'static>) {
+        if let Some(costs) = &self.costs {
+            self.require_headroom();
+            costs.note(kind, self.current.get(), place, location);
+        }
+    }
+
     /// Notes that the running thread writes something.
     #[inline(always)]
     pub(super) fn note_change(&self) {
@@ -341,6 +354,7 @@ impl<'a> Context<'a> {
 
     /// Lets the threads that run on this OS thread find the context.
     pub(super) fn enter(&'a self) -> Entered<'a> {
+        spins::look_at_all(self.costs.is_some());
         let previous = CURRENT.replace(ptr::from_ref(self).cast());
         assert!(previous.is_null(), "a worker runs one launch at a time");
         Entered(self)
@@ -455,6 +469,7 @@ impl<'a> Context<'a> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.0.memory.shared.end_block();
+        spins::look_at_all(false);
         CURRENT.set(ptr::null());
     }
 }

@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::vec::Vec;
 
 use super::context::{Context, current};
+use super::costs::CostKind;
 use super::fault::{AccessKind, FaultKind};
 use super::hooks::{dynamic_words, note_pending_write, note_write, words_to_access};
 use super::identity::DYNAMIC;
@@ -61,6 +62,7 @@ pub(crate) fn copy_to_shared(
         unsafe { *data.add(word) = POISON };
     }
     context.note_global(source.addr(), source_bytes, AccessKind::Read, location);
+    context.note_cost(CostKind::AsyncCopy, (source.addr(), source_bytes), location);
     let mut copies = context.details().copies.take();
     let group = copies.committed;
     copies.pending.push(Copy { source, source_bytes, target, group, location });

@@ -31,6 +31,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::vec::Vec;
 
 use super::context::{Context, current};
+use super::costs::CostKind;
 use super::fault::{AccessKind, FaultKind, OtherAccess};
 use super::known::Carried;
 use super::shared_memory::WORD;
@@ -313,8 +314,10 @@ pub(crate) fn note_global_access(address: usize, bytes: usize, kind: AccessKind,
     if context.global.is_some() {
         context.note_global(address, bytes, kind, location);
         if kind == AccessKind::Read {
-            spins::count_read(|| Place::Global(core::ptr::without_provenance_mut(address), false), location);
+            let place = || Place::Global(core::ptr::without_provenance_mut(address), false);
+            spins::count_read(place, bytes, location);
         } else {
+            context.note_cost(CostKind::GlobalStore, (address, bytes), location);
             context.note_change();
         }
     }

@@ -12,6 +12,7 @@ use std::string::String;
 use super::Checks;
 use super::context::{Collective, Context, LANES, Payload, Request, State, current, try_current};
 use super::copies;
+use super::costs::CostKind;
 use super::fault::{AccessKind, FaultKind, OtherAccess, SharedArrayName, WarpOperation};
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::products::{require_awaited, require_words_awaited};
@@ -237,7 +238,7 @@ fn data_to_read<T: Element>(
             return data;
         }
         if keys.is_null() {
-            return data_at_first_access(array, words::<T>(offset), location, note_read);
+            return data_at_first_access(array, words::<T>(offset), location, note_read, CostKind::SharedLoad);
         }
         for word in words::<T>(offset) {
             // SAFETY: there is a key for each word of the array, and the element is inside.
@@ -245,7 +246,7 @@ fn data_to_read<T: Element>(
                 note_read(array, word, location);
             }
         }
-        spins::count_read(|| Place::Shared(array, offset), location);
+        spins::count_read(|| Place::Shared(array, offset), size_of::<T>(), location);
         placement.data.get()
     })
 }
@@ -266,7 +267,10 @@ fn data_to_write<T: Element>(
             return data;
         }
         if keys.is_null() {
-            return data_at_first_access(array, words::<T>(offset), location, note_write);
+            return data_at_first_access(array, words::<T>(offset), location, note_write, CostKind::SharedStore);
+        }
+        if spins::looks_at_all() {
+            spins::note_shared(CostKind::SharedStore, array, (offset, size_of::<T>()), location);
         }
         words::<T>(offset).for_each(|word| note_write(array, word, location));
         placement.data.get()
@@ -286,7 +290,7 @@ fn bytes_to_access(
     }
     // Looked up again: the array may have got its number just now.
     let (data, keys) = with_placement(array, |placement| (placement.data.get(), placement.keys.get()));
-    let first = bytes.start;
+    let (first, len) = (bytes.start, bytes.len());
     if !keys.is_null() {
         for (word, bytes) in WordBytes::of_words(bytes) {
             if kind != AccessKind::Read {
@@ -299,7 +303,9 @@ fn bytes_to_access(
             }
         }
         if kind == AccessKind::Read {
-            spins::count_read(|| Place::Shared(array, first), location);
+            spins::count_read(|| Place::Shared(array, first), len, location);
+        } else if spins::looks_at_all() {
+            spins::note_shared(CostKind::SharedStore, array, (first, len), location);
         }
     }
     data
@@ -342,7 +348,7 @@ pub(super) fn words_to_access(
             return data;
         }
         if keys.is_null() {
-            return data_at_first_access(array, words, location, note);
+            return place_and_note(array, words, location, note);
         }
         words.for_each(|word| note(array, word, location));
         placement.data.get()
@@ -353,6 +359,22 @@ pub(super) fn words_to_access(
 #[cold]
 #[inline(never)]
 fn data_at_first_access(
+    array: &'static SharedIdentity,
+    words: Range<usize>,
+    location: &'static Location<'static>,
+    note: fn(&'static SharedIdentity, usize, &'static Location<'static>),
+    kind: CostKind,
+) -> *mut u8 {
+    if spins::looks_at_all() {
+        spins::note_shared(kind, array, (words.start * WORD, words.len() * WORD), location);
+    }
+    place_and_note(array, words, location, note)
+}
+
+/// The data of an array that the block has not used before, after `note` has entered an access to `words` into the shadow if there is one.
+#[cold]
+#[inline(never)]
+fn place_and_note(
     array: &'static SharedIdentity,
     words: Range<usize>,
     location: &'static Location<'static>,
@@ -515,6 +537,7 @@ pub(crate) fn barrier() {
     if current().leaves_out("sync_threads", Location::caller()) {
         return;
     }
+    current().note_cost(CostKind::Wait, (0, 0), Location::caller());
     current().suspend(State::Barrier, Location::caller());
 }
 

@@ -103,6 +103,7 @@ mod block;
 mod clocks;
 mod context;
 mod copies;
+mod costs;
 mod exchange;
 mod fault;
 mod global_memory;
@@ -134,6 +135,7 @@ pub(crate) use atomics::{
 pub(crate) use barriers::*;
 pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
+pub use costs::{Cost, CostKind, Costs, KernelCosts, LineCost};
 pub use fault::{
     AccessKind, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
     WarpOperation,
@@ -146,6 +148,7 @@ pub(crate) use prints::print;
 pub(crate) use products::{
     OperandA, commit_products, fence_products, multiply, require_awaited, wait_for_products,
 };
+pub(crate) use spins::note_vector;
 pub use stop::Stop;
 pub use unwritten::{UnwrittenElements, UnwrittenMemory};
 pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
@@ -182,6 +185,7 @@ pub struct Executor {
     checks: Checks,
     stack_bytes: usize,
     ordering_calls: Option<Arc<OrderingCalls>>,
+    costs: Option<Arc<Costs>>,
     limits: Limits,
     multiprocessors: u32,
     window: usize,
@@ -216,6 +220,7 @@ impl Executor {
             checks,
             stack_bytes: Self::DEFAULT_STACK_BYTES,
             ordering_calls: None,
+            costs: None,
             limits: Limits::of_hopper(),
             multiprocessors: Self::DEFAULT_MULTIPROCESSORS,
             window: Self::DEFAULT_WINDOW,
@@ -300,6 +305,9 @@ impl Executor {
         panics::install_hook();
         overflow::install();
 
+        if let Some(costs) = &self.costs {
+            costs.begin(K::NAME);
+        }
         let mut launch = Launch::new(K::NAME, grid, self.seed);
         if self.checks == Checks::Full {
             launch.global = Some(GlobalMemory::new(&self.allocations, |visit| kernel.visit_views(visit)));

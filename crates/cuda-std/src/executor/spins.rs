@@ -19,8 +19,9 @@ use core::ptr;
 use std::thread_local;
 
 use super::context::{Context, State, current};
+use super::costs::CostKind;
 use super::fault::AccessKind;
-use super::identity::SharedIdentity;
+use super::identity::{DYNAMIC, SharedIdentity};
 use super::turns;
 use crate::atomic::Place;
 
@@ -38,6 +39,8 @@ const BELOW: usize = 512;
 
 /// What is known of the reads of the thread that runs.
 struct Reads {
+    /// Whether each of them is looked at, because it is counted what it costs.
+    all: Cell<bool>,
     /// How many more there may be before they are looked at.
     left: Cell<u32>,
     /// How many have been looked at.
@@ -48,7 +51,7 @@ struct Reads {
 
 thread_local! {
     static READS_OF_THREAD: Reads =
-        const { Reads { left: Cell::new(READS), seen: Cell::new(0), places: Cell::new([(0, 0); 2]) } };
+        const { Reads { all: Cell::new(false), left: Cell::new(READS), seen: Cell::new(0), places: Cell::new([(0, 0); 2]) } };
 }
 
 /// What a thread waits for that has let others have their turn.
@@ -74,27 +77,42 @@ pub(super) type States = [(u64, u64); REMEMBERED];
 #[inline(always)]
 pub(super) fn begin() {
     READS_OF_THREAD.with(|reads| {
-        reads.left.set(READS);
+        reads.left.set(if reads.all.get() { 0 } else { READS });
         reads.seen.set(0);
     });
 }
 
+/// Has all reads on this OS thread be looked at, or only those of threads that seem to wait.
+pub(super) fn look_at_all(all: bool) {
+    READS_OF_THREAD.with(|reads| reads.all.set(all));
+    begin();
+}
+
+/// Whether all are.
+#[inline(always)]
+pub(super) fn looks_at_all() -> bool {
+    READS_OF_THREAD.with(|reads| reads.all.get())
+}
+
 /// Counts a plain read of the thread that runs, and lets others have their turn if it seems to be waiting for a value.
 #[inline(always)]
-pub(super) fn count_read(place: impl FnOnce() -> Place, location: &'static Location<'static>) {
+pub(super) fn count_read(place: impl FnOnce() -> Place, bytes: usize, location: &'static Location<'static>) {
     let left = READS_OF_THREAD.with(|reads| {
         let left = reads.left.get();
         reads.left.set(left.saturating_sub(1));
         left
     });
     if left == 0 {
-        look_at(place(), location);
+        look_at(place(), bytes, location);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn look_at(place: Place, location: &'static Location<'static>) {
+fn look_at(place: Place, bytes: usize, location: &'static Location<'static>) {
+    if looks_at_all() {
+        return count_cost(place, bytes, location);
+    }
     let key = match place {
         Place::Global(address, _) => (address.addr(), 0),
         Place::Shared(array, offset) => (ptr::from_ref::<SharedIdentity>(array).addr(), offset),
@@ -114,6 +132,54 @@ fn look_at(place: Place, location: &'static Location<'static>) {
     });
     if seems_to_wait {
         wait(place, location);
+    }
+}
+
+/// Counts what a read costs.
+fn count_cost(place: Place, bytes: usize, location: &'static Location<'static>) {
+    match place {
+        Place::Global(address, _) => {
+            current().note_cost(CostKind::GlobalLoad, (address.addr(), bytes), location);
+        }
+        Place::Shared(array, offset) => note_shared(CostKind::SharedLoad, array, (offset, bytes), location),
+    }
+}
+
+/// Counts what an access to shared memory costs, unless it is a part of one that has been counted.
+pub(super) fn note_shared(
+    kind: CostKind,
+    array: &SharedIdentity,
+    place: (usize, usize),
+    location: &'static Location<'static>,
+) {
+    let context = current();
+    if let Some(costs) = &context.costs {
+        context.require_headroom();
+        costs.note_shared(kind, context.current.get(), in_all_arrays(array, place), location);
+    }
+}
+
+/// The place of an access in the shared memory of the block, as far as banks go: each array begins at the first bank.
+fn in_all_arrays(array: &SharedIdentity, (offset, bytes): (usize, usize)) -> (usize, usize) {
+    (array.assigned_number() << 32 | offset, bytes)
+}
+
+/// Counts what an access to shared memory costs that is made in so many parts, which follow.
+#[inline(always)]
+pub(crate) fn note_vector(
+    kind: AccessKind,
+    byte: usize,
+    bytes: usize,
+    parts: usize,
+    location: &'static Location<'static>,
+) {
+    if looks_at_all() {
+        let context = current();
+        let kind = if kind == AccessKind::Read { CostKind::SharedLoad } else { CostKind::SharedStore };
+        if let Some(costs) = &context.costs {
+            context.require_headroom();
+            costs.note_whole(kind, context.current.get(), in_all_arrays(&DYNAMIC, (byte, bytes)), parts, location);
+        }
     }
 }
 

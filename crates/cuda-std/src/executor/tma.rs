@@ -166,6 +166,9 @@ impl Tile<'_> {
         if context.global.is_none() {
             return;
         }
+        if let Some(costs) = &context.costs {
+            costs.note_tile(self.bytes(), location);
+        }
         // Elements of a line lie one behind the other: one access for each line.
         let (bytes, size) = (self.map.layout().element.bytes(), self.map.size());
         let base = self.map.pointer().addr();
