@@ -100,7 +100,10 @@ impl<'a, T: Element> GlobalSlice<'a, T> {
     #[track_caller]
     pub unsafe fn get_unchecked(&self, index: usize) -> T {
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
-        unsafe { T::load(to_read(self.pointer, self.len(), index, 1, align_of::<T>())) }
+        let value = unsafe { T::load(to_read(self.pointer, self.len(), index, 1, align_of::<T>())) };
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::executor::trace_in(&value, core::panic::Location::caller());
+        value
     }
 
     /// The part that begins at element `first`. Its length is what is left.
@@ -151,7 +154,10 @@ impl<'a, T: Element> GlobalSlice<'a, T> {
         {
             let first = to_read(self.pointer, self.len(), index, N, vector_bytes::<T, N>());
             // SAFETY: the elements are in bounds: just checked.
-            core::array::from_fn(|i| unsafe { T::load(first.add(i)) })
+            let values = core::array::from_fn(|i| unsafe { T::load(first.add(i)) });
+            let location = core::panic::Location::caller();
+            values.iter().for_each(|value| crate::executor::trace_in(value, location));
+            values
         }
     }
 }
@@ -352,7 +358,10 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     #[track_caller]
     pub unsafe fn get_unchecked(&self, index: usize) -> T {
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
-        unsafe { T::load(to_read(self.pointer, self.len(), index, 1, align_of::<T>())) }
+        let value = unsafe { T::load(to_read(self.pointer, self.len(), index, 1, align_of::<T>())) };
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::executor::trace_in(&value, core::panic::Location::caller());
+        value
     }
 
     /// Writes `value` to element `index`: one store.
@@ -363,7 +372,10 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     #[track_caller]
     pub unsafe fn set_unchecked(&self, index: usize, value: T) {
         #[cfg(not(target_arch = "nvptx64"))]
-        crate::executor::require_awaited(&value);
+        {
+            crate::executor::require_awaited(&value);
+            crate::executor::trace_out(&value, "a store to global memory", core::panic::Location::caller());
+        }
         // SAFETY: in bounds by the caller's promise, and checked on the CPU; a view's memory is valid for its length.
         unsafe { T::store(to_write(self.pointer, self.len(), index, 1, align_of::<T>()), value) }
     }
@@ -412,6 +424,7 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
             let first = to_write(self.pointer, self.len(), index, N, vector_bytes::<T, N>());
             for (i, value) in values.into_iter().enumerate() {
                 crate::executor::require_awaited(&value);
+                crate::executor::trace_out(&value, "a store to global memory", core::panic::Location::caller());
                 // SAFETY: the elements are in bounds: just checked.
                 unsafe { T::store(first.add(i), value) };
             }

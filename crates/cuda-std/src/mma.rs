@@ -71,8 +71,12 @@ macro_rules! mma {
                 let ([a0, a1, a2, a3], [b0, b1], [c0, c1, c2, c3]) = (a.map($bits), b.map($bits), c.map(f32::to_bits));
                 let mut payload: Payload = [0; PAYLOAD];
                 payload[..10].copy_from_slice(&[a0, a1, a2, a3, b0, b1, c0, c1, c2, c3]);
+                let location = core::panic::Location::caller();
+                c.iter().for_each(|c| executor::trace_out(c, "an addend of tensor cores", location));
                 let result = executor::collective(WarpOperation::$operation, payload, $model);
-                core::array::from_fn(|i| f32::from_bits(result[i]))
+                let result = core::array::from_fn(|i| f32::from_bits(result[i]));
+                result.iter().for_each(|sum| executor::trace_in(sum, location));
+                result
             }
         }
     };
@@ -125,8 +129,12 @@ pub unsafe fn mma_m8n8k4_fp64(a: f64, b: f64, c: [f64; 2]) -> [f64; 2] {
         for (i, number) in [a, b, c[0], c[1]].into_iter().enumerate() {
             payload[2 * i..2 * i + 2].copy_from_slice(&words_of(number));
         }
+        let location = core::panic::Location::caller();
+        [a, b, c[0], c[1]].iter().for_each(|it| executor::trace_out(it, "an operand of tensor cores", location));
         let result = executor::collective(WarpOperation::MmaFp64, payload, multiply_fp64);
-        [number_of(&result, 0), number_of(&result, 1)]
+        let result = [number_of(&result, 0), number_of(&result, 1)];
+        result.iter().for_each(|sum| executor::trace_in(sum, location));
+        result
     }
 }
 
@@ -149,9 +157,11 @@ fn multiply_fp64(lanes: &mut [Payload; 32]) {
         let (g, q) = (lane / 4, lane % 4);
         for half in 0..2 {
             let col = 2 * q + half;
-            let sum = (0..4).fold(number_of(&brought[lane], 2 + half), |sum, k| {
-                number_of(&brought[4 * g + k], 0).mul_add(number_of(&brought[4 * col + k], 1), sum)
-            });
+            let a: [f64; 4] = core::array::from_fn(|k| number_of(&brought[4 * g + k], 0));
+            let b: [f64; 4] = core::array::from_fn(|k| number_of(&brought[4 * col + k], 1));
+            let c = number_of(&brought[lane], 2 + half);
+            let sum = (0..4).fold(c, |sum, k| a[k].mul_add(b[k], sum));
+            executor::trace_sum(&a, &b, c, sum, f64::MIN_POSITIVE);
             payload[2 * half..2 * half + 2].copy_from_slice(&words_of(sum));
         }
     }

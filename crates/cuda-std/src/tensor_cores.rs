@@ -97,6 +97,12 @@ fn power(exponent: i32) -> f64 {
 
 /// `Σ a·b + c`, as the module's documentation says.
 pub(crate) fn sum<const K: usize>(a: &Terms<K>, b: &Terms<K>, c: f32) -> f32 {
+    let result = sum_of_all(a, b, c);
+    crate::executor::trace_sum(&a.values, &b.values, c.into(), result.into(), f32::MIN_POSITIVE.into());
+    result
+}
+
+fn sum_of_all<const K: usize>(a: &Terms<K>, b: &Terms<K>, c: f32) -> f32 {
     // Exact: they have at most 22 significant bits, and the exponents of f64 are enough for them.
     let products: [f64; K] = core::array::from_fn(|i| a.values[i] * b.values[i]);
     let largest = (0..K).fold(exponent(c, -126), |largest, i| largest.max(a.exponents[i] + b.exponents[i]));

@@ -149,10 +149,13 @@ macro_rules! shuffles {
             }
             #[cfg(not(target_arch = "nvptx64"))]
             {
-                let operation = WarpOperation::$operation;
+                let (operation, location) = (WarpOperation::$operation, core::panic::Location::caller());
+                crate::executor::trace_out(&value, "a value for other lanes", location);
                 let (bits, inside) =
                     crate::executor::shuffle(operation, mask, size_of::<T>(), to_bits(value), $operand, c);
-                (from_bits(bits), inside)
+                let value: T = from_bits(bits);
+                crate::executor::trace_in(&value, location);
+                (value, inside)
             }
         }
     )* };

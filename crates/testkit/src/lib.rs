@@ -63,6 +63,7 @@
 //! | [`check()`] | guard words around every argument, outputs that are NaN before, inputs as they were, every element within its bound, the same bits in three runs | any device |
 //! | [`check_executor`] | the same with all checks of the executor, also with the limits of lesser GPUs | the executor |
 //! | [`cost()`] | by line of the kernels: sectors of global memory, bank conflicts, lanes that take part, as Nsight Compute counts them | the executor |
+//! | [`trace()`] | where kernels make the first NaN, infinity or subnormal number, or lose an addend | the executor |
 //! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
 //! | [`agreement()`] | a GPU's bits against the executor's | both |
 //! | [`bench()`] | median and spread, bytes and operations a second as a share of the GPU's peak, in turns with a baseline if there is one, with buffers that are not in the cache | any device |
@@ -92,6 +93,7 @@ mod runner;
 pub mod sanitize;
 #[cfg(test)]
 mod testing;
+mod trace;
 mod trial;
 
 pub use agreement::{Agreement, Disagreement, agreement};
@@ -108,4 +110,5 @@ pub use peak::{Least, Peak};
 #[cfg(feature = "program")]
 pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};
 pub use runtime::Device;
+pub use trace::{Shown, TraceReport, trace};
 pub use trial::{Accuracy, Outputs, Trial};

@@ -14,6 +14,7 @@ use crate::cost::cost;
 use crate::error::Nearest;
 use crate::operation::{Description, Operation, Sizes};
 use crate::sanitize::{Planted, SanitizeTask};
+use crate::trace::trace;
 use crate::{Error, agreement, bench, check, check_executor, child, ending, mutants};
 
 /// What was asked for cannot be done: as clap says of flags that it does not know.
@@ -55,6 +56,9 @@ pub enum CheckTask {
     },
     /// Checks operations: on the executor with all its checks, and on a GPU if there is one.
     Check {
+        /// Show where kernels make the first NaN, infinity or subnormal number, or lose an addend, on the executor.
+        #[arg(long)]
+        trace_values: bool,
         #[allow(missing_docs, reason = "its flags are documented")]
         #[command(flatten)]
         wanted: Wanted,
@@ -113,6 +117,9 @@ pub struct RunTask {
     /// The sizes, as `rows=3,cols=4` [default: the last large case on a GPU, the last small one on the executor]
     #[arg(long, value_name = "SIZES")]
     pub sizes: Option<String>,
+    /// Show where kernels make the first NaN, infinity or subnormal number, or lose an addend, on the executor.
+    #[arg(long)]
+    pub trace_values: bool,
     #[allow(missing_docs, reason = "its flags are documented")]
     #[command(flatten)]
     pub common: Common,
@@ -216,7 +223,10 @@ impl Program<'_> {
     ///
     /// [`Task::Sanitize`] starts processes. A program that may be told to end meanwhile calls [`ending::listen`] before.
     pub fn run(&self, task: Option<Task>) -> Result<bool, Error> {
-        let check_all = || Task::Check(CheckTask::Check { wanted: Wanted::default(), common: Common::default() });
+        let check_all = || {
+            let (wanted, common) = (Wanted::default(), Common::default());
+            Task::Check(CheckTask::Check { trace_values: false, wanted, common })
+        };
         match task.unwrap_or_else(check_all) {
             Task::Run(task) => self.run_one(&task),
             Task::Bench(BenchTask { wanted, common, sizes, runs }) => {
@@ -232,7 +242,15 @@ impl Program<'_> {
                 Ok(true)
             }
             Task::Check(CheckTask::List { json, .. }) => Ok(self.list(json)),
-            Task::Check(CheckTask::Check { wanted, common }) => self.check(&wanted, &common),
+            Task::Check(CheckTask::Check { trace_values, wanted, common }) => {
+                let is_right = self.check(&wanted, &common)?;
+                let is_traced = !trace_values
+                    || self.each(&wanted, |operation| {
+                        let cases = operation.describe().cases(false)?;
+                        Ok(show(&trace(operation, cases, common.seed)?, common.json, true))
+                    })?;
+                Ok(is_right && is_traced)
+            }
             Task::Check(CheckTask::Agreement { wanted, common, seeds }) => self.agreement(&wanted, &common, seeds),
             Task::Check(CheckTask::Cost { wanted, sizes, seed, json }) => {
                 let device = Device::cpu(Checks::Full);
@@ -294,12 +312,15 @@ impl Program<'_> {
     }
 
     fn run_one(&self, task: &RunTask) -> Result<bool, Error> {
-        let RunTask { op, sizes: wanted_sizes, common } = task;
+        let RunTask { op, sizes: wanted_sizes, trace_values, common } = task;
         let operations = select(self.operations, &Wanted { op: Some(op.clone()), kernel: None })?;
         let device = self.device(common)?;
         let mut all_right = true;
         for operation in operations {
             let sizes = sizes_for(operation, &device, wanted_sizes.as_deref())?;
+            if *trace_values {
+                show(&trace(operation, vec![sizes.clone()], common.seed)?, common.json, true);
+            }
             let case = check_case(operation, &device, sizes, common.seed);
             let (operation, device, seed) = (operation.describe().name, device.name(), common.seed);
             let report = Report { operation, device, seed, cases: vec![case] };
@@ -455,6 +476,8 @@ mod tests {
             "check --json",
             "check --op twice --device cpu --seed 9",
             "run --op halved",
+            "run --op twice --trace-values",
+            "check --trace-values --json",
             "run --op twice --sizes n=77 --seed 3 --json",
             "mutants --kernel halves",
             "agreement --device cpu --seeds 1",

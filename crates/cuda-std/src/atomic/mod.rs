@@ -239,7 +239,10 @@ impl<T: AtomicElement> Atomic<'_, T> {
         let bits = unsafe { ptx::load(self.place, O::ORDER, scope, T::Bits::WIDE) };
         #[cfg(not(target_arch = "nvptx64"))]
         let bits = crate::executor::atomic_load(self.place, size_of::<T>(), O::ORDER, scope);
-        T::from_bits(T::Bits::narrow(bits))
+        let value = T::from_bits(T::Bits::narrow(bits));
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::executor::trace_in(&value, core::panic::Location::caller());
+        value
     }
 
     /// Writes a value (`st`).
@@ -253,7 +256,10 @@ impl<T: AtomicElement> Atomic<'_, T> {
             ptx::store(self.place, O::ORDER, scope, T::Bits::WIDE, bits);
         }
         #[cfg(not(target_arch = "nvptx64"))]
-        crate::executor::require_awaited(&value);
+        {
+            crate::executor::require_awaited(&value);
+            crate::executor::trace_out(&value, "an atomic store", core::panic::Location::caller());
+        }
         #[cfg(not(target_arch = "nvptx64"))]
         crate::executor::atomic_store(self.place, size_of::<T>(), O::ORDER, scope, bits);
     }
@@ -295,7 +301,15 @@ impl<T: AtomicElement> Atomic<'_, T> {
             crate::executor::require_awaited(&value);
             let is_shared = matches!(self.place, Place::Shared(..));
             let change = |before| T::apply(operation, T::Bits::narrow(before), bits, is_shared).widen();
-            T::Bits::narrow(crate::executor::atomic_modify(self.place, size_of::<T>(), O::ORDER, scope, &change))
+            let before =
+                T::Bits::narrow(crate::executor::atomic_modify(self.place, size_of::<T>(), O::ORDER, scope, &change));
+            if crate::executor::is_tracing() {
+                let after = T::apply(operation, before, bits, is_shared);
+                let values = [before, bits, after].map(T::from_bits);
+                let adds = operation == Operation::Add;
+                crate::executor::trace_atomic(values, adds, core::panic::Location::caller());
+            }
+            before
         };
         T::from_bits(before)
     }

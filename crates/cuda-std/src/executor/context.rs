@@ -28,6 +28,7 @@ use super::spins::{self, Awaited, States};
 use super::stacks::Stacks;
 use super::tma::Tma;
 use super::turns::{Random, Turns};
+use super::values::{self, Taken, ValueTrace};
 use super::{Checks, Executor, MAX_THREADS};
 use crate::atomic::Place;
 use crate::{Dim3, Kernel};
@@ -140,6 +141,8 @@ pub(super) struct Details {
     /// What it waits for, if it is [`State::Yielded`], and what it was like then.
     pub(super) awaited: Cell<Option<Awaited>>,
     pub(super) states: Cell<States>,
+    /// Which unusual numbers it has taken in or given away, if that is of interest.
+    pub(super) taken: Cell<Taken>,
     pub(super) trap_handler: Cell<Option<CoroutineTrapHandler<Ended>>>,
 }
 
@@ -167,6 +170,8 @@ pub(super) struct Context<'a> {
     pub(super) engine: Tma,
     pub(super) warpgroups: Warpgroups,
     ordering_calls: Option<Met<'a>>,
+    /// Looks for unusual numbers, if that is of interest, with the number of the launch.
+    pub(super) trace: Option<(&'a ValueTrace, u64)>,
     /// Counts what accesses cost, if that is of interest.
     pub(super) costs: Option<Recorder>,
     pub(super) fault: Cell<Option<Box<Fault>>>,
@@ -236,6 +241,7 @@ impl<'a> Context<'a> {
             ordered: Cell::default(),
             awaited: Cell::default(),
             states: Cell::default(),
+            taken: Cell::default(),
             trap_handler: Cell::new(None),
         });
         assert!((1..=MAX_THREADS).contains(&threads.len()), "the launch has checked the shape of the block");
@@ -257,6 +263,7 @@ impl<'a> Context<'a> {
             engine: Tma::default(),
             warpgroups: Warpgroups::default(),
             costs: executor.costs.as_ref().map(|costs| Recorder::new(costs, K::NAME)),
+            trace: None,
             ordering_calls: executor.ordering_calls.as_ref().map(|calls| Met::new(calls, K::NAME)),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),
@@ -279,7 +286,10 @@ impl<'a> Context<'a> {
         self.block_number.set(number);
         self.random.set(Random::new(seed ^ number.rotate_left(32)));
         self.carried.borrow_mut().clear();
-        self.details.iter().for_each(|thread| thread.states.set(States::default()));
+        for thread in &self.details {
+            thread.states.set(States::default());
+            thread.taken.set(Taken::default());
+        }
         self.details.iter().for_each(|thread| drop(thread.ordered.take()));
     }
 
@@ -355,6 +365,7 @@ impl<'a> Context<'a> {
     /// Lets the threads that run on this OS thread find the context.
     pub(super) fn enter(&'a self) -> Entered<'a> {
         spins::look_at_all(self.costs.is_some());
+        values::set_tracing(self.trace.is_some());
         let previous = CURRENT.replace(ptr::from_ref(self).cast());
         assert!(previous.is_null(), "a worker runs one launch at a time");
         Entered(self)
@@ -470,6 +481,7 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.0.memory.shared.end_block();
         spins::look_at_all(false);
+        values::set_tracing(false);
         CURRENT.set(ptr::null());
     }
 }

@@ -4,6 +4,7 @@
 use super::Checks;
 use super::context::{Context, LANES, Request, State, Thread};
 use super::fault::{FaultKind, WarpOperation};
+use super::values;
 use crate::warp::{Shuffle, source_lane};
 
 /// Carries out the operations of a warp for which all lanes have come that take part. Returns the mask of those lanes, which
@@ -96,6 +97,10 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
             let collective = collective.expect("an aligned operation comes with what it does");
             let mut payloads = core::array::from_fn(|lane| details[lane].payload.get());
             collective(&mut payloads);
+            if let Some(first) = lanes_in(mask).next() {
+                let (position, location) = (warp * LANES + first, lanes[first].location.get());
+                values::made_by_sums(context, position, "a product of tensor cores", location);
+            }
             details.iter().zip(payloads).for_each(|(lane, payload)| lane.payload.set(payload));
         }
         WarpOperation::ShuffleUp => shuffle(context, warp, requests, mask, Shuffle::Up),

@@ -19,6 +19,7 @@ use super::products::{require_awaited, require_words_awaited};
 use super::shared_memory::{Conflict, Content, WORD, WordBytes, has_products, is_read_enough, with_placement};
 use super::spins;
 use super::tma::require_idle;
+use super::values::{trace_in, trace_out};
 use crate::atomic::{Place, Scope};
 use crate::shared::SharedArray;
 use crate::{Dim3, Element, TileSwizzle};
@@ -112,7 +113,9 @@ fn global_fault<T>(base: *const T, len: usize, kind: impl FnOnce(Option<String>,
 pub(crate) fn shared_read<A: SharedArray>(array: &'static SharedIdentity, index: A::Index) -> A::Element {
     let offset = static_offset::<A>(array, index, Location::caller());
     // SAFETY: the element is inside the array, and aligned. No other OS thread uses the data.
-    unsafe { *data_to_read::<A::Element>(array, offset, Location::caller()).add(offset).cast() }
+    let value = unsafe { *data_to_read::<A::Element>(array, offset, Location::caller()).add(offset).cast() };
+    trace_in(&value, Location::caller());
+    value
 }
 
 /// Writes element `index` of a static array, as the running block has it.
@@ -120,6 +123,7 @@ pub(crate) fn shared_read<A: SharedArray>(array: &'static SharedIdentity, index:
 #[track_caller]
 pub(crate) fn shared_write<A: SharedArray>(array: &'static SharedIdentity, index: A::Index, value: A::Element) {
     require_awaited(&value);
+    trace_out(&value, "a store to shared memory", Location::caller());
     let offset = static_offset::<A>(array, index, Location::caller());
     // SAFETY: as for `shared_read`.
     unsafe { *data_to_write::<A::Element>(array, offset, Location::caller()).add(offset).cast() = value };
@@ -145,7 +149,9 @@ pub(crate) fn dynamic_shared_read<T: Element>(byte_offset: usize, len: usize, in
     let offset = dynamic_offset::<T>(byte_offset, len, index, Location::caller());
     let data = data_to_read::<T>(&DYNAMIC, offset, Location::caller());
     // SAFETY: as for `shared_read`.
-    unsafe { *data.add(offset).cast() }
+    let value = unsafe { *data.add(offset).cast() };
+    trace_in(&value, Location::caller());
+    value
 }
 
 /// Writes element `index` of a slice of the dynamic shared memory.
@@ -153,6 +159,7 @@ pub(crate) fn dynamic_shared_read<T: Element>(byte_offset: usize, len: usize, in
 #[track_caller]
 pub(crate) fn dynamic_shared_write<T: Element>(byte_offset: usize, len: usize, index: usize, value: T) {
     require_awaited(&value);
+    trace_out(&value, "a store to shared memory", Location::caller());
     let offset = dynamic_offset::<T>(byte_offset, len, index, Location::caller());
     let data = data_to_write::<T>(&DYNAMIC, offset, Location::caller());
     // SAFETY: as for `shared_read`.

@@ -122,6 +122,7 @@ mod stop;
 mod tma;
 mod turns;
 mod unwritten;
+mod values;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::boxed::Box;
@@ -150,6 +151,8 @@ pub(crate) use products::{
 };
 pub(crate) use spins::note_vector;
 pub use stop::Stop;
+pub use values::{FirstUnusual, Unusual, ValueTrace};
+pub(crate) use values::{is_tracing, trace_atomic, trace_in, trace_out, trace_sum};
 pub use unwritten::{UnwrittenElements, UnwrittenMemory};
 pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
 
@@ -186,6 +189,7 @@ pub struct Executor {
     stack_bytes: usize,
     ordering_calls: Option<Arc<OrderingCalls>>,
     costs: Option<Arc<Costs>>,
+    trace: Option<Arc<ValueTrace>>,
     limits: Limits,
     multiprocessors: u32,
     window: usize,
@@ -221,6 +225,7 @@ impl Executor {
             stack_bytes: Self::DEFAULT_STACK_BYTES,
             ordering_calls: None,
             costs: None,
+            trace: None,
             limits: Limits::of_hopper(),
             multiprocessors: Self::DEFAULT_MULTIPROCESSORS,
             window: Self::DEFAULT_WINDOW,
@@ -309,6 +314,7 @@ impl Executor {
             costs.begin(K::NAME);
         }
         let mut launch = Launch::new(K::NAME, grid, self.seed);
+        launch.number = self.trace.as_ref().map_or(0, |trace| trace.begin());
         if self.checks == Checks::Full {
             launch.global = Some(GlobalMemory::new(&self.allocations, |visit| kernel.visit_views(visit)));
         }
@@ -406,6 +412,8 @@ struct Launch {
     read_without_values: Mutex<Option<(u64, Box<Fault>)>>,
     /// What the race detector knows of global memory, if races are looked for.
     global: Option<GlobalMemory>,
+    /// Its number among those whose values are traced.
+    number: u64,
     /// Decides the order of blocks that can wait for one another.
     seed: u64,
     /// What its blocks have printed.
@@ -428,6 +436,7 @@ impl Launch {
             failure: Mutex::new(None),
             read_without_values: Mutex::new(None),
             global: None,
+            number: 0,
             seed,
             prints: Prints::default(),
         }
@@ -446,8 +455,9 @@ impl Launch {
         turns: Option<(&Turns, usize)>,
     ) -> MemoryState {
         let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
-        let context =
+        let mut context =
             Context::new::<K>(executor, self.grid, memory, &visit_views, self.global.as_ref(), turns, &self.prints);
+        context.trace = executor.trace.as_deref().map(|trace| (trace, self.number));
         let _entered = context.enter();
         // SAFETY: the caller's promise; the context is entered, and dropped after the block.
         let mut block = unsafe { Block::new(&context, kernel) };

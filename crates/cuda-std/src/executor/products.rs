@@ -31,6 +31,7 @@ use super::hooks::{collective, lane, note_read, shared_out_of_bounds, words_to_a
 use super::identity::DYNAMIC;
 use super::shared_memory::{WORD, has_products, set_has_products};
 use super::tma::Tma;
+use super::values::{self, trace_in};
 use crate::{Element, TileSwizzle};
 use crate::tensor_cores::{Terms, sum};
 use crate::wgmma::Kind;
@@ -181,7 +182,7 @@ pub(crate) enum OperandA {
 }
 
 /// What accumulators are: 32 bits.
-pub(crate) trait Number: Sized {
+pub(crate) trait Number: Sized + 'static {
     /// The bits of numbers, in their place.
     fn bits_of(numbers: &mut [Self]) -> &mut [u32];
 }
@@ -275,6 +276,7 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: usize, adds: bool
         Kind::Bf16 | Kind::Fp16 => add_products::<16>(&mut pending.values, kind, &rows, column, adds),
         Kind::Int8 => add_integers(&mut pending.values, &rows, column, adds),
     }
+    values::made_by_sums(context, context.current.get(), "a product of a warpgroup", location);
     sums.fill(products.early(location));
     set_has_products(true);
     products.pending.push(Pending { group, ..pending });
@@ -401,6 +403,8 @@ fn set_fenced(is_fenced: bool) {
 #[track_caller]
 pub(crate) fn wait_for_products<T: Number>(sums: &mut [T], latest: u64) {
     wait_for_bits(T::bits_of(sums), latest);
+    let location = Location::caller();
+    sums.iter().for_each(|sum| trace_in(sum, location));
 }
 
 #[track_caller]
