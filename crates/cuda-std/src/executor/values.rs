@@ -71,9 +71,12 @@ pub struct ValueTrace(Mutex<Found>);
 #[derive(Debug, Default)]
 struct Found {
     launches: u64,
-    /// With the number of the launch and of the block.
-    first: BTreeMap<(&'static str, Unusual), ((u64, u64), FirstUnusual)>,
+    /// By kernel and kind, with where that was.
+    first: BTreeMap<(&'static str, Unusual), (At, FirstUnusual)>,
 }
+
+/// The number of a launch, and of a block.
+type At = (u64, u64);
 
 impl ValueTrace {
     /// What came up first in each kernel.
@@ -150,10 +153,9 @@ fn number<T: Any>(element: &T) -> Option<(f64, f64)> {
         Some((*number, f64::MIN_POSITIVE))
     } else if let Some(number) = element.downcast_ref::<F16>() {
         Some((number.to_f32().into(), half::f16::MIN_POSITIVE.into()))
-    } else if let Some(number) = element.downcast_ref::<Bf16>() {
-        Some((number.to_f32().into(), f32::MIN_POSITIVE.into()))
     } else {
-        None
+        let number = element.downcast_ref::<Bf16>()?;
+        Some((number.to_f32().into(), f32::MIN_POSITIVE.into()))
     }
 }
 
