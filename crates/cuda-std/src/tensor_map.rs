@@ -194,12 +194,7 @@ unsafe impl KernelParam for TensorMap<'_> {
 #[cfg(not(target_arch = "nvptx64"))]
 impl TensorMap<'_> {
     /// [`KernelParam::visit_views`] of the memory, with what a kernel may do to it.
-    fn visit_as(
-        &self,
-        access: crate::ViewAccess,
-        name: crate::ViewName<'_>,
-        visit: &mut dyn FnMut(crate::View<'_>),
-    ) {
+    fn visit_as(&self, access: crate::ViewAccess, name: crate::ViewName<'_>, visit: &mut dyn FnMut(crate::View<'_>)) {
         let element_bytes = self.layout().element.bytes();
         visit(crate::View { name, address: self.pointer.addr(), bytes: self.size, element_bytes, access });
     }

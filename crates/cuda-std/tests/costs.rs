@@ -46,6 +46,7 @@ fn transpose(padded: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
 #[kernel(block = 32, dynamic_shared = 2048)]
 fn many_kinds(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, u32>) {
     let lane = warp::lane_id() as usize;
+    // SAFETY: as many bytes as the kernel has.
     let memory = unsafe { dynamic_shared::<f32>(0, 512) };
     // SAFETY: each lane has elements of its own, and `sync_warp` comes between writes and reads.
     unsafe {

@@ -82,7 +82,9 @@ fn line(mark: &str) -> u32 {
 fn race(fault: &Fault) -> ([(u32, AccessKind); 2], String) {
     let (access, other, element) = match &fault.kind {
         FaultKind::Race { access, other, element, .. } => (access, other, element.clone()),
-        FaultKind::GlobalRace { access, other, element: Some(element), .. } => (access, other, element.index.to_string()),
+        FaultKind::GlobalRace { access, other, element: Some(element), .. } => {
+            (access, other, element.index.to_string())
+        }
         _ => panic!("expected a race, got: {fault}"),
     };
     let mut lines = [(fault.location.as_ref().unwrap().line, *access), (other.location.line, other.access)];

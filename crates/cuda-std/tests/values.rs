@@ -85,7 +85,12 @@ fn a_number_that_a_thread_has_computed_is_found_where_it_gives_it_away() {
     let found = trace(roots { x: GlobalSlice::new(&x), y: GlobalSliceMut::new(&mut y) }, 3);
     assert_eq!(places(&found), [(Unusual::Nan, 1, 8, line("roots: shuffle"), Some(line("roots: load")))]);
     let text = found[0].to_string();
-    assert!(text.starts_with("kernel `roots`, block (1, 0, 0), thread (8, 0, 0): the first NaN: a value for other lanes has"), "{text}");
+    assert!(
+        text.starts_with(
+            "kernel `roots`, block (1, 0, 0), thread (8, 0, 0): the first NaN: a value for other lanes has"
+        ),
+        "{text}"
+    );
     assert!(text.contains(&format!("values.rs:{}", line("roots: load"))), "{text}");
 }
 
@@ -117,7 +122,9 @@ fn addends_are_lost_in_sums() {
     let found = trace(adds { x: GlobalSlice::new(&x), y: GlobalSliceMut::new(&mut y) }, 1);
     assert_eq!(places(&found), [(Unusual::LostAddend, 0, 7, line("adds: add"), None)]);
     assert!(found[0].is_made_here);
-    for (x, expected) in [([1e-3, 1e-3, 1e10], Some(Unusual::LostAddend)), ([1.0, 1.0, 1.0], None), ([0.0, 1.0, 1.0], None)] {
+    for (x, expected) in
+        [([1e-3, 1e-3, 1e10], Some(Unusual::LostAddend)), ([1.0, 1.0, 1.0], None), ([0.0, 1.0, 1.0], None)]
+    {
         let found = trace(multiplies { x: GlobalSlice::new(&x), y: GlobalSliceMut::new(&mut y) }, 1);
         assert_eq!(found.first().map(|found| found.unusual), expected);
     }

@@ -76,9 +76,9 @@ mod agreement;
 mod argument;
 mod bench;
 mod check;
-mod cost;
 #[cfg(feature = "program")]
 pub mod child;
+mod cost;
 #[cfg(feature = "program")]
 pub mod ending;
 mod error;

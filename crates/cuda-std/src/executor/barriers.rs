@@ -17,8 +17,8 @@ use std::string::String;
 
 use super::Checks;
 use super::clocks::Clock;
-use super::costs::CostKind;
 use super::context::{Context, State, current};
+use super::costs::CostKind;
 use super::fault::FaultKind;
 use super::hooks::{note_read, note_write, words_to_access};
 use super::identity::DYNAMIC;

@@ -119,10 +119,7 @@ impl Page {
 
 impl GlobalMemory {
     /// That of a launch with these views.
-    pub(super) fn new(
-        allocations: &Allocations,
-        visit_views: impl FnOnce(&mut dyn FnMut(crate::View<'_>)),
-    ) -> Self {
+    pub(super) fn new(allocations: &Allocations, visit_views: impl FnOnce(&mut dyn FnMut(crate::View<'_>))) -> Self {
         let (mut ranges, mut without_values) = (Vec::new(), Vec::new());
         visit_views(&mut |view| {
             allocations.find(view.address, view.bytes, &mut without_values);

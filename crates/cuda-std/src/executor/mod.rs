@@ -110,6 +110,7 @@ mod global_memory;
 mod hooks;
 mod identity;
 mod known;
+mod meetings;
 mod ordering_calls;
 mod overflow;
 mod panics;
@@ -138,23 +139,22 @@ pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use costs::{Cost, CostKind, Costs, KernelCosts, LineCost};
 pub use fault::{
-    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
-    WarpOperation,
+    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine,
+    ViewElement, WarpOperation,
 };
 pub(crate) use global_memory::note_global_access;
 pub(crate) use hooks::*;
 pub(crate) use identity::SharedIdentity;
+pub(crate) use meetings::*;
 pub use ordering_calls::{OrderingCall, OrderingCalls};
 pub(crate) use prints::print;
-pub(crate) use products::{
-    OperandA, commit_products, fence_products, multiply, require_awaited, wait_for_products,
-};
+pub(crate) use products::{OperandA, commit_products, fence_products, multiply, require_awaited, wait_for_products};
 pub(crate) use spins::note_vector;
 pub use stop::Stop;
+pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
+pub use unwritten::{UnwrittenElements, UnwrittenMemory};
 pub use values::{FirstUnusual, Unusual, ValueTrace};
 pub(crate) use values::{is_tracing, trace_atomic, trace_in, trace_out, trace_sum};
-pub use unwritten::{UnwrittenElements, UnwrittenMemory};
-pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
 
 use block::Block;
 use context::{Context, Memory};

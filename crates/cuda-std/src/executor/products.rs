@@ -27,14 +27,15 @@ use std::vec::Vec;
 use super::Checks;
 use super::context::{Context, LANES, PAYLOAD, Payload, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
-use super::hooks::{collective, lane, note_read, shared_out_of_bounds, words_to_access};
+use super::hooks::{lane, note_read, shared_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
+use super::meetings::collective;
 use super::shared_memory::{WORD, has_products, set_has_products};
 use super::tma::Tma;
 use super::values::{self, trace_in};
-use crate::{Element, TileSwizzle};
 use crate::tensor_cores::{Terms, sum};
 use crate::wgmma::Kind;
+use crate::{Element, TileSwizzle};
 
 /// The bytes of a row of a tile in shared memory.
 const ROW: usize = 128;

@@ -183,9 +183,8 @@ impl UnwrittenMemory {
         if self.allocation.first_unwritten(start + bytes.start, bytes.len()).is_none() {
             return Ok(());
         }
-        let is_unwritten = |index: &usize| {
-            self.allocation.first_unwritten(start + index * size_of::<T>(), size_of::<T>()).is_some()
-        };
+        let is_unwritten =
+            |index: &usize| self.allocation.first_unwritten(start + index * size_of::<T>(), size_of::<T>()).is_some();
         let len = elements.len();
         let mut unwritten = elements.filter(is_unwritten);
         let Some(first) = unwritten.next() else { return Ok(()) };

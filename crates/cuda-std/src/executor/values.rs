@@ -202,11 +202,7 @@ pub(crate) fn trace_out<T: Any>(element: &T, operation: &'static str, location: 
 }
 
 /// Looks at an atomic operation of the running thread: what was there, what it brought, and what is there now.
-pub(crate) fn trace_atomic<T: Any>(
-    [before, brought, after]: [T; 3],
-    adds: bool,
-    location: &'static Location<'static>,
-) {
+pub(crate) fn trace_atomic<T: Any>([before, brought, after]: [T; 3], adds: bool, location: &'static Location<'static>) {
     if !is_tracing() {
         return;
     }
@@ -322,7 +318,10 @@ impl fmt::Display for FirstUnusual {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kernel, block, thread, unusual, operation, line, since, is_made_here } = self;
         let verb = if *is_made_here { "makes it" } else { "has one that the thread was not given" };
-        write!(f, "kernel `{kernel}`, block {block}, thread {thread}: the first {unusual}: {operation} {verb}\n  --> {line}")?;
+        write!(
+            f,
+            "kernel `{kernel}`, block {block}, thread {thread}: the first {unusual}: {operation} {verb}\n  --> {line}"
+        )?;
         match since {
             Some(since) => write!(f, "\n  note: the thread has computed it behind this line\n  --> {since}"),
             None => Ok(()),

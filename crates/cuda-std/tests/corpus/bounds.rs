@@ -318,12 +318,7 @@ pub(crate) const FAMILY: Family = Family {
                 launch(executor, results { wrong, x, y }, 1)?;
                 Ok(unwritten.map_or(Ok(()), |unwritten| unwritten.check_read::<u32>(0..64))?)
             },
-            mistakes: &[found(
-                Unwritten,
-                "outputs that nobody writes",
-                "unwritten elements",
-                &["results: allocated"],
-            )],
+            mistakes: &[found(Unwritten, "outputs that nobody writes", "unwritten elements", &["results: allocated"])],
         },
         Pattern {
             name: "scratch",

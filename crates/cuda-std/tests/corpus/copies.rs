@@ -226,12 +226,7 @@ pub(crate) const FAMILY: Family = Family {
             name: "copy_pipeline",
             run: |wrong, executor| with_copies(|x, y| launch(executor, copy_pipeline { wrong, x, y }, 1)),
             mistakes: &[
-                found(
-                    AsyncCopy,
-                    "too few groups in the last round",
-                    UNWRITTEN,
-                    &["pipeline: copy", "pipeline: read"],
-                ),
+                found(AsyncCopy, "too few groups in the last round", UNWRITTEN, &["pipeline: copy", "pipeline: read"]),
                 found(AsyncCopy, "no barrier behind the wait", RACE, &["pipeline: copy", "pipeline: read"]),
                 found(AsyncCopy, "no barrier before the next copy", RACE, &["pipeline: copy", "pipeline: read"]),
                 found(AsyncCopy, "the place is off by one", UNWRITTEN, &["pipeline: copy", "pipeline: read"]),

@@ -155,8 +155,8 @@ fn plain_flag(wrong: u32, flags: GlobalSliceMut<'_, u32>, y: GlobalSliceMut<'_, 
             // The mistakes: nobody sets it, or not in time, and who looks does so plainly.
             match wrong {
                 0 => while FLAGS.atomic(0).load(Acquire, Scope::Block) == 0 {},
-                1 | 2 => while FLAGS.read(0) == 0 {}, // <plain: wait>
-                3 => while flags.get_unchecked(0) == 0 {}, // <plain: wait in global memory>
+                1 | 2 => while FLAGS.read(0) == 0 {},            // <plain: wait>
+                3 => while flags.get_unchecked(0) == 0 {},       // <plain: wait in global memory>
                 4 => while FLAGS.read(0) + FLAGS.read(1) < 2 {}, // <plain: wait for two>
                 _ => {
                     let mut tries = 0u32;
@@ -197,10 +197,7 @@ fn long_loop(wrong: u32, x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>) {
     }
 }
 
-fn with_flags(
-    count: usize,
-    run: impl FnOnce(GlobalAtomics<'_, u32>) -> Result<(), Report>,
-) -> Result<(), Report> {
+fn with_flags(count: usize, run: impl FnOnce(GlobalAtomics<'_, u32>) -> Result<(), Report>) -> Result<(), Report> {
     run(GlobalAtomics::new(&mut vec![0; count]))
 }
 

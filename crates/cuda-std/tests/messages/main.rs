@@ -55,12 +55,8 @@ fn examples() -> Vec<FaultKind> {
     let view = Some("gemm.a.data".to_owned());
     let block_scope = AccessKind::Atomic { scope: Scope::Block };
     let element = |byte| Some(ViewElement { view: "gemm.a.data".into(), index: 70, byte });
-    let global = |element, access, block, other_access| F::GlobalRace {
-        element,
-        access,
-        block,
-        other: other(other_access),
-    };
+    let global =
+        |element, access, block, other_access| F::GlobalRace { element, access, block, other: other(other_access) };
     vec![
         F::OutOfBounds { view: view.clone(), first: 0, index: 63, count: 1, len: 63 },
         F::OutOfBounds { view: view.clone(), first: 10, index: 2, count: 4, len: 3 },

@@ -15,7 +15,8 @@ use std::format;
 use std::string::String;
 
 use super::{
-    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement, WarpOperation,
+    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
+    WarpOperation,
 };
 use crate::Dim3;
 use crate::atomic::Scope;

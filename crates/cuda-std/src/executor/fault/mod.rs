@@ -2,19 +2,20 @@
 //! What is written about each in one line stands beside it here; the rest of a report is in `message`.
 
 mod message;
+mod places;
 
-use core::panic::Location;
-use std::borrow::Cow;
 use std::boxed::Box;
 use std::string::String;
 use std::vec::Vec;
 
 use gpu_facts::Excess;
 
-use crate::atomic::Scope;
 use crate::{ContractViolation, Dim3};
 pub(super) use message::element_name;
 use message::{misaligned, of_block, out_of_bounds};
+pub use places::{
+    AccessKind, Elsewhere, LastWrite, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement, WarpOperation,
+};
 
 /// Why a launch did not run, or did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -68,21 +69,6 @@ pub struct Fault {
     pub location: Option<SourceLine>,
     /// What happened.
     pub kind: FaultKind,
-}
-
-/// A line of source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceLine {
-    /// The file, as the compiler was given it.
-    pub file: Cow<'static, str>,
-    /// The line, counted from 1.
-    pub line: u32,
-}
-
-impl From<&'static Location<'static>> for SourceLine {
-    fn from(location: &'static Location<'static>) -> Self {
-        Self { file: Cow::Borrowed(location.file()), line: location.line() }
-    }
 }
 
 /// What a kernel did wrong.
@@ -240,7 +226,8 @@ pub enum FaultKind {
     },
     /// A read of global memory that was allocated without values, and that nobody has written since.
     #[error(
-        "{} is read, and nobody has written it: its memory, of {bytes} bytes, was allocated without values", element_name(element)
+        "{} is read, and nobody has written it: its memory, of {bytes} bytes, was allocated without values",
+        element_name(element)
     )]
     UnwrittenGlobal {
         /// The element; `None` if it is of no view among the kernel's parameters.
@@ -493,149 +480,5 @@ impl FaultKind {
     /// Whether it is a race, so that what a thread has read may be what another one was about to write.
     pub(super) fn is_race(&self) -> bool {
         matches!(self, Self::Race { .. } | Self::GlobalRace { .. })
-    }
-}
-
-/// Which array in shared memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SharedArrayName {
-    /// A `static` of type `Shared`.
-    Static {
-        /// The line of its declaration.
-        declared: SourceLine,
-        /// The type of the array, such as `[[f32; 32]; 32]`.
-        type_name: &'static str,
-    },
-    /// The shared memory whose size the launch chose. Its elements are counted in units of 4 bytes.
-    Dynamic,
-    /// A slice of it.
-    Slice {
-        /// Where it begins.
-        byte_offset: usize,
-        /// Its number of elements.
-        len: usize,
-        /// The size of one.
-        element_bytes: usize,
-    },
-}
-
-/// An element of a view among the kernel's parameters, or a byte of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ViewElement {
-    /// The view's path among the parameters, such as `gemm.a.data`.
-    pub view: String,
-    /// Its position in the view.
-    pub index: usize,
-    /// The byte of the element, counted from 0.
-    pub byte: usize,
-}
-
-/// What an access does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessKind {
-    /// It reads.
-    Read,
-    /// It writes.
-    Write,
-    /// It is an atomic operation.
-    Atomic {
-        /// With respect to whom.
-        scope: Scope,
-    },
-}
-
-/// The earlier of the two accesses of a race.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherAccess {
-    /// The thread, by its position in the block.
-    pub thread: Dim3,
-    /// The line of the access.
-    pub location: SourceLine,
-    /// What it did.
-    pub access: AccessKind,
-}
-
-/// Who has written something last.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastWrite {
-    /// The block.
-    pub block: Dim3,
-    /// The thread, by its position in the block.
-    pub thread: Dim3,
-    /// The line of the write.
-    pub location: SourceLine,
-}
-
-/// Threads that are somewhere else than where others wait for them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elsewhere {
-    /// The first of them in linear order.
-    pub first: Dim3,
-    /// How many they are.
-    pub count: usize,
-    /// Where they are.
-    pub place: Place,
-}
-
-/// Where a thread is that others wait for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// It has returned from the kernel.
-    Returned,
-    /// It waits at a barrier of the block.
-    Barrier(SourceLine),
-    /// It waits for other lanes of its warp.
-    Warp {
-        /// The operation.
-        operation: WarpOperation,
-        /// The lanes it waits for.
-        mask: u32,
-        /// The line of the call.
-        location: SourceLine,
-    },
-    /// It has made an atomic operation, and goes on when it is its turn.
-    Running(SourceLine),
-    /// It waits for something else.
-    Waiting {
-        /// What, and what is missing.
-        waits_for: String,
-        /// The line of the call.
-        location: SourceLine,
-    },
-}
-
-/// An operation that lanes of a warp carry out together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "named after the functions of `warp`, `ldmatrix`, `mma`, `hopper` and `wgmma`")]
-pub enum WarpOperation {
-    ShuffleUp,
-    ShuffleDown,
-    ShuffleXor,
-    ShuffleIdx,
-    VoteAll,
-    VoteAny,
-    VoteBallot,
-    Sync,
-    LoadMatrices,
-    MmaTf32,
-    MmaBf16,
-    MmaFp16,
-    MmaFp64,
-    Elect,
-    Wgmma,
-    WgmmaFence,
-    WgmmaCommit,
-    WgmmaWait,
-}
-
-impl WarpOperation {
-    /// Whether all 32 lanes have to take part (`.aligned`), so that a lane that has returned is missed as well.
-    pub(super) fn is_aligned(self) -> bool {
-        match self {
-            Self::LoadMatrices | Self::MmaTf32 | Self::MmaBf16 | Self::MmaFp16 | Self::MmaFp64 => true,
-            Self::Elect | Self::Wgmma | Self::WgmmaFence | Self::WgmmaCommit | Self::WgmmaWait => true,
-            Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleXor | Self::ShuffleIdx => false,
-            Self::VoteAll | Self::VoteAny | Self::VoteBallot | Self::Sync => false,
-        }
     }
 }

@@ -43,8 +43,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    pub(super) const NONE: Self =
-        Self { location: None, interval: 0, block: 0, thread: 0, kind: AccessKind::Read };
+    pub(super) const NONE: Self = Self { location: None, interval: 0, block: 0, thread: 0, kind: AccessKind::Read };
 }
 
 /// Accesses by lanes of a warp, in one interval, on one line.
@@ -236,9 +235,8 @@ impl Groups {
             group.lanes = lanes;
         }
         self.groups.retain(|group| {
-            let is_open = |other: Access| {
-                reaches_far(other.kind) != reaches_far(me.kind) || is_unordered(context, &other, me)
-            };
+            let is_open =
+                |other: Access| reaches_far(other.kind) != reaches_far(me.kind) || is_unordered(context, &other, me);
             group.accesses().any(is_open)
         });
     }
