@@ -183,7 +183,7 @@ impl Tile {
     #[inline(always)]
     fn own(conv: &Convolution, block: u32) -> Self {
         let of_group = conv.filters.div_ceil(LINES).max(1);
-        let across = of_group * conv.groups.max(1);
+        let across = (of_group * conv.groups).max(1);
         let (pixels, at) = (block / across, block % across);
         Self { pixel: pixels * LINES, group: at / of_group, filter: at % of_group * LINES }
     }
