@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytemuck::{Pod, Zeroable};
 use cuda_std::executor::{Executor, UnwrittenMemory};
@@ -20,27 +20,8 @@ pub(crate) struct CpuMemory<T> {
     pub(crate) capacity: usize,
     /// What it has to give back, a box, if it is not lent.
     lines: Option<NonNull<[Line]>>,
-    values: Values,
-}
-
-/// Which elements have values, as far as that is of interest.
-enum Values {
-    /// All of them.
-    All,
-    /// Those that somebody has written.
-    Written(Arc<UnwrittenMemory>),
-    /// The same, of memory that is lent by another array, as long as that is there.
-    WrittenOfLender(Weak<UnwrittenMemory>),
-}
-
-impl Values {
-    fn known(&self) -> Option<Arc<UnwrittenMemory>> {
-        match self {
-            Self::All => None,
-            Self::Written(known) => Some(known.clone()),
-            Self::WrittenOfLender(known) => known.upgrade(),
-        }
-    }
+    /// Which elements somebody has written, as long as that is of interest: known to all that are lent these elements.
+    written: Arc<Mutex<Option<UnwrittenMemory>>>,
 }
 
 // SAFETY: it owns its elements as a `Vec<T>` does; whoever lent them has promised that nobody else uses them otherwise than in order.
@@ -87,7 +68,7 @@ impl<T: Pod> CpuMemory<T> {
         lines.try_reserve_exact(count).map_err(|_| too_much(available()))?;
         lines.resize(count, Line::zeroed());
         let lines = NonNull::from(Box::leak(lines.into_boxed_slice()));
-        Ok(Self { first: lines.cast(), len, capacity: len, lines: Some(lines), values: Values::All })
+        Ok(Self { first: lines.cast(), len, capacity: len, lines: Some(lines), written: Arc::default() })
     }
 
     /// `len` elements that are somebody else's.
@@ -97,7 +78,7 @@ impl<T: Pod> CpuMemory<T> {
     /// order.
     pub(crate) unsafe fn lent(address: usize, len: usize) -> Self {
         let first = NonNull::new(ptr::with_exposed_provenance_mut(address)).filter(|_| len > 0);
-        Self { first: first.unwrap_or(NonNull::dangling()), len, capacity: len, lines: None, values: Values::All }
+        Self { first: first.unwrap_or(NonNull::dangling()), len, capacity: len, lines: None, written: Arc::default() }
     }
 
     /// The same elements, lent.
@@ -105,8 +86,7 @@ impl<T: Pod> CpuMemory<T> {
     /// # Safety
     /// As for [`CpuMemory::lent`].
     pub(crate) unsafe fn alias(&self) -> Self {
-        let values = self.values.known().map_or(Values::All, |known| Values::WrittenOfLender(Arc::downgrade(&known)));
-        Self { first: self.first, len: self.len, capacity: self.len, lines: None, values }
+        Self { first: self.first, len: self.len, capacity: self.len, lines: None, written: self.written.clone() }
     }
 
     pub(crate) fn is_lent(&self) -> bool {
@@ -121,25 +101,20 @@ impl<T: Pod> CpuMemory<T> {
     #[track_caller]
     pub(crate) fn take_as_unwritten(&mut self, executor: &Executor) {
         let unwritten = executor.without_values(self.first.addr().get(), self.len * size_of::<T>());
-        self.values = unwritten.map_or(Values::All, |unwritten| Values::Written(Arc::new(unwritten)));
-    }
-
-    /// Has it take all elements for written.
-    pub(crate) fn take_as_written(&mut self) {
-        self.values = Values::All;
+        *self.written() = unwritten;
     }
 
     /// Notes that the host has written elements.
     pub(crate) fn note_write(&self, elements: Range<usize>) {
-        if let Some(known) = self.values.known() {
-            known.note_write::<T>(elements);
+        if let Some(written) = &*self.written() {
+            written.note_write::<T>(elements);
         }
     }
 
     /// Refuses elements that nobody has written.
     pub(crate) fn check_read(&self, elements: Range<usize>) -> Result<(), Error> {
-        match self.values.known() {
-            Some(known) => Ok(known.check_read::<T>(elements)?),
+        match &*self.written() {
+            Some(written) => Ok(written.check_read::<T>(elements)?),
             None => Ok(()),
         }
     }
@@ -197,9 +172,19 @@ impl<T: Pod> CpuMemory<T> {
 }
 
 impl<T> CpuMemory<T> {
+    /// Has the executor take all elements for written.
+    pub(crate) fn take_as_written(&self) {
+        *self.written() = None;
+    }
+
+    /// Nothing that holds the lock leaves it half changed.
+    fn written(&self) -> MutexGuard<'_, Option<UnwrittenMemory>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// No elements.
     pub(crate) fn empty() -> Self {
-        Self { first: NonNull::dangling(), len: 0, capacity: 0, lines: None, values: Values::All }
+        Self { first: NonNull::dangling(), len: 0, capacity: 0, lines: None, written: Arc::default() }
     }
 
     /// Leaves the memory allocated for as long as the process runs: for memory that somebody may still use.
@@ -210,9 +195,9 @@ impl<T> CpuMemory<T> {
 
 impl<T> Drop for CpuMemory<T> {
     fn drop(&mut self) {
-        // Before anybody else can have the memory.
-        self.values = Values::All;
         if let Some(lines) = self.lines {
+            // Before anybody else can have the memory.
+            self.take_as_written();
             // SAFETY: it is from a box, and nobody else has it.
             drop(unsafe { Box::from_raw(lines.as_ptr()) });
         }
