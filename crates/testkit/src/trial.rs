@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use cuda_std::executor::UnwrittenElements;
 use rayon::prelude::*;
@@ -82,7 +83,7 @@ impl<'a> Trial<'a> {
             let guard = argument.element.guard(guards_of(argument));
             let mut buffer = device.upload(&argument.element.pack([&guard[..], memory, &guard].concat()))?;
             if argument.values.is_none() {
-                buffer.take_as_unwritten(GUARD..buffer.len() - GUARD);
+                buffer.take_as_unwritten(whole_words(argument, memory.len() / argument.element.words()));
             }
             Ok::<_, Error>(buffer)
         };
@@ -244,14 +245,19 @@ impl<'a> Trial<'a> {
 /// The arguments in the memory of a device.
 pub(crate) struct Memory(Vec<Buffer<u32>>);
 
+/// The words of a device that `elements` elements of an argument fill, behind the guard: not one that a guard's element shares.
+fn whole_words(argument: &Argument, elements: usize) -> Range<usize> {
+    GUARD..GUARD + elements * argument.element.bytes() / size_of::<u32>()
+}
+
 /// Refuses an output of which the device knows that elements have not been written.
 fn require_written(argument: &Argument, buffer: &Buffer<u32>) -> Result<(), Error> {
-    let (width, words) = (argument.element.words(), buffer.len() - 2 * GUARD);
-    match buffer.check_written(GUARD..GUARD + words) {
+    let len = argument.len()?;
+    match buffer.check_written(whole_words(argument, len)) {
         Err(runtime::Error::Unwritten(UnwrittenElements { first, count, .. })) => {
-            let position = argument.position((first - GUARD) / width);
-            let (count, len) = (count.div_ceil(width), words / width);
-            Err(Error::Unwritten { argument: argument.name, position, count, len })
+            let elements = |words: usize| words * size_of::<u32>() / argument.element.bytes();
+            let position = argument.position(elements(first - GUARD));
+            Err(Error::Unwritten { argument: argument.name, position, count: elements(count).max(1), len })
         }
         other => Ok(other?),
     }
