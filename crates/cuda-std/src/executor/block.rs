@@ -38,6 +38,8 @@ pub(super) struct Block<'a> {
     has_yielded: bool,
     /// How much it counts if nothing has changed since.
     weight: u64,
+    /// What memory and time were like then.
+    version: u64,
     fruitless: u64,
     /// Another block has failed, and this one has not run to its end.
     abandoned: bool,
@@ -77,6 +79,7 @@ impl<'a> Block<'a> {
             returned: 0,
             has_yielded: false,
             weight: u64::MAX,
+            version: 0,
             fruitless: 0,
             abandoned: false,
         }
@@ -154,8 +157,11 @@ impl<'a> Block<'a> {
 
     /// Lets other blocks run, if any run at the same time.
     fn let_blocks_run(&mut self) -> Turn {
-        let has_changed = self.context.has_changed.take();
         let weight = replace(&mut self.weight, u64::MAX);
+        let version = self.context.version();
+        let is_new = version != replace(&mut self.version, version);
+        // Who has gone on to write something, or to a barrier, has come to the end of a long loop.
+        let has_changed = self.context.has_changed.take() || is_new && weight == turns::LONG_LOOP;
         if let Some((turns, worker)) = self.context.turns {
             return turns.pass(worker, has_changed, weight);
         }

@@ -340,6 +340,11 @@ impl<'a> Context<'a> {
         spins::begin();
     }
 
+    /// A number that changes whenever a thread of the block writes something, or synchronizes with others.
+    pub(super) fn version(&self) -> u64 {
+        self.changes.get().wrapping_add(self.memory.shared.now())
+    }
+
     /// What an element is called.
     pub(super) fn name_of(&self, place: Place) -> String {
         match place {

@@ -198,7 +198,7 @@ pub(super) fn weight(context: &Context<'_>, position: usize) -> u64 {
     let details = &context.details[position];
     let Some(frame) = details.awaited.get().and_then(|awaited| awaited.frame) else { return turns::TRY };
     let Some(stack) = context.memory.stacks.fingerprint(position, frame - BELOW) else { return turns::TRY };
-    let state = (stack, context.changes.get().wrapping_add(context.memory.shared.now()));
+    let state = (stack, context.version());
     let mut states = details.states.get();
     if states.contains(&state) {
         return turns::REPETITION;
