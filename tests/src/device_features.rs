@@ -91,7 +91,7 @@ impl Feature {
     /// The name of the entry point, and the shape of a block.
     pub fn name_and_block(self) -> (&'static str, Dim3) {
         fn of<K: Kernel>() -> (&'static str, Dim3) {
-            (K::NAME, K::BLOCK)
+            (K::NAME, K::FACTS.block.into())
         }
         match self {
             Self::VectorLoad => of::<vector_load<'_>>(),

@@ -4,6 +4,7 @@
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tests::conformance::fit::fit;
+use tests::conformance::kernels::PTX;
 use tests::conformance::number::{Format, Rounding};
 use tests::conformance::numerics::{Addend, Cut, Dot, Exponent, Numerics, Terms, terms};
 use tests::conformance::operands::{Kind, Operands};
@@ -50,6 +51,35 @@ fn tiles_are_loaded_as_they_should() {
 #[test]
 fn tiles_are_stored_as_they_should() {
     compare("store_tile_", 0);
+}
+
+/// Values do not tell which hint an instruction has; its name does.
+#[test]
+fn hints_for_the_caches_become_instructions_of_these_names() {
+    let archs = PTX.expect("the test programs have PTX");
+    for (kernel, load, store) in [
+        ("cache_l2_only", ".cg", ".cg"),
+        ("cache_streaming", ".cs", ".cs"),
+        ("cache_last_use", ".lu", ".wt"),
+        ("cache_uncached", ".cv", ".wt"),
+        ("cache_read_only", ".nc", ".wt"),
+        ("cache_read_only_once", ".nc.L1::no_allocate", ".cs"),
+        ("cache_no_allocate", ".L1::no_allocate", ".L1::no_allocate"),
+        ("cache_evict_first", ".L1::evict_first", ".L1::evict_first"),
+        ("cache_evict_last", ".L1::evict_last", ".L1::evict_last"),
+    ] {
+        for (arch, kernels) in archs {
+            let (_, ptx) = kernels.iter().find(|(name, _)| *name == kernel).unwrap();
+            for (operation, hint) in [("ld", load), ("st", store)] {
+                let all =
+                    ptx.lines().filter(|line| line.trim_start().starts_with(&format!("{operation}.global"))).count();
+                let sizes = ["b8", "b16", "b32", "b64", "v2.b32", "v4.b32", "v2.b64"];
+                let counts = sizes.map(|size| ptx.matches(&format!("{operation}.global{hint}.{size} ")).count());
+                assert_eq!((counts, all), ([2, 1, 1, 1, 2, 1, 1], 9), "{operation} of {kernel} for {arch}");
+            }
+            assert_eq!(ptx.matches("prefetch.global.L2 ").count(), 2, "{kernel}");
+        }
+    }
 }
 
 /// Sums that were computed by the real thing: each kind of operands, and probes.

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use cuda_driver::{Error as DriverError, Gpu, Module};
 use cuda_std::executor::{Checks, Executor};
-use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, KernelFacts};
+use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::basic::naive_2d::gemm_naive_2d_fp32;
 use gpu_kernels::{Matrix, MatrixMut};
@@ -514,11 +514,17 @@ impl Launcher for OnGpu {
     type Error = DriverError;
 
     unsafe fn launch<K: cuda_std::Kernel>(&self, kernel: K, blocks: u32) -> Result<(), DriverError> {
-        let Dim3 { x, y, z } = K::BLOCK;
+        let facts = kernel.facts();
         let function = self.1.function(K::NAME)?;
         // SAFETY: the caller's promise. `Kernel` vouches for the arguments, which are copied before this returns.
         unsafe {
-            function.launch(&self.0, [blocks, 1, 1], [x, y, z], K::DYNAMIC_SHARED_BYTES, &mut kernel.param_addresses())
+            function.launch(
+                &self.0,
+                [blocks, 1, 1],
+                facts.block,
+                facts.dynamic_shared_bytes,
+                &mut kernel.param_addresses(),
+            )
         }
     }
 }

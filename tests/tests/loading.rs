@@ -196,7 +196,8 @@ fn ptx_whose_parameters_are_laid_out_otherwise_is_refused() {
     isolated("ptx_whose_parameters_are_laid_out_otherwise_is_refused", &[], || {
         let device_with = |layout: u64| {
             let mut file = tempfile::NamedTempFile::new().unwrap();
-            let line = cuda_driver::ptx_facts::line(gemm_naive_1d_fp32::NAME, 0, layout);
+            let facts = cuda_driver::ptx_facts::PtxFacts { layout, ..Default::default() };
+            let line = cuda_driver::ptx_facts::line(gemm_naive_1d_fp32::NAME, facts);
             let ptx = format!("{line}\n.version 7.0\n.target sm_80\n.visible .entry gemm_naive_1d_fp32() {{ ret; }}\n");
             std::io::Write::write_all(&mut file, ptx.as_bytes()).unwrap();
             // SAFETY: the fake driver does nothing on a launch.

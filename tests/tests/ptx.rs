@@ -38,7 +38,7 @@ enum Operands {
 }
 
 fn claims<K: Kernel>(shared_bytes: u32, operands: Operands) -> Claims {
-    Claims { name: K::NAME, block: K::BLOCK, shared_bytes, operands }
+    Claims { name: K::NAME, block: K::FACTS.block.into(), shared_bytes, operands }
 }
 
 /// The kernels of the ladder.

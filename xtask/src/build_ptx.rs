@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Only these kernels, separated by commas: nothing else is compiled.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     kernel: Vec<String>,
+    /// Say for each instruction which line of Rust it comes from (`.loc`), for profilers and disassemblers.
+    #[arg(long)]
+    lines: bool,
     /// Fail on a compiler's warning and on anything that a kernel should not do (a stack frame, spills, generic accesses, no
     /// tensor-core instructions where its name says so), and if there are no tools to tell.
     #[arg(long)]
@@ -53,7 +56,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         ([], _) => &[Arch::Sm90a],
         (archs, _) => archs,
     };
-    let mut builder = CudaBuilder::new(crate_dir).archs(archs).target_dir(target_dir().join("cuda-builder"));
+    let mut builder =
+        CudaBuilder::new(crate_dir).archs(archs).target_dir(target_dir().join("cuda-builder")).lines(arguments.lines);
     if !arguments.kernel.is_empty() {
         builder = builder.kernels(&arguments.kernel);
     }

@@ -12,6 +12,8 @@ use crate::{Arch, Build, CudaBuilder, Error};
 
 /// If this environment variable is set, [`embed`] makes no PTX: for jobs that only look at the code.
 pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
+/// The environment variable that has [`embed`] keep the lines of Rust that instructions come from.
+pub const LINES_VARIABLE: &str = "TILEWRIGHT_LINES";
 
 /// The whole of a build script that puts the PTX of the crate in `crate_dir` (relative to the package's directory) into a
 /// program.
@@ -43,13 +45,18 @@ pub const SKIP_VARIABLE: &str = "TILEWRIGHT_SKIP_PTX";
 /// a lower one of the same major number (that for sm_86 runs on 8.6 and 8.9); every other GPU, and a driver older than `ptxas`, gets
 /// the PTX.
 ///
+/// # Lines
+///
+/// With the environment variable [`LINES_VARIABLE`] PTX and machine code say which line of Rust each instruction comes from, as
+/// [`CudaBuilder::lines`] describes, for profilers: `TILEWRIGHT_LINES=1 cargo build --release`.
+///
 /// The script runs again if a source of the kernels changes, and if a toolchain appears where there was none.
 ///
 /// # Panics
 /// If it is not called from a build script.
 pub fn embed(crate_dir: impl AsRef<Path>, archs: &[Arch]) {
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").expect("`embed` is for build scripts: OUT_DIR is not set"));
-    for variable in [SKIP_VARIABLE, CUBINS_VARIABLE] {
+    for variable in [SKIP_VARIABLE, CUBINS_VARIABLE, LINES_VARIABLE] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     if let Err(error) = embed_into(&out_dir, crate_dir.as_ref(), archs) {
@@ -70,7 +77,8 @@ fn embed_into(out_dir: &Path, crate_dir: &Path, archs: &[Arch]) -> Result<(), Er
         ))
     } else {
         let machine_code = cubin::wanted()?;
-        match CudaBuilder::new(crate_dir).archs(archs).build() {
+        let with_lines = std::env::var_os(LINES_VARIABLE).is_some();
+        match CudaBuilder::new(crate_dir).archs(archs).lines(with_lines).build() {
             Ok(build) => {
                 build.emit_cargo_directives();
                 if !machine_code.is_empty() {

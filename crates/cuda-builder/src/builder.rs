@@ -26,6 +26,7 @@ pub struct CudaBuilder {
     ptx_version: Option<(u32, u32)>,
     pipeline: Pipeline,
     kernels: Option<Vec<String>>,
+    with_lines: bool,
 }
 
 /// Which of the compilers' passes run on kernels.
@@ -82,13 +83,15 @@ pub struct PtxModule {
 pub struct KernelEntry {
     /// The entry point's name.
     pub name: String,
-    /// The shape of every block: x, y, z.
+    /// The shape of every block: x, y, z. Where launches choose it, the most threads that it can have, in a row.
     pub block: [u32; 3],
     /// How many blocks have to fit on a multiprocessor, where the kernel says so.
     pub min_blocks: Option<u32>,
     /// The static shared memory of a block, in bytes, without what alignment adds.
     pub shared_bytes: u64,
-    /// The dynamic shared memory that a launch gives each block, in bytes.
+    /// Whether the kernel may have local memory.
+    pub allows_local: bool,
+    /// The dynamic shared memory that a launch gives each block, in bytes; 0 where each launch chooses.
     pub dynamic_shared_bytes: u32,
     /// The fingerprint of the parameters' layout.
     pub layout: u64,
@@ -102,7 +105,16 @@ impl CudaBuilder {
     pub fn new(crate_dir: impl Into<PathBuf>) -> Self {
         let archs = vec![Arch::Sm80];
         let (crate_dir, pipeline) = (crate_dir.into(), Pipeline::Fast);
-        Self { crate_dir, archs, target_dir: None, copy_to: None, ptx_version: None, pipeline, kernels: None }
+        Self {
+            crate_dir,
+            archs,
+            target_dir: None,
+            copy_to: None,
+            ptx_version: None,
+            pipeline,
+            kernels: None,
+            with_lines: false,
+        }
     }
 
     /// Builds for one architecture.
@@ -138,6 +150,14 @@ impl CudaBuilder {
     /// default it is [`Arch::ptx_version`], so that as many drivers as possible take the module.
     pub fn ptx_version(mut self, major: u32, minor: u32) -> Self {
         self.ptx_version = Some((major, minor));
+        self
+    }
+
+    /// Whether the PTX says for each instruction which line of Rust it comes from (`.loc`), so that profilers and `nvdisasm` show these
+    /// lines. The instructions are the same; the PTX is longer by half and more, and names files of this machine, so it is off unless told
+    /// otherwise.
+    pub fn lines(mut self, with_lines: bool) -> Self {
+        self.with_lines = with_lines;
         self
     }
 
@@ -190,11 +210,11 @@ impl CudaBuilder {
             target_dir: &target_dir,
             pipeline: self.pipeline,
             kernels,
-            with_lines: false,
+            with_lines: self.with_lines,
         };
         let Compiled { name, archive, warnings, sources } = compile(request)?;
         let title = kernels.map_or_else(|| name.clone(), |kernels| format!("{name}.{}", title(kernels)));
-        let directory = target_dir.join("ptx").join(&title);
+        let directory = target_dir.join(if self.with_lines { "ptx-with-lines" } else { "ptx" }).join(&title);
         let link = Link {
             toolchain: &toolchain,
             crate_dir: &crate_dir,
@@ -203,6 +223,7 @@ impl CudaBuilder {
             ptx_version: self.ptx_version,
             pipeline: self.pipeline,
             kernels,
+            with_lines: self.with_lines,
         };
         let (digest, linked) = thread::scope(|scope| {
             let of = || kernel_digest::of(&crate_dir, &toolchain.cargo, &kernel_digest::Features::Default);
@@ -237,14 +258,15 @@ impl PtxModule {
             .zip(kernels)
             .map(|(kernel, (name, ptx))| {
                 debug_assert_eq!(kernel.name, name, "both are in the order of the PTX");
-                let (dynamic_shared_bytes, layout) = ptx_facts::find(&module, &name).unwrap_or_default();
+                let facts = ptx_facts::find(&module, &name).unwrap_or_default();
                 KernelEntry {
-                    dynamic_shared_bytes,
-                    layout,
+                    dynamic_shared_bytes: facts.dynamic_shared_bytes,
+                    allows_local: facts.allows_local,
+                    layout: facts.layout,
                     block: kernel.block.unwrap_or([1; 3]),
                     min_blocks: kernel.min_blocks,
                     shared_bytes: kernel.shared_bytes,
-                    ptx: format!("{}\n{ptx}", ptx_facts::line(&name, dynamic_shared_bytes, layout)),
+                    ptx: format!("{}\n{ptx}", ptx_facts::line(&name, facts)),
                     name,
                 }
             })

@@ -85,6 +85,7 @@ mod tests {
             min_blocks: None,
             shared_bytes: 0,
             dynamic_shared_bytes: 0,
+            allows_local: false,
             layout: 0,
             ptx: String::new(),
         };

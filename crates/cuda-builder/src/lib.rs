@@ -52,7 +52,7 @@ mod pass;
 pub mod toolchain;
 
 pub use arch::{Arch, UnknownArch};
-pub use build_script::{SKIP_VARIABLE, embed};
+pub use build_script::{LINES_VARIABLE, SKIP_VARIABLE, embed};
 pub use builder::{Build, CudaBuilder, KernelEntry, Pipeline, PtxModule};
 pub use error::Error;
 pub use explain::Unsupported;

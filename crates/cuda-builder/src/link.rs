@@ -17,7 +17,7 @@ use rustc_demangle::demangle;
 use gpu_facts::ptx_facts;
 
 use crate::compile::{BASE, UNROLL_THRESHOLD};
-use crate::explain::LlvmLog;
+use crate::explain::{LlvmLog, with_lines_of_the_crate};
 use crate::files::write_atomically;
 use crate::inspect::{Ptx, split};
 use crate::pass::{Entry, Rewritten};
@@ -57,6 +57,8 @@ pub(crate) struct Link<'a> {
     pub(crate) pipeline: Pipeline,
     /// The kernels that are wanted, if not all.
     pub(crate) kernels: Option<&'a [String]>,
+    /// Whether the PTX says which lines of Rust its instructions come from, which the archive knows then.
+    pub(crate) with_lines: bool,
 }
 
 /// The results for one architecture.
@@ -89,7 +91,10 @@ impl Link<'_> {
 
     /// Makes the PTX, and checks it.
     fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<(String, Ptx), Error> {
-        let (optimized, rewritten) = self.optimized(arch)?;
+        let (mut optimized, rewritten) = self.optimized(arch)?;
+        if self.with_lines {
+            optimized = with_lines_of_the_crate(&optimized, self.crate_dir);
+        }
         write_atomically(ir_path, optimized.as_bytes())?;
         let names = rewritten.names();
 
@@ -98,13 +103,16 @@ impl Link<'_> {
             tool.arg(format!("-mattr=+ptx{major}{minor}"));
             tool.args([NO_REPETITION, "-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
         })?;
+        let ptx = if self.with_lines { without_marks(&ptx) } else { ptx };
         let ptx = with_facts(&rewritten.kernels, &ptx);
         write_atomically(ptx_path, ptx.as_bytes())?;
         let refuse = |reason| Error::Check { arch, ptx: ptx_path.to_owned(), place: None, reason };
         let parsed = Ptx::parse(&ptx).map_err(refuse)?;
         // What never runs may be as slow as it likes.
         if self.pipeline == Pipeline::Fast {
-            parsed.check(&names).map_err(refuse)?;
+            let with_local: Vec<_> = rewritten.kernels.iter().filter(|(_, entry)| entry.allows_local).collect();
+            let with_local: Vec<String> = with_local.into_iter().map(|(name, _)| name.clone()).collect();
+            parsed.check_with_local(&names, &with_local).map_err(refuse)?;
         }
         Ok((ptx, parsed))
     }
@@ -204,9 +212,19 @@ impl Link<'_> {
     }
 }
 
+/// PTX without what LLVM adds for debuggers beside `.loc` and `.file`: an empty section, and labels that nothing names.
+fn without_marks(ptx: &str) -> String {
+    let is_mark = |line: &&str| {
+        let line = line.trim();
+        let marks = ["$L__tmp", "$L__func_begin", "$L__func_end"];
+        line.starts_with(".section") || line.ends_with(':') && marks.iter().any(|mark| line.starts_with(mark))
+    };
+    ptx.lines().filter(|line| !is_mark(line)).map(|line| format!("{line}\n")).collect()
+}
+
 /// PTX that begins with what its kernels need besides what PTX has words for: see [`ptx_facts`].
 fn with_facts(kernels: &[(String, Entry)], ptx: &str) -> String {
-    let line = |(name, entry): &(String, Entry)| ptx_facts::line(name, entry.dynamic_shared_bytes, entry.layout) + "\n";
+    let line = |(name, entry): &(String, Entry)| ptx_facts::line(name, entry.ptx_facts()) + "\n";
     kernels.iter().map(line).collect::<String>() + ptx
 }
 
@@ -238,6 +256,7 @@ fn builder_hash() -> u64 {
     [
         include_str!("arch.rs"),
         include_str!("compile.rs"),
+        include_str!("explain/lines.rs"),
         include_str!("features.rs"),
         include_str!("link.rs"),
         include_str!("pass/convergence.rs"),
@@ -248,8 +267,21 @@ fn builder_hash() -> u64 {
         include_str!("pass/panics.rs"),
         include_str!("inspect/ptx.rs"),
         include_str!("inspect/split.rs"),
+        include_str!("inspect/text.rs"),
     ]
     .hash(&mut hasher);
     UNROLL_THRESHOLD.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_for_debuggers_is_left_out() {
+        let kept = ".version 7.4\n.entry k() {\n\t.loc\t1 54 0\n$L__BB0_1:\n\tret;\n}\n\t.file\t1 \"src/lib.rs\"\n";
+        let marked = kept.replace("\tret;", "$L__tmp7:\n\tret;\n$L__func_end0:") + "\t.section\t.debug_macinfo\t{\t}\n";
+        assert_eq!((without_marks(&marked), without_marks(kept)), (kept.to_owned(), kept.to_owned()));
+    }
 }

@@ -63,6 +63,9 @@ fn what_the_checks_refuse_has_a_line() {
     let error = refused("local", "", "let z = [a, 1.0, b as f32];\nlet w = &z;\nx.set_unchecked(i, w[b as usize]);");
     let Error::Check { reason: CheckError::Local { bytes: 12, .. }, place, .. } = &error else { panic!("{error}") };
     assert!(place.as_deref().unwrap().starts_with("src/lib.rs:11:"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("`w[b as usize]`") && text.contains("#[kernel(local_memory)]"), "{error}");
+    assert_eq!(text.matches("src/lib.rs:11").count(), 1, "{error}");
     let error = refused("generic", "", "let p = b as *mut f32;\n*p = a;");
     let Error::Check { reason: CheckError::Generic { .. }, place, .. } = &error else { panic!("{error}") };
     assert!(place.as_deref().unwrap().starts_with("src/lib.rs:10:"), "{error}");

@@ -96,6 +96,20 @@ pub enum Error {
         available: Vec<String>,
     },
 
+    /// The GPU gives threads no stack of this size.
+    #[error(
+        "this GPU gives threads no stack of {requested} bytes, for which it needs memory for all threads that can run at a time; they have \
+         {available} bytes. Ask for less, or free memory ({call})"
+    )]
+    StackRejected {
+        /// The bytes that were asked for, for each thread.
+        requested: usize,
+        /// The bytes that each thread has.
+        available: usize,
+        /// The call that failed.
+        call: DriverCall,
+    },
+
     /// The GPU has too little free memory.
     #[error(
         "out of GPU memory: {requested} bytes ({}) were requested, {free} ({}) are free of {total} ({}) on this GPU. \
@@ -191,6 +205,7 @@ impl Error {
         match self {
             Error::NoDevice { call, .. }
             | Error::OutOfMemory { call, .. }
+            | Error::StackRejected { call, .. }
             | Error::ContextLost { call, .. }
             | Error::CubinRejected { call, .. }
             | Error::Call { call } => Some(call),

@@ -236,6 +236,8 @@ struct OpenGpu {
     /// Knows more of the cause.
     explanation: OnceLock<Explanation>,
     launches: Mutex<Launches>,
+    /// Locked while the size of stacks is changed.
+    stack: Mutex<()>,
 }
 
 /// See [`Gpu::explain_loss`].
@@ -284,7 +286,15 @@ impl Gpu {
         let stream = call(|| Stream::new(StreamFlags::DEFAULT, None))?;
         let (lost, explanation, launches) = (OnceLock::new(), OnceLock::new(), Mutex::default());
         Ok(Gpu {
-            inner: Arc::new(OpenGpu { stream, context, properties, lost, explanation, launches }),
+            inner: Arc::new(OpenGpu {
+                stream,
+                context,
+                properties,
+                lost,
+                explanation,
+                launches,
+                stack: Mutex::default(),
+            }),
             other_stream: None,
         })
     }
@@ -331,6 +341,31 @@ impl Gpu {
         // SAFETY: both numbers may be written to.
         self.call(|| unsafe { sys::cuMemGetInfo_v2(&mut info.free, &mut info.total) })?;
         Ok(info)
+    }
+
+    /// Has each thread of all kernels that are launched from now on have a stack of at least so many bytes, for functions that call
+    /// themselves. The driver sets memory aside for all threads that the GPU runs at a time; it may wait for kernels before. The stack of
+    /// a GPU only grows: others may have asked for more.
+    ///
+    /// # Errors
+    /// [`Error::StackRejected`] if there is not as much memory, or a thread cannot have as much; [`Error::ContextLost`] after a kernel has
+    /// failed.
+    pub fn require_stack(&self, bytes: usize) -> Result<(), Error> {
+        self.bind()?;
+        // Two threads at a time could make the stack smaller again.
+        let _asking = self.inner.stack.lock().unwrap_or_else(PoisonError::into_inner);
+        let (limit, mut available) = (sys::CUlimit_enum::CU_LIMIT_STACK_SIZE, 0);
+        // SAFETY: the number may be written to.
+        self.call(|| unsafe { sys::cuCtxGetLimit(&mut available, limit) })?;
+        if available >= bytes {
+            return Ok(());
+        }
+        // SAFETY: it has no pointers.
+        let set = self.call(|| unsafe { sys::cuCtxSetLimit(limit, bytes) });
+        set.map_err(|error| match error.returned_any(&[code::INVALID_VALUE, code::OUT_OF_MEMORY]) {
+            Ok(call) => Error::StackRejected { requested: bytes, available, call },
+            Err(error) => error.into(),
+        })
     }
 
     /// Waits until everything that was started by such handles, of the same stream, has finished.

@@ -156,6 +156,9 @@ impl Gpu {
             // Numbers are passed in place of the pointer.
             options.push(CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
             values.push(ptr::without_provenance_mut(log.len()));
+        } else if has_lines(image) {
+            options.push(CUjit_option::CU_JIT_GENERATE_LINE_INFO);
+            values.push(ptr::without_provenance_mut(1));
         }
         let mut raw = ptr::null_mut();
         // SAFETY: the image says by itself where it ends, as the caller promises; there are as many values as options; the log
@@ -246,6 +249,12 @@ impl Module {
         let inner = Arc::new(LoadedFunction { raw, name, resources, asked_for_shared_memory, module });
         Ok(Function { inner, start: Start::BehindOthers })
     }
+}
+
+/// Whether an image is PTX that says which lines of source its instructions come from: profilers show them if the driver keeps them.
+fn has_lines(image: &[u8]) -> bool {
+    const LINE: &[u8] = b"\n\t.loc\t";
+    image.is_ascii() && image.windows(LINE.len()).any(|part| part == LINE)
 }
 
 /// What a kernel takes of a multiprocessor.

@@ -5,7 +5,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{Block, ItemFn};
+use syn::Ident;
 
 /// The variable: `*` for all kernels of the crate that is built, or their names, separated by commas.
 const WANTED: &str = "TILEWRIGHT_ENTRY_POINTS";
@@ -15,8 +15,13 @@ const PRIMARY: &str = "CARGO_PRIMARY_PACKAGE";
 
 /// The entry point, or what takes its place where it is not wanted: a function that nobody can call, of which the compiler makes
 /// errors and warnings, and no code. The builder finds the names of those that were left out by a static of no size.
-pub(crate) fn if_wanted(entry_point: TokenStream, function: &ItemFn, body: &Block) -> TokenStream {
-    let (name, inputs, attributes) = (&function.sig.ident, &function.sig.inputs, &function.attrs);
+pub(crate) fn if_wanted(
+    entry_point: TokenStream,
+    name: &Ident,
+    attributes: &TokenStream,
+    inputs: &TokenStream,
+    body: &TokenStream,
+) -> TokenStream {
     let Ok(wanted) = std::env::var(WANTED) else { return entry_point };
     let is_primary = std::env::var_os(PRIMARY).is_some();
     if is_primary && (wanted == "*" || wanted.split(',').any(|wanted| name == wanted)) {
@@ -33,7 +38,7 @@ pub(crate) fn if_wanted(entry_point: TokenStream, function: &ItemFn, body: &Bloc
     quote! {
         #[cfg(target_arch = "nvptx64")]
         const _: () = {
-            #(#attributes)*
+            #attributes
             #[allow(dead_code)]
             unsafe fn #name(#inputs) #body
             #left_out

@@ -1,5 +1,6 @@
 //! A view of global memory that safe code can write to: each element belongs to one thread.
 
+use crate::element::vector::require_aligned;
 use crate::{Element, GlobalSliceMut, KernelParam, Layout, thread};
 
 /// A view of `len` elements of global memory, each of which one thread alone may read and write.
@@ -112,6 +113,26 @@ impl<T: Element> OwnElement<'_, T> {
     pub fn set(&self, value: T) {
         // SAFETY: as for `get`.
         unsafe { self.view.set_unchecked(self.index, value) }
+    }
+}
+
+impl<T: Element> OwnElement<'_, T> {
+    /// The value, of 1, 2, 4, 8 or 16 bytes: one load, with a [hint](crate::cache) for the caches.
+    #[inline(always)]
+    #[track_caller]
+    pub fn get_hinted(&self, hint: impl crate::cache::CoherentLoadHint) -> T {
+        const { require_aligned::<T>() };
+        // SAFETY: as for `get`, and the element is aligned to its size.
+        unsafe { self.view.get_hinted_unchecked(self.index, hint) }
+    }
+
+    /// Writes a value, of 1, 2, 4, 8 or 16 bytes: one store, with a [hint](crate::cache) for the caches.
+    #[inline(always)]
+    #[track_caller]
+    pub fn set_hinted(&self, value: T, hint: impl crate::cache::StoreHint) {
+        const { require_aligned::<T>() };
+        // SAFETY: as for `get_hinted`.
+        unsafe { self.view.set_hinted_unchecked(self.index, value, hint) }
     }
 }
 

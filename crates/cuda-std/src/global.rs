@@ -1,5 +1,7 @@
 //! Views of global memory: what a kernel receives instead of a bare pointer.
 
+mod hinted;
+
 use core::marker::PhantomData;
 
 #[cfg(target_arch = "nvptx64")]
@@ -223,7 +225,7 @@ impl GlobalSlice<'_, f32> {
     }
 
     /// The four elements from `index`, which this kernel reads only once: one 16-byte load that leaves the first-level cache
-    /// to others (`ld.global.nc.L1::no_allocate.v4.f32`).
+    /// to others (`ld.global.nc.L1::no_allocate.v4.f32`). Other elements and vectors have the [hint](crate::cache::ReadOnlyOnce).
     ///
     /// # Safety
     /// As for [`GlobalSlice::get_vector_unchecked`]. That nothing writes to the elements while the kernel runs, which `nc` demands,

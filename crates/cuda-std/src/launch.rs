@@ -1,4 +1,5 @@
-//! The traits that connect a kernel to its launch: `#[kernel]` makes of each kernel a struct of its arguments, which implements them.
+//! The traits that connect a kernel to its launch: `#[kernel]` makes of each kernel, or of each instance of a generic one, a struct of its
+//! arguments, which implements them.
 
 use core::ffi::c_void;
 use std::string::String;
@@ -14,18 +15,19 @@ use crate::{Dim3, View};
 /// [`Kernel::FACTS`] are those of a PTX entry point whose parameters are those that [`Kernel::visit_params`] reports, in that order,
 /// compiled from the same source as [`Kernel::run_thread`]; every view among them is reported by [`Kernel::visit_views`].
 pub unsafe trait Kernel: Copy + Send + Sync {
-    /// What the kernel needs of a GPU: the block, the shared memory, the architecture.
+    /// What the kernel needs of a GPU: the block, the shared memory, the architecture. Where launches choose the block, it has as many
+    /// threads as it can have, in a row; where they choose the dynamic shared memory, there is none. What a launch has chosen,
+    /// [`Kernel::facts`] says.
     const FACTS: KernelFacts;
 
     /// The name of the entry point in the PTX.
     const NAME: &'static str = Self::FACTS.name;
 
-    /// The shape of every block: the kernel's launch bounds. A launch uses this shape and no other.
-    const BLOCK: Dim3 = Dim3::new(Self::FACTS.block[0], Self::FACTS.block[1], Self::FACTS.block[2]);
-
-    /// The dynamic shared memory of every block, in bytes, as the `dynamic_shared` argument of `#[kernel]` says. A launch
-    /// gives exactly this much.
-    const DYNAMIC_SHARED_BYTES: u32 = Self::FACTS.dynamic_shared_bytes;
+    /// What this launch needs of a GPU: [`Kernel::FACTS`], with the block and the dynamic shared memory that it has chosen, of a kernel that
+    /// leaves these to its launches.
+    fn facts(&self) -> KernelFacts {
+        Self::FACTS
+    }
 
     /// Whether the arguments fulfil the `requires` conditions of the kernel.
     ///
@@ -57,7 +59,7 @@ pub unsafe trait Kernel: Copy + Send + Sync {
 /// A kernel that knows the grid its arguments call for. The kernel's own crate says so: which thread has which element is what
 /// the body's `unsafe` blocks rely on.
 pub trait Grid: Kernel {
-    /// The grid, in blocks of [`Kernel::BLOCK`] threads; it is asked for once [`Kernel::check`] has passed. Every extent is at least 1 and within CUDA's limits; a problem
+    /// The grid, in blocks; it is asked for once [`Kernel::check`] has passed. Every extent is at least 1 and within CUDA's limits; a problem
     /// without any output gives one block, which finds nothing to do.
     fn grid(&self) -> Dim3;
 }

@@ -21,6 +21,30 @@
 //! same name whose fields are the arguments: a launch is `axpy_fp32 { a: 2.0, x, y }`, so an argument that is missing or
 //! of the wrong type does not compile, and one that breaks `requires` is refused before anything runs.
 //!
+//! Block, grid and shared memory are the kernel's own, or what a launch chooses, in fields of the same struct. A generic function names its
+//! instances, each of which is such a kernel:
+//!
+//! ```
+//! # extern crate tilewright_cuda_std as cuda_std;
+//! use cuda_std::executor::{Checks, Executor};
+//! use cuda_std::prelude::*;
+//!
+//! /// `x[i] += step`: each launch chooses the shape of its blocks, of at most 1024 threads.
+//! #[kernel(block <= 1024, any_grid, instances(add_u32 = <u32>, add_f64 = <f64>))]
+//! pub fn add<T: Element + KernelParam + core::ops::Add<Output = T>>(x: DisjointSlice<'_, T>, step: T) {
+//!     for x in x.own_elements() {
+//!         x.set(x.get() + step);
+//!     }
+//! }
+//!
+//! let mut x = [1.0, 2.0, 3.0];
+//! let kernel = add_f64 { x: DisjointSlice::new(&mut x), step: 0.5, block: Dim3::from(64) };
+//! // SAFETY: the only view is of an array of this program.
+//! unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::from(2))? };
+//! assert_eq!(x, [1.5, 2.5, 3.5]);
+//! # Ok::<(), cuda_std::executor::LaunchError>(())
+//! ```
+//!
 //! # Two implementations of every item
 //!
 //! | | GPU (`target_arch = "nvptx64"`) | CPU |
@@ -31,6 +55,7 @@
 //! | [`atomic`], [`GlobalAtomics`] | `atom`, `ld.acquire`, `st.release`, `fence` | the same, and clocks that know what is ordered |
 //! | [`grid`] | the same, as the barrier of a cooperative launch | the same |
 //! | [`mod@print`], panics | messages in the host's memory, a trap | collected by the launch; a report |
+//! | [`mod@constant`] | `.const` memory | a static of the program |
 //! | [`Shared`], [`SharedSlice`] | `.shared` memory | a store per block, with a shadow that sees races |
 //! | [`Element`]: numbers of 1 to 8 bytes, structs by `#[derive(Element)]` | a load or a store, or one of each field | the same, and races are those of bytes |
 //!
@@ -38,7 +63,7 @@
 //!
 //! What a kernel may do to memory rests on three things. The types of its arguments carry invariants that their safe
 //! constructors establish; `requires` states what must hold between arguments and is checked by every launch; and the
-//! block always has the shape that [`kernel`] names. The body's `unsafe` blocks say which of these they rely on.
+//! block always has the shape that [`kernel`] names, or one within the bound that it names. The body's `unsafe` blocks say which of these they rely on.
 
 #![no_std]
 #![cfg_attr(
@@ -52,6 +77,8 @@ extern crate std;
 
 pub mod async_copy;
 pub mod atomic;
+pub mod cache;
+pub mod constant;
 pub mod convert;
 mod dim;
 mod disjoint;
@@ -85,6 +112,7 @@ pub mod tensor_cores;
 mod trap;
 
 pub use atomic::GlobalAtomics;
+pub use constant::Constant;
 pub use dim::Dim3;
 pub use disjoint::{DisjointSlice, OwnElement, OwnElements};
 pub use element::{Bf16, E4m3, E5m2, Element, F16};
@@ -100,13 +128,13 @@ pub use shared::{Shared, SharedSlice, dynamic_shared};
 pub use tensor_map::{TensorMap, TensorMapMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use tensor_map::{TileElement, TileLayout, TileSwizzle};
-pub use tilewright_cuda_std_macros::{Element, KernelParam, kernel};
+pub use tilewright_cuda_std_macros::{Element, KernelParam, constant, kernel};
 
 /// What a kernel source imports: `use cuda_std::prelude::*;`.
 pub mod prelude {
     pub use crate::{
         Bf16, Dim3, DisjointSlice, E4m3, E5m2, Element, F16, GlobalAtomics, GlobalSlice, GlobalSliceMut, KernelParam,
-        Shared, SharedSlice, TensorMap, TensorMapMut, atomic, convert, dynamic_shared, gpu_assert, gpu_panic,
+        Shared, SharedSlice, TensorMap, TensorMapMut, atomic, constant, convert, dynamic_shared, gpu_assert, gpu_panic,
         gpu_println, hint, kernel, math, thread, warp,
     };
 }

@@ -1,5 +1,5 @@
 //! Shared memory: [`Shared`], a static array (`__shared__`), and [`SharedSlice`], a part of the dynamic shared memory
-//! (`extern __shared__`).
+//! (`extern __shared__`), whose size is the kernel's own or chosen by each launch.
 
 use crate::Element;
 #[cfg(target_arch = "nvptx64")]
@@ -129,7 +129,7 @@ impl<A: SharedArray> Shared<A> {
     }
 }
 
-/// `len` elements of the shared memory whose size the launch chose. See [`dynamic_shared`].
+/// `len` elements of the dynamic shared memory. See [`dynamic_shared`] and [`all_dynamic_shared`].
 #[derive(Clone, Copy)]
 pub struct SharedSlice<T> {
     #[cfg(target_arch = "nvptx64")]
@@ -164,6 +164,78 @@ pub unsafe fn dynamic_shared<T: Element>(byte_offset: usize, len: usize) -> Shar
         crate::executor::dynamic_shared_bounds::<T>(byte_offset, len);
         SharedSlice { byte_offset, len, element: core::marker::PhantomData }
     }
+}
+
+/// The dynamic shared memory of this block, in bytes: what the kernel says (`dynamic_shared = bytes`), or what the launch has chosen
+/// (`dynamic_shared`).
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn dynamic_shared_bytes() -> usize {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let bytes: u32;
+        // SAFETY: reading a special register has no preconditions.
+        unsafe {
+            core::arch::asm!(
+                "mov.u32 {}, %dynamic_smem_size;",
+                out(reg32) bytes,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        bytes as usize
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        crate::executor::dynamic_shared_bytes()
+    }
+}
+
+/// All of the dynamic shared memory of this block, as elements; bytes that make no whole element are left out.
+///
+/// ```
+/// # extern crate tilewright_cuda_std as cuda_std;
+/// use cuda_std::executor::{Checks, Executor};
+/// use cuda_std::prelude::*;
+/// use cuda_std::shared::all_dynamic_shared;
+///
+/// /// Reverses each block of elements. A launch chooses how many there are in one.
+/// #[kernel(
+///     block <= 1024,
+///     dynamic_shared,
+///     grid = (x.len() as u32 / block.x).max(1),
+///     requires(block.y * block.z == 1, x.len() % block.x as usize == 0, dynamic_shared_bytes == 4 * block.x)
+/// )]
+/// pub fn reverse_blocks_fp32(x: GlobalSliceMut<'_, f32>) {
+///     let (i, t, tile) = (thread::index_1d(), thread::thread_idx_x() as usize, all_dynamic_shared::<f32>());
+///     if i - t >= x.len() {
+///         return; // the same for the whole block
+///     }
+///     // SAFETY: i < x.len(), because the length is a multiple of the block; t is less than the block, and the tile has as many
+///     // elements; the barrier, which all threads of the block reach, separates the writes to the tile from the reads.
+///     unsafe {
+///         tile.write(t, x.get_unchecked(i));
+///         thread::sync_threads();
+///         x.set_unchecked(i, tile.read(tile.len() - 1 - t));
+///     }
+/// }
+///
+/// let mut x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+/// let kernel = reverse_blocks_fp32 {
+///     x: GlobalSliceMut::new(&mut x),
+///     block: Dim3::from(3),
+///     dynamic_shared_bytes: 12,
+/// };
+/// // SAFETY: the only view is of an array of this program.
+/// unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::from(2))? };
+/// assert_eq!(x, [3.0, 2.0, 1.0, 6.0, 5.0, 4.0]);
+/// # Ok::<(), cuda_std::executor::LaunchError>(())
+/// ```
+#[inline(always)]
+#[track_caller]
+pub fn all_dynamic_shared<T: Element>() -> SharedSlice<T> {
+    const { assert!(size_of::<T>() > 0, "an element of shared memory has at least one byte") };
+    // SAFETY: it begins where the dynamic shared memory does, and ends within. Who accesses elements promises the rest.
+    unsafe { dynamic_shared(0, dynamic_shared_bytes() / size_of::<T>()) }
 }
 
 impl<T: Element> SharedSlice<T> {
@@ -420,7 +492,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The arrays that [`Shared`] can hold: `[T; N]`, `[[T; C]; R]` and `[[[T; C]; R]; P]`.
+/// The arrays that [`Shared`] and [`Constant`](crate::Constant) can hold: `[T; N]`, `[[T; C]; R]` and `[[[T; C]; R]; P]`.
 pub trait SharedArray: sealed::Sealed + 'static {
     /// What the array is made of.
     type Element: Element;

@@ -1,4 +1,4 @@
-//! Which thread this is, how many there are, and the barrier of a block.
+//! Which thread this is, how many there are, clocks, and the barrier of a block.
 
 macro_rules! coordinates {
     ($($name:ident, $register:ident, $context:ident, $axis:ident, $doc:literal;)*) => { $(
@@ -81,6 +81,41 @@ pub fn count() -> usize {
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn threads_of_block() -> u32 {
     block_dim_x() * block_dim_y() * block_dim_z()
+}
+
+macro_rules! clocks {
+    ($($name:ident, $kind:ty, $move:literal, $class:ident, $doc:literal;)*) => { $(
+        #[doc = $doc]
+        ///
+        /// It is read where this stands, behind the loads and stores before and ahead of those that follow, as far as the compiler is
+        /// concerned. On the CPU it is a counter that each thread has for itself: it starts at 0, and each time that the thread reads any of
+        /// these clocks it is one more. So a difference is positive on both, and says how long something takes on a GPU only.
+        #[inline(always)]
+        #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+        pub fn $name() -> $kind {
+            #[cfg(target_arch = "nvptx64")]
+            {
+                let now: $kind;
+                // SAFETY: reading a special register has no preconditions. Neither `pure` nor `nomem`, so that it stays where it is.
+                unsafe {
+                    core::arch::asm!($move, out($class) now, options(nostack, preserves_flags));
+                }
+                now
+            }
+            #[cfg(not(target_arch = "nvptx64"))]
+            {
+                crate::executor::clock() as $kind
+            }
+        }
+    )* };
+}
+
+clocks! {
+    clock, u32, "mov.u32 {}, %clock;", reg32,
+    "The clock cycles of this thread's multiprocessor, the lower 32 bits (`%clock`): it wraps around after some seconds.";
+    clock64, u64, "mov.u64 {}, %clock64;", reg64, "The clock cycles of this thread's multiprocessor (`%clock64`).";
+    globaltimer, u64, "mov.u64 {}, %globaltimer;", reg64,
+    "The time in nanoseconds, one clock for the whole GPU (`%globaltimer`). It goes on in steps of up to about a microsecond.";
 }
 
 /// Waits until all threads of the block have come here (`bar.sync 0`). What they wrote to shared and global memory before,

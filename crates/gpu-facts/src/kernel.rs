@@ -12,7 +12,7 @@ pub struct KernelFacts {
     pub name: &'static str,
     /// The crate whose kernel it is.
     pub source: KernelSource,
-    /// The threads of every block along x, y and z.
+    /// The threads of every block along x, y and z; where launches choose it, the most threads of a block, along x.
     pub block: [u32; 3],
     /// How many blocks shall fit on a multiprocessor at a time; 0 if the kernel does not say. The compiler keeps the registers
     /// of a thread below what that leaves, so it is no limit for a launch.
@@ -21,8 +21,10 @@ pub struct KernelFacts {
     pub arch: Option<&'static str>,
     /// The shared arrays that the kernel declares, in bytes for each block.
     pub static_shared_bytes: u32,
-    /// The dynamic shared memory that a launch gives each block, in bytes.
+    /// The dynamic shared memory that a launch gives each block, in bytes; 0 where each launch chooses.
     pub dynamic_shared_bytes: u32,
+    /// The stack that each thread needs for functions that call themselves, in bytes; 0 if the kernel does not say.
+    pub stack_bytes: u32,
     /// Whether all blocks of a launch run at the same time, so that they can wait for one another: a cooperative launch.
     pub is_cooperative: bool,
     /// How many of the parameters are tensor maps.
@@ -48,6 +50,9 @@ impl KernelSource {
 }
 
 impl KernelFacts {
+    /// The most local memory that a thread can have, its stack included, in bytes, on every GPU.
+    pub const MAX_STACK_BYTES: u32 = 512 << 10;
+
     /// The facts of a kernel with blocks of one thread that needs nothing else.
     pub const fn new(name: &'static str) -> Self {
         Self {
@@ -58,6 +63,7 @@ impl KernelFacts {
             arch: None,
             static_shared_bytes: 0,
             dynamic_shared_bytes: 0,
+            stack_bytes: 0,
             is_cooperative: false,
             tensor_maps: 0,
             layout: 0,
@@ -88,6 +94,9 @@ impl KernelFacts {
             }
             Err(Excess::Shared { .. }) => {
                 panic!("a block needs more than the 227 KiB of shared memory that any GPU has")
+            }
+            Err(Excess::Stack { .. }) => {
+                panic!("a thread needs a larger stack than the 512 KiB that any GPU gives it")
             }
         }
     }
@@ -144,6 +153,13 @@ pub enum Excess {
         /// What a block can have.
         limit: u32,
     },
+    /// The stack of a thread is too large.
+    Stack {
+        /// What the kernel says.
+        bytes: u32,
+        /// What a thread can have.
+        limit: u32,
+    },
     /// A grid has too many blocks in one direction, or none.
     Grid {
         /// The grid.
@@ -180,6 +196,11 @@ impl fmt::Display for Excess {
                 "a block needs {} bytes of shared memory ({static_bytes} static, {dynamic_bytes} dynamic), and there are \
                  {limit}: choose smaller tiles or fewer stages",
                 u64::from(static_bytes) + u64::from(dynamic_bytes)
+            ),
+            Self::Stack { bytes, limit } => write!(
+                f,
+                "a thread needs a stack of {bytes} bytes, and there can be {limit}: have functions call themselves less deeply, or a loop \
+                 in place of the calls"
             ),
             Self::Cooperative { grid: [x, y, z], limit } => write!(
                 f,
@@ -220,6 +241,9 @@ impl Limits {
                 dynamic_bytes: kernel.dynamic_shared_bytes,
                 limit: self.shared_bytes,
             });
+        }
+        if kernel.stack_bytes > KernelFacts::MAX_STACK_BYTES {
+            return Err(Excess::Stack { bytes: kernel.stack_bytes, limit: KernelFacts::MAX_STACK_BYTES });
         }
         Ok(())
     }
@@ -293,6 +317,10 @@ mod tests {
         }
         let deep = KernelFacts { block: [1, 1, 65], ..kernel };
         assert!(matches!(HOPPER.check(&deep), Err(Excess::BlockExtent { limit: [1024, 1024, 64], .. })));
+        let deep = KernelFacts { stack_bytes: 512 << 10, ..kernel };
+        assert_eq!(HOPPER.check(&deep), Ok(()));
+        let deeper = KernelFacts { stack_bytes: (512 << 10) + 1, ..kernel };
+        assert_eq!(HOPPER.check(&deeper), Err(Excess::Stack { bytes: (512 << 10) + 1, limit: 512 << 10 }));
         let huge = KernelFacts { static_shared_bytes: 1, dynamic_shared_bytes: u32::MAX, ..kernel };
         assert!(matches!(HOPPER.check(&huge), Err(Excess::Shared { .. })), "the sum does not wrap around");
     }

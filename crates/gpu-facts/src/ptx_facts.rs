@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! // tilewright kernel axpy: dynamic shared memory 0, layout 84c1a2f00d31e977
+//! // tilewright kernel sort: dynamic shared memory 0, local memory, layout 1f00d31e97784c1a
 //! ```
 //!
 //! The builder writes them, and the launch reads them, also of PTX from a file.
@@ -14,19 +15,36 @@ use alloc::string::String;
 /// How such a line begins.
 const BEGINNING: &str = "// tilewright kernel ";
 
-/// The line for a kernel, without its end.
-pub fn line(kernel: &str, dynamic_shared_bytes: u32, layout: u64) -> String {
-    format!("{BEGINNING}{kernel}: dynamic shared memory {dynamic_shared_bytes}, layout {layout:016x}")
+/// What stands in it where a kernel may have local memory.
+const LOCAL: &str = ", local memory";
+
+/// What such a line says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PtxFacts {
+    /// The dynamic shared memory that a launch gives each block, in bytes; 0 where each launch chooses.
+    pub dynamic_shared_bytes: u32,
+    /// Whether the kernel may have local memory.
+    pub allows_local: bool,
+    /// The fingerprint of the parameters' layout.
+    pub layout: u64,
 }
 
-/// The dynamic shared memory in bytes, and the fingerprint of the parameters' layout, of a kernel, as such a line says; `None` if
-/// there is none.
-pub fn find(ptx: &str, kernel: &str) -> Option<(u32, u64)> {
+/// The line for a kernel, without its end.
+pub fn line(kernel: &str, facts: PtxFacts) -> String {
+    let PtxFacts { dynamic_shared_bytes, allows_local, layout } = facts;
+    let local = if allows_local { LOCAL } else { "" };
+    format!("{BEGINNING}{kernel}: dynamic shared memory {dynamic_shared_bytes}{local}, layout {layout:016x}")
+}
+
+/// What such a line says of a kernel; `None` if there is none.
+pub fn find(ptx: &str, kernel: &str) -> Option<PtxFacts> {
     let lines = ptx.lines().take_while(|line| line.starts_with("//"));
     let facts = lines.filter_map(|line| line.strip_prefix(BEGINNING)?.strip_prefix(kernel)?.strip_prefix(": "));
     let read = |facts: &str| {
         let (bytes, layout) = facts.strip_prefix("dynamic shared memory ")?.split_once(", layout ")?;
-        Some((bytes.parse().ok()?, u64::from_str_radix(layout, 16).ok()?))
+        let (bytes, allows_local) = bytes.strip_suffix(LOCAL).map_or((bytes, false), |bytes| (bytes, true));
+        let (dynamic_shared_bytes, layout) = (bytes.parse().ok()?, u64::from_str_radix(layout, 16).ok()?);
+        Some(PtxFacts { dynamic_shared_bytes, allows_local, layout })
     };
     facts.filter_map(read).next()
 }
@@ -37,9 +55,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let ptx = format!("{}\n{}\n//\n.version 7.4\n", line("a", 7, u64::MAX), line("ab", 183_808, 1));
-        assert_eq!(find(&ptx, "a"), Some((7, u64::MAX)));
-        assert_eq!(find(&ptx, "ab"), Some((183_808, 1)));
+        let a = PtxFacts { dynamic_shared_bytes: 7, allows_local: false, layout: u64::MAX };
+        let ab = PtxFacts { dynamic_shared_bytes: 183_808, allows_local: true, layout: 1 };
+        let ptx = format!("{}\n{}\n//\n.version 7.4\n", line("a", a), line("ab", ab));
+        assert_eq!((find(&ptx, "a"), find(&ptx, "ab")), (Some(a), Some(ab)));
         assert_eq!(find(&ptx, "b"), None);
         assert_eq!(find(".version 7.4\n// tilewright kernel a: dynamic shared memory 1, layout 2", "a"), None);
         assert_eq!(find("// tilewright kernel a: dynamic shared memory x, layout 2", "a"), None);

@@ -251,17 +251,18 @@ impl Device {
                 let _launching = cuda.prints.launching(self.gpu(cuda), self.lane.number() == LENT)?;
                 let mut params = ShortList::<*mut c_void, 16>::new(ptr::null_mut());
                 kernel.visit_params(&mut |address| params.push(address.cast_mut()));
+                let facts = kernel.facts();
                 // SAFETY: the function is the one that K names, compiled from K's source (equal digests; a set from a file is
                 // the promise of `KernelSet::from_file`), so these are its parameters. All views among them are of buffers of
                 // this GPU, and what is written overlaps nothing: `check`. A buffer waits for the GPU before it is
-                // freed, and its views borrow it; what else uses it comes before or after: `in_order`. The block is the
-                // kernel's own; the grid is the caller's promise.
+                // freed, and its views borrow it; what else uses it comes before or after: `in_order`. Block and shared memory
+                // are the kernel's own, or the launch's choice, which the kernel's conditions let through; the grid is the caller's promise.
                 self.in_order(
                     cuda,
                     || uses(&kernel),
                     None,
                     |gpu| unsafe {
-                        let (block, bytes) = (K::FACTS.block, K::DYNAMIC_SHARED_BYTES);
+                        let (block, bytes) = (facts.block, facts.dynamic_shared_bytes);
                         Ok(function.launch(gpu, grid.into(), block, bytes, params.as_mut_slice())?)
                     },
                 )

@@ -489,13 +489,14 @@ fn with_launch<K: Kernel>(
         unreachable!("only a GPU's device has graphs of the driver's")
     };
     let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
+    let facts = kernel.facts();
     let mut params = ShortList::<_, 16>::new(std::ptr::null_mut());
     kernel.visit_params(&mut |address| params.push(address.cast_mut()));
     add(GraphLaunch {
         function: &function,
         grid: grid.into(),
-        block: K::FACTS.block,
-        dynamic_shared_bytes: K::DYNAMIC_SHARED_BYTES,
+        block: facts.block,
+        dynamic_shared_bytes: facts.dynamic_shared_bytes,
         params: params.as_mut_slice(),
     })
 }

@@ -165,6 +165,9 @@ impl Loader {
                 (with_function(module.clone(), name)?, *arch, None)
             }
         };
+        if facts.stack_bytes > 0 {
+            self.gpu.require_stack(facts.stack_bytes as usize)?;
+        }
         let function = if facts.is_cooperative { function.that_meets() } else { function };
         let resources = function.resources();
         let kernel = LoadedKernel {
@@ -243,7 +246,7 @@ fn waits(ptx: &str) -> bool {
 /// Checks that the parameters are laid out as the PTX says, if it does.
 fn check_layout(kernel: &KernelFacts, ptx: &str) -> Result<(), Error> {
     match ptx_facts::find(ptx, kernel.name) {
-        Some((_, layout)) if layout != kernel.layout => {
+        Some(facts) if facts.layout != kernel.layout => {
             Err(Error::OtherLayout { kernel: kernel.name, crate_name: kernel.source.crate_name })
         }
         _ => Ok(()),

@@ -7,8 +7,14 @@
 #[path = "../../fixtures/instructions/src/atomics.rs"]
 pub mod atomics;
 
+#[path = "../../fixtures/instructions/src/cache.rs"]
+pub mod cache;
+
 #[path = "../../fixtures/instructions/src/elements.rs"]
 pub mod elements;
+
+#[path = "../../fixtures/instructions/src/launches.rs"]
+pub mod launches;
 
 #[path = "../../fixtures/instructions/src/mma.rs"]
 pub mod mma;

@@ -9,7 +9,7 @@ use cuda_driver::{
 };
 use cuda_std::executor::{Checks, Executor, LaunchError};
 use cuda_std::{
-    Dim3, Element, GlobalSlice, GlobalSliceMut, Kernel, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle,
+    Element, GlobalSlice, GlobalSliceMut, Kernel, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle,
 };
 
 use super::kernels::{PTX, tiles};
@@ -105,11 +105,13 @@ impl Launcher for Machine {
             // SAFETY: the caller's promise.
             Self::Executor(executor) => Ok(unsafe { executor.launch(kernel, blocks.into()) }?),
             Self::Gpu(gpu, functions) => {
-                let Dim3 { x, y, z } = K::BLOCK;
+                let facts = kernel.facts();
                 let function = function(gpu, functions, K::NAME)?;
                 let mut params = kernel.param_addresses();
                 // SAFETY: the caller's promise. `Kernel` vouches for the arguments, which are copied before this returns.
-                Ok(unsafe { function.launch(gpu, [blocks, 1, 1], [x, y, z], K::DYNAMIC_SHARED_BYTES, &mut params) }?)
+                Ok(unsafe {
+                    function.launch(gpu, [blocks, 1, 1], facts.block, facts.dynamic_shared_bytes, &mut params)
+                }?)
             }
         }
     }

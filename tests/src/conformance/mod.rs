@@ -14,6 +14,7 @@
 mod elements;
 pub mod fit;
 pub mod kernels;
+mod launches;
 pub mod machine;
 pub mod number;
 pub mod numerics;

@@ -306,6 +306,7 @@ pub fn instructions() -> Vec<Instruction> {
         of_warp(kernel!(warp::copy_16_bytes), copy_words, to_copy, |x| copied(x, 4)),
     ];
     all.extend(super::elements::instructions());
+    all.extend(super::launches::instructions());
     all
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Unsupported, caller_of, math_functions, place_of_generic, place_of_local, unsupported};
+use super::{Unsupported, caller_of, math_functions, place_of_generic, place_of_local, unsupported, with_expression};
 use crate::compile::{Compile, compile};
 use crate::inspect::CheckError;
 use crate::link::Link;
@@ -38,7 +38,7 @@ pub(crate) fn explained(error: Error, arch: Arch, request: Compile<'_>, link: Li
             Error::Unsupported { arch, found, log }
         }
         Error::Check { arch, ptx, reason, .. } => {
-            let place = place(&ir, crate_dir, &reason);
+            let place = place(&ir, crate_dir, &reason).map(|place| with_expression(place, crate_dir));
             match library_call(&ir, crate_dir, &reason) {
                 Some(found) => Error::Unsupported { arch, found: vec![found], log: ptx },
                 None => Error::Check { arch, ptx, place, reason },

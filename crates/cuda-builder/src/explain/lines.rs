@@ -57,6 +57,40 @@ impl<'a> Lines<'a> {
         other
     }
 
+    /// The module with its locations, and nothing else that debuggers read, for PTX; and with each location replaced by the innermost one, of those that it is inlined in, that is in the kernel crate. What has
+    /// none stays as it is.
+    pub(super) fn of_the_crate(ir: &'a str, crate_dir: &'a Path) -> String {
+        let lines = Self::of(ir, crate_dir);
+        let mut result = String::with_capacity(ir.len());
+        for line in ir.lines() {
+            if line.contains("!DICompileUnit(") {
+                result += &line.replace("emissionKind: LineTablesOnly", "emissionKind: DebugDirectivesOnly");
+                result.push('\n');
+                continue;
+            }
+            let own = line
+                .strip_prefix('!')
+                .and_then(|line| line.split_once(" = "))
+                .filter(|(_, node)| node.trim_start_matches("distinct ").starts_with("!DILocation("));
+            match own.and_then(|(number, node)| Some((number, lines.innermost_of_the_crate(node)?))) {
+                Some((number, node)) => result += &format!("!{number} = {}", node.trim_start_matches("distinct ")),
+                None => result += line,
+            }
+            result.push('\n');
+        }
+        result
+    }
+
+    fn innermost_of_the_crate(&self, mut node: &'a str) -> Option<&'a str> {
+        for _ in 0..DEEPEST {
+            if self.file(reference(node, "scope: ")?).is_some_and(|file| file.starts_with(self.crate_dir)) {
+                return Some(node);
+            }
+            node = self.nodes.get(&reference(node, "inlinedAt: ")?)?;
+        }
+        None
+    }
+
     /// The file that a scope is in.
     fn file(&self, mut scope: u32) -> Option<PathBuf> {
         for _ in 0..DEEPEST {
@@ -91,6 +125,7 @@ mod tests {
     use super::*;
 
     const IR: &str = r#"
+!2 = distinct !DICompileUnit(language: DW_LANG_Rust, file: !3, emissionKind: LineTablesOnly, nameTableKind: None)
 !3 = !DIFile(filename: "src/lib.rs", directory: "/home/me/kernels", checksumkind: CSK_MD5)
 !4 = !DIFile(filename: "/usr/lib/rustlib/src/rust/library/core/src/num/f32.rs", directory: "")
 !5 = !DIFile(filename: "lower/src/lib.rs", directory: "/home/me")
@@ -104,6 +139,21 @@ mod tests {
 !34 = distinct !DILocation(line: 4, column: 7, scope: !21)
 !35 = distinct !DILocation(line: 4, column: 7, scope: !21, inlinedAt: !35)
 "#;
+
+    #[test]
+    fn locations_become_those_of_the_crate() {
+        let moved = Lines::of_the_crate(IR, Path::new("/home/me/kernels"));
+        for (before, after) in IR.lines().zip(moved.lines()) {
+            let expected = match before.split(" = ").next() {
+                Some("!31") => "!31 = !DILocation(line: 14, column: 32, scope: !10)",
+                Some("!32") => "!32 = !DILocation(line: 14, column: 32, scope: !10)",
+                Some("!2") => &before.replace("LineTablesOnly", "DebugDirectivesOnly"),
+                _ => before,
+            };
+            assert_eq!(after, expected);
+        }
+        assert_eq!(moved.lines().count(), IR.lines().count());
+    }
 
     #[test]
     fn finds_the_line_of_the_crate() {

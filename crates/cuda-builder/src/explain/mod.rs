@@ -149,6 +149,43 @@ pub(crate) fn place_of_local(ir: &str, crate_dir: &Path, function: &str) -> Opti
     indexed.and_then(|line| lines.of_instruction(line)).or_else(|| lines.of_instruction(first?))
 }
 
+/// LLVM IR whose instructions come from lines of the kernel crate, wherever these have been inlined: what a kernel calls of other crates
+/// counts as the line that calls it.
+pub(crate) fn with_lines_of_the_crate(ir: &str, crate_dir: &Path) -> String {
+    Lines::of_the_crate(ir, crate_dir)
+}
+
+/// A place, `src/lib.rs:11:24`, with the expression that begins there, as it is written: up to where what it is part of goes on, and no
+/// further than its line.
+pub(crate) fn with_expression(place: String, crate_dir: &Path) -> String {
+    let expression = || {
+        let mut parts = place.rsplitn(3, ':');
+        let (column, line): (usize, usize) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let text = std::fs::read_to_string(crate_dir.join(parts.next()?)).ok()?;
+        let rest = text.lines().nth(line.checked_sub(1)?)?.get(column.checked_sub(1)?..)?;
+        Some(expression(rest).to_owned()).filter(|expression| !expression.is_empty())
+    };
+    match expression() {
+        Some(expression) => format!("{place} (`{expression}`)"),
+        None => place,
+    }
+}
+
+/// The expression that a line begins with.
+fn expression(line: &str) -> &str {
+    let mut depth = 0usize;
+    for (at, c) in line.char_indices() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' if depth == 0 => return line[..at].trim_end(),
+            ')' | ']' | '}' => depth -= 1,
+            ';' | ',' | ' ' if depth == 0 => return line[..at].trim_end(),
+            _ => {}
+        }
+    }
+    line.trim_end()
+}
+
 /// Who calls a function first, and where in Rust.
 pub(crate) fn caller_of(ir: &str, crate_dir: &Path, callee: &str) -> Option<(String, Option<String>)> {
     let lines = Lines::of(ir, crate_dir);
@@ -193,4 +230,23 @@ fn last_value(parameter: &str) -> Option<&str> {
 
 fn readable(name: &str) -> String {
     format!("{:#}", demangle(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_ends_where_its_brackets_do() {
+        for (line, found) in [
+            ("w[b as usize]);", "w[b as usize]"),
+            ("values[f(i, 3)] + 1.0;", "values[f(i, 3)]"),
+            ("x.get([i, j]), 7", "x.get([i, j])"),
+            ("values[", "values["),
+            (")", ""),
+        ] {
+            assert_eq!(expression(line), found);
+        }
+        assert_eq!(with_expression("src/none.rs:1:1".to_owned(), Path::new("/nowhere")), "src/none.rs:1:1");
+    }
 }

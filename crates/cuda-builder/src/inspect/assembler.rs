@@ -58,8 +58,10 @@ pub fn assemble(ptx: &str, arch: Arch) -> Result<Assembly, ToolError> {
     let directory = tempfile::tempdir().map_err(io)?;
     let (source, result) = (directory.path().join("module.ptx"), directory.path().join("module.cubin"));
     std::fs::write(&source, ptx).map_err(io)?;
-    let (_, report) =
-        CudaTool::Ptxas.run(|ptxas| ptxas.args(["-v", "-O3", "-arch", arch.name(), "-o"]).args([&result, &source]))?;
+    // Lines of source, where the PTX has them.
+    let lines = ptx.lines().any(|line| line.trim_start().starts_with(".loc")).then_some("-lineinfo");
+    let (_, report) = CudaTool::Ptxas
+        .run(|ptxas| ptxas.args(["-v", "-O3", "-arch", arch.name()]).args(lines).arg("-o").args([&result, &source]))?;
     let (kernels, warnings) = read_report(&report)?;
     Ok(Assembly { cubin: std::fs::read(&result).map_err(io)?, kernels, warnings, report })
 }

@@ -106,7 +106,7 @@ fn remove_old(cache: &Path) {
 impl Examination {
     /// What is wrong with a kernel that should be fast, in words. The rules hold for all of them:
     ///
-    /// - everything is in registers: no stack frame, no spills, no access of local memory;
+    /// - everything is in registers, unless the kernel may have local memory: no stack frame, no spills, no access of local memory;
     /// - a block fits into the registers and the shared memory of a GPU that runs the architecture;
     /// - the assembler has no warning and no advice (C7508: `setmaxnreg` ignored; C7510 to C7514: `wgmma` serialized);
     /// - no access goes through a generic address, and no address of shared memory has become one;
@@ -120,11 +120,12 @@ impl Examination {
                 objections.push(what);
             }
         };
-        require(resources.stack_bytes == 0, format!("stack frame {}", resources.stack_bytes));
-        let spills = resources.spill_bytes();
-        require(spills == 0, format!("spills {spills}"));
+        let (stack, spills) = (resources.stack_bytes, resources.spill_bytes());
+        require(stack == 0 || kernel.allows_local, format!("stack frame {stack}"));
+        // A function that calls itself keeps its registers so.
+        require(spills == 0 || kernel.allows_local, format!("spills {spills}"));
         let local = code.count("LDL") + code.count("STL");
-        require(local == 0 || spills > 0, format!("accesses of local memory {local}"));
+        require(local == 0 || spills > 0 || kernel.allows_local, format!("accesses of local memory {local}"));
 
         let threads: u32 = kernel.block.iter().product();
         let limit = Limits::of_every_gpu().registers_per_thread(threads, 1);
@@ -164,6 +165,7 @@ mod tests {
             min_blocks: None,
             shared_bytes: 0,
             dynamic_shared_bytes: 0,
+            allows_local: false,
             layout: 0,
             ptx: ptx.to_owned(),
         }
@@ -207,6 +209,10 @@ mod tests {
         assert_eq!(objections(&plain, &|e| e.resources.spill_load_bytes = 4), "spills 4");
         let local = |e: &mut Examination| e.code.instructions.push("@P0 STL.64 [R1], R2".to_owned());
         assert_eq!(objections(&plain, &local), "accesses of local memory 1");
+        let allowed = KernelEntry { allows_local: true, ..plain.clone() };
+        assert_eq!(objections(&allowed, &local), "");
+        assert_eq!(objections(&allowed, &|e| e.resources.stack_bytes = 8), "");
+        assert_eq!(objections(&allowed, &|e| e.resources.spill_load_bytes = 4), "");
         // 168 registers for each of 384 threads are all that there are; 65 become 72, for 1024 threads too many.
         let large = |e: &mut Examination| e.resources.registers = 169;
         assert_eq!(objections(&kernel("plain", [384, 1, 1], ""), &large), "169 registers of 168");

@@ -9,6 +9,7 @@ mod normal;
 mod ptx;
 mod sass;
 mod split;
+mod text;
 mod together;
 mod tools;
 

@@ -21,7 +21,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use super::ptx::{CheckError, Item, head_and_code, items};
+use super::ptx::CheckError;
+use super::text::{Item, head_and_code, items};
 
 /// Variables in memory, wherever they are declared. Parameters are another matter: a function's stand in its header.
 const VARIABLES: [&str; 4] = [".local", ".shared", ".global", ".const"];
@@ -182,7 +183,7 @@ impl<'a, 's, 'm> Writer<'a, 's, 'm> {
     fn header(&mut self, tokens: &[&'a str], out: &mut String) {
         let mut has_parameters = false;
         for &token in tokens {
-            if token == ".param" && self.line.ends_with(['(', ',']) || token == ".reqntid" {
+            if token == ".param" && self.line.ends_with(['(', ',']) || matches!(token, ".reqntid" | ".maxntid") {
                 self.end_line(out);
             }
             has_parameters |= matches!(token, ".param" | ".reg");

@@ -4,7 +4,11 @@
 //! touches memory says in its opcode which memory: `ld.global.b32`, `st.shared.b32`. Without that word it is generic, and
 //! finds out at run time from the address: slower, and a sign that the compiler lost track of a pointer.
 
+use std::collections::HashSet;
+
 use rustc_demangle::demangle;
+
+use super::text::{Item, array, function_name, head_and_code, instruction, items, parse_version, words};
 
 /// A module of PTX.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,19 +30,26 @@ pub struct Function {
     pub name: String,
     /// Whether it is an entry point.
     pub is_kernel: bool,
-    /// The shape of a block (`.reqntid`).
+    /// The shape of a block (`.reqntid`); where launches choose it, the most threads that it can have, in a row (`.maxntid`).
     pub block: Option<[u32; 3]>,
     /// How many blocks have to fit on a multiprocessor (`.minnctapersm`).
     pub min_blocks: Option<u32>,
     /// The sizes of the static shared arrays that the body names, added up, in bytes.
     pub shared_bytes: u64,
+    /// The sizes of the arrays in constant memory that the body names, added up, in bytes.
+    pub constant_bytes: u64,
     /// Local memory: arrays that are not in registers, in bytes.
     pub local_bytes: u64,
     /// Every load, store, atomic operation and reduction, in order.
     pub memory: Vec<MemoryInstruction>,
     /// The first instruction that only some architectures have, and the lowest of them: `90` is `sm_90`.
     pub needs: Option<(u32, String)>,
+    /// The names in its calls, those of the functions among them.
+    pub calls: Vec<String>,
 }
+
+/// The constant memory of a kernel, in bytes.
+const CONSTANT_BYTES: u64 = 64 << 10;
 
 /// A load, store, atomic operation or reduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +80,22 @@ pub enum CheckError {
     },
     /// Something is in local memory.
     #[error(
-        "`{function}` keeps {bytes} bytes in local memory: an array is indexed by a value that is not known at compile time"
+        "`{function}` keeps {bytes} bytes in local memory: an array is indexed by a value that is not known at compile time. Unroll the \
+         loop, so that it is, keep the array in shared memory, or allow it: `#[kernel(local_memory)]`"
     )]
     Local {
         /// The function.
+        function: String,
+        /// How much.
+        bytes: u64,
+    },
+    /// More constant memory than there is.
+    #[error(
+        "`{function}` reads {bytes} bytes of constant memory, and there are {CONSTANT_BYTES} for all arrays of a kernel: keep some of them in \
+         global memory"
+    )]
+    Constant {
+        /// The kernel, or a function that is called by one.
         function: String,
         /// How much.
         bytes: u64,
@@ -96,7 +119,7 @@ pub enum CheckError {
     #[error("`{0}` is called and not defined by any crate")]
     Undefined(String),
     /// A kernel has no launch bounds.
-    #[error("kernel `{0}` has no `.reqntid`")]
+    #[error("kernel `{0}` has neither `.reqntid` nor `.maxntid`")]
     NoLaunchBounds(String),
     /// The entry points are not the kernels that were linked.
     #[error("the entry points are {found:?}, the kernels are {expected:?}")]
@@ -136,11 +159,11 @@ impl Ptx {
         let target = operand(".target").ok_or_else(|| malformed("there is no `.target`"))?;
         let target = target.trim_end_matches(',').to_owned();
         let mut module = Self { version, target, functions: Vec::new(), undefined: Vec::new() };
-        let mut shared = Vec::new();
+        let (mut shared, mut constant) = (Vec::new(), Vec::new());
         for item in items(&code).ok_or_else(|| malformed("it ends in the middle of something"))? {
             match item {
                 Item::Function { header, body } => {
-                    let function = Function::parse(header, body, &shared)
+                    let function = Function::parse(header, body, &shared, &constant)
                         .ok_or_else(|| CheckError::Malformed(format!("what function is this: `{}`", header.trim())))?;
                     module.functions.push(function);
                 }
@@ -149,6 +172,9 @@ impl Ptx {
                 }
                 Item::Statement(statement) if words(statement).any(|word| word == ".shared") => {
                     shared.extend(array(statement));
+                }
+                Item::Statement(statement) if words(statement).any(|word| word == ".const") => {
+                    constant.extend(array(statement.split('=').next().unwrap_or(statement)));
                 }
                 Item::Statement(_) => {}
             }
@@ -169,11 +195,25 @@ impl Ptx {
     /// # Errors
     /// The first thing that is not so.
     pub fn check(&self, kernels: &[String]) -> Result<(), CheckError> {
+        self.check_with_local(kernels, &[])
+    }
+
+    /// The same of a module of which some kernels, and what these alone call, may have local memory.
+    ///
+    /// # Errors
+    /// As for [`Ptx::check`].
+    pub fn check_with_local(&self, kernels: &[String], with_local: &[String]) -> Result<(), CheckError> {
+        let strict = self.called_by(|kernel| !with_local.contains(&kernel.name));
         for function in &self.functions {
             let name = || format!("{:#}", demangle(&function.name));
+            let allows_local = !strict.contains(function.name.as_str());
             // First, because an array in local memory is accessed through a generic pointer to it.
-            if function.local_bytes > 0 || function.memory.iter().any(|access| access.space() == Some("local")) {
+            let is_local = function.local_bytes > 0 || function.memory.iter().any(|it| it.space() == Some("local"));
+            if is_local && !allows_local {
                 return Err(CheckError::Local { function: name(), bytes: function.local_bytes });
+            }
+            if function.constant_bytes > CONSTANT_BYTES {
+                return Err(CheckError::Constant { function: name(), bytes: function.constant_bytes });
             }
             if let Some(generic) = function.memory.iter().find(|instruction| instruction.space().is_none()) {
                 return Err(CheckError::Generic { function: name(), instruction: generic.text.clone() });
@@ -202,8 +242,24 @@ impl Ptx {
     }
 }
 
+impl Ptx {
+    /// Such kernels, and the functions that they call, directly or through others.
+    fn called_by(&self, kernels: impl Fn(&Function) -> bool) -> HashSet<&str> {
+        let mut open: Vec<&Function> = self.kernels().filter(|kernel| kernels(kernel)).collect();
+        let mut found: HashSet<&str> = open.iter().map(|kernel| kernel.name.as_str()).collect();
+        while let Some(function) = open.pop() {
+            for callee in self.functions.iter().filter(|callee| function.calls.contains(&callee.name)) {
+                if found.insert(&callee.name) {
+                    open.push(callee);
+                }
+            }
+        }
+        found
+    }
+}
+
 impl Function {
-    fn parse(header: &str, body: &str, shared: &[(String, u64)]) -> Option<Self> {
+    fn parse(header: &str, body: &str, shared: &[(String, u64)], constant: &[(String, u64)]) -> Option<Self> {
         let is_kernel = words(header).any(|word| word == ".entry");
         let name = function_name(header, if is_kernel { ".entry" } else { ".func" })?.to_owned();
         let numbers = |directive: &str| -> Vec<u32> {
@@ -211,7 +267,8 @@ impl Function {
             let list = after.split(['\n', '.']).next().unwrap_or("");
             list.split(',').map_while(|number| number.trim().parse().ok()).collect()
         };
-        let block = match numbers(".reqntid")[..] {
+        let required = numbers(".reqntid");
+        let block = match if required.is_empty() { numbers(".maxntid") } else { required }[..] {
             [] => None,
             [x] => Some([x, 1, 1]),
             [x, y] => Some([x, y, 1]),
@@ -223,9 +280,11 @@ impl Function {
             block,
             min_blocks: numbers(".minnctapersm").first().copied(),
             shared_bytes: 0,
+            constant_bytes: 0,
             local_bytes: 0,
             memory: Vec::new(),
             needs: None,
+            calls: Vec::new(),
         };
         for statement in body.split(';') {
             let statement = instruction(statement);
@@ -240,6 +299,9 @@ impl Function {
                 function.local_bytes = function.local_bytes.saturating_add(bytes);
             }
             let opcode = statement.split_ascii_whitespace().next().unwrap_or("");
+            if opcode.split('.').next() == Some("call") {
+                function.calls.extend(words(statement).skip(1).map(str::to_owned));
+            }
             if function.needs.is_none()
                 && let Some(lowest) = lowest_architecture(opcode)
             {
@@ -250,9 +312,13 @@ impl Function {
                 function.memory.push(MemoryInstruction { opcode: opcode.to_owned(), text });
             }
         }
-        let named: std::collections::HashSet<&str> = words(body).collect();
-        let of_the_module = shared.iter().filter(|(name, _)| named.contains(name.as_str())).map(|&(_, bytes)| bytes);
-        function.shared_bytes = of_the_module.fold(function.shared_bytes, u64::saturating_add);
+        let named: HashSet<&str> = words(body).collect();
+        let named = |arrays: &[(String, u64)], own: u64| {
+            let named = arrays.iter().filter(|(name, _)| named.contains(name.as_str()));
+            named.map(|&(_, bytes)| bytes).fold(own, u64::saturating_add)
+        };
+        function.shared_bytes = named(shared, function.shared_bytes);
+        function.constant_bytes = named(constant, 0);
         Some(function)
     }
 }
@@ -268,151 +334,6 @@ fn lowest_architecture(opcode: &str) -> Option<u32> {
 /// The number of an architecture: `90` of `sm_90a`.
 fn architecture(target: &str) -> Option<u32> {
     target.strip_prefix("sm_")?.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()
-}
-
-/// The directives at the head of a module, `.version`, `.target` and `.address_size`, each a line; and everything else
-/// without comments, file names and line numbers.
-pub(super) fn head_and_code(text: &str) -> (Vec<&str>, String) {
-    let mut head = Vec::new();
-    let mut code = String::with_capacity(text.len());
-    for line in text.lines().map(without_comment) {
-        // These directives end with the line, all others with `;`.
-        match line.split_ascii_whitespace().next() {
-            Some(".version" | ".target" | ".address_size") => head.push(line.trim()),
-            Some(".file" | ".loc") => {}
-            _ => {
-                code.push_str(line);
-                code.push('\n');
-            }
-        }
-    }
-    (head, code)
-}
-
-/// What stands at the top of a module.
-pub(super) enum Item<'a> {
-    /// A kernel or a function: what stands before the braces, and in between.
-    Function { header: &'a str, body: &'a str },
-    /// A variable or a prototype, without its `;`.
-    Statement(&'a str),
-}
-
-impl<'a> Item<'a> {
-    /// What the item defines or declares; `None` if that is nothing with a name.
-    pub(super) fn name(&self) -> Option<&'a str> {
-        let (Self::Function { header: declaration, .. } | Self::Statement(declaration)) = *self;
-        // A kernel before anything else, as `Function::parse` has it.
-        let has = |directive: &&str| words(declaration).any(|word| word == *directive);
-        if let Some(directive) = [".entry", ".func"].into_iter().find(has) {
-            return function_name(declaration, directive);
-        }
-        let is_variable = words(declaration).any(|word| matches!(word, ".shared" | ".global" | ".const"));
-        // The initial value may name other variables.
-        let declaration = declaration.split(['=', '[']).next().filter(|_| is_variable)?;
-        words(declaration).last()
-    }
-
-    /// Whether it is a kernel.
-    pub(super) fn is_kernel(&self) -> bool {
-        matches!(self, Self::Function { header, .. } if words(header).any(|word| word == ".entry"))
-    }
-
-    /// The item as it stands in the module.
-    pub(super) fn text(&self) -> String {
-        match self {
-            Self::Function { header, body } => format!("{}\n{{{body}}}\n", header.trim()),
-            Self::Statement(statement) => format!("{};\n", statement.trim()),
-        }
-    }
-}
-
-/// The functions and statements at the top; `None` if a brace or a `;` is missing.
-pub(super) fn items(code: &str) -> Option<Vec<Item<'_>>> {
-    let mut items = Vec::new();
-    let mut rest = code;
-    while !rest.trim().is_empty() {
-        let end = rest.find([';', '{'])?;
-        let head = &rest[..end];
-        if rest[end..].starts_with(';') {
-            items.push(Item::Statement(head));
-            rest = &rest[end + 1..];
-        } else if words(head).any(|word| word == ".entry" || word == ".func") {
-            let close = closing_brace(rest, end)?;
-            items.push(Item::Function { header: head, body: &rest[end + 1..close] });
-            rest = &rest[close + 1..];
-        } else {
-            // The braces of an initial value.
-            let close = closing_brace(rest, end)?;
-            let end = close + rest[close..].find(';')?;
-            items.push(Item::Statement(&rest[..end]));
-            rest = &rest[end + 1..];
-        }
-    }
-    Some(items)
-}
-
-fn closing_brace(text: &str, open: usize) -> Option<usize> {
-    let mut depth = 0usize;
-    for (at, byte) in text.bytes().enumerate().skip(open) {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return Some(at);
-        }
-    }
-    None
-}
-
-/// A statement of a body without what may stand before the opcode: the braces of a scope, labels, a guard.
-fn instruction(statement: &str) -> &str {
-    let mut rest = statement.trim_start_matches(|c: char| c.is_whitespace() || c == '{' || c == '}');
-    loop {
-        let word = rest.split_ascii_whitespace().next().unwrap_or("");
-        if word.ends_with(':') || word.starts_with('@') {
-            rest = rest[word.len()..].trim_start_matches(|c: char| c.is_whitespace() || c == '{');
-        } else {
-            return rest.trim_end();
-        }
-    }
-}
-
-/// The words of PTX: names, directives and numbers.
-pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$.%".contains(c))).filter(|word| !word.is_empty())
-}
-
-/// The function's name: the first word after the directive, or after the parenthesis with the result.
-fn function_name<'a>(header: &'a str, directive: &str) -> Option<&'a str> {
-    let after = header.split_once(directive)?.1.trim_start();
-    let after = if after.starts_with('(') { after.split_once(')')?.1 } else { after };
-    words(after).next()
-}
-
-/// The name and the size in bytes of a variable: `.shared .align 4 .b8 NAME[1024]`, `.b32 NAME`.
-fn array(statement: &str) -> Option<(String, u64)> {
-    let (declaration, count) = match statement.split_once('[') {
-        // No number: an array that the launch sizes.
-        Some((declaration, rest)) => (declaration, rest.split(']').next()?.trim().parse().unwrap_or(0)),
-        None => (statement, 1),
-    };
-    let name = words(declaration).last()?;
-    let bits: u64 = words(declaration).find_map(|word| {
-        let kind = word.strip_prefix('.')?;
-        kind.strip_prefix(['b', 'u', 's', 'f'])?.parse().ok()
-    })?;
-    Some((name.to_owned(), (bits / 8).saturating_mul(count)))
-}
-
-fn parse_version(word: &str) -> Option<(u32, u32)> {
-    let (major, minor) = word.split_once('.')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-fn without_comment(line: &str) -> &str {
-    line.split_once("//").map_or(line, |(code, _)| code)
 }
 
 #[cfg(test)]
@@ -445,6 +366,15 @@ mod tests {
     }
 
     #[test]
+    fn reads_the_bound_of_a_block() {
+        let text = ".version 7.4\n.target sm_80\n.visible .entry k()\n.maxntid 256\n{\n\tret;\n}\n";
+        let module = Ptx::parse(text).unwrap();
+        assert_eq!(module.kernels().next().unwrap().block, Some([256, 1, 1]));
+        let unbounded = Ptx::parse(&text.replace(".maxntid 256\n", "")).unwrap();
+        assert_eq!(unbounded.check(&["k".to_owned()]), Err(CheckError::NoLaunchBounds("k".to_owned())));
+    }
+
+    #[test]
     fn finds_every_memory_instruction() {
         let body = "$L__BB0_1: // a label\n\t@%p1 ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1];\n\t{ // inline asm\n\
                     \tst.shared.b32 [%r1], %r2; red.global.add.f32 [%rd1], %f1;\n\t}\n\tatom.shared::cta.add.u32 %r1, [%r2], 1;\n\
@@ -462,6 +392,40 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(kernel.memory[0].text, "ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1]");
+    }
+
+    #[test]
+    fn constant_arrays_are_added_up() {
+        let check = |bytes: u64| {
+            let head =
+                ".version 7.4\n.target sm_80\n.const .align 4 .b8 A[65000] = {1, 2};\n.const .align 4 .b8 C[9];\n";
+            let text = format!(
+                "{head}.const .align 1 .b8 B[{bytes}];\n.visible .entry k() .reqntid 32 {{\n\tld.const.b8 %r1, [A];\n\tld.const.b8 %r1, [B];\n}}\n"
+            );
+            Ptx::parse(&text).unwrap().check(&["k".to_owned()])
+        };
+        assert_eq!(check(536), Ok(()));
+        assert_eq!(check(537), Err(CheckError::Constant { function: "k".to_owned(), bytes: 65_537 }));
+    }
+
+    #[test]
+    fn local_memory_is_for_kernels_that_may_have_it() {
+        let function = |kind: &str, name: &str, bounds: &str, body: &str| {
+            format!("{kind} {name}() {bounds} {{\n{body}\n\tret;\n}}\n")
+        };
+        let helper = function(".func", "helper", "", ".local .align 4 .b8 depot[64];\n\tst.local.b32 [%r1], %r2;");
+        let calls = "\t{\n\tcall.uni helper, ();\n\t}";
+        let kernel = |name, body| function(".visible .entry", name, ".reqntid 32", body);
+        let head = ".version 7.4\n.target sm_80\n.func helper();\n";
+        let (a, b, other) = (kernel("a", calls), kernel("b", calls), kernel("other", ""));
+        let module = Ptx::parse(&format!("{head}{helper}{a}{b}{other}")).unwrap();
+        let names = ["a", "b", "other"].map(str::to_owned);
+        let check = |allowed: &[usize]| {
+            module.check_with_local(&names, &allowed.iter().map(|&i| names[i].clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(check(&[0, 1]), Ok(()));
+        let refused = Err(CheckError::Local { function: "helper".to_owned(), bytes: 64 });
+        assert_eq!((check(&[0]), check(&[1, 2]), module.check(&names)), (refused.clone(), refused.clone(), refused));
     }
 
     #[test]

@@ -15,11 +15,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::ptx::{CheckError, Item, Ptx, head_and_code, items, words};
+use super::ptx::{CheckError, Ptx};
+use super::text::{Item, head_files_and_code, items, words};
 
 /// The kernels of a module, in its order: the name of each, and a module with that kernel alone and everything that it
 /// refers to, directly or through something else: variables, functions, prototypes. What has no name is in every one.
-/// Comments, file names and line numbers are left out.
+/// Comments are left out.
 ///
 /// A variable that two kernels refer to is in both modules. For shared memory, which each launch has its own of, and for
 /// constants that makes no difference; the build refuses writable variables elsewhere.
@@ -33,7 +34,7 @@ pub fn split_by_kernel(text: &str) -> Result<Vec<(String, String)>, CheckError> 
 
 /// The same, of a module that has been parsed already.
 pub(crate) fn split(text: &str, whole: &Ptx) -> Result<Vec<(String, String)>, CheckError> {
-    let (head, code) = head_and_code(text);
+    let (head, files, code) = head_files_and_code(text, true);
     let items = items(&code).ok_or_else(|| CheckError::Malformed("it ends in the middle of something".to_owned()))?;
     let mut named: HashMap<&str, Vec<usize>> = HashMap::new();
     for (position, item) in items.iter().enumerate() {
@@ -55,6 +56,14 @@ pub(crate) fn split(text: &str, whole: &Ptx) -> Result<Vec<(String, String)>, Ch
         for (_, item) in items.iter().enumerate().filter(|(at, item)| wanted.contains(at) || item.name().is_none()) {
             module += &item.text();
         }
+        let used: HashSet<&str> =
+            module.lines().filter_map(|line| line.trim_start().strip_prefix(".loc")).filter_map(file_of).collect();
+        let files: String = files
+            .iter()
+            .filter(|file| file.strip_prefix(".file").and_then(file_of).is_some_and(|number| used.contains(number)))
+            .map(|file| format!("{file}\n"))
+            .collect();
+        module += &files;
 
         let parsed = Ptx::parse(&module)?;
         let mut alone = parsed.kernels();
@@ -68,6 +77,11 @@ pub(crate) fn split(text: &str, whole: &Ptx) -> Result<Vec<(String, String)>, Ch
         modules.push((alone.name.clone(), module));
     }
     Ok(modules)
+}
+
+/// The number of a file, the first operand of `.loc` and `.file`.
+fn file_of(operands: &str) -> Option<&str> {
+    operands.split_ascii_whitespace().next()
 }
 
 /// The positions of the items that one refers to, itself included.

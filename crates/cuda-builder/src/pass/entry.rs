@@ -1,17 +1,20 @@
 //! What `#[kernel]` tells the link step about an entry point: the kernel's facts, in a constant beside it.
 //!
 //! ```text
-//! @__tilewright_facts_axpy = constant <{ [80 x i8] }> <{ [80 x i8] c"\01\00…" }>, align 8
+//! @__tilewright_facts_axpy = constant <{ [112 x i8] }> <{ [112 x i8] c"\03\00…" }>, align 8
 //! ```
 //!
-//! The bytes are 64-bit numbers, lowest byte first: the version of this format, the block along x, y and z, the blocks that
-//! shall fit on a multiprocessor (0: not said), the dynamic shared memory in bytes, the only architecture's name (first
-//! letter in the lowest byte; 0: any), the fingerprint of the parameters' layout, the number of parameters, and for each
-//! parameter whether it is a tensor map. The compiler has worked them out from types and constants, which no attribute
+//! The bytes are 64-bit numbers, lowest byte first: the version of this format, whether the block is a bound (1: launches
+//! choose, of at most so many threads), the block along x, y and z, the blocks that shall fit on a multiprocessor (0: not
+//! said), the dynamic shared memory in bytes, the only architecture's name (first letter in the lowest byte; 0: any),
+//! whether it may have local memory (1: yes), the fingerprint of the parameters' layout, the number of parameters, and for
+//! each parameter whether it is a tensor map. The compiler has worked them out from types and constants, which no attribute
 //! macro could.
 
 use std::collections::HashMap;
 use std::str::FromStr;
+
+use gpu_facts::ptx_facts::PtxFacts;
 
 use super::ir::{self, Variable};
 use crate::Arch;
@@ -19,19 +22,23 @@ use crate::Arch;
 /// How the names of the constants begin. The kernel's name follows.
 pub(super) const PREFIX: &str = "__tilewright_facts_";
 /// The version of the format that is read here.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// The facts of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The shape of every block: x, y, z.
     pub(crate) block: [u32; 3],
+    /// Whether launches choose the shape, of at most as many threads.
+    pub(crate) is_bound: bool,
     /// How many blocks shall fit on a multiprocessor.
     pub(crate) min_blocks: Option<u32>,
     /// The dynamic shared memory of a block, in bytes.
     pub(crate) dynamic_shared_bytes: u32,
     /// The only architecture that the kernel is for.
     pub(crate) arch: Option<Arch>,
+    /// Whether it may have local memory: because it says so, or has a stack.
+    pub(crate) allows_local: bool,
     /// The fingerprint of the parameters' layout.
     pub(crate) layout: u64,
     /// For each parameter whether it is a tensor map, 128 bytes that the kernel uses where they are instead of copying them.
@@ -58,9 +65,22 @@ impl Entry {
         }
         let numbers: Vec<u64> =
             bytes.chunks_exact(8).map(|eight| u64::from_le_bytes(eight.try_into().expect("eight bytes"))).collect();
-        let [version, x, y, z, min_blocks, dynamic_shared_bytes, arch, layout, count, tensor_maps @ ..] = &numbers[..]
+        let [
+            version,
+            is_bound,
+            x,
+            y,
+            z,
+            min_blocks,
+            dynamic_shared_bytes,
+            arch,
+            allows_local,
+            layout,
+            count,
+            tensor_maps @ ..,
+        ] = &numbers[..]
         else {
-            return Err(format!("it has {} numbers, and there should be 9 or more", numbers.len()));
+            return Err(format!("it has {} numbers, and there should be 11 or more", numbers.len()));
         };
         if *version != VERSION {
             return Err(format!("it is of version {version}, and this builder reads {VERSION}"));
@@ -68,24 +88,38 @@ impl Entry {
         if *count != tensor_maps.len() as u64 || tensor_maps.iter().any(|&flag| flag > 1) {
             return Err(format!("it does not say of each of {count} parameters whether it is a tensor map"));
         }
+        for (what, flag) in [("its block is a bound", is_bound), ("it may have local memory", allows_local)] {
+            if *flag > 1 {
+                return Err(format!("whether {what} is {flag}, which is neither 0 nor 1"));
+            }
+        }
         let small = |number: &u64, what: &str| u32::try_from(*number).map_err(|_| format!("{what} is {number}"));
         Ok(Self {
             block: [small(x, "the block along x")?, small(y, "the block along y")?, small(z, "the block along z")?],
+            is_bound: *is_bound == 1,
             min_blocks: Some(small(min_blocks, "min_blocks")?).filter(|&blocks| blocks != 0),
             dynamic_shared_bytes: small(dynamic_shared_bytes, "the dynamic shared memory")?,
             arch: match arch {
                 0 => None,
                 code => Some(arch_of(*code)?),
             },
+            allows_local: *allows_local == 1,
             layout: *layout,
             tensor_maps: tensor_maps.iter().map(|&flag| flag == 1).collect(),
         })
     }
 
-    /// The function attributes from which LLVM makes `.reqntid` and `.minnctapersm`.
+    /// What PTX has no words for.
+    pub(crate) fn ptx_facts(&self) -> PtxFacts {
+        let &Self { dynamic_shared_bytes, allows_local, layout, .. } = self;
+        PtxFacts { dynamic_shared_bytes, allows_local, layout }
+    }
+
+    /// The function attributes from which LLVM makes `.reqntid` or `.maxntid`, and `.minnctapersm`.
     pub(super) fn attributes(&self) -> String {
         let [x, y, z] = self.block;
-        let mut attributes = format!(r#""nvvm.reqntid"="{x},{y},{z}""#);
+        let bound = if self.is_bound { "maxntid" } else { "reqntid" };
+        let mut attributes = format!(r#""nvvm.{bound}"="{x},{y},{z}""#);
         if let Some(blocks) = self.min_blocks {
             attributes += &format!(r#" "nvvm.minctasm"="{blocks}""#);
         }
@@ -153,34 +187,38 @@ mod tests {
 
     #[test]
     fn reads_what_the_macro_writes() {
-        let entry = parsed(&[2, 32, 8, 1, 0, 0, 0, 7, 0]).unwrap();
+        let entry = parsed(&[3, 0, 32, 8, 1, 0, 0, 0, 0, 7, 0]).unwrap();
         let plain = Entry {
             block: [32, 8, 1],
+            is_bound: false,
             min_blocks: None,
             dynamic_shared_bytes: 0,
             arch: None,
+            allows_local: false,
             layout: 7,
             tensor_maps: vec![],
         };
         assert_eq!(entry, plain);
         assert_eq!(entry.attributes(), r#""nvvm.reqntid"="32,8,1""#);
-        let entry = parsed(&[2, 256, 1, 1, 2, 183_808, SM_90A, u64::MAX, 2, 1, 0]).unwrap();
+        let entry = parsed(&[3, 1, 256, 1, 1, 2, 183_808, SM_90A, 1, u64::MAX, 2, 1, 0]).unwrap();
         let full = Entry {
             block: [256, 1, 1],
+            is_bound: true,
             min_blocks: Some(2),
             dynamic_shared_bytes: 183_808,
             arch: Some(Arch::Sm90a),
+            allows_local: true,
             layout: u64::MAX,
             tensor_maps: vec![true, false],
         };
         assert_eq!(entry, full);
-        assert_eq!(entry.attributes(), r#""nvvm.reqntid"="256,1,1" "nvvm.minctasm"="2""#);
+        assert_eq!(entry.attributes(), r#""nvvm.maxntid"="256,1,1" "nvvm.minctasm"="2""#);
         assert!(facts("@x = constant [1 x i8] c\"a\"\ndefine void @__tilewright_facts_f() {").is_empty());
     }
 
     #[test]
     fn tensor_maps_are_passed_by_value() {
-        let entry = parsed(&[2, 128, 1, 1, 0, 0, 0, 0, 3, 1, 0, 1]).unwrap();
+        let entry = parsed(&[3, 0, 128, 1, 1, 0, 0, 0, 0, 0, 3, 1, 0, 1]).unwrap();
         let head = "define ptx_kernel void @k(ptr noundef readonly captures(none) %map_a, [2 x i64] %x, ptr %0) unnamed_addr #3 {";
         let expected = "define ptx_kernel void @k(ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %map_a, [2 x i64] %x, \
                         ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %0) unnamed_addr \"nvvm.reqntid\"=\"128,1,1\" #3 {";
@@ -197,12 +235,14 @@ mod tests {
         for (numbers, word) in [
             (&[][..], "0 numbers"),
             (&[1, 2, 3], "3 numbers"),
-            (&[1, 32, 1, 1, 0, 0, 0, 0, 0], "version 1"),
-            (&[2, 1 << 32, 1, 1, 0, 0, 0, 0, 0], "block along x"),
-            (&[2, 1, 1, 1, 0, 1 << 40, 0, 0, 0], "dynamic shared memory"),
-            (&[2, 1, 1, 1, 0, 0, 1, 0, 0], "unknown architecture"),
-            (&[2, 1, 1, 1, 0, 0, 0, 0, 2, 0], "each of 2 parameters"),
-            (&[2, 1, 1, 1, 0, 0, 0, 0, 1, 7], "each of 1 parameters"),
+            (&[1, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0], "version 1"),
+            (&[3, 2, 32, 1, 1, 0, 0, 0, 0, 0, 0], "block is a bound is 2"),
+            (&[3, 0, 32, 1, 1, 0, 0, 0, 3, 0, 0], "local memory is 3"),
+            (&[3, 0, 1 << 32, 1, 1, 0, 0, 0, 0, 0, 0], "block along x"),
+            (&[3, 0, 1, 1, 1, 0, 1 << 40, 0, 0, 0, 0], "dynamic shared memory"),
+            (&[3, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0], "unknown architecture"),
+            (&[3, 0, 1, 1, 1, 0, 0, 0, 0, 0, 2, 0], "each of 2 parameters"),
+            (&[3, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 7], "each of 1 parameters"),
         ] {
             let error = parsed(numbers).unwrap_err();
             assert!(error.contains(word), "{numbers:?}: {error}");

@@ -14,7 +14,7 @@ const IR: &str = r#"target triple = "nvptx64-nvidia-cuda"
 @llvm.used = appending global [1 x ptr] [ptr @TILE], section "llvm.metadata"
 @alias = alias ptr, ptr @"a b"
 @__tilewright_dynamic_shared = external local_unnamed_addr global [0 x i8]
-@__tilewright_facts_k = constant <{ [88 x i8] }> <{ [88 x i8] c"\02\00\00\00\00\00\00\00\20\00\00\00\00\00\00\00\08\00\00\00\00\00\00\00\01\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00sm_90a\00\00\00\00\00\00\00\00\00\00\02\00\00\00\00\00\00\00\01\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00" }>
+@__tilewright_facts_k = constant <{ [104 x i8] }> <{ [104 x i8] c"\03\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\20\00\00\00\00\00\00\00\08\00\00\00\00\00\00\00\01\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00sm_90a\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00\02\00\00\00\00\00\00\00\01\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00" }>
 define ptx_kernel void @k(ptr noundef %a, i64 %b) #0 {
   %1 = getelementptr float, ptr @TILE, i64 %0
   %2 = load i32, ptr getelementptr inbounds nuw (i8, ptr @TILE, i64 12), align 4 ; @no

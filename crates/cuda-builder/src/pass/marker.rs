@@ -1,8 +1,6 @@
 //! The markers by which `cuda_std` says what a pointer is to: calls of functions that do not exist.
 
-use std::collections::HashSet;
-
-use super::{PassError, ir};
+use super::{PassError, Placed, ir};
 
 /// What the names of all markers begin with.
 pub(super) const PREFIX: &str = "__tilewright_address_";
@@ -25,7 +23,7 @@ pub(super) fn is_declaration(line: &str) -> bool {
 
 /// Replaces the call on `line`: by a cast to address space 1 and one back, or by a cast to address space 3 and the number
 /// that the address is there.
-pub(super) fn replace_call(line: &str, shared: &HashSet<&str>) -> Result<String, PassError> {
+pub(super) fn replace_call(line: &str, placed: &Placed<'_>) -> Result<String, PassError> {
     let refuse = |reason| PassError::UnknownMarkerUse { reason, line: line.trim().to_owned() };
     let (result, call) = line.trim_start().split_once(" = ").ok_or_else(|| refuse("the result has no name"))?;
     let name = result.strip_prefix('%').ok_or_else(|| refuse("the result has no name"))?;
@@ -45,11 +43,13 @@ pub(super) fn replace_call(line: &str, shared: &HashSet<&str>) -> Result<String,
     if callee == SHARED {
         return Ok(format!(
             "  {cast} = addrspacecast ptr {} to ptr addrspace(3)\n  {result} = ptrtoint ptr addrspace(3) {cast} to i32",
-            super::with_casts(value, shared)
+            super::with_casts(value, placed)
         ));
     }
-    if ir::global_names(value).any(|(_, name)| shared.contains(name)) {
-        return Err(refuse("the argument is in shared memory"));
+    match ir::global_names(value).find_map(|(_, name)| placed.space_of(name)) {
+        Some(3) => return Err(refuse("the argument is in shared memory")),
+        Some(4) => return Err(refuse("the argument is in constant memory")),
+        _ => {}
     }
     Ok(format!(
         "  {cast} = addrspacecast ptr {value} to ptr addrspace(1)\n  {result} = addrspacecast ptr addrspace(1) {cast} to ptr"
@@ -78,10 +78,12 @@ fn value(argument: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn replaced(line: &str) -> Result<String, PassError> {
-        replace_call(line, &HashSet::from(["TILE"]))
+        replace_call(line, &Placed { shared: HashSet::from(["TILE"]), constant: HashSet::from(["TABLE"]) })
     }
 
     #[test]
@@ -123,6 +125,7 @@ mod tests {
             ("  %1 = call ptr @__tilewright_address_space_global(ptr strange %0)", "attributes"),
             ("  %1 = call ptr @__tilewright_address_space_global(i64 %0)", "attributes"),
             ("  %1 = call ptr @__tilewright_address_space_global(ptr @TILE)", "shared memory"),
+            ("  %1 = call ptr @__tilewright_address_space_global(ptr @TABLE)", "constant memory"),
         ] {
             let error = replaced(line).unwrap_err().to_string();
             assert!(error.contains(reason), "{line}: {error}");

@@ -9,6 +9,8 @@
 //!      →  @TILE = internal addrspace(3) global [1024 x i8] undef, align 4
 //! ptr @TILE                                                  (every use)
 //!      →  ptr addrspacecast (ptr addrspace(3) @TILE to ptr)
+//! @WEIGHTS = internal constant [36 x i8] c"…", section ".constant", align 4
+//!      →  @WEIGHTS = internal addrspace(4) constant [36 x i8] c"…", align 4          (and every use likewise)
 //! @__tilewright_dynamic_shared = external global [0 x i8]
 //!      →  @__tilewright_dynamic_shared = external addrspace(3) global [0 x i8], align 1024
 //! %6 = tail call ptr @__tilewright_address_space_global(ptr %0)
@@ -54,6 +56,8 @@ pub(crate) use panics::{with_channel, with_reports};
 
 /// The section that `#[kernel]` gives to a static shared array.
 const SHARED_SECTION: &str = ".shared";
+/// The section that `#[constant]` gives to a static.
+const CONSTANT_SECTION: &str = ".constant";
 /// The name under which `cuda_std` declares the dynamic shared memory.
 const DYNAMIC_SHARED: &str = "__tilewright_dynamic_shared";
 /// What the name of a kernel stands behind that was left out: a static without contents.
@@ -87,6 +91,16 @@ pub enum PassError {
         "static `{name}` cannot be in shared memory: {reason}. Declare it as `Shared<…>` inside a `#[kernel]` function"
     )]
     NotShareable {
+        /// The static.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A static in the section of constants is none.
+    #[error(
+        "static `{name}` cannot be in constant memory: {reason}. Declare it as `#[constant] static {name}: [T; N] = …;`"
+    )]
+    NotConstant {
         /// The static.
         name: String,
         /// What is wrong with it.
@@ -178,7 +192,7 @@ pub(crate) fn entry_name(line: &str) -> Option<&str> {
 
 /// Rewrites textual LLVM IR as the module's documentation says.
 pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
-    let shared = shared_variables(ir)?;
+    let placed = Placed { shared: shared_variables(ir)?, constant: constants(ir)? };
     let mut facts = entry::facts(ir);
     let mut result = Rewritten { ir: String::with_capacity(ir.len() + ir.len() / 8), kernels: Vec::new() };
     let mut references = References::default();
@@ -195,7 +209,7 @@ pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
             if entry::kernel_of(line).is_some() {
                 continue;
             }
-            variable(line, &shared)?
+            variable(line, &placed)?
         } else if line.starts_with("define ") {
             let (line, kernel) = definition(line, arch, &mut facts)?;
             begins_kernel = kernel.is_some() && arch.compute_capability().launches_overlap();
@@ -206,15 +220,53 @@ pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
         } else if line.starts_with("attributes #") {
             Cow::Owned(for_arch(line, arch))
         } else if line.contains(marker::PREFIX) {
-            Cow::Owned(marker::replace_call(line, &shared)?)
+            Cow::Owned(marker::replace_call(line, &placed)?)
         } else {
-            with_casts(line, &shared)
+            with_casts(line, &placed)
         };
         result.ir.push_str(&rewritten);
         result.ir.push('\n');
     }
-    references.check(&result.names(), &shared)?;
+    references.check(&result.names(), &placed.shared)?;
     Ok(result)
+}
+
+/// The variables that are not in the generic address space, by their names.
+struct Placed<'a> {
+    shared: HashSet<&'a str>,
+    constant: HashSet<&'a str>,
+}
+
+impl Placed<'_> {
+    /// The address space of a variable, if it is not the generic one.
+    fn space_of(&self, name: &str) -> Option<u32> {
+        match name {
+            panics::CHANNEL => Some(1),
+            _ if self.shared.contains(name) => Some(3),
+            _ if self.constant.contains(name) => Some(4),
+            _ => None,
+        }
+    }
+}
+
+/// The names of all variables that have to be in constant memory.
+fn constants(ir: &str) -> Result<HashSet<&str>, PassError> {
+    let mut names = HashSet::new();
+    for line in ir.lines().filter(|line| line.starts_with('@')) {
+        let Some(variable) = Variable::parse(line) else { continue };
+        if ir::section(line).is_none_or(|(_, section)| section != CONSTANT_SECTION) {
+            continue;
+        }
+        let refuse =
+            |reason: &str| Err(PassError::NotConstant { name: readable(variable.name), reason: reason.to_owned() });
+        if variable.writable {
+            return refuse("it can be written to");
+        } else if !variable.is_generic() {
+            return refuse("it has an address space already");
+        }
+        names.insert(variable.name);
+    }
+    Ok(names)
 }
 
 /// The names of all variables that have to be in shared memory.
@@ -255,18 +307,18 @@ fn shared_variables(ir: &str) -> Result<HashSet<&str>, PassError> {
 }
 
 /// The line that defines a variable.
-fn variable<'a>(line: &'a str, shared: &HashSet<&str>) -> Result<Cow<'a, str>, PassError> {
-    let is_ours = |variable: &Variable<'_>| shared.contains(variable.name) || variable.name == panics::CHANNEL;
-    let Some(variable) = Variable::parse(line).filter(is_ours) else {
+fn variable<'a>(line: &'a str, placed: &Placed<'_>) -> Result<Cow<'a, str>, PassError> {
+    let space = |variable: Variable<'a>| placed.space_of(variable.name).map(|space| (variable, space));
+    let Some((variable, space)) = Variable::parse(line).and_then(space) else {
         let mut names = global_names(line).map(|(_, name)| name);
         let holder = names.next().unwrap_or_default();
         // `@llvm.used` and its like list what must be kept; that is no use of the address.
         if !holder.starts_with("llvm.")
-            && let Some(name) = names.find(|name| shared.contains(name))
+            && let Some(name) = names.find(|name| placed.shared.contains(name))
         {
             return Err(PassError::SharedAddressInStatic { holder: readable(holder), shared: readable(name) });
         }
-        return Ok(with_casts(line, shared));
+        return Ok(with_casts(line, placed));
     };
     if variable.name == panics::CHANNEL {
         return Ok(Cow::Owned(panics::declaration(line, &variable)));
@@ -277,17 +329,13 @@ fn variable<'a>(line: &'a str, shared: &HashSet<&str>) -> Result<Cow<'a, str>, P
     }
     let (before, definition) = line.split_at(variable.keyword);
     let (clause, _) = ir::section(definition).unwrap_or((definition.len()..definition.len(), ""));
-    Ok(Cow::Owned(format!("{before}addrspace(3) {}{}", &definition[..clause.start], &definition[clause.end..])))
+    Ok(Cow::Owned(format!("{before}addrspace({space}) {}{}", &definition[..clause.start], &definition[clause.end..])))
 }
 
 /// The line with a cast to a generic pointer for each use of a variable that is not in the generic address space.
-fn with_casts<'a>(line: &'a str, shared: &HashSet<&str>) -> Cow<'a, str> {
+fn with_casts<'a>(line: &'a str, placed: &Placed<'_>) -> Cow<'a, str> {
     ir::replace_names(line, |name| {
-        let space = match name {
-            panics::CHANNEL => 1,
-            _ if shared.contains(name) => 3,
-            _ => return None,
-        };
+        let space = placed.space_of(name)?;
         Some(format!("addrspacecast (ptr addrspace({space}) {} to ptr)", ir::global_name(name)))
     })
 }

@@ -30,6 +30,26 @@ fn a_shared_static_moves_to_address_space_3_with_all_its_uses() {
 }
 
 #[test]
+fn a_constant_static_moves_to_address_space_4_with_all_its_uses() {
+    let ir = r#"
+@TABLE = internal unnamed_addr constant <{ [8 x i8] }> <{ [8 x i8] c"section " }>, section ".constant", align 4
+@OTHER = internal constant [4 x i8] c"abcd", align 4
+  %2 = load i32, ptr getelementptr inbounds nuw (i8, ptr @TABLE, i64 4), align 4
+  %3 = load i8, ptr @OTHER
+"#;
+    let expected = r#"
+@TABLE = internal unnamed_addr addrspace(4) constant <{ [8 x i8] }> <{ [8 x i8] c"section " }>, align 4
+@OTHER = internal constant [4 x i8] c"abcd", align 4
+  %2 = load i32, ptr getelementptr inbounds nuw (i8, ptr addrspacecast (ptr addrspace(4) @TABLE to ptr), i64 4), align 4
+  %3 = load i8, ptr @OTHER
+"#;
+    assert_eq!(rewritten(ir), expected);
+    let writable = "@TABLE = internal global [4 x i8] c\"abcd\", section \".constant\"";
+    let error = rewrite(writable, Arch::Sm80).unwrap_err();
+    assert!(matches!(&error, PassError::NotConstant { name, .. } if name == "TABLE"), "{error}");
+}
+
+#[test]
 fn dynamic_shared_memory_is_external_and_aligned() {
     let ir = "@__tilewright_dynamic_shared = external local_unnamed_addr global [0 x i8]\n  \
               %1 = getelementptr i8, ptr @__tilewright_dynamic_shared, i64 4\n";
@@ -49,7 +69,7 @@ fn marker_calls_become_casts_and_the_declaration_goes() {
 
 #[test]
 fn kernels_get_launch_bounds_and_the_architecture() {
-    let ir = entry::line("k", &[2, 32, 8, 1, 2, 0, 0, 0, 1, 0])
+    let ir = entry::line("k", &[3, 0, 32, 8, 1, 2, 0, 0, 0, 0, 1, 0])
         + r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 align 4 {
   ret void
 }
@@ -69,7 +89,7 @@ attributes #0 = { nounwind "target-cpu"="sm_90a" "x"="y" }
 
 #[test]
 fn kernels_wait_for_earlier_ones_where_they_may_be_launched_while_these_run() {
-    let facts = entry::line("k", &[2, 1, 1, 1, 0, 0, 0, 0, 0]);
+    let facts = entry::line("k", &[3, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
     let others = "define void @f() {\nstart:\n  ret void\n}\n";
     for label in ["start:\n", "start:                    ; preds = none\n", ""] {
         let kernel = format!("define ptx_kernel void @k() {{\n{label}  ret void\n}}\n");
@@ -87,8 +107,8 @@ fn kernels_wait_for_earlier_ones_where_they_may_be_launched_while_these_run() {
 
 #[test]
 fn a_kernel_for_one_architecture_is_left_out_of_the_others() {
-    let ir = entry::line("a", &[2, 1, 1, 1, 0, 0, u64::from_le_bytes(*b"sm_90a\0\0"), 0, 0])
-        + &entry::line("b", &[2, 1, 1, 1, 0, 0, 0, 0, 0])
+    let ir = entry::line("a", &[3, 0, 1, 1, 1, 0, 0, u64::from_le_bytes(*b"sm_90a\0\0"), 0, 0, 0])
+        + &entry::line("b", &[3, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0])
         + "define ptx_kernel void @a() {\n}\ndefine ptx_kernel void @b() {\n}\n";
     assert_eq!(rewrite(&ir, Arch::Sm90a).unwrap().names(), ["a", "b"]);
     assert_eq!(rewrite(&ir, Arch::Sm80).unwrap().names(), ["b"]);
@@ -98,9 +118,9 @@ fn a_kernel_for_one_architecture_is_left_out_of_the_others() {
 fn refuses_entries_that_the_macro_did_not_make() {
     let error = rewrite("define ptx_kernel void @k() #0 {\n}", Arch::Sm80).unwrap_err();
     assert_eq!(error, PassError::ForeignEntry { kernel: "k".to_owned() });
-    let ir = entry::line("other", &[2, 1, 1, 1, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
+    let ir = entry::line("other", &[3, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
     assert_eq!(rewrite(&ir, Arch::Sm80).unwrap_err(), PassError::ForeignEntry { kernel: "k".to_owned() });
-    let ir = entry::line("k", &[9, 1, 1, 1, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
+    let ir = entry::line("k", &[9, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
     let error = rewrite(&ir, Arch::Sm80).unwrap_err();
     assert!(matches!(error, PassError::MalformedEntry { .. }) && error.to_string().contains("version 9"), "{error}");
 }
@@ -132,7 +152,7 @@ fn refuses_the_address_of_shared_memory_in_a_static() {
 #[test]
 fn refuses_a_writable_static_that_a_kernel_comes_to() {
     let ir = |in_kernel: &str| {
-        entry::line("k", &[2, 1, 1, 1, 0, 0, 0, 0, 0])
+        entry::line("k", &[3, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0])
             + &format!(
                 "@_RNvCs1234_7kernels5COUNT = internal global i32 0\n@TABLE = internal constant ptr @_RNvCs1234_7kernels5COUNT\n\
              define ptx_kernel void @k() {{\n  {in_kernel}\n}}\n\

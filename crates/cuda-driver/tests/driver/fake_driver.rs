@@ -448,6 +448,12 @@ fn a_refused_launch_names_the_limits_and_leaves_the_gpu_usable() {
                 assert_says(&error, &["`idle`", "[512, 1, 1]", "at most 256 threads", "CUDA_ERROR_INVALID_VALUE (1)"]);
             }
         }
+        let bounded = gpu.load_ptx(".entry bounded()\n.maxntid 64\n{\n}").unwrap().function("bounded").unwrap();
+        // SAFETY: as above.
+        let launch_bounded = |block| unsafe { bounded.launch(&gpu, [1; 3], block, 0, &mut []) };
+        launch_bounded([8, 8, 1]).unwrap();
+        launch_bounded([31, 1, 1]).unwrap();
+        assert_says(&launch_bounded([65, 1, 1]).unwrap_err(), &["`bounded`", "[65, 1, 1]", "at most 64 threads"]);
         launch([1, 1, 1], [256, 1, 1], 46 << 10).unwrap();
         assert_eq!(
             counter::<i32>("fake_dynamic_shared_limit"),
@@ -461,6 +467,25 @@ fn a_refused_launch_names_the_limits_and_leaves_the_gpu_usable() {
         let error = launch([1, 1, 1], [256, 1, 1], 226 << 10).unwrap_err();
         assert_says(&error, &["233472 bytes", "2048 static, 231424 dynamic", "232448"]);
         gpu.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn stacks_grow_to_what_a_thread_can_have() {
+    isolated("stacks_grow_to_what_a_thread_can_have", fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        let stack = || counter::<usize>("fake_stack_bytes");
+        gpu.require_stack(500).unwrap();
+        assert_eq!(stack(), 1024, "it has more");
+        gpu.require_stack(64 << 10).unwrap();
+        assert_eq!(stack(), 64 << 10);
+        gpu.require_stack(4096).unwrap();
+        assert_eq!(stack(), 64 << 10, "somebody else needs it");
+        let error = gpu.require_stack((512 << 10) + 1).unwrap_err();
+        assert!(matches!(error, Error::StackRejected { .. }), "{error}");
+        assert_says(&error, &["no stack of 524289 bytes", "they have 65536 bytes", "cuCtxSetLimit"]);
+        gpu.require_stack(512 << 10).unwrap();
+        assert_eq!(stack(), 512 << 10);
     });
 }
 

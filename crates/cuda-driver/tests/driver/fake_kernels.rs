@@ -4,7 +4,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ops::Range;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
 use gpu_facts::KernelFacts;
@@ -27,6 +27,9 @@ static DEPENDENT_LAUNCHES: AtomicU32 = AtomicU32::new(0);
 static COOPERATIVE_LAUNCHES: AtomicU32 = AtomicU32::new(0);
 /// The dynamic shared memory that the last function was allowed that more was asked for.
 static DYNAMIC_SHARED_LIMIT: AtomicI32 = AtomicI32::new(48 * 1024);
+
+/// The stack of each thread.
+static STACK_BYTES: AtomicUsize = AtomicUsize::new(1024);
 
 #[unsafe(no_mangle)]
 extern "C" fn fake_dynamic_shared_limit() -> i32 {
@@ -60,6 +63,8 @@ struct Function {
     action: Action,
     /// The block that the PTX requires, if it does.
     block: Option<[u32; 3]>,
+    /// The most threads of a block.
+    max_threads: u32,
     static_shared_bytes: u32,
     /// What a launch may ask for.
     dynamic_shared_limit: AtomicU32,
@@ -137,11 +142,9 @@ impl Function {
         let waits =
             ptx[start..].lines().take_while(|line| *line != "}").any(|line| line.contains("griddepcontrol.wait;"));
         let dynamic_shared_limit = dynamic_shared_limit.into();
-        Some(Self { waits, action, block, static_shared_bytes, dynamic_shared_limit, channel })
-    }
-
-    fn max_threads(&self) -> u32 {
-        self.block.map_or(MAX_THREADS, |block| block.iter().product())
+        let bound = numbers(head, ".maxntid").map_or(MAX_THREADS, |extents| extents.iter().product());
+        let max_threads = block.map_or(bound, |block| block.iter().product());
+        Some(Self { waits, action, block, max_threads, static_shared_bytes, dynamic_shared_limit, channel })
     }
 
     /// The blocks that a multiprocessor runs at a time.
@@ -236,7 +239,7 @@ unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, fun
     check!(prescribed_in_context("cuFuncGetAttribute"));
     let function = unsafe { &*(function as *const Function) };
     let answer = match attribute {
-        0 => function.max_threads(),
+        0 => function.max_threads,
         1 => function.static_shared_bytes,
         3 => 0,
         4 => 32,
@@ -318,6 +321,34 @@ unsafe extern "C" fn cuLaunchCooperativeKernel(
     unsafe { launch(function, grid, block, dynamic_shared_bytes, stream, params) }
 }
 
+/// `CU_LIMIT_STACK_SIZE`, and what a thread can have.
+const STACK: c_uint = 0;
+const MAX_STACK_BYTES: usize = KernelFacts::MAX_STACK_BYTES as usize;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxGetLimit(value: *mut usize, limit: c_uint) -> u32 {
+    check!(prescribed_in_context("cuCtxGetLimit"));
+    assert_eq!(limit, STACK, "the stack is all that is asked for");
+    unsafe { *value = STACK_BYTES.load(SeqCst) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSetLimit(limit: c_uint, value: usize) -> u32 {
+    check!(prescribed_in_context("cuCtxSetLimit"));
+    assert_eq!(limit, STACK, "the stack is all that is set");
+    if value > MAX_STACK_BYTES {
+        return INVALID_VALUE;
+    }
+    STACK_BYTES.store(value, SeqCst);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_stack_bytes() -> usize {
+    STACK_BYTES.load(SeqCst)
+}
+
 /// What all ways to launch a kernel do.
 unsafe fn launch(
     function: usize,
@@ -359,7 +390,7 @@ pub(crate) unsafe fn prepare(
         && dynamic_shared_bytes <= function.dynamic_shared_limit.load(SeqCst)
         && match function.block {
             Some(required) => block == required,
-            None => needs.threads() <= MAX_THREADS.into(),
+            None => needs.threads() <= function.max_threads.into(),
         };
     if !fits {
         return Err(INVALID_VALUE);

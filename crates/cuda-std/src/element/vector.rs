@@ -2,7 +2,7 @@
 //!
 //! | bytes | instruction |
 //! |---|---|
-//! | 2, 4 | `ld.b16`, `ld.b32` |
+//! | 1, 2, 4 | `ld.b8`, `ld.b16`, `ld.b32` |
 //! | 8 | `ld.v2.b32`, or `ld.b64` of an element that is aligned to 8 |
 //! | 16 | `ld.v4.b32`, or `ld.v2.b64` of elements that are aligned to 8 |
 //!
@@ -13,15 +13,24 @@ use super::Element;
 /// The bytes of `N` elements, to which their address has to be aligned. Does not compile unless they can be one access.
 pub(crate) const fn vector_bytes<T: Element, const N: usize>() -> usize {
     const {
-        assert!(matches!(size_of::<[T; N]>(), 2 | 4 | 8 | 16), "a vector of elements has 2, 4, 8 or 16 bytes");
+        assert!(matches!(size_of::<[T; N]>(), 1 | 2 | 4 | 8 | 16), "a vector of elements has 1, 2, 4, 8 or 16 bytes");
         size_of::<[T; N]>()
     }
 }
 
-/// Defines the accesses to one kind of memory.
+/// Does not compile unless an element is aligned to its size, so that wherever a view begins, each is one access.
+pub(crate) const fn require_aligned<T: Element>() {
+    assert!(
+        align_of::<T>() == size_of::<T>(),
+        "an element that is loaded or stored with a hint is a number, or a struct that is aligned to its size: \
+         `#[repr(C, align(8))]`"
+    );
+}
+
+/// Defines loads from one kind of memory, in one way.
 #[cfg(target_arch = "nvptx64")]
-macro_rules! accesses {
-    ($space:literal, $load:ident, $store:ident, ($address:ty), $register:ident, ($($options:ident),*)) => {
+macro_rules! loads {
+    ($space:literal, $load:ident, ($address:ty), $register:ident, ($($options:ident),*)) => {
         /// The elements at an address.
         ///
         /// # Safety
@@ -35,6 +44,16 @@ macro_rules! accesses {
             // every pattern of bits is a value.
             unsafe {
                 match (const { vector_bytes::<T, N>() }, const { align_of::<T>() >= 8 }) {
+                    (1, _) => {
+                        // A register has 16 bits at least.
+                        let a: u16;
+                        asm!(
+                            concat!("ld.", $space, ".b8 {a}, [{address}];"),
+                            a = out(reg16) a, address = in($register) address,
+                            options($($options),*),
+                        );
+                        transmute_copy(&(a as u8))
+                    }
                     (2, _) => {
                         let a: u16;
                         asm!(
@@ -94,6 +113,13 @@ macro_rules! accesses {
             }
         }
 
+    };
+}
+
+/// Defines stores, likewise.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! stores {
+    ($space:literal, $store:ident, ($address:ty), $register:ident) => {
         /// Writes elements to an address.
         ///
         /// # Safety
@@ -106,6 +132,14 @@ macro_rules! accesses {
             // them padding.
             unsafe {
                 match (const { vector_bytes::<T, N>() }, const { align_of::<T>() >= 8 }) {
+                    (1, _) => {
+                        let a = u16::from(transmute_copy::<[T; N], u8>(&values));
+                        asm!(
+                            concat!("st.", $space, ".b8 [{address}], {a};"),
+                            address = in($register) address, a = in(reg16) a,
+                            options(nostack, preserves_flags),
+                        );
+                    }
                     (2, _) => {
                         let a: u16 = transmute_copy(&values);
                         asm!(
@@ -162,8 +196,48 @@ macro_rules! accesses {
 }
 
 // Loads are `readonly` rather than `nomem`: they may not move above a store to the same memory. Those from shared memory are not `pure`
-// either: they may not move across a barrier.
+// either: they may not move across a barrier. Nor are those that fetch anew: each is one more.
 #[cfg(target_arch = "nvptx64")]
-accesses!("global", load_global, store_global, (*const T), reg64, (pure, readonly, nostack, preserves_flags));
+loads!("shared", load_shared, (u32), reg32, (readonly, nostack, preserves_flags));
 #[cfg(target_arch = "nvptx64")]
-accesses!("shared", load_shared, store_shared, (u32), reg32, (readonly, nostack, preserves_flags));
+stores!("shared", store_shared, (u32), reg32);
+
+/// Defines loads of global memory with a hint each.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! global_loads {
+    ($($space:literal, $load:ident;)*) => {
+        $( loads!($space, $load, (*const T), reg64, (pure, readonly, nostack, preserves_flags)); )*
+    };
+}
+
+/// Defines stores to global memory with a hint each.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! global_stores {
+    ($($space:literal, $store:ident;)*) => { $( stores!($space, $store, (*const T), reg64); )* };
+}
+
+#[cfg(target_arch = "nvptx64")]
+global_loads! {
+    "global", load_global;
+    "global.cg", load_l2_only;
+    "global.cs", load_streaming;
+    "global.lu", load_last_use;
+    "global.nc", load_read_only;
+    "global.nc.L1::no_allocate", load_read_only_once;
+    "global.L1::no_allocate", load_no_allocate;
+    "global.L1::evict_first", load_evict_first;
+    "global.L1::evict_last", load_evict_last;
+}
+#[cfg(target_arch = "nvptx64")]
+loads!("global.cv", load_uncached, (*const T), reg64, (readonly, nostack, preserves_flags));
+
+#[cfg(target_arch = "nvptx64")]
+global_stores! {
+    "global", store_global;
+    "global.cg", store_l2_only;
+    "global.cs", store_streaming;
+    "global.wt", store_write_through;
+    "global.L1::no_allocate", store_no_allocate;
+    "global.L1::evict_first", store_evict_first;
+    "global.L1::evict_last", store_evict_last;
+}

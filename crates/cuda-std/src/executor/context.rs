@@ -29,9 +29,10 @@ use super::stacks::Stacks;
 use super::tma::Tma;
 use super::turns::{Random, Turns};
 use super::values::{self, Taken, ValueTrace};
-use super::{Checks, Executor, MAX_THREADS};
+use super::{Checks, Executor, Launch, MAX_THREADS};
+use crate::Dim3;
 use crate::atomic::Place;
-use crate::{Dim3, Kernel};
+use gpu_facts::KernelFacts;
 
 /// The lanes of a warp.
 pub(super) const LANES: usize = crate::warp::LANES as usize;
@@ -50,7 +51,7 @@ pub(super) enum Ended {
     StackOverflow,
 }
 
-/// [`Kernel::visit_views`] of the kernel that runs.
+/// [`Kernel::visit_views`](crate::Kernel::visit_views) of the kernel that runs.
 pub(super) type VisitViews<'a> = dyn Fn(&mut dyn FnMut(crate::View<'_>)) + 'a;
 
 /// What a worker keeps from launch to launch.
@@ -136,6 +137,8 @@ pub(super) struct Details {
     pub(super) fenced: Cell<u64>,
     /// The registers that it has.
     pub(super) registers: Cell<u32>,
+    /// How often it has read a clock.
+    pub(super) clock: Cell<u64>,
     /// What it has done about the order of its atomic operations.
     pub(super) ordered: Cell<Ordered>,
     /// What it waits for, if it is [`State::Yielded`], and what it was like then.
@@ -208,16 +211,16 @@ thread_local! {
 pub(super) struct Entered<'a>(&'a Context<'a>);
 
 impl<'a> Context<'a> {
-    pub(super) fn new<K: Kernel>(
+    pub(super) fn new(
         executor: &'a Executor,
-        grid: Dim3,
+        facts: &KernelFacts,
+        launch: &'a Launch,
         memory: &'a Memory,
         visit_views: &'a VisitViews<'a>,
-        global: Option<&'a GlobalMemory>,
         turns: Option<(&'a Turns, usize)>,
-        prints: &'a Prints,
     ) -> Self {
-        let Dim3 { x, y, z } = K::BLOCK;
+        let block_dim = Dim3::from(facts.block);
+        let Dim3 { x, y, z } = block_dim;
         let positions = (0..z).flat_map(|z| (0..y).flat_map(move |y| (0..x).map(move |x| Dim3::new(x, y, z))));
         let threads: Box<[_]> = positions
             .map(|index| Thread {
@@ -238,6 +241,7 @@ impl<'a> Context<'a> {
             store_groups: Cell::new(0),
             fenced: Cell::new(0),
             registers: Cell::new(0),
+            clock: Cell::new(0),
             ordered: Cell::default(),
             awaited: Cell::default(),
             states: Cell::default(),
@@ -246,32 +250,32 @@ impl<'a> Context<'a> {
         });
         assert!((1..=MAX_THREADS).contains(&threads.len()), "the launch has checked the shape of the block");
         Self {
-            kernel: K::NAME,
+            kernel: facts.name,
             checks: executor.checks,
-            grid,
-            block_dim: K::BLOCK,
-            is_cooperative: K::FACTS.is_cooperative,
+            grid: launch.grid,
+            block_dim,
+            is_cooperative: facts.is_cooperative,
             block: Cell::new(Dim3::new(0, 0, 0)),
             block_number: Cell::new(0),
             details: details.collect(),
             threads,
             current: Cell::new(0),
-            dynamic_bytes: K::DYNAMIC_SHARED_BYTES as usize,
-            declared_static_bytes: K::FACTS.static_shared_bytes as usize,
+            dynamic_bytes: facts.dynamic_shared_bytes as usize,
+            declared_static_bytes: facts.static_shared_bytes as usize,
             memory,
             barriers: Barriers::default(),
             engine: Tma::default(),
             warpgroups: Warpgroups::default(),
-            costs: executor.costs.as_ref().map(|costs| Recorder::new(costs, K::NAME)),
+            costs: executor.costs.as_ref().map(|costs| Recorder::new(costs, facts.name)),
             trace: None,
-            ordering_calls: executor.ordering_calls.as_ref().map(|calls| Met::new(calls, K::NAME)),
+            ordering_calls: executor.ordering_calls.as_ref().map(|calls| Met::new(calls, facts.name)),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),
             read_without_values: Cell::new(None),
             visit_views,
-            global,
+            global: launch.global.as_ref(),
             turns,
-            prints,
+            prints: &launch.prints,
             block_prints: BlockPrints::default(),
             carried: RefCell::default(),
             has_changed: Cell::new(false),
@@ -287,10 +291,11 @@ impl<'a> Context<'a> {
         self.random.set(Random::new(seed ^ number.rotate_left(32)));
         self.carried.borrow_mut().clear();
         for thread in &self.details {
+            drop(thread.ordered.take());
+            thread.clock.set(0);
             thread.states.set(States::default());
             thread.taken.set(Taken::default());
         }
-        self.details.iter().for_each(|thread| drop(thread.ordered.take()));
     }
 
     /// The coordinates of a block in the grid.

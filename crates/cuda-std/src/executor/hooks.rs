@@ -56,6 +56,14 @@ pub(crate) fn lane() -> u32 {
     (current().current.get() % LANES) as u32
 }
 
+/// What this thread's clock says. Each reading is one more.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn clock() -> u64 {
+    let clock = &current().details().clock;
+    clock.replace(clock.get() + 1)
+}
+
 // Global memory.
 
 /// Whether a kernel runs on this OS thread.
@@ -140,6 +148,13 @@ pub(crate) fn dynamic_shared_bounds<T>(byte_offset: usize, len: usize) {
         let kind = FaultKind::DynamicSharedBounds { byte_offset, len, element_bytes, available };
         context.fail(Location::caller(), kind);
     }
+}
+
+/// The dynamic shared memory of the running block.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn dynamic_shared_bytes() -> usize {
+    current().dynamic_bytes
 }
 
 /// Element `index` of a slice of the dynamic shared memory.

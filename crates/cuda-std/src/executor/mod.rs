@@ -237,7 +237,8 @@ impl Executor {
     }
 
     /// The same executor with stacks of at least `bytes` bytes for each thread of a block, and no fewer than 16 KiB. They
-    /// take address space at once, but memory only as far as kernels use them.
+    /// take address space at once, but memory only as far as kernels use them. A kernel that says what it needs (`stack = …`) gets at
+    /// least that; but a function takes more of a stack here than on a GPU, several times as much without optimization.
     pub fn stack_bytes(self, bytes: usize) -> Self {
         Self { stack_bytes: bytes.clamp(*stacks::SIZES.start(), *stacks::SIZES.end()), idle: Arc::default(), ..self }
     }
@@ -304,8 +305,14 @@ impl Executor {
     pub unsafe fn launch<K: Kernel>(&self, kernel: K, grid: Dim3) -> Result<(), LaunchError> {
         kernel.check()?;
         let excess = |excess| LaunchError::Excess { kernel: K::NAME, excess };
-        self.limits.check(&K::FACTS).and(self.limits.check_grid(grid.into())).map_err(excess)?;
-        K::FACTS.check_cooperative(grid.into(), self.resident_blocks(&K::FACTS)).map_err(excess)?;
+        let facts = kernel.facts();
+        if facts.stack_bytes as usize > self.stack_bytes {
+            let larger = self.clone().stack_bytes(facts.stack_bytes as usize);
+            // SAFETY: the caller's promise.
+            return unsafe { larger.launch(kernel, grid) };
+        }
+        self.limits.check(&facts).and(self.limits.check_grid(grid.into())).map_err(excess)?;
+        facts.check_cooperative(grid.into(), self.resident_blocks(&facts)).map_err(excess)?;
         assert!(context::try_current().is_none(), "a kernel cannot launch kernels");
         panics::install_hook();
         overflow::install();
@@ -455,8 +462,7 @@ impl Launch {
         turns: Option<(&Turns, usize)>,
     ) -> MemoryState {
         let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
-        let mut context =
-            Context::new::<K>(executor, self.grid, memory, &visit_views, self.global.as_ref(), turns, &self.prints);
+        let mut context = Context::new(executor, &kernel.facts(), self, memory, &visit_views, turns);
         context.trace = executor.trace.as_deref().map(|trace| (trace, self.number));
         let _entered = context.enter();
         // SAFETY: the caller's promise; the context is entered, and dropped after the block.

@@ -1,0 +1,135 @@
+//! Hints for the caches: how a load or a store of global memory uses them, and prefetches. A hint changes no value.
+//!
+//! ```
+//! # extern crate tilewright_cuda_std as cuda_std;
+//! use cuda_std::cache;
+//! use cuda_std::prelude::*;
+//!
+//! /// `y[i] = table[x[i]]`: numbers that are read and written once leave the first-level cache to the table.
+//! #[kernel(block = 256, requires(x.len() == y.len()))]
+//! pub fn look_up(x: GlobalSlice<'_, u32>, table: GlobalSlice<'_, f32>, y: DisjointSlice<'_, f32>) {
+//!     for y in y.own_elements() {
+//!         x.prefetch_l2(y.index() + 4 * thread::count());
+//!         if let Some(index) = x.get_hinted(y.index(), cache::Streaming)
+//!             && let Some(value) = table.get_hinted(index as usize, cache::EvictLast)
+//!         {
+//!             y.set_hinted(value, cache::Streaming);
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! | hint | load | store | what it says | CUDA C++ |
+//! |---|---|---|---|---|
+//! | [`L2Only`] | `.cg` | `.cg` | keep it in the second-level cache only | `__ldcg`, `__stcg` |
+//! | [`Streaming`] | `.cs` | `.cs` | it is accessed once: let it be the first to go, in both caches | `__ldcs`, `__stcs` |
+//! | [`LastUse`] | `.lu` | | it is not read again | `__ldlu` |
+//! | [`Uncached`] | `.cv` | | fetch it anew, whatever the caches have | `__ldcv` |
+//! | [`WriteThrough`] | | `.wt` | write it through the second-level cache | `__stwt` |
+//! | [`ReadOnly`] | `.nc` | | nothing writes to it while the kernel runs: it may come by the texture path | `__ldg` |
+//! | [`ReadOnlyOnce`] | `.nc.L1::no_allocate` | | the same, and it takes no room in the first-level cache | |
+//! | [`NoAllocate`] | `.L1::no_allocate` | `.L1::no_allocate` | it takes no room in the first-level cache | |
+//! | [`EvictFirst`] | `.L1::evict_first` | `.L1::evict_first` | let it be the first to go from the first-level cache | |
+//! | [`EvictLast`] | `.L1::evict_last` | `.L1::evict_last` | let it be the last to go from there | |
+//!
+//! A load by [`ReadOnly`] or [`ReadOnlyOnce`] of memory that the kernel writes to would be wrong, so only a [`GlobalSlice`] has those. All
+//! hints are for elements and vectors of 1, 2, 4, 8 or 16 bytes: one access, at a multiple of its size. The CPU executor checks these
+//! accesses as it does all others, and has no caches.
+//!
+//! [`GlobalSlice`]: crate::GlobalSlice
+
+#[cfg(target_arch = "nvptx64")]
+use crate::Element;
+#[cfg(target_arch = "nvptx64")]
+use crate::element::vector;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// How a load uses the caches.
+pub trait LoadHint: Copy + sealed::Sealed {
+    /// # Safety
+    /// The elements are in global memory that is valid for reads of them, and the address is a multiple of their size together.
+    #[doc(hidden)]
+    #[cfg(target_arch = "nvptx64")]
+    unsafe fn load<T: Element, const N: usize>(address: *const T) -> [T; N];
+}
+
+/// How a load uses the caches of memory that the kernel may write to.
+pub trait CoherentLoadHint: LoadHint {}
+
+/// How a store uses the caches.
+pub trait StoreHint: Copy + sealed::Sealed {
+    /// # Safety
+    /// As for a load, and the memory is valid for writes.
+    #[doc(hidden)]
+    #[cfg(target_arch = "nvptx64")]
+    unsafe fn store<T: Element, const N: usize>(address: *const T, values: [T; N]);
+}
+
+macro_rules! hints {
+    ($($(#[$doc:meta])* $name:ident $(, load $load:ident $($coherent:ident)?)? $(, store $store:ident)?;)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $name;
+
+        impl sealed::Sealed for $name {}
+
+        $(
+            impl LoadHint for $name {
+                #[inline(always)]
+                #[cfg(target_arch = "nvptx64")]
+                unsafe fn load<T: Element, const N: usize>(address: *const T) -> [T; N] {
+                    // SAFETY: the caller's promise.
+                    unsafe { vector::$load(address) }
+                }
+            }
+            $( impl $coherent for $name {} )?
+        )?
+
+        $(
+            impl StoreHint for $name {
+                #[inline(always)]
+                #[cfg(target_arch = "nvptx64")]
+                unsafe fn store<T: Element, const N: usize>(address: *const T, values: [T; N]) {
+                    // SAFETY: the caller's promise.
+                    unsafe { vector::$store(address, values) }
+                }
+            }
+        )?
+    )* };
+}
+
+hints! {
+    /// Cached in the second level only (`.cg`).
+    L2Only, load load_l2_only CoherentLoadHint, store store_l2_only;
+
+    /// Accessed once (`.cs`): the first to go from both caches.
+    Streaming, load load_streaming CoherentLoadHint, store store_streaming;
+
+    /// Not read again (`.lu`).
+    LastUse, load load_last_use CoherentLoadHint;
+
+    /// Fetched anew (`.cv`), whatever the caches have. It orders nothing: what other threads tell one another needs
+    /// [atomic operations](crate::atomic).
+    Uncached, load load_uncached CoherentLoadHint;
+
+    /// Written through the second-level cache (`.wt`).
+    WriteThrough, store store_write_through;
+
+    /// Read only while the kernel runs (`.nc`), which is what a [`GlobalSlice`](crate::GlobalSlice) promises.
+    ReadOnly, load load_read_only;
+
+    /// As [`ReadOnly`], without room in the first-level cache (`.nc.L1::no_allocate`).
+    ReadOnlyOnce, load load_read_only_once;
+
+    /// Without room in the first-level cache (`.L1::no_allocate`).
+    NoAllocate, load load_no_allocate CoherentLoadHint, store store_no_allocate;
+
+    /// The first to go from the first-level cache (`.L1::evict_first`).
+    EvictFirst, load load_evict_first CoherentLoadHint, store store_evict_first;
+
+    /// The last to go from the first-level cache (`.L1::evict_last`).
+    EvictLast, load load_evict_last CoherentLoadHint, store store_evict_last;
+}
