@@ -372,11 +372,11 @@ impl Part<'_> {
         let place_of_column = |column: u32| {
             u64::from(self.row).wrapping_sub(self.shift.into()).wrapping_add(u64::from(column) * a.col_stride())
         };
-        // SAFETY: each of the rows that is asked for is one of the matrix.
         let elements = |place: u64| -> [f32; ROWS] {
-            core::array::from_fn(|i| match is_row(i) {
-                true => unsafe { a.data().get_unchecked(place.wrapping_add((i as u64) << self.apart) as usize) },
-                false => 0.0,
+            core::array::from_fn(|i| {
+                let place = place.wrapping_add((i as u64) << self.apart) as usize;
+                // SAFETY: a row of the matrix, and a column that the caller of this has found to be one of the split.
+                if is_row(i) { unsafe { a.data().get_unchecked(place) } } else { 0.0 }
             })
         };
         // The columns of this thread in a step from column `from` on, of which `left` columns are left.
