@@ -9,8 +9,12 @@ const COLS: usize = 9000;
 const PARTS: usize = 3;
 
 fn softmax(x: &[f32]) -> Vec<f32> {
-    let (rows, cols, parts) = (1, x.len() as u32, PARTS as u32);
-    let (mut found, mut y) = (vec![7.0; 2 * PARTS], vec![7.0; x.len()]);
+    softmax_of_parts(x, PARTS)
+}
+
+fn softmax_of_parts(x: &[f32], parts: usize) -> Vec<f32> {
+    let (mut found, mut y) = (vec![7.0; 2 * parts], vec![7.0; x.len()]);
+    let (rows, cols, parts) = (1, x.len() as u32, parts as u32);
     let x = GlobalSlice::new(x);
     launch(softmax_parts_fp32 { rows, cols, parts, x, found: GlobalSliceMut::new(&mut found) });
     let y_view = GlobalSliceMut::new(&mut y);
@@ -43,5 +47,18 @@ fn a_row_without_a_number_is_nan() {
         let mut x = vec![1.0; COLS];
         x[COLS - 1] = special;
         assert!(softmax(&x).iter().all(|y| y.is_nan()), "{special}");
+    }
+}
+
+/// Parts are whole groups of numbers, so the last ones may have none: each number counts once all the same.
+#[test]
+fn parts_without_numbers_count_nothing() {
+    for cols in [1, 1000, 1024, 1025, 5000] {
+        for parts in [1, 2, 20, 300] {
+            let expected = 1.0 / cols as f32;
+            for (i, y) in softmax_of_parts(&vec![0.5; cols], parts).into_iter().enumerate() {
+                assert!((y - expected).abs() <= expected * 1e-6, "{cols} columns, {parts} parts, {i}: {y}");
+            }
+        }
     }
 }

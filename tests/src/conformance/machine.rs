@@ -107,6 +107,7 @@ impl Launcher for Machine {
             Self::Gpu(gpu, functions) => {
                 let facts = kernel.facts();
                 let function = function(gpu, functions, K::NAME)?;
+                gpu.require_stack(facts.stack_bytes as usize)?;
                 let mut params = kernel.param_addresses();
                 // SAFETY: the caller's promise. `Kernel` vouches for the arguments, which are copied before this returns.
                 Ok(unsafe {

@@ -10,19 +10,8 @@
 //! ```
 //!
 //! A state is one word, written at once, so whoever sees the flag sees the sum as well, and nothing else has to be ordered: all operations
-//! are relaxed. A block takes its tiles from a counter, and finishes them in order, so that the first tile that is not done has a block
-//! that works on it, in whatever order and however few at a time the GPU runs blocks.
-//!
-//! **Bytes under way.** Blocks stay, and go from tile to tile, so that a multiprocessor never waits with nothing to load:
-//!
-//! ```text
-//!  numbers of tile t, copied to shared memory ─► registers │ scan, say own sum │ look back │ write y
-//!                                                          └─► copies of tile t', which goes where t was ────────────► ─► registers │ …
-//!                                                               the number of the tile after that, from the counter ──►
-//! ```
-//!
-//! A thread copies what it reads itself, so nobody has to wait for others before the next copies begin. While a tile looks back, the next one
-//! of its block says nothing yet; but that is as many tiles further on as there are blocks, which is more than are looked at.
+//! are relaxed. A block takes its tile from a counter, so a tile that is waited for has a block that runs, in whatever order the GPU starts
+//! them.
 //!
 //! ```text
 //!  a warp's 1024 numbers      chunk 0                       chunk 1                 … chunk 7
@@ -30,18 +19,16 @@
 //!                             Σ             Σ                 Σ                      a scan of lanes for each chunk, all eight at once
 //! ```
 //!
-//! All threads of a multiprocessor have 128 bytes under way, 96 KB in three blocks, and tiles are so large that looking back keeps up:
-//! what a GPU of 4 TB/s makes in the time of a trip to its memory are some 60 tiles.
+//! Numbers stay in the registers that they were loaded to: only sums of warps go through shared memory. A thread has 128 bytes under way, and
+//! tiles are so large that looking back keeps up: what a GPU of 4 TB/s makes in the time of a trip to its memory are some 60 tiles.
 //!
 //! Source: D. Merrill and M. Garland, "Single-pass parallel prefix scan with decoupled look-back" (NVIDIA, 2016).
 
-use blocks::shared_layout::{SharedArray, SharedLayout};
-use cuda_std::async_copy::{commit_group, copy_async, wait_group};
 use cuda_std::atomic::{Relaxed, Scope};
 use cuda_std::prelude::*;
 
 use crate::row::{FOUR, LANES};
-use crate::words::is_aligned;
+use crate::words::{get4, is_aligned};
 
 /// The threads of a block.
 const THREADS: usize = inclusive_scan_u32::BLOCK.x as usize;
@@ -55,18 +42,6 @@ const CHUNK: usize = FOUR * LANES;
 
 /// The numbers of a tile.
 pub const TILE: usize = WARPS * CHUNKS * CHUNK;
-
-/// The dynamic shared memory of a block.
-struct Memory {
-    stage: SharedArray<u32>,
-    bytes: u32,
-}
-
-const MEMORY: Memory = {
-    let mut layout = SharedLayout::new();
-    let stage = layout.aligned(TILE as u32, 16);
-    Memory { stage, bytes: layout.bytes() }
-};
 
 /// The states that a lane looks at together.
 const STATES: usize = 4;
@@ -135,130 +110,89 @@ pub unsafe fn look_back(states: &GlobalAtomics<'_, u64>, tile: usize) -> u32 {
     }
 }
 
-/// `y[i] = x[0] + … + x[i]`, modulo 2³². A grid of as many blocks as run at a time is best. `states` has a word for each tile, and one more,
-/// the counter: all zero before.
+/// `y[i] = x[0] + … + x[i]`, modulo 2³². `states` has a word for each tile, and one more, the counter: all zero before.
 #[kernel(
     block = 256,
     min_blocks = 3,
-    any_grid,
-    dynamic_shared = MEMORY.bytes,
+    grid = x.len().div_ceil(TILE).max(1) as u32,
     requires(y.len() == x.len(), states.len() == x.len().div_ceil(TILE) + 1)
 )]
 pub fn inclusive_scan_u32(x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>, states: GlobalAtomics<'_, u64>) {
-    static TAKEN: Shared<[u64; 1]> = Shared::new();
     static SUMS: Shared<[u32; WARPS]> = Shared::new();
+    static TAKEN: Shared<[u64; 1]> = Shared::new();
     static BEFORE: Shared<[u32; 1]> = Shared::new();
     let me = thread::thread_idx_x() as usize;
     let (warp, lane) = (me / LANES, me % LANES);
     let tiles = states.len() - 1;
-    // SAFETY: as the launch has it.
-    let stage = unsafe { MEMORY.stage.slice() };
-    // The first of this lane's four numbers of a chunk, in its tile.
-    let place = |chunk: usize| (warp * CHUNKS + chunk) * CHUNK + lane * FOUR;
-    let (is_x_aligned, is_y_aligned) = (is_aligned(x.as_ptr().addr()), is_aligned(y.as_mut_ptr().addr()));
-    // Copies this thread's numbers of a tile; zeros for those that are not there.
-    let copy = |tile: usize| {
-        for chunk in 0..CHUNKS {
-            let (from, to) = (tile * TILE + place(chunk), place(chunk));
-            let count = x.len().saturating_sub(from).min(FOUR) as u32;
-            // SAFETY: as many numbers as there are; a place is this thread's alone, which has read what was there.
-            unsafe {
-                if is_x_aligned {
-                    copy_async::<FOUR, _>(&stage, to, &x, from, count);
-                } else {
-                    for i in 0..FOUR {
-                        copy_async::<1, _>(&stage, to + i, &x, from + i, u32::from((i as u32) < count));
-                    }
-                }
-            }
-        }
-    };
     // SAFETY: all threads reach the barriers, which are between what is written to shared memory and what is read by others. The indices are
-    // within the arrays' shapes. No two blocks get one number: nobody can count to 2⁶⁴.
-    let take = || unsafe {
+    // within the arrays' shapes. A tile is one block's. Where all of it is there, and begins where vectors do, so do a lane's four numbers.
+    unsafe {
         if me == 0 {
             TAKEN.write(0, states.get_unchecked(tiles).fetch_add(1, Relaxed, Scope::Device));
         }
         thread::sync_threads();
-        TAKEN.read(0) as usize
-    };
-    let mut tile = take();
-    if tile < tiles {
-        copy(tile);
-    }
-    commit_group();
-    // SAFETY: all threads come here; it separates the read of the number above from the next write.
-    unsafe { thread::sync_threads() };
-    let mut following = take();
-    while tile < tiles {
-        wait_group::<0>();
-        // SAFETY: as above. What a thread reads of the stage it has copied itself, and waited for. A tile is one block's. Where all of it is there,
-        // and begins where vectors do, so do a lane's four numbers.
-        unsafe {
-            let mut numbers: [[u32; FOUR]; CHUNKS] = core::array::from_fn(|chunk| stage.read_vector(place(chunk)));
-            let mut before = [0u32; CHUNKS];
-            for chunk in 0..CHUNKS {
-                for i in 1..FOUR {
-                    numbers[chunk][i] = numbers[chunk][i].wrapping_add(numbers[chunk][i - 1]);
-                }
-                before[chunk] = scan_of_lanes(numbers[chunk][FOUR - 1]);
+        let tile = TAKEN.read(0) as usize;
+        if tile >= tiles {
+            return; // the same for the whole block
+        }
+        // The first of this lane's four numbers of a chunk.
+        let at = |chunk: usize| tile * TILE + (warp * CHUNKS + chunk) * CHUNK + lane * FOUR;
+        let by_vectors = (tile + 1) * TILE <= x.len() && is_aligned(x.as_ptr().addr() | y.as_mut_ptr().addr());
+        let mut numbers: [[u32; FOUR]; CHUNKS] = if by_vectors {
+            core::array::from_fn(|chunk| get4(x, at(chunk)))
+        } else {
+            core::array::from_fn(|chunk| core::array::from_fn(|i| x.get(at(chunk) + i).unwrap_or(0)))
+        };
+        let mut before = [0u32; CHUNKS];
+        for chunk in 0..CHUNKS {
+            for i in 1..FOUR {
+                numbers[chunk][i] = numbers[chunk][i].wrapping_add(numbers[chunk][i - 1]);
             }
-            // All that was read of the stage has been computed with.
-            if following < tiles {
-                copy(following);
+            before[chunk] = scan_of_lanes(numbers[chunk][FOUR - 1]);
+        }
+        let mut of_warp = 0u32;
+        for chunk in 0..CHUNKS {
+            let of_chunk = warp::warp_shuffle_idx(warp::ALL_LANES, before[chunk], warp::LANES - 1, warp::LANES).0;
+            // What comes before this lane's numbers, in its warp.
+            before[chunk] = before[chunk].wrapping_sub(numbers[chunk][FOUR - 1]).wrapping_add(of_warp);
+            of_warp = of_warp.wrapping_add(of_chunk);
+        }
+        if lane == 0 {
+            SUMS.write(warp, of_warp);
+        }
+        thread::sync_threads();
+        let mut before_warp = 0u32;
+        let mut of_tile = 0u32;
+        for other in 0..WARPS {
+            let sum = SUMS.read(other);
+            before_warp = before_warp.wrapping_add(if other < warp { sum } else { 0 });
+            of_tile = of_tile.wrapping_add(sum);
+        }
+        if warp == 0 {
+            let state = states.get_unchecked(tile);
+            if lane == 0 && tile > 0 {
+                state.store(OF_TILE | u64::from(of_tile), Relaxed, Scope::Device);
             }
-            commit_group();
-            let mut of_warp = 0u32;
-            for chunk in 0..CHUNKS {
-                let of_chunk = warp::warp_shuffle_idx(warp::ALL_LANES, before[chunk], warp::LANES - 1, warp::LANES).0;
-                // What comes before this lane's numbers, in its warp.
-                before[chunk] = before[chunk].wrapping_sub(numbers[chunk][FOUR - 1]).wrapping_add(of_warp);
-                of_warp = of_warp.wrapping_add(of_chunk);
-            }
+            let before = if tile > 0 { look_back(&states, tile) } else { 0 };
             if lane == 0 {
-                SUMS.write(warp, of_warp);
+                state.store(UP_TO_TILE | u64::from(before.wrapping_add(of_tile)), Relaxed, Scope::Device);
+                BEFORE.write(0, before);
             }
-            thread::sync_threads();
-            let mut before_warp = 0u32;
-            let mut of_tile = 0u32;
-            for other in 0..WARPS {
-                let sum = SUMS.read(other);
-                before_warp = before_warp.wrapping_add(if other < warp { sum } else { 0 });
-                of_tile = of_tile.wrapping_add(sum);
-            }
-            if warp == 0 {
-                // The answer takes as long as looking back.
-                let counter = states.get_unchecked(tiles);
-                let taken = if lane == 0 { counter.fetch_add(1, Relaxed, Scope::Device) } else { 0 };
-                let state = states.get_unchecked(tile);
-                if lane == 0 && tile > 0 {
-                    state.store(OF_TILE | u64::from(of_tile), Relaxed, Scope::Device);
-                }
-                let before = if tile > 0 { look_back(&states, tile) } else { 0 };
-                if lane == 0 {
-                    state.store(UP_TO_TILE | u64::from(before.wrapping_add(of_tile)), Relaxed, Scope::Device);
-                    BEFORE.write(0, before);
-                    TAKEN.write(0, taken);
-                }
-            }
-            thread::sync_threads();
-            let before_warp = BEFORE.read(0).wrapping_add(before_warp);
-            let by_vectors = is_y_aligned && (tile + 1) * TILE <= y.len();
-            for chunk in 0..CHUNKS {
-                let before = before_warp.wrapping_add(before[chunk]);
-                numbers[chunk] = numbers[chunk].map(|number| number.wrapping_add(before));
-                let first = tile * TILE + place(chunk);
-                if by_vectors {
-                    y.set_vector_unchecked(first, numbers[chunk]);
-                } else {
-                    for i in 0..FOUR {
-                        if first + i < y.len() {
-                            y.set_unchecked(first + i, numbers[chunk][i]);
-                        }
+        }
+        thread::sync_threads();
+        let before_warp = BEFORE.read(0).wrapping_add(before_warp);
+        for chunk in 0..CHUNKS {
+            let before = before_warp.wrapping_add(before[chunk]);
+            numbers[chunk] = numbers[chunk].map(|number| number.wrapping_add(before));
+            if by_vectors {
+                y.set_vector_unchecked(at(chunk), numbers[chunk]);
+            } else {
+                for i in 0..FOUR {
+                    if at(chunk) + i < y.len() {
+                        y.set_unchecked(at(chunk) + i, numbers[chunk][i]);
                     }
                 }
             }
-            (tile, following) = (following, TAKEN.read(0) as usize);
         }
     }
 }
@@ -305,9 +239,7 @@ mod operation {
         fn launch(&self, device: &Device, _sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             device.launch(zero_u64 { words: views.disjoint("states")? })?;
             let (x, y) = (views.read("x")?, views.write("y")?);
-            // Three blocks of a multiprocessor; on the executor, few of them, so that each has several tiles.
-            let blocks = device.gpu_properties().map_or(3, |gpu| 3 * gpu.multiprocessors);
-            Ok(device.launch_any_grid(blocks, inclusive_scan_u32 { x, y, states: views.atomics("states")? })?)
+            Ok(device.launch(inclusive_scan_u32 { x, y, states: views.atomics("states")? })?)
         }
 
         fn expected(&self, _sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {

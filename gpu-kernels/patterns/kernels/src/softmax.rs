@@ -273,6 +273,12 @@ fn own_part(rows: u32, cols: u32, parts: u32) -> Option<(usize, core::ops::Range
     (row < rows).then(|| (row as usize, first..cols.min(first.saturating_add(len))))
 }
 
+/// The first group of four of a block in a part; behind the last one of the row if there is nothing in the part.
+#[inline(always)]
+fn first_group(columns: &core::ops::Range<u32>) -> usize {
+    (columns.start as usize).div_ceil(FOUR * THREADS)
+}
+
 /// The blocks of all parts of all rows, if a grid can have as many.
 #[cfg(not(target_arch = "nvptx64"))]
 fn blocks_of_parts(rows: u32, parts: u32) -> Option<u32> {
@@ -300,7 +306,7 @@ pub fn softmax_parts_fp32(rows: u32, cols: u32, parts: u32, x: GlobalSlice<'_, f
     let Some((row, columns)) = own_part(rows, cols, parts) else { return }; // the same for the whole block
     let (me, first) = (thread::thread_idx_x() as usize, row * cols as usize);
     let team = Team::<THREADS>::new(me, cols as usize, x.as_ptr().addr()).of(columns.end as usize);
-    let (mut from, end) = (columns.start as usize / (FOUR * THREADS), team.groups());
+    let (mut from, end) = (first_group(&columns), team.groups());
     // What this thread has seen, and the sum of the exponentials: scaled down where there is a larger number.
     let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0);
     // SAFETY: the row is inside, of which a part is read; all threads of the block come to the barriers. One thread writes the part's two
@@ -362,7 +368,7 @@ pub fn softmax_of_parts_fp32(
     let (me, first, parts) = (thread::thread_idx_x() as usize, row * cols as usize, parts as usize);
     let addresses = x.as_ptr().addr() | y.as_mut_ptr().addr();
     let team = Team::<THREADS>::new(me, cols as usize, addresses).of(columns.end as usize);
-    let (mut from, end) = (columns.start as usize / (FOUR * THREADS), team.groups());
+    let (mut from, end) = (first_group(&columns), team.groups());
     // SAFETY: the row is inside, and its part this block's alone, all of whose threads come to the barriers; each part of the row has two
     // numbers.
     unsafe {
