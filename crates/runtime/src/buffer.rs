@@ -59,8 +59,11 @@ impl Device {
         let memory = match &self.inner.backend {
             // SAFETY: the caller's promise.
             Backend::Cuda(cuda) => Memory::Cuda(unsafe { self.gpu(cuda).lent(address as u64, len) }),
-            // SAFETY: as above.
-            Backend::Cpu(_) => Memory::Cpu(unsafe { CpuMemory::lent(address, len) }),
+            Backend::Cpu(executor) => {
+                executor.has_values(address, len * size_of::<T>());
+                // SAFETY: the caller's promise.
+                Memory::Cpu(unsafe { CpuMemory::lent(address, len) })
+            }
         };
         let buffer = Buffer { device: self.clone(), memory };
         self.inner.allocations.lend(buffer.address(), buffer.bytes());
@@ -138,15 +141,16 @@ impl<T: Element + Pod> Buffer<T> {
     pub fn copy_from(&mut self, source: &[T]) -> Result<(), Error> {
         self.check_length(source.len())?;
         self.wait_for_uses(true)?;
-        let uses = self.uses(true);
+        let (address, bytes) = (self.address(), self.bytes());
+        let uses = || Use::of(address, bytes, true);
         let inner = &self.device.inner;
         match (&inner.backend, &mut self.memory) {
             (Backend::Cuda(cuda), Memory::Cuda(memory)) => {
                 let copy = |_: &_| Ok(memory.copy_from_host(source)?);
-                self.device.after_in_order(self.device.in_order(cuda, || uses, None, copy))
+                self.device.after_in_order(self.device.in_order(cuda, uses, None, copy))
             }
             (Backend::Cpu(_), Memory::Cpu(memory)) => {
-                let _claim = inner.claims.claim(format_args!("a copy from the host"), uses)?;
+                let _claim = inner.claims.claim(format_args!("a copy from the host"), uses())?;
                 // SAFETY: the memory is claimed.
                 unsafe { memory.write(source) };
                 Ok(())
@@ -163,15 +167,15 @@ impl<T: Element + Pod> Buffer<T> {
     pub fn copy_to(&self, target: &mut [T]) -> Result<(), Error> {
         self.check_length(target.len())?;
         self.wait_for_uses(false)?;
-        let uses = self.uses(false);
+        let uses = || self.uses(false);
         let inner = &self.device.inner;
         match (&inner.backend, &self.memory) {
             (Backend::Cuda(cuda), Memory::Cuda(memory)) => {
                 let copy = |_: &_| Ok(memory.copy_to_host(target)?);
-                self.device.after_in_order(self.device.in_order(cuda, || uses, None, copy))
+                self.device.after_in_order(self.device.in_order(cuda, uses, None, copy))
             }
             (Backend::Cpu(_), Memory::Cpu(memory)) => {
-                let _claim = inner.claims.claim(format_args!("a copy to the host"), uses)?;
+                let _claim = inner.claims.claim(format_args!("a copy to the host"), uses())?;
                 memory.check_read(0..memory.len)?;
                 // SAFETY: the memory is claimed.
                 unsafe { memory.read(target) };
@@ -281,10 +285,7 @@ impl<T: Element + Pod> Buffer<T> {
 
     /// An operation's use of the whole buffer.
     pub(crate) fn uses(&self, is_written: bool) -> Vec<Use> {
-        match self.bytes() {
-            0 => Vec::new(),
-            bytes => vec![Use::new(self.address(), bytes, is_written)],
-        }
+        Use::of(self.address(), self.bytes(), is_written)
     }
 
     /// Waits for the operations that a copy from or to the host comes after, so that the copy itself, which others cannot start anything
@@ -293,8 +294,11 @@ impl<T: Element + Pod> Buffer<T> {
         let Backend::Cuda(cuda) = &self.device.inner.backend else { return Ok(()) };
         let mut before = Vec::new();
         {
+            // (Nothing is allocated where nothing is in the way.)
             let live = self.device.inner.allocations.lock();
-            self.uses(is_written).iter().for_each(|use_| live.conflicts(use_, &mut before));
+            if !self.is_empty() {
+                live.conflicts(&Use::new(self.address(), self.bytes(), is_written), &mut before);
+            }
         }
         let waited = if before.is_empty() {
             Ok(())

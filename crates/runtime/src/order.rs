@@ -45,6 +45,11 @@ impl Use {
         Self { range: address..address + bytes, is_written }
     }
 
+    /// A use of so many bytes; none of no bytes.
+    pub(crate) fn of(address: usize, bytes: usize, is_written: bool) -> Vec<Self> {
+        if bytes == 0 { Vec::new() } else { vec![Self::new(address, bytes, is_written)] }
+    }
+
     /// Whether the order of the two matters.
     pub(crate) fn conflicts_with(&self, other: &Self) -> bool {
         (self.is_written || other.is_written)

@@ -174,6 +174,7 @@ impl Device {
     ///
     /// # Errors
     /// Those of [`runtime::Device::allocate`].
+    #[track_caller]
     pub fn allocate<T: Element + Pod>(&self, len: usize) -> Result<Buffer<T>, runtime::Error> {
         match self.runtime.allocate(len) {
             Err(error) if error.is_lack_of_memory() && self.free_kept() => self.runtime.allocate(len),
@@ -185,6 +186,7 @@ impl Device {
     ///
     /// # Errors
     /// Those of [`runtime::Device::upload`].
+    #[track_caller]
     pub fn upload<T: Element + Pod>(&self, data: &[T]) -> Result<Buffer<T>, runtime::Error> {
         let mut buffer = self.allocate(data.len())?;
         buffer.copy_from(data)?;

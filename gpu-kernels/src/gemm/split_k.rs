@@ -320,11 +320,10 @@ pub fn gemm_split_reduction_many_fp32(reduction: SplitReduction<'_>) {
                 }
             }
             thread::sync_threads();
-            if part == 0 {
-                for warp in 1..WARPS {
-                    for i in 0..WIDTH {
-                        sums[i] += FOUND.read([i, warp, place as usize]);
-                    }
+            // By all, though the first part's count alone: behind a branch, the compiler would have a barrier on either side of it.
+            for warp in 1..WARPS {
+                for i in 0..WIDTH {
+                    sums[i] += FOUND.read([i, warp, place as usize]);
                 }
             }
             thread::sync_threads();

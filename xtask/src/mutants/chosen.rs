@@ -656,8 +656,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "all sharers but one are added up",
         file: "gpu-kernels/src/gemm/split_k.rs",
-        from: "let mut other = 1;",
-        to: "let mut other = 2;",
+        from: "for warp in 1..WARPS {",
+        to: "for warp in 2..WARPS {",
         kernels: &["gemm_mma_nn_fp32_3xtf32"],
     },
     Mutant {

@@ -157,6 +157,17 @@ impl Executor {
         self.allocations.lock().insert(address, Arc::clone(&allocation));
         Some(UnwrittenMemory { allocation, allocations: Arc::clone(&self.allocations) })
     }
+
+    /// Says that the `bytes` bytes at `address` have values, or are about to get some from the host: for a part of memory
+    /// [without values](Executor::without_values), known by its address alone.
+    pub fn has_values(&self, address: usize, bytes: usize) {
+        let mut found = Vec::new();
+        self.allocations.find(address, bytes, &mut found);
+        for allocation in found {
+            let (start, end) = (address.max(allocation.start), (address + bytes).min(allocation.end()));
+            allocation.write(start, end - start);
+        }
+    }
 }
 
 impl UnwrittenMemory {
@@ -271,6 +282,9 @@ mod tests {
         assert_eq!(found(1200, 100), []);
         memory[1].note_write::<u8>(0..100);
         assert_eq!(found(1050, 100), [1000]);
+        executor.has_values(900, 150);
+        assert_eq!(memory[0].check_read::<u8>(0..50), Ok(()));
+        assert_eq!(memory[0].check_read::<u8>(0..100).unwrap_err().first, 50);
         drop(memory);
         assert_eq!(found(1050, 100), []);
         assert!(Executor::new(Checks::Bounds).without_values(1000, 100).is_none());
