@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cust::memory::bytemuck::Pod;
 use cust::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUgraph, CUgraphExec,
-    CUgraphNode, CUkernelNodeAttrID, CUmemorytype,
+    CUgraphNode, CUkernelNodeAttrID, CUmemorytype, CUresult,
 };
 
 use crate::error::Error;
@@ -154,31 +154,20 @@ impl Graph {
         if source.len() != target.len() {
             return Err(Error::LengthMismatch { host_len: source.len(), device_len: target.len() });
         }
-        let before = self.raw_nodes(after);
-        self.gpu.bind()?;
-        let context = self.gpu.current_context()?;
-        let mut node = None;
-        if target.bytes() > 0 {
-            let mut raw = ptr::null_mut();
-            let copy = CUDA_MEMCPY3D {
-                srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-                srcDevice: source.address(),
-                dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-                dstDevice: target.address(),
-                WidthInBytes: target.bytes(),
-                Height: 1,
-                Depth: 1,
-                ..empty_copy()
-            };
-            // SAFETY: the graph and the nodes are there, and `raw` may be written to; the memory is the caller's promise.
-            self.gpu.call(|| unsafe {
-                let copy = &raw const copy;
-                sys::cuGraphAddMemcpyNode(&mut raw, self.raw, before.as_ptr(), before.len(), copy, context)
-            })?;
-            node = Some(raw);
-        }
-        self.nodes.push(Node { raw: node, function: None });
-        Ok(())
+        let copy = CUDA_MEMCPY3D {
+            srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: source.address(),
+            dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: target.address(),
+            WidthInBytes: target.bytes(),
+            Height: 1,
+            Depth: 1,
+            ..empty_copy()
+        };
+        self.add_unless_empty(target.bytes(), after, |node, graph, before, context| {
+            // SAFETY: the graph and the nodes are there, and `node` may be written to; the memory is the caller's promise.
+            unsafe { sys::cuGraphAddMemcpyNode(node, graph, before.as_ptr(), before.len(), &raw const copy, context) }
+        })
     }
 
     /// Adds a fill of every byte; it comes after the nodes of these numbers.
@@ -197,28 +186,38 @@ impl Graph {
         value: u8,
         after: &[usize],
     ) -> Result<(), Error> {
+        let fill = CUDA_MEMSET_NODE_PARAMS {
+            dst: target.address(),
+            pitch: 0,
+            value: value.into(),
+            elementSize: 1,
+            width: target.bytes(),
+            height: 1,
+        };
+        self.add_unless_empty(target.bytes(), after, |node, graph, before, context| {
+            // SAFETY: the graph and the nodes are there, and `node` may be written to; the memory is the caller's promise.
+            unsafe { sys::cuGraphAddMemsetNode(node, graph, before.as_ptr(), before.len(), &raw const fill, context) }
+        })
+    }
+
+    /// Adds a node that touches so many bytes, behind the nodes of these numbers; one that does nothing if there are none. `add` has the
+    /// driver add it.
+    fn add_unless_empty(
+        &mut self,
+        bytes: usize,
+        after: &[usize],
+        add: impl FnOnce(&mut CUgraphNode, CUgraph, &[CUgraphNode], CUcontext) -> CUresult,
+    ) -> Result<(), Error> {
         let before = self.raw_nodes(after);
         self.gpu.bind()?;
         let context = self.gpu.current_context()?;
-        let mut node = None;
-        if target.bytes() > 0 {
-            let mut raw = ptr::null_mut();
-            let fill = CUDA_MEMSET_NODE_PARAMS {
-                dst: target.address(),
-                pitch: 0,
-                value: value.into(),
-                elementSize: 1,
-                width: target.bytes(),
-                height: 1,
-            };
-            // SAFETY: the graph and the nodes are there, and `raw` may be written to; the memory is the caller's promise.
-            self.gpu.call(|| unsafe {
-                let fill = &raw const fill;
-                sys::cuGraphAddMemsetNode(&mut raw, self.raw, before.as_ptr(), before.len(), fill, context)
-            })?;
-            node = Some(raw);
+        let mut raw = None;
+        if bytes > 0 {
+            let mut node = ptr::null_mut();
+            self.gpu.call(|| add(&mut node, self.raw, &before, context))?;
+            raw = Some(node);
         }
-        self.nodes.push(Node { raw: node, function: None });
+        self.nodes.push(Node { raw, function: None });
         Ok(())
     }
 
