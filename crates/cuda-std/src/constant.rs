@@ -51,9 +51,15 @@ impl<A: SharedArray> Constant<A> {
 
     /// Element `index`, or `None` outside of the array.
     #[inline(always)]
+    #[track_caller]
     pub fn get(&'static self, index: A::Index) -> Option<A::Element> {
-        // SAFETY: the index was compared with the extents.
-        A::contains(index).then(|| unsafe { self.get_unchecked(index) })
+        // No closure: what it reads would be read at its own line, not at the caller's.
+        if A::contains(index) {
+            // SAFETY: the index was compared with the extents.
+            Some(unsafe { self.get_unchecked(index) })
+        } else {
+            None
+        }
     }
 
     /// Element `index`: one load (`ld.const`).

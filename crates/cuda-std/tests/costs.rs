@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use cuda_std::atomic::{Relaxed, Scope};
+use cuda_std::atomic::{Acquire, Relaxed, Scope};
 use cuda_std::executor::{Checks, Cost, CostKind, Costs, Executor, KernelCosts};
 use cuda_std::ldmatrix::ldmatrix_x4;
 use cuda_std::prelude::*;
@@ -57,6 +57,23 @@ fn many_kinds(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, u32>) {
             let _ = x.get_unchecked(16 * lane); // <some lanes>
         }
         y.atomic_unchecked(lane / 4).fetch_add(1, Relaxed, Scope::Device); // <atomics>
+    }
+}
+
+/// Each lane adds to elements of its own in a loop, and lets other blocks run at each; what it read before is not lost by that.
+#[kernel(block = 32)]
+fn stops_often(x: GlobalSlice<'_, f32>, sums: GlobalAtomics<'_, u32>) {
+    let lane = warp::lane_id() as usize;
+    for round in 0..4 {
+        let Some(value) = x.get(32 * round + lane) else { return }; // <checked>
+        if value > 0.5
+            && let Some(sum) = sums.get(32 * round + lane)
+        {
+            sum.fetch_add(1, Relaxed, Scope::Device); // <some add>
+        }
+    }
+    if let Some(sum) = sums.get(lane) {
+        sum.load(Acquire, Scope::Device); // <atomic load>
     }
 }
 
@@ -122,6 +139,22 @@ fn vectors_matrices_and_some_lanes_are_one_request_each() {
     let atomics = Cost { bytes: 32, sectors: 1, conflicts: 24, ..all };
     assert_eq!(of_line(&costs, CostKind::GlobalAtomic, "atomics"), atomics);
     assert_eq!(some.used(), Some(0.125));
+}
+
+#[test]
+fn what_a_warp_does_together_is_one_request_though_each_lane_stops_at_its_atomics() {
+    // Every lane leaves out one of four rounds.
+    let mut x = Aligned([1.0; 128]);
+    (0..32).for_each(|lane| x.0[32 * (lane % 4) + lane] = 0.0);
+    let mut sums = Aligned([0u32; 128]);
+    let sums_view = GlobalAtomics::new(&mut sums.0);
+    let costs = costs(stops_often { x: GlobalSlice::new(&x.0), sums: sums_view });
+    let read = Cost { requests: 4, lanes: 128, bytes: 512, sectors: 16, ..Cost::default() };
+    assert_eq!(of_line(&costs, CostKind::GlobalLoad, "checked"), read);
+    assert_eq!(of_line(&costs, CostKind::GlobalAtomic, "some add").requests, 4);
+    assert_eq!(of_line(&costs, CostKind::GlobalAtomic, "some add").lanes, 96);
+    // To memory, an atomic load is a load.
+    assert_eq!(of_line(&costs, CostKind::GlobalLoad, "atomic load").sectors, 4);
 }
 
 #[test]

@@ -9,9 +9,9 @@
 //! | this program is told to end, and calls [`end_all`] | the same |
 //! | this program is gone without a word, as by SIGKILL | SIGTERM to its first process, by the system |
 
-use std::io;
+use std::io::{self, Read, Seek};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,6 +79,18 @@ pub fn run(command: &mut Command, limit: Option<Duration>) -> io::Result<Ended> 
         drop(groups);
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Runs a program for a limited time: how it has ended, and what it has written to its standard output and its standard error.
+pub(crate) fn output_of(command: &mut Command, limit: Duration) -> io::Result<(Ended, String)> {
+    // Not a pipe: what the program has started may hold the other end for longer than it runs itself.
+    let mut file = tempfile::tempfile()?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file.try_clone()?);
+    let ended = run(command, Some(limit))?;
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok((ended, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Runs in the new process, before its program does.

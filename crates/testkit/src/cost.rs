@@ -28,12 +28,20 @@ pub struct CostReport {
 /// # Errors
 /// What is wrong with the case.
 pub fn cost(operation: &dyn Operation, sizes: Sizes, seed: u64) -> Result<CostReport, Error> {
+    let text = sizes.to_string();
+    let kernels = costs_of(operation, vec![sizes], seed)?;
+    Ok(CostReport { operation: operation.describe().name, sizes: text, kernels })
+}
+
+/// What some cases of an operation would cost together, each of which is launched once.
+pub(crate) fn costs_of(operation: &dyn Operation, cases: Vec<Sizes>, seed: u64) -> Result<Vec<KernelCosts>, Error> {
     let costs = Arc::new(Costs::default());
     let device = Device::with_executor(Executor::new(Checks::Full).with_costs(Arc::clone(&costs)));
-    let text = sizes.to_string();
-    let trial = Trial::new(operation, sizes, seed)?;
-    trial.judge(&trial.run(&device)?)?;
-    Ok(CostReport { operation: operation.describe().name, sizes: text, kernels: costs.kernels() })
+    for sizes in cases {
+        let trial = Trial::new(operation, sizes, seed)?;
+        trial.judge(&trial.run(&device)?)?;
+    }
+    Ok(costs.kernels())
 }
 
 impl fmt::Display for CostReport {

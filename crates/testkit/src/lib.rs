@@ -62,7 +62,7 @@
 //! |---|---|---|
 //! | [`check()`] | guard words around every argument, outputs that are NaN before, inputs as they were, every element within its bound, the same bits in three runs | any device |
 //! | [`check_executor`] | the same with all checks of the executor, also with the limits of lesser GPUs | the executor |
-//! | [`cost()`] | by line of the kernels: sectors of global memory, bank conflicts, lanes that take part, as Nsight Compute counts them | the executor |
+//! | [`cost()`] | by line of the kernels: sectors of global memory, bank conflicts, lanes that take part, as Nsight Compute counts them; with `--ncu` beside what that counts | the executor |
 //! | [`trace()`] | where kernels make the first NaN, infinity or subnormal number, or lose an addend | the executor |
 //! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
 //! | [`agreement()`] | a GPU's bits against the executor's | both |
@@ -79,6 +79,8 @@ mod check;
 #[cfg(feature = "program")]
 pub mod child;
 mod cost;
+#[cfg(feature = "program")]
+mod counters;
 #[cfg(feature = "program")]
 pub mod ending;
 mod error;
@@ -101,6 +103,8 @@ pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, V
 pub use bench::{MeasuredBaseline, Measurement, Times, bench};
 pub use check::{Case, Report, assert_checks, check, check_case, check_executor};
 pub use cost::{CostReport, cost};
+#[cfg(feature = "program")]
+pub use counters::CostTask;
 pub use error::{Error, Nearest};
 pub use expected::{Expected, FP32_ROUNDING};
 pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};

@@ -10,7 +10,7 @@ use runtime::{Device, KernelSet};
 use serde::Serialize;
 
 use crate::check::{Report, check_case};
-use crate::cost::cost;
+use crate::counters::CostTask;
 use crate::error::Nearest;
 use crate::operation::{Description, Operation, Sizes};
 use crate::sanitize::{Planted, SanitizeTask};
@@ -80,20 +80,7 @@ pub enum CheckTask {
     },
     /// Counts on the executor what each line of the kernels would cost on a GPU: sectors of global memory, bank conflicts, lanes that take
     /// part.
-    Cost {
-        #[allow(missing_docs, reason = "its flags are documented")]
-        #[command(flatten)]
-        wanted: Wanted,
-        /// The sizes, as `rows=3,cols=4` [default: the last small case]
-        #[arg(long, value_name = "SIZES")]
-        sizes: Option<String>,
-        /// What numbers are generated from.
-        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-        seed: u64,
-        /// Print JSON, one line for each operation.
-        #[arg(long)]
-        json: bool,
-    },
+    Cost(CostTask),
     /// Leaves out each call that orders threads, and sees whether the checks tell.
     Mutants {
         #[allow(missing_docs, reason = "its flags are documented")]
@@ -180,8 +167,8 @@ impl Default for Common {
 pub fn main(operations: &[&'static dyn Operation], kernel_sets: &[&'static KernelSet]) -> ExitCode {
     let program = Program { operations, kernel_sets, planted: &[] };
     let task = Arguments::parse().task;
-    if matches!(task, Some(Task::Sanitize(_))) {
-        // The one task that starts other processes.
+    if matches!(task, Some(Task::Sanitize(_) | Task::Check(CheckTask::Cost(_)))) {
+        // These start other processes.
         ending::listen(|signal| {
             child::end_all();
             eprintln!("interrupted");
@@ -252,13 +239,7 @@ impl Program<'_> {
                 Ok(is_right && is_traced)
             }
             Task::Check(CheckTask::Agreement { wanted, common, seeds }) => self.agreement(&wanted, &common, seeds),
-            Task::Check(CheckTask::Cost { wanted, sizes, seed, json }) => {
-                let device = Device::cpu(Checks::Full);
-                self.each(&wanted, |operation| {
-                    let sizes = sizes_for(operation, &device, sizes.as_deref())?;
-                    Ok(show(&cost(operation, sizes, seed)?, json, true))
-                })
-            }
+            Task::Check(CheckTask::Cost(task)) => self.cost(&task),
             Task::Check(CheckTask::Mutants { wanted, common, limit }) => {
                 let limit = Duration::from_secs(limit);
                 self.each(&wanted, |operation| {
@@ -282,7 +263,7 @@ impl Program<'_> {
     }
 
     /// Does something for each operation that is meant. What is wrong with one is said, and the others have their turn.
-    fn each(
+    pub(crate) fn each(
         &self,
         wanted: &Wanted,
         mut action: impl FnMut(&'static dyn Operation) -> Result<bool, Error>,
@@ -447,7 +428,7 @@ pub(crate) fn select(
 }
 
 /// The sizes that were asked for, or those of the last case that is meant for the device.
-fn sizes_for(operation: &dyn Operation, device: &Device, text: Option<&str>) -> Result<Sizes, Error> {
+pub(crate) fn sizes_for(operation: &dyn Operation, device: &Device, text: Option<&str>) -> Result<Sizes, Error> {
     let description = operation.describe();
     match text {
         Some(text) => description.parse_sizes(text),
@@ -501,6 +482,9 @@ mod tests {
         assert!(message("agreement").contains("needs a GPU"));
         assert!(message("sanitize --op twise").contains("(did you mean `twice`"));
         assert!(message("sanitize --kernel doubled").contains("(did you mean `doubles`"));
+        assert!(message("cost --ncu --device cpu").contains("come without `--ncu`"));
+        assert!(message("cost --ncu --op halved").contains("this program has no kernel sets"));
+        assert!(message("cost --launch-on cpu").contains("there is no device `cpu`"));
         assert!(message("sanitize --device cpu").contains("`check` looks for the same"));
         assert!(
             message("sanitize").contains("`sanitize` needs a GPU with kernels of this program: this program has no")

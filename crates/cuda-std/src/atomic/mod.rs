@@ -466,8 +466,13 @@ impl<'a, T: AtomicElement> GlobalAtomics<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub fn get(&self, index: usize) -> Option<Atomic<'a, T>> {
-        // SAFETY: the index was compared with the length.
-        (index < self.len()).then(|| unsafe { self.get_unchecked(index) })
+        // No closure: what it reads would be read at its own line, not at the caller's.
+        if index < self.len() {
+            // SAFETY: the index was compared with the length.
+            Some(unsafe { self.get_unchecked(index) })
+        } else {
+            None
+        }
     }
 
     /// Element `index`.

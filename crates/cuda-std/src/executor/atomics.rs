@@ -101,9 +101,14 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
             words_to_access(array, words, location, note).wrapping_add(offset)
         }
     };
-    let (kind, at) = match place {
-        Place::Global(address, _) => (CostKind::GlobalAtomic, address.addr()),
-        Place::Shared(_, offset) => (CostKind::SharedAtomic, offset),
+    // To memory, an atomic load is a load.
+    let (kind, at) = match (place, change) {
+        (Place::Global(address, _), Change::Load) => (CostKind::GlobalLoad, address.addr()),
+        (Place::Global(address, _), Change::Store(_)) => (CostKind::GlobalStore, address.addr()),
+        (Place::Global(address, _), _) => (CostKind::GlobalAtomic, address.addr()),
+        (Place::Shared(_, offset), Change::Load) => (CostKind::SharedLoad, offset),
+        (Place::Shared(_, offset), Change::Store(_)) => (CostKind::SharedStore, offset),
+        (Place::Shared(_, offset), _) => (CostKind::SharedAtomic, offset),
     };
     context.note_cost(kind, (at, bytes), location);
     let (before, after) = match bytes {

@@ -238,8 +238,8 @@ impl<'a> Block<'a> {
                     State::Ready | State::Faulted | State::StackOverflow => {}
                 }
             }
-            if let Some(costs) = &context.costs {
-                costs.end_of_turn();
+            if let Some(costs) = context.costs.as_ref().filter(|_| yielded == 0) {
+                costs.have_met(warp);
             }
             ready = if in_operation != 0 { exchange(context, warp) } else { 0 };
             if let Some(fault) = context.fault.take() {

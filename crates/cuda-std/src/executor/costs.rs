@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Lanes run one after the other here, so what a warp does in one instruction has to be put together: the n-th accesses of lanes on a line,
-//! counted from where the warp has last met, are one *request*. Where lanes go through a loop different numbers of times without meeting,
-//! this may put together what a GPU does apart, or the other way round. The compiler for a GPU may leave out accesses, or join them; what
+//! counted from where the warp has last met, are one *request*; or those after the n-th accesses on the line before, where that costs less, as
+//! behind a branch in a loop. Where lanes go through loops in ways that neither tells, this may put together what a GPU does
+//! apart, or the other way round. The compiler for a GPU may leave out accesses, or join them; what
 //! is counted is what the source says.
 //!
 //! The figures are those of Nsight Compute by definition:
@@ -38,21 +39,21 @@ pub(super) use recorder::Recorder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CostKind {
-    /// Loads from global memory.
+    /// Loads from global memory, atomic ones among them.
     GlobalLoad,
-    /// Stores to global memory.
+    /// Stores to global memory, atomic ones among them.
     GlobalStore,
-    /// Atomic operations on global memory.
+    /// Atomic operations on global memory that read and write: additions, exchanges and the like.
     GlobalAtomic,
     /// Asynchronous copies (`cp.async`): what they read of global memory.
     AsyncCopy,
     /// Tiles that TMA loads or stores: their bytes in global memory. A thread asks for each, not a warp.
     Tma,
-    /// Loads from shared memory, `ldmatrix` among them.
+    /// Loads from shared memory, atomic ones and `ldmatrix` among them.
     SharedLoad,
-    /// Stores to shared memory.
+    /// Stores to shared memory, atomic ones among them.
     SharedStore,
-    /// Atomic operations on shared memory.
+    /// Atomic operations on shared memory that read and write.
     SharedAtomic,
     /// Barriers of the block, or of a part of it, and waits for a phase or a flag: how often warps have stopped there.
     Wait,

@@ -14,8 +14,13 @@ impl<T: Element> GlobalSlice<'_, T> {
     #[track_caller]
     pub fn get_hinted(&self, index: usize, hint: impl LoadHint) -> Option<T> {
         const { require_aligned::<T>() };
-        // SAFETY: the index was compared with the length; an element of a view is aligned as its type, and that is its size.
-        (index < self.len()).then(|| unsafe { self.get_hinted_unchecked(index, hint) })
+        // No closure: what it reads would be read at its own line, not at the caller's.
+        if index < self.len() {
+            // SAFETY: the index was compared with the length; an element of a view is aligned as its type, and that is its size.
+            Some(unsafe { self.get_hinted_unchecked(index, hint) })
+        } else {
+            None
+        }
     }
 
     /// Element `index`, of 1, 2, 4, 8 or 16 bytes: one load, with a [hint](crate::cache) for the caches.

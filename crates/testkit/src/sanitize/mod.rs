@@ -18,9 +18,8 @@ mod report;
 mod tool;
 
 use std::ffi::OsString;
-use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cuda_std::KernelFacts;
@@ -187,25 +186,13 @@ fn under(tool: Tool, arguments: &[OsString], options: &Options) -> Result<Run, E
     let mut command = Command::new(&options.compute_sanitizer);
     command.args(["--tool", tool.name(), "--error-exitcode", &FOUND_SOMETHING.to_string(), "--log-file"]);
     command.arg(&log).arg(&options.program).args(&arguments);
-    let (ended, output) = output_of(&mut command, options.limit)
+    let (ended, output) = child::output_of(&mut command, options.limit)
         .map_err(|source| Error::Program { program: options.compute_sanitizer.clone(), reason: source.to_string() })?;
     // Without a log there is nothing to be read in it, which is what the counts say then.
     let log = std::fs::read(&log).unwrap_or_default();
     let log = String::from_utf8_lossy(&log).into_owned();
     let what = arguments.join(" ".as_ref()).to_string_lossy().into_owned();
     Ok(Run { what, ended, counts: Counts::of(tool, &log), log, output })
-}
-
-/// Runs a program for a limited time: how it has ended, and what it has written to its standard output and its standard error.
-fn output_of(command: &mut Command, limit: Duration) -> io::Result<(Ended, String)> {
-    // Not a pipe: what the program has started may hold the other end for longer than it runs itself.
-    let mut file = tempfile::tempfile()?;
-    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file.try_clone()?);
-    let ended = child::run(command, Some(limit))?;
-    file.rewind()?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok((ended, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 impl Run {
@@ -243,7 +230,7 @@ impl Run {
 /// [`Error::Program`] if it cannot be run, or is another program.
 pub fn version(compute_sanitizer: &Path) -> Result<String, Error> {
     let program = |reason: String| Error::Program { program: compute_sanitizer.to_owned(), reason };
-    let output = output_of(Command::new(compute_sanitizer).arg("--version"), VERSION_LIMIT);
+    let output = child::output_of(Command::new(compute_sanitizer).arg("--version"), VERSION_LIMIT);
     let (ended, text) = output.map_err(|error| program(error.to_string()))?;
     let version = text.lines().find_map(|line| line.trim().strip_prefix("Version "));
     match (ended, version) {

@@ -16,12 +16,12 @@ const SECTOR: usize = 32;
 const BANKS: usize = 32;
 const BANK_BYTES: usize = 4;
 
-/// What a worker notes for the warp that runs, and has counted.
+/// What a worker notes for the warps of its block, and has counted.
 pub(in super::super) struct Recorder {
     costs: Arc<Costs>,
     kernel: &'static str,
-    /// Accesses since the warp has last met, by line.
-    open: RefCell<HashMap<Key, Open>>,
+    /// What each warp has done since it has last met.
+    open: RefCell<Vec<Warp>>,
     counted: RefCell<HashMap<Key, (&'static Location<'static>, Cost)>>,
     /// How many accesses to shared memory that follow are parts of one that has been noted.
     parts: Cell<usize>,
@@ -30,11 +30,21 @@ pub(in super::super) struct Recorder {
 /// The address of a location, and what is done there.
 type Key = (usize, CostKind);
 
+/// What a warp has done since it has last met.
+#[derive(Default)]
+struct Warp {
+    lines: HashMap<Key, Open>,
+    /// The round of each lane's last access, whatever line it was on.
+    rounds: [u32; LANES],
+}
+
 /// Accesses on one line.
 struct Open {
     location: &'static Location<'static>,
     /// How many each lane has made.
     count: [u32; LANES],
+    /// The round that each lane's next one is in at the earliest.
+    round: [u32; LANES],
     accesses: Vec<Access>,
 }
 
@@ -42,10 +52,16 @@ struct Open {
 struct Access {
     /// Which one it is of its lane.
     number: u32,
+    /// The same, but not less than the round of the lane's access before, on whatever line: a lane that leaves out a line in some rounds of a
+    /// loop is then still in the round of the others, if there is another line that none leaves out. No lane has a round of a line twice.
+    round: u32,
     lane: u16,
     bytes: u16,
     address: usize,
 }
+
+/// What puts accesses of a line together to requests.
+type Together = fn(&Access) -> u32;
 
 impl Recorder {
     pub(in super::super) fn new(costs: &Arc<Costs>, kernel: &'static str) -> Self {
@@ -68,15 +84,23 @@ impl Recorder {
         location: &'static Location<'static>,
     ) {
         let mut open = self.open.borrow_mut();
-        let open = open.entry((core::ptr::from_ref(location).addr(), kind)).or_insert_with(|| Open {
+        let (warp, lane) = (thread / LANES, thread % LANES);
+        if open.len() <= warp {
+            open.resize_with(warp + 1, Warp::default);
+        }
+        let Warp { lines, rounds } = &mut open[warp];
+        let line = lines.entry((core::ptr::from_ref(location).addr(), kind)).or_insert_with(|| Open {
             location,
             count: [0; LANES],
+            round: [0; LANES],
             accesses: Vec::new(),
         });
-        let lane = thread % LANES;
-        let count = &mut open.count[lane];
-        open.accesses.push(Access { number: *count, lane: lane as u16, bytes: bytes as u16, address });
-        *count += 1;
+        let number = line.count[lane];
+        let round = line.round[lane].max(rounds[lane]);
+        line.count[lane] = number + 1;
+        line.round[lane] = round + 1;
+        rounds[lane] = round;
+        line.accesses.push(Access { number, round, lane: lane as u16, bytes: bytes as u16, address });
     }
 
     /// Notes an access to shared memory, unless it is a part of one that has been noted.
@@ -113,14 +137,12 @@ impl Recorder {
         self.add((core::ptr::from_ref(location).addr(), CostKind::Tma), location, &cost);
     }
 
-    /// Counts what the warp has done that has just stopped.
-    pub(in super::super) fn end_of_turn(&self) {
+    /// Counts what a warp has done whose lanes have just met, or ended.
+    pub(in super::super) fn have_met(&self, warp: usize) {
         self.parts.set(0);
-        for (key, mut open) in self.open.borrow_mut().drain() {
-            open.accesses.sort_by_key(|access| access.number);
-            let mut cost = Cost::default();
-            open.accesses.chunk_by(|a, b| a.number == b.number).for_each(|lanes| cost.add(&of_request(key.1, lanes)));
-            self.add(key, open.location, &cost);
+        let Some(warp) = self.open.borrow_mut().get_mut(warp).map(core::mem::take) else { return };
+        for (key, Open { location, accesses, .. }) in warp.lines {
+            self.add(key, location, &of_line(key.1, accesses));
         }
     }
 
@@ -131,11 +153,27 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.end_of_turn();
+        let warps = self.open.borrow().len();
+        (0..warps).for_each(|warp| self.have_met(warp));
         for ((_, kind), (location, cost)) in self.counted.take() {
             self.costs.add(self.kernel, location, kind, &cost);
         }
     }
+}
+
+/// What accesses on one line cost. What belongs together is, as a rule, close together: of the two ways to put accesses together, the one counts
+/// by which they cost less.
+fn of_line(kind: CostKind, mut accesses: Vec<Access>) -> Cost {
+    let ways: [Together; 2] = [|access| access.round, |access| access.number];
+    let [by_round, by_number] = ways.map(|way| {
+        // By lanes within: a line may have come to some of them in another order.
+        accesses.sort_by_key(|access| (way(access), access.lane));
+        let mut cost = Cost::default();
+        accesses.chunk_by(|a, b| way(a) == way(b)).for_each(|lanes| cost.add(&of_request(kind, lanes)));
+        cost
+    });
+    let price = |cost: &Cost| (cost.sectors + cost.wavefronts, cost.requests);
+    if price(&by_round) < price(&by_number) { by_round } else { by_number }
 }
 
 /// What one instruction costs, of which these are the accesses of lanes.
@@ -149,10 +187,10 @@ fn of_request(kind: CostKind, lanes: &[Access]) -> Cost {
             cost.conflicts = met_by_others(lanes);
         }
         CostKind::SharedAtomic => {
-            cost.wavefronts = wavefronts(lanes).0;
+            cost.wavefronts = wavefronts(kind, lanes).0;
             cost.conflicts = met_by_others(lanes);
         }
-        CostKind::SharedLoad | CostKind::SharedStore => (cost.wavefronts, cost.conflicts) = wavefronts(lanes),
+        CostKind::SharedLoad | CostKind::SharedStore => (cost.wavefronts, cost.conflicts) = wavefronts(kind, lanes),
     }
     cost.bytes = count(lanes, 1);
     cost
@@ -175,11 +213,32 @@ fn met_by_others(lanes: &[Access]) -> u64 {
     (lanes.len() - addresses.len()) as u64
 }
 
-/// How many passes through shared memory an instruction takes, and how many more than without conflicts. Accesses of 8 bytes are served for 16
-/// lanes at a time, those of 16 bytes for 8.
-fn wavefronts(lanes: &[Access]) -> (u64, u64) {
+/// Whether lanes read in pairs from the same address, each with its neighbour or each with the one after that.
+fn is_in_pairs(lanes: &[Access]) -> bool {
+    let mut address = [None; LANES];
+    lanes.iter().for_each(|access| address[usize::from(access.lane) % LANES] = Some(access.address));
+    let has_partner = |distance: usize| {
+        let is_same =
+            |(lane, address_of_lane): (usize, &Option<usize>)| match (address_of_lane, address[lane ^ distance]) {
+                (Some(one), Some(other)) => *one == other,
+                _ => true,
+            };
+        address.iter().enumerate().all(is_same)
+    };
+    has_partner(1) || has_partner(2)
+}
+
+/// How many passes through shared memory an instruction takes, and how many more than without conflicts.
+///
+/// A pass gives each lane of 32 four bytes. So accesses of 8 bytes are served for 16 lanes at a time, those of 16 bytes for 8; loads in
+/// pairs from the same addresses for twice as many.
+fn wavefronts(kind: CostKind, lanes: &[Access]) -> (u64, u64) {
     let widest = lanes.iter().map(|access| usize::from(access.bytes)).max().unwrap_or(BANK_BYTES);
-    let at_once = LANES / widest.div_ceil(BANK_BYTES).clamp(1, 4);
+    let passes = match widest.div_ceil(BANK_BYTES).clamp(1, 4) {
+        passes if passes > 1 && kind == CostKind::SharedLoad && is_in_pairs(lanes) => passes.div_ceil(2),
+        passes => passes,
+    };
+    let at_once = LANES / passes;
     let (mut all, mut conflicts) = (0, 0);
     // They are in the order of the lanes, of which not all need take part.
     for lanes in lanes.chunk_by(|a, b| usize::from(a.lane) / at_once == usize::from(b.lane) / at_once) {
@@ -204,7 +263,9 @@ mod tests {
 
     /// Accesses of so many bytes each, by 32 lanes, in the order of the lanes.
     fn lanes(bytes: u16, address: impl Fn(usize) -> usize) -> Vec<Access> {
-        (0..LANES).map(|lane| Access { number: 0, lane: lane as u16, bytes, address: address(lane) }).collect()
+        (0..LANES)
+            .map(|lane| Access { number: 0, round: 0, lane: lane as u16, bytes, address: address(lane) })
+            .collect()
     }
 
     fn global(bytes: u16, address: impl Fn(usize) -> usize) -> (u64, u64) {
@@ -225,7 +286,8 @@ mod tests {
 
     #[test]
     fn lanes_that_access_different_words_of_a_bank_wait_for_one_another() {
-        let shared = |bytes: u16, address: &dyn Fn(usize) -> usize| wavefronts(&lanes(bytes, address));
+        let shared =
+            |bytes: u16, address: &dyn Fn(usize) -> usize| wavefronts(CostKind::SharedLoad, &lanes(bytes, address));
         assert_eq!(shared(4, &|lane| 4 * lane), (1, 0), "neighbours");
         assert_eq!(shared(4, &|_| 64), (1, 0), "one for all");
         assert_eq!(shared(4, &|lane| 8 * lane), (2, 1), "every other word");
@@ -235,6 +297,59 @@ mod tests {
         assert_eq!(shared(8, &|lane| 8 * lane), (2, 0), "pairs");
         assert_eq!(shared(16, &|lane| 16 * lane), (4, 0), "vectors");
         assert_eq!(shared(16, &|lane| 128 * lane), (32, 28), "a column of vectors");
+        assert_eq!(shared(16, &|_| 64), (2, 0), "one vector for all");
+        assert_eq!(shared(8, &|_| 64), (1, 0), "one pair for all");
+        assert_eq!(shared(16, &|lane| 16 * (lane / 2)), (2, 0), "vectors for neighbours");
+        assert_eq!(shared(16, &|lane| 16 * (lane / 4 * 2 + lane % 2)), (2, 0), "vectors for every other lane");
+        assert_eq!(wavefronts(CostKind::SharedStore, &lanes(16, |_| 64)), (4, 0), "stores");
+    }
+
+    /// Lanes that leave out what is behind a branch in some rounds of a loop: rounds are told by what is before the branch.
+    #[test]
+    fn a_lane_that_leaves_out_a_round_is_in_step_with_the_others() {
+        let costs = Arc::<Costs>::default();
+        let recorder = Recorder::new(&costs, "kernel");
+        let (before, behind) = (Location::caller(), here());
+        for lane in 0..LANES {
+            for round in 0..8 {
+                recorder.note(CostKind::SharedLoad, lane, (4 * lane, 4), before);
+                // Each lane leaves out another one.
+                if lane % 8 != round {
+                    recorder.note(CostKind::GlobalStore, lane, (4096 * round + 4 * lane, 4), behind);
+                }
+            }
+        }
+        drop(recorder);
+        let kernels = costs.kernels();
+        assert_eq!(kernels[0].total(CostKind::SharedLoad).requests, 8);
+        assert_eq!(kernels[0].total(CostKind::GlobalStore).requests, 8);
+        assert_eq!(kernels[0].total(CostKind::GlobalStore).sectors, 8 * 4);
+    }
+
+    #[track_caller]
+    fn here() -> &'static Location<'static> {
+        Location::caller()
+    }
+
+    /// Warps of a block take turns, and each lane of one may stop at an atomic operation: what belongs together is counted together.
+    #[test]
+    fn warps_that_take_turns_are_counted_apart() {
+        let costs = Arc::<Costs>::default();
+        let recorder = Recorder::new(&costs, "kernel");
+        for lane in 0..LANES {
+            for warp in [1, 0] {
+                recorder.note(
+                    CostKind::GlobalLoad,
+                    warp * LANES + lane,
+                    (4096 * warp + 4 * lane, 4),
+                    Location::caller(),
+                );
+            }
+        }
+        recorder.have_met(1);
+        drop(recorder);
+        let loads = costs.kernels()[0].total(CostKind::GlobalLoad);
+        assert_eq!((loads.requests, loads.sectors, loads.lanes), (2, 8, 64));
     }
 
     #[test]
