@@ -150,7 +150,16 @@ impl fmt::Display for CountersReport {
                 }
             }
         }
+        if self.kernels.iter().any(OfKernel::is_launched_otherwise) {
+            write!(f, "\n  what the kernels are depends on the GPU: nothing is compared")?;
+        }
         Ok(())
+    }
+}
+
+impl OfKernel {
+    fn is_launched_otherwise(&self) -> bool {
+        self.launches[0] != self.launches[1]
     }
 }
 
@@ -282,7 +291,8 @@ fn counted(csv: &str) -> Option<BTreeMap<String, Counted>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// Both side by side.
+/// Both side by side. If one kernel was launched more often here or there, the others may have been launched for other cases: then there are
+/// no counters.
 fn beside(here: &[KernelCosts], there: &BTreeMap<String, Counted>) -> Vec<OfKernel> {
     let nothing = Counted::default();
     let of_kernel = |costs: &KernelCosts| {
@@ -302,7 +312,11 @@ fn beside(here: &[KernelCosts], there: &BTreeMap<String, Counted>) -> Vec<OfKern
         let kernel = OfKernel { kernel: name.clone(), launches: [0, counted.launches], counters: Vec::new() };
         is_alone.then_some(kernel)
     };
-    here.iter().map(of_kernel).chain(there.iter().filter_map(of_gpu_alone)).collect()
+    let mut all: Vec<_> = here.iter().map(of_kernel).chain(there.iter().filter_map(of_gpu_alone)).collect();
+    if all.iter().any(OfKernel::is_launched_otherwise) {
+        all.iter_mut().for_each(|kernel| kernel.counters.clear());
+    }
+    all
 }
 
 #[cfg(test)]
@@ -329,14 +343,18 @@ mod tests {
         let sizes = Twice { wrong: false }.describe().parse_sizes("n=64").unwrap();
         let here = costs_of(&Twice { wrong: false }, vec![sizes.clone(), sizes], 1).unwrap();
         let launch = ("doubles", ["0", "0", "7", "0", "1", "1", "1,008", "8"]);
-        let csv = table(&[launch, launch, ("other", ["0"; 8])]);
-        let report = CountersReport { operation: "twice", kernels: beside(&here, &counted(&csv).unwrap()) };
-        let text = report.to_string();
+        let told = |rows: &[(&str, [&str; 8])]| {
+            let kernels = beside(&here, &counted(&table(rows)).unwrap());
+            CountersReport { operation: "twice", kernels }.to_string()
+        };
+        let text = told(&[launch, launch]);
         assert!(text.contains("doubles, launched 2 times"), "{text}");
         assert!(text.contains("global load sectors               16           16   equal"), "{text}");
         assert!(text.contains("global store sectors              16         2016   -99.2 %"), "{text}");
         assert!(text.contains("global atomic sectors              0            4"), "both metrics: {text}");
+        let text = told(&[launch, launch, ("other", ["0"; 8])]);
         assert!(text.contains("other: launched 0 times on the executor, 1 times on the GPU"), "{text}");
+        assert!(text.contains("nothing is compared") && !text.contains("sectors"), "{text}");
     }
 
     #[test]
