@@ -32,11 +32,11 @@ pub struct CudaBuilder {
 /// Which of the compilers' passes run on kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pipeline {
-    /// All of rustc's and of LLVM's: what programs run.
+    /// All of rustc's and of LLVM's. If rustc's jump threading has copied what threads have to come to together, such as a
+    /// barrier, the crate is compiled once more, as [`Convergent`](Self::Convergent).
     #[default]
     Fast,
-    /// None that could copy or move what threads have to execute together. What comes out does the same, with more
-    /// registers here and there: something to compare with ([`inspect::parted`](crate::inspect::parted)).
+    /// All but rustc's jump threading. What comes out does the same, with more registers here and there.
     Convergent,
 }
 
@@ -48,6 +48,8 @@ pub struct Build {
     /// What files are called that have these kernels: the name; if only some [kernels](CudaBuilder::kernels) were asked for,
     /// with theirs.
     pub title: String,
+    /// The passes that ran.
+    pub pipeline: Pipeline,
     /// One module for each architecture asked for, in that order.
     pub modules: Vec<PtxModule>,
     /// The compiler's warnings about the kernels, as it shows them.
@@ -210,7 +212,6 @@ impl CudaBuilder {
             target_dir: &target_dir,
             pipeline: self.pipeline,
             kernels,
-            with_lines: self.with_lines,
         };
         let Compiled { name, archive, warnings, sources } = compile(request)?;
         let title = kernels.map_or_else(|| name.clone(), |kernels| format!("{name}.{}", title(kernels)));
@@ -225,11 +226,13 @@ impl CudaBuilder {
             kernels,
             with_lines: self.with_lines,
         };
+        if self.pipeline == Pipeline::Fast && link.is_copied()? {
+            return self.clone().pipeline(Pipeline::Convergent).build();
+        }
         let (digest, linked) = thread::scope(|scope| {
             let of = || kernel_digest::of(&crate_dir, &toolchain.cargo, &kernel_digest::Features::Default);
             let digest = scope.spawn(of);
-            let link =
-                |&arch: &Arch| Ok((arch, link.link(arch).map_err(|error| explained(error, arch, request, link))?));
+            let link = |&arch: &Arch| Ok((arch, link.link(arch).map_err(|error| explained(error, arch, link))?));
             let linked: Result<Vec<_>, Error> = self.archs.iter().map(link).collect();
             (digest.join().unwrap_or_else(|panic| resume_unwind(panic)), linked)
         });
@@ -245,7 +248,7 @@ impl CudaBuilder {
             }
             modules.push(module);
         }
-        Ok(Build { name, title, modules, warnings, sources, digest, toolchain })
+        Ok(Build { name, title, pipeline: self.pipeline, modules, warnings, sources, digest, toolchain })
     }
 }
 

@@ -24,7 +24,8 @@ pub(crate) const BASE: Arch = Arch::Sm80;
 const NO_PASSES: &str = "-Cno-prepopulate-passes";
 
 /// rustc's own jump threading copies whatever stands between two branches on the same condition, a barrier too, into both
-/// arms. Marks keep LLVM's passes from that; rustc's know nothing of it, and this is the one that copies calls.
+/// arms. Marks keep LLVM's passes from that; rustc's know nothing of it, and this is the one that copies calls. Loops over
+/// iterators are the better for it, so it is left out only where it has copied what threads have to come to together.
 const NO_JUMP_THREADING: &str = "-Zmir-enable-passes=-JumpThreading";
 
 /// How far rustc's and `opt`'s full unrolling may go, in LLVM's units. At the default (300) a loop over an array of
@@ -67,16 +68,14 @@ pub(crate) struct Compile<'a> {
     pub(crate) pipeline: Pipeline,
     /// The kernels that are wanted, if not all.
     pub(crate) kernels: Option<&'a [String]>,
-    /// Whether to keep the lines of Rust that instructions come from. Programs run code without, so this is for errors alone.
-    pub(crate) with_lines: bool,
 }
 
 /// Compiles the library of a crate.
 pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
-    let Compile { toolchain, crate_dir, target_dir, pipeline, kernels, with_lines } = request;
-    let mut flags = vec![format!("-Ctarget-cpu={BASE}"), format!("-Cllvm-args=-unroll-threshold={UNROLL_THRESHOLD}")];
+    let Compile { toolchain, crate_dir, target_dir, pipeline, kernels } = request;
+    let mut flags = vec![format!("-Ctarget-cpu={BASE}"), NO_PASSES.to_owned()];
     if pipeline == Pipeline::Convergent {
-        flags.extend([NO_PASSES.to_owned(), NO_JUMP_THREADING.to_owned()]);
+        flags.push(NO_JUMP_THREADING.to_owned());
     }
     // What is no name of Rust's is the name of no kernel, and is found missing after the link.
     let is_name = |name: &&String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
@@ -92,7 +91,6 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
         // For the crate alone, and not for what it depends on. To cargo, which knows nothing of the environment variable, this
         // makes it another crate: each choice of kernels has results of its own.
         .args(["--", "--cfg", &format!("tilewright_entry_points={entry_points:?}")])
-        .args(with_lines.then_some("-Cdebuginfo=line-tables-only"))
         .env(ENTRY_POINTS, &entry_points)
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTC", &toolchain.rustc)

@@ -24,9 +24,9 @@ use crate::pass::{Entry, Rewritten};
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error, Pipeline, environment, pass};
 
-/// For [`Pipeline::Convergent`]: jump threading, and what shows it its chances. Code with iterators needs it, and LLVM has it
-/// do nothing for targets where the lanes of a warp may part; so these passes run on a module that does not say for what
-/// target it is. What is marked `convergent` is left where it is.
+/// For [`Pipeline::Convergent`]: LLVM's jump threading in place of rustc's, and what shows it its chances. Code with iterators
+/// needs it, and LLVM has it do nothing for targets where the lanes of a warp may part; so these passes run on a module that does
+/// not say for what target it is. What is marked `convergent` is left where it is.
 const THREADING: &str = "internalize,globaldce,cgscc(devirt<4>(inline,function<eager-inv>(sroa<modify-cfg>,\
     early-cse<memssa>,jump-threading,correlated-propagation,simplifycfg,instcombine<no-verify-fixpoint>,\
     jump-threading,simplifycfg)))";
@@ -34,8 +34,11 @@ const THREADING: &str = "internalize,globaldce,cgscc(devirt<4>(inline,function<e
 /// How much [`THREADING`] inlines, in LLVM's units. For our target they are worth eleven times as much.
 const THREADING_INLINES: u32 = 60;
 
-/// The passes that rustc would run, and leaves to us for [`Pipeline::Convergent`].
+/// The passes that rustc would run, and leaves to us.
 const PASSES_OF_RUSTC: &str = "internalize,globaldce,lto-pre-link<O3>,lto<O3>";
+
+/// Says of a module in place of which function something has been copied, in place of the module.
+const COPIED: &str = "; copied in: ";
 
 /// The passes of LLVM that follow. Address-space inference comes first, because the cleanup at the beginning of the pipeline
 /// would remove the casts that it follows.
@@ -108,12 +111,9 @@ impl Link<'_> {
         write_atomically(ptx_path, ptx.as_bytes())?;
         let refuse = |reason| Error::Check { arch, ptx: ptx_path.to_owned(), place: None, reason };
         let parsed = Ptx::parse(&ptx).map_err(refuse)?;
-        // What never runs may be as slow as it likes.
-        if self.pipeline == Pipeline::Fast {
-            let with_local: Vec<_> = rewritten.kernels.iter().filter(|(_, entry)| entry.allows_local).collect();
-            let with_local: Vec<String> = with_local.into_iter().map(|(name, _)| name.clone()).collect();
-            parsed.check_with_local(&names, &with_local).map_err(refuse)?;
-        }
+        let with_local: Vec<_> = rewritten.kernels.iter().filter(|(_, entry)| entry.allows_local).collect();
+        let with_local: Vec<String> = with_local.into_iter().map(|(name, _)| name.clone()).collect();
+        parsed.check_with_local(&names, &with_local).map_err(refuse)?;
         Ok((ptx, parsed))
     }
 
@@ -142,31 +142,45 @@ impl Link<'_> {
         Err(Error::UnknownKernels { crate_dir: self.crate_dir.to_owned(), unknown, kernels })
     }
 
-    /// The whole crate as one module of LLVM IR, after the passes that come before ours.
+    /// Whether rustc has copied what threads have to come to together.
+    pub(crate) fn is_copied(&self) -> Result<bool, Error> {
+        Ok(self.linked()?.starts_with(COPIED))
+    }
+
+    /// The whole crate as one module of LLVM IR, after the passes that come before ours; or where rustc has copied what it must not.
     fn linked(&self) -> Result<String, Error> {
-        let link = || {
+        // The same for all architectures, so it is kept.
+        let path = self.directory.join("linked.ll");
+        kept(&[&path], &self.stamp()?, || {
             let linked = self.run("llvm-link", |tool| {
                 // The archive also holds an object that is no bitcode: rustc's list of exported symbols.
                 tool.args(["-S", "--ignore-non-bitcode", "-o", "-"]).arg(self.archive)
             })?;
-            Ok(pass::with_reports(&linked))
-        };
-        if self.pipeline == Pipeline::Fast {
-            return link();
-        }
-        // The same for all architectures, so it is kept.
-        let path = self.directory.join("linked.ll");
-        kept(&[&path], &self.stamp()?, || {
-            let linked = link()?;
-            let kernels = pass::kept(&linked);
-            let (nameless, target) = pass::without_target(&pass::mark_convergent(&linked));
-            let inline = format!("-inline-threshold={THREADING_INLINES}");
-            let threaded = self.optimize(&nameless, THREADING, &[inline], &kernels)?;
-            let threaded = pass::with_target(&threaded, &target);
-            let optimized = self.optimize(&threaded, PASSES_OF_RUSTC, &for_arch(BASE), &kernels)?;
-            write_atomically(&path, optimized.as_bytes())?;
-            Ok(optimized)
+            let module = match (self.pipeline, pass::copied(&linked)) {
+                (Pipeline::Fast, copied) if !copied.is_empty() => {
+                    copied.iter().map(|function| format!("{COPIED}{function}\n")).collect()
+                }
+                (pipeline, _) => self.before_ours(pipeline, &pass::with_reports(&linked))?,
+            };
+            write_atomically(&path, module.as_bytes())?;
+            Ok(module)
         })
+    }
+
+    /// Marks what threads have to come to together, and runs the passes that rustc would run.
+    fn before_ours(&self, pipeline: Pipeline, linked: &str) -> Result<String, Error> {
+        let kernels = pass::kept(linked);
+        let mut module = pass::mark_convergent(linked);
+        if pipeline == Pipeline::Convergent {
+            let (nameless, target) = pass::without_target(&module);
+            let inline = format!("-inline-threshold={THREADING_INLINES}");
+            module = pass::with_target(&self.optimize(&nameless, THREADING, &[inline], &kernels)?, &target);
+        }
+        let mut options = for_arch(BASE).to_vec();
+        if !self.with_lines {
+            options.push("-strip-debug".to_owned());
+        }
+        self.optimize(&module, PASSES_OF_RUSTC, &options, &kernels)
     }
 
     /// Runs passes of LLVM. Only what has these names has to stay.
@@ -260,6 +274,7 @@ fn builder_hash() -> u64 {
         include_str!("features.rs"),
         include_str!("link.rs"),
         include_str!("pass/convergence.rs"),
+        include_str!("pass/copies.rs"),
         include_str!("pass/entry.rs"),
         include_str!("pass/ir.rs"),
         include_str!("pass/marker.rs"),

@@ -93,7 +93,9 @@ fn every_operation_is_rounded_as_on_the_cpu() {
             module.ptx.split(".entry ").skip(1).map(|rest| rest.split("\n}").next().unwrap()).collect();
         assert_eq!(bodies.len(), KERNELS.lines().filter(|line| line.starts_with("function!(")).count());
         for body in &bodies {
-            assert!(!body.contains("call"), "{body}");
+            // Names of Rust's functions are in comments.
+            let calls = body.lines().any(|line| line.split("//").next().is_some_and(|code| code.contains("call")));
+            assert!(!calls, "{body}");
             let is_fast = body.starts_with("fast_");
             assert!(!is_fast || body.contains(".approx.") || body.contains("div.full."), "{body}");
             for line in body.lines().map(str::trim).filter(|line| !line.starts_with('.') && !is_fast) {

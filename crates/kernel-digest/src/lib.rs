@@ -52,7 +52,7 @@ pub const PROFILE: &[(&str, &str)] = &[
     ("CARGO_PROFILE_RELEASE_LTO", "fat"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
     ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
-    ("CARGO_PROFILE_RELEASE_DEBUG", "none"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
     ("CARGO_PROFILE_RELEASE_STRIP", "none"),
     ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "false"),
     ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "false"),

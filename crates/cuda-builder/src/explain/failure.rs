@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::{Unsupported, caller_of, math_functions, place_of_generic, place_of_local, unsupported, with_expression};
-use crate::compile::{Compile, compile};
 use crate::inspect::CheckError;
 use crate::link::Link;
 use crate::{Arch, Error};
@@ -17,20 +16,18 @@ const LIBRARY: [(&str, &str); 5] = [
     ("memset", "fills bytes whose number is not known at compile time"),
 ];
 
-/// The error with what can be found out about it. The crate is compiled once more for that, with the lines of its source; if
+/// The error with what can be found out about it. The crate is linked once more for that, with the lines of its source; if
 /// that tells nothing, the error stays as it is.
-pub(crate) fn explained(error: Error, arch: Arch, request: Compile<'_>, link: Link<'_>) -> Error {
+pub(crate) fn explained(error: Error, arch: Arch, link: Link<'_>) -> Error {
     if !matches!(error, Error::Check { .. } | Error::Tool { log: Some(_), .. }) {
         return error;
     }
     let directory = link.directory.join("with-lines");
-    let ir = compile(Compile { with_lines: true, ..request })
-        .and_then(|compiled| Link { archive: &compiled.archive, directory: &directory, ..link }.optimized(arch));
-    let Ok((ir, _)) = ir else { return error };
-    let crate_dir = request.crate_dir;
+    let Ok((ir, _)) = (Link { directory: &directory, with_lines: true, ..link }).optimized(arch) else { return error };
+    let crate_dir = link.crate_dir;
     match error {
         Error::Tool { log: Some(log), tool, status, message, function } => {
-            let math = math_functions(request.toolchain, crate_dir);
+            let math = math_functions(link.toolchain, crate_dir);
             let found = unsupported(&ir, crate_dir, math.as_deref());
             if found.is_empty() {
                 return Error::Tool { log: Some(log), tool, status, message, function };

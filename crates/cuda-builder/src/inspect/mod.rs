@@ -1,6 +1,6 @@
 //! Reading PTX, what the assembler says of it, and the machine code that it becomes.
 //!
-//! [`Ptx`], [`split_by_kernel`], [`normal_form`], [`parted`], [`read_report`] and [`read_listing`] need no tool. [`assemble`],
+//! [`Ptx`], [`split_by_kernel`], [`normal_form`], [`executed_together`], [`read_report`] and [`read_listing`] need no tool. [`assemble`],
 //! [`disassemble`] and [`examine`] run NVIDIA's `ptxas` and `nvdisasm`, which need no GPU.
 
 mod assembler;
@@ -20,5 +20,5 @@ pub use ptx::{CheckError, Function, MemoryInstruction, Ptx};
 pub use sass::{KernelCode, disassemble, read_listing};
 pub(crate) use split::split;
 pub use split::split_by_kernel;
-pub use together::{executed_together, parted};
+pub use together::executed_together;
 pub use tools::{CUBINS_VARIABLE, CUDA_BIN_VARIABLE, CudaTool, ToolError};

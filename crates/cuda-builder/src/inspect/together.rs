@@ -1,8 +1,6 @@
 //! What the threads of a warp or a block have to execute together, counted in PTX.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::KernelEntry;
+use std::collections::BTreeMap;
 
 /// How often each instruction stands in PTX that threads have to execute together: barriers, and whatever PTX calls `.sync`
 /// or `.aligned` (shuffles, votes, `ldmatrix`, `mma`, `wgmma`, `elect`, `setmaxnreg`).
@@ -23,31 +21,6 @@ pub fn executed_together(ptx: &str) -> BTreeMap<String, usize> {
         }
     }
     counts
-}
-
-/// Where kernels have more or fewer of such instructions than the same kernels compiled with
-/// [`Pipeline::Convergent`](crate::Pipeline::Convergent), in words: there the compiler has copied one, or merged some, and
-/// threads that should meet at one may wait at different ones.
-pub fn parted(kernels: &[KernelEntry], convergent: &[KernelEntry]) -> Vec<String> {
-    let mut found = Vec::new();
-    for kernel in kernels {
-        let Some(reference) = convergent.iter().find(|reference| reference.name == kernel.name) else {
-            found.push(format!("{}: there is nothing to compare it with", kernel.name));
-            continue;
-        };
-        let (counts, expected) = (executed_together(&kernel.ptx), executed_together(&reference.ptx));
-        let names: BTreeSet<_> = counts.keys().chain(expected.keys()).collect();
-        for name in names {
-            let [count, expected] = [&counts, &expected].map(|counts| counts.get(name).copied().unwrap_or(0));
-            if count != expected {
-                found.push(format!(
-                    "{}: {count} times `{name}`, and {expected} times where nothing can be copied",
-                    kernel.name
-                ));
-            }
-        }
-    }
-    found
 }
 
 #[cfg(test)]

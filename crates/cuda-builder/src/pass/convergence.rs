@@ -45,7 +45,7 @@ fn marked(line: &str) -> Cow<'_, str> {
     }
     // Attributes of a call come after its arguments, and nothing that follows has parentheses.
     match (assembly(line), line.rfind(')')) {
-        (Some(text), Some(end)) if TOGETHER.iter().any(|part| text.contains(part)) => {
+        (Some(text), Some(end)) if is_together(text) => {
             let (call, rest) = line.split_at(end + 1);
             Cow::Owned(format!("{call} convergent{rest}"))
         }
@@ -53,8 +53,13 @@ fn marked(line: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether inline assembly has an instruction that the threads of a warp have to execute together.
+pub(super) fn is_together(assembly: &str) -> bool {
+    TOGETHER.iter().any(|part| assembly.contains(part))
+}
+
 /// The text of the inline assembly that is called on a line.
-fn assembly(line: &str) -> Option<&str> {
+pub(super) fn assembly(line: &str) -> Option<&str> {
     let keyword = ir::find(line, " asm ").filter(|_| line.contains("call "))?;
     let (_, text) = line[keyword..].split_once('"')?;
     Some(text.split_once('"')?.0)

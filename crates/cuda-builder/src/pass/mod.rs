@@ -37,6 +37,7 @@
 //! mark but not a known shape is an error, so that no mark is ever lost in silence.
 
 mod convergence;
+mod copies;
 mod entry;
 mod ir;
 mod marker;
@@ -49,6 +50,7 @@ use rustc_demangle::demangle;
 
 use crate::Arch;
 pub(crate) use convergence::mark_convergent;
+pub(crate) use copies::copied;
 pub(crate) use entry::Entry;
 use ir::Variable;
 pub(crate) use ir::global_names;
@@ -172,9 +174,11 @@ pub(crate) fn kernels(ir: &str) -> Vec<String> {
     ir.lines().filter_map(|line| entry_name(line).map(str::to_owned)).collect()
 }
 
-/// The names of everything that has to stay for [`rewrite`]: the entry points and the constants with their facts.
+/// The names of everything that has to stay for [`rewrite`] and [`left_out`]: the entry points, the constants with their facts, and the names
+/// of kernels that are none.
 pub(crate) fn kept(ir: &str) -> Vec<String> {
-    kernels(ir).into_iter().flat_map(|kernel| [format!("{}{kernel}", entry::PREFIX), kernel]).collect()
+    let of_kernels = kernels(ir).into_iter().flat_map(|kernel| [format!("{}{kernel}", entry::PREFIX), kernel]);
+    of_kernels.chain(left_out(ir).into_iter().map(|name| format!("{LEFT_OUT}{name}"))).collect()
 }
 
 /// The names of the kernels that the attribute macro has left out, because others were asked for.
