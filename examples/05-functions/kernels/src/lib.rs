@@ -131,6 +131,9 @@ pub fn pairs(
     }
 }
 
+mod speed;
+pub use speed::*;
+
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation;
 #[cfg(not(target_arch = "nvptx64"))]
