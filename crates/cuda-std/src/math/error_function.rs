@@ -36,7 +36,9 @@ pub fn erf(x: f32) -> f32 {
 /// that.
 #[inline(always)]
 pub fn erfc(x: f32) -> f32 {
-    let near = 1.0 - erf_near_zero(x);
+    if x.abs() < 0.5 {
+        return 1.0 - erf_near_zero(x);
+    }
     let a = x.abs();
     // Beyond this there is nothing but 0. A NaN is not compared with anything, and stays.
     let a = if a > 10.1 { 10.1 } else { a };
@@ -63,8 +65,7 @@ pub fn erfc(x: f32) -> f32 {
     let product = fma(power.high, factor, power.low * factor);
     // The factor is between 0.04 and 1.
     let positive = scale(product, n);
-    let far = if x < 0.0 { 2.0 - positive } else { positive };
-    with_gpu_nan(if x.abs() < 0.5 { near } else { far })
+    with_gpu_nan(if x < 0.0 { 2.0 - positive } else { positive })
 }
 
 /// erf x for |x| ≤ 1.

@@ -12,14 +12,17 @@ use super::{NAN, Pair, fma, log1p, scale, sqrt, with_gpu_nan, with_sign};
 #[inline(always)]
 pub fn sinh(x: f32) -> f32 {
     let a = x.abs();
-    let s = a * a;
-    // (sinh x − x)/x³
-    let p = fma(s, 2.782_213_2e-6, 1.984_289_6e-4);
-    let p = fma(s, p, 8.333_310_5e-3);
-    let p = fma(s, p, 1.666_666_7e-1);
-    let near = fma(a * s, p, a);
-    let far = exp_and_inverse(a, -1.0);
-    with_gpu_nan(with_sign(if a < 1.0 { near } else { far }, x.to_bits()))
+    let result = if a < 1.0 {
+        let s = a * a;
+        // (sinh x − x)/x³
+        let p = fma(s, 2.782_213_2e-6, 1.984_289_6e-4);
+        let p = fma(s, p, 8.333_310_5e-3);
+        let p = fma(s, p, 1.666_666_7e-1);
+        fma(a * s, p, a)
+    } else {
+        exp_and_inverse(a, -1.0)
+    };
+    with_gpu_nan(with_sign(result, x.to_bits()))
 }
 
 /// The hyperbolic cosine, off by at most 0.75 units in the last place.
@@ -55,20 +58,23 @@ fn exp_and_inverse(a: f32, sign: f32) -> f32 {
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
     let a = x.abs();
-    let s = a * a;
-    // (tanh x − x)/x³
-    let p = fma(s, -6.242_849_4e-3, 2.105_071_4e-2);
-    let p = fma(s, p, -5.384_754_8e-2);
-    let p = fma(s, p, 1.333_254_4e-1);
-    let p = fma(s, p, -3.333_331_6e-1);
-    let near = fma(a * s, p, a);
-    // Beyond this there is nothing but 1. A NaN is not compared with anything, and stays.
-    let bounded = if a > 10.0 { 10.0 } else { a };
-    let Reduced { r, rest, n } = reduce(2.0 * bounded);
-    let power = 1.0 + (r + minus_one_and_r(r, rest));
-    let power_of_two = f32::from_bits((127u32.wrapping_add(n as u32)) << 23);
-    let far = fma(-2.0, 1.0 / fma(power, power_of_two, 1.0), 1.0);
-    with_gpu_nan(with_sign(if a < 0.55 { near } else { far }, x.to_bits()))
+    let result = if a < 0.55 {
+        let s = a * a;
+        // (tanh x − x)/x³
+        let p = fma(s, -6.242_849_4e-3, 2.105_071_4e-2);
+        let p = fma(s, p, -5.384_754_8e-2);
+        let p = fma(s, p, 1.333_254_4e-1);
+        let p = fma(s, p, -3.333_331_6e-1);
+        fma(a * s, p, a)
+    } else {
+        // Beyond this there is nothing but 1. A NaN is not compared with anything, and stays.
+        let bounded = if a > 10.0 { 10.0 } else { a };
+        let Reduced { r, rest, n } = reduce(2.0 * bounded);
+        let power = 1.0 + (r + minus_one_and_r(r, rest));
+        let power_of_two = f32::from_bits((127u32.wrapping_add(n as u32)) << 23);
+        fma(-2.0, 1.0 / fma(power, power_of_two, 1.0), 1.0)
+    };
+    with_gpu_nan(with_sign(result, x.to_bits()))
 }
 
 /// The inverse of the hyperbolic sine, off by at most 2.4 units in the last place.
@@ -79,15 +85,18 @@ pub fn tanh(x: f32) -> f32 {
 #[inline(always)]
 pub fn asinh(x: f32) -> f32 {
     let a = x.abs();
-    let s = a * a;
-    // (arsinh x − x)/x³
-    let p = fma(s, -1.322_283_8e-2, 2.816_093_5e-2);
-    let p = fma(s, p, -4.438_295_6e-2);
-    let p = fma(s, p, 7.498_640_6e-2);
-    let p = fma(s, p, -1.666_664_3e-1);
-    let near = fma(a * s, p, a);
-    let sum = Pair::sum(sqrt(fma(a, a, 1.0)), a);
-    with_gpu_nan(with_sign(if a < 0.5 { near } else { log_or_twice(a, sum) }, x.to_bits()))
+    let result = if a < 0.5 {
+        let s = a * a;
+        // (arsinh x − x)/x³
+        let p = fma(s, -1.322_283_8e-2, 2.816_093_5e-2);
+        let p = fma(s, p, -4.438_295_6e-2);
+        let p = fma(s, p, 7.498_640_6e-2);
+        let p = fma(s, p, -1.666_664_3e-1);
+        fma(a * s, p, a)
+    } else {
+        log_or_twice(a, Pair::sum(sqrt(fma(a, a, 1.0)), a))
+    };
+    with_gpu_nan(with_sign(result, x.to_bits()))
 }
 
 /// The inverse of the hyperbolic cosine, off by at most 1.9 units in the last place.
@@ -111,16 +120,19 @@ pub fn acosh(x: f32) -> f32 {
 #[inline(always)]
 pub fn atanh(x: f32) -> f32 {
     let a = x.abs();
-    let s = a * a;
-    // (artanh x − x)/x³
-    let p = fma(s, 1.763_804e-1, 5.160_32e-2);
-    let p = fma(s, p, 1.181_640_9e-1);
-    let p = fma(s, p, 1.422_378_4e-1);
-    let p = fma(s, p, 2.000_245_3e-1);
-    let p = fma(s, p, 3.333_330_2e-1);
-    let near = fma(a * s, p, a);
-    let far = 0.5 * log1p(2.0 * a / (1.0 - a));
-    with_gpu_nan(with_sign(if a < 0.5 { near } else { far }, x.to_bits()))
+    let result = if a < 0.5 {
+        let s = a * a;
+        // (artanh x − x)/x³
+        let p = fma(s, 1.763_804e-1, 5.160_32e-2);
+        let p = fma(s, p, 1.181_640_9e-1);
+        let p = fma(s, p, 1.422_378_4e-1);
+        let p = fma(s, p, 2.000_245_3e-1);
+        let p = fma(s, p, 3.333_330_2e-1);
+        fma(a * s, p, a)
+    } else {
+        0.5 * log1p(2.0 * a / (1.0 - a))
+    };
+    with_gpu_nan(with_sign(result, x.to_bits()))
 }
 
 /// ln of the sum; for x from 2³⁰ on, where the square may be too large, ln 2x.

@@ -15,7 +15,7 @@
 //! | [`log10`] | 1.116 | 2 | as `log` |
 //! | [`log1p`] | 0.900 | 1 | as `log`, with what the addition loses |
 //! | [`sqrt`] | 0.5: correctly rounded | 0.5 | one operation |
-//! | [`rsqrt`] | 0.50000003 | 2 | a square root, a division, a correction |
+//! | [`rsqrt`] | 0.5: correctly rounded | 2 | an approximation, Newton’s and Householder’s methods |
 //! | [`cbrt`] | 0.536 | 1 | a guess from the exponent, Householder’s and Newton’s methods |
 //! | [`rcbrt`] | 0.507 | 1 | as `cbrt` |
 //! | [`sin`] | 0.884 | 2 | Cody–Waite or Payne–Hanek reduction, polynomial of degree 7 |
@@ -66,8 +66,8 @@
 //!
 //! Both sides compile one source, of operations that IEEE 754 defines to the last bit: `fma`, `+`, `−`, `·`, `/`, the square root and the
 //! rounding to an integer, rounded to nearest, with subnormal numbers, and integer operations. rustc contracts nothing, and neither does
-//! the builder: the PTX says `.rn` of each of them and never `.ftz`. No approximation of the hardware (`ex2.approx`, `rsqrt.approx`) is
-//! used, because no CPU has its bits. What IEEE 754 leaves open is the bits of a NaN: here they are always the GPU's, `0x7FFFFFFF`.
+//! the builder: the PTX says `.rn` of each of them and never `.ftz`. No CPU has the bits of the hardware's approximations (`ex2.approx`,
+//! `rsqrt.approx`); one is used in [`rsqrt`] alone, whose result does not depend on them. What IEEE 754 leaves open is the bits of a NaN: here they are always the GPU's, `0x7FFFFFFF`.
 //!
 //! The methods of std (`x.exp()`) are other functions: they call the C library of the machine, and no GPU has them.
 //!
@@ -259,6 +259,20 @@ fn scale(x: f32, n: i32) -> f32 {
     // 2ⁿ itself may be too large or too small for a number; the first of the two products is exact.
     let half = n >> 1;
     x * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+}
+
+/// The same where the result is a normal number: x is not 0, and neither x nor the result is subnormal, an infinity or a NaN.
+#[inline(always)]
+fn scale_normal(x: f32, n: i32) -> f32 {
+    f32::from_bits(x.to_bits().wrapping_add((n as u32) << 23))
+}
+
+/// Whether it is positive and normal, and no infinity.
+#[inline(always)]
+fn is_normal_and_positive(x: f32) -> bool {
+    const LEAST: u32 = f32::MIN_POSITIVE.to_bits();
+    // As unsigned integers, all others are below these numbers or above them.
+    x.to_bits().wrapping_sub(LEAST) < INFINITY - LEAST
 }
 
 /// x or −x, as the highest bit is 0 or 1. By a multiplication, which on a GPU makes one NaN of all.

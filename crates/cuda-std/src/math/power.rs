@@ -2,33 +2,60 @@
 
 use super::exponential::exp2_near_zero;
 use super::logarithm::log2_pair;
-use super::{NAN, Pair, fma, nearest, round_ties_even, scale, sqrt, with_gpu_nan, with_sign};
+use super::{
+    NAN, Pair, fast, fma, is_normal_and_positive, nearest, round_ties_even, scale, sqrt, with_gpu_nan, with_sign,
+};
 
-/// One over the square root, off by at most 0.500001 units in the last place. That of ±0 is ±∞, that of ∞ is 0, that of a negative
-/// number NaN.
+/// One over the square root, correctly rounded. That of ±0 is ±∞, that of ∞ is 0, that of a negative number NaN.
 ///
-/// Correctly rounded square root and division, and then one step of Newton's method with the remainders of both, which fused
-/// operations give exactly.
+/// The hardware's approximation, one step of Newton's method, and one of Householder's with a remainder in two parts. After that it is the
+/// number nearest to the root, whichever of the 17 numbers around the root it began with: a test tries all of them for all
+/// significands. So the bits are the same, though those of the approximation are not.
 #[inline(always)]
 pub fn rsqrt(x: f32) -> f32 {
-    // The remainder of the root of a small number would be subnormal, and so not exact.
-    const SMALL: f32 = f32::from_bits((127 - 60) << 23);
     const UP: f32 = f32::from_bits((127 + 64) << 23);
     const ROOT_OF_UP: f32 = f32::from_bits((127 + 32) << 23);
-    let is_small = x < SMALL;
-    let scaled = if is_small { x * UP } else { x };
+    if is_normal_and_positive(x) {
+        return rsqrt_from(x, near_rsqrt(x));
+    }
+    let scaled = x * UP;
+    let of_subnormal = rsqrt_from(scaled, near_rsqrt(scaled)) * ROOT_OF_UP;
+    with_gpu_nan(if x > 0.0 && x < f32::INFINITY { of_subnormal } else { 1.0 / sqrt(x) })
+}
 
-    let root = sqrt(scaled);
-    let inverse = 1.0 / root;
-    // scaled = root² + of_root, and 1 = root·inverse + of_inverse.
-    let of_root = fma(-root, root, scaled);
-    let of_inverse = fma(-root, inverse, 1.0);
-    let correction = fma(of_root * inverse, -0.5 * inverse, of_inverse);
-    let result = fma(inverse, correction, inverse);
+/// A number within three units in the last place of one over the square root of a normal number: with other bits on the GPU.
+#[inline(always)]
+fn near_rsqrt(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: f32;
+        // The relative error is at most 2⁻²²·⁹ (PTX ISA 9.1). Without `.ftz` there would be instructions for subnormal numbers.
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "rsqrt.approx.ftz.f32 {result}, {x};",
+                result = out(reg32) result, x = in(reg32) x,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        result
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        1.0 / sqrt(x)
+    }
+}
 
-    // Of zeros, infinities and NaN the remainders are NaN.
-    let result = if root > 0.0 && root < f32::INFINITY { result } else { inverse };
-    with_gpu_nan(if is_small { result * ROOT_OF_UP } else { result })
+/// One over the square root of a normal number, from a number near it.
+#[inline(always)]
+fn rsqrt_from(x: f32, near: f32) -> f32 {
+    let y = near;
+    let y = fma(0.5 * y, fma(-(x * y), y, 1.0), y);
+    // e = 1 − x·y²
+    let root = Pair::product(x, y);
+    let e = fma(-root.low, y, fma(-root.high, y, 1.0));
+    // 1/√(1 − e) = 1 + e/2 + 3e²/8 + …
+    fma(y * e, fma(0.375, e, 0.5), y)
 }
 
 /// The cube root, off by at most 0.6 units in the last place.
@@ -161,4 +188,27 @@ fn pow_of_magnitude(a: f32, y: f32, y_low: f32, is_negative: bool) -> f32 {
     let (n, bits) = nearest(high, 1.0);
     let result = scale(exp2_near_zero((high - n) + low), bits);
     with_sign(result, u32::from(is_negative) << 31)
+}
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::*;
+
+    /// Of every significand and parity of the exponent, or of every `step`-th.
+    fn assert_that_rsqrt_does_not_depend_on_its_start(step: usize) {
+        for bits in (1f32.to_bits()..4f32.to_bits()).step_by(step) {
+            let x = f32::from_bits(bits);
+            let exact = 1.0 / f64::from(x).sqrt();
+            for off in -8i32..=8 {
+                let near = f32::from_bits((exact as f32).to_bits().wrapping_add_signed(off));
+                // No root is so near to the middle of two numbers that rounding to f64 first would matter.
+                assert_eq!(rsqrt_from(x, near), exact as f32, "{x:e}, {off} units in the last place off");
+            }
+        }
+    }
+
+    #[test]
+    fn rsqrt_does_not_depend_on_its_start() {
+        assert_that_rsqrt_does_not_depend_on_its_start(if cfg!(debug_assertions) { 101 } else { 1 });
+    }
 }

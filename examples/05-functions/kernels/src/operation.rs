@@ -23,7 +23,7 @@ const OF_ONE: [OfOne; 35] = [
     ("log10", f64::log10, 1.12),
     ("log1p", f64::ln_1p, 0.9),
     ("sqrt", f64::sqrt, 0.5),
-    ("rsqrt", |x| 1.0 / x.sqrt(), 0.500_001),
+    ("rsqrt", |x| 1.0 / x.sqrt(), 0.500_000_001),
     ("cbrt", f64::cbrt, 0.6),
     ("rcbrt", |x| 1.0 / x.cbrt(), 0.52),
     ("sin", f64::sin, 0.9),
