@@ -2,9 +2,7 @@
 
 use super::exponential::exp2_near_zero;
 use super::logarithm::log2_pair;
-use super::{
-    NAN, Pair, fast, fma, is_normal_and_positive, nearest, round_ties_even, scale, sqrt, with_gpu_nan, with_sign,
-};
+use super::{NAN, Pair, fma, is_normal_and_positive, nearest, round_ties_even, scale, sqrt, with_gpu_nan, with_sign};
 
 /// One over the square root, correctly rounded. That of ±0 is ±∞, that of ∞ is 0, that of a negative number NaN.
 ///
