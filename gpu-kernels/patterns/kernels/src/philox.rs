@@ -5,25 +5,36 @@
 //!                  └──────────┬──────────────────┘
 //!  counter       (b low, b high, stream low, stream high), key       10 rounds ─► 4 words
 //!  uniform         the upper 24 bits of a word, times 2⁻²⁴
-//!  normal          of words w, v:  r = √(−2·ln((w + ½)·2⁻³²)),   r·cos(π·v·2⁻³¹) and r·sin(π·v·2⁻³¹)       v with its sign
+//!  normal          of words w, v:  r = √(−2·ln((w + ½)·2⁻³²)),   r·cos(π·v·2⁻³¹) and r·sin(π·v·2⁻³¹)
 //! ```
 //!
 //! Whatever part of a stream is asked for, from whichever offset on, has the same numbers as when all of it is: no thread has a state. A thread
-//! makes four at a time, and writes them by one store; where the offset is not a multiple of four, they come from two counters.
+//! makes four at a time, and writes them by one store. Where the offset is not a multiple of four, those come from two counters, of which
+//! the lane before has one:
 //!
-//! Words of a normal number are rounded to fp32 first. The bits are the same on a GPU and on the executor: logarithm, sine and cosine are
-//! `cuda_std::math`'s. Normal numbers are below 6.77 in magnitude, as there are no more than 32 bits.
+//! ```text
+//!  counters of a warp     b │ b + 1   b + 2   b + 3   …   b + 32 │ b + 33 …                 offset % 4 = 1
+//!  made by lanes          – │   0       1       2     …     31   │   0                      b by all of them, once
+//!  stored by lanes        │     0   │   1   │   2   │ …  │  31   │   0
+//! ```
+//!
+//! Of a normal number, (w + ½)·2⁻³² is rounded to fp32 first. The bits are the same on a GPU and on the executor: all is made of operations
+//! that are, and of logarithms and square roots of `cuda_std::math`. Normal numbers are below 6.77 in magnitude, as there are no more than 32
+//! bits.
 //!
 //! Sources: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011); G. E. P. Box and
 //! M. E. Muller, "A note on the generation of random normal deviates" (1958).
 
 use cuda_std::prelude::*;
 
-use crate::row::FOUR;
+use crate::row::{FOUR, LANES};
 use crate::words::is_aligned;
 
 /// The threads of a block.
 const THREADS: usize = 256;
+
+/// The warps of a block.
+const WARPS: usize = THREADS / LANES;
 
 /// The blocks for so many numbers: four for each thread, until there are more blocks than run at the same time on any GPU.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -41,6 +52,8 @@ pub fn philox_4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
         if round > 0 {
             key = [key[0].wrapping_add(KEY_STEPS[0]), key[1].wrapping_add(KEY_STEPS[1])];
         }
+        // Words in registers: LLVM would join those of two rounds to 64 bits, and multiply all of them.
+        hint::pin(&mut counter);
         let products =
             [u64::from(MULTIPLIERS[0]) * u64::from(counter[0]), u64::from(MULTIPLIERS[1]) * u64::from(counter[2])];
         let (high, low) = (products.map(|product| (product >> 32) as u32), products.map(|product| product as u32));
@@ -72,16 +85,43 @@ fn uniform(words: [u32; 4]) -> [f32; 4] {
     words.map(|word| (word >> 8) as f32 * (1.0 / (1 << 24) as f32))
 }
 
+/// The cosine and the sine of `angle` times 2π/2³², off by at most 3 units of 2⁻²⁴ of themselves, and by the rounding of an angle to fp32.
+///
+/// The nearest quarter turn is subtracted from the word, exactly; then minimax polynomials in the relative error, for at most an eighth of
+/// a turn. `math::sincospi` does the same to numbers, of which an integer needs none of the special cases.
+#[inline(always)]
+fn cos_and_sin(angle: u32) -> [f32; 2] {
+    const EIGHTH: u32 = 1 << 29;
+    let turned = angle.wrapping_add(EIGHTH);
+    // In half turns.
+    let r = ((turned % (2 * EIGHTH)) as i32 - EIGHTH as i32) as f32 * (1.0 / (1u32 << 31) as f32);
+    let s = r * r;
+    let p = math::fma(s, -5.994_676_4e-1, 2.550_773_9);
+    let p = math::fma(s, p, -5.167_732_7);
+    let near_0 = r * math::fma(s, p, core::f32::consts::PI);
+    let p = math::fma(s, -1.306_529_9, 4.057_638);
+    let p = math::fma(s, p, -4.934_790_6);
+    let near_1 = math::fma(s, p, 1.0);
+    let is_odd = turned & (2 * EIGHTH) != 0;
+    let [cos, sin] = if is_odd { [near_0, near_1] } else { [near_1, near_0] };
+    // The cosine is negative in quarters 1 and 2, the sine in quarters 2 and 3.
+    let with_sign = |number: f32, sign: u32| f32::from_bits(number.to_bits() ^ sign & (1 << 31));
+    [with_sign(cos, turned.wrapping_add(2 * EIGHTH)), with_sign(sin, turned)]
+}
+
 /// Two normally distributed numbers for two words.
 #[inline(always)]
 fn normal_pair(word: u32, angle: u32) -> [f32; 2] {
     const STEP: f32 = 1.0 / (1u64 << 32) as f32;
     let from_0_to_1 = math::fma(word as f32, STEP, STEP / 2.0);
+    // SAFETY: a word is neither negative nor above 2³² as a number, so that this is from 2⁻³³ to 1.
+    unsafe {
+        core::hint::assert_unchecked(from_0_to_1 >= f32::MIN_POSITIVE);
+        core::hint::assert_unchecked(from_0_to_1 > 0.0);
+        core::hint::assert_unchecked(from_0_to_1 < f32::INFINITY);
+    }
     let radius = math::sqrt(-2.0 * math::log(from_0_to_1));
-    // Half turns, from −1 to 1.
-    let angle = angle as i32 as f32 * (2.0 * STEP);
-    let (sin, cos) = math::sincospi(angle);
-    [radius * cos, radius * sin]
+    cos_and_sin(angle).map(|number| radius * number)
 }
 
 /// Four normally distributed numbers for four words.
@@ -105,7 +145,7 @@ fn shifted<T: Copy>(first: [T; 4], then: [T; 4], shift: u64) -> [T; 4] {
 
 /// Numbers of a stream from position `offset` on, `len` of them: what four words make, handed to `set4` or, one by one, to `set`.
 #[inline(always)]
-fn fill<T: Copy>(
+fn fill<T: Element>(
     stream: Stream,
     offset: u64,
     len: usize,
@@ -114,14 +154,10 @@ fn fill<T: Copy>(
     set4: impl Fn(usize, [T; 4]),
     set: impl Fn(usize, T),
 ) {
-    let (shift, step) = (offset % 4, thread::grid_dim_x() as usize * THREADS * FOUR);
-    let mut index = thread::index_1d() * FOUR;
-    while index < len {
-        let block = offset / 4 + (index / FOUR) as u64;
-        let first = of_words(stream.words(block));
-        // The same for all threads.
-        let numbers =
-            if shift == 0 { first } else { shifted(first, of_words(stream.words(block.wrapping_add(1))), shift) };
+    let (shift, vectors) = (offset % 4, len.div_ceil(FOUR));
+    let of_counter = |vector: usize| of_words(stream.words((offset / 4).wrapping_add(vector as u64)));
+    let store = |vector: usize, numbers: [T; 4]| {
+        let index = vector * FOUR;
         if by_vectors && index + FOUR <= len {
             set4(index, numbers);
         } else {
@@ -131,7 +167,39 @@ fn fill<T: Copy>(
                 }
             }
         }
-        index += step;
+    };
+    // The same for all threads.
+    if shift == 0 {
+        let step = thread::grid_dim_x() as usize * THREADS;
+        let mut vector = thread::index_1d();
+        while vector < vectors {
+            store(vector, of_counter(vector));
+            vector += step;
+        }
+        return;
+    }
+    // A warp has vectors in a row, as many as each other one.
+    let lane = thread::thread_idx_x() % warp::LANES;
+    let warps = thread::grid_dim_x() as usize * WARPS;
+    let of_warp = vectors.div_ceil(warps * LANES) * LANES;
+    let mut from = thread::index_1d() / LANES * of_warp;
+    let end = (from + of_warp).min(vectors);
+    let mut last = of_counter(from);
+    // The same for all lanes.
+    while from < end {
+        let vector = from + lane as usize;
+        let own = of_counter(vector + 1);
+        // SAFETY: all lanes come here together.
+        let of_lane_before = own.map(|number| unsafe {
+            warp::warp_shuffle_idx(warp::ALL_LANES, number, lane.wrapping_sub(1) % warp::LANES, warp::LANES).0
+        });
+        let before = if lane == 0 { last } else { of_lane_before };
+        // Those of lane 31, for lane 0.
+        last = of_lane_before;
+        if vector < end {
+            store(vector, shifted(before, own, shift));
+        }
+        from += LANES;
     }
 }
 
@@ -242,17 +310,17 @@ mod operation {
         reference([a, b, c, d], halves(KEY))[(position % 4) as usize]
     }
 
-    /// The normally distributed number at a position. The roundings of words to fp32 are part of the definition. To that come a logarithm,
-    /// whose error (less than 2u, u = 2⁻²⁴) a root halves, the root (u), a sine or cosine (less than 2u) and a product (u).
+    /// The normally distributed number at a position. The rounding of the first word is part of the definition. To that come a logarithm,
+    /// whose error (less than 2u, u = 2⁻²⁴) a root halves, the root (u), an angle (u), its sine or cosine (3u) and a product (u).
     fn normal(position: u64) -> Expected {
         let (first, second) = (word(position - position % 2), word(position - position % 2 + 1));
         let from_0_to_1 = (f64::from(first as f32) / 2f64.powi(32) + 2f64.powi(-33)) as f32;
-        let half_turns = f64::from(second as i32 as f32) / 2f64.powi(31);
+        let half_turns = f64::from(second as i32) / 2f64.powi(31);
         let radius = (-2.0 * f64::from(from_0_to_1).ln()).sqrt();
         let (sin, cos) = (half_turns * std::f64::consts::PI).sin_cos();
         let value = radius * if position.is_multiple_of(2) { cos } else { sin };
         // Sine and cosine of a multiple of π in double precision are off by 2⁻⁵² of one, not of themselves.
-        let rounded = Expected::rounded(value, 5, value.abs());
+        let rounded = Expected::rounded(value, 7, value.abs());
         Expected::within(value, rounded.bound + radius * 2f64.powi(-50))
     }
 
