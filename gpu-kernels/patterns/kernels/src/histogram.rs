@@ -1,9 +1,9 @@
 //! How often each of 256 values occurs among bytes.
 //!
 //! ```text
-//!  bytes      │ 4 in a word, words side by side for the threads of a warp │ …
+//!  bytes      │ 16 in a vector, vectors side by side for the threads of a warp │ …
 //!               │ one atomic addition in shared memory for each byte
-//!  block      8 × 256 counters: the warps have their own, so that fewer threads meet at one
+//!  block      256 counters, of each of which each lane has its own: no two lanes meet, whatever the bytes are
 //!               │ barrier; each thread adds up the counters of one value
 //!  bins       256 atomic additions in global memory for each block
 //! ```
@@ -16,48 +16,42 @@
 use cuda_std::atomic::{Relaxed, Scope};
 use cuda_std::prelude::*;
 
+use crate::counters::for_each_word;
+use crate::row::LANES;
+
 /// The values of a byte, and the threads of a block: one for each.
 pub const BINS: usize = 256;
 
-/// The warps of a block.
-const WARPS: usize = BINS / warp::LANES as usize;
+/// A counter of each lane for each value.
+type Counters = crate::counters::Counters<BINS, LANES>;
 
 /// The blocks for so many words: 16 words for each thread, until there are more blocks than run at the same time on any GPU.
 #[cfg(not(target_arch = "nvptx64"))]
 fn blocks(words: usize) -> u32 {
-    words.div_ceil(16 * BINS).clamp(1, 2048) as u32
+    words.div_ceil(16 * BINS).clamp(1, 1024) as u32
 }
 
 /// Adds to each of 256 bins how often its value occurs among the bytes of some words.
 #[kernel(
     block = 256,
+    min_blocks = 6,
     grid = blocks(words.len()),
+    dynamic_shared = Counters::BYTES,
     requires(bins.len() == BINS)
 )]
 pub fn histogram_u8(words: GlobalSlice<'_, u32>, bins: GlobalSliceMut<'_, u32>) {
-    static COUNTERS: Shared<[[u32; BINS]; WARPS]> = Shared::new();
     let me = thread::thread_idx_x() as usize;
-    // SAFETY: the indices are those of the array's shape. What threads do to counters atomically is separated by barriers, which all threads
-    // reach, from what is written before and read behind. Bins are only added to.
+    // SAFETY: all threads come here, with the shared memory of the counters; a byte is below their number, and so is a thread. The barrier is
+    // between additions and sums. Bins are only added to.
     unsafe {
-        for warp in 0..WARPS {
-            COUNTERS.write([warp, me], 0);
-        }
-        thread::sync_threads();
-        let (mut i, step) = (thread::index_1d(), thread::grid_dim_x() as usize * BINS);
-        while i < words.len() {
-            let word = words.get_unchecked(i);
+        let counters = Counters::new();
+        for_each_word(words, |word| {
             for byte in 0..4 {
-                let value = (word >> (8 * byte)) as usize % BINS;
-                COUNTERS.atomic([me / warp::LANES as usize, value]).fetch_add(1, Relaxed, Scope::Block);
+                counters.add_one((word >> (8 * byte)) as usize % BINS);
             }
-            i += step;
-        }
+        });
         thread::sync_threads();
-        let mut count = 0;
-        for warp in 0..WARPS {
-            count += COUNTERS.read([warp, me]);
-        }
+        let count = counters.sum(me);
         if count > 0 {
             bins.atomic_unchecked(me).fetch_add(count, Relaxed, Scope::Device);
         }

@@ -33,6 +33,7 @@
 
 pub mod attention;
 pub mod conv2d;
+mod counters;
 pub mod histogram;
 pub mod layer_norm;
 pub mod layer_norm_backward;
