@@ -6,7 +6,7 @@
 //!  up to it     a₀            a₀+a₁         …                             known when what comes before is
 //!
 //!  states     │ up to, a₀ │ own, a₁ │ own, a₂ │ nothing │                 a word each: a flag and a sum
-//!                  ╰──────────┴────────┴──── tile 3 looks back, 128 tiles at a time, until it meets one that says "up to"
+//!                  ╰──────────┴────────┴──── tile 3 looks back, 256 tiles at a time, until it meets one that says "up to"
 //! ```
 //!
 //! A state is one word, written at once, so whoever sees the flag sees the sum as well, and nothing else has to be ordered: all operations
@@ -15,36 +15,34 @@
 //!
 //! ```text
 //!  a warp's 1024 numbers      chunk 0                       chunk 1                 … chunk 7
-//!                           │ l₀ l₀ l₀ l₀ │ l₁ l₁ l₁ l₁ │ … │ l₀ l₀ l₀ l₀ │ …        loads and stores of 16 bytes, side by side for the lanes
-//!                             Σ             Σ                 Σ                      a scan of lanes for each chunk, all eight at once
+//!                           │ l₀ l₀ l₀ l₀ │ l₁ l₁ l₁ l₁ │ … │ l₀ l₀ l₀ l₀ │ …        copies and stores of 16 bytes, side by side for the lanes
+//!                             Σ             Σ                 Σ                      a scan of lanes for each chunk
 //! ```
 //!
-//! Numbers stay in the registers that they were loaded to: only sums of warps go through shared memory. A thread has 128 bytes under way, and
-//! tiles are so large that looking back keeps up: what a GPU of 4 TB/s makes in the time of a trip to its memory are some 60 tiles.
+//! Numbers wait in shared memory, to which asynchronous copies bring them, and not in registers, of which there are too few: a multiprocessor
+//! has six tiles there, some of which are read while others look back or are written. A lane has no numbers but those that it copied itself.
+//! Tiles are so large that looking back keeps up: what a GPU of 4 TB/s makes in the time of a trip to its memory are some 60 tiles. Where
+//! there are few numbers, a smaller tile is done sooner.
 //!
 //! Source: D. Merrill and M. Garland, "Single-pass parallel prefix scan with decoupled look-back" (NVIDIA, 2016).
 
+use cuda_std::async_copy::{commit_group, copy_async, wait_group};
 use cuda_std::atomic::{Relaxed, Scope};
 use cuda_std::prelude::*;
 
 use crate::row::{FOUR, LANES};
-use crate::words::{get4, is_aligned};
+use crate::words::is_aligned;
 
-/// The threads of a block.
-const THREADS: usize = inclusive_scan_u32::BLOCK.x as usize;
-
-/// The warps of a block.
-const WARPS: usize = THREADS / LANES;
-
-/// The chunks of a warp: four numbers of each lane.
-const CHUNKS: usize = 8;
+/// The numbers of a chunk: four of each lane.
 const CHUNK: usize = FOUR * LANES;
 
-/// The numbers of a tile.
-pub const TILE: usize = WARPS * CHUNKS * CHUNK;
+/// The numbers of a tile of so many warps, each of which has so many chunks.
+const fn tile_of(warps: usize, chunks: usize) -> usize {
+    warps * chunks * CHUNK
+}
 
 /// The states that a lane looks at together.
-const STATES: usize = 4;
+const STATES: usize = 8;
 
 /// The tiles that a warp looks back at together.
 pub const WINDOW: usize = STATES * LANES;
@@ -69,7 +67,7 @@ unsafe fn scan_of_lanes(mut value: u32) -> u32 {
     value
 }
 
-/// The sum of all tiles before this one, which is not the first. All lanes get it.
+/// The sum of all tiles before this one. All lanes get it.
 ///
 /// # Safety
 /// All lanes of the warp come here together. Every tile before has a block that will say what its sum is.
@@ -112,12 +110,18 @@ pub unsafe fn look_back(states: &GlobalAtomics<'_, u64>, tile: usize) -> u32 {
 
 /// `y[i] = x[0] + … + x[i]`, modulo 2³². `states` has a word for each tile, and one more, the counter: all zero before.
 #[kernel(
-    block = 256,
-    min_blocks = 3,
-    grid = x.len().div_ceil(TILE).max(1) as u32,
-    requires(y.len() == x.len(), states.len() == x.len().div_ceil(TILE) + 1)
+    block = (WARPS * LANES) as u32,
+    min_blocks = 6,
+    grid = x.len().div_ceil(tile_of(WARPS, CHUNKS)).max(1) as u32,
+    dynamic_shared = (tile_of(WARPS, CHUNKS) * size_of::<u32>()) as u32,
+    requires(y.len() == x.len(), states.len() == x.len().div_ceil(tile_of(WARPS, CHUNKS)) + 1),
+    instances(inclusive_scan_u32 = <8, 8>, inclusive_scan_few_u32 = <8, 2>)
 )]
-pub fn inclusive_scan_u32(x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>, states: GlobalAtomics<'_, u64>) {
+pub fn inclusive_scan<const WARPS: usize, const CHUNKS: usize>(
+    x: GlobalSlice<'_, u32>,
+    y: GlobalSliceMut<'_, u32>,
+    states: GlobalAtomics<'_, u64>,
+) {
     static SUMS: Shared<[u32; WARPS]> = Shared::new();
     static TAKEN: Shared<[u64; 1]> = Shared::new();
     static BEFORE: Shared<[u32; 1]> = Shared::new();
@@ -125,7 +129,9 @@ pub fn inclusive_scan_u32(x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>, s
     let (warp, lane) = (me / LANES, me % LANES);
     let tiles = states.len() - 1;
     // SAFETY: all threads reach the barriers, which are between what is written to shared memory and what is read by others. The indices are
-    // within the arrays' shapes. A tile is one block's. Where all of it is there, and begins where vectors do, so do a lane's four numbers.
+    // within the arrays' shapes, and those of vectors are multiples of four. A tile is one block's. Where all of it is there, and begins
+    // where vectors do, so do a lane's four numbers, and no other lane has them in shared memory. Elsewhere lanes have other numbers on the
+    // way to shared memory, and from it, than between: those of their warp, all of whose lanes meet there.
     unsafe {
         if me == 0 {
             TAKEN.write(0, states.get_unchecked(tiles).fetch_add(1, Relaxed, Scope::Device));
@@ -135,63 +141,76 @@ pub fn inclusive_scan_u32(x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>, s
         if tile >= tiles {
             return; // the same for the whole block
         }
-        // The first of this lane's four numbers of a chunk.
-        let at = |chunk: usize| tile * TILE + (warp * CHUNKS + chunk) * CHUNK + lane * FOUR;
-        let by_vectors = (tile + 1) * TILE <= x.len() && is_aligned(x.as_ptr().addr() | y.as_mut_ptr().addr());
-        let mut numbers: [[u32; FOUR]; CHUNKS] = if by_vectors {
-            core::array::from_fn(|chunk| get4(x, at(chunk)))
-        } else {
-            core::array::from_fn(|chunk| core::array::from_fn(|i| x.get(at(chunk) + i).unwrap_or(0)))
-        };
-        let mut before = [0u32; CHUNKS];
-        for chunk in 0..CHUNKS {
-            for i in 1..FOUR {
-                numbers[chunk][i] = numbers[chunk][i].wrapping_add(numbers[chunk][i - 1]);
+        let len = tile_of(WARPS, CHUNKS);
+        let first = tile * len;
+        let numbers = dynamic_shared::<u32>(0, len);
+        // The first number of this lane's warp, and of its four of a chunk.
+        let of_warp = warp * CHUNKS * CHUNK;
+        let of_lane = |chunk: usize| of_warp + chunk * CHUNK + lane * FOUR;
+        let by_vectors = first + len <= x.len() && is_aligned(x.as_ptr().addr() | y.as_mut_ptr().addr());
+        if by_vectors {
+            for chunk in 0..CHUNKS {
+                copy_async::<FOUR, _>(&numbers, of_lane(chunk), &x, first + of_lane(chunk), FOUR as u32);
             }
-            before[chunk] = scan_of_lanes(numbers[chunk][FOUR - 1]);
+            commit_group();
+            wait_group::<0>();
+        } else {
+            let mut place = of_warp + lane;
+            while place < of_warp + CHUNKS * CHUNK {
+                numbers.write(place, x.get(first + place).unwrap_or(0));
+                place += hint::keep_rolled(warp::LANES) as usize;
+            }
+            warp::sync_warp(warp::ALL_LANES);
         }
-        let mut of_warp = 0u32;
+        let mut sum = 0u32;
         for chunk in 0..CHUNKS {
-            let of_chunk = warp::warp_shuffle_idx(warp::ALL_LANES, before[chunk], warp::LANES - 1, warp::LANES).0;
+            let mut own = numbers.read_vector::<FOUR>(of_lane(chunk));
+            for i in 1..FOUR {
+                own[i] = own[i].wrapping_add(own[i - 1]);
+            }
+            let up_to_lane = scan_of_lanes(own[FOUR - 1]);
             // What comes before this lane's numbers, in its warp.
-            before[chunk] = before[chunk].wrapping_sub(numbers[chunk][FOUR - 1]).wrapping_add(of_warp);
-            of_warp = of_warp.wrapping_add(of_chunk);
+            let before = sum.wrapping_add(up_to_lane).wrapping_sub(own[FOUR - 1]);
+            numbers.write_vector(of_lane(chunk), own.map(|number| number.wrapping_add(before)));
+            sum = sum.wrapping_add(warp::warp_shuffle_idx(warp::ALL_LANES, up_to_lane, 31, warp::LANES).0);
         }
         if lane == 0 {
-            SUMS.write(warp, of_warp);
+            SUMS.write(warp, sum);
         }
         thread::sync_threads();
-        let mut before_warp = 0u32;
-        let mut of_tile = 0u32;
-        for other in 0..WARPS {
-            let sum = SUMS.read(other);
-            before_warp = before_warp.wrapping_add(if other < warp { sum } else { 0 });
-            of_tile = of_tile.wrapping_add(sum);
-        }
         if warp == 0 {
+            let of_tile = (0..WARPS).fold(0u32, |sum, other| sum.wrapping_add(SUMS.read(other)));
             let state = states.get_unchecked(tile);
             if lane == 0 && tile > 0 {
                 state.store(OF_TILE | u64::from(of_tile), Relaxed, Scope::Device);
             }
-            let before = if tile > 0 { look_back(&states, tile) } else { 0 };
+            let before = look_back(&states, tile);
             if lane == 0 {
                 state.store(UP_TO_TILE | u64::from(before.wrapping_add(of_tile)), Relaxed, Scope::Device);
                 BEFORE.write(0, before);
             }
         }
         thread::sync_threads();
-        let before_warp = BEFORE.read(0).wrapping_add(before_warp);
+        let mut before = BEFORE.read(0);
+        for other in 0..WARPS {
+            before = before.wrapping_add(if other < warp { SUMS.read(other) } else { 0 });
+        }
         for chunk in 0..CHUNKS {
-            let before = before_warp.wrapping_add(before[chunk]);
-            numbers[chunk] = numbers[chunk].map(|number| number.wrapping_add(before));
+            let own = numbers.read_vector::<FOUR>(of_lane(chunk)).map(|number| number.wrapping_add(before));
             if by_vectors {
-                y.set_vector_unchecked(at(chunk), numbers[chunk]);
+                y.set_vector_unchecked(first + of_lane(chunk), own);
             } else {
-                for i in 0..FOUR {
-                    if at(chunk) + i < y.len() {
-                        y.set_unchecked(at(chunk) + i, numbers[chunk][i]);
-                    }
+                numbers.write_vector(of_lane(chunk), own);
+            }
+        }
+        if !by_vectors {
+            warp::sync_warp(warp::ALL_LANES);
+            let mut place = of_warp + lane;
+            while place < of_warp + CHUNKS * CHUNK {
+                if first + place < y.len() {
+                    y.set_unchecked(first + place, numbers.read(place));
                 }
+                place += hint::keep_rolled(warp::LANES) as usize;
             }
         }
     }
@@ -207,11 +226,19 @@ mod operation {
         Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Sizes, Values, Views,
     };
 
-    use super::{TILE, inclusive_scan_u32};
+    use super::{inclusive_scan_few_u32, inclusive_scan_u32, tile_of};
     use crate::zero::zero_u64;
 
     /// The sums of all numbers up to each.
     pub struct Scan;
+
+    /// As many numbers are few: tiles are small.
+    const FEW: usize = 1 << 17;
+
+    /// The numbers of a tile, of so many.
+    fn tile(n: usize) -> usize {
+        tile_of(8, if n <= FEW { 2 } else { 8 })
+    }
 
     impl Operation for Scan {
         fn describe(&self) -> Description {
@@ -219,8 +246,8 @@ mod operation {
                 name: "inclusive-scan",
                 idea: "each tile waits for the sums of those before it, and says its own first (decoupled look-back)",
                 sizes: &["n"],
-                kernels: vec![zero_u64::FACTS, inclusive_scan_u32::FACTS],
-                small: [0, 1, 8191, 8192, 8193, 20_000, 200_000].map(|n| vec![n]).to_vec(),
+                kernels: vec![zero_u64::FACTS, inclusive_scan_u32::FACTS, inclusive_scan_few_u32::FACTS],
+                small: [0, 1, 2047, 2048, 2049, 20_001, 131_072, 139_264, 200_001].map(|n| vec![n]).to_vec(),
                 large: vec![vec![1 << 20], vec![(1 << 28) + 5]],
                 bits: Bits::Same,
             }
@@ -232,14 +259,20 @@ mod operation {
                 Argument::input("x", &[n], Distribution::Integers(0, u32::MAX.into())).of(Element::U32),
                 Argument::output("y", &[n]).of(Element::U32),
                 // The tiles' and the counter.
-                Argument::scratch("states", &[n.div_ceil(TILE) + 1]).of(Element::U64),
+                Argument::scratch("states", &[n.div_ceil(tile(n)) + 1]).of(Element::U64),
             ])
         }
 
-        fn launch(&self, device: &Device, _sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+        fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             device.launch(zero_u64 { words: views.disjoint("states")? })?;
-            let (x, y) = (views.read("x")?, views.write("y")?);
-            Ok(device.launch(inclusive_scan_u32 { x, y, states: views.atomics("states")? })?)
+            let ([n], x, y) = (sizes.get(["n"])?, views.read("x")?, views.write("y")?);
+            let states = views.atomics("states")?;
+            if n <= FEW {
+                device.launch(inclusive_scan_few_u32 { x, y, states })?;
+            } else {
+                device.launch(inclusive_scan_u32 { x, y, states })?;
+            }
+            Ok(())
         }
 
         fn expected(&self, _sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
