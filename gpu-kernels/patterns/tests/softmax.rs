@@ -3,7 +3,7 @@
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::prelude::*;
 use cuda_std::{Grid, Kernel};
-use patterns_kernels::softmax::{softmax_of_parts_fp32, softmax_parts_fp32};
+use patterns_kernels::softmax::{softmax_lanes_4_fp32, softmax_of_parts_fp32, softmax_parts_fp32};
 
 const COLS: usize = 9000;
 const PARTS: usize = 3;
@@ -58,6 +58,30 @@ fn parts_without_numbers_count_nothing() {
             let expected = 1.0 / cols as f32;
             for (i, y) in softmax_of_parts(&vec![0.5; cols], parts).into_iter().enumerate() {
                 assert!((y - expected).abs() <= expected * 1e-6, "{cols} columns, {parts} parts, {i}: {y}");
+            }
+        }
+    }
+}
+
+/// By so few blocks that each comes to further rows, in the last of which some lanes of a warp have none.
+#[test]
+fn blocks_go_on_to_further_rows() {
+    const COLS: usize = 13;
+    for rows in [64, 65, 200, 1001] {
+        let x: Vec<f32> = (0..rows * COLS).map(|i| (i % 31) as f32 / 8.0).collect();
+        let mut y = vec![7.0; x.len()];
+        let (x_view, y_view) = (GlobalSlice::new(&x), GlobalSliceMut::new(&mut y));
+        let kernel = softmax_lanes_4_fp32 { rows: rows as u32, cols: COLS as u32, x: x_view, y: y_view };
+        // SAFETY: the views are of memory of this processor, which nobody else accesses meanwhile.
+        unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::from(2)) }.unwrap();
+        for (row, (x, y)) in x.chunks(COLS).zip(y.chunks(COLS)).enumerate() {
+            let sum: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
+            for (x, y) in x.iter().zip(y) {
+                let expected = f64::from(*x).exp() / sum;
+                assert!(
+                    (f64::from(*y) - expected).abs() <= expected * 1e-6,
+                    "row {row} of {rows}: {y}, not {expected}"
+                );
             }
         }
     }

@@ -1,17 +1,22 @@
 //! The softmax of the rows of a matrix, `yⱼ = exp(xⱼ − max x) / Σ exp(xᵢ − max x)`: each row is read from memory once.
 //!
 //! ```text
-//!  columns        the threads of a row       what is kept of it                                    kernel
-//!  up to 256      a warp                     all of it, in registers: 8 numbers of each lane       softmax_short_fp32
-//!  up to 1024     a warp                     32 numbers of each lane                               softmax_of_warp_fp32
-//!  up to 8192     a block of 256             32 numbers of each thread                             softmax_of_block_fp32
-//!  more           a block of 1024            40,960 in shared memory; what is behind them is       softmax_long_fp32
-//!                                            read three times, twice from a cache if that has room
-//!  more, and      blocks of 256, as many     nothing: the first launch finds maximum and sum of    softmax_parts_fp32,
-//!  few rows       as fill the GPU            each part, the second one reads x again               softmax_of_parts_fp32
+//!  columns          the threads of a row       what is kept of it                                  kernel
+//!  up to 4 · n      n of a warp: 1, 2, 4, 8    all of it, in registers: 4 numbers of each lane     softmax_lanes_n_fp32
+//!                   or 16
+//!  up to 128, 256   8 or 16 of a warp          16 numbers of each lane                             softmax_lanes_n_16_fp32
+//!  up to 512, 1024  a warp                     16 or 32 numbers of each lane                       softmax_of_warp_n_fp32
+//!  up to 2048       a block of 64              32 numbers of each thread                           softmax_of_block_64_fp32
+//!  up to 8192       a block of 256             32 numbers of each thread                           softmax_of_block_256_fp32
+//!  up to 28,672     a block of 512             all of it, in shared memory                         softmax_long_512_fp32
+//!  more             a block of 1024            40,960 in shared memory; what is behind them is     softmax_long_1024_fp32
+//!                                              read three times, twice from a cache if that has
+//!                                              room
+//!  more, and        blocks of 256, as many     nothing: the first launch finds maximum and sum     softmax_parts_fp32,
+//!  few rows         as fill the GPU            of each part, the second one reads x again          softmax_of_parts_fp32
 //!
-//!  a row          max x ─► eᵢ = exp(xᵢ − max x), in the place of xᵢ ─► Σ eᵢ ─► yᵢ = eᵢ · (1 / Σ)
-//!                   └ lanes by shuffles, warps by shared memory ┘
+//!  a row            max x ─► eᵢ = exp(xᵢ − max x), in the place of xᵢ ─► Σ eᵢ ─► yᵢ = eᵢ · (1 / Σ)
+//!                     └ lanes by shuffles, warps by shared memory ┘
 //! ```
 //!
 //! Nothing of a row is computed before all of it is there: the maximum comes first, so that there is one exponential for each number, and no
@@ -22,35 +27,30 @@
 //! Special values are as in PyTorch: a row with a NaN or +∞, and one that has nothing but −∞, is NaN throughout; any other −∞ gives 0.
 //!
 //! Source: J. Bridle, "Probabilistic interpretation of feedforward classification network outputs" (1990), for the function. Which threads
-//! have how much of a row is chosen for an SM of 64 K registers and 163 KB of shared memory (sm_80).
+//! have how much of a row is chosen for an SM of 64 K registers and 163 KB of shared memory (sm_80), or, with rows of 512 threads, 227 KB (sm_90).
 
 use cuda_std::prelude::*;
 
-use crate::row::{FOUR, LANES, Needed, Team, of_block, of_lanes, plus, sum_of_four};
+use crate::row::{FOUR, LANES, Needed, Team, of_block, plus, sum_of_four};
 
-/// The most columns of [`softmax_short_fp32`].
-pub const SHORT: usize = 256;
-
-/// The most columns of [`softmax_of_warp_fp32`].
-pub const OF_WARP: usize = 1024;
-
-/// The most columns of [`softmax_of_block_fp32`].
+/// The most columns of [`softmax_of_block_64_fp32`] and of [`softmax_of_block_256_fp32`].
+pub const OF_SMALL_BLOCK: usize = 2048;
 pub const OF_BLOCK: usize = 8192;
 
-/// The threads of a block, and those of one that has a long row.
-const THREADS: usize = softmax_of_block_fp32::BLOCK.x as usize;
-const MANY_THREADS: usize = softmax_long_fp32::BLOCK.x as usize;
+/// The most columns of [`softmax_long_512_fp32`].
+pub const ALL_KEPT: usize = FEWER_KEPT * FEWER_THREADS * FOUR;
 
-/// The warps of both.
+/// The threads of a block that has several rows, or a part of one, and those of the two that have a long row.
+const THREADS: usize = softmax_parts_fp32::BLOCK.x as usize;
+const FEWER_THREADS: usize = softmax_long_512_fp32::BLOCK.x as usize;
+
+/// The warps of a block that has a part of a row.
 const WARPS: usize = THREADS / LANES;
-const MANY_WARPS: usize = MANY_THREADS / LANES;
 
 /// The groups that a thread of a long row loads at once, and those that it keeps in shared memory.
 const AT_ONCE: usize = 4;
-const KEPT: usize = 10;
-
-/// The bytes of what is kept.
-const KEPT_BYTES: u32 = (KEPT * MANY_THREADS * FOUR * size_of::<f32>()) as u32;
+const FEWER_KEPT: usize = 14;
+const MANY_KEPT: usize = 10;
 
 /// The largest number that was seen, and this one. A NaN is passed over: its exponential makes the sum NaN.
 #[inline(always)]
@@ -103,55 +103,100 @@ unsafe fn in_registers<const THREADS: usize, const GROUPS: usize>(
     unsafe { team.store(y, first, 0, numbers) };
 }
 
-/// The softmax of the row of this warp, of `8 · blocks` rows.
+/// The blocks for so many rows, `of_block` at a time.
+#[cfg(not(target_arch = "nvptx64"))]
+fn blocks(rows: u32, of_block: usize, groups: usize) -> u32 {
+    /// Several times as many as run at the same time on any GPU.
+    const ENOUGH: u32 = 1 << 14;
+    let blocks = rows.div_ceil(of_block as u32).max(1);
+    if groups == 1 { blocks.min(ENOUGH) } else { blocks }
+}
+
+/// What an operation makes of a number of each of `OF_ROW` lanes side by side, a power of two; all of them get it, as those of a whole warp do of
+/// `row::of_lanes`.
 ///
 /// # Safety
-/// All threads of a block of 256 come here together; there are as many elements as rows and columns say, in x and in y.
+/// All lanes of the warp come here together.
 #[inline(always)]
-unsafe fn of_warp<const GROUPS: usize>(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
-    let (me, cols) = (thread::thread_idx_x() as usize, cols as usize);
-    let row = thread::block_idx_x() as usize * WARPS + me / LANES;
-    if row >= rows as usize {
-        return; // the same for the whole warp
+unsafe fn of_some_lanes<const OF_ROW: usize>(mut value: f32, operation: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut distance = OF_ROW / 2;
+    while distance > 0 {
+        // SAFETY: the caller's promise.
+        let other = unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, value, distance as u32, warp::LANES) }.0;
+        value = operation(value, other);
+        distance /= 2;
     }
-    let team = Team::<LANES>::new(me % LANES, cols, x.as_ptr().addr() | y.as_mut_ptr().addr());
-    // SAFETY: the row is inside, and this warp's alone, all of whose lanes come here.
-    unsafe {
-        in_registers::<LANES, GROUPS>(team, x, y, row * cols, |max| of_lanes(max, larger), |sum| of_lanes(sum, plus));
+    value
+}
+
+/// The softmax of each row of up to `4 · GROUPS · OF_ROW` numbers, by so many lanes for each row.
+#[kernel(
+    block = 256,
+    min_blocks = if GROUPS == 1 { 6 } else { 4 },
+    grid = blocks(rows, THREADS / OF_ROW, GROUPS),
+    requires(
+        x.len() == rows as usize * cols as usize, y.len() == x.len(), cols as usize <= FOUR * GROUPS * OF_ROW
+    ),
+    instances(
+        softmax_lanes_1_fp32 = <1, 1>,
+        softmax_lanes_2_fp32 = <2, 1>,
+        softmax_lanes_4_fp32 = <4, 1>,
+        softmax_lanes_8_fp32 = <8, 1>,
+        softmax_lanes_16_fp32 = <16, 1>,
+        softmax_lanes_8_16_fp32 = <8, 4>,
+        softmax_lanes_16_16_fp32 = <16, 4>,
+        softmax_of_warp_16_fp32 = <32, 4>,
+        softmax_of_warp_32_fp32 = <32, 8>
+    )
+)]
+pub fn softmax_of_lanes<const OF_ROW: usize, const GROUPS: usize>(
+    rows: u32,
+    cols: u32,
+    x: GlobalSlice<'_, f32>,
+    y: GlobalSliceMut<'_, f32>,
+) {
+    let (me, rows, cols) = (thread::thread_idx_x() as usize, rows as usize, cols as usize);
+    let of_block = THREADS / OF_ROW;
+    let all = Team::<OF_ROW>::new(me % OF_ROW, cols, x.as_ptr().addr() | y.as_mut_ptr().addr());
+    let mut first = thread::block_idx_x() as usize * of_block;
+    while first < rows {
+        let row = first + me / OF_ROW;
+        // Lanes without a row go along with those of their warp that have one.
+        let team = all.of(if row < rows { cols } else { 0 });
+        // SAFETY: the row is inside, and this team's alone; the loop is the same for all threads of the block.
+        unsafe {
+            in_registers::<OF_ROW, GROUPS>(
+                team,
+                x,
+                y,
+                row * cols,
+                |max| of_some_lanes::<OF_ROW>(max, larger),
+                |sum| of_some_lanes::<OF_ROW>(sum, plus),
+            );
+        }
+        if GROUPS > 1 {
+            return; // There are blocks for all rows. Of the shortest ones, a block would have too little to do.
+        }
+        first += hint::keep_rolled(thread::grid_dim_x()) as usize * of_block;
     }
 }
 
-/// The softmax of each row of up to 256 numbers.
+/// The softmax of each row of up to `4 · GROUPS · OF_ROW` numbers, by a block of so many threads.
 #[kernel(
-    block = 256,
-    grid = rows.div_ceil(WARPS as u32).max(1),
-    requires(x.len() == rows as usize * cols as usize, y.len() == x.len(), cols as usize <= SHORT)
-)]
-pub fn softmax_short_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
-    // SAFETY: the launch has checked it.
-    unsafe { of_warp::<{ SHORT / (FOUR * LANES) }>(rows, cols, x, y) }
-}
-
-/// The softmax of each row of up to 1024 numbers.
-#[kernel(
-    block = 256,
-    min_blocks = 4,
-    grid = rows.div_ceil(WARPS as u32).max(1),
-    requires(x.len() == rows as usize * cols as usize, y.len() == x.len(), cols as usize <= OF_WARP)
-)]
-pub fn softmax_of_warp_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
-    // SAFETY: the launch has checked it.
-    unsafe { of_warp::<{ OF_WARP / (FOUR * LANES) }>(rows, cols, x, y) }
-}
-
-/// The softmax of each row of up to 8192 numbers.
-#[kernel(
-    block = 256,
-    min_blocks = 4,
+    block = OF_ROW as u32,
+    min_blocks = 1024 / OF_ROW as u32,
     grid = rows.max(1),
-    requires(x.len() == rows as usize * cols as usize, y.len() == x.len(), cols as usize <= OF_BLOCK)
+    requires(
+        x.len() == rows as usize * cols as usize, y.len() == x.len(), cols as usize <= FOUR * GROUPS * OF_ROW
+    ),
+    instances(softmax_of_block_64_fp32 = <64, 8, 2>, softmax_of_block_256_fp32 = <256, 8, 8>)
 )]
-pub fn softmax_of_block_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+pub fn softmax_of_block<const OF_ROW: usize, const GROUPS: usize, const WARPS: usize>(
+    rows: u32,
+    cols: u32,
+    x: GlobalSlice<'_, f32>,
+    y: GlobalSliceMut<'_, f32>,
+) {
     static MAXIMA: Shared<[f32; WARPS]> = Shared::new();
     static SUMS: Shared<[f32; WARPS]> = Shared::new();
     let (row, cols) = (thread::block_idx_x() as usize, cols as usize);
@@ -159,40 +204,49 @@ pub fn softmax_of_block_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: G
         return; // the same for the whole block
     }
     let addresses = x.as_ptr().addr() | y.as_mut_ptr().addr();
-    let team = Team::<THREADS>::new(thread::thread_idx_x() as usize, cols, addresses);
+    let team = Team::<OF_ROW>::new(thread::thread_idx_x() as usize, cols, addresses);
     // SAFETY: the row is inside, and this block's alone, all of whose threads come here.
     unsafe {
-        in_registers::<THREADS, { OF_BLOCK / (FOUR * THREADS) }>(
+        in_registers::<OF_ROW, GROUPS>(
             team,
             x,
             y,
             row * cols,
-            |max| of_block(&MAXIMA, max, f32::NEG_INFINITY, larger),
-            |sum| of_block(&SUMS, sum, 0.0, plus),
+            |max| of_block(MAXIMA, max, f32::NEG_INFINITY, larger),
+            |sum| of_block(SUMS, sum, 0.0, plus),
         );
     }
 }
 
-/// The softmax of each row, however long.
+/// The softmax of each row, however long, by a block of so many threads, each of which keeps so many groups of four.
 #[kernel(
-    block = 1024,
+    block = OF_ROW as u32,
     grid = rows.max(1),
-    dynamic_shared = KEPT_BYTES,
-    requires(x.len() == rows as usize * cols as usize, cols <= i32::MAX as u32, y.len() == x.len())
+    dynamic_shared = (KEPT * OF_ROW * FOUR * size_of::<f32>()) as u32,
+    requires(x.len() == rows as usize * cols as usize, cols <= i32::MAX as u32, y.len() == x.len()),
+    instances(
+        softmax_long_512_fp32 = <512, FEWER_KEPT, 16>,
+        softmax_long_1024_fp32 = <1024, MANY_KEPT, 32>
+    )
 )]
-pub fn softmax_long_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
-    static MAXIMA: Shared<[f32; MANY_WARPS]> = Shared::new();
-    static SUMS: Shared<[f32; MANY_WARPS]> = Shared::new();
+pub fn softmax_long<const OF_ROW: usize, const KEPT: usize, const WARPS: usize>(
+    rows: u32,
+    cols: u32,
+    x: GlobalSlice<'_, f32>,
+    y: GlobalSliceMut<'_, f32>,
+) {
+    static MAXIMA: Shared<[f32; WARPS]> = Shared::new();
+    static SUMS: Shared<[f32; WARPS]> = Shared::new();
     let (me, row, cols) = (thread::thread_idx_x() as usize, thread::block_idx_x() as usize, cols as usize);
     if row >= rows as usize {
         return; // the same for the whole block
     }
     let first = row * cols;
-    let team = Team::<MANY_THREADS>::new(me, cols, x.as_ptr().addr() | y.as_mut_ptr().addr());
+    let team = Team::<OF_ROW>::new(me, cols, x.as_ptr().addr() | y.as_mut_ptr().addr());
     let groups = team.groups();
     // SAFETY: as many bytes as the launch has.
-    let kept = unsafe { dynamic_shared::<f32>(0, KEPT * MANY_THREADS * FOUR) };
-    let place = |group: usize| (group * MANY_THREADS + me) * FOUR;
+    let kept = unsafe { dynamic_shared::<f32>(0, KEPT * OF_ROW * FOUR) };
+    let place = |group: usize| (group * OF_ROW + me) * FOUR;
     // SAFETY: the row is inside, and this block's alone, all of whose threads come here. What is kept is read by the thread that has written
     // it; its groups are below `KEPT`, and begin at multiples of four elements.
     unsafe {
@@ -208,7 +262,7 @@ pub fn softmax_long_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: Globa
             }
             from += AT_ONCE;
         }
-        let max = of_block(&MAXIMA, max, f32::NEG_INFINITY, larger);
+        let max = of_block(MAXIMA, max, f32::NEG_INFINITY, larger);
 
         let exponentials = |numbers: [f32; FOUR]| numbers.map(|x| math::exp(x - max));
         let mut sum = 0.0;
@@ -225,7 +279,7 @@ pub fn softmax_long_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: Globa
             }
             from += AT_ONCE;
         }
-        let factor = 1.0 / of_block(&SUMS, sum, 0.0, plus);
+        let factor = 1.0 / of_block(SUMS, sum, 0.0, plus);
 
         for group in 0..groups.min(KEPT) {
             team.store(y, first, group, [kept.read4(place(group)).map(|e| e * factor)]);
@@ -398,163 +452,7 @@ pub fn softmax_of_parts_fp32(
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-pub use operation::Softmax;
+mod operation;
 
-/// What the kernels are for. No GPU sees this.
 #[cfg(not(target_arch = "nvptx64"))]
-mod operation {
-    use testkit::{
-        Argument, Bits, Description, Device, Distribution, Error, Expected, FP32_ROUNDING, Operation, Sizes, Values,
-        Views,
-    };
-
-    use super::{
-        AT_ONCE, MANY_THREADS, OF_BLOCK, OF_WARP, SHORT, THREADS, part_len, parts_of, softmax_long_fp32,
-        softmax_of_block_fp32, softmax_of_parts_fp32, softmax_of_warp_fp32, softmax_parts_fp32, softmax_short_fp32,
-    };
-    use crate::row::{FOUR, roundings_of_sum};
-
-    /// The softmax of the rows of a matrix.
-    pub struct Softmax {
-        name: &'static str,
-        numbers: Distribution,
-        large: &'static [[usize; 2]],
-    }
-
-    impl Softmax {
-        /// Of numbers as they come.
-        pub const NORMAL: Self = Self {
-            name: "softmax",
-            numbers: Distribution::Normal,
-            large: &[[1 << 20, 128], [131_072, 1000], [4096, 50_257], [8, 10_000_000], [16_384, 4096]],
-        };
-        /// Of infinities, NaN, and the largest and smallest numbers among others.
-        pub const SPECIAL: Self = Self { name: "softmax-special", numbers: Distribution::Special, large: Self::FEW };
-        /// Of numbers most of whose exponentials are subnormal or 0.
-        pub const WIDE: Self =
-            Self { name: "softmax-wide", numbers: Distribution::Uniform(-120.0, 120.0), large: Self::FEW };
-        /// Of numbers of all magnitudes: only with the largest of all subtracted does no exponential overflow.
-        pub const HUGE: Self =
-            Self { name: "softmax-huge", numbers: Distribution::LogUniform(1e-30, 3e38), large: Self::FEW };
-
-        /// Large cases of numbers that are not as they come: one for each kernel.
-        const FEW: &[[usize; 2]] = &[[10_000, 100], [1000, 1000], [1000, 4096], [100, 50_257]];
-    }
-
-    /// The softmax of a row, with a bound for what a kernel may make of it.
-    ///
-    /// With u = 2⁻²⁴ and m the largest number: an exponential has the rounding of `xᵢ − m`, which is `u·(m − xᵢ)` in the exponent, and 2u
-    /// of its own (1 unit in the last place). The sum has those of its terms, weighted by them, and the roundings of its additions. The
-    /// result has its own exponential's, the sum's, an inverse's and a product's. To that come subnormal results, off by 1 unit of 2⁻¹⁴⁹
-    /// in the exponential and half of one in the product.
-    ///
-    /// Where a row has parts, and a part is read in steps, its sum is scaled at each: by an exponential of a difference, so the distances
-    /// together are as far as above, with 2u for each exponential, and a product each.
-    fn expected_row(row: &[f64], parts: usize) -> Vec<Expected> {
-        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let exponential = |x: &f64| (x - max).exp();
-        // Beyond 200 an exponential is 0 on both sides, and its relative error of no interest.
-        let distance = |x: &f64| (max - x).min(200.0);
-        let sum: f64 = row.iter().map(exponential).sum();
-        let mean = row.iter().map(|x| exponential(x) * distance(x)).sum::<f64>() / sum;
-        // A row of few numbers has as many groups of a warp as a longer one has of a block, at most.
-        let groups = row.len().div_ceil(FOUR * MANY_THREADS).next_multiple_of(AT_ONCE).max(OF_BLOCK / (FOUR * 256));
-        // What a thread of a part reads at a time, the threads' sums, and those of the parts.
-        let len = part_len(row.len() as u32, parts as u32) as usize;
-        let scalings = if parts > 1 { len.div_ceil(FOUR * THREADS * AT_ONCE) + 2 } else { 0 };
-        let steps = roundings_of_sum(groups) + 3 * scalings + 4;
-        let one = |x: &f64| {
-            let exponent = FP32_ROUNDING * (distance(x) + mean + (2 + 2 + steps + 2) as f64);
-            let value = exponential(x) / sum;
-            if value.is_nan() {
-                return Expected::exact(value);
-            }
-            Expected::within(value, value * exponent.exp_m1() + 2.0 * f64::from(f32::from_bits(1)))
-        };
-        row.iter().map(one).collect()
-    }
-
-    impl Operation for Softmax {
-        fn describe(&self) -> Description {
-            Description {
-                name: self.name,
-                idea: "the softmax of each row of a matrix, which is kept in registers or shared memory: read once",
-                sizes: &["rows", "cols"],
-                kernels: vec![
-                    softmax_short_fp32::FACTS,
-                    softmax_of_warp_fp32::FACTS,
-                    softmax_of_block_fp32::FACTS,
-                    softmax_long_fp32::FACTS,
-                    softmax_parts_fp32::FACTS,
-                    softmax_of_parts_fp32::FACTS,
-                ],
-                // Nothing, one, both ways of loading, about the ends of what each kernel can do, and more than is kept of a long row.
-                small: testkit::cases(&[
-                    [0, 5],
-                    [3, 0],
-                    [1, 1],
-                    [9, 31],
-                    [17, 128],
-                    [2, 256],
-                    [3, 257],
-                    [9, 1024],
-                    [2, 1025],
-                    [3, 3000],
-                    [1, 8192],
-                    [1, 8193],
-                    [1, 12_000],
-                    [1, 45_060],
-                    [1, 70_001],
-                    [2, 131_072],
-                ]),
-                large: testkit::cases(self.large),
-                bits: Bits::Same,
-            }
-        }
-
-        fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
-            let [rows, cols] = sizes.get(["rows", "cols"])?;
-            // The maximum and the sum of each part of a row, if rows have parts.
-            let parts = parts_of(rows, cols);
-            Ok(vec![
-                Argument::input("x", &[rows, cols], self.numbers),
-                Argument::output("y", &[rows, cols]),
-                Argument::scratch("found", &[if parts > 1 { rows * parts } else { 0 }, 2]),
-            ])
-        }
-
-        fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-            let [rows, cols] = sizes.get_u32(["rows", "cols"])?;
-            let (x, y) = (views.read("x")?, views.write("y")?);
-            if cols as usize <= SHORT {
-                device.launch(softmax_short_fp32 { rows, cols, x, y })?;
-            } else if cols as usize <= OF_WARP {
-                device.launch(softmax_of_warp_fp32 { rows, cols, x, y })?;
-            } else if cols as usize <= OF_BLOCK {
-                device.launch(softmax_of_block_fp32 { rows, cols, x, y })?;
-            } else {
-                let parts = parts_of(rows as usize, cols as usize) as u32;
-                if parts == 1 {
-                    device.launch(softmax_long_fp32 { rows, cols, x, y })?;
-                } else {
-                    device.launch(softmax_parts_fp32 { rows, cols, parts, x, found: views.write("found")? })?;
-                    let found = views.read("found")?;
-                    device.launch(softmax_of_parts_fp32 { rows, cols, parts, x, found, y })?;
-                }
-            }
-            Ok(())
-        }
-
-        fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
-            let ([rows, cols], x) = (sizes.get(["rows", "cols"])?, values.of("x")?);
-            Ok(vec![testkit::each_row(rows, |row| {
-                expected_row(&x[row * cols..(row + 1) * cols], parts_of(rows, cols))
-            })])
-        }
-
-        fn operations(&self, sizes: &Sizes) -> f64 {
-            // A maximum, a difference, an exponential, an addition and a product for each.
-            sizes.get(["rows", "cols"]).map_or(0.0, |[rows, cols]| 5.0 * rows as f64 * cols as f64)
-        }
-    }
-}
+pub use operation::Softmax;
