@@ -15,7 +15,9 @@
 //! before everything else, as in PyTorch.
 //!
 //! However the numbers lie, the result is right; where they ascend, more of them go to shared memory. If there are few rows, they are divided
-//! into parts, and what has been found in those is a row of its own for another launch.
+//! into parts, and what has been found in those is a row of its own for another launch. Short rows have a warp each ([`of_warp`]).
+
+pub mod of_warp;
 
 use cuda_std::prelude::*;
 
@@ -424,6 +426,7 @@ mod operation {
         Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Sizes, Values, Views,
     };
 
+    use super::of_warp::{columns, top_k_of_warp_4_fp32, top_k_of_warp_16_fp32};
     use super::{parts, top_k_fp32, top_k_of_parts_fp32, top_k_parts_fp32};
 
     /// The largest numbers of each row.
@@ -463,7 +466,13 @@ mod operation {
                 name: self.name,
                 idea: "the largest numbers of each row and their indices: a bound from what threads have, then few candidates",
                 sizes: &["rows", "cols", "k"],
-                kernels: vec![top_k_fp32::FACTS, top_k_parts_fp32::FACTS, top_k_of_parts_fp32::FACTS],
+                kernels: vec![
+                    top_k_of_warp_4_fp32::FACTS,
+                    top_k_of_warp_16_fp32::FACTS,
+                    top_k_fp32::FACTS,
+                    top_k_parts_fp32::FACTS,
+                    top_k_of_parts_fp32::FACTS,
+                ],
                 // Nothing, one, all of a row, both ways of loading, several segments, several parts.
                 small: testkit::cases(&[
                     [0, 5, 1],
@@ -471,6 +480,10 @@ mod operation {
                     [3, 64, 64],
                     [2, 101, 7],
                     [1, 257, 33],
+                    [9, 128, 64],
+                    [3, 130, 64],
+                    [9, 512, 64],
+                    [3, 513, 64],
                     [2, 4096, 64],
                     [40, 4, 2],
                     [1, 4097, 64],
@@ -499,6 +512,12 @@ mod operation {
             let [rows, cols, k] = sizes.get_u32(["rows", "cols", "k"])?;
             let parts = parts(rows as usize, cols as usize) as u32;
             let (x, values, indices) = (views.read("x")?, views.write("values")?, views.write("indices")?);
+            if cols as usize <= columns(1) {
+                return Ok(device.launch(top_k_of_warp_4_fp32 { rows, cols, k, x, values, indices })?);
+            }
+            if cols as usize <= columns(4) {
+                return Ok(device.launch(top_k_of_warp_16_fp32 { rows, cols, k, x, values, indices })?);
+            }
             if parts == 1 {
                 return Ok(device.launch(top_k_fp32 { rows, cols, k, x, values, indices })?);
             }
