@@ -25,9 +25,13 @@
 //!
 //! The rows in shared memory are `⌈32 / rows⌉` places longer than their numbers, modulo 32: as many as a warp reads of each.
 //!
+//! **Small matrices.** Of up to 2048 numbers each, a block has several ([`small`]).
+//!
 //! Numbers are moved, not computed with: every bit pattern stays, those of NaN as well.
 //!
 //! Source of the pattern: G. Ruetsch and P. Micikevicius, "Optimizing matrix transpose in CUDA" (NVIDIA, 2009).
+
+pub mod small;
 
 use cuda_std::prelude::*;
 
@@ -340,6 +344,7 @@ mod operation {
         Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views,
     };
 
+    use super::small::{self, transpose_small_fp32};
     use super::{FEW, transpose_few_fp32, transpose_fp32};
 
     /// The transposes of a batch of matrices.
@@ -351,7 +356,7 @@ mod operation {
                 name: "transpose",
                 idea: "a tile of 64 × 64 in shared memory, whose columns are in different banks; rows are read, rows are written",
                 sizes: &["batch", "rows", "cols"],
-                kernels: vec![transpose_fp32::FACTS, transpose_few_fp32::FACTS],
+                kernels: vec![transpose_fp32::FACTS, transpose_few_fp32::FACTS, transpose_small_fp32::FACTS],
                 // Nothing in each of the extents, lines and columns, whole tiles, one more and one less.
                 small: testkit::cases(&[
                     [0, 3, 5],
@@ -372,6 +377,10 @@ mod operation {
                     [1, 9000, 1],
                     [2, 2, 2],
                     [1, 64, 33],
+                    [700, 3, 4],
+                    [5, 64, 32],
+                    [9, 1, 2000],
+                    [4097, 1, 1],
                 ]),
                 large: testkit::cases(&[
                     [64, 1000, 1003],
@@ -396,6 +405,9 @@ mod operation {
         fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             let [batch, rows, cols] = sizes.get_u32(["batch", "rows", "cols"])?;
             let (x, y) = (views.read("x")?, views.write("y")?);
+            if batch > 1 && rows as usize * cols as usize <= small::MOST {
+                return Ok(device.launch(transpose_small_fp32 { batch, rows, cols, x, y })?);
+            }
             if rows.min(cols) as usize <= FEW {
                 return Ok(device.launch(transpose_few_fp32 { batch, rows, cols, x, y })?);
             }
