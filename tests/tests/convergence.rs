@@ -12,7 +12,9 @@ use cuda_builder::{Arch, CudaBuilder, Pipeline};
 fn no_crate_of_kernels_is_compiled_without_jump_threading() {
     let target_dir: PathBuf =
         Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target directory").join("cuda-builder");
-    for crate_dir in ["../gpu-kernels", "fixtures/device-features", "fixtures/instructions"] {
+    for crate_dir in
+        ["../gpu-kernels", "../gpu-kernels/patterns/kernels", "fixtures/device-features", "fixtures/instructions"]
+    {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(crate_dir);
         let builder = CudaBuilder::new(directory).target_dir(&target_dir).archs(&[Arch::Sm80, Arch::Sm90a]);
         // A missing toolchain is an error that names `cargo xtask setup`.

@@ -337,7 +337,10 @@ pub fn radix_pass_u32(
             }
         }
         let in_tile = sum_before(&SUMS, of_tile);
-        if has_digit {
+        // By the same condition as above, the compiler would copy what stands between, a barrier, to either side of it.
+        let mut threads = [me as u32];
+        hint::pin(&mut threads);
+        if (threads[0] as usize) < DIGITS {
             // From counts to the places at which those of a warp begin.
             let mut begin = in_tile;
             for other in 0..WARPS {

@@ -185,7 +185,10 @@ pub fn inclusive_scan<const WARPS: usize, const CHUNKS: usize>(
                 state.store(OF_TILE | u64::from(of_tile), Relaxed, Scope::Device);
             }
             let before = look_back(&states, tile);
-            if lane == 0 {
+            // By the same condition as above, the compiler would copy what stands between, a vote, to either side of it.
+            let mut lanes = [lane as u32];
+            hint::pin(&mut lanes);
+            if lanes[0] == 0 {
                 state.store(UP_TO_TILE | u64::from(before.wrapping_add(of_tile)), Relaxed, Scope::Device);
                 BEFORE.write(0, before);
             }
