@@ -10,9 +10,9 @@ use tilewright::{Device, Precision};
 use crate::{Batch, Layouts, Planned, Problem, Sizes, special};
 
 /// Products, how to compare them, and among how many blocks to divide their sums, if not what is fastest.
-#[derive(Debug)]
 pub struct Trial {
-    batch: Batch,
+    /// Makes the products, which takes longer than many a kernel does.
+    batch: Box<dyn Fn() -> Batch>,
     splits: Option<u32>,
     /// Whether it is for kernels alone whose blocks share the looking for operands that are too small: it takes long.
     shares_scans: bool,
@@ -20,63 +20,79 @@ pub struct Trial {
     bound: Option<f64>,
 }
 
+/// Makes one product.
+fn one(problem: impl Fn() -> Problem + 'static) -> Box<dyn Fn() -> Batch> {
+    Box::new(move || problem().into())
+}
+
 /// The trials of a kernel, small ones first; those among them that it can compute, depend on how it needs its operands to be stored.
 pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
     let shape = |m, n, k| kernel.within(Sizes { m, n, k });
     let mut trials = Vec::new();
     for layouts in Layouts::ALL {
-        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, shares_scans: false, bound: None });
+        let mut add = |batch, splits| trials.push(Trial { batch, splits, shares_scans: false, bound: None });
         // Rows with gaps as no tensor map allows.
-        let any = Batch::from(Problem::new(shape(37, 35, 70), layouts.padded(), 3).scaled(-0.7, 0.3));
-        add(any.clone(), None);
-        add(any, Some(2));
-        add(Batch::new(2, [true, false], shape(5, 6, 40), layouts, 4), None);
-        add(Batch::new(2, [false, true], shape(5, 6, 40), layouts, 13), None);
+        for splits in [None, Some(2)] {
+            let sizes = shape(37, 35, 70);
+            add(one(move || Problem::new(sizes, layouts.padded(), 3).scaled(-0.7, 0.3)), splits);
+        }
+        let small = shape(5, 6, 40);
+        add(Box::new(move || Batch::new(2, [true, false], small, layouts, 4)), None);
+        add(Box::new(move || Batch::new(2, [false, true], small, layouts, 13)), None);
         // Rows that end within a vector.
         let odd = shape(37, 35, 71);
-        add(Problem::new(odd, layouts.aligned(odd), 14).into(), None);
+        add(one(move || Problem::new(odd, layouts.aligned(odd), 14)), None);
         // Few terms, and not a multiple of four.
-        add(Problem::new(shape(37, 35, 13), layouts.padded(), 19).into(), None);
+        let sizes = shape(37, 35, 13);
+        add(one(move || Problem::new(sizes, layouts.padded(), 19)), None);
         // Rows of whole vectors that begin anywhere.
-        add(Problem::new(shape(5, 8, 12), layouts.padded(), 18).into(), None);
+        let sizes = shape(5, 8, 12);
+        add(one(move || Problem::new(sizes, layouts.padded(), 18)), None);
         // Lines that are scaled in different ways, where operands are scaled.
-        add(Problem::new(shape(37, 36, 60), layouts, 15).graded().into(), None);
+        let sizes = shape(37, 36, 60);
+        add(one(move || Problem::new(sizes, layouts, 15).graded()), None);
         // Results that a tensor map can describe, and few terms.
-        add(Problem::new(shape(37, 36, 60), layouts, 5).scaled(-0.7, 0.0).into(), None);
+        add(one(move || Problem::new(sizes, layouts, 5).scaled(-0.7, 0.0)), None);
         // More steps than there are places in any ring.
-        add(Problem::new(shape(33, 36, 648), layouts, 6).into(), None);
+        let sizes = shape(33, 36, 648);
+        add(one(move || Problem::new(sizes, layouts, 6)), None);
         // So many partial sums that several threads share their adding up.
-        add(Problem::new(shape(6, 8, 648), layouts, 9).into(), Some(20));
+        let sizes = shape(6, 8, 648);
+        add(one(move || Problem::new(sizes, layouts, 9)), Some(20));
         // Lines of more terms than a warp holds.
-        add(Problem::new(shape(3, 4, 1100), layouts, 10).into(), None);
+        let sizes = shape(3, 4, 1100);
+        add(one(move || Problem::new(sizes, layouts, 10)), None);
         // Sums that only grow, and lose something in every step that is not rounded to nearest.
         if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
-            let growing = Problem::new(shape(16, 8, 1536), layouts, 12).with_magnitudes();
+            let sizes = shape(16, 8, 1536);
+            let growing = one(move || Problem::new(sizes, layouts, 12).with_magnitudes());
             let bound = Some(special::bound(kernel.scheme));
-            trials.push(Trial { batch: growing.into(), splits: Some(1), shares_scans: false, bound });
+            trials.push(Trial { batch: growing, splits: Some(1), shares_scans: false, bound });
         }
-        let mut add = |batch: Batch, splits| trials.push(Trial { batch, splits, shares_scans: false, bound: None });
+        let mut add = |batch, splits| trials.push(Trial { batch, splits, shares_scans: false, bound: None });
         // More than one tile in either direction, of which one block of the executor computes several.
-        add(Problem::new(shape(260, 264, 60), layouts, 7).into(), None);
+        let sizes = shape(260, 264, 60);
+        add(one(move || Problem::new(sizes, layouts, 7)), None);
         // Operands too small to be split into parts, or to be scaled together with others.
         if !matches!(kernel.scheme, Scheme::Tf32 | Scheme::Bf16 | Scheme::Fp16) {
-            add(Problem::new(shape(37, 36, 60), layouts, 8).with_tiny_elements().into(), None);
             // And so many tiles in a row that they share the looking for such operands.
-            add(Problem::new(shape(37, 1100, 40), layouts, 11).with_tiny_elements().into(), None);
-            add(Problem::new(shape(2060, 36, 40), layouts, 16).with_tiny_elements().into(), None);
+            for (sizes, seed) in [(shape(37, 36, 60), 8), (shape(37, 1100, 40), 11), (shape(2060, 36, 40), 16)] {
+                add(one(move || Problem::new(sizes, layouts, seed).with_tiny_elements()), None);
+            }
         }
         // Operands that select elements of the other one, which keep all their bits.
         if matches!(kernel.scheme.precision(), Precision::Fp32 | Precision::Fp32Strict | Precision::Fp32Rounded) {
-            let mut add = |shape, layouts, in_a, splits| {
-                let problem = Problem::new(shape, layouts, 20).selecting(in_a);
-                trials.push(Trial { batch: problem.into(), splits, shares_scans: false, bound: Some(0.0) });
+            let mut add = |sizes, layouts, in_a, splits| {
+                let batch = one(move || Problem::new(sizes, layouts, 20).selecting(in_a));
+                trials.push(Trial { batch, splits, shares_scans: false, bound: Some(0.0) });
             };
             add(shape(37, 36, 60), layouts, false, Some(1));
             add(shape(37, 35, 70), layouts.padded(), true, Some(2));
         }
         // And so many terms that this is worth while.
         if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
-            let batch = Problem::new(shape(37, 900, 1024), layouts, 17).with_rare_tiny_elements().into();
+            let sizes = shape(37, 900, 1024);
+            let batch = one(move || Problem::new(sizes, layouts, 17).with_rare_tiny_elements());
             trials.push(Trial { batch, splits: Some(1), shares_scans: true, bound: None });
         }
     }
@@ -89,12 +105,13 @@ impl Trial {
     /// # Errors
     /// As for [`Planned::check_one`].
     pub fn run(&self, device: &Device, kernel: &'static KernelInfo) -> Result<bool, String> {
-        if self.shares_scans && !Planned::repairs_tiles(device, kernel, self.splits, &self.batch)? {
+        let batch = (self.batch)();
+        if self.shares_scans && !Planned::repairs_tiles(device, kernel, self.splits, &batch)? {
             return Ok(false);
         }
         match self.bound {
-            None => Planned::check_one(device, kernel, self.splits, &self.batch),
-            Some(bound) => Planned::check_closely(device, kernel, self.splits, &self.batch, bound),
+            None => Planned::check_one(device, kernel, self.splits, &batch),
+            Some(bound) => Planned::check_closely(device, kernel, self.splits, &batch, bound),
         }
     }
 }

@@ -115,7 +115,8 @@ mod tests {
             "python --with-torch",
             "python --cubins",
             "python --cubins sm_80,sm_90a --with-torch",
-            "mutants --mechanical --filter ring.rs --limit 60 --jobs 1 --report x.md",
+            "mutants --sites --filter ring.rs --limit 60 --budget 20 --jobs 1 --met met.txt --report x.md",
+            "mutants --sample 100 --seed 7 --suite target/debug/suite",
             "mutants --chosen",
             "new ../mine",
             "new mine --kernel reduce",
@@ -136,6 +137,10 @@ mod tests {
             "fuzz --seconds 2147483648",
             "mutants --limit 0",
             "mutants --jobs 0",
+            "mutants --sample 0",
+            "mutants --sample 100 --chosen",
+            "mutants --sample 100 --report x.md",
+            "mutants --seed 7",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));
             assert!(Arguments::try_parse_from(words).is_err(), "{line}");

@@ -1,13 +1,15 @@
-//! `cargo xtask mutants`: changes kernels, one thing at a time, and sees whether the executor's checks or a wrong result tell.
+//! `cargo xtask mutants`: changes what kernels do, one thing at a time, and sees whether the executor's checks or a wrong result tell.
 //!
-//! In two parts. *Mechanical*: each call by which a kernel orders what its threads do (barrier, fence, arrival, wait, commit) is left
-//! out in turn, in one program, at run time. *Chosen*: changes of the source that are listed in [`chosen`], each built anew in a copy
-//! of the repository.
+//! In two parts. *By site*: each operation that orders threads or accesses memory is carried out in another way in turn, at every place of
+//! the kernels' source, by one program, at run time ([`sites`]). *Chosen*: changes of the source that are listed in [`chosen`], each built
+//! anew in a copy of the repository.
 
 mod chosen;
+mod equivalent;
 mod report;
+mod sites;
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,22 +19,37 @@ use rayon::prelude::*;
 
 use crate::workspace::{command, root, target_dir};
 use chosen::{CHOSEN, Mutant};
+use sites::{Found, Sites};
 
+/// For programs that are built again and again.
+const PROFILE: &str = "mutants";
 /// What the suite returns when it takes too long.
 const TOO_LATE: i32 = 124;
+/// What the suite returns when no thread has come to the place of the change.
+const NOT_MADE: i32 = 3;
+/// Which changes a sample has, if nobody asks for other ones: a date would do, but not for finding the same ones again.
+const SEED: u64 = 0x7119_4217;
 
 /// The options of `mutants`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Only leave out calls
+    /// Only change what is done at sites
     #[arg(long, conflicts_with = "chosen")]
-    mechanical: bool,
+    sites: bool,
 
     /// Only make the changes that have been chosen
     #[arg(long)]
     chosen: bool,
 
-    /// Run this program for the mechanical part, the `suite` of `tests`, rather than build one
+    /// Of the sites, only so many, drawn by chance, and only by cases that come to all of them quickly; fails if too few are caught
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["chosen", "report"], value_parser = clap::value_parser!(u32).range(1..))]
+    sample: Option<u32>,
+
+    /// Which ones a sample has
+    #[arg(long, value_name = "SEED", default_value_t = SEED, requires = "sample")]
+    seed: u64,
+
+    /// Run this program for the sites, the `suite` of `tests`, rather than build one
     #[arg(long, value_name = "PROGRAM")]
     suite: Option<PathBuf>,
 
@@ -40,16 +57,24 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
 
-    /// After how many seconds a kernel counts as one that never ends
+    /// After how many seconds a case counts as one that never ends
     // Within no time nothing ends, and everything would count as caught.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 
-    /// How many kernels to run at a time
+    /// How many seconds cases may take together, before a site counts as one that nobody tells of
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    budget: u64,
+
+    /// How many programs to run at a time
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: u16,
 
-    /// Where to write the report, as Markdown
+    /// Read from this file which cases come to which sites, or write it, if it is not there: to find that out takes long
+    #[arg(long, value_name = "FILE")]
+    met: Option<PathBuf>,
+
+    /// Where to write the report, as Markdown; a part that is not run stays as it is there
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -69,6 +94,18 @@ enum Outcome {
     Survived,
 }
 
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Check(words) => write!(f, "a check: {words}"),
+            Self::WrongResult(words) => write!(f, "a wrong result: {words}"),
+            Self::NoEnd => f.write_str("the time limit"),
+            Self::NotCompiled(words) => write!(f, "the compiler: {words}"),
+            Self::Survived => f.write_str("NOBODY"),
+        }
+    }
+}
+
 /// A change, and what has come of it.
 struct Tried {
     name: String,
@@ -77,42 +114,72 @@ struct Tried {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.into()).build()?;
-    let parts = pool.install(|| -> anyhow::Result<_> {
-        let mut parts = Vec::new();
-        if !arguments.chosen {
-            parts.push(("mechanical", mechanical(arguments)?));
+    let of_sites = !arguments.chosen;
+    let of_chosen = !arguments.sites && arguments.sample.is_none();
+    pool.install(|| -> anyhow::Result<_> {
+        let mut failure = None;
+        if of_sites {
+            let found = by_site(arguments)?;
+            println!("\n{}", report::summary(&found));
+            failure = found.failure();
+            if let Some(path) = &arguments.report {
+                report::write(path, report::SITES, &report::of_sites(&found))?;
+                found.write_cover()?;
+            }
         }
-        if !arguments.mechanical {
-            parts.push(("chosen", of_chosen(arguments)?));
+        if of_chosen {
+            let tried = self::of_chosen(arguments)?;
+            let survived: Vec<_> = tried.iter().filter(|tried| matches!(tried.outcome, Outcome::Survived)).collect();
+            println!("\nchosen: {} of {} caught", tried.len() - survived.len(), tried.len());
+            survived.iter().for_each(|tried| println!("  survived: {}", tried.name));
+            if let Some(path) = &arguments.report {
+                report::write(path, report::CHOSEN, &report::of_chosen(&tried))?;
+            }
         }
-        Ok(parts)
-    })?;
-    for (part, tried) in &parts {
-        let survived: Vec<_> = tried.iter().filter(|tried| matches!(tried.outcome, Outcome::Survived)).collect();
-        println!("\n{part}: {} of {} caught", tried.len() - survived.len(), tried.len());
-        survived.iter().for_each(|tried| println!("  survived: {}", tried.name));
-    }
-    if let Some(path) = &arguments.report {
-        fs::write(path, report::markdown(&parts)?).with_context(|| format!("writing {}", path.display()))?;
-    }
-    Ok(())
+        failure.map_or(Ok(()), |failure| bail!(failure))
+    })
+}
+
+/// Carries out each operation in another way in turn, or a sample of them.
+fn by_site(arguments: &Arguments) -> anyhow::Result<Found> {
+    let suite = match &arguments.suite {
+        // Programs are run in the repository's root.
+        Some(suite) => fs::canonicalize(suite).with_context(|| format!("{} is not there", suite.display()))?,
+        None => match build(root(), &target_dir(), "dev")? {
+            Ok(suite) => suite,
+            Err(message) => bail!("the suite does not build: {message}"),
+        },
+    };
+    let sites = match (&arguments.met, arguments.sample) {
+        (_, Some(_)) => Sites::of_cover(&suite)?,
+        (Some(met), None) if met.is_file() => Sites::read(met)?,
+        (met, None) => {
+            let sites = Sites::of_all(&suite)?;
+            if let Some(met) = met {
+                sites.write(met)?;
+            }
+            sites
+        }
+    };
+    sites.try_all(&suite, arguments)
 }
 
 /// Builds the program that runs the suite, in a copy of the repository or in the repository itself.
-fn build(source: &Path, target: &Path) -> anyhow::Result<Result<PathBuf, String>> {
-    let mut cargo = command("cargo", &["build", "--package", "tests", "--bin", "suite", "--profile", "mutants"]);
+fn build(source: &Path, target: &Path, profile: &str) -> anyhow::Result<Result<PathBuf, String>> {
+    let mut cargo = command("cargo", &["build", "--package", "tests", "--bin", "suite", "--profile", profile]);
     // Kernels are to run here only.
     cargo.current_dir(source).env("TILEWRIGHT_SKIP_PTX", "1").env("CARGO_TARGET_DIR", target);
     let output = cargo.stdin(Stdio::null()).output().context("cargo cannot be run")?;
     if output.status.success() {
-        return Ok(Ok(target.join("mutants/suite")));
+        let directory = if profile == "dev" { "debug" } else { profile };
+        return Ok(Ok(target.join(directory).join("suite")));
     }
     let messages = String::from_utf8_lossy(&output.stderr);
     Ok(Err(messages.lines().find(|line| line.starts_with("error")).unwrap_or("no error").to_owned()))
 }
 
-/// Runs the suite with these arguments, for at most so many seconds.
-fn run_suite(suite: &Path, arguments: &[&str], limit: u64) -> anyhow::Result<Outcome> {
+/// Runs the suite with these arguments; each case for at most so many seconds.
+fn run_suite(suite: &Path, arguments: &[String], limit: u64) -> anyhow::Result<Outcome> {
     let output = Command::new(suite)
         .args(arguments)
         .args(["--limit", &limit.to_string()])
@@ -127,6 +194,7 @@ fn run_suite(suite: &Path, arguments: &[&str], limit: u64) -> anyhow::Result<Out
     Ok(match status.code() {
         Some(0) => Outcome::Survived,
         Some(TOO_LATE) => Outcome::NoEnd,
+        Some(NOT_MADE) => bail!("no thread has come to the place of {arguments:?}"),
         // The words of a fault begin with the kernel, and go on for several lines.
         Some(1) => match output.rfind(": kernel `") {
             Some(at) => Outcome::Check(output[at + 2..].split_whitespace().collect::<Vec<_>>().join(" ")),
@@ -137,57 +205,11 @@ fn run_suite(suite: &Path, arguments: &[&str], limit: u64) -> anyhow::Result<Out
 }
 
 /// Runs the suite for something that is expected to pass; what it prints.
-fn listing(suite: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
+fn listing(suite: &Path, arguments: &[String]) -> anyhow::Result<Vec<String>> {
     let output = Command::new(suite).args(arguments).env("RAYON_NUM_THREADS", "1").output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "{} {arguments:?}, without any change, fails: {text}", suite.display());
     Ok(text.lines().map(str::to_owned).collect())
-}
-
-/// Runs the suite of each of these kernels, with these arguments besides, until one tells.
-fn run_suites<K: AsRef<str> + Sync>(
-    suite: &Path,
-    kernels: &[K],
-    more: &[&str],
-    arguments: &Arguments,
-) -> anyhow::Result<Outcome> {
-    // What survives in a helper of all kernels takes long: whoever has nothing else to do runs some of them.
-    let told = kernels.par_iter().with_max_len(1).find_map_first(|kernel| {
-        let run = [&["--kernel", kernel.as_ref()], more].concat();
-        let outcome = run_suite(suite, &run, arguments.limit);
-        (!matches!(outcome, Ok(Outcome::Survived))).then_some(outcome)
-    });
-    told.unwrap_or(Ok(Outcome::Survived))
-}
-
-/// Leaves out each call in turn.
-fn mechanical(arguments: &Arguments) -> anyhow::Result<Vec<Tried>> {
-    let suite = match &arguments.suite {
-        Some(suite) => suite.clone(),
-        None => match build(root(), &target_dir())? {
-            Ok(suite) => suite,
-            Err(message) => bail!("the suite does not build: {message}"),
-        },
-    };
-    let kernels = listing(&suite, &["--list"])?;
-    let calls = kernels.par_iter().map(|kernel| listing(&suite, &["--calls", "--kernel", kernel]));
-    let calls: Vec<_> = calls.collect::<anyhow::Result<_>>()?;
-    // Helpers run for many kernels: with which kernels a call is met.
-    let mut met: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (kernel, calls) in kernels.iter().zip(&calls) {
-        for call in calls.iter().filter(|call| call.contains(&arguments.filter)) {
-            met.entry(call).or_default().push(kernel);
-        }
-    }
-    let met: Vec<_> = met.into_iter().collect();
-    println!("{} calls in {} kernels", met.len(), kernels.len());
-    met.par_iter()
-        .map(|(call, kernels)| {
-            let outcome = run_suites(&suite, kernels, &["--without", call], arguments)?;
-            println!("{call}: {outcome:?}");
-            Ok(Tried { name: (*call).to_owned(), outcome })
-        })
-        .collect()
 }
 
 /// Makes each of the chosen changes in turn.
@@ -195,7 +217,7 @@ fn of_chosen(arguments: &Arguments) -> anyhow::Result<Vec<Tried>> {
     let directory = target_dir().join("mutants");
     let (source, target) = (directory.join("source"), directory.join("target"));
     copy_repository(&source)?;
-    if let Err(message) = build(&source, &target)? {
+    if let Err(message) = build(&source, &target, PROFILE)? {
         bail!("the suite does not build without any change: {message}");
     }
     let wanted = CHOSEN.iter().filter(|mutant| mutant.name().contains(&arguments.filter));
@@ -210,13 +232,19 @@ fn try_chosen(mutant: &Mutant, source: &Path, target: &Path, arguments: &Argumen
     let count = original.matches(from).count();
     ensure!(count == 1, "{name}: the file has {count} times what is to be changed: {from}");
     fs::write(&path, original.replacen(from, to, 1))?;
-    let built = build(source, target);
+    let built = build(source, target, PROFILE);
     fs::write(&path, original)?;
     let outcome = match built? {
         Err(message) => Outcome::NotCompiled(message),
-        Ok(suite) => run_suites(&suite, kernels, &[], arguments)?,
+        Ok(suite) => {
+            let told = kernels.par_iter().find_map_first(|kernel| {
+                let outcome = run_suite(&suite, &["--kernel".to_owned(), (*kernel).to_owned()], arguments.limit);
+                (!matches!(outcome, Ok(Outcome::Survived))).then_some(outcome)
+            });
+            told.unwrap_or(Ok(Outcome::Survived))?
+        }
     };
-    println!("{name}: {outcome:?}");
+    println!("{name}: {outcome}");
     Ok(Tried { name, outcome })
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::python;
-use crate::workspace::{cargo, command, first_line, table};
+use crate::workspace::{cargo, command, first_line, table, target_dir};
 
 /// The options of `test`.
 #[derive(clap::Args)]
@@ -49,6 +49,7 @@ const STEPS: &[Step] = &[
         action: |_| Action::Run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     },
     Step { name: "tests", thorough: false, action: |_| Action::Run(cargo(&["test", "--workspace", "--no-fail-fast"])) },
+    Step { name: "mutants", thorough: false, action: |_| Action::Run(mutants()) },
     Step {
         name: "documentation",
         thorough: true,
@@ -118,6 +119,12 @@ fn execute(mut command: Command) -> Outcome {
 fn xtask(arguments: &[&str]) -> Command {
     let program = env::current_exe().unwrap_or_default();
     command(&program.to_string_lossy(), arguments)
+}
+
+/// A sample of the changes at the kernels' sites, always the same one, by the program that the tests have built.
+fn mutants() -> Command {
+    let suite = target_dir().join("debug/suite");
+    xtask(&["mutants", "--sample", "100", "--suite", &suite.to_string_lossy()])
 }
 
 fn deny() -> Action {

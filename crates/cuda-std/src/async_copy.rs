@@ -70,6 +70,8 @@ pub unsafe fn copy_async<const N: usize, T: Element>(
     #[cfg(not(target_arch = "nvptx64"))]
     {
         let (count, bytes) = (count as usize, N * size_of::<T>());
+        let from = crate::executor::change_index("copy-async-from", from, N);
+        let to = crate::executor::change_index("copy-async-to", to, N);
         assert!(count <= N, "a copy of {N} elements cannot take {count} from its source");
         if count > 0 && (from >= source.len() || count > source.len() - from) {
             crate::executor::out_of_bounds(source.as_ptr(), source.len(), from, count);

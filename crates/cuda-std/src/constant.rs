@@ -73,6 +73,8 @@ impl<A: SharedArray> Constant<A> {
     #[track_caller]
     pub unsafe fn get_unchecked(&'static self, index: A::Index) -> A::Element {
         #[cfg(not(target_arch = "nvptx64"))]
+        let index = crate::executor::change_array_index::<A>("constant-load", index);
+        #[cfg(not(target_arch = "nvptx64"))]
         assert!(
             A::contains(index),
             "index {index:?} is out of bounds of a constant array with extents {:?}",

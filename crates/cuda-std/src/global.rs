@@ -457,6 +457,8 @@ impl<T> GlobalSliceMut<'_, T> {
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn to_read<T>(pointer: *const T, len: usize, index: usize, count: usize, alignment: usize) -> *const T {
+    #[cfg(not(target_arch = "nvptx64"))]
+    let index = crate::executor::change_index("global-load", index, count);
     let address = element(pointer, len, index, count, alignment);
     #[cfg(not(target_arch = "nvptx64"))]
     crate::executor::note_global_access(
@@ -472,6 +474,8 @@ fn to_read<T>(pointer: *const T, len: usize, index: usize, count: usize, alignme
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn to_write<T>(pointer: *mut T, len: usize, index: usize, count: usize, alignment: usize) -> *mut T {
+    #[cfg(not(target_arch = "nvptx64"))]
+    let index = crate::executor::change_index("global-store", index, count);
     let address = element(pointer.cast_const(), len, index, count, alignment).cast_mut();
     #[cfg(not(target_arch = "nvptx64"))]
     crate::executor::note_global_access(

@@ -50,6 +50,7 @@ pub unsafe fn ldmatrix_x4<T: Element>(rows: &SharedSlice<T>, row: usize) -> [T; 
     {
         use crate::executor::{self, PAYLOAD, WarpOperation};
         let mut payload = [0; PAYLOAD];
+        let row = executor::change_index("ldmatrix", row, 4);
         payload[0] = executor::dynamic_shared_place(rows.place(), row, 16) as u32;
         let row = payload[0] as usize;
         let places = executor::collective(WarpOperation::LoadMatrices, payload, |lanes| {

@@ -87,6 +87,7 @@ impl<A: SharedArray> Shared<A> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
+            let index = crate::executor::change_array_index::<A>("shared-load", index);
             crate::executor::shared_read::<A>(&self.identity, index)
         }
     }
@@ -106,6 +107,7 @@ impl<A: SharedArray> Shared<A> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
+            let index = crate::executor::change_array_index::<A>("shared-store", index);
             crate::executor::shared_write::<A>(&self.identity, index, value);
         }
     }
@@ -124,6 +126,7 @@ impl<A: SharedArray> Shared<A> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
+            let index = crate::executor::change_array_index::<A>("shared-atomic", index);
             crate::executor::static_atomic::<A>(&self.identity, index)
         }
     }
@@ -307,6 +310,7 @@ impl<T: Element> SharedSlice<T> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
+            let index = crate::executor::change_index("shared-load", index, 1);
             crate::executor::dynamic_shared_read(self.byte_offset, self.len, index)
         }
     }
@@ -325,6 +329,7 @@ impl<T: Element> SharedSlice<T> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
+            let index = crate::executor::change_index("shared-store", index, 1);
             crate::executor::dynamic_shared_write(self.byte_offset, self.len, index, value);
         }
     }
@@ -345,13 +350,13 @@ impl<T: Element> SharedSlice<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         {
             let bytes = vector_bytes::<T, N>();
+            let index = crate::executor::change_index("shared-load", index, N);
             self.note_vector(crate::executor::AccessKind::Read, index, bytes, N);
             // SAFETY: every pattern of bits is a value of an element.
             let mut values: [T; N] = unsafe { core::mem::zeroed() };
             // No closure: its accesses would count as made here, not where the kernel makes them.
             for (i, value) in values.iter_mut().enumerate() {
-                // SAFETY: the caller of the public function promises what `read` asks for, and it is checked.
-                *value = unsafe { self.read(index + i) };
+                *value = crate::executor::dynamic_shared_read(self.byte_offset, self.len, index + i);
             }
             values
         }
@@ -373,10 +378,10 @@ impl<T: Element> SharedSlice<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         {
             let bytes = vector_bytes::<T, N>();
+            let index = crate::executor::change_index("shared-store", index, N);
             self.note_vector(crate::executor::AccessKind::Write, index, bytes, N);
             for (i, value) in values.into_iter().enumerate() {
-                // SAFETY: the caller's promise.
-                unsafe { self.write(index + i, value) };
+                crate::executor::dynamic_shared_write(self.byte_offset, self.len, index + i, value);
             }
         }
     }
@@ -511,6 +516,10 @@ pub trait SharedArray: sealed::Sealed + 'static {
     /// Whether every coordinate of `index` is within its extent.
     #[doc(hidden)]
     fn contains(index: Self::Index) -> bool;
+
+    /// The index of the element so many further on in its row, or further back; there may be none.
+    #[doc(hidden)]
+    fn moved(index: Self::Index, by: isize) -> Self::Index;
 }
 
 impl<T: Element, const N: usize> sealed::Sealed for [T; N] {}
@@ -528,6 +537,11 @@ impl<T: Element, const N: usize> SharedArray for [T; N] {
     #[inline(always)]
     fn contains(index: usize) -> bool {
         index < N
+    }
+
+    #[inline(always)]
+    fn moved(index: usize, by: isize) -> usize {
+        index.wrapping_add_signed(by)
     }
 }
 
@@ -547,6 +561,11 @@ impl<T: Element, const C: usize, const R: usize> SharedArray for [[T; C]; R] {
     fn contains([row, column]: [usize; 2]) -> bool {
         row < R && column < C
     }
+
+    #[inline(always)]
+    fn moved([row, column]: [usize; 2], by: isize) -> [usize; 2] {
+        [row, column.wrapping_add_signed(by)]
+    }
 }
 
 impl<T: Element, const C: usize, const R: usize, const P: usize> sealed::Sealed for [[[T; C]; R]; P] {}
@@ -564,5 +583,10 @@ impl<T: Element, const C: usize, const R: usize, const P: usize> SharedArray for
     #[inline(always)]
     fn contains([plane, row, column]: [usize; 3]) -> bool {
         plane < P && row < R && column < C
+    }
+
+    #[inline(always)]
+    fn moved([plane, row, column]: [usize; 3], by: isize) -> [usize; 3] {
+        [plane, row, column.wrapping_add_signed(by)]
     }
 }

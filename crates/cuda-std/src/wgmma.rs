@@ -50,6 +50,8 @@ impl Descriptor {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
+            // Eight rows: the smallest step by which a tile can be moved.
+            let index = crate::executor::change_operand("Descriptor::at", index, 1024 / size_of::<f32>());
             Self { place: crate::executor::tile_place(slice.place(), index) }
         }
     }
@@ -63,6 +65,7 @@ impl Descriptor {
 
     /// The part of the tile's rows that begins `bytes` bytes further on, a multiple of 16.
     #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn offset(self, bytes: u32) -> Self {
         #[cfg(target_arch = "nvptx64")]
         {
@@ -70,7 +73,8 @@ impl Descriptor {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            Self { place: self.place + bytes as usize }
+            // What one instruction multiplies of a row.
+            Self { place: self.place + crate::executor::change_operand("Descriptor::offset", bytes as usize, 32) }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use cuda_std::executor::{Checks, Executor, OrderingCalls};
+use cuda_std::executor::{Changes, Checks, Executor};
 use runtime::Device;
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub struct Mutants {
 /// A call that was left out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mutant {
-    /// The kernel, the place in its source, the function.
+    /// The place in the source, the function, and what was done about it.
     pub call: String,
     /// What came of it.
     pub outcome: Outcome,
@@ -79,26 +79,28 @@ impl fmt::Display for Mutants {
 /// # Errors
 /// What is wrong with the operation without any change; [`Error::UnlistedKernel`].
 pub fn mutants(operation: &'static dyn Operation, seed: u64, limit: Duration) -> Result<Mutants, Error> {
-    let calls = Arc::new(OrderingCalls::default());
-    run(operation, seed, calls.clone())?;
+    let changes = Arc::new(Changes::default());
+    run(operation, seed, changes.clone())?;
     let description = operation.describe();
-    let met = calls.met();
-    if let Some(call) = met.iter().find(|call| description.kernels.iter().all(|known| known.name != call.kernel)) {
-        return Err(Error::UnlistedKernel { operation: description.name, kernel: call.kernel.to_owned() });
+    let is_listed = |kernel: &&str| description.kernels.iter().any(|known| known.name == *kernel);
+    if let Some(kernel) = changes.kernels().into_iter().find(|kernel| !is_listed(kernel)) {
+        return Err(Error::UnlistedKernel { operation: description.name, kernel: kernel.to_owned() });
     }
     let mutant = |call: String| Mutant { outcome: without(operation, seed, call.clone(), limit), call };
-    Ok(Mutants { operation: description.name, mutants: met.iter().map(|call| mutant(call.to_string())).collect() })
+    let met = changes.take_met();
+    let calls = met.iter().filter(|call| call.change.only_orders_less());
+    Ok(Mutants { operation: description.name, mutants: calls.map(|call| mutant(call.to_string())).collect() })
 }
 
 /// What comes of leaving out a call, on threads of its own: a kernel that waits for memory to change may never end.
 fn without(operation: &'static dyn Operation, seed: u64, call: String, limit: Duration) -> Outcome {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let calls = Arc::new(OrderingCalls::without(call));
+        let changes = Arc::new(Changes::making(&call).expect("a change is read as it is displayed"));
         let result = match rayon::ThreadPoolBuilder::new().num_threads(1).build() {
-            Ok(pool) => pool.install(|| run(operation, seed, calls)),
+            Ok(pool) => pool.install(|| run(operation, seed, changes)),
             // On the threads of everybody, then.
-            Err(_) => run(operation, seed, calls),
+            Err(_) => run(operation, seed, changes),
         };
         // Nobody may be there any more.
         _ = sender.send(match result {
@@ -114,8 +116,8 @@ fn without(operation: &'static dyn Operation, seed: u64, call: String, limit: Du
     }
 }
 
-fn run(operation: &dyn Operation, seed: u64, calls: Arc<OrderingCalls>) -> Result<(), Error> {
-    let device = Device::with_executor(Executor::new(Checks::Full).with_ordering_calls(calls));
+fn run(operation: &dyn Operation, seed: u64, changes: Arc<Changes>) -> Result<(), Error> {
+    let device = Device::with_executor(Executor::new(Checks::Full).with_changes(changes));
     for sizes in operation.describe().cases(false)? {
         let trial = Trial::new(operation, sizes, seed)?;
         trial.judge(&trial.run(&device)?)?;

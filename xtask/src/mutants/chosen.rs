@@ -24,20 +24,6 @@ impl Mutant {
 #[rustfmt::skip]
 pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
-        what: "waits for the other phase of a full stage",
-        file: "crates/blocks/src/ring.rs",
-        from: "unsafe { self.ring.full(self.position.stage).wait(self.position.phase) }",
-        to: "unsafe { self.ring.full(self.position.stage).wait(self.position.phase ^ 1) }",
-        kernels: &["gemm_wgmma_packed_fp16", "gemm_wgmma_nt_fp32_3xtf32"],
-    },
-    Mutant {
-        what: "waits for the other phase of an empty stage",
-        file: "crates/blocks/src/ring.rs",
-        from: "unsafe { self.ring.empty(self.position.stage).wait(self.position.phase ^ 1) }",
-        to: "unsafe { self.ring.empty(self.position.stage).wait(self.position.phase) }",
-        kernels: &["gemm_wgmma_packed_fp16", "gemm_wgmma_nt_fp32_3xtf32"],
-    },
-    Mutant {
         what: "never changes the phase",
         file: "crates/blocks/src/ring.rs",
         from: "            self.stage = 0;\n            self.phase ^= 1;",
@@ -50,34 +36,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         from: "phase: (steps / STAGES) & 1",
         to: "phase: steps & 1",
         kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
-    },
-    Mutant {
-        what: "is full after an arrival too many",
-        file: "crates/blocks/src/ring.rs",
-        from: "stage as usize).init(producers);",
-        to: "stage as usize).init(producers + 1);",
-        kernels: &["gemm_wgmma_packed_fp16"],
-    },
-    Mutant {
-        what: "is empty after an arrival too few",
-        file: "crates/blocks/src/ring.rs",
-        from: "(STAGES + stage) as usize).init(consumers);",
-        to: "(STAGES + stage) as usize).init(consumers - 1);",
-        kernels: &["gemm_wgmma_packed_fp16"],
-    },
-    Mutant {
-        what: "expects too few bytes",
-        file: "gpu-kernels/src/gemm/hopper/pipeline.rs",
-        from: "stage.commit_bytes(STAGE_LEN * 4 + beside.bytes(step));",
-        to: "stage.commit_bytes(STAGE_LEN * 4 + beside.bytes(step) - 128);",
-        kernels: &["gemm_wgmma_packed_fp16"],
-    },
-    Mutant {
-        what: "loads B to a stage at another offset",
-        file: "gpu-kernels/src/gemm/hopper/pipeline.rs",
-        from: "(offset + A_TILE) as usize, map_b, [k_of_b, col, product]",
-        to: "(offset + A_TILE + ROW * 8) as usize, map_b, [k_of_b, col, product]",
-        kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
         what: "loads B from the rows of A",
@@ -127,13 +85,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         from: "[first[0], first[1], second[0], second[1]].map(f32::to_bits)",
         to: "[first[0], second[0], first[1], second[1]].map(f32::to_bits)",
         kernels: &["gemm_wgmma_tt_tf32"],
-    },
-    Mutant {
-        what: "releases a stage when its products may still be under way",
-        file: "gpu-kernels/src/gemm/hopper/rounded.rs",
-        from: "                accumulators.wait::<1>();\n",
-        to: "",
-        kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
         what: "a step is left out",
@@ -304,13 +255,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
     },
     Mutant {
-        what: "announces half of the bytes",
-        file: "gpu-kernels/src/gemm/hopper/converter.rs",
-        from: "stage.commit_bytes((WARP_ROWS * ROW + quarter_of_b) * 4);",
-        to: "stage.commit_bytes(WARP_ROWS * ROW * 4);",
-        kernels: &["gemm_wgmma_nt_fp32_3xtf32"],
-    },
-    Mutant {
         what: "every warp loads the first rows",
         file: "gpu-kernels/src/gemm/hopper/converter.rs",
         from: "row: row + warp * WARP_ROWS, col",
@@ -378,13 +322,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         file: "gpu-kernels/src/gemm/hopper/fp16_pairs.rs",
         from: "if number.is_multiple_of(STAGES_OF_STEP) { FACTORS * 4 } else { 0 }",
         to: "if number.is_multiple_of(STAGES_OF_STEP) { FACTORS * 0 } else { 0 }",
-        kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
-    },
-    Mutant {
-        what: "releases factors that other lanes have yet to read",
-        file: "gpu-kernels/src/gemm/hopper/fp16_pairs.rs",
-        from: "                    warp::sync_warp(warp::ALL_LANES);\n",
-        to: "",
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
@@ -470,13 +407,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         from: "if is_first { 0 } else { Self::WIDTH }",
         to: "if is_first { 0 } else { PIECE }",
         kernels: &["gemm_mma_64x64_tn_fp32_3xtf32"],
-    },
-    Mutant {
-        what: "the next step need not have arrived",
-        file: "gpu-kernels/src/gemm/mma/mod.rs",
-        from: "async_copy::wait_group::<{ PENDING - 1 }>();",
-        to: "async_copy::wait_group::<PENDING>();",
-        kernels: &["gemm_mma_64x64_nt_fp32_3xtf32"],
     },
     Mutant {
         what: "does not copy the step behind the last",

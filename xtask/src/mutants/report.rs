@@ -1,128 +1,191 @@
-//! The report, as Markdown.
+//! What has come of it, as Markdown: counts, and every site that nobody has told of.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
 use anyhow::Context as _;
 
+use super::equivalent::{Equivalent, Sources};
+use super::sites::{Found, Site};
 use super::{Outcome, Tried};
-use crate::workspace::root;
 
-/// What nobody tells of, and why it is right to survive: a file of gpu-kernels, and which of its calls that order threads.
-const EXPLAINED: [(&str, usize, &str); 4] = [
-    (
-        "gemm/mma/mod.rs",
-        2,
-        "It orders nothing: the loads of a block of columns are not to be moved before it by the compiler, which saves registers.",
-    ),
-    (
-        "gemm/split_k.rs",
-        2,
-        "For blocks that compute more than one piece: that takes more of them than a grid has blocks. `tests/tests/gemv.rs` launches \
-         fewer, and tells.",
-    ),
-    (
-        "pack/scaled.rs",
-        3,
-        "For blocks that have more than one group of lines: that takes more of them than a grid has blocks. `tests/tests/pack.rs` \
-         launches fewer, and tells.",
-    ),
-    (
-        "pack/pairs.rs",
-        4,
-        "For blocks that have more than one group of lines: that takes more of them than a grid has blocks. `tests/tests/pack.rs` \
-         launches fewer, and tells.",
-    ),
-];
-
-/// The places of [`EXPLAINED`], as names of changes have them, with the reasons.
-fn explained() -> anyhow::Result<Vec<(String, &'static str)>> {
-    let place = |&(file, number, why): &(&'static str, usize, &'static str)| {
-        let text =
-            fs::read_to_string(root().join("gpu-kernels/src").join(file)).with_context(|| format!("reading {file}"))?;
-        let orders = |line: &str| line.contains("sync_threads()") || line.contains("sync_warp(");
-        let found = text.lines().enumerate().filter(|(_, line)| orders(line)).nth(number - 1);
-        let (line, _) = found.with_context(|| format!("{file} has fewer than {number} calls that order threads"))?;
-        Ok((format!("{file}:{}:", line + 1), why))
-    };
-    EXPLAINED.iter().map(place).collect()
-}
+/// What the parts of the report begin with.
+pub(super) const SITES: &str = "## By site";
+pub(super) const CHOSEN: &str = "## Chosen changes of the source";
 
 const INTRODUCTION: &str = "\
 # Changes of the kernels, and what tells of them
 
-Written by `cargo xtask mutants --report`: each kernel computes its products of `tests/src/suite.rs` on the executor, and each operation
-of other kernels its small cases, with something left out or changed. *Mechanical*: each call by which a kernel orders what its threads do, by its place in the source, once for each
-kernel that makes it. *Chosen*: changes of the source, listed in `xtask/src/mutants/chosen.rs`.
+Written by `cargo xtask mutants --report`: every kernel computes its products of `tests/src/suite.rs` on the executor, and each operation
+of other kernels, those of `gpu-kernels/patterns` among them, its small cases, with one thing done in another way.
+
+A *site* is a place in the kernels' source, what is asked for there (a barrier, a load, …), and one way to do something else: every change that
+the executor knows (`cuda_std::executor::Change`), at every place that any case comes to. A site counts once, whatever kernels come to it. Cases are
+run for it, those first that take least, until a check of the executor tells, or a result is wrong. *Chosen* changes are of what is no operation of a
+GPU, but arithmetic or control flow; they are listed in `xtask/src/mutants/chosen.rs`.
 ";
 
-/// What each part has come to.
-/// # Errors
-/// Those of reading the kernels' sources.
-pub(super) fn markdown(parts: &[(&str, Vec<Tried>)]) -> anyhow::Result<String> {
-    let explained = explained()?;
-    let mut text = INTRODUCTION.to_owned();
-    for (part, tried) in parts {
-        let caught = tried.iter().filter(|tried| !matches!(tried.outcome, Outcome::Survived)).count();
-        let share = 100.0 * caught as f64 / tried.len().max(1) as f64;
-        _ = writeln!(text, "\n## {part}: {caught} of {} caught, {share:.1} %\n", tried.len());
-        let places = places(tried);
-        if !places.is_empty() {
-            let caught = places.values().filter(|caught| **caught).count();
-            _ = writeln!(text, "Of {} places in the source, {caught} are caught in every kernel.\n", places.len());
-        }
-        let mut by: BTreeMap<&str, usize> = BTreeMap::new();
-        tried.iter().for_each(|tried| *by.entry(kind(&tried.outcome)).or_default() += 1);
-        text += "| told by | |\n|---|---:|\n";
-        by.iter().for_each(|(kind, count)| _ = writeln!(text, "| {kind} | {count} |"));
-        text += "\n| change | told by | in these words |\n|---|---|---|\n";
-        for Tried { name, outcome } in tried {
-            let explanation = explained.iter().find(|(place, _)| name.contains(place)).map(|(_, why)| *why);
-            let words = match outcome {
-                Outcome::Survived => explanation.unwrap_or("not explained").to_owned(),
-                _ => cell(words(outcome)),
-            };
-            _ = writeln!(text, "| {} | {} | {words} |", cell(name), kind(outcome));
-        }
-    }
-    Ok(text)
+/// Counts of sites.
+#[derive(Default)]
+struct Counts {
+    check: usize,
+    result: usize,
+    time: usize,
+    equivalent: usize,
+    survived: usize,
 }
 
-/// The places in the source whose calls were left out, and whether that was caught in every kernel that makes the call.
-fn places(tried: &[Tried]) -> BTreeMap<&str, bool> {
-    let mut places = BTreeMap::new();
+impl Counts {
+    fn add(&mut self, site: &Site) {
+        *match (&site.outcome, site.equivalent) {
+            (_, Some(_)) => &mut self.equivalent,
+            (Outcome::Check(_) | Outcome::NotCompiled(_), _) => &mut self.check,
+            (Outcome::WrongResult(_), _) => &mut self.result,
+            (Outcome::NoEnd, _) => &mut self.time,
+            (Outcome::Survived, _) => &mut self.survived,
+        } += 1;
+    }
+
+    fn cells(&self) -> [usize; 7] {
+        let Self { check, result, time, equivalent, survived } = *self;
+        let caught = check + result + time;
+        [caught + survived + equivalent, caught, check, result, time, equivalent, survived]
+    }
+}
+
+const HEADINGS: [&str; 7] =
+    ["sites", "caught", "by a check", "by a wrong result", "by the time limit", "equivalent", "survived"];
+
+/// The counts of each group of sites, and of all.
+fn counted<'a>(found: &'a Found, group: impl Fn(&'a Site) -> String) -> Vec<(String, [usize; 7])> {
+    let mut groups: BTreeMap<String, Counts> = BTreeMap::new();
+    let mut all = Counts::default();
+    for site in &found.sites {
+        groups.entry(group(site)).or_default().add(site);
+        all.add(site);
+    }
+    let groups = groups.into_iter().map(|(name, counts)| (name, counts.cells()));
+    groups.chain([("all".to_owned(), all.cells())]).collect()
+}
+
+/// What a change is about.
+fn kind(site: &Site) -> String {
+    let [_, function, change] = site.parts();
+    let kind = change.split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default();
+    if kind == "index" { format!("{kind}, {function}") } else { kind.to_owned() }
+}
+
+/// What is printed at the end.
+pub(super) fn summary(found: &Found) -> String {
+    let mut text = String::new();
+    let mut table = crate::workspace::table([&["change"], &HEADINGS[..]].concat().try_into().unwrap_or([""; 8]));
+    for (name, cells) in counted(found, kind) {
+        table.add_row([name].into_iter().chain(cells.map(|cell| cell.to_string())));
+    }
+    _ = writeln!(text, "{table}");
+    found.survivors().for_each(|site| _ = writeln!(text, "  survived: {}", site.name));
+    let counted = found.counted().count();
+    _ = write!(
+        text,
+        "{} of {counted} sites caught, {:.1} %; {} more are equivalent",
+        counted - found.survivors().count(),
+        found.caught(),
+        found.sites.len() - counted
+    );
+    if let Some(seed) = found.seed {
+        _ = write!(text, " (a sample of {}, with seed {seed})", found.of);
+    }
+    text
+}
+
+/// The part about sites.
+pub(super) fn of_sites(found: &Found) -> String {
+    let (counted_sites, survivors) = (found.counted().count(), found.survivors().count());
+    let mut text = format!(
+        "{SITES}: {} of {counted_sites} caught, {:.1} %\n\n{} more are left out of the count: they are equivalent, with a proof each.\n",
+        counted_sites - survivors,
+        found.caught(),
+        found.sites.len() - counted_sites
+    );
+    for (title, rows) in
+        [("kind of change", counted(found, kind)), ("file", counted(found, |site| format!("`{}`", site.file())))]
+    {
+        _ = writeln!(text, "\n| {title} | {} |\n|---|{}", HEADINGS.join(" | "), "---:|".repeat(HEADINGS.len()));
+        for (name, cells) in rows {
+            _ = writeln!(text, "| {name} | {} |", cells.map(|cell| cell.to_string()).join(" | "));
+        }
+    }
+    let sources = Sources::default();
+    if survivors > 0 {
+        text += "\nNobody has told of these:\n\n| file | line | what | change |\n|---|---|---|---|\n";
+        for site in found.survivors() {
+            let [place, function, change] = site.parts();
+            let line = sources.of_place(place).unwrap_or_default();
+            _ = writeln!(text, "| `{}` | `{}` | {function} | {change} |", site.file(), cell(&line));
+        }
+    }
+    let mut entries: BTreeMap<(&str, &str, &str), (usize, &Equivalent)> = BTreeMap::new();
+    for entry in found.sites.iter().filter_map(|site| site.equivalent) {
+        entries.entry((entry.file, entry.line, entry.function)).or_insert((0, entry)).0 += 1;
+    }
+    if !entries.is_empty() {
+        text +=
+            "\nThese are equivalent:\n\n| file | line | what | changes | sites | why |\n|---|---|---|---|---:|---|\n";
+        for (count, Equivalent { file, line, function, changes, proof }) in entries.values() {
+            let line = cell(line);
+            _ = writeln!(text, "| `{file}` | `{line}` | {function} | {} | {count} | {proof} |", changes.join(", "));
+        }
+    }
+    text
+}
+
+/// The part about changes that have been chosen.
+pub(super) fn of_chosen(tried: &[Tried]) -> String {
+    let caught = tried.iter().filter(|tried| !matches!(tried.outcome, Outcome::Survived)).count();
+    let share = 100.0 * caught as f64 / tried.len().max(1) as f64;
+    let mut text = format!("{CHOSEN}: {caught} of {} caught, {share:.1} %\n\n", tried.len());
+    let mut files: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
     for Tried { name, outcome } in tried {
-        // A kernel, a place and a function.
-        if let [_, place, _] = name.split(' ').collect::<Vec<_>>()[..]
-            && place.contains(".rs:")
-        {
-            *places.entry(place).or_insert(true) &= !matches!(outcome, Outcome::Survived);
+        let counts = files.entry(name.split(": ").next().unwrap_or_default()).or_default();
+        counts[0] += 1;
+        match outcome {
+            Outcome::Check(_) | Outcome::NotCompiled(_) => counts[1] += 1,
+            Outcome::WrongResult(_) | Outcome::NoEnd => counts[2] += 1,
+            Outcome::Survived => counts[3] += 1,
         }
     }
-    places
+    text += "| file | changes | by a check | by a wrong result, or no end | survived |\n|---|---:|---:|---:|---:|\n";
+    for (file, counts) in files {
+        _ = writeln!(text, "| `{file}` | {} |", counts.map(|count| count.to_string()).join(" | "));
+    }
+    for Tried { name, .. } in tried.iter().filter(|tried| matches!(tried.outcome, Outcome::Survived)) {
+        _ = writeln!(text, "\nNobody has told of: {name}.");
+    }
+    text
 }
 
-fn kind(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Check(_) => "a check",
-        Outcome::WrongResult(_) => "a wrong result",
-        Outcome::NoEnd => "the time limit",
-        Outcome::NotCompiled(_) => "the compiler",
-        Outcome::Survived => "**nobody**",
-    }
+/// Writes a part of a report, and leaves the other as it is.
+pub(super) fn write(path: &Path, heading: &str, part: &str) -> anyhow::Result<()> {
+    let before = fs::read_to_string(path).unwrap_or_default();
+    fs::write(path, with_part(&before, heading, part)).with_context(|| format!("writing {}", path.display()))
 }
 
-fn words(outcome: &Outcome) -> &str {
-    match outcome {
-        Outcome::Check(words) | Outcome::WrongResult(words) | Outcome::NotCompiled(words) => words,
-        Outcome::NoEnd | Outcome::Survived => "",
-    }
+fn with_part(before: &str, heading: &str, part: &str) -> String {
+    let of = |wanted: &str| match (wanted == heading, before.split_once(wanted)) {
+        (true, _) => part.trim_end().to_owned(),
+        (false, Some((_, rest))) => format!("{wanted}{}", rest.split("\n## ").next().unwrap_or_default().trim_end()),
+        (false, None) => String::new(),
+    };
+    let parts = [INTRODUCTION.trim_end().to_owned(), of(SITES), of(CHOSEN)];
+    let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    format!("{}\n", parts.join("\n\n"))
 }
 
 /// The words of a cell: no more than fit, and nothing that means something in a table.
 fn cell(words: &str) -> String {
-    const MOST: usize = 220;
+    const MOST: usize = 120;
     let short: String = words.chars().take(MOST).collect();
     let dots = if short.len() < words.len() { " …" } else { "" };
     format!("{}{dots}", short.replace('|', "\\|"))
@@ -131,31 +194,26 @@ fn cell(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     #[test]
-    fn what_is_explained_is_there() {
-        let explained = explained().unwrap();
-        assert_eq!(explained.len(), EXPLAINED.len());
-        let (place, why) = &explained[0];
-        let name = format!("gemm_mma_nn_fp32_3xtf32 gpu-kernels/src/{place}17 sync_warp");
-        let text = markdown(&[("Mechanical", vec![Tried { name, outcome: Outcome::Survived }])]).unwrap();
-        assert!(text.contains(why) && !text.contains("not explained"), "{text}");
+    fn a_part_is_written_and_the_other_stays() {
+        let first = with_part("something older", SITES, &format!("{SITES}: 1 of 2\n\na table\n"));
+        assert!(first.starts_with(INTRODUCTION) && first.ends_with("## By site: 1 of 2\n\na table\n"), "{first}");
+        let both = with_part(&first, CHOSEN, &format!("{CHOSEN}: 3 of 3\n"));
+        assert!(both.contains("1 of 2\n\na table\n\n## Chosen changes of the source: 3 of 3\n"), "{both}");
+        let again = with_part(&both, SITES, &format!("{SITES}: 2 of 2"));
+        assert!(
+            again.contains("2 of 2\n\n## Chosen") && again.contains("3 of 3\n") && !again.contains("table"),
+            "{again}"
+        );
     }
 
     #[test]
-    fn calls_are_counted_by_kernel_and_by_place() {
+    fn chosen_changes_are_counted_by_file() {
         let of = |name: &str, outcome| Tried { name: name.to_owned(), outcome };
         let told = || Outcome::Check("a race".to_owned());
-        let mechanical = vec![
-            of("one a.rs:1:2 sync_threads", told()),
-            of("two a.rs:1:2 sync_warp", Outcome::Survived),
-            of("two a.rs:3:4 sync_threads", told()),
-        ];
-        let chosen = vec![of("a.rs: stops early", told())];
-        let text = markdown(&[("mechanical", mechanical), ("chosen", chosen)]).unwrap();
-        assert!(
-            text.contains("mechanical: 2 of 3 caught, 66.7 %\n\nOf 2 places in the source, 1 are caught"),
-            "{text}"
-        );
-        assert!(text.contains("chosen: 1 of 1 caught, 100.0 %\n\n| told by"), "{text}");
+        let text = of_chosen(&[of("a.rs: stops early", told()), of("a.rs: goes on", Outcome::Survived)]);
+        assert!(text.contains("1 of 2 caught, 50.0 %") && text.contains("| `a.rs` | 2 | 1 | 0 | 1 |"), "{text}");
+        assert!(text.contains("Nobody has told of: a.rs: goes on."), "{text}");
     }
 }

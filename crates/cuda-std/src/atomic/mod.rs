@@ -202,6 +202,8 @@ impl Place {
     where
         T: Element,
     {
+        #[cfg(not(target_arch = "nvptx64"))]
+        let index = crate::executor::change_index("global-atomic", index, 1);
         let address = crate::global::element(view.as_mut_ptr(), view.len(), index, 1, size_of::<T>()).cast_mut().cast();
         #[cfg(target_arch = "nvptx64")]
         {
@@ -538,7 +540,8 @@ impl<T: AtomicElement> crate::SharedSlice<T> {
         #[cfg(target_arch = "nvptx64")]
         let place = Place::Shared(self.shared_address(index));
         #[cfg(not(target_arch = "nvptx64"))]
-        let place = crate::executor::dynamic_atomic(self.place(), index);
+        let place =
+            crate::executor::dynamic_atomic(self.place(), crate::executor::change_index("shared-atomic", index, 1));
         // SAFETY: in bounds and accessed atomically, by the caller's promise.
         unsafe { Atomic::new(place) }
     }

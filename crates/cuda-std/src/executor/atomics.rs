@@ -39,6 +39,18 @@ enum Change<'a> {
     Modify(&'a dyn Fn(u64) -> u64),
 }
 
+impl Change<'_> {
+    /// What a change of it is listed under: see [`super::changes`].
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Load => "atomic-load",
+            Self::Store(_) => "atomic-store",
+            Self::CompareExchange { .. } => "atomic-compare-exchange",
+            Self::Modify(_) => "atomic-modify",
+        }
+    }
+}
+
 #[track_caller]
 pub(crate) fn atomic_load(place: Place, bytes: usize, order: Order, scope: Scope) -> u64 {
     carry_out(place, bytes, order, scope, &Change::Load)
@@ -77,8 +89,9 @@ pub(crate) fn atomic_modify(
 fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Change<'_>) -> u64 {
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
-    let is_weakened = order != Order::Relaxed && context.leaves_out(order_name(order), location);
-    let order = if is_weakened { Order::Relaxed } else { order };
+    // Of shared memory, all threads that there can be are of the block.
+    let has_scope = matches!(place, Place::Global(..));
+    let (order, scope) = context.change_order(change.name(), location, (order, scope), has_scope);
     let address = match place {
         Place::Global(address, is_for_waiting) => {
             if !is_for_waiting && order != Order::Relaxed {
@@ -155,17 +168,6 @@ fn change_64(element: &AtomicU64, next: &dyn Fn(u64) -> u64) -> u64 {
     before
 }
 
-/// What the order is called among the calls that can be left out: then the operation is a relaxed one.
-fn order_name(order: Order) -> &'static str {
-    match order {
-        Order::Relaxed => "Relaxed",
-        Order::Acquire => "Acquire",
-        Order::Release => "Release",
-        Order::AcqRel => "AcqRel",
-        Order::SeqCst => "SeqCst",
-    }
-}
-
 /// Has the running thread learn what it acquires from an element, and the element carry what the thread releases.
 fn tell(context: &Context<'_>, place: Place, order: Order, scope: Scope, change: &Change<'_>, before: u64) {
     let is_write = match change {
@@ -199,7 +201,8 @@ fn tell(context: &Context<'_>, place: Place, order: Order, scope: Scope, change:
 #[track_caller]
 pub(crate) fn fence(_order: Order, scope: Scope) {
     let (context, location) = (current(), Location::caller());
-    if context.leaves_out("fence", location) || context.checks != Checks::Full {
+    let Some(scope) = context.change_fence(location, scope) else { return };
+    if context.checks != Checks::Full {
         return;
     }
     context.require_headroom();

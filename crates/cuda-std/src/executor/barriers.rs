@@ -211,9 +211,7 @@ fn with_barrier<R>(
 #[track_caller]
 pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     let (context, initialized) = (current(), Location::caller());
-    if context.leaves_out("Barrier::init", initialized) {
-        return;
-    }
+    let Some((at, arrivals)) = context.change_init(initialized, at, arrivals) else { return };
     context.require_headroom();
     if arrivals == 0 || context.barriers.phases.borrow().contains_key(&at) {
         context.fail(initialized, FaultKind::BarrierInitialization { byte_offset: at, arrivals });
@@ -255,9 +253,7 @@ impl PhaseBarrier {
 #[track_caller]
 pub(crate) fn arrive_at_barrier(at: usize, bytes: u32) {
     let (context, location) = (current(), Location::caller());
-    if context.leaves_out("Barrier::arrive", location) {
-        return;
-    }
+    let Some((at, bytes)) = context.change_arrival(location, at, bytes) else { return };
     let is_expected = with_barrier(context, at, location, |barrier| {
         bring(context, &mut barrier.brought);
         barrier.bytes += i64::from(bytes);
@@ -302,9 +298,7 @@ pub(super) fn complete_bytes(context: &Context<'_>, at: usize, bytes: u32, engin
 #[track_caller]
 pub(crate) fn wait_for_phase(at: usize, parity: u32) {
     let (context, location) = (current(), Location::caller());
-    if context.leaves_out("Barrier::wait", location) {
-        return;
-    }
+    let Some((at, parity)) = context.change_phase(location, at, parity) else { return };
     with_barrier(context, at, location, |_| ());
     wait_for(context, Wait::Phase { barrier: at, parity }, location);
     with_barrier(context, at, location, |barrier| learn(context, &barrier.known));
@@ -314,7 +308,7 @@ pub(crate) fn wait_for_phase(at: usize, parity: u32) {
 #[track_caller]
 pub(crate) fn arrive_at_number(id: u32, threads: u32) {
     let (context, location) = (current(), Location::caller());
-    if !context.leaves_out("arrive_at_part", location) {
+    if let Some((id, threads)) = context.change_numbered("arrive_at_part", location, (id, threads)) {
         come_to_number(context, id, threads, location);
     }
 }
@@ -351,9 +345,7 @@ fn come_to_number(context: &Context<'_>, id: u32, threads: u32, location: &'stat
 #[track_caller]
 pub(crate) fn meet_at_number(id: u32, threads: u32) {
     let (context, location) = (current(), Location::caller());
-    if context.leaves_out("sync_part", location) {
-        return;
-    }
+    let Some((id, threads)) = context.change_numbered("sync_part", location, (id, threads)) else { return };
     let time = come_to_number(context, id, threads, location);
     wait_for(context, Wait::Numbered { id: id as usize, time }, location);
     learn(context, &context.barriers.numbered.borrow()[id as usize].known);

@@ -14,13 +14,13 @@ use std::vec::Vec;
 use corosensei::trap::CoroutineTrapHandler;
 
 use super::barriers::{Barriers, Wait};
+use super::changes::Asked;
 use super::copies::Copies;
 use super::costs::{CostKind, Recorder};
 use super::fault::{Fault, FaultKind, LastWrite, SourceLine, ViewElement, WarpOperation, element_name};
 use super::global_memory::GlobalMemory;
 use super::identity::SharedIdentity;
 use super::known::{Carried, Ordered};
-use super::ordering_calls::Met;
 use super::prints::{BlockPrints, Prints};
 use super::products::{Products, Warpgroups};
 use super::shared_memory::{SharedMemory, WORD, set_interval};
@@ -172,7 +172,8 @@ pub(super) struct Context<'a> {
     pub(super) barriers: Barriers,
     pub(super) engine: Tma,
     pub(super) warpgroups: Warpgroups,
-    ordering_calls: Option<Met<'a>>,
+    /// What is to be done in another way, if anything is: see [`super::changes`].
+    pub(super) changes_asked: Option<Asked<'a>>,
     /// Looks for unusual numbers, if that is of interest, with the number of the launch.
     pub(super) trace: Option<(&'a ValueTrace, u64)>,
     /// Counts what accesses cost, if that is of interest.
@@ -268,7 +269,7 @@ impl<'a> Context<'a> {
             warpgroups: Warpgroups::default(),
             costs: executor.costs.as_ref().map(|costs| Recorder::new(costs, facts.name)),
             trace: None,
-            ordering_calls: executor.ordering_calls.as_ref().map(|calls| Met::new(calls, facts.name)),
+            changes_asked: executor.changes.as_ref().map(|changes| Asked::new(changes, facts.name)),
             fault: Cell::new(None),
             unwritten_read: Cell::new(None),
             read_without_values: Cell::new(None),
@@ -379,18 +380,6 @@ impl<'a> Context<'a> {
         let previous = CURRENT.replace(ptr::from_ref(self).cast());
         assert!(previous.is_null(), "a worker runs one launch at a time");
         Entered(self)
-    }
-
-    /// Whether a call that does nothing but order is to be left out: see [`super::ordering_calls`].
-    #[inline(always)]
-    pub(super) fn leaves_out(&self, function: &'static str, location: &'static Location<'static>) -> bool {
-        match &self.ordering_calls {
-            None => false,
-            Some(met) => {
-                self.require_headroom();
-                met.is_left_out(function, location)
-            }
-        }
     }
 
     /// The thread that runs.

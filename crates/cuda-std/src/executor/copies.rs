@@ -84,9 +84,7 @@ pub(crate) fn commit_copies() {
 #[track_caller]
 pub(crate) fn wait_for_copies(latest: u64) {
     let context = current();
-    if context.leaves_out("wait_group", Location::caller()) {
-        return;
-    }
+    let Some(latest) = context.change_pending("wait_group", Location::caller(), latest) else { return };
     context.require_headroom();
     let mut copies = context.details().copies.take();
     let end = copies.committed.saturating_sub(latest);

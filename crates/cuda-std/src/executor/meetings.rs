@@ -2,6 +2,7 @@
 
 use core::panic::Location;
 
+use super::changes::{change_shuffle, change_sync_warp, change_vote};
 use super::context::{Collective, LANES, Payload, Request, State, current};
 use super::costs::CostKind;
 use super::fault::{FaultKind, WarpOperation};
@@ -26,6 +27,7 @@ pub(crate) fn barrier() {
 #[track_caller]
 pub(crate) fn shuffle(operation: WarpOperation, mask: u32, bytes: usize, value: u64, b: u32, c: u32) -> (u64, bool) {
     require_awaited(&value);
+    let (mask, b) = change_shuffle(operation, mask, b);
     warp_operation(Request { operation, bytes: bytes as u8, mask, value, b, c, collective: None })
 }
 
@@ -33,6 +35,7 @@ pub(crate) fn shuffle(operation: WarpOperation, mask: u32, bytes: usize, value: 
 #[inline(always)]
 #[track_caller]
 pub(crate) fn vote(operation: WarpOperation, mask: u32, predicate: bool) -> u32 {
+    let mask = change_vote(operation, mask);
     warp_operation(Request { operation, mask, value: predicate.into(), ..Request::NONE }).0 as u32
 }
 
@@ -40,9 +43,7 @@ pub(crate) fn vote(operation: WarpOperation, mask: u32, predicate: bool) -> u32 
 #[inline(always)]
 #[track_caller]
 pub(crate) fn sync_warp(mask: u32) {
-    if current().leaves_out("sync_warp", Location::caller()) {
-        return;
-    }
+    let Some(mask) = change_sync_warp(mask) else { return };
     warp_operation(Request { mask, ..Request::NONE });
 }
 

@@ -100,6 +100,7 @@
 mod atomics;
 mod barriers;
 mod block;
+mod changes;
 mod clocks;
 mod context;
 mod copies;
@@ -111,7 +112,6 @@ mod hooks;
 mod identity;
 mod known;
 mod meetings;
-mod ordering_calls;
 mod overflow;
 mod panics;
 mod prints;
@@ -135,6 +135,8 @@ pub(crate) use atomics::{
     static_atomic,
 };
 pub(crate) use barriers::*;
+pub use changes::{Change, ChangedCall, Changes};
+pub(crate) use changes::{change_array_index, change_index, change_operand};
 pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use costs::{Cost, CostKind, Costs, KernelCosts, LineCost};
@@ -146,7 +148,6 @@ pub(crate) use global_memory::note_global_access;
 pub(crate) use hooks::*;
 pub(crate) use identity::SharedIdentity;
 pub(crate) use meetings::*;
-pub use ordering_calls::{OrderingCall, OrderingCalls};
 pub(crate) use prints::print;
 pub(crate) use products::{OperandA, commit_products, fence_products, multiply, require_awaited, wait_for_products};
 pub(crate) use spins::note_vector;
@@ -187,7 +188,7 @@ pub enum Checks {
 pub struct Executor {
     checks: Checks,
     stack_bytes: usize,
-    ordering_calls: Option<Arc<OrderingCalls>>,
+    changes: Option<Arc<Changes>>,
     costs: Option<Arc<Costs>>,
     trace: Option<Arc<ValueTrace>>,
     limits: Limits,
@@ -223,7 +224,7 @@ impl Executor {
         Self {
             checks,
             stack_bytes: Self::DEFAULT_STACK_BYTES,
-            ordering_calls: None,
+            changes: None,
             costs: None,
             trace: None,
             limits: Limits::of_hopper(),
@@ -243,9 +244,11 @@ impl Executor {
         Self { stack_bytes: bytes.clamp(*stacks::SIZES.start(), *stacks::SIZES.end()), idle: Arc::default(), ..self }
     }
 
-    /// The same executor, which notes the calls that order what threads do, and leaves one of them out if `calls` says so.
-    pub fn with_ordering_calls(self, calls: Arc<OrderingCalls>) -> Self {
-        Self { ordering_calls: Some(calls), ..self }
+    /// The same executor, which notes what in its kernels it can do in another way than they ask for, or does one thing so, as `changes`
+    /// says: for tests of the checks themselves.
+    pub fn with_changes(self, changes: Arc<Changes>) -> Self {
+        changes.switch_on();
+        Self { changes: Some(changes), ..self }
     }
 
     /// The same executor, which refuses what a GPU with these limits would refuse. Without this call they are those of compute

@@ -410,9 +410,7 @@ pub(crate) fn wait_for_products<T: Number>(sums: &mut [T], latest: u64) {
 
 #[track_caller]
 fn wait_for_bits(sums: &mut [u32], latest: u64) {
-    if current().leaves_out("Sums::wait", Location::caller()) {
-        return;
-    }
+    let Some(latest) = current().change_pending("Sums::wait", Location::caller(), latest) else { return };
     collective(WarpOperation::WgmmaWait, [0; PAYLOAD], |_| ());
     let context = current();
     context.require_headroom();

@@ -219,6 +219,7 @@ fn words_of_tile(
 pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorMap<'_>, at: [u32; 3], barrier: usize) {
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
+    let (index, at, barrier) = context.change_load(location, &map, slice, (index, at, barrier));
     // SAFETY: only the lifetime changes. The launch outlives the block, and no load outlives that.
     let map = unsafe { core::mem::transmute::<TensorMap<'_>, TensorMap<'static>>(map) };
     let tile = Tile { map, at };
@@ -298,6 +299,7 @@ const fn rounded_to_tf32(bits: u32) -> u32 {
 pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: TensorMap<'_>, at: [u32; 3]) {
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
+    let (index, at) = context.change_store(location, &map, slice, (index, at));
     let tile = Tile { map, at };
     let source = words_of_tile(slice, index, &tile, location);
     // Likewise.
@@ -341,9 +343,7 @@ pub(crate) fn commit_stores() {
 #[track_caller]
 pub(crate) fn wait_for_stores(latest: u64) {
     let context = current();
-    if context.leaves_out("wait_for_stores", Location::caller()) {
-        return;
-    }
+    let Some(latest) = context.change_pending("wait_for_stores", Location::caller(), latest) else { return };
     let (me, groups) = (context.current.get(), context.details().store_groups.get());
     let mut stores = context.engine.stores.borrow_mut();
     stores.retain(|store| store.issuer != me || store.group + latest >= groups);
