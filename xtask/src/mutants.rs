@@ -74,6 +74,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     met: Option<PathBuf>,
 
+    /// Take from this file what has come of sites, and add to it what comes of the others: a run that was ended goes on
+    #[arg(long, value_name = "FILE", conflicts_with = "sample")]
+    done: Option<PathBuf>,
+
     /// Where to write the report, as Markdown; a part that is not run stays as it is there
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -103,6 +107,22 @@ impl fmt::Display for Outcome {
             Self::NotCompiled(words) => write!(f, "the compiler: {words}"),
             Self::Survived => f.write_str("NOBODY"),
         }
+    }
+}
+
+impl Outcome {
+    /// From what it is displayed like.
+    fn parse(text: &str) -> Option<Self> {
+        let words = |start| text.strip_prefix(start).map(str::to_owned);
+        let known = match text {
+            "the time limit" => Some(Self::NoEnd),
+            "NOBODY" => Some(Self::Survived),
+            _ => None,
+        };
+        known
+            .or_else(|| words("a check: ").map(Self::Check))
+            .or_else(|| words("a wrong result: ").map(Self::WrongResult))
+            .or_else(|| words("the compiler: ").map(Self::NotCompiled))
     }
 }
 

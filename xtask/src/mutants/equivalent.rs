@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::workspace::root;
 
@@ -12,7 +12,9 @@ use crate::workspace::root;
 pub(super) struct Equivalent {
     /// The file.
     pub(super) file: &'static str,
-    /// What the line has, without the space around it; in whatever places it stands.
+    /// The function that the place is in: the last before it.
+    pub(super) within: &'static str,
+    /// What the line has.
     pub(super) line: &'static str,
     /// What is asked for there, and the changes that are equivalent.
     pub(super) function: &'static str,
@@ -25,13 +27,33 @@ pub(super) struct Equivalent {
 pub(super) const EQUIVALENT: &[Equivalent] = &[
     Equivalent {
         file: "gpu-kernels/src/gemm/mma/mod.rs",
+        within: "multiply_step",
         line: "warp::sync_warp(warp::ALL_LANES)",
         function: "sync_warp",
         changes: &["omitted"],
         proof: "It orders nothing: it keeps the compiler from moving the loads of a block of columns before it, which saves registers.",
     },
     Equivalent {
+        file: "crates/blocks/src/uniform.rs",
+        within: "uniform",
+        line: "warp::warp_shuffle_idx(warp::ALL_LANES, value, 0, 32)",
+        function: "warp_shuffle_idx",
+        changes: &["lane+1"],
+        proof: "The value is the same in all lanes, as the function demands: from which of them it is taken changes nothing. It is taken from \
+                one so that the assembler knows that it is the same.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/gemm/narrow/tensor_cores.rs",
+        within: "multiply",
+        line: "async_copy::wait_group::<0>();",
+        function: "wait_group",
+        changes: &["omitted", "pending+1"],
+        proof: "Round `c` waits for all groups but the latest `STAGES - 1`, of `STAGES + c`: for that of chunk `c`. So all copies of chunks have \
+                been waited for when the rounds are over, and the groups behind them are empty.",
+    },
+    Equivalent {
         file: "gpu-kernels/patterns/kernels/src/sum.rs",
+        within: "sum_fp32",
         line: "done.get_unchecked(0).store(0, Relaxed, Scope::Device)",
         function: "atomic-store",
         changes: &["scope-1"],
@@ -40,21 +62,27 @@ pub(super) const EQUIVALENT: &[Equivalent] = &[
     },
 ];
 
-/// Files that have been read, by lines.
+/// Files that have been read, by lines without the space around them.
 #[derive(Default)]
 pub(super) struct Sources(Mutex<HashMap<String, Arc<Vec<String>>>>);
 
 impl Sources {
-    /// The line of a place, `FILE:LINE:COLUMN`, without the space around it.
+    /// The line of a place, `FILE:LINE:COLUMN`.
     pub(super) fn of_place(&self, place: &str) -> anyhow::Result<String> {
-        match place.rsplitn(3, ':').collect::<Vec<_>>()[..] {
-            [_, line, file] => self.line(file, line.parse()?),
-            _ => Ok(String::new()),
-        }
+        let (lines, number) = self.find(place)?;
+        Ok(lines.get(number).cloned().unwrap_or_default())
     }
 
-    /// A line, counted from 1, without the space around it.
-    fn line(&self, file: &str, line: usize) -> anyhow::Result<String> {
+    /// Whether an entry is of a place, as far as the source goes.
+    fn has(&self, place: &str, entry: &Equivalent) -> anyhow::Result<bool> {
+        let (lines, number) = self.find(place)?;
+        let Some(before) = lines.get(..=number) else { return Ok(false) };
+        Ok(before[number].contains(entry.line) && function_of(before) == Some(entry.within))
+    }
+
+    /// The lines of the file of a place, and the number of its line, counted from 0.
+    fn find(&self, place: &str) -> anyhow::Result<(Arc<Vec<String>>, usize)> {
+        let [_, line, file] = place.rsplitn(3, ':').collect::<Vec<_>>()[..] else { bail!("`{place}` is no place") };
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = match files.get(file) {
             Some(lines) => lines.clone(),
@@ -65,7 +93,7 @@ impl Sources {
                 lines
             }
         };
-        Ok(lines.get(line.wrapping_sub(1)).cloned().unwrap_or_default())
+        Ok((lines, line.parse::<usize>()?.wrapping_sub(1)))
     }
 }
 
@@ -73,39 +101,58 @@ impl Sources {
 pub(super) fn of(site: &str, sources: &Sources) -> anyhow::Result<Option<&'static Equivalent>> {
     let [place, function, change] = site.split(' ').collect::<Vec<_>>()[..] else { return Ok(None) };
     let file = place.split(':').next().unwrap_or_default();
-    let mut candidates = EQUIVALENT
+    let mut entries = EQUIVALENT
         .iter()
-        .filter(|entry| entry.file == file && entry.function == function && entry.changes.contains(&change))
-        .peekable();
-    if candidates.peek().is_none() {
-        return Ok(None);
-    }
-    let text = sources.of_place(place)?;
-    Ok(candidates.find(|entry| text.contains(entry.line)))
+        .filter(|entry| entry.file == file && entry.function == function && entry.changes.contains(&change));
+    entries.find_map(|entry| sources.has(place, entry).map(|is_it| is_it.then_some(entry)).transpose()).transpose()
+}
+
+/// The name of the last function that begins in these lines.
+fn function_of(lines: &[String]) -> Option<&str> {
+    let name = |line: &'_ String| -> Option<usize> {
+        let at = line.find("fn ").filter(|at| *at == 0 || line[..*at].ends_with(' '))?;
+        (!line.starts_with("//")).then_some(at + 3)
+    };
+    lines.iter().rev().find_map(|line| {
+        let rest = &line[name(line)?..];
+        rest.split(|sign: char| !sign.is_alphanumeric() && sign != '_').next()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Where the line of an entry stands, in its function.
+    fn place_of(entry: &Equivalent) -> Option<String> {
+        let text = fs::read_to_string(root().join(entry.file)).unwrap_or_default();
+        let sources = Sources::default();
+        let mut places = (1..=text.lines().count()).map(|line| format!("{}:{line}:9", entry.file));
+        places.find(|place| sources.has(place, entry).unwrap())
+    }
+
     #[test]
     fn what_entries_name_is_there() {
-        for Equivalent { file, line, changes, proof, .. } in EQUIVALENT {
-            let text = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-            assert!(text.contains(line), "{file} has no `{line}`");
+        for entry in EQUIVALENT {
+            let Equivalent { file, within, line, changes, proof, .. } = entry;
+            assert!(place_of(entry).is_some(), "{file} has no `{line}` in `{within}`");
             assert!(!changes.is_empty() && proof.len() > 40, "{file}, `{line}`: {proof}");
         }
     }
 
     #[test]
-    fn sites_are_found_by_their_line() {
-        let Equivalent { file, line, function, changes, proof } = &EQUIVALENT[0];
-        let text = fs::read_to_string(root().join(file)).unwrap();
-        let number = 1 + text.lines().position(|text| text.contains(line)).unwrap();
+    fn sites_are_found_by_their_line_and_function() {
+        let entry = &EQUIVALENT[0];
+        let place = place_of(entry).unwrap();
         let sources = Sources::default();
         let find = |site: String| of(&site, &sources).unwrap().map(|entry| entry.proof);
-        assert_eq!(find(format!("{file}:{number}:9 {function} {}", changes[0])), Some(*proof));
-        assert_eq!(find(format!("{file}:1:9 {function} {}", changes[0])), None);
-        assert_eq!(find(format!("{file}:{number}:9 {function} something-else")), None);
+        let (function, change) = (entry.function, entry.changes[0]);
+        assert_eq!(find(format!("{place} {function} {change}")), Some(entry.proof));
+        assert_eq!(find(format!("{}:1:9 {function} {change}", entry.file)), None);
+        assert_eq!(find(format!("{place} {function} something-else")), None);
+        let lines = |text: &str| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>();
+        assert_eq!(function_of(&lines("fn one() {\n// fn two\n}")), Some("one"));
+        assert_eq!(function_of(&lines("fn one() {}\npub unsafe fn three<T>() {\n  x")), Some("three"));
+        assert_eq!(function_of(&lines("let x = 1;")), None);
     }
 }

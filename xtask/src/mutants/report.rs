@@ -133,7 +133,7 @@ pub(super) fn of_sites(found: &Found) -> String {
     if !entries.is_empty() {
         text +=
             "\nThese are equivalent:\n\n| file | line | what | changes | sites | why |\n|---|---|---|---|---:|---|\n";
-        for (count, Equivalent { file, line, function, changes, proof }) in entries.values() {
+        for (count, Equivalent { file, line, function, changes, proof, .. }) in entries.values() {
             let line = cell(line);
             _ = writeln!(text, "| `{file}` | `{line}` | {function} | {} | {count} | {proof} |", changes.join(", "));
         }

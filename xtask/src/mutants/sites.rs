@@ -7,10 +7,11 @@
 //!                     scan/1  0.31   a b c d
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
 use rayon::prelude::*;
@@ -22,6 +23,9 @@ use crate::workspace::root;
 /// How many percent of the sites have to be caught, and how many may be equivalent.
 const CAUGHT: f64 = 95.0;
 const EQUIVALENT: f64 = 5.0;
+
+/// How many seconds a case takes that no sample waits for.
+const SLOW: f64 = 3.0;
 
 /// How many kernels have the same case, of those that come to a site: the others do the same.
 const KERNELS: usize = 3;
@@ -154,24 +158,31 @@ impl Sites {
         Ok(file.flush()?)
     }
 
-    /// Cases that come to all sites between them: again and again the one that comes to most new ones for its time.
+    /// Cases that come to all sites between them, to each by [`KERNELS`] kernels if there are as many, but for those that only slow cases come
+    /// to: again and again the one that comes to most that lack a kernel for its time.
     fn cover(&self) -> Vec<String> {
-        let mut left: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.cases.len()];
+        let quick = |case: &&usize| self.cases[**case].seconds < SLOW;
+        let mut of_cases: Vec<Vec<usize>> = vec![Vec::new(); self.cases.len()];
         for (site, reached) in self.met.values().enumerate() {
-            reached.iter().for_each(|case| _ = left[*case].insert(site));
+            reached.iter().filter(quick).for_each(|case| of_cases[*case].push(site));
         }
-        let mut chosen = Vec::new();
-        // What a program takes to start counts as well.
-        let worth = |case: usize, new: &BTreeSet<usize>| new.len() as f64 / (self.cases[case].seconds + 0.05);
+        let mut kernels: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); self.met.len()];
+        let mut chosen = BTreeSet::new();
         loop {
-            let all = left.iter().enumerate().filter(|(_, new)| !new.is_empty());
-            let best = all.max_by(|(a, new_a), (b, new_b)| worth(*a, new_a).total_cmp(&worth(*b, new_b)));
-            let Some((best, new)) = best.map(|(best, new)| (best, new.clone())) else { break };
-            left.iter_mut().for_each(|sites| sites.retain(|site| !new.contains(site)));
-            chosen.push(self.cases[best].name.clone());
+            // What a program takes to start counts as well.
+            let worth = |case: usize| {
+                let (kernel, _) = self.cases[case].parts();
+                let lacks = |site: &&usize| kernels[**site].len() < KERNELS && !kernels[**site].contains(kernel);
+                of_cases[case].iter().filter(lacks).count() as f64 / (self.cases[case].seconds + 0.05)
+            };
+            let worths = (0..self.cases.len()).map(|case| (case, worth(case)));
+            let best = worths.filter(|(_, worth)| *worth > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b));
+            let Some((best, _)) = best else { break };
+            let Case { name, .. } = &self.cases[best];
+            of_cases[best].iter().for_each(|site| _ = kernels[*site].insert(self.cases[best].parts().0));
+            chosen.insert(name.clone());
         }
-        chosen.sort();
-        chosen
+        chosen.into_iter().collect()
     }
 
     /// The cases that are run for a site.
@@ -197,15 +208,21 @@ impl Sites {
         } else {
             println!("{of} sites, {} cases", self.cases.len());
         }
+        let done = arguments.done.as_deref().map(Done::open).transpose()?.unwrap_or_default();
         let sites = wanted.par_iter().with_max_len(1).map(|(site, reached)| {
             let equivalent = equivalent::of(site, &sources)?;
-            let outcome = match equivalent {
-                Some(_) => Outcome::Survived,
-                None => self.try_site(suite, site, reached, arguments)?,
+            let outcome = match (equivalent, done.before.get(*site)) {
+                (Some(_), _) => Outcome::Survived,
+                (None, Some(outcome)) => outcome.clone(),
+                (None, None) => {
+                    let outcome = self.try_site(suite, site, reached, arguments)?;
+                    if arguments.sample.is_none() || matches!(outcome, Outcome::Survived) {
+                        println!("{site}: {outcome}");
+                    }
+                    done.add(site, &outcome)?;
+                    outcome
+                }
             };
-            if equivalent.is_none() && (arguments.sample.is_none() || matches!(outcome, Outcome::Survived)) {
-                println!("{site}: {outcome}");
-            }
             Ok(Site { name: (*site).clone(), outcome, equivalent })
         });
         let sites = sites.collect::<anyhow::Result<_>>()?;
@@ -229,6 +246,31 @@ impl Sites {
     fn limit(&self, cases: &[usize]) -> u64 {
         let longest = cases.iter().map(|case| self.cases[*case].seconds).fold(0.0, f64::max);
         10 + (20.0 * longest) as u64
+    }
+}
+
+/// What has come of sites before, and where to note what comes of others.
+#[derive(Default)]
+struct Done {
+    before: HashMap<String, Outcome>,
+    file: Option<Mutex<fs::File>>,
+}
+
+impl Done {
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        let text = if path.is_file() { fs::read_to_string(path)? } else { String::new() };
+        // The last line may have been cut off.
+        let lines = text.lines().filter_map(|line| line.split_once('\t'));
+        let before = lines.filter_map(|(site, outcome)| Some((site.to_owned(), Outcome::parse(outcome)?))).collect();
+        let file = fs::OpenOptions::new().create(true).append(true).open(path);
+        Ok(Self { before, file: Some(Mutex::new(file.with_context(|| format!("opening {}", path.display()))?)) })
+    }
+
+    fn add(&self, site: &str, outcome: &Outcome) -> anyhow::Result<()> {
+        match &self.file {
+            Some(file) => Ok(writeln!(file.lock().unwrap_or_else(PoisonError::into_inner), "{site}\t{outcome}")?),
+            None => Ok(()),
+        }
     }
 }
 
@@ -270,7 +312,7 @@ impl Found {
     }
 }
 
-/// Cases that come to all sites between them, one to a line; a full run writes the file.
+/// Cases that come to the sites between them, one to a line; a full run writes the file.
 fn cover_file() -> PathBuf {
     root().join("xtask/src/mutants/cover.txt")
 }
@@ -303,8 +345,28 @@ sum/0: 0.001 s
     fn cases_come_in_the_order_of_their_time_and_cover_all_sites() {
         let sites = Sites::parse(LINES.lines(), false).unwrap();
         assert_eq!(sites.met["a.rs:1:2 shared-load index+1"], [2, 0, 1]);
-        assert_eq!(sites.cover(), ["scan/1", "sum/0"]);
+        assert_eq!(sites.cover(), ["scan/0", "scan/1", "sum/0"]);
         assert!(Sites::parse("  a".lines(), false).is_err() && Sites::parse("a".lines(), false).is_err());
+    }
+
+    #[test]
+    fn what_has_come_of_sites_is_read_as_it_is_noted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let outcomes = [
+            Outcome::Check("a race".to_owned()),
+            Outcome::WrongResult("0.5".to_owned()),
+            Outcome::NoEnd,
+            Outcome::NotCompiled("error".to_owned()),
+            Outcome::Survived,
+        ];
+        let done = Done::open(file.path()).unwrap();
+        for (number, outcome) in outcomes.iter().enumerate() {
+            done.add(&number.to_string(), outcome).unwrap();
+        }
+        fs::write(file.path(), fs::read_to_string(file.path()).unwrap() + "9\ta ch").unwrap();
+        let before = Done::open(file.path()).unwrap().before;
+        assert_eq!(before.len(), outcomes.len());
+        assert!((0..5).all(|number| before[&number.to_string()].to_string() == outcomes[number].to_string()));
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl<'a> Asked<'a> {
         let Some(wanted) = &self.changes.wanted else {
             let key = (ptr::from_ref(location).addr(), function.as_ptr().addr());
             // Locations have 24 bytes.
-            let recent = &self.recent[(key.0 / 8 ^ key.1) % RECENT];
+            let recent = &self.recent[((key.0 / 8) ^ key.1) % RECENT];
             if recent.replace(key) != key {
                 self.note(key, function, location, all);
             }
@@ -550,7 +550,7 @@ pub(super) fn change_shuffle(operation: WarpOperation, mask: u32, source: u32) -
         Some(Change::NextLane) if operation == WarpOperation::ShuffleXor => {
             // Another mask would do in many a tree: the same one for all lanes only has them meet in another order.
             let lane = lane();
-            (mask, lane ^ (lane ^ source).wrapping_add(1) % LANES as u32)
+            (mask, lane ^ ((lane ^ source).wrapping_add(1) % LANES as u32))
         }
         Some(Change::NextLane) => (mask, source.wrapping_add(1)),
         Some(_) => (one_lane_less(mask), source),
