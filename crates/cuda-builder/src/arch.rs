@@ -57,8 +57,9 @@ impl Arch {
     pub const fn ptx_version(self) -> (u32, u32) {
         match self {
             Self::Sm80 | Self::Sm86 => (7, 4),
-            Self::Sm89 | Self::Sm90 => (7, 8),
-            Self::Sm90a => (8, 0),
+            Self::Sm89 => (7, 8),
+            // Clusters, and barriers that they arrive at.
+            Self::Sm90 | Self::Sm90a => (8, 0),
             Self::Sm100 | Self::Sm100a => (8, 6),
             Self::Sm120 => (8, 7),
         }

@@ -93,6 +93,8 @@ pub struct KernelEntry {
     pub shared_bytes: u64,
     /// Whether the kernel may have local memory.
     pub allows_local: bool,
+    /// The blocks of a cluster, if the kernel has any.
+    pub cluster: Option<[u32; 3]>,
     /// The dynamic shared memory that a launch gives each block, in bytes; 0 where each launch chooses.
     pub dynamic_shared_bytes: u32,
     /// The fingerprint of the parameters' layout.
@@ -268,6 +270,7 @@ impl PtxModule {
                     layout: facts.layout,
                     block: kernel.block.unwrap_or([1; 3]),
                     min_blocks: kernel.min_blocks,
+                    cluster: kernel.cluster,
                     shared_bytes: kernel.shared_bytes,
                     ptx: format!("{}\n{ptx}", ptx_facts::line(&name, facts)),
                     name,
@@ -284,6 +287,7 @@ impl KernelEntry {
         KernelFacts {
             block: self.block,
             min_blocks: self.min_blocks.unwrap_or(0),
+            cluster: self.cluster,
             static_shared_bytes: u32::try_from(self.shared_bytes).unwrap_or(u32::MAX),
             dynamic_shared_bytes: self.dynamic_shared_bytes,
             layout: self.layout,

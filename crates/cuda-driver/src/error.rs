@@ -370,6 +370,7 @@ pub(crate) mod code {
     pub(crate) const SYSTEM_NOT_READY: u32 = 802;
     pub(crate) const SYSTEM_DRIVER_MISMATCH: u32 = 803;
     pub(crate) const COMPAT_NOT_SUPPORTED_ON_DEVICE: u32 = 804;
+    pub(crate) const INVALID_CLUSTER_SIZE: u32 = 912;
     pub(crate) const UNKNOWN: u32 = 999;
 
     /// After one of these, every call in the same process returns it again.
@@ -405,7 +406,7 @@ pub(crate) mod code {
     ];
 
     /// The launch's shape or resources are at fault.
-    pub(crate) const LAUNCH_REJECTED: &[u32] = &[INVALID_VALUE, LAUNCH_OUT_OF_RESOURCES];
+    pub(crate) const LAUNCH_REJECTED: &[u32] = &[INVALID_VALUE, LAUNCH_OUT_OF_RESOURCES, INVALID_CLUSTER_SIZE];
 }
 
 /// What is known of the cause of a loss, before anything else.

@@ -77,15 +77,16 @@ impl Properties {
             call(|| unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device.as_raw()) })?;
             Ok(u32::try_from(value).unwrap_or(0))
         };
+        let compute_capability = ComputeCapability {
+            major: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            minor: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        };
         Ok(Properties {
             ordinal,
             name: call(|| device.name())?,
             uuid: uuid(device)?,
             pci_bus_id: pci_bus_id(device)?,
-            compute_capability: ComputeCapability {
-                major: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                minor: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            },
+            compute_capability,
             total_memory: call(|| device.total_memory())?,
             multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             l2_bytes: number(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
@@ -112,6 +113,8 @@ impl Properties {
                 max_registers_per_thread: Limits::of_every_gpu().max_registers_per_thread,
                 threads_per_multiprocessor: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
                 blocks_per_multiprocessor: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
+                // Nor for this one, but whether there are any.
+                blocks_per_cluster: compute_capability.blocks_per_cluster(),
             },
             clock_khz: number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
             memory_clock_khz: number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,

@@ -247,7 +247,7 @@ impl Module {
         let (name, resources, module) = (name.into(), Resources::query(&self.inner.gpu, raw)?, self.clone());
         let asked_for_shared_memory = AtomicBool::new(false);
         let inner = Arc::new(LoadedFunction { raw, name, resources, asked_for_shared_memory, module });
-        Ok(Function { inner, start: Start::BehindOthers })
+        Ok(Function { inner, start: Start::BehindOthers, cluster: None })
     }
 }
 
@@ -294,6 +294,7 @@ impl Resources {
 pub struct Function {
     inner: Arc<LoadedFunction>,
     start: Start,
+    cluster: Option<[u32; 3]>,
 }
 
 /// When the blocks of a launch start.
@@ -357,6 +358,13 @@ impl Function {
     #[must_use]
     pub fn that_meets(self) -> Self {
         Self { start: Start::Together, ..self }
+    }
+
+    /// The same kernel, whose PTX says that its blocks run in clusters of this shape (`.reqnctapercluster`): a launch whose grid is not made
+    /// of whole clusters is refused before the driver is called.
+    #[must_use]
+    pub fn in_clusters(self, cluster: [u32; 3]) -> Self {
+        Self { cluster: Some(cluster), ..self }
     }
 
     /// How many blocks of this shape, with so many bytes of dynamic shared memory, run at the same time on the GPU: the largest grid of
@@ -439,9 +447,16 @@ impl Function {
         let limits = &gpu.properties().limits;
         let static_shared_bytes = self.inner.resources.static_shared_bytes;
         let is_cooperative = self.is_cooperative();
-        let needs =
-            KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, is_cooperative, ..KernelFacts::new("") };
-        let mut checked = limits.check(&needs).and(limits.check_grid(grid));
+        let cluster = self.cluster;
+        let needs = KernelFacts {
+            block,
+            static_shared_bytes,
+            dynamic_shared_bytes,
+            is_cooperative,
+            cluster,
+            ..KernelFacts::new("")
+        };
+        let mut checked = limits.check(&needs).and(limits.check_grid(grid)).and(needs.check_clusters(grid));
         if checked.is_ok() && is_cooperative {
             checked = needs.check_cooperative(grid, self.resident_blocks(block, dynamic_shared_bytes)?);
         }

@@ -19,6 +19,8 @@ pub(crate) struct Arguments {
     pub(crate) grid: Option<Expr>,
     pub(crate) any_grid: bool,
     pub(crate) cooperative: bool,
+    /// The blocks of every cluster, in constant expressions of type `u32`.
+    pub(crate) cluster: Option<Box<[Expr; 3]>>,
     pub(crate) requires: Vec<Expr>,
     pub(crate) instances: Vec<Instance>,
 }
@@ -56,7 +58,7 @@ impl Parse for Instance {
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let (mut block, mut min_blocks, mut arch, mut instances) = (None, None, None, None);
-        let (mut dynamic_shared, mut requires, mut grid) = (None, None, None);
+        let (mut dynamic_shared, mut requires, mut grid, mut cluster) = (None, None, None, None);
         let (mut any_grid, mut cooperative, mut local_memory, mut stack) = (false, false, false, None);
         while !input.is_empty() {
             let name: Ident = input.parse()?;
@@ -79,6 +81,7 @@ impl Parse for Arguments {
                 "grid" => grid.replace(parse_value(input)?).is_some(),
                 "any_grid" => std::mem::replace(&mut any_grid, true),
                 "cooperative" => std::mem::replace(&mut cooperative, true),
+                "cluster" => cluster.replace(parse_cluster(input)?).is_some(),
                 "requires" => requires.replace(parse_list(input)?).is_some(),
                 "instances" => {
                     let list = parse_list::<Instance>(input)?;
@@ -92,7 +95,7 @@ impl Parse for Arguments {
                         name.span(),
                         format!(
                             "unknown argument `{name}`: expected `block`, `grid`, `any_grid`, `cooperative`, \
-                             `min_blocks`, `arch`, `dynamic_shared`, `local_memory`, `stack`, `requires` or `instances`"
+                             `cluster`, `min_blocks`, `arch`, `dynamic_shared`, `local_memory`, `stack`, `requires` or `instances`"
                         ),
                     ));
                 }
@@ -123,6 +126,7 @@ impl Parse for Arguments {
             grid,
             any_grid,
             cooperative,
+            cluster,
             requires: requires.unwrap_or_default(),
             instances: instances.unwrap_or_default(),
         })
@@ -145,7 +149,11 @@ impl Arguments {
             DynamicShared::Chosen => quote!(),
         };
         let stack = self.stack.as_ref().map_or_else(|| quote!(0), |bytes| quote!(#bytes));
-        self.constants_with(visibility, [block, dynamic_shared, min_blocks, stack])
+        let cluster = self.cluster.as_ref().map_or_else(TokenStream::new, |extents| {
+            let [x, y, z] = &**extents;
+            quote!(::cuda_std::Dim3::new(#x, #y, #z))
+        });
+        self.constants_with(visibility, [block, dynamic_shared, min_blocks, stack, cluster])
     }
 
     /// The constants of an instance: those of the generic kernel's type.
@@ -159,6 +167,7 @@ impl Arguments {
             quote!(#generic::DYNAMIC_SHARED_BYTES),
             quote!(#generic::__MIN_BLOCKS),
             quote!(#generic::__STACK_BYTES),
+            quote!(#generic::CLUSTER),
         ];
         self.constants_with(visibility, values)
     }
@@ -166,7 +175,7 @@ impl Arguments {
     fn constants_with(
         &self,
         visibility: &Visibility,
-        [block, dynamic_shared, min_blocks, stack]: [TokenStream; 4],
+        [block, dynamic_shared, min_blocks, stack, cluster]: [TokenStream; 5],
     ) -> TokenStream {
         let block = match self.block {
             Block::Fixed(_) => quote! {
@@ -185,9 +194,16 @@ impl Arguments {
             }),
             DynamicShared::Chosen => None,
         };
+        let cluster = self.cluster.as_ref().map(|_| {
+            quote! {
+                /// The blocks of every cluster.
+                #visibility const CLUSTER: ::cuda_std::Dim3 = #cluster;
+            }
+        });
         quote! {
             #block
             #dynamic_shared
+            #cluster
             #[doc(hidden)]
             #visibility const __MIN_BLOCKS: u32 = #min_blocks;
             #[doc(hidden)]
@@ -233,6 +249,24 @@ fn parse_block(input: ParseStream<'_>) -> Result<Block> {
         return Ok(Block::AtMost(threads));
     }
     input.parse::<Token![=]>()?;
+    let (span, block) = parse_extents(input, "block")?;
+    check_block(span, std::array::from_fn(|axis| number(&block[axis])))?;
+    Ok(Block::Fixed(Box::new(block)))
+}
+
+/// `= 2`, `= (2, 2)` or `= (2, 2, 2)`. What is written in numbers is compared with what every GPU has that has clusters.
+fn parse_cluster(input: ParseStream<'_>) -> Result<Box<[Expr; 3]>> {
+    input.parse::<Token![=]>()?;
+    let (span, cluster) = parse_extents(input, "cluster")?;
+    if let [Some(x), Some(y), Some(z)] = std::array::from_fn(|axis| number(&cluster[axis])) {
+        let kernel = gpu_facts::KernelFacts { cluster: Some([x, y, z]), ..gpu_facts::KernelFacts::new("") };
+        Limits::of_hopper().check(&kernel).map_err(|excess| Error::new(span, excess))?;
+    }
+    Ok(Box::new(cluster))
+}
+
+/// Up to three extents; those that are missing are 1.
+fn parse_extents(input: ParseStream<'_>, of: &str) -> Result<(Span, [Expr; 3])> {
     let span = input.span();
     let extents: Vec<Expr> = match input.parse()? {
         Expr::Tuple(tuple) => tuple.elems.into_iter().collect(),
@@ -240,12 +274,10 @@ fn parse_block(input: ParseStream<'_>) -> Result<Block> {
         one => vec![one],
     };
     if extents.is_empty() || extents.len() > 3 {
-        return Err(Error::new(span, "a block has one, two or three extents"));
+        return Err(Error::new(span, format!("a {of} has one, two or three extents")));
     }
     let mut extents = extents.into_iter();
-    let block = std::array::from_fn(|_| extents.next().unwrap_or_else(|| parse_quote!(1)));
-    check_block(span, std::array::from_fn(|axis| number(&block[axis])))?;
-    Ok(Block::Fixed(Box::new(block)))
+    Ok((span, std::array::from_fn(|_| extents.next().unwrap_or_else(|| parse_quote!(1)))))
 }
 
 /// The number that a literal is, if it fits.

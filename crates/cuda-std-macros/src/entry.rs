@@ -89,6 +89,13 @@ impl Entry<'_> {
         }
     }
 
+    /// The extents of the cluster, if there is one.
+    fn cluster(&self) -> Option<[TokenStream; 3]> {
+        let name = self.name;
+        let extents = || [quote!(#name::CLUSTER.x), quote!(#name::CLUSTER.y), quote!(#name::CLUSTER.z)];
+        self.arguments.cluster.as_ref().map(|_| extents())
+    }
+
     fn for_gpu(&self) -> TokenStream {
         let Self { arguments, name, attributes, visibility, parameters, constants, gpu_body, .. } = self;
         // The architecture's name as a number, first letter in the lowest byte.
@@ -96,11 +103,12 @@ impl Entry<'_> {
             arguments.arch.iter().flat_map(|name| name.bytes().rev()).fold(0, |code, byte| code << 8 | u64::from(byte));
         let kinds: Vec<_> = parameters.iter().map(|parameter| &parameter.kind).collect();
         let inputs = inputs(parameters);
-        let (name_string, count, words) = (name.to_string(), kinds.len() as u64, 11 + kinds.len());
+        let (name_string, count, words) = (name.to_string(), kinds.len() as u64, 14 + kinds.len());
         let facts = format!("__tilewright_facts_{name}");
         let local_memory = arguments.local_memory;
         let is_bound = u64::from(matches!(arguments.block, Block::AtMost(_)));
         let ([x, y, z], dynamic_shared_bytes) = (self.block(), self.dynamic_shared_bytes());
+        let [cluster_x, cluster_y, cluster_z] = self.cluster().unwrap_or_else(|| [quote!(0), quote!(0), quote!(0)]);
         let entry_point = quote! {
             #attributes
             #[cfg(target_arch = "nvptx64")]
@@ -112,8 +120,8 @@ impl Entry<'_> {
             const _: () = {
                 #[unsafe(export_name = #facts)]
                 static FACTS: [u64; #words] = [
-                    3, #is_bound, #x as u64, #y as u64, #z as u64, #name::__MIN_BLOCKS as u64, #dynamic_shared_bytes as u64, #arch,
-                    (#local_memory || #name::__STACK_BYTES > 0) as u64,
+                    4, #is_bound, #x as u64, #y as u64, #z as u64, #name::__MIN_BLOCKS as u64, #dynamic_shared_bytes as u64, #arch,
+                    (#local_memory || #name::__STACK_BYTES > 0) as u64, #cluster_x as u64, #cluster_y as u64, #cluster_z as u64,
                     ::cuda_std::Layout::new(#name_string) #( .elements::<#kinds>() )* .fingerprint(), #count,
                     #( <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u64, )*
                 ];
@@ -138,6 +146,10 @@ impl Entry<'_> {
     fn for_cpu(mut self) -> Result<TokenStream> {
         let generics = name_lifetimes(&mut self.parameters)?.then(|| quote!(<'launch>));
         let ([x, y, z], dynamic_shared_bytes) = (self.block(), self.dynamic_shared_bytes());
+        let cluster = match self.cluster() {
+            Some([x, y, z]) => quote!(::core::option::Option::Some([#x, #y, #z])),
+            None => quote!(::core::option::Option::None),
+        };
         let Self {
             arguments,
             name,
@@ -216,6 +228,7 @@ impl Entry<'_> {
                     dynamic_shared_bytes: #dynamic_shared_bytes,
                     stack_bytes: Self::__STACK_BYTES,
                     is_cooperative: #cooperative,
+                    cluster: #cluster,
                     tensor_maps: 0 #( + <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u32 )*,
                     layout: ::cuda_std::Layout::new(#name_string) #( .elements::<#kinds>() )* .fingerprint(),
                 };

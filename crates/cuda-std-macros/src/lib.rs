@@ -36,6 +36,7 @@ use syn::parse_macro_input;
 /// | `grid = expression` | the grid of a launch, worked out from the parameters: a `Dim3`, or what becomes one |
 /// | `any_grid` | the kernel is right on every grid, and a launch chooses it |
 /// | `cooperative` | all blocks of a launch run at the same time, or the launch is refused: they may meet (`cuda_std::grid::sync`) |
+/// | `cluster = x`, `(x, y)` or `(x, y, z)` | so many blocks, 8 at most, run together and reach one another's shared memory (`cuda_std::cluster`; `.reqnctapercluster`); becomes the constant `CLUSTER`; left out of modules for architectures before sm_90; grids are multiples of it |
 /// | `requires(condition, …)` | what a launch checks of the arguments before it runs; the body may rely on it |
 /// | `instances(name = <…>, …)` | of a generic function: the entry points, each with the types and constants that it is compiled for |
 ///

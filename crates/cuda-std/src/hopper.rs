@@ -134,7 +134,88 @@ impl Barrier {
     }
 }
 
-/// Makes initialized barriers visible to TMA (`fence.mbarrier_init`, sm_90).
+impl Barrier {
+    /// [`Barrier::wait`], after which is also seen what threads of other blocks of the cluster had done that
+    /// [arrived](RemoteBarrier::arrive) (`mbarrier.try_wait.parity.acquire.cluster`, sm_90).
+    ///
+    /// # Safety
+    /// As for [`Barrier::wait`].
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn wait_for_cluster(self, parity: u32) {
+        #[cfg(target_arch = "nvptx64")]
+        loop {
+            let over: u32;
+            // SAFETY: an initialized barrier, by the caller's promise.
+            unsafe {
+                core::arch::asm!(
+                    "{{ .reg .pred over;",
+                    "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [{address}], {parity};",
+                    "selp.u32 {over}, 1, 0, over; }}",
+                    over = out(reg32) over, address = in(reg32) self.address, parity = in(reg32) parity,
+                    options(nostack, preserves_flags),
+                );
+            }
+            if over != 0 {
+                break;
+            }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::executor::wait_for_phase_of_cluster(self.place, parity);
+    }
+
+    /// The barrier at the same place in the shared memory of the block of this rank in the [cluster](crate::cluster).
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn of_block(self, rank: u32) -> RemoteBarrier {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            RemoteBarrier { address: crate::cluster::address_in_block(self.address, rank) }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            crate::executor::require_cluster();
+            RemoteBarrier { rank, place: self.place }
+        }
+    }
+}
+
+/// A barrier of another block of the cluster, or of this one: [`Barrier::of_block`]. Threads of other blocks can arrive there, and not wait.
+#[derive(Clone, Copy)]
+pub struct RemoteBarrier {
+    #[cfg(target_arch = "nvptx64")]
+    address: u32,
+    #[cfg(not(target_arch = "nvptx64"))]
+    rank: u32,
+    #[cfg(not(target_arch = "nvptx64"))]
+    place: usize,
+}
+
+impl RemoteBarrier {
+    /// Arrives (`mbarrier.arrive.release.cluster.shared::cluster`, sm_90). What this thread did before is seen by those who wait for the phase
+    /// by [`Barrier::wait_for_cluster`].
+    ///
+    /// # Safety
+    /// There is a block of this rank in the cluster, which has begun and not ended; the barrier has been initialized, which is ordered before
+    /// this, and the phase expects this arrival.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn arrive(self) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: an initialized barrier of a block that is there, by the caller's promise.
+        unsafe {
+            core::arch::asm!(
+                "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{address}];",
+                address = in(reg32) self.address,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::executor::arrive_at_remote_barrier(self.rank, self.place);
+    }
+}
+
+/// Makes initialized barriers visible to TMA, and to other blocks of the cluster behind a barrier of it (`fence.mbarrier_init`, sm_90).
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence_barrier_init() {
@@ -200,6 +281,39 @@ pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'
     }
     #[cfg(not(target_arch = "nvptx64"))]
     crate::executor::load_tile(target.place(), index, map, at, barrier.place);
+}
+
+/// [`load_tile`] into the shared memory of several blocks of the [cluster](crate::cluster): of those of the ranks whose bits are set in
+/// `ranks`, each at the place of `target` and to its own barrier at the place of `barrier` (`cp.async.bulk.tensor.3d.multicast::cluster`,
+/// sm_90). The tile is read once.
+///
+/// # Safety
+/// As for [`load_tile`], for each of these blocks: it has begun and not ended, its barrier counts the bytes, and nothing accesses its target
+/// until the phase is over. `ranks` names at least one block, and no rank that there is not.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub unsafe fn load_tile_to_blocks(
+    target: SharedSlice<f32>,
+    index: usize,
+    map: TensorMap<'_>,
+    at: [u32; 3],
+    barrier: Barrier,
+    ranks: u16,
+) {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!(
+            "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster \
+             [{target}], [{map}, {{{x}, {y}, {z}}}], [{barrier}], {ranks};",
+            target = in(reg32) target.shared_address(index), map = in(reg64) map.address(),
+            x = in(reg32) at[0], y = in(reg32) at[1], z = in(reg32) at[2], barrier = in(reg32) barrier.address,
+            ranks = in(reg16) ranks,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::executor::load_tile_to_blocks(target.place(), index, map, at, barrier.place, ranks);
 }
 
 /// Issues a TMA store of the tile from the address of element `index` of `source` to the coordinates `at` (the

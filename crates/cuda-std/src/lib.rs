@@ -53,6 +53,7 @@
 //! | [`GlobalSlice`], [`GlobalSliceMut`] | a pointer and a length; `_unchecked` is a plain load or store | every access checked |
 //! | [`DisjointSlice`] | the same, but each thread gets its own elements only, so that nothing is unsafe | the same |
 //! | [`atomic`], [`GlobalAtomics`] | `atom`, `ld.acquire`, `st.release`, `fence` | the same, and clocks that know what is ordered |
+//! | [`cluster`] | `mapa`, `barrier.cluster`, `ld`, `st` and `atom` of `.shared::cluster` | the same, with a clock for each thread |
 //! | [`grid`] | the same, as the barrier of a cooperative launch | the same |
 //! | [`mod@print`], panics | messages in the host's memory, a trap | collected by the launch; a report |
 //! | [`mod@constant`] | `.const` memory | a static of the program |
@@ -78,6 +79,7 @@ extern crate std;
 pub mod async_copy;
 pub mod atomic;
 pub mod cache;
+pub mod cluster;
 pub mod constant;
 pub mod convert;
 mod dim;

@@ -114,6 +114,20 @@ impl<A: SharedArray> Shared<A> {
 }
 
 impl<A: SharedArray> Shared<A> {
+    /// The address in the shared window, in bytes.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub(crate) fn address(&'static self) -> u32 {
+        // SAFETY: the array is in shared memory.
+        unsafe { crate::nvptx::shared_address(self.array.get().cast::<A::Element>()) }
+    }
+
+    /// By which the executor knows the array.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn identity(&'static self) -> &'static crate::executor::SharedIdentity {
+        &self.identity
+    }
+
     /// Where the element at `index` is, for atomic operations.
     #[inline(always)]
     #[track_caller]

@@ -27,6 +27,8 @@ pub struct KernelFacts {
     pub stack_bytes: u32,
     /// Whether all blocks of a launch run at the same time, so that they can wait for one another: a cooperative launch.
     pub is_cooperative: bool,
+    /// The blocks of every cluster along x, y and z; `None` if the kernel does not say, and has no business with clusters.
+    pub cluster: Option<[u32; 3]>,
     /// How many of the parameters are tensor maps.
     pub tensor_maps: u32,
     /// Stands for the layout of the parameters: what was compiled for a GPU and what was compiled for the CPU only fit if it is
@@ -65,6 +67,7 @@ impl KernelFacts {
             dynamic_shared_bytes: 0,
             stack_bytes: 0,
             is_cooperative: false,
+            cluster: None,
             tensor_maps: 0,
             layout: 0,
         }
@@ -98,6 +101,9 @@ impl KernelFacts {
             Err(Excess::Stack { .. }) => {
                 panic!("a thread needs a larger stack than the 512 KiB that any GPU gives it")
             }
+            Err(Excess::Cluster { .. } | Excess::GridOfClusters { .. }) => {
+                panic!("a cluster has no blocks, or more than the 8 that every GPU with clusters runs together")
+            }
         }
     }
 
@@ -110,6 +116,31 @@ impl KernelFacts {
         let blocks = (grid[0] as u64 * grid[1] as u64).saturating_mul(grid[2] as u64);
         if self.is_cooperative && blocks > resident {
             return Err(Excess::Cooperative { grid, limit: resident });
+        }
+        Ok(())
+    }
+
+    /// The blocks of a cluster; `None` if the kernel has none.
+    pub const fn blocks_of_cluster(&self) -> Option<u64> {
+        match self.cluster {
+            // As for `threads`.
+            Some([x, y, z]) => Some((x as u64 * y as u64).saturating_mul(z as u64)),
+            None => None,
+        }
+    }
+
+    /// Whether a grid is made of whole clusters, if the kernel has any.
+    ///
+    /// # Errors
+    /// [`Excess::GridOfClusters`].
+    pub const fn check_clusters(&self, grid: [u32; 3]) -> Result<(), Excess> {
+        let Some(cluster) = self.cluster else { return Ok(()) };
+        let mut axis = 0;
+        while axis < 3 {
+            if cluster[axis] == 0 || !grid[axis].is_multiple_of(cluster[axis]) {
+                return Err(Excess::GridOfClusters { grid, cluster });
+            }
+            axis += 1;
         }
         Ok(())
     }
@@ -167,6 +198,20 @@ pub enum Excess {
         /// The largest extents.
         limit: [u32; 3],
     },
+    /// A cluster has too many blocks, or none, or the GPU has no clusters.
+    Cluster {
+        /// The blocks of a cluster.
+        cluster: [u32; 3],
+        /// The most blocks of a cluster: 0 where there are none.
+        limit: u32,
+    },
+    /// A grid is not made of whole clusters.
+    GridOfClusters {
+        /// The grid.
+        grid: [u32; 3],
+        /// The blocks of a cluster.
+        cluster: [u32; 3],
+    },
     /// A cooperative launch has more blocks than run at the same time.
     Cooperative {
         /// The grid.
@@ -201,6 +246,20 @@ impl fmt::Display for Excess {
                 f,
                 "a thread needs a stack of {bytes} bytes, and there can be {limit}: have functions call themselves less deeply, or a loop \
                  in place of the calls"
+            ),
+            Self::Cluster { cluster: [x, y, z], limit: 0 } => write!(
+                f,
+                "its blocks run in clusters of {x}x{y}x{z}, and there are clusters from compute capability 9.0 on: have another kernel do \
+                 the same on this GPU"
+            ),
+            Self::Cluster { cluster: [x, y, z], limit } => write!(
+                f,
+                "a cluster has {x}x{y}x{z} blocks, and there can be 1 to {limit}: choose a smaller cluster"
+            ),
+            Self::GridOfClusters { grid: [x, y, z], cluster: [a, b, c] } => write!(
+                f,
+                "the grid has {x}x{y}x{z} blocks, which are no whole clusters of {a}x{b}x{c}: launch a multiple of the cluster along each \
+                 axis, and let blocks without work return after the last meeting of their cluster"
             ),
             Self::Cooperative { grid: [x, y, z], limit } => write!(
                 f,
@@ -244,6 +303,11 @@ impl Limits {
         }
         if kernel.stack_bytes > KernelFacts::MAX_STACK_BYTES {
             return Err(Excess::Stack { bytes: kernel.stack_bytes, limit: KernelFacts::MAX_STACK_BYTES });
+        }
+        if let (Some(cluster), Some(blocks)) = (kernel.cluster, kernel.blocks_of_cluster())
+            && (blocks == 0 || blocks > self.blocks_per_cluster as u64)
+        {
+            return Err(Excess::Cluster { cluster, limit: self.blocks_per_cluster });
         }
         Ok(())
     }
@@ -293,6 +357,12 @@ impl ComputeCapability {
     pub const fn has_tensor_maps(self) -> bool {
         self.major >= 9
     }
+
+    /// The most blocks of a cluster that every GPU of this compute capability runs together; 0 where there are no clusters. (A larger
+    /// cluster, "non-portable" in the CUDA C++ Programming Guide, "Thread Block Clusters", may find no room on a GPU.)
+    pub const fn blocks_per_cluster(self) -> u32 {
+        if self.major >= 9 { 8 } else { 0 }
+    }
 }
 
 #[cfg(test)]
@@ -331,6 +401,26 @@ mod tests {
         for grid in [[1 << 31, 1, 1], [1, 65_536, 1], [1, 1, 65_536], [1, 0, 1]] {
             assert_eq!(HOPPER.check_grid(grid), Err(Excess::Grid { grid, limit: HOPPER.grid }));
         }
+    }
+
+    #[test]
+    fn clusters_have_at_most_eight_blocks_and_grids_are_made_of_whole_ones() {
+        let of = |cluster| KernelFacts { cluster: Some(cluster), ..KernelFacts::new("k") };
+        for cluster in [[1, 1, 1], [8, 1, 1], [2, 2, 2]] {
+            assert_eq!(HOPPER.check(&of(cluster)), Ok(()));
+        }
+        for cluster in [[9, 1, 1], [4, 3, 1], [0, 1, 1], [u32::MAX; 3]] {
+            assert_eq!(HOPPER.check(&of(cluster)), Err(Excess::Cluster { cluster, limit: 8 }));
+        }
+        let ampere = Limits::of(ComputeCapability::new(8, 6)).unwrap();
+        let refused = ampere.check(&of([2, 1, 1])).unwrap_err();
+        assert_eq!(refused, Excess::Cluster { cluster: [2, 1, 1], limit: 0 });
+        assert!(std::format!("{refused}").contains("from compute capability 9.0 on"), "{refused}");
+        assert_eq!(ampere.check(&KernelFacts::new("k")), Ok(()));
+        assert_eq!(of([2, 3, 1]).check_clusters([4, 9, 5]), Ok(()));
+        assert_eq!(KernelFacts::new("k").check_clusters([7, 1, 1]), Ok(()));
+        let (grid, cluster) = ([4, 8, 1], [2, 3, 1]);
+        assert_eq!(of(cluster).check_clusters(grid), Err(Excess::GridOfClusters { grid, cluster }));
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub struct Limits {
     pub threads_per_multiprocessor: u32,
     /// The blocks that it runs at a time.
     pub blocks_per_multiprocessor: u32,
+    /// The most blocks of a cluster; 0 where there are no clusters.
+    pub blocks_per_cluster: u32,
 }
 
 /// The rows of the table: what differs between compute capabilities, as in the CUDA C++ Programming Guide, "Technical
@@ -110,7 +112,7 @@ impl Row {
         None
     }
 
-    const fn limits(&self) -> Limits {
+    const fn limits(&self, capability: ComputeCapability) -> Limits {
         let reserved_shared_bytes = 1 << 10;
         let shared_bytes_per_multiprocessor = self.shared_kib << 10;
         Limits {
@@ -125,6 +127,7 @@ impl Row {
             max_registers_per_thread: 255,
             threads_per_multiprocessor: self.threads,
             blocks_per_multiprocessor: self.blocks,
+            blocks_per_cluster: capability.blocks_per_cluster(),
         }
     }
 }
@@ -133,7 +136,7 @@ impl Limits {
     /// The limits of GPUs of this compute capability; `None` for one that the table does not have.
     pub const fn of(capability: ComputeCapability) -> Option<Self> {
         match Row::of(capability) {
-            Some(row) => Some(row.limits()),
+            Some(row) => Some(row.limits(capability)),
             None => None,
         }
     }
@@ -145,10 +148,10 @@ impl Limits {
 
     /// What every GPU from compute capability 8.0 on offers: a kernel that fits these limits fits everywhere.
     pub const fn of_every_gpu() -> Self {
-        let mut least = TABLE[0].1.limits();
+        let mut least = Self::of_row(0);
         let mut index = 1;
         while index < TABLE.len() {
-            let other = TABLE[index].1.limits();
+            let other = Self::of_row(index);
             if other.shared_bytes < least.shared_bytes {
                 least.shared_bytes = other.shared_bytes;
                 least.shared_bytes_per_multiprocessor = other.shared_bytes_per_multiprocessor;
@@ -159,6 +162,9 @@ impl Limits {
             if other.blocks_per_multiprocessor < least.blocks_per_multiprocessor {
                 least.blocks_per_multiprocessor = other.blocks_per_multiprocessor;
             }
+            if other.blocks_per_cluster < least.blocks_per_cluster {
+                least.blocks_per_cluster = other.blocks_per_cluster;
+            }
             index += 1;
         }
         least
@@ -166,7 +172,12 @@ impl Limits {
 
     /// The most that any GPU offers a block, which is what one of compute capability 9.0 does.
     pub const fn of_hopper() -> Self {
-        HOPPER.limits()
+        HOPPER.limits(ComputeCapability::new(9, 0))
+    }
+
+    const fn of_row(index: usize) -> Self {
+        let ((major, minor), row) = &TABLE[index];
+        row.limits(ComputeCapability::new(*major, *minor))
     }
 }
 

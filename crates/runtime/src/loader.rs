@@ -169,6 +169,10 @@ impl Loader {
             self.gpu.require_stack(facts.stack_bytes as usize)?;
         }
         let function = if facts.is_cooperative { function.that_meets() } else { function };
+        let function = match facts.cluster {
+            Some(cluster) => function.in_clusters(cluster),
+            None => function,
+        };
         let resources = function.resources();
         let kernel = LoadedKernel {
             name: name.to_owned(),

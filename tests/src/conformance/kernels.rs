@@ -10,6 +10,9 @@ pub mod atomics;
 #[path = "../../fixtures/instructions/src/cache.rs"]
 pub mod cache;
 
+#[path = "../../fixtures/instructions/src/clusters.rs"]
+pub mod clusters;
+
 #[path = "../../fixtures/instructions/src/elements.rs"]
 pub mod elements;
 

@@ -235,26 +235,39 @@ impl Machine {
         Ok(unsafe { TensorMap::from_raw_parts(words, address.cast(), 4 * tensor.words(), tensor.layout()) })
     }
 
-    /// Loads tiles of an array, which begin at these coordinates. Returns what is in shared memory, tile by tile.
+    /// Loads tiles of an array, which begin at these coordinates, each into the memory of so many blocks: one, or the two of a cluster.
+    /// Returns what is in shared memory, tile by tile, and block by block of each.
     ///
     /// # Errors
     /// As for [`Machine::run`].
     ///
     /// # Panics
-    /// If the array has another length.
-    pub fn load_tiles(&self, tensor: &Tensor, array: &[u32], at: &[[i32; 3]]) -> Result<Vec<u32>, Error> {
+    /// If the array has another length, or there are other numbers of blocks.
+    pub fn load_tiles(
+        &self,
+        tensor: &Tensor,
+        array: &[u32],
+        at: &[[i32; 3]],
+        blocks: usize,
+    ) -> Result<Vec<u32>, Error> {
+        assert!(matches!(blocks, 1 | 2), "{blocks} blocks");
         assert_eq!(array.len(), tensor.words(), "the array of {tensor:?}");
         let words = tensor.tile_words();
         let at_words: Vec<u32> = at.as_flattened().iter().map(|&at| at as u32).collect();
-        let mut output = vec![0; at.len() * words];
+        let mut output = vec![0; blocks * at.len() * words];
         self.reading(array, |array| {
             // SAFETY: the view's memory is there until the kernel has finished.
             let map = unsafe { self.map(tensor, array.as_ptr()) }?;
             self.reading(&at_words, |at_view| {
                 self.writing(&mut output, |output| {
-                    let kernel = tiles::load_tiles { map, at: at_view, words: words as u32, output };
+                    let (at, words, grid) = (at_view, words as u32, (blocks * at.len()) as u32);
                     // SAFETY: all views are of memory that is lent until the kernel has finished.
-                    unsafe { self.launch(kernel, at.len() as u32) }
+                    unsafe {
+                        match blocks {
+                            1 => self.launch(tiles::load_tiles { map, at, words, output }, grid),
+                            _ => self.launch(tiles::load_tiles_to_blocks { map, at, words, output }, grid),
+                        }
+                    }
                 })
             })
         })?;

@@ -11,6 +11,7 @@
 //! Without a GPU the executor is compared with a reference, which is written from the description of the instruction, with nothing of
 //! `cuda_std` in it.
 
+mod clusters;
 mod elements;
 pub mod fit;
 pub mod kernels;

@@ -19,7 +19,15 @@ pub struct Tiles {
     pub name: String,
     tensor: Tensor,
     at: Vec<[i32; 3]>,
-    stores: bool,
+    what: What,
+}
+
+/// What is done with tiles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// They are loaded, each into so many blocks.
+    Loads { blocks: usize },
+    Stores,
 }
 
 /// All comparisons.
@@ -41,7 +49,7 @@ pub fn tiles() -> Vec<Tiles> {
         (TensorSwizzle::Bytes128, [128, 21, 2]),
         (TensorSwizzle::Bytes128, [128, 128, 1]),
     ];
-    for stores in [false, true] {
+    for what in [What::Loads { blocks: 1 }, What::Stores, What::Loads { blocks: 2 }] {
         for (name, element) in elements {
             for (swizzle, [line_bytes, lines, matrices]) in boxes {
                 let bytes = element.bytes();
@@ -50,10 +58,14 @@ pub fn tiles() -> Vec<Tiles> {
                 let extents = [(296 + 8) / bytes - 1, 37, 3];
                 let byte_strides = [bytes, 320, 320 * 38];
                 let tensor = Tensor { element, extents, byte_strides, tile, swizzle };
-                let kind = if stores { "store_tile" } else { "load_tiles" };
+                let kind = match what {
+                    What::Loads { blocks: 1 } => "load_tiles",
+                    What::Loads { .. } => "load_tiles_to_blocks",
+                    What::Stores => "store_tile",
+                };
                 let swizzle = if swizzle == TensorSwizzle::None { "straight" } else { "swizzled" };
                 let name = format!("{kind}_{name}_{swizzle}_{line_bytes}x{lines}x{matrices}");
-                all.push(Tiles { name, tensor, at: coordinates(&tensor, stores), stores });
+                all.push(Tiles { name, tensor, at: coordinates(&tensor, what == What::Stores), what });
             }
         }
     }
@@ -65,7 +77,7 @@ pub fn tiles() -> Vec<Tiles> {
         name: "load_tiles_fp32_shared_matrix".into(),
         tensor,
         at: coordinates(&tensor, false),
-        stores: false,
+        what: What::Loads { blocks: 1 },
     });
     all
 }
@@ -117,16 +129,16 @@ impl Tiles {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut outcome = Outcome::new(&self.name);
         outcome.cases = self.at.len();
-        if self.stores {
-            self.compare_stores(executor, other, &mut rng, &mut outcome)?;
-        } else {
-            self.compare_loads(executor, other, &mut rng, &mut outcome)?;
+        match self.what {
+            What::Stores => self.compare_stores(executor, other, &mut rng, &mut outcome)?,
+            What::Loads { blocks } => self.compare_loads(blocks, executor, other, &mut rng, &mut outcome)?,
         }
         Ok(outcome)
     }
 
     fn compare_loads(
         &self,
+        blocks: usize,
         executor: &Machine,
         other: Option<&Machine>,
         rng: &mut StdRng,
@@ -140,16 +152,16 @@ impl Tiles {
             _ => rng.random(),
         };
         let array: Vec<u32> = (0..self.words()).map(|_| word(rng)).collect();
-        let here = executor.load_tiles(&self.tensor, &array, &self.at)?;
+        let here = executor.load_tiles(&self.tensor, &array, &self.at, blocks)?;
         let there = match other {
-            Some(other) => other.load_tiles(&self.tensor, &array, &self.at)?,
-            None => self.at.iter().flat_map(|&at| self.loaded(&array, at)).collect(),
+            Some(other) => other.load_tiles(&self.tensor, &array, &self.at, blocks)?,
+            None => self.at.iter().flat_map(|&at| self.loaded(&array, at).repeat(blocks)).collect(),
         };
         let words = self.tensor.tile_words();
         let content = if self.tensor.element == TensorElement::Tf32 { Content::Numbers } else { Content::Bits };
         for (i, (executor, other)) in here.into_iter().zip(there).enumerate() {
             outcome.enter(content, executor, other, || {
-                let at = self.at[i / words];
+                let at = self.at[i / words / blocks];
                 let source: Vec<u32> = self.sources(at, i % words).map(|word| array[word]).collect();
                 (format!("tile at {at:?}, word {}", i % words), format!("array has {}", super::outcome::hex(&source)))
             });

@@ -307,6 +307,7 @@ pub fn instructions() -> Vec<Instruction> {
     ];
     all.extend(super::elements::instructions());
     all.extend(super::launches::instructions());
+    all.extend(super::clusters::instructions());
     all
 }
 

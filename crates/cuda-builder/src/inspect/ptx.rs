@@ -34,6 +34,8 @@ pub struct Function {
     pub block: Option<[u32; 3]>,
     /// How many blocks have to fit on a multiprocessor (`.minnctapersm`).
     pub min_blocks: Option<u32>,
+    /// The blocks of a cluster (`.reqnctapercluster`).
+    pub cluster: Option<[u32; 3]>,
     /// The sizes of the static shared arrays that the body names, added up, in bytes.
     pub shared_bytes: u64,
     /// The sizes of the arrays in constant memory that the body names, added up, in bytes.
@@ -267,18 +269,19 @@ impl Function {
             let list = after.split(['\n', '.']).next().unwrap_or("");
             list.split(',').map_while(|number| number.trim().parse().ok()).collect()
         };
-        let required = numbers(".reqntid");
-        let block = match if required.is_empty() { numbers(".maxntid") } else { required }[..] {
+        let extents = |numbers: &[u32]| match *numbers {
             [] => None,
             [x] => Some([x, 1, 1]),
             [x, y] => Some([x, y, 1]),
             [x, y, z, ..] => Some([x, y, z]),
         };
+        let block = extents(&numbers(".reqntid")).or_else(|| extents(&numbers(".maxntid")));
         let mut function = Self {
             name,
             is_kernel,
             block,
             min_blocks: numbers(".minnctapersm").first().copied(),
+            cluster: extents(&numbers(".reqnctapercluster")),
             shared_bytes: 0,
             constant_bytes: 0,
             local_bytes: 0,
@@ -324,11 +327,17 @@ impl Function {
 }
 
 /// The lowest architecture that has an instruction, of those with which threads tell one another something, if not all have it that kernels
-/// are compiled for (PTX ISA, `atom`, `red`, `ld`, `st`, `fence`).
+/// are compiled for (PTX ISA, `atom`, `red`, `ld`, `st`, `fence`, `mapa`, `barrier.cluster`, `mbarrier`).
 fn lowest_architecture(opcode: &str) -> Option<u32> {
     let mut parts = opcode.split('.');
-    let is_one = matches!(parts.next(), Some("atom" | "red" | "ld" | "st" | "fence"));
-    (is_one && parts.any(|part| matches!(part, "cluster" | "bf16x2" | "bf16"))).then_some(90)
+    let is_later = match parts.next() {
+        Some("mapa") => true,
+        Some("atom" | "red" | "ld" | "st" | "fence" | "barrier" | "mbarrier") => {
+            parts.any(|part| matches!(part, "cluster" | "shared::cluster" | "bf16x2" | "bf16"))
+        }
+        _ => false,
+    };
+    is_later.then_some(90)
 }
 
 /// The number of an architecture: `90` of `sm_90a`.
@@ -362,7 +371,14 @@ mod tests {
         assert_eq!((module.version, module.target.as_str()), ((7, 8), "sm_90a"));
         let kernel = module.kernels().next().unwrap();
         assert_eq!((kernel.name.as_str(), kernel.block, kernel.min_blocks), ("k", Some([32, 8, 1]), Some(2)));
-        assert_eq!((kernel.shared_bytes, kernel.local_bytes), (144, 0));
+        assert_eq!((kernel.shared_bytes, kernel.local_bytes, kernel.cluster), (144, 0, None));
+    }
+
+    #[test]
+    fn reads_the_blocks_of_a_cluster() {
+        let text = ".version 7.8\n.target sm_90\n.visible .entry k()\n.reqntid 32, 1, 1\n.explicitcluster\n.reqnctapercluster 4, 2, 3 // @k\n\
+                    {\n\tret;\n}\n";
+        assert_eq!(Ptx::parse(text).unwrap().kernels().next().unwrap().cluster, Some([4, 2, 3]));
     }
 
     #[test]
@@ -457,6 +473,10 @@ mod tests {
             "atom.relaxed.gpu.global.add.noftz.bf16x2 %r1, [%rd1], %r2;",
             "@%p1 atom.acq_rel.cluster.shared.add.u32 %r1, [%r2], %r3;",
             "fence.acq_rel.cluster;",
+            "mapa.shared::cluster.u32 %r1, %r2, %r3;",
+            "ld.shared::cluster.b32 %r1, [%r2];",
+            "barrier.cluster.arrive;",
+            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1];",
         ] {
             let CheckError::Architecture { lowest: 90, target, .. } = check("sm_80", instruction).unwrap_err() else {
                 panic!("{instruction}")

@@ -1,13 +1,13 @@
 //! What `#[kernel]` tells the link step about an entry point: the kernel's facts, in a constant beside it.
 //!
 //! ```text
-//! @__tilewright_facts_axpy = constant <{ [112 x i8] }> <{ [112 x i8] c"\03\00…" }>, align 8
+//! @__tilewright_facts_axpy = constant <{ [136 x i8] }> <{ [136 x i8] c"\04\00…" }>, align 8
 //! ```
 //!
 //! The bytes are 64-bit numbers, lowest byte first: the version of this format, whether the block is a bound (1: launches
 //! choose, of at most so many threads), the block along x, y and z, the blocks that shall fit on a multiprocessor (0: not
 //! said), the dynamic shared memory in bytes, the only architecture's name (first letter in the lowest byte; 0: any),
-//! whether it may have local memory (1: yes), the fingerprint of the parameters' layout, the number of parameters, and for
+//! whether it may have local memory (1: yes), the blocks of a cluster along x, y and z (0: it has none), the fingerprint of the parameters' layout, the number of parameters, and for
 //! each parameter whether it is a tensor map. The compiler has worked them out from types and constants, which no attribute
 //! macro could.
 
@@ -22,7 +22,7 @@ use crate::Arch;
 /// How the names of the constants begin. The kernel's name follows.
 pub(super) const PREFIX: &str = "__tilewright_facts_";
 /// The version of the format that is read here.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 /// The facts of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub(crate) struct Entry {
     pub(crate) arch: Option<Arch>,
     /// Whether it may have local memory: because it says so, or has a stack.
     pub(crate) allows_local: bool,
+    /// The blocks of every cluster, if the kernel has any.
+    pub(crate) cluster: Option<[u32; 3]>,
     /// The fingerprint of the parameters' layout.
     pub(crate) layout: u64,
     /// For each parameter whether it is a tensor map, 128 bytes that the kernel uses where they are instead of copying them.
@@ -75,12 +77,15 @@ impl Entry {
             dynamic_shared_bytes,
             arch,
             allows_local,
+            cluster_x,
+            cluster_y,
+            cluster_z,
             layout,
             count,
             tensor_maps @ ..,
         ] = &numbers[..]
         else {
-            return Err(format!("it has {} numbers, and there should be 11 or more", numbers.len()));
+            return Err(format!("it has {} numbers, and there should be 14 or more", numbers.len()));
         };
         if *version != VERSION {
             return Err(format!("it is of version {version}, and this builder reads {VERSION}"));
@@ -104,6 +109,14 @@ impl Entry {
                 code => Some(arch_of(*code)?),
             },
             allows_local: *allows_local == 1,
+            cluster: match [cluster_x, cluster_y, cluster_z] {
+                [0, 0, 0] => None,
+                [x, y, z] => {
+                    let [what_x, what_y, what_z] =
+                        ["the cluster along x", "the cluster along y", "the cluster along z"];
+                    Some([small(x, what_x)?, small(y, what_y)?, small(z, what_z)?])
+                }
+            },
             layout: *layout,
             tensor_maps: tensor_maps.iter().map(|&flag| flag == 1).collect(),
         })
@@ -115,13 +128,22 @@ impl Entry {
         PtxFacts { dynamic_shared_bytes, allows_local, layout }
     }
 
-    /// The function attributes from which LLVM makes `.reqntid` or `.maxntid`, and `.minnctapersm`.
+    /// Whether the kernel belongs into a module for an architecture: one with clusters into none that has no such instructions.
+    pub(super) fn is_for(&self, arch: Arch) -> bool {
+        let has_clusters = arch.compute_capability().blocks_per_cluster() > 0;
+        self.arch.is_none_or(|only| only == arch) && (self.cluster.is_none() || has_clusters)
+    }
+
+    /// The function attributes from which LLVM makes `.reqntid` or `.maxntid`, `.minnctapersm` and `.reqnctapercluster`.
     pub(super) fn attributes(&self) -> String {
         let [x, y, z] = self.block;
         let bound = if self.is_bound { "maxntid" } else { "reqntid" };
         let mut attributes = format!(r#""nvvm.{bound}"="{x},{y},{z}""#);
         if let Some(blocks) = self.min_blocks {
             attributes += &format!(r#" "nvvm.minctasm"="{blocks}""#);
+        }
+        if let Some([x, y, z]) = self.cluster {
+            attributes += &format!(r#" "nvvm.cluster_dim"="{x},{y},{z}""#);
         }
         attributes
     }
@@ -187,7 +209,7 @@ mod tests {
 
     #[test]
     fn reads_what_the_macro_writes() {
-        let entry = parsed(&[3, 0, 32, 8, 1, 0, 0, 0, 0, 7, 0]).unwrap();
+        let entry = parsed(&[4, 0, 32, 8, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0]).unwrap();
         let plain = Entry {
             block: [32, 8, 1],
             is_bound: false,
@@ -195,12 +217,13 @@ mod tests {
             dynamic_shared_bytes: 0,
             arch: None,
             allows_local: false,
+            cluster: None,
             layout: 7,
             tensor_maps: vec![],
         };
         assert_eq!(entry, plain);
         assert_eq!(entry.attributes(), r#""nvvm.reqntid"="32,8,1""#);
-        let entry = parsed(&[3, 1, 256, 1, 1, 2, 183_808, SM_90A, 1, u64::MAX, 2, 1, 0]).unwrap();
+        let entry = parsed(&[4, 1, 256, 1, 1, 2, 183_808, SM_90A, 1, 2, 4, 1, u64::MAX, 2, 1, 0]).unwrap();
         let full = Entry {
             block: [256, 1, 1],
             is_bound: true,
@@ -208,17 +231,21 @@ mod tests {
             dynamic_shared_bytes: 183_808,
             arch: Some(Arch::Sm90a),
             allows_local: true,
+            cluster: Some([2, 4, 1]),
             layout: u64::MAX,
             tensor_maps: vec![true, false],
         };
         assert_eq!(entry, full);
-        assert_eq!(entry.attributes(), r#""nvvm.maxntid"="256,1,1" "nvvm.minctasm"="2""#);
+        assert_eq!(entry.attributes(), r#""nvvm.maxntid"="256,1,1" "nvvm.minctasm"="2" "nvvm.cluster_dim"="2,4,1""#);
+        let clustered = |arch| Entry { arch: None, ..full.clone() }.is_for(arch);
+        assert_eq!([Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm90a, Arch::Sm120].map(clustered), [false, false, true, true, true]);
+        assert!(full.is_for(Arch::Sm90a) && !full.is_for(Arch::Sm90) && plain.is_for(Arch::Sm80));
         assert!(facts("@x = constant [1 x i8] c\"a\"\ndefine void @__tilewright_facts_f() {").is_empty());
     }
 
     #[test]
     fn tensor_maps_are_passed_by_value() {
-        let entry = parsed(&[3, 0, 128, 1, 1, 0, 0, 0, 0, 0, 3, 1, 0, 1]).unwrap();
+        let entry = parsed(&[4, 0, 128, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 0, 1]).unwrap();
         let head = "define ptx_kernel void @k(ptr noundef readonly captures(none) %map_a, [2 x i64] %x, ptr %0) unnamed_addr #3 {";
         let expected = "define ptx_kernel void @k(ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %map_a, [2 x i64] %x, \
                         ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %0) unnamed_addr \"nvvm.reqntid\"=\"128,1,1\" #3 {";
@@ -235,14 +262,14 @@ mod tests {
         for (numbers, word) in [
             (&[][..], "0 numbers"),
             (&[1, 2, 3], "3 numbers"),
-            (&[1, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0], "version 1"),
-            (&[3, 2, 32, 1, 1, 0, 0, 0, 0, 0, 0], "block is a bound is 2"),
-            (&[3, 0, 32, 1, 1, 0, 0, 0, 3, 0, 0], "local memory is 3"),
-            (&[3, 0, 1 << 32, 1, 1, 0, 0, 0, 0, 0, 0], "block along x"),
-            (&[3, 0, 1, 1, 1, 0, 1 << 40, 0, 0, 0, 0], "dynamic shared memory"),
-            (&[3, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0], "unknown architecture"),
-            (&[3, 0, 1, 1, 1, 0, 0, 0, 0, 0, 2, 0], "each of 2 parameters"),
-            (&[3, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 7], "each of 1 parameters"),
+            (&[1, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], "version 1"),
+            (&[4, 2, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], "block is a bound is 2"),
+            (&[4, 0, 32, 1, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0], "local memory is 3"),
+            (&[4, 0, 1 << 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], "block along x"),
+            (&[4, 0, 1, 1, 1, 0, 1 << 40, 0, 0, 0, 0, 0, 0, 0], "dynamic shared memory"),
+            (&[4, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], "unknown architecture"),
+            (&[4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0], "each of 2 parameters"),
+            (&[4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 7], "each of 1 parameters"),
         ] {
             let error = parsed(numbers).unwrap_err();
             assert!(error.contains(word), "{numbers:?}: {error}");

@@ -361,7 +361,7 @@ fn definition(
     let malformed = |reason| PassError::MalformedEntry { kernel: kernel.clone(), reason };
     let entry = entry.map_err(malformed)?;
     let rewritten = entry.definition(&rewritten, range.end).map_err(malformed)?;
-    Ok((rewritten, entry.arch.is_none_or(|only| only == arch).then_some((kernel, entry))))
+    Ok((rewritten, entry.is_for(arch).then_some((kernel, entry))))
 }
 
 /// The line with the architecture that its function attributes name replaced.

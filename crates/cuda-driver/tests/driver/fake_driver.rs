@@ -428,6 +428,29 @@ fn all_blocks_of_a_cooperative_launch_run_at_the_same_time_or_it_is_refused() {
 }
 
 #[test]
+fn a_grid_that_is_not_made_of_whole_clusters_is_refused_before_the_driver_is_called_and_by_it() {
+    let name = "a_grid_that_is_not_made_of_whole_clusters_is_refused_before_the_driver_is_called_and_by_it";
+    isolated(name, fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        let ptx = ".entry idle()\n.reqntid 32, 1, 1\n.explicitcluster\n.reqnctapercluster 2, 3, 1\n{\n}";
+        let plain = gpu.load_ptx(ptx).unwrap().function("idle").unwrap();
+        let clustered = plain.clone().in_clusters([2, 3, 1]);
+        // SAFETY: this kernel takes no arguments and does nothing.
+        let launch = |function: &Function, grid| unsafe { function.launch(&gpu, grid, [32, 1, 1], 0, &mut []) };
+        launch(&clustered, [4, 9, 7]).unwrap();
+        let error = launch(&clustered, [4, 8, 1]).unwrap_err();
+        assert!(matches!(error, Error::LaunchExceeds { .. }), "{error}");
+        assert_says(&error, &["`idle`", "4x8x1 blocks", "no whole clusters of 2x3x1"]);
+        // Who has not said so gets the driver's own refusal.
+        let error = launch(&plain, [4, 8, 1]).unwrap_err();
+        assert!(matches!(error, Error::LaunchRejected { .. }), "{error}");
+        let error = launch(&clustered.in_clusters([4, 3, 1]), [4, 9, 1]).unwrap_err();
+        assert_says(&error, &["`idle`", "a cluster has 4x3x1 blocks", "1 to 8"]);
+        gpu.synchronize().unwrap();
+    });
+}
+
+#[test]
 fn a_refused_launch_names_the_limits_and_leaves_the_gpu_usable() {
     isolated("a_refused_launch_names_the_limits_and_leaves_the_gpu_usable", fake_library, &[], || {
         let gpu = Gpu::open(0).unwrap();

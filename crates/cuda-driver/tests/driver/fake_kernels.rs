@@ -66,6 +66,8 @@ struct Function {
     /// The most threads of a block.
     max_threads: u32,
     static_shared_bytes: u32,
+    /// The blocks of a cluster, if the PTX says how many.
+    cluster: Option<[u32; 3]>,
     /// What a launch may ask for.
     dynamic_shared_limit: AtomicU32,
     /// The module's, which stays as long as this.
@@ -85,6 +87,7 @@ enum Action {
 
 const NO_BINARY_FOR_GPU: u32 = 209;
 const COOPERATIVE_LAUNCH_TOO_LARGE: u32 = 720;
+const INVALID_CLUSTER_SIZE: u32 = 912;
 const ELF: &[u8] = b"\x7fELF";
 /// The length of a header.
 const ELF_HEADER: usize = 64;
@@ -111,7 +114,8 @@ const MAX_THREADS: u32 = 256;
 /// The numbers between a word and the end of its line, such as those of `.reqntid 32, 8, 1`.
 fn numbers(text: &str, word: &str) -> Option<Vec<u32>> {
     let (_, rest) = text.split_once(word)?;
-    rest.lines().next()?.split(',').map(|number| number.trim().parse().ok()).collect()
+    let line = rest.lines().next()?.split("//").next()?;
+    line.split(',').map(|number| number.trim().parse().ok()).collect()
 }
 
 impl Function {
@@ -119,10 +123,13 @@ impl Function {
     fn read(ptx: &str, name: &str, channel: *const Channel) -> Option<Self> {
         let start = ptx.find(&format!(".entry {name}("))?;
         let head = ptx[start..].split_once('{').map_or(&ptx[start..], |(head, _)| head);
-        let block = numbers(head, ".reqntid").map(|mut extents| {
-            extents.resize(3, 1);
-            [extents[0], extents[1], extents[2]]
-        });
+        let extents = |word| {
+            numbers(head, word).map(|mut extents| {
+                extents.resize(3, 1);
+                [extents[0], extents[1], extents[2]]
+            })
+        };
+        let (block, cluster) = (extents(".reqntid"), extents(".reqnctapercluster"));
         // `.shared .align 4 .b8 TILE[2048];`: all of the module, because the kernels here come in modules of their own.
         let shared = ptx.lines().filter(|line| line.trim_start().starts_with(".shared "));
         let bytes = shared.filter_map(|line| line.split_once('[')?.1.split_once(']')?.0.parse::<u32>().ok());
@@ -144,7 +151,7 @@ impl Function {
         let dynamic_shared_limit = dynamic_shared_limit.into();
         let bound = numbers(head, ".maxntid").map_or(MAX_THREADS, |extents| extents.iter().product());
         let max_threads = block.map_or(bound, |block| block.iter().product());
-        Some(Self { waits, action, block, max_threads, static_shared_bytes, dynamic_shared_limit, channel })
+        Some(Self { waits, action, block, max_threads, static_shared_bytes, cluster, dynamic_shared_limit, channel })
     }
 
     /// The blocks that a multiprocessor runs at a time.
@@ -384,7 +391,11 @@ pub(crate) unsafe fn prepare(
 ) -> Result<Launch, u32> {
     let function = unsafe { &*(function as *const Function) };
     let static_shared_bytes = function.static_shared_bytes;
-    let needs = KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, ..KernelFacts::new("") };
+    let cluster = function.cluster;
+    let needs = KernelFacts { block, static_shared_bytes, dynamic_shared_bytes, cluster, ..KernelFacts::new("") };
+    if needs.check_clusters(grid).is_err() {
+        return Err(INVALID_CLUSTER_SIZE);
+    }
     let fits = limits().check(&needs).is_ok()
         && limits().check_grid(grid).is_ok()
         && dynamic_shared_bytes <= function.dynamic_shared_limit.load(SeqCst)

@@ -81,11 +81,11 @@ use crate::{Element, GlobalSliceMut, KernelParam, Layout};
 /// Which threads an operation is atomic and ordered with respect to.
 ///
 /// An operation with a scope that does not include a thread is, to that thread, an ordinary access.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scope {
     /// The threads of the block (`.cta`).
     Block,
-    /// The threads of the cluster of blocks (`.cluster`, sm_90).
+    /// The threads of the [cluster](crate::cluster) of blocks (`.cluster`, sm_90); of the block, if the kernel has no clusters.
     Cluster,
     /// All threads of the GPU (`.gpu`).
     Device,
@@ -183,6 +183,7 @@ pub fn fence<O: FenceOrdering>(_order: O, scope: Scope) {
 pub enum Place {
     Global(*mut u8),
     Shared(u32),
+    Cluster(u32),
 }
 
 /// Where an atomic element is: its address, or its array and how many bytes into it.
@@ -192,6 +193,8 @@ pub(crate) enum Place {
     /// With whether it is of a [`GlobalAtomics`], so that blocks can wait for one another by it.
     Global(*mut u8, bool),
     Shared(&'static crate::executor::SharedIdentity, usize),
+    /// In the shared memory of another block of the cluster, by its rank.
+    Remote(u32, &'static crate::executor::SharedIdentity, usize),
 }
 
 impl Place {
@@ -301,7 +304,7 @@ impl<T: AtomicElement> Atomic<'_, T> {
         #[cfg(not(target_arch = "nvptx64"))]
         let before = {
             crate::executor::require_awaited(&value);
-            let is_shared = matches!(self.place, Place::Shared(..));
+            let is_shared = matches!(self.place, Place::Shared(..) | Place::Remote(..));
             let change = |before| T::apply(operation, T::Bits::narrow(before), bits, is_shared).widen();
             let before =
                 T::Bits::narrow(crate::executor::atomic_modify(self.place, size_of::<T>(), O::ORDER, scope, &change));
@@ -544,5 +547,33 @@ impl<T: AtomicElement> crate::SharedSlice<T> {
             crate::executor::dynamic_atomic(self.place(), crate::executor::change_index("shared-atomic", index, 1));
         // SAFETY: in bounds and accessed atomically, by the caller's promise.
         unsafe { Atomic::new(place) }
+    }
+}
+
+impl<A: crate::shared::SharedArray<Element: AtomicElement>> crate::cluster::RemoteShared<A> {
+    /// The element at `index` for atomic operations (`atom.shared::cluster`).
+    ///
+    /// # Safety
+    /// There is a block of this rank in the cluster, which has begun and not ended when the operation takes place; `index` is within the
+    /// array. No thread accesses the element otherwise than atomically, unless something orders the two accesses. (All of this is checked on
+    /// the CPU.)
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn atomic(self, index: A::Index) -> Atomic<'static, A::Element> {
+        // SAFETY: in bounds, there, and accessed atomically, by the caller's promise.
+        unsafe { Atomic::new(self.atomic_place(index)) }
+    }
+}
+
+impl<T: AtomicElement> crate::cluster::RemoteSlice<T> {
+    /// Element `index` for atomic operations (`atom.shared::cluster`).
+    ///
+    /// # Safety
+    /// As for [`RemoteShared::atomic`](crate::cluster::RemoteShared::atomic).
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn atomic(self, index: usize) -> Atomic<'static, T> {
+        // SAFETY: as there.
+        unsafe { Atomic::new(self.atomic_place(index)) }
     }
 }

@@ -81,12 +81,19 @@ pub(super) unsafe fn load(place: Place, order: Order, scope: Scope, wide: bool) 
         match (place, wide) {
             (Place::Global(at), false) => load_of!(order, scope, ".global", ".b32", reg32, reg64, at, narrow_result),
             (Place::Shared(at), false) => load_of!(order, scope, ".shared", ".b32", reg32, reg32, at, narrow_result),
+            (Place::Cluster(at), false) => {
+                load_of!(order, scope, ".shared::cluster", ".b32", reg32, reg32, at, narrow_result);
+            }
             (Place::Global(at), true) => {
                 load_of!(order, scope, ".global", ".b64", reg64, reg64, at, wide_result);
                 return wide_result;
             }
             (Place::Shared(at), true) => {
                 load_of!(order, scope, ".shared", ".b64", reg64, reg32, at, wide_result);
+                return wide_result;
+            }
+            (Place::Cluster(at), true) => {
+                load_of!(order, scope, ".shared::cluster", ".b64", reg64, reg32, at, wide_result);
                 return wide_result;
             }
         }
@@ -129,6 +136,10 @@ pub(super) unsafe fn store(place: Place, order: Order, scope: Scope, wide: bool,
             (Place::Shared(at), false) => store_of!(order, scope, ".shared", ".b32", reg32, reg32, at, narrow),
             (Place::Global(at), true) => store_of!(order, scope, ".global", ".b64", reg64, reg64, at, bits),
             (Place::Shared(at), true) => store_of!(order, scope, ".shared", ".b64", reg64, reg32, at, bits),
+            (Place::Cluster(at), false) => {
+                store_of!(order, scope, ".shared::cluster", ".b32", reg32, reg32, at, narrow);
+            }
+            (Place::Cluster(at), true) => store_of!(order, scope, ".shared::cluster", ".b64", reg64, reg32, at, bits),
         }
     }
 }
@@ -189,6 +200,19 @@ pub(super) unsafe fn compare_exchange(
                 narrow_new,
                 narrow_result
             ),
+            (Place::Cluster(at), false) => with_order!(
+                compare_exchange_instruction,
+                order,
+                scope,
+                ".shared::cluster",
+                ".b32",
+                reg32,
+                reg32,
+                at,
+                narrow_expected,
+                narrow_new,
+                narrow_result
+            ),
             (Place::Global(at), true) => {
                 with_order!(
                     compare_exchange_instruction,
@@ -211,6 +235,22 @@ pub(super) unsafe fn compare_exchange(
                     order,
                     scope,
                     ".shared",
+                    ".b64",
+                    reg64,
+                    reg32,
+                    at,
+                    expected,
+                    new,
+                    wide_result
+                );
+                return wide_result;
+            }
+            (Place::Cluster(at), true) => {
+                with_order!(
+                    compare_exchange_instruction,
+                    order,
+                    scope,
+                    ".shared::cluster",
                     ".b64",
                     reg64,
                     reg32,
@@ -253,6 +293,11 @@ macro_rules! atoms {
                     }
                     Place::Shared(at) => {
                         with_order!(atom_instruction, order, scope, ".shared", $operation, $register, reg32, at, value, before);
+                    }
+                    Place::Cluster(at) => {
+                        with_order!(
+                            atom_instruction, order, scope, ".shared::cluster", $operation, $register, reg32, at, value, before
+                        );
                     }
                 }
             }

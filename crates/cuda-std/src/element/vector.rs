@@ -201,6 +201,10 @@ macro_rules! stores {
 loads!("shared", load_shared, (u32), reg32, (readonly, nostack, preserves_flags));
 #[cfg(target_arch = "nvptx64")]
 stores!("shared", store_shared, (u32), reg32);
+#[cfg(target_arch = "nvptx64")]
+loads!("shared::cluster", load_cluster, (u32), reg32, (readonly, nostack, preserves_flags));
+#[cfg(target_arch = "nvptx64")]
+stores!("shared::cluster", store_cluster, (u32), reg32);
 
 /// Defines loads of global memory with a hint each.
 #[cfg(target_arch = "nvptx64")]

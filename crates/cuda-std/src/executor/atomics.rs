@@ -12,6 +12,7 @@ use super::fault::{AccessKind, FaultKind};
 use super::hooks::{dynamic_words, note_atomic, note_atomic_store, static_offset, words_to_access};
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::known::{Carried, Known};
+use super::remote;
 use super::shared_memory::WORD;
 use super::spins::Awaited;
 use crate::atomic::{Order, Place, Scope};
@@ -108,7 +109,12 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
             }
             address
         }
+        Place::Remote(rank, array, offset) => {
+            let stores = matches!(change, Change::Store(_));
+            remote::atomic_address(context, (rank, array, offset), bytes, scope, stores, location)
+        }
         Place::Shared(array, offset) => {
+            context.atomic_scope.set(scope);
             let words = offset / WORD..(offset + bytes) / WORD;
             let note = if matches!(change, Change::Store(_)) { note_atomic_store } else { note_atomic };
             words_to_access(array, words, location, note).wrapping_add(offset)
@@ -119,9 +125,9 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
         (Place::Global(address, _), Change::Load) => (CostKind::GlobalLoad, address.addr()),
         (Place::Global(address, _), Change::Store(_)) => (CostKind::GlobalStore, address.addr()),
         (Place::Global(address, _), _) => (CostKind::GlobalAtomic, address.addr()),
-        (Place::Shared(_, offset), Change::Load) => (CostKind::SharedLoad, offset),
-        (Place::Shared(_, offset), Change::Store(_)) => (CostKind::SharedStore, offset),
-        (Place::Shared(_, offset), _) => (CostKind::SharedAtomic, offset),
+        (Place::Shared(_, offset) | Place::Remote(_, _, offset), Change::Load) => (CostKind::SharedLoad, offset),
+        (Place::Shared(_, offset) | Place::Remote(_, _, offset), Change::Store(_)) => (CostKind::SharedStore, offset),
+        (Place::Shared(_, offset) | Place::Remote(_, _, offset), _) => (CostKind::SharedAtomic, offset),
     };
     context.note_cost(kind, (at, bytes), location);
     let (before, after) = match bytes {
@@ -181,9 +187,9 @@ fn tell(context: &Context<'_>, place: Place, order: Order, scope: Scope, change:
         let mut ordered = context.details().ordered.take();
         if is_read && !carried.is_nothing() {
             if order.acquires() {
-                learn(context, &carried.acquired(block, scope));
+                learn(context, &carried.acquired(context, scope));
             } else {
-                ordered.read.keep_for_fence(block, scope, carried);
+                ordered.read.keep_for_fence(context, scope, carried);
             }
         }
         if is_write {
@@ -208,13 +214,13 @@ pub(crate) fn fence(_order: Order, scope: Scope) {
     context.require_headroom();
     let mut ordered = context.details().ordered.take();
     let block = context.block_number.get();
-    learn(context, &ordered.read.acquired(block, scope));
+    learn(context, &ordered.read.acquired(context, scope));
     ordered.fenced.release(block, scope, &everything(context));
     context.details().ordered.set(ordered);
 }
 
 /// Has the running thread know what others knew.
-fn learn(context: &Context<'_>, known: &Known) {
+pub(super) fn learn(context: &Context<'_>, known: &Known) {
     if !known.is_nothing()
         && let Some(shared) = clocked(context)
     {
@@ -223,7 +229,7 @@ fn learn(context: &Context<'_>, known: &Known) {
 }
 
 /// Everything that the running thread did and knows of, if races are looked for. It begins an interval.
-fn everything(context: &Context<'_>) -> Known {
+pub(super) fn everything(context: &Context<'_>) -> Known {
     let Some(shared) = clocked(context) else { return Known::default() };
     let (interval, known) = shared.everything(context.current.get(), context.block_number.get());
     context.begin_interval(interval);

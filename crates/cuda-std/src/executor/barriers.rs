@@ -19,9 +19,11 @@ use super::Checks;
 use super::clocks::Clock;
 use super::context::{Context, State, current};
 use super::costs::CostKind;
-use super::fault::FaultKind;
+use super::fault::{FaultKind, RemoteBarrierProblem};
 use super::hooks::{note_read, note_write, words_to_access};
 use super::identity::DYNAMIC;
+use super::known::Known;
+use super::remote;
 use super::shared_memory::{SharedMemory, WORD};
 use super::tma::Tma;
 
@@ -40,6 +42,10 @@ pub(super) enum Wait {
     Numbered { id: usize, time: u64 },
     /// As many registers.
     Registers { count: u32 },
+    /// The other threads of the warp to arrive at the barrier of the cluster as often.
+    ArrivalsOfWarp { count: u64 },
+    /// This phase of the barrier of the cluster, and the other threads of the warp to come to wait as often.
+    Cluster { phase: u64, count: u64 },
 }
 
 /// A barrier in shared memory.
@@ -59,6 +65,9 @@ struct PhaseBarrier {
     known: Clock,
     /// What those have brought who have arrived in the present phase.
     brought: Clock,
+    /// The same of those who have arrived from other blocks of the cluster, which those know who wait for the cluster.
+    known_of_cluster: Known,
+    brought_by_cluster: Known,
 }
 
 /// A barrier with a number.
@@ -103,7 +112,19 @@ impl Barriers {
             }
             Wait::Numbered { id, time } => self.numbered.borrow()[id].times > time,
             Wait::Registers { count } => self.free_registers.get() >= count,
+            // The context knows.
+            Wait::ArrivalsOfWarp { .. } | Wait::Cluster { .. } => false,
         }
+    }
+
+    /// Whether there is an initialized barrier at a byte.
+    pub(super) fn has(&self, at: usize) -> bool {
+        self.phases.borrow().contains_key(&at)
+    }
+
+    /// Whether TMA can tell the barrier at a byte of bytes; `None` if there is none.
+    pub(super) fn is_fenced(&self, at: usize) -> Option<bool> {
+        self.phases.borrow().get(&at).map(|barrier| barrier.is_fenced)
     }
 
     /// A barrier whose bytes do not add up at the end of a block: who has initialized it and where, and what is wrong.
@@ -144,15 +165,17 @@ impl Barriers {
             Wait::Registers { count } => {
                 format!("{count} more registers, of which {} are free", self.free_registers.get())
             }
+            Wait::ArrivalsOfWarp { .. } => "the other threads of its warp to arrive at the barrier of the cluster".into(),
+            Wait::Cluster { .. } => "the barrier of the cluster".into(),
         }
     }
 }
 
 /// Waits until it has come.
-fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'static>) {
+pub(super) fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'static>) {
     context.note_cost(CostKind::Wait, (0, 0), location);
     // Again: what there was, another lane may have taken meanwhile.
-    while !context.barriers.has_come(wait) {
+    while !context.has_come(context.current.get(), wait) {
         context.details().wait.set(wait);
         context.suspend(State::Waiting, location);
     }
@@ -218,10 +241,19 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     }
     // For the shadow, initializing writes the barrier, and whatever uses it reads it: that has to be ordered behind.
     words_to_access(&DYNAMIC, words_of_barrier(at), initialized, note_write);
-    let (known, brought) = (Clock::default(), Clock::default());
-    let (missing, by) = (arrivals, context.current.get());
-    let barrier =
-        PhaseBarrier { initialized, arrivals, missing, bytes: 0, by, is_fenced: false, over: 0, known, brought };
+    let barrier = PhaseBarrier {
+        initialized,
+        arrivals,
+        missing: arrivals,
+        bytes: 0,
+        by: context.current.get(),
+        is_fenced: false,
+        over: 0,
+        known: Clock::default(),
+        brought: Clock::default(),
+        known_of_cluster: Known::default(),
+        brought_by_cluster: Known::default(),
+    };
     context.barriers.phases.borrow_mut().insert(at, barrier);
 }
 
@@ -245,7 +277,16 @@ impl PhaseBarrier {
             self.over += 1;
             // Who waits for a phase knows of those before it, too.
             self.known.join(&self.brought);
+            self.known_of_cluster.join(&self.brought_by_cluster);
         }
+    }
+
+    /// An arrival. Returns whether the phase expects it.
+    fn arrive(&mut self) -> bool {
+        let is_expected = self.missing > 0;
+        self.missing = self.missing.saturating_sub(1);
+        self.end_phase();
+        is_expected
     }
 }
 
@@ -257,10 +298,7 @@ pub(crate) fn arrive_at_barrier(at: usize, bytes: u32) {
     let is_expected = with_barrier(context, at, location, |barrier| {
         bring(context, &mut barrier.brought);
         barrier.bytes += i64::from(bytes);
-        let is_expected = barrier.missing > 0;
-        barrier.missing = barrier.missing.saturating_sub(1);
-        barrier.end_phase();
-        is_expected
+        barrier.arrive()
     });
     if !is_expected {
         context.fail(location, FaultKind::TooManyArrivals { byte_offset: at });
@@ -302,6 +340,64 @@ pub(crate) fn wait_for_phase(at: usize, parity: u32) {
     with_barrier(context, at, location, |_| ());
     wait_for(context, Wait::Phase { barrier: at, parity }, location);
     with_barrier(context, at, location, |barrier| learn(context, &barrier.known));
+}
+
+/// Waits until the phase of this parity is over, and knows of what threads of other blocks of the cluster have brought.
+#[track_caller]
+pub(crate) fn wait_for_phase_of_cluster(at: usize, parity: u32) {
+    let (context, location) = (current(), Location::caller());
+    if context.leaves_out("Barrier::wait", location) {
+        return;
+    }
+    with_barrier(context, at, location, |_| ());
+    wait_for(context, Wait::Phase { barrier: at, parity }, location);
+    let known = with_barrier(context, at, location, |barrier| {
+        learn(context, &barrier.known);
+        barrier.known_of_cluster.clone()
+    });
+    super::atomics::learn(context, &known);
+}
+
+/// Arrives at the barrier at a byte of the dynamic shared memory of the block of a rank.
+#[track_caller]
+pub(crate) fn arrive_at_remote_barrier(rank: u32, at: usize) {
+    let (context, location) = (current(), Location::caller());
+    if context.leaves_out("RemoteBarrier::arrive", location) {
+        return;
+    }
+    let Some(owner) = remote::block_with_barrier(context, rank, at, location) else {
+        return arrive_at_own_barrier(context, at, location);
+    };
+    let brought = super::atomics::everything(context);
+    let mut phases = owner.barriers.phases.borrow_mut();
+    let problem = match phases.get_mut(&at) {
+        None => Some(RemoteBarrierProblem::NotInitialized),
+        Some(barrier) => {
+            barrier.brought_by_cluster.join(&brought);
+            (!barrier.arrive()).then_some(RemoteBarrierProblem::TooManyArrivals)
+        }
+    };
+    drop(phases);
+    if let Some(problem) = problem {
+        let owner = owner.block.get();
+        context.fail(location, FaultKind::RemoteBarrier { owner, byte_offset: at, problem });
+    }
+    if let Some((team, _)) = context.team {
+        team.wake();
+    }
+}
+
+/// An arrival from the cluster at a barrier of the thread's own block.
+fn arrive_at_own_barrier(context: &Context<'_>, at: usize, location: &'static Location<'static>) {
+    let brought = super::atomics::everything(context);
+    let is_expected = with_barrier(context, at, location, |barrier| {
+        bring(context, &mut barrier.brought);
+        barrier.brought_by_cluster.join(&brought);
+        barrier.arrive()
+    });
+    if !is_expected {
+        context.fail(location, FaultKind::TooManyArrivals { byte_offset: at });
+    }
 }
 
 /// Comes to the barrier of a number, at which `threads` threads meet, and does not wait for the others.

@@ -11,12 +11,15 @@ use std::vec::Vec;
 use corosensei::{Coroutine, CoroutineResult};
 
 use super::Checks;
+use super::barriers::clocked;
+use super::cluster;
 use super::context::{Context, Ended, LANES, Request, State, Thread};
 use super::copies;
 use super::exchange::{exchange, lanes_in, lanes_of_warp, meets};
-use super::fault::{Elsewhere, Fault, FaultKind, Place};
+use super::fault::{Fault, FaultKind};
 use super::panics;
 use super::products;
+use super::remote;
 use super::shared_memory::set_interval;
 use super::spins::{self, Awaited};
 use super::stacks::ThreadStack;
@@ -63,6 +66,7 @@ impl<'a> Block<'a> {
                     copies::require_none();
                     tma::require_no_stores();
                     products::require_no_products();
+                    cluster::require_waited();
                     context.suspend(State::Returned, thread.location.get());
                 }
             };
@@ -89,6 +93,10 @@ impl<'a> Block<'a> {
     pub(super) fn run(&mut self, number: u64, seed: u64) -> Result<(), Box<Fault>> {
         self.context.begin_block(number, seed);
         self.context.memory.shared.begin_block();
+        if self.context.team.is_some() {
+            // Any two readers may be ordered before a writer of another block, and a third one not: all are kept from the beginning on.
+            clocked(self.context);
+        }
         // A panic in a coroutine comes out of `resume`. Nothing is run after it but the unwinding of the other coroutines.
         let result = catch_unwind(AssertUnwindSafe(|| self.run_threads()));
         let result = result.unwrap_or_else(|payload| {
@@ -150,7 +158,18 @@ impl<'a> Block<'a> {
                 self.at_barrier = 0;
                 self.let_all_go_on();
             } else if !ran && !tma::complete_load(context) {
-                return Err(if is_epoch_over { self.barrier_divergence() } else { self.deadlock() });
+                if is_epoch_over {
+                    return Err(self.barrier_divergence());
+                }
+                // Another block of the cluster may do what is waited for.
+                match context.team.and_then(|(team, rank)| team.sleep(rank)) {
+                    Some(Turn::Over) => {
+                        self.abandoned = true;
+                        return Ok(());
+                    }
+                    Some(_) => {}
+                    None => return Err(self.cluster_deadlock()),
+                }
             }
         }
     }
@@ -173,7 +192,7 @@ impl<'a> Block<'a> {
     fn stuck(&self) -> Box<Fault> {
         let threads = &self.context.threads;
         let first = (0..threads.len()).find(|position| threads[*position].state.get() == State::Yielded);
-        let others = self.elsewhere((0..threads.len()).filter(|position| Some(*position) != first));
+        let others = self.context.elsewhere((0..threads.len()).filter(|position| Some(*position) != first));
         let blocks = self.context.turns.map_or(1, |(turns, _)| turns.workers());
         let awaited = first.and_then(|first| self.context.details[first].awaited.get());
         let Awaited { place, access, .. } = awaited.expect("who yields says what for");
@@ -185,6 +204,9 @@ impl<'a> Block<'a> {
     fn require_nothing_left(&self) -> Result<(), Box<Fault>> {
         let context = self.context;
         let load = context.engine.first_load().map(|(issuer, location)| (issuer, location, FaultKind::LoadNotAwaited));
+        if let Some(fault) = remote::accessed_behind_the_end(context) {
+            return Err(fault);
+        }
         let left = load.or_else(|| context.warpgroups.unmet()).or_else(|| context.barriers.unmet());
         if let Some((position, location, kind)) = left.or_else(|| context.barriers.unbalanced()) {
             context.current.set(position);
@@ -228,6 +250,7 @@ impl<'a> Block<'a> {
                     State::Returned => {
                         self.returned += 1;
                         context.has_changed.set(true);
+                        cluster::note_return(context);
                     }
                     State::Warp => in_operation |= 1 << lane,
                     State::Waiting => waiting |= 1 << lane,
@@ -269,7 +292,7 @@ impl<'a> Block<'a> {
         lanes_of_warp(context, warp).iter().zip(details).enumerate().fold(0, |ready, (lane, (thread, details))| {
             let can_go_on = match thread.state.get() {
                 State::Ready | State::Yielded => true,
-                State::Waiting => context.barriers.has_come(details.wait.get()),
+                State::Waiting => context.has_come(warp * LANES + lane, details.wait.get()),
                 _ => false,
             };
             ready | u32::from(can_go_on) << lane
@@ -302,8 +325,16 @@ impl<'a> Block<'a> {
     fn barrier_divergence(&self) -> Box<Fault> {
         let (threads, waiting) = (&self.context.threads, self.at_barrier);
         let is_waiting = |position: &usize| threads[*position].state.get() == State::Barrier;
-        let absent = self.elsewhere((0..threads.len()).filter(|position| !is_waiting(position)));
+        let absent = self.context.elsewhere((0..threads.len()).filter(|position| !is_waiting(position)));
         self.report_waiting((0..threads.len()).find(is_waiting), FaultKind::BarrierDivergence { waiting, absent })
+    }
+
+    /// Nobody in the cluster can go on, or in the block, if the kernel has no clusters.
+    #[cold]
+    fn cluster_deadlock(&self) -> Box<Fault> {
+        // What a thread does after it has read poison is not its first fault.
+        let unwritten = self.context.blocks_of_cluster().find_map(|context| context.unwritten_read.take());
+        unwritten.or_else(|| self.context.cluster_divergence()).unwrap_or_else(|| self.deadlock())
     }
 
     #[cold]
@@ -313,7 +344,7 @@ impl<'a> Block<'a> {
         let first = (0..context.threads.len()).find(is_waiting);
         let waits_for =
             first.map_or_else(Default::default, |first| context.barriers.describe(context.details[first].wait.get()));
-        let others = self.elsewhere((0..context.threads.len()).filter(|&position| Some(position) != first));
+        let others = self.context.elsewhere((0..context.threads.len()).filter(|&position| Some(position) != first));
         self.report_waiting(first, FaultKind::Deadlock { waits_for, others })
     }
 
@@ -326,7 +357,7 @@ impl<'a> Block<'a> {
             .filter(|&position| threads[position].state.get() == State::Barrier)
             .partition(|&position| threads[position].location.get() == barrier);
         let kind =
-            FaultKind::WarpSplitAtBarriers { waiting: here.len(), elsewhere: self.elsewhere(others.into_iter()) };
+            FaultKind::WarpSplitAtBarriers { waiting: here.len(), elsewhere: self.context.elsewhere(others.into_iter()) };
         self.report_waiting(here.first().copied(), kind)
     }
 
@@ -344,7 +375,7 @@ impl<'a> Block<'a> {
             _ => true,
         });
         let Request { operation, mask, .. } = request;
-        self.report_waiting(first, FaultKind::WarpDivergence { operation, mask, absent: self.elsewhere(absent) })
+        self.report_waiting(first, FaultKind::WarpDivergence { operation, mask, absent: self.context.elsewhere(absent) })
     }
 
     /// A report on the thread in `position`, which waits.
@@ -352,33 +383,6 @@ impl<'a> Block<'a> {
         let position = position.expect("only called when a thread waits");
         self.context.current.set(position);
         self.context.report(Some(self.context.threads[position].location.get().into()), kind)
-    }
-
-    /// Where threads are, with those in the same place taken together.
-    fn elsewhere(&self, positions: impl Iterator<Item = usize>) -> Vec<Elsewhere> {
-        let mut places: Vec<Elsewhere> = Vec::new();
-        for position in positions {
-            let thread = &self.context.threads[position];
-            let location = thread.location.get().into();
-            let place = match thread.state.get() {
-                State::Barrier => Place::Barrier(location),
-                State::Warp => {
-                    let Request { operation, mask, .. } = self.context.details[position].request.get();
-                    Place::Warp { operation, mask, location }
-                }
-                State::Waiting => {
-                    let waits_for = self.context.barriers.describe(self.context.details[position].wait.get());
-                    Place::Waiting { waits_for, location }
-                }
-                State::Yielded => Place::Running(location),
-                State::Ready | State::Returned | State::Faulted | State::StackOverflow => Place::Returned,
-            };
-            match places.iter_mut().find(|known| known.place == place) {
-                Some(known) => known.count += 1,
-                None => places.push(Elsewhere { first: thread.index, count: 1, place }),
-            }
-        }
-        places
     }
 }
 

@@ -15,23 +15,27 @@ use corosensei::trap::CoroutineTrapHandler;
 
 use super::barriers::{Barriers, Wait};
 use super::changes::Asked;
+use super::cluster::{Clusters, Meetings, Team};
 use super::copies::Copies;
 use super::costs::{CostKind, Recorder};
-use super::fault::{Fault, FaultKind, LastWrite, SourceLine, ViewElement, WarpOperation, element_name};
+use super::fault::{
+    Elsewhere, Fault, FaultKind, LastWrite, Place as FaultPlace, SourceLine, ViewElement, WarpOperation, element_name,
+};
 use super::global_memory::GlobalMemory;
 use super::identity::SharedIdentity;
 use super::known::{Carried, Ordered};
 use super::prints::{BlockPrints, Prints};
 use super::products::{Products, Warpgroups};
+use super::remote;
 use super::shared_memory::{SharedMemory, WORD, set_interval};
 use super::spins::{self, Awaited, States};
 use super::stacks::Stacks;
 use super::tma::Tma;
 use super::turns::{Random, Turns};
 use super::values::{self, Taken, ValueTrace};
-use super::{Checks, Executor, Launch, MAX_THREADS};
+use super::{Checks, Executor, Launch, MAX_THREADS, Worker};
 use crate::Dim3;
-use crate::atomic::Place;
+use crate::atomic::{Place, Scope};
 use gpu_facts::KernelFacts;
 
 /// The lanes of a warp.
@@ -144,6 +148,8 @@ pub(super) struct Details {
     /// What it waits for, if it is [`State::Yielded`], and what it was like then.
     pub(super) awaited: Cell<Option<Awaited>>,
     pub(super) states: Cell<States>,
+    /// What it has done about the barrier of the cluster.
+    pub(super) meetings: Cell<Meetings>,
     /// Which unusual numbers it has taken in or given away, if that is of interest.
     pub(super) taken: Cell<Taken>,
     pub(super) trap_handler: Cell<Option<CoroutineTrapHandler<Ended>>>,
@@ -189,6 +195,14 @@ pub(super) struct Context<'a> {
     pub(super) global: Option<&'a GlobalMemory>,
     /// Where blocks can wait for one another: their turns, and the worker's number there.
     pub(super) turns: Option<(&'a Turns, usize)>,
+    /// How the blocks of the grid are divided into clusters.
+    pub(super) clusters: Clusters,
+    /// If the kernel has clusters: the workers that run one together, and the rank of this one's block.
+    pub(super) team: Option<(&'a Team<'a>, usize)>,
+    /// The scope of the atomic operation that the running thread makes.
+    pub(super) atomic_scope: Cell<Scope>,
+    /// Where lines that the block prints come among those of others, if that is known before.
+    pub(super) print_order: Cell<Option<u64>>,
     /// What the launch has printed, and the block that runs.
     pub(super) prints: &'a Prints,
     pub(super) block_prints: BlockPrints,
@@ -218,7 +232,7 @@ impl<'a> Context<'a> {
         launch: &'a Launch,
         memory: &'a Memory,
         visit_views: &'a VisitViews<'a>,
-        turns: Option<(&'a Turns, usize)>,
+        Worker { turns, team }: Worker<'a>,
     ) -> Self {
         let block_dim = Dim3::from(facts.block);
         let Dim3 { x, y, z } = block_dim;
@@ -246,6 +260,7 @@ impl<'a> Context<'a> {
             ordered: Cell::default(),
             awaited: Cell::default(),
             states: Cell::default(),
+            meetings: Cell::default(),
             taken: Cell::default(),
             trap_handler: Cell::new(None),
         });
@@ -276,6 +291,10 @@ impl<'a> Context<'a> {
             visit_views,
             global: launch.global.as_ref(),
             turns,
+            clusters: launch.clusters,
+            team,
+            atomic_scope: Cell::new(Scope::Device),
+            print_order: Cell::new(None),
             prints: &launch.prints,
             block_prints: BlockPrints::default(),
             carried: RefCell::default(),
@@ -296,13 +315,57 @@ impl<'a> Context<'a> {
             thread.clock.set(0);
             thread.states.set(States::default());
             thread.taken.set(Taken::default());
+            thread.meetings.set(Meetings::default());
         }
     }
 
     /// The coordinates of a block in the grid.
     pub(super) fn position(&self, number: u64) -> Dim3 {
-        let (x, y) = (u64::from(self.grid.x), u64::from(self.grid.y));
-        Dim3::new((number % x) as u32, (number / x % y) as u32, (number / x / y) as u32)
+        super::cluster::position(self.grid, number)
+    }
+
+    /// Whether a scope around one block includes another one.
+    pub(super) fn is_within(&self, scope: Scope, one: u64, other: u64) -> bool {
+        match scope {
+            Scope::Block => one == other,
+            Scope::Cluster => self.clusters.are_together(one, other),
+            Scope::Device | Scope::System => true,
+        }
+    }
+
+    /// Whether what a thread waits for has come.
+    pub(super) fn has_come(&self, position: usize, wait: Wait) -> bool {
+        match wait {
+            Wait::ArrivalsOfWarp { .. } | Wait::Cluster { .. } => self.has_met(position, wait),
+            _ => self.barriers.has_come(wait),
+        }
+    }
+
+    /// Where threads are, with those in the same place taken together.
+    pub(super) fn elsewhere(&self, positions: impl Iterator<Item = usize>) -> Vec<Elsewhere> {
+        let mut places: Vec<Elsewhere> = Vec::new();
+        for position in positions {
+            let thread = &self.threads[position];
+            let location = thread.location.get().into();
+            let place = match thread.state.get() {
+                State::Barrier => FaultPlace::Barrier(location),
+                State::Warp => {
+                    let Request { operation, mask, .. } = self.details[position].request.get();
+                    FaultPlace::Warp { operation, mask, location }
+                }
+                State::Waiting => {
+                    let waits_for = self.barriers.describe(self.details[position].wait.get());
+                    FaultPlace::Waiting { waits_for, location }
+                }
+                State::Yielded => FaultPlace::Running(location),
+                State::Ready | State::Returned | State::Faulted | State::StackOverflow => FaultPlace::Returned,
+            };
+            match places.iter_mut().find(|known| known.place == place) {
+                Some(known) => known.count += 1,
+                None => places.push(Elsewhere { first: thread.index, count: 1, place }),
+            }
+        }
+        places
     }
 
     /// Looks at what an atomic element carries from thread to thread.
@@ -313,6 +376,11 @@ impl<'a> Context<'a> {
             (Place::Shared(array, offset), _) => {
                 let array = ptr::from_ref::<SharedIdentity>(array).addr();
                 look(self.carried.borrow_mut().entry((array, offset)).or_default());
+            }
+            (Place::Remote(rank, array, offset), _) => {
+                if let Some(owner) = remote::context_of(self, rank) {
+                    owner.with_carried(Place::Shared(array, offset), look);
+                }
             }
         }
     }
@@ -356,6 +424,10 @@ impl<'a> Context<'a> {
         match place {
             Place::Global(address, _) => element_name(&self.element_at(address.addr())),
             Place::Shared(array, offset) => format!("element {} of {}", array.index_of_byte(offset), array.name()),
+            Place::Remote(rank, array, offset) => {
+                let (element, array) = (array.index_of_byte(offset), array.name());
+                format!("element {element} of {array} of the block of rank {rank}")
+            }
         }
     }
 
@@ -366,6 +438,11 @@ impl<'a> Context<'a> {
             Place::Shared(array, offset) => {
                 let (thread, location) = self.memory.shared.last_write(array, offset / WORD)?;
                 (self.block_number.get(), thread, location)
+            }
+            Place::Remote(rank, array, offset) => {
+                let owner = remote::context_of(self, rank)?;
+                let (thread, location) = owner.memory.shared.last_write_of_owner(array, offset / WORD)?;
+                (owner.block_number.get(), thread, location)
             }
         };
         // What TMA has written, nobody waits for by reads.

@@ -27,7 +27,7 @@ use core::panic::Location;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::boxed::Box;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
 
 use super::context::{Context, current};
@@ -39,13 +39,14 @@ use super::spins;
 use super::unwritten::{Allocation, Allocations};
 use crate::ViewAccess;
 use crate::atomic::Place;
-use accesses::{Access, Enough, Record, needs_all};
+pub(super) use accesses::Access;
+use accesses::{Enough, Record, needs_all};
 
 /// The words of a page.
 const PAGE: usize = 1024;
 
 /// The bytes of a page.
-const PAGE_BYTES: usize = PAGE * WORD;
+pub(super) const PAGE_BYTES: usize = PAGE * WORD;
 
 /// The key of a word that blocks enough have read.
 const BY_BLOCKS: u64 = u64::MAX;
@@ -66,7 +67,7 @@ struct Region {
     pages: Box<[OnceLock<Box<Page>>]>,
 }
 
-struct Page {
+pub(super) struct Page {
     keys: [AtomicU64; PAGE],
     shadow: Mutex<Shadow>,
 }
@@ -81,7 +82,7 @@ struct Shadow {
 }
 
 impl Page {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let records = std::vec![Record::NONE; PAGE].into_boxed_slice();
         Self {
             keys: [const { AtomicU64::new(0) }; PAGE],
@@ -100,6 +101,26 @@ impl Page {
         let word = record / of_word;
         let is_same = shadow.keys[word * of_word..][..of_word].iter().all(|other| *other == key);
         self.keys[word].store(if is_same { key } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// The last write at a byte.
+    pub(super) fn last_write(&self, at: usize) -> Access {
+        let shadow = self.lock();
+        shadow.records[at / shadow.bytes].write
+    }
+
+    /// Enters a write to bytes, which are whole words, that has been compared with other accesses before.
+    pub(super) fn overwrite(&self, bytes: core::ops::Range<usize>, me: Access) {
+        let mut shadow = self.lock();
+        for i in bytes.start / shadow.bytes..bytes.end / shadow.bytes {
+            shadow.records[i].enter_write(me);
+            self.set_key(&mut shadow, i, 0);
+        }
+    }
+
+    /// Nothing that holds the lock panics halfway through a change.
+    fn lock(&self) -> MutexGuard<'_, Shadow> {
+        self.shadow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has each record be of so few bytes, if they are of more.
@@ -151,8 +172,7 @@ impl GlobalMemory {
     /// Who has written at an address last: block, thread and line.
     pub(super) fn last_write(&self, address: usize) -> Option<(u64, usize, &'static Location<'static>)> {
         let (page, at) = self.page(address)?;
-        let shadow = page.shadow.lock().unwrap_or_else(PoisonError::into_inner);
-        let Access { block, thread, location, .. } = shadow.records[at / shadow.bytes].write;
+        let Access { block, thread, location, .. } = page.last_write(at);
         Some((block, thread as usize, location?))
     }
 
@@ -215,6 +235,20 @@ impl Context<'_> {
             thread: thread as u32,
             kind,
         };
+        if let Err((at, other)) = self.enter_in_page(page, bytes.clone(), me) {
+            self.global_race(address - bytes.start + at, &other, &me);
+        }
+    }
+
+    /// Enters an access of the running thread to bytes of a page, unless it is part of a race: then it returns the first byte of which it is
+    /// one, and the other access.
+    pub(super) fn enter_in_page(
+        &self,
+        page: &Page,
+        bytes: core::ops::Range<usize>,
+        me: Access,
+    ) -> Result<(), (usize, Access)> {
+        let kind = me.kind;
         let mine = |tick: u64| (me.block + 1) << 32 | (tick & u64::from(u32::MAX));
         let (of_epoch, of_interval) = (mine(self.memory.shared.epoch()), mine(me.interval));
         let is_enough = |word: usize| {
@@ -222,17 +256,15 @@ impl Context<'_> {
             key == BY_BLOCKS || (key == of_epoch || key == of_interval) && !needs_all(self)
         };
         if kind == AccessKind::Read && (bytes.start / WORD..bytes.end.div_ceil(WORD)).all(is_enough) {
-            return;
+            return Ok(());
         }
         self.require_headroom();
-        let mut shadow = page.shadow.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shadow = page.lock();
         // As many bytes as both ends are multiples of.
         page.divide(&mut shadow, WORD.min(1 << (bytes.start | bytes.end).trailing_zeros()));
         for i in bytes.start / shadow.bytes..bytes.end / shadow.bytes {
             if let Some(other) = shadow.records[i].conflict(self, &me) {
-                let at = i * shadow.bytes;
-                drop(shadow);
-                self.global_race(address - bytes.start + at, &other, &me);
+                return Err((i * shadow.bytes, other));
             }
             let record = &mut shadow.records[i];
             let key = match kind {
@@ -253,6 +285,7 @@ impl Context<'_> {
             };
             page.set_key(&mut shadow, i, key);
         }
+        Ok(())
     }
 
     /// Notes that bytes of global memory get values.

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::vec::Vec;
 
+use super::context::Context;
 use crate::atomic::{Order, Scope};
 
 /// For each block of which something is known: for each of its threads, the tick before which everything that it did is known.
@@ -64,14 +65,13 @@ impl Known {
     }
 }
 
-/// What an atomic element carries, or what a fence has yet to acquire: what was released, by the block that did so, and whether for
-/// other blocks as well.
+/// What an atomic element carries, or what a fence has yet to acquire: what was released, by the block that did so, and for whom.
 #[derive(Clone, Default)]
-pub(super) struct Carried(BTreeMap<(u64, bool), Known>);
+pub(super) struct Carried(BTreeMap<(u64, Scope), Known>);
 
-/// Whether a scope includes threads of other blocks.
-pub(super) fn is_wide(scope: Scope) -> bool {
-    scope > Scope::Block
+/// As far as a scope reaches in one launch.
+pub(super) fn reach(scope: Scope) -> Scope {
+    scope.min(Scope::Device)
 }
 
 impl Carried {
@@ -82,24 +82,25 @@ impl Carried {
 
     /// Adds what a thread of a block releases.
     pub(super) fn release(&mut self, block: u64, scope: Scope, known: &Known) {
-        self.0.entry((block, is_wide(scope))).or_default().join(known);
+        self.0.entry((block, reach(scope))).or_default().join(known);
     }
 
-    /// What a thread of a block acquires by an operation of this scope: an order holds where both scopes include both threads.
-    pub(super) fn acquired(&self, block: u64, scope: Scope) -> Known {
+    /// What a thread of the running block acquires by an operation of this scope: an order holds where both scopes include both threads.
+    pub(super) fn acquired(&self, context: &Context<'_>, scope: Scope) -> Known {
         let mut all = Known::default();
-        self.within(block, scope).for_each(|(_, known)| all.join(known));
+        self.within(context, scope).for_each(|(_, known)| all.join(known));
         all
     }
 
-    /// What was released to a thread of a block that acquires with this scope.
-    fn within(&self, block: u64, scope: Scope) -> impl Iterator<Item = (&(u64, bool), &Known)> {
-        self.0.iter().filter(move |((by, wide), _)| *by == block || *wide && is_wide(scope))
+    /// What was released to a thread of the running block that acquires with this scope.
+    fn within(&self, context: &Context<'_>, scope: Scope) -> impl Iterator<Item = (&(u64, Scope), &Known)> {
+        let block = context.block_number.get();
+        self.0.iter().filter(move |((by, of), _)| context.is_within(scope.min(*of), *by, block))
     }
 
-    /// Adds what a thread of a block would acquire by an operation of this scope, for a fence that may follow.
-    pub(super) fn keep_for_fence(&mut self, block: u64, scope: Scope, carried: &Self) {
-        for (by, known) in carried.within(block, scope) {
+    /// Adds what a thread of the running block would acquire by an operation of this scope, for a fence that may follow.
+    pub(super) fn keep_for_fence(&mut self, context: &Context<'_>, scope: Scope, carried: &Self) {
+        for (by, known) in carried.within(context, scope) {
             self.0.entry(*by).or_default().join(known);
         }
     }
@@ -129,8 +130,8 @@ impl Ordered {
             carried.release(block, scope, &all());
             return;
         }
-        for ((by, wide), known) in &self.fenced.0 {
-            carried.release(*by, if *wide { scope } else { scope.min(Scope::Block) }, known);
+        for ((by, of), known) in &self.fenced.0 {
+            carried.release(*by, scope.min(*of), known);
         }
     }
 }

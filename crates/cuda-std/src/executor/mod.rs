@@ -45,6 +45,8 @@
 //! [window](Executor::window), and all of a cooperative launch, run at the same time, each with a worker of its own; one after the other has its turn, in an order that a
 //! [seed](Executor::schedule) decides, and each turn ends at an atomic operation. What is found with a seed is found with it again.
 //!
+//! The blocks of a cluster run at the same time, too, and take turns, beside those of other clusters (`cluster.rs`).
+//!
 //! So a thread runs alone between two waits, in an order that is always the same. When no thread can go on and not all have
 //! returned, some wait for others that never come: that is how a barrier in a divergent branch, or a shuffle without all of
 //! its lanes, becomes a report with the lines where they are.
@@ -57,6 +59,7 @@
 //! | loops that wait for a value | that somebody is left to write it: many turns in a row that change nothing are a report; of loops of plain reads with [`Checks::Full`] |
 //! | barriers, shuffles, votes | who waits where when nobody can go on; for threads that have returned, nobody waits |
 //! | values that shuffles give | that they come from a lane that takes part |
+//! | clusters | who waits at their barrier; ranks; memory of blocks that have not begun or have ended |
 //! | barriers of a part of the block, registers | the same, with what is missing |
 //! | stacks | guard pages, and a canary for each stack |
 //! | panics | caught, with message and line; nothing is printed |
@@ -102,6 +105,7 @@ mod barriers;
 mod block;
 mod changes;
 mod clocks;
+mod cluster;
 mod context;
 mod copies;
 mod costs;
@@ -116,6 +120,7 @@ mod overflow;
 mod panics;
 mod prints;
 mod products;
+mod remote;
 mod shared_memory;
 mod spins;
 mod stacks;
@@ -137,11 +142,13 @@ pub(crate) use atomics::{
 pub(crate) use barriers::*;
 pub use changes::{Change, ChangedCall, Changes};
 pub(crate) use changes::{change_array_index, change_index, change_operand};
+pub(crate) use cluster::*;
 pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use costs::{Cost, CostKind, Costs, KernelCosts, LineCost};
 pub use fault::{
-    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, OtherAccess, Place, SharedArrayName, SourceLine,
+    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, OtherAccess, Place, RemoteBarrierProblem,
+    SharedArrayName, SourceLine,
     ViewElement, WarpOperation,
 };
 pub(crate) use global_memory::note_global_access;
@@ -151,13 +158,17 @@ pub(crate) use meetings::*;
 pub(crate) use prints::print;
 pub(crate) use products::{OperandA, commit_products, fence_products, multiply, require_awaited, wait_for_products};
 pub(crate) use spins::note_vector;
+pub(crate) use remote::{
+    offset_in_array, remote_place, remote_place_in_slice, remote_read, remote_read_slice, remote_write, remote_write_slice,
+};
 pub use stop::Stop;
-pub(crate) use tma::{commit_stores, fence_async, load_tile, store_tile, wait_for_stores};
+pub(crate) use tma::{commit_stores, fence_async, load_tile, load_tile_to_blocks, store_tile, wait_for_stores};
 pub use unwritten::{UnwrittenElements, UnwrittenMemory};
 pub use values::{FirstUnusual, Unusual, ValueTrace};
 pub(crate) use values::{is_tracing, trace_atomic, trace_in, trace_out, trace_sum};
 
 use block::Block;
+use cluster::{Clusters, Stage, Team};
 use context::{Context, Memory};
 use global_memory::GlobalMemory;
 use prints::Prints;
@@ -315,6 +326,7 @@ impl Executor {
             return unsafe { larger.launch(kernel, grid) };
         }
         self.limits.check(&facts).and(self.limits.check_grid(grid.into())).map_err(excess)?;
+        facts.check_clusters(grid.into()).map_err(excess)?;
         facts.check_cooperative(grid.into(), self.resident_blocks(&facts)).map_err(excess)?;
         assert!(context::try_current().is_none(), "a kernel cannot launch kernels");
         panics::install_hook();
@@ -324,14 +336,15 @@ impl Executor {
             costs.begin(K::NAME);
         }
         let mut launch = Launch::new(K::NAME, grid, self.seed);
+        launch.clusters = Clusters::new(grid, facts.cluster);
         launch.number = self.trace.as_ref().map_or(0, |trace| trace.begin());
         if self.checks == Checks::Full {
             launch.global = Some(GlobalMemory::new(&self.allocations, |visit| kernel.visit_views(visit)));
         }
-        let work = |launch: &Launch, turns| {
+        let work = |launch: &Launch, place: Worker<'_>| {
             let result = self.take_memory().map(|memory| {
                 // SAFETY: the caller's promise, and the check above.
-                let state = unsafe { launch.work(&kernel, self, &memory, turns) };
+                let state = unsafe { launch.work(&kernel, self, &memory, place) };
                 if state == MemoryState::Reusable {
                     self.idle().push(memory);
                 }
@@ -341,25 +354,44 @@ impl Executor {
             }
         };
         let in_turns = K::FACTS.is_cooperative || global_memory::is_for_waiting(|visit| kernel.visit_views(visit));
-        if in_turns {
+        if in_turns || facts.cluster.is_some() {
             launch.portion = 1;
-            let window = if K::FACTS.is_cooperative { launch.total } else { self.window as u64 };
-            let workers = window.min(launch.total) as usize;
-            let turns = Turns::new(workers, self.seed);
-            let (launch, turns, work) = (&launch, &turns, &work);
+            let blocks = launch.clusters.blocks();
+            let window = match K::FACTS.is_cooperative {
+                true => launch.total,
+                // Of whole clusters.
+                false => (self.window as u64).next_multiple_of(blocks).min(launch.total),
+            };
+            // How many workers take turns with one another, and how many such groups there are.
+            let (workers, groups) = match in_turns {
+                true => (window, 1),
+                false => (blocks, (rayon::current_num_threads() as u64).min(launch.total / blocks)),
+            };
+            let (workers, blocks, threads) = (workers as usize, blocks as usize, facts.threads() as usize);
+            let turns: Vec<_> = (0..groups).map(|_| Turns::new(workers, self.seed)).collect();
+            let teams = |turns| {
+                let team = |first| Team::new(launch.clusters, turns, first, !in_turns, self.seed, threads);
+                let starts = (0..workers).step_by(blocks);
+                starts.filter(|_| facts.cluster.is_some()).map(team).collect::<Vec<_>>()
+            };
+            let groups: Vec<_> = turns.iter().map(|turns| (turns, teams(turns))).collect();
+            let (launch, work) = (&launch, &work);
             std::thread::scope(|scope| {
-                for worker in 0..workers {
-                    scope.spawn(move || {
-                        turns.begin(worker);
-                        let _leaves = Leaves { turns, worker, launch };
-                        work(launch, Some((turns, worker)));
-                    });
+                for (turns, teams) in &groups {
+                    for worker in 0..workers {
+                        let team = teams.get(worker / blocks).map(|team| (team, worker % blocks));
+                        scope.spawn(move || {
+                            turns.begin(worker);
+                            let _leaves = Leaves { turns, worker, launch };
+                            work(launch, Worker { turns: Some((turns, worker)), team });
+                        });
+                    }
                 }
             });
         } else {
             let workers = (rayon::current_num_threads() as u64).min(launch.total.div_ceil(launch.portion));
             let (launch, work) = (&launch, &work);
-            rayon::scope(|scope| (0..workers).for_each(|_| scope.spawn(move |_| work(launch, None))));
+            rayon::scope(|scope| (0..workers).for_each(|_| scope.spawn(move |_| work(launch, Worker::default()))));
         }
         // Which blocks behind one that has failed have run is chance, unless they took turns.
         let first_failed = launch.first_failed.load(Ordering::Relaxed);
@@ -395,6 +427,13 @@ impl Drop for Leaves<'_> {
     }
 }
 
+/// With whom a worker takes turns, and for which rank of which clusters it works, by whom these are run together.
+#[derive(Clone, Copy, Default)]
+struct Worker<'a> {
+    turns: Option<(&'a Turns, usize)>,
+    team: Option<(&'a Team<'a>, usize)>,
+}
+
 /// What a launch has left of a worker's memory.
 #[derive(PartialEq, Eq)]
 enum MemoryState {
@@ -409,11 +448,13 @@ struct Launch {
     /// What may ask it to end.
     stop: Option<Stop>,
     grid: Dim3,
+    /// How its blocks are divided into clusters.
+    clusters: Clusters,
     /// The number of blocks. It fits: the extents have 31, 16 and 16 bits.
     total: u64,
     /// How many blocks a worker takes at a time.
     portion: u64,
-    /// The first block, in linear order, that no worker has taken.
+    /// The first block, in linear order, that no worker has taken; the first cluster, if there are any.
     next: AtomicU64,
     /// The first block that is known to fail.
     first_failed: AtomicU64,
@@ -439,6 +480,7 @@ impl Launch {
             kernel,
             stop: Stop::listened_to(),
             grid,
+            clusters: Clusters::new(grid, None),
             total,
             portion,
             next: AtomicU64::new(0),
@@ -462,26 +504,55 @@ impl Launch {
         kernel: &K,
         executor: &Executor,
         memory: &Memory,
-        turns: Option<(&Turns, usize)>,
+        place: Worker<'_>,
     ) -> MemoryState {
+        let Worker { turns, team } = place;
         let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
-        let mut context = Context::new(executor, &kernel.facts(), self, memory, &visit_views, turns);
+        let mut context = Context::new(executor, &kernel.facts(), self, memory, &visit_views, place);
         context.trace = executor.trace.as_deref().map(|trace| (trace, self.number));
         let _entered = context.enter();
         // SAFETY: the caller's promise; the context is entered, and dropped after the block.
         let mut block = unsafe { Block::new(&context, kernel) };
+        // Dropped before what it has others find.
+        let _joined = team.map(|(team, rank)| team.join(rank, &context));
         loop {
-            let first = self.next.fetch_add(self.portion, Ordering::Relaxed);
+            // Blocks of clusters are counted in the order of these, and of their ranks.
+            let first = match team {
+                None => self.next.fetch_add(self.portion, Ordering::Relaxed),
+                Some((team, rank)) => match team.next(rank, self) {
+                    Some(cluster) => cluster * self.clusters.blocks() + rank as u64,
+                    None => return MemoryState::Reusable,
+                },
+            };
             for index in first..self.total.min(first.saturating_add(self.portion)) {
                 // Where blocks wait for one another, one that fails ends all of them.
-                if index > self.first_failed.load(Ordering::Relaxed) || turns.is_some() && self.has_failed() {
+                let is_over = match team {
+                    None => {
+                        index > self.first_failed.load(Ordering::Relaxed) || turns.is_some() && self.has_failed()
+                    }
+                    // Clusters are begun by all of their blocks, or not at all.
+                    Some((team, _)) => !team.is_alone() && self.has_failed(),
+                };
+                if is_over {
                     return MemoryState::Reusable;
                 }
                 if self.stop.as_ref().is_some_and(Stop::is_asked) {
                     self.fail(index, LaunchError::Stopped { kernel: self.kernel });
                     return MemoryState::Reusable;
                 }
-                let result = block.run(index, self.seed);
+                let number = match team {
+                    None => index,
+                    Some((team, rank)) => {
+                        team.set_stage(rank, Stage::Running);
+                        self.clusters.block(index / self.clusters.blocks(), rank)
+                    }
+                };
+                context.print_order.set(match (turns, team) {
+                    (None, _) => Some(index),
+                    (Some(_), Some((team, rank))) if team.is_alone() => Some(index - rank as u64),
+                    (Some(_), _) => None,
+                });
+                let result = block.run(number, self.seed);
                 self.prints.take(&context.block_prints);
                 if let Some(fault) = context.read_without_values.take() {
                     keep_first(&self.read_without_values, index, fault);
@@ -493,11 +564,22 @@ impl Launch {
                     self.fail(index, LaunchError::Fault(fault));
                     return if block.is_damaged() { MemoryState::Damaged } else { MemoryState::Reusable };
                 }
+                if let Some((team, rank)) = team {
+                    team.set_stage(rank, Stage::Ended);
+                }
             }
             if first >= self.total {
                 return MemoryState::Reusable;
             }
         }
+    }
+
+    /// The next cluster, unless there is none, or one before it has failed.
+    fn next_cluster(&self) -> Option<u64> {
+        let (cluster, blocks) = (self.next.fetch_add(1, Ordering::Relaxed), self.clusters.blocks());
+        let is_wanted =
+            cluster * blocks < self.total && cluster * blocks <= self.first_failed.load(Ordering::Relaxed);
+        is_wanted.then_some(cluster)
     }
 
     fn has_failed(&self) -> bool {

@@ -52,9 +52,9 @@ pub(crate) fn print(text: &'static str, values: &[Value]) {
     let context = current();
     context.require_headroom();
     let mut collected = Collected {
-        order: match context.turns {
-            Some(_) => context.prints.next.fetch_add(1, Ordering::Relaxed),
-            None => context.block_number.get(),
+        order: match context.print_order.get() {
+            Some(order) => order,
+            None => context.prints.next.fetch_add(1, Ordering::Relaxed),
         },
         block: context.block.get(),
         thread: context.thread().index,

@@ -433,18 +433,26 @@ fn wait_for_bits(sums: &mut [u32], latest: u64) {
 
 /// Ends the launch if words that a load is about to overwrite are still read by products that nobody has waited for.
 pub(super) fn require_read(context: &Context<'_>, target: &Range<usize>, location: &'static Location<'static>) {
-    for (position, details) in context.details.iter().enumerate().step_by(LANES) {
+    if let Some((word, position, line)) = pending_read(context, target) {
+        let thread = context.threads[position].index;
+        let other = OtherAccess { thread, location: line.into(), access: AccessKind::Read };
+        context.fail(location, FaultKind::InFlight { element: DYNAMIC.index(word), other });
+    }
+}
+
+/// The first of some words of a block's dynamic shared memory that a product reads which nobody has waited for: its thread and its line.
+pub(super) fn pending_read(
+    context: &Context<'_>,
+    words: &Range<usize>,
+) -> Option<(usize, usize, &'static Location<'static>)> {
+    context.details.iter().enumerate().step_by(LANES).find_map(|(position, details)| {
         let products = details.products.take();
         let mut reads = products.reads.iter();
-        let read = reads.find(|read| read.words.start < target.end && target.start < read.words.end);
-        let read = read.map(|read| (read.words.start.max(target.start), read.location));
+        let read = reads.find(|read| read.words.start < words.end && words.start < read.words.end);
+        let read = read.map(|read| (read.words.start.max(words.start), position, read.location));
         details.products.set(products);
-        if let Some((word, line)) = read {
-            let thread = context.threads[position].index;
-            let other = OtherAccess { thread, location: line.into(), access: AccessKind::Read };
-            context.fail(location, FaultKind::InFlight { element: DYNAMIC.index(word), other });
-        }
-    }
+        read
+    })
 }
 
 /// Ends the launch if the running thread, which returns from the kernel, has accumulators under way.

@@ -133,6 +133,11 @@ pub(super) fn set_has_products(has_products: bool) {
     FAST_PATH.with(|path| path.has_products.set(has_products));
 }
 
+/// The interval of the thread that runs.
+pub(super) fn running_interval() -> u64 {
+    FAST_PATH.with(|path| path.interval.get())
+}
+
 /// Sets the interval of the thread that is going to run.
 #[inline(always)]
 pub(super) fn set_interval(interval: u64) {
@@ -251,6 +256,11 @@ impl SharedMemory {
         self.known.borrow().get(me).is_some_and(|known| known.includes(block, thread, interval))
     }
 
+    /// Whether `me` knows of anything that another block did.
+    pub(super) fn knows_of(&self, me: usize, block: u64) -> bool {
+        self.known.borrow().get(me).is_some_and(|known| known.of(block).is_some())
+    }
+
     /// Everything that `thread`, of the running block, did and knows of, and the interval in which it goes on.
     pub(super) fn everything(&self, thread: usize, block: u64) -> (u64, Known) {
         let mut clock = Clock::default();
@@ -351,7 +361,27 @@ impl SharedMemory {
 
     /// Gives the running block an array of `bytes` bytes that it has not used before.
     pub(super) fn place(&self, array: &SharedIdentity, bytes: usize, checked: bool) {
+        self.prepare(array, bytes, checked);
+        let mut storage = self.storage.borrow_mut();
+        let Storage { data, keys, shadows } = &mut storage[array.assigned_number()];
+        with_placement(array, |placement| {
+            let data = data.as_mut_ptr().cast();
+            placement.data.set(data);
+            if checked {
+                placement.keys.set(keys.as_mut_ptr());
+                placement.shadows.set(shadows.as_mut_ptr());
+            } else {
+                placement.unchecked.set(data);
+            }
+        });
+    }
+
+    /// Makes room for an array of `bytes` bytes, unless the block has used it, or another block of its cluster has. Returns the data.
+    pub(super) fn prepare(&self, array: &SharedIdentity, bytes: usize, checked: bool) -> *mut u8 {
         let number = array.assigned_number();
+        if self.in_use.borrow().contains(&number) {
+            return self.storage.borrow_mut()[number].data.as_mut_ptr().cast();
+        }
         let mut storage = self.storage.borrow_mut();
         if storage.len() <= number {
             storage.resize_with(number + 1, Storage::default);
@@ -368,22 +398,14 @@ impl SharedMemory {
         }
         data[..lines].fill(u128::from_ne_bytes(bytemuck::cast([POISON; WORDS_OF_LINE])));
         self.in_use.borrow_mut().push(number);
-        self.static_bytes.set(self.static_bytes() + array.static_bytes());
-        with_placement(array, |placement| {
-            let data = data.as_mut_ptr().cast();
-            placement.data.set(data);
-            if checked {
-                placement.keys.set(keys.as_mut_ptr());
-                placement.shadows.set(shadows.as_mut_ptr());
-            } else {
-                placement.unchecked.set(data);
-            }
-        });
+        self.static_bytes.set(self.static_bytes.get() + array.static_bytes());
+        data.as_mut_ptr().cast()
     }
 
-    /// The size of the static arrays that the running block uses.
-    pub(super) fn static_bytes(&self) -> usize {
-        self.static_bytes.get()
+    /// The size of the static arrays that the running block uses, with this one.
+    pub(super) fn static_bytes_with(&self, array: &SharedIdentity) -> usize {
+        let is_in_use = self.in_use.borrow().contains(&array.assigned_number());
+        self.static_bytes.get() + if is_in_use { 0 } else { array.static_bytes() }
     }
 
     /// The tick that is next: it tells whether any thread of the block has synchronized.

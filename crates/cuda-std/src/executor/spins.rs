@@ -116,6 +116,9 @@ fn look_at(place: Place, bytes: usize, location: &'static Location<'static>) {
     let key = match place {
         Place::Global(address, _) => (address.addr(), 0),
         Place::Shared(array, offset) => (ptr::from_ref::<SharedIdentity>(array).addr(), offset),
+        Place::Remote(rank, array, offset) => {
+            (ptr::from_ref::<SharedIdentity>(array).addr(), (rank as usize + 1) << 32 | offset)
+        }
     };
     let seems_to_wait = READS_OF_THREAD.with(|reads| {
         let mut places = if reads.seen.get() == 0 { [key; 2] } else { reads.places.get() };
@@ -142,6 +145,8 @@ fn count_cost(place: Place, bytes: usize, location: &'static Location<'static>) 
             current().note_cost(CostKind::GlobalLoad, (address.addr(), bytes), location);
         }
         Place::Shared(array, offset) => note_shared(CostKind::SharedLoad, array, (offset, bytes), location),
+        // It has been counted.
+        Place::Remote(..) => {}
     }
 }
 

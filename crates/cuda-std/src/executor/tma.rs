@@ -27,10 +27,11 @@ use std::vec::Vec;
 use super::Checks;
 use super::barriers::{complete_bytes, is_awaited, require_barrier};
 use super::context::{Context, LANES, current};
-use super::fault::{AccessKind, FaultKind, OtherAccess};
+use super::fault::{AccessKind, FaultKind, OtherAccess, RemoteBarrierProblem};
 use super::hooks::{note_pending_write, note_read, require_aligned, slice_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
 use super::products;
+use super::remote;
 use super::shared_memory::{POISON, WORD, set_interval};
 use crate::TensorMap;
 
@@ -46,6 +47,8 @@ struct Load {
     target: Range<usize>,
     barrier: usize,
     issuer: usize,
+    /// The number of the block of the issuer.
+    block: u64,
     location: &'static Location<'static>,
 }
 
@@ -70,8 +73,8 @@ struct Tile<'a> {
 pub(super) struct Tma {
     loads: RefCell<VecDeque<Load>>,
     stores: RefCell<Vec<Store>>,
-    /// Who has issued loads, by their lines, for reports.
-    issuers: RefCell<Vec<(&'static Location<'static>, usize)>>,
+    /// Who has issued loads, by their lines, for reports: the thread, and the number of its block.
+    issuers: RefCell<Vec<(&'static Location<'static>, (usize, u64))>>,
 }
 
 impl Tma {
@@ -87,10 +90,10 @@ impl Tma {
         threads.next_multiple_of(LANES)
     }
 
-    /// The thread that issued a load on this line, the last one that did.
-    pub(super) fn issuer(&self, location: &'static Location<'static>) -> usize {
+    /// The thread that issued a load on this line, the last one that did, and the number of its block.
+    pub(super) fn issuer(&self, location: &'static Location<'static>) -> Option<(usize, u64)> {
         let issuers = self.issuers.borrow();
-        issuers.iter().find(|(line, _)| ptr::eq(*line, location)).map_or(0, |(_, issuer)| *issuer)
+        issuers.iter().find(|(line, _)| ptr::eq(*line, location)).map(|(_, issuer)| *issuer)
     }
 
     /// Ends the launch unless TMA, and the tensor cores, see what was written to a word of the dynamic shared memory, which
@@ -100,7 +103,8 @@ impl Tma {
         let is_visible = |thread: usize, interval: u64| {
             context.details.get(thread).is_none_or(|details| details.fenced.get() > interval)
         };
-        if let Some((thread, line)) = context.memory.shared.writer_unless(word, is_visible) {
+        let of_block = context.memory.shared.writer_unless(word, is_visible);
+        if let Some((thread, line)) = of_block.or_else(|| remote::unfenced_writer(context, word)) {
             let (thread, element) = (context.threads[thread].index, DYNAMIC.index(word));
             context.fail(location, FaultKind::NotFenced { element, thread, location: line.into() });
         }
@@ -108,8 +112,27 @@ impl Tma {
 
     /// The load that is to write a word of the dynamic shared memory: its thread and its line.
     pub(super) fn pending_load(&self, word: usize) -> Option<(usize, &'static Location<'static>)> {
+        self.pending_load_by(word).map(|(issuer, _, location)| (issuer, location))
+    }
+
+    /// The same, with the number of the thread's block.
+    pub(super) fn pending_load_by(&self, word: usize) -> Option<(usize, u64, &'static Location<'static>)> {
         let loads = self.loads.borrow();
-        loads.iter().find(|load| load.target.contains(&word)).map(|load| (load.issuer, load.location))
+        let load = loads.iter().find(|load| load.target.contains(&word));
+        load.map(|load| (load.issuer, load.block, load.location))
+    }
+
+    /// The store that still reads a word of the dynamic shared memory: its thread and its line.
+    pub(super) fn pending_store(&self, word: usize) -> Option<(usize, &'static Location<'static>)> {
+        let stores = self.stores.borrow();
+        stores.iter().find(|store| store.source.contains(&word)).map(|store| (store.issuer, store.location))
+    }
+
+    /// Notes who has issued a load on a line.
+    fn note_issuer(&self, issuer: (usize, u64), location: &'static Location<'static>) {
+        let mut issuers = self.issuers.borrow_mut();
+        issuers.retain(|(line, _)| !ptr::eq(*line, location));
+        issuers.push((location, issuer));
     }
 
     /// The first load that has not taken place: its thread and its line.
@@ -224,6 +247,18 @@ pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorM
     let map = unsafe { core::mem::transmute::<TensorMap<'_>, TensorMap<'static>>(map) };
     let tile = Tile { map, at };
     let target = words_of_tile(slice, index, &tile, location);
+    issue_load(context, tile, target, barrier, location);
+    tile.note_global(context, tile.map.layout().extents, AccessKind::Read, location);
+}
+
+/// Issues the load of a tile into the shared memory of the running block.
+fn issue_load(
+    context: &Context<'_>,
+    tile: Tile<'static>,
+    target: Range<usize>,
+    barrier: usize,
+    location: &'static Location<'static>,
+) {
     require_barrier(context, barrier, location);
     products::require_read(context, &target, location);
     let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
@@ -231,12 +266,56 @@ pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorM
         // SAFETY: inside the dynamic shared memory, as just checked. No other OS thread uses the data.
         unsafe { *data.add(word) = POISON };
     }
+    let (issuer, block) = (context.current.get(), context.block_number.get());
+    context.engine.note_issuer((issuer, block), location);
+    context.engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, block, location });
+}
+
+/// Issues the load of a tile to the same element of a slice of shared memory in several blocks of the cluster, by the bits of their ranks, to
+/// be told to the barrier at byte `barrier` of each.
+#[track_caller]
+pub(crate) fn load_tile_to_blocks(
+    slice: (usize, usize, usize),
+    index: usize,
+    map: TensorMap<'_>,
+    at: [u32; 3],
+    barrier: usize,
+    ranks: u16,
+) {
+    let (context, location) = (current(), Location::caller());
+    context.require_headroom();
+    let (team, own) = super::cluster::team(context, location);
+    let blocks = team.blocks() as u32;
+    if ranks == 0 || u32::from(ranks) >> blocks != 0 {
+        context.fail(location, FaultKind::MulticastRanks { ranks, blocks });
+    }
+    // SAFETY: only the lifetime changes. The launch outlives the blocks of the cluster, and no load outlives these.
+    let map = unsafe { core::mem::transmute::<TensorMap<'_>, TensorMap<'static>>(map) };
+    let tile = Tile { map, at };
+    let target = words_of_tile(slice, index, &tile, location);
+    let (issuer, block) = (context.current.get(), context.block_number.get());
+    for rank in (0..blocks).filter(|rank| ranks >> rank & 1 == 1) {
+        if rank as usize == own {
+            issue_load(context, tile, target.clone(), barrier, location);
+            continue;
+        }
+        let Some(owner) = remote::block_with_barrier(context, rank, barrier, location) else { continue };
+        let problem = match owner.barriers.is_fenced(barrier) {
+            Some(true) => None,
+            Some(false) => Some(RemoteBarrierProblem::NotFenced),
+            None => Some(RemoteBarrierProblem::NotInitialized),
+        };
+        if let Some(problem) = problem {
+            let owner = owner.block.get();
+            context.fail(location, FaultKind::RemoteBarrier { owner, byte_offset: barrier, problem });
+        }
+        remote::begin_load(context, rank, target.clone(), location);
+        owner.engine.note_issuer((issuer, block), location);
+        let target = target.clone();
+        owner.engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, block, location });
+    }
     tile.note_global(context, tile.map.layout().extents, AccessKind::Read, location);
-    let engine = &context.engine;
-    let issuer = context.current.get();
-    engine.issuers.borrow_mut().retain(|(line, _)| !ptr::eq(*line, location));
-    engine.issuers.borrow_mut().push((location, issuer));
-    engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, location });
+    team.wake();
 }
 
 /// Has the first load take place that is told to a barrier for which somebody waits. Returns whether there was one. What nobody waits
@@ -257,6 +336,7 @@ pub(super) fn complete_load(context: &Context<'_>) -> bool {
         let context = current();
         // SAFETY: the word is inside, and the block uses the array, with keys.
         unsafe { context.memory.shared.note_load(array, word, context.current.get(), location) }
+        remote::note_own_load(context, array, word, location);
     });
     context.current.set(before);
     let (first, bytes) = (target.start * WORD, target.len() * WORD);
@@ -352,9 +432,7 @@ pub(crate) fn wait_for_stores(latest: u64) {
 /// Ends the launch if a word that is about to be written is still read by a store, or is going to be written by a load.
 pub(super) fn require_idle(context: &Context<'_>, word: usize, location: &'static Location<'static>) {
     let engine = &context.engine;
-    let stores = engine.stores.borrow();
-    let store = stores.iter().find(|store| store.source.contains(&word)).map(|store| (store.issuer, store.location));
-    drop(stores);
+    let store = engine.pending_store(word);
     let load = engine.pending_load(word);
     if let Some((issuer, line)) = store.or(load) {
         let (thread, element, access) = (

@@ -13,6 +13,7 @@
 //! A thread that waits for what another writes reads it again and again. If everybody does that and nothing changes, for many turns,
 //! nothing ever will: that is how such a loop becomes a report.
 
+use core::ops::Range;
 use std::boxed::Box;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
@@ -41,6 +42,8 @@ pub(super) struct Turns {
 struct State {
     /// The workers that run, in the order of their numbers.
     running: Vec<usize>,
+    /// Those that have work left, and wait until another one wakes them.
+    asleep: Vec<usize>,
     turn: usize,
     random: Random,
     fruitless: u64,
@@ -64,7 +67,8 @@ impl Turns {
     pub(super) fn new(workers: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let turn = random.below(workers);
-        let state = State { running: (0..workers).collect(), turn, random, fruitless: 0, is_over: false };
+        let running = (0..workers).collect();
+        let state = State { running, asleep: Vec::new(), turn, random, fruitless: 0, is_over: false };
         Self { state: Mutex::new(state), begins: (0..workers).map(|_| Condvar::new()).collect() }
     }
 
@@ -90,12 +94,53 @@ impl Turns {
         if state.is_over { Turn::Over } else { Turn::GoOn }
     }
 
+    /// Ends a turn, and waits until another worker has woken this one and it has its next turn. Another one is awake.
+    pub(super) fn sleep(&self, worker: usize) -> Turn {
+        let mut state = self.lock();
+        if state.is_over {
+            return Turn::Over;
+        }
+        state.running.retain(|other| *other != worker);
+        state.asleep.push(worker);
+        self.next(&mut state);
+        let state = self.wait_for(state, worker);
+        if state.is_over { Turn::Over } else { Turn::GoOn }
+    }
+
+    /// Wakes those of some workers that sleep: from now on they have turns again.
+    pub(super) fn wake(&self, workers: Range<usize>) {
+        let mut state = self.lock();
+        let State { running, asleep, fruitless, .. } = &mut *state;
+        if asleep.iter().any(|worker| workers.contains(worker)) {
+            running.extend(asleep.extract_if(.., |worker| workers.contains(worker)));
+            // The order in which they have fallen asleep decides nothing.
+            running.sort_unstable();
+            *fruitless = 0;
+        }
+    }
+
+    /// Whether all others of some workers sleep, or have left.
+    pub(super) fn is_last_awake(&self, worker: usize, workers: Range<usize>) -> bool {
+        self.lock().running.iter().all(|other| *other == worker || !workers.contains(other))
+    }
+
+    /// Has the order from here on depend on this seed alone.
+    pub(super) fn begin_anew(&self, seed: u64) {
+        self.lock().random = Random::new(seed);
+    }
+
     /// Ends the last turn of a worker. `failed`: and those of the others with it.
     pub(super) fn leave(&self, worker: usize, failed: bool) {
         let mut state = self.lock();
         state.is_over |= failed;
         state.fruitless = 0;
         state.running.retain(|other| *other != worker);
+        if state.is_over || state.running.is_empty() {
+            // They end, too.
+            let asleep = core::mem::take(&mut state.asleep);
+            state.running.extend(asleep);
+            state.running.sort_unstable();
+        }
         if !state.running.is_empty() {
             self.next(&mut state);
         }
@@ -174,6 +219,32 @@ mod tests {
         assert!(orders.iter().all(|order| order.len() == 150));
         assert_eq!(order(2), orders[2]);
         assert_ne!(orders[0], orders[1]);
+    }
+
+    #[test]
+    fn who_sleeps_has_no_turn_until_it_is_woken() {
+        let (turns, log) = (Turns::new(2, 0), Mutex::new(vec![]));
+        let note = |what| log.lock().unwrap().push(what);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                turns.begin(0);
+                note("0 begins");
+                assert_eq!(turns.sleep(0), Turn::GoOn);
+                note("0 goes on");
+                turns.leave(0, false);
+            });
+            turns.begin(1);
+            while !turns.is_last_awake(1, 0..2) {
+                assert_eq!(turns.pass(1, true, TRY), Turn::GoOn);
+            }
+            for _ in 0..50 {
+                assert_eq!(turns.pass(1, true, TRY), Turn::GoOn);
+            }
+            note("1 wakes it");
+            turns.wake(0..2);
+            turns.leave(1, false);
+        });
+        assert_eq!(log.into_inner().unwrap(), ["0 begins", "1 wakes it", "0 goes on"]);
     }
 
     #[test]

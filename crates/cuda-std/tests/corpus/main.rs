@@ -11,6 +11,7 @@ extern crate tilewright_cuda_std as cuda_std;
 
 mod barriers;
 mod bounds;
+mod clusters;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies;
@@ -38,6 +39,7 @@ const FAMILIES: &[Family] = &[
     global::FAMILY,
     orders::FAMILY,
     several::FAMILY,
+    clusters::FAMILY,
     waits::FAMILY,
     bounds::FAMILY,
     copies::FAMILY,

@@ -66,6 +66,7 @@ pub(crate) enum Class {
     Unwritten,
     AsyncCopy,
     Tma,
+    Cluster,
     TensorCores,
     Panic,
 }
@@ -95,6 +96,9 @@ impl Class {
             Self::Unwritten => "a read of memory that nobody has written",
             Self::AsyncCopy => "an asynchronous copy not waited for, or over what others still read",
             Self::Tma => "a tile of TMA not waited for, not visible, overwritten, at a wrong place, with wrong bytes",
+            Self::Cluster => {
+                "blocks of a cluster: accesses that nothing orders, a block that has not begun or has ended, meetings, arrivals, tiles for several"
+            }
             Self::TensorCores => "operands or sums of tensor cores touched too early, or never waited for",
             Self::Panic => "an assertion that fails, a panic",
         }
@@ -162,9 +166,11 @@ fn lines(fault: &Fault) -> Vec<u32> {
     let other = match &fault.kind {
         FaultKind::Race { other, .. }
         | FaultKind::GlobalRace { other, .. }
+        | FaultKind::ClusterRace { other, .. }
         | FaultKind::InFlight { other, .. }
         | FaultKind::UnwrittenShared { pending: Some(other), .. } => Some(other.location.line),
         FaultKind::NotFenced { location, .. } => Some(location.line),
+        FaultKind::ClusterArrivedTwice { first } => Some(first.line),
         FaultKind::UnwrittenGlobal { allocated, .. } => Some(allocated.line),
         FaultKind::SumsNotAwaited { product } => Some(product.line),
         FaultKind::Stuck { last_write: Some(write), .. } => Some(write.location.line),

@@ -12,8 +12,8 @@ use std::{env, fs};
 use cuda_std::Dim3;
 use cuda_std::atomic::Scope;
 use cuda_std::executor::{
-    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
-    WarpOperation,
+    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName,
+    SourceLine, ViewElement, WarpOperation,
 };
 
 /// Where the kinds are, and the names that they have.
@@ -77,6 +77,47 @@ fn examples() -> Vec<FaultKind> {
         global(element(0), block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device }),
         F::OrderedOutsideOfAtomics,
         F::NotCooperative,
+        F::NotClustered,
+        F::ClusterRank { rank: 4, blocks: 4 },
+        F::ClusterArrivedTwice { first: line(17) },
+        F::ClusterWaitAlone,
+        F::ClusterArrivalNotAwaited,
+        F::ClusterDivergence {
+            arrived: 97,
+            threads: 128,
+            absent: places().into_iter().map(|place| (thread(2), place)).collect(),
+        },
+        F::ClusterRace {
+            owner: thread(2),
+            array: tile(),
+            element: "[3, 17]".into(),
+            access: AccessKind::Write,
+            block: Some(thread(2)),
+            other: other(AccessKind::Read),
+        },
+        F::ClusterRace {
+            owner: thread(1),
+            array: slice(),
+            element: "5".into(),
+            access: AccessKind::Read,
+            block: None,
+            other: other(AccessKind::Atomic { scope: Scope::Cluster }),
+        },
+        F::ClusterRace {
+            owner: thread(2),
+            array: slice(),
+            element: "5".into(),
+            access: block_scope,
+            block: Some(thread(2)),
+            other: other(AccessKind::Atomic { scope: Scope::Cluster }),
+        },
+        F::UnwrittenRemote { owner: thread(2), array: tile(), element: "[3, 17]".into() },
+        F::RemoteNotStarted { owner: thread(2) },
+        F::RemoteEnded { owner: thread(2) },
+        F::RemoteBarrier { owner: thread(2), byte_offset: 2048, problem: RemoteBarrierProblem::NotInitialized },
+        F::RemoteBarrier { owner: thread(2), byte_offset: 2048, problem: RemoteBarrierProblem::NotFenced },
+        F::RemoteBarrier { owner: thread(2), byte_offset: 2048, problem: RemoteBarrierProblem::TooManyArrivals },
+        F::MulticastRanks { ranks: 0b101, blocks: 2 },
         F::Stuck {
             blocks: 4,
             place: "element 3 of view `flags`".into(),

@@ -15,8 +15,8 @@ use std::format;
 use std::string::String;
 
 use super::{
-    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement,
-    WarpOperation,
+    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName,
+    SourceLine, ViewElement, WarpOperation,
 };
 use crate::Dim3;
 use crate::atomic::Scope;
@@ -66,6 +66,18 @@ impl FaultKind {
             Self::GlobalRace { .. } => "race in global memory",
             Self::OrderedOutsideOfAtomics => "ordered outside of atomics",
             Self::NotCooperative => "not cooperative",
+            Self::NotClustered => "not clustered",
+            Self::ClusterRank { .. } => "cluster rank",
+            Self::ClusterArrivedTwice { .. } => "cluster arrived twice",
+            Self::ClusterWaitAlone => "cluster wait alone",
+            Self::ClusterArrivalNotAwaited => "cluster arrival not awaited",
+            Self::ClusterDivergence { .. } => "cluster divergence",
+            Self::ClusterRace { .. } => "race in the cluster",
+            Self::UnwrittenRemote { .. } => "unwritten remote",
+            Self::RemoteNotStarted { .. } => "remote not started",
+            Self::RemoteEnded { .. } => "remote ended",
+            Self::RemoteBarrier { .. } => "remote barrier",
+            Self::MulticastRanks { .. } => "multicast ranks",
             Self::Stuck { .. } => "stuck",
             Self::UnwrittenShared { .. } => "unwritten shared",
             Self::UnwrittenGlobal { .. } => "unwritten global",
@@ -104,7 +116,13 @@ impl FaultKind {
     fn notes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Race { other, .. } => other_access(f, &None, other),
-            Self::GlobalRace { block, other, .. } => other_access(f, block, other),
+            Self::GlobalRace { block, other, .. } | Self::ClusterRace { block, other, .. } => {
+                other_access(f, block, other)
+            }
+            Self::ClusterArrivedTwice { first } => note(f, format_args!("it arrived here first"), first),
+            Self::ClusterDivergence { absent, .. } => {
+                absent.iter().try_for_each(|(block, place)| write!(f, "\n  note: in block {block}, {place}"))
+            }
             Self::InFlight { other, .. } => {
                 note(f, format_args!("thread {} asked them to here", other.thread), &other.location)
             }
@@ -172,6 +190,35 @@ impl FaultKind {
                 "make the memory a parameter of type `GlobalAtomics`: by that the launch knows that blocks may wait for one another; or use \
                  `Relaxed` if nothing but the value itself matters"
             }
+            Self::NotClustered => "write `cluster = …` among the arguments of `#[kernel]`",
+            Self::ClusterRank { .. } => {
+                "compute the rank from `cluster::blocks()`, or name more blocks in `#[kernel(cluster = …)]`, 8 at most"
+            }
+            Self::ClusterArrivedTwice { .. } => "call `cluster::wait()` between the two",
+            Self::ClusterWaitAlone => "call `cluster::arrive()` before, or `cluster::sync()` in place of the wait",
+            Self::ClusterArrivalNotAwaited => "call `cluster::wait()` before the thread returns",
+            Self::ClusterDivergence { .. } => {
+                "have all threads of all blocks of the cluster come to the same meetings: move the call out of the branch or loop; only threads \
+                 that have returned are not waited for"
+            }
+            Self::ClusterRace { access, other, .. } => of_race_in_cluster(*access, other.access),
+            Self::UnwrittenRemote { .. } => {
+                "have the block whose memory it is, or another one, write all that is read, zeros too, before a `cluster::sync()`"
+            }
+            Self::RemoteNotStarted { .. } => {
+                "put `cluster::sync()` before the first access to another block's memory, or `cluster::arrive_relaxed()` and `cluster::wait()`"
+            }
+            Self::RemoteEnded { .. } => {
+                "put `cluster::sync()`, to which the block comes as well, behind the last access to another block's memory"
+            }
+            Self::RemoteBarrier { problem: RemoteBarrierProblem::TooManyArrivals, .. } => {
+                "initialize the barrier for as many arrivals as there are from all blocks, or wait for the phase before the next arrival"
+            }
+            Self::RemoteBarrier { .. } => {
+                "have one thread of each block call `Barrier::init` and `fence_barrier_init`, and put `cluster::sync()` between that and the \
+                 first use from another block"
+            }
+            Self::MulticastRanks { .. } => "set a bit for at least one block, and for no rank from `cluster::blocks()` on",
             Self::NotCooperative => "write `cooperative` among the arguments of `#[kernel]`",
             Self::Stuck { access: AccessKind::Read, .. } => {
                 "wait by atomic operations: `load(Acquire, …)` in the loop, and `store(…, Release, …)` where the wait is to end, by a thread \
@@ -290,6 +337,31 @@ fn of_race(access: AccessKind, other: AccessKind, block: Option<&Dim3>) -> &'sta
     }
 }
 
+/// What to do about a race of two blocks of a cluster.
+fn of_race_in_cluster(access: AccessKind, other: AccessKind) -> &'static str {
+    use AccessKind::Atomic;
+    match (access, other) {
+        (Atomic { .. }, Atomic { .. }) => "use a scope that includes both threads: `Scope::Cluster` for those of a cluster",
+        (Atomic { .. }, _) | (_, Atomic { .. }) => {
+            "make both accesses atomic, or put `cluster::sync()` between the two"
+        }
+        _ => {
+            "put `cluster::sync()` between the two, or have the second thread wait for the first by `Barrier::wait_for_cluster`; a sum in one \
+             place needs an atomic operation"
+        }
+    }
+}
+
+impl fmt::Display for RemoteBarrierProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotInitialized => "is not initialized",
+            Self::NotFenced => "is not visible to TMA, which is to tell it of bytes",
+            Self::TooManyArrivals => "expects no more arrivals in its present phase, only bytes",
+        })
+    }
+}
+
 impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
@@ -316,6 +388,7 @@ impl AccessKind {
             Self::Read => "reads",
             Self::Write => "writes",
             Self::Atomic { scope: Scope::Block } => "atomically, for its own block only, accesses",
+            Self::Atomic { scope: Scope::Cluster } => "atomically, for its own cluster only, accesses",
             Self::Atomic { .. } => "atomically accesses",
         }
     }

@@ -14,7 +14,8 @@ use crate::{ContractViolation, Dim3};
 pub(super) use message::element_name;
 use message::{misaligned, of_block, out_of_bounds};
 pub use places::{
-    AccessKind, Elsewhere, LastWrite, OtherAccess, Place, SharedArrayName, SourceLine, ViewElement, WarpOperation,
+    AccessKind, Elsewhere, LastWrite, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement,
+    WarpOperation,
 };
 
 /// Why a launch did not run, or did not finish.
@@ -196,6 +197,99 @@ pub enum FaultKind {
     /// All blocks were to meet, but the kernel does not say that they run at the same time.
     #[error("all blocks of the grid meet here, but they need not run at the same time: the kernel is not cooperative")]
     NotCooperative,
+    /// The kernel uses what clusters have, but does not say that it has any.
+    #[error("this needs a cluster of blocks, and the kernel does not say how many there are in one")]
+    NotClustered,
+    /// A rank that no block of the cluster has.
+    #[error("there is no block of rank {rank} in a cluster of {blocks}")]
+    ClusterRank {
+        /// The rank.
+        rank: u32,
+        /// The blocks of a cluster.
+        blocks: u32,
+    },
+    /// A thread arrives at the barrier of the cluster again and has not waited there since it arrived.
+    #[error("the thread arrives at the barrier of the cluster twice and does not wait in between")]
+    ClusterArrivedTwice {
+        /// Where it arrived first.
+        first: SourceLine,
+    },
+    /// A thread waits at the barrier of the cluster and has not arrived there.
+    #[error("the thread waits at the barrier of the cluster and has not arrived there: it waits for itself")]
+    ClusterWaitAlone,
+    /// A thread returns from the kernel, has arrived at the barrier of the cluster, and has not waited there.
+    #[error("the thread returns without having waited at the barrier of the cluster, at which it arrived here")]
+    ClusterArrivalNotAwaited,
+    /// Threads wait at the barrier of the cluster for others that never arrive.
+    #[error("{arrived} of {threads} threads have arrived at the barrier of the cluster, and the others never do")]
+    ClusterDivergence {
+        /// How many have arrived.
+        arrived: usize,
+        /// How many there are in the cluster that have not returned.
+        threads: usize,
+        /// Where those are that do not wait there, by their blocks.
+        absent: Vec<(Dim3, Elsewhere)>,
+    },
+    /// Threads of two blocks of a cluster access an element of shared memory, nothing orders the two accesses, at least one of them writes,
+    /// and they are not both atomic.
+    #[error(
+        "a race: this thread {} element {element} of {array} of block {owner}, and thread {}{} {} it, with nothing that orders the two",
+        .access.verb(), .other.thread, of_block(block), .other.access.verb()
+    )]
+    ClusterRace {
+        /// The block whose memory it is.
+        owner: Dim3,
+        /// The array.
+        array: SharedArrayName,
+        /// The position in the array, as it is indexed.
+        element: String,
+        /// What the thread of the report did.
+        access: AccessKind,
+        /// The block of the other thread, if it is another one.
+        block: Option<Dim3>,
+        /// The access that it conflicts with.
+        other: OtherAccess,
+    },
+    /// A read of the shared memory of another block that nobody has written.
+    #[error("element {element} of {array} of block {owner} is read, but nobody has written it")]
+    UnwrittenRemote {
+        /// The block whose memory it is.
+        owner: Dim3,
+        /// The array.
+        array: SharedArrayName,
+        /// The position in the array.
+        element: String,
+    },
+    /// An access to the shared memory of another block that may not have begun.
+    #[error("this accesses the shared memory of block {owner}, which need not have begun: nothing that it has done is ordered before")]
+    RemoteNotStarted {
+        /// The block whose memory it is.
+        owner: Dim3,
+    },
+    /// An access to the shared memory of another block that may have ended.
+    #[error("this accesses the shared memory of block {owner}, which may have ended: nothing orders the access before its end")]
+    RemoteEnded {
+        /// The block whose memory it is.
+        owner: Dim3,
+    },
+    /// An arrival, or bytes by TMA, for a barrier of another block that is not ready for it.
+    #[error("the barrier at byte {byte_offset} of the dynamic shared memory of block {owner} {problem}")]
+    RemoteBarrier {
+        /// The block whose barrier it is.
+        owner: Dim3,
+        /// Where it is.
+        byte_offset: usize,
+        /// What is wrong.
+        problem: RemoteBarrierProblem,
+    },
+    /// A tile for blocks that there are not, or for none.
+    #[error("a tile is loaded to the blocks of the ranks {ranks:#b} (a bit for each), and there are {blocks} in the cluster")]
+    MulticastRanks {
+        /// A bit for each rank.
+        ranks: u16,
+        /// The blocks of a cluster.
+        blocks: u32,
+    },
     /// Threads wait for a value that nobody is left to write.
     #[error(
         "this thread {} {place} again and again, and nothing changes: nobody is left who writes it, among the {blocks} blocks that run at the \
@@ -479,6 +573,6 @@ pub enum FaultKind {
 impl FaultKind {
     /// Whether it is a race, so that what a thread has read may be what another one was about to write.
     pub(super) fn is_race(&self) -> bool {
-        matches!(self, Self::Race { .. } | Self::GlobalRace { .. })
+        matches!(self, Self::Race { .. } | Self::GlobalRace { .. } | Self::ClusterRace { .. })
     }
 }

@@ -81,6 +81,17 @@ pub struct OtherAccess {
     pub access: AccessKind,
 }
 
+/// What is wrong with a barrier of another block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteBarrierProblem {
+    /// Nobody has initialized it.
+    NotInitialized,
+    /// It has not been made visible to TMA.
+    NotFenced,
+    /// Its present phase expects no more arrivals.
+    TooManyArrivals,
+}
+
 /// Who has written something last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastWrite {

@@ -20,7 +20,8 @@ use std::vec::Vec;
 use super::super::context::{Context, LANES};
 use super::super::exchange::lanes_in;
 use super::super::fault::AccessKind;
-use super::super::known::is_wide;
+use super::super::known::reach;
+use crate::atomic::Scope;
 
 /// How many groups are kept of one record at most, so that one number that everybody adds to cannot take all memory.
 const MOST_GROUPS: usize = 1024;
@@ -33,13 +34,13 @@ const LATEST: usize = 64;
 
 /// An access, as the shadow remembers it.
 #[derive(Clone, Copy)]
-pub(super) struct Access {
+pub(in super::super) struct Access {
     /// `None` only if there was no access.
-    pub(super) location: Option<&'static Location<'static>>,
-    pub(super) interval: u64,
-    pub(super) block: u64,
-    pub(super) thread: u32,
-    pub(super) kind: AccessKind,
+    pub(in super::super) location: Option<&'static Location<'static>>,
+    pub(in super::super) interval: u64,
+    pub(in super::super) block: u64,
+    pub(in super::super) thread: u32,
+    pub(in super::super) kind: AccessKind,
 }
 
 impl Access {
@@ -108,13 +109,16 @@ impl Record {
     /// An access with which one of the running thread is a race.
     pub(super) fn conflict(&self, context: &Context<'_>, me: &Access) -> Option<Access> {
         let is_conflict =
-            |other: &&Access| other.location.is_some() && may_conflict(other, me) && is_unordered(context, other, me);
+            |other: &&Access| other.location.is_some() && may_conflict(context, other, me) && is_unordered(context, other, me);
         let few = [&self.write].into_iter().chain(&self.reads).chain(&self.atomics).find(is_conflict).copied();
-        few.or_else(|| {
+        let more = || {
             let more = self.more.as_deref()?;
             let groups = more.reads.groups.iter().chain(&more.atomics.groups);
             groups.flat_map(Group::accesses).find(|other| is_conflict(&other))
-        })
+        };
+        // What TMA has written says less than who has read that since.
+        let by_tma = few.filter(|write| write.thread as usize >= context.threads.len());
+        if by_tma.is_some() { more().or(by_tma) } else { few.or_else(more) }
     }
 
     /// Enters a write of the running thread. What came before is ordered before it, so nobody can conflict with that alone.
@@ -147,11 +151,11 @@ pub(super) fn needs_all(context: &Context<'_>) -> bool {
 }
 
 /// Whether two accesses are a race if nothing orders them.
-fn may_conflict(other: &Access, me: &Access) -> bool {
+fn may_conflict(context: &Context<'_>, other: &Access, me: &Access) -> bool {
     match (other.kind, me.kind) {
         (AccessKind::Read, AccessKind::Read) => false,
         (AccessKind::Atomic { scope: one }, AccessKind::Atomic { scope: two }) => {
-            other.block != me.block && !(is_wide(one) && is_wide(two))
+            !context.is_within(one.min(two), other.block, me.block)
         }
         _ => true,
     }
@@ -227,22 +231,25 @@ impl Groups {
     /// Forgets what a later access of the same kind stands for: of the same thread, or the one of the running thread, which is about to be
     /// added.
     fn prune(&mut self, context: &Context<'_>, me: &Access) {
-        let mut seen: HashMap<(u64, u32, bool), u32> = HashMap::new();
+        let mut seen: HashMap<(u64, u32, Option<Scope>), u32> = HashMap::new();
         for group in self.groups.iter_mut().rev() {
-            let later = seen.entry((group.block, group.warp, reaches_far(group.kind))).or_default();
+            let later = seen.entry((group.block, group.warp, reaches(group.kind))).or_default();
             let lanes = group.lanes & !*later;
             *later |= group.lanes;
             group.lanes = lanes;
         }
         self.groups.retain(|group| {
             let is_open =
-                |other: Access| reaches_far(other.kind) != reaches_far(me.kind) || is_unordered(context, &other, me);
+                |other: Access| reaches(other.kind) != reaches(me.kind) || is_unordered(context, &other, me);
             group.accesses().any(is_open)
         });
     }
 }
 
-/// Whether an access meets atomic operations of other blocks without a conflict.
-fn reaches_far(kind: AccessKind) -> bool {
-    matches!(kind, AccessKind::Atomic { scope } if is_wide(scope))
+/// How far an access meets atomic operations of other blocks without a conflict.
+fn reaches(kind: AccessKind) -> Option<Scope> {
+    match kind {
+        AccessKind::Atomic { scope } => Some(reach(scope)),
+        _ => None,
+    }
 }

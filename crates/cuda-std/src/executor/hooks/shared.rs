@@ -13,6 +13,7 @@ use super::super::costs::CostKind;
 use super::super::fault::{AccessKind, FaultKind, OtherAccess, SharedArrayName};
 use super::super::identity::{DYNAMIC, SharedIdentity};
 use super::super::products::require_awaited;
+use super::super::remote;
 use super::super::shared_memory::{Conflict, Content, WORD, WordBytes, is_read_enough, with_placement};
 use super::super::spins;
 use super::super::tma::require_idle;
@@ -152,7 +153,7 @@ fn slice_name((byte_offset, len, element_bytes): (usize, usize, usize)) -> Share
 
 /// The data of an array, after the read of the element at `offset`, which is inside, has been checked.
 #[inline(always)]
-fn data_to_read<T: Element>(
+pub(in super::super) fn data_to_read<T: Element>(
     array: &'static SharedIdentity,
     offset: usize,
     location: &'static Location<'static>,
@@ -181,7 +182,7 @@ fn data_to_read<T: Element>(
 
 /// The data of an array, after the write of the element at `offset`, which is inside, has been checked.
 #[inline(always)]
-fn data_to_write<T: Element>(
+pub(in super::super) fn data_to_write<T: Element>(
     array: &'static SharedIdentity,
     offset: usize,
     location: &'static Location<'static>,
@@ -331,7 +332,7 @@ fn place(array: &'static SharedIdentity, location: &'static Location<'static>) {
     let context = current();
     context.require_headroom();
     let (shared, dynamic_bytes) = (&context.memory.shared, context.dynamic_bytes);
-    let static_bytes = shared.static_bytes() + array.static_bytes();
+    let static_bytes = shared.static_bytes_with(array);
     let declared_bytes = context.declared_static_bytes;
     if static_bytes > declared_bytes {
         context.fail(location, FaultKind::SharedUndeclared { array: array.name(), static_bytes, declared_bytes });
@@ -356,6 +357,7 @@ fn note_read_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, l
         Ok(Content::Unwritten) => unwritten(array, bytes.in_array(word), location),
         Err(conflict) => race(array, word, location, AccessKind::Read, conflict),
     }
+    remote::note_own(context, array, word, bytes, AccessKind::Read, location);
 }
 
 /// Enters a write into the shadow. The word is inside the array, which has keys.
@@ -377,6 +379,7 @@ fn note_write_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, 
     if let Err(conflict) = result {
         race(array, word, location, AccessKind::Write, conflict);
     }
+    remote::note_own(context, array, word, bytes, AccessKind::Write, location);
 }
 
 /// Enters an atomic operation into the shadow. The word is inside the array, which has keys.
@@ -403,10 +406,13 @@ fn enter_atomic(array: &'static SharedIdentity, word: usize, location: &'static 
         require_idle(context, word, location);
     }
     // SAFETY: as for `note_read_of`.
-    match unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
+    let content = match unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
         Ok(content) => content,
         Err(conflict) => race(array, word, location, AccessKind::Atomic { scope: Scope::Device }, conflict),
-    }
+    };
+    let kind = AccessKind::Atomic { scope: context.atomic_scope.get() };
+    remote::note_own(context, array, word, WordBytes::ALL, kind, location);
+    content
 }
 
 /// Enters a write that has not happened yet into the shadow: it conflicts as a write does, and leaves the word unwritten.
@@ -457,7 +463,7 @@ fn race(
     // TMA writes for the thread that has asked it to.
     let thread = match context.threads.get(conflict.thread) {
         Some(thread) => thread.index,
-        None => context.threads[context.engine.issuer(conflict.location)].index,
+        None => context.threads[context.engine.issuer(conflict.location).map_or(0, |(issuer, _)| issuer)].index,
     };
     let other = OtherAccess { thread, location: conflict.location.into(), access: conflict.access };
     let (array, element) = (array.name(), array.index_of_byte(word * WORD + conflict.byte));
