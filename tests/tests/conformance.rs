@@ -1,10 +1,12 @@
 //! The comparison of single instructions, without a GPU: the models of `cuda_std` beside a reference, few words of each. On a GPU the
 //! program `conformance` does the same with the instructions themselves.
 
+use cuda_std::executor::{Checks, Executor};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tests::conformance::fit::fit;
 use tests::conformance::kernels::PTX;
+use tests::conformance::machine::Machine;
 use tests::conformance::number::{Format, Rounding};
 use tests::conformance::numerics::{Addend, Cut, Dot, Exponent, Numerics, Terms, terms};
 use tests::conformance::operands::{Kind, Operands};
@@ -30,6 +32,17 @@ fn instructions_of_threads_and_warps_do_what_they_should() {
         if !of_tensor_cores_or_tiles.iter().any(|beginning| name.starts_with(beginning)) {
             compare(&name, 20_000);
         }
+    }
+}
+
+/// With all checks, which look for races between the blocks, what clusters and multicast do is the same.
+#[test]
+fn instructions_of_clusters_are_free_of_races() {
+    let checked = Machine::Executor(Executor::new(Checks::Full));
+    for beginning in ["cluster_", "load_tiles_to_blocks_fp32_swizzled_128x8"] {
+        let options = Options { instructions: vec![beginning.into()], elements: 5000, seed: 7, fits: false };
+        let report = run(&options, Some(&checked), |_| ());
+        assert!(!report.outcomes.is_empty() && report.agrees(), "{}", report.markdown());
     }
 }
 

@@ -63,9 +63,9 @@
 //! never come.
 
 use crate::Element;
-use crate::shared::SharedArray;
 #[cfg(target_arch = "nvptx64")]
 use crate::element::vector;
+use crate::shared::SharedArray;
 
 macro_rules! registers {
     ($($name:ident, $register:literal, $on_cpu:expr, $doc:literal;)*) => { $(
@@ -279,7 +279,12 @@ impl<A: SharedArray> RemoteShared<A> {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn address_of(self, index: A::Index) -> u32 {
-        const { assert!(align_of::<A::Element>() == size_of::<A::Element>(), "an element of another block is aligned to its size") };
+        const {
+            assert!(
+                align_of::<A::Element>() == size_of::<A::Element>(),
+                "an element of another block is aligned to its size"
+            )
+        };
         self.address.wrapping_add((A::offset(index) * size_of::<A::Element>()) as u32)
     }
 

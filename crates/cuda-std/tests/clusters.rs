@@ -8,12 +8,10 @@ mod common;
 
 use common::{ALL_CHECKS, at, fault, launch, line_of, succeed};
 use cuda_std::atomic::{Acquire, Relaxed, Release, Scope};
-use cuda_std::executor::{Checks, Executor, FaultKind, LaunchError, RemoteBarrierProblem};
-use cuda_std::hopper::{self, Barrier};
+use cuda_std::executor::{Checks, Executor, FaultKind, LaunchError};
+use cuda_std::hopper::Barrier;
 use cuda_std::prelude::*;
-use cuda_std::{
-    ComputeCapability, Excess, KernelFacts, Limits, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle, cluster,
-};
+use cuda_std::{ComputeCapability, Excess, KernelFacts, Limits, cluster};
 
 const SOURCE: &str = include_str!("clusters.rs");
 
@@ -67,7 +65,8 @@ fn every_block_knows_where_it_is() {
             let block = block as u32;
             let (x, y, z) = (block % 4, block / 4 % 3, block / 12);
             let within = [x % 2, 0, z % 2];
-            let expected = [within[0] + 2 * within[2], 4, within[0], 0, within[2], 2, 1, 2, x / 2, y, z / 2, 2, 3, 3, x, y, z];
+            let expected =
+                [within[0] + 2 * within[2], 4, within[0], 0, within[2], 2, 1, 2, x / 2, y, z / 2, 2, 3, 3, x, y, z];
             assert_eq!(numbers, expected, "block {block}");
         }
     }
@@ -120,7 +119,8 @@ fn a_gpu_without_clusters_refuses_the_kernel_by_name() {
     let ampere = Limits::of(ComputeCapability::new(8, 0)).unwrap();
     let mut y = vec![0; NUMBERS * 4];
     let kernel = positions { y: GlobalSliceMut::new(&mut y) };
-    let error = unsafe { Executor::new(Checks::Full).with_limits(ampere).launch(kernel, (2, 1, 2).into()) }.unwrap_err();
+    let error =
+        unsafe { Executor::new(Checks::Full).with_limits(ampere).launch(kernel, (2, 1, 2).into()) }.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("`positions`") && text.contains("clusters from compute capability 9.0 on"), "{text}");
     let larger = KernelFacts { cluster: Some([16, 1, 1]), ..positions::FACTS };
@@ -334,7 +334,9 @@ fn a_meeting_to_which_some_never_come_is_reported_with_where_they_are() {
             (BLOCK_FIRST, 63, "in block (1, 0, 0), thread (0, 0, 0) waits for the phase of parity 0"),
         ] {
             let fault = fault(checks, meets { wrong }, 2);
-            let FaultKind::ClusterDivergence { arrived: found, threads: 64, .. } = fault.kind else { panic!("{fault}") };
+            let FaultKind::ClusterDivergence { arrived: found, threads: 64, .. } = fault.kind else {
+                panic!("{fault}")
+            };
             assert_eq!((found, fault.location.as_ref().unwrap().line), (arrived, line("meets")), "{fault}");
             assert_eq!(fault.block, at(0, 0, 0), "{fault}");
             assert!(fault.to_string().contains(where_others_are), "{fault}");
@@ -348,7 +350,7 @@ fn has_no_cluster(wrong: u32, y: GlobalSliceMut<'_, u32>) {
     unsafe {
         y.set_unchecked(0, 10 * cluster::blocks() + cluster::rank() + cluster::dim_y());
         match wrong {
-            1 => cluster::sync(), // <sync>
+            1 => cluster::sync(),             // <sync>
             2 => _ = OWN.of_block(0).read(0), // <of block>
             _ => {}
         }
@@ -365,6 +367,41 @@ fn without_clusters_a_block_is_one_of_its_own_and_meets_nobody() {
             assert_eq!((fault.kind.clone(), fault.location.unwrap().line), (FaultKind::NotClustered, line(mark)));
         }
     }
+}
+
+/// A meeting orders accesses to global memory, too.
+#[test]
+fn a_meeting_of_the_cluster_orders_what_its_blocks_do_in_global_memory() {
+    #[kernel(block = 32, cluster = 2)]
+    fn passes_on(wrong: u32, x: GlobalSliceMut<'_, u32>, y: GlobalSliceMut<'_, u32>) {
+        let me = thread::thread_idx_x() as usize;
+        unsafe {
+            x.set_unchecked(thread::index_1d(), 5 * me as u32 + cluster::rank()); // <passes on: write>
+            if wrong == 0 {
+                cluster::sync();
+            } else {
+                cluster::arrive_relaxed();
+                cluster::wait();
+            }
+            // Of the other block of the same cluster; or of another cluster.
+            let block = if wrong == 2 { thread::block_idx_x() ^ 2 } else { thread::block_idx_x() ^ 1 };
+            y.set_unchecked(thread::index_1d(), x.get_unchecked(32 * block as usize + 31 - me)); // <passes on: read>
+        }
+    }
+    let (mut x, mut y) = (vec![0; 128], vec![0; 128]);
+    let mut of = |wrong| {
+        let kernel = passes_on { wrong, x: GlobalSliceMut::new(&mut x), y: GlobalSliceMut::new(&mut y) };
+        launch(Checks::Full, kernel, 4)
+    };
+    of(0).unwrap();
+    for wrong in [1, 2] {
+        let LaunchError::Fault(fault) = of(wrong).unwrap_err() else { panic!("{wrong}") };
+        let FaultKind::GlobalRace { block: Some(_), other, .. } = &fault.kind else { panic!("{fault}") };
+        let mut lines = [fault.location.as_ref().unwrap().line, other.location.line];
+        lines.sort_unstable();
+        assert_eq!(lines, [line("passes on: write"), line("passes on: read")], "{fault}");
+    }
+    assert!((0..128).all(|i| y[i] as usize == 5 * (31 - i % 32) + (i / 32 % 2 ^ 1)));
 }
 
 // Memory of a block that is not there.
@@ -431,10 +468,10 @@ fn bounds_and_ranks_are_always_checked() {
             cluster::sync();
             let slice: SharedSlice<u32> = dynamic_shared(0, 16);
             match wrong {
-                0 => _ = OWN.of_block(1).write(8, 0), // <index>
+                0 => _ = OWN.of_block(1).write(8, 0),                // <index>
                 1 => _ = slice.of_block(1).write_vector(14, [0; 4]), // <vector>
-                2 => _ = slice.of_block(1).write_vector(2, [0; 4]), // <alignment>
-                _ => _ = slice.of_block(2).write(0, 0), // <rank>
+                2 => _ = slice.of_block(1).write_vector(2, [0; 4]),  // <alignment>
+                _ => _ = slice.of_block(2).write(0, 0),              // <rank>
             }
         }
     }
@@ -447,144 +484,6 @@ fn bounds_and_ranks_are_always_checked() {
         ] {
             let fault = fault(checks, outside { wrong }, 2);
             assert_eq!((fault.kind.name(), fault.location.as_ref().unwrap().line), (name, line(mark)), "{fault}");
-        }
-    }
-}
-
-// Barriers of other blocks.
-
-const NOT_INITIALIZED: u32 = 1;
-const TOO_MANY: u32 = 2;
-
-#[kernel(block = 32, cluster = 2, dynamic_shared = 16)]
-fn arrivals(wrong: u32) {
-    let (me, rank) = (thread::thread_idx_x(), cluster::rank());
-    unsafe {
-        let barrier = Barrier::at(dynamic_shared(0, 2), 1);
-        if me == 0 && !(wrong == NOT_INITIALIZED && rank == 0) {
-            barrier.init(1);
-        }
-        cluster::sync();
-        if me == 0 && rank == 0 && wrong == TOO_MANY {
-            barrier.arrive_expecting(16);
-        }
-        cluster::sync();
-        if me == 0 && rank == 1 {
-            barrier.of_block(0).arrive(); // <arrival>
-            // The own one, as another block's.
-            barrier.of_block(1).arrive();
-        }
-        if rank == 0 && wrong == 0 || rank == 1 {
-            barrier.wait_for_cluster(0);
-        }
-    }
-}
-
-#[test]
-fn a_barrier_of_another_block_has_to_be_ready() {
-    for checks in ALL_CHECKS {
-        succeed(checks, arrivals { wrong: 0 }, 2);
-        for (wrong, expected) in
-            [(NOT_INITIALIZED, RemoteBarrierProblem::NotInitialized), (TOO_MANY, RemoteBarrierProblem::TooManyArrivals)]
-        {
-            let fault = fault(checks, arrivals { wrong }, 2);
-            let FaultKind::RemoteBarrier { owner, byte_offset: 8, problem } = fault.kind else { panic!("{fault}") };
-            assert_eq!((owner, problem, fault.block), (at(0, 0, 0), expected, at(1, 0, 0)), "{fault}");
-            assert_eq!(fault.location.as_ref().unwrap().line, line("arrival"), "{fault}");
-        }
-    }
-}
-
-/// What another block has written, tensor cores and TMA see only behind a fence of who wrote it.
-#[kernel(block = 32, cluster = 2, dynamic_shared = 1024)]
-fn stores_from_another_block(fences: u32, map: TensorMapMut<'_>) {
-    let (me, rank) = (thread::thread_idx_x() as usize, cluster::rank());
-    unsafe {
-        let tile: SharedSlice<f32> = dynamic_shared(0, 256);
-        cluster::sync();
-        if rank == 1 {
-            for i in 0..8 {
-                tile.of_block(0).write(32 * i + me, (32 * i + me) as f32); // <from another block>
-            }
-            if fences == 1 {
-                hopper::fence_async_shared();
-            }
-        }
-        cluster::sync();
-        if rank == 0 && me == 0 {
-            hopper::store_tile(tile, 0, map, [0; 3]); // <store of it>
-            hopper::commit_stores();
-            hopper::wait_for_stores::<0>();
-        }
-    }
-}
-
-#[test]
-fn what_another_block_writes_has_to_be_made_visible_to_tma() {
-    let mut memory = vec![0f32; 256];
-    let layout = TileLayout {
-        element: TileElement::Bytes4,
-        extents: [32, 8, 1],
-        byte_strides: [4, 128, 1024],
-        tile: [32, 8, 1],
-        swizzle: TileSwizzle::None,
-    };
-    let map = |memory: &mut Vec<f32>| unsafe {
-        TensorMapMut::new(TensorMap::from_raw_parts([0; 16], memory.as_mut_ptr().cast(), 1024, layout))
-    };
-    succeed(Checks::Full, stores_from_another_block { fences: 1, map: map(&mut memory) }, 2);
-    assert!((0..256).all(|i| memory[i] == i as f32));
-    let fault = fault(Checks::Full, stores_from_another_block { fences: 0, map: map(&mut memory) }, 2);
-    let FaultKind::NotFenced { location, .. } = &fault.kind else { panic!("{fault}") };
-    let lines = (fault.location.as_ref().unwrap().line, location.line);
-    assert_eq!(lines, (line("store of it"), line("from another block")), "{fault}");
-}
-
-/// A tile for some of four blocks.
-#[kernel(block = 32, cluster = 4, dynamic_shared = 1024 + 8)]
-fn tile_for_some(ranks: u32, map: TensorMap<'_>, y: GlobalSliceMut<'_, f32>) {
-    let (me, rank) = (thread::thread_idx_x() as usize, cluster::rank());
-    unsafe {
-        let (tile, barrier) = (dynamic_shared::<f32>(0, 256), Barrier::at(dynamic_shared(1024, 1), 0));
-        if me == 0 {
-            barrier.init(1);
-            hopper::fence_barrier_init();
-            if ranks >> rank & 1 == 1 {
-                barrier.arrive_expecting(1024);
-            }
-        }
-        cluster::sync();
-        if me == 0 && rank == 2 {
-            hopper::load_tile_to_blocks(tile, 0, map, [0; 3], barrier, ranks as u16);
-        }
-        if ranks >> rank & 1 == 1 {
-            barrier.wait(0);
-            for i in 0..8 {
-                y.set_unchecked(256 * rank as usize + 32 * i + me, tile.read(32 * i + me));
-            }
-        }
-        cluster::sync();
-    }
-}
-
-#[test]
-fn tiles_come_to_the_blocks_that_are_named() {
-    let x: Vec<f32> = (1..257).map(|i| i as f32).collect();
-    let layout = TileLayout {
-        element: TileElement::Bytes4,
-        extents: [32, 8, 1],
-        byte_strides: [4, 128, 1024],
-        tile: [32, 8, 1],
-        swizzle: TileSwizzle::None,
-    };
-    for checks in ALL_CHECKS {
-        for ranks in 1..16 {
-            let map = unsafe { TensorMap::from_raw_parts([0; 16], x.as_ptr().cast(), 1024, layout) };
-            let mut y = vec![0.0; 1024];
-            succeed(checks, tile_for_some { ranks, map, y: GlobalSliceMut::new(&mut y) }, 4);
-            for (rank, y) in y.chunks(256).enumerate() {
-                assert!(if ranks >> rank & 1 == 1 { y == x } else { y.iter().all(|y| *y == 0.0) }, "{ranks:b} {rank}");
-            }
         }
     }
 }

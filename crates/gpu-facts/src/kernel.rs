@@ -252,10 +252,9 @@ impl fmt::Display for Excess {
                 "its blocks run in clusters of {x}x{y}x{z}, and there are clusters from compute capability 9.0 on: have another kernel do \
                  the same on this GPU"
             ),
-            Self::Cluster { cluster: [x, y, z], limit } => write!(
-                f,
-                "a cluster has {x}x{y}x{z} blocks, and there can be 1 to {limit}: choose a smaller cluster"
-            ),
+            Self::Cluster { cluster: [x, y, z], limit } => {
+                write!(f, "a cluster has {x}x{y}x{z} blocks, and there can be 1 to {limit}: choose a smaller cluster")
+            }
             Self::GridOfClusters { grid: [x, y, z], cluster: [a, b, c] } => write!(
                 f,
                 "the grid has {x}x{y}x{z} blocks, which are no whole clusters of {a}x{b}x{c}: launch a multiple of the cluster along each \

@@ -69,6 +69,7 @@ pub struct Limits {
     /// The blocks that it runs at a time.
     pub blocks_per_multiprocessor: u32,
     /// The most blocks of a cluster; 0 where there are no clusters.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub blocks_per_cluster: u32,
 }
 

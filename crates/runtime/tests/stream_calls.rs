@@ -46,13 +46,26 @@ fn meets(x: GlobalSlice<'_, u32>) {
     let _ = x;
 }
 
+/// Has clusters.
+#[kernel(block = 1, cluster = (2, 3), any_grid)]
+fn clustered(x: GlobalSlice<'_, u32>) {
+    let _ = x;
+}
+
 fn set() -> &'static KernelSet {
     const CHANNEL: &str = ".visible .global .align 8 .b8 __tilewright_channel[32];\n";
     let kernels = [("mix", ""), ("prints", CHANNEL), ("meets", "")].map(|(kernel, variable)| {
         let ptx = format!(".version 7.4\n.target sm_80\n{variable}.visible .entry {kernel}() .reqntid 1 {{\n}}\n");
         (kernel, &*ptx.leak())
     });
-    let archs = vec![("sm_80", &*Box::leak(Box::new(kernels)) as &[_])];
+    let with_clusters = [(
+        "clustered",
+        ".version 8.0\n.target sm_90\n.visible .entry clustered()\n.reqntid 1\n.explicitcluster\n.reqnctapercluster 2, 3, 1 // @clustered\n{\n}\n",
+    )];
+    let archs = vec![
+        ("sm_90", &*Box::leak(Box::new(with_clusters)) as &[_]),
+        ("sm_80", &*Box::leak(Box::new(kernels)) as &[_]),
+    ];
     let crate_name = <mix as cuda_std::Kernel>::FACTS.source.crate_name;
     Box::leak(Box::new(KernelSet::embedded(crate_name, None, Ok(archs.leak()), &[])))
 }
@@ -104,6 +117,36 @@ fn buffers(device: &Device) -> [Buffer<u32>; 3] {
 
 fn launch<'a>(x: &'a Buffer<u32>, y: &'a mut Buffer<u32>) -> mix<'a> {
     mix { factor: 3, rounds: 1, x: x.view(), y: y.view_mut() }
+}
+
+#[test]
+fn a_grid_is_made_of_whole_clusters() {
+    isolated("a_grid_is_made_of_whole_clusters", || {
+        let device = open();
+        let [x, ..] = buffers(&device);
+        device.launch_any_grid((4, 3, 5), clustered { x: x.view() }).unwrap();
+        for grid in [(3, 3, 1), (4, 4, 1), (1, 1, 1)] {
+            let error = device.launch_any_grid(grid, clustered { x: x.view() }).unwrap_err().to_string();
+            assert!(error.contains("`clustered`") && error.contains("no whole clusters of 2x3x1"), "{error}");
+        }
+        // The GPU can be used further, and the kernel.
+        device.launch_any_grid((2, 3), clustered { x: x.view() }).unwrap();
+        device.synchronize().unwrap();
+    });
+}
+
+#[test]
+fn a_gpu_without_clusters_refuses_a_kernel_with_clusters_by_name() {
+    let prepare = |command: &mut Command| {
+        command.env(LIBRARY_VARIABLE, &*LIBRARY).env("FAKE_CUDA_CAPABILITY", "8.6");
+    };
+    isolated::isolated("a_gpu_without_clusters_refuses_a_kernel_with_clusters_by_name", prepare, || {
+        let device = open();
+        let [x, ..] = buffers(&device);
+        let error = device.launch_any_grid((2, 3), clustered { x: x.view() }).unwrap_err();
+        let Error::KernelForOtherGpus { kernel, available, .. } = &error else { panic!("{error}") };
+        assert_eq!((kernel.as_str(), available.as_str()), ("clustered", "sm_90"));
+    });
 }
 
 #[test]

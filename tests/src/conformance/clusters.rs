@@ -44,8 +44,7 @@ pub(super) fn instructions() -> Vec<Instruction> {
                 let [low, high] = [|x: u64| x as u32, |x: u64| (x >> 32) as u32];
                 // What the block before has stored here.
                 let y = x[(thread + INPUTS - THREADS) % INPUTS];
-                let own =
-                    [y & 255, y >> 8 & 0xFFFF, y, low(wide(y)), !y, y ^ 2, low(wide(y)), high(!wide(y))];
+                let own = [y & 255, y >> 8 & 0xFFFF, y, low(wide(y)), !y, y ^ 2, low(wide(y)), high(!wide(y))];
                 let x = x[thread];
                 let back = [x & 255, x >> 8 & 0xFFFF, x, high(wide(x)), x, x ^ 1, high(wide(x)), low(!wide(x))];
                 [own, back].concat()

@@ -26,7 +26,9 @@ pub struct Tiles {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     /// They are loaded, each into so many blocks.
-    Loads { blocks: usize },
+    Loads {
+        blocks: usize,
+    },
     Stores,
 }
 

@@ -238,7 +238,10 @@ mod tests {
         assert_eq!(entry, full);
         assert_eq!(entry.attributes(), r#""nvvm.maxntid"="256,1,1" "nvvm.minctasm"="2" "nvvm.cluster_dim"="2,4,1""#);
         let clustered = |arch| Entry { arch: None, ..full.clone() }.is_for(arch);
-        assert_eq!([Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm90a, Arch::Sm120].map(clustered), [false, false, true, true, true]);
+        assert_eq!(
+            [Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm90a, Arch::Sm120].map(clustered),
+            [false, false, true, true, true]
+        );
         assert!(full.is_for(Arch::Sm90a) && !full.is_for(Arch::Sm90) && plain.is_for(Arch::Sm80));
         assert!(facts("@x = constant [1 x i8] c\"a\"\ndefine void @__tilewright_facts_f() {").is_empty());
     }

@@ -165,7 +165,9 @@ impl Barriers {
             Wait::Registers { count } => {
                 format!("{count} more registers, of which {} are free", self.free_registers.get())
             }
-            Wait::ArrivalsOfWarp { .. } => "the other threads of its warp to arrive at the barrier of the cluster".into(),
+            Wait::ArrivalsOfWarp { .. } => {
+                "the other threads of its warp to arrive at the barrier of the cluster".into()
+            }
             Wait::Cluster { .. } => "the barrier of the cluster".into(),
         }
     }

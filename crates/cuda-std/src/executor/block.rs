@@ -356,8 +356,10 @@ impl<'a> Block<'a> {
         let (here, others): (Vec<_>, Vec<_>) = lanes
             .filter(|&position| threads[position].state.get() == State::Barrier)
             .partition(|&position| threads[position].location.get() == barrier);
-        let kind =
-            FaultKind::WarpSplitAtBarriers { waiting: here.len(), elsewhere: self.context.elsewhere(others.into_iter()) };
+        let kind = FaultKind::WarpSplitAtBarriers {
+            waiting: here.len(),
+            elsewhere: self.context.elsewhere(others.into_iter()),
+        };
         self.report_waiting(here.first().copied(), kind)
     }
 
@@ -375,7 +377,10 @@ impl<'a> Block<'a> {
             _ => true,
         });
         let Request { operation, mask, .. } = request;
-        self.report_waiting(first, FaultKind::WarpDivergence { operation, mask, absent: self.context.elsewhere(absent) })
+        self.report_waiting(
+            first,
+            FaultKind::WarpDivergence { operation, mask, absent: self.context.elsewhere(absent) },
+        )
     }
 
     /// A report on the thread in `position`, which waits.

@@ -73,8 +73,7 @@ impl Clusters {
 
     /// Whether two blocks are of the same cluster.
     pub(super) fn are_together(&self, one: u64, other: u64) -> bool {
-        one == other
-            || self.blocks() > 1 && self.of(position(self.grid, one)) == self.of(position(self.grid, other))
+        one == other || self.blocks() > 1 && self.of(position(self.grid, one)) == self.of(position(self.grid, other))
     }
 }
 
@@ -467,10 +466,8 @@ impl Context<'_> {
     pub(super) fn cluster_divergence(&self) -> Option<Box<Fault>> {
         let (team, _) = self.team?;
         let is_here = |context: &Context<'_>, position: &usize| {
-            let waits = matches!(
-                context.details[*position].wait.get(),
-                Wait::Cluster { .. } | Wait::ArrivalsOfWarp { .. }
-            );
+            let waits =
+                matches!(context.details[*position].wait.get(), Wait::Cluster { .. } | Wait::ArrivalsOfWarp { .. });
             context.threads[*position].state.get() == State::Waiting && waits
         };
         let members: Vec<_> = self.blocks_of_cluster().collect();

@@ -148,8 +148,7 @@ pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use costs::{Cost, CostKind, Costs, KernelCosts, LineCost};
 pub use fault::{
     AccessKind, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, OtherAccess, Place, RemoteBarrierProblem,
-    SharedArrayName, SourceLine,
-    ViewElement, WarpOperation,
+    SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 pub(crate) use global_memory::note_global_access;
 pub(crate) use hooks::*;
@@ -157,10 +156,11 @@ pub(crate) use identity::SharedIdentity;
 pub(crate) use meetings::*;
 pub(crate) use prints::print;
 pub(crate) use products::{OperandA, commit_products, fence_products, multiply, require_awaited, wait_for_products};
-pub(crate) use spins::note_vector;
 pub(crate) use remote::{
-    offset_in_array, remote_place, remote_place_in_slice, remote_read, remote_read_slice, remote_write, remote_write_slice,
+    offset_in_array, remote_place, remote_place_in_slice, remote_read, remote_read_slice, remote_write,
+    remote_write_slice,
 };
+pub(crate) use spins::note_vector;
 pub use stop::Stop;
 pub(crate) use tma::{commit_stores, fence_async, load_tile, load_tile_to_blocks, store_tile, wait_for_stores};
 pub use unwritten::{UnwrittenElements, UnwrittenMemory};
@@ -527,9 +527,7 @@ impl Launch {
             for index in first..self.total.min(first.saturating_add(self.portion)) {
                 // Where blocks wait for one another, one that fails ends all of them.
                 let is_over = match team {
-                    None => {
-                        index > self.first_failed.load(Ordering::Relaxed) || turns.is_some() && self.has_failed()
-                    }
+                    None => index > self.first_failed.load(Ordering::Relaxed) || turns.is_some() && self.has_failed(),
                     // Clusters are begun by all of their blocks, or not at all.
                     Some((team, _)) => !team.is_alone() && self.has_failed(),
                 };
@@ -577,8 +575,7 @@ impl Launch {
     /// The next cluster, unless there is none, or one before it has failed.
     fn next_cluster(&self) -> Option<u64> {
         let (cluster, blocks) = (self.next.fetch_add(1, Ordering::Relaxed), self.clusters.blocks());
-        let is_wanted =
-            cluster * blocks < self.total && cluster * blocks <= self.first_failed.load(Ordering::Relaxed);
+        let is_wanted = cluster * blocks < self.total && cluster * blocks <= self.first_failed.load(Ordering::Relaxed);
         is_wanted.then_some(cluster)
     }
 

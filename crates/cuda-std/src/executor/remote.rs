@@ -339,8 +339,7 @@ impl Owner<'_> {
         let earlier = context.read_without_values.take();
         context.read_without_values.set(earlier.or_else(|| {
             let owner = self.context.block.get();
-            let kind =
-                FaultKind::UnwrittenRemote { owner, array: array.name(), element: array.index_of_byte(byte) };
+            let kind = FaultKind::UnwrittenRemote { owner, array: array.name(), element: array.index_of_byte(byte) };
             Some(context.report(Some(location.into()), kind))
         }));
     }
@@ -497,12 +496,7 @@ pub(super) fn block_with_barrier<'c>(
 
 /// Prepares the words of the dynamic shared memory of the block of a rank, another one, for a load by TMA which the running thread issues:
 /// until it takes place nobody has written them.
-pub(super) fn begin_load(
-    context: &Context<'_>,
-    rank: u32,
-    words: Range<usize>,
-    location: &'static Location<'static>,
-) {
+pub(super) fn begin_load(context: &Context<'_>, rank: u32, words: Range<usize>, location: &'static Location<'static>) {
     let Some(owner) = owner(context, rank, location) else { return };
     let data = owner.access(context, &DYNAMIC, words.start * WORD..words.end * WORD, AccessKind::Write, location);
     if context.checks == Checks::Full {

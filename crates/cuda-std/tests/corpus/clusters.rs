@@ -278,13 +278,22 @@ pub(crate) const FAMILY: Family = Family {
                 // Threads of one block have bins of their own.
                 let x: Vec<u32> = (0..128).map(|i| 5 * i + i / 32).collect();
                 let mut y = [0; 32];
-                launch(executor, spread_histogram { wrong, x: GlobalSlice::new(&x), y: GlobalSliceMut::new(&mut y) }, 4)?;
+                launch(
+                    executor,
+                    spread_histogram { wrong, x: GlobalSlice::new(&x), y: GlobalSliceMut::new(&mut y) },
+                    4,
+                )?;
                 assert!((0..32).all(|bin| y[bin as usize] as usize == x.iter().filter(|x| **x % 32 == bin).count()));
                 Ok(())
             },
             mistakes: &[
                 found(Cluster, "sums that are not atomic", RACE, &["bins: read", "bins: write"]),
-                found(ScopeClass, "atomic for the own block only", RACE, &["bins: for the block", "bins: for the block"]),
+                found(
+                    ScopeClass,
+                    "atomic for the own block only",
+                    RACE,
+                    &["bins: for the block", "bins: for the block"],
+                ),
                 found(Cluster, "bins are read before all have added", RACE, &["bins: add", "bins: result"]),
             ],
         },
@@ -304,12 +313,7 @@ pub(crate) const FAMILY: Family = Family {
                     &["tell: first arrival", "tell: again"],
                 ),
                 found(Cluster, "a thread waits and has not arrived", "cluster wait alone", &["tell: wait"]),
-                found(
-                    Cluster,
-                    "a thread arrives and returns",
-                    "cluster arrival not awaited",
-                    &["tell: arrival"],
-                ),
+                found(Cluster, "a thread arrives and returns", "cluster arrival not awaited", &["tell: arrival"]),
                 found(Cluster, "a warp waits at the barrier of its block", "cluster divergence", &["tell: wait"]),
             ],
         },
@@ -325,7 +329,12 @@ pub(crate) const FAMILY: Family = Family {
                 found(Cluster, "a wait for the own block only", RACE, &["mail: write", "mail: read"]),
                 found(Cluster, "the arrival stands before the write", RACE, &["mail: write", "mail: read"]),
                 found(Cluster, "a thread does not arrive", "deadlock", &["mail: wait"]),
-                found(Cluster, "a barrier that is not yet initialized for the cluster", RACE, &["mail: init", "mail: arrive"]),
+                found(
+                    Cluster,
+                    "a barrier that is not yet initialized for the cluster",
+                    RACE,
+                    &["mail: init", "mail: arrive"],
+                ),
             ],
         },
         Pattern {

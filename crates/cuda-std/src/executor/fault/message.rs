@@ -218,7 +218,9 @@ impl FaultKind {
                 "have one thread of each block call `Barrier::init` and `fence_barrier_init`, and put `cluster::sync()` between that and the \
                  first use from another block"
             }
-            Self::MulticastRanks { .. } => "set a bit for at least one block, and for no rank from `cluster::blocks()` on",
+            Self::MulticastRanks { .. } => {
+                "set a bit for at least one block, and for no rank from `cluster::blocks()` on"
+            }
             Self::NotCooperative => "write `cooperative` among the arguments of `#[kernel]`",
             Self::Stuck { access: AccessKind::Read, .. } => {
                 "wait by atomic operations: `load(Acquire, …)` in the loop, and `store(…, Release, …)` where the wait is to end, by a thread \
@@ -341,7 +343,9 @@ fn of_race(access: AccessKind, other: AccessKind, block: Option<&Dim3>) -> &'sta
 fn of_race_in_cluster(access: AccessKind, other: AccessKind) -> &'static str {
     use AccessKind::Atomic;
     match (access, other) {
-        (Atomic { .. }, Atomic { .. }) => "use a scope that includes both threads: `Scope::Cluster` for those of a cluster",
+        (Atomic { .. }, Atomic { .. }) => {
+            "use a scope that includes both threads: `Scope::Cluster` for those of a cluster"
+        }
         (Atomic { .. }, _) | (_, Atomic { .. }) => {
             "make both accesses atomic, or put `cluster::sync()` between the two"
         }

@@ -14,8 +14,8 @@ use crate::{ContractViolation, Dim3};
 pub(super) use message::element_name;
 use message::{misaligned, of_block, out_of_bounds};
 pub use places::{
-    AccessKind, Elsewhere, LastWrite, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement,
-    WarpOperation,
+    AccessKind, Elsewhere, LastWrite, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName, SourceLine,
+    ViewElement, WarpOperation,
 };
 
 /// Why a launch did not run, or did not finish.
@@ -261,13 +261,17 @@ pub enum FaultKind {
         element: String,
     },
     /// An access to the shared memory of another block that may not have begun.
-    #[error("this accesses the shared memory of block {owner}, which need not have begun: nothing that it has done is ordered before")]
+    #[error(
+        "this accesses the shared memory of block {owner}, which need not have begun: nothing that it has done is ordered before"
+    )]
     RemoteNotStarted {
         /// The block whose memory it is.
         owner: Dim3,
     },
     /// An access to the shared memory of another block that may have ended.
-    #[error("this accesses the shared memory of block {owner}, which may have ended: nothing orders the access before its end")]
+    #[error(
+        "this accesses the shared memory of block {owner}, which may have ended: nothing orders the access before its end"
+    )]
     RemoteEnded {
         /// The block whose memory it is.
         owner: Dim3,
@@ -283,7 +287,9 @@ pub enum FaultKind {
         problem: RemoteBarrierProblem,
     },
     /// A tile for blocks that there are not, or for none.
-    #[error("a tile is loaded to the blocks of the ranks {ranks:#b} (a bit for each), and there are {blocks} in the cluster")]
+    #[error(
+        "a tile is loaded to the blocks of the ranks {ranks:#b} (a bit for each), and there are {blocks} in the cluster"
+    )]
     MulticastRanks {
         /// A bit for each rank.
         ranks: u16,

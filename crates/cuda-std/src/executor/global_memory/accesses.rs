@@ -108,8 +108,9 @@ impl Record {
 
     /// An access with which one of the running thread is a race.
     pub(super) fn conflict(&self, context: &Context<'_>, me: &Access) -> Option<Access> {
-        let is_conflict =
-            |other: &&Access| other.location.is_some() && may_conflict(context, other, me) && is_unordered(context, other, me);
+        let is_conflict = |other: &&Access| {
+            other.location.is_some() && may_conflict(context, other, me) && is_unordered(context, other, me)
+        };
         let few = [&self.write].into_iter().chain(&self.reads).chain(&self.atomics).find(is_conflict).copied();
         let more = || {
             let more = self.more.as_deref()?;
@@ -239,8 +240,7 @@ impl Groups {
             group.lanes = lanes;
         }
         self.groups.retain(|group| {
-            let is_open =
-                |other: Access| reaches(other.kind) != reaches(me.kind) || is_unordered(context, &other, me);
+            let is_open = |other: Access| reaches(other.kind) != reaches(me.kind) || is_unordered(context, &other, me);
             group.accesses().any(is_open)
         });
     }

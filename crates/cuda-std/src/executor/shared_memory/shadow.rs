@@ -10,6 +10,8 @@
 //! What holds of a record holds of all bytes that it is of. So an access to a whole word is compared with the records of all its bytes,
 //! and a word that nobody has accessed in parts costs no more than if there were no parts.
 
+mod from_cluster;
+
 use core::ops::Range;
 
 use super::*;
@@ -391,20 +393,6 @@ impl SharedMemory {
         Some((last.stamp.thread(), last.location?))
     }
 
-    /// The same of a block of the cluster, asked by another one, which has accessed the word.
-    pub(in super::super) fn last_write_of_owner(
-        &self,
-        array: &SharedIdentity,
-        word: usize,
-    ) -> Option<(usize, &'static Location<'static>)> {
-        let mut storage = self.storage.borrow_mut();
-        let shadow = storage.get_mut(array.assigned_number())?.shadows.get_mut(word)?;
-        let of_block = Stamp::new(self.block.get(), 0);
-        let writes = shadow.records().iter().map(|record| record.write);
-        let last = writes.filter(|write| write.stamp >= of_block).max_by_key(|write| write.stamp)?;
-        Some((last.stamp.thread(), last.location?))
-    }
-
     /// Makes a word one that nobody has written.
     ///
     /// # Safety
@@ -414,42 +402,6 @@ impl SharedMemory {
         let (_, shadow) = unsafe { entries(array, word) };
         for record in shadow.records() {
             (record.write, record.stored) = (Access::NONE, Stamp::NEVER);
-        }
-    }
-
-    /// Notes that another block of the cluster writes bytes of an array, which has been prepared and is checked.
-    pub(in super::super) fn note_remote_write(&self, array: &SharedIdentity, bytes: Range<usize>) {
-        let now = Stamp::new(self.clock.get(), 0);
-        self.records_of(array, bytes, |record| record.stored = now);
-    }
-
-    /// Whether bytes of an array, which has been prepared and is checked, have been written: another block of the cluster reads them.
-    pub(in super::super) fn is_written_remotely(&self, array: &SharedIdentity, bytes: Range<usize>) -> bool {
-        let mut is_written = true;
-        self.records_of(array, bytes, |record| is_written &= self.is_written(record));
-        is_written
-    }
-
-    /// Makes words of the dynamic shared memory, which has been prepared and is checked, such that nobody has written.
-    pub(in super::super) fn forget_remote_writes(&self, words: Range<usize>) {
-        self.records_of(&DYNAMIC, words.start * WORD..words.end * WORD, |record| {
-            (record.write, record.stored) = (Access::NONE, Stamp::NEVER);
-        });
-    }
-
-    /// Calls `visit` with the records of bytes of an array, which has been prepared and is checked, while the block to which the memory
-    /// belongs does not have its turn.
-    fn records_of(&self, array: &SharedIdentity, bytes: Range<usize>, mut visit: impl FnMut(&mut Record)) {
-        let mut storage = self.storage.borrow_mut();
-        let Storage { keys, shadows, .. } = &mut storage[array.assigned_number()];
-        for (word, bytes) in WordBytes::of_words(bytes) {
-            let (key, shadow) = (&mut keys[word], &mut shadows[word]);
-            if bytes == WordBytes::ALL && shadow.parts.is_none() {
-                visit(&mut shadow.whole);
-            } else {
-                let parts = shadow.parts(*key);
-                bytes.positions().for_each(|byte| visit(&mut parts.records[byte]));
-            }
         }
     }
 

@@ -1,0 +1,151 @@
+//! What blocks of a cluster tell one another by barriers in shared memory, and tiles by TMA for several blocks: right, and with one thing wrong.
+//! (The corpus has more mistakes.)
+
+#![allow(clippy::undocumented_unsafe_blocks, reason = "many of these kernels break the contracts on purpose")]
+
+extern crate tilewright_cuda_std as cuda_std;
+
+mod common;
+
+use common::{ALL_CHECKS, at, fault, line_of, succeed};
+use cuda_std::executor::{Checks, FaultKind, RemoteBarrierProblem};
+use cuda_std::hopper::{self, Barrier};
+use cuda_std::prelude::*;
+use cuda_std::{TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle, cluster};
+
+const SOURCE: &str = include_str!("cluster_barriers.rs");
+
+fn line(mark: &str) -> u32 {
+    line_of(SOURCE, mark)
+}
+
+/// An array of one tile, of eight lines.
+const ONE_TILE: TileLayout = TileLayout {
+    element: TileElement::Bytes4,
+    extents: [32, 8, 1],
+    byte_strides: [4, 128, 1024],
+    tile: [32, 8, 1],
+    swizzle: TileSwizzle::None,
+};
+
+const NOT_INITIALIZED: u32 = 1;
+const TOO_MANY: u32 = 2;
+
+#[kernel(block = 32, cluster = 2, dynamic_shared = 16)]
+fn arrivals(wrong: u32) {
+    let (me, rank) = (thread::thread_idx_x(), cluster::rank());
+    unsafe {
+        let barrier = Barrier::at(dynamic_shared(0, 2), 1);
+        if me == 0 && !(wrong == NOT_INITIALIZED && rank == 0) {
+            barrier.init(1);
+        }
+        cluster::sync();
+        if me == 0 && rank == 0 && wrong == TOO_MANY {
+            barrier.arrive_expecting(16);
+        }
+        cluster::sync();
+        if me == 0 && rank == 1 {
+            barrier.of_block(0).arrive(); // <arrival>
+            // The own one, as another block's.
+            barrier.of_block(1).arrive();
+        }
+        if rank == 0 && wrong == 0 || rank == 1 {
+            barrier.wait_for_cluster(0);
+        }
+    }
+}
+
+#[test]
+fn a_barrier_of_another_block_has_to_be_ready() {
+    for checks in ALL_CHECKS {
+        succeed(checks, arrivals { wrong: 0 }, 2);
+        for (wrong, expected) in
+            [(NOT_INITIALIZED, RemoteBarrierProblem::NotInitialized), (TOO_MANY, RemoteBarrierProblem::TooManyArrivals)]
+        {
+            let fault = fault(checks, arrivals { wrong }, 2);
+            let FaultKind::RemoteBarrier { owner, byte_offset: 8, problem } = fault.kind else { panic!("{fault}") };
+            assert_eq!((owner, problem, fault.block), (at(0, 0, 0), expected, at(1, 0, 0)), "{fault}");
+            assert_eq!(fault.location.as_ref().unwrap().line, line("arrival"), "{fault}");
+        }
+    }
+}
+
+/// What another block has written, tensor cores and TMA see only behind a fence of who wrote it.
+#[kernel(block = 32, cluster = 2, dynamic_shared = 1024)]
+fn stores_from_another_block(fences: u32, map: TensorMapMut<'_>) {
+    let (me, rank) = (thread::thread_idx_x() as usize, cluster::rank());
+    unsafe {
+        let tile: SharedSlice<f32> = dynamic_shared(0, 256);
+        cluster::sync();
+        if rank == 1 {
+            for i in 0..8 {
+                tile.of_block(0).write(32 * i + me, (32 * i + me) as f32); // <from another block>
+            }
+            if fences == 1 {
+                hopper::fence_async_shared();
+            }
+        }
+        cluster::sync();
+        if rank == 0 && me == 0 {
+            hopper::store_tile(tile, 0, map, [0; 3]); // <store of it>
+            hopper::commit_stores();
+            hopper::wait_for_stores::<0>();
+        }
+    }
+}
+
+#[test]
+fn what_another_block_writes_has_to_be_made_visible_to_tma() {
+    let mut memory = vec![0f32; 256];
+    let map = |memory: &mut Vec<f32>| unsafe {
+        TensorMapMut::new(TensorMap::from_raw_parts([0; 16], memory.as_mut_ptr().cast(), 1024, ONE_TILE))
+    };
+    succeed(Checks::Full, stores_from_another_block { fences: 1, map: map(&mut memory) }, 2);
+    assert!((0..256).all(|i| memory[i] == i as f32));
+    let fault = fault(Checks::Full, stores_from_another_block { fences: 0, map: map(&mut memory) }, 2);
+    let FaultKind::NotFenced { location, .. } = &fault.kind else { panic!("{fault}") };
+    let lines = (fault.location.as_ref().unwrap().line, location.line);
+    assert_eq!(lines, (line("store of it"), line("from another block")), "{fault}");
+}
+
+/// A tile for some of four blocks.
+#[kernel(block = 32, cluster = 4, dynamic_shared = 1024 + 8)]
+fn tile_for_some(ranks: u32, map: TensorMap<'_>, y: GlobalSliceMut<'_, f32>) {
+    let (me, rank) = (thread::thread_idx_x() as usize, cluster::rank());
+    unsafe {
+        let (tile, barrier) = (dynamic_shared::<f32>(0, 256), Barrier::at(dynamic_shared(1024, 1), 0));
+        if me == 0 {
+            barrier.init(1);
+            hopper::fence_barrier_init();
+            if ranks >> rank & 1 == 1 {
+                barrier.arrive_expecting(1024);
+            }
+        }
+        cluster::sync();
+        if me == 0 && rank == 2 {
+            hopper::load_tile_to_blocks(tile, 0, map, [0; 3], barrier, ranks as u16);
+        }
+        if ranks >> rank & 1 == 1 {
+            barrier.wait(0);
+            for i in 0..8 {
+                y.set_unchecked(256 * rank as usize + 32 * i + me, tile.read(32 * i + me));
+            }
+        }
+        cluster::sync();
+    }
+}
+
+#[test]
+fn tiles_come_to_the_blocks_that_are_named() {
+    let x: Vec<f32> = (1..257).map(|i| i as f32).collect();
+    for checks in ALL_CHECKS {
+        for ranks in 1..16 {
+            let map = unsafe { TensorMap::from_raw_parts([0; 16], x.as_ptr().cast(), 1024, ONE_TILE) };
+            let mut y = vec![0.0; 1024];
+            succeed(checks, tile_for_some { ranks, map, y: GlobalSliceMut::new(&mut y) }, 4);
+            for (rank, y) in y.chunks(256).enumerate() {
+                assert!(if ranks >> rank & 1 == 1 { y == x } else { y.iter().all(|y| *y == 0.0) }, "{ranks:b} {rank}");
+            }
+        }
+    }
+}
