@@ -2,16 +2,11 @@
 
 use cuda_std::prelude::*;
 
-const SIDE: u32 = 3;
-
 #[kernel(block = 32, cluster = 9)]
 fn too_many() {}
 
 #[kernel(block = 32, cluster = (4, 3))]
 fn too_many_in_two_dimensions() {}
-
-#[kernel(block = 32, cluster = (SIDE, SIDE))]
-fn too_many_by_constants() {}
 
 #[kernel(block = 32, cluster = 0)]
 fn empty() {}

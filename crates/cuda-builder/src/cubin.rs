@@ -83,6 +83,7 @@ mod tests {
             name: (*name).to_owned(),
             block: [32, 1, 1],
             min_blocks: None,
+            cluster: None,
             shared_bytes: 0,
             dynamic_shared_bytes: 0,
             allows_local: false,

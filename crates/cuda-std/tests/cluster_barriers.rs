@@ -8,7 +8,7 @@ extern crate tilewright_cuda_std as cuda_std;
 mod common;
 
 use common::{ALL_CHECKS, at, fault, line_of, succeed};
-use cuda_std::executor::{Checks, FaultKind, RemoteBarrierProblem};
+use cuda_std::executor::{Checks, Executor, FaultKind, LaunchError, RemoteBarrierProblem};
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
 use cuda_std::{TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle, cluster};
@@ -30,6 +30,9 @@ const ONE_TILE: TileLayout = TileLayout {
 
 const NOT_INITIALIZED: u32 = 1;
 const TOO_MANY: u32 = 2;
+const NOT_AWAITED: u32 = 3;
+/// No mistake: what the other block has done before it arrived is not of interest.
+const AWAITED_BY_BLOCK: u32 = 4;
 
 #[kernel(block = 32, cluster = 2, dynamic_shared = 16)]
 fn arrivals(wrong: u32) {
@@ -49,7 +52,9 @@ fn arrivals(wrong: u32) {
             // The own one, as another block's.
             barrier.of_block(1).arrive();
         }
-        if rank == 0 && wrong == 0 || rank == 1 {
+        if rank == 0 && wrong == AWAITED_BY_BLOCK {
+            barrier.wait(0);
+        } else if rank == 0 && wrong == 0 || rank == 1 {
             barrier.wait_for_cluster(0);
         }
     }
@@ -67,6 +72,19 @@ fn a_barrier_of_another_block_has_to_be_ready() {
             assert_eq!((owner, problem, fault.block), (at(0, 0, 0), expected, at(1, 0, 0)), "{fault}");
             assert_eq!(fault.location.as_ref().unwrap().line, line("arrival"), "{fault}");
         }
+    }
+}
+
+/// A block that ends has to have waited for arrivals from others: by whatever wait, and in every order.
+#[test]
+fn arrivals_at_a_block_are_awaited_before_it_ends() {
+    for seed in 0..20 {
+        let executor = Executor::new(Checks::Full).schedule(seed);
+        let launch = |wrong| unsafe { executor.launch(arrivals { wrong }, Dim3::from(2)) };
+        launch(AWAITED_BY_BLOCK).unwrap();
+        let LaunchError::Fault(fault) = launch(NOT_AWAITED).unwrap_err() else { panic!("seed {seed}") };
+        assert_eq!(fault.kind, FaultKind::RemoteEnded { owner: at(0, 0, 0) }, "{fault}");
+        assert_eq!(fault.location.as_ref().unwrap().line, line("arrival"), "{fault}");
     }
 }
 
@@ -131,7 +149,7 @@ fn tile_for_some(ranks: u32, map: TensorMap<'_>, y: GlobalSliceMut<'_, f32>) {
                 y.set_unchecked(256 * rank as usize + 32 * i + me, tile.read(32 * i + me));
             }
         }
-        cluster::sync();
+        // Nobody has to meet: a block that has waited for its tile may end.
     }
 }
 

@@ -389,19 +389,16 @@ fn a_meeting_of_the_cluster_orders_what_its_blocks_do_in_global_memory() {
         }
     }
     let (mut x, mut y) = (vec![0; 128], vec![0; 128]);
-    let mut of = |wrong| {
-        let kernel = passes_on { wrong, x: GlobalSliceMut::new(&mut x), y: GlobalSliceMut::new(&mut y) };
-        launch(Checks::Full, kernel, 4)
-    };
-    of(0).unwrap();
+    succeed(Checks::Full, passes_on { wrong: 0, x: GlobalSliceMut::new(&mut x), y: GlobalSliceMut::new(&mut y) }, 4);
+    assert!((0..128).all(|i| y[i] as usize == 5 * (31 - i % 32) + ((i / 32 % 2) ^ 1)));
     for wrong in [1, 2] {
-        let LaunchError::Fault(fault) = of(wrong).unwrap_err() else { panic!("{wrong}") };
+        let kernel = passes_on { wrong, x: GlobalSliceMut::new(&mut x), y: GlobalSliceMut::new(&mut y) };
+        let fault = fault(Checks::Full, kernel, 4);
         let FaultKind::GlobalRace { block: Some(_), other, .. } = &fault.kind else { panic!("{fault}") };
         let mut lines = [fault.location.as_ref().unwrap().line, other.location.line];
         lines.sort_unstable();
         assert_eq!(lines, [line("passes on: write"), line("passes on: read")], "{fault}");
     }
-    assert!((0..128).all(|i| y[i] as usize == 5 * (31 - i % 32) + (i / 32 % 2 ^ 1)));
 }
 
 // Memory of a block that is not there.
@@ -468,10 +465,10 @@ fn bounds_and_ranks_are_always_checked() {
             cluster::sync();
             let slice: SharedSlice<u32> = dynamic_shared(0, 16);
             match wrong {
-                0 => _ = OWN.of_block(1).write(8, 0),                // <index>
-                1 => _ = slice.of_block(1).write_vector(14, [0; 4]), // <vector>
-                2 => _ = slice.of_block(1).write_vector(2, [0; 4]),  // <alignment>
-                _ => _ = slice.of_block(2).write(0, 0),              // <rank>
+                0 => OWN.of_block(1).write(8, 0),                // <index>
+                1 => slice.of_block(1).write_vector(14, [0; 4]), // <vector>
+                2 => slice.of_block(1).write_vector(2, [0; 4]),  // <alignment>
+                _ => slice.of_block(2).write(0, 0),              // <rank>
             }
         }
     }

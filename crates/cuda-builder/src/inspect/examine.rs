@@ -163,6 +163,7 @@ mod tests {
             name: name.to_owned(),
             block,
             min_blocks: None,
+            cluster: None,
             shared_bytes: 0,
             dynamic_shared_bytes: 0,
             allows_local: false,

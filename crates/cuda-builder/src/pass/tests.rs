@@ -120,7 +120,7 @@ fn refuses_entries_that_the_macro_did_not_make() {
     assert_eq!(error, PassError::ForeignEntry { kernel: "k".to_owned() });
     let ir = entry::line("other", &[4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
     assert_eq!(rewrite(&ir, Arch::Sm80).unwrap_err(), PassError::ForeignEntry { kernel: "k".to_owned() });
-    let ir = entry::line("k", &[9, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
+    let ir = entry::line("k", &[9, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
     let error = rewrite(&ir, Arch::Sm80).unwrap_err();
     assert!(matches!(error, PassError::MalformedEntry { .. }) && error.to_string().contains("version 9"), "{error}");
 }

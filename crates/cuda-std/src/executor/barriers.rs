@@ -59,8 +59,9 @@ struct PhaseBarrier {
     /// The thread that initialized it, and whether it has made it visible to TMA.
     by: usize,
     is_fenced: bool,
-    /// How many phases are over.
+    /// How many phases are over, and how many of these somebody has waited for.
     over: u64,
+    awaited: u64,
     /// What is known to those who wait for the last phase that is over.
     known: Clock,
     /// What those have brought who have arrived in the present phase.
@@ -120,6 +121,11 @@ impl Barriers {
     /// Whether there is an initialized barrier at a byte.
     pub(super) fn has(&self, at: usize) -> bool {
         self.phases.borrow().contains_key(&at)
+    }
+
+    /// Whether somebody has waited for a phase of the barrier at a byte, or a later one.
+    pub(super) fn has_been_awaited(&self, at: usize, phase: u64) -> bool {
+        self.phases.borrow().get(&at).is_some_and(|barrier| barrier.awaited > phase)
     }
 
     /// Whether TMA can tell the barrier at a byte of bytes; `None` if there is none.
@@ -251,6 +257,7 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
         by: context.current.get(),
         is_fenced: false,
         over: 0,
+        awaited: 0,
         known: Clock::default(),
         brought: Clock::default(),
         known_of_cluster: Known::default(),
@@ -341,7 +348,10 @@ pub(crate) fn wait_for_phase(at: usize, parity: u32) {
     let Some((at, parity)) = context.change_phase(location, at, parity) else { return };
     with_barrier(context, at, location, |_| ());
     wait_for(context, Wait::Phase { barrier: at, parity }, location);
-    with_barrier(context, at, location, |barrier| learn(context, &barrier.known));
+    with_barrier(context, at, location, |barrier| {
+        barrier.awaited = barrier.over;
+        learn(context, &barrier.known);
+    });
 }
 
 /// Waits until the phase of this parity is over, and knows of what threads of other blocks of the cluster have brought.
@@ -354,6 +364,7 @@ pub(crate) fn wait_for_phase_of_cluster(at: usize, parity: u32) {
     with_barrier(context, at, location, |_| ());
     wait_for(context, Wait::Phase { barrier: at, parity }, location);
     let known = with_barrier(context, at, location, |barrier| {
+        barrier.awaited = barrier.over;
         learn(context, &barrier.known);
         barrier.known_of_cluster.clone()
     });
@@ -372,17 +383,21 @@ pub(crate) fn arrive_at_remote_barrier(rank: u32, at: usize) {
     };
     let brought = super::atomics::everything(context);
     let mut phases = owner.barriers.phases.borrow_mut();
-    let problem = match phases.get_mut(&at) {
-        None => Some(RemoteBarrierProblem::NotInitialized),
+    let arrived = match phases.get_mut(&at) {
+        None => Err(RemoteBarrierProblem::NotInitialized),
         Some(barrier) => {
             barrier.brought_by_cluster.join(&brought);
-            (!barrier.arrive()).then_some(RemoteBarrierProblem::TooManyArrivals)
+            let phase = barrier.over;
+            if barrier.arrive() { Ok(phase) } else { Err(RemoteBarrierProblem::TooManyArrivals) }
         }
     };
     drop(phases);
-    if let Some(problem) = problem {
-        let owner = owner.block.get();
-        context.fail(location, FaultKind::RemoteBarrier { owner, byte_offset: at, problem });
+    match arrived {
+        Ok(phase) => remote::note_arrival(context, rank, at, phase, location),
+        Err(problem) => {
+            let owner = owner.block.get();
+            context.fail(location, FaultKind::RemoteBarrier { owner, byte_offset: at, problem });
+        }
     }
     if let Some((team, _)) = context.team {
         team.wake();

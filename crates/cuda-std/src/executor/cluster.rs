@@ -13,7 +13,6 @@
 use core::panic::Location;
 use core::ptr;
 use std::boxed::Box;
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
@@ -487,9 +486,6 @@ impl Context<'_> {
         Some(context.report(Some(location), FaultKind::ClusterDivergence { arrived, threads, absent }))
     }
 }
-
-/// By whom, and when, shared memory of another block was accessed last: the interval and the line.
-pub(super) type LastAccesses = HashMap<(usize, u64, usize), (u64, &'static Location<'static>)>;
 
 #[cfg(test)]
 mod tests {

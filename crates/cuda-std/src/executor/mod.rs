@@ -280,7 +280,8 @@ impl Executor {
     }
 
     /// The same executor, which runs so many blocks at the same time, at least one, where they can wait for one another. A GPU promises no
-    /// more than one, unless the launch is a cooperative one, of which all blocks run at the same time whatever the window is.
+    /// more than one, unless the launch is a cooperative one, of which all blocks run at the same time whatever the window is. Clusters are
+    /// never divided: those of which one block runs, run as a whole.
     pub fn window(self, blocks: usize) -> Self {
         Self { window: blocks.max(1), ..self }
     }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Checks;
 use super::barriers::clocked;
-use super::cluster::{LastAccesses, Stage, Team, team};
+use super::cluster::{Stage, Team, team};
 use super::context::{Context, current};
 use super::costs::CostKind;
 use super::fault::{AccessKind, Fault, FaultKind, OtherAccess};
@@ -42,8 +42,18 @@ type PageOf = (usize, usize, usize);
 #[derive(Default)]
 pub(super) struct Shadow {
     pages: Mutex<HashMap<PageOf, Arc<Page>>>,
-    /// The last access of each thread to the memory of each other block: rank there, block and thread of who made it.
-    last: Mutex<LastAccesses>,
+    /// The last access of each thread to the memory of each other block: rank there, block and thread of who made it. Not those of TMA, for
+    /// whose bytes the block waits.
+    last: Mutex<HashMap<(usize, u64, usize), LastAccess>>,
+}
+
+/// An access to the memory of another block, which has to be there until it has taken place.
+#[derive(Clone, Copy)]
+struct LastAccess {
+    interval: u64,
+    location: &'static Location<'static>,
+    /// The barrier and its phase, if it is an arrival: who has waited for the phase has waited for it.
+    arrival: Option<(usize, u64)>,
 }
 
 impl Shadow {
@@ -228,10 +238,15 @@ pub(super) fn accessed_behind_the_end(context: &Context<'_>) -> Option<Box<Fault
     let last = lock(&team.shadow.last);
     let threads = 0..context.threads.len();
     let is_known = |block, thread, interval| threads.clone().any(|me| shared.knows(me, block, thread, interval));
+    let is_awaited = |access: &LastAccess| {
+        access.arrival.is_some_and(|(barrier, phase)| context.barriers.has_been_awaited(barrier, phase))
+    };
     let of_this = last.iter().filter(|((of, ..), _)| *of == rank);
-    let open = of_this.filter(|((_, block, thread), (interval, _))| !is_known(*block, *thread, *interval));
+    let open = of_this
+        .filter(|((_, block, thread), access)| !is_known(*block, *thread, access.interval) && !is_awaited(access));
     // The first one: a map has no order.
-    let ((_, block, thread), (_, location)) = open.min_by_key(|((_, block, thread), _)| (*block, *thread))?;
+    let ((_, block, thread), LastAccess { location, .. }) =
+        open.min_by_key(|((_, block, thread), _)| (*block, *thread))?;
     Some(Box::new(Fault {
         kernel: context.kernel,
         block: context.position(*block),
@@ -260,8 +275,6 @@ impl Owner<'_> {
         if context.checks == Checks::Full {
             self.require_idle(context, array, bytes.clone(), kind, location);
             context.note_in_cluster(self.rank, array, bytes.clone(), kind, location);
-            let by = (self.rank, context.block_number.get(), context.current.get());
-            lock(&self.team.shadow.last).insert(by, (running_interval(), location));
             if kind != AccessKind::Write && !self.context.memory.shared.is_written_remotely(array, bytes.clone()) {
                 self.unwritten(context, array, bytes.start, location);
             }
@@ -275,6 +288,29 @@ impl Owner<'_> {
             context.note_change();
         }
         data
+    }
+
+    /// [`Owner::access`], which the block has to be there for.
+    fn access_while_there(
+        self,
+        context: &Context<'_>,
+        array: &'static SharedIdentity,
+        bytes: Range<usize>,
+        kind: AccessKind,
+        location: &'static Location<'static>,
+    ) -> *mut u8 {
+        let data = self.access(context, array, bytes, kind, location);
+        self.note_last(context, None, location);
+        data
+    }
+
+    /// Notes that the running thread accesses memory of the block: `arrival` says at which barrier it arrives, and for which phase.
+    fn note_last(self, context: &Context<'_>, arrival: Option<(usize, u64)>, location: &'static Location<'static>) {
+        if context.checks == Checks::Full {
+            let by = (self.rank, context.block_number.get(), context.current.get());
+            let access = LastAccess { interval: running_interval(), location, arrival };
+            lock(&self.team.shadow.last).insert(by, access);
+        }
     }
 
     /// The data of an array of the block, which may not have used it yet.
@@ -365,7 +401,9 @@ pub(crate) fn remote_read<T: Element>(rank: u32, (array, offset): (&'static Shar
     let (context, location) = (current(), Location::caller());
     let data = match owner(context, rank, location) {
         None => hooks::data_to_read::<T>(array, offset, location),
-        Some(owner) => owner.access(context, array, offset..offset + size_of::<T>(), AccessKind::Read, location),
+        Some(owner) => {
+            owner.access_while_there(context, array, offset..offset + size_of::<T>(), AccessKind::Read, location)
+        }
     };
     // SAFETY: the element is inside the array, and aligned. Only the worker whose turn it is uses the data of a cluster.
     let value = unsafe { *data.add(offset).cast() };
@@ -381,7 +419,9 @@ pub(crate) fn remote_write<T: Element>(rank: u32, (array, offset): (&'static Sha
     trace_out(&value, "a store to the shared memory of another block", location);
     let data = match owner(context, rank, location) {
         None => hooks::data_to_write::<T>(array, offset, location),
-        Some(owner) => owner.access(context, array, offset..offset + size_of::<T>(), AccessKind::Write, location),
+        Some(owner) => {
+            owner.access_while_there(context, array, offset..offset + size_of::<T>(), AccessKind::Write, location)
+        }
     };
     // SAFETY: as for `remote_read`.
     unsafe { *data.add(offset).cast() = value };
@@ -470,7 +510,7 @@ pub(super) fn atomic_address(
         owner.data(context, array, location);
         owner.context.memory.shared.note_remote_write(array, bytes.clone());
     }
-    owner.access(context, array, bytes, AccessKind::Atomic { scope }, location).wrapping_add(offset)
+    owner.access_while_there(context, array, bytes, AccessKind::Atomic { scope }, location).wrapping_add(offset)
 }
 
 /// The context of the block of a rank, while it is there.
@@ -492,6 +532,19 @@ pub(super) fn block_with_barrier<'c>(
         owner.access(context, &DYNAMIC, at..at + 2 * WORD, AccessKind::Read, location);
     }
     Some(owner.context)
+}
+
+/// Notes that the running thread arrives at the barrier at a byte of the dynamic shared memory of the block of a rank, another one, for a phase.
+pub(super) fn note_arrival(
+    context: &Context<'_>,
+    rank: u32,
+    at: usize,
+    phase: u64,
+    location: &'static Location<'static>,
+) {
+    if let Some(owner) = owner(context, rank, location) {
+        owner.note_last(context, Some((at, phase)), location);
+    }
 }
 
 /// Prepares the words of the dynamic shared memory of the block of a rank, another one, for a load by TMA which the running thread issues:

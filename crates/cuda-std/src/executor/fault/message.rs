@@ -209,7 +209,8 @@ impl FaultKind {
                 "put `cluster::sync()` before the first access to another block's memory, or `cluster::arrive_relaxed()` and `cluster::wait()`"
             }
             Self::RemoteEnded { .. } => {
-                "put `cluster::sync()`, to which the block comes as well, behind the last access to another block's memory"
+                "put `cluster::sync()`, to which the block comes as well, behind the last access to another block's memory, or have the block wait \
+                 for an arrival"
             }
             Self::RemoteBarrier { problem: RemoteBarrierProblem::TooManyArrivals, .. } => {
                 "initialize the barrier for as many arrivals as there are from all blocks, or wait for the phase before the next arrival"
