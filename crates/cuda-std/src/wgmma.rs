@@ -12,6 +12,19 @@
 //!                                fours 4q, 4q, 4q + 16, 4q + 16 of 32 (int8)
 //! ```
 //!
+//! Tiles in shared memory have rows of 128 bytes in the pattern of TMA's 128-byte swizzle. A row is that of one row of A or column of B
+//! ("K-major", [`Descriptor`]), or, in formats of 16 bits, that of one k ("MN-major", [`MnMajor`]):
+//!
+//! ```text
+//!  K-major:  128 bytes of k            MN-major:  64 rows of A or columns of B      the next 64
+//!           ┌──────────────┐                     ┌──────────────┐                 ┌──────────────┐
+//!  column 0 │              │                 k 0 │              │             k 0 │              │
+//!  column 1 │              │                 k 1 │              │             k 1 │              │
+//!  …        │              │                 …   │              │             …   │              │
+//!           └──────────────┘                     └──────────────┘ ◀─ distance ──▶ └──────────────┘
+//!  V, as it lies in memory (keys × numbers of a head), is a right operand P·V that is MN-major; K, in Q·Kᵀ, one that is K-major.
+//! ```
+//!
 //! Accumulators are fp32, of int8 products 32-bit integers, which wrap around.
 //!
 //! The products are asynchronous: [`fence`], products, [`commit`], and [`wait`](Sums::wait) before the accumulators are read. Until then
@@ -22,7 +35,7 @@
 //! computes is told in [`mma`](crate::mma).
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::executor::OperandA;
+use crate::executor::{OperandA, SharedTile};
 
 /// Describes a tile in shared memory to `wgmma`: rows of 128 bytes, one for each row of A or column of B ("K-major"), in
 /// the pattern of TMA's 128-byte swizzle, in which the eight 16-byte pieces of row r are exchanged by XOR with
@@ -56,13 +69,6 @@ impl Descriptor {
         }
     }
 
-    /// The whole descriptor. Its upper half: the distance of groups of 8 rows, 1024 bytes (64), and the 128-byte swizzle (1).
-    #[inline(always)]
-    #[cfg(target_arch = "nvptx64")]
-    fn bits(self) -> u64 {
-        (1 << 30 | 64) << 32 | u64::from(self.lower)
-    }
-
     /// The part of the tile's rows that begins `bytes` bytes further on, a multiple of 16.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -77,6 +83,126 @@ impl Descriptor {
             Self { place: self.place + crate::executor::change_operand("Descriptor::offset", bytes as usize, 32) }
         }
     }
+}
+
+/// Describes a tile in shared memory whose rows of 128 bytes have 64 numbers of 16 bits each: of 64 rows of A or columns of B for one k
+/// ("MN-major"), k by k, in the pattern of TMA's 128-byte swizzle. So it lies there if TMA loads it from a row-major matrix whose rows are k.
+/// What there is beyond 64 rows or columns lies behind it, 64 each, at equal distances.
+#[derive(Clone, Copy)]
+pub struct MnMajor {
+    /// As that of a [`Descriptor`].
+    #[cfg(target_arch = "nvptx64")]
+    lower: u32,
+    /// Where the tile begins in the dynamic shared memory, in bytes.
+    #[cfg(not(target_arch = "nvptx64"))]
+    place: usize,
+    /// From 64 rows or columns to the next, in bytes.
+    #[cfg(not(target_arch = "nvptx64"))]
+    distance: usize,
+}
+
+impl MnMajor {
+    /// The rows of A or columns of B that lie side by side.
+    pub const WIDTH: usize = 64;
+
+    /// The tile that begins at element `index` of a slice, at a multiple of 1024 bytes, and whose 64 rows or columns are `distance` bytes
+    /// apart from the next 64: a multiple of 1024, below 256 KB.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn at(slice: crate::SharedSlice<f32>, index: usize, distance: u32) -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            // PTX ISA, "Matrix descriptor format", in units of 16 bytes: the address, and the leading-dimension offset, which is the distance
+            // of 64 rows or columns from the next in this swizzle (CUTLASS, `mma_sm90_desc.hpp`, B128 of Major-MN).
+            Self { lower: slice.shared_address(index) >> 4 & 0x3FFF | (distance >> 4 & 0x3FFF) << 16 }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            Self {
+                place: crate::executor::tile_place(slice.place(), index),
+                distance: crate::executor::tile_distance(distance),
+            }
+        }
+    }
+
+    /// The part of the tile that begins `k` further on, a multiple of 8.
+    #[inline(always)]
+    pub fn skip(self, k: u32) -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            Self { lower: self.lower + (k << 3) }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            Self { place: self.place + 128 * k as usize, ..self }
+        }
+    }
+}
+
+/// A tile in shared memory, as `wgmma` takes it: [`Descriptor`] or [`MnMajor`].
+pub trait Tile: Copy + sealed::Sealed {
+    /// Whether the instruction has to transpose it: 0 or 1.
+    #[doc(hidden)]
+    const TRANSPOSED: u32;
+
+    /// The descriptor.
+    #[doc(hidden)]
+    #[cfg(target_arch = "nvptx64")]
+    fn bits(self) -> u64;
+
+    /// Where it is.
+    #[doc(hidden)]
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn place(self) -> SharedTile;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Descriptor {}
+    impl Sealed for super::MnMajor {}
+}
+
+/// The upper half of a descriptor: the distance of groups of 8 rows of 128 bytes, 1024 bytes (64), and the 128-byte swizzle (1).
+#[cfg(target_arch = "nvptx64")]
+const UPPER: u64 = (1 << 30 | 64) << 32;
+
+impl Tile for Descriptor {
+    const TRANSPOSED: u32 = 0;
+
+    #[inline(always)]
+    #[cfg(target_arch = "nvptx64")]
+    fn bits(self) -> u64 {
+        UPPER | u64::from(self.lower)
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn place(self) -> SharedTile {
+        SharedTile::KMajor(self.place)
+    }
+}
+
+impl Tile for MnMajor {
+    const TRANSPOSED: u32 = 1;
+
+    #[inline(always)]
+    #[cfg(target_arch = "nvptx64")]
+    fn bits(self) -> u64 {
+        UPPER | u64::from(self.lower)
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn place(self) -> SharedTile {
+        SharedTile::MnMajor { place: self.place, distance: self.distance }
+    }
+}
+
+/// Refuses, at compile time, tiles that are MN-major in a format whose instructions take none.
+#[cfg(target_arch = "nvptx64")]
+const fn require_major<F: Format, A: Tile, B: Tile>() {
+    assert!(
+        matches!(F::KIND, Kind::Bf16 | Kind::Fp16) || A::TRANSPOSED == 0 && B::TRANSPOSED == 0,
+        "only formats of 16 bits have operands that are MN-major"
+    );
 }
 
 /// The element types of a product: how `wgmma` names them, and the extent k of one instruction.
@@ -178,25 +304,25 @@ pub trait Sums: Sized {
     /// # Safety
     /// All 128 threads of the warpgroup come here together, after [`fence`]. Until a wait for the group has returned, the
     /// tile of B does not change. The accumulators pass through that wait before they are used.
-    unsafe fn set<F: Format<Number = Self::Number>>(&mut self, a: [u32; 4], b: Descriptor);
+    unsafe fn set<F: Format<Number = Self::Number>>(&mut self, a: [u32; 4], b: impl Tile);
 
     /// Adds A·B, with 4 registers of A and a tile of B.
     ///
     /// # Safety
     /// As for [`Sums::set`].
-    unsafe fn add<F: Format<Number = Self::Number>>(&mut self, a: [u32; 4], b: Descriptor);
+    unsafe fn add<F: Format<Number = Self::Number>>(&mut self, a: [u32; 4], b: impl Tile);
 
     /// Sets the accumulators to A·B, with both tiles in shared memory.
     ///
     /// # Safety
     /// As for [`Sums::set`], and the tile of A does not change either.
-    unsafe fn set_shared<F: Format<Number = Self::Number>>(&mut self, a: Descriptor, b: Descriptor);
+    unsafe fn set_shared<F: Format<Number = Self::Number>>(&mut self, a: impl Tile, b: impl Tile);
 
     /// Adds A·B, with both tiles in shared memory.
     ///
     /// # Safety
     /// As for [`Sums::set_shared`].
-    unsafe fn add_shared<F: Format<Number = Self::Number>>(&mut self, a: Descriptor, b: Descriptor);
+    unsafe fn add_shared<F: Format<Number = Self::Number>>(&mut self, a: impl Tile, b: impl Tile);
 }
 
 /// One instruction. The placeholders of an assembly template are literals, so the positions of all accumulators have to be listed.
@@ -211,6 +337,7 @@ macro_rules! instruction {
             concat!("{{ {a0}, {a1}, {a2}, {a3} }}, {b}, add", $modes, "; }}"),
             $direction(reg32) $sums[$first], $($direction(reg32) $sums[$i],)*
             a0 = in(reg32) $a[0], a1 = in(reg32) $a[1], a2 = in(reg32) $a[2], a3 = in(reg32) $a[3], b = in(reg64) $b.bits(),
+            tb = const B::TRANSPOSED,
             options(nostack, preserves_flags),
         )
     };
@@ -221,7 +348,7 @@ macro_rules! instruction {
             concat!("wgmma.mma_async.sync.aligned.m64n", $n, $types),
             concat!("{{ {", $first, "}", $(", {", $i, "}",)* " }}, {a}, {b}, add", $modes, "; }}"),
             $direction(reg32) $sums[$first], $($direction(reg32) $sums[$i],)*
-            a = in(reg64) $a.bits(), b = in(reg64) $b.bits(),
+            a = in(reg64) $a.bits(), b = in(reg64) $b.bits(), ta = const A::TRANSPOSED, tb = const B::TRANSPOSED,
             options(nostack, preserves_flags),
         )
     };
@@ -255,48 +382,79 @@ macro_rules! sums {
             }
 
             #[inline(always)]
-            unsafe fn set<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: Descriptor) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    match F::KIND {
-                        $(Kind::$kind => instruction!($n, $types, $registers, out, "0", self, registers a, b, $positions),)*
-                        // The others have sums of another type.
-                        _ => {}
+            unsafe fn set<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: impl Tile) {
+                // Its parameters have names, which the instruction needs.
+                #[inline(always)]
+                unsafe fn issue<F: Format, B: Tile>(sums: &mut [$number; $count], a: [u32; 4], b: B) {
+                    const { require_major::<F, Descriptor, B>() };
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        match F::KIND {
+                            $(Kind::$kind => instruction!($n, $types, $registers, out, "0", sums, registers a, b, $positions),)*
+                            // The others have sums of another type.
+                            _ => {}
+                        }
                     }
                 }
+                // SAFETY: the caller's promise.
+                unsafe { issue::<F, _>(self, a, b) }
             }
 
             #[inline(always)]
-            unsafe fn add<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: Descriptor) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    match F::KIND {
-                        $(Kind::$kind => instruction!($n, $types, $registers, inout, "1", self, registers a, b, $positions),)*
-                        _ => {}
+            unsafe fn add<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: impl Tile) {
+                // Its parameters have names, which the instruction needs.
+                #[inline(always)]
+                unsafe fn issue<F: Format, B: Tile>(sums: &mut [$number; $count], a: [u32; 4], b: B) {
+                    const { require_major::<F, Descriptor, B>() };
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        match F::KIND {
+                            $(Kind::$kind => instruction!($n, $types, $registers, inout, "1", sums, registers a, b, $positions),)*
+                            // The others have sums of another type.
+                            _ => {}
+                        }
                     }
                 }
+                // SAFETY: the caller's promise.
+                unsafe { issue::<F, _>(self, a, b) }
             }
 
             #[inline(always)]
-            unsafe fn set_shared<F: Format<Number = $number>>(&mut self, a: Descriptor, b: Descriptor) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    match F::KIND {
-                        $(Kind::$kind => instruction!($n, $types, $shared, out, "0", self, shared a, b, $positions),)*
-                        _ => {}
+            unsafe fn set_shared<F: Format<Number = $number>>(&mut self, a: impl Tile, b: impl Tile) {
+                // Its parameters have names, which the instruction needs.
+                #[inline(always)]
+                unsafe fn issue<F: Format, A: Tile, B: Tile>(sums: &mut [$number; $count], a: A, b: B) {
+                    const { require_major::<F, A, B>() };
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        match F::KIND {
+                            $(Kind::$kind => instruction!($n, $types, $shared, out, "0", sums, shared a, b, $positions),)*
+                            // The others have sums of another type.
+                            _ => {}
+                        }
                     }
                 }
+                // SAFETY: the caller's promise.
+                unsafe { issue::<F, _, _>(self, a, b) }
             }
 
             #[inline(always)]
-            unsafe fn add_shared<F: Format<Number = $number>>(&mut self, a: Descriptor, b: Descriptor) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    match F::KIND {
-                        $(Kind::$kind => instruction!($n, $types, $shared, inout, "1", self, shared a, b, $positions),)*
-                        _ => {}
+            unsafe fn add_shared<F: Format<Number = $number>>(&mut self, a: impl Tile, b: impl Tile) {
+                // Its parameters have names, which the instruction needs.
+                #[inline(always)]
+                unsafe fn issue<F: Format, A: Tile, B: Tile>(sums: &mut [$number; $count], a: A, b: B) {
+                    const { require_major::<F, A, B>() };
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        match F::KIND {
+                            $(Kind::$kind => instruction!($n, $types, $shared, inout, "1", sums, shared a, b, $positions),)*
+                            // The others have sums of another type.
+                            _ => {}
+                        }
                     }
                 }
+                // SAFETY: the caller's promise.
+                unsafe { issue::<F, _, _>(self, a, b) }
             }
         }
     };
@@ -307,9 +465,9 @@ macro_rules! sums {
 macro_rules! fp32_sums {
     ($n:literal, $count:literal, $positions:tt) => {
         sums!(f32, $n, $count, $positions,
-            Tf32 "k8.f32.tf32.tf32" ", 1, 1" ", 1, 1";
-            Bf16 "k16.f32.bf16.bf16" ", 1, 1, 0" ", 1, 1, 0, 0";
-            Fp16 "k16.f32.f16.f16" ", 1, 1, 0" ", 1, 1, 0, 0";);
+            Tf32 "k8.f32.tf32.tf32" ", 1, 1 /* {tb} */" ", 1, 1 /* {ta} {tb} */";
+            Bf16 "k16.f32.bf16.bf16" ", 1, 1, {tb}" ", 1, 1, {ta}, {tb}";
+            Fp16 "k16.f32.f16.f16" ", 1, 1, {tb}" ", 1, 1, {ta}, {tb}";);
     };
 }
 
@@ -317,7 +475,7 @@ macro_rules! fp32_sums {
 #[cfg(target_arch = "nvptx64")]
 macro_rules! integer_sums {
     ($n:literal, $count:literal, $positions:tt) => {
-        sums!(i32, $n, $count, $positions, Int8 "k32.s32.s8.s8" "" "";);
+        sums!(i32, $n, $count, $positions, Int8 "k32.s32.s8.s8" " /* {tb} */" " /* {ta} {tb} */";);
     };
 }
 
@@ -334,6 +492,12 @@ fp32_sums!(128, 64, [
             0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38
             39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63]);
 
+#[cfg(target_arch = "nvptx64")]
+#[rustfmt::skip]
+fp32_sums!(176, 88, [
+            0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38
+            39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73
+            74 75 76 77 78 79 80 81 82 83 84 85 86 87]);
 /// With the positions of 128 accumulators.
 #[cfg(target_arch = "nvptx64")]
 #[rustfmt::skip]
@@ -365,23 +529,23 @@ macro_rules! modelled_sums {
             }
 
             #[track_caller]
-            unsafe fn set<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: Descriptor) {
-                crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place, false);
+            unsafe fn set<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: impl Tile) {
+                crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place(), false);
             }
 
             #[track_caller]
-            unsafe fn add<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: Descriptor) {
-                crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place, true);
+            unsafe fn add<F: Format<Number = $number>>(&mut self, a: [u32; 4], b: impl Tile) {
+                crate::executor::multiply(self, F::KIND, OperandA::Registers(a), b.place(), true);
             }
 
             #[track_caller]
-            unsafe fn set_shared<F: Format<Number = $number>>(&mut self, a: Descriptor, b: Descriptor) {
-                crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place), b.place, false);
+            unsafe fn set_shared<F: Format<Number = $number>>(&mut self, a: impl Tile, b: impl Tile) {
+                crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place()), b.place(), false);
             }
 
             #[track_caller]
-            unsafe fn add_shared<F: Format<Number = $number>>(&mut self, a: Descriptor, b: Descriptor) {
-                crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place), b.place, true);
+            unsafe fn add_shared<F: Format<Number = $number>>(&mut self, a: impl Tile, b: impl Tile) {
+                crate::executor::multiply(self, F::KIND, OperandA::Shared(a.place()), b.place(), true);
             }
         }
     )* };

@@ -95,6 +95,22 @@ pub fn products() -> Vec<Product> {
         wgmma_m64n128k16_fp16_set_shared wgmma_m64n128k16_fp16_add_shared);
     wgmma!(Fp16, 256: wgmma_m64n256k16_fp16_set_registers wgmma_m64n256k16_fp16_add_registers
         wgmma_m64n256k16_fp16_set_shared wgmma_m64n256k16_fp16_add_shared);
+    macro_rules! others {
+        ($format:ident, $columns:literal: $($name:ident)*) => { $(
+            let (name, launch) = kernel!(wgmma::$name);
+            let (format, rows, columns) = (Format::$format, wgmma::ROWS, $columns);
+            products.push(Product { name, launch, format, rows, columns, adds: true, is_probed: false });
+        )* };
+    }
+    others!(Bf16, 64: wgmma_m64n64k16_bf16_registers_mn wgmma_m64n64k16_bf16_shared_k_mn
+        wgmma_m64n64k16_bf16_shared_mn_k wgmma_m64n64k16_bf16_shared_mn_mn);
+    others!(Bf16, 128: wgmma_m64n128k16_bf16_registers_mn wgmma_m64n128k16_bf16_shared_k_mn
+        wgmma_m64n128k16_bf16_shared_mn_k wgmma_m64n128k16_bf16_shared_mn_mn);
+    others!(Bf16, 256: wgmma_m64n256k16_bf16_registers_mn wgmma_m64n256k16_bf16_shared_k_mn
+        wgmma_m64n256k16_bf16_shared_mn_k wgmma_m64n256k16_bf16_shared_mn_mn);
+    others!(Fp16, 128: wgmma_m64n128k16_fp16_registers_mn wgmma_m64n128k16_fp16_shared_k_mn
+        wgmma_m64n128k16_fp16_shared_mn_k wgmma_m64n128k16_fp16_shared_mn_mn);
+    others!(Bf16, 176: wgmma_m64n176k16_bf16_add_registers wgmma_m64n176k16_bf16_add_shared);
     products
 }
 

@@ -155,7 +155,9 @@ pub(crate) use hooks::*;
 pub(crate) use identity::SharedIdentity;
 pub(crate) use meetings::*;
 pub(crate) use prints::print;
-pub(crate) use products::{OperandA, commit_products, fence_products, multiply, require_awaited, wait_for_products};
+pub(crate) use products::{
+    OperandA, SharedTile, commit_products, fence_products, multiply, require_awaited, tile_distance, wait_for_products,
+};
 pub(crate) use remote::{
     offset_in_array, remote_place, remote_place_in_slice, remote_read, remote_read_slice, remote_write,
     remote_write_slice,

@@ -34,7 +34,7 @@ use super::shared_memory::{WORD, has_products, set_has_products};
 use super::tma::Tma;
 use super::values::{self, trace_in};
 use crate::tensor_cores::{Terms, sum};
-use crate::wgmma::Kind;
+use crate::wgmma::{Kind, MnMajor};
 use crate::{Element, TileSwizzle};
 
 /// The bytes of a row of a tile in shared memory.
@@ -178,8 +178,68 @@ impl Warpgroups {
 pub(crate) enum OperandA {
     /// What this thread has of it in registers.
     Registers([u32; 4]),
-    /// The byte of the dynamic shared memory where it begins.
-    Shared(usize),
+    /// A tile in shared memory.
+    Shared(SharedTile),
+}
+
+/// A tile in the dynamic shared memory: the byte where it begins, and how it lies there.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub enum SharedTile {
+    /// 128 bytes are of one row of A or column of B.
+    KMajor(usize),
+    /// 128 bytes are 64 rows of A or columns of B, of one k. The next 64 are so many bytes behind.
+    MnMajor { place: usize, distance: usize },
+}
+
+/// The extent k of an instruction whose operands may be MN-major.
+const HALF_TERMS: usize = 16;
+
+impl SharedTile {
+    /// The words that an instruction may read of so many rows of A or columns of B, the first of which has this number.
+    fn words(self, first: usize, count: usize, location: &'static Location<'static>) -> Vec<Range<usize>> {
+        match self {
+            Self::KMajor(place) => vec![tile(place + first * ROW, count, location)],
+            Self::MnMajor { place, distance } => {
+                let blocks = first / MnMajor::WIDTH..(first + count).div_ceil(MnMajor::WIDTH);
+                blocks.map(|block| tile(place + block * distance, HALF_TERMS, location)).collect()
+            }
+        }
+    }
+
+    /// What an instruction takes of a row of A or column of B: 32 bytes. `data` is the dynamic shared memory.
+    ///
+    /// # Safety
+    /// [`SharedTile::words`] has been called with this row or column: the words are inside. No other OS thread uses the data.
+    unsafe fn terms(self, data: *const u32, number: usize) -> [u32; TERMS_WORDS] {
+        // Tiles begin at multiples of 1024 bytes, and 8 rows of 128 bytes are as many.
+        let word = |byte: usize| {
+            // SAFETY: the caller's promise.
+            unsafe { *data.add(TileSwizzle::Bytes128.apply(byte) / WORD) }
+        };
+        match self {
+            Self::KMajor(place) => core::array::from_fn(|i| word(place + number * ROW + WORD * i)),
+            Self::MnMajor { place, distance } => {
+                let begin = place + number / MnMajor::WIDTH * distance + number % MnMajor::WIDTH * 2;
+                let half = |k: usize| {
+                    let byte = begin + k * ROW;
+                    word(byte / WORD * WORD) >> (8 * (byte % WORD)) & 0xFFFF
+                };
+                core::array::from_fn(|i| half(2 * i) | half(2 * i + 1) << 16)
+            }
+        }
+    }
+}
+
+/// The distance of one part of a tile from the next, which its descriptor can say.
+#[track_caller]
+pub(crate) fn tile_distance(bytes: u32) -> usize {
+    let alignment = TileSwizzle::Bytes128.alignment() as u32;
+    assert!(
+        bytes.is_multiple_of(alignment) && bytes < 1 << 18,
+        "parts of a tile are {bytes} bytes apart: a descriptor has multiples of {alignment} below 262144"
+    );
+    bytes as usize
 }
 
 /// What accumulators are: 32 bits.
@@ -207,12 +267,12 @@ const TERMS_WORDS: usize = 8;
 
 /// Multiplies, and adds to the accumulators of this thread or sets them: 64×N of a warpgroup, for twice as many columns as it has accumulators.
 #[track_caller]
-pub(crate) fn multiply<T: Number>(sums: &mut [T], kind: Kind, a: OperandA, b: usize, adds: bool) {
+pub(crate) fn multiply<T: Number>(sums: &mut [T], kind: Kind, a: OperandA, b: SharedTile, adds: bool) {
     multiply_bits(T::bits_of(sums), kind, a, b, adds);
 }
 
 #[track_caller]
-fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: usize, adds: bool) {
+fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds: bool) {
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
     let registers = match a {
@@ -231,9 +291,15 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: usize, adds: bool
     let (warp, lane) = (context.current.get() / LANES % 4, lane() as usize);
     let (g, q) = (lane / 4, lane % 4);
     let columns = 2 * sums.len();
-    let mut ranges = vec![tile(b, columns, location)];
+    let is_mn_major = |tile: SharedTile| matches!(tile, SharedTile::MnMajor { .. });
+    assert!(
+        matches!(kind, Kind::Bf16 | Kind::Fp16)
+            || !(is_mn_major(b) || matches!(a, OperandA::Shared(a) if is_mn_major(a))),
+        "only formats of 16 bits have operands that are MN-major, not {kind:?}"
+    );
+    let mut ranges = b.words(0, columns, location);
     if let OperandA::Shared(a) = a {
-        ranges.push(tile(a + 16 * warp * ROW, 16, location));
+        ranges.extend(a.words(16 * warp, 16, location));
     }
     let mut products = context.details().products.take();
     let group = products.committed;
@@ -252,26 +318,19 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: usize, adds: bool
         require_visible(context, &ranges, location);
     }
     // Without the shadow, which only the first lane needs: the words are inside.
-    let data = words_to_access(&DYNAMIC, 0..0, location, note_read).cast::<u32>();
-    let row_of = |begin: usize, row: usize| -> [u32; TERMS_WORDS] {
-        core::array::from_fn(|word| {
-            let byte = begin + row * ROW + WORD * word;
-            // The rows of a tile begin at multiples of 1024 bytes, eight at a time.
-            let byte = TileSwizzle::Bytes128.apply(byte);
-            // SAFETY: inside the dynamic shared memory: `tile` has checked that. No other OS thread uses the data.
-            unsafe { *data.add(byte / WORD) }
-        })
-    };
+    let data = words_to_access(&DYNAMIC, 0..0, location, note_read).cast::<u32>().cast_const();
     let rows = match a {
         OperandA::Registers(_) => rows_of_quad(&quad),
-        OperandA::Shared(a) => [g, g + 8].map(|row| row_of(a, 16 * warp + row)),
+        // SAFETY: the words were looked at above, with these rows. No other OS thread uses the data.
+        OperandA::Shared(a) => [g, g + 8].map(|row| unsafe { a.terms(data, 16 * warp + row) }),
     };
 
     let mut pending = match position {
         Some(position) => products.pending.swap_remove(position),
         None => Pending { place, values: sums.to_vec(), group, location },
     };
-    let column = |group: usize, second: usize| row_of(b, 8 * group + 2 * q + second);
+    // SAFETY: likewise, with these columns.
+    let column = |group: usize, second: usize| unsafe { b.terms(data, 8 * group + 2 * q + second) };
     match kind {
         Kind::Tf32 => add_products::<8>(&mut pending.values, kind, &rows, column, adds),
         Kind::Bf16 | Kind::Fp16 => add_products::<16>(&mut pending.values, kind, &rows, column, adds),

@@ -2,7 +2,7 @@
 //!
 //! | function | on the GPU | error, as the PTX ISA (9.1) has it |
 //! |---|---|---|
-//! | [`exp2`] | `ex2.approx.f32` | 2 units in the last place |
+//! | [`exp2`], [`exp2_or_zero`] | `ex2.approx.f32`, `ex2.approx.ftz.f32` | 2 units in the last place |
 //! | [`exp`] | `ex2.approx.f32` of x·log₂ e | 2⁻²² + abs(x)·2⁻²³ of the result |
 //! | [`log2`] | `lg2.approx.f32` | 2⁻²² where x is between 1/2 and 2, elsewhere 2⁻²² of the result |
 //! | [`log`] | ln 2 times `lg2.approx.f32` | 2⁻²² where x is between 1/2 and 2, elsewhere 2⁻²¹ of the result |
@@ -17,7 +17,7 @@
 //! to what they shall be than the table asks: a kernel that uses them does not agree with the executor in each bit, and whatever
 //! compares the two has to allow for the errors above.
 //!
-//! Subnormal numbers are kept, as arguments and as results: the instructions are those without `.ftz`.
+//! Subnormal numbers are kept, as arguments and as results: the instructions are those without `.ftz`, but for [`exp2_or_zero`].
 
 /// A function of one instruction on the GPU, and another on the CPU.
 macro_rules! approximation {
@@ -49,6 +49,17 @@ macro_rules! approximation {
 approximation! {
     /// 2ˣ. 2^−∞ is 0, 2^∞ is ∞, that of NaN is NaN.
     exp2, "ex2.approx.f32 {result}, {x};", (x), super::exp2(x)
+}
+
+approximation! {
+    /// 2ˣ as [`exp2`], but 0 where that is below 2⁻¹²⁶ (`ex2.approx.ftz.f32`): one instruction on the GPU, where the other takes four.
+    exp2_or_zero, "ex2.approx.ftz.f32 {result}, {x};", (x), normal_or_zero(super::exp2(x))
+}
+
+/// A number that is not below 2⁻¹²⁶, or zero.
+#[cfg(not(target_arch = "nvptx64"))]
+fn normal_or_zero(x: f32) -> f32 {
+    if x < f32::MIN_POSITIVE { 0.0 } else { x }
 }
 
 approximation! {

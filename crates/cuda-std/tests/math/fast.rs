@@ -5,8 +5,9 @@ use tilewright_cuda_std::math::fast;
 /// A function, what it shall be, and the most that it may be off at an argument, as a part of the result or besides it.
 type Function = (&'static str, fn(f32) -> f32, fn(f64) -> f64, fn(f64) -> f64, fn(f64) -> f64);
 
-const FUNCTIONS: [Function; 10] = [
+const FUNCTIONS: [Function; 11] = [
     ("exp2", fast::exp2, f64::exp2, |_| 2f64.powi(-22), |_| 0.0),
+    ("exp2_or_zero", fast::exp2_or_zero, f64::exp2, |_| 2f64.powi(-22), |_| f64::from(f32::MIN_POSITIVE)),
     ("exp", fast::exp, f64::exp, |x| 2f64.powi(-22) + x.abs() * 2f64.powi(-23), |_| 0.0),
     ("log2", fast::log2, f64::log2, |_| 2f64.powi(-22), |_| 0.0),
     ("log", fast::log, f64::ln, |_| 2f64.powi(-21), |_| 0.0),
