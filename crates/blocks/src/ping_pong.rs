@@ -10,34 +10,34 @@
 //!     the cores      are idle                     all of them the two multiplies
 //! ```
 //!
-//! It takes two named barriers, one for each warpgroup: a warpgroup waits at its own, and arrives at the other's when it has
-//! issued its products.
+//! It takes a named barrier for each warpgroup: a warpgroup waits at its own, and arrives at the next one's when it has issued its products.
+//! Three warpgroups do the same in a circle.
 //!
 //! Source: J. Shah et al., "FlashAttention-3" (2024), section 3.1, "pingpong scheduling".
 
 use crate::named_barrier::{NamedBarrier, NamedBarriers};
 
-/// The threads of both warpgroups.
+/// The threads that meet at a barrier: those of a warpgroup, and those of the one before.
 pub const THREADS: u32 = 256;
 
-/// The alternation, as seen by one of the two warpgroups.
+/// The alternation of `N` warpgroups, as seen by one of them.
 #[derive(Clone, Copy)]
-pub struct PingPong {
-    barriers: NamedBarriers<2, THREADS>,
-    /// Which of the two warpgroups: 0 or 1.
+pub struct PingPong<const N: u32 = 2> {
+    barriers: NamedBarriers<N, THREADS>,
+    /// Which of them: below `N`.
     warpgroup: u32,
 }
 
-impl PingPong {
-    /// The alternation as warpgroup `warpgroup` sees it, 0 or 1; warpgroup 0 is first.
+impl<const N: u32> PingPong<N> {
+    /// The alternation as warpgroup `warpgroup` sees it, below `N`; warpgroup 0 is first.
     ///
     /// # Safety
-    /// Called once by all lanes of both warpgroups, each with its number, and with barriers that the kernel uses for nothing
+    /// Called once by all lanes of all `N` warpgroups, each with its number, and with barriers that the kernel uses for nothing
     /// else.
     #[inline(always)]
-    pub unsafe fn new(barriers: NamedBarriers<2, THREADS>, warpgroup: u32) -> Self {
+    pub unsafe fn new(barriers: NamedBarriers<N, THREADS>, warpgroup: u32) -> Self {
         let this = Self { barriers, warpgroup };
-        if warpgroup == 1 {
+        if warpgroup == N - 1 {
             // SAFETY: the caller's promise.
             unsafe { this.pass() };
         }
@@ -50,43 +50,47 @@ impl PingPong {
     }
 
     #[inline(always)]
-    fn other(self) -> NamedBarrier<THREADS> {
-        self.barriers.at(1 - self.warpgroup)
+    fn next(self) -> NamedBarrier<THREADS> {
+        self.barriers.at(match N {
+            2 => 1 - self.warpgroup,
+            _ if self.warpgroup == N - 1 => 0,
+            _ => self.warpgroup + 1,
+        })
     }
 
-    /// Waits until the other warpgroup has passed.
+    /// Waits until the warpgroup before this one has passed.
     ///
     /// # Safety
-    /// Called by all lanes of the warpgroup, before each [`PingPong::pass`], as often by one warpgroup as by the other.
+    /// Called by all lanes of the warpgroup, before each [`PingPong::pass`], as often by one warpgroup as by any other.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn wait(self) {
-        // SAFETY: this warpgroup waits here, and the other one has come or comes with its `pass`.
+        // SAFETY: this warpgroup waits here, and the one before has come or comes with its `pass`.
         unsafe { self.own().sync() }
     }
 
-    /// Lets the other warpgroup issue its products.
+    /// Lets the next warpgroup issue its products.
     ///
     /// # Safety
     /// Called by all lanes of the warpgroup, after each [`PingPong::wait`].
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn pass(self) {
-        // SAFETY: the other warpgroup waits there, or comes to.
-        unsafe { self.other().arrive() }
+        // SAFETY: the next warpgroup waits there, or comes to.
+        unsafe { self.next().arrive() }
     }
 
-    /// After the last products: each warpgroup waits once more, so that every arrival has been waited for, and both have waited
+    /// After the last products: each warpgroup waits once more, so that every arrival has been waited for, and all have waited
     /// as often, which is what compute-sanitizer's racecheck compares.
     ///
     /// # Safety
-    /// Called by all lanes of both warpgroups, which have waited and passed as often as each other.
+    /// Called by all lanes of all warpgroups, which have waited and passed as often as each other.
     #[inline(always)]
     pub unsafe fn end(self) {
         // SAFETY: the caller's promise.
         unsafe {
             self.wait();
-            if self.warpgroup == 0 {
+            if self.warpgroup != N - 1 {
                 self.pass();
             }
         }
