@@ -1,5 +1,5 @@
 //! Puts the PTX of the kernels into the program.
 
 fn main() {
-    cuda_builder::embed("kernels", &[cuda_builder::Arch::Sm80]);
+    cuda_builder::embed("kernels", &[cuda_builder::Arch::Sm90a, cuda_builder::Arch::Sm80]);
 }

@@ -31,6 +31,8 @@
 //! Causal attention leaves out the keys behind a query's own number, counted from the first of both, as PyTorch's `is_causal` does. Tiles of
 //! keys that no query of a block sees are not loaded.
 //!
+//! Hopper has kernels of its own for bf16 (`hopper`), which are about twice as fast. The others serve every GPU.
+//!
 //! bf16 has scores and sums in fp32, and P rounded to bf16. In fp32, all products are three TF32 products, with fp32 additions every 16
 //! terms ([`blocks::mma_scheme`]): their accuracy is that of fp32 sums, for numbers below 2¹¹⁵. A number that is not finite makes those
 //! rows NaN that it has a part in. A row whose scores are all −∞, which only bf16 can have, is NaN, as that of [`softmax`](crate::softmax) is.
@@ -39,7 +41,9 @@
 //! Sources: M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867 (2018); T. Dao, "FlashAttention-2:
 //! faster attention with better parallelism and work partitioning", arXiv:2307.08691 (2023).
 
+mod hopper;
 mod precision;
+mod rows;
 
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::this_thread;
@@ -47,6 +51,7 @@ use cuda_std::async_copy::{commit_group, copy_async, wait_group};
 use cuda_std::prelude::*;
 use cuda_std::{ldmatrix, math};
 
+pub use hopper::{attention_64_wgmma_bf16, attention_128_causal_wgmma_bf16, attention_128_wgmma_bf16};
 use precision::{Fp32, Half, Precision};
 
 use crate::row::LANES;

@@ -18,6 +18,9 @@
 //! Where channels of a group are not whole copies (3 channels of a photograph), it copies element by element, and finds out the tap of
 //! each.
 //!
+//! Hopper has kernels of its own for bf16 (`hopper`), where groups have multiples of 64 channels and of 8 filters. Their sums have the same
+//! terms in the same order, and the same bits.
+//!
 //! fp32 is computed by three TF32 products, as accurately as fp32 sums ([`blocks::mma_scheme`]); what comes out infinite or NaN is computed
 //! again in plain fp32, so that infinities and NaN, and numbers from 2¹¹⁵ on, do what they do in fp32. bf16 has fp32 sums.
 //!
@@ -25,6 +28,7 @@
 //! operand is not built.
 
 mod convolution;
+mod hopper;
 
 use blocks::mma_scheme::{Bf16Products, Scheme, ThreeTf32};
 use blocks::mma_tile::{Accumulators, LINES, MEMORY, OCTET, PIECE, Stage, WORDS, own_lines};

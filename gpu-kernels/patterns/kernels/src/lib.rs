@@ -35,10 +35,13 @@ pub mod attention;
 pub mod conv2d;
 mod counters;
 pub mod histogram;
+#[cfg(not(target_arch = "nvptx64"))]
+mod hopper;
 pub mod layer_norm;
 pub mod layer_norm_backward;
 pub mod n_body;
 pub mod philox;
+mod quad;
 pub mod radix_sort;
 pub mod relax;
 mod row;
@@ -81,11 +84,13 @@ pub const OPERATIONS: &[&dyn testkit::Operation] = &[
     &conv2d::Conv2d::FP32,
     &conv2d::Conv2d::WIDE,
     &conv2d::Conv2d::BF16,
+    &conv2d::Conv2d::BF16_MMA,
     &stream_k::StreamK::NORMAL,
     &stream_k::StreamK::WIDE,
     &attention::Attention::FP32,
     &attention::Attention::WIDE,
     &attention::Attention::EQUAL,
     &attention::Attention::BF16,
+    &attention::Attention::BF16_MMA,
     &attention::Attention::BF16_WIDE,
 ];

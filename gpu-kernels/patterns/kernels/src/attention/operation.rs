@@ -1,11 +1,15 @@
 //! What the kernels are for. No GPU sees this.
 
 use blocks::mma_scheme::ThreeTf32;
+use cuda_driver::{TensorElement, TensorSwizzle};
+use cuda_std::prelude::*;
+use runtime::{TensorLayout, TensorTile};
 use testkit::{
     Argument, Bits, Description, Device, Distribution, Element, Error, Expected, FP32_ROUNDING, Operation, Sizes,
     Units, Values, Views,
 };
 
+use super::hopper::{Tiles, attention_64_wgmma_bf16, attention_128_causal_wgmma_bf16, attention_128_wgmma_bf16};
 use super::{
     attention_64_mma_bf16, attention_64_mma_fp32_3xtf32, attention_128_mma_bf16, attention_128_mma_fp32_3xtf32,
 };
@@ -18,11 +22,39 @@ pub struct Attention {
     of_queries: Distribution,
     of_keys: Distribution,
     large: &'static [[usize; 5]],
+    /// Whether Hopper takes its own kernels.
+    by_wgmma: bool,
 }
 
 /// What scores of heads of this size are multiplied by.
 fn scale(size: usize) -> f32 {
     (size as f64).sqrt().recip() as f32
+}
+
+/// A map of the rows of heads, in tiles of 64 numbers of so many rows.
+fn map<'a>(
+    device: &Device,
+    x: GlobalSlice<'a, Bf16>,
+    [heads, rows, size]: [u32; 3],
+    lines: u32,
+) -> Result<TensorMap<'a>, Error> {
+    let [matrices, lines_of_head, length] = [heads, rows, size].map(u64::from);
+    let layout = TensorLayout {
+        length,
+        lines: lines_of_head,
+        line_stride: length,
+        matrices,
+        matrix_stride: lines_of_head * length,
+    };
+    let tile = TensorTile { element: TensorElement::Bf16, length: 64, lines, swizzle: TensorSwizzle::Bytes128 };
+    Ok(device.tensor_map(x, &layout, &tile)?)
+}
+
+/// The heads whose tiles are taken together: as many as have their keys and values in half of the second-level cache.
+fn together(device: &Device, keys: u32, size: u32) -> u32 {
+    let cache = device.gpu_properties().map_or(0, |gpu| u64::from(gpu.l2_bytes));
+    let of_head = 4 * u64::from(keys) * u64::from(size);
+    (cache / 2 / of_head).clamp(2, 1024) as u32
 }
 
 impl Attention {
@@ -33,6 +65,7 @@ impl Attention {
         of_queries: Distribution::Normal,
         of_keys: Distribution::Normal,
         large: &[[32, 2048, 2048, 64, 0], [32, 2048, 2048, 64, 1], [32, 2048, 2048, 128, 0], [3, 1, 65_539, 64, 0]],
+        by_wgmma: false,
     };
     /// Of fp32 numbers that make few scores so large that nothing else counts, and differences beyond what fp32 resolves.
     pub const WIDE: Self = Self {
@@ -59,9 +92,13 @@ impl Attention {
             [32, 4096, 4096, 64, 0],
             [16, 4096, 4096, 128, 0],
         ],
+        by_wgmma: true,
     };
+    /// The same by the kernels for every GPU.
+    pub const BF16_MMA: Self = Self { name: "attention-bf16-mma", by_wgmma: false, ..Self::BF16 };
     /// Of bf16 numbers with such scores.
-    pub const BF16_WIDE: Self = Self { name: "attention-bf16-wide", element: Element::Bf16, ..Self::WIDE };
+    pub const BF16_WIDE: Self =
+        Self { name: "attention-bf16-wide", element: Element::Bf16, by_wgmma: true, ..Self::WIDE };
 
     /// Large cases of numbers that are not as they come.
     const FEW: &[[usize; 5]] = &[[2, 1000, 5000, 64, 0], [2, 1000, 1000, 128, 1]];
@@ -114,21 +151,21 @@ impl Attention {
             moves.push(weight * error.exp_m1());
             least += weight * (-error).exp();
         }
-        let mut sums = vec![[0.0; 2]; size];
+        let mut sums = vec![[0.0; 3]; size];
         for (weight, row) in weights.iter().zip(values.chunks(size)) {
             for (sum, v) in sums.iter_mut().zip(row) {
-                *sum = [sum[0] + weight * v, sum[1] + weight * v.abs()];
+                *sum = [sum[0] + weight * v, sum[1] + weight * v.abs(), sum[2] + v.abs()];
             }
         }
         let mut far = vec![[0.0f64; 2]; size];
         for (by, row) in moves.iter().zip(values.chunks(size)) {
-            for ((far, v), [sum, _]) in far.iter_mut().zip(row).zip(&sums) {
+            for ((far, v), [sum, ..]) in far.iter_mut().zip(row).zip(&sums) {
                 // More than the distance of any two values of the column, no weights can move a result.
                 *far = [far[0] + by * (v - sum / total).abs(), far[1].max((v - sum / total).abs())];
             }
         }
         let tiny = f64::from(f32::from_bits(1)) * 4.0 * count as f64;
-        let one = |([sum, magnitude], [far, farthest]): (&[f64; 2], &[f64; 2])| {
+        let one = |([sum, magnitude, all], [far, farthest]): (&[f64; 3], &[f64; 2])| {
             if count == 0 {
                 return Expected::exact(0.0);
             }
@@ -141,8 +178,10 @@ impl Attention {
                 (1.0 / 256.0 + (count.div_ceil(4) as f64 + tiles) * FP32_ROUNDING) * magnitude
             };
             let of_result = if is_fp32 { 0.0 } else { value.abs() / 256.0 + f64::from(f32::MIN_POSITIVE) };
+            // Weights below the smallest normal number may be 0, and the largest is 1.
+            let of_least = if is_fp32 { 0.0 } else { f64::from(f32::MIN_POSITIVE) * all };
             let moved = (far / least).min(*farthest);
-            Expected::within(value, moved + 1.01 * (of_total + of_sum + of_result) + tiny)
+            Expected::within(value, moved + 1.01 * (of_total + of_sum + of_result + of_least) + tiny)
         };
         sums.iter().zip(&far).map(one).collect()
     }
@@ -153,8 +192,18 @@ impl Operation for Attention {
         let kernels = if self.element == Element::F32 {
             vec![attention_64_mma_fp32_3xtf32::FACTS, attention_128_mma_fp32_3xtf32::FACTS]
         } else {
-            vec![attention_64_mma_bf16::FACTS, attention_128_mma_bf16::FACTS]
+            let mut kernels = vec![attention_64_mma_bf16::FACTS, attention_128_mma_bf16::FACTS];
+            if self.by_wgmma {
+                kernels.push(attention_64_wgmma_bf16::FACTS);
+                kernels.push(attention_128_wgmma_bf16::FACTS);
+                kernels.push(attention_128_causal_wgmma_bf16::FACTS);
+            }
+            kernels
         };
+        // The kernels for Hopper have nothing to do with that.
+        let nothing: &[[usize; 5]] =
+            if self.by_wgmma { &[] } else { &[[0, 3, 5, 64, 0], [2, 0, 5, 64, 1], [1, 3, 0, 128, 0]] };
+        let nothing = testkit::cases(nothing);
         Description {
             name: self.name,
             idea: "softmax(Q·Kᵀ/√d)·V by tiles of keys: scores stay in registers, and maxima are corrected as they come",
@@ -162,22 +211,26 @@ impl Operation for Attention {
             kernels,
             // Nothing of each kind; one; a tile, one more and one less; several tiles; more keys than queries, and fewer; causal of all of
             // these.
-            small: testkit::cases(&[
-                [0, 3, 5, 64, 0],
-                [2, 0, 5, 64, 1],
-                [1, 3, 0, 128, 0],
-                [1, 1, 1, 64, 0],
-                [2, 5, 7, 128, 1],
-                [1, 16, 64, 64, 0],
-                [1, 33, 65, 64, 1],
-                [2, 63, 63, 64, 0],
-                [1, 130, 31, 128, 0],
-                [1, 40, 200, 64, 0],
-                [1, 150, 150, 64, 1],
-                [1, 140, 130, 128, 1],
-                [1, 200, 70, 128, 1],
-                [1, 20, 300, 128, 0],
-            ]),
+            small: [
+                nothing,
+                testkit::cases(&[
+                    [1, 1, 1, 64, 0],
+                    [2, 5, 7, 128, 1],
+                    [1, 16, 64, 64, 0],
+                    [1, 33, 65, 64, 1],
+                    [2, 63, 63, 64, 0],
+                    [1, 130, 31, 128, 0],
+                    [1, 40, 200, 64, 0],
+                    [1, 150, 150, 64, 1],
+                    [1, 140, 130, 128, 1],
+                    [1, 200, 70, 128, 1],
+                    [1, 20, 300, 128, 0],
+                    [3, 300, 290, 64, 1],
+                    [3, 260, 400, 128, 1],
+                    [2, 400, 200, 128, 0],
+                ]),
+            ]
+            .concat(),
             large: testkit::cases(self.large),
             bits: if self.element == Element::F32 { Bits::Same } else { Bits::SameOnOneDevice },
         }
@@ -206,6 +259,28 @@ impl Operation for Attention {
             return Ok(());
         }
         let (q, k, v, o) = (views.read("q")?, views.read("k")?, views.read("v")?, views.write("o")?);
+        if self.by_wgmma
+            && heads > 0
+            && queries > 0
+            && keys > 0
+            && crate::hopper::runs(device, &attention_64_wgmma_bf16::FACTS)
+        {
+            let map = |x, rows, lines| map(device, x, [heads, rows, size], lines);
+            let (workers, together) = (crate::hopper::workers(device), together(device, keys, size));
+            macro_rules! launch {
+                ($kernel:ident) => {{
+                    let [of_block, of_tile] = $kernel::TILES;
+                    let (q, k, v) = (map(q, queries, of_block)?, map(k, keys, of_tile)?, map(v, keys, of_tile)?);
+                    device.launch($kernel { q, k, v, heads, queries, keys, causal, scale, together, workers, o })?
+                }};
+            }
+            match (size, causal) {
+                (64, _) => launch!(attention_64_wgmma_bf16),
+                (_, 0) => launch!(attention_128_wgmma_bf16),
+                _ => launch!(attention_128_causal_wgmma_bf16),
+            }
+            return Ok(());
+        }
         if size == 64 {
             device.launch(attention_64_mma_bf16 { heads, queries, keys, causal, scale, q, k, v, o })?;
         } else {

@@ -1,11 +1,18 @@
 //! What the kernels are for. No GPU sees this.
 
 use blocks::mma_scheme::ThreeTf32;
+use cuda_driver::{TensorElement, TensorSwizzle};
+use cuda_std::KernelFacts;
+use cuda_std::prelude::*;
+use runtime::{TensorLayout, TensorTile};
 use testkit::{
     Argument, Bits, Description, Device, Distribution, Element, Error, Expected, FP32_ROUNDING, Operation, Sizes,
     Units, Values, Views,
 };
 
+use super::hopper::{
+    CHANNELS, UNIT, conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_192x256_wgmma_bf16, tiles,
+};
 use super::{Convolution, conv2d_any_bf16, conv2d_any_fp32_3xtf32, conv2d_bf16, conv2d_fp32_3xtf32};
 
 /// A 2-D convolution, with the same stride, padding and dilation down and across. PyTorch's is `conv2d` of tensors that are
@@ -15,22 +22,86 @@ pub struct Conv2d {
     element: Element,
     numbers: Distribution,
     large: &'static [[usize; 11]],
+    /// Whether Hopper takes its own kernels.
+    by_wgmma: bool,
+}
+
+/// A kernel for Hopper, and the pixels and filters of its tiles.
+#[derive(Clone, Copy)]
+struct Hopper {
+    facts: KernelFacts,
+    tile: [u32; 2],
+}
+
+/// All of them.
+const HOPPER: [Hopper; 3] = [
+    Hopper { facts: conv2d_192x256_wgmma_bf16::FACTS, tile: [192, 256] },
+    Hopper { facts: conv2d_128x128_wgmma_bf16::FACTS, tile: [128, 128] },
+    Hopper { facts: conv2d_128x64_wgmma_bf16::FACTS, tile: [128, 64] },
+];
+
+impl Hopper {
+    /// The clocks that a block needs for 64 terms of its tile: those of tensor cores, or those in which their operands come from the
+    /// second-level cache, at about 48 bytes a clock.
+    fn clocks(self) -> u32 {
+        let [pixels, filters] = self.tile;
+        (pixels * filters / 32).max((pixels + filters) * 2 * CHANNELS / 48)
+    }
+}
+
+/// The kernel for Hopper that should be fastest for a convolution, if the device runs it, and its blocks.
+fn chosen(device: &Device, conv: &Convolution) -> Option<(Hopper, u32)> {
+    if !conv.has_units(CHANNELS)
+        || !conv.filters.is_multiple_of(UNIT)
+        || conv.terms() == 0
+        || conv.filters == 0
+        || !crate::hopper::runs(device, &HOPPER[0].facts)
+    {
+        return None;
+    }
+    let workers = crate::hopper::workers(device);
+    let waves = |it: &Hopper| tiles(conv, it.tile).filter(|&tiles| tiles > 0).map(|tiles| tiles.div_ceil(workers));
+    let of_waves = |it: Hopper| waves(&it).map(|waves| (u64::from(waves) * u64::from(it.clocks()), it));
+    let (_, it) = HOPPER.into_iter().filter_map(of_waves).min_by_key(|(clocks, _)| *clocks)?;
+    Some((it, workers))
+}
+
+/// A map of filters, in tiles of 64 terms of so many filters of a group.
+fn map<'a>(device: &Device, w: GlobalSlice<'a, Bf16>, conv: &Convolution, lines: u32) -> Result<TensorMap<'a>, Error> {
+    let [length, filters, matrices] = [conv.terms(), conv.filters, conv.groups].map(u64::from);
+    let layout =
+        TensorLayout { length, lines: filters, line_stride: length, matrices, matrix_stride: length * filters };
+    let tile = TensorTile { element: TensorElement::Bf16, length: CHANNELS, lines, swizzle: TensorSwizzle::Bytes128 };
+    Ok(device.tensor_map(w, &layout, &tile)?)
 }
 
 impl Conv2d {
     /// Of fp32 numbers, with the accuracy of fp32 sums.
-    pub const FP32: Self =
-        Self { name: "conv2d", element: Element::F32, numbers: Distribution::Normal, large: Self::LAYERS };
+    pub const FP32: Self = Self {
+        name: "conv2d",
+        element: Element::F32,
+        numbers: Distribution::Normal,
+        large: Self::LAYERS,
+        by_wgmma: false,
+    };
     /// Of fp32 numbers of all magnitudes, so that tiny ones stand beside large ones.
     pub const WIDE: Self = Self {
         name: "conv2d-wide",
         element: Element::F32,
         numbers: Distribution::LogUniform(1e-30, 1e16),
         large: &[[2, 28, 28, 128, 128, 3, 3, 1, 1, 1, 1]],
+        by_wgmma: false,
     };
     /// Of bf16 numbers.
-    pub const BF16: Self =
-        Self { name: "conv2d-bf16", element: Element::Bf16, numbers: Distribution::Normal, large: Self::LAYERS };
+    pub const BF16: Self = Self {
+        name: "conv2d-bf16",
+        element: Element::Bf16,
+        numbers: Distribution::Normal,
+        large: Self::LAYERS,
+        by_wgmma: true,
+    };
+    /// The same by the kernels for every GPU.
+    pub const BF16_MMA: Self = Self { name: "conv2d-bf16-mma", by_wgmma: false, ..Self::BF16 };
 
     /// Layers of ResNet-50 with 32 images: the first one, one of 3×3 and one of 1×1 with a stride; then groups of ResNeXt, and a dilated one
     /// of DeepLab. The largest comes last.
@@ -119,7 +190,11 @@ impl Operation for Conv2d {
         let kernels = if is_fp32 {
             vec![conv2d_fp32_3xtf32::FACTS, conv2d_any_fp32_3xtf32::FACTS]
         } else {
-            vec![conv2d_bf16::FACTS, conv2d_any_bf16::FACTS]
+            let mut kernels = vec![conv2d_bf16::FACTS, conv2d_any_bf16::FACTS];
+            if self.by_wgmma {
+                kernels.extend(HOPPER.map(|it| it.facts));
+            }
+            kernels
         };
         Description {
             name: self.name,
@@ -144,6 +219,13 @@ impl Operation for Conv2d {
                 [1, 4, 4, 72, 130, 1, 1, 1, 0, 1, 1],
                 [3, 10, 9, 8, 136, 1, 1, 1, 0, 1, 1],
                 [1, 4, 4, 8, 8, 3, 3, 1, 5, 1, 1],
+                [1, 5, 6, 64, 40, 3, 3, 1, 1, 1, 1],
+                [3, 9, 11, 64, 72, 3, 2, 2, 1, 1, 1],
+                [1, 12, 9, 128, 528, 3, 3, 1, 2, 2, 2],
+                [1, 3, 4, 128, 6, 1, 1, 1, 0, 1, 1],
+                [3, 11, 18, 64, 264, 1, 1, 1, 0, 1, 1],
+                [4, 12, 12, 64, 64, 3, 3, 1, 1, 1, 1],
+                [2, 10, 10, 64, 8, 1, 1, 1, 0, 1, 1],
             ]),
             large: testkit::cases(self.large),
             bits: Bits::Same,
@@ -173,6 +255,15 @@ impl Operation for Conv2d {
             return Ok(device.launch(conv2d_any_fp32_3xtf32 { conv, x, w, y })?);
         }
         let (x, w, y) = (views.read("x")?, views.read("w")?, views.write("y")?);
+        if let Some((it, workers)) = chosen(device, &conv).filter(|_| self.by_wgmma) {
+            let w = map(device, w, &conv, it.tile[1])?;
+            match it.tile {
+                [192, _] => device.launch(conv2d_192x256_wgmma_bf16 { w, conv, workers, x, y })?,
+                [_, 128] => device.launch(conv2d_128x128_wgmma_bf16 { w, conv, workers, x, y })?,
+                _ => device.launch(conv2d_128x64_wgmma_bf16 { w, conv, workers, x, y })?,
+            }
+            return Ok(());
+        }
         if conv.has_units(8) {
             return Ok(device.launch(conv2d_bf16 { conv, x, w, y })?);
         }
