@@ -1,6 +1,6 @@
 //! Powers of e, 2 and 10.
 
-use super::{Pair, fma, nearest, scale, scale_normal, with_gpu_nan};
+use super::{Pair, fma, nearest, scale, with_gpu_nan};
 
 /// ln 2 in two parts: the first has so few bits that its products with integers of 8 bits, and what they leave of x, are exact.
 const LN_2_HIGH: f32 = f32::from_bits(0x3F31_7200);
@@ -14,10 +14,6 @@ const LN_2_LOW: f32 = 1.428_606_8e-6;
 /// With n the integer nearest to x/ln 2 and r = x − n·ln 2, eˣ = 2ⁿ·eʳ, |r| ≤ 0.347.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    if x.abs() < 87.0 {
-        let Reduced { r, rest, n } = reduce(x);
-        return scale_normal(1.0 + (r + minus_one_and_r(r, rest)), n);
-    }
     // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
@@ -33,10 +29,6 @@ pub fn exp(x: f32) -> f32 {
 /// With n the integer nearest to x and r = x − n, which is exact, 2ˣ = 2ⁿ·2ʳ, |r| ≤ 1/2.
 #[inline(always)]
 pub fn exp2(x: f32) -> f32 {
-    if x.abs() < 126.0 {
-        let (n, bits) = nearest(x, 1.0);
-        return scale_normal(exp2_near_zero(x - n), bits);
-    }
     // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
     let x = if x > 129.0 { 129.0 } else { x };
     let x = if x < -151.0 { -151.0 } else { x };
@@ -53,25 +45,13 @@ pub fn exp2(x: f32) -> f32 {
 /// With n the integer nearest to x·log₂ 10 and r = (x − n·log₁₀ 2)·ln 10, 10ˣ = 2ⁿ·eʳ, |r| ≤ 0.347; r has the bits of two numbers.
 #[inline(always)]
 pub fn exp10(x: f32) -> f32 {
-    if x.abs() < 37.5 {
-        let (power, n) = exp10_near_power(x);
-        return scale_normal(power, n);
-    }
-    // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
-    let x = if x > 39.0 { 39.0 } else { x };
-    let x = if x < -46.0 { -46.0 } else { x };
-
-    let (power, n) = exp10_near_power(x);
-    with_gpu_nan(scale(power, n))
-}
-
-/// 10ˣ = 2ⁿ·power, for x between −46 and 39.
-#[inline(always)]
-fn exp10_near_power(x: f32) -> (f32, i32) {
     // As for ln 2.
     const LOG10_2_HIGH: f32 = f32::from_bits(0x3E9A_2000);
     const LOG10_2_LOW: f32 = 4.605_039e-6;
     const LN_10_LOW: f32 = -3.197_543_6e-8;
+    // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
+    let x = if x > 39.0 { 39.0 } else { x };
+    let x = if x < -46.0 { -46.0 } else { x };
 
     let (n, bits) = nearest(x, core::f32::consts::LOG2_10);
     let reduced = fma(n, -LOG10_2_HIGH, x);
@@ -79,7 +59,7 @@ fn exp10_near_power(x: f32) -> (f32, i32) {
     let rest = fma(n, -LOG10_2_LOW, reduced - t);
     let r = Pair::product(t, core::f32::consts::LN_10);
     let rest = fma(rest, core::f32::consts::LN_10, fma(t, LN_10_LOW, r.low));
-    (1.0 + (r.high + minus_one_and_r(r.high, rest)), bits)
+    with_gpu_nan(scale(1.0 + (r.high + minus_one_and_r(r.high, rest)), bits))
 }
 
 /// eˣ − 1, without the loss that the subtraction has where x is small; off by at most 0.95 units in the last place.

@@ -1,6 +1,6 @@
 //! Logarithms.
 
-use super::{NAN, Pair, fma, is_normal_and_positive, with_gpu_nan};
+use super::{NAN, Pair, fma, with_gpu_nan};
 
 /// A number as 2ᵉ·(1 + f), −1/3 ≤ f ≤ 1/3.
 struct Split {
@@ -11,13 +11,6 @@ struct Split {
 /// The lowest 1 + f: two thirds.
 const LOWEST: u32 = 0x3F2A_AAAB;
 
-/// For positive numbers that are normal.
-#[inline(always)]
-fn split_normal(x: f32) -> Split {
-    let exponent = (x.to_bits().wrapping_sub(LOWEST) as i32) >> 23;
-    Split { e: exponent as f32, f: f32::from_bits(x.to_bits().wrapping_sub((exponent as u32) << 23)) - 1.0 }
-}
-
 /// For positive numbers; anything else is split into something.
 #[inline(always)]
 fn split(x: f32) -> Split {
@@ -27,12 +20,6 @@ fn split(x: f32) -> Split {
     let exponent = (bits.wrapping_sub(LOWEST) as i32) >> 23;
     let f = f32::from_bits(bits.wrapping_sub((exponent as u32) << 23)) - 1.0;
     Split { e: exponent as f32 + if is_small { -23.0 } else { 0.0 }, f }
-}
-
-/// A logarithm, from what it is inside: for positive numbers that are normal, and so as a rule, there is nothing else to do.
-#[inline(always)]
-fn of_any(x: f32, inside: impl Fn(Split) -> f32) -> f32 {
-    if is_normal_and_positive(x) { inside(split_normal(x)) } else { at_the_ends(x, inside(split(x))) }
 }
 
 /// What there is where a logarithm is no finite number: `inside` for positive finite arguments.
@@ -78,7 +65,8 @@ fn of_split(e: f32, f: f32, low: f32) -> Pair {
 /// the additions (T. J. Dekker, "A floating-point technique for extending the available precision", 1971).
 #[inline(always)]
 pub fn log(x: f32) -> f32 {
-    of_any(x, |Split { e, f }| of_split(e, f, 0.0).rounded())
+    let Split { e, f } = split(x);
+    at_the_ends(x, of_split(e, f, 0.0).rounded())
 }
 
 /// The logarithm to base 2, off by at most 0.92 units in the last place; exact for powers of 2.
@@ -89,21 +77,20 @@ pub fn log(x: f32) -> f32 {
 #[inline(always)]
 pub fn log2(x: f32) -> f32 {
     const LOG2_E_LOW: f32 = 1.925_963e-8;
-    of_any(x, |Split { e, f }| {
-        // (log₂(1 + f) − f·log₂ e)/f²
-        let p = fma(f, 1.844_039_9e-1, -1.911_620_2e-1);
-        let p = fma(f, p, 1.529_104_7e-1);
-        let p = fma(f, p, -1.743_775_6e-1);
-        let p = fma(f, p, 2.064_977_1e-1);
-        let p = fma(f, p, -2.407_788e-1);
-        let p = fma(f, p, 2.885_314_2e-1);
-        let p = fma(f, p, -3.606_661_6e-1);
-        let p = fma(f, p, 4.808_983_8e-1);
-        let p = fma(f, p, -7.213_476e-1);
-        let high = fma(f, core::f32::consts::LOG2_E, e);
-        let low = fma(f, core::f32::consts::LOG2_E, e - high);
-        high + fma(f, fma(f, p, LOG2_E_LOW), low)
-    })
+    let Split { e, f } = split(x);
+    // (log₂(1 + f) − f·log₂ e)/f²
+    let p = fma(f, 1.844_039_9e-1, -1.911_620_2e-1);
+    let p = fma(f, p, 1.529_104_7e-1);
+    let p = fma(f, p, -1.743_775_6e-1);
+    let p = fma(f, p, 2.064_977_1e-1);
+    let p = fma(f, p, -2.407_788e-1);
+    let p = fma(f, p, 2.885_314_2e-1);
+    let p = fma(f, p, -3.606_661_6e-1);
+    let p = fma(f, p, 4.808_983_8e-1);
+    let p = fma(f, p, -7.213_476e-1);
+    let high = fma(f, core::f32::consts::LOG2_E, e);
+    let low = fma(f, core::f32::consts::LOG2_E, e - high);
+    at_the_ends(x, high + fma(f, fma(f, p, LOG2_E_LOW), low))
 }
 
 /// The logarithm to base 10, off by at most 1.12 units in the last place; exact for powers of 10 that are numbers.
@@ -116,23 +103,22 @@ pub fn log10(x: f32) -> f32 {
     const LOG10_E_LOW: f32 = -1.010_305e-8;
     const LOG10_2_HIGH: f32 = f32::from_bits(0x3E9A_2000);
     const LOG10_2_LOW: f32 = 4.605_039e-6;
-    of_any(x, |Split { e, f }| {
-        // (log₁₀(1 + f) − f·log₁₀ e)/f²
-        let p = fma(f, 5.193_58e-2, -5.554_979e-2);
-        let p = fma(f, p, 4.675_317e-2);
-        let p = fma(f, p, -5.301_094_4e-2);
-        let p = fma(f, p, 6.212_056_4e-2);
-        let p = fma(f, p, -7.243_696e-2);
-        let p = fma(f, p, 8.685_715e-2);
-        let p = fma(f, p, -1.085_727_3e-1);
-        let p = fma(f, p, 1.447_648_4e-1);
-        let p = fma(f, p, -2.171_472_5e-1);
-        let of_e = e * LOG10_2_HIGH;
-        let high = fma(f, core::f32::consts::LOG10_E, of_e);
-        let low = fma(f, core::f32::consts::LOG10_E, of_e - high);
-        let low = fma(e, LOG10_2_LOW, low);
-        high + fma(f, fma(f, p, LOG10_E_LOW), low)
-    })
+    let Split { e, f } = split(x);
+    // (log₁₀(1 + f) − f·log₁₀ e)/f²
+    let p = fma(f, 5.193_58e-2, -5.554_979e-2);
+    let p = fma(f, p, 4.675_317e-2);
+    let p = fma(f, p, -5.301_094_4e-2);
+    let p = fma(f, p, 6.212_056_4e-2);
+    let p = fma(f, p, -7.243_696e-2);
+    let p = fma(f, p, 8.685_715e-2);
+    let p = fma(f, p, -1.085_727_3e-1);
+    let p = fma(f, p, 1.447_648_4e-1);
+    let p = fma(f, p, -2.171_472_5e-1);
+    let of_e = e * LOG10_2_HIGH;
+    let high = fma(f, core::f32::consts::LOG10_E, of_e);
+    let low = fma(f, core::f32::consts::LOG10_E, of_e - high);
+    let low = fma(e, LOG10_2_LOW, low);
+    at_the_ends(x, high + fma(f, fma(f, p, LOG10_E_LOW), low))
 }
 
 /// ln(1 + x), without the loss that the addition has where x is small; off by at most 0.9 units in the last place.

@@ -261,12 +261,6 @@ fn scale(x: f32, n: i32) -> f32 {
     x * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
 
-/// The same where the result is a normal number: x is not 0, and neither x nor the result is subnormal, an infinity or a NaN.
-#[inline(always)]
-fn scale_normal(x: f32, n: i32) -> f32 {
-    f32::from_bits(x.to_bits().wrapping_add((n as u32) << 23))
-}
-
 /// Whether it is positive and normal, and no infinity.
 #[inline(always)]
 fn is_normal_and_positive(x: f32) -> bool {
