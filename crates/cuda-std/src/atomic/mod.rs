@@ -65,6 +65,8 @@
 //! | `f32`, `f64` | load, store, exchange, compare-exchange of bits, add; min and max by a loop of compare-exchanges |
 //! | [`F16x2`], [`Bf16x2`] | load, store, exchange, compare-exchange of bits, add of both halves, each by itself (`Bf16x2`: sm_90) |
 //!
+//! Additions of pairs in the memory of another block of a cluster are a loop of compare-exchanges: an H200 makes NaN of them otherwise.
+//!
 //! All return the value before; where that is not used, `ptxas` makes the shorter `red` of it. Whole numbers wrap around.
 
 mod element;

@@ -4,6 +4,7 @@
 use core::arch::asm;
 
 use super::{Order, Place, Scope};
+use crate::convert;
 
 /// `$instruction!(qualifiers, …)` with the qualifiers of a scope.
 macro_rules! with_scope {
@@ -313,8 +314,8 @@ atoms! {
     add_u64, u64, reg64, ".add.u64";
     add_f32, u32, reg32, ".add.f32";
     add_f64, u64, reg64, ".add.f64";
-    add_f16x2, u32, reg32, ".add.noftz.f16x2";
-    add_bf16x2, u32, reg32, ".add.noftz.bf16x2";
+    add_f16x2_near, u32, reg32, ".add.noftz.f16x2";
+    add_bf16x2_near, u32, reg32, ".add.noftz.bf16x2";
     min_u32, u32, reg32, ".min.u32";
     min_i32, u32, reg32, ".min.s32";
     min_u64, u64, reg64, ".min.u64";
@@ -329,4 +330,43 @@ atoms! {
     or_64, u64, reg64, ".or.b64";
     xor_32, u32, reg32, ".xor.b32";
     xor_64, u64, reg64, ".xor.b64";
+}
+
+/// Adds two pairs of 16 bits each: `near` is the instruction. In the memory of another block of the cluster an H200 makes NaN of any sum of
+/// bf16 numbers, though PTX has the instruction and `ptxas` takes it: there it is a loop of compare-exchanges.
+macro_rules! pairs {
+    ($($name:ident, $near:ident, $sum:expr;)*) => { $(
+        /// Returns the bits before.
+        ///
+        /// # Safety
+        /// As for [`load`], with an element of as many bits.
+        #[inline(always)]
+        pub(super) unsafe fn $name(place: Place, order: Order, scope: Scope, value: u32) -> u32 {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let Place::Cluster(_) = place else { return $near(place, order, scope, value) };
+                let mut before = load(place, Order::Relaxed, scope, false) as u32;
+                loop {
+                    let sum = $sum(before, value);
+                    let found = compare_exchange(place, order, scope, false, before.into(), u64::from(sum)) as u32;
+                    if found == before {
+                        return before;
+                    }
+                    before = found;
+                }
+            }
+        }
+    )* };
+}
+
+pairs! {
+    add_f16x2, add_f16x2_near, |a, b| {
+        let ([a, c], [b, d]) = (convert::from_f16x2(a), convert::from_f16x2(b));
+        convert::f16x2(a + b, c + d)
+    };
+    add_bf16x2, add_bf16x2_near, |a: u32, b: u32| {
+        let halves = |pair: u32| [f32::from_bits(pair << 16), f32::from_bits(pair & 0xFFFF_0000)];
+        let ([a, c], [b, d]) = (halves(a), halves(b));
+        convert::bf16x2(a + b, c + d)
+    };
 }
