@@ -305,6 +305,15 @@ impl<const WORDS: usize, const KEYS: usize, const DOWN: usize, const WARPS: usiz
             tile = hint::keep_rolled(tile as u32 + 1) as usize;
         }
 
+        let mut ids = [thread::block_idx_x(), thread::thread_idx_x()];
+        if P::NEEDS_MANY_REGISTERS {
+            // Places are found again, rather than kept in registers all the time.
+            hint::pin(&mut ids);
+        }
+        let [block, me] = ids;
+        let (head, number, me) = (block / of_head, block % of_head, me as usize);
+        let of_warp = (of_head - 1 - number) as usize * Self::QUERIES + me / LANES * DOWN * ROWS;
+        let (g, c) = (me % LANES / 4, me % 4);
         for i in 0..DOWN {
             for half_row in 0..2 {
                 // SAFETY: all lanes come here.
