@@ -97,7 +97,7 @@ macro_rules! meeting {
     ($name:ident, $barrier:expr) => {
         const _: () = {
             #[unsafe(export_name = concat!("__tilewright_facts_", stringify!($name)))]
-            static FACTS: [u64; 13] = [3, 0, 256, 1, 1, 0, 0, 0, 0, 0, 2, 0, 0];
+            static FACTS: [u64; 16] = [4, 0, 256, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0];
         };
 
         #[unsafe(no_mangle)]
@@ -245,7 +245,7 @@ fn compile_errors_come_with_the_compilers_message() {
 fn a_generic_access_fails_the_build() {
     let kernel = r#"
 #[unsafe(no_mangle)]
-pub static __tilewright_facts_unmarked: [u64; 12] = [3, 0, 32, 1, 1, 0, 0, 0, 0, 0, 1, 0];
+pub static __tilewright_facts_unmarked: [u64; 15] = [4, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
@@ -262,7 +262,7 @@ pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
 fn local_memory_fails_the_build() {
     let kernel = r#"
 #[unsafe(no_mangle)]
-pub static __tilewright_facts_indexed: [u64; 13] = [3, 0, 32, 1, 1, 0, 0, 0, 0, 0, 2, 0, 0];
+pub static __tilewright_facts_indexed: [u64; 16] = [4, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0];
 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn indexed(x: *mut f32, i: u32) {
@@ -289,7 +289,7 @@ fn a_static_in_global_memory_fails_the_build() {
 static PLACED_BY_NOBODY: Shared<[f32; 32]> = Shared::new();
 
 #[unsafe(no_mangle)]
-pub static __tilewright_facts_misplaced: [u64; 12] = [3, 0, 32, 1, 1, 0, 0, 0, 0, 0, 1, 0];
+pub static __tilewright_facts_misplaced: [u64; 15] = [4, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn misplaced(x: *mut f32) {
