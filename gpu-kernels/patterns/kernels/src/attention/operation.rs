@@ -209,8 +209,8 @@ impl Operation for Attention {
             idea: "softmax(Q·Kᵀ/√d)·V by tiles of keys: scores stay in registers, and maxima are corrected as they come",
             sizes: &["heads", "queries", "keys", "size", "causal"],
             kernels,
-            // Nothing of each kind; one; a tile, one more and one less; several tiles; more keys than queries, and fewer; causal of all of
-            // these.
+            // Nothing of each kind; one; a tile, one more and one less; several tiles; more keys than queries, and fewer, and so many that stages come round again
+            // while keys are loaded; causal of all of these.
             small: [
                 nothing,
                 testkit::cases(&[
@@ -225,6 +225,8 @@ impl Operation for Attention {
                     [1, 140, 130, 128, 1],
                     [1, 200, 70, 128, 1],
                     [1, 20, 300, 128, 0],
+                    [1, 5, 900, 64, 0],
+                    [1, 5, 900, 128, 0],
                     [3, 300, 290, 64, 1],
                     [3, 260, 400, 128, 1],
                     [2, 400, 200, 128, 0],
