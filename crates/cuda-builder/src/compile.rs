@@ -28,7 +28,7 @@ const NO_PASSES: &str = "-Cno-prepopulate-passes";
 /// iterators are the better for it, so it is left out only where it has copied what threads have to come to together.
 const NO_JUMP_THREADING: &str = "-Zmir-enable-passes=-JumpThreading";
 
-/// How far rustc's and `opt`'s full unrolling may go, in LLVM's units. At the default (300) a loop over an array of
+/// How far `opt`'s full unrolling may go, in LLVM's units. At the default (300) a loop over an array of
 /// accumulators can stay a loop, and then the array is in local memory, because registers cannot be indexed.
 pub(crate) const UNROLL_THRESHOLD: u32 = 2000;
 

@@ -37,9 +37,6 @@ const THREADING_INLINES: u32 = 60;
 /// The passes that rustc would run, and leaves to us.
 const PASSES_OF_RUSTC: &str = "internalize,globaldce,lto-pre-link<O3>,lto<O3>";
 
-/// Says of a module in place of which function something has been copied, in place of the module.
-const COPIED: &str = "; copied in: ";
-
 /// The passes of LLVM that follow. Address-space inference comes first, because the cleanup at the beginning of the pipeline
 /// would remove the casts that it follows.
 const PASSES: &str = "internalize,globaldce,function(infer-address-spaces),default<O3>";
@@ -144,34 +141,46 @@ impl Link<'_> {
 
     /// Whether rustc has copied what threads have to come to together.
     pub(crate) fn is_copied(&self) -> Result<bool, Error> {
-        Ok(self.linked()?.starts_with(COPIED))
+        Ok(!self.copied()?.is_empty())
     }
 
-    /// The whole crate as one module of LLVM IR, after the passes that come before ours; or where rustc has copied what it must not.
+    /// The whole crate as one module of LLVM IR, after the passes that come before ours.
     fn linked(&self) -> Result<String, Error> {
-        // The same for all architectures, so it is kept.
-        let path = self.directory.join("linked.ll");
-        kept(&[&path], &self.stamp()?, || {
+        self.copied()?;
+        let path = self.linked_path();
+        fs::read_to_string(&path).map_err(Error::io("read", &path))
+    }
+
+    fn linked_path(&self) -> PathBuf {
+        self.directory.join("linked.ll")
+    }
+
+    /// Makes that module, and gives the functions in which rustc has copied what it must not, a line for each: then the module is empty. The
+    /// same for all architectures, so both are kept.
+    fn copied(&self) -> Result<String, Error> {
+        let (path, linked_path) = (self.directory.join("copied.txt"), self.linked_path());
+        kept(&[&path, &linked_path], &self.stamp()?, || {
             let linked = self.run("llvm-link", |tool| {
                 // The archive also holds an object that is no bitcode: rustc's list of exported symbols.
                 tool.args(["-S", "--ignore-non-bitcode", "-o", "-"]).arg(self.archive)
             })?;
-            let module = match (self.pipeline, pass::copied(&linked)) {
-                (Pipeline::Fast, copied) if !copied.is_empty() => {
-                    copied.iter().map(|function| format!("{COPIED}{function}\n")).collect()
-                }
-                (pipeline, _) => self.before_ours(pipeline, &pass::with_reports(&linked))?,
+            let copied = if self.pipeline == Pipeline::Fast { pass::copied(&linked) } else { Vec::new() };
+            let module = match &copied[..] {
+                [] => self.before_ours(&pass::with_reports(&linked))?,
+                _ => String::new(),
             };
-            write_atomically(&path, module.as_bytes())?;
-            Ok(module)
+            write_atomically(&linked_path, module.as_bytes())?;
+            let copied = copied.join("\n");
+            write_atomically(&path, copied.as_bytes())?;
+            Ok(copied)
         })
     }
 
     /// Marks what threads have to come to together, and runs the passes that rustc would run.
-    fn before_ours(&self, pipeline: Pipeline, linked: &str) -> Result<String, Error> {
+    fn before_ours(&self, linked: &str) -> Result<String, Error> {
         let kernels = pass::kept(linked);
         let mut module = pass::mark_convergent(linked);
-        if pipeline == Pipeline::Convergent {
+        if self.pipeline == Pipeline::Convergent {
             let (nameless, target) = pass::without_target(&module);
             let inline = format!("-inline-threshold={THREADING_INLINES}");
             module = pass::with_target(&self.optimize(&nameless, THREADING, &[inline], &kernels)?, &target);

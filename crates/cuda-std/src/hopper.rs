@@ -28,6 +28,26 @@ pub struct Barrier {
     place: usize,
 }
 
+/// Waits for the end of a phase of the barrier at an address: `mbarrier.try_wait.parity` with these qualifiers until it succeeds.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! wait_for_phase {
+    ($qualifiers:literal, $address:expr, $parity:expr) => {
+        loop {
+            let over: u32;
+            core::arch::asm!(
+                "{{ .reg .pred over;",
+                concat!("mbarrier.try_wait.parity", $qualifiers, ".shared::cta.b64 over, [{address}], {parity};"),
+                "selp.u32 {over}, 1, 0, over; }}",
+                over = out(reg32) over, address = in(reg32) $address, parity = in(reg32) $parity,
+                options(nostack, preserves_flags),
+            );
+            if over != 0 {
+                break;
+            }
+        }
+    };
+}
+
 impl Barrier {
     /// The barrier at element `index` of a slice.
     #[inline(always)]
@@ -112,22 +132,10 @@ impl Barrier {
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn wait(self, parity: u32) {
+        // SAFETY: an initialized barrier, by the caller's promise.
         #[cfg(target_arch = "nvptx64")]
-        loop {
-            let over: u32;
-            // SAFETY: an initialized barrier, by the caller's promise.
-            unsafe {
-                core::arch::asm!(
-                    "{{ .reg .pred over;",
-                    "mbarrier.try_wait.parity.shared::cta.b64 over, [{address}], {parity};",
-                    "selp.u32 {over}, 1, 0, over; }}",
-                    over = out(reg32) over, address = in(reg32) self.address, parity = in(reg32) parity,
-                    options(nostack, preserves_flags),
-                );
-            }
-            if over != 0 {
-                break;
-            }
+        unsafe {
+            wait_for_phase!("", self.address, parity);
         }
         #[cfg(not(target_arch = "nvptx64"))]
         crate::executor::wait_for_phase(self.place, parity);
@@ -143,22 +151,10 @@ impl Barrier {
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn wait_for_cluster(self, parity: u32) {
+        // SAFETY: an initialized barrier, by the caller's promise.
         #[cfg(target_arch = "nvptx64")]
-        loop {
-            let over: u32;
-            // SAFETY: an initialized barrier, by the caller's promise.
-            unsafe {
-                core::arch::asm!(
-                    "{{ .reg .pred over;",
-                    "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [{address}], {parity};",
-                    "selp.u32 {over}, 1, 0, over; }}",
-                    over = out(reg32) over, address = in(reg32) self.address, parity = in(reg32) parity,
-                    options(nostack, preserves_flags),
-                );
-            }
-            if over != 0 {
-                break;
-            }
+        unsafe {
+            wait_for_phase!(".acquire.cluster", self.address, parity);
         }
         #[cfg(not(target_arch = "nvptx64"))]
         crate::executor::wait_for_phase_of_cluster(self.place, parity);

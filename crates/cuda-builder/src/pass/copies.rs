@@ -75,11 +75,8 @@ pub(crate) fn copied(ir: &str) -> Vec<String> {
         else {
             continue;
         };
-        let call = Call { function, what, place };
-        if calls.contains(&call) {
+        if !calls.insert(Call { function, what, place }) {
             twice.push((function, what));
-        } else {
-            calls.insert(call);
         }
     }
     // All that call something that threads come together in.

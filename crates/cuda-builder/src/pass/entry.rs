@@ -7,9 +7,9 @@
 //! The bytes are 64-bit numbers, lowest byte first: the version of this format, whether the block is a bound (1: launches
 //! choose, of at most so many threads), the block along x, y and z, the blocks that shall fit on a multiprocessor (0: not
 //! said), the dynamic shared memory in bytes, the only architecture's name (first letter in the lowest byte; 0: any),
-//! whether it may have local memory (1: yes), the blocks of a cluster along x, y and z (0: it has none), the fingerprint of the parameters' layout, the number of parameters, and for
-//! each parameter whether it is a tensor map. The compiler has worked them out from types and constants, which no attribute
-//! macro could.
+//! whether it may have local memory (1: yes), the blocks of a cluster along x, y and z (0: it has none), the fingerprint of
+//! the parameters' layout, the number of parameters, and for each parameter whether it is a tensor map. The compiler has
+//! worked them out from types and constants, which no attribute macro could.
 
 use std::collections::HashMap;
 use std::str::FromStr;

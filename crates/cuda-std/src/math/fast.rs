@@ -21,10 +21,10 @@
 
 /// A function of one instruction on the GPU, and another on the CPU.
 macro_rules! approximation {
-    ($(#[$doc:meta])* $name:ident, $instruction:literal, ($($argument:ident),+), $on_cpu:expr) => {
+    ($(#[$doc:meta])* $visibility:vis $name:ident, $instruction:literal, ($($argument:ident),+), $on_cpu:expr) => {
         $(#[$doc])*
         #[inline(always)]
-        pub fn $name($($argument: f32),+) -> f32 {
+        $visibility fn $name($($argument: f32),+) -> f32 {
             #[cfg(target_arch = "nvptx64")]
             {
                 let result: f32;
@@ -48,12 +48,12 @@ macro_rules! approximation {
 
 approximation! {
     /// 2ˣ. 2^−∞ is 0, 2^∞ is ∞, that of NaN is NaN.
-    exp2, "ex2.approx.f32 {result}, {x};", (x), super::exp2(x)
+    pub exp2, "ex2.approx.f32 {result}, {x};", (x), super::exp2(x)
 }
 
 approximation! {
     /// 2ˣ as [`exp2`], but 0 where that is below 2⁻¹²⁶ (`ex2.approx.ftz.f32`): one instruction on the GPU, where the other takes four.
-    exp2_or_zero, "ex2.approx.ftz.f32 {result}, {x};", (x), normal_or_zero(super::exp2(x))
+    pub exp2_or_zero, "ex2.approx.ftz.f32 {result}, {x};", (x), normal_or_zero(super::exp2(x))
 }
 
 /// A number that is not below 2⁻¹²⁶, or zero.
@@ -64,42 +64,48 @@ fn normal_or_zero(x: f32) -> f32 {
 
 approximation! {
     /// log₂ x. That of ±0 is −∞, that of ∞ is ∞, that of a negative number or a NaN is NaN.
-    log2, "lg2.approx.f32 {result}, {x};", (x), super::log2(x)
+    pub log2, "lg2.approx.f32 {result}, {x};", (x), super::log2(x)
 }
 
 approximation! {
     /// The sine of x radians, for x between −100π and 100π: beyond that it can be anything. That of ±∞ or a NaN is NaN.
-    sin, "sin.approx.f32 {result}, {x};", (x), super::sin(x)
+    pub sin, "sin.approx.f32 {result}, {x};", (x), super::sin(x)
 }
 
 approximation! {
     /// The cosine of x radians, for x between −100π and 100π: beyond that it can be anything. That of ±∞ or a NaN is NaN.
-    cos, "cos.approx.f32 {result}, {x};", (x), super::cos(x)
+    pub cos, "cos.approx.f32 {result}, {x};", (x), super::cos(x)
 }
 
 approximation! {
     /// The hyperbolic tangent, with about 11 bits. That of ±∞ is ±1, that of a NaN is NaN.
-    tanh, "tanh.approx.f32 {result}, {x};", (x), super::tanh(x)
+    pub tanh, "tanh.approx.f32 {result}, {x};", (x), super::tanh(x)
 }
 
 approximation! {
     /// 1/x. That of ±0 is ±∞, that of ±∞ is ±0, that of a NaN is NaN.
-    rcp, "rcp.approx.f32 {result}, {x};", (x), super::with_gpu_nan(1.0 / x)
+    pub rcp, "rcp.approx.f32 {result}, {x};", (x), super::with_gpu_nan(1.0 / x)
 }
 
 approximation! {
     /// The square root. That of −0 is −0, that of a negative number or a NaN is NaN.
-    sqrt, "sqrt.approx.f32 {result}, {x};", (x), super::sqrt(x)
+    pub sqrt, "sqrt.approx.f32 {result}, {x};", (x), super::sqrt(x)
 }
 
 approximation! {
     /// One over the square root. That of ±0 is ±∞, that of ∞ is 0, that of a negative number or a NaN is NaN.
-    rsqrt, "rsqrt.approx.f32 {result}, {x};", (x), super::rsqrt(x)
+    pub rsqrt, "rsqrt.approx.f32 {result}, {x};", (x), super::rsqrt(x)
+}
+
+approximation! {
+    /// One over the square root of a normal number, off by three units in the last place at most: without the instructions that subnormal
+    /// numbers take.
+    pub(super) rsqrt_of_normal, "rsqrt.approx.ftz.f32 {result}, {x};", (x), 1.0 / super::sqrt(x)
 }
 
 approximation! {
     /// x/y. That of numbers other than 0 by ±0 is ±∞, that of ±0 by ±0 or of ±∞ by ±∞ is NaN.
-    div, "div.full.f32 {result}, {x}, {y};", (x, y), super::with_gpu_nan(x / y)
+    pub div, "div.full.f32 {result}, {x}, {y};", (x, y), super::with_gpu_nan(x / y)
 }
 
 /// eˣ as 2^(x·log₂ e). e^−∞ is 0, e^∞ is ∞, that of NaN is NaN.

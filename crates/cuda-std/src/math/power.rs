@@ -2,7 +2,9 @@
 
 use super::exponential::exp2_near_zero;
 use super::logarithm::log2_pair;
-use super::{NAN, Pair, fma, is_normal_and_positive, nearest, round_ties_even, scale, sqrt, with_gpu_nan, with_sign};
+use super::{
+    NAN, Pair, fast, fma, is_normal_and_positive, nearest, round_ties_even, scale, sqrt, with_gpu_nan, with_sign,
+};
 
 /// One over the square root, correctly rounded. That of ±0 is ±∞, that of ∞ is 0, that of a negative number NaN.
 ///
@@ -14,34 +16,11 @@ pub fn rsqrt(x: f32) -> f32 {
     const UP: f32 = f32::from_bits((127 + 64) << 23);
     const ROOT_OF_UP: f32 = f32::from_bits((127 + 32) << 23);
     if is_normal_and_positive(x) {
-        return rsqrt_from(x, near_rsqrt(x));
+        return rsqrt_from(x, fast::rsqrt_of_normal(x));
     }
     let scaled = x * UP;
-    let of_subnormal = rsqrt_from(scaled, near_rsqrt(scaled)) * ROOT_OF_UP;
+    let of_subnormal = rsqrt_from(scaled, fast::rsqrt_of_normal(scaled)) * ROOT_OF_UP;
     with_gpu_nan(if x > 0.0 && x < f32::INFINITY { of_subnormal } else { 1.0 / sqrt(x) })
-}
-
-/// A number within three units in the last place of one over the square root of a normal number: with other bits on the GPU.
-#[inline(always)]
-fn near_rsqrt(x: f32) -> f32 {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        let result: f32;
-        // The relative error is at most 2⁻²²·⁹ (PTX ISA 9.1). Without `.ftz` there would be instructions for subnormal numbers.
-        // SAFETY: arithmetic on registers.
-        unsafe {
-            core::arch::asm!(
-                "rsqrt.approx.ftz.f32 {result}, {x};",
-                result = out(reg32) result, x = in(reg32) x,
-                options(pure, nomem, nostack, preserves_flags),
-            );
-        }
-        result
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        1.0 / sqrt(x)
-    }
 }
 
 /// One over the square root of a normal number, from a number near it.
