@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
 }
 
 /// Templates: no Rust before names are put in.
-const TEMPLATES: &str = "xtask/src/new/template";
+const TEMPLATES: &str = "crates/workbench/src/new/template";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut rustfmt = command("rustfmt", &["--edition", "2024"]);

@@ -9,7 +9,6 @@ mod format;
 mod fuzz;
 mod memory_check;
 mod mutants;
-mod new;
 mod python;
 mod sass;
 mod setup;
@@ -46,8 +45,6 @@ enum Task {
     Python(python::Arguments),
     /// Changes kernels, one thing at a time, and sees whether anything tells.
     Mutants(mutants::Arguments),
-    /// Writes a crate of kernels outside of this repository: an operation, its tests, and a program.
-    New(new::Arguments),
     /// Formats every source file, those that `cargo fmt` does not see, too.
     Format(format::Arguments),
     /// Runs the fuzz targets.
@@ -58,6 +55,9 @@ enum Task {
     Coverage(coverage::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
+    /// What authors of kernels do in any crate, `cargo tilewright`.
+    #[command(flatten)]
+    Workbench(workbench::Task),
 }
 
 fn main() -> ExitCode {
@@ -70,12 +70,12 @@ fn main() -> ExitCode {
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
-        Task::New(arguments) => new::run(&arguments),
         Task::Format(arguments) => format::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::MemoryCheck(arguments) => memory_check::run(&arguments),
         Task::Coverage(arguments) => coverage::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
+        Task::Workbench(task) => return workbench::run_and_report(&workbench::Place::default(), &task),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! `cargo xtask new`: a crate of kernels outside of this repository, with an operation, its tests, and a program.
+//! `cargo tilewright new`: a crate of kernels outside of this repository, with an operation, its tests, and a program.
 //!
 //! ```text
 //!  DIR/Cargo.toml  build.rs  src/main.rs  tests/operation.rs        the program
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::workspace::root;
+use crate::repository;
 
 /// The options of `new`.
 #[derive(clap::Args)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// Where to write the crate: its last part is the crate's name
     #[arg(value_name = "DIR")]
     directory: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 
 /// A kernel to begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kernel {
+pub enum Kernel {
     /// One thread for each element: the sum of two arrays, negative ones made zero.
     Elementwise,
     /// One block for each sum: the rows of a matrix.
@@ -50,12 +50,12 @@ impl Kernel {
 }
 
 /// The lock file of an example, whose packages are the same but for the two of its own.
-const LOCK: &str = include_str!("../../../examples/01-axpy/Cargo.lock");
+const LOCK: &str = include_str!("../../../../examples/01-axpy/Cargo.lock");
 /// The name of that example.
 const LOCKED: &str = "axpy";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let directory = create(&arguments.directory, arguments.kernel, root())?;
+    let directory = create(&arguments.directory, arguments.kernel, repository())?;
     let shown = directory.display();
     println!("{shown} is a crate of kernels with a program. In it:\n");
     println!("    cargo test     # all cases on the CPU executor, with all its checks");
@@ -105,14 +105,14 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result
         ("Cargo.toml", fill(include_str!("template/Cargo.toml"))),
         ("Cargo.lock", lock),
         ("README.md", fill(include_str!("template/README.md"))),
-        ("rust-toolchain.toml", include_str!("../../../rust-toolchain.toml").to_owned()),
+        ("rust-toolchain.toml", include_str!("../../../../rust-toolchain.toml").to_owned()),
         (".gitignore", fill(include_str!("template/gitignore"))),
         ("build.rs", fill(include_str!("template/build.rs"))),
         ("src/main.rs", fill(include_str!("template/main.rs"))),
         ("tests/operation.rs", fill(include_str!("template/operation.rs"))),
         ("kernels/Cargo.toml", fill(include_str!("template/kernels/Cargo.toml"))),
         // Methods of std that a kernel must not call, as for the kernels of this repository.
-        ("kernels/clippy.toml", include_str!("../../../gpu-kernels/clippy.toml").to_owned()),
+        ("kernels/clippy.toml", include_str!("../../../../gpu-kernels/clippy.toml").to_owned()),
         ("kernels/build.rs", fill(include_str!("template/kernels/build.rs"))),
         ("kernels/src/lib.rs", source.to_owned()),
     ];
@@ -155,12 +155,11 @@ mod tests {
     use clap::ValueEnum as _;
 
     use super::*;
-    use crate::workspace::target_dir;
 
     /// Runs cargo in a crate, with the target directory of the examples: its dependencies are the same.
     fn cargo(directory: &Path, arguments: &[&str]) -> Output {
         let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
-        cargo.args(arguments).args(["--locked", "--offline", "--target-dir"]).arg(target_dir().join("examples"));
+        cargo.args(arguments).args(["--locked", "--offline", "--target-dir"]).arg(repository().join("target/examples"));
         cargo.current_dir(directory).output().unwrap()
     }
 
@@ -176,7 +175,7 @@ mod tests {
             if *kernel == Kernel::Tile {
                 fs::create_dir(&directory).unwrap();
             }
-            assert_eq!(create(&directory, *kernel, root()).unwrap(), directory);
+            assert_eq!(create(&directory, *kernel, repository()).unwrap(), directory);
             for arguments in [&["test", "--workspace"][..], &["run"]] {
                 let output = cargo(&directory, arguments);
                 let (text, messages) =
@@ -196,7 +195,7 @@ mod tests {
     #[test]
     fn a_method_of_std_in_a_kernel_is_refused() {
         let place = tempfile::tempdir().unwrap();
-        let directory = create(&place.path().join("clipped"), Kernel::Elementwise, root()).unwrap();
+        let directory = create(&place.path().join("clipped"), Kernel::Elementwise, repository()).unwrap();
         let clippy = || cargo(&directory, &["clippy", "--package", "clipped-kernels"]);
         let output = clippy();
         let messages = String::from_utf8_lossy(&output.stderr);
@@ -225,10 +224,11 @@ mod tests {
 
     #[test]
     fn all_crates_of_kernels_have_the_same_rules() {
-        let rules = include_str!("../../../gpu-kernels/clippy.toml");
+        let rules = include_str!("../../../../gpu-kernels/clippy.toml");
         let examples =
-            fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path().join("kernels"));
-        let crates: Vec<_> = examples.filter(|path| path.is_dir()).chain([root().join("crates/blocks")]).collect();
+            fs::read_dir(repository().join("examples")).unwrap().map(|entry| entry.unwrap().path().join("kernels"));
+        let crates: Vec<_> =
+            examples.filter(|path| path.is_dir()).chain([repository().join("crates/blocks")]).collect();
         assert!(crates.len() > 3, "{crates:?}");
         for path in crates.iter().map(|path| path.join("clippy.toml")) {
             assert!(
@@ -237,7 +237,7 @@ mod tests {
             );
         }
         // What there is in place of a method is named.
-        let files = fs::read_dir(root().join("crates/cuda-std/src/math")).unwrap();
+        let files = fs::read_dir(repository().join("crates/cuda-std/src/math")).unwrap();
         let math: String = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
         for function in math.lines().filter_map(|line| line.strip_prefix("pub fn ")?.split('(').next()) {
             let is_of_std = rules.contains(&format!("\"f32::{function}\"")) || function == "fma";
@@ -251,14 +251,16 @@ mod tests {
         let directory = place.path().join("mine");
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("notes"), "mine").unwrap();
-        let message = create(&directory, Kernel::Tile, root()).unwrap_err().to_string();
+        let message = create(&directory, Kernel::Tile, repository()).unwrap_err().to_string();
         assert!(message.contains("mine is there already, and is not empty"), "{message}");
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         let file = place.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(create(&file, Kernel::Tile, root()).unwrap_err().to_string().contains("cannot be a directory"));
+        assert!(create(&file, Kernel::Tile, repository()).unwrap_err().to_string().contains("cannot be a directory"));
         let nowhere = place.path().join("nowhere/crate1");
-        assert!(create(&nowhere, Kernel::Tile, root()).unwrap_err().to_string().contains("make that directory first"));
+        assert!(
+            create(&nowhere, Kernel::Tile, repository()).unwrap_err().to_string().contains("make that directory first")
+        );
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "nothing is left");
     }
 
@@ -266,10 +268,10 @@ mod tests {
     fn names_that_no_crate_can_have_are_refused() {
         let place = tempfile::tempdir().unwrap();
         for name in ["1st", "with space", "Upper", "fn", "test", "deps", "rayon", "runtime", "a.b", "-x"] {
-            let message = create(&place.path().join(name), Kernel::Tile, root()).unwrap_err().to_string();
+            let message = create(&place.path().join(name), Kernel::Tile, repository()).unwrap_err().to_string();
             assert!(message.contains(name) && message.contains("name of a crate"), "{name}: {message}");
         }
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
-        assert!(create(Path::new("/"), Kernel::Tile, root()).is_err());
+        assert!(create(Path::new("/"), Kernel::Tile, repository()).is_err());
     }
 }

@@ -1,0 +1,7 @@
+//! `cargo tilewright`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    workbench::main()
+}
