@@ -4,14 +4,12 @@ mod build_ptx;
 mod circles;
 mod compare_ptx;
 mod coverage;
-mod doctor;
 mod format;
 mod fuzz;
 mod memory_check;
 mod mutants;
 mod python;
 mod sass;
-mod setup;
 mod test;
 mod workspace;
 
@@ -29,10 +27,6 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Shows what is on this machine and what is missing.
-    Doctor,
-    /// Gets what is missing for compiling kernels to PTX and for assembling it.
-    Setup(setup::Arguments),
     /// Compiles the kernels to PTX and shows what each needs.
     BuildPtx(build_ptx::Arguments),
     /// Compares the kernels of two commits, or of a commit and the working tree.
@@ -62,8 +56,6 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
-        Task::Doctor => doctor::run(),
-        Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
         Task::Circles(arguments) => circles::run(&arguments),

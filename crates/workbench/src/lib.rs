@@ -13,8 +13,10 @@
 //! In this repository `cargo tilewright` is an alias, and `cargo xtask` has the same tasks.
 
 pub mod code;
+mod machine;
 mod nearest;
 pub mod new;
+mod profile;
 mod program;
 mod project;
 mod style;
@@ -26,7 +28,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
-pub use project::Project;
+pub use machine::python;
+pub use project::{OperationEntry, Project};
 
 /// Write GPU kernels, see what they were compiled to, what goes wrong, and where the time goes.
 #[derive(Parser)]
@@ -74,8 +77,14 @@ pub enum Task {
     Watch(watch::Arguments),
     /// Checks kernels on the CPU executor, and on a GPU if there is one.
     Check(program::Arguments),
+    /// Shows what holds a kernel back on a GPU: what Nsight Compute counts, beside what the executor predicts.
+    Profile(profile::Arguments),
     /// Measures kernels on a GPU.
     Bench(program::Arguments),
+    /// Shows what is on this machine and what is missing.
+    Doctor(machine::doctor::Arguments),
+    /// Gets what is missing for compiling kernels to PTX and for assembling it.
+    Setup(machine::setup::Arguments),
 }
 
 /// Does what was asked for.
@@ -87,7 +96,10 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
         Task::New(arguments) => new::run(arguments).map(|()| ExitCode::SUCCESS),
         Task::Watch(arguments) => watch::run(place, arguments),
         Task::Check(arguments) => program::run(place, "check", arguments),
+        Task::Profile(arguments) => profile::run(place, arguments),
         Task::Bench(arguments) => program::run(place, "bench", arguments),
+        Task::Doctor(arguments) => machine::doctor::run(place, arguments).map(|()| ExitCode::SUCCESS),
+        Task::Setup(arguments) => machine::setup::run(place, arguments).map(|()| ExitCode::SUCCESS),
     }
 }
 

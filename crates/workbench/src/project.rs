@@ -55,6 +55,12 @@ pub struct OperationEntry {
     pub sizes: Vec<String>,
     /// The kernels that it launches.
     pub kernels: Vec<String>,
+    /// Its cases for the executor, as `--sizes` takes them.
+    #[serde(default)]
+    pub small: Vec<String>,
+    /// Its cases for a GPU.
+    #[serde(default)]
+    pub large: Vec<String>,
 }
 
 impl Project {

@@ -198,7 +198,7 @@ impl Machine {
 fn without_tools(error: &ToolError) -> String {
     match error {
         ToolError::Missing(tool) => format!(
-            "`{}` is missing, which needs no GPU: `cargo xtask setup` in Tilewright's repository gets it (or set {} to a directory that has it)",
+            "`{}` is missing, which needs no GPU: `cargo tilewright setup` gets it (or set {} to a directory that has it)",
             tool.name(),
             cuda_builder::inspect::CUDA_BIN_VARIABLE
         ),
@@ -261,6 +261,6 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_the_command_that_gets_it() {
         let message = without_tools(&ToolError::Missing(cuda_builder::inspect::CudaTool::Ptxas));
-        assert!(message.contains("`ptxas`") && message.contains("cargo xtask setup"), "{message}");
+        assert!(message.contains("`ptxas`") && message.contains("cargo tilewright setup"), "{message}");
     }
 }

@@ -1,43 +1,79 @@
-//! `cargo xtask doctor`: what is on this machine, and what is missing for what.
+//! `cargo tilewright doctor`: what is on this machine, and what is missing for what.
 
-use anyhow::bail;
-use comfy_table::Table;
+use anyhow::{Context as _, ensure};
 use cuda_builder::inspect::CudaTool;
 use cuda_builder::toolchain::Toolchain;
+use serde::Serialize;
 
-use crate::python;
-use crate::workspace::{command, first_line, kernel_crate, table};
+use super::{command, first_line, is_in_repository, python, table};
+use crate::Place;
 
-pub(crate) fn run() -> anyhow::Result<()> {
-    let mut rows = Rows { table: table(["", "what", "found", "needed for"]) };
+/// The options of `doctor`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Print JSON, one line for each tool.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<()> {
+    let mut rows = Rows { rows: Vec::new() };
     let host_works = host(&mut rows);
-    let ptx_works = ptx(&mut rows);
+    let ptx_works = ptx(&mut rows, place)?;
     let tools_work = cuda_tools(&mut rows);
     others(&mut rows);
-    println!("{}\n", rows.table);
+    rows.print(arguments.json)?;
 
-    if !host_works {
-        bail!("the host toolchain does not work: https://rustup.rs installs one");
-    }
-    if ptx_works && tools_work {
+    ensure!(host_works, "the host toolchain does not work: https://rustup.rs installs one");
+    if arguments.json {
+    } else if ptx_works && tools_work {
         println!("Everything is there.");
     } else {
-        println!("`cargo xtask setup` gets what is missing. Until then the kernels run on the CPU.");
+        println!("`cargo tilewright setup` gets what is missing. Until then the kernels run on the CPU.");
     }
     Ok(())
 }
 
 struct Rows {
-    table: Table,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    there: bool,
+    what: String,
+    /// Which it is, or why there is none.
+    found: String,
+    needed_for: String,
 }
 
 impl Rows {
+    fn add(&mut self, there: bool, what: &str, found: &str, needed_for: &str) {
+        let [what, found, needed_for] = [what, found, needed_for].map(str::to_owned);
+        self.rows.push(Row { there, what, found, needed_for });
+    }
+
     fn found(&mut self, what: &str, found: &str, needed_for: &str) {
-        self.table.add_row(["ok", what, found, needed_for]);
+        self.add(true, what, found, needed_for);
     }
 
     fn missing(&mut self, what: &str, why: &str, needed_for: &str) {
-        self.table.add_row(["--", what, why, needed_for]);
+        self.add(false, what, why, needed_for);
+    }
+
+    fn print(&self, json: bool) -> anyhow::Result<()> {
+        if json {
+            for row in &self.rows {
+                println!("{}", serde_json::to_string(row).context("a row cannot be written as JSON")?);
+            }
+            return Ok(());
+        }
+        let mut table = table(["", "what", "found", "needed for"]);
+        for Row { there, what, found, needed_for } in &self.rows {
+            table.add_row([if *there { "ok" } else { "--" }, what, found, needed_for]);
+        }
+        println!("{table}\n");
+        Ok(())
     }
 
     /// A row for a program that prints its version; whether it runs.
@@ -59,11 +95,11 @@ fn host(rows: &mut Rows) -> bool {
     rustc && cargo && linker
 }
 
-fn ptx(rows: &mut Rows) -> bool {
+fn ptx(rows: &mut Rows, place: &Place) -> anyhow::Result<bool> {
     let purpose = "compiling kernels to PTX";
-    let candidates = Toolchain::survey(&kernel_crate());
+    let candidates = Toolchain::survey(&place.directory()?);
     // One is enough: of the others only says something who has none.
-    match candidates.iter().find_map(|candidate| candidate.as_ref().ok()) {
+    Ok(match candidates.iter().find_map(|candidate| candidate.as_ref().ok()) {
         Some(toolchain) => {
             let found = format!("{}, {}", toolchain.source, toolchain.rust_version);
             rows.found("compiler for kernels", &found, purpose);
@@ -78,15 +114,15 @@ fn ptx(rows: &mut Rows) -> bool {
             }
             false
         }
-    }
+    })
 }
 
 fn cuda_tools(rows: &mut Rows) -> bool {
     let mut all = true;
     for tool in CudaTool::ALL {
         let purpose = match tool {
-            CudaTool::Ptxas => "registers and spills, machine code in programs (TILEWRIGHT_CUBINS), the tests",
-            CudaTool::Nvdisasm => "cargo xtask sass, the tests",
+            CudaTool::Ptxas => "registers and spills: inspect, watch; machine code in programs (TILEWRIGHT_CUBINS)",
+            CudaTool::Nvdisasm => "the instructions of kernels: inspect, watch",
             CudaTool::Cuobjdump => "looking into cubins by hand",
         };
         match tool.find() {
@@ -107,11 +143,17 @@ fn others(rows: &mut Rows) {
         Ok(_) => rows.found("NVIDIA driver", "libcuda.so.1 can be loaded", "running on a GPU"),
         Err(_) => rows.missing("NVIDIA driver", "libcuda.so.1 cannot be loaded", "running on a GPU"),
     }
-    match python::find() {
-        Some((_, version)) => rows.found("python", &version, "the Python package and its tests"),
-        None => rows.missing("python", python::ADVICE, "the Python package and its tests"),
+    match crate::profile::ncu_version("ncu".as_ref()) {
+        Some(version) => rows.found("ncu", &version, "profile, on a GPU"),
+        None => rows.missing("ncu", crate::profile::NCU_ADVICE, "profile, on a GPU"),
     }
     rows.program("rustup", "rustup", &["--version"], "setup, one of two ways to get a compiler for kernels");
     rows.program("pip", "python3", &["-m", "pip", "--version"], "setup, to get ptxas without a CUDA toolkit");
-    rows.program("cargo-deny", "cargo", &["deny", "--version"], "the check of licences and advisories");
+    if is_in_repository() {
+        match python::find() {
+            Some((_, version)) => rows.found("python", &version, "the Python package and its tests"),
+            None => rows.missing("python", python::ADVICE, "the Python package and its tests"),
+        }
+        rows.program("cargo-deny", "cargo", &["deny", "--version"], "the check of licences and advisories");
+    }
 }
