@@ -14,6 +14,7 @@
 
 pub mod code;
 mod machine;
+mod manual;
 mod nearest;
 pub mod new;
 mod profile;
@@ -34,6 +35,10 @@ pub use project::{OperationEntry, Project};
 /// Write GPU kernels, see what they were compiled to, what goes wrong, and where the time goes.
 #[derive(Parser)]
 #[command(name = "cargo tilewright", bin_name = "cargo tilewright", version)]
+#[command(
+    after_help = "Exit codes: 0 everything is right; 1 something is wrong with a kernel; 2 it cannot be done, and why.\n\
+                        Colours: on a terminal; NO_COLOR turns them off, CLICOLOR_FORCE=1 on."
+)]
 struct Arguments {
     #[command(flatten)]
     place: Place,
@@ -85,6 +90,10 @@ pub enum Task {
     Doctor(machine::doctor::Arguments),
     /// Gets what is missing for compiling kernels to PTX and for assembling it.
     Setup(machine::setup::Arguments),
+    /// Prints completions for a shell.
+    Completions(manual::CompletionArguments),
+    /// Writes man pages.
+    Man(manual::ManArguments),
 }
 
 /// Does what was asked for.
@@ -100,6 +109,8 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
         Task::Bench(arguments) => program::run(place, "bench", arguments),
         Task::Doctor(arguments) => machine::doctor::run(place, arguments).map(|()| ExitCode::SUCCESS),
         Task::Setup(arguments) => machine::setup::run(place, arguments).map(|()| ExitCode::SUCCESS),
+        Task::Completions(arguments) => manual::completions(arguments).map(|()| ExitCode::SUCCESS),
+        Task::Man(arguments) => manual::man(arguments).map(|()| ExitCode::SUCCESS),
     }
 }
 
