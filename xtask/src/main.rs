@@ -4,6 +4,7 @@ mod build_ptx;
 mod circles;
 mod compare_ptx;
 mod coverage;
+mod first_path;
 mod format;
 mod fuzz;
 mod memory_check;
@@ -47,6 +48,8 @@ enum Task {
     MemoryCheck(memory_check::Arguments),
     /// Shows which lines of the library and of the executor the tests run.
     Coverage(coverage::Arguments),
+    /// Does in an empty folder what somebody does who begins, and prints what each step shows and how long it takes.
+    FirstPath(first_path::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
     /// What authors of kernels do in any crate, `cargo tilewright`.
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::MemoryCheck(arguments) => memory_check::run(&arguments),
         Task::Coverage(arguments) => coverage::run(&arguments),
+        Task::FirstPath(arguments) => first_path::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Workbench(task) => return workbench::run_and_report(&workbench::Place::default(), &task),
     };
@@ -117,6 +121,12 @@ mod tests {
             "fuzz --minimize",
             "memory-check copies",
             "coverage --html -- -p host",
+            "first-path --short --edits 2 --out transcript.txt",
+            "watch gemm_tiled_32_fp32 --once --json --arch sm_80",
+            "check row_sums --json",
+            "profile row_sums --sizes rows=3,cols=4 --ncu /opt/ncu",
+            "doctor --json",
+            "completions zsh",
             "test --quick --with-torch",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));

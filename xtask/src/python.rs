@@ -6,7 +6,6 @@
 //!
 //! Everything is under the target directory. What is installed there stays, until the requirements change.
 
-use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;

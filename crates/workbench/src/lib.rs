@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
-pub use machine::python;
+pub use machine::{has_driver, python};
 pub use project::{OperationEntry, Project};
 
 /// Write GPU kernels, see what they were compiled to, what goes wrong, and where the time goes.

@@ -5,7 +5,7 @@ use cuda_builder::inspect::CudaTool;
 use cuda_builder::toolchain::Toolchain;
 use serde::Serialize;
 
-use super::{command, first_line, is_in_repository, python, table};
+use super::{command, first_line, has_driver, is_in_repository, python, table};
 use crate::Place;
 
 /// The options of `doctor`.
@@ -138,10 +138,9 @@ fn cuda_tools(rows: &mut Rows) -> bool {
 
 /// What is not needed, or not to be had from us.
 fn others(rows: &mut Rows) {
-    // SAFETY: the driver's library is made to be loaded by any program; its initialisers run once, here at the latest.
-    match unsafe { libloading::Library::new("libcuda.so.1") } {
-        Ok(_) => rows.found("NVIDIA driver", "libcuda.so.1 can be loaded", "running on a GPU"),
-        Err(_) => rows.missing("NVIDIA driver", "libcuda.so.1 cannot be loaded", "running on a GPU"),
+    match has_driver() {
+        true => rows.found("NVIDIA driver", "its library can be loaded", "running on a GPU"),
+        false => rows.missing("NVIDIA driver", "libcuda.so.1 cannot be loaded", "running on a GPU"),
     }
     match crate::profile::ncu_version("ncu".as_ref()) {
         Some(version) => rows.found("ncu", &version, "profile, on a GPU"),

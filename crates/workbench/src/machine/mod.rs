@@ -42,6 +42,13 @@ fn tools_directory() -> Option<PathBuf> {
     }
 }
 
+/// Whether NVIDIA's driver is there: `libcuda.so.1`, or what `TILEWRIGHT_LIBCUDA` names. Whether it has a GPU, the program says.
+pub fn has_driver() -> bool {
+    let library = std::env::var_os("TILEWRIGHT_LIBCUDA").unwrap_or_else(|| "libcuda.so.1".into());
+    // SAFETY: the driver's library is made to be loaded by any program; its initialisers run once, here at the latest.
+    unsafe { libloading::Library::new(library) }.is_ok()
+}
+
 /// A table with a heading, without lines.
 fn table<const N: usize>(heading: [&str; N]) -> Table {
     let mut table = Table::new();

@@ -18,6 +18,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::machine::has_driver;
 use crate::nearest::{Kind, unknown};
 use crate::project::{OperationEntry, cargo, operations_of};
 use crate::style::{Style, Tone};
@@ -100,20 +101,13 @@ pub(crate) fn ncu_version(ncu: &OsStr) -> Option<String> {
 
 /// What measuring on a GPU needs, and is not there.
 fn missing(ncu: &Path) -> Option<String> {
-    // SAFETY: the driver's library is made to be loaded by any program; its initialisers run once, here at the latest.
-    let driver = unsafe { libloading::Library::new(driver_library()) };
-    let driver = driver.is_err().then(|| "a GPU and its driver (libcuda.so.1 cannot be loaded)".to_owned());
+    let driver = (!has_driver()).then(|| "a GPU and its driver (libcuda.so.1 cannot be loaded)".to_owned());
     let tool = ncu_version(ncu.as_os_str()).is_none();
     let tool = tool.then(|| {
         format!("Nsight Compute (`{}` cannot be run: {NCU_ADVICE}; `--ncu PATH` names another)", ncu.display())
     });
     let all: Vec<_> = driver.into_iter().chain(tool).collect();
     (!all.is_empty()).then(|| all.join(", and "))
-}
-
-/// The library that programs open, too.
-fn driver_library() -> std::ffi::OsString {
-    std::env::var_os("TILEWRIGHT_LIBCUDA").unwrap_or_else(|| "libcuda.so.1".into())
 }
 
 /// What there is without a GPU: the executor's prediction.
