@@ -12,6 +12,7 @@
 //!
 //! In this repository `cargo tilewright` is an alias, and `cargo xtask` has the same tasks.
 
+mod build;
 pub mod code;
 mod machine;
 mod manual;

@@ -18,9 +18,10 @@ use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::build::build;
 use crate::machine::has_driver;
 use crate::nearest::{Kind, unknown};
-use crate::project::{OperationEntry, cargo, operations_of};
+use crate::project::{OperationEntry, operations_of};
 use crate::style::{Style, Tone};
 use crate::{Place, Project, REFUSED};
 use roofline::{METRICS, Measured};
@@ -79,7 +80,11 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
     if let Some(missing) = missing(&arguments.ncu) {
         return without(&project, arguments, &missing);
     }
-    let program = build(&project)?;
+    // With the lines of Rust in its kernels.
+    let lines = [(cuda_builder::LINES_VARIABLE, "1")];
+    let Some(program) = build(&project, &["--release"], &lines)? else {
+        return Ok(ExitCode::FAILURE);
+    };
     for operation in operations(&program, arguments)? {
         let profile = profile(&program, &operation, arguments)?;
         if arguments.json {
@@ -118,21 +123,6 @@ fn without(project: &Project, arguments: &Arguments, missing: &str) -> anyhow::R
     words.extend(arguments.json.then(|| "--json".to_owned()));
     project.program(&words)?.status().context("cannot run cargo")?;
     Ok(ExitCode::from(REFUSED))
-}
-
-/// Builds the program for measuring, with the lines of Rust in its kernels.
-fn build(project: &Project) -> anyhow::Result<PathBuf> {
-    let manifest = project.program_manifest()?;
-    let mut command = Command::new(cargo());
-    command.args(["build", "--release", "--message-format=json-render-diagnostics", "--manifest-path"]).arg(manifest);
-    let output = command.env(cuda_builder::LINES_VARIABLE, "1").stderr(std::process::Stdio::inherit()).output();
-    let output = output.context("cannot run cargo")?;
-    ensure!(output.status.success(), "the program does not build");
-    let lines = output.stdout.split(|&byte| byte == b'\n');
-    let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    let own = |message: &Value| message["manifest_path"].as_str().map(Path::new) == Some(manifest);
-    let programs = messages.filter(own).filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    programs.last().with_context(|| format!("cargo has built no program of {}", manifest.display()))
 }
 
 /// The operations that launch the kernel, or the one that was asked for.
