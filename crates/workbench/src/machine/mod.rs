@@ -4,6 +4,7 @@
 //! directory, elsewhere into the user's own.
 
 pub(crate) mod doctor;
+pub(crate) mod ncu;
 pub mod python;
 pub(crate) mod setup;
 

@@ -10,7 +10,6 @@
 
 mod roofline;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 
@@ -20,15 +19,12 @@ use serde_json::Value;
 
 use crate::build::build;
 use crate::machine::has_driver;
+use crate::machine::ncu::{ADVICE, version};
 use crate::nearest::{Kind, unknown};
 use crate::project::{OperationEntry, operations_of};
 use crate::style::{Style, Tone};
 use crate::{Place, Project, REFUSED};
 use roofline::{METRICS, Measured};
-
-/// How to get Nsight Compute.
-pub(crate) const NCU_ADVICE: &str = "missing: it comes with NVIDIA's CUDA toolkit, alone from developer.nvidia.com/nsight-compute, or as Debian's \
-                                     package nsight-compute (non-free)";
 
 /// What `ncu` says to who may not read a GPU's counters.
 const NOT_PERMITTED: &str = "ERR_NVGPUCTRPERM";
@@ -96,21 +92,12 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first line of `ncu --version` that has one.
-pub(crate) fn ncu_version(ncu: &OsStr) -> Option<String> {
-    let output = Command::new(ncu).arg("--version").output().ok().filter(|output| output.status.success())?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let version = text.lines().find(|line| line.contains("Version")).or_else(|| text.lines().next())?;
-    Some(version.trim().to_owned())
-}
-
 /// What measuring on a GPU needs, and is not there.
 fn missing(ncu: &Path) -> Option<String> {
     let driver = (!has_driver()).then(|| "a GPU and its driver (libcuda.so.1 cannot be loaded)".to_owned());
-    let tool = ncu_version(ncu.as_os_str()).is_none();
-    let tool = tool.then(|| {
-        format!("Nsight Compute (`{}` cannot be run: {NCU_ADVICE}; `--ncu PATH` names another)", ncu.display())
-    });
+    let tool = version(ncu.as_os_str()).is_none();
+    let tool = tool
+        .then(|| format!("Nsight Compute (`{}` cannot be run: {ADVICE}; `--ncu PATH` names another)", ncu.display()));
     let all: Vec<_> = driver.into_iter().chain(tool).collect();
     (!all.is_empty()).then(|| all.join(", and "))
 }

@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn writes_renames_and_new_files_are_noticed_and_each_once() {
         let (_directory, path) = package();
-        let mut changes = Changes::of(&[path.clone()]).unwrap();
+        let mut changes = Changes::of(std::slice::from_ref(&path)).unwrap();
         assert!(!changes.has_some());
         fs::write(path.join("src/lib.rs"), "new").unwrap();
         assert!(changes.has_some());
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn what_is_written_as_it_was_and_what_is_no_source_is_no_change() {
         let (_directory, path) = package();
-        let mut changes = Changes::of(&[path.clone()]).unwrap();
+        let mut changes = Changes::of(std::slice::from_ref(&path)).unwrap();
         fs::write(path.join("src/lib.rs"), "old").unwrap();
         fs::write(path.join("src/notes.txt"), "x").unwrap();
         assert!(!changes.has_some());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::round::Wanted;
+use super::wanted::Wanted;
 use crate::Project;
 use crate::build::Built;
 use crate::project::{cargo, operations_of};

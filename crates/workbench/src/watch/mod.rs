@@ -15,6 +15,7 @@ mod compiled;
 mod host;
 mod round;
 mod show;
+mod wanted;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -27,7 +28,8 @@ use crate::nearest::{Kind, unknown};
 use crate::style::Style;
 use crate::{Place, Project};
 use changes::Changes;
-use round::{Last, Round, Wanted};
+use round::{Last, Round};
+use wanted::Wanted;
 
 /// The options of `watch`.
 #[derive(clap::Args)]
