@@ -12,8 +12,8 @@ use std::thread;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::Project;
-use crate::project::cargo;
+use crate::place::cargo;
+use crate::project::Project;
 
 /// What cargo has made of a program.
 #[derive(Debug, Default)]

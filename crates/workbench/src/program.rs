@@ -5,7 +5,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, bail};
 
 use crate::build::build;
-use crate::{Place, Project};
+use crate::place::Place;
+use crate::project::Project;
 
 /// The kernel, and flags for the program.
 #[derive(clap::Args)]

@@ -28,8 +28,8 @@ use std::process::Command;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use serde::Deserialize;
 
-use crate::Place;
 use crate::nearest::{Kind, unknown};
+use crate::place::{Place, cargo};
 use metadata::{Metadata, Package};
 
 /// A crate of kernels and its program.
@@ -228,11 +228,6 @@ fn chosen(
          `[workspace.metadata.tilewright] kernels = \"…\"` in the workspace's Cargo.toml",
         names.join(", ")
     )
-}
-
-/// The cargo that runs this program.
-pub(crate) fn cargo() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use cuda_builder::toolchain::Toolchain;
 use serde::Serialize;
 
 use super::{command, first_line, has_driver, is_in_repository, ncu, python, table};
-use crate::Place;
+use crate::place::Place;
 
 /// The options of `doctor`.
 #[derive(clap::Args)]

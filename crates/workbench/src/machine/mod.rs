@@ -13,7 +13,7 @@ use std::process::Command;
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-use crate::repository;
+use crate::place::repository;
 
 /// Whether the user is in this repository, and may want what only its own tasks need.
 fn is_in_repository() -> bool {

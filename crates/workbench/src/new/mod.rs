@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::place::repository;
 use crate::project::sources::entry_points;
-use crate::repository;
 
 /// The options of `new`.
 #[derive(clap::Args)]

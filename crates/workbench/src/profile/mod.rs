@@ -21,9 +21,10 @@ use crate::build::build;
 use crate::machine::has_driver;
 use crate::machine::ncu::{ADVICE, version};
 use crate::nearest::{Kind, unknown};
+use crate::place::{Place, REFUSED};
+use crate::project::Project;
 use crate::project::{OperationEntry, operations_of};
 use crate::style::{Style, Tone};
-use crate::{Place, Project, REFUSED};
 use roofline::{METRICS, Measured};
 
 /// What `ncu` says to who may not read a GPU's counters.

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 
-use super::cargo;
 use crate::nearest::{Kind, unknown};
+use crate::place::cargo;
 
 /// A workspace.
 #[derive(Clone, Debug, Deserialize)]

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::wanted::Wanted;
-use crate::Project;
 use crate::build::Built;
-use crate::project::{cargo, operations_of};
+use crate::place::cargo;
+use crate::project::Project;
+use crate::project::operations_of;
 
 /// How often a process is asked whether it has ended.
 const STEP: Duration = Duration::from_millis(5);

@@ -25,8 +25,9 @@ use anyhow::Context as _;
 use cuda_builder::Arch;
 
 use crate::nearest::{Kind, unknown};
+use crate::place::Place;
+use crate::project::Project;
 use crate::style::Style;
-use crate::{Place, Project};
 use changes::Changes;
 use round::{Last, Round};
 use wanted::Wanted;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cuda_builder::Arch;
 
-use crate::Project;
+use crate::project::Project;
 
 /// What is looked at in every round.
 pub(super) struct Wanted<'a> {
