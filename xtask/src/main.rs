@@ -9,6 +9,7 @@ mod format;
 mod fuzz;
 mod memory_check;
 mod mutants;
+mod portable;
 mod python;
 mod sass;
 mod setup;
@@ -43,6 +44,8 @@ enum Task {
     Sass(sass::Arguments),
     /// Builds the Python package and tests it.
     Python(python::Arguments),
+    /// Type-checks what needs no GPU for other systems.
+    Portable(portable::Arguments),
     /// Changes kernels, one thing at a time, and sees whether anything tells.
     Mutants(mutants::Arguments),
     /// Formats every source file, those that `cargo fmt` does not see, too.
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Task::Circles(arguments) => circles::run(&arguments),
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
+        Task::Portable(arguments) => portable::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::Format(arguments) => format::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
@@ -120,6 +124,8 @@ mod tests {
             "mutants --chosen",
             "new ../mine",
             "new mine --kernel reduce",
+            "portable",
+            "portable --target x86_64-pc-windows-msvc,aarch64-apple-darwin",
             "format --check",
             "fuzz plan --seconds 600",
             "fuzz --minimize",

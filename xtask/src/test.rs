@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::python;
 use crate::workspace::{cargo, command, first_line, table, target_dir};
+use crate::{portable, python};
 
 /// The options of `test`.
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ enum Outcome {
     Passed,
     Failed,
     /// And why.
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 struct Step {
@@ -36,7 +36,7 @@ struct Step {
 
 enum Action {
     Run(Command),
-    Skip(&'static str),
+    Skip(String),
 }
 
 const STEPS: &[Step] = &[
@@ -60,6 +60,11 @@ const STEPS: &[Step] = &[
         },
     },
     Step { name: "licences and advisories", thorough: true, action: |_| deny() },
+    Step {
+        name: "other systems",
+        thorough: true,
+        action: |_| portable::obstacle().map_or_else(|| Action::Run(xtask(&["portable"])), Action::Skip),
+    },
     Step {
         name: "python",
         thorough: false,
@@ -130,7 +135,7 @@ fn mutants() -> Command {
 fn deny() -> Action {
     match first_line(cargo(&["deny", "--version"])) {
         Some(_) => Action::Run(cargo(&["deny", "check"])),
-        None => Action::Skip("cargo-deny is not installed"),
+        None => Action::Skip("cargo-deny is not installed".to_owned()),
     }
 }
 

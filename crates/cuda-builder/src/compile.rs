@@ -81,6 +81,7 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
     let is_name = |name: &&String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
     let names = |kernels: &[String]| kernels.iter().filter(is_name).cloned().collect::<Vec<_>>().join(",");
     let entry_points = kernels.map_or_else(|| "*".to_owned(), names);
+    let wrapper = features::wrapper(toolchain, target_dir)?;
     let mut command = environment::command(&toolchain.cargo);
     command
         .args(["rustc", "--lib", "--crate-type", "staticlib", "--release", "--target", TARGET])
@@ -95,9 +96,9 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTC", &toolchain.rustc)
         // They also overrule what a configuration file of cargo says. With an empty one cargo would not remember what the
-        // compiler says of itself, and ask it for a third of a second every time; `env` does nothing.
-        .env("RUSTC_WRAPPER", features::wrapper(toolchain, target_dir)?)
-        .env("RUSTC_WORKSPACE_WRAPPER", "/usr/bin/env")
+        // compiler says of itself, and ask it for a third of a second every time; run by itself, the wrapper adds nothing.
+        .env("RUSTC_WRAPPER", &wrapper)
+        .env("RUSTC_WORKSPACE_WRAPPER", &wrapper)
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .envs(PROFILE.iter().copied())
         .current_dir(crate_dir)
