@@ -23,6 +23,10 @@ pub(crate) const BASE: Arch = Arch::Sm80;
 /// LLVM's passes are left to the link step, which marks first what threads have to come to together.
 const NO_PASSES: &str = "-Cno-prepopulate-passes";
 
+/// A manifest's `[profile.release.package]` overrules cargo's variables, but no flags. There it has the executor check what a GPU
+/// does not.
+const NO_CHECKS: [&str; 2] = ["-Coverflow-checks=off", "-Cdebug-assertions=off"];
+
 /// rustc's own jump threading copies whatever stands between two branches on the same condition, a barrier too, into both
 /// arms. Marks keep LLVM's passes from that; rustc's know nothing of it, and this is the one that copies calls. Loops over
 /// iterators are the better for it, so it is left out only where it has copied what threads have to come to together.
@@ -74,6 +78,7 @@ pub(crate) struct Compile<'a> {
 pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
     let Compile { toolchain, crate_dir, target_dir, pipeline, kernels } = request;
     let mut flags = vec![format!("-Ctarget-cpu={BASE}"), NO_PASSES.to_owned()];
+    flags.extend(NO_CHECKS.map(str::to_owned));
     if pipeline == Pipeline::Convergent {
         flags.push(NO_JUMP_THREADING.to_owned());
     }
