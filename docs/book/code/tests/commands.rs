@@ -15,12 +15,13 @@ fn script(text: &str) -> Option<String> {
             (Some(of), None) => {
                 kind = Some(of);
                 if of == "sh,fails" {
-                    script += "if (\nset -e\n";
+                    // A shell of its own: in a condition, `set -e` of this one has no effect.
+                    script += "if bash -eu <<'END OF BLOCK'\n";
                 }
             }
             (Some(_), Some(of)) => {
                 if of == "sh,fails" {
-                    script += "); then echo 'this should have failed'; exit 1; fi\n";
+                    script += "END OF BLOCK\nthen echo 'this should have failed'; exit 1; fi\n";
                 }
                 kind = None;
             }
@@ -37,7 +38,7 @@ fn repository() -> PathBuf {
 
 #[test]
 fn commands_do_what_chapters_say() {
-    let target = repository().join("target");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let cargo = || {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.current_dir(repository());

@@ -45,5 +45,8 @@ fn the_report_is_that_of_a_run() {
     let report = unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::new(2, 2, 1)) }.unwrap_err().to_string();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let blocks = shown("text");
-    assert!(blocks.len() == 1 && words(&blocks[0]) == words(&report), "let the README show, lines broken as you like:\n{report}");
+    assert!(
+        blocks.len() == 1 && words(&blocks[0]) == words(&report),
+        "let the README show, lines broken as you like:\n{report}"
+    );
 }
