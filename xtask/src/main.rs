@@ -1,5 +1,6 @@
 //! The repository's tasks, run as `cargo xtask <task>`. What CI runs is `cargo xtask test`.
 
+mod book;
 mod build_ptx;
 mod circles;
 mod compare_ptx;
@@ -56,6 +57,8 @@ enum Task {
     MemoryCheck(memory_check::Arguments),
     /// Shows which lines of the library and of the executor the tests run.
     Coverage(coverage::Arguments),
+    /// Makes the book, target/book/index.html.
+    Book(book::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
     /// What authors of kernels do in any crate, `cargo tilewright`.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::MemoryCheck(arguments) => memory_check::run(&arguments),
         Task::Coverage(arguments) => coverage::run(&arguments),
+        Task::Book(arguments) => book::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Workbench(task) => return workbench::run_and_report(&workbench::Place::default(), &task),
     };
@@ -131,6 +135,9 @@ mod tests {
             "fuzz --minimize",
             "memory-check copies",
             "coverage --html -- -p host",
+            "book --check",
+            "book --open",
+            "book --external",
             "test --quick --with-torch",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));

@@ -12,7 +12,7 @@ use crate::{portable, python};
 /// The options of `test`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Leave out the setup, the documentation and the licences.
+    /// Leave out the setup, the documentation, the book and the licences.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -59,6 +59,7 @@ const STEPS: &[Step] = &[
             Action::Run(doc)
         },
     },
+    Step { name: "book", thorough: true, action: |_| Action::Run(xtask(&["book", "--check"])) },
     Step { name: "licences and advisories", thorough: true, action: |_| deny() },
     Step {
         name: "other systems",
