@@ -29,10 +29,13 @@ fn no_mutant_of_a_kernel_with_an_operation_survives() {
 
 #[test]
 fn the_documentation_has_a_row_for_each_operation() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/book/src/operations.md");
     let text = std::fs::read_to_string(path).unwrap();
     let table = testkit::markdown(&operations::ALL);
-    assert!(text.ends_with(&table), "let docs/operations.md end with `cargo run -p host -- list --markdown`:\n{table}");
+    assert!(
+        text.ends_with(&table),
+        "let docs/book/src/operations.md end with `cargo run -p host -- list --markdown`:\n{table}"
+    );
 }
 
 #[test]

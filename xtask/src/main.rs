@@ -1,5 +1,6 @@
 //! The repository's tasks, run as `cargo xtask <task>`. What CI runs is `cargo xtask test`.
 
+mod book;
 mod build_ptx;
 mod circles;
 mod compare_ptx;
@@ -9,6 +10,7 @@ mod format;
 mod fuzz;
 mod memory_check;
 mod mutants;
+mod portable;
 mod python;
 mod sass;
 mod test;
@@ -38,6 +40,8 @@ enum Task {
     Sass(sass::Arguments),
     /// Builds the Python package and tests it.
     Python(python::Arguments),
+    /// Type-checks what needs no GPU for other systems.
+    Portable(portable::Arguments),
     /// Changes kernels, one thing at a time, and sees whether anything tells.
     Mutants(mutants::Arguments),
     /// Formats every source file, those that `cargo fmt` does not see, too.
@@ -50,6 +54,8 @@ enum Task {
     Coverage(coverage::Arguments),
     /// Does in an empty folder what somebody does who begins, and prints what each step shows and how long it takes.
     FirstPath(first_path::Arguments),
+    /// Makes the book, target/book/index.html.
+    Book(book::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
     /// What authors of kernels do in any crate, `cargo tilewright`.
@@ -64,12 +70,14 @@ fn main() -> ExitCode {
         Task::Circles(arguments) => circles::run(&arguments),
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
+        Task::Portable(arguments) => portable::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::Format(arguments) => format::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::MemoryCheck(arguments) => memory_check::run(&arguments),
         Task::Coverage(arguments) => coverage::run(&arguments),
         Task::FirstPath(arguments) => first_path::run(&arguments),
+        Task::Book(arguments) => book::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Workbench(task) => return workbench::run_and_report(&workbench::Place::default(), &task),
     };
@@ -116,6 +124,8 @@ mod tests {
             "mutants --chosen",
             "new ../mine",
             "new mine --kernel reduce",
+            "portable",
+            "portable --target x86_64-pc-windows-msvc,aarch64-apple-darwin",
             "format --check",
             "fuzz plan --seconds 600",
             "fuzz --minimize",
@@ -127,6 +137,9 @@ mod tests {
             "profile row_sums --sizes rows=3,cols=4 --ncu /opt/ncu",
             "doctor --json",
             "completions zsh",
+            "book --check",
+            "book --open",
+            "book --external",
             "test --quick --with-torch",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::python;
 use crate::workspace::{cargo, command, first_line, table, target_dir};
+use crate::{portable, python};
 
 /// The options of `test`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Leave out the setup, the documentation and the licences.
+    /// Leave out the setup, the documentation, the book and the licences.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -24,7 +24,7 @@ enum Outcome {
     Passed,
     Failed,
     /// And why.
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 struct Step {
@@ -36,7 +36,7 @@ struct Step {
 
 enum Action {
     Run(Command),
-    Skip(&'static str),
+    Skip(String),
 }
 
 const STEPS: &[Step] = &[
@@ -60,7 +60,13 @@ const STEPS: &[Step] = &[
             Action::Run(doc)
         },
     },
+    Step { name: "book", thorough: true, action: |_| Action::Run(xtask(&["book", "--check"])) },
     Step { name: "licences and advisories", thorough: true, action: |_| deny() },
+    Step {
+        name: "other systems",
+        thorough: true,
+        action: |_| portable::obstacle().map_or_else(|| Action::Run(xtask(&["portable"])), Action::Skip),
+    },
     Step {
         name: "python",
         thorough: false,
@@ -131,7 +137,7 @@ fn mutants() -> Command {
 fn deny() -> Action {
     match first_line(cargo(&["deny", "--version"])) {
         Some(_) => Action::Run(cargo(&["deny", "check"])),
-        None => Action::Skip("cargo-deny is not installed"),
+        None => Action::Skip("cargo-deny is not installed".to_owned()),
     }
 }
 

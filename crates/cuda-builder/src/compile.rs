@@ -23,6 +23,10 @@ pub(crate) const BASE: Arch = Arch::Sm80;
 /// LLVM's passes are left to the link step, which marks first what threads have to come to together.
 const NO_PASSES: &str = "-Cno-prepopulate-passes";
 
+/// A manifest's `[profile.release.package]` overrules cargo's variables, but no flags. There it has the executor check what a GPU
+/// does not.
+const NO_CHECKS: [&str; 2] = ["-Coverflow-checks=off", "-Cdebug-assertions=off"];
+
 /// rustc's own jump threading copies whatever stands between two branches on the same condition, a barrier too, into both
 /// arms. Marks keep LLVM's passes from that; rustc's know nothing of it, and this is the one that copies calls. Loops over
 /// iterators are the better for it, so it is left out only where it has copied what threads have to come to together.
@@ -76,6 +80,7 @@ pub(crate) struct Compile<'a> {
 pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
     let Compile { toolchain, crate_dir, target_dir, pipeline, kernels, quiet } = request;
     let mut flags = vec![format!("-Ctarget-cpu={BASE}"), NO_PASSES.to_owned()];
+    flags.extend(NO_CHECKS.map(str::to_owned));
     if pipeline == Pipeline::Convergent {
         flags.push(NO_JUMP_THREADING.to_owned());
     }
@@ -83,6 +88,7 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
     let is_name = |name: &&String| name.chars().all(|c| c.is_alphanumeric() || c == '_');
     let names = |kernels: &[String]| kernels.iter().filter(is_name).cloned().collect::<Vec<_>>().join(",");
     let entry_points = kernels.map_or_else(|| "*".to_owned(), names);
+    let wrapper = features::wrapper(toolchain, target_dir)?;
     let mut command = environment::command(&toolchain.cargo);
     command
         .args(["rustc", "--lib", "--crate-type", "staticlib", "--release", "--target", TARGET])
@@ -97,9 +103,9 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTC", &toolchain.rustc)
         // They also overrule what a configuration file of cargo says. With an empty one cargo would not remember what the
-        // compiler says of itself, and ask it for a third of a second every time; `env` does nothing.
-        .env("RUSTC_WRAPPER", features::wrapper(toolchain, target_dir)?)
-        .env("RUSTC_WORKSPACE_WRAPPER", "/usr/bin/env")
+        // compiler says of itself, and ask it for a third of a second every time; run by itself, the wrapper adds nothing.
+        .env("RUSTC_WRAPPER", &wrapper)
+        .env("RUSTC_WORKSPACE_WRAPPER", &wrapper)
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .envs(PROFILE.iter().copied())
         .current_dir(crate_dir)

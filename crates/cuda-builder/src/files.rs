@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
@@ -24,10 +23,7 @@ pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<(), Error> {
     }
     let directory = directory_of(&target);
     fs::create_dir_all(directory).map_err(Error::io("create the directory", directory))?;
-    let mut file = tempfile::Builder::new()
-        .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(directory)
-        .map_err(Error::io("create a file in", directory))?;
+    let mut file = for_everybody().tempfile_in(directory).map_err(Error::io("create a file in", directory))?;
     file.write_all(contents).map_err(Error::io("write", path))?;
     if let Some(present) = present {
         file.as_file().set_permissions(present).map_err(Error::io("write", path))?;
@@ -36,6 +32,20 @@ pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<(), Error> {
     file.as_file().sync_all().map_err(Error::io("write", path))?;
     file.persist(&target).map_err(|error| error.error).map_err(Error::io("write", path))?;
     Ok(())
+}
+
+/// A temporary file that others may read, as the umask says; by itself it would be this user's alone.
+#[cfg(unix)]
+fn for_everybody() -> tempfile::Builder<'static, 'static> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut builder = tempfile::Builder::new();
+    builder.permissions(fs::Permissions::from_mode(0o666));
+    builder
+}
+
+#[cfg(not(unix))]
+fn for_everybody() -> tempfile::Builder<'static, 'static> {
+    tempfile::Builder::new()
 }
 
 /// The name, which is no link, under which the file is that a path leads to, and its permissions if it is there.
@@ -62,9 +72,9 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 
     use super::*;
 

@@ -62,6 +62,8 @@ fn kernels_become_ptx_with_shared_memory_and_launch_bounds() {
     for module in &build.modules {
         let parsed = Ptx::parse(&module.ptx).unwrap();
         assert_eq!(parsed.target, module.arch.name());
+        // The manifest has sums of integers checked.
+        assert!(!module.ptx.contains("panic") && !module.ptx.contains("trap"), "{}", module.ptx);
         for kernel in parsed.kernels() {
             let spaces: Vec<_> = kernel.memory.iter().map(|access| access.space().unwrap()).collect();
             assert!(spaces.contains(&"global"), "{}", kernel.name);

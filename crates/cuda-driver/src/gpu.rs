@@ -134,7 +134,8 @@ fn uuid(device: Device) -> Result<String, Error> {
         if [0, 4, 6, 8, 10].contains(&index) {
             text.push('-');
         }
-        text += &format!("{:02x}", *byte as u8);
+        // A `c_char`, which has a sign on some machines.
+        text += &format!("{:02x}", byte.to_ne_bytes()[0]);
     }
     Ok(text)
 }

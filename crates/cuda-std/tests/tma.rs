@@ -212,6 +212,48 @@ fn who_reads_a_tile_has_waited_for_it() {
     assert_eq!(raced.location.unwrap().line, line("read"));
 }
 
+/// The same with the largest block: one thread loads a tile, and reads it without waiting, or not.
+#[kernel(block = 1024, dynamic_shared = 1024 + 8)]
+fn loads_for_many(map: TensorMap<'_>, wrong: u32, out: GlobalSliceMut<'_, f32>) {
+    unsafe {
+        let memory: SharedSlice<f32> = dynamic_shared(0, TILE);
+        let full = Barrier::at(dynamic_shared(1024, 1), 0);
+        let me = thread::thread_idx_x() as usize;
+        if me == 0 {
+            full.init(1);
+            hopper::fence_barrier_init();
+        }
+        thread::sync_threads();
+        if me == 0 {
+            full.arrive_expecting(4 * TILE as u32);
+            hopper::load_tile(memory, 0, map, [0; 3], full); // <load for many>
+            if wrong == NO_WAIT {
+                out.set_unchecked(0, memory.read(1)); // <read of many>
+            }
+        }
+        full.wait(0);
+        out.set_unchecked(me, memory.read(me % TILE));
+    }
+}
+
+#[test]
+fn tma_is_nobody_else_in_the_largest_block() {
+    let memory = memory();
+    let map = map(&memory, layout(TileElement::Bytes4, TileSwizzle::None));
+    let mut out = vec![f32::NAN; 1024];
+    for checks in ALL_CHECKS {
+        succeed(checks, loads_for_many { map, wrong: NOTHING, out: GlobalSliceMut::new(&mut out) }, 1);
+        assert_eq!(out[1023], element(&memory, [31, 7, 0]));
+    }
+    let raced = fault(Checks::Full, loads_for_many { map, wrong: NO_WAIT, out: GlobalSliceMut::new(&mut out) }, 1);
+    let text = raced.to_string();
+    assert!(
+        text.contains("has not been waited for") && text.contains(&format!("tma.rs:{}", line("load for many"))),
+        "{text}"
+    );
+    assert_eq!(raced.location.unwrap().line, line("read of many"));
+}
+
 #[test]
 fn bytes_have_to_add_up() {
     for checks in ALL_CHECKS {

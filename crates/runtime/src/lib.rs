@@ -90,11 +90,6 @@ mod short_list;
 mod stream;
 mod tensor_map;
 
-/// The kernels of the page for authors of CUDA C++ are compiled, and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/from-cuda.md")]
-mod from_cuda {}
-
 pub use buffer::Buffer;
 pub use device::Device;
 pub use error::{Bytes, Error};

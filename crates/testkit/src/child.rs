@@ -7,14 +7,17 @@
 //! |---|---|
 //! | the limit is reached | SIGINT to its process group, and SIGKILL two seconds later |
 //! | this program is told to end, and calls [`end_all`] | the same |
-//! | this program is gone without a word, as by SIGKILL | SIGTERM to its first process, by the system |
+//! | this program is gone without a word, as by SIGKILL | on Linux, SIGTERM to its first process, by the system |
+//!
+//! Where there are no signals, it ends two seconds after the limit.
 
 use std::io::{self, Read, Seek};
-use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::system::{self, Group};
 
 /// How a program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +34,14 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How often is looked whether a program has ended.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The process groups of the programs that run now. Each has the number of its first process, which is nobody else's until that
-/// process has been waited for: that happens with this locked.
-static RUNNING: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
+/// The programs that run now. The number of each is nobody else's until its process has been waited for: that happens with this locked.
+static RUNNING: Mutex<Vec<Group>> = Mutex::new(Vec::new());
 
 /// Whether all programs have been told to end, and this one is about to.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Nothing that holds the lock leaves the list half changed, so a poisoned one is in order.
-fn running() -> MutexGuard<'static, Vec<libc::pid_t>> {
+fn running() -> MutexGuard<'static, Vec<Group>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -48,13 +50,10 @@ fn running() -> MutexGuard<'static, Vec<libc::pid_t>> {
 /// # Errors
 /// If the program cannot be started, or nobody can wait for its end because this process ignores SIGCHLD.
 pub fn run(command: &mut Command, limit: Option<Duration>) -> io::Result<Ended> {
-    // The standard library has made this of a `pid_t`.
-    let parent = std::process::id() as libc::pid_t;
-    // SAFETY: `prepare` makes system calls only, allocates nothing and takes no lock.
-    unsafe { command.pre_exec(move || prepare(parent)) };
+    system::separate(command);
     let mut groups = running();
-    let mut child = command.process_group(0).spawn()?;
-    let group = child.id() as libc::pid_t;
+    let mut child = command.spawn()?;
+    let group = system::group(&child);
     groups.push(group);
     drop(groups);
     let start = Instant::now();
@@ -63,9 +62,9 @@ pub fn run(command: &mut Command, limit: Option<Duration>) -> io::Result<Ended> 
         let is_late = limit.is_some_and(|limit| start.elapsed() >= limit);
         if is_late {
             // Not waited for before the end: what it has started may be in need of it.
-            signal(group, libc::SIGINT);
+            system::interrupt(group);
             std::thread::sleep(GRACE);
-            signal(group, libc::SIGKILL);
+            system::kill(group);
         }
         let status = if is_late { child.wait().map(Some) } else { child.try_wait() };
         if let Some(status) = status.transpose() {
@@ -93,51 +92,21 @@ pub(crate) fn output_of(command: &mut Command, limit: Duration) -> io::Result<(E
     Ok((ended, String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Runs in the new process, before its program does.
-///
-/// Signals that the program may be ended by come through, and the ends of its own processes do, whatever `nohup`, a shell's `&` or a
-/// supervisor have had this program ignore or block. SIGHUP is not among them: `nohup` means the program, too.
-///
-/// When the parent is gone, the system sends SIGTERM, and not SIGKILL: a program that listens then ends what it has started itself. To be
-/// exact, it does so when the thread is gone that has started this process, and that is in [`run`] as long as the program runs.
-fn prepare(parent: libc::pid_t) -> io::Result<()> {
-    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGCHLD] {
-        // SAFETY: may be called between fork and exec, and installs no function.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
-    // SAFETY: may be called between fork and exec. The set is plain data for which zeros are valid, and borrowed for the calls.
-    let parent_now = unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        libc::getppid()
-    };
-    // It may have been gone before that was asked for.
-    if parent_now == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
-}
-
 /// Ends all programs that [`run`] runs, before this one ends. None of those calls returns any more.
 pub fn end_all() {
     ENDING.store(true, Ordering::Relaxed);
-    running().iter().for_each(|group| signal(*group, libc::SIGINT));
+    running().iter().for_each(|group| system::interrupt(*group));
     let start = Instant::now();
     while start.elapsed() < GRACE && !running().is_empty() {
         std::thread::sleep(PAUSE);
     }
-    running().iter().for_each(|group| signal(*group, libc::SIGKILL));
+    running().iter().for_each(|group| system::kill(*group));
 }
 
-/// Sends a signal to all processes of a group. That there are none any more is fine.
-fn signal(group: libc::pid_t, signal: libc::c_int) {
-    // SAFETY: touches no memory. The group is that of a child which has not been waited for, so the number is still its.
-    let _ = unsafe { libc::kill(-group, signal) };
-}
-
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+
     use super::*;
 
     /// A limit within which a shell has come to its second command, also on a machine that has much else to do.
@@ -206,14 +175,5 @@ mod tests {
         let output = unsafe { command.pre_exec(ignore) }.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("1 passed"), "{text}");
-    }
-
-    #[test]
-    fn a_program_whose_parent_is_gone_does_not_begin() {
-        let somebody_else = std::process::id() as libc::pid_t + 1;
-        let mut command = shell("exit 0");
-        // SAFETY: as in `run`.
-        let spawned = unsafe { command.pre_exec(move || prepare(somebody_else)) }.spawn();
-        assert_eq!(spawned.unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 }

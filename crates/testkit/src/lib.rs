@@ -93,6 +93,8 @@ mod peak;
 mod runner;
 #[cfg(feature = "program")]
 pub mod sanitize;
+#[cfg(feature = "program")]
+mod system;
 #[cfg(test)]
 mod testing;
 mod trace;

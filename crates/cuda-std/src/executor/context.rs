@@ -52,6 +52,10 @@ pub(super) type Yielder = corosensei::Yielder<(), ()>;
 /// block instead.
 #[derive(Clone, Copy)]
 pub(super) enum Ended {
+    #[cfg_attr(
+        not(all(target_os = "linux", target_arch = "x86_64")),
+        allow(dead_code, reason = "elsewhere nobody handles guard pages")
+    )]
     StackOverflow,
 }
 

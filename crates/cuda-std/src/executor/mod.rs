@@ -84,7 +84,7 @@
 //!
 //! # What is not checked
 //!
-//! (`docs/checker.md` in the repository has a table of the mistakes in small kernels that are found and not found, from running tests.)
+//! (`docs/book/src/checker.md` in the repository has a table of the mistakes in small kernels that are found and not found, from running tests.)
 //!
 //! Races between kernels that run at the same time in several streams: launches here run one after the other. Where atomic operations
 //! order blocks, the shadow has up to 1024 readers of each 4 bytes of global memory, and as many atomic operations, those of a warp counted

@@ -191,7 +191,8 @@ impl SharedMemory {
             clock: Cell::new(1),
             block: Cell::new(1),
             epoch: Cell::new(1),
-            warps: (0..MAX_THREADS / LANES).map(|_| warp()).collect(),
+            // The last one is that of TMA, which has the number behind the largest block.
+            warps: (0..MAX_THREADS / LANES + 1).map(|_| warp()).collect(),
             clocks: Clocks::default(),
             known: RefCell::default(),
         }

@@ -2,7 +2,7 @@
 //! with class and lines, and what it does not find.
 //!
 //! Each kernel takes a number: with 0 it is right, with another one it has that mistake. Each runs with [`SCHEDULES`] seeds, which decide
-//! in what order blocks that can wait for one another take turns. The tables of `README.md` and `docs/checker.md` come from here: with
+//! in what order blocks that can wait for one another take turns. The tables of `docs/book/src/checker.md` come from here: with
 //! `TILEWRIGHT_BLESS=1` they are written anew.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "many of these kernels break the contracts on purpose")]

@@ -1,4 +1,4 @@
-//! The tables of what the checker finds and does not find, as `README.md` and `docs/checker.md` have them.
+//! The tables of what the checker finds and does not find, as the book's chapter on the checker has them (`docs/book/src/checker.md`).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -71,11 +71,10 @@ fn counts(families: &[Family], schedules: u64) -> String {
 /// What is different in the documents, after writing them anew if that is asked for.
 pub(crate) fn compare_documents(families: &[Family], schedules: u64) -> Vec<String> {
     let parts = [
-        ("README.md", "by class", by_class(families)),
-        ("docs/checker.md", "counts", counts(families, schedules)),
-        ("docs/checker.md", "by class", by_class(families)),
-        ("docs/checker.md", "not found", not_found(families)),
-        ("docs/checker.md", "every mistake", every_mistake(families)),
+        ("docs/book/src/checker.md", "counts", counts(families, schedules)),
+        ("docs/book/src/checker.md", "by class", by_class(families)),
+        ("docs/book/src/checker.md", "not found", not_found(families)),
+        ("docs/book/src/checker.md", "every mistake", every_mistake(families)),
     ];
     let bless = env::var_os("TILEWRIGHT_BLESS").is_some_and(|value| value == "1");
     let mut differences = Vec::new();

@@ -21,7 +21,8 @@ use super::*;
 struct Stamp(u64);
 
 impl Stamp {
-    const THREAD_BITS: u32 = MAX_THREADS.ilog2();
+    /// For the threads of the largest block, and for TMA, which has the number behind them.
+    const THREAD_BITS: u32 = MAX_THREADS.ilog2() + 1;
     const NEVER: Self = Self(0);
 
     #[inline]
