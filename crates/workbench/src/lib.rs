@@ -12,6 +12,7 @@
 //!
 //! In this repository `cargo tilewright` is an alias, and `cargo xtask` has the same tasks.
 
+pub mod code;
 pub mod new;
 mod program;
 mod project;
