@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Unsupported, caller_of, math_functions, place_of_generic, place_of_local, unsupported, with_expression};
+use crate::builder::Lines;
 use crate::inspect::CheckError;
 use crate::link::Link;
 use crate::{Arch, Error};
@@ -23,7 +24,9 @@ pub(crate) fn explained(error: Error, arch: Arch, link: Link<'_>) -> Error {
         return error;
     }
     let directory = link.directory.join("with-lines");
-    let Ok((ir, _)) = (Link { directory: &directory, with_lines: true, ..link }).optimized(arch) else { return error };
+    let Ok((ir, _)) = (Link { directory: &directory, lines: Lines::OfTheCrate, ..link }).optimized(arch) else {
+        return error;
+    };
     let crate_dir = link.crate_dir;
     match error {
         Error::Tool { log: Some(log), tool, status, message, function } => {
