@@ -27,6 +27,7 @@ pub struct CudaBuilder {
     pipeline: Pipeline,
     kernels: Option<Vec<String>>,
     lines: Lines,
+    quiet: bool,
 }
 
 /// Which of the compilers' passes run on kernels.
@@ -140,6 +141,7 @@ impl CudaBuilder {
             pipeline,
             kernels: None,
             lines: Lines::None,
+            quiet: false,
         }
     }
 
@@ -196,6 +198,13 @@ impl CudaBuilder {
         self
     }
 
+    /// Whether cargo's own words (what it compiles, waits for, or cannot do) stay unsaid on the standard error stream, for programs that show
+    /// what comes of a build in their own way. The compiler's messages are in [`Error::Compile`] and in [`Build::warnings`] all the same.
+    pub fn quiet(mut self, quiet: bool) -> Self {
+        self.quiet = quiet;
+        self
+    }
+
     /// Which passes run.
     pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
         self.pipeline = pipeline;
@@ -245,6 +254,7 @@ impl CudaBuilder {
             target_dir: &target_dir,
             pipeline: self.pipeline,
             kernels,
+            quiet: self.quiet,
         };
         let Compiled { name, archive, warnings, sources } = compile(request)?;
         let title = kernels.map_or_else(|| name.clone(), |kernels| format!("{name}.{}", title(kernels)));

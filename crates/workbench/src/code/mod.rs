@@ -68,7 +68,11 @@ impl Compile {
 
     /// The builder of this kernel alone.
     fn builder(&self) -> CudaBuilder {
-        let builder = CudaBuilder::new(&self.kernels).arch(self.arch).kernels(&[&self.kernel]).places(self.with_lines);
+        let builder = CudaBuilder::new(&self.kernels)
+            .arch(self.arch)
+            .kernels(&[&self.kernel])
+            .places(self.with_lines)
+            .quiet(true);
         match &self.target_dir {
             Some(directory) => builder.target_dir(directory.join("cuda-builder")),
             None => builder,
