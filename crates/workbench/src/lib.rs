@@ -13,6 +13,7 @@
 //! In this repository `cargo tilewright` is an alias, and `cargo xtask` has the same tasks.
 
 pub mod code;
+pub mod inspect;
 mod nearest;
 pub mod new;
 mod program;
@@ -72,6 +73,8 @@ pub enum Task {
     New(new::Arguments),
     /// Checks a kernel after every save, and shows what it was compiled to and what has changed.
     Watch(watch::Arguments),
+    /// Shows what a kernel was compiled to: Rust, PTX and machine code side by side, registers, occupancy.
+    Inspect(inspect::Arguments),
     /// Checks kernels on the CPU executor, and on a GPU if there is one.
     Check(program::Arguments),
     /// Measures kernels on a GPU.
@@ -86,6 +89,7 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
     match task {
         Task::New(arguments) => new::run(arguments).map(|()| ExitCode::SUCCESS),
         Task::Watch(arguments) => watch::run(place, arguments),
+        Task::Inspect(arguments) => inspect::run(place, arguments),
         Task::Check(arguments) => program::run(place, "check", arguments),
         Task::Bench(arguments) => program::run(place, "bench", arguments),
     }

@@ -9,6 +9,7 @@
 //! What nvdisasm takes to be live is by its own analysis of the machine code: `^` a register gets a value, `v` it is read for the last time or
 //! not, `x` both, `:` it keeps its value.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io, thread};
 
@@ -116,13 +117,19 @@ fn listings(cubin: &[u8]) -> Result<(String, String), ToolError> {
 fn annotated(name: &str, report: &str, lines: &str, ranges: &str) -> Result<Annotated, ToolError> {
     let examination = read(name, report, lines)?;
     let mut instructions = read_lines(lines, name);
-    let live = read_ranges(ranges, name);
-    if live.len() != instructions.len() {
-        let what = format!("{} instructions of `{name}` with lines, {} with registers", instructions.len(), live.len());
-        return Err(ToolError::Unexpected { tool: CudaTool::Nvdisasm, what });
+    let mut live = read_ranges(ranges, name);
+    let mut met = 0;
+    for instruction in &mut instructions {
+        if let Some(of_instruction) = live.remove(&instruction.address) {
+            instruction.live = of_instruction;
+            met += 1;
+        }
     }
-    for (instruction, live) in instructions.iter_mut().zip(live) {
-        instruction.live = live;
+    // Of the instructions behind the last, which fill the kernel up, only one of the listings has all.
+    let reached = instructions.iter().rposition(|instruction| instruction.text != "NOP").map_or(0, |last| last + 1);
+    if !live.is_empty() || met < reached {
+        let what = format!("{reached} instructions of `{name}` with lines, {met} of them with registers");
+        return Err(ToolError::Unexpected { tool: CudaTool::Nvdisasm, what });
     }
     Ok(Annotated { examination, instructions })
 }
@@ -170,8 +177,8 @@ struct Columns {
     registers: Vec<(usize, u16)>,
 }
 
-/// What is live at each instruction of a kernel, in order.
-fn read_ranges(listing: &str, name: &str) -> Vec<Live> {
+/// What is live at each instruction of a kernel, by its address.
+fn read_ranges(listing: &str, name: &str) -> HashMap<u32, Live> {
     let heading: Vec<&str> = listing.lines().take_while(|line| address(line).is_none()).collect();
     let kinds = columns(&heading);
     let of = |kind: &str| kinds.iter().find(|(name, _)| name == kind).map(|(_, columns)| columns);
@@ -180,8 +187,8 @@ fn read_ranges(listing: &str, name: &str) -> Vec<Live> {
         text.and_then(|text| text.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
     };
     section(listing, name)
-        .filter(|line| address(line).is_some())
-        .map(|line| {
+        .filter_map(|line| Some((address(line)?.0, line)))
+        .map(|(address, line)| {
             let bytes = line.as_bytes();
             let mark = |&(position, register): &(usize, u16)| {
                 let mark = match bytes.get(position)? {
@@ -193,12 +200,13 @@ fn read_ranges(listing: &str, name: &str) -> Vec<Live> {
                 };
                 Some((register, mark))
             };
-            Live {
+            let live = Live {
                 registers: count(line, of("GPR")),
                 predicates: count(line, of("PRED")),
                 uniform: count(line, of("UGPR")),
                 marks: of("GPR").map_or_else(Vec::new, |columns| columns.registers.iter().filter_map(mark).collect()),
-            }
+            };
+            (address, live)
         })
         .collect()
 }
@@ -279,15 +287,15 @@ mod tests {
             + &line("        /*0000*/   LDC R1, c[0x0][0x28] ;", "  1  ^              |         |")
             + &line("        /*0010*/   LDG.E R11, [R2.64] ;", "  3  :v        ^    | 1 v     |");
         let live = read_ranges(&listing, "k");
-        assert_eq!(live[0], Live { registers: 1, predicates: 0, uniform: 0, marks: vec![(1, Mark::Written)] });
-        assert_eq!((live[1].registers, live[1].predicates), (3, 1));
-        assert_eq!(live[1].marks, [(1, Mark::Kept), (2, Mark::Read), (11, Mark::Written)]);
+        assert_eq!(live[&0], Live { registers: 1, predicates: 0, uniform: 0, marks: vec![(1, Mark::Written)] });
+        assert_eq!((live[&16].registers, live[&16].predicates), (3, 1));
+        assert_eq!(live[&16].marks, [(1, Mark::Kept), (2, Mark::Read), (11, Mark::Written)]);
     }
 
     #[test]
     fn listings_that_do_not_agree_are_refused() {
         let report = "Compiling entry function 'k'\n: Used 8 registers\n";
         let error = annotated("k", report, LINES, "").unwrap_err().to_string();
-        assert!(error.contains("3 instructions of `k` with lines, 0 with registers"), "{error}");
+        assert!(error.contains("3 instructions of `k` with lines, 0 of them with registers"), "{error}");
     }
 }

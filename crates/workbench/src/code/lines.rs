@@ -10,7 +10,7 @@
 //! What is inlined from a library (`core`, `cuda_std`, `blocks`) counts as the kernel's line that called it: the innermost that is in the
 //! kernel's crate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use cuda_builder::inspect::{Annotated, Instruction, Loop, Place, Places};
@@ -54,6 +54,9 @@ pub struct PtxLine {
     pub text: String,
     /// Where it comes from: an index into [`Listing::origins`].
     pub origin: Option<usize>,
+    /// Whether the compiler has moved it, out of a loop for example, and says no line: then the origin is that of its first use.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_moved: bool,
 }
 
 /// A machine instruction.
@@ -129,7 +132,8 @@ impl Listing {
     pub(super) fn of(parts: &Parts<'_>) -> Self {
         let mut origins = Origins { crate_dir: parts.crate_dir, found: Vec::new() };
         let (ptx, lines) = read_ptx(parts.ptx, |number| origins.of(parts.places.list(number)));
-        let instructions = parts.annotated.map_or(&[][..], |annotated| &annotated.instructions);
+        let ptx = with_origins_of_uses(ptx);
+        let instructions = parts.annotated.map_or(&[][..], |annotated| without_padding(&annotated.instructions));
         let sass: Vec<SassLine> = instructions.iter().map(|instruction| sass_line(instruction, &ptx, &lines)).collect();
         let of_loop = |it: &Loop| LoopLine {
             origin: origins.of(&it.place),
@@ -151,6 +155,12 @@ impl Listing {
     pub fn text(&self, line: &RustLine) -> Option<&str> {
         self.source.iter().find(|it| it.at == *line).map(|it| it.text.as_str())
     }
+}
+
+/// Without what fills the kernel up behind its last instruction.
+fn without_padding(instructions: &[Instruction]) -> &[Instruction] {
+    let end = instructions.iter().rposition(|instruction| instruction.text != "NOP").map_or(0, |last| last + 1);
+    &instructions[..end]
 }
 
 /// Origins by index, each once.
@@ -180,12 +190,16 @@ pub(super) fn short(file: &Path, crate_dir: &Path) -> String {
     if let Ok(own) = file.strip_prefix(crate_dir) {
         return own.display().to_string();
     }
+    // `core/src/../../stdarch/crates/core_arch/src/nvptx/mod.rs`: of the standard library, whose parts are in one another's directories.
+    let mut parts: Vec<&str> = Vec::new();
     let text = file.display().to_string();
-    if let Some((_, library)) = text.split_once("/library/") {
-        return library.to_owned();
+    for part in text.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
     }
     // `crates/cuda-std/src/shared.rs`: from the directory of the package on.
-    let parts: Vec<&str> = text.split('/').collect();
     let package = parts.iter().rposition(|part| *part == "src").and_then(|src| src.checked_sub(1)).unwrap_or(0);
     parts[package..].join("/")
 }
@@ -212,7 +226,8 @@ fn read_ptx(
             origin = number.and_then(&mut origin_of);
         } else if depth > 0 && !code.is_empty() && !code.starts_with('.') && !matches!(code, "{" | "}") {
             last = Some(found.len());
-            found.push(PtxLine { text: code.split_ascii_whitespace().collect::<Vec<_>>().join(" "), origin });
+            let text = code.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+            found.push(PtxLine { text, origin, is_moved: false });
         }
         lines.push((last, origin));
         if code == "}" {
@@ -220,6 +235,40 @@ fn read_ptx(
         }
     }
     (found, lines)
+}
+
+/// PTX in which what has no line has that of its first use: the compiler drops the lines of what it moves, and an address that is worked out
+/// before a loop is still for the load in it.
+fn with_origins_of_uses(mut ptx: Vec<PtxLine>) -> Vec<PtxLine> {
+    let mut first_use: HashMap<String, usize> = HashMap::new();
+    // Twice, because blocks do not stand in the order in which they run.
+    for _ in 0..2 {
+        for line in ptx.iter_mut().rev() {
+            let mut registers = registers(&line.text).into_iter();
+            let is_store = ["st.", "red.", "@", "bra"].iter().any(|begin| line.text.starts_with(begin));
+            let result = if is_store { None } else { registers.next() };
+            if line.origin.is_none() {
+                line.origin = result.and_then(|result| first_use.get(result).copied());
+                line.is_moved = line.origin.is_some();
+            }
+            if let Some(origin) = line.origin {
+                first_use.extend(registers.map(|register| (register.to_owned(), origin)));
+            }
+        }
+    }
+    ptx
+}
+
+/// The virtual registers in a line of PTX, in order: `%rd7`, `%p1`.
+fn registers(text: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    text.match_indices('%')
+        .filter_map(|(begin, _)| {
+            let rest = &text[begin..];
+            let end = rest[1..].find(|c| !is_part(c)).map_or(rest.len(), |end| end + 1);
+            Some(&rest[..end]).filter(|register| register.len() > 1)
+        })
+        .collect()
 }
 
 fn sass_line(instruction: &Instruction, ptx: &[PtxLine], lines: &[(Option<usize>, Option<usize>)]) -> SassLine {
@@ -275,6 +324,8 @@ mod tests {
         let short = |file: &str| short(Path::new(file), Path::new("/home/me/mine/kernels"));
         assert_eq!(short("/home/me/mine/kernels/src/lib.rs"), "src/lib.rs");
         assert_eq!(short("/usr/lib/rustlib/src/rust/library/core/src/ops/arith.rs"), "core/src/ops/arith.rs");
+        let core_arch = "/usr/lib/rustlib/src/rust/library/core/src/../../stdarch/crates/core_arch/src/nvptx/mod.rs";
+        assert_eq!(short(core_arch), "core_arch/src/nvptx/mod.rs");
         assert_eq!(short("/opt/tilewright/crates/cuda-std/src/shared.rs"), "cuda-std/src/shared.rs");
         assert_eq!(
             short("/home/me/.cargo/registry/src/index/libm-0.2.1/src/math/exp.rs"),
@@ -291,6 +342,24 @@ mod tests {
         assert_eq!(origins.of(&list[..1]), Some(1), "nothing of the crate");
         let shown = |origin: &Origin| format!("{}:{} {}", origin.line.file, origin.line.line, origin.inner.len());
         assert_eq!(origins.found.iter().map(shown).collect::<Vec<_>>(), ["src/b.rs:4 1", "core/src/a.rs:9 0"]);
+    }
+
+    #[test]
+    fn what_was_moved_counts_for_its_first_use() {
+        let line = |(text, origin): (&str, Option<usize>)| PtxLine { text: text.to_owned(), origin, is_moved: false };
+        let ptx = [
+            ("mul.wide.u32 %rd2, %r1, 4;", None),
+            ("add.s64 %rd3, %rd1, %rd2;", None),
+            ("mov.u32 %r9, %tid.x;", None),
+            ("ld.global.b32 %r5, [%rd3];", Some(7)),
+            ("st.global.b32 [%rd3], %r5;", Some(8)),
+            ("ret;", None),
+        ];
+        let found = with_origins_of_uses(ptx.map(line).to_vec());
+        let shown: Vec<_> = found.iter().map(|line| (line.origin, line.is_moved)).collect();
+        let (used, unused) = ((Some(7), true), (None, false));
+        assert_eq!(shown, [used, used, unused, (Some(7), false), (Some(8), false), unused]);
+        assert_eq!(registers("mad.lo.s32 %r23, %r20, %tid.x, %r22;"), ["%r23", "%r20", "%tid.x", "%r22"]);
     }
 
     #[test]

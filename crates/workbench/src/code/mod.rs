@@ -112,7 +112,7 @@ pub struct Machine {
     pub resources: Resources,
     /// How many blocks a multiprocessor runs at a time; `None` for a GPU that there are no figures of.
     pub occupancy: Option<Occupancy>,
-    /// How many instructions there are.
+    /// How many instructions there are, without those that fill the code up behind the last.
     pub instructions: usize,
     /// How many of each kind, class by class, the most frequent first.
     pub counts: Vec<Count>,
@@ -225,11 +225,14 @@ impl Machine {
             shared_bytes: u64::from(resources.shared_bytes) + u64::from(kernel.dynamic_shared_bytes),
             barriers: resources.barriers,
         };
+        let mut opcodes: Vec<&str> = code.opcodes().collect();
+        // What fills the kernel up behind its last instruction is none of it.
+        opcodes.truncate(opcodes.iter().rposition(|opcode| *opcode != "NOP").map_or(0, |last| last + 1));
         Self {
             resources: resources.into(),
             occupancy: Occupancy::of(arch.compute_capability(), &needs),
-            instructions: code.instructions.len(),
-            counts: count(code.opcodes()),
+            instructions: opcodes.len(),
+            counts: count(opcodes.into_iter()),
             warnings: warnings.clone(),
         }
     }
