@@ -234,6 +234,12 @@ fn read_ptx(
             depth = depth.saturating_sub(1);
         }
     }
+    // A label belongs to what comes behind it.
+    for index in (0..found.len().saturating_sub(1)).rev() {
+        if found[index].text.ends_with(':') {
+            found[index].origin = found[index + 1].origin;
+        }
+    }
     (found, lines)
 }
 

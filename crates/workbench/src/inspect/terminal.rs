@@ -63,6 +63,27 @@ pub(super) fn text(code: &Code, costs: Option<&Costs>, how: Shown, style: &Style
     out
 }
 
+/// The machine code in its own order, or the PTX where there is none.
+pub(super) fn sass(code: &Code, style: &Style) -> String {
+    let mut out = format!("{} for {}\n", style.paint(Tone::Strong, &code.kernel), code.arch);
+    let Some(listing) = &code.listing else { return out };
+    if let Err(error) = &code.machine {
+        out += &format!("{}\n", style.paint(Tone::Warning, style.wrap(error, 0)));
+    }
+    let place = |origin| style.paint(Tone::Faint, listing.line(origin).map_or_else(String::new, shown));
+    for line in &listing.sass {
+        for label in &line.labels {
+            out += &format!("{label}:\n");
+        }
+        let text = format!("  {:04x} {:>3}  {:<70}", line.address, line.registers, line.text);
+        out += &format!("{text} {}\n", place(line.origin));
+    }
+    if listing.sass.is_empty() {
+        listing.ptx.iter().for_each(|line| out += &format!("  {:<70} {}\n", line.text, place(line.origin)));
+    }
+    out
+}
+
 /// The registers that are live along the code, as a row of bars.
 fn registers(listing: &Listing, style: &Style) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -54,11 +54,11 @@ pub(super) fn pairs(row: &Row<'_>, listing: &Listing) -> Vec<Pair> {
     pairs
 }
 
-/// What a row's instructions are for: `LDS.128 ×4, FFMA ×32`, the most frequent first within each class.
+/// What a row's instructions are for: `LDS.128×4, FFMA×32`, the most frequent first within each class.
 pub(super) fn summary(row: &Row<'_>, listing: &Listing) -> String {
     let counts = count(row.sass.iter().map(|&sass| opcode(&listing.sass[sass].text)));
     let one =
-        |it: &crate::code::Count| if it.count == 1 { it.name.clone() } else { format!("{} ×{}", it.name, it.count) };
+        |it: &crate::code::Count| if it.count == 1 { it.name.clone() } else { format!("{}×{}", it.name, it.count) };
     counts.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
