@@ -36,6 +36,8 @@ pub struct Instruction {
     pub address: u32,
     /// The instruction with its guard: `@P0 LDG.E.128 R4, desc[UR4][R2.64]`.
     pub text: String,
+    /// What nvdisasm notes of it: `SpillRefill` of a store or load of a register for which there was no room.
+    pub note: Option<String>,
     /// The labels that stand before it.
     pub labels: Vec<String>,
     /// The line of the PTX that it comes from, counted from 1, where the assembler says so.
@@ -156,9 +158,9 @@ fn read_lines(listing: &str, name: &str) -> Vec<Instruction> {
             // Of the PTX there is one file; another is that of the source, which `-gp` does not show.
             ptx_line = rest.split_once("line ").and_then(|(_, number)| number.trim().parse().ok());
         } else if let Some((address, rest)) = address(line) {
-            let text = rest.trim().trim_end_matches(';').trim_end().to_owned();
+            let (text, note) = without_note(rest.trim().trim_end_matches(';').trim_end());
             let labels = std::mem::take(&mut labels);
-            instructions.push(Instruction { address, text, labels, ptx_line, live: Live::default() });
+            instructions.push(Instruction { address, text, note, labels, ptx_line, live: Live::default() });
         } else if let Some(label) = line.trim_end().strip_suffix(':')
             && label.starts_with('.')
         {
@@ -166,6 +168,14 @@ fn read_lines(listing: &str, name: &str) -> Vec<Instruction> {
         }
     }
     instructions
+}
+
+/// An instruction, and what stands behind it in `(*"…"*)`.
+fn without_note(text: &str) -> (String, Option<String>) {
+    match text.split_once("(*\"") {
+        Some((text, note)) => (text.trim_end().to_owned(), note.split_once("\"*)").map(|(note, _)| note.to_owned())),
+        None => (text.to_owned(), None),
+    }
 }
 
 /// Where the columns of a kind of registers are in a line.
@@ -277,6 +287,8 @@ mod tests {
             ]
         );
         assert_eq!(read_lines(LINES, "other"), []);
+        let spill = without_note("STL [R1+0x8], R29                    (*\"SpillRefill\"*)");
+        assert_eq!(spill, ("STL [R1+0x8], R29".to_owned(), Some("SpillRefill".to_owned())));
     }
 
     #[test]

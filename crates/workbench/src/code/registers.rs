@@ -31,6 +31,8 @@ pub struct Peak {
 pub struct Slot {
     /// Where it is in the thread's stack frame, in bytes; `None` for what is indexed at run time, which is an array.
     pub offset: Option<u32>,
+    /// Whether it is for a register for which there was no room; an array of the source otherwise.
+    pub is_spill: bool,
     /// The bytes of its largest access.
     pub bytes: u32,
     /// The origins of the values that are stored there.
@@ -127,12 +129,14 @@ impl Slot {
             if let Some(access) = local(&instruction.text) {
                 let slot = slots.entry(access.offset).or_insert_with(|| Self {
                     offset: access.offset,
+                    is_spill: false,
                     bytes: 0,
                     values: Vec::new(),
                     stores: Vec::new(),
                     loads: Vec::new(),
                 });
                 slot.bytes = slot.bytes.max(access.bytes);
+                slot.is_spill |= instruction.note.as_deref() == Some("SpillRefill");
                 if access.is_store {
                     slot.stores.push(index)
                 } else {
@@ -159,7 +163,8 @@ mod tests {
             let address = u32::try_from(16 * index).unwrap();
             let registers = u32::try_from(marks.len()).unwrap();
             let live = Live { registers, predicates: 0, uniform: 0, marks: marks.to_vec() };
-            let instruction = Instruction { address, text: text.to_owned(), labels: Vec::new(), ptx_line: None, live };
+            let instruction =
+                Instruction { address, text: text.to_owned(), note: None, labels: Vec::new(), ptx_line: None, live };
             let line = SassLine {
                 address,
                 text: text.to_owned(),
@@ -194,14 +199,16 @@ mod tests {
 
     #[test]
     fn slots_say_whose_values_go_where() {
-        let (instructions, sass) = code(&[
+        let (mut instructions, sass) = code(&[
             ("FADD R4, R2, R3", 3, &[(4, Written)]),
             ("@P0 STL [R1+0x8], R4", 4, &[(4, Read)]),
             ("LDL R6, [R1+0x8]", 6, &[(6, Written)]),
             ("STL.128 [R1], R8", 4, &[]),
             ("LDL.LU R6, [R12+0x4]", 6, &[(6, Written)]),
         ]);
+        instructions[1].note = Some("SpillRefill".to_owned());
         let slots = Slot::all(&instructions, &sass);
+        assert_eq!(slots.iter().map(|slot| slot.is_spill).collect::<Vec<_>>(), [false, false, true]);
         let shown: Vec<_> = slots
             .iter()
             .map(|it| format!("{:?} {} {:?} {:?} {:?}", it.offset, it.bytes, it.values, it.stores, it.loads))

@@ -137,8 +137,9 @@ impl Comparison {
         };
         let (mut i, mut j) = (0, 0);
         for (pair_a, pair_b) in longest(&keys_a, &keys_b).into_iter().chain([(rows_a.len(), rows_b.len())]) {
-            rows_a[i..pair_a].iter().for_each(|row| add(Some(row), None));
-            rows_b[j..pair_b].iter().for_each(|row| add(None, Some(row)));
+            for (row_a, row_b) in edited(&rows_a[i..pair_a], &rows_b[j..pair_b]) {
+                add(row_a, row_b);
+            }
             if pair_a < rows_a.len() {
                 add(Some(&rows_a[pair_a]), Some(&rows_b[pair_b]));
             }
@@ -147,6 +148,31 @@ impl Comparison {
         Self { figures, lines, same }
     }
 }
+
+/// Lines that are alike, in order: those that were edited. The others alone.
+fn edited<'a, 'b>(a: &'b [Row<'a>], b: &'b [Row<'a>]) -> Vec<(Option<&'b Row<'a>>, Option<&'b Row<'a>>)> {
+    let file = |row: &Row<'_>| row.line.map(|line| line.file.clone());
+    let mut pairs = Vec::new();
+    let mut next = 0;
+    for row_a in a {
+        let is_alike = |row_b: &Row<'_>| {
+            file(row_a) == file(row_b) && strsim::normalized_levenshtein(row_a.text.trim(), row_b.text.trim()) > ALIKE
+        };
+        match b[next..].iter().position(is_alike) {
+            Some(at) => {
+                pairs.extend(b[next..next + at].iter().map(|row| (None, Some(row))));
+                pairs.push((Some(row_a), Some(&b[next + at])));
+                next += at + 1;
+            }
+            None => pairs.push((Some(row_a), None)),
+        }
+    }
+    pairs.extend(b[next..].iter().map(|row| (None, Some(row))));
+    pairs
+}
+
+/// How much of a line stays when it is edited.
+const ALIKE: f64 = 0.6;
 
 /// Where the machine code of two lines differs; nothing if it does not.
 fn difference(
@@ -376,6 +402,13 @@ mod tests {
             ("src/lib.rs:2 → src/lib.rs:3".to_owned(), changed.map(|(sign, text)| (sign, text.to_owned())).to_vec())
         );
         assert_eq!(Comparison::of(&before, &before).lines, []);
+        let edited = code(&[
+            (1, "let x = a;", &["LDG R1, [R2]"]),
+            (2, "x + x + 1.0", &["FADD R3, R1, R1", "FADD R3, R3, 1", "EXIT"]),
+        ]);
+        let comparison = Comparison::of(&before, &edited);
+        assert_eq!(comparison.lines.len(), 1);
+        assert_eq!((place(&comparison.lines[0]), comparison.lines[0].code.len()), ("src/lib.rs:2".to_owned(), 3));
         let text = text(["k", "k"], &comparison, &Style::plain());
         assert!(text.contains("- FADD R3") && text.contains("1 lines of Rust have the same, 2 have not"), "{text}");
         assert!(page(["k", "k"], &comparison).contains("<del>- FADD R3, R1, R1</del>"));

@@ -42,7 +42,7 @@ pub(super) fn page(code: &Code, costs: Option<&Costs>) -> String {
     if let Some(listing) = &code.listing {
         let lines = Lines::of(listing);
         body += &registers(listing);
-        body += &found(code, listing, &lines);
+        body += &found(listing, &lines);
         body += &by_line(listing, costs, &lines);
         body += &in_order(listing, &lines);
     }
@@ -106,9 +106,9 @@ fn registers(listing: &Listing) -> String {
     )
 }
 
-fn found(code: &Code, listing: &Listing, lines: &Lines<'_>) -> String {
+fn found(listing: &Listing, lines: &Lines<'_>) -> String {
     let mut out = String::new();
-    for (what, items) in findings(code, listing) {
+    for (what, items) in findings(listing) {
         if items.is_empty() {
             continue;
         }

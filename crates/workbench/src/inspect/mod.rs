@@ -119,7 +119,8 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
 fn shown(arguments: &Arguments, inspected: &Inspected) -> anyhow::Result<ExitCode> {
     let Inspected { code, costs } = inspected;
     let style = Style::of_stdout();
-    let few = code.machine.as_ref().is_ok_and(|machine| machine.instructions <= terminal::FEW);
+    let lines = code.listing.as_ref().map_or(0, |listing| listing.ptx.len());
+    let few = code.machine.as_ref().map_or(lines, |machine| machine.instructions) <= terminal::FEW;
     let how = if arguments.full || few { Shown::Instructions } else { Shown::Lines };
     if arguments.json {
         println!("{}", serde_json::to_string(inspected)?);

@@ -39,7 +39,7 @@ pub(super) fn text(code: &Code, costs: Option<&Costs>, how: Shown, style: &Style
     }
     let Some(listing) = &code.listing else { return out };
     out += &registers(listing, style);
-    for (what, items) in findings(code, listing) {
+    for (what, items) in findings(listing) {
         if items.is_empty() {
             continue;
         }
@@ -123,7 +123,8 @@ fn lines(listing: &Listing, costs: Option<&Costs>, how: Shown, style: &Style) ->
 
 fn line(row: &Row<'_>, listing: &Listing, costs: Option<&Costs>, how: Shown, style: &Style) -> String {
     let number = row.line.map_or_else(|| " ".repeat(5), |line| format!("{:>5}", line.line));
-    let mut out = format!("{number} {}", cut(row.text, style.width.saturating_sub(6))).trim_end().to_owned() + "\n";
+    let text = format!("{number} {}", cut(row.text, style.width.saturating_sub(6)));
+    let mut out = if row.line.is_some() { text.trim_end().to_owned() + "\n" } else { String::new() };
     for cost in row.line.into_iter().flat_map(|line| costs.map_or_else(Vec::new, |costs| costs.at(line))) {
         let tone = if cost.is_wasteful() { Tone::Bad } else { Tone::Good };
         out += &format!("      {}\n", style.paint(tone, format!("▏{}", cost.words())));

@@ -129,7 +129,7 @@ pub(super) fn classes(machine: &Machine) -> Vec<(Class, usize, String)> {
 
 /// Where most registers are live, which lines hold them, which loops remain, and what is in local memory: a heading, and its items with their
 /// line, if they have one.
-pub(super) fn findings(code: &Code, listing: &Listing) -> Vec<(String, Vec<(Option<RustLine>, String)>)> {
+pub(super) fn findings(listing: &Listing) -> Vec<(String, Vec<(Option<RustLine>, String)>)> {
     let mut findings = Vec::new();
     if let Some(peak) = &listing.peak {
         let first = &listing.sass[peak.at[0]];
@@ -163,10 +163,10 @@ pub(super) fn findings(code: &Code, listing: &Listing) -> Vec<(String, Vec<(Opti
         (listing.line(it.origin).cloned(), format!("{times}{via}{remarks}"))
     });
     findings.push(("loops that are not unrolled".to_owned(), loops.collect()));
-    if !listing.local.is_empty() {
-        let spills = code.machine.as_ref().is_ok_and(|machine| machine.resources.spill_bytes() > 0);
-        let what = if spills { "local memory, spilled registers among it" } else { "local memory" };
-        let slots = listing.local.iter().map(|slot| {
+    for (is_spill, what) in
+        [(true, "registers spilled to local memory, by the value"), (false, "arrays in local memory")]
+    {
+        let slots = listing.local.iter().filter(|slot| slot.is_spill == is_spill).map(|slot| {
             let lines = |indices: &[usize]| {
                 let mut lines: Vec<_> =
                     indices.iter().filter_map(|&index| listing.line(listing.sass[index].origin)).map(shown).collect();
@@ -184,7 +184,13 @@ pub(super) fn findings(code: &Code, listing: &Listing) -> Vec<(String, Vec<(Opti
                 slot.loads.len(),
                 lines(&slot.loads)
             );
-            (value, text)
+            let mut others: Vec<_> =
+                slot.values.iter().filter_map(|&value| listing.line(Some(value))).map(shown).collect();
+            others.retain(|other| value.as_ref().is_none_or(|value| *other != shown(value)));
+            others.dedup();
+            let others =
+                if others.is_empty() { others.concat() } else { format!("; also values of {}", others.join(", ")) };
+            (value, text + &others)
         });
         findings.push((what.to_owned(), slots.collect()));
     }
