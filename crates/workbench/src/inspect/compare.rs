@@ -172,7 +172,7 @@ fn edited<'a, 'b>(a: &'b [Row<'a>], b: &'b [Row<'a>]) -> Vec<(Option<&'b Row<'a>
 }
 
 /// How much of a line stays when it is edited.
-const ALIKE: f64 = 0.6;
+const ALIKE: f64 = 0.4;
 
 /// Where the machine code of two lines differs; nothing if it does not.
 fn difference(
