@@ -17,7 +17,7 @@ fn no_crate_of_kernels_is_compiled_without_jump_threading() {
     {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(crate_dir);
         let builder = CudaBuilder::new(directory).target_dir(&target_dir).archs(&[Arch::Sm80, Arch::Sm90a]);
-        // A missing toolchain is an error that names `cargo xtask setup`.
+        // A missing toolchain is an error that names `cargo tilewright setup`.
         let built = builder.build().unwrap_or_else(|error| panic!("{crate_dir}: {error}"));
         assert_eq!(built.pipeline, Pipeline::Fast, "{crate_dir}");
     }

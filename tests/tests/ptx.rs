@@ -150,7 +150,7 @@ fn build(crate_dir: &str) -> Result<Build, Error> {
 
 /// What is known about all kernels of a crate, for each architecture.
 fn examine(crate_dir: &str) -> Vec<Evidence> {
-    // A missing toolchain, or a missing assembler, is an error that names `cargo xtask setup`.
+    // A missing toolchain, or a missing assembler, is an error that names `cargo tilewright setup`.
     let build = build(crate_dir).unwrap_or_else(|error| panic!("{error}"));
     let of_module = |module: &cuda_builder::PtxModule| {
         assert!(module.kernels.iter().all(|kernel| kernel.ptx.contains(&format!(".target {}\n", module.arch))));

@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let examined = match look_at(arguments, &kernels) {
         Ok(examined) => examined.into_iter().map(Some).collect(),
         Err(ToolError::Missing(tool)) if !arguments.strict => {
-            println!("`{}` is missing, which has more to tell: `cargo xtask setup` gets it.", tool.name());
+            println!("`{}` is missing, which has more to tell: `cargo tilewright setup` gets it.", tool.name());
             vec![None; kernels.len()]
         }
         Err(error) => return Err(error.into()),

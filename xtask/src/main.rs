@@ -4,14 +4,13 @@ mod build_ptx;
 mod circles;
 mod compare_ptx;
 mod coverage;
-mod doctor;
+mod first_path;
 mod format;
 mod fuzz;
 mod memory_check;
 mod mutants;
 mod python;
 mod sass;
-mod setup;
 mod test;
 mod workspace;
 
@@ -29,10 +28,6 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Shows what is on this machine and what is missing.
-    Doctor,
-    /// Gets what is missing for compiling kernels to PTX and for assembling it.
-    Setup(setup::Arguments),
     /// Compiles the kernels to PTX and shows what each needs.
     BuildPtx(build_ptx::Arguments),
     /// Compares the kernels of two commits, or of a commit and the working tree.
@@ -53,6 +48,8 @@ enum Task {
     MemoryCheck(memory_check::Arguments),
     /// Shows which lines of the library and of the executor the tests run.
     Coverage(coverage::Arguments),
+    /// Does in an empty folder what somebody does who begins, and prints what each step shows and how long it takes.
+    FirstPath(first_path::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
     /// What authors of kernels do in any crate, `cargo tilewright`.
@@ -62,8 +59,6 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
-        Task::Doctor => doctor::run(),
-        Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
         Task::Circles(arguments) => circles::run(&arguments),
@@ -74,6 +69,7 @@ fn main() -> ExitCode {
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::MemoryCheck(arguments) => memory_check::run(&arguments),
         Task::Coverage(arguments) => coverage::run(&arguments),
+        Task::FirstPath(arguments) => first_path::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Workbench(task) => return workbench::run_and_report(&workbench::Place::default(), &task),
     };
@@ -125,6 +121,12 @@ mod tests {
             "fuzz --minimize",
             "memory-check copies",
             "coverage --html -- -p host",
+            "first-path --short --edits 2 --out transcript.txt",
+            "watch gemm_tiled_32_fp32 --once --json --arch sm_80",
+            "check row_sums --json",
+            "profile row_sums --sizes rows=3,cols=4 --ncu /opt/ncu",
+            "doctor --json",
+            "completions zsh",
             "test --quick --with-torch",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));

@@ -6,7 +6,6 @@
 //!
 //! Everything is under the target directory. What is installed there stays, until the requirements change.
 
-use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +14,9 @@ use anyhow::{Context, bail};
 use cuda_builder::Arch;
 use cuda_builder::inspect::CUBINS_VARIABLE;
 
-use crate::workspace::{command, first_line, root, target_dir};
+use workbench::python::{ADVICE, find};
+
+use crate::workspace::{command, root, target_dir};
 
 /// The options of `python`.
 #[derive(clap::Args)]
@@ -33,21 +34,6 @@ pub(crate) struct Arguments {
 /// What wheels have machine code for unless told otherwise: every compute capability from 8.0 on that GPUs for computers have.
 /// Those of 8.9 run what is for sm_86; what `ptxas` makes of the kernels for sm_89 has the same instructions. All others get PTX.
 const CUBIN_ARCHS: [&str; 5] = ["sm_80", "sm_86", "sm_90a", "sm_100", "sm_120"];
-
-/// What works, and how to get it.
-pub(crate) const ADVICE: &str = "install Python 3.10 or newer with its module venv (on Debian and Ubuntu: apt-get install \
-                                 python3 python3-venv), or name another one by the environment variable PYTHON";
-
-/// A Python that is new enough, and its version.
-pub(crate) fn find() -> Option<(String, String)> {
-    let names = env::var("PYTHON").map_or_else(|_| vec!["python3".to_owned(), "python".to_owned()], |name| vec![name]);
-    // `ensurepip` is what Debian leaves out of `venv` unless that is installed.
-    let program = "import sys, venv, ensurepip; assert sys.version_info >= (3, 10); print(sys.version.split()[0])";
-    names.into_iter().find_map(|name| {
-        let version = first_line(command(&name, &["-c", program]))?;
-        Some((name, version))
-    })
-}
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Some((python, version)) = find() else { bail!("there is no Python for the tests of the package: {ADVICE}") };

@@ -49,6 +49,7 @@ const STEPS: &[Step] = &[
         action: |_| Action::Run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     },
     Step { name: "tests", thorough: false, action: |_| Action::Run(cargo(&["test", "--workspace", "--no-fail-fast"])) },
+    Step { name: "first path", thorough: false, action: |_| Action::Run(xtask(&["first-path", "--short"])) },
     Step { name: "mutants", thorough: false, action: |_| Action::Run(mutants()) },
     Step {
         name: "documentation",

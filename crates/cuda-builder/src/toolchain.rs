@@ -73,7 +73,7 @@ impl fmt::Display for Missing {
         for Unusable { source, lacks, .. } in &self.candidates {
             write!(f, "; {source} lacks {}", lacks.join(" and "))?;
         }
-        write!(f, ". `cargo xtask setup` gets what is missing")
+        write!(f, ". `cargo tilewright setup` gets what is missing")
     }
 }
 
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(
             missing.to_string(),
             "there is no toolchain that compiles kernels to PTX; the first lacks a; the second lacks b. \
-             `cargo xtask setup` gets what is missing"
+             `cargo tilewright setup` gets what is missing"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Builds a small kernel crate for real. Needs a toolchain that compiles kernels: `cargo xtask setup` gets it.
+//! Builds a small kernel crate for real. Needs a toolchain that compiles kernels: `cargo tilewright setup` gets it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -415,7 +415,7 @@ fn main() {
     let incomplete = [("TILEWRIGHT_LLVM_BIN", tools.path().to_str().unwrap())];
     let (ok, result, messages) = run(&incomplete);
     assert!(ok, "{messages}");
-    assert!(result.contains(incomplete[0].1) && result.contains("cargo xtask setup"), "{result}");
+    assert!(result.contains(incomplete[0].1) && result.contains("cargo tilewright setup"), "{result}");
     let (_, _, messages) = run(&incomplete);
     assert!(!messages.contains("build-script-build`"), "the build script ran again: {messages}");
     // The file system's clock is coarser than the time that the builds take.

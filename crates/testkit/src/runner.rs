@@ -284,7 +284,16 @@ impl Program<'_> {
             let kernels: Vec<_> = description.kernels.iter().map(|kernel| kernel.name).collect();
             let (name, idea, sizes) = (description.name, description.idea, description.sizes);
             if json {
-                println!("{}", serde_json::json!({ "name": name, "idea": idea, "sizes": sizes, "kernels": kernels }));
+                // A case that does not fit its operation is what `check` is there to tell.
+                let as_text = |cases: &[Vec<usize>]| -> Vec<String> {
+                    let sizes = cases.iter().filter_map(|case| description.sizes_of(case).ok());
+                    sizes.map(|sizes| sizes.to_string()).collect()
+                };
+                let (small, large) = (as_text(&description.small), as_text(&description.large));
+                let line = serde_json::json!({
+                    "name": name, "idea": idea, "sizes": sizes, "kernels": kernels, "small": small, "large": large
+                });
+                println!("{line}");
             } else {
                 println!("{name}: {idea}\n  sizes {}; kernels {}", sizes.join(", "), kernels.join(", "));
             }

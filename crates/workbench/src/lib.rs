@@ -14,8 +14,11 @@
 
 pub mod code;
 pub mod inspect;
+mod machine;
+mod manual;
 mod nearest;
 pub mod new;
+mod profile;
 mod program;
 mod project;
 mod style;
@@ -27,11 +30,16 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
-pub use project::Project;
+pub use machine::{has_driver, python};
+pub use project::{OperationEntry, Project};
 
 /// Write GPU kernels, see what they were compiled to, what goes wrong, and where the time goes.
 #[derive(Parser)]
 #[command(name = "cargo tilewright", bin_name = "cargo tilewright", version)]
+#[command(
+    after_help = "Exit codes: 0 everything is right; 1 something is wrong with a kernel; 2 it cannot be done, and why.\n\
+                        Colours: on a terminal; NO_COLOR turns them off, CLICOLOR_FORCE=1 on."
+)]
 struct Arguments {
     #[command(flatten)]
     place: Place,
@@ -77,8 +85,18 @@ pub enum Task {
     Inspect(inspect::Arguments),
     /// Checks kernels on the CPU executor, and on a GPU if there is one.
     Check(program::Arguments),
+    /// Shows what holds a kernel back on a GPU: what Nsight Compute counts, beside what the executor predicts.
+    Profile(profile::Arguments),
     /// Measures kernels on a GPU.
     Bench(program::Arguments),
+    /// Shows what is on this machine and what is missing.
+    Doctor(machine::doctor::Arguments),
+    /// Gets what is missing for compiling kernels to PTX and for assembling it.
+    Setup(machine::setup::Arguments),
+    /// Prints completions for a shell.
+    Completions(manual::CompletionArguments),
+    /// Writes man pages.
+    Man(manual::ManArguments),
 }
 
 /// Does what was asked for.
@@ -91,7 +109,12 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
         Task::Watch(arguments) => watch::run(place, arguments),
         Task::Inspect(arguments) => inspect::run(place, arguments),
         Task::Check(arguments) => program::run(place, "check", arguments),
+        Task::Profile(arguments) => profile::run(place, arguments),
         Task::Bench(arguments) => program::run(place, "bench", arguments),
+        Task::Doctor(arguments) => machine::doctor::run(place, arguments).map(|()| ExitCode::SUCCESS),
+        Task::Setup(arguments) => machine::setup::run(place, arguments).map(|()| ExitCode::SUCCESS),
+        Task::Completions(arguments) => manual::completions(arguments).map(|()| ExitCode::SUCCESS),
+        Task::Man(arguments) => manual::man(arguments).map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn run(place: &Place, task: &str, arguments: &Arguments) -> anyhow::R
         words.push("--json".to_owned());
     }
     words.extend(arguments.flags.iter().cloned());
-    let mut program = project.program(&words)?;
+    let mut program = if task == "bench" { project.release_program(&words)? } else { project.program(&words)? };
     let status = program.status().with_context(|| format!("cannot run {}", program.get_program().display()))?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

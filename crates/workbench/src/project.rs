@@ -55,6 +55,12 @@ pub struct OperationEntry {
     pub sizes: Vec<String>,
     /// The kernels that it launches.
     pub kernels: Vec<String>,
+    /// Its cases for the executor, as `--sizes` takes them.
+    #[serde(default)]
+    pub small: Vec<String>,
+    /// Its cases for a GPU.
+    #[serde(default)]
+    pub large: Vec<String>,
 }
 
 impl Project {
@@ -138,8 +144,20 @@ impl Project {
     /// # Errors
     /// If there is no program.
     pub fn program(&self, arguments: &[String]) -> anyhow::Result<Command> {
+        self.run_program(&["--quiet"], arguments)
+    }
+
+    /// [`program`](Self::program) with all optimizations, for what is measured. Cargo says what it compiles, because that takes long.
+    ///
+    /// # Errors
+    /// If there is no program.
+    pub fn release_program(&self, arguments: &[String]) -> anyhow::Result<Command> {
+        self.run_program(&["--release"], arguments)
+    }
+
+    fn run_program(&self, flags: &[&str], arguments: &[String]) -> anyhow::Result<Command> {
         let mut command = Command::new(cargo());
-        command.args(["run", "--quiet", "--manifest-path"]).arg(self.program_manifest()?).arg("--").args(arguments);
+        command.arg("run").args(flags).arg("--manifest-path").arg(self.program_manifest()?).arg("--").args(arguments);
         Ok(command)
     }
 

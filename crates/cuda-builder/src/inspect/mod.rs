@@ -28,4 +28,4 @@ pub use sass::{KernelCode, disassemble, read_listing};
 pub(crate) use split::split;
 pub use split::split_by_kernel;
 pub use together::executed_together;
-pub use tools::{CUBINS_VARIABLE, CUDA_BIN_VARIABLE, CudaTool, ToolError};
+pub use tools::{CUBINS_VARIABLE, CUDA_BIN_VARIABLE, CudaTool, ToolError, user_tools};

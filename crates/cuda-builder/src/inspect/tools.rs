@@ -14,8 +14,18 @@ pub const CUDA_BIN_VARIABLE: &str = "TILEWRIGHT_CUDA_BIN";
 /// PTX, separated by commas: `sm_80,sm_90a`. Without it, and if it is empty, there is none, and no `ptxas` is needed.
 pub const CUBINS_VARIABLE: &str = "TILEWRIGHT_CUBINS";
 
-/// Where, below a target directory, `cargo xtask setup` puts the tools: the layout of NVIDIA's Python packages.
-const INSTALLED: &str = "tools/cuda/nvidia/cu13/bin";
+/// Where, below a target directory, `cargo tilewright setup` puts the tools in Tilewright's repository.
+const IN_TARGET: &str = "tools/cuda";
+/// Where they are then: the layout of NVIDIA's Python packages.
+const INSTALLED: &str = "nvidia/cu13/bin";
+
+/// Where `cargo tilewright setup` puts the tools elsewhere: `~/.local/share/tilewright/tools/cuda`, or the same below `XDG_DATA_HOME`. `None`
+/// if neither that nor `HOME` is set.
+pub fn user_tools() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")))?;
+    Some(data.join("tilewright").join(IN_TARGET))
+}
 
 /// One of NVIDIA's command line tools that run without a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +45,7 @@ pub enum ToolError {
     /// It is nowhere to be found.
     #[error(
         "`{name}` is neither on PATH, nor part of a CUDA toolkit at CUDA_HOME, CUDA_PATH or /usr/local/cuda, nor installed \
-         by `cargo xtask setup`, which gets it", name = .0.name()
+         by `cargo tilewright setup`, which gets it", name = .0.name()
     )]
     Missing(CudaTool),
     /// It cannot be run, or its files not be written or read.
@@ -92,7 +102,7 @@ impl CudaTool {
     }
 
     /// Where the program is: in the directory that [`CUDA_BIN_VARIABLE`] names and then nowhere else; on `PATH`; in a CUDA
-    /// toolkit; where `cargo xtask setup` puts it, in the target directory that the running program is in.
+    /// toolkit; where `cargo tilewright setup` puts it: in the target directory that the running program is in, or in [`user_tools`].
     pub fn find(self) -> Option<PathBuf> {
         if let Some(directory) = std::env::var_os(CUDA_BIN_VARIABLE) {
             return Some(PathBuf::from(directory).join(self.name())).filter(|path| path.is_file());
@@ -100,7 +110,8 @@ impl CudaTool {
         let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
         let toolkits = toolkits.chain([PathBuf::from("/usr/local/cuda")]).map(|toolkit| toolkit.join("bin"));
         let program = std::env::current_exe().unwrap_or_default();
-        let installed = program.ancestors().map(|directory| directory.join(INSTALLED));
+        let installed = program.ancestors().map(|directory| directory.join(IN_TARGET));
+        let installed = installed.chain(user_tools()).map(|directory| directory.join(INSTALLED));
         find_on_path(self.name()).or_else(|| {
             toolkits.chain(installed).map(|directory| directory.join(self.name())).find(|path| path.is_file())
         })

@@ -13,11 +13,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use cuda_builder::inspect::{Annotated, Instruction, Loop, Place, Places};
+use cuda_builder::inspect::{Instruction, Place};
 use serde::Serialize;
 
 use super::classes::{Class, operation};
-use super::registers::{Peak, Slot};
 
 /// A line of Rust.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -52,7 +51,7 @@ pub struct SourceText {
 pub struct PtxLine {
     /// As it is written, without the space around it.
     pub text: String,
-    /// Where it comes from: an index into [`Listing::origins`].
+    /// Where it comes from: an index into [`Listing::origins`](super::Listing::origins).
     pub origin: Option<usize>,
     /// Whether the compiler has moved it, out of a loop for example, and says no line: then the origin is that of its first use.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -71,9 +70,9 @@ pub struct SassLine {
     pub labels: Vec<String>,
     /// What it is for.
     pub class: Class,
-    /// The PTX that it comes from: an index into [`Listing::ptx`].
+    /// The PTX that it comes from: an index into [`Listing::ptx`](super::Listing::ptx).
     pub ptx: Option<usize>,
-    /// Where it comes from: an index into [`Listing::origins`].
+    /// Where it comes from: an index into [`Listing::origins`](super::Listing::origins).
     pub origin: Option<usize>,
     /// The registers that are live at it.
     pub registers: u32,
@@ -94,84 +93,18 @@ pub struct LoopLine {
     pub remarks: Vec<String>,
 }
 
-/// The code of a kernel by lines.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Listing {
-    /// The lines of Rust of the kernel's crate that instructions come from, and those between them.
-    pub source: Vec<SourceText>,
-    /// Where instructions come from, each once.
-    pub origins: Vec<Origin>,
-    /// The PTX.
-    pub ptx: Vec<PtxLine>,
-    /// The machine code; none without NVIDIA's tools.
-    pub sass: Vec<SassLine>,
-    /// The loops.
-    pub loops: Vec<LoopLine>,
-    /// Where most registers are live; none without NVIDIA's tools.
-    pub peak: Option<Peak>,
-    /// What is in local memory: spilled registers, and arrays.
-    pub local: Vec<Slot>,
-}
-
 /// Two places of one function that are no further apart than this are shown with what is between them.
 const BETWEEN: u32 = 6;
 
-/// What a listing is made of.
-pub(super) struct Parts<'a> {
-    /// The directory of the kernel's crate.
-    pub(super) crate_dir: &'a Path,
-    /// The PTX, whose `.loc` have numbers of places.
-    pub(super) ptx: &'a str,
-    pub(super) places: &'a Places,
-    pub(super) loops: &'a [Loop],
-    /// What the tools say, if they are there.
-    pub(super) annotated: Option<&'a Annotated>,
-}
-
-impl Listing {
-    pub(super) fn of(parts: &Parts<'_>) -> Self {
-        let mut origins = Origins { crate_dir: parts.crate_dir, found: Vec::new() };
-        let (ptx, lines) = read_ptx(parts.ptx, |number| origins.of(parts.places.list(number)));
-        let ptx = with_origins_of_uses(ptx);
-        let instructions = parts.annotated.map_or(&[][..], |annotated| without_padding(&annotated.instructions));
-        let sass: Vec<SassLine> = instructions.iter().map(|instruction| sass_line(instruction, &ptx, &lines)).collect();
-        let of_loop = |it: &Loop| LoopLine {
-            origin: origins.of(&it.place),
-            iterations: it.iterations,
-            remarks: it.remarks.clone(),
-        };
-        let loops = parts.loops.iter().map(of_loop).collect();
-        let (peak, local) = (Peak::of(instructions, &sass), Slot::all(instructions, &sass));
-        let source = source(parts.crate_dir, &origins.found);
-        Self { source, origins: origins.found, ptx, sass, loops, peak, local }
-    }
-
-    /// The line of Rust that something with this origin comes from.
-    pub fn line(&self, origin: Option<usize>) -> Option<&RustLine> {
-        origin.and_then(|origin| self.origins.get(origin)).map(|origin| &origin.line)
-    }
-
-    /// The text of a line of Rust.
-    pub fn text(&self, line: &RustLine) -> Option<&str> {
-        self.source.iter().find(|it| it.at == *line).map(|it| it.text.as_str())
-    }
-}
-
-/// Without what fills the kernel up behind its last instruction.
-fn without_padding(instructions: &[Instruction]) -> &[Instruction] {
-    let end = instructions.iter().rposition(|instruction| instruction.text != "NOP").map_or(0, |last| last + 1);
-    &instructions[..end]
-}
-
 /// Origins by index, each once.
-struct Origins<'a> {
-    crate_dir: &'a Path,
-    found: Vec<Origin>,
+pub(super) struct Origins<'a> {
+    pub(super) crate_dir: &'a Path,
+    pub(super) found: Vec<Origin>,
 }
 
 impl Origins<'_> {
     /// The index of a list of lines, the innermost first; none of no line.
-    fn of(&mut self, list: &[Place]) -> Option<usize> {
+    pub(super) fn of(&mut self, list: &[Place]) -> Option<usize> {
         let is_own = |place: &Place| place.file.starts_with(self.crate_dir);
         // A kernel of which nothing is in its crate is made by another crate's macro: then the outermost line counts.
         let own = list.iter().position(is_own).or_else(|| list.len().checked_sub(1))?;
@@ -205,7 +138,7 @@ pub(super) fn short(file: &Path, crate_dir: &Path) -> String {
 }
 
 /// The instructions and labels of PTX; for each of its lines, the last of them that has begun, and where it comes from.
-fn read_ptx(
+pub(super) fn read_ptx(
     ptx: &str,
     mut origin_of: impl FnMut(u32) -> Option<usize>,
 ) -> (Vec<PtxLine>, Vec<(Option<usize>, Option<usize>)>) {
@@ -245,7 +178,7 @@ fn read_ptx(
 
 /// PTX in which what has no line has that of its first use: the compiler drops the lines of what it moves, and an address that is worked out
 /// before a loop is still for the load in it.
-fn with_origins_of_uses(mut ptx: Vec<PtxLine>) -> Vec<PtxLine> {
+pub(super) fn with_origins_of_uses(mut ptx: Vec<PtxLine>) -> Vec<PtxLine> {
     let mut first_use: HashMap<String, usize> = HashMap::new();
     // Twice, because blocks do not stand in the order in which they run.
     for _ in 0..2 {
@@ -277,7 +210,11 @@ fn registers(text: &str) -> Vec<&str> {
         .collect()
 }
 
-fn sass_line(instruction: &Instruction, ptx: &[PtxLine], lines: &[(Option<usize>, Option<usize>)]) -> SassLine {
+pub(super) fn sass_line(
+    instruction: &Instruction,
+    ptx: &[PtxLine],
+    lines: &[(Option<usize>, Option<usize>)],
+) -> SassLine {
     let opcode = instruction.text.split_ascii_whitespace().find(|word| !word.starts_with('@')).unwrap_or_default();
     let number = instruction.ptx_line.and_then(|line| usize::try_from(line).ok()?.checked_sub(1));
     let (ptx_line, origin) = number.and_then(|number| lines.get(number)).copied().unwrap_or_default();
@@ -295,7 +232,7 @@ fn sass_line(instruction: &Instruction, ptx: &[PtxLine], lines: &[(Option<usize>
 }
 
 /// The text of the lines of the kernel's crate that there is code of, and of the few between them.
-fn source(crate_dir: &Path, origins: &[Origin]) -> Vec<SourceText> {
+pub(super) fn source(crate_dir: &Path, origins: &[Origin]) -> Vec<SourceText> {
     let mut wanted: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for origin in origins {
         wanted.entry(&origin.line.file).or_default().push(origin.line.line);

@@ -23,6 +23,7 @@
 
 mod classes;
 mod lines;
+mod listing;
 mod registers;
 
 use std::fs;
@@ -33,10 +34,11 @@ use cuda_builder::{Arch, CudaBuilder, KernelEntry};
 use gpu_facts::{BlockNeeds, Occupancy};
 use serde::{Serialize, Serializer};
 
-use lines::Parts;
+use listing::Parts;
 
 pub use classes::{Class, Count, count, name};
-pub use lines::{Listing, LoopLine, Origin, PtxLine, RustLine, SassLine, SourceText};
+pub use lines::{LoopLine, Origin, PtxLine, RustLine, SassLine, SourceText};
+pub use listing::Listing;
 pub use registers::{Peak, Slot};
 
 /// Which kernel is to be compiled, and for what.
@@ -247,7 +249,7 @@ impl Machine {
 fn without_tools(error: &ToolError) -> String {
     match error {
         ToolError::Missing(tool) => format!(
-            "`{}` is missing, which needs no GPU: `cargo xtask setup` in Tilewright's repository gets it (or set {} to a directory that has it)",
+            "`{}` is missing, which needs no GPU: `cargo tilewright setup` gets it (or set {} to a directory that has it)",
             tool.name(),
             cuda_builder::inspect::CUDA_BIN_VARIABLE
         ),
@@ -310,6 +312,6 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_the_command_that_gets_it() {
         let message = without_tools(&ToolError::Missing(cuda_builder::inspect::CudaTool::Ptxas));
-        assert!(message.contains("`ptxas`") && message.contains("cargo xtask setup"), "{message}");
+        assert!(message.contains("`ptxas`") && message.contains("cargo tilewright setup"), "{message}");
     }
 }

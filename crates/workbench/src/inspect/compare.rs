@@ -402,6 +402,9 @@ mod tests {
             ("src/lib.rs:2 → src/lib.rs:3".to_owned(), changed.map(|(sign, text)| (sign, text.to_owned())).to_vec())
         );
         assert_eq!(Comparison::of(&before, &before).lines, []);
+        let text = text(["k", "k"], &comparison, &Style::plain());
+        assert!(text.contains("- FADD R3") && text.contains("1 lines of Rust have the same, 2 have not"), "{text}");
+        assert!(page(["k", "k"], &comparison).contains("<del>- FADD R3, R1, R1</del>"));
         let edited = code(&[
             (1, "let x = a;", &["LDG R1, [R2]"]),
             (2, "x + x + 1.0", &["FADD R3, R1, R1", "FADD R3, R3, 1", "EXIT"]),
@@ -409,8 +412,5 @@ mod tests {
         let comparison = Comparison::of(&before, &edited);
         assert_eq!(comparison.lines.len(), 1);
         assert_eq!((place(&comparison.lines[0]), comparison.lines[0].code.len()), ("src/lib.rs:2".to_owned(), 3));
-        let text = text(["k", "k"], &comparison, &Style::plain());
-        assert!(text.contains("- FADD R3") && text.contains("1 lines of Rust have the same, 2 have not"), "{text}");
-        assert!(page(["k", "k"], &comparison).contains("<del>- FADD R3, R1, R1</del>"));
     }
 }

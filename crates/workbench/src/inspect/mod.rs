@@ -20,7 +20,6 @@ mod view;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::anyhow;
 use cuda_builder::{Arch, Error, write_atomically};
 use serde::Serialize;
 
@@ -104,7 +103,14 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let code = compile(&project.kernels, &project.target_dir, name, *arch)?;
+    let code = match compile(&project.kernels, &project.target_dir, name, *arch) {
+        // The messages name their files: nothing else is to be said.
+        Err(Error::Compile { diagnostics, .. }) => {
+            eprintln!("error: `{name}` does not compile\n{diagnostics}");
+            return Ok(ExitCode::FAILURE);
+        }
+        code => code?,
+    };
     if let Some((before, names)) = other(&project, arguments, name)? {
         return compared(arguments, before, code, &names);
     }
@@ -176,11 +182,7 @@ fn write(path: &Path, page: &str) -> anyhow::Result<()> {
 }
 
 /// Compiles a kernel with its lines.
-fn compile(kernels: &Path, target_dir: &Path, kernel: &str, arch: Arch) -> anyhow::Result<Code> {
+fn compile(kernels: &Path, target_dir: &Path, kernel: &str, arch: Arch) -> Result<Code, Error> {
     let request = Compile { target_dir: Some(target_dir.to_owned()), ..Compile::new(kernels, kernel, arch) };
-    Code::compile(&request.lines()).map_err(|error| match error {
-        // The messages name their files: nothing else is to be said.
-        Error::Compile { diagnostics, .. } => anyhow!("`{kernel}` does not compile\n{diagnostics}"),
-        other => anyhow!(other),
-    })
+    Code::compile(&request.lines())
 }

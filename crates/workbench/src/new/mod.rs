@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::project::sources::entry_points;
 use crate::repository;
 
 /// The options of `new`.
@@ -25,6 +26,10 @@ pub struct Arguments {
     /// The kernel to begin with
     #[arg(long, value_enum, default_value_t = Kernel::Elementwise)]
     kernel: Kernel,
+
+    /// Print JSON: where the crate is, and what its kernel and its operation are called.
+    #[arg(long)]
+    json: bool,
 }
 
 /// A kernel to begin with.
@@ -49,23 +54,42 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// The name of the kernel in the source.
+    fn name(self) -> &'static str {
+        entry_points(self.template().0).next().expect("each template has a kernel")
+    }
+}
+
 /// The lock file of an example, whose packages are the same but for the two of its own.
 const LOCK: &str = include_str!("../../../../examples/01-axpy/Cargo.lock");
 /// The name of that example.
 const LOCKED: &str = "axpy";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let directory = create(&arguments.directory, arguments.kernel, repository())?;
-    let shown = directory.display();
+    let directory = create(&arguments.directory, arguments.kernel, repository(), is_from_repository())?;
+    let (shown, kernel) = (directory.display(), arguments.kernel.name());
+    if arguments.json {
+        println!("{}", serde_json::json!({ "directory": directory, "kernel": kernel }));
+        return Ok(());
+    }
     println!("{shown} is a crate of kernels with a program. In it:\n");
-    println!("    cargo test     # all cases on the CPU executor, with all its checks");
-    println!("    cargo run      # the same, and on a GPU if there is one");
+    println!("    cargo test                      # all cases on the CPU executor, with all its checks");
+    println!("    cargo run                       # the same, and on a GPU if there is one");
+    println!("    cargo tilewright watch {kernel:<8} # the same after every save, and what the kernel was compiled to");
     println!("\nkernels/src/lib.rs has the kernel and its operation.");
     Ok(())
 }
 
+/// Whether this program is run where cargo has built it, and not as it was installed. Then `cargo tilewright` is a command in the repository
+/// alone, and the crate needs to say what it is.
+fn is_from_repository() -> bool {
+    let program = std::env::current_exe().unwrap_or_default();
+    program.ancestors().any(|directory| directory.join("CACHEDIR.TAG").is_file())
+}
+
 /// Writes a crate into a directory, which is not there yet or empty; where it is.
-fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result<PathBuf> {
+fn create(directory: &Path, kernel: Kernel, repository: &Path, with_alias: bool) -> anyhow::Result<PathBuf> {
     let directory = std::path::absolute(directory).context("the directory has no name")?;
     let shown = directory.display();
     let name = directory.file_name().with_context(|| format!("{shown} has no name that a crate could have"))?;
@@ -99,8 +123,10 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result
     let (source, operation) = kernel.template();
     let fill = |template: &str| {
         let text = template.replace("{{name}}", name).replace("{{crate}}", &name.replace('-', "_"));
-        text.replace("{{repository}}", repository).replace("{{Operation}}", operation)
+        let text = text.replace("{{repository}}", repository).replace("{{Operation}}", operation);
+        text.replace("{{kernel}}", kernel.name())
     };
+    let alias = with_alias.then(|| (".cargo/config.toml", fill(include_str!("template/config.toml"))));
     let files = [
         ("Cargo.toml", fill(include_str!("template/Cargo.toml"))),
         ("Cargo.lock", lock),
@@ -117,7 +143,7 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path) -> anyhow::Result
         ("kernels/src/lib.rs", source.to_owned()),
     ];
     let crate_dir = beside.path().join(name);
-    for (path, text) in files {
+    for (path, text) in files.into_iter().chain(alias) {
         let path = crate_dir.join(path);
         fs::create_dir_all(path.parent().unwrap_or(&crate_dir))?;
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -175,7 +201,7 @@ mod tests {
             if *kernel == Kernel::Tile {
                 fs::create_dir(&directory).unwrap();
             }
-            assert_eq!(create(&directory, *kernel, repository()).unwrap(), directory);
+            assert_eq!(create(&directory, *kernel, repository(), true).unwrap(), directory);
             for arguments in [&["test", "--workspace"][..], &["run"]] {
                 let output = cargo(&directory, arguments);
                 let (text, messages) =
@@ -184,18 +210,33 @@ mod tests {
                 assert!(!messages.contains("warning"), "{name}: {messages}");
                 assert!(text.contains("every_case_is_right ... ok") || text.contains("cases right"), "{name}: {text}");
             }
-            let mut format = Command::new("cargo");
-            let format = format.args(["fmt", "--all", "--check"]).current_dir(&directory).output().unwrap();
-            assert!(format.status.success(), "{name}: {}", String::from_utf8_lossy(&format.stdout));
         }
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3, "nothing else is left");
+    }
+
+    /// By itself, because nothing has to be built for it.
+    #[test]
+    fn what_it_writes_is_formatted_and_says_what_cargo_tilewright_is_where_nobody_else_does() {
+        let place = tempfile::tempdir().unwrap();
+        for (kernel, with_alias) in Kernel::value_variants().iter().zip([true, false, true]) {
+            let directory = create(&place.path().join(kernel.name()), *kernel, repository(), with_alias).unwrap();
+            let mut format = Command::new("cargo");
+            let format = format.args(["fmt", "--all", "--check"]).current_dir(&directory).output().unwrap();
+            assert!(format.status.success(), "{kernel:?}: {}", String::from_utf8_lossy(&format.stdout));
+            assert_eq!(directory.join(".cargo/config.toml").is_file(), with_alias);
+            let readme = fs::read_to_string(directory.join("README.md")).unwrap();
+            assert!(readme.contains(&format!("cargo tilewright watch {}", kernel.name())), "{readme}");
+        }
+        let config = fs::read_to_string(place.path().join("add_relu/.cargo/config.toml")).unwrap();
+        let manifest = repository().join("Cargo.toml");
+        assert!(config.contains(&format!("\"--manifest-path\", \"{}\"", manifest.display())), "{config}");
     }
 
     /// On the CPU it would be another function than what a kernel can have on a GPU.
     #[test]
     fn a_method_of_std_in_a_kernel_is_refused() {
         let place = tempfile::tempdir().unwrap();
-        let directory = create(&place.path().join("clipped"), Kernel::Elementwise, repository()).unwrap();
+        let directory = create(&place.path().join("clipped"), Kernel::Elementwise, repository(), false).unwrap();
         let clippy = || cargo(&directory, &["clippy", "--package", "clipped-kernels"]);
         let output = clippy();
         let messages = String::from_utf8_lossy(&output.stderr);
@@ -251,15 +292,20 @@ mod tests {
         let directory = place.path().join("mine");
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("notes"), "mine").unwrap();
-        let message = create(&directory, Kernel::Tile, repository()).unwrap_err().to_string();
+        let message = create(&directory, Kernel::Tile, repository(), false).unwrap_err().to_string();
         assert!(message.contains("mine is there already, and is not empty"), "{message}");
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         let file = place.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(create(&file, Kernel::Tile, repository()).unwrap_err().to_string().contains("cannot be a directory"));
+        assert!(
+            create(&file, Kernel::Tile, repository(), false).unwrap_err().to_string().contains("cannot be a directory")
+        );
         let nowhere = place.path().join("nowhere/crate1");
         assert!(
-            create(&nowhere, Kernel::Tile, repository()).unwrap_err().to_string().contains("make that directory first")
+            create(&nowhere, Kernel::Tile, repository(), false)
+                .unwrap_err()
+                .to_string()
+                .contains("make that directory first")
         );
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "nothing is left");
     }
@@ -268,10 +314,10 @@ mod tests {
     fn names_that_no_crate_can_have_are_refused() {
         let place = tempfile::tempdir().unwrap();
         for name in ["1st", "with space", "Upper", "fn", "test", "deps", "rayon", "runtime", "a.b", "-x"] {
-            let message = create(&place.path().join(name), Kernel::Tile, repository()).unwrap_err().to_string();
+            let message = create(&place.path().join(name), Kernel::Tile, repository(), false).unwrap_err().to_string();
             assert!(message.contains(name) && message.contains("name of a crate"), "{name}: {message}");
         }
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
-        assert!(create(Path::new("/"), Kernel::Tile, repository()).is_err());
+        assert!(create(Path::new("/"), Kernel::Tile, repository(), false).is_err());
     }
 }

@@ -78,7 +78,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The names of the functions with `#[kernel]`, or `#[kernel(…)]`.
-fn entry_points(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn entry_points(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("#[kernel").filter_map(|(at, _)| {
         let rest = &text[at..];
         let name = rest[rest.find("fn ")? + 3..].split(['(', '<', ' ']).next()?;

@@ -16,7 +16,7 @@ mod host;
 mod round;
 mod show;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -60,6 +60,9 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
     // From before the first round: what is saved during it is not missed.
     let mut changes = if *once { None } else { Some(Changes::of(&project.packages)?) };
     let mut last = Last::default();
+    if !*json && std::io::stderr().is_terminal() {
+        eprintln!("Building the program and `{kernel}`: where nothing was built before, that takes a minute or more.");
+    }
     loop {
         let is_superseded = || changes.as_ref().is_some_and(Changes::has_some);
         if let Some(round) = Round::run(&wanted, &is_superseded) {
@@ -70,7 +73,8 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
             if *json {
                 println!("{}", round.json(&difference)?);
             } else {
-                print!("{}", show::text(&round, &difference, style));
+                // An empty line before the next.
+                println!("{}", show::text(&round, &difference, style));
             }
             let is_right = round.is_right();
             last.remember(round);

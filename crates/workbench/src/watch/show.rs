@@ -90,8 +90,11 @@ fn checked(Checked { operation, cases }: &Checked, style: Style) -> String {
     let elements: u64 = right.iter().map(|accuracy| accuracy.elements).sum();
     let tone = if failures.is_empty() { Tone::Good } else { Tone::Bad };
     let count = style.paint(tone, format!("{} of {} cases right", right.len(), cases.len()));
-    let mut text =
-        format!("{operation}: {count}, {elements} elements, errors up to {:.0} % of what is allowed", 100.0 * part);
+    let mut text = format!("{operation}: {count}");
+    if elements > 0 {
+        write!(text, ", {elements} elements, errors up to {:.0} % of what is allowed", 100.0 * part)
+            .expect("writing to a String");
+    }
     for (sizes, failure) in failures.iter().take(SHOWN) {
         write!(text, "\n    {} with {sizes}: {failure}", style.paint(Tone::Bad, "FAILED"))
             .expect("writing to a String");

@@ -1,28 +1,31 @@
-//! `cargo xtask setup`: gets what is missing for compiling kernels to PTX, and for assembling the PTX.
+//! `cargo tilewright setup`: gets what is missing for compiling kernels to PTX, and for assembling the PTX.
 //!
 //! The compiler comes from rustup where rustup can fetch the two components and may (`RUSTUP_AUTO_INSTALL` is not 0), and
-//! else from Debian's packages. NVIDIA's assembler comes from its Python packages, into the target directory; Python itself, for
-//! the Python package, from Debian. What is there already is not touched, so a second run does nothing.
+//! else from Debian's packages. NVIDIA's assembler comes from its Python packages; in Tilewright's repository Python itself, for the
+//! Python package, from Debian. What is there already is not touched, so a second run does nothing.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 use cuda_builder::inspect::CudaTool;
 use cuda_builder::toolchain::Toolchain;
 
-use crate::python;
-use crate::workspace::{command, first_line, kernel_crate, root, target_dir};
+use super::{command, first_line, is_in_repository, python, tools_directory};
+use crate::Place;
 
 /// The options of `setup`.
 #[derive(clap::Args)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// Do not ask.
     #[arg(long)]
-    pub(crate) yes: bool,
+    yes: bool,
     /// Only say what would be done.
     #[arg(long)]
-    pub(crate) dry_run: bool,
+    dry_run: bool,
 }
 
 /// Rust 1.96, its source, and LLVM 22, as Debian 12's security updates carry them for building browsers.
@@ -30,26 +33,27 @@ const PACKAGES: [&str; 5] = ["rustc-web", "cargo-web", "rust-web-src", "rust-web
 const COMPONENTS: [&str; 2] = ["rust-src", "llvm-tools"];
 /// For the Python package and its tests.
 const PYTHON_PACKAGES: [&str; 2] = ["python3", "python3-venv"];
-/// NVIDIA's tools as Python packages, each with its version and checksums: below the repository's root.
-const CUDA_TOOLS: &str = "xtask/cuda-tools.txt";
+/// NVIDIA's tools as Python packages, each with its version and checksums.
+const CUDA_TOOLS: &str = include_str!("cuda-tools.txt");
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<()> {
+    let here = place.directory()?;
     let mut steps = Vec::new();
-    if let Err(missing) = Toolchain::find(&kernel_crate()) {
+    if let Err(missing) = Toolchain::find(&here) {
         println!("{missing}.");
         steps.push(Step::Compiler { ways: compiler_ways()? });
     }
     let absent: Vec<_> = CudaTool::ALL.into_iter().filter(|tool| tool.find().is_none()).map(CudaTool::name).collect();
     if !absent.is_empty() {
         println!("Missing of NVIDIA's tools: {}.", absent.join(", "));
-        steps.push(Step::CudaTools(cuda_tools()));
+        steps.push(cuda_tools()?);
     }
-    if python::find().is_none() {
+    if is_in_repository() && python::find().is_none() {
         println!("Missing: Python 3.10 or newer, with venv.");
         steps.push(Step::Python(apt(&PYTHON_PACKAGES).unwrap_or_default()));
     }
     if steps.is_empty() {
-        println!("Nothing to do: everything that compiling, assembling and packaging kernels needs is there.");
+        println!("Nothing to do: everything that compiling and assembling kernels needs is there.");
         return Ok(());
     }
 
@@ -63,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if !arguments.yes && !confirmed()? {
         bail!("nothing was done");
     }
-    steps.into_iter().try_for_each(Step::carry_out)?;
+    steps.into_iter().try_for_each(|step| step.carry_out(&here))?;
     println!("Done: kernels can be compiled and assembled.");
     Ok(())
 }
@@ -73,7 +77,10 @@ enum Step {
     Compiler {
         ways: Vec<Vec<Command>>,
     },
-    CudaTools(Vec<Command>),
+    CudaTools {
+        directory: PathBuf,
+        commands: Vec<Command>,
+    },
     Python(Vec<Command>),
 }
 
@@ -88,13 +95,13 @@ impl Step {
                 }
             }
             Self::Python(commands) if commands.is_empty() => println!("  by hand: {}", python::ADVICE),
-            Self::CudaTools(commands) | Self::Python(commands) => {
+            Self::CudaTools { commands, .. } | Self::Python(commands) => {
                 commands.iter().for_each(|command| println!("  {}", shown(command)));
             }
         }
     }
 
-    fn carry_out(self) -> anyhow::Result<()> {
+    fn carry_out(self, here: &Path) -> anyhow::Result<()> {
         match self {
             Self::Compiler { ways } => {
                 for way in ways {
@@ -102,14 +109,17 @@ impl Step {
                     if let Err(error) = &done {
                         println!("{error:#}");
                     }
-                    if Toolchain::find(&kernel_crate()).is_ok() {
+                    if Toolchain::find(here).is_ok() {
                         return Ok(());
                     }
                 }
-                let missing = Toolchain::find(&kernel_crate()).map(|_| ()).expect_err("looked for it just now");
+                let missing = Toolchain::find(here).map(|_| ()).expect_err("looked for it just now");
                 bail!("{missing}, but it could not. {}", by_hand());
             }
-            Self::CudaTools(commands) => {
+            Self::CudaTools { directory, commands } => {
+                fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+                let list = requirements(&directory);
+                fs::write(&list, CUDA_TOOLS).with_context(|| format!("cannot write {}", list.display()))?;
                 commands
                     .into_iter()
                     .try_for_each(execute)
@@ -177,26 +187,30 @@ fn apt(packages: &[&str]) -> Option<Vec<Command>> {
 }
 
 /// The way to NVIDIA's tools: by pip, which Debian has as a package of its own.
-fn cuda_tools() -> Vec<Command> {
+fn cuda_tools() -> anyhow::Result<Step> {
+    let directory = tools_directory().context(
+        "there is no directory for NVIDIA's tools: neither HOME nor XDG_DATA_HOME is set; set one, or set TILEWRIGHT_CUDA_BIN to a directory \
+         that has them",
+    )?;
     let has_pip = first_line(command("python3", &["-m", "pip", "--version"])).is_some();
     let has_apt = first_line(command("apt-get", &["--version"])).is_some();
     let mut commands = if !has_pip && has_apt { apt(&["python3-pip"]).unwrap_or_default() } else { Vec::new() };
-    commands.push(pip());
-    commands
-}
-
-fn pip() -> Command {
-    let directory = target_dir().join("tools/cuda");
     let mut pip =
         command("python3", &["-m", "pip", "install", "--no-deps", "--upgrade", "--require-hashes", "--target"]);
-    pip.arg(directory).arg("--requirement").arg(root().join(CUDA_TOOLS));
-    pip
+    pip.arg(&directory).arg("--requirement").arg(requirements(&directory));
+    commands.push(pip);
+    Ok(Step::CudaTools { directory, commands })
+}
+
+/// The list of NVIDIA's tools that pip reads.
+fn requirements(directory: &Path) -> PathBuf {
+    directory.join("cuda-tools.txt")
 }
 
 fn by_hand() -> String {
     format!(
         "What is needed: Rust 1.95 or later with the components {}; or, on Debian 12 with its security updates, the packages \
-         {}. `cargo xtask doctor` shows what has been found, and the documentation of `cuda_builder::toolchain` which \
+         {}. `cargo tilewright doctor` shows what has been found, and the documentation of `cuda_builder::toolchain` which \
          environment variables name a compiler elsewhere",
         COMPONENTS.join(" and "),
         PACKAGES.join(", ")
@@ -220,9 +234,13 @@ fn execute(mut command: Command) -> anyhow::Result<()> {
     if status.success() { Ok(()) } else { bail!("`{}` failed ({status})", shown(&command)) }
 }
 
-/// A command as it would be typed in the repository's root.
+/// A command as it would be typed here.
 fn shown(command: &Command) -> String {
-    let root = format!("{}/", root().display());
+    let here = std::env::current_dir().map_or_else(|_| String::new(), |here| format!("{}/", here.display()));
     let words = [command.get_program()].into_iter().chain(command.get_args());
-    words.map(|word| word.to_string_lossy().replace(&root, "")).collect::<Vec<_>>().join(" ")
+    let short = |word: &OsStr| {
+        let word = word.to_string_lossy();
+        word.strip_prefix(&here).map_or_else(|| word.clone().into_owned(), str::to_owned)
+    };
+    words.map(short).collect::<Vec<_>>().join(" ")
 }
