@@ -137,11 +137,11 @@ pub(super) fn short(file: &Path, crate_dir: &Path) -> String {
     parts[package..].join("/")
 }
 
+/// For a line of the text of PTX: the last instruction that has begun, and where it comes from.
+pub(super) type OfText = (Option<usize>, Option<usize>);
+
 /// The instructions and labels of PTX; for each of its lines, the last of them that has begun, and where it comes from.
-pub(super) fn read_ptx(
-    ptx: &str,
-    mut origin_of: impl FnMut(u32) -> Option<usize>,
-) -> (Vec<PtxLine>, Vec<(Option<usize>, Option<usize>)>) {
+pub(super) fn read_ptx(ptx: &str, mut origin_of: impl FnMut(u32) -> Option<usize>) -> (Vec<PtxLine>, Vec<OfText>) {
     let (mut found, mut lines) = (Vec::new(), Vec::new());
     let (mut origin, mut last, mut depth) = (None, None, 0usize);
     for line in ptx.lines() {
@@ -210,11 +210,7 @@ fn registers(text: &str) -> Vec<&str> {
         .collect()
 }
 
-pub(super) fn sass_line(
-    instruction: &Instruction,
-    ptx: &[PtxLine],
-    lines: &[(Option<usize>, Option<usize>)],
-) -> SassLine {
+pub(super) fn sass_line(instruction: &Instruction, ptx: &[PtxLine], lines: &[OfText]) -> SassLine {
     let opcode = instruction.text.split_ascii_whitespace().find(|word| !word.starts_with('@')).unwrap_or_default();
     let number = instruction.ptx_line.and_then(|line| usize::try_from(line).ok()?.checked_sub(1));
     let (ptx_line, origin) = number.and_then(|number| lines.get(number)).copied().unwrap_or_default();

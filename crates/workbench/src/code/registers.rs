@@ -157,9 +157,12 @@ mod tests {
     use crate::code::Class;
     use cuda_builder::inspect::Live;
 
+    /// An instruction, its origin, and what is live.
+    type Line<'a> = (&'a str, usize, &'a [(u16, Mark)]);
+
     /// Instructions with their origins and what is live.
-    fn code(lines: &[(&str, usize, &[(u16, Mark)])]) -> (Vec<Instruction>, Vec<SassLine>) {
-        let one = |(index, &(text, origin, marks)): (usize, &(&str, usize, &[(u16, Mark)]))| {
+    fn code(lines: &[Line<'_>]) -> (Vec<Instruction>, Vec<SassLine>) {
+        let one = |(index, &(text, origin, marks)): (usize, &Line<'_>)| {
             let address = u32::try_from(16 * index).unwrap();
             let registers = u32::try_from(marks.len()).unwrap();
             let live = Live { registers, predicates: 0, uniform: 0, marks: marks.to_vec() };

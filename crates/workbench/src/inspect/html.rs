@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::costs::Costs;
-use super::view::{Row, classes, facts, findings, inner, rows, shown};
+use super::view::{Finding, Row, classes, facts, findings, inner, rows, shown};
 use crate::code::{Code, Listing, RustLine};
 
 const CSS: &str = include_str!("page.css");
@@ -108,7 +108,7 @@ fn registers(listing: &Listing) -> String {
 
 fn found(listing: &Listing, lines: &Lines<'_>) -> String {
     let mut out = String::new();
-    for (what, items) in findings(listing) {
+    for Finding { what, items } in findings(listing) {
         if items.is_empty() {
             continue;
         }

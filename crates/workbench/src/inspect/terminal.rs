@@ -1,7 +1,7 @@
 //! A kernel's code in the terminal.
 
 use super::costs::Costs;
-use super::view::{Row, classes, facts, findings, inner, pairs, rows, shown, summary};
+use super::view::{Finding, Row, classes, facts, findings, inner, pairs, rows, shown, summary};
 use crate::code::{Code, Listing, RustLine};
 use crate::style::{Style, Tone};
 
@@ -39,7 +39,7 @@ pub(super) fn text(code: &Code, costs: Option<&Costs>, how: Shown, style: &Style
     }
     let Some(listing) = &code.listing else { return out };
     out += &registers(listing, style);
-    for (what, items) in findings(listing) {
+    for Finding { what, items } in findings(listing) {
         if items.is_empty() {
             continue;
         }

@@ -127,9 +127,16 @@ pub(super) fn classes(machine: &Machine) -> Vec<(Class, usize, String)> {
     Class::ALL.into_iter().map(of).filter(|(_, count, _)| *count > 0).collect()
 }
 
-/// Where most registers are live, which lines hold them, which loops remain, and what is in local memory: a heading, and its items with their
-/// line, if they have one.
-pub(super) fn findings(listing: &Listing) -> Vec<(String, Vec<(Option<RustLine>, String)>)> {
+/// Something that was found in the code.
+pub(super) struct Finding {
+    /// What: a heading.
+    pub(super) what: String,
+    /// Where, if it is at a line, and what is to be said of it.
+    pub(super) items: Vec<(Option<RustLine>, String)>,
+}
+
+/// Where most registers are live, which lines hold them, which loops remain, and what is in local memory. There may be no items of something.
+pub(super) fn findings(listing: &Listing) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(peak) = &listing.peak {
         let first = &listing.sass[peak.at[0]];
@@ -151,7 +158,7 @@ pub(super) fn findings(listing: &Listing) -> Vec<(String, Vec<(Option<RustLine>,
             };
             (line, text)
         };
-        findings.push((what, by_line.into_iter().map(item).collect()));
+        findings.push(Finding { what, items: by_line.into_iter().map(item).collect() });
     }
     let loops = listing.loops.iter().map(|it| {
         let times = it
@@ -162,7 +169,7 @@ pub(super) fn findings(listing: &Listing) -> Vec<(String, Vec<(Option<RustLine>,
         let via = via.map_or_else(String::new, |via| format!(" (in {via})"));
         (listing.line(it.origin).cloned(), format!("{times}{via}{remarks}"))
     });
-    findings.push(("loops that are not unrolled".to_owned(), loops.collect()));
+    findings.push(Finding { what: "loops that are not unrolled".to_owned(), items: loops.collect() });
     for (is_spill, what) in
         [(true, "registers spilled to local memory, by the value"), (false, "arrays in local memory")]
     {
@@ -192,7 +199,7 @@ pub(super) fn findings(listing: &Listing) -> Vec<(String, Vec<(Option<RustLine>,
                 if others.is_empty() { others.concat() } else { format!("; also values of {}", others.join(", ")) };
             (value, text + &others)
         });
-        findings.push((what.to_owned(), slots.collect()));
+        findings.push(Finding { what: what.to_owned(), items: slots.collect() });
     }
     findings
 }
