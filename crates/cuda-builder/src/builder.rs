@@ -10,7 +10,7 @@ use crate::compile::{Compile, Compiled, compile};
 use crate::explain::explained;
 use crate::files::write_atomically;
 use crate::inspect::Ptx;
-use crate::link::{Link, Linked};
+use crate::link::{Lines, Link, Linked};
 use crate::metadata::metadata;
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error};
@@ -39,28 +39,6 @@ pub enum Pipeline {
     Fast,
     /// All but rustc's jump threading. What comes out does the same, with more registers here and there.
     Convergent,
-}
-
-/// What PTX says of the lines of Rust that it comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lines {
-    /// Nothing.
-    None,
-    /// The innermost line of the kernel crate.
-    OfTheCrate,
-    /// The number of a list of lines.
-    Numbered,
-}
-
-impl Lines {
-    /// Where the results are, below the target directory.
-    fn directory(self) -> &'static str {
-        match self {
-            Self::None => "ptx",
-            Self::OfTheCrate => "ptx-with-lines",
-            Self::Numbered => "ptx-with-places",
-        }
-    }
 }
 
 /// What a build has made.

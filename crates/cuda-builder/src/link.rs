@@ -16,7 +16,6 @@ use rustc_demangle::demangle;
 
 use gpu_facts::ptx_facts;
 
-use crate::builder::Lines;
 use crate::compile::{BASE, UNROLL_THRESHOLD};
 use crate::explain::{LlvmLog, with_lines_of_the_crate};
 use crate::files::write_atomically;
@@ -45,6 +44,28 @@ const PASSES: &str = "internalize,globaldce,function(infer-address-spaces),defau
 /// Has `llc` take every function for a huge one when it prepares it, where it would otherwise begin again after every change. What
 /// comes out is the same to the last bit, for a large kernel half a second earlier.
 const NO_REPETITION: &str = "-cgpp-huge-func=0";
+
+/// What PTX says of the lines of Rust that it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// Nothing.
+    None,
+    /// The innermost line of the kernel crate.
+    OfTheCrate,
+    /// The number of a list of lines.
+    Numbered,
+}
+
+impl Lines {
+    /// Where the results are, below the target directory.
+    pub(crate) fn directory(self) -> &'static str {
+        match self {
+            Self::None => "ptx",
+            Self::OfTheCrate => "ptx-with-lines",
+            Self::Numbered => "ptx-with-places",
+        }
+    }
+}
 
 /// What to link, and with what.
 #[derive(Clone, Copy, Debug)]

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use super::{Unsupported, caller_of, math_functions, place_of_generic, place_of_local, unsupported, with_expression};
-use crate::builder::Lines;
 use crate::inspect::CheckError;
-use crate::link::Link;
+use crate::link::{Lines, Link};
 use crate::{Arch, Error};
 
 /// Functions of the compiler's own library that rustc calls for what a source says in another way, and what that is.
