@@ -204,7 +204,7 @@ fn line(row: &Row<'_>, listing: &Listing, costs: Option<&Costs>, lines: &Lines<'
     let list = |items: String| if items.is_empty() { items } else { format!("<ol>{items}</ol>") };
     format!(
         "<tr{attributes}><th scope=\"row\" class=\"line\">{}</th><td>{}{counted}</td><td>{}</td><td>{}</td></tr>\n",
-        row.line.map_or_else(String::new, |line| line.line.to_string()),
+        row.line.map_or_else(|| "—".to_owned(), |line| line.line.to_string()),
         escape(row.text),
         list(ptx),
         list(sass)
