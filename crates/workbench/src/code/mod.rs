@@ -191,7 +191,8 @@ impl Code {
         Self::with(kernel, arch, warnings, examinations.as_ref().map(|examinations| &examinations[0]))
     }
 
-    fn with(
+    /// What there is to say of a kernel of which the tools have said what they know, or why they have not.
+    pub(crate) fn with(
         kernel: &KernelEntry,
         arch: Arch,
         warnings: Vec<String>,

@@ -328,7 +328,7 @@ pub(super) fn page(names: [&str; 2], comparison: &Comparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::{Origin, SassLine, SourceText};
+    use crate::inspect::testing::code;
 
     #[test]
     fn what_two_lists_have_in_common() {
@@ -350,38 +350,6 @@ mod tests {
         assert_eq!(one, normal(&["@!P3 FFMA R7, R1, c[0x0][0x28c], R7", "BRA `(.L_x_3)", "MOV R8, UR6"]));
         assert_ne!(one, normal(&["@!P3 FFMA R7, R1, c[0x0][0x28c], R1", "BRA `(.L_x_3)", "MOV R8, UR6"]));
         assert_eq!(normal(&["HMMA.1688.F32.TF32 R4, R8, RZ, PT"]), "HMMA.1688.F32.TF32 r0, r1, RZ, PT");
-    }
-
-    /// Code with these lines of Rust, and the machine code of each.
-    fn code(lines: &[(u32, &str, &[&str])]) -> Code {
-        let at = |line: u32| RustLine { file: "src/lib.rs".to_owned(), line };
-        let mut listing = Listing::default();
-        for (origin, &(line, text, sass)) in lines.iter().enumerate() {
-            listing.source.push(SourceText { at: at(line), text: text.to_owned() });
-            listing.origins.push(Origin { line: at(line), inner: Vec::new() });
-            listing.sass.extend(sass.iter().map(|text| SassLine {
-                address: 0,
-                text: (*text).to_owned(),
-                labels: Vec::new(),
-                class: Class::Other,
-                ptx: None,
-                origin: Some(origin),
-                registers: 0,
-                uniform_registers: 0,
-                predicates: 0,
-            }));
-        }
-        Code {
-            kernel: "k".to_owned(),
-            arch: "sm_80".to_owned(),
-            block: [32, 1, 1],
-            min_blocks: None,
-            static_shared_bytes: 4,
-            dynamic_shared_bytes: 0,
-            warnings: Vec::new(),
-            machine: Err("no tools".to_owned()),
-            listing: Some(listing),
-        }
     }
 
     #[test]

@@ -254,3 +254,21 @@ fn in_order(listing: &Listing, lines: &Lines<'_>) -> String {
     }
     out + "</div>\n"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::testing::code;
+
+    #[test]
+    fn a_page_stands_alone_and_marks_what_belongs_together() {
+        let page = page(&code(&[(7, "if x < y && s == \"a\" {", &["ISETP R0, R1"]), (8, "}", &["EXIT"])]), None);
+        assert!(page.contains("if x &lt; y &amp;&amp; s == &quot;a&quot; {"), "{page}");
+        // The row, its PTX, its machine code.
+        assert_eq!(page.matches("data-l=\"0\"").count(), 3);
+        assert!(page.contains("<tr id=\"l0\" tabindex=\"0\" data-l=\"0\">") && page.contains("href=\"#l0\""));
+        for outside in ["http:", "https:", "src=", "<link", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+}

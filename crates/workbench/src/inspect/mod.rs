@@ -15,6 +15,8 @@ mod costs;
 mod html;
 mod table;
 mod terminal;
+#[cfg(test)]
+mod testing;
 mod view;
 
 use std::path::{Path, PathBuf};

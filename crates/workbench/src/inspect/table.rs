@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use cuda_builder::inspect::{Examination, examine};
-use cuda_builder::{Arch, CudaBuilder};
+use cuda_builder::{Arch, CudaBuilder, KernelEntry};
 
 use crate::Project;
 use crate::code::Code;
@@ -31,10 +31,11 @@ pub(super) fn codes(
             build.modules.iter().flat_map(|module| &module.kernels).map(|it| it.name.as_str()).collect();
         ensure!(false, "no kernel's name contains `{part}`; for {arch} there are: {}", names.join(", "));
     }
-    let cache = directory.join("examined");
-    let examinations = examine(&chosen, &cache)?;
-    let codes = chosen.iter().map(|(arch, kernel)| Code::of(kernel, *arch, Vec::new(), &cache));
-    Ok(codes.zip(examinations).collect())
+    let examinations = examine(&chosen, &directory.join("examined"))?;
+    let of = |((arch, kernel), examination): (&(Arch, &KernelEntry), Examination)| {
+        (Code::with(kernel, *arch, Vec::new(), Ok(&examination)), examination)
+    };
+    Ok(chosen.iter().zip(examinations).map(of).collect())
 }
 
 /// The table.

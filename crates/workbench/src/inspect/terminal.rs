@@ -189,3 +189,40 @@ fn cut(text: &str, width: usize) -> String {
     }
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::testing::code;
+
+    #[test]
+    fn nothing_is_wider_than_the_terminal() {
+        let long = "let value = matrix.at_or_zero(first_row + row, first_col + col) + another.at_or_zero(row, col);";
+        let code = code(&[
+            (
+                1,
+                long,
+                &[
+                    "IADD3 R29, R20, UR4, RZ",
+                    "HGMMA.64x128x8.F32.TF32 R24, R132, gdesc[UR36], RZ, !UPT, gsb0, and more",
+                ],
+            ),
+            (2, "x < y && z > w", &["EXIT"]),
+        ]);
+        for width in [50, 80, 120] {
+            let style = Style { colours: false, width };
+            for how in [Shown::Lines, Shown::Instructions] {
+                let text = text(&code, None, how, &style);
+                let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+                assert!(widest <= width, "{widest} of {width}:\n{text}");
+                assert!(text.contains("let value") && text.contains("no tools"), "{text}");
+            }
+        }
+        let wide = text(&code, None, Shown::Instructions, &Style { colours: false, width: 160 });
+        assert!(wide.contains("~ ptx.of.line 2;") && wide.contains("in core/src/ops/arith.rs:90 add"), "{wide}");
+        let coloured = Style { colours: true, width: 120 };
+        assert!(text(&code, None, Shown::Lines, &coloured).contains('\u{1b}'));
+        assert!(!wide.contains('\u{1b}'));
+        assert!(sass(&code, &Style::plain()).contains("src/lib.rs:2"));
+    }
+}
