@@ -12,25 +12,26 @@
 //!
 //! In this repository `cargo tilewright` is an alias, and `cargo xtask` has the same tasks.
 
+mod build;
 pub mod code;
 pub mod inspect;
 mod machine;
 mod manual;
 mod nearest;
 pub mod new;
+mod place;
 mod profile;
 mod program;
 mod project;
 mod style;
 mod watch;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use machine::{has_driver, python};
+pub use place::Place;
 pub use project::{OperationEntry, Project};
 
 /// Write GPU kernels, see what they were compiled to, what goes wrong, and where the time goes.
@@ -46,33 +47,6 @@ struct Arguments {
     #[command(subcommand)]
     task: Task,
 }
-
-/// Which crate is meant.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub struct Place {
-    /// The Cargo.toml of the crate, or of its program [default: that of the current directory, or the next one above].
-    #[arg(long, value_name = "PATH", global = true)]
-    pub manifest_path: Option<PathBuf>,
-}
-
-impl Place {
-    /// The directory that is meant.
-    ///
-    /// # Errors
-    /// If there is no current directory.
-    pub(crate) fn directory(&self) -> anyhow::Result<PathBuf> {
-        match &self.manifest_path {
-            Some(path) => {
-                let path = std::path::absolute(path).context("`--manifest-path` is no path")?;
-                Ok(path.parent().map_or_else(|| path.clone(), Path::to_owned))
-            }
-            None => std::env::current_dir().context("there is no current directory"),
-        }
-    }
-}
-
-/// What was asked for cannot be done: as `clap` says of flags that it does not know, and as programs over operations do.
-const REFUSED: u8 = 2;
 
 /// What can be done.
 #[derive(Subcommand)]
@@ -113,9 +87,14 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
         Task::Bench(arguments) => program::run(place, "bench", arguments),
         Task::Doctor(arguments) => machine::doctor::run(place, arguments).map(|()| ExitCode::SUCCESS),
         Task::Setup(arguments) => machine::setup::run(place, arguments).map(|()| ExitCode::SUCCESS),
-        Task::Completions(arguments) => manual::completions(arguments).map(|()| ExitCode::SUCCESS),
-        Task::Man(arguments) => manual::man(arguments).map(|()| ExitCode::SUCCESS),
+        Task::Completions(arguments) => manual::completions(command(), arguments).map(|()| ExitCode::SUCCESS),
+        Task::Man(arguments) => manual::man(command(), arguments).map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// The command as a shell knows it.
+fn command() -> clap::Command {
+    Arguments::command().name("cargo-tilewright").bin_name("cargo-tilewright")
 }
 
 /// The program `cargo-tilewright`, which cargo runs for `cargo tilewright`.
@@ -133,12 +112,6 @@ pub fn main() -> ExitCode {
 pub fn run_and_report(place: &Place, task: &Task) -> ExitCode {
     run(place, task).unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
-        ExitCode::from(REFUSED)
+        ExitCode::from(place::REFUSED)
     })
-}
-
-/// The repository that this program was built from.
-pub(crate) fn repository() -> &'static Path {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent);
-    crates.expect("this crate is a directory of the repository's `crates`")
 }

@@ -5,7 +5,7 @@ use std::io::{Write as _, stdout};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use clap::CommandFactory as _;
+use clap::Command;
 use clap_complete::Shell;
 
 /// The options of `completions`.
@@ -24,24 +24,19 @@ pub struct ManArguments {
     directory: PathBuf,
 }
 
-/// The command as the shell knows it.
-fn command() -> clap::Command {
-    crate::Arguments::command().name("cargo-tilewright").bin_name("cargo-tilewright")
-}
-
-/// Writes a shell's completions to the standard output.
-pub(crate) fn completions(arguments: &CompletionArguments) -> anyhow::Result<()> {
+/// Writes a shell's completions of a command to the standard output.
+pub(crate) fn completions(mut command: Command, arguments: &CompletionArguments) -> anyhow::Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(arguments.shell, &mut command(), "cargo-tilewright", &mut text);
+    clap_complete::generate(arguments.shell, &mut command, "cargo-tilewright", &mut text);
     stdout().write_all(&text).context("cannot write the completions")
 }
 
-/// Writes a man page for the command and for each of its tasks.
-pub(crate) fn man(arguments: &ManArguments) -> anyhow::Result<()> {
+/// Writes a man page for a command and for each of its tasks.
+pub(crate) fn man(command: Command, arguments: &ManArguments) -> anyhow::Result<()> {
     let directory = &arguments.directory;
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let written = || format!("cannot write man pages into {}", directory.display());
-    clap_mangen::generate_to(command(), directory).with_context(written)?;
+    clap_mangen::generate_to(command, directory).with_context(written)?;
     println!("wrote cargo-tilewright.1 and a page for each task into {}: `man -l FILE` shows one", directory.display());
     Ok(())
 }
@@ -51,6 +46,7 @@ mod tests {
     use clap::ValueEnum as _;
 
     use super::*;
+    use crate::command;
 
     #[test]
     fn every_shell_and_the_manual_have_every_task() {
@@ -64,7 +60,7 @@ mod tests {
             assert!(tasks.iter().all(|task| text.contains(task)), "{shell}");
         }
         let directory = tempfile::tempdir().unwrap();
-        man(&ManArguments { directory: directory.path().join("man1") }).unwrap();
+        man(command(), &ManArguments { directory: directory.path().join("man1") }).unwrap();
         for task in tasks {
             let page = fs::read_to_string(directory.path().join(format!("man1/cargo-tilewright-{task}.1")));
             assert!(page.is_ok_and(|page| page.contains(".SH NAME")), "{task}");

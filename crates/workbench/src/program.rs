@@ -1,10 +1,12 @@
 //! Tasks that the program of the user's crate does itself.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
-use crate::{Place, Project};
+use crate::build::build;
+use crate::place::Place;
+use crate::project::Project;
 
 /// The kernel, and flags for the program.
 #[derive(clap::Args)]
@@ -33,7 +35,11 @@ pub(crate) fn run(place: &Place, task: &str, arguments: &Arguments) -> anyhow::R
         words.push("--json".to_owned());
     }
     words.extend(arguments.flags.iter().cloned());
-    let mut program = if task == "bench" { project.release_program(&words)? } else { project.program(&words)? };
-    let status = program.status().with_context(|| format!("cannot run {}", program.get_program().display()))?;
-    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    let flags: &[&str] = if task == "bench" { &["--release"] } else { &[] };
+    let Some(program) = build(&project, flags, &[])? else { return Ok(ExitCode::FAILURE) };
+    let status = Command::new(&program).args(&words).status();
+    let status = status.with_context(|| format!("cannot run {}", program.display()))?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    let Some(code) = code else { bail!("{} has ended with {status}", program.display()) };
+    Ok(ExitCode::from(code))
 }

@@ -21,14 +21,15 @@ mod metadata;
 pub(crate) mod sources;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use serde::Deserialize;
 
-use crate::Place;
 use crate::nearest::{Kind, unknown};
+use crate::place::{Place, cargo};
 use metadata::{Metadata, Package};
 
 /// A crate of kernels and its program.
@@ -38,6 +39,8 @@ pub struct Project {
     pub kernels: PathBuf,
     /// The manifest of the program's package, if any depends on the kernels.
     pub program: Option<PathBuf>,
+    /// The program's binary.
+    pub binary: Option<String>,
     /// Where cargo keeps what it builds of them.
     pub target_dir: PathBuf,
     /// The directories of the packages that both are made of: those of the workspace, and those outside that they name by a path.
@@ -114,6 +117,7 @@ impl Project {
         Ok(Self {
             kernels: package.directory().to_owned(),
             program: program.map(|program| program.manifest_path.clone()),
+            binary: program.and_then(Package::binary).map(str::to_owned),
             target_dir: workspace.target_directory.clone(),
             packages: packages.into_iter().collect(),
         })
@@ -139,25 +143,23 @@ impl Project {
         })
     }
 
+    /// What cargo is told to name the program: `--manifest-path … --bin …`.
+    ///
+    /// # Errors
+    /// If there is no program.
+    pub(crate) fn program_flags(&self) -> anyhow::Result<Vec<OsString>> {
+        let mut flags: Vec<OsString> = vec!["--manifest-path".into(), self.program_manifest()?.into()];
+        flags.extend(self.binary.iter().flat_map(|name| ["--bin".into(), name.into()]));
+        Ok(flags)
+    }
+
     /// The program, to be run with these arguments: cargo builds it first.
     ///
     /// # Errors
     /// If there is no program.
     pub fn program(&self, arguments: &[String]) -> anyhow::Result<Command> {
-        self.run_program(&["--quiet"], arguments)
-    }
-
-    /// [`program`](Self::program) with all optimizations, for what is measured. Cargo says what it compiles, because that takes long.
-    ///
-    /// # Errors
-    /// If there is no program.
-    pub fn release_program(&self, arguments: &[String]) -> anyhow::Result<Command> {
-        self.run_program(&["--release"], arguments)
-    }
-
-    fn run_program(&self, flags: &[&str], arguments: &[String]) -> anyhow::Result<Command> {
         let mut command = Command::new(cargo());
-        command.arg("run").args(flags).arg("--manifest-path").arg(self.program_manifest()?).arg("--").args(arguments);
+        command.args(["run", "--quiet"]).args(self.program_flags()?).arg("--").args(arguments);
         Ok(command)
     }
 
@@ -226,11 +228,6 @@ fn chosen(
          `[workspace.metadata.tilewright] kernels = \"…\"` in the workspace's Cargo.toml",
         names.join(", ")
     )
-}
-
-/// The cargo that runs this program.
-pub(crate) fn cargo() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::env;
 use std::fmt::Display;
-use std::io::{IsTerminal, stdout};
+use std::io::{IsTerminal, stderr, stdout};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +30,19 @@ pub(crate) enum Tone {
 impl Style {
     /// That of the standard output.
     pub(crate) fn of_stdout() -> Self {
+        Self::of(stdout().is_terminal())
+    }
+
+    /// That of the standard error stream.
+    pub(crate) fn of_stderr() -> Self {
+        Self::of(stderr().is_terminal())
+    }
+
+    fn of(is_terminal: bool) -> Self {
         let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
         let forced = set("CLICOLOR_FORCE").is_some_and(|value| value != "0");
-        let colours = set("NO_COLOR").is_none() && (forced || (stdout().is_terminal() && !is_dumb));
+        let colours = set("NO_COLOR").is_none() && (forced || (is_terminal && !is_dumb));
         let columns = set("COLUMNS").and_then(|value| value.to_str()?.parse().ok());
         let of_terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
         // A file has no width: what people read there in an editor is as wide as this.

@@ -95,6 +95,11 @@ fn every_kind_of_mistake_is_told_once_and_with_what_was_compiled_all_the_same() 
     assert_eq!(text.matches("error[E0425]: cannot find value `threads`").count(), 1, "{text}");
     assert_eq!(text.matches(&format!("--> kernels/src/lib.rs:{line}:")).count(), 1, "{text}");
 
+    // The compiler's message, and not that of the build script about the same.
+    let (code, text, message) = run(&it.directory, &["check", "row_sums"]);
+    assert_eq!((code, text.as_str()), (Some(1), ""), "{message}");
+    assert_eq!(message.matches("error[E0425]: cannot find value `threads`").count(), 1, "{message}");
+
     // What the host accepts, and a GPU has not.
     it.save("        col += THREADS;", "        col += THREADS;\n        std::thread::yield_now();");
     let (code, text, _) = it.once(&[]);

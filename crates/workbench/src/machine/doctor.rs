@@ -5,8 +5,8 @@ use cuda_builder::inspect::CudaTool;
 use cuda_builder::toolchain::Toolchain;
 use serde::Serialize;
 
-use super::{command, first_line, has_driver, is_in_repository, python, table};
-use crate::Place;
+use super::{command, first_line, has_driver, is_in_repository, ncu, python, table};
+use crate::place::Place;
 
 /// The options of `doctor`.
 #[derive(clap::Args)]
@@ -142,9 +142,9 @@ fn others(rows: &mut Rows) {
         true => rows.found("NVIDIA driver", "its library can be loaded", "running on a GPU"),
         false => rows.missing("NVIDIA driver", "libcuda.so.1 cannot be loaded", "running on a GPU"),
     }
-    match crate::profile::ncu_version("ncu".as_ref()) {
+    match ncu::version("ncu".as_ref()) {
         Some(version) => rows.found("ncu", &version, "profile, on a GPU"),
-        None => rows.missing("ncu", crate::profile::NCU_ADVICE, "profile, on a GPU"),
+        None => rows.missing("ncu", ncu::ADVICE, "profile, on a GPU"),
     }
     rows.program("rustup", "rustup", &["--version"], "setup, one of two ways to get a compiler for kernels");
     rows.program("pip", "python3", &["-m", "pip", "--version"], "setup, to get ptxas without a CUDA toolkit");

@@ -4,6 +4,7 @@
 //! directory, elsewhere into the user's own.
 
 pub(crate) mod doctor;
+pub(crate) mod ncu;
 pub mod python;
 pub(crate) mod setup;
 
@@ -12,7 +13,7 @@ use std::process::Command;
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-use crate::repository;
+use crate::place::repository;
 
 /// Whether the user is in this repository, and may want what only its own tasks need.
 fn is_in_repository() -> bool {

@@ -15,7 +15,7 @@ use cuda_builder::inspect::CudaTool;
 use cuda_builder::toolchain::Toolchain;
 
 use super::{command, first_line, is_in_repository, python, tools_directory};
-use crate::Place;
+use crate::place::Place;
 
 /// The options of `setup`.
 #[derive(clap::Args)]

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::place::repository;
 use crate::project::sources::entry_points;
-use crate::repository;
 
 /// The options of `new`.
 #[derive(clap::Args)]
@@ -74,9 +74,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     println!("{shown} is a crate of kernels with a program. In it:\n");
-    println!("    cargo test                      # all cases on the CPU executor, with all its checks");
-    println!("    cargo run                       # the same, and on a GPU if there is one");
-    println!("    cargo tilewright watch {kernel:<8} # the same after every save, and what the kernel was compiled to");
+    println!("    cargo test                       # all cases on the CPU executor, with all its checks");
+    println!("    cargo run                        # the same, and on a GPU if there is one");
+    println!("    cargo tilewright watch {kernel:<9} # the same after every save, and what the kernel was compiled to");
     println!("\nkernels/src/lib.rs has the kernel and its operation.");
     Ok(())
 }

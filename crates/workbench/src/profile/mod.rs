@@ -10,7 +10,6 @@
 
 mod roofline;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 
@@ -18,16 +17,15 @@ use anyhow::{Context as _, bail, ensure};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::build::build;
 use crate::machine::has_driver;
+use crate::machine::ncu::{ADVICE, version};
 use crate::nearest::{Kind, unknown};
-use crate::project::{OperationEntry, cargo, operations_of};
+use crate::place::{Place, REFUSED};
+use crate::project::Project;
+use crate::project::{OperationEntry, operations_of};
 use crate::style::{Style, Tone};
-use crate::{Place, Project, REFUSED};
 use roofline::{METRICS, Measured};
-
-/// How to get Nsight Compute.
-pub(crate) const NCU_ADVICE: &str = "missing: it comes with NVIDIA's CUDA toolkit, alone from developer.nvidia.com/nsight-compute, or as Debian's \
-                                     package nsight-compute (non-free)";
 
 /// What `ncu` says to who may not read a GPU's counters.
 const NOT_PERMITTED: &str = "ERR_NVGPUCTRPERM";
@@ -79,7 +77,11 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
     if let Some(missing) = missing(&arguments.ncu) {
         return without(&project, arguments, &missing);
     }
-    let program = build(&project)?;
+    // With the lines of Rust in its kernels.
+    let lines = [(cuda_builder::LINES_VARIABLE, "1")];
+    let Some(program) = build(&project, &["--release"], &lines)? else {
+        return Ok(ExitCode::FAILURE);
+    };
     for operation in operations(&program, arguments)? {
         let profile = profile(&program, &operation, arguments)?;
         if arguments.json {
@@ -91,21 +93,12 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first line of `ncu --version` that has one.
-pub(crate) fn ncu_version(ncu: &OsStr) -> Option<String> {
-    let output = Command::new(ncu).arg("--version").output().ok().filter(|output| output.status.success())?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let version = text.lines().find(|line| line.contains("Version")).or_else(|| text.lines().next())?;
-    Some(version.trim().to_owned())
-}
-
 /// What measuring on a GPU needs, and is not there.
 fn missing(ncu: &Path) -> Option<String> {
     let driver = (!has_driver()).then(|| "a GPU and its driver (libcuda.so.1 cannot be loaded)".to_owned());
-    let tool = ncu_version(ncu.as_os_str()).is_none();
-    let tool = tool.then(|| {
-        format!("Nsight Compute (`{}` cannot be run: {NCU_ADVICE}; `--ncu PATH` names another)", ncu.display())
-    });
+    let tool = version(ncu.as_os_str()).is_none();
+    let tool = tool
+        .then(|| format!("Nsight Compute (`{}` cannot be run: {ADVICE}; `--ncu PATH` names another)", ncu.display()));
     let all: Vec<_> = driver.into_iter().chain(tool).collect();
     (!all.is_empty()).then(|| all.join(", and "))
 }
@@ -118,21 +111,6 @@ fn without(project: &Project, arguments: &Arguments, missing: &str) -> anyhow::R
     words.extend(arguments.json.then(|| "--json".to_owned()));
     project.program(&words)?.status().context("cannot run cargo")?;
     Ok(ExitCode::from(REFUSED))
-}
-
-/// Builds the program for measuring, with the lines of Rust in its kernels.
-fn build(project: &Project) -> anyhow::Result<PathBuf> {
-    let manifest = project.program_manifest()?;
-    let mut command = Command::new(cargo());
-    command.args(["build", "--release", "--message-format=json-render-diagnostics", "--manifest-path"]).arg(manifest);
-    let output = command.env(cuda_builder::LINES_VARIABLE, "1").stderr(std::process::Stdio::inherit()).output();
-    let output = output.context("cannot run cargo")?;
-    ensure!(output.status.success(), "the program does not build");
-    let lines = output.stdout.split(|&byte| byte == b'\n');
-    let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    let own = |message: &Value| message["manifest_path"].as_str().map(Path::new) == Some(manifest);
-    let programs = messages.filter(own).filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    programs.last().with_context(|| format!("cargo has built no program of {}", manifest.display()))
 }
 
 /// The operations that launch the kernel, or the one that was asked for.

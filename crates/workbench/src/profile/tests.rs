@@ -78,7 +78,7 @@ fn table(kernel: &str) -> String {
 fn what_both_have_counted_is_told_in_the_words_of_the_roofline() {
     let _guard = ONE_AT_A_TIME.lock();
     let stand_ins = StandIns::new(&table("softmax_fp32"), 0);
-    assert_eq!(ncu_version(stand_ins.path("ncu").as_os_str()).as_deref(), Some("Version 2025.3.1.0"));
+    assert_eq!(version(stand_ins.path("ncu").as_os_str()).as_deref(), Some("Version 2025.3.1.0"));
     let profile = stand_ins.profile().unwrap();
     let text = text(&profile, Style::plain());
     let told = fs::read_to_string(stand_ins.path("told")).unwrap();

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 
-use super::cargo;
 use crate::nearest::{Kind, unknown};
+use crate::place::cargo;
 
 /// A workspace.
 #[derive(Clone, Debug, Deserialize)]
@@ -42,6 +42,7 @@ struct Dependency {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Target {
+    name: String,
     kind: Vec<String>,
 }
 
@@ -77,8 +78,17 @@ impl Package {
 
     /// It has a program, and it is clear which.
     fn is_program(&self) -> bool {
-        let programs = self.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "bin")).count();
-        self.depends_on("tilewright-testkit", None) && (programs == 1 || self.default_run.is_some())
+        self.depends_on("tilewright-testkit", None) && self.binary().is_some()
+    }
+
+    /// The binary that `cargo run` runs.
+    pub(super) fn binary(&self) -> Option<&str> {
+        let mut programs = self.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "bin"));
+        match (&self.default_run, programs.next(), programs.next()) {
+            (Some(name), ..) => Some(name),
+            (None, Some(only), None) => Some(&only.name),
+            _ => None,
+        }
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -213,6 +223,10 @@ impl Metadata {
             let found = self.packages.iter().find(|package| package.name == name);
             let names: Vec<_> = self.packages.iter().map(|package| package.name.clone()).collect();
             ensure!(found.is_some(), "{}", unknown(Kind::Program, name, &names));
+            ensure!(
+                found.is_some_and(|package| package.binary().is_some()),
+                "`{name}` has no binary, or several: say which by `default-run` in its Cargo.toml"
+            );
             return Ok(found);
         }
         let depends = |package: &&Package| {

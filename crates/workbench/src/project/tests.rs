@@ -112,6 +112,21 @@ fn a_crate_of_kernels_alone_has_no_program_and_says_so_when_one_is_needed() {
 }
 
 #[test]
+fn of_several_binaries_the_manifest_says_which_is_the_program() {
+    let tree = Tree::new();
+    tree.kernels("ws/kernels", "kernels", &["axpy"], "");
+    tree.program("ws", "ws", &["kernels"], "{{testkit}}\n[workspace]\nmembers = [\"kernels\"]");
+    tree.write("ws/src/bin/other.rs", "fn main() {}");
+    let project = tree.find("ws", None).unwrap();
+    assert_eq!((project.program, project.binary), (None, None), "nobody knows which");
+    let manifest = tree.path().join("ws/Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("[package]\n", "[package]\ndefault-run = \"other\"\n")).unwrap();
+    let project = tree.find("ws", None).unwrap();
+    assert_eq!(project.program_flags().unwrap()[2..], ["--bin", "other"]);
+}
+
+#[test]
 fn in_a_virtual_workspace_a_kernel_or_a_place_or_a_manifest_decides() {
     let tree = Tree::new();
     let root =

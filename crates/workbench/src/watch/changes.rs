@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-/// So long nothing has to happen before what has happened counts as all of it.
+/// So long the sources have to stay as they are before what has changed counts as all of it.
 const QUIET: Duration = Duration::from_millis(30);
 /// After so long it counts in any case.
 const LATEST: Duration = Duration::from_millis(400);
@@ -51,40 +52,41 @@ impl Changes {
         Ok(Self { _watcher: watcher, told, packages: packages.to_vec(), known })
     }
 
-    /// Whether a source is another one than at the last [`wait`](Self::wait). Takes no notice: the next wait has it still.
+    /// Whether a source is another one than at the last [`wait`](Self::wait). Takes no notice: the next wait has it still. The sources are only
+    /// read if something was told of one, so that this may be asked often.
     pub(super) fn has_some(&self) -> bool {
-        contents(&self.packages) != self.known
+        let told = self.told.try_iter().filter(is_of_interest).count();
+        told > 0 && contents(&self.packages) != self.known
     }
 
-    /// Waits until a source is another one than it was; which ones are.
+    /// Waits until a source is another one than it was, and stays so for a moment; which ones are.
     pub(super) fn wait(&mut self) -> anyhow::Result<Vec<PathBuf>> {
         loop {
-            let now = contents(&self.packages);
-            let is_new = |path: &&PathBuf| self.known.get(*path) != now.get(*path);
-            let changed: BTreeSet<PathBuf> = now.keys().chain(self.known.keys()).filter(is_new).cloned().collect();
-            if !changed.is_empty() {
-                self.known = now;
-                return Ok(changed.into_iter().collect());
-            }
-            let event = self.told.recv().context("watching has ended")?;
-            if !is_of_interest(&event) {
-                continue;
-            }
+            let mut now = contents(&self.packages);
             let first = Instant::now();
-            while first.elapsed() < LATEST {
-                match self.told.recv_timeout(QUIET) {
-                    Ok(_) => {}
-                    Err(RecvTimeoutError::Timeout) => break,
-                    Err(RecvTimeoutError::Disconnected) => anyhow::bail!("watching has ended"),
+            while now != self.known {
+                thread::sleep(QUIET);
+                let next = contents(&self.packages);
+                if next == now || first.elapsed() > LATEST {
+                    let is_new = |path: &&PathBuf| self.known.get(*path) != next.get(*path);
+                    let changed: BTreeSet<PathBuf> =
+                        next.keys().chain(self.known.keys()).filter(is_new).cloned().collect();
+                    self.known = next;
+                    return Ok(changed.into_iter().collect());
                 }
+                now = next;
             }
+            while !is_of_interest(&self.told.recv().context("watching has ended")?) {}
         }
     }
 }
 
-/// Not what is only read. An error may hide anything.
+/// Not what is only read, and not what is no source. An error may hide anything, and so may an event about no file, or about a directory.
 fn is_of_interest(event: &notify::Result<notify::Event>) -> bool {
-    event.as_ref().map_or(true, |event| !matches!(event.kind, EventKind::Access(_)))
+    let Ok(event) = event else { return true };
+    let may_be_source =
+        |path: &PathBuf| path.extension().is_none_or(|extension| extension == "rs" || extension == "toml");
+    !matches!(event.kind, EventKind::Access(_)) && (event.paths.is_empty() || event.paths.iter().any(may_be_source))
 }
 
 /// The sources of packages: Rust, and manifests. A file that is just being replaced is not there.
@@ -130,10 +132,15 @@ mod tests {
     #[test]
     fn writes_renames_and_new_files_are_noticed_and_each_once() {
         let (_directory, path) = package();
-        let mut changes = Changes::of(&[path.clone()]).unwrap();
+        let mut changes = Changes::of(std::slice::from_ref(&path)).unwrap();
         assert!(!changes.has_some());
         fs::write(path.join("src/lib.rs"), "new").unwrap();
-        assert!(changes.has_some());
+        // What was told is told a moment later.
+        let told = (0..500).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            changes.has_some()
+        });
+        assert!(told);
         assert_eq!(changes.wait().unwrap(), [path.join("src/lib.rs")]);
         // As editors do that keep the old file until the new one is whole.
         fs::write(path.join("src/deep/.one.rs.swp"), "newer").unwrap();
@@ -146,17 +153,37 @@ mod tests {
         assert!(!changes.has_some());
     }
 
+    /// As by an editor that first takes the old file away.
+    #[test]
+    fn a_file_that_is_gone_for_a_moment_is_waited_for() {
+        let (_directory, path) = package();
+        let mut changes = Changes::of(std::slice::from_ref(&path)).unwrap();
+        let source = path.join("src/lib.rs");
+        fs::rename(&source, path.join("src/lib.rs~")).unwrap();
+        let later = thread::spawn({
+            let source = source.clone();
+            move || {
+                thread::sleep(QUIET / 3);
+                fs::write(source, "new").unwrap();
+            }
+        });
+        assert_eq!(changes.wait().unwrap(), [source.clone()]);
+        later.join().unwrap();
+        // Either it was seen as it is now, or, on a busy machine, as gone first: then there is another change.
+        assert!(changes.known.contains_key(&source) || changes.wait().unwrap() == [source]);
+    }
+
     #[test]
     fn what_is_written_as_it_was_and_what_is_no_source_is_no_change() {
         let (_directory, path) = package();
-        let mut changes = Changes::of(&[path.clone()]).unwrap();
+        let mut changes = Changes::of(std::slice::from_ref(&path)).unwrap();
         fs::write(path.join("src/lib.rs"), "old").unwrap();
         fs::write(path.join("src/notes.txt"), "x").unwrap();
         assert!(!changes.has_some());
-        let later = std::thread::spawn({
+        let later = thread::spawn({
             let path = path.clone();
             move || {
-                std::thread::sleep(Duration::from_millis(100));
+                thread::sleep(Duration::from_millis(100));
                 fs::write(path.join("Cargo.toml"), "new").unwrap();
             }
         });

@@ -3,7 +3,7 @@
 use cuda_builder::{CudaBuilder, Error};
 use serde::Serialize;
 
-use super::round::Wanted;
+use super::wanted::Wanted;
 use crate::code::Code;
 
 /// What the kernel was compiled to.

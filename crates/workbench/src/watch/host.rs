@@ -1,16 +1,18 @@
 //! The host's half of a round: cargo builds the program, and that checks the kernel on the CPU executor.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::round::Wanted;
-use crate::project::{cargo, operations_of};
+use super::wanted::Wanted;
+use crate::build::Built;
+use crate::place::cargo;
+use crate::project::Project;
+use crate::project::operations_of;
 
 /// How often a process is asked whether it has ended.
 const STEP: Duration = Duration::from_millis(5);
@@ -77,11 +79,10 @@ impl Checks {
 /// Builds and checks. None, if meanwhile there is something newer to build.
 pub(super) fn run(wanted: &Wanted<'_>, is_superseded: &dyn Fn() -> bool) -> Option<Host> {
     let host = |checks, warnings| Some(Host { checks, warnings, refused: None });
-    let manifest = match wanted.project.program_manifest() {
-        Ok(manifest) => manifest,
-        Err(error) => return host(Checks::NoProgram { why: error.to_string() }, Vec::new()),
-    };
-    let Built { program, errors, warnings, said } = match build(manifest, is_superseded)? {
+    if let Err(error) = wanted.project.program_manifest() {
+        return host(Checks::NoProgram { why: error.to_string() }, Vec::new());
+    }
+    let Built { program, errors, warnings, said } = match build(wanted.project, is_superseded)? {
         Ok(built) => built,
         Err(error) => return host(Checks::Failed { why: format!("cannot run cargo: {error}") }, Vec::new()),
     };
@@ -96,24 +97,18 @@ pub(super) fn run(wanted: &Wanted<'_>, is_superseded: &dyn Fn() -> bool) -> Opti
     Some(Host { checks, warnings, refused })
 }
 
-/// What cargo has made of the program.
-#[derive(Debug, Default)]
-struct Built {
-    program: Option<PathBuf>,
-    errors: Vec<String>,
-    warnings: Vec<String>,
-    /// What cargo itself says.
-    said: String,
-}
-
 /// Builds the program, without PTX: the device's half makes that of the one kernel.
-fn build(manifest: &Path, is_superseded: &dyn Fn() -> bool) -> Option<std::io::Result<Built>> {
+fn build(project: &Project, is_superseded: &dyn Fn() -> bool) -> Option<anyhow::Result<Built>> {
     let mut command = Command::new(cargo());
-    command.args(["build", "--quiet", "--message-format=json", "--manifest-path"]).arg(manifest);
+    let (manifest, flags) = match (project.program_manifest(), project.program_flags()) {
+        (Ok(manifest), Ok(flags)) => (manifest, flags),
+        (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+    };
+    command.args(["build", "--quiet", "--message-format=json"]).args(flags);
     command.env(cuda_builder::SKIP_VARIABLE, "1");
     let Output { status, stdout, stderr, .. } = match output(&mut command, None, is_superseded)? {
         Ok(output) => output,
-        Err(error) => return Some(Err(error)),
+        Err(error) => return Some(Err(error.into())),
     };
     let mut built = Built::read(&stdout, manifest);
     built.said = stderr.trim().to_owned();
@@ -121,39 +116,6 @@ fn build(manifest: &Path, is_superseded: &dyn Fn() -> bool) -> Option<std::io::R
         built.program = None;
     }
     Some(Ok(built))
-}
-
-impl Built {
-    /// Reads cargo's messages.
-    fn read(stdout: &[u8], manifest: &Path) -> Self {
-        let mut built = Self::default();
-        let lines = stdout.split(|&byte| byte == b'\n');
-        for value in lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok()) {
-            match value["reason"].as_str() {
-                Some("compiler-message") => {
-                    let message = &value["message"];
-                    let text = message["rendered"].as_str().unwrap_or_default().trim_end().to_owned();
-                    // A message about no place is the count at the end.
-                    let is_count = message["spans"].as_array().is_none_or(Vec::is_empty) && message["code"].is_null();
-                    let list = match message["level"].as_str() {
-                        Some("warning") if !is_count => &mut built.warnings,
-                        Some(level) if level.starts_with("error") && !text.starts_with("error: aborting") => {
-                            &mut built.errors
-                        }
-                        _ => continue,
-                    };
-                    if !list.contains(&text) {
-                        list.push(text);
-                    }
-                }
-                Some("compiler-artifact") if value["manifest_path"].as_str().map(Path::new) == Some(manifest) => {
-                    built.program = value["executable"].as_str().map(PathBuf::from).or(built.program);
-                }
-                _ => {}
-            }
-        }
-        built
-    }
 }
 
 type Ended = std::io::Result<(Checks, Option<Vec<String>>)>;

@@ -15,6 +15,7 @@ mod compiled;
 mod host;
 mod round;
 mod show;
+mod wanted;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -24,10 +25,12 @@ use anyhow::Context as _;
 use cuda_builder::Arch;
 
 use crate::nearest::{Kind, unknown};
+use crate::place::Place;
+use crate::project::Project;
 use crate::style::Style;
-use crate::{Place, Project};
 use changes::Changes;
-use round::{Last, Round, Wanted};
+use round::{Last, Round};
+use wanted::Wanted;
 
 /// The options of `watch`.
 #[derive(clap::Args)]

@@ -5,22 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use cuda_builder::Arch;
 use serde::Serialize;
 
 use super::compiled::{self, Compiled};
 use super::host::{self, Checks, Host};
-use crate::Project;
+use super::wanted::Wanted;
 use crate::code::{Class, Code, Machine};
-
-/// What is looked at in every round.
-pub(super) struct Wanted<'a> {
-    pub(super) project: &'a Project,
-    pub(super) kernel: &'a str,
-    pub(super) operation: Option<&'a str>,
-    pub(super) arch: Arch,
-    pub(super) limit: Duration,
-}
 
 /// What has come of it.
 #[derive(Debug)]
