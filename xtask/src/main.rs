@@ -12,7 +12,6 @@ mod memory_check;
 mod mutants;
 mod portable;
 mod python;
-mod sass;
 mod test;
 mod workspace;
 
@@ -36,8 +35,6 @@ enum Task {
     ComparePtx(compare_ptx::Arguments),
     /// Shows whether modules of a crate use one another in a circle.
     Circles(circles::Arguments),
-    /// Shows which machine instructions the kernels become.
-    Sass(sass::Arguments),
     /// Builds the Python package and tests it.
     Python(python::Arguments),
     /// Type-checks what needs no GPU for other systems.
@@ -68,7 +65,6 @@ fn main() -> ExitCode {
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
         Task::Circles(arguments) => circles::run(&arguments),
-        Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Portable(arguments) => portable::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
@@ -115,7 +111,12 @@ mod tests {
             "compare-ptx HEAD~3 --json",
             "compare-ptx before after --arch sm_80 --crate-dir tests/fixtures/instructions",
             "circles host --verbose",
-            "sass gemv --arch sm_80 --full",
+            "inspect gemv_block_reduction_fp32 --arch sm_80 --full",
+            "inspect gemv --all --table --arch sm_80",
+            "inspect --all --table --json",
+            "inspect gemm_tiled_32_fp32 --compare gemm_tiled_16_fp32 --html x.html",
+            "inspect gemm_tiled_32_fp32 --against HEAD~3 --json",
+            "inspect gemm_tiled_32_fp32 --cost --sass",
             "python --with-torch",
             "python --cubins",
             "python --cubins sm_80,sm_90a --with-torch",
@@ -147,6 +148,10 @@ mod tests {
         }
         for line in [
             "build-ptx --arch sm_1",
+            "inspect",
+            "inspect --table",
+            "inspect a --compare b --against HEAD",
+            "inspect a --json --html x.html",
             "python --cubins sm_1",
             "fuzz --seconds 0",
             "fuzz --seconds 2147483648",

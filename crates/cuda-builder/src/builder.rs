@@ -10,7 +10,7 @@ use crate::compile::{Compile, Compiled, compile};
 use crate::explain::explained;
 use crate::files::write_atomically;
 use crate::inspect::Ptx;
-use crate::link::{Link, Linked};
+use crate::link::{Lines, Link, Linked};
 use crate::metadata::metadata;
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error};
@@ -26,7 +26,7 @@ pub struct CudaBuilder {
     ptx_version: Option<(u32, u32)>,
     pipeline: Pipeline,
     kernels: Option<Vec<String>>,
-    with_lines: bool,
+    lines: Lines,
     quiet: bool,
 }
 
@@ -118,7 +118,7 @@ impl CudaBuilder {
             ptx_version: None,
             pipeline,
             kernels: None,
-            with_lines: false,
+            lines: Lines::None,
             quiet: false,
         }
     }
@@ -163,7 +163,16 @@ impl CudaBuilder {
     /// lines. The instructions are the same; the PTX is longer by half and more, and names files of this machine, so it is off unless told
     /// otherwise.
     pub fn lines(mut self, with_lines: bool) -> Self {
-        self.with_lines = with_lines;
+        self.lines = if with_lines { Lines::OfTheCrate } else { Lines::None };
+        self
+    }
+
+    /// Whether the PTX says for each instruction all the lines of Rust that it comes from, from the innermost function that was inlined to the
+    /// kernel: in place of a line, `.loc` has the number of a list of lines in [`inspect::Places`](crate::inspect::Places), which is read from
+    /// [`PtxModule::llvm_ir`]. For those who read PTX; no profiler understands it. Beside the IR there are then LLVM's remarks on loops
+    /// ([`inspect::loops`](crate::inspect::loops())).
+    pub fn places(mut self, with_places: bool) -> Self {
+        self.lines = if with_places { Lines::Numbered } else { Lines::None };
         self
     }
 
@@ -227,7 +236,7 @@ impl CudaBuilder {
         };
         let Compiled { name, archive, warnings, sources } = compile(request)?;
         let title = kernels.map_or_else(|| name.clone(), |kernels| format!("{name}.{}", title(kernels)));
-        let directory = target_dir.join(if self.with_lines { "ptx-with-lines" } else { "ptx" }).join(&title);
+        let directory = target_dir.join(self.lines.directory()).join(&title);
         let link = Link {
             toolchain: &toolchain,
             crate_dir: &crate_dir,
@@ -236,7 +245,7 @@ impl CudaBuilder {
             ptx_version: self.ptx_version,
             pipeline: self.pipeline,
             kernels,
-            with_lines: self.with_lines,
+            lines: self.lines,
         };
         if self.pipeline == Pipeline::Fast && link.is_copied()? {
             return self.clone().pipeline(Pipeline::Convergent).build();

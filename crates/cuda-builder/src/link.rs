@@ -19,10 +19,10 @@ use gpu_facts::ptx_facts;
 use crate::compile::{BASE, UNROLL_THRESHOLD};
 use crate::explain::{LlvmLog, with_lines_of_the_crate};
 use crate::files::write_atomically;
-use crate::inspect::{Ptx, split};
+use crate::inspect::{Ptx, loops, split};
 use crate::pass::{Entry, Rewritten};
 use crate::toolchain::Toolchain;
-use crate::{Arch, Error, Pipeline, environment, pass};
+use crate::{Arch, Error, Pipeline, environment, inspect, pass};
 
 /// For [`Pipeline::Convergent`]: LLVM's jump threading in place of rustc's, and what shows it its chances. Code with iterators
 /// needs it, and LLVM has it do nothing for targets where the lanes of a warp may part; so these passes run on a module that does
@@ -45,6 +45,28 @@ const PASSES: &str = "internalize,globaldce,function(infer-address-spaces),defau
 /// comes out is the same to the last bit, for a large kernel half a second earlier.
 const NO_REPETITION: &str = "-cgpp-huge-func=0";
 
+/// What PTX says of the lines of Rust that it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// Nothing.
+    None,
+    /// The innermost line of the kernel crate.
+    OfTheCrate,
+    /// The number of a list of lines.
+    Numbered,
+}
+
+impl Lines {
+    /// Where the results are, below the target directory.
+    pub(crate) fn directory(self) -> &'static str {
+        match self {
+            Self::None => "ptx",
+            Self::OfTheCrate => "ptx-with-lines",
+            Self::Numbered => "ptx-with-places",
+        }
+    }
+}
+
 /// What to link, and with what.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link<'a> {
@@ -57,8 +79,8 @@ pub(crate) struct Link<'a> {
     pub(crate) pipeline: Pipeline,
     /// The kernels that are wanted, if not all.
     pub(crate) kernels: Option<&'a [String]>,
-    /// Whether the PTX says which lines of Rust its instructions come from, which the archive knows then.
-    pub(crate) with_lines: bool,
+    /// What the PTX says of the lines of Rust that its instructions come from. The archive knows them.
+    pub(crate) lines: Lines,
 }
 
 /// The results for one architecture.
@@ -78,7 +100,12 @@ impl Link<'_> {
         let (ptx_path, ir_path) = (file("ptx"), file("ll"));
         let stamp = format!("{}arch {arch}\nptx version {:?}\n", self.stamp()?, self.ptx_version);
         let mut parsed = None;
-        let ptx = kept(&[&ptx_path, &ir_path], &stamp, || {
+        let analysis = loops::analysis_path(&ir_path);
+        let mut files: Vec<&Path> = vec![&ptx_path, &ir_path];
+        if self.lines == Lines::Numbered {
+            files.push(&analysis);
+        }
+        let ptx = kept(&files, &stamp, || {
             let (ptx, checked) = self.make(arch, &ir_path, &ptx_path)?;
             parsed = Some(checked);
             Ok(ptx)
@@ -92,18 +119,27 @@ impl Link<'_> {
     /// Makes the PTX, and checks it.
     fn make(&self, arch: Arch, ir_path: &Path, ptx_path: &Path) -> Result<(String, Ptx), Error> {
         let (mut optimized, rewritten) = self.optimized(arch)?;
-        if self.with_lines {
+        if self.lines == Lines::OfTheCrate {
             optimized = with_lines_of_the_crate(&optimized, self.crate_dir);
         }
         write_atomically(ir_path, optimized.as_bytes())?;
+        // The numbers can be worked out from what has just been written, and from nothing else.
+        let numbered_path = ir_path.with_extension("numbered.ll");
+        let input = if self.lines == Lines::Numbered {
+            write_atomically(&numbered_path, inspect::numbered(&optimized).as_bytes())?;
+            self.analyse_loops(ir_path)?;
+            &numbered_path
+        } else {
+            ir_path
+        };
         let names = rewritten.names();
 
         let ptx = self.run("llc", |tool| {
             let (major, minor) = self.ptx_version.map_or(arch.ptx_version(), |version| version.max(arch.ptx_version()));
             tool.arg(format!("-mattr=+ptx{major}{minor}"));
-            tool.args([NO_REPETITION, "-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(ir_path)
+            tool.args([NO_REPETITION, "-O3", &format!("-mcpu={arch}"), "-o", "-"]).arg(input)
         })?;
-        let ptx = if self.with_lines { without_marks(&ptx) } else { ptx };
+        let ptx = if self.lines != Lines::None { without_marks(&ptx) } else { ptx };
         let ptx = with_facts(&rewritten.kernels, &ptx);
         write_atomically(ptx_path, ptx.as_bytes())?;
         let refuse = |reason| Error::Check { arch, ptx: ptx_path.to_owned(), place: None, reason };
@@ -123,8 +159,26 @@ impl Link<'_> {
         if names.is_empty() {
             return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
         }
-        let optimized = self.optimize(&rewritten.ir, PASSES, &for_arch(arch), &names)?;
+        let mut options = for_arch(arch).to_vec();
+        if self.lines == Lines::Numbered {
+            let path = loops::remarks_path(&self.directory.join(format!("{arch}.ll")));
+            options.push(format!("-pass-remarks-output={}", path.display()));
+            options.push(format!("-pass-remarks-filter={}", loops::PASSES));
+        }
+        let optimized = self.optimize(&rewritten.ir, PASSES, &options, &names)?;
         Ok((pass::with_channel(&optimized), rewritten))
+    }
+
+    /// Has LLVM say how often the loops of a module go round.
+    fn analyse_loops(&self, ir_path: &Path) -> Result<(), Error> {
+        let path = self.toolchain.llvm_tool("opt");
+        let output = environment::command(&path)
+            .args(["-disable-output", "--passes=print<scalar-evolution>", "-scalar-evolution-classify-expressions=0"])
+            .arg(ir_path)
+            .output()
+            .map_err(Error::io("run", &path))?;
+        // What it says goes to its standard error, and nothing that programs run depends on it.
+        write_atomically(&loops::analysis_path(ir_path), &output.stderr)
     }
 
     /// Fails if a kernel that is wanted is in neither list: those that are there, and those that the macro has left out.
@@ -186,7 +240,7 @@ impl Link<'_> {
             module = pass::with_target(&self.optimize(&nameless, THREADING, &[inline], &kernels)?, &target);
         }
         let mut options = for_arch(BASE).to_vec();
-        if !self.with_lines {
+        if self.lines == Lines::None {
             options.push("-strip-debug".to_owned());
         }
         self.optimize(&module, PASSES_OF_RUSTC, &options, &kernels)
@@ -280,6 +334,7 @@ fn builder_hash() -> u64 {
         include_str!("arch.rs"),
         include_str!("compile.rs"),
         include_str!("explain/lines.rs"),
+        include_str!("explain/metadata.rs"),
         include_str!("features.rs"),
         include_str!("link.rs"),
         include_str!("pass/convergence.rs"),
@@ -289,6 +344,8 @@ fn builder_hash() -> u64 {
         include_str!("pass/marker.rs"),
         include_str!("pass/mod.rs"),
         include_str!("pass/panics.rs"),
+        include_str!("inspect/loops.rs"),
+        include_str!("inspect/places.rs"),
         include_str!("inspect/ptx.rs"),
         include_str!("inspect/split.rs"),
         include_str!("inspect/text.rs"),

@@ -14,6 +14,7 @@
 
 mod build;
 pub mod code;
+pub mod inspect;
 mod machine;
 mod manual;
 mod nearest;
@@ -54,6 +55,8 @@ pub enum Task {
     New(new::Arguments),
     /// Checks a kernel after every save, and shows what it was compiled to and what has changed.
     Watch(watch::Arguments),
+    /// Shows what a kernel was compiled to: Rust, PTX and machine code side by side, registers, occupancy.
+    Inspect(inspect::Arguments),
     /// Checks kernels on the CPU executor, and on a GPU if there is one.
     Check(program::Arguments),
     /// Shows what holds a kernel back on a GPU: what Nsight Compute counts, beside what the executor predicts.
@@ -78,6 +81,7 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
     match task {
         Task::New(arguments) => new::run(arguments).map(|()| ExitCode::SUCCESS),
         Task::Watch(arguments) => watch::run(place, arguments),
+        Task::Inspect(arguments) => inspect::run(place, arguments),
         Task::Check(arguments) => program::run(place, "check", arguments),
         Task::Profile(arguments) => profile::run(place, arguments),
         Task::Bench(arguments) => program::run(place, "bench", arguments),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Unsupported, caller_of, math_functions, place_of_generic, place_of_local, unsupported, with_expression};
 use crate::inspect::CheckError;
-use crate::link::Link;
+use crate::link::{Lines, Link};
 use crate::{Arch, Error};
 
 /// Functions of the compiler's own library that rustc calls for what a source says in another way, and what that is.
@@ -23,7 +23,9 @@ pub(crate) fn explained(error: Error, arch: Arch, link: Link<'_>) -> Error {
         return error;
     }
     let directory = link.directory.join("with-lines");
-    let Ok((ir, _)) = (Link { directory: &directory, with_lines: true, ..link }).optimized(arch) else { return error };
+    let Ok((ir, _)) = (Link { directory: &directory, lines: Lines::OfTheCrate, ..link }).optimized(arch) else {
+        return error;
+    };
     let crate_dir = link.crate_dir;
     match error {
         Error::Tool { log: Some(log), tool, status, message, function } => {

@@ -11,6 +11,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::metadata::{reference, text, value};
+
 /// The metadata of a module.
 pub(super) struct Lines<'a> {
     nodes: HashMap<u32, &'a str>,
@@ -38,7 +40,7 @@ impl<'a> Lines<'a> {
             let node = self.nodes.get(&location)?;
             if let Some(file) = self.file(reference(node, "scope: ")?) {
                 let place =
-                    |file: &Path| format!("{}:{}:{}", file.display(), number(node, "line: "), number(node, "column: "));
+                    |file: &Path| format!("{}:{}:{}", file.display(), value(node, "line: "), value(node, "column: "));
                 if let Ok(file) = file.strip_prefix(self.crate_dir) {
                     return Some(place(file));
                 }
@@ -103,21 +105,6 @@ impl<'a> Lines<'a> {
         }
         None
     }
-}
-
-/// The number of the node that a field refers to: `scope: !20`.
-fn reference(node: &str, field: &str) -> Option<u32> {
-    let rest = node.split_once(field)?.1.strip_prefix('!')?;
-    rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
-}
-
-fn number<'a>(node: &'a str, field: &str) -> &'a str {
-    let rest = node.split_once(field).map_or("0", |(_, rest)| rest);
-    &rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())]
-}
-
-fn text<'a>(node: &'a str, field: &str) -> Option<&'a str> {
-    node.split_once(field)?.1.strip_prefix('"')?.split('"').next()
 }
 
 #[cfg(test)]

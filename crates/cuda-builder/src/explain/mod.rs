@@ -12,6 +12,7 @@ mod diagnostics;
 mod failure;
 mod lines;
 mod log;
+pub(crate) mod metadata;
 
 use std::path::Path;
 

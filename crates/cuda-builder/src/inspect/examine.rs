@@ -43,7 +43,7 @@ pub fn examine(kernels: &[(Arch, &KernelEntry)], cache: &Path) -> Result<Vec<Exa
 }
 
 /// What identifies the tools: another version gives other results.
-fn tools() -> Result<String, ToolError> {
+pub(super) fn tools() -> Result<String, ToolError> {
     let identity = |tool: CudaTool| -> Result<String, ToolError> {
         let path = tool.find().ok_or(ToolError::Missing(tool))?;
         let metadata = fs::metadata(&path).map_err(|reason| ToolError::Io { path: path.clone(), reason })?;
@@ -71,7 +71,7 @@ fn examine_one(tools: &str, arch: Arch, kernel: &KernelEntry, cache: &Path) -> R
 }
 
 /// The hash of everything that a result depends on, in hexadecimal digits.
-fn key(tools: &str, arch: Arch, ptx: &str) -> String {
+pub(super) fn key(tools: &str, arch: Arch, ptx: &str) -> String {
     // Two hashes of 64 bits, so that no two kernels ever share one.
     let hash = |half: u8| {
         let mut hasher = DefaultHasher::new();
@@ -82,7 +82,7 @@ fn key(tools: &str, arch: Arch, ptx: &str) -> String {
 }
 
 /// Makes sense of what the two tools have said of one kernel.
-fn read(name: &str, report: &str, listing: &str) -> Result<Examination, ToolError> {
+pub(super) fn read(name: &str, report: &str, listing: &str) -> Result<Examination, ToolError> {
     let lacking = |tool| ToolError::Unexpected { tool, what: format!("it does not mention the kernel `{name}`") };
     let (kernels, warnings) = assembler::read_report(report)?;
     let resources = kernels.into_iter().find(|kernel| kernel.name == name).ok_or(lacking(CudaTool::Ptxas))?;
@@ -91,7 +91,7 @@ fn read(name: &str, report: &str, listing: &str) -> Result<Examination, ToolErro
 }
 
 /// Removes results that have been there for long: they would be made again. What cannot be removed stays.
-fn remove_old(cache: &Path) {
+pub(super) fn remove_old(cache: &Path) {
     let Some(limit) = SystemTime::now().checked_sub(KEPT_FOR) else { return };
     let entries = fs::read_dir(cache).into_iter().flatten().flatten();
     let old = entries.filter(|entry| {

@@ -1,11 +1,14 @@
 //! Reading PTX, what the assembler says of it, and the machine code that it becomes.
 //!
 //! [`Ptx`], [`split_by_kernel`], [`normal_form`], [`executed_together`], [`read_report`] and [`read_listing`] need no tool. [`assemble`],
-//! [`disassemble`] and [`examine`] run NVIDIA's `ptxas` and `nvdisasm`, which need no GPU.
+//! [`disassemble`], [`examine`] and [`annotate`] run NVIDIA's `ptxas` and `nvdisasm`, which need no GPU.
 
+mod annotate;
 mod assembler;
 mod examine;
+pub(crate) mod loops;
 mod normal;
+mod places;
 mod ptx;
 mod sass;
 mod split;
@@ -13,9 +16,13 @@ mod text;
 mod together;
 mod tools;
 
+pub use annotate::{Annotated, Instruction, Live, Mark, annotate};
 pub use assembler::{Assembly, KernelResources, assemble, read_report};
 pub use examine::{Examination, examine};
+pub use loops::{Loop, loops};
 pub use normal::normal_form;
+pub(crate) use places::numbered;
+pub use places::{Place, Places};
 pub use ptx::{CheckError, Function, MemoryInstruction, Ptx};
 pub use sass::{KernelCode, disassemble, read_listing};
 pub(crate) use split::split;

@@ -5,6 +5,8 @@
 //!                                                       └─nvdisasm─▶ instructions ──▶ counts by class
 //! ```
 //!
+//! With [`Compile::lines`] there are also the instructions themselves, PTX and machine code, each with its line of Rust ([`Listing`]).
+//!
 //! Nothing here needs a GPU. Without NVIDIA's tools there is the PTX, and [`Code::machine`] says what is missing. Everything can be written as
 //! JSON ([`serde::Serialize`]).
 //!
@@ -20,15 +22,24 @@
 //! ```
 
 mod classes;
+mod lines;
+mod listing;
+mod registers;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use cuda_builder::inspect::{Examination, KernelResources, ToolError, examine};
+use cuda_builder::inspect::{Examination, KernelResources, Places, ToolError, annotate, examine, loops};
 use cuda_builder::{Arch, CudaBuilder, KernelEntry};
 use gpu_facts::{BlockNeeds, Occupancy};
 use serde::{Serialize, Serializer};
 
+use listing::Parts;
+
 pub use classes::{Class, Count, count, name};
+pub use lines::{LoopLine, Origin, PtxLine, RustLine, SassLine, SourceText};
+pub use listing::Listing;
+pub use registers::{Peak, Slot};
 
 /// Which kernel is to be compiled, and for what.
 #[derive(Clone, Debug)]
@@ -41,17 +52,29 @@ pub struct Compile {
     pub arch: Arch,
     /// Where cargo and the builder keep what they make: by default in the target directory of the crate's workspace.
     pub target_dir: Option<PathBuf>,
+    /// Whether to say which lines of Rust the instructions come from. The instructions are the same; the compile takes longer.
+    pub with_lines: bool,
 }
 
 impl Compile {
     /// A kernel of the crate in a directory, for an architecture.
     pub fn new(kernels: impl Into<PathBuf>, kernel: impl Into<String>, arch: Arch) -> Self {
-        Self { kernels: kernels.into(), kernel: kernel.into(), arch, target_dir: None }
+        Self { kernels: kernels.into(), kernel: kernel.into(), arch, target_dir: None, with_lines: false }
+    }
+
+    /// The same, with the lines of Rust that the instructions come from.
+    pub fn lines(mut self) -> Self {
+        self.with_lines = true;
+        self
     }
 
     /// The builder of this kernel alone.
     fn builder(&self) -> CudaBuilder {
-        let builder = CudaBuilder::new(&self.kernels).arch(self.arch).kernels(&[&self.kernel]);
+        let builder = CudaBuilder::new(&self.kernels)
+            .arch(self.arch)
+            .kernels(&[&self.kernel])
+            .places(self.with_lines)
+            .quiet(true);
         match &self.target_dir {
             Some(directory) => builder.target_dir(directory.join("cuda-builder")),
             None => builder,
@@ -79,6 +102,9 @@ pub struct Code {
     /// What NVIDIA's tools say, or, without them, which is missing and how to get it: in JSON the key `error`.
     #[serde(serialize_with = "machine_or_error")]
     pub machine: Result<Machine, String>,
+    /// The instructions by lines, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listing: Option<Listing>,
 }
 
 /// The machine code of a kernel.
@@ -88,7 +114,7 @@ pub struct Machine {
     pub resources: Resources,
     /// How many blocks a multiprocessor runs at a time; `None` for a GPU that there are no figures of.
     pub occupancy: Option<Occupancy>,
-    /// How many instructions there are.
+    /// How many instructions there are, without those that fill the code up behind the last.
     pub instructions: usize,
     /// How many of each kind, class by class, the most frequent first.
     pub counts: Vec<Count>,
@@ -142,14 +168,36 @@ impl Code {
         let [kernel] = &module.kernels[..] else { unreachable!("one kernel was asked for, and the builder found it") };
         // Beside what the builder keeps: `TARGET/cuda-builder/ptx/NAME/sm_90a.ptx`.
         let cache = module.path.ancestors().nth(3).unwrap_or(Path::new(".")).join("examined");
-        Ok(Self::of(kernel, request.arch, build.warnings.clone(), &cache))
+        if !request.with_lines {
+            return Ok(Self::of(kernel, request.arch, build.warnings.clone(), &cache));
+        }
+        let annotated = annotate(kernel, request.arch, &cache);
+        let ir = fs::read_to_string(&module.llvm_ir).unwrap_or_default();
+        let listing = Listing::of(&Parts {
+            crate_dir: &fs::canonicalize(&request.kernels).unwrap_or_else(|_| request.kernels.clone()),
+            ptx: &kernel.ptx,
+            places: &Places::of(&ir),
+            loops: &loops(&module.llvm_ir),
+            annotated: annotated.as_ref().ok(),
+        });
+        let examination = annotated.as_ref().map(|annotated| &annotated.examination);
+        let code = Self::with(kernel, request.arch, build.warnings.clone(), examination);
+        Ok(Self { listing: Some(listing), ..code })
     }
 
     /// What there is to say of a kernel that has been compiled. What the tools say of it is kept in the directory `cache`.
     pub fn of(kernel: &KernelEntry, arch: Arch, warnings: Vec<String>, cache: &Path) -> Self {
-        let machine = examine(&[(arch, kernel)], cache)
-            .map(|examinations| Machine::of(kernel, arch, &examinations[0]))
-            .map_err(|error| without_tools(&error));
+        let examinations = examine(&[(arch, kernel)], cache);
+        Self::with(kernel, arch, warnings, examinations.as_ref().map(|examinations| &examinations[0]))
+    }
+
+    /// What there is to say of a kernel of which the tools have said what they know, or why they have not.
+    pub(crate) fn with(
+        kernel: &KernelEntry,
+        arch: Arch,
+        warnings: Vec<String>,
+        examination: Result<&Examination, &ToolError>,
+    ) -> Self {
         Self {
             kernel: kernel.name.clone(),
             arch: arch.to_string(),
@@ -158,7 +206,8 @@ impl Code {
             static_shared_bytes: kernel.shared_bytes,
             dynamic_shared_bytes: kernel.dynamic_shared_bytes,
             warnings,
-            machine,
+            machine: examination.map(|examination| Machine::of(kernel, arch, examination)).map_err(without_tools),
+            listing: None,
         }
     }
 }
@@ -179,11 +228,14 @@ impl Machine {
             shared_bytes: u64::from(resources.shared_bytes) + u64::from(kernel.dynamic_shared_bytes),
             barriers: resources.barriers,
         };
+        let mut opcodes: Vec<&str> = code.opcodes().collect();
+        // What fills the kernel up behind its last instruction is none of it.
+        opcodes.truncate(opcodes.iter().rposition(|opcode| *opcode != "NOP").map_or(0, |last| last + 1));
         Self {
             resources: resources.into(),
             occupancy: Occupancy::of(arch.compute_capability(), &needs),
-            instructions: code.instructions.len(),
-            counts: count(code.opcodes()),
+            instructions: opcodes.len(),
+            counts: count(opcodes.into_iter()),
             warnings: warnings.clone(),
         }
     }
