@@ -15,6 +15,7 @@
 pub mod new;
 mod program;
 mod project;
+pub mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +49,8 @@ pub enum Task {
     New(new::Arguments),
     /// Checks kernels on the CPU executor, and on a GPU if there is one.
     Check(program::Arguments),
+    /// Shows what a block of a kernel does, step by step, on the CPU executor.
+    Trace(trace::Arguments),
     /// Measures kernels on a GPU.
     Bench(program::Arguments),
 }
@@ -60,6 +63,7 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
     match task {
         Task::New(arguments) => new::run(arguments).map(|()| ExitCode::SUCCESS),
         Task::Check(arguments) => program::run(&Project::find(place)?, "check", arguments),
+        Task::Trace(arguments) => trace::run(place, arguments),
         Task::Bench(arguments) => program::run(&Project::find(place)?, "bench", arguments),
     }
 }

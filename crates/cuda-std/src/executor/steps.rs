@@ -119,6 +119,51 @@ pub enum StepKind {
 }
 
 impl StepKind {
+    /// All kinds.
+    pub const ALL: [Self; 41] = [
+        Self::GlobalLoad,
+        Self::GlobalStore,
+        Self::GlobalAtomic,
+        Self::SharedLoad,
+        Self::SharedStore,
+        Self::SharedAtomic,
+        Self::ClusterLoad,
+        Self::ClusterStore,
+        Self::ClusterAtomic,
+        Self::Arrive,
+        Self::Wait,
+        Self::Complete,
+        Self::Passed,
+        Self::BarrierInit,
+        Self::BarrierFence,
+        Self::TmaLoad,
+        Self::TmaLoaded,
+        Self::TmaStore,
+        Self::TmaStoreCommit,
+        Self::TmaStoreWait,
+        Self::AsyncCopy,
+        Self::AsyncCopyCommit,
+        Self::AsyncCopyWait,
+        Self::WgmmaFence,
+        Self::Wgmma,
+        Self::WgmmaCommit,
+        Self::WgmmaWait,
+        Self::Mma,
+        Self::LoadMatrices,
+        Self::Shuffle,
+        Self::Vote,
+        Self::SyncWarp,
+        Self::Elect,
+        Self::Fence,
+        Self::FenceAsync,
+        Self::Clock,
+        Self::Print,
+        Self::RegistersReleased,
+        Self::RegistersAcquired,
+        Self::End,
+        Self::Fault,
+    ];
+
     /// The name, in words joined by hyphens.
     pub const fn name(self) -> &'static str {
         match self {
