@@ -9,7 +9,8 @@ mod common;
 use std::sync::Arc;
 
 use common::line_of;
-use cuda_std::atomic::{Acquire, Relaxed, Release, Scope};
+use cuda_std::async_copy::{commit_group, copy_async, wait_group};
+use cuda_std::atomic::{AcqRel, Acquire, Relaxed, Release, Scope, fence};
 use cuda_std::executor::{
     Checks, Executor, FaultKind, LaunchError, RecordedLaunch, Step, StepActor, StepBarrier, StepKind, StepMemory,
     StepOptions, Steps,
@@ -49,7 +50,7 @@ fn reverses(has_barrier: u32, out: GlobalSliceMut<'_, u32>) {
         if has_barrier != 0 {
             thread::sync_threads(); // <barrier>
         }
-        if me % 2 == 0 {
+        if me.is_multiple_of(2) {
             out.set_unchecked(me, NUMBERS.read(63 - me)); // <even>
         } else {
             out.set_unchecked(me, NUMBERS.read(63 - me)); // <odd>
@@ -240,7 +241,7 @@ fn pipeline(steps: u32, a: TensorMap<'_>, b: TensorMap<'_>, out: GlobalSliceMut<
             }
             wgmma::commit();
             sums.wait::<0>();
-            if me % 32 == 0 {
+            if me.is_multiple_of(32) {
                 empty(stage).arrive(); // <arrive empty>
             }
         }
@@ -347,4 +348,81 @@ fn several_blocks_have_one_order_and_results_do_not_change() {
     assert!(store(0) < store(1) && store(1) < store(2));
     assert!(run(Some(StepOptions { kernel: Some("another".into()), ..options.clone() })).2.is_none());
     assert!(run(Some(StepOptions { launch: 1, ..options })).2.is_none());
+}
+
+/// Everything else that is recorded, by two warps.
+#[kernel(block = 64, dynamic_shared = 1024)]
+fn does_everything(x: GlobalSlice<'_, f32>, out: GlobalSliceMut<'_, f32>, sum: GlobalAtomics<'_, u32>) {
+    static TOTAL: Shared<[u32; 1]> = Shared::new();
+    unsafe {
+        let memory: SharedSlice<f32> = dynamic_shared(0, 256);
+        let me = thread::thread_idx_x() as usize;
+        copy_async::<4, _>(&memory, 4 * me, &x, 4 * me, 4);
+        commit_group();
+        wait_group::<0>();
+        hopper::sync_part::<64>(3);
+        let value = memory.read(4 * (me ^ 32));
+        let (other, _) = warp::warp_shuffle_xor(warp::ALL_LANES, value, 1, 32);
+        let _ = warp::warp_vote_all(warp::ALL_LANES, other > 0.0);
+        warp::sync_warp(warp::ALL_LANES);
+        if me == 0 {
+            TOTAL.write(0, 0);
+            gpu_println!("first {}", other);
+        }
+        thread::sync_threads();
+        let _ = TOTAL.atomic(0).fetch_add(1, Relaxed, Scope::Block);
+        fence(AcqRel, Scope::Device);
+        let _ = sum.get(0).unwrap().fetch_add(1, Relaxed, Scope::Device);
+        let _ = thread::clock64();
+        out.set_unchecked(me, other);
+    }
+}
+
+#[test]
+fn every_kind_of_step_of_a_warp_is_recorded() {
+    use StepKind as K;
+    let (x, mut out, mut sum) = ([1.0f32; 256], [0.0; 64], [0u32]);
+    let kernel = does_everything {
+        x: GlobalSlice::new(&x),
+        out: GlobalSliceMut::new(&mut out),
+        sum: GlobalAtomics::new(&mut sum),
+    };
+    let (result, launch) = record(kernel, 1, StepOptions::default());
+    result.unwrap();
+    let steps = &launch.blocks[0].steps;
+    for kind in [
+        K::AsyncCopy,
+        K::AsyncCopyCommit,
+        K::AsyncCopyWait,
+        K::SharedLoad,
+        K::Shuffle,
+        K::Vote,
+        K::SyncWarp,
+        K::SharedStore,
+        K::Print,
+        K::Wait,
+        K::Passed,
+        K::SharedAtomic,
+        K::Fence,
+        K::GlobalAtomic,
+        K::Clock,
+        K::GlobalStore,
+        K::End,
+    ] {
+        let lanes: u32 = of_warp(&launch, 0).iter().filter(|(of, _)| *of == kind).map(|(_, lanes)| *lanes).sum();
+        let barriers = if matches!(kind, K::Wait | K::Passed) { 2 } else { 1 };
+        let expected = if matches!(kind, K::SharedStore | K::Print) { 1 } else { 32 * barriers };
+        assert_eq!(lanes, expected, "{kind:?}");
+    }
+    let one =
+        |kind, wanted: &dyn Fn(&Step) -> bool| steps.iter().find(|step| step.kind == kind && wanted(step)).unwrap();
+    let copy = one(K::AsyncCopy, &|_| true);
+    assert_eq!((copy.bytes, copy.phase, &copy.ranges[..]), (512, Some(0), &[0..512][..]));
+    assert_eq!(one(K::AsyncCopyWait, &|_| true).ranges, copy.ranges);
+    let named = one(K::Wait, &|step| step.barrier == Some(StepBarrier::Named(3)));
+    assert_eq!((named.phase, named.text.as_str()), (Some(0), "64 threads"));
+    one(K::Complete, &|step| step.barrier == Some(StepBarrier::Named(3)));
+    assert!(one(K::Print, &|_| true).text.starts_with("first 1"));
+    assert_eq!(one(K::Fence, &|_| true).text, "device");
+    assert_eq!(one(K::GlobalAtomic, &|_| true).memory, Some(StepMemory::View(2)));
 }

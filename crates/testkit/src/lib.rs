@@ -76,6 +76,8 @@
 mod agreement;
 mod argument;
 mod bench;
+#[cfg(feature = "program")]
+mod callers;
 mod check;
 #[cfg(feature = "program")]
 pub mod child;
@@ -118,7 +120,7 @@ pub use peak::{Least, Peak};
 #[cfg(feature = "program")]
 pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};
 pub use runtime::Device;
-pub use steps::record_steps;
+pub use steps::{assert_trace_files, record_steps};
 pub use trace::{Shown, TraceReport, trace};
 #[cfg(feature = "program")]
 pub use trace_task::{Format, TraceTask};

@@ -7,6 +7,7 @@ use cuda_std::executor::{
 };
 use kernel_trace::{Array, Barrier, Block, FORMAT, Kind, Left, Memory, Trace, VERSION, View};
 use runtime::Device;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::Error;
@@ -96,6 +97,30 @@ pub fn record_steps(
         places: places.0,
         blocks,
     })
+}
+
+/// Compares a trace with files that are kept of it: `FILE.json`, from which everything else is made, and `FILE.txt` with its tables. Files of the directory
+/// `root` are named as from there, so that it does not matter where the repository is. With the variable `TILEWRIGHT_BLESS` set, the files
+/// are written anew.
+///
+/// # Panics
+/// If a file says something else, or cannot be read or written.
+pub fn assert_trace_files(trace: &Trace, root: &Path, file: &Path) {
+    let trace = trace.clone().relative_to(root);
+    for (end, found) in [("json", trace.to_json()), ("txt", trace.to_tables())] {
+        let path = file.with_extension(end);
+        if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
+            std::fs::write(&path, &found).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let differ = kept.lines().zip(found.lines()).position(|(kept, found)| kept != found);
+        let line = differ.unwrap_or_else(|| kept.lines().count().min(found.lines().count())) + 1;
+        assert!(
+            kept == found,
+            "{}:{line} is not what the kernel does: TILEWRIGHT_BLESS=1 writes it anew",
+            path.display()
+        );
+    }
 }
 
 /// Lines of source, each once.

@@ -10,6 +10,7 @@ use kernel_trace::Trace;
 use runtime::Device;
 
 use crate::Error;
+use crate::callers::CALLERS;
 use crate::runner::{Program, Wanted, select, sizes_for};
 use crate::steps::record_steps;
 
@@ -105,7 +106,7 @@ impl Program<'_> {
                 blocks: if task.blocks.is_empty() { StepOptions::default().blocks } else { task.blocks.clone() },
                 limit: task.limit,
                 budget: task.budget,
-                caller: None,
+                callers: Some(CALLERS),
             };
             let sizes = match sizes_for(operation, &executor, task.sizes.as_deref()) {
                 // Where several operations are meant, these are the sizes of one of them.

@@ -13,7 +13,7 @@ const MOST: usize = 20_000;
 
 /// The height of a row of the timeline, its left margin, and the least and the greatest width that it takes.
 const ROW: usize = 18;
-const LEFT: usize = 210;
+const LEFT: usize = 250;
 const WIDTHS: [usize; 2] = [700, 24_000];
 
 const STYLE: &str = include_str!("html.css");
@@ -179,17 +179,18 @@ fn timeline(page: &mut String, trace: &Trace, block: &Block, summary: &Summary, 
     }
     let mut loads: BTreeMap<u64, &Step> = BTreeMap::new();
     for step in shown {
-        if let (Kind::TmaLoad, Some(transfer)) = (step.kind, step.transfer) {
-            loads.insert(transfer, step);
-        }
-        if let (Kind::TmaLoaded, Some(load)) = (step.kind, step.transfer.and_then(|transfer| loads.remove(&transfer))) {
-            let what = escaped(&format!("TMA: {}", block.detail(load)));
-            let _ = writeln!(
-                page,
-                "<rect class=\"transfer\" x=\"{:.1}\" y=\"3\" width=\"{:.1}\" height=\"5\"><title>{what}</title></rect>",
-                at(load.step),
-                at(step.step) - at(load.step)
-            );
+        match (step.kind, step.transfer) {
+            (Kind::TmaLoad, Some(transfer)) => drop(loads.insert(transfer, step)),
+            (Kind::TmaLoaded, Some(transfer)) => {
+                let Some(load) = loads.remove(&transfer) else { continue };
+                let what = escaped(&format!("TMA: {}", block.detail(load)));
+                let (begin, width) = (at(load.step), at(step.step) - at(load.step));
+                let _ = writeln!(
+                    page,
+                    "<rect class=\"transfer\" x=\"{begin:.1}\" y=\"3\" width=\"{width:.1}\" height=\"5\"><title>{what}</title></rect>"
+                );
+            }
+            _ => {}
         }
     }
     for step in shown.iter().filter(|step| step.kind != Kind::Wait) {

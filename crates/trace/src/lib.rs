@@ -17,6 +17,7 @@ mod text;
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -369,7 +370,7 @@ impl Trace {
 
     /// The file: an object, with each step on a line of its own.
     pub fn to_json(&self) -> String {
-        let text = serde_json::to_string(self).expect("a trace has strings for keys");
+        let Ok(text) = serde_json::to_string(self) else { unreachable!("a trace has strings for keys") };
         // Lines that a person, and a comparison of two files, can look at. A brace in a string is never behind a comma alone.
         let mut lines = String::with_capacity(text.len() + text.len() / 64);
         let (mut in_string, mut is_escaped) = (false, false);
@@ -399,9 +400,31 @@ impl Trace {
         place.and_then(|place| self.places.get(place)).map_or("", String::as_str)
     }
 
+    /// The same, in which files of a directory are named as from there: a trace that says the same wherever it was recorded.
+    pub fn relative_to(mut self, directory: &Path) -> Self {
+        let prefix = format!("{}/", directory.display());
+        let shorten = |text: &mut String| {
+            if text.contains(&prefix) {
+                *text = text.replace(&prefix, "");
+            }
+        };
+        self.places.iter_mut().chain(&mut self.error).for_each(shorten);
+        for block in &mut self.blocks {
+            block.fault.iter_mut().chain(block.arrays.iter_mut().map(|array| &mut array.name)).for_each(shorten);
+            block.steps.iter_mut().map(|step| &mut step.text).for_each(shorten);
+            block.left.iter_mut().map(|left| &mut left.waits).for_each(shorten);
+        }
+        self
+    }
+
     /// The trace as text.
     pub fn to_text(&self) -> String {
-        text::text(self)
+        text::text(self, true)
+    }
+
+    /// What the trace is of, and its tables, without the steps.
+    pub fn to_tables(&self) -> String {
+        text::text(self, false)
     }
 
     /// The trace in the format of Chrome's tracing, which Perfetto shows: a row for each warp, spans for waits, transfers and phases, and

@@ -194,6 +194,7 @@ fn name(counts: &BTreeMap<Kind, u64>) -> &'static str {
             "loader and consumer"
         }
         () if multiplies => "consumer",
+        () if has(Kind::TmaLoad) && has(Kind::FenceAsync) => "producer and converter",
         () if has(Kind::TmaLoad) => "producer",
         () if has(Kind::FenceAsync) => "converter",
         () if has(Kind::TmaStore) => "storer",
@@ -269,7 +270,9 @@ fn stages_of_tma(block: &Block) -> Vec<Stage> {
 }
 
 fn stages_of_copies(block: &Block) -> Vec<Stage> {
-    let mut groups: BTreeMap<(Memory, u64), (Vec<Range<usize>>, u64)> = BTreeMap::new();
+    /// What a group fills, and its first step.
+    type Group = (Vec<Range<usize>>, u64);
+    let mut groups: BTreeMap<(Memory, u64), Group> = BTreeMap::new();
     for step in block.steps.iter().filter(|step| step.kind == Kind::AsyncCopy) {
         if let (Some(memory), Some(group)) = (step.memory, step.phase) {
             let (ranges, _) = groups.entry((memory, group)).or_insert((Vec::new(), step.step));
@@ -289,6 +292,9 @@ fn stages_of_copies(block: &Block) -> Vec<Stage> {
     stages
 }
 
+/// How far apart parts may lie that are one part: rows of a tile have gaps, so that they begin in different banks.
+const GAP: usize = 128;
+
 /// Shared memory that threads write, and stages: who writes, who reads.
 fn storage(block: &Block, roles: &[Role], stages: &[Stage]) -> Vec<Storage> {
     let mut written: BTreeMap<Memory, Vec<Range<usize>>> = BTreeMap::new();
@@ -297,10 +303,33 @@ fn storage(block: &Block, roles: &[Role], stages: &[Stage]) -> Vec<Storage> {
             step.ranges().for_each(|range| add(written.entry(memory).or_default(), &range));
         }
     }
-    let of_stages = stages.iter().flat_map(|stage| stage.ranges.iter().map(|range| (stage.memory, range.clone())));
-    let of_threads = written.iter().flat_map(|(memory, ranges)| ranges.iter().map(|range| (*memory, range.clone())));
-    let all: BTreeSet<_> =
-        of_stages.chain(of_threads).map(|(memory, range)| (memory, range.start, range.end)).collect();
+    let mut parts: Vec<(Memory, Range<usize>)> = Vec::new();
+    for stage in stages {
+        parts.extend(stage.ranges.iter().map(|range| (stage.memory, range.clone())));
+    }
+    // What is written to a stage besides, its row says.
+    let of_stages = parts.clone();
+    for (memory, ranges) in written {
+        for range in ranges {
+            let overlaps = |(other, stage): &(Memory, Range<usize>)| {
+                *other == memory && stage.start < range.end && range.start < stage.end
+            };
+            let mut first = range.start;
+            let mut inside: Vec<_> = of_stages.iter().filter(|part| overlaps(part)).map(|(_, stage)| stage).collect();
+            inside.sort_unstable_by_key(|stage| stage.start);
+            for stage in inside {
+                if first < stage.start {
+                    parts.push((memory, first..stage.start));
+                }
+                first = first.max(stage.end);
+            }
+            if first < range.end {
+                parts.push((memory, first..range.end));
+            }
+        }
+    }
+    parts.sort_unstable_by_key(|(memory, range)| (*memory, range.start, range.end));
+    parts.dedup();
     let who = |step: &Step| {
         let role = step.warp.and_then(|warp| role_of(roles, warp)).map_or(step.by.as_str(), |role| role.name.as_str());
         match step.kind {
@@ -309,18 +338,33 @@ fn storage(block: &Block, roles: &[Role], stages: &[Stage]) -> Vec<Storage> {
             kind => format!("{role} by {kind}"),
         }
     };
-    all.into_iter()
-        .map(|(memory, start, end)| {
-            let bytes = start..end;
-            let by = |is_meant: fn(Kind) -> bool| {
-                let steps = block.steps.iter().filter(|step| is_meant(step.kind) && step.touches(memory, &bytes));
-                steps.map(who).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
-            };
-            let written_by =
-                by(|kind| matches!(kind, Kind::SharedStore | Kind::SharedAtomic | Kind::TmaLoaded | Kind::AsyncCopy));
-            Storage { memory, written_by, read_by: by(is_read), bytes }
-        })
-        .collect()
+    let mut all: Vec<Storage> = Vec::new();
+    // What a stage is, stays one.
+    let mut was_stage = true;
+    for (memory, bytes) in parts {
+        let by = |is_meant: fn(Kind) -> bool| {
+            let steps = block.steps.iter().filter(|step| is_meant(step.kind) && step.touches(memory, &bytes));
+            steps.map(who).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+        };
+        let written_by =
+            by(|kind| matches!(kind, Kind::SharedStore | Kind::SharedAtomic | Kind::TmaLoaded | Kind::AsyncCopy));
+        let read_by = by(is_read);
+        let is_stage = of_stages.iter().any(|(of, stage)| *of == memory && *stage == bytes);
+        match all.last_mut() {
+            Some(last)
+                if !is_stage
+                    && !was_stage
+                    && last.memory == memory
+                    && bytes.start - last.bytes.end.min(bytes.start) <= GAP
+                    && (&last.written_by, &last.read_by) == (&written_by, &read_by) =>
+            {
+                last.bytes.end = last.bytes.end.max(bytes.end);
+            }
+            _ => all.push(Storage { memory, bytes, written_by, read_by }),
+        }
+        was_stage = is_stage;
+    }
+    all
 }
 
 fn handoffs(block: &Block, roles: &[Role]) -> Vec<Handoff> {

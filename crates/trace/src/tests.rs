@@ -219,4 +219,20 @@ fn the_page_has_everything_without_javascript() {
         (count("</table>"), count("</section>"), count("</svg>"))
     );
     assert_eq!(count("<tr id="), example().blocks[0].steps.len());
+    // Two loads, and four waits, of which one never ends.
+    assert_eq!((count("class=\"transfer\""), count("class=\"wait\"")), (2, 4));
+}
+
+#[test]
+fn a_trace_says_the_same_wherever_it_was_recorded() {
+    let at = |directory: &str| {
+        let mut trace = example();
+        trace.places.iter_mut().for_each(|place| place.insert_str(0, directory));
+        trace.blocks[0].fault = Some(format!("it waits\n  --> {directory}k.rs:9"));
+        trace
+    };
+    let shortened = at("/home/somebody/mine/").relative_to(Path::new("/home/somebody/mine"));
+    assert_eq!(shortened, at(""));
+    // What is elsewhere keeps its whole path.
+    assert_eq!(at("/opt/").relative_to(Path::new("/home")), at("/opt/"));
 }

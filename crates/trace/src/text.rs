@@ -103,7 +103,8 @@ fn lines(head: &[&str], rows: &[Vec<String>]) -> String {
     all.collect::<Vec<_>>().join("\n")
 }
 
-pub(crate) fn text(trace: &Trace) -> String {
+/// Without the steps, if only the tables are wanted.
+pub(crate) fn text(trace: &Trace, has_steps: bool) -> String {
     let mut text = String::new();
     for block in &trace.blocks {
         let summary = Summary::of(block);
@@ -113,27 +114,29 @@ pub(crate) fn text(trace: &Trace) -> String {
         for table in tables(trace, block, &summary) {
             let _ = writeln!(text, "\n{}\n{}", table.title, lines(&table.head, &table.rows));
         }
-        let rows: Vec<_> = block
-            .steps
-            .iter()
-            .map(|step| {
-                let mut place = trace.place(step.place).to_owned();
-                if step.caller.is_some() && step.caller != step.place {
-                    let _ = write!(place, ", from {}", trace.place(step.caller));
-                }
-                vec![step.step.to_string(), step.who(), step.kind.to_string(), place, block.detail(step)]
-            })
-            .collect();
-        let _ = writeln!(text, "\nSteps\n{}", lines(&["step", "who", "what", "line", "of what"], &rows));
+        if has_steps {
+            write_steps(&mut text, trace, block);
+        }
         if let Some(fault) = &block.fault {
             let _ = writeln!(text, "\n{fault}");
         }
         text.push('\n');
     }
-    if let Some(error) =
-        trace.error.as_ref().filter(|error| trace.blocks.iter().all(|block| block.fault.as_ref() != Some(error)))
-    {
+    let is_told = |error: &String| trace.blocks.iter().any(|block| block.fault.as_ref() == Some(error));
+    if let Some(error) = trace.error.as_ref().filter(|error| !is_told(error)) {
         let _ = writeln!(text, "{error}");
     }
     text
+}
+
+fn write_steps(text: &mut String, trace: &Trace, block: &Block) {
+    let row = |step: &crate::Step| {
+        let mut place = trace.place(step.place).to_owned();
+        if step.caller.is_some() && step.caller != step.place {
+            let _ = write!(place, ", from {}", trace.place(step.caller));
+        }
+        vec![step.step.to_string(), step.who(), step.kind.to_string(), place, block.detail(step)]
+    };
+    let rows: Vec<_> = block.steps.iter().map(row).collect();
+    let _ = writeln!(text, "\nSteps\n{}", lines(&["step", "who", "what", "line", "of what"], &rows));
 }

@@ -113,7 +113,7 @@ impl<'a> Block<'a> {
             }
             result => result,
         };
-        self.context.end_recording(result.as_ref().err());
+        self.context.end_recording(result.as_ref().err().map(|fault| &**fault));
         result
     }
 

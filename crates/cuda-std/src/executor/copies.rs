@@ -68,7 +68,8 @@ pub(crate) fn copy_to_shared(
     let mut copies = context.details().copies.take();
     let group = copies.committed;
     context.note_step(StepKind::AsyncCopy, location, |note, steps| {
-        note.at(steps, Memory::Shared(&DYNAMIC), [target.start * WORD..target.end * WORD]).phase(group)
+        let bytes = core::iter::once(target.start * WORD..target.end * WORD);
+        note.at(steps, Memory::Shared(&DYNAMIC), bytes).phase(group)
     });
     copies.pending.push(Copy { source, source_bytes, target, group, location });
     context.details().copies.set(copies);

@@ -165,7 +165,7 @@ pub(crate) use remote::{
 };
 pub(crate) use spins::note_vector;
 pub use steps::{
-    Left, RecordedArray, RecordedBlock, RecordedLaunch, Step, StepActor, StepBarrier, StepKind, StepMemory,
+    Callers, Left, RecordedArray, RecordedBlock, RecordedLaunch, Step, StepActor, StepBarrier, StepKind, StepMemory,
     StepOptions, Steps,
 };
 pub use stop::Stop;

@@ -284,7 +284,7 @@ pub struct Step {
     pub kind: StepKind,
     /// The place in the source.
     pub line: Option<SourceLine>,
-    /// The line of the kernel by which it came to this place, if [`StepOptions::caller`] knows.
+    /// The line of the kernel by which it came to this place, if [`StepOptions::callers`] knows.
     pub caller: Option<SourceLine>,
     /// How often in a row: more than once for what does the same again, as a loop does that waits.
     pub times: u64,
@@ -362,6 +362,17 @@ pub struct RecordedLaunch {
     pub blocks: Vec<RecordedBlock>,
 }
 
+/// How the line of a kernel is found that a thread is in: a kernel's line calls functions that do what is recorded. The executor does not
+/// know: it takes a stack to be walked, and debug information to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Callers {
+    /// Finds return addresses of the running thread, the innermost first, as many as there is room for, and returns how many. It runs on a
+    /// stack with a few kilobytes left.
+    pub addresses: fn(&mut [usize]) -> usize,
+    /// The line of the kernel among these, if there is one. It runs on the stack of the executor.
+    pub line: fn(&[usize]) -> Option<SourceLine>,
+}
+
 /// What is recorded.
 #[derive(Clone, Debug)]
 pub struct StepOptions {
@@ -376,8 +387,8 @@ pub struct StepOptions {
     /// How many steps the threads of a block make, each for itself, before the launch is ended: a kernel that never ends is one that makes
     /// more.
     pub budget: u64,
-    /// Finds the line of the kernel that the running thread is in. Without, that is not recorded.
-    pub caller: Option<fn() -> Option<SourceLine>>,
+    /// Finds the lines of the kernel that threads are in. Without, these are not recorded.
+    pub callers: Option<Callers>,
 }
 
 impl StepOptions {
@@ -397,7 +408,7 @@ impl Default for StepOptions {
             blocks: std::vec![Dim3::new(0, 0, 0)],
             limit: Self::DEFAULT_LIMIT,
             budget: Self::DEFAULT_BUDGET,
-            caller: None,
+            callers: None,
         }
     }
 }

@@ -10,7 +10,7 @@ mod keys;
 mod source;
 mod view;
 
-use std::io::{IsTerminal as _, stdin, stdout};
+use std::io::{IsTerminal as _, Write as _, stdin, stdout};
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 
@@ -21,6 +21,9 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use crate::{Place, Project};
 use app::App;
 use source::Sources;
+
+/// The forms in which a program writes a trace.
+const FORMS: [&str; 4] = ["json", "chrome", "html", "text"];
 
 /// What to show.
 #[derive(clap::Args)]
@@ -40,13 +43,13 @@ pub struct Arguments {
     #[arg(long, value_name = "NUMBER")]
     schedule_seed: Option<u64>,
     /// Write `json`, `chrome` (for ui.perfetto.dev), `html` or `text`, and show nothing
-    #[arg(long, value_name = "FORM")]
+    #[arg(long, value_name = "FORM", value_parser = FORMS)]
     format: Option<String>,
     /// Write to this file, and show nothing
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Show this trace, which `--format json` has written, and run nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "op", "sizes", "block", "schedule_seed", "format", "output", "flags"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "op", "sizes", "block", "schedule_seed", "flags"])]
     from: Option<PathBuf>,
     /// More flags of the program's own task, behind `--`
     #[arg(last = true, value_name = "FLAGS")]
@@ -81,9 +84,8 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
     if let Some(path) = &arguments.from {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let trace = Trace::from_json(&text).with_context(|| path.display().to_string())?;
-        if !is_interactive {
-            print!("{}", trace.to_text());
-            return Ok(ending(&trace));
+        if arguments.is_written() || !is_interactive {
+            return write(&trace, arguments);
         }
         // Lines of source are those of the crate here, if there is one.
         let root = Project::find(place).map(|project| project.kernels).unwrap_or_default();
@@ -104,6 +106,22 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
     ensure!(!output.stdout.is_empty(), "the program has written no trace ({})", output.status);
     let trace = Trace::from_json(&String::from_utf8_lossy(&output.stdout))?;
     show(trace, project.kernels)
+}
+
+/// Writes a trace that was read from a file in another form.
+fn write(trace: &Trace, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let text = match arguments.format.as_deref() {
+        Some("json") => trace.to_json(),
+        Some("chrome") => trace.to_chrome(),
+        Some("html") => trace.to_html(),
+        _ => trace.to_text(),
+    };
+    match &arguments.output {
+        Some(path) => std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?,
+        // Who has closed the pipe wants no more.
+        None => drop(stdout().write_all(text.as_bytes())),
+    }
+    Ok(ending(trace))
 }
 
 /// 1 if the kernel did something wrong.

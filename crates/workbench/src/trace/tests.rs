@@ -148,5 +148,30 @@ fn the_program_is_asked_for_what_was_asked_for() {
     for line in ["trace --format html", "trace --output t.json", "trace -- --format=text"] {
         assert!(parse(line).is_ok_and(|arguments| arguments.is_written()), "{line}");
     }
-    assert!(parse("trace axpy --from t.json").is_err());
+    assert!(parse("trace axpy --from t.json").is_err() && parse("trace --format pdf").is_err());
+}
+
+#[test]
+fn a_trace_from_a_file_is_written_in_every_form() {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let from = testdata().join("example.json");
+    for (form, part) in
+        [("html", "<!doctype html>"), ("chrome", "traceEvents"), ("json", "tilewright-trace"), ("text", "Hand-offs")]
+    {
+        let path = directory.path().join(form);
+        let line = ["trace", "--from", from.to_str().unwrap(), "--format", form, "--output", path.to_str().unwrap()];
+        let Line { arguments } = <Line as clap::Parser>::parse_from(line);
+        super::run(&crate::Place::default(), &arguments).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains(part), "{form}");
+    }
+    let other = directory.path().join("other.json");
+    std::fs::write(&other, EXAMPLE.replacen("\"version\":1", "\"version\":9", 1)).unwrap();
+    let Line { arguments } = <Line as clap::Parser>::parse_from(["trace", "--from", other.to_str().unwrap()]);
+    let error = format!("{:#}", super::run(&crate::Place::default(), &arguments).unwrap_err());
+    assert!(error.contains("version 9") && error.contains("reads version 1"), "{error}");
 }

@@ -11,12 +11,15 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use super::super::context::{Context, LANES, State};
-use super::super::fault::{Fault, FaultKind, Place as FaultPlace, SourceLine};
+use super::super::fault::{Fault, FaultKind, Place as FaultPlace, SharedArrayName, SourceLine};
 use super::super::identity::SharedIdentity;
 use super::merge::{Joins, merge};
 use super::{Left, RecordedArray, RecordedBlock, Step, StepActor, StepBarrier, StepKind, StepMemory, Steps};
 use crate::Dim3;
 use crate::atomic::Place;
+
+/// How many functions may be between a kernel and what it does, the executor's own among them.
+const CALLERS: usize = 48;
 
 /// How many notes of lanes there may be for a step, on average, before they are no longer kept.
 const NOTES: usize = LANES;
@@ -45,7 +48,8 @@ pub(in super::super) enum Memory {
 pub(in super::super) struct Note {
     pub(in super::super) kind: StepKind,
     pub(in super::super) location: Option<&'static Location<'static>>,
-    pub(in super::super) caller: Option<SourceLine>,
+    /// Return addresses, if the line of the kernel is looked for.
+    pub(in super::super) callers: Vec<usize>,
     pub(in super::super) times: u64,
     pub(in super::super) memory: Option<StepMemory>,
     pub(in super::super) ranges: Vec<Range<usize>>,
@@ -61,7 +65,7 @@ impl Note {
         Self {
             kind,
             location,
-            caller: None,
+            callers: Vec::new(),
             times: 1,
             memory: None,
             ranges: Vec::new(),
@@ -301,7 +305,7 @@ impl Recorder {
             let Note {
                 kind,
                 location,
-                ref caller,
+                ref callers,
                 times,
                 memory,
                 ref ranges,
@@ -311,12 +315,14 @@ impl Recorder {
                 transfer,
                 ref text,
             } = note;
+            let finder = self.steps.options().callers;
+            let caller = finder.filter(|_| !callers.is_empty()).and_then(|finder| (finder.line)(callers));
             block.steps.push(Step {
                 number,
                 by,
                 kind,
                 line: location.map(SourceLine::from),
-                caller: caller.clone(),
+                caller,
                 times,
                 memory,
                 ranges: ranges.clone(),
@@ -341,6 +347,14 @@ impl Recorder {
             let steps = merge(open).into_iter().map(|(lanes, note)| (StepActor::Warp { warp, lanes }, note));
             self.add(steps);
         }
+    }
+}
+
+/// What an array is called, whose places are bytes.
+fn name_of(array: &SharedIdentity) -> String {
+    match array.name() {
+        SharedArrayName::Static { declared, type_name } => format!("`{type_name}` of {declared}"),
+        SharedArrayName::Dynamic | SharedArrayName::Slice { .. } => "dynamic shared memory".into(),
     }
 }
 
@@ -401,10 +415,12 @@ impl Context<'_> {
             block.more += 1;
             return;
         }
-        if let Some(caller) = recorder.steps.options().caller
+        if let Some(callers) = recorder.steps.options().callers
             && recorder.seen.borrow_mut().insert(note.key())
         {
-            note.caller = caller();
+            let mut addresses = [0; CALLERS];
+            let count = (callers.addresses)(&mut addresses);
+            note.callers = addresses[..count].to_vec();
         }
         open.push((lane, note));
     }
@@ -493,7 +509,7 @@ impl Context<'_> {
     }
 
     /// Ends to record the block, if it is recorded.
-    pub(in super::super) fn end_recording(&self, fault: Option<&Box<Fault>>) {
+    pub(in super::super) fn end_recording(&self, fault: Option<&Fault>) {
         if !self.is_recording.get() {
             return;
         }
@@ -511,14 +527,13 @@ impl Context<'_> {
             }
         }
         let mut block = recorder.block.replace(nothing(self.block.get()));
-        block.fault = fault.cloned();
+        block.fault = fault.map(|fault| Box::new(fault.clone()));
         let arrays = recorder.arrays.borrow();
         let bytes = |array: &'static SharedIdentity| match ptr::eq(array, &super::super::identity::DYNAMIC) {
             true => self.dynamic_bytes,
             false => array.static_bytes(),
         };
-        block.arrays =
-            arrays.iter().map(|array| RecordedArray { name: array.name().to_string(), bytes: bytes(array) }).collect();
+        block.arrays = arrays.iter().map(|array| RecordedArray { name: name_of(array), bytes: bytes(array) }).collect();
         for warp in 0..threads.len().div_ceil(LANES) {
             for position in warp * LANES..threads.len().min((warp + 1) * LANES) {
                 let Some((line, place)) = self.left(position) else { continue };
