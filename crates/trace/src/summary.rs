@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use crate::{Barrier, Block, Kind, Memory, Step};
 
-/// Warps that do the same kinds of things.
+/// Warps that do what is called the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
     /// What they are called.
@@ -165,22 +165,14 @@ fn roles(block: &Block) -> Vec<Role> {
     for (warp, counts) in counts {
         let has = |kind: &Kind| counts.contains_key(kind);
         let duties: Vec<_> = DUTIES.iter().filter(|(_, kinds)| kinds.iter().any(has)).map(|(duty, _)| *duty).collect();
-        match roles.iter_mut().find(|role| role.duties == duties) {
+        let name = name(&counts);
+        match roles.iter_mut().find(|role| role.name == name) {
             Some(role) => {
                 role.warps.push(warp);
                 counts.into_iter().for_each(|(kind, count)| *role.counts.entry(kind).or_default() += count);
+                role.duties.extend(duties.into_iter().filter(|duty| !role.duties.contains(duty)).collect::<Vec<_>>());
             }
-            None => {
-                let name = name(&counts);
-                roles.push(Role { name: name.to_owned(), warps: vec![warp], duties, counts });
-            }
-        }
-    }
-    // Two roles of one name are told apart by their warps.
-    let names: Vec<_> = roles.iter().map(|role| role.name.clone()).collect();
-    for role in &mut roles {
-        if names.iter().filter(|name| **name == role.name).count() > 1 {
-            role.name = format!("{} ({})", role.name, numbers(&role.warps));
+            None => roles.push(Role { name: name.to_owned(), warps: vec![warp], duties, counts }),
         }
     }
     roles
@@ -222,15 +214,21 @@ fn stages(block: &Block) -> Vec<Stage> {
     let mut stages = stages_of_tma(block);
     stages.extend(stages_of_copies(block));
     for stage in &mut stages {
-        let mut fill = 0;
-        let reads = block.steps.iter().filter(|step| is_read(step.kind) && stage.is_touched(step));
-        for read in reads.map(|step| step.step).collect::<Vec<_>>() {
-            while stage.fills.get(fill + 1).is_some_and(|next| next.issued < read) {
-                fill += 1;
+        let touches: Vec<_> = block.steps.iter().filter(|step| stage.is_touched(step)).collect();
+        let (mut fill, mut is_overwritten) = (0, false);
+        for step in touches {
+            while stage.fills.get(fill + 1).is_some_and(|next| next.issued <= step.step) {
+                (fill, is_overwritten) = (fill + 1, false);
             }
-            if let Some(fill) = stage.fills.get_mut(fill) {
-                let first = fill.read.map_or(read, |(first, _)| first);
-                fill.read = Some((first, read));
+            let Some(fill) = stage.fills.get_mut(fill).filter(|fill| fill.there.is_some_and(|there| there < step.step))
+            else {
+                continue;
+            };
+            // What threads write there themselves, at the end of a product say, is another use of the memory.
+            is_overwritten |= step.kind == Kind::SharedStore;
+            if is_read(step.kind) && !is_overwritten {
+                let first = fill.read.map_or(step.step, |(first, _)| first);
+                fill.read = Some((first, step.step));
             }
         }
     }
