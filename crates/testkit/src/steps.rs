@@ -112,15 +112,15 @@ pub fn assert_trace_files(trace: &Trace, root: &Path, file: &Path) {
         if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
             std::fs::write(&path, &found).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }
-        let kept = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let differ = kept.lines().zip(found.lines()).position(|(kept, found)| kept != found);
-        let line = differ.unwrap_or_else(|| kept.lines().count().min(found.lines().count())) + 1;
-        assert!(
-            kept == found,
-            "{}:{line} is not what the kernel does: TILEWRIGHT_BLESS=1 writes it anew",
-            path.display()
-        );
+        require_same(&path, &found);
     }
+}
+
+fn require_same(path: &Path, found: &str) {
+    let kept = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let differ = kept.lines().zip(found.lines()).position(|(kept, found)| kept != found);
+    let line = differ.unwrap_or_else(|| kept.lines().count().min(found.lines().count())) + 1;
+    assert!(kept == found, "{}:{line} is not what the kernel does: TILEWRIGHT_BLESS=1 writes it anew", path.display());
 }
 
 /// Lines of source, each once.
@@ -246,5 +246,19 @@ mod tests {
         assert!(message.contains("no block (4, 0, 0)"), "{message}");
         let message = record(StepOptions { launch: 1, ..StepOptions::default() }).unwrap_err().to_string();
         assert!(message.contains("no launch 1, counted from 0, of any kernel"), "{message}");
+    }
+
+    #[test]
+    fn a_file_that_says_something_else_is_told_with_its_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace.txt");
+        std::fs::write(&path, "one\ntwo\n").unwrap();
+        require_same(&path, "one\ntwo\n");
+        for (found, line) in [("one\nthree\n", 2), ("one\ntwo\nthree\n", 3), ("one\n", 2)] {
+            let panic = std::panic::catch_unwind(|| require_same(&path, found)).unwrap_err();
+            let message = panic.downcast_ref::<String>().unwrap();
+            assert!(message.contains(&format!("trace.txt:{line} is not what")), "{message}");
+        }
+        assert!(std::panic::catch_unwind(|| require_same(&directory.path().join("none"), "")).is_err());
     }
 }
