@@ -173,6 +173,7 @@ impl Value {
 /// Prints a line. For [`gpu_println!`](crate::gpu_println), which has checked that there is a value for each place.
 #[doc(hidden)]
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn line<const N: usize>(text: &'static Text, values: [Value; N]) {
     #[cfg(target_arch = "nvptx64")]
     crate::trap::print(text, values);

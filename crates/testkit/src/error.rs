@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use cuda_std::Dim3;
+
 use crate::argument::{Distribution, Element};
 
 /// An error of this library. Its message is complete and stands on its own.
@@ -33,6 +35,52 @@ pub enum Error {
         name: String,
         /// Those that there are.
         nearest: Nearest,
+    },
+
+    /// The launch that was to be recorded has not been made.
+    #[error(
+        "operation `{operation}` with {sizes} makes no launch {launch}, counted from 0, of {}{}: choose other sizes, another kernel (`list` \
+         shows them) or an earlier launch",
+        .kernel.as_ref().map_or_else(|| "any kernel".to_owned(), |name| format!("kernel `{name}`")),
+        .nearest.as_ref().map_or_else(String::new, Nearest::to_string)
+    )]
+    NotRecorded {
+        /// The operation.
+        operation: &'static str,
+        /// The kernel, if one was named.
+        kernel: Option<String>,
+        /// Which launch of it.
+        launch: u64,
+        /// The sizes.
+        sizes: String,
+        /// Kernels of similar names, if there is none of this one.
+        nearest: Option<Nearest>,
+    },
+
+    /// A block was to be recorded that the grid does not have.
+    #[error(
+        "`{kernel}` is launched with a grid of {grid} blocks, and there is no block {block} in it: coordinates count from 0"
+    )]
+    NoSuchBlock {
+        /// The kernel.
+        kernel: &'static str,
+        /// The block.
+        block: Dim3,
+        /// The extents of the grid.
+        grid: Dim3,
+    },
+
+    /// A program without operations has nothing to record.
+    #[error("this program has no operations")]
+    NothingToTrace,
+
+    /// A trace could not be written.
+    #[error("cannot write the trace to {}: {source}", .path.display())]
+    TraceFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
     },
 
     /// An operation has no size of this name.

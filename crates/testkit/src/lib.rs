@@ -64,6 +64,7 @@
 //! | [`check_executor`] | the same with all checks of the executor, also with the limits of lesser GPUs | the executor |
 //! | [`cost()`] | by line of the kernels: sectors of global memory, bank conflicts, lanes that take part, as Nsight Compute counts them; with `--ncu` beside what that counts | the executor |
 //! | [`trace()`] | where kernels make the first NaN, infinity or subnormal number, or lose an addend | the executor |
+//! | [`record_steps`] | what a block does, step by step: accesses, barriers, transfers, products of each warp; as a file, a page, text | the executor |
 //! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
 //! | [`agreement()`] | a GPU's bits against the executor's | both |
 //! | [`bench()`] | median and spread, bytes and operations a second as a share of the GPU's peak, in turns with a baseline if there is one, with buffers that are not in the cache | any device |
@@ -75,6 +76,8 @@
 mod agreement;
 mod argument;
 mod bench;
+#[cfg(feature = "program")]
+mod callers;
 mod check;
 #[cfg(feature = "program")]
 pub mod child;
@@ -93,11 +96,14 @@ mod peak;
 mod runner;
 #[cfg(feature = "program")]
 pub mod sanitize;
+mod steps;
 #[cfg(feature = "program")]
 mod system;
 #[cfg(test)]
 mod testing;
 mod trace;
+#[cfg(feature = "program")]
+mod trace_task;
 mod trial;
 
 pub use agreement::{Agreement, Disagreement, agreement};
@@ -116,5 +122,8 @@ pub use peak::{Least, Peak};
 #[cfg(feature = "program")]
 pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};
 pub use runtime::Device;
+pub use steps::{assert_trace_files, record_steps};
 pub use trace::{Shown, TraceReport, trace};
+#[cfg(feature = "program")]
+pub use trace_task::{Format, TraceTask};
 pub use trial::{Accuracy, Outputs, Trial};

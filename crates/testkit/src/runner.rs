@@ -15,6 +15,7 @@ use crate::error::Nearest;
 use crate::operation::{Description, Operation, Sizes};
 use crate::sanitize::{Planted, SanitizeTask};
 use crate::trace::trace;
+use crate::trace_task::TraceTask;
 use crate::{Error, agreement, bench, check, check_executor, child, ending, mutants};
 
 /// What was asked for cannot be done: as clap says of flags that it does not know.
@@ -81,6 +82,9 @@ pub enum CheckTask {
     /// Counts on the executor what each line of the kernels would cost on a GPU: sectors of global memory, bank conflicts, lanes that take
     /// part.
     Cost(CostTask),
+    /// Shows what a block of a kernel does, step by step, on the executor: accesses, barriers, transfers and products of each warp. (Where
+    /// NaNs come from, `check --trace-values` shows.)
+    Trace(TraceTask),
     /// Leaves out each call that orders threads, and sees whether the checks tell.
     Mutants {
         #[allow(missing_docs, reason = "its flags are documented")]
@@ -240,6 +244,7 @@ impl Program<'_> {
             }
             Task::Check(CheckTask::Agreement { wanted, common, seeds }) => self.agreement(&wanted, &common, seeds),
             Task::Check(CheckTask::Cost(task)) => self.cost(&task),
+            Task::Check(CheckTask::Trace(task)) => self.trace(&task),
             Task::Check(CheckTask::Mutants { wanted, common, limit }) => {
                 let limit = Duration::from_secs(limit);
                 self.each(&wanted, |operation| {
@@ -473,6 +478,10 @@ mod tests {
             "agreement --device cpu --seeds 1",
             "cost",
             "cost --op twice --sizes n=77 --json",
+            "trace",
+            "trace --kernel halves --sizes n=77 --block 2 --block 1,0,0 --schedule-seed 3 --format json",
+            "trace --op twice --format html",
+            "trace --op twice --format chrome --limit 2",
             "bench --op twice --runs 3 --json --sizes n=100",
         ] {
             assert!(run(line).unwrap_or_else(|error| panic!("{line}: {error}")), "{line}");
@@ -493,6 +502,9 @@ mod tests {
         assert!(message("sanitize --kernel doubled").contains("(did you mean `doubles`"));
         assert!(message("cost --ncu --device cpu").contains("come without `--ncu`"));
         assert!(message("cost --ncu --op halved").contains("this program has no kernel sets"));
+        assert!(message("trace --op twice --block 9,0,0").contains("there is no block (9, 0, 0)"));
+        assert!(message("trace --op twice --launch 1").contains("no launch 1, counted from 0, of any kernel"));
+        assert!(message("trace --kernel halfs").contains("(did you mean `halves`"));
         assert!(message("cost --launch-on cpu").contains("there is no device `cpu`"));
         assert!(message("sanitize --device cpu").contains("`check` looks for the same"));
         assert!(

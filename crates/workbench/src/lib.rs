@@ -25,6 +25,7 @@ mod program;
 mod project;
 mod style;
 mod watch;
+pub mod trace;
 
 use std::process::ExitCode;
 
@@ -61,6 +62,8 @@ pub enum Task {
     Check(program::Arguments),
     /// Shows what holds a kernel back on a GPU: what Nsight Compute counts, beside what the executor predicts.
     Profile(profile::Arguments),
+    /// Shows what a block of a kernel does, step by step, on the CPU executor.
+    Trace(trace::Arguments),
     /// Measures kernels on a GPU.
     Bench(program::Arguments),
     /// Shows what is on this machine and what is missing.
@@ -89,6 +92,7 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
         Task::Setup(arguments) => machine::setup::run(place, arguments).map(|()| ExitCode::SUCCESS),
         Task::Completions(arguments) => manual::completions(command(), arguments).map(|()| ExitCode::SUCCESS),
         Task::Man(arguments) => manual::man(command(), arguments).map(|()| ExitCode::SUCCESS),
+        Task::Trace(arguments) => trace::run(place, arguments),
     }
 }
 

@@ -1,8 +1,11 @@
 //! All cases on the CPU executor with all its checks, rows that are hard, and each barrier left out in turn. No GPU is needed.
 
+use std::path::Path;
+
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut};
 use softmax_kernels::{Softmax, expected_row, softmax_fp32};
+use testkit::Operation as _;
 
 #[test]
 fn every_case_is_right() {
@@ -65,4 +68,13 @@ fn rows_whose_maximum_changes_at_every_step_are_within_the_bound() {
             assert!(error <= expected.bound, "row {number}, column {col}: {found:e} is {error:e} off {expected:?}");
         }
     }
+}
+
+/// What the book shows of this kernel is what it does; `TILEWRIGHT_BLESS=1` writes the files anew.
+#[test]
+fn its_trace_is_that_in_the_book() {
+    let sizes = Softmax::NORMAL.describe().parse_sizes("rows=2,cols=600").unwrap();
+    let trace = testkit::record_steps(&Softmax::NORMAL, sizes, 1, 0, Default::default()).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the example is in the repository");
+    testkit::assert_trace_files(&trace, root, &root.join("docs/book/src/traces/softmax_fp32"));
 }

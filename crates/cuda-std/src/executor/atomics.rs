@@ -3,6 +3,7 @@
 
 use core::panic::Location;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::format;
 
 use super::Checks;
 use super::barriers::clocked;
@@ -15,6 +16,7 @@ use super::known::{Carried, Known};
 use super::remote;
 use super::shared_memory::WORD;
 use super::spins::Awaited;
+use super::steps::{Access, StepKind};
 use crate::atomic::{Order, Place, Scope};
 use crate::shared::SharedArray;
 
@@ -130,6 +132,7 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
         (Place::Shared(_, offset) | Place::Remote(_, _, offset), _) => (CostKind::SharedAtomic, offset),
     };
     context.note_cost(kind, (at, bytes), location);
+    context.note_access(Access::Atomic(change.name()), place, bytes, location);
     let (before, after) = match bytes {
         // SAFETY: in bounds and aligned, as whoever made the place has checked; all other accesses at the same time are atomic ones.
         4 => apply(|next| change_32(unsafe { &*address.cast::<AtomicU32>() }, next), change),
@@ -208,6 +211,7 @@ fn tell(context: &Context<'_>, place: Place, order: Order, scope: Scope, change:
 pub(crate) fn fence(_order: Order, scope: Scope) {
     let (context, location) = (current(), Location::caller());
     let Some(scope) = context.change_fence(location, scope) else { return };
+    context.note_step(StepKind::Fence, location, |note, _| note.text(format!("{scope:?}").to_lowercase()));
     if context.checks != Checks::Full {
         return;
     }

@@ -25,6 +25,7 @@ use super::identity::DYNAMIC;
 use super::known::Known;
 use super::remote;
 use super::shared_memory::{SharedMemory, WORD};
+use super::steps::{StepActor, StepBarrier, StepKind};
 use super::tma::Tma;
 
 /// The numbers of the barriers of a block. Barrier 0 is that of the whole block.
@@ -264,6 +265,9 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
         brought_by_cluster: Known::default(),
     };
     context.barriers.phases.borrow_mut().insert(at, barrier);
+    context.note_step(StepKind::BarrierInit, initialized, |note, _| {
+        note.barrier(StepBarrier::Mbarrier(at)).text(format!("{arrivals} arrivals"))
+    });
 }
 
 /// Makes the barriers that the running thread has initialized visible to TMA.
@@ -273,6 +277,7 @@ pub(crate) fn fence_barriers() {
     if context.leaves_out("fence_barrier_init", Location::caller()) {
         return;
     }
+    context.note_step(StepKind::BarrierFence, Location::caller(), |note, _| note);
     let me = context.current.get();
     let mut phases = context.barriers.phases.borrow_mut();
     phases.values_mut().filter(|barrier| barrier.by == me).for_each(|barrier| barrier.is_fenced = true);
@@ -304,11 +309,13 @@ impl PhaseBarrier {
 pub(crate) fn arrive_at_barrier(at: usize, bytes: u32) {
     let (context, location) = (current(), Location::caller());
     let Some((at, bytes)) = context.change_arrival(location, at, bytes) else { return };
-    let is_expected = with_barrier(context, at, location, |barrier| {
+    let (is_expected, phases) = with_barrier(context, at, location, |barrier| {
         bring(context, &mut barrier.brought);
         barrier.bytes += i64::from(bytes);
-        barrier.arrive()
+        let before = barrier.over;
+        (barrier.arrive(), before..barrier.over)
     });
+    note_arrival(context, at, bytes, phases, location);
     if !is_expected {
         context.fail(location, FaultKind::TooManyArrivals { byte_offset: at });
     }
@@ -337,7 +344,52 @@ pub(super) fn complete_bytes(context: &Context<'_>, at: usize, bytes: u32, engin
             shared.release(engine, &mut barrier.brought);
         }
         barrier.bytes -= i64::from(bytes);
+        let before = barrier.over;
         barrier.end_phase();
+        if barrier.over > before {
+            context.note_other_step(StepActor::Block, StepKind::Complete, None, |note, _| {
+                note.barrier(StepBarrier::Mbarrier(at)).phase(before)
+            });
+        }
+    }
+}
+
+/// Begins to wait for a phase: its number.
+fn begin_wait(context: &Context<'_>, at: usize, parity: u32, location: &'static Location<'static>) -> u64 {
+    let over = with_barrier(context, at, location, |barrier| barrier.over);
+    // That which is under way, or the one before.
+    let phase = if over % 2 == u64::from(parity % 2) { over } else { over.saturating_sub(1) };
+    note_wait(context, StepKind::Wait, StepBarrier::Mbarrier(at), phase, location);
+    phase
+}
+
+/// Records a wait of the running thread, or its end.
+fn note_wait(
+    context: &Context<'_>,
+    kind: StepKind,
+    barrier: StepBarrier,
+    phase: u64,
+    location: &'static Location<'static>,
+) {
+    context.note_step(kind, location, |note, _| note.barrier(barrier).phase(phase));
+}
+
+/// Records an arrival of the running thread in a phase, with the bytes that it has the phase expect, and the end of the phase if that was the
+/// last one.
+fn note_arrival(
+    context: &Context<'_>,
+    at: usize,
+    bytes: u32,
+    phases: Range<u64>,
+    location: &'static Location<'static>,
+) {
+    let barrier = StepBarrier::Mbarrier(at);
+    context.note_step(StepKind::Arrive, location, |note, _| {
+        let note = note.barrier(barrier).phase(phases.start).bytes(bytes as usize);
+        if bytes == 0 { note } else { note.text("expects bytes") }
+    });
+    for phase in phases {
+        context.note_step(StepKind::Complete, location, |note, _| note.barrier(barrier).phase(phase));
     }
 }
 
@@ -346,12 +398,13 @@ pub(super) fn complete_bytes(context: &Context<'_>, at: usize, bytes: u32, engin
 pub(crate) fn wait_for_phase(at: usize, parity: u32) {
     let (context, location) = (current(), Location::caller());
     let Some((at, parity)) = context.change_phase(location, at, parity) else { return };
-    with_barrier(context, at, location, |_| ());
+    let phase = begin_wait(context, at, parity, location);
     wait_for(context, Wait::Phase { barrier: at, parity }, location);
     with_barrier(context, at, location, |barrier| {
         barrier.awaited = barrier.over;
         learn(context, &barrier.known);
     });
+    note_wait(context, StepKind::Passed, StepBarrier::Mbarrier(at), phase, location);
 }
 
 /// Waits until the phase of this parity is over, and knows of what threads of other blocks of the cluster have brought.
@@ -361,8 +414,9 @@ pub(crate) fn wait_for_phase_of_cluster(at: usize, parity: u32) {
     if context.leaves_out("Barrier::wait", location) {
         return;
     }
-    with_barrier(context, at, location, |_| ());
+    let phase = begin_wait(context, at, parity, location);
     wait_for(context, Wait::Phase { barrier: at, parity }, location);
+    note_wait(context, StepKind::Passed, StepBarrier::Mbarrier(at), phase, location);
     let known = with_barrier(context, at, location, |barrier| {
         barrier.awaited = barrier.over;
         learn(context, &barrier.known);
@@ -388,12 +442,28 @@ pub(crate) fn arrive_at_remote_barrier(rank: u32, at: usize) {
         Some(barrier) => {
             barrier.brought_by_cluster.join(&brought);
             let phase = barrier.over;
-            if barrier.arrive() { Ok(phase) } else { Err(RemoteBarrierProblem::TooManyArrivals) }
+            let is_expected = barrier.arrive();
+            let by = StepActor::Cluster(context.block.get());
+            owner.note_other_step(by, StepKind::Arrive, Some(location), |note, _| {
+                note.barrier(StepBarrier::Mbarrier(at)).phase(phase)
+            });
+            if barrier.over > phase {
+                owner.note_other_step(StepActor::Block, StepKind::Complete, None, |note, _| {
+                    note.barrier(StepBarrier::Mbarrier(at)).phase(phase)
+                });
+            }
+            if is_expected { Ok(phase) } else { Err(RemoteBarrierProblem::TooManyArrivals) }
         }
     };
     drop(phases);
     match arrived {
-        Ok(phase) => remote::note_arrival(context, rank, at, phase, location),
+        Ok(phase) => {
+            context.note_step(StepKind::Arrive, location, |note, _| {
+                let note = note.barrier(StepBarrier::Mbarrier(at)).phase(phase);
+                note.text(format!("of the block of rank {rank}"))
+            });
+            remote::note_arrival(context, rank, at, phase, location);
+        }
         Err(problem) => {
             let owner = owner.block.get();
             context.fail(location, FaultKind::RemoteBarrier { owner, byte_offset: at, problem });
@@ -407,11 +477,13 @@ pub(crate) fn arrive_at_remote_barrier(rank: u32, at: usize) {
 /// An arrival from the cluster at a barrier of the thread's own block.
 fn arrive_at_own_barrier(context: &Context<'_>, at: usize, location: &'static Location<'static>) {
     let brought = super::atomics::everything(context);
-    let is_expected = with_barrier(context, at, location, |barrier| {
+    let (is_expected, phases) = with_barrier(context, at, location, |barrier| {
         bring(context, &mut barrier.brought);
         barrier.brought_by_cluster.join(&brought);
-        barrier.arrive()
+        let before = barrier.over;
+        (barrier.arrive(), before..barrier.over)
     });
+    note_arrival(context, at, 0, phases, location);
     if !is_expected {
         context.fail(location, FaultKind::TooManyArrivals { byte_offset: at });
     }
@@ -422,12 +494,18 @@ fn arrive_at_own_barrier(context: &Context<'_>, at: usize, location: &'static Lo
 pub(crate) fn arrive_at_number(id: u32, threads: u32) {
     let (context, location) = (current(), Location::caller());
     if let Some((id, threads)) = context.change_numbered("arrive_at_part", location, (id, threads)) {
-        come_to_number(context, id, threads, location);
+        come_to_number(context, id, threads, StepKind::Arrive, location);
     }
 }
 
 /// Comes to the barrier of a number. Returns the time for which the others are awaited.
-fn come_to_number(context: &Context<'_>, id: u32, threads: u32, location: &'static Location<'static>) -> u64 {
+fn come_to_number(
+    context: &Context<'_>,
+    id: u32,
+    threads: u32,
+    step: StepKind,
+    location: &'static Location<'static>,
+) -> u64 {
     context.require_headroom();
     let id_is_free = (1..NUMBERED as u32).contains(&id);
     if !id_is_free || threads == 0 || !threads.is_multiple_of(crate::warp::LANES) {
@@ -445,11 +523,19 @@ fn come_to_number(context: &Context<'_>, id: u32, threads: u32, location: &'stat
     barrier.come += 1;
     barrier.first = barrier.first.or(Some((context.current.get(), location)));
     bring(context, &mut barrier.brought);
-    if barrier.come == threads {
+    let is_complete = barrier.come == threads;
+    if is_complete {
         barrier.come = 0;
         barrier.first = None;
         barrier.times += 1;
         barrier.known.join(&barrier.brought);
+    }
+    drop(numbered);
+    context.note_step(step, location, |note, _| {
+        note.barrier(StepBarrier::Named(id)).phase(time).text(format!("{threads} threads"))
+    });
+    if is_complete {
+        context.note_step(StepKind::Complete, location, |note, _| note.barrier(StepBarrier::Named(id)).phase(time));
     }
     time
 }
@@ -459,9 +545,10 @@ fn come_to_number(context: &Context<'_>, id: u32, threads: u32, location: &'stat
 pub(crate) fn meet_at_number(id: u32, threads: u32) {
     let (context, location) = (current(), Location::caller());
     let Some((id, threads)) = context.change_numbered("sync_part", location, (id, threads)) else { return };
-    let time = come_to_number(context, id, threads, location);
+    let time = come_to_number(context, id, threads, StepKind::Wait, location);
     wait_for(context, Wait::Numbered { id: id as usize, time }, location);
     learn(context, &context.barriers.numbered.borrow()[id as usize].known);
+    note_wait(context, StepKind::Passed, StepBarrier::Named(id), time, location);
 }
 
 /// Gives up registers, down to `count` for this thread.
@@ -474,6 +561,7 @@ pub(crate) fn release_registers(count: u32) {
     }
     let free = &context.barriers.free_registers;
     free.set(free.get() + (has - count));
+    context.note_step(StepKind::RegistersReleased, location, |note, _| note.text(format!("{has} to {count}")));
 }
 
 /// Waits for registers, up to `count` for this thread.
@@ -484,7 +572,11 @@ pub(crate) fn acquire_registers(count: u32) {
     if count < has {
         context.fail(location, FaultKind::Registers { has, wanted: count });
     }
+    note_wait(context, StepKind::Wait, StepBarrier::Registers, 0, location);
     wait_for(context, Wait::Registers { count: count - has }, location);
+    context.note_step(StepKind::RegistersAcquired, location, |note, _| {
+        note.barrier(StepBarrier::Registers).text(format!("{has} to {count}"))
+    });
     context.details().registers.set(count);
     let free = &context.barriers.free_registers;
     free.set(free.get() - (count - has));

@@ -23,6 +23,7 @@ use super::remote;
 use super::shared_memory::set_interval;
 use super::spins::{self, Awaited};
 use super::stacks::ThreadStack;
+use super::steps::{StepActor, StepBarrier, StepKind};
 use super::tma;
 use super::turns::{self, Turn};
 use crate::Kernel;
@@ -67,6 +68,7 @@ impl<'a> Block<'a> {
                     tma::require_no_stores();
                     products::require_no_products();
                     cluster::require_waited();
+                    context.note_step(StepKind::End, thread.location.get(), |note, _| note.anywhere());
                     context.suspend(State::Returned, thread.location.get());
                 }
             };
@@ -93,6 +95,7 @@ impl<'a> Block<'a> {
     pub(super) fn run(&mut self, number: u64, seed: u64) -> Result<(), Box<Fault>> {
         self.context.begin_block(number, seed);
         self.context.memory.shared.begin_block();
+        self.context.begin_recording();
         if self.context.team.is_some() {
             // Any two readers may be ordered before a writer of another block, and a third one not: all are kept from the beginning on.
             clocked(self.context);
@@ -103,13 +106,15 @@ impl<'a> Block<'a> {
             let (message, location) = panics::take_report(&*payload);
             Err(self.context.report(location, FaultKind::Panic { message }))
         });
-        match result {
+        let result = match result {
             Err(fault) if !fault.kind.is_race() => {
                 // What a thread does after it has read poison is not its first fault.
                 Err(self.context.unwritten_read.take().unwrap_or(fault))
             }
             result => result,
-        }
+        };
+        self.context.end_recording(result.as_ref().err().map(|fault| &**fault));
+        result
     }
 
     /// Whether a stack has overflowed, which may have left anything.
@@ -155,6 +160,9 @@ impl<'a> Block<'a> {
             }
             if self.at_barrier == threads {
                 context.memory.shared.begin_epoch();
+                context.note_other_step(StepActor::Block, StepKind::Complete, None, |note, steps| {
+                    note.barrier(StepBarrier::Block).phase(steps.next_epoch())
+                });
                 self.at_barrier = 0;
                 self.let_all_go_on();
             } else if !ran && !tma::complete_load(context) {
@@ -261,6 +269,7 @@ impl<'a> Block<'a> {
                     State::Ready | State::Faulted | State::StackOverflow => {}
                 }
             }
+            context.have_stopped(warp);
             if let Some(costs) = context.costs.as_ref().filter(|_| yielded == 0) {
                 costs.have_met(warp);
             }

@@ -24,6 +24,7 @@ use super::exchange::lanes_of_warp;
 use super::fault::{Elsewhere, Fault, FaultKind};
 use super::known::Known;
 use super::remote::Shadow;
+use super::steps::{StepBarrier, StepKind};
 use super::turns::{self, Turn, Turns};
 use crate::Dim3;
 
@@ -406,6 +407,7 @@ fn arrive(context: &Context<'_>, releases: bool, location: &'static Location<'st
         meeting.arrived += 1;
         meeting.brought.join(&brought);
     });
+    context.note_step(StepKind::Arrive, location, |note, _| note.barrier(StepBarrier::Cluster).phase(team.phase()));
     wait_for(context, Wait::ArrivalsOfWarp { count: meetings.arrivals }, location);
 }
 
@@ -417,7 +419,9 @@ fn wait(context: &Context<'_>, location: &'static Location<'static>) {
     let Some((phase, _)) = meetings.arrived.take() else { context.fail(location, FaultKind::ClusterWaitAlone) };
     meetings.waits += 1;
     context.details().meetings.set(meetings);
+    context.note_step(StepKind::Wait, location, |note, _| note.barrier(StepBarrier::Cluster).phase(phase));
     wait_for(context, Wait::Cluster { phase, count: meetings.waits }, location);
+    context.note_step(StepKind::Passed, location, |note, _| note.barrier(StepBarrier::Cluster).phase(phase));
     let known = lock(&team.meeting).known.clone();
     super::atomics::learn(context, &known);
     context.details().meetings.set(Meetings { has_met: true, ..meetings });

@@ -30,6 +30,7 @@ use super::remote;
 use super::shared_memory::{SharedMemory, WORD, set_interval};
 use super::spins::{self, Awaited, States};
 use super::stacks::Stacks;
+use super::steps;
 use super::tma::Tma;
 use super::turns::{Random, Turns};
 use super::values::{self, Taken, ValueTrace};
@@ -188,6 +189,9 @@ pub(super) struct Context<'a> {
     pub(super) trace: Option<(&'a ValueTrace, u64)>,
     /// Counts what accesses cost, if that is of interest.
     pub(super) costs: Option<Recorder>,
+    /// Records what blocks do, step by step, if that is of interest, and whether it does for the one that runs.
+    pub(super) steps: Option<steps::Recorder>,
+    pub(super) is_recording: Cell<bool>,
     pub(super) fault: Cell<Option<Box<Fault>>>,
     /// The first read of shared memory that nobody had written. Whether it is a race with a write that this executor's
     /// order puts later is known at the end of the epoch.
@@ -287,6 +291,9 @@ impl<'a> Context<'a> {
             engine: Tma::default(),
             warpgroups: Warpgroups::default(),
             costs: executor.costs.as_ref().map(|costs| Recorder::new(costs, facts.name)),
+            steps: (executor.steps.as_ref().filter(|_| launch.is_recorded))
+                .map(|steps| steps::Recorder::new(steps, visit_views)),
+            is_recording: Cell::new(false),
             trace: None,
             changes_asked: executor.changes.as_ref().map(|changes| Asked::new(changes, facts.name)),
             fault: Cell::new(None),

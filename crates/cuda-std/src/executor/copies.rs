@@ -14,6 +14,7 @@
 use core::ops::Range;
 use core::panic::Location;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::format;
 use std::vec::Vec;
 
 use super::context::{Context, current};
@@ -22,6 +23,7 @@ use super::fault::{AccessKind, FaultKind};
 use super::hooks::{dynamic_words, note_pending_write, note_write, words_to_access};
 use super::identity::DYNAMIC;
 use super::shared_memory::{POISON, WORD};
+use super::steps::{Memory, StepKind};
 
 /// The copies of one thread that have not taken place.
 #[derive(Default)]
@@ -65,6 +67,10 @@ pub(crate) fn copy_to_shared(
     context.note_cost(CostKind::AsyncCopy, (source.addr(), source_bytes), location);
     let mut copies = context.details().copies.take();
     let group = copies.committed;
+    context.note_step(StepKind::AsyncCopy, location, |note, steps| {
+        let bytes = core::iter::once(target.start * WORD..target.end * WORD);
+        note.at(steps, Memory::Shared(&DYNAMIC), bytes).phase(group)
+    });
     copies.pending.push(Copy { source, source_bytes, target, group, location });
     context.details().copies.set(copies);
 }
@@ -77,6 +83,7 @@ pub(crate) fn commit_copies() {
     }
     let copies = &current().details().copies;
     let Copies { pending, committed } = copies.take();
+    current().note_step(StepKind::AsyncCopyCommit, Location::caller(), |note, _| note.phase(committed));
     copies.set(Copies { pending, committed: committed + 1 });
 }
 
@@ -90,6 +97,10 @@ pub(crate) fn wait_for_copies(latest: u64) {
     let end = copies.committed.saturating_sub(latest);
     // Copies stand in the order of their groups.
     let covered = copies.pending.iter().take_while(|copy| copy.group < end).count();
+    context.note_step(StepKind::AsyncCopyWait, Location::caller(), |note, steps| {
+        let there = copies.pending[..covered].iter().map(|copy| copy.target.start * WORD..copy.target.end * WORD);
+        note.at(steps, Memory::Shared(&DYNAMIC), there).phase(end).text(format!("until {latest} groups are under way"))
+    });
     for Copy { source, source_bytes, target, location, .. } in copies.pending.drain(..covered) {
         let data = words_to_access(&DYNAMIC, target.clone(), location, note_write).cast::<u32>();
         for (i, word) in target.enumerate() {

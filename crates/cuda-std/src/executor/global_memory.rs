@@ -348,6 +348,8 @@ pub(crate) fn note_global_access(address: usize, bytes: usize, kind: AccessKind,
             spins::count_read(place, bytes, location);
         } else {
             context.note_cost(CostKind::GlobalStore, (address, bytes), location);
+            let place = Place::Global(core::ptr::without_provenance_mut(address), false);
+            context.note_access(super::steps::Access::Store, place, bytes, location);
             context.note_change();
         }
     }

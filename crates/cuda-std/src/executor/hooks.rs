@@ -9,6 +9,7 @@ use std::string::String;
 
 use super::context::{LANES, current, try_current};
 use super::fault::FaultKind;
+use super::steps::StepKind;
 use crate::Dim3;
 
 pub(crate) use shared::*;
@@ -49,6 +50,7 @@ pub(crate) fn lane() -> u32 {
 #[inline(always)]
 #[track_caller]
 pub(crate) fn clock() -> u64 {
+    current().note_step(StepKind::Clock, Location::caller(), |note, _| note);
     let clock = &current().details().clock;
     clock.replace(clock.get() + 1)
 }

@@ -1,14 +1,17 @@
 //! The CPU side of what threads wait for one another in: the barrier of the block, and operations of a warp.
 
 use core::panic::Location;
+use std::format;
+use std::string::ToString;
 
 use super::changes::{change_shuffle, change_sync_warp, change_vote};
-use super::context::{Collective, LANES, Payload, Request, State, current};
+use super::context::{Collective, Context, LANES, Payload, Request, State, current};
 use super::costs::CostKind;
 use super::fault::{FaultKind, WarpOperation};
 use super::hooks::lane;
 use super::products::{require_awaited, require_words_awaited};
 use super::shared_memory::has_products;
+use super::steps::{StepBarrier, StepKind};
 
 /// Waits for all threads of the block.
 #[inline(always)]
@@ -18,7 +21,12 @@ pub(crate) fn barrier() {
         return;
     }
     current().note_cost(CostKind::Wait, (0, 0), Location::caller());
-    current().suspend(State::Barrier, Location::caller());
+    let (context, location) = (current(), Location::caller());
+    context.note_step(StepKind::Wait, location, |note, steps| note.barrier(StepBarrier::Block).phase(steps.epoch()));
+    context.suspend(State::Barrier, location);
+    context.note_step(StepKind::Passed, location, |note, steps| {
+        note.barrier(StepBarrier::Block).phase(steps.epoch().saturating_sub(1))
+    });
 }
 
 /// Waits for the lanes in `mask`, and with them carries out a shuffle of values of `bytes` bytes with the operands `b` and
@@ -78,6 +86,32 @@ fn warp_operation(request: Request) -> (u64, bool) {
         context.fail(Location::caller(), FaultKind::LaneNotInMask { operation, mask, lane });
     }
     context.details().request.set(request);
+    if context.is_recording.get() {
+        note_operation(context, &request, Location::caller());
+    }
     context.suspend(State::Warp, Location::caller());
     context.details().response.get()
+}
+
+/// Records that a lane comes to an operation of its warp.
+#[cold]
+#[inline(never)]
+fn note_operation(context: &Context<'_>, request: &Request, location: &'static Location<'static>) {
+    use WarpOperation as W;
+    let kind = match request.operation {
+        W::ShuffleUp | W::ShuffleDown | W::ShuffleXor | W::ShuffleIdx => StepKind::Shuffle,
+        W::VoteAll | W::VoteAny | W::VoteBallot => StepKind::Vote,
+        W::Sync => StepKind::SyncWarp,
+        W::LoadMatrices => StepKind::LoadMatrices,
+        W::MmaTf32 | W::MmaBf16 | W::MmaFp16 | W::MmaFp64 => StepKind::Mma,
+        W::Elect => StepKind::Elect,
+        W::WgmmaFence => StepKind::WgmmaFence,
+        // These say more where they are made.
+        W::Wgmma | W::WgmmaCommit | W::WgmmaWait => return,
+    };
+    context.note_step(kind, location, |note, _| match request.operation {
+        W::WgmmaFence | W::Elect => note,
+        operation if operation.is_aligned() => note.text(operation.to_string()),
+        operation => note.text(format!("{operation}, mask {:#010x}", request.mask)),
+    });
 }

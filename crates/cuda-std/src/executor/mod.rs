@@ -124,6 +124,7 @@ mod remote;
 mod shared_memory;
 mod spins;
 mod stacks;
+mod steps;
 mod stop;
 mod tma;
 mod turns;
@@ -163,6 +164,10 @@ pub(crate) use remote::{
     remote_write_slice,
 };
 pub(crate) use spins::note_vector;
+pub use steps::{
+    Callers, Left, RecordedArray, RecordedBlock, RecordedLaunch, Step, StepActor, StepBarrier, StepKind, StepMemory,
+    StepOptions, Steps,
+};
 pub use stop::Stop;
 pub(crate) use tma::{commit_stores, fence_async, load_tile, load_tile_to_blocks, store_tile, wait_for_stores};
 pub use unwritten::{UnwrittenElements, UnwrittenMemory};
@@ -203,6 +208,7 @@ pub struct Executor {
     stack_bytes: usize,
     changes: Option<Arc<Changes>>,
     costs: Option<Arc<Costs>>,
+    steps: Option<Arc<Steps>>,
     trace: Option<Arc<ValueTrace>>,
     limits: Limits,
     multiprocessors: u32,
@@ -239,6 +245,7 @@ impl Executor {
             stack_bytes: Self::DEFAULT_STACK_BYTES,
             changes: None,
             costs: None,
+            steps: None,
             trace: None,
             limits: Limits::of_hopper(),
             multiprocessors: Self::DEFAULT_MULTIPROCESSORS,
@@ -357,6 +364,17 @@ impl Executor {
             }
         };
         let in_turns = K::FACTS.is_cooperative || global_memory::is_for_waiting(|visit| kernel.visit_views(visit));
+        launch.is_recorded = self.steps.as_ref().is_some_and(|steps| {
+            let recorded = || RecordedLaunch {
+                kernel: K::NAME,
+                grid,
+                block: facts.block.into(),
+                cluster: launch.clusters.dim(),
+                seed: self.seed,
+                blocks: Vec::new(),
+            };
+            steps.begin(recorded, K::NAME, in_turns || launch.clusters.blocks() == launch.total)
+        });
         if in_turns || facts.cluster.is_some() {
             launch.portion = 1;
             let blocks = launch.clusters.blocks();
@@ -468,6 +486,8 @@ struct Launch {
     global: Option<GlobalMemory>,
     /// Its number among those whose values are traced.
     number: u64,
+    /// Whether what some of its blocks do is recorded.
+    is_recorded: bool,
     /// Decides the order of blocks that can wait for one another.
     seed: u64,
     /// What its blocks have printed.
@@ -492,6 +512,7 @@ impl Launch {
             read_without_values: Mutex::new(None),
             global: None,
             number: 0,
+            is_recorded: false,
             seed,
             prints: Prints::default(),
         }

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::vec::Vec;
 
 use super::context::current;
+use super::steps::StepKind;
 use crate::Dim3;
 use crate::print::{PrintSink, Printed, Value, rendered};
 use crate::print_record::{LINE_VALUES, LINES};
@@ -48,9 +49,11 @@ pub(super) struct BlockPrints {
 }
 
 /// Has the running thread print a line. There are no more values than a line can have.
+#[track_caller]
 pub(crate) fn print(text: &'static str, values: &[Value]) {
     let context = current();
     context.require_headroom();
+    context.note_step(StepKind::Print, core::panic::Location::caller(), |note, _| note.text(rendered(text, values)));
     let mut collected = Collected {
         order: match context.print_order.get() {
             Some(order) => order,

@@ -21,6 +21,7 @@ use core::ops::Range;
 use core::panic::Location;
 use core::ptr;
 use std::collections::VecDeque;
+use std::format;
 use std::vec;
 use std::vec::Vec;
 
@@ -31,6 +32,7 @@ use super::hooks::{lane, note_read, shared_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
 use super::meetings::collective;
 use super::shared_memory::{WORD, has_products, set_has_products};
+use super::steps::{Memory, StepKind};
 use super::tma::Tma;
 use super::values::{self, trace_in};
 use crate::tensor_cores::{Terms, sum};
@@ -310,6 +312,13 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds:
     if !products.is_fenced && !registers_are_untouched {
         context.fail(location, FaultKind::RegistersNotFenced);
     }
+    context.note_step(StepKind::Wgmma, location, |note, steps| {
+        let bytes = ranges.iter().map(|words| words.start * WORD..words.end * WORD);
+        let of_a = if matches!(a, OperandA::Shared(_)) { "shared memory" } else { "registers" };
+        let first = if adds { "" } else { ", sets the accumulators" };
+        let note = note.at(steps, Memory::Shared(&DYNAMIC), bytes).phase(group);
+        note.text(format!("64×{columns} {kind:?}, A from {of_a}{first}"))
+    });
     if lane == 0 {
         for words in &ranges {
             words_to_access(&DYNAMIC, words.clone(), location, note_read);
@@ -448,6 +457,7 @@ pub(crate) fn commit_products() {
     collective(WarpOperation::WgmmaCommit, [0; PAYLOAD], |_| ());
     let products = &current().details().products;
     let before = products.take();
+    current().note_step(StepKind::WgmmaCommit, Location::caller(), |note, _| note.phase(before.committed));
     // Registers with an operand may be written from here on, and others have been all the time.
     products.set(Products { committed: before.committed + 1, is_fenced: false, ..before });
 }
@@ -475,6 +485,9 @@ fn wait_for_bits(sums: &mut [u32], latest: u64) {
     context.require_headroom();
     let mut products = context.details().products.take();
     let end = products.committed.saturating_sub(latest);
+    context.note_step(StepKind::WgmmaWait, Location::caller(), |note, _| {
+        note.phase(end).text(format!("until {latest} groups are under way"))
+    });
     let done = |pending: &Pending| pending.group < end && pending.place == sums.as_ptr();
     if let Some(position) = products.pending.iter().position(done) {
         sums.copy_from_slice(&products.pending.swap_remove(position).values);

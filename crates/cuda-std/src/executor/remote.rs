@@ -270,7 +270,7 @@ impl Owner<'_> {
         let data = self.data(context, array, location);
         if spins::looks_at_all() {
             let cost = if is_read { CostKind::SharedLoad } else { CostKind::SharedStore };
-            spins::note_shared(cost, array, (bytes.start, bytes.len()), location);
+            spins::note_remote(cost, (self.rank as u32, array), (bytes.start, bytes.len()), location);
         }
         if context.checks == Checks::Full {
             self.require_idle(context, array, bytes.clone(), kind, location);

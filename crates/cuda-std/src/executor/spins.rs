@@ -22,6 +22,7 @@ use super::context::{Context, State, current};
 use super::costs::CostKind;
 use super::fault::AccessKind;
 use super::identity::{DYNAMIC, SharedIdentity};
+use super::steps::Access;
 use super::turns;
 use crate::atomic::Place;
 
@@ -39,8 +40,10 @@ const BELOW: usize = 512;
 
 /// What is known of the reads of the thread that runs.
 struct Reads {
-    /// Whether each of them is looked at, because it is counted what it costs.
+    /// Whether each of them is looked at, because it is counted what it costs, or recorded.
     all: Cell<bool>,
+    /// How many more there may be before they are looked at as those of a thread that waits, if all of them are looked at.
+    before: Cell<u32>,
     /// How many more there may be before they are looked at.
     left: Cell<u32>,
     /// How many have been looked at.
@@ -51,7 +54,7 @@ struct Reads {
 
 thread_local! {
     static READS_OF_THREAD: Reads =
-        const { Reads { all: Cell::new(false), left: Cell::new(READS), seen: Cell::new(0), places: Cell::new([(0, 0); 2]) } };
+        const { Reads { all: Cell::new(false), before: Cell::new(READS), left: Cell::new(READS), seen: Cell::new(0), places: Cell::new([(0, 0); 2]) } };
 }
 
 /// What a thread waits for that has let others have their turn.
@@ -78,6 +81,7 @@ pub(super) type States = [(u64, u64); REMEMBERED];
 pub(super) fn begin() {
     READS_OF_THREAD.with(|reads| {
         reads.left.set(if reads.all.get() { 0 } else { READS });
+        reads.before.set(READS);
         reads.seen.set(0);
     });
 }
@@ -111,7 +115,12 @@ pub(super) fn count_read(place: impl FnOnce() -> Place, bytes: usize, location: 
 #[inline(never)]
 fn look_at(place: Place, bytes: usize, location: &'static Location<'static>) {
     if looks_at_all() {
-        return count_cost(place, bytes, location);
+        count_cost(place, bytes, location);
+        // Whether a thread waits is seen as without.
+        let before = READS_OF_THREAD.with(|reads| reads.before.replace(reads.before.get().saturating_sub(1)));
+        if before > 0 {
+            return;
+        }
     }
     let key = match place {
         Place::Global(address, _) => (address.addr(), 0),
@@ -138,10 +147,11 @@ fn look_at(place: Place, bytes: usize, location: &'static Location<'static>) {
     }
 }
 
-/// Counts what a read costs.
+/// Counts what a read costs, and records it.
 fn count_cost(place: Place, bytes: usize, location: &'static Location<'static>) {
     match place {
         Place::Global(address, _) => {
+            current().note_access(Access::Load, place, bytes, location);
             current().note_cost(CostKind::GlobalLoad, (address.addr(), bytes), location);
         }
         Place::Shared(array, offset) => note_shared(CostKind::SharedLoad, array, (offset, bytes), location),
@@ -150,14 +160,41 @@ fn count_cost(place: Place, bytes: usize, location: &'static Location<'static>) 
     }
 }
 
-/// Counts what an access to shared memory costs, unless it is a part of one that has been counted.
+/// Counts what an access to shared memory costs, and records it, unless it is a part of one that has been counted.
 pub(super) fn note_shared(
+    kind: CostKind,
+    array: &'static SharedIdentity,
+    place: (usize, usize),
+    location: &'static Location<'static>,
+) {
+    let context = current();
+    if context.steps.as_ref().is_some_and(|steps| !steps.is_part()) {
+        let access = if kind == CostKind::SharedLoad { Access::Load } else { Access::Store };
+        context.note_access(access, Place::Shared(array, place.0), place.1, location);
+    }
+    note_cost_of_shared(context, kind, array, place, location);
+}
+
+/// Counts what an access to the shared memory of a block of the cluster costs, and records it.
+pub(super) fn note_remote(
+    kind: CostKind,
+    (rank, array): (u32, &'static SharedIdentity),
+    place: (usize, usize),
+    location: &'static Location<'static>,
+) {
+    let context = current();
+    let access = if kind == CostKind::SharedLoad { Access::Load } else { Access::Store };
+    context.note_access(access, Place::Remote(rank, array, place.0), place.1, location);
+    note_cost_of_shared(context, kind, array, place, location);
+}
+
+fn note_cost_of_shared(
+    context: &Context<'_>,
     kind: CostKind,
     array: &SharedIdentity,
     place: (usize, usize),
     location: &'static Location<'static>,
 ) {
-    let context = current();
     if let Some(costs) = &context.costs {
         context.require_headroom();
         costs.note_shared(kind, context.current.get(), in_all_arrays(array, place), location);
@@ -180,6 +217,11 @@ pub(crate) fn note_vector(
 ) {
     if looks_at_all() {
         let context = current();
+        if let Some(steps) = &context.steps {
+            let access = if kind == AccessKind::Read { Access::Load } else { Access::Store };
+            context.note_access(access, Place::Shared(&DYNAMIC, byte), bytes, location);
+            steps.set_parts(parts);
+        }
         let kind = if kind == AccessKind::Read { CostKind::SharedLoad } else { CostKind::SharedStore };
         if let Some(costs) = &context.costs {
             context.require_headroom();

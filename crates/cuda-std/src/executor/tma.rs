@@ -22,6 +22,8 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::collections::VecDeque;
+use std::format;
+use std::string::String;
 use std::vec::Vec;
 
 use super::Checks;
@@ -33,6 +35,7 @@ use super::identity::DYNAMIC;
 use super::products;
 use super::remote;
 use super::shared_memory::{POISON, WORD, set_interval};
+use super::steps::{Memory, StepActor, StepBarrier, StepKind};
 use crate::TensorMap;
 
 /// What the first coordinate of a tile is a multiple of, in bytes, and what is stored at a time. The description of the instruction says
@@ -50,6 +53,8 @@ struct Load {
     /// The number of the block of the issuer.
     block: u64,
     location: &'static Location<'static>,
+    /// Its number, if it is recorded.
+    transfer: Option<u64>,
 }
 
 /// A tile that is being stored: what it is read from.
@@ -142,6 +147,16 @@ impl Tma {
 }
 
 impl Tile<'_> {
+    /// What it is of, in words.
+    fn describe(&self, context: &Context<'_>) -> String {
+        let array = context.element_at(self.map.pointer().addr());
+        let [length, lines, matrices] = self.map.layout().tile;
+        let [x, y, z] = self.at.map(u32::cast_signed);
+        let array = array.map_or(String::new(), |element| format!(" of `{}`", element.view));
+        let bytes = self.map.layout().element.bytes();
+        format!("tile {length}×{lines}×{matrices} of {bytes} bytes each at ({x}, {y}, {z}){array}")
+    }
+
     /// The bytes of the tile.
     fn bytes(&self) -> usize {
         let [length, lines, matrices] = self.map.layout().tile.map(|extent| extent as usize);
@@ -267,8 +282,20 @@ fn issue_load(
         unsafe { *data.add(word) = POISON };
     }
     let (issuer, block) = (context.current.get(), context.block_number.get());
+    let mut transfer = None;
+    context.note_step(StepKind::TmaLoad, location, |note, steps| {
+        let number = steps.next_transfer();
+        transfer = Some(number);
+        let note = note.at(steps, Memory::Shared(&DYNAMIC), [bytes_of(&target)]).transfer(number);
+        note.barrier(StepBarrier::Mbarrier(barrier)).text(tile.describe(context))
+    });
     context.engine.note_issuer((issuer, block), location);
-    context.engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, block, location });
+    context.engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, block, location, transfer });
+}
+
+/// The bytes that words are.
+fn bytes_of(words: &Range<usize>) -> Range<usize> {
+    words.start * WORD..words.end * WORD
 }
 
 /// Issues the load of a tile to the same element of a slice of shared memory in several blocks of the cluster, by the bits of their ranks, to
@@ -312,7 +339,18 @@ pub(crate) fn load_tile_to_blocks(
         remote::begin_load(context, rank, target.clone(), location);
         owner.engine.note_issuer((issuer, block), location);
         let target = target.clone();
-        owner.engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, block, location });
+        context.note_step(StepKind::TmaLoad, location, |note, steps| {
+            let note = note.at(steps, Memory::Cluster(rank, &DYNAMIC), [bytes_of(&target)]);
+            note.barrier(StepBarrier::Mbarrier(barrier)).text(tile.describe(context))
+        });
+        let (mut transfer, by) = (None, StepActor::Cluster(context.block.get()));
+        owner.note_other_step(by, StepKind::TmaLoad, Some(location), |note, steps| {
+            let number = steps.next_transfer();
+            transfer = Some(number);
+            let note = note.at(steps, Memory::Shared(&DYNAMIC), [bytes_of(&target)]).transfer(number);
+            note.barrier(StepBarrier::Mbarrier(barrier)).text(tile.describe(context))
+        });
+        owner.engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, block, location, transfer });
     }
     tile.note_global(context, tile.map.layout().extents, AccessKind::Read, location);
     team.wake();
@@ -323,7 +361,9 @@ pub(crate) fn load_tile_to_blocks(
 pub(super) fn complete_load(context: &Context<'_>) -> bool {
     let mut loads = context.engine.loads.borrow_mut();
     let awaited = loads.iter().position(|load| is_awaited(context, load.barrier));
-    let Some(Load { tile, target, barrier, location, .. }) = awaited.and_then(|position| loads.remove(position)) else {
+    let Some(Load { tile, target, barrier, location, transfer, .. }) =
+        awaited.and_then(|position| loads.remove(position))
+    else {
         return false;
     };
     drop(loads);
@@ -356,6 +396,14 @@ pub(super) fn complete_load(context: &Context<'_>) -> bool {
             let place = data.wrapping_add(first + in_tile).cast::<u32>();
             // SAFETY: as above; elements of four bytes are at multiples of four.
             unsafe { *place = rounded_to_tf32(*place) };
+        }
+    });
+    context.note_other_step(StepActor::Tma, StepKind::TmaLoaded, Some(location), |note, steps| {
+        let note =
+            note.at(steps, Memory::Shared(&DYNAMIC), [bytes_of(&target)]).barrier(StepBarrier::Mbarrier(barrier));
+        match transfer {
+            Some(number) => note.transfer(number),
+            None => note,
         }
     });
     complete_bytes(context, barrier, bytes as u32, engine);
@@ -406,6 +454,10 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
         }
     });
     let (engine, group) = (&context.engine, context.details().store_groups.get());
+    context.note_step(StepKind::TmaStore, location, |note, steps| {
+        let note = note.at(steps, Memory::Shared(&DYNAMIC), [bytes_of(&source)]).phase(group);
+        note.transfer(steps.next_transfer()).text(tile.describe(context))
+    });
     engine.stores.borrow_mut().push(Store { source, issuer: context.current.get(), group, location });
 }
 
@@ -416,6 +468,7 @@ pub(crate) fn commit_stores() {
         return;
     }
     let groups = &current().details().store_groups;
+    current().note_step(StepKind::TmaStoreCommit, Location::caller(), |note, _| note.phase(groups.get()));
     groups.set(groups.get() + 1);
 }
 
@@ -425,6 +478,9 @@ pub(crate) fn wait_for_stores(latest: u64) {
     let context = current();
     let Some(latest) = context.change_pending("wait_for_stores", Location::caller(), latest) else { return };
     let (me, groups) = (context.current.get(), context.details().store_groups.get());
+    context.note_step(StepKind::TmaStoreWait, Location::caller(), |note, _| {
+        note.phase(groups.saturating_sub(latest)).text(format!("until {latest} groups are under way"))
+    });
     let mut stores = context.engine.stores.borrow_mut();
     stores.retain(|store| store.issuer != me || store.group + latest >= groups);
 }
@@ -466,6 +522,7 @@ pub(crate) fn fence_async() {
     if context.leaves_out("fence_async_shared", Location::caller()) {
         return;
     }
+    context.note_step(StepKind::FenceAsync, Location::caller(), |note, _| note);
     if context.checks == Checks::Full {
         let tick = context.memory.shared.tick();
         context.details().fenced.set(tick);

@@ -132,6 +132,7 @@ fn examples() -> Vec<FaultKind> {
             last_write: Some(LastWrite { block: thread(1), thread: thread(0), location: line(17) }),
             others: places()[..1].to_vec(),
         },
+        F::StepBudget { steps: 1000 },
         F::UnwrittenShared { array: tile(), element: "[3, 17]".into(), pending: None },
         F::UnwrittenShared {
             array: SharedArrayName::Dynamic,

@@ -79,6 +79,7 @@ impl FaultKind {
             Self::RemoteBarrier { .. } => "remote barrier",
             Self::MulticastRanks { .. } => "multicast ranks",
             Self::Stuck { .. } => "stuck",
+            Self::StepBudget { .. } => "step budget",
             Self::UnwrittenShared { .. } => "unwritten shared",
             Self::UnwrittenGlobal { .. } => "unwritten global",
             Self::BarrierDivergence { .. } => "barrier divergence",
@@ -230,6 +231,9 @@ impl FaultKind {
             Self::Stuck { .. } => {
                 "look for the store that should end the wait: whether somebody comes to it, and before waiting; blocks that need one another \
                  must all run at the same time (`#[kernel(cooperative)]`)"
+            }
+            Self::StepBudget { .. } => {
+                "look for a loop that does not end; or allow more steps, or take smaller sizes, if it is only a long one"
             }
             Self::UnwrittenShared { .. } => {
                 "write all that is read, zeros too, in this block; what an asynchronous copy or TMA writes is there only when it has been \

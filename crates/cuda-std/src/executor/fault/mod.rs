@@ -313,6 +313,12 @@ pub enum FaultKind {
         /// Where the other threads of the block are.
         others: Vec<Elsewhere>,
     },
+    /// A thread of a block that is recorded, whose threads have made more steps than they may.
+    #[error("the threads of this block have made {steps} steps, and have not come to an end")]
+    StepBudget {
+        /// How many they may make.
+        steps: u64,
+    },
     /// A read of shared memory that no thread of the block had written. An asynchronous copy has written its target only
     /// when the thread that issued it has waited for it.
     #[error("element {element} of {array} is read, but no thread of this block has written it")]

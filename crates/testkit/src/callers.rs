@@ -1,0 +1,73 @@
+//! Which line of a kernel a thread of it has come from: from its stack, by what the compiler has left of lines in the program. A program
+//! without debug information (`debug = false`) has no lines, and then nothing is said.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use cuda_std::executor::{Callers, SourceLine};
+
+/// What the function is called that has the body of a kernel.
+const BODY: &str = "run_thread";
+
+/// Finds lines of kernels.
+pub(crate) const CALLERS: Callers = Callers { addresses, line };
+
+/// Return addresses of the running thread, innermost first. Nothing is looked up here: a kernel's stack is small.
+fn addresses(found: &mut [usize]) -> usize {
+    let mut count = 0;
+    backtrace::trace(|frame| {
+        if let Some(place) = found.get_mut(count) {
+            *place = frame.ip().addr();
+            count += 1;
+        }
+        count < found.len()
+    });
+    count
+}
+
+thread_local! {
+    /// What is known of return addresses.
+    static KNOWN: RefCell<HashMap<usize, Option<SourceLine>>> = RefCell::default();
+}
+
+/// The line in the innermost function that is the body of a kernel.
+fn line(addresses: &[usize]) -> Option<SourceLine> {
+    KNOWN.with_borrow_mut(|known| {
+        addresses.iter().find_map(|&address| known.entry(address).or_insert_with(|| look_up(address)).clone())
+    })
+}
+
+fn look_up(address: usize) -> Option<SourceLine> {
+    let mut found = None;
+    // A call is before the address to which it returns.
+    backtrace::resolve(std::ptr::without_provenance_mut(address.saturating_sub(1)), |symbol| {
+        let is_body = symbol.name().is_some_and(|name| name.to_string().contains(BODY));
+        if let (None, true, Some(file), Some(line)) = (&found, is_body, symbol.filename(), symbol.lineno()) {
+            found = Some(SourceLine { file: file.display().to_string().into(), line });
+        }
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_std::executor::StepOptions;
+
+    use crate::Operation as _;
+    use crate::testing::Twice;
+
+    /// Whether this program has debug information is a matter of its profile: with it, each access has the kernel's line.
+    #[test]
+    fn a_kernels_line_is_found_if_the_program_has_lines() {
+        let operation = Twice { wrong: false };
+        let sizes = operation.describe().parse_sizes("n=32").unwrap();
+        let options = StepOptions { callers: Some(super::CALLERS), ..StepOptions::default() };
+        let trace = crate::record_steps(&operation, sizes, 1, 0, options).unwrap();
+        let load = &trace.blocks[0].steps[0];
+        let has_lines = super::look_up(a_kernels_line_is_found_if_the_program_has_lines as fn() as usize + 1);
+        match load.caller {
+            Some(_) => assert!(trace.place(load.caller).contains("testing.rs:"), "{:?}", trace.places),
+            None => assert!(!cfg!(debug_assertions) || has_lines.is_none()),
+        }
+    }
+}
