@@ -27,6 +27,7 @@ pub struct CudaBuilder {
     pipeline: Pipeline,
     kernels: Option<Vec<String>>,
     with_lines: bool,
+    quiet: bool,
 }
 
 /// Which of the compilers' passes run on kernels.
@@ -118,6 +119,7 @@ impl CudaBuilder {
             pipeline,
             kernels: None,
             with_lines: false,
+            quiet: false,
         }
     }
 
@@ -162,6 +164,13 @@ impl CudaBuilder {
     /// otherwise.
     pub fn lines(mut self, with_lines: bool) -> Self {
         self.with_lines = with_lines;
+        self
+    }
+
+    /// Whether cargo's own words (what it compiles, waits for, or cannot do) stay unsaid on the standard error stream, for programs that show
+    /// what comes of a build in their own way. The compiler's messages are in [`Error::Compile`] and in [`Build::warnings`] all the same.
+    pub fn quiet(mut self, quiet: bool) -> Self {
+        self.quiet = quiet;
         self
     }
 
@@ -214,6 +223,7 @@ impl CudaBuilder {
             target_dir: &target_dir,
             pipeline: self.pipeline,
             kernels,
+            quiet: self.quiet,
         };
         let Compiled { name, archive, warnings, sources } = compile(request)?;
         let title = kernels.map_or_else(|| name.clone(), |kernels| format!("{name}.{}", title(kernels)));

@@ -68,11 +68,13 @@ pub(crate) struct Compile<'a> {
     pub(crate) pipeline: Pipeline,
     /// The kernels that are wanted, if not all.
     pub(crate) kernels: Option<&'a [String]>,
+    /// Whether what cargo says of itself is kept back.
+    pub(crate) quiet: bool,
 }
 
 /// Compiles the library of a crate.
 pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
-    let Compile { toolchain, crate_dir, target_dir, pipeline, kernels } = request;
+    let Compile { toolchain, crate_dir, target_dir, pipeline, kernels, quiet } = request;
     let mut flags = vec![format!("-Ctarget-cpu={BASE}"), NO_PASSES.to_owned()];
     if pipeline == Pipeline::Convergent {
         flags.push(NO_JUMP_THREADING.to_owned());
@@ -102,12 +104,14 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
         .envs(PROFILE.iter().copied())
         .current_dir(crate_dir)
         .stdin(Stdio::null());
-    let Output { status, stdout, crash } = run(&mut command).map_err(Error::io("run", &toolchain.cargo))?;
+    let Output { status, stdout, crash, unsaid } =
+        run(&mut command, quiet).map_err(Error::io("run", &toolchain.cargo))?;
 
     let messages = Messages::read(&stdout);
     let (Some((name, archive)), true) = (messages.library, status.success()) else {
         let mut diagnostics = match &messages.errors[..] {
             [] if !crash.is_empty() => String::new(),
+            [] if quiet => unsaid,
             [] => format!("{} ({status}) says why above", toolchain.cargo.display()),
             errors => with_hints(errors, || math_functions(toolchain, crate_dir)),
         };
@@ -130,33 +134,43 @@ struct Output {
     stdout: Vec<u8>,
     /// What the compiler has said of its own crash.
     crash: String,
+    /// What else was said and kept back.
+    unsaid: String,
 }
 
-/// Runs cargo and passes on what it says on its standard error stream as it comes, but for the stack of a compiler that crashes.
-fn run(command: &mut Command) -> io::Result<Output> {
+/// Runs cargo and passes on what it says on its standard error stream as it comes, but for the stack of a compiler that crashes. With
+/// `quiet` nothing is passed on.
+fn run(command: &mut Command, quiet: bool) -> io::Result<Output> {
     if io::stderr().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let stderr = child.stderr.take().map(BufReader::new);
     let reader = thread::spawn(move || {
-        let mut crash = String::new();
+        let (mut crash, mut unsaid) = (String::new(), String::new());
+        let mut say = |line: &str| {
+            if quiet {
+                unsaid += &format!("{line}\n");
+            } else {
+                eprintln!("{line}");
+            }
+        };
         for line in stderr.into_iter().flat_map(|stderr| stderr.split(b'\n')).map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line);
             if crash.is_empty() && !is_crash(&line) {
-                eprintln!("{line}");
+                say(&line);
             } else if line.starts_with("error: could not compile") {
                 // Cargo's own words, at the end.
-                eprintln!("{line}");
+                say(&line);
             } else {
                 crash += &format!("{line}\n");
             }
         }
-        crash
+        (crash, unsaid)
     });
     let output = child.wait_with_output()?;
-    let crash = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
-    Ok(Output { status: output.status, stdout: output.stdout, crash })
+    let (crash, unsaid) = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
+    Ok(Output { status: output.status, stdout: output.stdout, crash, unsaid })
 }
 
 /// What cargo reports in `--message-format=json`.

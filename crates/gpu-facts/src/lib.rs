@@ -1,5 +1,5 @@
 //! What a kernel needs of a GPU ([`KernelFacts`]), what GPUs offer ([`Limits`]), and whether the one fits the other
-//! ([`Limits::check`]).
+//! ([`Limits::check`]); how many blocks of it a multiprocessor runs at a time ([`Occupancy`]).
 //!
 //! ```text
 //!  #[kernel] ──▶ KernelFacts ─┐
@@ -15,8 +15,10 @@
 
 mod kernel;
 mod limits;
+mod occupancy;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod ptx_facts;
 
 pub use kernel::{Excess, KernelFacts, KernelSource};
 pub use limits::{ComputeCapability, Limits};
+pub use occupancy::{BlockNeeds, BlocksBy, Occupancy};

@@ -12,13 +12,18 @@
 //!
 //! In this repository `cargo tilewright` is an alias, and `cargo xtask` has the same tasks.
 
+pub mod code;
+mod nearest;
 pub mod new;
 mod program;
 mod project;
+mod style;
+mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
 pub use project::Project;
@@ -41,11 +46,32 @@ pub struct Place {
     pub manifest_path: Option<PathBuf>,
 }
 
+impl Place {
+    /// The directory that is meant.
+    ///
+    /// # Errors
+    /// If there is no current directory.
+    pub(crate) fn directory(&self) -> anyhow::Result<PathBuf> {
+        match &self.manifest_path {
+            Some(path) => {
+                let path = std::path::absolute(path).context("`--manifest-path` is no path")?;
+                Ok(path.parent().map_or_else(|| path.clone(), Path::to_owned))
+            }
+            None => std::env::current_dir().context("there is no current directory"),
+        }
+    }
+}
+
+/// What was asked for cannot be done: as `clap` says of flags that it does not know, and as programs over operations do.
+const REFUSED: u8 = 2;
+
 /// What can be done.
 #[derive(Subcommand)]
 pub enum Task {
     /// Writes a crate of kernels: an operation, its tests, and a program.
     New(new::Arguments),
+    /// Checks a kernel after every save, and shows what it was compiled to and what has changed.
+    Watch(watch::Arguments),
     /// Checks kernels on the CPU executor, and on a GPU if there is one.
     Check(program::Arguments),
     /// Measures kernels on a GPU.
@@ -59,8 +85,9 @@ pub enum Task {
 pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
     match task {
         Task::New(arguments) => new::run(arguments).map(|()| ExitCode::SUCCESS),
-        Task::Check(arguments) => program::run(&Project::find(place)?, "check", arguments),
-        Task::Bench(arguments) => program::run(&Project::find(place)?, "bench", arguments),
+        Task::Watch(arguments) => watch::run(place, arguments),
+        Task::Check(arguments) => program::run(place, "check", arguments),
+        Task::Bench(arguments) => program::run(place, "bench", arguments),
     }
 }
 
@@ -75,16 +102,16 @@ pub fn main() -> ExitCode {
     run_and_report(&arguments.place, &arguments.task)
 }
 
-/// [`run`], with the error printed, if there is one.
+/// [`run`], with the error printed, if there is one: then the exit code is 2.
 pub fn run_and_report(place: &Place, task: &Task) -> ExitCode {
     run(place, task).unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
-        ExitCode::FAILURE
+        ExitCode::from(REFUSED)
     })
 }
 
 /// The repository that this program was built from.
-pub(crate) fn repository() -> &'static std::path::Path {
-    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(std::path::Path::parent);
+pub(crate) fn repository() -> &'static Path {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent);
     crates.expect("this crate is a directory of the repository's `crates`")
 }

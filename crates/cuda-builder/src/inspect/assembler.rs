@@ -35,6 +35,8 @@ pub struct KernelResources {
     pub spill_load_bytes: u32,
     /// Static shared memory of each block, in bytes, including what alignment adds.
     pub shared_bytes: u32,
+    /// The barriers that a block uses: `bar.sync` and others, not `mbarrier`.
+    pub barriers: u32,
 }
 
 impl KernelResources {
@@ -96,6 +98,7 @@ fn kernels(report: &str) -> Result<Vec<KernelResources>, &'static str> {
                 spill_store_bytes: 0,
                 spill_load_bytes: 0,
                 shared_bytes: 0,
+                barriers: 0,
             });
         } else if line.contains(" bytes stack frame") {
             // A function that was not inlined has such a line of its own, after its kernel's.
@@ -108,6 +111,7 @@ fn kernels(report: &str) -> Result<Vec<KernelResources>, &'static str> {
             let kernel = kernels.last_mut().ok_or("registers without a kernel")?;
             kernel.registers = number_before(line, " registers").ok_or("registers without a number")?;
             kernel.shared_bytes = number_before(line, " bytes smem").unwrap_or(0);
+            kernel.barriers = number_before(line, " barriers").unwrap_or(0);
         }
     }
     if kernels.iter().all(|kernel| kernel.registers > 0) { Ok(kernels) } else { Err("a kernel without registers") }
@@ -149,6 +153,7 @@ ptxas info    : Used 255 registers, used 0 barriers, 144 bytes cumulative stack 
             spill_store_bytes: 0,
             spill_load_bytes: 0,
             shared_bytes: 8192,
+            barriers: 1,
         };
         let spilling = KernelResources {
             name: "spilling".to_owned(),
@@ -157,6 +162,7 @@ ptxas info    : Used 255 registers, used 0 barriers, 144 bytes cumulative stack 
             spill_store_bytes: 24,
             spill_load_bytes: 36,
             shared_bytes: 0,
+            barriers: 0,
         };
         assert!(tiled.is_in_registers() && !spilling.is_in_registers());
         assert_eq!(kernels, [tiled, spilling]);

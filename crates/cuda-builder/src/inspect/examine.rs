@@ -181,6 +181,7 @@ mod tests {
             spill_store_bytes: 0,
             spill_load_bytes: 0,
             shared_bytes: 1024,
+            barriers: 0,
         };
         let instructions = instructions.iter().map(|&instruction| instruction.to_owned()).collect();
         let code = KernelCode { name: "k".to_owned(), instructions, listing: String::new() };

@@ -35,7 +35,8 @@ pub use operation::AddRelu;
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{
-        Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views,
+        Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes,
+        Values, Views,
     };
 
     use super::add_relu;
@@ -68,7 +69,11 @@ mod operation {
         }
 
         fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-            Ok(device.launch(add_relu { x: views.read("x")?, y: views.read("y")?, z: views.disjoint("z")? })?)
+            Ok(device.launch(add_relu {
+                x: views.read("x")?,
+                y: views.read("y")?,
+                z: views.disjoint("z")?,
+            })?)
         }
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {

@@ -23,7 +23,11 @@ const THREADS: usize = row_sums::BLOCK.x as usize;
 )]
 pub fn row_sums(rows: u32, cols: u32, a: GlobalSlice<'_, f32>, sums: GlobalSliceMut<'_, f32>) {
     static SUMS: Shared<[f32; 256]> = Shared::new();
-    let (row, cols, t) = (thread::block_idx_x() as usize, cols as usize, thread::thread_idx_x() as usize);
+    let (row, cols, t) = (
+        thread::block_idx_x() as usize,
+        cols as usize,
+        thread::thread_idx_x() as usize,
+    );
     if row >= rows as usize {
         return; // the same for the whole block
     }
@@ -60,7 +64,8 @@ pub use operation::RowSums;
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{
-        Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views,
+        Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes,
+        Values, Views,
     };
 
     use super::{THREADS, row_sums};
@@ -84,27 +89,45 @@ mod operation {
 
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [rows, cols] = sizes.get(["rows", "cols"])?;
-            Ok(vec![Argument::input("a", &[rows, cols], Distribution::Normal), Argument::output("sums", &[rows])])
+            Ok(vec![
+                Argument::input("a", &[rows, cols], Distribution::Normal),
+                Argument::output("sums", &[rows]),
+            ])
         }
 
         fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             let [rows, cols] = sizes.get_u32(["rows", "cols"])?;
-            Ok(device.launch(row_sums { rows, cols, a: views.read("a")?, sums: views.write("sums")? })?)
+            Ok(device.launch(row_sums {
+                rows,
+                cols,
+                a: views.read("a")?,
+                sums: views.write("sums")?,
+            })?)
         }
 
-        fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+        fn expected(
+            &self,
+            sizes: &Sizes,
+            values: &Values<'_>,
+        ) -> Result<Vec<Vec<Expected>>, Error> {
             let ([rows, cols], a) = (sizes.get(["rows", "cols"])?, values.of("a")?);
             // Those that an element meets on its way: in its thread, and in eight steps among threads.
             let roundings = cols.div_ceil(THREADS) + 8;
             let one = |row: usize| {
                 let row = &a[row * cols..(row + 1) * cols];
-                Expected::rounded(row.iter().sum(), roundings, row.iter().map(|element| element.abs()).sum())
+                Expected::rounded(
+                    row.iter().sum(),
+                    roundings,
+                    row.iter().map(|element| element.abs()).sum(),
+                )
             };
             Ok(vec![(0..rows).map(one).collect()])
         }
 
         fn operations(&self, sizes: &Sizes) -> f64 {
-            sizes.get(["rows", "cols"]).map_or(0.0, |[rows, cols]| rows as f64 * cols as f64)
+            sizes
+                .get(["rows", "cols"])
+                .map_or(0.0, |[rows, cols]| rows as f64 * cols as f64)
         }
     }
 }

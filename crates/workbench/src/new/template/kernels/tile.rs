@@ -32,14 +32,25 @@ const STEP: usize = transpose::BLOCK.y as usize;
 pub fn transpose(rows: u32, cols: u32, a: GlobalSlice<'_, f32>, b: GlobalSliceMut<'_, f32>) {
     static ELEMENTS: Shared<[[f32; 33]; 32]> = Shared::new();
     let (rows, cols) = (rows as usize, cols as usize);
-    let (x, y) = (thread::thread_idx_x() as usize, thread::thread_idx_y() as usize);
-    let (first_row, first_col) = (thread::block_idx_y() as usize * TILE, thread::block_idx_x() as usize * TILE);
+    let (x, y) = (
+        thread::thread_idx_x() as usize,
+        thread::thread_idx_y() as usize,
+    );
+    let (first_row, first_col) = (
+        thread::block_idx_y() as usize * TILE,
+        thread::block_idx_x() as usize * TILE,
+    );
     let mut line = y;
     while line < TILE {
         if first_row + line < rows && first_col + x < cols {
             // SAFETY: the row and the column are inside, and the launch has checked that A has as
             // many elements as their product; line < 32 and x < 32.
-            unsafe { ELEMENTS.write([line, x], a.get_unchecked((first_row + line) * cols + first_col + x)) };
+            unsafe {
+                ELEMENTS.write(
+                    [line, x],
+                    a.get_unchecked((first_row + line) * cols + first_col + x),
+                )
+            };
         }
         line += STEP;
     }
@@ -50,7 +61,12 @@ pub fn transpose(rows: u32, cols: u32, a: GlobalSlice<'_, f32>, b: GlobalSliceMu
         if first_col + line < cols && first_row + x < rows {
             // SAFETY: the same of the transpose. The element was written before the barrier, because
             // it is inside; each element of B has one thread.
-            unsafe { b.set_unchecked((first_col + line) * rows + first_row + x, ELEMENTS.read([x, line])) };
+            unsafe {
+                b.set_unchecked(
+                    (first_col + line) * rows + first_row + x,
+                    ELEMENTS.read([x, line]),
+                )
+            };
         }
         line += STEP;
     }
@@ -63,7 +79,8 @@ pub use operation::Transpose;
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{
-        Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views,
+        Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes,
+        Values, Views,
     };
 
     use super::transpose;
@@ -87,17 +104,30 @@ mod operation {
 
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [rows, cols] = sizes.get(["rows", "cols"])?;
-            Ok(vec![Argument::input("a", &[rows, cols], Distribution::Special), Argument::output("b", &[cols, rows])])
+            Ok(vec![
+                Argument::input("a", &[rows, cols], Distribution::Special),
+                Argument::output("b", &[cols, rows]),
+            ])
         }
 
         fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             let [rows, cols] = sizes.get_u32(["rows", "cols"])?;
-            Ok(device.launch(transpose { rows, cols, a: views.read("a")?, b: views.write("b")? })?)
+            Ok(device.launch(transpose {
+                rows,
+                cols,
+                a: views.read("a")?,
+                b: views.write("b")?,
+            })?)
         }
 
-        fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+        fn expected(
+            &self,
+            sizes: &Sizes,
+            values: &Values<'_>,
+        ) -> Result<Vec<Vec<Expected>>, Error> {
             let ([rows, cols], a) = (sizes.get(["rows", "cols"])?, values.of("a")?);
-            let column = |col: usize| (0..rows).map(move |row| Expected::exact(a[row * cols + col]));
+            let column =
+                |col: usize| (0..rows).map(move |row| Expected::exact(a[row * cols + col]));
             Ok(vec![(0..cols).flat_map(column).collect()])
         }
 

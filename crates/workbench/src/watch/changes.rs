@@ -1,0 +1,166 @@
+//! Which sources have changed: told by the operating system, and looked up again, because editors write a file in several steps, or another
+//! file that takes its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+
+/// So long nothing has to happen before what has happened counts as all of it.
+const QUIET: Duration = Duration::from_millis(30);
+/// After so long it counts in any case.
+const LATEST: Duration = Duration::from_millis(400);
+
+/// What a source is taken for, to see whether it is another one.
+type Contents = BTreeMap<PathBuf, Vec<u8>>;
+
+/// The sources of some packages, and what happens to them.
+pub(super) struct Changes {
+    /// Ends watching when it is dropped.
+    _watcher: RecommendedWatcher,
+    told: Receiver<notify::Result<notify::Event>>,
+    packages: Vec<PathBuf>,
+    known: Contents,
+}
+
+impl Changes {
+    /// Watches the packages in these directories.
+    pub(super) fn of(packages: &[PathBuf]) -> anyhow::Result<Self> {
+        let (sender, told) = channel();
+        let failed = "the operating system does not tell of changed files: `watch --once` looks at the kernel once";
+        let mut watcher = notify::recommended_watcher(move |event| {
+            // The receiver is gone at the end only.
+            let _ = sender.send(event);
+        })
+        .context(failed)?;
+        for package in packages {
+            let mut watch = |path: &Path, mode| {
+                watcher.watch(path, mode).with_context(|| format!("cannot watch {}: {failed}", path.display()))
+            };
+            // Manifests and build scripts; the target directory may be beside them, and much happens there.
+            watch(package, RecursiveMode::NonRecursive)?;
+            if package.join("src").is_dir() {
+                watch(&package.join("src"), RecursiveMode::Recursive)?;
+            }
+        }
+        let known = contents(packages);
+        Ok(Self { _watcher: watcher, told, packages: packages.to_vec(), known })
+    }
+
+    /// Whether a source is another one than at the last [`wait`](Self::wait). Takes no notice: the next wait has it still.
+    pub(super) fn has_some(&self) -> bool {
+        contents(&self.packages) != self.known
+    }
+
+    /// Waits until a source is another one than it was; which ones are.
+    pub(super) fn wait(&mut self) -> anyhow::Result<Vec<PathBuf>> {
+        loop {
+            let now = contents(&self.packages);
+            let is_new = |path: &&PathBuf| self.known.get(*path) != now.get(*path);
+            let changed: BTreeSet<PathBuf> = now.keys().chain(self.known.keys()).filter(is_new).cloned().collect();
+            if !changed.is_empty() {
+                self.known = now;
+                return Ok(changed.into_iter().collect());
+            }
+            let event = self.told.recv().context("watching has ended")?;
+            if !is_of_interest(&event) {
+                continue;
+            }
+            let first = Instant::now();
+            while first.elapsed() < LATEST {
+                match self.told.recv_timeout(QUIET) {
+                    Ok(_) => {}
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => anyhow::bail!("watching has ended"),
+                }
+            }
+        }
+    }
+}
+
+/// Not what is only read. An error may hide anything.
+fn is_of_interest(event: &notify::Result<notify::Event>) -> bool {
+    event.as_ref().map_or(true, |event| !matches!(event.kind, EventKind::Access(_)))
+}
+
+/// The sources of packages: Rust, and manifests. A file that is just being replaced is not there.
+fn contents(packages: &[PathBuf]) -> Contents {
+    let mut all = Contents::new();
+    for package in packages {
+        let mut take = |path: PathBuf| {
+            if let Ok(text) = fs::read(&path) {
+                all.insert(path, text);
+            }
+        };
+        take(package.join("Cargo.toml"));
+        take(package.join("build.rs"));
+        let mut left = vec![package.join("src")];
+        while let Some(directory) = left.pop() {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                let path = entry.path();
+                match path.extension() {
+                    Some(extension) if extension == "rs" => take(path),
+                    _ if path.is_dir() => left.push(path),
+                    _ => {}
+                }
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kernels");
+        fs::create_dir_all(path.join("src/deep")).unwrap();
+        for file in ["Cargo.toml", "src/lib.rs", "src/deep/one.rs"] {
+            fs::write(path.join(file), "old").unwrap();
+        }
+        (directory, path)
+    }
+
+    #[test]
+    fn writes_renames_and_new_files_are_noticed_and_each_once() {
+        let (_directory, path) = package();
+        let mut changes = Changes::of(&[path.clone()]).unwrap();
+        assert!(!changes.has_some());
+        fs::write(path.join("src/lib.rs"), "new").unwrap();
+        assert!(changes.has_some());
+        assert_eq!(changes.wait().unwrap(), [path.join("src/lib.rs")]);
+        // As editors do that keep the old file until the new one is whole.
+        fs::write(path.join("src/deep/.one.rs.swp"), "newer").unwrap();
+        fs::rename(path.join("src/deep/.one.rs.swp"), path.join("src/deep/one.rs")).unwrap();
+        assert_eq!(changes.wait().unwrap(), [path.join("src/deep/one.rs")]);
+        fs::write(path.join("src/two.rs"), "x").unwrap();
+        assert_eq!(changes.wait().unwrap(), [path.join("src/two.rs")]);
+        fs::remove_file(path.join("src/two.rs")).unwrap();
+        assert_eq!(changes.wait().unwrap(), [path.join("src/two.rs")]);
+        assert!(!changes.has_some());
+    }
+
+    #[test]
+    fn what_is_written_as_it_was_and_what_is_no_source_is_no_change() {
+        let (_directory, path) = package();
+        let mut changes = Changes::of(&[path.clone()]).unwrap();
+        fs::write(path.join("src/lib.rs"), "old").unwrap();
+        fs::write(path.join("src/notes.txt"), "x").unwrap();
+        assert!(!changes.has_some());
+        let later = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                std::thread::sleep(Duration::from_millis(100));
+                fs::write(path.join("Cargo.toml"), "new").unwrap();
+            }
+        });
+        assert_eq!(changes.wait().unwrap(), [path.join("Cargo.toml")]);
+        later.join().unwrap();
+    }
+}
