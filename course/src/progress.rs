@@ -14,18 +14,18 @@ use std::{fs, io};
 use serde_json::{Value, json};
 
 /// The name of the file.
-pub const FILE: &str = "progress.json";
+pub(crate) const FILE: &str = "progress.json";
 
 /// What this program understands.
 const VERSION: u64 = 1;
 
 /// What has been done so far.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// For each puzzle that has passed, the digest of its file.
-    pub solved: BTreeMap<String, String>,
+    pub(crate) solved: BTreeMap<String, String>,
     /// For each puzzle, how many hints have been shown.
-    pub hints: BTreeMap<String, usize>,
+    pub(crate) hints: BTreeMap<String, usize>,
 }
 
 impl Progress {
@@ -33,7 +33,7 @@ impl Progress {
     ///
     /// # Errors
     /// Why the file cannot be read, and what to do.
-    pub fn read(course: &Path) -> Result<Self, String> {
+    pub(crate) fn read(course: &Path) -> Result<Self, String> {
         let path = course.join(FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -70,7 +70,7 @@ impl Progress {
     ///
     /// # Errors
     /// Why the file cannot be written.
-    pub fn write(&self, course: &Path) -> Result<(), String> {
+    pub(crate) fn write(&self, course: &Path) -> Result<(), String> {
         let value = json!({ "version": VERSION, "solved": self.solved, "hints": self.hints });
         let (path, beside) = (course.join(FILE), PathBuf::from(format!("{FILE}.{}", std::process::id())));
         let beside = course.join(beside);
@@ -89,7 +89,7 @@ fn object<'a>(value: &'a Value, name: &str) -> Result<impl Iterator<Item = (&'a 
 }
 
 /// Stands for a text: FNV-1a of 64 bits. It tells an edit; it is not made to withstand who wants to deceive himself.
-pub fn digest(text: &str) -> String {
+pub(crate) fn digest(text: &str) -> String {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
     format!("{:016x}", text.bytes().fold(0xCBF2_9CE4_8422_2325, step))
 }

@@ -52,7 +52,7 @@ mod operation {
         operation: &Axpy,
         fails: "OutOfBounds",
         lesson: "The grid has more threads than y has elements, and those without one read and write behind its end.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        best: Score { sectors: 225, global: 57, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };
 

@@ -54,7 +54,7 @@ mod operation {
         operation: &Squares,
         fails: "Unwritten",
         lesson: "There are fewer threads than elements, and each thread stops after its first one.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        best: Score { sectors: 375, global: 96, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };
 

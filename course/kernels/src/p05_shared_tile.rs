@@ -68,7 +68,7 @@ mod operation {
         operation: &Means,
         fails: "UnwrittenShared",
         lesson: "The first and the last threads of a block read elements of the tile that nobody has loaded.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        best: Score { sectors: 106, global: 32, shared: 65, conflicts: 0, waits: 16 },
         limits: Limits::NONE,
     };
 

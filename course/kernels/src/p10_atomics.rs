@@ -54,7 +54,7 @@ mod operation {
         operation: &Histogram,
         fails: "GlobalRace",
         lesson: "Two threads count in the same bin at the same time, and nothing makes the read and the write of each one step.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        best: Score { sectors: 58, global: 20, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };
 

@@ -65,7 +65,7 @@ mod operation {
         operation: &RowSums,
         fails: "InactiveLane",
         lesson: "The mask of the shuffle names all lanes, and half of them are not there.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        best: Score { sectors: 35, global: 14, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };
 

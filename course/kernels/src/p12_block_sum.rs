@@ -88,7 +88,7 @@ mod operation {
         operation: &RowSums,
         fails: "Wrong",
         lesson: "The result is the sum of one warp's numbers, and those of the block's other warps are missing.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        best: Score { sectors: 228, global: 60, shared: 192, conflicts: 0, waits: 24 },
         limits: Limits::NONE,
     };
 

@@ -92,7 +92,7 @@ mod operation {
         operation: &Product,
         fails: "Wrong",
         lesson: "The lanes bring the right numbers in the wrong registers, so tensor cores take rows for terms.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        best: Score { sectors: 1088, global: 136, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };
 

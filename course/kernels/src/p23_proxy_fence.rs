@@ -111,7 +111,7 @@ mod operation {
         operation: &Product,
         fails: "NotFenced",
         lesson: "The barrier orders threads; what they have written is visible to tensor cores behind a fence only.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        best: Score { sectors: 1216, global: 38, shared: 240, conflicts: 0, waits: 40 },
         limits: Limits::NONE,
     };
 

@@ -68,7 +68,7 @@ mod operation {
         operation: &ColumnSums,
         fails: "Wrong",
         lesson: "Each addition rounds away low bits of its term, and after thousands of them the sum is off by more than its own precision.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        best: Score { sectors: 11755, global: 4002, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };
 

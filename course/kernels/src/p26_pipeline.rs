@@ -127,9 +127,9 @@ mod operation {
         file: file!(),
         source: include_str!("p26_pipeline.rs"),
         operation: &Product,
-        fails: "InFlight",
-        lesson: "The producer has a stage filled again that the consumers have not multiplied yet.",
-        best: Score { sectors: 0, global: 0, shared: 0, conflicts: 0, waits: 0 },
+        fails: "TooManyArrivals",
+        lesson: "The producer runs ahead: it fills a stage again whose last tiles have not been multiplied, or have not even come.",
+        best: Score { sectors: 2176, global: 44, shared: 0, conflicts: 0, waits: 35 },
         limits: Limits::NONE,
     };
 

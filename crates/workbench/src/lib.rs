@@ -13,6 +13,7 @@
 //! In this repository `cargo tilewright` is an alias, and `cargo xtask` has the same tasks.
 
 pub mod code;
+mod learn;
 mod nearest;
 pub mod new;
 mod program;
@@ -74,6 +75,8 @@ pub enum Task {
     Watch(watch::Arguments),
     /// Checks kernels on the CPU executor, and on a GPU if there is one.
     Check(program::Arguments),
+    /// Writes a course of puzzles, and checks what you make of them: no GPU is needed.
+    Learn(learn::Arguments),
     /// Measures kernels on a GPU.
     Bench(program::Arguments),
 }
@@ -87,6 +90,7 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
         Task::New(arguments) => new::run(arguments).map(|()| ExitCode::SUCCESS),
         Task::Watch(arguments) => watch::run(place, arguments),
         Task::Check(arguments) => program::run(place, "check", arguments),
+        Task::Learn(arguments) => learn::run(place, arguments),
         Task::Bench(arguments) => program::run(place, "bench", arguments),
     }
 }
