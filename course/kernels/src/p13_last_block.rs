@@ -17,7 +17,7 @@
 //! **Write:** the order of the addition. A block both tells the others and learns of them.
 //@ hint The report names the write of a part and the read of it by the last block: which operation stands between the two, in both blocks?
 //@ hint The one that counts has to release the own part, and to acquire those of all that have counted before.
-//@ hint `AcqRel`
+//@ hint `atomic::AcqRel` in place of `atomic::Relaxed`.
 
 use cuda_std::atomic::{self, Scope};
 use cuda_std::prelude::*;

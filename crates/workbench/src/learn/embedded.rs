@@ -65,6 +65,9 @@ const OF_REPOSITORY: &[File] = &[
 /// The line by which a directory is known to be a learner's.
 pub(super) const MARK: &str = "[package.metadata.tilewright-course]";
 
+/// The heading of README.md from which on it speaks of solutions and marks.
+const NOT_FOR_LEARNERS: &str = "## For those who work on the course";
+
 /// All puzzles, in their order.
 ///
 /// # Panics
@@ -86,7 +89,14 @@ pub(super) fn learners_files(repository: &str) -> Vec<(String, String)> {
         let text =
             text.replace("\"../../crates", "\"../crates").replace("\"../crates", &format!("\"{repository}/crates"));
         let mark = format!("\n# Written by `cargo tilewright learn`.\n{MARK}\nversion = \"{}\"\n", version());
-        (path, if *path == "Cargo.toml" { text + &mark } else { text })
+        let text = match *path {
+            "Cargo.toml" => text + &mark,
+            "README.md" => {
+                text.split(NOT_FOR_LEARNERS).next().map(|text| format!("{}\n", text.trim_end())).unwrap_or_default()
+            }
+            _ => text,
+        };
+        (path, text)
     });
     let of_repository = OF_REPOSITORY.iter().map(|(path, text)| (path, (*text).to_owned()));
     let files = of_course.chain(of_repository).map(|(path, text)| ((*path).to_owned(), text));

@@ -124,8 +124,8 @@ mod tests {
     fn marks_that_are_not_in_order_are_told_with_their_line() {
         for (from, to, told) in [
             ("# 7. ", "# ", "first line"),
-            ("    //@ end\n", "", "a blank that ends"),
-            ("    //@ instead\n", "", "line 9: a mark"),
+            ("    //@ end\n}\n", "", "a blank that ends"),
+            ("    //@ instead\n", "", "line 10: a mark"),
             ("//| }", "}", "line 10: what comes instead"),
             ("//@ hint one\n//@ hint two\n", "", "a hint"),
             ("//@ hint one", "//@ hnit one", "line 2: a mark"),
