@@ -13,8 +13,6 @@
 //! For a sum s and a term x: `t = s + x` is rounded, and `(t − s) − x` is what was added too much, exactly, if s is the larger one. Kept in a second
 //! number, `c`, and taken off the next term, it is not lost (W. Kahan, 1965). Rust's compiler does not rearrange such lines.
 //!
-//! The executor can show that bits are lost: `cargo run -- check --op low-bits --trace-values`.
-//!
 //! **Write:** the loop of the compensated sum. What is allowed here is three roundings, whatever the length.
 //@ hint Have `let mut lost = 0.0f32;` before the loop. A term becomes `x − lost` before it is added.
 //@ hint In the loop: `let term = x - lost; let next = sum + term; lost = (next - sum) - term; sum = next;`

@@ -45,7 +45,8 @@ fn assert_formatted(directory: &Path) {
 fn every_solution_passes_and_costs_what_the_best_known_does() {
     let course = repository().join("course");
     assert_formatted(&course);
-    let output = cargo(&course, &["run", "--locked", "--", "all", "--json"]);
+    // With PTX: each kernel compiles for a GPU, and passes what is checked of PTX.
+    let output = cargo(&course, &["run", "--locked", "--features", "gpu", "--", "all", "--json"]);
     let messages = text(&output.stderr);
     assert!(!messages.contains("warning"), "{messages}");
     let outcomes = lines(&output);
@@ -55,6 +56,10 @@ fn every_solution_passes_and_costs_what_the_best_known_does() {
         assert_eq!(outcome["score"], outcome["best"], "the best known score of {}", outcome["puzzle"]);
     }
     assert!(output.status.success(), "{messages}");
+    let gpu = cargo(&course, &["run", "--quiet", "--locked", "--features", "gpu", "--", "all", "--gpu"]);
+    let message = text(&gpu.stderr);
+    let is_refused = gpu.status.code() == Some(2) && message.contains("no GPU runs these kernels: ");
+    assert!(gpu.status.success() || is_refused, "{}{message}", text(&gpu.stdout));
 }
 
 #[test]

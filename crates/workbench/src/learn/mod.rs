@@ -15,6 +15,7 @@ mod embedded;
 #[path = "../../../../course/src/progress.rs"]
 mod progress;
 mod puzzle;
+mod registers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -28,6 +29,7 @@ use crate::{Place, repository};
 use course::{Course, Reset, State};
 use progress::Progress;
 use puzzle::Puzzle;
+use registers::Registers;
 
 /// The options of `learn`.
 #[derive(clap::Args)]
@@ -50,8 +52,11 @@ enum Task {
     List,
     /// Checks a puzzle: its report, what it means, what the kernel costs.
     Check {
-        /// Its name, its number or its file [default: the first that is not solved]
+        /// Its name, its number or its file; `all` checks all [default: the first that is not solved]
         name: Option<String>,
+        /// Also compiles the kernel for Hopper, and shows how many registers it needs beside the best known: takes longer.
+        #[arg(long, conflicts_with = "gpu")]
+        registers: bool,
         /// On a GPU: compares every element there, and measures, with the share of what the GPU could do.
         #[arg(long)]
         gpu: bool,
@@ -103,7 +108,9 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
             }
         },
         Some(Task::List) => list(&found()?, arguments.json, style),
-        Some(Task::Check { name, gpu }) => return check(&found()?, name.as_deref(), *gpu, arguments.json),
+        Some(Task::Check { name, registers, gpu }) => {
+            return check(&found()?, name.as_deref(), *registers, *gpu, arguments.json);
+        }
         Some(Task::Hint { name }) => hint(&found()?, name.as_deref(), arguments.json, style)?,
         Some(Task::Reset { name }) => reset(&found()?, name, arguments.json)?,
     }
@@ -190,19 +197,30 @@ fn say_next(course: &Course, progress: &Progress) {
     }
 }
 
-fn check(course: &Course, name: Option<&str>, gpu: bool, json: bool) -> anyhow::Result<ExitCode> {
+fn check(course: &Course, name: Option<&str>, registers: bool, gpu: bool, json: bool) -> anyhow::Result<ExitCode> {
     let name = match name {
-        Some("all") => "all",
-        _ => &wanted(course, name, &progress_of(course))?.name,
+        Some("all") => "all".to_owned(),
+        _ => wanted(course, name, &progress_of(course))?.name.clone(),
     };
     let mut program = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     program.args(["run", "--quiet", "--manifest-path"]).arg(course.directory.join("Cargo.toml"));
     if gpu {
         program.args(["--release", "--features", "gpu"]);
     }
-    program.args(["--", name]).args(gpu.then_some("--gpu")).args(json.then_some("--json"));
+    program.args(["--", &name]).args(gpu.then_some("--gpu")).args(json.then_some("--json"));
     // Messages name files from the directory of the course.
     let status = program.current_dir(&course.directory).status().context("cannot run cargo")?;
+    if status.success() && registers {
+        let is_wanted = |puzzle: &&Puzzle| name == "all" || puzzle.name == name;
+        for puzzle in course.puzzles.iter().filter(is_wanted) {
+            let registers = Registers::of(course, puzzle)?;
+            if json {
+                println!("{}", serde_json::to_string(&registers).expect("names, and numbers"));
+            } else {
+                registers.show();
+            }
+        }
+    }
     if status.success() && !json && !gpu {
         say_next(course, &progress_of(course));
     }

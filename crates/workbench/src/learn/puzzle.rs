@@ -21,6 +21,8 @@ pub(super) struct Puzzle {
     pub(super) title: String,
     /// Its file, from the directory of the course.
     pub(super) file: &'static str,
+    /// Its kernel: the last one, if there are several.
+    pub(super) kernel: String,
     /// The text of the file for a learner.
     pub(super) unsolved: String,
     /// The hints, each telling more than the one before.
@@ -45,6 +47,7 @@ impl Puzzle {
     pub(super) fn read(file: &'static str, text: &str) -> Result<Self, String> {
         let first = text.lines().next().unwrap_or_default();
         let (number, name, title) = heading(first).ok_or_else(|| format!("the first line is no heading: {first}"))?;
+        let kernel = kernel(text).ok_or("there is no `pub fn` that could be a kernel")?.to_owned();
         let (mut unsolved, mut hints, mut solution) = (String::new(), Vec::new(), Vec::new());
         let (mut part, mut blanks) = (Part::Kept, 0);
         for (index, line) in text.lines().enumerate() {
@@ -89,7 +92,7 @@ impl Puzzle {
         if !matches!(part, Part::Kept) || blanks == 0 || hints.is_empty() {
             return Err("a blank that ends, and a hint, are what makes a puzzle".to_owned());
         }
-        Ok(Self { number, name, title, file, unsolved, hints, solution })
+        Ok(Self { number, name, title, file, kernel, unsolved, hints, solution })
     }
 }
 
@@ -100,11 +103,18 @@ fn heading(line: &str) -> Option<(usize, String, String)> {
     Some((number.parse().ok()?, name.to_owned(), title.to_owned()))
 }
 
+/// The name of the last public function before the operation.
+fn kernel(text: &str) -> Option<&str> {
+    let of_gpu = text.split("\n#[cfg(not(target_arch").next()?;
+    let (_, function) = of_gpu.rsplit_once("\npub fn ")?;
+    function.split(['(', '<']).next()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TEXT: &str = "//! # 7. `seven`: a title\n//@ hint one\n//@ hint two\nfn f() {\n    //@ blank\n    right();\n    //@ instead\n    \
+    const TEXT: &str = "//! # 7. `seven`: a title\n//@ hint one\n//@ hint two\npub fn f() {\n    //@ blank\n    right();\n    //@ instead\n    \
         //| if wrong {\n    //|     wrong();\n    //| }\n    //@ end\n}\n";
 
     #[test]
@@ -112,10 +122,10 @@ mod tests {
         let puzzle = Puzzle::read("a.rs", TEXT).unwrap();
         assert_eq!((puzzle.number, &*puzzle.name, &*puzzle.title), (7, "seven", "a title"));
         assert_eq!(puzzle.hints, ["one", "two"]);
-        assert_eq!(puzzle.solution, ["right();"]);
+        assert_eq!((&puzzle.solution[..], &*puzzle.kernel), (&["right();".to_owned()][..], "f"));
         assert_eq!(
             puzzle.unsolved,
-            "//! # 7. `seven`: a title\nfn f() {\n    // ▼ Your part: what stands here is not right yet.\n    if wrong {\n        \
+            "//! # 7. `seven`: a title\npub fn f() {\n    // ▼ Your part: what stands here is not right yet.\n    if wrong {\n        \
              wrong();\n    }\n    // ▲\n}\n"
         );
     }
@@ -124,6 +134,7 @@ mod tests {
     fn marks_that_are_not_in_order_are_told_with_their_line() {
         for (from, to, told) in [
             ("# 7. ", "# ", "first line"),
+            ("pub fn", "fn", "no `pub fn`"),
             ("    //@ end\n}\n", "", "a blank that ends"),
             ("    //@ instead\n", "", "line 10: a mark"),
             ("//| }", "}", "line 10: what comes instead"),
