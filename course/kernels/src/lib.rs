@@ -1,6 +1,10 @@
 //! The puzzles of the course, in their order: a file for each, with what to learn, the kernel, and the operation that it is for.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "arrays of a thread are registers, which loops unroll to by their numbers"
+)]
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod puzzle;

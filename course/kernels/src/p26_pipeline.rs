@@ -88,8 +88,8 @@ pub fn product_pipelined(a: TensorMap<'_>, b: TensorMap<'_>, m: u32, n: u32, k: 
         let mut sums = [0.0f32; 8];
         let mut step = 0;
         while step < steps {
-            let at = (step % 2) as usize * STAGE;
-            pick(full, step).wait(step / 2 & 1);
+            let (at, round) = ((step % 2) as usize * STAGE, step / 2);
+            pick(full, step).wait(round & 1);
             let (of_a, of_b) = (Descriptor::at(stages, at), Descriptor::at(stages, at + OF_A));
             wgmma::fence();
             for i in 0..4 {

@@ -208,8 +208,10 @@ mod tests {
         let rules = include_str!("../../../../gpu-kernels/clippy.toml");
         let examples =
             fs::read_dir(repository().join("examples")).unwrap().map(|entry| entry.unwrap().path().join("kernels"));
-        let crates: Vec<_> =
-            examples.filter(|path| path.is_dir()).chain([repository().join("crates/blocks")]).collect();
+        let crates: Vec<_> = examples
+            .filter(|path| path.is_dir())
+            .chain(["crates/blocks", "course/kernels"].map(|path| repository().join(path)))
+            .collect();
         assert!(crates.len() > 3, "{crates:?}");
         for path in crates.iter().map(|path| path.join("clippy.toml")) {
             assert!(
