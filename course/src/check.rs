@@ -115,11 +115,12 @@ fn as_json(score: Score) -> Value {
     json!({ "sectors": sectors, "global": global, "shared": shared, "conflicts": conflicts, "waits": waits })
 }
 
-/// What the last of the small cases costs.
+/// What the largest of the small cases costs: the last one, if several are.
 fn score(puzzle: &Puzzle) -> Result<(String, Score), Error> {
     let description = puzzle.operation.describe();
     let no_cases = Error::NoCases { operation: description.name };
-    let sizes = description.sizes_of(description.small.last().ok_or(no_cases)?)?;
+    let largest = description.small.iter().max_by_key(|sizes| sizes.iter().product::<usize>());
+    let sizes = description.sizes_of(largest.ok_or(no_cases)?)?;
     let report = testkit::cost(puzzle.operation, sizes, SEED)?;
     let sum = |kinds: &[CostKind], number: fn(&cuda_std::executor::Cost) -> u64| -> u64 {
         let costs = report.kernels.iter().flat_map(|kernel| kinds.iter().map(|kind| kernel.total(*kind)));

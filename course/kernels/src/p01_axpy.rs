@@ -65,7 +65,7 @@ mod operation {
                 idea: "y = a·x + y",
                 sizes: &["n"],
                 kernels: vec![axpy::FACTS],
-                small: testkit::every(&[&[0, 1, 256, 600]]),
+                small: testkit::every(&[&[256, 600, 1, 0]]),
                 large: vec![vec![1 << 26]],
                 bits: Bits::Same,
             }

@@ -26,7 +26,7 @@ pub struct Puzzle {
     pub fails: &'static str,
     /// What that means, in one sentence.
     pub lesson: &'static str,
-    /// What the best known solution costs, in the last of the small cases.
+    /// What the best known solution costs, in the largest of the small cases.
     pub best: Score,
     /// What a solution may cost at most.
     pub limits: Limits,

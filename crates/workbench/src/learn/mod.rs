@@ -203,7 +203,13 @@ fn check(course: &Course, name: Option<&str>, registers: bool, gpu: bool, json: 
         _ => wanted(course, name, &progress_of(course))?.name.clone(),
     };
     let mut program = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    program.args(["run", "--quiet", "--manifest-path"]).arg(course.directory.join("Cargo.toml"));
+    program.arg("run");
+    if std::env::var_os("CARGO_TARGET_DIR").is_none() && !course.directory.join("target").exists() {
+        eprintln!("Building what the course needs: a minute or two, this time only.");
+    } else {
+        program.arg("--quiet");
+    }
+    program.arg("--manifest-path").arg(course.directory.join("Cargo.toml"));
     if gpu {
         program.args(["--release", "--features", "gpu"]);
     }
