@@ -95,7 +95,7 @@ fn every_puzzle_fails_as_intended_and_is_solved_step_by_step() {
     let check = learn(&course, &["check"]);
     let report = text(&check.stdout);
     let place_of = |what: &str| report.find(what).unwrap_or_else(|| panic!("no {what:?} in {report}"));
-    assert!(place_of("element 0 is out of bounds") < place_of("--> kernels/src/p01_axpy.rs:"));
+    assert!(place_of("element 600 is out of bounds") < place_of("--> kernels/src/p01_axpy.rs:"));
     assert!(place_of("--> kernels") < place_of("more threads than y has elements") && check.status.code() == Some(1));
 
     // Hints, one more each time.

@@ -20,7 +20,7 @@ mod registers;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Subcommand;
 use serde::Serialize;
 
@@ -87,9 +87,6 @@ struct Entry<'a> {
 
 /// The directory of a course, if none is named.
 const DIRECTORY: &str = "tilewright-course";
-
-/// What cargo ends with if a crate does not compile.
-const CARGO_FAILED: i32 = 101;
 
 pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (here, style) = (place.directory()?, Style::of_stdout());
@@ -202,20 +199,30 @@ fn check(course: &Course, name: Option<&str>, registers: bool, gpu: bool, json: 
         Some("all") => "all".to_owned(),
         _ => wanted(course, name, &progress_of(course))?.name.clone(),
     };
-    let mut program = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    program.arg("run");
-    if std::env::var_os("CARGO_TARGET_DIR").is_none() && !course.directory.join("target").exists() {
+    let is_first = std::env::var_os("CARGO_TARGET_DIR").is_none()
+        && !course.directory.join("target").join(if gpu { "release" } else { "debug" }).exists();
+    let cargo = |task: &str, is_quiet: bool| {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo
+            .arg(task)
+            .args(is_quiet.then_some("--quiet"))
+            .arg("--manifest-path")
+            .arg(course.directory.join("Cargo.toml"));
+        if gpu {
+            cargo.args(["--release", "--features", "gpu"]);
+        }
+        // Messages name files from the directory of the course.
+        cargo.current_dir(&course.directory);
+        cargo
+    };
+    if is_first {
         eprintln!("Building what the course needs: a minute or two, this time only.");
-    } else {
-        program.arg("--quiet");
     }
-    program.arg("--manifest-path").arg(course.directory.join("Cargo.toml"));
-    if gpu {
-        program.args(["--release", "--features", "gpu"]);
-    }
+    let built = cargo("build", !is_first).status().context("cannot run cargo")?;
+    ensure!(built.success(), "the course does not compile: the message is above");
+    let mut program = cargo("run", true);
     program.args(["--", &name]).args(gpu.then_some("--gpu")).args(json.then_some("--json"));
-    // Messages name files from the directory of the course.
-    let status = program.current_dir(&course.directory).status().context("cannot run cargo")?;
+    let status = program.status().context("cannot run cargo")?;
     if status.success() && registers {
         let is_wanted = |puzzle: &&Puzzle| name == "all" || puzzle.name == name;
         for puzzle in course.puzzles.iter().filter(is_wanted) {
@@ -231,7 +238,6 @@ fn check(course: &Course, name: Option<&str>, registers: bool, gpu: bool, json: 
         say_next(course, &progress_of(course));
     }
     match status.code() {
-        Some(CARGO_FAILED) => bail!("the course does not compile: rustc's message is above"),
         Some(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
         None => bail!("the program of the course was ended by a signal ({status})"),
     }
