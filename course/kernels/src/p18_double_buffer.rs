@@ -65,7 +65,6 @@ pub fn sum_of_chunks(blocks: u32, chunks: u32, x: GlobalSlice<'_, f32>, y: Globa
             }
             thread::sync_threads();
         }
-        async_copy::wait_group::<0>();
         for i in 0..4 {
             y.set_unchecked(block * CHUNK + 64 * i + t, sums[i]);
         }

@@ -19,7 +19,7 @@
 //@ hint The producer waits in round r until phase r − 1 of `empty` is over.
 //@ hint `let (of_consumer, of_producer) = (round & 1, (round & 1) ^ 1);`
 
-use cuda_std::hopper::{self, Barrier};
+use cuda_std::hopper::Barrier;
 use cuda_std::prelude::*;
 
 /// Reverses each 32 elements: warp 0 hands them to warp 1 in one place of shared memory.
@@ -35,7 +35,6 @@ pub fn hand_over(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
         if thread::thread_idx_x() == 0 {
             full.init(32);
             empty.init(32);
-            hopper::fence_barrier_init();
         }
         thread::sync_threads();
         for round in 0..rounds {

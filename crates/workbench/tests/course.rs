@@ -56,6 +56,10 @@ fn every_solution_passes_and_costs_what_the_best_known_does() {
         assert_eq!(outcome["score"], outcome["best"], "the best known score of {}", outcome["puzzle"]);
     }
     assert!(output.status.success(), "{messages}");
+    // Nothing in a solution that orders threads can be left out: the cases are strong enough to tell.
+    let mutants = cargo(&course, &["run", "--quiet", "--locked", "--features", "gpu", "--", "mutants"]);
+    let found = text(&mutants.stdout);
+    assert!(mutants.status.success() && found.contains("pipeline: 11 of 11 calls"), "{found}{}", text(&mutants.stderr));
     let gpu = cargo(&course, &["run", "--quiet", "--locked", "--features", "gpu", "--", "all", "--gpu"]);
     let message = text(&gpu.stderr);
     let is_refused = gpu.status.code() == Some(2) && message.contains("no GPU runs these kernels: ");
