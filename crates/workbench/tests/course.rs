@@ -3,8 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
+
+/// Whoever has this builds and runs programs: those of the repository's course and of a learner's are one file in the target directory.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -43,6 +50,7 @@ fn assert_formatted(directory: &Path) {
 
 #[test]
 fn every_solution_passes_and_costs_what_the_best_known_does() {
+    let _alone = alone();
     let course = repository().join("course");
     assert_formatted(&course);
     // With PTX: each kernel compiles for a GPU, and passes what is checked of PTX.
@@ -68,6 +76,7 @@ fn every_solution_passes_and_costs_what_the_best_known_does() {
 
 #[test]
 fn every_puzzle_fails_as_intended_and_is_solved_step_by_step() {
+    let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let nowhere = learn(place.path(), &["check"]);
     assert!(nowhere.status.code() == Some(2) && text(&nowhere.stderr).contains("is in no course"), "{nowhere:?}");
