@@ -15,6 +15,7 @@
 mod build;
 pub mod code;
 pub mod inspect;
+mod learn;
 mod machine;
 mod manual;
 mod nearest;
@@ -24,8 +25,8 @@ mod profile;
 mod program;
 mod project;
 mod style;
-mod watch;
 pub mod trace;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -64,6 +65,8 @@ pub enum Task {
     Profile(profile::Arguments),
     /// Shows what a block of a kernel does, step by step, on the CPU executor.
     Trace(trace::Arguments),
+    /// Writes a course of puzzles, and checks what you make of them: no GPU is needed.
+    Learn(learn::Arguments),
     /// Measures kernels on a GPU.
     Bench(program::Arguments),
     /// Shows what is on this machine and what is missing.
@@ -87,6 +90,7 @@ pub fn run(place: &Place, task: &Task) -> anyhow::Result<ExitCode> {
         Task::Inspect(arguments) => inspect::run(place, arguments),
         Task::Check(arguments) => program::run(place, "check", arguments),
         Task::Profile(arguments) => profile::run(place, arguments),
+        Task::Learn(arguments) => learn::run(place, arguments),
         Task::Bench(arguments) => program::run(place, "bench", arguments),
         Task::Doctor(arguments) => machine::doctor::run(place, arguments).map(|()| ExitCode::SUCCESS),
         Task::Setup(arguments) => machine::setup::run(place, arguments).map(|()| ExitCode::SUCCESS),

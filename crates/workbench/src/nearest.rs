@@ -7,6 +7,7 @@ pub(crate) enum Kind {
     KernelCrate,
     Program,
     Operation,
+    Puzzle,
 }
 
 impl Kind {
@@ -16,6 +17,7 @@ impl Kind {
             Self::KernelCrate => "crate of kernels",
             Self::Program => "package with a program",
             Self::Operation => "operation",
+            Self::Puzzle => "puzzle",
         }
     }
 }

@@ -8,10 +8,11 @@
 //! Its dependencies are the crates of this repository, by their path. Everything is written into a directory beside DIR, which then
 //! takes its name: nobody sees a crate that is half there.
 
-use std::fs;
+pub(crate) mod writing;
+
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 
 use crate::place::repository;
 use crate::project::sources::entry_points;
@@ -105,21 +106,7 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path, with_alias: bool)
         is_clear(name) && is_clear(&format!("{name}-kernels")) && !["runtime", "testkit"].contains(&name),
         "`{name}` is the name of a crate that the program needs: choose another"
     );
-    let repository = repository.to_str().filter(|path| !path.contains(['"', '\\']) && !path.contains(char::is_control));
-    let repository = repository.context("the path of this repository cannot be written into a manifest: move it")?;
-    match fs::read_dir(&directory) {
-        Ok(mut entries) => ensure!(
-            entries.next().is_none(),
-            "{shown} is there already, and is not empty: choose another directory, or empty it"
-        ),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => bail!("{shown} cannot be a directory for a crate: {error}"),
-    }
-
-    let parent = directory.parent().with_context(|| format!("{shown} has no parent directory"))?;
-    let beside = tempfile::Builder::new().prefix(".new-").tempdir_in(parent);
-    let beside =
-        beside.with_context(|| format!("cannot write into {}: make that directory first", parent.display()))?;
+    let repository = writing::for_manifest(repository)?;
     let (source, operation) = kernel.template();
     let fill = |template: &str| {
         let text = template.replace("{{name}}", name).replace("{{crate}}", &name.replace('-', "_"));
@@ -127,7 +114,7 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path, with_alias: bool)
         text.replace("{{kernel}}", kernel.name())
     };
     let alias = with_alias.then(|| (".cargo/config.toml", fill(include_str!("template/config.toml"))));
-    let files = [
+    let mut files = vec![
         ("Cargo.toml", fill(include_str!("template/Cargo.toml"))),
         ("Cargo.lock", lock),
         ("README.md", fill(include_str!("template/README.md"))),
@@ -142,14 +129,8 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path, with_alias: bool)
         ("kernels/build.rs", fill(include_str!("template/kernels/build.rs"))),
         ("kernels/src/lib.rs", source.to_owned()),
     ];
-    let crate_dir = beside.path().join(name);
-    for (path, text) in files.into_iter().chain(alias) {
-        let path = crate_dir.join(path);
-        fs::create_dir_all(path.parent().unwrap_or(&crate_dir))?;
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    // An empty directory gives way; one that somebody has filled meanwhile does not.
-    fs::rename(&crate_dir, &directory).with_context(|| format!("cannot make the crate {shown}"))?;
+    files.extend(alias);
+    writing::write_crate(&directory, &files)?;
     Ok(directory)
 }
 
@@ -176,6 +157,7 @@ fn lock(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::{Command, Output};
 
     use clap::ValueEnum as _;
@@ -268,8 +250,10 @@ mod tests {
         let rules = include_str!("../../../../gpu-kernels/clippy.toml");
         let examples =
             fs::read_dir(repository().join("examples")).unwrap().map(|entry| entry.unwrap().path().join("kernels"));
-        let crates: Vec<_> =
-            examples.filter(|path| path.is_dir()).chain([repository().join("crates/blocks")]).collect();
+        let crates: Vec<_> = examples
+            .filter(|path| path.is_dir())
+            .chain(["crates/blocks", "course/kernels"].map(|path| repository().join(path)))
+            .collect();
         assert!(crates.len() > 3, "{crates:?}");
         for path in crates.iter().map(|path| path.join("clippy.toml")) {
             assert!(

@@ -1,0 +1,176 @@
+//! The course: all solutions pass, all puzzles fail as intended, and what a learner does with `cargo tilewright learn`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+/// Whoever has this builds and runs programs: those of the repository's course and of a learner's are one file in the target directory.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A program that builds in the target directory of the examples: dependencies are the same.
+fn command(program: &str, directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(directory).env("CARGO_NET_OFFLINE", "true").env("NO_COLOR", "1");
+    command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("examples"));
+    command.output().unwrap()
+}
+
+fn cargo(directory: &Path, arguments: &[&str]) -> Output {
+    command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), directory, arguments)
+}
+
+/// `cargo tilewright learn …`
+fn learn(directory: &Path, arguments: &[&str]) -> Output {
+    command(env!("CARGO_BIN_EXE_cargo-tilewright"), directory, &[&["tilewright", "learn"], arguments].concat())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let line = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    text(&output.stdout).lines().map(line).collect()
+}
+
+fn assert_formatted(directory: &Path) {
+    let format = cargo(directory, &["fmt", "--all", "--check"]);
+    assert!(format.status.success(), "{}{}", text(&format.stdout), text(&format.stderr));
+}
+
+#[test]
+fn every_solution_passes_and_costs_what_the_best_known_does() {
+    let _alone = alone();
+    let course = repository().join("course");
+    assert_formatted(&course);
+    // With PTX: each kernel compiles for a GPU, and passes what is checked of PTX.
+    let output = cargo(&course, &["run", "--locked", "--features", "gpu", "--", "all", "--json"]);
+    let messages = text(&output.stderr);
+    assert!(!messages.contains("warning"), "{messages}");
+    let outcomes = lines(&output);
+    assert!(outcomes.len() >= 24, "{messages}");
+    for outcome in &outcomes {
+        assert_eq!(outcome["passed"], true, "{outcome:#}");
+        assert_eq!(outcome["score"], outcome["best"], "the best known score of {}", outcome["puzzle"]);
+    }
+    assert!(output.status.success(), "{messages}");
+    // Nothing in a solution that orders threads can be left out: the cases are strong enough to tell.
+    let mutants = cargo(&course, &["run", "--quiet", "--locked", "--features", "gpu", "--", "mutants"]);
+    let found = text(&mutants.stdout);
+    assert!(mutants.status.success() && found.contains("pipeline: 11 of 11 calls"), "{found}{}", text(&mutants.stderr));
+    let gpu = cargo(&course, &["run", "--quiet", "--locked", "--features", "gpu", "--", "all", "--gpu"]);
+    let message = text(&gpu.stderr);
+    let is_refused = gpu.status.code() == Some(2) && message.contains("no GPU runs these kernels: ");
+    assert!(gpu.status.success() || is_refused, "{}{message}", text(&gpu.stdout));
+}
+
+#[test]
+fn every_puzzle_fails_as_intended_and_is_solved_step_by_step() {
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    let nowhere = learn(place.path(), &["check"]);
+    assert!(nowhere.status.code() == Some(2) && text(&nowhere.stderr).contains("is in no course"), "{nowhere:?}");
+    let written = learn(place.path(), &[]);
+    assert!(written.status.success() && text(&written.stdout).contains("has 26 puzzles"), "{written:?}");
+    let course = place.path().join("tilewright-course");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left");
+    assert_formatted(&course);
+
+    // As it is written, it compiles without a warning, and each puzzle fails by its own fault.
+    let all = learn(&course, &["check", "all", "--json"]);
+    let messages = text(&all.stderr);
+    assert!(all.status.code() == Some(1) && messages.is_empty(), "{messages}");
+    let listed = lines(&learn(&course, &["list", "--json"]));
+    let outcomes = lines(&all);
+    let names = |values: &[Value], key: &str| values.iter().map(|value| value[key].clone()).collect::<Vec<_>>();
+    assert_eq!(names(&listed, "name"), names(&outcomes, "puzzle"));
+    assert_eq!(names(&listed, "file"), names(&outcomes, "file"));
+    for outcome in &outcomes {
+        assert_eq!(outcome["kind"], outcome["fails"], "{outcome:#}");
+        assert!(
+            outcome["passed"] == false && outcome["meaning"].as_str().is_some_and(|it| it.len() > 40),
+            "{outcome:#}"
+        );
+    }
+    assert!(listed.iter().all(|entry| entry["state"] == "open" && entry["hints_shown"] == 0), "{listed:?}");
+
+    // For people: the report, then what it means.
+    let check = learn(&course, &["check"]);
+    let report = text(&check.stdout);
+    let place_of = |what: &str| report.find(what).unwrap_or_else(|| panic!("no {what:?} in {report}"));
+    assert!(place_of("element 600 is out of bounds") < place_of("--> kernels/src/p01_axpy.rs:"));
+    assert!(place_of("--> kernels") < place_of("more threads than y has elements") && check.status.code() == Some(1));
+
+    // Hints, one more each time.
+    let hints = |arguments: &[&str]| {
+        lines(&learn(&course, &[&["hint"], arguments].concat()))[0]["hints"].as_array().unwrap().len()
+    };
+    assert_eq!(
+        [hints(&["--json"]), hints(&["axpy", "--json"]), hints(&["1", "--json"]), hints(&["1", "--json"])],
+        [1, 2, 3, 3]
+    );
+    let unknown = learn(&course, &["hint", "axpi"]);
+    assert!(unknown.status.code() == Some(2) && text(&unknown.stderr).contains("did you mean `axpy`"), "{unknown:?}");
+
+    // What does not compile: rustc's message, for the right file and line, once.
+    let file = course.join("kernels/src/p01_axpy.rs");
+    let unsolved = fs::read_to_string(&file).unwrap();
+    fs::write(&file, unsolved.replace("math::fma(", "math::fmb(")).unwrap();
+    let broken = learn(&course, &["check", "axpy"]);
+    let messages = text(&broken.stderr);
+    assert!(broken.status.code() == Some(2) && messages.contains("does not compile"), "{messages}");
+    assert!(
+        messages.matches("cannot find function `fmb`").count() == 1 && messages.contains("kernels/src/p01_axpy.rs:"),
+        "{messages}"
+    );
+
+    // Solved, and noted as long as the file is what passed.
+    let solved = fs::read_to_string(repository().join("course/kernels/src/p01_axpy.rs")).unwrap();
+    fs::write(&file, &solved).unwrap();
+    let check = learn(&course, &["check"]);
+    let report = text(&check.stdout);
+    assert!(
+        check.status.success() && report.contains("axpy: solved") && report.contains("Next: 2. off-by-one"),
+        "{report}"
+    );
+    assert!(report.contains("sectors of global memory"), "{report}");
+    let state = || lines(&learn(&course, &["--json"]))[0]["state"].as_str().unwrap().to_owned();
+    assert_eq!(state(), "solved");
+    fs::write(&file, format!("{solved}\n")).unwrap();
+    assert_eq!(state(), "changed");
+    fs::remove_file(&file).unwrap();
+    assert_eq!(state(), "missing");
+    fs::write(&file, &solved).unwrap();
+    assert_eq!(state(), "solved");
+
+    // A reset keeps what there was.
+    let reset = learn(&course, &["reset", "axpy", "--json"]);
+    assert_eq!(lines(&reset)[0]["backup"], "backups/p01_axpy-1.rs");
+    assert_eq!(fs::read_to_string(course.join("backups/p01_axpy-1.rs")).unwrap(), solved);
+    assert_eq!(fs::read_to_string(&file).unwrap(), unsolved);
+
+    // Progress that cannot be read is told, and left alone.
+    let progress = course.join("progress.json");
+    fs::write(&progress, "{").unwrap();
+    let list = learn(&course, &["list"]);
+    assert!(list.status.success() && text(&list.stderr).contains("is no JSON"), "{list:?}");
+    let hint = learn(&course, &["hint", "axpy"]);
+    assert!(hint.status.code() == Some(2) && text(&hint.stderr).contains("remove it"), "{hint:?}");
+    assert_eq!(fs::read_to_string(&progress).unwrap(), "{");
+
+    // What is there is left alone.
+    let again = learn(place.path(), &[]);
+    assert!(again.status.code() == Some(2) && text(&again.stderr).contains("is not empty"), "{again:?}");
+    let gpu = cargo(&course, &["run", "--quiet", "--", "axpy", "--gpu"]);
+    assert!(gpu.status.code() == Some(2) && text(&gpu.stderr).contains("--features gpu"), "{gpu:?}");
+}
