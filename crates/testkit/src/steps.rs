@@ -79,7 +79,8 @@ pub fn record_steps(
     if let Some(block) = wanted.into_iter().find(|block| !is_inside(block)) {
         return Err(Error::NoSuchBlock { kernel: launch.kernel, block, grid: launch.grid });
     }
-    let mut places = Places::default();
+    let steps = launch.blocks.iter().flat_map(|block| &block.steps);
+    let mut places = Places { lines: Vec::new(), root: steps.filter_map(root_of).next() };
     let blocks = launch.blocks.iter().map(|block| block_of(block, &mut places)).collect();
     let RecordedLaunch { kernel, grid, block, cluster, seed: schedule_seed, .. } = launch;
     Ok(Trace {
@@ -94,7 +95,7 @@ pub fn record_steps(
         block: block.into(),
         cluster: cluster.into(),
         error: result.err().map(|error| error.to_string()),
-        places: places.0,
+        places: places.lines,
         blocks,
     })
 }
@@ -123,17 +124,29 @@ fn require_same(path: &Path, found: &str) {
     assert!(kept == found, "{}:{line} is not what the kernel does: TILEWRIGHT_BLESS=1 writes it anew", path.display());
 }
 
+/// The directory by which the compiler was given the kernel's file, with a slash behind it: lines that the executor knows are relative to
+/// that, and lines that debug information has are not.
+fn root_of(step: &Step) -> Option<String> {
+    let (line, caller) = (step.line.as_ref()?, step.caller.as_ref()?);
+    let root = caller.file.strip_suffix(&*line.file).filter(|root| root.ends_with('/') && line.line == caller.line)?;
+    Some(root.to_owned())
+}
+
 /// Lines of source, each once.
-#[derive(Default)]
-struct Places(Vec<String>);
+struct Places {
+    lines: Vec<String>,
+    /// See [`root_of`].
+    root: Option<String>,
+}
 
 impl Places {
     fn number(&mut self, line: &Option<SourceLine>) -> Option<usize> {
         let text = line.as_ref()?.to_string();
-        let known = self.0.iter().position(|known| *known == text);
+        let text = self.root.as_ref().and_then(|root| text.strip_prefix(root)).unwrap_or(&text).to_owned();
+        let known = self.lines.iter().position(|known| *known == text);
         Some(known.unwrap_or_else(|| {
-            self.0.push(text);
-            self.0.len() - 1
+            self.lines.push(text);
+            self.lines.len() - 1
         }))
     }
 }

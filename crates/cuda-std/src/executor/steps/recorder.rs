@@ -166,7 +166,7 @@ pub(in super::super) struct Recorder {
     /// What lanes of the warp that runs have done since it was resumed.
     open: RefCell<Vec<(usize, Note)>>,
     block: RefCell<RecordedBlock>,
-    /// What lanes have done since the warp was resumed: the line of the kernel is looked for once for all of them.
+    /// What lanes have done since the warp was resumed that its first one has not: the line of the kernel is looked for by whoever comes first.
     seen: RefCell<HashSet<<Note as Joins>::Key>>,
     /// The arrays, in the order of those of the block.
     arrays: RefCell<Vec<&'static SharedIdentity>>,
@@ -416,7 +416,7 @@ impl Context<'_> {
             return;
         }
         if let Some(callers) = recorder.steps.options().callers
-            && recorder.seen.borrow_mut().insert(note.key())
+            && (open.first().is_none_or(|(first, _)| *first == lane) || recorder.seen.borrow_mut().insert(note.key()))
         {
             let mut addresses = [0; CALLERS];
             let count = (callers.addresses)(&mut addresses);
