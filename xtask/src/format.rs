@@ -3,7 +3,7 @@
 //! `cargo fmt` follows `mod` declarations from the roots of the workspace's crates. So it does not see modules that a macro declares
 //! (`operations!` in gpu-kernels), programs that tests compile, or crates outside of the workspace: the examples, fixtures.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
@@ -17,8 +17,12 @@ pub(crate) struct Arguments {
     check: bool,
 }
 
-/// Templates: no Rust before names are put in.
-const TEMPLATES: &str = "crates/workbench/src/new/template";
+/// What is no Rust: templates before names are put in, and the lines of a source that a test shows.
+const OTHERS: [&str; 2] = ["crates/workbench/src/new/template", "crates/workbench/src/trace/testdata"];
+
+fn is_source(path: &Path) -> bool {
+    !OTHERS.iter().any(|other| path.starts_with(other))
+}
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut rustfmt = command("rustfmt", &["--edition", "2024"]);
@@ -38,7 +42,7 @@ fn sources() -> anyhow::Result<Vec<PathBuf>> {
     let names = String::from_utf8(output.stdout).context("a file whose name is not UTF-8")?;
     let paths = names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
     // Git also lists what was deleted and not committed.
-    Ok(paths.filter(|path| !path.starts_with(TEMPLATES) && root().join(path).is_file()).collect())
+    Ok(paths.filter(|path| is_source(path) && root().join(path).is_file()).collect())
 }
 
 #[cfg(test)]
@@ -52,6 +56,7 @@ mod tests {
         {
             assert!(sources.contains(&PathBuf::from(path)), "{path}");
         }
-        assert!(!sources.iter().any(|path| path.starts_with(TEMPLATES)));
+        assert!(sources.iter().all(|path| is_source(path)));
+        assert!(!is_source(Path::new("crates/workbench/src/new/template/main.rs")));
     }
 }
