@@ -1,5 +1,6 @@
 //! The repository's tasks, run as `cargo xtask <task>`. What CI runs is `cargo xtask test`.
 
+mod browser;
 mod build_ptx;
 mod circles;
 mod compare_ptx;
@@ -41,6 +42,8 @@ enum Task {
     Circles(circles::Arguments),
     /// Shows which machine instructions the kernels become.
     Sass(sass::Arguments),
+    /// Opens the repository's pages in a browser and looks for faults: rendering, accessibility, without a script, on paper.
+    Browser(browser::Arguments),
     /// Builds the Python package and tests it.
     Python(python::Arguments),
     /// Changes kernels, one thing at a time, and sees whether anything tells.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
         Task::Circles(arguments) => circles::run(&arguments),
         Task::Sass(arguments) => sass::run(&arguments),
+        Task::Browser(arguments) => browser::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::Format(arguments) => format::run(&arguments),
@@ -112,6 +116,8 @@ mod tests {
             "compare-ptx before after --arch sm_80 --crate-dir tests/fixtures/instructions",
             "circles host --verbose",
             "sass gemv --arch sm_80 --full",
+            "browser",
+            "browser page.html other.html --screenshots x",
             "python --with-torch",
             "python --cubins",
             "python --cubins sm_80,sm_90a --with-torch",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::python;
+use crate::{browser, python};
 use crate::workspace::{cargo, command, first_line, table, target_dir};
 
 /// The options of `test`.
@@ -24,7 +24,7 @@ enum Outcome {
     Passed,
     Failed,
     /// And why.
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 struct Step {
@@ -36,7 +36,7 @@ struct Step {
 
 enum Action {
     Run(Command),
-    Skip(&'static str),
+    Skip(String),
 }
 
 const STEPS: &[Step] = &[
@@ -66,6 +66,14 @@ const STEPS: &[Step] = &[
         action: |arguments| {
             let with_torch: &[&str] = if arguments.python.with_torch { &["--with-torch"] } else { &[] };
             Action::Run(xtask(&[&["python"], with_torch].concat()))
+        },
+    },
+    Step {
+        name: "browser",
+        thorough: true,
+        action: |_| match browser::prepare() {
+            Ok(_) => Action::Run(xtask(&["browser"])),
+            Err(missing) => Action::Skip(format!("{missing:#}")),
         },
     },
     Step { name: "PTX", thorough: false, action: |_| Action::Run(xtask(&["build-ptx", "--strict"])) },
@@ -130,7 +138,7 @@ fn mutants() -> Command {
 fn deny() -> Action {
     match first_line(cargo(&["deny", "--version"])) {
         Some(_) => Action::Run(cargo(&["deny", "check"])),
-        None => Action::Skip("cargo-deny is not installed"),
+        None => Action::Skip("cargo-deny is not installed".to_owned()),
     }
 }
 

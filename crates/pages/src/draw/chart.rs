@@ -126,6 +126,7 @@ impl Frame<'_> {
                 svg += &lines(&corners, "limit");
                 Some((corners.last()?.1, limit.name.as_str()))
             })
+            .filter(|(_, name)| !name.is_empty())
             .collect();
         let wanted: Vec<f64> = ends.iter().map(|(y, _)| *y).collect();
         let places = spread(&wanted, 14.0, [self.area.top, self.area.bottom - 4.0]);
@@ -169,7 +170,7 @@ impl Frame<'_> {
         named.sort_by(|one, other| one.1.total_cmp(&other.1));
         for (x, y, label) in named {
             if let Some((x, y, anchor)) = labels.beside(x, y, label, SMALL) {
-                svg += &text(x, y, "small", anchor, label);
+                svg += &text(x, y, "small name", anchor, label);
             }
         }
         svg

@@ -186,7 +186,7 @@ pub fn figure(value: f64) -> String {
     let (sign, size) = (if value < 0.0 { "−" } else { "" }, value.abs());
     let digits = match size {
         0.0 => "0".to_owned(),
-        _ if size < 0.000_999_5 || size >= 9_999_500.0 => return sign.to_owned() + &scientific(size),
+        _ if !(0.000_999_5..9_999_500.0).contains(&size) => return sign.to_owned() + &scientific(size),
         _ if size >= 999.5 => grouped(size.round() as u64),
         _ => {
             let before = if size >= 99.95 { 0 } else if size >= 9.995 { 1 } else { 2 - (size.log10().floor() as i32).min(0) };

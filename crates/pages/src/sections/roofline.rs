@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{provenance, scheme, shape, short, slug};
+use super::{scheme, shape, short, slug};
 use crate::draw::{Axis, Chart, Limit, Picture, Point, Scale, Series, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Ceiling, Results, Roofline, Source};
@@ -127,7 +127,11 @@ fn limits(results: &Results, gpu: &str) -> Option<Limits> {
         return Some(Limits {
             memory: (read.per_second, format!("reading, {} TB/s", figure(read.per_second))),
             arithmetic: arithmetic.into_iter().map(|(rate, name)| (rate, format!("{name}, {}", figure(rate)))).collect(),
-            from: format!("limits: probes of {}", provenance(source)),
+            from: format!(
+                "limits: probes of commit {}, {}",
+                if source.commit.is_empty() { "unknown" } else { &source.commit },
+                source.date.get(..10).unwrap_or_default()
+            ),
             file: source.file.clone(),
         });
     }
