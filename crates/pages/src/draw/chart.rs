@@ -114,16 +114,17 @@ impl Frame<'_> {
         svg += &line([left, right], [bottom, bottom], "axis");
         svg += &line([left, left], [top, bottom], "axis");
         svg += &text((left + right) / 2.0, bottom + 36.0, "", "middle", &self.chart.x.name);
-        svg + &text(16.0, top - 8.0, "", "start", &self.chart.y.name)
+        svg + &text(16.0, top - 14.0, "", "start", &self.chart.y.name)
     }
 
     /// Limits with names beside the right end, apart from one another.
-    fn limits(&self) -> String {
+    fn limits(&self, labels: &mut Labels) -> String {
         let mut svg = String::new();
         let ends: Vec<(f64, &str)> = (self.chart.limits.iter())
             .filter_map(|limit| {
                 let corners: Vec<_> = limit.corners.iter().filter_map(|&(x, y)| self.place(x, y)).collect();
                 svg += &lines(&corners, "limit");
+                labels.avoid(&corners);
                 Some((corners.last()?.1, limit.name.as_str()))
             })
             .filter(|(_, name)| !name.is_empty())
@@ -138,15 +139,17 @@ impl Frame<'_> {
         svg
     }
 
-    fn points(&self) -> String {
-        let (mut svg, mut labels) = (String::new(), Labels::new(self.area));
+    fn points(&self, mut labels: Labels) -> String {
+        let mut svg = String::new();
         let mut named = Vec::new();
         for series in &self.chart.series {
             let look = series.look % super::palette::SERIES;
             let places: Vec<_> =
                 series.points.iter().filter_map(|point| Some((point, self.place(point.x, point.y)?))).collect();
             if series.joined {
-                svg += &lines(&places.iter().map(|(_, place)| *place).collect::<Vec<_>>(), &format!("joined l{look}"));
+                let corners: Vec<_> = places.iter().map(|(_, place)| *place).collect();
+                svg += &lines(&corners, &format!("joined l{look}"));
+                labels.avoid(&corners);
             }
             for (point, (x, y)) in places {
                 if let Some([low, high]) = point.spread.map(|ends| ends.map(|end| self.y(end))) {
@@ -190,7 +193,7 @@ impl Chart {
             .map(|series| (series.look, series.name.as_str()))
             .collect();
         let (shown, height) = legend(16.0, top + 6.0, &names);
-        let top = top + height + 22.0;
+        let top = top + height + 26.0;
         let right = if self.limits.is_empty() {
             WIDTH - 40.0
         } else {
@@ -198,7 +201,9 @@ impl Chart {
             WIDTH - (widest + 20.0).clamp(40.0, RIGHT + 60.0)
         };
         let frame = Frame { chart: self, area: Area { left: LEFT, top, right, bottom: top + self.height } };
-        let elements = head + &shown + &frame.axes() + &frame.limits() + &frame.points();
+        let mut labels = Labels::new(frame.area);
+        let limits = frame.limits(&mut labels);
+        let elements = head + &shown + &frame.axes() + &limits + &frame.points(labels);
         picture(id, top + self.height + BOTTOM, [&self.title, &self.description], style, &elements)
     }
 }

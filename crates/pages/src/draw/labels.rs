@@ -41,17 +41,31 @@ pub(super) type Anchor = &'static str;
 /// Where names go. What has a place stays; what finds none is left out: titles and tables have it all the same.
 pub(super) struct Labels {
     within: Area,
+    /// What no name covers: marks and other names.
     taken: Vec<Area>,
+    /// What names cover only where there is no other place: lines.
+    crossed: Vec<Area>,
 }
 
 impl Labels {
     pub(super) fn new(within: Area) -> Self {
-        Self { within, taken: Vec::new() }
+        Self { within, taken: Vec::new(), crossed: Vec::new() }
     }
 
     /// Keeps an area free.
     pub(super) fn take(&mut self, area: Area) {
         self.taken.push(area);
+    }
+
+    /// Keeps the surroundings of lines from point to point free, where there is room elsewhere.
+    pub(super) fn avoid(&mut self, points: &[(f64, f64)]) {
+        const STEP: f64 = 5.0;
+        for pair in points.windows(2) {
+            let [(x1, y1), (x2, y2)] = [pair[0], pair[1]];
+            let steps = ((x2 - x1).hypot(y2 - y1) / STEP).ceil().max(1.0);
+            let places = (0..=steps as usize).map(|step| step as f64 / steps);
+            self.crossed.extend(places.map(|part| Area::around(x1 + part * (x2 - x1), y1 + part * (y2 - y1), 1.0)));
+        }
     }
 
     /// A place for a name beside a mark, as x, y of the baseline and the anchor: to the right, to the left, above, below, then farther.
@@ -62,19 +76,20 @@ impl Labels {
             [(x + gap, y + shift + size * 0.35, "start"), (x - gap, y + shift + size * 0.35, "end")]
         });
         let others = [(x, y - gap, "middle"), (x, y + gap + size * 0.8, "middle")];
-        at_sides.chain(others).find(|&(x, y, anchor)| {
+        let area_of = |&(x, y, anchor): &(f64, f64, Anchor)| {
             let left = match anchor {
                 "start" => x,
                 "end" => x - width,
                 _ => x - width / 2.0,
             };
-            let area = Area { left, top: y - size * 0.8, right: left + width, bottom: y + size * 0.2 };
-            let fits = area.is_within(&self.within) && !self.taken.iter().any(|taken| taken.meets(&area));
-            if fits {
-                self.taken.push(area);
-            }
-            fits
-        })
+            Area { left, top: y - size * 0.8, right: left + width, bottom: y + size * 0.2 }
+        };
+        let is_free = |area: &Area| area.is_within(&self.within) && !self.taken.iter().any(|taken| taken.meets(area));
+        let free: Vec<_> = at_sides.chain(others).filter(|place| is_free(&area_of(place))).collect();
+        let crosses = |place: &&(f64, f64, Anchor)| self.crossed.iter().filter(|line| line.meets(&area_of(place))).count();
+        let found = free.iter().min_by_key(crosses).copied()?;
+        self.taken.push(area_of(&found));
+        Some(found)
     }
 }
 
@@ -125,6 +140,19 @@ mod tests {
             areas.push(area);
         }
         assert!(left_out > 0 && areas.len() > 10, "{left_out} of 60 left out");
+    }
+
+    #[test]
+    fn names_keep_off_lines_where_there_is_room() {
+        let within = Area { left: 0.0, top: 0.0, right: 400.0, bottom: 200.0 };
+        let mut labels = Labels::new(within);
+        labels.avoid(&[(0.0, 100.0), (400.0, 100.0)]);
+        let (_, y, _) = labels.beside(200.0, 100.0, "a name", 10.0).unwrap();
+        assert!(y < 98.0 || y > 108.0, "{y}");
+        let low = Area { top: 95.0, bottom: 106.0, ..within };
+        let mut labels = Labels::new(low);
+        labels.avoid(&[(0.0, 100.0), (400.0, 100.0)]);
+        assert!(labels.beside(200.0, 100.0, "a name", 10.0).is_some(), "there is no other place");
     }
 
     #[test]

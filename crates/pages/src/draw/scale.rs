@@ -168,7 +168,9 @@ fn log10_ticks(ends: [f64; 2], most: usize) -> Vec<Tick> {
             let value = factor * decade;
             let named = power.rem_euclid(every) == 0;
             if within(value) {
-                ticks.push(tick(value, if named { figure(value) } else { String::new() }));
+                // Beside 10⁻⁴ there is no 0.001.
+                let name = if ends[0] < 1e-3 && value < 0.5 { scientific(value) } else { figure(value) };
+                ticks.push(tick(value, if named { name } else { String::new() }));
             }
         }
     }
@@ -303,6 +305,7 @@ mod tests {
         assert_eq!(names(Scale::Linear { ends: [0.0, 10.0] }, 5), ["0", "2", "4", "6", "8", "10"]);
         assert_eq!(names(Scale::Log10 { ends: [0.2, 20.0] }, 6), ["0.2", "0.5", "1", "2", "5", "10", "20"]);
         assert_eq!(names(Scale::Log10 { ends: [1e-8, 1e-4] }, 6), ["10⁻⁸", "10⁻⁷", "10⁻⁶", "10⁻⁵", "10⁻⁴"]);
+        assert_eq!(names(Scale::Log10 { ends: [1e-4, 10.0] }, 6), ["10⁻⁴", "10⁻³", "10⁻²", "10⁻¹", "1", "10"]);
         assert_eq!(names(Scale::log2([0.6, 3.0], [-1, 2], [-4, 7]), 8), ["1/2", "1", "2", "4"]);
         let ends = [days_of("2026-11-20T12:00:00Z").unwrap(), days_of("2026-11-23").unwrap()];
         assert_eq!(names(Scale::Days { ends }, 4), ["2026-11-21", "2026-11-22", "2026-11-23"]);

@@ -32,7 +32,7 @@ pub struct Source {
     pub written_by: String,
     /// The schema and its version.
     pub schema: String,
-    /// When, in UTC (RFC 3339).
+    /// When, in UTC (RFC 3339); where the file does not say it, the day that its name begins with.
     pub date: String,
     /// The commit of the program.
     pub commit: String,
@@ -108,7 +108,7 @@ impl Results {
     /// Notes a file in words: Markdown, whose first heading is its title.
     pub fn note_words(&mut self, name: &str, text: &str) {
         let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(name);
-        self.words.push((name.to_owned(), title.to_owned()));
+        self.words.push((name.to_owned(), title.replace('`', "")));
     }
 
     /// The files of one kind, the newest first.

@@ -139,6 +139,16 @@ pub fn read(name: &str, text: &str) -> Result<Reading, Error> {
     if kind == Kind::Costs {
         return left_out("it has the executor's counters alone: with `cost --ncu --json` those of a GPU stand beside them".to_owned());
     }
+    let is_of_executor = match kind {
+        Kind::Operations => value.as_array().is_some_and(|lines| lines.iter().all(|line| line["is_of_executor"] == true)),
+        _ => head["device"]["kind"] == "cpu",
+    };
+    if is_of_executor {
+        return left_out(format!(
+            "its times are those of the CPU executor, which say nothing about a GPU: measure on a GPU with `{}`",
+            kind.command()
+        ));
+    }
     let source = source(name, head, kind, schema);
     let content = match kind {
         Kind::Bench => parsed(&value).map(Content::Bench),
@@ -203,9 +213,6 @@ fn source(name: &str, head: &Value, kind: Kind, schema: String) -> Source {
         }
         device => {
             source.gpu = text(&device["name"]);
-            if device["kind"] == "cpu" {
-                source.gpu = format!("the CPU executor ({})", device["name"].as_str().unwrap_or("a CPU"));
-            }
             source.driver = driver(&device["driver_release"], &device["driver_cuda_version"]);
         }
     }
@@ -243,7 +250,18 @@ fn source(name: &str, head: &Value, kind: Kind, schema: String) -> Source {
         }
         _ => {}
     }
+    if source.date.is_empty() {
+        source.date = day_in(name).unwrap_or_default().to_owned();
+    }
     source
+}
+
+/// The day that a file's name begins with, as those of results do: `2026-11-22-h200-agreement.json`.
+fn day_in(name: &str) -> Option<&str> {
+    let file = name.rsplit('/').next()?;
+    let day = file.get(..10)?;
+    let shape = |character: char| if character.is_ascii_digit() { '0' } else { character };
+    (day.chars().map(shape).eq("0000-00-00".chars())).then_some(day)
 }
 
 /// `NVIDIA H200` of `CUDA device 0 (NVIDIA H200)`.

@@ -21,6 +21,7 @@ fn every_committed_file_is_read_and_says_where_it_is_from() {
     for (name, text) in &files {
         let Reading::Results(file) = read(name, text).unwrap() else { panic!("{name} is left out") };
         assert_eq!(&file.source.file, name);
+        assert!(file.source.date.starts_with("2026-11-"), "{name}: {}", file.source.date);
         let filled = match &file.content {
             Content::Bench(it) => it.results.iter().filter(|case| case.measured().is_some()).count(),
             Content::Atlas(it) => it.results.len(),
@@ -60,6 +61,9 @@ fn a_file_of_another_version_is_left_out_with_the_reason() {
     assert!(lacks.contains("another version") && lacks.contains("missing field"), "{lacks}");
     let old = left_out(r#"{"date": "2020-01-01T00:00:00Z", "device": {}, "problems": [{"name": "old"}]}"#);
     assert!(old.contains("tilewright run"), "{old}");
+    let executor = r#"{"operation":"sum","sizes":"n=5","device":"the CPU executor","is_of_executor":true,"median_ms":1.0,"bytes":1.0}"#;
+    assert!(left_out(executor).contains("say nothing about a GPU"));
+    assert!(left_out(r#"{"date": "", "device": {"kind": "cpu"}, "problems": []}"#).contains("CPU executor"));
     let costs = r#"{"operation": "sum", "sizes": "n=1", "kernels": [{"kernel": "k", "launches": 1, "rows": []}]}"#;
     assert!(left_out(costs).contains("--ncu"));
 }

@@ -21,7 +21,7 @@ pub fn section(results: &Results) -> Section {
             key: String::new(),
             cells: vec![
                 Cell::text(&source.file).linked(address(&source.file)),
-                said(&source.date),
+                said(&source.date.get(..16).unwrap_or(&source.date).replace('T', " ")),
                 said(&source.commit),
                 said(&source.gpu),
                 said(&source.driver),
