@@ -97,6 +97,8 @@ pub mod sanitize;
 mod testing;
 mod trace;
 mod trial;
+#[cfg(feature = "program")]
+mod written;
 
 pub use agreement::{Agreement, Disagreement, agreement};
 pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, Views};

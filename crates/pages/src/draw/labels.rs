@@ -71,7 +71,7 @@ impl Labels {
     /// A place for a name beside a mark, as x, y of the baseline and the anchor: to the right, to the left, above, below, then farther.
     pub(super) fn beside(&mut self, x: f64, y: f64, text: &str, size: f64) -> Option<(f64, f64, Anchor)> {
         let (width, gap) = (width_of(text, size), 8.0);
-        let nearby = [0.0, -1.0, 1.0, -2.0, 2.0].map(|step| step * size * 0.7);
+        let nearby = [0.0, -1.0, 1.0, -2.0, 2.0, -3.0, 3.0].map(|step| step * size * 0.7);
         let at_sides = nearby.into_iter().flat_map(|shift| {
             [(x + gap, y + shift + size * 0.35, "start"), (x - gap, y + shift + size * 0.35, "end")]
         });

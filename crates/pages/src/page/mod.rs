@@ -32,6 +32,8 @@ pub struct Column {
     pub name: String,
     /// Whether it has numbers, which stand at the right.
     pub is_number: bool,
+    /// Whether its cells stay on one line.
+    pub is_whole: bool,
 }
 
 /// A row of a table.
@@ -80,11 +82,12 @@ impl Cell {
 }
 
 impl Table {
-    /// A table without rows. A `#` before a column's name says that it has numbers.
+    /// A table without rows. A `#` before a column's name says that it has numbers, a `!` that its cells stay on one line.
     pub fn new(caption: impl Into<String>, columns: &[&str]) -> Self {
-        let column = |name: &&str| match name.strip_prefix('#') {
-            Some(name) => Column { name: name.to_owned(), is_number: true },
-            None => Column { name: (*name).to_owned(), is_number: false },
+        let column = |name: &&str| Column {
+            name: name.trim_start_matches(['#', '!']).to_owned(),
+            is_number: name.starts_with('#'),
+            is_whole: name.starts_with('!'),
         };
         Self { caption: caption.into(), columns: columns.iter().map(column).collect(), rows: Vec::new() }
     }
@@ -123,6 +126,8 @@ pub enum Part {
         /// The command.
         command: String,
     },
+    /// Reports in words about the same: file names and titles.
+    InWords(Vec<(String, String)>),
     /// A picture with a table.
     Figure(Box<Figure>),
     /// A table alone.
@@ -156,6 +161,19 @@ impl Section {
 pub fn id_of_file(name: &str) -> String {
     let safe = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
     format!("file-{}", name.chars().map(safe).collect::<String>())
+}
+
+/// Where a file is, from the page beside it: its name, with what an address cannot have in percents.
+pub fn address(file: &str) -> String {
+    let mut address = String::new();
+    for byte in file.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => address.push(byte as char),
+            other => address += &format!("%{other:02X}"),
+        }
+    }
+    // A name with a colon in front would lead elsewhere.
+    if address.starts_with('/') { address } else { format!("./{address}") }
 }
 
 /// The whole page.
@@ -235,6 +253,12 @@ fn shown_section(section: &Section) -> String {
                 with_code(what),
                 escaped(command)
             ),
+            Part::InWords(reports) => {
+                let link = |(file, title): &(String, String)| {
+                    format!("<a href=\"{}\">{}</a>", escaped(&address(file)), escaped(title))
+                };
+                format!("<p>In words: {}.</p>\n", reports.iter().map(link).collect::<Vec<_>>().join("; "))
+            }
             Part::Figure(figure) => shown_figure(figure),
             Part::Table(table) => {
                 tables += 1;
@@ -287,7 +311,11 @@ fn shown_table(table: &Table, id: &str) -> String {
 fn shown_row(row: &Row, columns: &[Column]) -> String {
     let cells: String = (row.cells.iter().zip(columns).enumerate())
         .map(|(number, (cell, column))| {
-            let class = if column.is_number { " class=\"number\"" } else { "" };
+            let class = match (column.is_number, column.is_whole) {
+                (true, _) => " class=\"number\"",
+                (false, true) => " class=\"whole\"",
+                (false, false) => "",
+            };
             let value = match cell.value {
                 Some(value) if value.is_finite() => format!(" data-value=\"{value}\""),
                 _ => String::new(),

@@ -111,6 +111,11 @@ impl Results {
         self.words.push((name.to_owned(), title.replace('`', "")));
     }
 
+    /// The reports in words whose titles have this word.
+    pub(crate) fn in_words(&self, word: &str) -> Vec<(String, String)> {
+        self.words.iter().filter(|(_, title)| title.to_lowercase().contains(word)).cloned().collect()
+    }
+
     /// The files of one kind, the newest first.
     pub(crate) fn of<'a, T: 'a>(&'a self, kind: impl Fn(&'a Content) -> Option<&'a T>) -> Vec<(&'a Source, &'a T)> {
         self.files.iter().rev().filter_map(|file| Some((&file.source, kind(&file.content)?))).collect()

@@ -1,6 +1,6 @@
 //! The atlas: ratios of shapes drawn by chance, class by class.
 
-use super::provenance;
+use super::{missing, provenance};
 use super::roofline::share;
 use crate::draw::{Mark, Picture, Row, Rows, Scale};
 use crate::page::{Cell, Figure, Part, Section, Table};
@@ -114,10 +114,8 @@ pub fn section(results: &Results) -> Section {
         }
     }
     if seen.is_empty() {
-        section.parts.push(Part::Missing {
-            what: "No file has the shapes of the atlas.".to_owned(),
-            command: "tilewright bench --suite atlas --seed 606 --sample 20 --json FILE".to_owned(),
-        });
+        let command = "tilewright bench --suite atlas --seed 606 --sample 20 --json FILE";
+        section.parts.extend(missing("No file has the shapes of the atlas.", command, results, "atlas"));
     }
     section
 }

@@ -33,7 +33,7 @@ pub fn section(results: &Results) -> Section {
         Some((source, kernels)) => section.parts.push(Part::Figure(Box::new(agreement(source, kernels)))),
         None => section.parts.push(Part::Missing {
             what: "No file compares kernels on a GPU with the executor.".to_owned(),
-            command: "agreement --output DIRECTORY".to_owned(),
+            command: "target/release/agreement --output DIRECTORY".to_owned(),
         }),
     }
     section.parts.push(Part::Heading("Single instructions".to_owned()));
@@ -41,7 +41,7 @@ pub fn section(results: &Results) -> Section {
         Some((source, it)) => section.parts.extend(conformance(source, it)),
         None => section.parts.push(Part::Missing {
             what: "No file compares single instructions.".to_owned(),
-            command: "conformance --output DIRECTORY".to_owned(),
+            command: "target/release/conformance --output DIRECTORY".to_owned(),
         }),
     }
     section

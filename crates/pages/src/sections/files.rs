@@ -1,6 +1,6 @@
 //! Where every figure is from.
 
-use crate::page::{Cell, Part, Row, Section, Table, id_of_file};
+use crate::page::{Cell, Part, Row, Section, Table, address, id_of_file};
 use crate::results::Results;
 
 /// The section.
@@ -12,7 +12,7 @@ pub fn section(results: &Results) -> Section {
     );
     let mut table = Table::new(
         "Files",
-        &["file", "date (UTC)", "commit", "GPU", "driver", "measured beside", "clocks before", "schema", "written by"],
+        &["file", "!date (UTC)", "!commit", "GPU", "driver", "measured beside", "clocks before", "schema", "written by"],
     );
     let said = |text: &str| Cell::text(if text.is_empty() { "–" } else { text });
     for source in results.files.iter().map(|file| &file.source) {
@@ -52,17 +52,4 @@ pub fn section(results: &Results) -> Section {
         section.parts.push(Part::Table(table));
     }
     section
-}
-
-/// Where a file is, from the page beside it: its name, with what an address cannot have in percents.
-fn address(file: &str) -> String {
-    let mut address = String::new();
-    for byte in file.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => address.push(byte as char),
-            other => address += &format!("%{other:02X}"),
-        }
-    }
-    // A name with a colon or two slashes in front would lead elsewhere.
-    if address.starts_with('/') { address } else { format!("./{address}") }
 }

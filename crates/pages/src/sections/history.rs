@@ -86,7 +86,7 @@ fn of_gpu(results: &Results, gpu: &str) -> Option<Figure> {
                 points.push(Point {
                     x: day,
                     y: *tflop_per_s,
-                    label: if before.is_none() { String::new() } else { name.clone() },
+                    label: if before.is_none() || problems.len() <= SERIES { String::new() } else { name.clone() },
                     title: format!("{name}: {kernel}, {} ms, commit {}, {}", figure(*ms), source.commit, source.date),
                     key: (*kernel).to_owned(),
                     spread: None,
@@ -107,7 +107,7 @@ fn of_gpu(results: &Results, gpu: &str) -> Option<Figure> {
         if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
             words.push(format!("{name}: {} times as fast", figure(first.ms / last.ms)));
         }
-        // More problems than looks are drawn in those again: names at the marks tell them apart.
+        // More problems than looks are drawn in those again: then names at the marks tell them apart.
         series.push(Series { name: name.clone(), look: number % SERIES, joined: true, points });
     }
     from.sort();

@@ -20,7 +20,7 @@ pub mod operations;
 pub mod roofline;
 pub mod sweeps;
 
-use crate::page::{Section, page};
+use crate::page::{Part, Section, page};
 use crate::results::{Results, Source};
 
 /// All sections, in order.
@@ -81,6 +81,16 @@ fn provenance(source: &Source) -> String {
         source.date.get(..10).unwrap_or_default().to_owned(),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// What is missing, with the reports in words about it.
+fn missing(what: &str, command: &str, results: &Results, word: &str) -> Vec<Part> {
+    let mut parts = vec![Part::Missing { what: what.to_owned(), command: command.to_owned() }];
+    let reports = results.in_words(word);
+    if !reports.is_empty() {
+        parts.push(Part::InWords(reports));
+    }
+    parts
 }
 
 /// Text that a figure's name may have.

@@ -1,10 +1,13 @@
 //! Operations beside their baselines, and what a GPU counts beside what the executor counts.
 
-use super::provenance;
+use super::{missing, provenance};
 use super::roofline::share;
 use crate::draw::{Mark, Picture, Row, Rows, Scale, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Counted, Operation, Results, Source};
+
+const BENCH: &str = "cargo run --release --manifest-path gpu-kernels/patterns/Cargo.toml -- bench --json > FILE";
+const COST: &str = "cargo run --release --manifest-path gpu-kernels/patterns/Cargo.toml -- cost --ncu --json > FILE";
 
 /// The section.
 pub fn section(results: &Results) -> Section {
@@ -27,20 +30,14 @@ pub fn section(results: &Results) -> Section {
         }
     }
     if newest.is_empty() {
-        section.parts.push(Part::Missing {
-            what: "No file has operations on a GPU.".to_owned(),
-            command: "patterns bench --json > FILE".to_owned(),
-        });
+        section.parts.extend(missing("No file has operations on a GPU.", BENCH, results, "patterns"));
     } else {
         section.parts.push(Part::Figure(Box::new(of_operations(&newest))));
     }
     section.parts.push(Part::Heading("Counters of a GPU beside the executor's".to_owned()));
     match results.counters().first() {
         Some((source, counted)) => section.parts.push(Part::Table(counters(source, counted))),
-        None => section.parts.push(Part::Missing {
-            what: "No file has counters of a GPU.".to_owned(),
-            command: "patterns cost --ncu --json > FILE".to_owned(),
-        }),
+        None => section.parts.extend(missing("No file has counters of a GPU.", COST, results, "counters")),
     }
     section
 }

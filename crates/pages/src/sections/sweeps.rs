@@ -40,7 +40,7 @@ pub fn section(results: &Results) -> Section {
         }
         None => section.parts.push(Part::Missing {
             what: "No file has KernelBench's problems beside torch.".to_owned(),
-            command: "python kernelbench/run.py --json FILE".to_owned(),
+            command: "python python/kernelbench/run.py --json FILE".to_owned(),
         }),
     }
     section

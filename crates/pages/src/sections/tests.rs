@@ -17,7 +17,7 @@ pub(crate) fn committed_results() -> Results {
     results
 }
 
-fn missing(section: &Section) -> Vec<&str> {
+fn absent(section: &Section) -> Vec<&str> {
     let command = |part: &Part| match part {
         Part::Missing { command, .. } => Some(command.clone()),
         _ => None,
@@ -52,8 +52,8 @@ fn committed_files_fill_the_sections_that_they_have_figures_for() {
             "ladder" => assert_eq!(figures, 3),
             "sweeps" => assert_eq!(figures, 3),
             "errors" => assert_eq!(figures, 3),
-            "atlas" => assert_eq!(missing(&section), ["No file has the shapes of the atlas."]),
-            "operations" => assert_eq!(missing(&section).len(), 2),
+            "atlas" => assert_eq!(absent(&section), ["No file has the shapes of the atlas."]),
+            "operations" => assert_eq!(absent(&section).len(), 2),
             _ => assert_eq!((section.id, figures), ("files", 0)),
         }
     }
@@ -90,7 +90,7 @@ fn every_kernel_of_the_files_is_in_the_roofline() {
 fn a_page_of_no_files_says_which_commands_make_some() {
     let page = report(&Results::default());
     for section in all(&Results::default()).iter().filter(|section| section.id != "files") {
-        assert!(!missing(section).is_empty(), "{}", section.id);
+        assert!(!absent(section).is_empty(), "{}", section.id);
     }
     assert!(page.contains("tilewright bench --suite targets --json FILE") && page.contains("0 files of results"));
 }
