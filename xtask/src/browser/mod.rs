@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
 /// The repository's pages.
 const PAGES: [&str; 1] = ["docs/results/report.html"];
 
+/// A page with all sections, by files whose figures are made up: below the target directory.
+const SAMPLE: &str = "browser/sample.html";
+
 /// The page with faults, and a part of what has to be said of each.
 const FAULTY: &str = "xtask/browser/faulty.html";
 const PLANTED: [&str; 11] = [
@@ -77,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     println!("{FAULTY}: all {} planted faults are found", PLANTED.len());
 
     let pages = match arguments.pages.as_slice() {
-        [] => PAGES.iter().map(|page| root().join(page)).collect(),
+        [] => PAGES.iter().map(|page| root().join(page)).chain([sample()?]).collect(),
         pages => pages.to_vec(),
     };
     let mut failed = 0;
@@ -90,6 +93,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     println!("took {:.1} s", start.elapsed().as_secs_f64());
     if failed > 0 { bail!("{failed} faults in pages") } else { Ok(()) }
+}
+
+/// Writes the sample of a report.
+fn sample() -> anyhow::Result<PathBuf> {
+    let path = target_dir().join(SAMPLE);
+    let results = pages::results::Results::read(pages::results::SAMPLES)?;
+    fs::write(&path, pages::sections::report(&results)).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 /// The browser, and axe's source; both are installed first where that is possible and necessary.

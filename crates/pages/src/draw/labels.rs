@@ -148,7 +148,7 @@ mod tests {
         let mut labels = Labels::new(within);
         labels.avoid(&[(0.0, 100.0), (400.0, 100.0)]);
         let (_, y, _) = labels.beside(200.0, 100.0, "a name", 10.0).unwrap();
-        assert!(y < 98.0 || y > 108.0, "{y}");
+        assert!(!(98.0..=108.0).contains(&y), "{y}");
         let low = Area { top: 95.0, bottom: 106.0, ..within };
         let mut labels = Labels::new(low);
         labels.avoid(&[(0.0, 100.0), (400.0, 100.0)]);

@@ -162,5 +162,16 @@ impl Results {
     }
 }
 
+/// Files of every kind with figures that nobody has measured, to try pages with: names and texts.
+pub const SAMPLES: [(&str, &str); 7] = [
+    ("samples/atlas.json", include_str!("../../samples/atlas.json")),
+    ("samples/bench-1.json", include_str!("../../samples/bench-1.json")),
+    ("samples/bench-2.json", include_str!("../../samples/bench-2.json")),
+    ("samples/bench-3.json", include_str!("../../samples/bench-3.json")),
+    ("samples/counters.jsonl", include_str!("../../samples/counters.jsonl")),
+    ("samples/newer.json", include_str!("../../samples/newer.json")),
+    ("samples/operations.jsonl", include_str!("../../samples/operations.jsonl")),
+];
+
 #[cfg(test)]
 pub(crate) mod tests;

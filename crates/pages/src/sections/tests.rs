@@ -87,6 +87,29 @@ fn every_kernel_of_the_files_is_in_the_roofline() {
 }
 
 #[test]
+fn samples_fill_the_sections_that_no_committed_file_fills() {
+    let results = Results::read(crate::results::SAMPLES).unwrap();
+    assert_eq!(results.left_out.len(), 1, "{:?}", results.left_out);
+    for section in all(&results) {
+        let figures = section.figures().count();
+        match section.id {
+            "atlas" | "operations" | "roofline" | "history" => {
+                assert_eq!((absent(&section).len(), figures), (0, 1), "{}", section.id);
+            }
+            "sweeps" | "errors" => assert_eq!(figures, 2, "{}", section.id),
+            _ => {}
+        }
+    }
+    let history = history::section(&results);
+    let figure = history.figures().next().unwrap();
+    assert_eq!(figure.table.rows.len(), 15, "five sizes at three commits");
+    let atlas = atlas::section(&results);
+    let Some(Part::Table(classes)) = atlas.parts.last() else { panic!("a table of classes") };
+    let strided = classes.rows.last().unwrap();
+    assert_eq!(strided.cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>(), ["strided", "1", "1", "0", "–", "–", "–", "0", "–"]);
+}
+
+#[test]
 fn a_page_of_no_files_says_which_commands_make_some() {
     let page = report(&Results::default());
     for section in all(&Results::default()).iter().filter(|section| section.id != "files") {
