@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::{browser, python};
 use crate::workspace::{cargo, command, first_line, table, target_dir};
+use crate::{browser, python};
 
 /// The options of `test`.
 #[derive(clap::Args)]

@@ -144,7 +144,11 @@ mod tests {
         let line = serde_json::to_value(WrittenMeasurement::new(&provenance, measurement)).unwrap();
         assert_eq!((line["schema"].as_str(), line["schema_version"].as_u64()), (Some("tilewright-operation"), Some(1)));
         assert_eq!((line["operation"].as_str(), line["sizes"].as_str()), (Some("twice"), Some("n=100")));
-        assert!(line["median_ms"].as_f64().is_some() && line["peak"].is_null() && line["date"].as_str().unwrap().len() == 20);
+        assert!(
+            line["median_ms"].as_f64().is_some()
+                && line["peak"].is_null()
+                && line["date"].as_str().unwrap().len() == 20
+        );
         assert_eq!(line["is_of_executor"], true);
     }
 

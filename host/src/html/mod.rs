@@ -50,7 +50,12 @@ impl ReportFlags {
         if let Some(output) = &self.output {
             let page = sections::report(&results);
             write(output, page.as_bytes())?;
-            print(&format!("{}: {} files of results, {} kB\n", output.display(), results.files.len(), page.len() / 1000));
+            print(&format!(
+                "{}: {} files of results, {} kB\n",
+                output.display(),
+                results.files.len(),
+                page.len() / 1000
+            ));
         }
         if let Some(directory) = &self.svg {
             let failed = |source| Error::File { action: "make", path: directory.clone(), source };

@@ -64,7 +64,11 @@ fn what_run_writes_today_is_read() {
 
 fn flags(results: &[&Path], output: Option<&Path>, svg: Option<&Path>) -> ReportFlags {
     let owned = |path: &Path| path.to_owned();
-    ReportFlags { results: results.iter().map(|path| owned(path)).collect(), output: output.map(owned), svg: svg.map(owned) }
+    ReportFlags {
+        results: results.iter().map(|path| owned(path)).collect(),
+        output: output.map(owned),
+        svg: svg.map(owned),
+    }
 }
 
 #[test]

@@ -55,7 +55,11 @@ impl Browser {
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", program]).args(FLAGS);
         command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("there is no sh to start the browser")?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("there is no sh to start the browser")?;
         let input = child.stdin.take().context("the browser has no input")?;
         let output = child.stdout.take().context("the browser has no output")?;
         let (sender, messages) = channel();
@@ -75,7 +79,8 @@ impl Browser {
         let mut browser =
             Self { child, input, messages, events: Vec::new(), session: None, last: 0, _profile: profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }))?;
-        let attached = browser.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }))?;
+        let attached =
+            browser.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }))?;
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), json!({}))?;
@@ -175,7 +180,8 @@ impl Browser {
                     Some(format!("exception: {}", thrown.unwrap_or("of no kind")))
                 }
                 "Runtime.consoleAPICalled" => {
-                    let kind = parameters["type"].as_str().filter(|kind| ["error", "warning", "assert"].contains(kind))?;
+                    let kind =
+                        parameters["type"].as_str().filter(|kind| ["error", "warning", "assert"].contains(kind))?;
                     Some(format!("console: {kind}: {}", parameters["args"][0]["value"]))
                 }
                 "Log.entryAdded" => {
@@ -185,7 +191,8 @@ impl Browser {
                 }
                 "Network.requestWillBeSent" => {
                     let url = parameters["request"]["url"].as_str()?;
-                    let is_own = url.starts_with("file:") && parameters["type"] == "Document" || url.starts_with("data:");
+                    let is_own =
+                        url.starts_with("file:") && parameters["type"] == "Document" || url.starts_with("data:");
                     (!is_own).then(|| format!("network: the page asks for {url}"))
                 }
                 _ => None,

@@ -73,7 +73,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut browser = Browser::start(&program)?;
     let mut checker = Checker { browser: &mut browser, axe: &axe, screenshots: arguments.screenshots.as_deref() };
     let planted = Checker { screenshots: None, ..checker.again() }.page(&root().join(FAULTY))?;
-    let missed: Vec<_> = PLANTED.into_iter().filter(|fault| !planted.iter().any(|found| found.contains(fault))).collect();
+    let missed: Vec<_> =
+        PLANTED.into_iter().filter(|fault| !planted.iter().any(|found| found.contains(fault))).collect();
     if !missed.is_empty() {
         bail!("faults of {FAULTY} are not found: {}; what is: {}", missed.join(", "), planted.join("\n  "));
     }
@@ -88,7 +89,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let page = page.canonicalize().with_context(|| format!("there is no page {}", page.display()))?;
         let faults = checker.page(&page)?;
         failed += faults.len();
-        println!("{}: {}", page.display(), if faults.is_empty() { "nothing to complain of".to_owned() } else { format!("{} faults", faults.len()) });
+        println!(
+            "{}: {}",
+            page.display(),
+            if faults.is_empty() { "nothing to complain of".to_owned() } else { format!("{} faults", faults.len()) }
+        );
         faults.iter().for_each(|fault| println!("  {fault}"));
     }
     println!("took {:.1} s", start.elapsed().as_secs_f64());
@@ -119,17 +124,20 @@ pub(crate) fn prepare() -> anyhow::Result<(String, String)> {
     let (from, to) = (root().join("xtask/browser"), target_dir().join("browser"));
     let source = to.join(AXE);
     let lock = fs::read_to_string(from.join("package-lock.json"))?;
-    let is_there = fs::read_to_string(to.join("package-lock.json")).is_ok_and(|stored| stored == lock) && source.is_file();
+    let is_there =
+        fs::read_to_string(to.join("package-lock.json")).is_ok_and(|stored| stored == lock) && source.is_file();
     if !is_there {
         if first_line(command("npm", &["--version"])).is_none() {
             install(&["npm"])?;
         }
         fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
         for file in ["package.json", "package-lock.json"] {
-            fs::copy(from.join(file), to.join(file)).with_context(|| format!("cannot copy {file} to {}", to.display()))?;
+            fs::copy(from.join(file), to.join(file))
+                .with_context(|| format!("cannot copy {file} to {}", to.display()))?;
         }
         let mut npm = command("npm", &["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
-        let status = npm.current_dir(&to).status().with_context(|| format!("there is no npm to get axe by: {ADVICE}"))?;
+        let status =
+            npm.current_dir(&to).status().with_context(|| format!("there is no npm to get axe by: {ADVICE}"))?;
         if !status.success() {
             bail!("npm has not got axe ({status}): {ADVICE}");
         }
@@ -154,7 +162,8 @@ fn install(packages: &[&str]) -> anyhow::Result<()> {
         bail!("missing: {}, and only root can install packages here: {ADVICE}", packages.join(", "));
     };
     for mut command in commands {
-        let status = command.status().with_context(|| format!("there is no way to {}: {ADVICE}", packages.join(", ")))?;
+        let status =
+            command.status().with_context(|| format!("there is no way to {}: {ADVICE}", packages.join(", ")))?;
         if !status.success() {
             bail!("{} could not be installed ({status}): {ADVICE}", packages.join(", "));
         }
@@ -263,7 +272,8 @@ impl Checker<'_> {
                 self.browser.press("Enter", 13)?;
                 let reached = self.browser.value_of("document.activeElement.id")?;
                 if reached != id {
-                    faults.push(format!("the keyboard does not reach #{id} by the link that skips to it, but {reached}"));
+                    faults
+                        .push(format!("the keyboard does not reach #{id} by the link that skips to it, but {reached}"));
                 }
             }
             None => faults.push("the keyboard does not come to a link that skips the head first".to_owned()),
@@ -291,7 +301,10 @@ impl Checker<'_> {
     /// On paper.
     fn on_paper(&mut self, page: &Path) -> anyhow::Result<Vec<String>> {
         self.browser.look("dark", 1400)?;
-        self.browser.call("Emulation.setEmulatedMedia", serde_json::json!({ "media": "print", "features": [{ "name": "prefers-color-scheme", "value": "dark" }] }))?;
+        self.browser.call(
+            "Emulation.setEmulatedMedia",
+            serde_json::json!({ "media": "print", "features": [{ "name": "prefers-color-scheme", "value": "dark" }] }),
+        )?;
         self.browser.open(page)?;
         let mut faults = Vec::new();
         let ground = self.browser.value_of("getComputedStyle(document.body).backgroundColor")?;

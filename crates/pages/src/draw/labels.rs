@@ -72,9 +72,9 @@ impl Labels {
     pub(super) fn beside(&mut self, x: f64, y: f64, text: &str, size: f64) -> Option<(f64, f64, Anchor)> {
         let (width, gap) = (width_of(text, size), 8.0);
         let nearby = [0.0, -1.0, 1.0, -2.0, 2.0, -3.0, 3.0].map(|step| step * size * 0.7);
-        let at_sides = nearby.into_iter().flat_map(|shift| {
-            [(x + gap, y + shift + size * 0.35, "start"), (x - gap, y + shift + size * 0.35, "end")]
-        });
+        let at_sides = nearby
+            .into_iter()
+            .flat_map(|shift| [(x + gap, y + shift + size * 0.35, "start"), (x - gap, y + shift + size * 0.35, "end")]);
         let others = [(x, y - gap, "middle"), (x, y + gap + size * 0.8, "middle")];
         let area_of = |&(x, y, anchor): &(f64, f64, Anchor)| {
             let left = match anchor {
@@ -86,7 +86,8 @@ impl Labels {
         };
         let is_free = |area: &Area| area.is_within(&self.within) && !self.taken.iter().any(|taken| taken.meets(area));
         let free: Vec<_> = at_sides.chain(others).filter(|place| is_free(&area_of(place))).collect();
-        let crosses = |place: &&(f64, f64, Anchor)| self.crossed.iter().filter(|line| line.meets(&area_of(place))).count();
+        let crosses =
+            |place: &&(f64, f64, Anchor)| self.crossed.iter().filter(|line| line.meets(&area_of(place))).count();
         let found = free.iter().min_by_key(crosses).copied()?;
         self.taken.push(area_of(&found));
         Some(found)

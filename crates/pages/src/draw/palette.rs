@@ -41,7 +41,10 @@ pub const CHART_STYLE: &str = include_str!("chart.css");
 
 /// The colours as custom properties, one line for each: light ones, or dark ones.
 fn properties(dark: bool) -> String {
-    COLOURS.iter().map(|colour| format!("  --{}: {};\n", colour.name, if dark { colour.dark } else { colour.light })).collect()
+    COLOURS
+        .iter()
+        .map(|colour| format!("  --{}: {};\n", colour.name, if dark { colour.dark } else { colour.light }))
+        .collect()
 }
 
 /// The colours of a page: as the system has them, or as its switch says, whose radio buttons have the ids `theme-light` and
@@ -103,7 +106,10 @@ mod tests {
                 assert!(light >= least && dark >= least, "{} on {}: {light:.2} {dark:.2}", colour.name, ground.name);
             }
         }
-        assert_eq!(COLOURS.iter().filter(|colour| colour.name.starts_with('s') && colour.name.len() == 2).count(), SERIES);
+        assert_eq!(
+            COLOURS.iter().filter(|colour| colour.name.starts_with('s') && colour.name.len() == 2).count(),
+            SERIES
+        );
     }
 
     #[test]

@@ -68,9 +68,9 @@ impl Rows {
     fn sides(&self) -> [f64; 2] {
         let widest = |texts: &mut dyn Iterator<Item = f64>| texts.fold(0.0, f64::max);
         let names = widest(&mut self.rows.iter().map(|row| width_of(&row.name, NORMAL)));
-        let figures = widest(&mut self.rows.iter().map(|row| {
-            width_of(&row.figures[0], NORMAL).max(width_of(&row.figures[1], SMALL))
-        }));
+        let figures = widest(
+            &mut self.rows.iter().map(|row| width_of(&row.figures[0], NORMAL).max(width_of(&row.figures[1], SMALL))),
+        );
         [(names + 28.0).clamp(80.0, 360.0), if figures == 0.0 { 30.0 } else { (figures + 30.0).clamp(40.0, 240.0) }]
     }
 
@@ -97,7 +97,8 @@ impl Rows {
         let (shown, height) = legend(16.0, top + 6.0, &names);
         svg += &shown;
         let top = top + height + 4.0;
-        let heights = self.rows.iter().map(|row| self.height_of(row) + if row.heading.is_empty() { 0.0 } else { HEADING });
+        let heights =
+            self.rows.iter().map(|row| self.height_of(row) + if row.heading.is_empty() { 0.0 } else { HEADING });
         let bottom = top + heights.sum::<f64>().max(20.0);
 
         for tick in self.scale.ticks(7) {
@@ -133,7 +134,9 @@ impl Rows {
         if let (true, Some(x)) = (self.bars, row.marks.first().and_then(|mark| place(mark.value))) {
             let (left, width) = (ends[0], (x - ends[0]).max(0.0));
             let (top, height) = (middle - 6.0, 12.0);
-            svg += &format!("<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"bar\"/>\n");
+            svg += &format!(
+                "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"bar\"/>\n"
+            );
         }
         let many = if self.spread { "many" } else { "" };
         let mut marks = String::new();
@@ -144,7 +147,11 @@ impl Rows {
             if let Some([low, high]) = one.spread.map(|ends| ends.map(place)) {
                 let (low, high) = (low.unwrap_or(x), high.unwrap_or(x));
                 if high - low > 2.0 * MARK {
-                    marks += &line([low, high], [middle + across; 2], &format!("spread l{}", one.look % super::palette::SERIES));
+                    marks += &line(
+                        [low, high],
+                        [middle + across; 2],
+                        &format!("spread l{}", one.look % super::palette::SERIES),
+                    );
                 }
             }
             let size = if self.spread { 3.0 } else { MARK };

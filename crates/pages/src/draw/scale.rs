@@ -191,7 +191,13 @@ pub fn figure(value: f64) -> String {
         _ if !(0.000_999_5..9_999_500.0).contains(&size) => return sign.to_owned() + &scientific(size),
         _ if size >= 999.5 => grouped(size.round() as u64),
         _ => {
-            let before = if size >= 99.95 { 0 } else if size >= 9.995 { 1 } else { 2 - (size.log10().floor() as i32).min(0) };
+            let before = if size >= 99.95 {
+                0
+            } else if size >= 9.995 {
+                1
+            } else {
+                2 - (size.log10().floor() as i32).min(0)
+            };
             let text = format!("{size:.*}", before.max(0) as usize);
             if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
         }
@@ -252,8 +258,10 @@ pub(crate) fn days_of(time: &str) -> Option<f64> {
 fn date_of(day: i64) -> String {
     // The days of the first of each month around it are tried: there are few.
     let year = 1970 + day.div_euclid(366) - 1;
-    let firsts = (year..year + 4 + day.unsigned_abs() as i64 / 100_000).flat_map(|year| (1..=12).map(move |month| (year, month)));
-    let found = firsts.filter_map(|(year, month)| Some((days_of(&format!("{year:04}-{month:02}-01"))? as i64, year, month)));
+    let firsts = (year..year + 4 + day.unsigned_abs() as i64 / 100_000)
+        .flat_map(|year| (1..=12).map(move |month| (year, month)));
+    let found =
+        firsts.filter_map(|(year, month)| Some((days_of(&format!("{year:04}-{month:02}-01"))? as i64, year, month)));
     match found.take_while(|(first, ..)| *first <= day).last() {
         Some((first, year, month)) => format!("{year:04}-{month:02}-{:02}", day - first + 1),
         None => format!("day {day}"),
@@ -315,7 +323,9 @@ mod tests {
 
     #[test]
     fn dates_are_days() {
-        for (date, day) in [("1970-01-01", 0.0), ("2000-02-29", 11_016.0), ("2000-03-01", 11_017.0), ("2026-11-26", 20_783.0)] {
+        for (date, day) in
+            [("1970-01-01", 0.0), ("2000-02-29", 11_016.0), ("2000-03-01", 11_017.0), ("2026-11-26", 20_783.0)]
+        {
             assert_eq!(days_of(date), Some(day), "{date}");
             assert_eq!(date_of(day as i64), date);
         }

@@ -59,7 +59,9 @@ pub(super) fn mark(x: f64, y: f64, series: usize, size: f64, class: &str, title:
     let key = if key.is_empty() { String::new() } else { format!(" data-key=\"{}\"", escaped(key)) };
     let class = format!("mark s{series}{}{class}", if class.is_empty() { "" } else { " " });
     if series == 0 {
-        return format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size:.1}\" class=\"{class}\"{key}>{title}</circle>\n");
+        return format!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size:.1}\" class=\"{class}\"{key}>{title}</circle>\n"
+        );
     }
     // Corners of the shapes, for a size of 1: of about the same area.
     let corners: &[(f64, f64)] = match series {
@@ -68,8 +70,18 @@ pub(super) fn mark(x: f64, y: f64, series: usize, size: f64, class: &str, title:
         3 => &[(0.0, -1.4), (1.25, 0.0), (0.0, 1.4), (-1.25, 0.0)],
         4 => &[(0.0, 1.3), (1.2, -0.9), (-1.2, -0.9)],
         5 => &[
-            (-0.4, -1.3), (0.4, -1.3), (0.4, -0.4), (1.3, -0.4), (1.3, 0.4), (0.4, 0.4),
-            (0.4, 1.3), (-0.4, 1.3), (-0.4, 0.4), (-1.3, 0.4), (-1.3, -0.4), (-0.4, -0.4),
+            (-0.4, -1.3),
+            (0.4, -1.3),
+            (0.4, -0.4),
+            (1.3, -0.4),
+            (1.3, 0.4),
+            (0.4, 0.4),
+            (0.4, 1.3),
+            (-0.4, 1.3),
+            (-0.4, 0.4),
+            (-1.3, 0.4),
+            (-1.3, -0.4),
+            (-0.4, -0.4),
         ],
         _ => &[(-1.3, 0.0), (-0.65, -1.15), (0.65, -1.15), (1.3, 0.0), (0.65, 1.15), (-0.65, 1.15)],
     };

@@ -39,7 +39,10 @@ pub(crate) fn elements(svg: &str) -> Vec<(String, Vec<(String, String)>)> {
     for (name, attributes) in &found {
         for (attribute, value) in attributes {
             if ["x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height"].contains(&attribute.as_str()) {
-                assert!(value.parse::<f64>().is_ok_and(|number| (0.0..=100_000.0).contains(&number)), "{name} {attribute}={value}");
+                assert!(
+                    value.parse::<f64>().is_ok_and(|number| (0.0..=100_000.0).contains(&number)),
+                    "{name} {attribute}={value}"
+                );
             }
         }
     }
@@ -93,7 +96,10 @@ fn a_chart_has_a_mark_for_each_point_that_has_a_place() {
         // Two points and the legend.
         assert_eq!(count(&svg, "polygon"), 3, "{svg}");
         assert_eq!(svg.contains("prefers-color-scheme: dark"), style == Style::OfFile);
-        assert!(svg.contains("role=\"img\"") && svg.contains("<title id=\"c-title\">Two &lt;axes&gt; &amp; &quot;more&quot;"));
+        assert!(
+            svg.contains("role=\"img\"")
+                && svg.contains("<title id=\"c-title\">Two &lt;axes&gt; &amp; &quot;more&quot;")
+        );
     }
 }
 

@@ -181,7 +181,8 @@ pub fn page(title: &str, about: &str, sections: &[Section]) -> String {
     let contents: String = (sections.iter())
         .map(|section| format!("<li><a href=\"#{}\">{}</a></li>\n", section.id, escaped(&section.title)))
         .collect();
-    let body: String = sections.iter().map(shown_section).collect();
+    let mut figures = 0;
+    let body: String = sections.iter().map(|section| shown_section(section, &mut figures)).collect();
     let mut keys: Vec<&str> = (sections.iter())
         .flat_map(|section| section.figures())
         .flat_map(|figure| figure.table.rows.iter().map(|row| row.key.as_str()))
@@ -242,7 +243,8 @@ pub fn page(title: &str, about: &str, sections: &[Section]) -> String {
     )
 }
 
-fn shown_section(section: &Section) -> String {
+/// A section, after so many figures.
+fn shown_section(section: &Section, figures: &mut usize) -> String {
     let mut tables = 0;
     let parts: String = (section.parts.iter())
         .map(|part| match part {
@@ -259,7 +261,10 @@ fn shown_section(section: &Section) -> String {
                 };
                 format!("<p>In words: {}.</p>\n", reports.iter().map(link).collect::<Vec<_>>().join("; "))
             }
-            Part::Figure(figure) => shown_figure(figure),
+            Part::Figure(figure) => {
+                *figures += 1;
+                shown_figure(figure, *figures)
+            }
             Part::Table(table) => {
                 tables += 1;
                 shown_table(table, &format!("{}-table-{tables}", section.id))
@@ -267,7 +272,9 @@ fn shown_section(section: &Section) -> String {
         })
         .collect();
     let (id, title) = (section.id, escaped(&section.title));
-    format!("<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{title}</h2>\n{parts}</section>\n")
+    format!(
+        "<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{title}</h2>\n{parts}</section>\n"
+    )
 }
 
 /// Text in which what stands between backticks is code.
@@ -279,14 +286,14 @@ fn with_code(text: &str) -> String {
     text.split('`').enumerate().map(part).collect()
 }
 
-fn shown_figure(figure: &Figure) -> String {
+fn shown_figure(figure: &Figure, number: usize) -> String {
     let Figure { name, picture, table, from } = figure;
     let from: Vec<_> =
         from.iter().map(|file| format!("<a href=\"#{}\">{}</a>", id_of_file(file), escaped(file))).collect();
     let title = escaped(picture.title());
     format!(
-        "<figure id=\"{name}\">\n<div class=\"scroll\" role=\"region\" aria-label=\"Picture: {title}\" tabindex=\"0\">\n{}</div>\n\
-         <figcaption>From {}</figcaption>\n<details open>\n<summary>The numbers of “{title}” as a table</summary>\n{}</details>\n</figure>\n",
+        "<figure id=\"{name}\">\n<div class=\"scroll\" role=\"region\" aria-label=\"Figure {number}: {title}\" tabindex=\"0\">\n{}</div>\n\
+         <figcaption>Figure {number}, from {}</figcaption>\n<details open>\n<summary>The numbers of figure {number} as a table</summary>\n{}</details>\n</figure>\n",
         picture.svg(name, Style::OfPage),
         from.join(", "),
         shown_table(table, &format!("{name}-table"))

@@ -35,5 +35,5 @@ fn words_have_code_and_nothing_else() {
 fn what_is_missing_names_its_command() {
     let part = Part::Missing { what: "None.".to_owned(), command: "make <it>".to_owned() };
     let section = Section { id: "x", title: "X".to_owned(), parts: vec![part] };
-    assert!(shown_section(&section).contains("<code>make &lt;it&gt;</code>"));
+    assert!(shown_section(&section, &mut 0).contains("<code>make &lt;it&gt;</code>"));
 }

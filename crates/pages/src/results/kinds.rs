@@ -13,9 +13,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     }
     match Either::deserialize(deserializer)? {
         Either::Number(number) => Ok(number),
-        Either::Text(text) => {
-            text.parse().map_err(|_| serde::de::Error::custom(format!("`{text}` is not a number")))
-        }
+        Either::Text(text) => text.parse().map_err(|_| serde::de::Error::custom(format!("`{text}` is not a number"))),
     }
 }
 

@@ -18,8 +18,9 @@ mod kinds;
 mod read;
 
 pub use kinds::{
-    Agreeing, Atlas, AtlasRow, Baseline, Bench, Case, Ceiling, Conformance, Counted, Counter, ErrorOn, Errors, Instruction, KernelBench,
-    KernelBenchProblem, Least, Operation, OfKernel, Peak, Rates, Roofline, Run, RunProblem, RunResult, Times,
+    Agreeing, Atlas, AtlasRow, Baseline, Bench, Case, Ceiling, Conformance, Counted, Counter, ErrorOn, Errors,
+    Instruction, KernelBench, KernelBenchProblem, Least, OfKernel, Operation, Peak, Rates, Roofline, Run, RunProblem,
+    RunResult, Times,
 };
 pub use read::{Error, Reading, read};
 

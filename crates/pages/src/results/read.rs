@@ -137,10 +137,15 @@ pub fn read(name: &str, text: &str) -> Result<Reading, Error> {
         },
     };
     if kind == Kind::Costs {
-        return left_out("it has the executor's counters alone: with `cost --ncu --json` those of a GPU stand beside them".to_owned());
+        return left_out(
+            "it has the executor's counters alone: with `cost --ncu --json` those of a GPU stand beside them"
+                .to_owned(),
+        );
     }
     let is_of_executor = match kind {
-        Kind::Operations => value.as_array().is_some_and(|lines| lines.iter().all(|line| line["is_of_executor"] == true)),
+        Kind::Operations => {
+            value.as_array().is_some_and(|lines| lines.iter().all(|line| line["is_of_executor"] == true))
+        }
         _ => head["device"]["kind"] == "cpu",
     };
     if is_of_executor {

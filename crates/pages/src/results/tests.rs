@@ -72,11 +72,27 @@ fn a_file_of_another_version_is_left_out_with_the_reason() {
 fn what_is_no_results_file_is_an_error_that_names_it() {
     for text in ["", "{", "hello", "[1, 2", "{}\n{"] {
         let error = read("some/file.json", text).unwrap_err();
-        assert!(matches!(error, Error::NotJson { .. }) && error.to_string().starts_with("some/file.json is no"), "{error}");
+        assert!(
+            matches!(error, Error::NotJson { .. }) && error.to_string().starts_with("some/file.json is no"),
+            "{error}"
+        );
     }
-    for text in ["{}", "[]", "3", "null", "\"text\"", "{\"schema\": \"other\", \"schema_version\": 1}", "{\"name\": \"npm\"}", "[[]]", "{}\n{}"] {
+    for text in [
+        "{}",
+        "[]",
+        "3",
+        "null",
+        "\"text\"",
+        "{\"schema\": \"other\", \"schema_version\": 1}",
+        "{\"name\": \"npm\"}",
+        "[[]]",
+        "{}\n{}",
+    ] {
         let error = read("some/file.json", text).unwrap_err();
-        assert!(matches!(error, Error::Unknown { .. }) && error.to_string().contains("some/file.json"), "{text}: {error}");
+        assert!(
+            matches!(error, Error::Unknown { .. }) && error.to_string().contains("some/file.json"),
+            "{text}: {error}"
+        );
     }
     let error = Results::read([("a.json", "[]")]).unwrap_err();
     assert!(error.to_string().starts_with("a.json"), "{error}");

@@ -1,7 +1,7 @@
 //! The atlas: ratios of shapes drawn by chance, class by class.
 
-use super::{missing, provenance};
 use super::roofline::share;
+use super::{missing, provenance, slug};
 use crate::draw::{Mark, Picture, Row, Rows, Scale};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Atlas, AtlasRow, Results, Source};
@@ -84,7 +84,10 @@ pub fn picture(classes: &[Class], about: &str) -> Picture {
     let (count, slower) = (ratios().count(), classes.iter().map(Class::slower).sum::<usize>());
     Picture::Rows(Rows {
         title: "Times of cuBLAS divided by ours: to the right of 1, ours is faster".to_owned(),
-        description: format!("{count} shapes of {} classes, {slower} of them with a ratio below {SLOWER}.", classes.len()),
+        description: format!(
+            "{count} shapes of {} classes, {slower} of them with a ratio below {SLOWER}.",
+            classes.len()
+        ),
         note: about.to_owned(),
         axis: "time of cuBLAS divided by ours; strokes are geometric means".to_owned(),
         scale: Scale::log2(ratios(), [-1, 2], [-4, 7]),
@@ -109,7 +112,7 @@ pub fn section(results: &Results) -> Section {
     for (source, atlas) in results.atlases() {
         let name = format!("{} {}", source.gpu, atlas.precision);
         if !seen.contains(&name) {
-            section.parts.extend(parts(source, atlas, seen.len()));
+            section.parts.extend(parts(source, atlas));
             seen.push(name);
         }
     }
@@ -120,7 +123,7 @@ pub fn section(results: &Results) -> Section {
     section
 }
 
-fn parts(source: &Source, atlas: &Atlas, number: usize) -> [Part; 2] {
+fn parts(source: &Source, atlas: &Atlas) -> [Part; 2] {
     let mut classes: Vec<Class> = Vec::new();
     for row in &atlas.results {
         if !classes.iter().any(|class| class.name == row.class) {
@@ -131,55 +134,77 @@ fn parts(source: &Source, atlas: &Atlas, number: usize) -> [Part; 2] {
             class.ratios.push(Ratio { id: row.id.clone(), kernel: measured.kernel.clone(), ratio });
         }
     }
+    let about = format!("{}, {}, seed {}", provenance(source), atlas.precision, atlas.seed);
     let mut of_classes = Table::new(
-        "Classes of shapes",
-        &["class", "#shapes", "#not run", "#ratios", "#mean ratio", "#least ratio", "least of", "#below 0.97", "#mean share of the limit"],
+        format!("Classes of shapes on {}, {}", source.gpu, atlas.precision),
+        &[
+            "class",
+            "#shapes",
+            "#not run",
+            "#ratios",
+            "#mean ratio",
+            "#least ratio",
+            "least of",
+            "#below 0.97",
+            "#mean share of the limit",
+        ],
     );
     for class in &classes {
         let rows = || atlas.results.iter().filter(|row| row.class == class.name);
         let not_run = rows().filter(|row| row.not_run().is_some()).count();
-        of_classes.row("", [
-            Cell::text(&class.name),
-            Cell::count(rows().count() as u64),
-            Cell::count(not_run as u64),
-            Cell::count(class.ratios.len() as u64),
-            Cell::number(class.mean()),
-            Cell::number(class.least().map(|least| least.ratio)),
-            Cell::text(class.least().map_or("–", |least| &least.id)),
-            Cell::count(class.slower() as u64),
-            share(geometric_mean(rows().filter_map(AtlasRow::share))),
-        ]);
+        of_classes.row(
+            "",
+            [
+                Cell::text(&class.name),
+                Cell::count(rows().count() as u64),
+                Cell::count(not_run as u64),
+                Cell::count(class.ratios.len() as u64),
+                Cell::number(class.mean()),
+                Cell::number(class.least().map(|least| least.ratio)),
+                Cell::text(class.least().map_or("–", |least| &least.id)),
+                Cell::count(class.slower() as u64),
+                share(geometric_mean(rows().filter_map(AtlasRow::share))),
+            ],
+        );
     }
-    let mut table = Table::new("All shapes", &["shape", "class", "kernel", "#ms", "#cuBLAS ms", "#ratio", "#share of the limit", "#largest error"]);
+    let mut table = Table::new(
+        format!("All shapes on {}, {}", source.gpu, atlas.precision),
+        &["shape", "class", "kernel", "#ms", "#cuBLAS ms", "#ratio", "#share of the limit", "#largest error"],
+    );
     for row in &atlas.results {
         let name = Cell::text(&row.id);
         let class = Cell::text(&row.class);
         match row.measured() {
-            Some(it) => table.row(&it.kernel, [
-                name,
-                class,
-                Cell::text(&it.kernel),
-                Cell::number(it.times.median_ms),
-                Cell::number(it.baselines.first().map(|first| first.times.median_ms)),
-                Cell::number(row.ratio()),
-                share(row.share()),
-                Cell::number(it.error.max),
-            ]),
-            None => table.row("", [
-                name,
-                class,
-                Cell::text(format!("not run: {}", row.not_run().unwrap_or_default())),
-                Cell::number(None),
-                Cell::number(None),
-                Cell::number(None),
-                share(None),
-                Cell::number(None),
-            ]),
+            Some(it) => table.row(
+                &it.kernel,
+                [
+                    name,
+                    class,
+                    Cell::text(&it.kernel),
+                    Cell::number(it.times.median_ms),
+                    Cell::number(it.baselines.first().map(|first| first.times.median_ms)),
+                    Cell::number(row.ratio()),
+                    share(row.share()),
+                    Cell::number(it.error.max),
+                ],
+            ),
+            None => table.row(
+                "",
+                [
+                    name,
+                    class,
+                    Cell::text(format!("not run: {}", row.not_run().unwrap_or_default())),
+                    Cell::number(None),
+                    Cell::number(None),
+                    Cell::number(None),
+                    share(None),
+                    Cell::number(None),
+                ],
+            ),
         }
     }
-    let about = format!("{}, {}, seed {}", provenance(source), atlas.precision, atlas.seed);
     let figure = Figure {
-        name: if number == 0 { "atlas".to_owned() } else { format!("atlas-{}", number + 1) },
+        name: format!("atlas-{}", slug(&format!("{} {}", source.gpu, atlas.precision))),
         picture: picture(&classes, &about),
         table,
         from: vec![source.file.clone()],

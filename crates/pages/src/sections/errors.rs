@@ -16,11 +16,17 @@ pub fn section(results: &Results) -> Section {
     match results.benches().first() {
         Some((source, bench)) => {
             let figures = [
-                ("Relative errors of results, Frobenius norm", "frobenius", (|errors: &Errors| errors.frobenius) as fn(&Errors) -> f64),
+                (
+                    "Relative errors of results, Frobenius norm",
+                    "frobenius",
+                    (|errors: &Errors| errors.frobenius) as fn(&Errors) -> f64,
+                ),
                 ("Largest errors of elements, as parts of Σ|a||b|", "largest", |errors: &Errors| errors.max),
             ];
             for (title, name, which) in figures {
-                section.parts.extend(beside(source, bench, title, name, which).map(|figure| Part::Figure(Box::new(figure))));
+                section
+                    .parts
+                    .extend(beside(source, bench, title, name, which).map(|figure| Part::Figure(Box::new(figure))));
             }
         }
         None => section.parts.push(Part::Missing {
@@ -48,10 +54,8 @@ pub fn section(results: &Results) -> Section {
 }
 
 fn beside(source: &Source, bench: &Bench, title: &str, name: &str, which: fn(&Errors) -> f64) -> Option<Figure> {
-    let mut table = Table::new(
-        title,
-        &["case", "kernel", "inputs", "#ours", "routine of cuBLAS", "#cuBLAS", "#allowed"],
-    );
+    let mut table =
+        Table::new(title, &["case", "kernel", "inputs", "#ours", "routine of cuBLAS", "#cuBLAS", "#allowed"]);
     let (mut rows, mut values) = (Vec::new(), Vec::new());
     for (case, rates) in bench.results.iter().filter_map(|case| Some((case, case.measured()?))) {
         let mut marks = Vec::new();
@@ -75,19 +79,27 @@ fn beside(source: &Source, bench: &Bench, title: &str, name: &str, which: fn(&Er
                 key: rates.kernel.clone(),
                 spread: None,
             });
-            table.row(&rates.kernel, [
-                Cell::text(&case.id),
-                Cell::text(&rates.kernel),
-                Cell::text(inputs),
-                Cell::number(mine),
-                Cell::text(cublas.as_ref().map_or("–", |(routine, _)| routine)),
-                Cell::number(cublas.as_ref().map(|(_, theirs)| which(theirs))),
-                Cell::number(bound.as_ref().map(which)),
-            ]);
+            table.row(
+                &rates.kernel,
+                [
+                    Cell::text(&case.id),
+                    Cell::text(&rates.kernel),
+                    Cell::text(inputs),
+                    Cell::number(mine),
+                    Cell::text(cublas.as_ref().map_or("–", |(routine, _)| routine)),
+                    Cell::number(cublas.as_ref().map(|(_, theirs)| which(theirs))),
+                    Cell::number(bound.as_ref().map(which)),
+                ],
+            );
         }
         let largest = rates.errors.iter().map(|on| which(&on.ours)).fold(f64::NAN, f64::max);
         if !marks.is_empty() {
-            rows.push(Row { name: case.id.clone(), marks, figures: [figure(largest), String::new()], ..Row::default() });
+            rows.push(Row {
+                name: case.id.clone(),
+                marks,
+                figures: [figure(largest), String::new()],
+                ..Row::default()
+            });
         }
     }
     if rows.is_empty() {
@@ -123,7 +135,16 @@ fn beside(source: &Source, bench: &Bench, title: &str, name: &str, which: fn(&Er
 fn agreement(source: &Source, kernels: &[Agreeing]) -> Figure {
     let mut table = Table::new(
         "Kernels on a GPU and on the executor",
-        &["kernel", "#products", "#elements", "#the same bits", "#GPU − executor", "#GPU − f64", "#executor − f64", "#allowed"],
+        &[
+            "kernel",
+            "#products",
+            "#elements",
+            "#the same bits",
+            "#GPU − executor",
+            "#GPU − f64",
+            "#executor − f64",
+            "#allowed",
+        ],
     );
     let mut rows = Vec::new();
     for it in kernels {
@@ -144,16 +165,19 @@ fn agreement(source: &Source, kernels: &[Agreeing]) -> Figure {
             figures: [bits, String::new()],
             ..Row::default()
         });
-        table.row(&it.kernel, [
-            Cell::text(&it.kernel),
-            Cell::count(it.products),
-            Cell::count(it.elements),
-            Cell::count(it.same_bits),
-            Cell::number(it.difference),
-            Cell::number(it.error_of_gpu),
-            Cell::number(it.error_of_executor),
-            Cell::number(it.bound),
-        ]);
+        table.row(
+            &it.kernel,
+            [
+                Cell::text(&it.kernel),
+                Cell::count(it.products),
+                Cell::count(it.elements),
+                Cell::count(it.same_bits),
+                Cell::number(it.difference),
+                Cell::number(it.error_of_gpu),
+                Cell::number(it.error_of_executor),
+                Cell::number(it.bound),
+            ],
+        );
     }
     let same = kernels.iter().filter(|it| it.same_bits == it.elements).count();
     let values = kernels.iter().flat_map(|it| [it.error_of_gpu, it.error_of_executor, it.bound]);
@@ -161,7 +185,10 @@ fn agreement(source: &Source, kernels: &[Agreeing]) -> Figure {
         name: "agreement".to_owned(),
         picture: Picture::Rows(Rows {
             title: "Largest errors of kernels on a GPU and on the executor".to_owned(),
-            description: format!("{} kernels, {same} of which have the same bits on both in every element.", kernels.len()),
+            description: format!(
+                "{} kernels, {same} of which have the same bits on both in every element.",
+                kernels.len()
+            ),
             note: format!(
                 "{same} of {} kernels have the same bits on both; strokes are what is allowed. Parts of |α|·Σ|a||b| + |β||c|.",
                 kernels.len()
@@ -171,7 +198,10 @@ fn agreement(source: &Source, kernels: &[Agreeing]) -> Figure {
             bars: false,
             spread: false,
             line: None,
-            legend: vec![(0, "on the GPU (over the executor's where both are equal)".to_owned()), (1, "on the executor".to_owned())],
+            legend: vec![
+                (0, "on the GPU (over the executor's where both are equal)".to_owned()),
+                (1, "on the executor".to_owned()),
+            ],
             rows,
         }),
         table,
@@ -186,15 +216,19 @@ fn conformance(source: &Source, it: &Conformance) -> [Part; 2] {
         &["instruction", "#results", "#equal", "#equal but for a NaN's payload", "#different", "error"],
     );
     for one in &it.outcomes {
-        table.row("", [
-            Cell::text(&one.instruction),
-            Cell::count(one.elements),
-            Cell::count(one.equal),
-            Cell::count(one.equal_but_for_nan_payload),
-            Cell::count(one.different),
-            Cell::text(one.error.as_deref().unwrap_or("none")),
-        ]);
+        table.row(
+            "",
+            [
+                Cell::text(&one.instruction),
+                Cell::count(one.elements),
+                Cell::count(one.equal),
+                Cell::count(one.equal_but_for_nan_payload),
+                Cell::count(one.different),
+                Cell::text(one.error.as_deref().unwrap_or("none")),
+            ],
+        );
     }
-    let words = format!("{} instructions with random and special values: {different} of them differ.", it.outcomes.len());
+    let words =
+        format!("{} instructions with random and special values: {different} of them differ.", it.outcomes.len());
     [Part::Words(words), Part::Table(table)]
 }

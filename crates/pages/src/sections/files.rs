@@ -12,7 +12,17 @@ pub fn section(results: &Results) -> Section {
     );
     let mut table = Table::new(
         "Files",
-        &["file", "!date (UTC)", "!commit", "GPU", "driver", "measured beside", "clocks before", "schema", "written by"],
+        &[
+            "file",
+            "!date (UTC)",
+            "!commit",
+            "GPU",
+            "driver",
+            "measured beside",
+            "clocks before",
+            "schema",
+            "written by",
+        ],
     );
     let said = |text: &str| Cell::text(if text.is_empty() { "–" } else { text });
     for source in results.files.iter().map(|file| &file.source) {
@@ -39,7 +49,9 @@ pub fn section(results: &Results) -> Section {
             table.row("", [Cell::text(file), Cell::text(reason)]);
         }
         section.parts.push(Part::Heading("Left out".to_owned()));
-        section.parts.push(Part::Words("These are results files, and none of their figures is on this page.".to_owned()));
+        section
+            .parts
+            .push(Part::Words("These are results files, and none of their figures is on this page.".to_owned()));
         section.parts.push(Part::Table(table));
     }
     if !results.words.is_empty() {

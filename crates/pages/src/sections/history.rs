@@ -57,15 +57,33 @@ fn of_gpu(results: &Results, gpu: &str) -> Option<Figure> {
     for (source, run) in results.runs().into_iter().rev().filter(|(source, _)| is_dated(source)) {
         for problem in &run.problems {
             for result in problem.results.iter().filter(|result| result.check.passed) {
-                let name = format!("{} {}, {}, {}", problem.problem, shape(problem.m, problem.n, problem.k), problem.layout, result.precision);
-                add(name, Entry { source, kernel: &result.kernel, ms: result.timing.median_ms, tflop_per_s: result.tflop_per_s });
+                let name = format!(
+                    "{} {}, {}, {}",
+                    problem.problem,
+                    shape(problem.m, problem.n, problem.k),
+                    problem.layout,
+                    result.precision
+                );
+                add(
+                    name,
+                    Entry {
+                        source,
+                        kernel: &result.kernel,
+                        ms: result.timing.median_ms,
+                        tflop_per_s: result.tflop_per_s,
+                    },
+                );
             }
         }
     }
     for (source, bench) in results.benches().into_iter().rev().filter(|(source, _)| is_dated(source)) {
         for (case, rates) in bench.results.iter().filter_map(|case| Some((case, case.measured()?))) {
-            let name = format!("{} {}, {}, {}", case.problem, shape(case.m, case.n, case.k), case.layout, case.precision);
-            add(name, Entry { source, kernel: &rates.kernel, ms: rates.times.median_ms, tflop_per_s: rates.tflop_per_s });
+            let name =
+                format!("{} {}, {}, {}", case.problem, shape(case.m, case.n, case.k), case.layout, case.precision);
+            add(
+                name,
+                Entry { source, kernel: &rates.kernel, ms: rates.times.median_ms, tflop_per_s: rates.tflop_per_s },
+            );
         }
     }
     problems.retain(|(_, entries)| entries.len() > 1);
@@ -74,7 +92,10 @@ fn of_gpu(results: &Results, gpu: &str) -> Option<Figure> {
     }
     problems.iter_mut().for_each(|(_, entries)| entries.sort_by(|one, other| one.source.date.cmp(&other.source.date)));
 
-    let mut table = Table::new("Problems at several commits", &["problem", "date", "commit", "kernel", "#ms", "#TFLOP/s", "#times as fast as before", "file"]);
+    let mut table = Table::new(
+        format!("Problems at several commits on {gpu}"),
+        &["problem", "date", "commit", "kernel", "#ms", "#TFLOP/s", "#times as fast as before", "file"],
+    );
     let (mut series, mut from, mut words) = (Vec::new(), Vec::new(), Vec::new());
     for (number, (name, entries)) in problems.iter().enumerate() {
         let mut points = Vec::new();
@@ -92,16 +113,19 @@ fn of_gpu(results: &Results, gpu: &str) -> Option<Figure> {
                     spread: None,
                 });
             }
-            table.row(kernel, [
-                Cell::text(name),
-                Cell::text(source.date.get(..10).unwrap_or(&source.date)),
-                Cell::text(&source.commit),
-                Cell::text(*kernel),
-                Cell::number(*ms),
-                Cell::number(*tflop_per_s),
-                Cell::number(before.map(|before| before / ms)),
-                Cell::text(&source.file),
-            ]);
+            table.row(
+                kernel,
+                [
+                    Cell::text(name),
+                    Cell::text(source.date.get(..10).unwrap_or(&source.date)),
+                    Cell::text(&source.commit),
+                    Cell::text(*kernel),
+                    Cell::number(*ms),
+                    Cell::number(*tflop_per_s),
+                    Cell::number(before.map(|before| before / ms)),
+                    Cell::text(&source.file),
+                ],
+            );
             before = Some(*ms);
         }
         if let (Some(first), Some(last)) = (entries.first(), entries.last()) {

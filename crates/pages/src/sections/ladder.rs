@@ -38,8 +38,17 @@ fn figure_of(source: &Source, problem: &RunProblem) -> Figure {
     let size = shape(*m, *n, *k);
     let title = format!("{name}: {formula}, {size}, {layout}");
     let mut table = Table::new(
-        format!("{title}: kernels"),
-        &["kernel", "precision", "#median ms", "#least ms", "#90th percentile ms", "#TFLOP/s", "#relative error", "check"],
+        format!("{title}: kernels on {}", source.gpu),
+        &[
+            "kernel",
+            "precision",
+            "#median ms",
+            "#least ms",
+            "#90th percentile ms",
+            "#TFLOP/s",
+            "#relative error",
+            "check",
+        ],
     );
     let mut rows = Vec::new();
     let mut legend: Vec<(usize, String)> = Vec::new();
@@ -55,7 +64,12 @@ fn figure_of(source: &Source, problem: &RunProblem) -> Figure {
             marks: vec![Mark {
                 value: result.tflop_per_s,
                 look,
-                title: format!("{}: {} TFLOP/s, {} ms", result.kernel, figure(result.tflop_per_s), figure(result.timing.median_ms)),
+                title: format!(
+                    "{}: {} TFLOP/s, {} ms",
+                    result.kernel,
+                    figure(result.tflop_per_s),
+                    figure(result.timing.median_ms)
+                ),
                 key: result.kernel.clone(),
                 spread: None,
             }],
@@ -65,16 +79,19 @@ fn figure_of(source: &Source, problem: &RunProblem) -> Figure {
             ],
             ..Row::default()
         });
-        table.row(&result.kernel, [
-            Cell::text(&result.kernel),
-            Cell::text(&result.precision),
-            Cell::number(result.timing.median_ms),
-            Cell::number(result.timing.min_ms),
-            Cell::number(result.timing.p90_ms),
-            Cell::number(result.tflop_per_s),
-            Cell::number(result.check.frobenius_error),
-            Cell::text(if result.check.passed { "passed" } else { "FAILED" }),
-        ]);
+        table.row(
+            &result.kernel,
+            [
+                Cell::text(&result.kernel),
+                Cell::text(&result.precision),
+                Cell::number(result.timing.median_ms),
+                Cell::number(result.timing.min_ms),
+                Cell::number(result.timing.p90_ms),
+                Cell::number(result.tflop_per_s),
+                Cell::number(result.check.frobenius_error),
+                Cell::text(if result.check.passed { "passed" } else { "FAILED" }),
+            ],
+        );
     }
     let fastest = results.iter().min_by(|one, other| one.timing.median_ms.total_cmp(&other.timing.median_ms));
     let fastest = fastest.map(|one| format!("The fastest is {} with {} ms.", one.kernel, figure(one.timing.median_ms)));

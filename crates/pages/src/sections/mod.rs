@@ -40,17 +40,18 @@ pub fn all(results: &Results) -> Vec<Section> {
 /// The page of these results.
 pub fn report(results: &Results) -> String {
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let mut gpus: Vec<&str> = results.files.iter().map(|file| file.source.gpu.as_str()).filter(|gpu| !gpu.is_empty()).collect();
+    let mut gpus: Vec<&str> =
+        results.files.iter().map(|file| file.source.gpu.as_str()).filter(|gpu| !gpu.is_empty()).collect();
     gpus.sort_unstable();
     gpus.dedup();
-    let dates: Vec<&str> =
-        results.files.iter().filter_map(|file| file.source.date.get(..10)).collect();
+    let dates: Vec<&str> = results.files.iter().filter_map(|file| file.source.date.get(..10)).collect();
     let when = match (dates.first(), dates.last()) {
         (Some(first), Some(last)) if first == last => format!(", {first}"),
         (Some(first), Some(last)) => format!(", {first} to {last}"),
         _ => String::new(),
     };
-    let mut about = format!("{} of results from {}{when}.", count(results.files.len(), "file"), joined(&gpus, "no GPU"));
+    let mut about =
+        format!("{} of results from {}{when}.", count(results.files.len(), "file"), joined(&gpus, "no GPU"));
     if !results.left_out.is_empty() {
         about += &format!(" {} left out: the table of files says why.", count(results.left_out.len(), "file"));
     }

@@ -1,7 +1,7 @@
 //! Operations beside their baselines, and what a GPU counts beside what the executor counts.
 
-use super::{missing, provenance};
 use super::roofline::share;
+use super::{missing, provenance};
 use crate::draw::{Mark, Picture, Row, Rows, Scale, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Counted, Operation, Results, Source};
@@ -22,7 +22,8 @@ pub fn section(results: &Results) -> Section {
     for (source, operations) in results.operations() {
         for one in operations.iter().filter(|one| !one.is_of_executor) {
             let is_same = |(known_source, known): &(&Source, &Operation)| {
-                (known_source.gpu.as_str(), &known.operation, &known.sizes) == (source.gpu.as_str(), &one.operation, &one.sizes)
+                (known_source.gpu.as_str(), &known.operation, &known.sizes)
+                    == (source.gpu.as_str(), &one.operation, &one.sizes)
             };
             if !newest.iter().any(is_same) {
                 newest.push((source, one));
@@ -45,7 +46,21 @@ pub fn section(results: &Results) -> Section {
 fn of_operations(newest: &[(&Source, &Operation)]) -> Figure {
     let mut table = Table::new(
         "Operations",
-        &["operation", "sizes", "GPU", "#ms", "#± ms", "#GB/s", "#GFLOP/s", "#share of the limit", "bound by", "baseline", "#its ms", "#ratio", "file"],
+        &[
+            "operation",
+            "sizes",
+            "GPU",
+            "#ms",
+            "#± ms",
+            "#GB/s",
+            "#GFLOP/s",
+            "#share of the limit",
+            "bound by",
+            "baseline",
+            "#its ms",
+            "#ratio",
+            "file",
+        ],
     );
     let mut rows = Vec::new();
     for (source, one) in newest {
@@ -70,7 +85,11 @@ fn of_operations(newest: &[(&Source, &Operation)]) -> Figure {
             name: format!("{} {}", one.operation, one.sizes),
             marks,
             figures: [
-                format!("{} ms{}", figure(ms), limit.map(|limit| format!(", {:.0} %", 100.0 * limit)).unwrap_or_default()),
+                format!(
+                    "{} ms{}",
+                    figure(ms),
+                    limit.map(|limit| format!(", {:.0} %", 100.0 * limit)).unwrap_or_default()
+                ),
                 beside.unwrap_or_default(),
             ],
             ..Row::default()
@@ -83,33 +102,37 @@ fn of_operations(newest: &[(&Source, &Operation)]) -> Figure {
             (None, Some(why)) => format!("none: {why}"),
             (None, None) => "–".to_owned(),
         };
-        table.row(&one.operation, [
-            Cell::text(&one.operation),
-            Cell::text(&one.sizes),
-            Cell::text(&source.gpu),
-            Cell::number(ms),
-            Cell::number(one.times.spread_ms),
-            Cell::number(one.bytes / ms / 1e6),
-            Cell::number(one.operations / ms / 1e6),
-            share(limit),
-            Cell::text(one.least.as_ref().map_or("–", |least| &least.bound_by)),
-            Cell::text(named),
-            Cell::number(baseline.map(|baseline| baseline.times.median_ms)),
-            Cell::number(ratio),
-            Cell::text(&source.file),
-        ]);
+        table.row(
+            &one.operation,
+            [
+                Cell::text(&one.operation),
+                Cell::text(&one.sizes),
+                Cell::text(&source.gpu),
+                Cell::number(ms),
+                Cell::number(one.times.spread_ms),
+                Cell::number(one.bytes / ms / 1e6),
+                Cell::number(one.operations / ms / 1e6),
+                share(limit),
+                Cell::text(one.least.as_ref().map_or("–", |least| &least.bound_by)),
+                Cell::text(named),
+                Cell::number(baseline.map(|baseline| baseline.times.median_ms)),
+                Cell::number(ratio),
+                Cell::text(&source.file),
+            ],
+        );
     }
     let mut from: Vec<String> = newest.iter().map(|(source, _)| source.file.clone()).collect();
     from.sort();
     from.dedup();
     let values = rows.iter().flat_map(|row: &Row| row.marks.iter().map(|mark| mark.value)).collect::<Vec<_>>();
     Figure {
-        name: "operations".to_owned(),
+        name: "operations-and-baselines".to_owned(),
         picture: Picture::Rows(Rows {
             title: "Operations: share of the limit, and beside their baselines".to_owned(),
             description: format!("{} operations and sizes.", rows.len()),
             note: newest.first().map(|(source, _)| provenance(source)).unwrap_or_default(),
-            axis: "1 is the limit for circles, and the baseline's time for triangles; to the right is faster".to_owned(),
+            axis: "1 is the limit for circles, and the baseline's time for triangles; to the right is faster"
+                .to_owned(),
             scale: Scale::log2(values, [-4, 1], [-8, 7]),
             bars: false,
             spread: false,
@@ -125,22 +148,34 @@ fn of_operations(newest: &[(&Source, &Operation)]) -> Figure {
 fn counters(source: &Source, counted: &[Counted]) -> Table {
     let mut table = Table::new(
         format!("Counters by Nsight Compute and by the executor ({})", source.file),
-        &["kernel", "operation", "counter", "#executor", "#GPU", "#executor / GPU", "#launches on the executor", "#launches on the GPU"],
+        &[
+            "kernel",
+            "operation",
+            "counter",
+            "#executor",
+            "#GPU",
+            "#executor / GPU",
+            "#launches on the executor",
+            "#launches on the GPU",
+        ],
     );
     for operation in counted {
         for kernel in &operation.kernels {
             for counter in kernel.counters.iter().filter(|counter| counter.executor != 0 || counter.gpu != 0) {
                 let quotient = (counter.gpu != 0).then(|| counter.executor as f64 / counter.gpu as f64);
-                table.row(&kernel.kernel, [
-                    Cell::text(&kernel.kernel),
-                    Cell::text(&operation.operation),
-                    Cell::text(&counter.what),
-                    Cell::count(counter.executor),
-                    Cell::count(counter.gpu),
-                    Cell::number(quotient),
-                    Cell::count(kernel.launches[0]),
-                    Cell::count(kernel.launches[1]),
-                ]);
+                table.row(
+                    &kernel.kernel,
+                    [
+                        Cell::text(&kernel.kernel),
+                        Cell::text(&operation.operation),
+                        Cell::text(&counter.what),
+                        Cell::count(counter.executor),
+                        Cell::count(counter.gpu),
+                        Cell::number(quotient),
+                        Cell::count(kernel.launches[0]),
+                        Cell::count(kernel.launches[1]),
+                    ],
+                );
             }
         }
     }

@@ -126,7 +126,10 @@ fn limits(results: &Results, gpu: &str) -> Option<Limits> {
         add(fp64, 1.0, "fp64");
         return Some(Limits {
             memory: (read.per_second, format!("reading, {} TB/s", figure(read.per_second))),
-            arithmetic: arithmetic.into_iter().map(|(rate, name)| (rate, format!("{name}, {}", figure(rate)))).collect(),
+            arithmetic: arithmetic
+                .into_iter()
+                .map(|(rate, name)| (rate, format!("{name}, {}", figure(rate))))
+                .collect(),
             from: format!(
                 "limits: probes of commit {}, {}",
                 if source.commit.is_empty() { "unknown" } else { &source.commit },
@@ -155,7 +158,9 @@ fn figure_of(gpu: &str, all: &[Measured], limits: Option<&Limits>) -> Figure {
 
     let mut series: BTreeMap<usize, Series> = BTreeMap::new();
     // Of each kernel, the best case has its name.
-    let best = |kernel: &str| all.iter().filter(|one| one.kernel == kernel).map(|one| one.tflop_per_s).fold(0.0, f64::max);
+    let best =
+        |kernel: &str| all.iter().filter(|one| one.kernel == kernel).map(|one| one.tflop_per_s).fold(0.0, f64::max);
+    let mut named: Vec<&str> = Vec::new();
     let mut table = Table::new(
         format!("Rates of kernels on {gpu}"),
         &["kernel", "case", "#operations per byte", "#TFLOP/s", "#TB/s", "#share of the limit", "file"],
@@ -163,24 +168,36 @@ fn figure_of(gpu: &str, all: &[Measured], limits: Option<&Limits>) -> Figure {
     for one in all {
         let (look, name) = scheme(&one.kernel);
         let of_look = series.entry(look).or_insert_with(|| Series { name: name.to_owned(), look, ..Series::default() });
-        let is_best = one.tflop_per_s == best(&one.kernel);
+        let is_best = one.tflop_per_s == best(&one.kernel) && !named.contains(&one.kernel.as_str());
+        if is_best {
+            named.push(&one.kernel);
+        }
         of_look.points.push(Point {
             x: intensity(one),
             y: one.tflop_per_s,
             label: if is_best { short(&one.kernel).to_owned() } else { String::new() },
-            title: format!("{}, {}: {} TFLOP/s, {} TB/s", one.kernel, one.case, figure(one.tflop_per_s), figure(one.tb_per_s)),
+            title: format!(
+                "{}, {}: {} TFLOP/s, {} TB/s",
+                one.kernel,
+                one.case,
+                figure(one.tflop_per_s),
+                figure(one.tb_per_s)
+            ),
             key: one.kernel.clone(),
             spread: None,
         });
-        table.row(&one.kernel, [
-            Cell::text(&one.kernel),
-            Cell::text(&one.case),
-            Cell::number(intensity(one)),
-            Cell::number(one.tflop_per_s),
-            Cell::number(one.tb_per_s),
-            share(one.share),
-            Cell::text(&one.file),
-        ]);
+        table.row(
+            &one.kernel,
+            [
+                Cell::text(&one.kernel),
+                Cell::text(&one.case),
+                Cell::number(intensity(one)),
+                Cell::number(one.tflop_per_s),
+                Cell::number(one.tb_per_s),
+                share(one.share),
+                Cell::text(&one.file),
+            ],
+        );
     }
     let lines = limits.map(|limits| {
         let [left, right] = x.ends();
@@ -206,7 +223,8 @@ fn figure_of(gpu: &str, all: &[Measured], limits: Option<&Limits>) -> Figure {
         drawn.push(Limit { name: String::new(), ..slope });
         drawn.extend(flat);
     }
-    let mut from: Vec<String> = all.iter().map(|one| one.file.clone()).chain(limits.map(|limits| limits.file.clone())).collect();
+    let mut from: Vec<String> =
+        all.iter().map(|one| one.file.clone()).chain(limits.map(|limits| limits.file.clone())).collect();
     from.sort();
     from.dedup();
     let fastest = all.iter().max_by(|one, other| one.tflop_per_s.total_cmp(&other.tflop_per_s));

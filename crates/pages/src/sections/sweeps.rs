@@ -58,7 +58,9 @@ fn groups(bench: &Bench) -> Vec<(String, Vec<(&Case, &Rates)>)> {
         }
     }
     groups.retain(|(_, cases)| cases.len() >= SIZES);
-    groups.iter_mut().for_each(|(_, cases)| cases.sort_by(|one, other| operations(one.0).total_cmp(&operations(other.0))));
+    groups
+        .iter_mut()
+        .for_each(|(_, cases)| cases.sort_by(|one, other| operations(one.0).total_cmp(&operations(other.0))));
     groups
 }
 
@@ -86,8 +88,19 @@ fn sweep(source: &Source, bench: &Bench, name: &str, cases: &[(&Case, &Rates)]) 
         points: Vec::new(),
     });
     let mut table = Table::new(
-        format!("{name}: sizes"),
-        &["m×n×k", "kernel", "#ms", "#± ms", "#TFLOP/s", "#cuBLAS ms", "#± ms", "#cuBLAS TFLOP/s", "#ratio", "#share of the limit"],
+        format!("{name}, by size, on {}", source.gpu),
+        &[
+            "m×n×k",
+            "kernel",
+            "#ms",
+            "#± ms",
+            "#TFLOP/s",
+            "#cuBLAS ms",
+            "#± ms",
+            "#cuBLAS TFLOP/s",
+            "#ratio",
+            "#share of the limit",
+        ],
     );
     for (case, rates) in cases {
         let size = shape(case.m, case.n, case.k);
@@ -111,18 +124,21 @@ fn sweep(source: &Source, bench: &Bench, name: &str, cases: &[(&Case, &Rates)]) 
                 ..Point::default()
             });
         }
-        table.row(&rates.kernel, [
-            Cell { value: Some(operations(case)), ..Cell::text(size) },
-            Cell::text(&rates.kernel),
-            Cell::number(rates.times.median_ms),
-            Cell::number(rates.times.spread_ms),
-            Cell::number(ours),
-            Cell::number(theirs.map(|baseline| baseline.times.median_ms)),
-            Cell::number(theirs.map(|baseline| baseline.times.spread_ms)),
-            Cell::number(theirs.map(|baseline| rate(case, baseline.times.median_ms))),
-            Cell::number(rates.ratio()),
-            share(rates.share()),
-        ]);
+        table.row(
+            &rates.kernel,
+            [
+                Cell { value: Some(operations(case)), ..Cell::text(size) },
+                Cell::text(&rates.kernel),
+                Cell::number(rates.times.median_ms),
+                Cell::number(rates.times.spread_ms),
+                Cell::number(ours),
+                Cell::number(theirs.map(|baseline| baseline.times.median_ms)),
+                Cell::number(theirs.map(|baseline| baseline.times.spread_ms)),
+                Cell::number(theirs.map(|baseline| rate(case, baseline.times.median_ms))),
+                Cell::number(rates.ratio()),
+                share(rates.share()),
+            ],
+        );
     }
     let ratios: Vec<String> = cases.iter().filter_map(|(_, rates)| Some(figure(rates.ratio()?))).collect();
     let ys: Vec<f64> = series.iter().flat_map(|series| series.points.iter().map(|point| point.y)).collect();
@@ -130,8 +146,16 @@ fn sweep(source: &Source, bench: &Bench, name: &str, cases: &[(&Case, &Rates)]) 
         name: format!("sweep-{}-{}", slug(name), slug(&source.gpu)),
         picture: Picture::Chart(Chart {
             title: format!("{name}, by size"),
-            description: format!("{} sizes. Times of cuBLAS divided by ours, from small to large: {}.", cases.len(), ratios.join(", ")),
-            note: format!("{}; {} runs each; at the marks: times of cuBLAS divided by ours", provenance(source), bench.runs),
+            description: format!(
+                "{} sizes. Times of cuBLAS divided by ours, from small to large: {}.",
+                cases.len(),
+                ratios.join(", ")
+            ),
+            note: format!(
+                "{}; {} runs each; at the marks: times of cuBLAS divided by ours",
+                provenance(source),
+                bench.runs
+            ),
             x: Axis {
                 name: if are_squares { "m = n = k" } else { "cube root of m·n·k" }.to_owned(),
                 scale: Scale::log10(cases.iter().map(|(case, _)| side(case))),
@@ -149,19 +173,42 @@ fn sweep(source: &Source, bench: &Bench, name: &str, cases: &[(&Case, &Rates)]) 
 /// Each case's ratio.
 fn beside(source: &Source, bench: &Bench) -> Option<Figure> {
     let mut table = Table::new(
-        "Cases beside cuBLAS",
-        &["case", "kernel", "#ms", "#± ms", "routine of cuBLAS", "#cuBLAS ms", "#± ms", "#torch ms", "#ratio", "#share of the limit", "bound by"],
+        format!("Cases beside cuBLAS on {}", source.gpu),
+        &[
+            "case",
+            "kernel",
+            "#ms",
+            "#± ms",
+            "routine of cuBLAS",
+            "#cuBLAS ms",
+            "#± ms",
+            "#torch ms",
+            "#ratio",
+            "#share of the limit",
+            "bound by",
+        ],
     );
     let (mut rows, mut legend): (Vec<Row>, Vec<(usize, String)>) = (Vec::new(), Vec::new());
     for case in &bench.results {
         let Some(rates) = case.measured() else {
             let none = || Cell::number(None);
             let why = format!("not run: {}", case.not_run().unwrap_or_default());
-            table.row("", [
-                Cell::text(&case.id),
-                Cell::text(why),
-                none(), none(), Cell::text("–"), none(), none(), none(), none(), none(), Cell::text("–"),
-            ]);
+            table.row(
+                "",
+                [
+                    Cell::text(&case.id),
+                    Cell::text(why),
+                    none(),
+                    none(),
+                    Cell::text("–"),
+                    none(),
+                    none(),
+                    none(),
+                    none(),
+                    none(),
+                    Cell::text("–"),
+                ],
+            );
             continue;
         };
         let baseline = rates.baselines.first();
@@ -170,36 +217,44 @@ fn beside(source: &Source, bench: &Bench) -> Option<Figure> {
             legend.push((look.0, look.1.to_owned()));
         }
         if let (Some(ratio), Some(baseline)) = (rates.ratio(), baseline) {
-            let relative = (rates.times.spread_ms / rates.times.median_ms).max(baseline.times.spread_ms / baseline.times.median_ms) / 2.0;
+            let relative = (rates.times.spread_ms / rates.times.median_ms)
+                .max(baseline.times.spread_ms / baseline.times.median_ms)
+                / 2.0;
             rows.push(Row {
                 name: case.id.clone(),
                 marks: vec![Mark {
                     value: ratio,
                     look: look.0,
                     spread: Some([ratio * (1.0 - relative).max(0.0), ratio * (1.0 + relative)]),
-                    title: format!("{}: {} ms, {} {} ms", rates.kernel, figure(rates.times.median_ms), baseline.routine, figure(baseline.times.median_ms)),
+                    title: format!(
+                        "{}: {} ms, {} {} ms",
+                        rates.kernel,
+                        figure(rates.times.median_ms),
+                        baseline.routine,
+                        figure(baseline.times.median_ms)
+                    ),
                     key: rates.kernel.clone(),
                 }],
-                figures: [
-                    format!("{ratio:.2}"),
-                    String::new(),
-                ],
+                figures: [format!("{ratio:.2}"), String::new()],
                 ..Row::default()
             });
         }
-        table.row(&rates.kernel, [
-            Cell::text(&case.id),
-            Cell::text(&rates.kernel),
-            Cell::number(rates.times.median_ms),
-            Cell::number(rates.times.spread_ms),
-            Cell::text(baseline.map_or("–", |baseline| &baseline.routine)),
-            Cell::number(baseline.map(|baseline| baseline.times.median_ms)),
-            Cell::number(baseline.map(|baseline| baseline.times.spread_ms)),
-            Cell::number(rates.torch_ms),
-            Cell::number(rates.ratio()),
-            share(rates.share()),
-            Cell::text(rates.least.as_ref().map_or("–", |least| &least.bound_by)),
-        ]);
+        table.row(
+            &rates.kernel,
+            [
+                Cell::text(&case.id),
+                Cell::text(&rates.kernel),
+                Cell::number(rates.times.median_ms),
+                Cell::number(rates.times.spread_ms),
+                Cell::text(baseline.map_or("–", |baseline| &baseline.routine)),
+                Cell::number(baseline.map(|baseline| baseline.times.median_ms)),
+                Cell::number(baseline.map(|baseline| baseline.times.spread_ms)),
+                Cell::number(rates.torch_ms),
+                Cell::number(rates.ratio()),
+                share(rates.share()),
+                Cell::text(rates.least.as_ref().map_or("–", |least| &least.bound_by)),
+            ],
+        );
     }
     if rows.is_empty() {
         return None;
@@ -209,7 +264,7 @@ fn beside(source: &Source, bench: &Bench) -> Option<Figure> {
     Some(Figure {
         name: format!("cases-{}", slug(&source.gpu)),
         picture: Picture::Rows(Rows {
-            title: "Times of cuBLAS divided by ours: to the right of 1, ours is faster".to_owned(),
+            title: "Cases beside cuBLAS: to the right of 1, ours is faster".to_owned(),
             description: format!("{} cases, {slower} of them with a ratio below 1.", rows.len()),
             note: provenance(source),
             axis: "time of cuBLAS divided by ours".to_owned(),
@@ -228,7 +283,19 @@ fn beside(source: &Source, bench: &Bench) -> Option<Figure> {
 fn kernel_bench(source: &Source, bench: &KernelBench) -> Figure {
     let mut table = Table::new(
         "KernelBench's problems",
-        &["problem", "shape", "kernel", "#ms", "#± ms", "#torch ms", "#± ms", "#torch.compile ms", "#ratio to torch", "#error", "#torch's error"],
+        &[
+            "problem",
+            "shape",
+            "kernel",
+            "#ms",
+            "#± ms",
+            "#torch ms",
+            "#± ms",
+            "#torch.compile ms",
+            "#ratio to torch",
+            "#error",
+            "#torch's error",
+        ],
     );
     let mut rows = Vec::new();
     for problem in &bench.problems {
@@ -248,23 +315,27 @@ fn kernel_bench(source: &Source, bench: &KernelBench) -> Figure {
             figures: [format!("{:.2}", problem.speed_up), String::new()],
             ..Row::default()
         });
-        table.row(&problem.kernel, [
-            Cell::text(&problem.name),
-            Cell::text(&problem.shape),
-            Cell::text(kernel),
-            Cell::number(ours.map(|times| times.median_ms)),
-            Cell::number(ours.map(|times| times.spread_ms)),
-            Cell::number(torch.map(|times| times.median_ms)),
-            Cell::number(torch.map(|times| times.spread_ms)),
-            Cell::number(compiled.map(|times| times.median_ms)),
-            Cell::number(problem.speed_up),
-            Cell::number(problem.error),
-            Cell::number(problem.torch_error),
-        ]);
+        table.row(
+            &problem.kernel,
+            [
+                Cell::text(&problem.name),
+                Cell::text(&problem.shape),
+                Cell::text(kernel),
+                Cell::number(ours.map(|times| times.median_ms)),
+                Cell::number(ours.map(|times| times.spread_ms)),
+                Cell::number(torch.map(|times| times.median_ms)),
+                Cell::number(torch.map(|times| times.spread_ms)),
+                Cell::number(compiled.map(|times| times.median_ms)),
+                Cell::number(problem.speed_up),
+                Cell::number(problem.error),
+                Cell::number(problem.torch_error),
+            ],
+        );
     }
     let mut legend: Vec<(usize, String)> = Vec::new();
     for problem in &bench.problems {
-        let (look, name) = if problem.kernel.is_empty() { (6, "no product of matrices") } else { scheme(&problem.kernel) };
+        let (look, name) =
+            if problem.kernel.is_empty() { (6, "no product of matrices") } else { scheme(&problem.kernel) };
         if !legend.iter().any(|(known, _)| *known == look) {
             legend.push((look, name.to_owned()));
         }

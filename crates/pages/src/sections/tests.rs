@@ -23,7 +23,11 @@ fn absent(section: &Section) -> Vec<&str> {
         _ => None,
     };
     assert!(section.parts.iter().filter_map(command).all(|command| !command.is_empty()));
-    section.parts.iter().filter_map(|part| if let Part::Missing { what, .. } = part { Some(what.as_str()) } else { None }).collect()
+    section
+        .parts
+        .iter()
+        .filter_map(|part| if let Part::Missing { what, .. } = part { Some(what.as_str()) } else { None })
+        .collect()
 }
 
 #[test]
@@ -40,6 +44,29 @@ fn the_committed_page_is_up_to_date() {
          tilewright report --results docs/results --output docs/results/report.html"
     );
     assert!(page.len() < 1_000_000, "{} bytes: too many to commit", page.len());
+}
+
+#[test]
+fn the_committed_pictures_are_up_to_date() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/pictures");
+    let pictures = pictures(&committed_results());
+    let mut names: Vec<String> = (std::fs::read_dir(&directory).unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(!names.is_empty());
+    for name in names {
+        let (_, svg) =
+            pictures.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no section draws {name}"));
+        let path = directory.join(&name);
+        if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
+            std::fs::write(&path, svg).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(&path).unwrap() == *svg,
+            "docs/results/pictures/{name} is not what the files give: TILEWRIGHT_BLESS=1"
+        );
+    }
 }
 
 #[test]
@@ -73,7 +100,8 @@ fn every_kernel_of_the_files_is_in_the_roofline() {
     let page = roofline::section(&results);
     let figure = page.figures().next().unwrap();
     let crate::draw::Picture::Chart(chart) = &figure.picture else { panic!("a chart") };
-    let drawn: Vec<&str> = chart.series.iter().flat_map(|series| &series.points).map(|point| point.key.as_str()).collect();
+    let drawn: Vec<&str> =
+        chart.series.iter().flat_map(|series| &series.points).map(|point| point.key.as_str()).collect();
     for (_, bench) in results.benches() {
         for rates in bench.results.iter().filter_map(|case| case.measured()) {
             assert!(drawn.contains(&rates.kernel.as_str()), "{}", rates.kernel);
@@ -106,7 +134,10 @@ fn samples_fill_the_sections_that_no_committed_file_fills() {
     let atlas = atlas::section(&results);
     let Some(Part::Table(classes)) = atlas.parts.last() else { panic!("a table of classes") };
     let strided = classes.rows.last().unwrap();
-    assert_eq!(strided.cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>(), ["strided", "1", "1", "0", "–", "–", "–", "0", "–"]);
+    assert_eq!(
+        strided.cells.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>(),
+        ["strided", "1", "1", "0", "–", "–", "–", "0", "–"]
+    );
 }
 
 #[test]
@@ -124,6 +155,37 @@ fn a_file_of_another_version_is_named_on_the_page() {
     let results = Results::read([("newer.json", other)]).unwrap();
     let page = report(&results);
     assert!(page.contains("1 file left out") && page.contains("newer.json") && page.contains("version 9"));
+}
+
+/// No value of an attribute is there twice.
+fn assert_unique(page: &str, attribute: &str) {
+    let mut values: Vec<&str> = page.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    values.sort_unstable();
+    for pair in values.windows(2) {
+        assert_ne!(pair[0], pair[1], "{attribute}");
+    }
+}
+
+#[test]
+fn everything_has_a_name_of_its_own_with_several_gpus_too() {
+    let other: Vec<(String, String)> = (crate::results::SAMPLES.iter())
+        .map(|(name, text)| (name.replace("samples/", "other/"), text.replace("Imaginary GPU", "Another GPU")))
+        .collect();
+    let other = other.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    let files = committed();
+    let json =
+        files.iter().filter(|(name, _)| name.ends_with(".json")).map(|(name, text)| (name.as_str(), text.as_str()));
+    let results = Results::read(crate::results::SAMPLES.into_iter().chain(other).chain(json)).unwrap();
+    let page = report(&results);
+    for attribute in [" id=\"", " aria-label=\""] {
+        assert_unique(&page, attribute);
+    }
+    let captions: Vec<&str> =
+        page.split("</caption>").filter_map(|part| Some(part.rsplit_once("-caption\">")?.1)).collect();
+    let mut unique = captions.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), captions.len(), "{captions:?}");
 }
 
 const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)> \" ' & \\u0000 \\u202e";
@@ -169,11 +231,7 @@ fn hostile_names_are_text_everywhere() {
         assert!(!name.contains(['<', '/', ' ', '"']), "{name}");
         elements(&svg);
     }
-    let ids: Vec<&str> = page.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
-    let mut unique = ids.clone();
-    unique.sort_unstable();
-    unique.dedup();
-    assert_eq!(unique.len(), ids.len(), "{ids:?}");
+    assert_unique(&page, " id=\"");
 }
 
 #[test]

@@ -14,7 +14,8 @@ use super::report::{AtlasReport, Row};
 impl AtlasReport {
     /// The picture as SVG.
     pub fn svg(&self) -> String {
-        let ratio = |row: &Row| Some(Ratio { id: row.id.clone(), kernel: row.measured()?.kernel.clone(), ratio: row.ratio()? });
+        let ratio =
+            |row: &Row| Some(Ratio { id: row.id.clone(), kernel: row.measured()?.kernel.clone(), ratio: row.ratio()? });
         let class = |name: &String| Class {
             name: name.clone(),
             ratios: self.results.iter().filter(|row| row.class == *name).filter_map(ratio).collect(),
