@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Content, File, Source};
+use super::content::{Content, File, Source};
 
 /// What is no results file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,6 @@
 //! The atlas: ratios of shapes drawn by chance, class by class.
 
-use super::roofline::share;
-use super::{missing, provenance, slug};
+use super::names::{missing, provenance, share, slug};
 use crate::draw::{Mark, Picture, Row, Rows, Scale};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Atlas, AtlasRow, Results, Source};

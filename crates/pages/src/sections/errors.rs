@@ -1,6 +1,6 @@
 //! How wrong results are, against f64: ours beside cuBLAS's, kernel by kernel, and instruction by instruction.
 
-use super::{provenance, slug};
+use super::names::{provenance, slug};
 use crate::draw::{Mark, Picture, Row, Rows, Scale, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Agreeing, Bench, Conformance, ErrorOn, Errors, Results, Source};

@@ -1,6 +1,6 @@
 //! What has changed from commit to commit: the fastest of each problem in each file.
 
-use super::{shape, slug};
+use super::names::{shape, slug};
 use crate::draw::{Axis, Chart, Picture, Point, SERIES, Scale, Series, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Results, Source};

@@ -1,6 +1,6 @@
 //! The ladder of kernels: what each step gains, on the same problem.
 
-use super::{provenance, scheme, shape, slug};
+use super::names::{provenance, scheme, shape, slug};
 use crate::draw::{Mark, Picture, Row, Rows, Scale, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Results, RunProblem, Source};

@@ -1,7 +1,6 @@
 //! Operations beside their baselines, and what a GPU counts beside what the executor counts.
 
-use super::roofline::share;
-use super::{missing, provenance};
+use super::names::{missing, provenance, share};
 use crate::draw::{Mark, Picture, Row, Rows, Scale, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Counted, Operation, Results, Source};

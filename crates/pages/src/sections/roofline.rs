@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{scheme, shape, short, slug};
+use super::names::{scheme, shape, share, short, slug};
 use crate::draw::{Axis, Chart, Limit, Picture, Point, Scale, Series, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Ceiling, Results, Roofline, Source};
@@ -244,10 +244,4 @@ fn figure_of(gpu: &str, all: &[Measured], limits: Option<&Limits>) -> Figure {
         table,
         from,
     }
-}
-
-/// A part as percents.
-pub(super) fn share(share: Option<f64>) -> Cell {
-    let text = share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", 100.0 * share));
-    Cell { text, value: share, link: String::new() }
 }

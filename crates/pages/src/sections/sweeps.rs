@@ -1,7 +1,6 @@
 //! Sizes, and what the other library takes: cuBLAS beside each case, torch beside KernelBench's problems.
 
-use super::roofline::share;
-use super::{provenance, scheme, shape, slug};
+use super::names::{provenance, scheme, shape, share, slug};
 use crate::draw::{Axis, Chart, Mark, Picture, Point, Row, Rows, Scale, Series, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
 use crate::results::{Bench, Case, KernelBench, Rates, Results, Source, Times};

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::names::scheme;
 use super::*;
 use crate::draw::tests::elements;
 use crate::page::Part;
