@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::setup;
 use crate::workspace::{command, first_line, root, target_dir};
@@ -209,6 +209,16 @@ impl Checker<'_> {
         Ok(found.iter().map(|fault| fault.as_str().unwrap_or_default().to_owned()).collect())
     }
 
+    /// Keeps what a page looks like, where that was asked for.
+    fn keep(&self, page: &Path, what: &str, content: &[u8]) -> anyhow::Result<()> {
+        let Some(directory) = self.screenshots else { return Ok(()) };
+        let name = page.file_stem().unwrap_or_default().to_string_lossy();
+        let file = directory.join(format!("{name}-{what}"));
+        fs::create_dir_all(directory)
+            .and_then(|()| fs::write(&file, content))
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+
     fn axe(&mut self) -> anyhow::Result<Vec<String>> {
         if self.browser.value_of("typeof axe")? != "object" {
             self.browser.value_of(&format!("{}; 0", self.axe))?;
@@ -224,11 +234,9 @@ impl Checker<'_> {
         for call in ["layout()", "pictures()", "structure()"] {
             faults.extend(self.check(call)?);
         }
-        if let Some(directory) = self.screenshots {
-            fs::create_dir_all(directory)?;
-            let name = page.file_stem().unwrap_or_default().to_string_lossy();
-            let file = directory.join(format!("{name}-{theme}-{width}.png"));
-            fs::write(&file, self.browser.picture()?).with_context(|| format!("cannot write {}", file.display()))?;
+        if self.screenshots.is_some() {
+            let picture = self.browser.picture()?;
+            self.keep(page, &format!("{theme}-{width}.png"), &picture)?;
         }
         faults.extend(self.axe()?);
         // What is closed is not looked at: everything is opened for a second look.
@@ -290,35 +298,38 @@ impl Checker<'_> {
 
     /// Without a script, all is there.
     fn without_script(&mut self, page: &Path) -> anyhow::Result<Vec<String>> {
-        self.browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": true }))?;
+        self.browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }))?;
         self.browser.open(page)?;
         let mut faults = self.check("tables()")?;
         faults.extend(self.check("layout()")?);
-        self.browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({ "value": false }))?;
+        self.browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": false }))?;
         Ok(faults.into_iter().map(|fault| format!("without a script: {fault}")).collect())
     }
 
-    /// On paper.
+    /// On paper, as wide as A4 is between its margins, for a reader whose system is dark.
     fn on_paper(&mut self, page: &Path) -> anyhow::Result<Vec<String>> {
-        self.browser.look("dark", 1400)?;
-        self.browser.call(
-            "Emulation.setEmulatedMedia",
-            serde_json::json!({ "media": "print", "features": [{ "name": "prefers-color-scheme", "value": "dark" }] }),
-        )?;
+        self.browser.look("dark", 717)?;
+        let features = json!([{ "name": "prefers-color-scheme", "value": "dark" }]);
+        self.browser.call("Emulation.setEmulatedMedia", json!({ "media": "print", "features": features }))?;
         self.browser.open(page)?;
+        // What a browser says to a page that it is about to print.
+        self.browser.value_of("dispatchEvent(new Event('beforeprint')); 0")?;
         let mut faults = Vec::new();
         let ground = self.browser.value_of("getComputedStyle(document.body).backgroundColor")?;
         if ![Value::from("rgb(255, 255, 255)"), Value::from("rgba(0, 0, 0, 0)")].contains(&ground) {
             faults.push(format!("on paper: the ground is {ground}, which takes ink"));
         }
+        let hidden = self.check("tables()")?.into_iter().chain(self.check("layout()")?);
+        faults.extend(hidden.map(|fault| format!("on paper: {fault}")));
+        if self.screenshots.is_some() {
+            let picture = self.browser.picture()?;
+            self.keep(page, "paper.png", &picture)?;
+        }
         let pdf = self.browser.printed()?;
         if !pdf.starts_with(b"%PDF-") || pdf.len() < 2000 {
             faults.push(format!("on paper: {} bytes that are no PDF", pdf.len()));
         }
-        if let Some(directory) = self.screenshots {
-            let name = page.file_stem().unwrap_or_default().to_string_lossy();
-            fs::write(directory.join(format!("{name}.pdf")), pdf)?;
-        }
+        self.keep(page, "paper.pdf", &pdf)?;
         Ok(faults)
     }
 }
