@@ -84,6 +84,7 @@
     tables.click();
     if (details.some((one) => !one.open)) faults.push("the button does not show all tables");
     for (const table of document.querySelectorAll("table")) {
+      if (!table.tHead) continue;
       const place = [...table.tHead.rows[0].cells].findIndex((cell) => cell.classList.contains("number"));
       if (place < 0) continue;
       const head = table.tHead.rows[0].cells[place];

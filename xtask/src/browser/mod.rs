@@ -45,7 +45,7 @@ const SAMPLE: &str = "browser/sample.html";
 
 /// The page with faults, and a part of what has to be said of each.
 const FAULTY: &str = "xtask/browser/faulty.html";
-const PLANTED: [&str; 11] = [
+const PLANTED: [&str; 15] = [
     "console: error",
     "exception: ReferenceError",
     "network: the page asks for http://127.0.0.1:9/",
@@ -57,6 +57,10 @@ const PLANTED: [&str; 11] = [
     "a table is not shown",
     "has no caption",
     "the keyboard does not",
+    "the switch to dark changes nothing",
+    "tables of figures are open at first",
+    "the filter hides nothing",
+    "on paper: the page is",
 ];
 
 const AXE: &str = "node_modules/axe-core/axe.min.js";
