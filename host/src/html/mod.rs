@@ -76,7 +76,7 @@ fn read(paths: &[PathBuf], from: Option<&Path>) -> Result<Results, Error> {
     let mut words = Vec::new();
     for path in paths {
         if !path.is_dir() {
-            texts.push((shown(path, from), read_text(path)?));
+            texts.push(named(path, from)?);
             continue;
         }
         let failed = |source| Error::File { action: "read", path: path.clone(), source };
@@ -85,7 +85,7 @@ fn read(paths: &[PathBuf], from: Option<&Path>) -> Result<Results, Error> {
         files.sort();
         for file in files {
             match file.extension().and_then(OsStr::to_str) {
-                Some("json" | "jsonl") => texts.push((shown(&file, from), read_text(&file)?)),
+                Some("json" | "jsonl") => texts.push(named(&file, from)?),
                 Some("md") => words.push((shown(&file, from), read_text(&file)?)),
                 _ => {}
             }
@@ -95,6 +95,13 @@ fn read(paths: &[PathBuf], from: Option<&Path>) -> Result<Results, Error> {
     let mut results = Results::read(files).map_err(|error| Error::Usage(error.to_string()))?;
     words.iter().for_each(|(name, text)| results.note_words(name, text));
     Ok(results)
+}
+
+/// A file's name on the page, and its text. What is no results file is refused by the name that it was given by.
+fn named(path: &Path, from: Option<&Path>) -> Result<(String, String), Error> {
+    let text = read_text(path)?;
+    pages::results::read(&path.to_string_lossy(), &text).map_err(|error| Error::Usage(error.to_string()))?;
+    Ok((shown(path, from), text))
 }
 
 fn directory_of(path: &Path) -> &Path {

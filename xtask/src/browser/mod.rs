@@ -163,7 +163,7 @@ fn find() -> Option<String> {
 fn install(packages: &[&str]) -> anyhow::Result<()> {
     let has_apt = first_line(command("apt-get", &["--version"])).is_some();
     let Some(commands) = setup::apt(packages).filter(|_| has_apt) else {
-        bail!("missing: {}, and only root can install packages here: {ADVICE}", packages.join(", "));
+        bail!("missing: {}, and this user cannot install them here: {ADVICE}", packages.join(", "));
     };
     for mut command in commands {
         let status =

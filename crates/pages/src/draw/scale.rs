@@ -34,9 +34,12 @@ pub enum Scale {
     },
 }
 
+/// What axes go to at most, down and up: beyond, steps and ratios would not be numbers.
+const FARTHEST: [f64; 2] = [1e-300, 1e300];
+
 /// The least and the largest of the numbers that a logarithm can be taken of.
 fn positive_range(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
-    range(values.into_iter().filter(|value| *value > 0.0))
+    range(values.into_iter().filter(|value| *value > 0.0).map(|value| value.clamp(FARTHEST[0], FARTHEST[1])))
 }
 
 /// The least and the largest of the finite numbers.
@@ -50,8 +53,7 @@ fn range(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
 impl Scale {
     /// From zero to what all numbers fit below.
     pub fn linear_from_zero(values: impl IntoIterator<Item = f64>) -> Self {
-        let most = range(values).map_or(1.0, |[_, most]| most);
-        let most = if most > 0.0 { most } else { 1.0 };
+        let most = positive_range(values).map_or(1.0, |[_, most]| most);
         let step = nice_step(most / 5.0);
         Self::Linear { ends: [0.0, (most / step).ceil() * step] }
     }
@@ -75,7 +77,8 @@ impl Scale {
 
     /// Days, with room at both ends.
     pub fn days(values: impl IntoIterator<Item = f64>) -> Self {
-        let [first, last] = range(values).unwrap_or([0.0, 1.0]);
+        // 27,000 years: what is beyond is no date.
+        let [first, last] = range(values.into_iter().filter(|day| day.abs() < 1e7)).unwrap_or([0.0, 1.0]);
         let room = ((last - first) * 0.06).max(0.25);
         Self::Days { ends: [first - room, last + room] }
     }
@@ -93,7 +96,10 @@ impl Scale {
         let [first, last] = self.ends();
         let place = match self {
             Self::Linear { .. } | Self::Days { .. } => (value - first) / (last - first),
-            Self::Log10 { .. } | Self::Log2 { .. } if value > 0.0 => (value / first).ln() / (last / first).ln(),
+            Self::Log10 { .. } | Self::Log2 { .. } if value > 0.0 => {
+                // Not of quotients, which can be too large for a number.
+                (value.ln() - first.ln()) / (last.ln() - first.ln())
+            }
             Self::Log10 { .. } | Self::Log2 { .. } => return None,
         };
         (!place.is_nan()).then(|| place.clamp(0.0, 1.0))
@@ -167,7 +173,7 @@ fn log10_ticks(ends: [f64; 2], most: usize) -> Vec<Tick> {
             // 5·10⁻² by multiplication has another last digit than 0.05, which no reader wants to see.
             let value = factor * decade;
             let named = power.rem_euclid(every) == 0;
-            if within(value) {
+            if within(value) && (named || every == 1) {
                 // Beside 10⁻⁴ there is no 0.001.
                 let name = if ends[0] < 1e-3 && value < 0.5 { scientific(value) } else { figure(value) };
                 ticks.push(tick(value, if named { name } else { String::new() }));
@@ -294,7 +300,16 @@ mod tests {
 
     #[test]
     fn scales_of_nothing_and_of_one_number_have_two_ends() {
-        for values in [vec![], vec![5.0], vec![f64::NAN, f64::INFINITY], vec![0.0], vec![-3.0]] {
+        for values in [
+            vec![],
+            vec![5.0],
+            vec![5e-324],
+            vec![1e308],
+            vec![5e-324, 1e308],
+            vec![f64::NAN, f64::INFINITY],
+            vec![0.0],
+            vec![-3.0],
+        ] {
             for scale in [
                 Scale::linear_from_zero(values.clone()),
                 Scale::log10(values.clone()),
@@ -303,6 +318,7 @@ mod tests {
             ] {
                 let [first, last] = scale.ends();
                 assert!(first < last && first.is_finite() && last.is_finite(), "{values:?} {scale:?}");
+                assert!(scale.ticks(6).len() < 1000, "{scale:?}");
                 assert!(scale.ticks(6).iter().all(|tick| scale.place(tick.value).is_some()), "{scale:?}");
             }
         }

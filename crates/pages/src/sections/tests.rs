@@ -249,3 +249,68 @@ fn schemes_are_told_by_the_ends_of_names() {
         assert_eq!(scheme(kernel).0, look, "{kernel}");
     }
 }
+
+/// Numbers by chance that are the same every time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+#[test]
+fn numbers_of_any_size_make_pictures_all_the_same() {
+    const NUMBERS: [&str; 12] = [
+        "0",
+        "-1",
+        "1e308",
+        "1e-308",
+        "5e-324",
+        "-0.0",
+        "1e15",
+        "\"inf\"",
+        "\"NaN\"",
+        "\"-inf\"",
+        "0.97",
+        "123456.789",
+    ];
+    let mut chance = Chance(11);
+    let (mut read, mut left_out) = (0, 0);
+    for round in 0..120 {
+        let (name, text) = crate::results::SAMPLES[round % crate::results::SAMPLES.len()];
+        // Every eighth number of the file becomes another one.
+        let mut changed = String::new();
+        let mut rest = text;
+        while let Some(colon) = rest.find(':') {
+            let (before, after) = rest.split_at(colon + 1);
+            changed.push_str(before);
+            let length = after.find(|character: char| !"0123456789.e+-".contains(character)).unwrap_or(after.len());
+            let is_version = before.ends_with("schema_version\":") || before.ends_with("schema_version\": ");
+            let is_replaced = length > 0 && !is_version && chance.below(8) == 0;
+            changed.push_str(if is_replaced { NUMBERS[chance.below(NUMBERS.len())] } else { &after[..length] });
+            rest = &after[length..];
+        }
+        changed.push_str(rest);
+        let Ok(results) = Results::read([(name, changed.as_str())]) else { continue };
+        left_out += results.left_out.len();
+        read += results.files.len();
+        assert!(report(&results).ends_with("</html>\n"));
+        for (_, svg) in pictures(&results) {
+            elements(&svg);
+        }
+    }
+    assert!(read > 20 && left_out > 20, "{read} read, {left_out} left out");
+}
+
+#[test]
+fn text_that_is_cut_anywhere_is_refused_or_read() {
+    for (name, text) in crate::results::SAMPLES {
+        for end in (0..text.len()).step_by(97).filter(|end| text.is_char_boundary(*end)) {
+            if let Ok(results) = Results::read([(name, &text[..end])]) {
+                assert!(report(&results).ends_with("</html>\n"), "{name} {end}");
+            }
+        }
+    }
+}
