@@ -29,7 +29,7 @@ pub fn check(data: &[u8]) {
             return;
         }
         Some(Command::Tune(flags)) => return drop(flags.task()),
-        Some(Command::Sanitize(_) | Command::Planted(_) | Command::Operations(_)) => return,
+        Some(Command::Sanitize(_) | Command::Report(_) | Command::Planted(_) | Command::Operations(_)) => return,
     };
     let options = match flags.options() {
         Ok(options) => options,

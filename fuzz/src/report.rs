@@ -1,10 +1,12 @@
-//! Reports, of `run` and of `bench`: JSON.
+//! Reports, of `run` and of `bench`: JSON, and the page that is made of such files.
 
 use std::sync::LazyLock;
 
 use host::bench::compare::Comparison;
 use host::bench::report::BenchReport;
 use host::report::Report;
+use pages::results::Results;
+use pages::sections;
 
 /// A report that was written by a measurement.
 static MEASURED: LazyLock<BenchReport> = LazyLock::new(|| {
@@ -18,12 +20,25 @@ static MEASURED: LazyLock<BenchReport> = LazyLock::new(|| {
 /// If not.
 pub fn check(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
+    page(text);
     match BenchReport::parse(text) {
         Ok(report) => bench(&report),
         Err(reason) => crate::has_reason(reason),
     }
     match serde_json::from_str::<Report>(text) {
         Ok(report) => run(&report),
+        Err(error) => crate::has_reason(error),
+    }
+}
+
+/// A text is refused with a reason, or is on a page whose only script is the page's own.
+fn page(text: &str) {
+    match Results::read([("a file", text)]) {
+        Ok(results) => {
+            let page = sections::report(&results);
+            assert!(page.ends_with("</html>\n") && page.matches("<script").count() == 1, "{page}");
+            assert!(sections::pictures(&results).iter().all(|(_, svg)| svg.ends_with("</svg>\n")));
+        }
         Err(error) => crate::has_reason(error),
     }
 }

@@ -10,6 +10,7 @@
 //! | [`mod@measure`], [`report`] | how long it took; tables and JSON |
 //! | [`tune`], [`tables`] | which kernel is the fastest for which product, and what the planner's model has to know of a GPU |
 //! | [`mod@bench`], [`baseline`] | kernels beside cuBLAS, and shares of what the GPU can do |
+//! | [`html`] | files of results as a page, and pictures |
 //! | [`files`] | files that are whole, or as they were |
 //! | [`planted`], [`sanitize`] | faults, and tools that look for such |
 //! | [`mod@run`] | the main job: problems, and the operations after them |
@@ -20,6 +21,7 @@ pub mod bench;
 pub mod check;
 mod error;
 pub mod files;
+pub mod html;
 pub mod input;
 pub mod measure;
 pub mod operations;

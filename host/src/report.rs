@@ -400,12 +400,12 @@ pub(crate) mod number {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::check::Element;
     use crate::problem::{Overrides, find};
 
-    fn report() -> Report {
+    pub(crate) fn report() -> Report {
         let device = DeviceInfo::Cpu { name: Some("a processor".to_owned()), threads: 2, checks: "full".to_owned() };
         let mut report = Report::begin(device, Some("No GPU".to_owned()), Some(Distribution::Uniform01), 9);
         let problem = find("at-b").unwrap();

@@ -1,6 +1,7 @@
 //! The repository's tasks, run as `cargo xtask <task>`. What CI runs is `cargo xtask test`.
 
 mod book;
+mod browser;
 mod build_ptx;
 mod circles;
 mod compare_ptx;
@@ -35,6 +36,8 @@ enum Task {
     ComparePtx(compare_ptx::Arguments),
     /// Shows whether modules of a crate use one another in a circle.
     Circles(circles::Arguments),
+    /// Opens the repository's pages in a browser and looks for faults: rendering, accessibility, without a script, on paper.
+    Browser(browser::Arguments),
     /// Builds the Python package and tests it.
     Python(python::Arguments),
     /// Type-checks what needs no GPU for other systems.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
         Task::Circles(arguments) => circles::run(&arguments),
+        Task::Browser(arguments) => browser::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Portable(arguments) => portable::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
@@ -117,6 +121,8 @@ mod tests {
             "inspect gemm_tiled_32_fp32 --compare gemm_tiled_16_fp32 --html x.html",
             "inspect gemm_tiled_32_fp32 --against HEAD~3 --json",
             "inspect gemm_tiled_32_fp32 --cost --sass",
+            "browser",
+            "browser page.html other.html --screenshots x",
             "python --with-torch",
             "python --cubins",
             "python --cubins sm_80,sm_90a --with-torch",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::workspace::{cargo, command, first_line, table, target_dir};
-use crate::{portable, python};
+use crate::{browser, portable, python};
 
 /// The options of `test`.
 #[derive(clap::Args)]
@@ -73,6 +73,14 @@ const STEPS: &[Step] = &[
         action: |arguments| {
             let with_torch: &[&str] = if arguments.python.with_torch { &["--with-torch"] } else { &[] };
             Action::Run(xtask(&[&["python"], with_torch].concat()))
+        },
+    },
+    Step {
+        name: "browser",
+        thorough: true,
+        action: |_| match browser::prepare() {
+            Ok(_) => Action::Run(xtask(&["browser"])),
+            Err(missing) => Action::Skip(format!("{missing:#}")),
         },
     },
     Step { name: "PTX", thorough: false, action: |_| Action::Run(xtask(&["build-ptx", "--strict"])) },

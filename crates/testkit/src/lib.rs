@@ -105,6 +105,8 @@ mod trace;
 #[cfg(feature = "program")]
 mod trace_task;
 mod trial;
+#[cfg(feature = "program")]
+mod written;
 
 pub use agreement::{Agreement, Disagreement, agreement};
 pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, Views};

@@ -16,6 +16,7 @@ use crate::operation::{Description, Operation, Sizes};
 use crate::sanitize::{Planted, SanitizeTask};
 use crate::trace::trace;
 use crate::trace_task::TraceTask;
+use crate::written::{Provenance, WrittenMeasurement};
 use crate::{Error, agreement, bench, check, check_executor, child, ending, mutants};
 
 /// What was asked for cannot be done: as clap says of flags that it does not know.
@@ -222,9 +223,11 @@ impl Program<'_> {
             Task::Run(task) => self.run_one(&task),
             Task::Bench(BenchTask { wanted, common, sizes, runs }) => {
                 let device = self.device(&common)?;
+                let provenance = Provenance::of(self.kernel_sets, &device);
                 self.each(&wanted, |operation| {
                     let sizes = sizes_for(operation, &device, sizes.as_deref())?;
-                    Ok(show(&bench(operation, &device, sizes, runs, common.seed)?, common.json, true))
+                    let measurement = bench(operation, &device, sizes, runs, common.seed)?;
+                    Ok(show(&WrittenMeasurement::new(&provenance, measurement), common.json, true))
                 })
             }
             Task::Sanitize(task) => self.sanitize(task),

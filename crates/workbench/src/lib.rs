@@ -32,6 +32,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+pub use machine::setup::apt;
 pub use machine::{has_driver, python};
 pub use place::Place;
 pub use project::{OperationEntry, Project};

@@ -320,4 +320,4 @@ impl GpuState {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -11,6 +11,7 @@ use tilewright::device::DeviceChoice;
 use tilewright::{Order, Precision, Wanted};
 
 use crate::bench::args::BenchFlags;
+use crate::html::ReportFlags;
 use crate::input::Distribution;
 use crate::planted::Fault;
 use crate::problem::Overrides;
@@ -51,6 +52,8 @@ pub enum Command {
     Tune(TuneFlags),
     /// Run kernels under the tools of NVIDIA's compute-sanitizer, each of which has to report a planted fault first
     Sanitize(SanitizeFlags),
+    /// Make one HTML page of files of results: roofline, sizes, errors, history; and its pictures as SVG. No GPU is needed
+    Report(ReportFlags),
     #[command(flatten)]
     Operations(CheckTask),
     /// Run a kernel with a fault

@@ -47,6 +47,7 @@ pub fn main() -> ExitCode {
         (_, _, Some(Command::Bench(flags))) => bench(flags),
         (_, _, Some(Command::Tune(flags))) => tune(flags),
         (_, _, Some(Command::Sanitize(flags))) => code_of(flags.run(print)),
+        (_, _, Some(Command::Report(flags))) => code_of(flags.run(print)),
         (_, _, Some(Command::Operations(task))) => with_operations(Task::Check(task)),
         (_, _, Some(Command::Planted(flags))) => planted(&flags),
     };

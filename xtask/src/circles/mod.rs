@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 }
 
 /// Crates whose modules must have no circle.
-const WITHOUT: &[&str] = &["runtime", "tilewright", "gpu-kernels", "cuda-driver", "host"];
+const WITHOUT: &[&str] = &["runtime", "tilewright", "gpu-kernels", "cuda-driver", "host", "pages"];
 /// Crates that are shown besides.
 const SHOWN: &[&str] = &["blocks", "testkit", "cuda-std", "cuda-builder"];
 

@@ -17,10 +17,11 @@ const SOURCES: [(&str, &str); 8] = [
 ];
 
 /// What GPUs offer: the crate that everybody else asks, too.
-const FACTS: [(&str, &str); 4] = [
+const FACTS: [(&str, &str); 5] = [
     ("lib.rs", include_str!("../../../gpu-facts/src/lib.rs")),
     ("kernel.rs", include_str!("../../../gpu-facts/src/kernel.rs")),
     ("limits.rs", include_str!("../../../gpu-facts/src/limits.rs")),
+    ("occupancy.rs", include_str!("../../../gpu-facts/src/occupancy.rs")),
     ("ptx_facts.rs", include_str!("../../../gpu-facts/src/ptx_facts.rs")),
 ];
 

@@ -168,7 +168,7 @@ fn compiler_ways() -> anyhow::Result<Vec<Vec<Command>>> {
 }
 
 /// Installs Debian packages, if this user may: as root, or through sudo.
-fn apt(packages: &[&str]) -> Option<Vec<Command>> {
+pub fn apt(packages: &[&str]) -> Option<Vec<Command>> {
     let (program, arguments): (_, &[&str]) = if first_line(command("id", &["-u"])).as_deref() == Some("0") {
         ("env", &[])
     } else if first_line(command("sudo", &["--version"])).is_some() {

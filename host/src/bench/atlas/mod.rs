@@ -33,7 +33,7 @@ mod rules;
 mod run;
 mod shape;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 
 pub(crate) use arena::{Arena, Sets, elements_for};

@@ -16,8 +16,7 @@ pub const SCHEMA: &str = "tilewright-atlas";
 /// The version of the schema. It changes when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Ratios below this one are counted: less is no noise.
-pub const SLOWER: f64 = 0.97;
+pub use pages::sections::atlas::SLOWER;
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,6 +8,16 @@ mod shapes;
 use super::super::roofline::{Ceiling, Roofline};
 use super::Class;
 
+/// A report with ratios and without.
+pub(crate) fn example() -> super::report::AtlasReport {
+    reports::report(vec![
+        reports::row("one", 8, Some(0.5)),
+        reports::row("two", 8, None),
+        reports::row("two", 16, Some(2.0)),
+        reports::failed("three", 8),
+    ])
+}
+
 fn class(name: &str) -> &'static Class {
     Class::find(name).unwrap()
 }
