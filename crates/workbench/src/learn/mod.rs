@@ -216,7 +216,7 @@ fn check(course: &Course, name: Option<&str>, registers: bool, gpu: bool, json: 
         cargo
     };
     if is_first {
-        eprintln!("Building what the course needs: a minute or two, this time only.");
+        eprintln!("Building what the course needs: some minutes, this time only.");
     }
     let built = cargo("build", !is_first).status().context("cannot run cargo")?;
     ensure!(built.success(), "the course does not compile: the message is above");
