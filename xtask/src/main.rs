@@ -5,6 +5,7 @@ mod circles;
 mod compare_ptx;
 mod coverage;
 mod doctor;
+mod documentation;
 mod format;
 mod fuzz;
 mod memory_check;
@@ -40,6 +41,8 @@ enum Task {
     ComparePtx(compare_ptx::Arguments),
     /// Shows whether modules of a crate use one another in a circle.
     Circles(circles::Arguments),
+    /// Builds the documentation, without warnings, and counts public items that have no example.
+    Documentation(documentation::Arguments),
     /// Shows which machine instructions the kernels become.
     Sass(sass::Arguments),
     /// Builds the Python package and tests it.
@@ -64,12 +67,16 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = documentation::stand_in_for_rustdoc() {
+        return code;
+    }
     let result = match Arguments::parse().task {
         Task::Doctor => doctor::run(),
         Task::Setup(arguments) => setup::run(&arguments),
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
         Task::Circles(arguments) => circles::run(&arguments),
+        Task::Documentation(arguments) => documentation::run(&arguments),
         Task::Sass(arguments) => sass::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Portable(arguments) => portable::run(&arguments),
@@ -115,6 +122,7 @@ mod tests {
             "compare-ptx HEAD~3 --json",
             "compare-ptx before after --arch sm_80 --crate-dir tests/fixtures/instructions",
             "circles host --verbose",
+            "documentation --package tilewright-cuda-std --list",
             "sass gemv --arch sm_80 --full",
             "python --with-torch",
             "python --cubins",

@@ -1,6 +1,6 @@
 //! Hints for the caches: how a load or a store of global memory uses them, and prefetches. A hint changes no value.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::cache;
 //! use cuda_std::prelude::*;

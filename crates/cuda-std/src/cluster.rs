@@ -12,7 +12,7 @@
 //! A kernel says how many blocks there are in one: `#[kernel(cluster = 4)]`. CUDA C++ writes `__cluster_dims__(4)`,
 //! `cooperative_groups::this_cluster().sync()` and `cluster.map_shared_rank(TILE, 0)`.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::atomic::{Relaxed, Scope};
 //! use cuda_std::executor::{Checks, Executor};

@@ -1,6 +1,6 @@
 //! Constant memory (`__constant__`): arrays with values that are known at compile time, which all threads read.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::executor::{Checks, Executor};
 //! use cuda_std::prelude::*;
@@ -41,7 +41,7 @@ use crate::shared::SharedArray;
 ///
 /// `A` is `[T; N]` or an array of such; it is indexed by `usize`, or by `[row, column]`, or by `[plane, row, column]`.
 ///
-/// ```
+/// ```standalone_crate
 /// # use cuda_std::{Constant, constant};
 /// # extern crate tilewright_cuda_std as cuda_std;
 /// #[constant]
@@ -67,7 +67,7 @@ impl<A: SharedArray> Constant<A> {
 
     /// Element `index`, or `None` outside of the array.
     ///
-    /// ```
+    /// ```standalone_crate
     /// # use cuda_std::{examples::run, prelude::*};
     /// # extern crate tilewright_cuda_std as cuda_std;
     /// #[constant]
@@ -90,7 +90,7 @@ impl<A: SharedArray> Constant<A> {
 
     /// Element `index`: one load (`ld.const`).
     ///
-    /// ```
+    /// ```standalone_crate
     /// # use cuda_std::{examples::run, prelude::*};
     /// # extern crate tilewright_cuda_std as cuda_std;
     /// #[constant]
@@ -145,7 +145,7 @@ impl<A: SharedArray> Constant<A> {
 
     /// The values, for the host.
     ///
-    /// ```
+    /// ```standalone_crate
     /// # use cuda_std::constant;
     /// # extern crate tilewright_cuda_std as cuda_std;
     /// #[constant]

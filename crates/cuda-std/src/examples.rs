@@ -64,6 +64,19 @@ pub fn run_over<'a, T, V: OfSlice<'a, T>, R: Send>(
     launch(1.into(), block.into(), None, V::of(slice), body)
 }
 
+/// [`run_over`], as each thread of the blocks of one cluster.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_over_cluster<'a, T, V: OfSlice<'a, T>, R: Send>(
+    blocks: u32,
+    block: impl Into<Dim3>,
+    slice: &'a mut [T],
+    body: impl Fn(V) -> R + Sync,
+) -> Vec<R> {
+    launch(blocks.into(), block.into(), Some(blocks.into()), V::of(slice), body)
+}
+
 /// A tile of 64 rows of 128 bytes, each word of which is `word`, for products of tensor cores: at the beginning of the dynamic shared memory,
 /// written by 128 threads, visible to all of them and to the tensor cores.
 pub fn tile_of(word: u32) -> SharedSlice<f32> {

@@ -9,7 +9,7 @@
 //! CUDA C++ writes `cooperative_groups::this_grid().sync()`. Here the kernel says that it is `cooperative`, and brings the number at
 //! which its blocks meet as an argument: a [`GlobalAtomics`] of one `u32` that was zero when it was allocated.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::{grid, prelude::*};
 //!
@@ -40,7 +40,7 @@ const TURN: u32 = 1 << 31;
 /// `met` has one element that nothing else accesses. It is zero before the first meeting; a meeting leaves it ready for the next,
 /// in this launch or a later one.
 ///
-/// ```
+/// ```standalone_crate
 /// # use cuda_std::{executor::{Checks, Executor}, grid, prelude::*};
 /// # extern crate tilewright_cuda_std as cuda_std;
 /// /// What the next block has written.

@@ -2,7 +2,7 @@
 //!
 //! A kernel is a plain function under [`kernel`]:
 //!
-//! ```
+//! ```standalone_crate
 //! use cuda_std::prelude::*;
 //! # extern crate tilewright_cuda_std as cuda_std;
 //!
@@ -24,7 +24,7 @@
 //! Block, grid and shared memory are the kernel's own, or what a launch chooses, in fields of the same struct. A generic function names its
 //! instances, each of which is such a kernel:
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::executor::{Checks, Executor};
 //! use cuda_std::prelude::*;

@@ -1,6 +1,6 @@
 //! Printing from kernels, and assertions with values.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::prelude::*;
 //!

@@ -12,7 +12,7 @@ use crate::element::vector::vector_bytes;
 /// Declared inside a kernel, where [`kernel`](crate::kernel) places it in the `.shared` address space; the build fails
 /// if such an array ends up anywhere else. A block's array holds nothing until the block has written to it.
 ///
-/// ```
+/// ```standalone_crate
 /// # extern crate tilewright_cuda_std as cuda_std;
 /// use cuda_std::prelude::*;
 ///
@@ -282,7 +282,7 @@ pub fn dynamic_shared_bytes() -> usize {
 
 /// All of the dynamic shared memory of this block, as elements; bytes that make no whole element are left out.
 ///
-/// ```
+/// ```standalone_crate
 /// # extern crate tilewright_cuda_std as cuda_std;
 /// use cuda_std::executor::{Checks, Executor};
 /// use cuda_std::prelude::*;

@@ -1,6 +1,6 @@
 //! Atomic operations and fences: how threads of different warps and blocks tell one another what they have done.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::atomic::{AcqRel, GlobalAtomics, Scope};
 //! use cuda_std::prelude::*;
@@ -625,6 +625,17 @@ impl<T: AtomicInteger> Atomic<'_, T> {
 
 macro_rules! fetch_extremes {
     ($($number:ty),*) => { $(
+        #[doc = concat!("Extremes of [`", stringify!($number), "`] numbers.")]
+        ///
+        /// ```
+        /// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+        #[doc = concat!("let mut largest = [", stringify!($number), "::NEG_INFINITY];")]
+        /// run_over(32, &mut largest, |largest: GlobalAtomics<'_, _>| {
+        #[doc = concat!("    let own = thread::thread_idx_x() as ", stringify!($number), " / 2.0;")]
+        ///     Some(largest.get(0)?.fetch_max(own, Relaxed, Scope::Device))
+        /// });
+        /// assert_eq!(largest, [15.5]);
+        /// ```
         impl Atomic<'_, $number> {
             /// Writes the smaller number, and returns the one before. No GPU has an instruction for it: a loop of compare-exchanges, as
             /// many as other threads come in between. A NaN is no number: what is left is the other; −0 is not below 0.
