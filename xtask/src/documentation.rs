@@ -27,8 +27,6 @@ const WITHOUT_EXAMPLE: &[(&str, usize)] = &[
     ("tilewright-blocks", 158),
     ("tilewright-cuda-builder", 7),
     ("tilewright-cuda-std-macros", 4),
-    ("tilewright-gpu-facts", 3),
-    ("tilewright-kernel-digest", 5),
     ("tilewright-testkit", 10),
     ("tilewright-workbench", 7),
 ];
@@ -138,7 +136,9 @@ impl Message {
                 Self::MissingExample(package(), Place { file, line: span["line_start"].as_u64().unwrap_or_default() })
             }
             // At the end rustdoc says how many warnings there were.
-            Some("compiler-message") if diagnostic["level"] == "warning" && diagnostic["code"].is_null() => Self::Nothing,
+            Some("compiler-message") if diagnostic["level"] == "warning" && diagnostic["code"].is_null() => {
+                Self::Nothing
+            }
             Some("compiler-message") => Self::Other(diagnostic["rendered"].as_str().unwrap_or_default().to_owned()),
             _ => Self::Nothing,
         }
@@ -199,12 +199,15 @@ mod tests {
         let lint = |text: &str| {
             let span = json!({ "file_name": "src/lib.rs", "line_start": 7, "text": [{ "text": text }] });
             let message = json!({ "code": { "code": LINT }, "level": "warning", "spans": [span], "rendered": "" });
-            Message::of(&json!({ "reason": "compiler-message", "package_id": "path+file:///w/a#0.1.0", "message": message }))
+            Message::of(
+                &json!({ "reason": "compiler-message", "package_id": "path+file:///w/a#0.1.0", "message": message }),
+            )
         };
         let place = Place { file: "src/lib.rs".to_owned(), line: 7 };
         assert_eq!(lint("    /// What it does."), Message::MissingExample("a".to_owned(), place));
         assert_eq!(lint("impl<T> Shared<T> {"), Message::Nothing);
-        let error = json!({ "code": { "code": "rustdoc::broken_intra_doc_links" }, "level": "error", "rendered": "broken" });
+        let error =
+            json!({ "code": { "code": "rustdoc::broken_intra_doc_links" }, "level": "error", "rendered": "broken" });
         let message = Message::of(&json!({ "reason": "compiler-message", "message": error }));
         assert_eq!(message, Message::Other("broken".to_owned()));
         let artifact = |file: &str| {

@@ -12,9 +12,9 @@ use gpu_facts::{KernelFacts, Limits};
 use crate::atomic::AtomicElement;
 use crate::executor::{Checks, Executor};
 use crate::{
-    ContractViolation, Dim3, DisjointSlice, Element, GlobalAtomics, GlobalSlice, GlobalSliceMut, Kernel,
-    KernelParam, Layout, SharedSlice, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle, View, ViewName,
-    dynamic_shared, hopper, thread,
+    ContractViolation, Dim3, DisjointSlice, Element, GlobalAtomics, GlobalSlice, GlobalSliceMut, Kernel, KernelParam,
+    Layout, SharedSlice, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle, View, ViewName, dynamic_shared,
+    hopper, thread,
 };
 
 /// The dynamic shared memory of each block, in bytes.
@@ -178,7 +178,8 @@ fn launch<V: KernelParam, R: Send>(
 ) -> Vec<R> {
     let threads = (grid.volume() * block.volume()) as usize;
     let results = Mutex::new((0..threads).map(|_| None).collect());
-    let facts = KernelFacts { block: block.into(), cluster: cluster.map(Into::into), ..Closure::<V, R, fn(V) -> R>::FACTS };
+    let facts =
+        KernelFacts { block: block.into(), cluster: cluster.map(Into::into), ..Closure::<V, R, fn(V) -> R>::FACTS };
     let kernel = Closure { facts, view, body: &body, results: &results };
     // SAFETY: the only view is of a slice in this program's memory, which is borrowed mutably.
     if let Err(error) = unsafe { Executor::new(Checks::Full).launch(kernel, grid) } {
