@@ -27,7 +27,7 @@ const WITHOUT_EXAMPLE: &[(&str, usize)] = &[
     ("tilewright-blocks", 158),
     ("tilewright-cuda-builder", 7),
     ("tilewright-cuda-std-macros", 4),
-    ("tilewright-testkit", 10),
+    ("tilewright-testkit", 7),
     ("tilewright-workbench", 7),
 ];
 
