@@ -406,20 +406,21 @@ impl RemoteBarrier {
 /// Makes initialized barriers visible to TMA, and to other blocks of the cluster behind a barrier of it (`fence.mbarrier_init`, sm_90).
 ///
 /// ```
-/// # use tilewright_cuda_std::{examples::run, hopper::*, prelude::*};
-/// run(64, || {
-///     // SAFETY: one thread initializes the barrier before the block meets; each thread arrives once, which the phase expects.
+/// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};
+/// let mut x = [1.5; 256];
+/// let values = run_over(1, &mut x, |Matrix { map, .. }: Matrix<'_>| {
+///     // SAFETY: there is one thread, which waits for the tile before it reads it.
 ///     unsafe {
-///         let barrier = Barrier::at(dynamic_shared(0, 1), 0);
-///         if thread::index() == 0 {
-///             barrier.init(64);
-///             fence_barrier_init(); // without it, TMA might find no barrier there, and the executor reports that
-///         }
-///         thread::sync_threads();
-///         barrier.arrive();
-///         barrier.wait(0);
+///         let (tile, loaded) = (dynamic_shared::<f32>(0, 256), Barrier::at(dynamic_shared(1024, 1), 0));
+///         loaded.init(1);
+///         fence_barrier_init(); // without it TMA might find no barrier there: the executor reports the load
+///         loaded.arrive_expecting(1024);
+///         load_tile(tile, 0, map, [0, 0, 0], loaded);
+///         loaded.wait(0);
+///         tile.read(255)
 ///     }
 /// });
+/// assert_eq!(values, [1.5]);
 /// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]

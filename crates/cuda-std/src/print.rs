@@ -127,13 +127,11 @@ pub enum Kind {
 /// A number that can be printed.
 ///
 /// ```
-/// # use tilewright_cuda_std::{examples::run, gpu_println, print::Scalar, thread};
-/// fn print_first<T: Scalar>(values: [T; 2]) {
-///     if thread::thread_idx_x() == 0 {
-///         gpu_println!("{}, {}", values[0], values[1]); // on the standard output: 1.5, -2
-///     }
+/// # use tilewright_cuda_std::print::{Scalar, Value};
+/// fn printed<T: Scalar>(number: T) -> String {
+///     Value::of(number).to_string()
 /// }
-/// run(32, || print_first([1.5, -2.0]));
+/// assert_eq!((printed(-2i64), printed(1.5f32), printed(true)), ("-2".into(), "1.5".into(), "true".into()));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a kernel cannot print a `{Self}`",
