@@ -6,6 +6,7 @@ mod build_ptx;
 mod circles;
 mod compare_ptx;
 mod coverage;
+mod documentation;
 mod first_path;
 mod format;
 mod fuzz;
@@ -38,6 +39,8 @@ enum Task {
     Circles(circles::Arguments),
     /// Opens the repository's pages in a browser and looks for faults: rendering, accessibility, without a script, on paper.
     Browser(browser::Arguments),
+    /// Builds the documentation, without warnings, and counts public items that have no example.
+    Documentation(documentation::Arguments),
     /// Builds the Python package and tests it.
     Python(python::Arguments),
     /// Type-checks what needs no GPU for other systems.
@@ -64,11 +67,15 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = documentation::stand_in_for_rustdoc() {
+        return code;
+    }
     let result = match Arguments::parse().task {
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
         Task::Circles(arguments) => circles::run(&arguments),
         Task::Browser(arguments) => browser::run(&arguments),
+        Task::Documentation(arguments) => documentation::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
         Task::Portable(arguments) => portable::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
@@ -123,6 +130,7 @@ mod tests {
             "inspect gemm_tiled_32_fp32 --cost --sass",
             "browser",
             "browser page.html other.html --screenshots x",
+            "documentation --package tilewright-cuda-std --list",
             "python --with-torch",
             "python --cubins",
             "python --cubins sm_80,sm_90a --with-torch",

@@ -51,15 +51,7 @@ const STEPS: &[Step] = &[
     Step { name: "tests", thorough: false, action: |_| Action::Run(cargo(&["test", "--workspace", "--no-fail-fast"])) },
     Step { name: "first path", thorough: false, action: |_| Action::Run(xtask(&["first-path", "--short"])) },
     Step { name: "mutants", thorough: false, action: |_| Action::Run(mutants()) },
-    Step {
-        name: "documentation",
-        thorough: true,
-        action: |_| {
-            let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-            doc.env("RUSTDOCFLAGS", "-Dwarnings");
-            Action::Run(doc)
-        },
-    },
+    Step { name: "documentation", thorough: true, action: |_| Action::Run(xtask(&["documentation"])) },
     Step { name: "book", thorough: true, action: |_| Action::Run(xtask(&["book", "--check"])) },
     Step { name: "licences and advisories", thorough: true, action: |_| deny() },
     Step {

@@ -19,6 +19,24 @@ use crate::{Element, GlobalSlice, SharedSlice};
 /// `cp.async.ca.shared.global` for 4 or 8 bytes, and `cp.async.cg.shared.global` for 16, which goes past the L1 cache; each
 /// with the size of the source as the last operand. sm_80.
 ///
+/// ```
+/// # use tilewright_cuda_std::{async_copy::*, examples::run_over, prelude::*};
+/// let mut x = [1.0; 32];
+/// let values = run_over(32, &mut x, |x: GlobalSlice<'_, f32>| {
+///     let t = thread::index();
+///     // SAFETY: inside of the slice and of the dynamic shared memory; a thread reads what it has itself copied, behind the wait.
+///     unsafe {
+///         let tile = dynamic_shared::<f32>(0, 32);
+///         // Half of the threads copy an element, the others fill in a zero.
+///         copy_async::<1, _>(&tile, t, &x, t, u32::from(t < 16));
+///         commit_group();
+///         wait_group::<0>();
+///         tile.read(t)
+///     }
+/// });
+/// assert_eq!((values[15], values[16]), (1.0, 0.0));
+/// ```
+///
 /// # Panics
 /// On the CPU, if `count > N`.
 ///
@@ -86,6 +104,23 @@ pub unsafe fn copy_async<const N: usize, T: Element>(
 
 /// Makes a group of all copies that this thread has issued since the last group; it may be empty (`cp.async.commit_group`,
 /// sm_80).
+///
+/// ```
+/// # use tilewright_cuda_std::{async_copy::*, examples::run_over, prelude::*};
+/// let mut x = [1.0, 2.0];
+/// let sums = run_over(1, &mut x, |x: GlobalSlice<'_, f32>| {
+///     // SAFETY: inside of the slice and of the dynamic shared memory, and there is one thread.
+///     unsafe {
+///         let tile = dynamic_shared::<f32>(0, 2);
+///         copy_async::<1, _>(&tile, 0, &x, 0, 1);
+///         copy_async::<1, _>(&tile, 1, &x, 1, 1);
+///         commit_group(); // both
+///         wait_group::<0>();
+///         tile.read(0) + tile.read(1)
+///     }
+/// });
+/// assert_eq!(sums, [3.0]);
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn commit_group() {
@@ -101,6 +136,26 @@ pub fn commit_group() {
 
 /// Waits until all groups of this thread but the `LATEST` most recent ones have arrived (`cp.async.wait_group`, sm_80). This
 /// thread then sees what they have written; others see it after a barrier.
+///
+/// ```
+/// # use tilewright_cuda_std::{async_copy::*, examples::run_over, prelude::*};
+/// let mut x = [1.0, 2.0];
+/// let values = run_over(1, &mut x, |x: GlobalSlice<'_, f32>| {
+///     // SAFETY: inside of the slice and of the dynamic shared memory, and there is one thread.
+///     unsafe {
+///         let tile = dynamic_shared::<f32>(0, 2);
+///         copy_async::<1, _>(&tile, 0, &x, 0, 1);
+///         commit_group();
+///         copy_async::<1, _>(&tile, 1, &x, 1, 1);
+///         commit_group();
+///         wait_group::<1>(); // for the first group: the second may still be under way
+///         let first = tile.read(0);
+///         wait_group::<0>();
+///         (first, tile.read(1))
+///     }
+/// });
+/// assert_eq!(values, [(1.0, 2.0)]);
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn wait_group<const LATEST: u32>() {

@@ -12,7 +12,7 @@
 //! A kernel says how many blocks there are in one: `#[kernel(cluster = 4)]`. CUDA C++ writes `__cluster_dims__(4)`,
 //! `cooperative_groups::this_cluster().sync()` and `cluster.map_shared_rank(TILE, 0)`.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::atomic::{Relaxed, Scope};
 //! use cuda_std::executor::{Checks, Executor};
@@ -68,8 +68,15 @@ use crate::element::vector;
 use crate::shared::SharedArray;
 
 macro_rules! registers {
-    ($($name:ident, $register:literal, $on_cpu:expr, $doc:literal;)*) => { $(
+    ($($name:ident, $last:literal, $register:literal, $on_cpu:expr, $doc:literal;)*) => { $(
         #[doc = $doc]
+        ///
+        /// ```
+        /// # use tilewright_cuda_std::{cluster, examples::run_clusters};
+        /// // A grid of 4×9×4 blocks of 32 threads, in clusters of 2×3×1.
+        #[doc = concat!("let values = run_clusters((4, 9, 4), (2, 3, 1), 32, || cluster::", stringify!($name), "());")]
+        #[doc = concat!("assert_eq!(values.last(), Some(&", $last, "));")]
+        /// ```
         #[inline(always)]
         #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
         pub fn $name() -> u32 {
@@ -95,24 +102,41 @@ macro_rules! registers {
 }
 
 registers! {
-    rank, "cluster_ctarank", crate::executor::cluster_rank(), "The number of this block in its cluster, x running fastest (`%cluster_ctarank`).";
-    blocks, "cluster_nctarank", crate::executor::cluster_blocks(), "The number of blocks of a cluster (`%cluster_nctarank`).";
-    block_idx_x, "cluster_ctaid.x", crate::executor::block_in_cluster().x, "The x coordinate of this block in its cluster (`%cluster_ctaid.x`).";
-    block_idx_y, "cluster_ctaid.y", crate::executor::block_in_cluster().y, "The y coordinate of this block in its cluster (`%cluster_ctaid.y`).";
-    block_idx_z, "cluster_ctaid.z", crate::executor::block_in_cluster().z, "The z coordinate of this block in its cluster (`%cluster_ctaid.z`).";
-    dim_x, "cluster_nctaid.x", crate::executor::cluster_dim().x, "The x extent of a cluster, in blocks (`%cluster_nctaid.x`).";
-    dim_y, "cluster_nctaid.y", crate::executor::cluster_dim().y, "The y extent of a cluster, in blocks (`%cluster_nctaid.y`).";
-    dim_z, "cluster_nctaid.z", crate::executor::cluster_dim().z, "The z extent of a cluster, in blocks (`%cluster_nctaid.z`).";
-    idx_x, "clusterid.x", crate::executor::cluster_idx().x, "The x coordinate of this cluster in the grid (`%clusterid.x`).";
-    idx_y, "clusterid.y", crate::executor::cluster_idx().y, "The y coordinate of this cluster in the grid (`%clusterid.y`).";
-    idx_z, "clusterid.z", crate::executor::cluster_idx().z, "The z coordinate of this cluster in the grid (`%clusterid.z`).";
-    grid_dim_x, "nclusterid.x", crate::executor::grid_of_clusters().x, "The x extent of the grid, in clusters (`%nclusterid.x`).";
-    grid_dim_y, "nclusterid.y", crate::executor::grid_of_clusters().y, "The y extent of the grid, in clusters (`%nclusterid.y`).";
-    grid_dim_z, "nclusterid.z", crate::executor::grid_of_clusters().z, "The z extent of the grid, in clusters (`%nclusterid.z`).";
+    rank, 5, "cluster_ctarank", crate::executor::cluster_rank(), "The number of this block in its cluster, x running fastest (`%cluster_ctarank`).";
+    blocks, 6, "cluster_nctarank", crate::executor::cluster_blocks(), "The number of blocks of a cluster (`%cluster_nctarank`).";
+    block_idx_x, 1, "cluster_ctaid.x", crate::executor::block_in_cluster().x, "The x coordinate of this block in its cluster (`%cluster_ctaid.x`).";
+    block_idx_y, 2, "cluster_ctaid.y", crate::executor::block_in_cluster().y, "The y coordinate of this block in its cluster (`%cluster_ctaid.y`).";
+    block_idx_z, 0, "cluster_ctaid.z", crate::executor::block_in_cluster().z, "The z coordinate of this block in its cluster (`%cluster_ctaid.z`).";
+    dim_x, 2, "cluster_nctaid.x", crate::executor::cluster_dim().x, "The x extent of a cluster, in blocks (`%cluster_nctaid.x`).";
+    dim_y, 3, "cluster_nctaid.y", crate::executor::cluster_dim().y, "The y extent of a cluster, in blocks (`%cluster_nctaid.y`).";
+    dim_z, 1, "cluster_nctaid.z", crate::executor::cluster_dim().z, "The z extent of a cluster, in blocks (`%cluster_nctaid.z`).";
+    idx_x, 1, "clusterid.x", crate::executor::cluster_idx().x, "The x coordinate of this cluster in the grid (`%clusterid.x`).";
+    idx_y, 2, "clusterid.y", crate::executor::cluster_idx().y, "The y coordinate of this cluster in the grid (`%clusterid.y`).";
+    idx_z, 3, "clusterid.z", crate::executor::cluster_idx().z, "The z coordinate of this cluster in the grid (`%clusterid.z`).";
+    grid_dim_x, 2, "nclusterid.x", crate::executor::grid_of_clusters().x, "The x extent of the grid, in clusters (`%nclusterid.x`).";
+    grid_dim_y, 3, "nclusterid.y", crate::executor::grid_of_clusters().y, "The y extent of the grid, in clusters (`%nclusterid.y`).";
+    grid_dim_z, 4, "nclusterid.z", crate::executor::grid_of_clusters().z, "The z extent of the grid, in clusters (`%nclusterid.z`).";
 }
 
 /// Waits until all threads of the cluster that have not returned have come here: [`arrive`], and then [`wait`]. What they did to memory
 /// before, all of them see after.
+///
+/// ```
+/// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+/// // Two blocks of one thread: each reads what the other has written.
+/// let read = run_clusters(2, 2, 1, || {
+///     static MAIL: Shared<[u32; 1]> = Shared::new();
+///     // SAFETY: the cluster meets between the writes and the reads, and before a block ends.
+///     unsafe {
+///         MAIL.write(0, 10 + cluster::rank());
+///         cluster::sync();
+///         let other = MAIL.of_block(1 - cluster::rank()).read(0);
+///         cluster::sync();
+///         other
+///     }
+/// });
+/// assert_eq!(read, [11, 10]);
+/// ```
 ///
 /// # Safety
 /// As for both.
@@ -133,6 +157,24 @@ pub unsafe fn sync() {
 /// (`barrier.cluster.arrive.release`). What this thread did before, those see that [`wait`]; of what it does between the two, they may see
 /// anything.
 ///
+/// ```
+/// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+/// let read = run_clusters(2, 2, 1, || {
+///     static MAIL: Shared<[u32; 1]> = Shared::new();
+///     // SAFETY: the cluster meets between the writes and the reads, and before a block ends; who arrives waits.
+///     unsafe {
+///         MAIL.write(0, 10 + cluster::rank());
+///         cluster::arrive();
+///         let other = 1 - cluster::rank(); // and whatever else needs nothing of other blocks
+///         cluster::wait();
+///         let read = MAIL.of_block(other).read(0);
+///         cluster::sync();
+///         read
+///     }
+/// });
+/// assert_eq!(read, [11, 10]);
+/// ```
+///
 /// # Safety
 /// The thread [waits](wait) before it arrives again, and before it returns. All threads of its warp that have not returned come to a call
 /// that arrives.
@@ -151,6 +193,22 @@ pub unsafe fn arrive() {
 /// [`arrive`], which orders nothing (`barrier.cluster.arrive.relaxed`): who waits only knows that the threads have come, so that their blocks
 /// have begun.
 ///
+/// ```
+/// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+/// let received = run_clusters(2, 2, 1, || {
+///     static MAIL: Shared<[u32; 1]> = Shared::new();
+///     // SAFETY: all blocks have begun when one writes to another; the cluster meets between the writes and the reads.
+///     unsafe {
+///         cluster::arrive_relaxed();
+///         cluster::wait();
+///         MAIL.of_block(1 - cluster::rank()).write(0, cluster::rank());
+///         cluster::sync();
+///         MAIL.read(0)
+///     }
+/// });
+/// assert_eq!(received, [1, 0]);
+/// ```
+///
 /// # Safety
 /// As for [`arrive`].
 #[inline(always)]
@@ -166,6 +224,22 @@ pub unsafe fn arrive_relaxed() {
 }
 
 /// Waits until all threads of the cluster that have not returned have arrived (`barrier.cluster.wait.acquire`).
+///
+/// ```
+/// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+/// let received = run_clusters(4, 4, 1, || {
+///     static MAIL: Shared<[u32; 1]> = Shared::new();
+///     // SAFETY: all blocks have begun when one writes to another; the cluster meets between the writes and the reads.
+///     unsafe {
+///         cluster::sync();
+///         MAIL.of_block((cluster::rank() + 1) % 4).write(0, cluster::rank());
+///         cluster::arrive();
+///         cluster::wait();
+///         MAIL.read(0)
+///     }
+/// });
+/// assert_eq!(received, [3, 0, 1, 2]);
+/// ```
 ///
 /// # Safety
 /// The thread has arrived, and has not waited since. All threads of its warp that have not returned come to a call that waits.
@@ -200,6 +274,23 @@ pub(crate) fn address_in_block(address: u32, rank: u32) -> u32 {
 /// A static shared array of another block of the cluster, or of this one: [`Shared::of_block`](crate::Shared::of_block).
 ///
 /// An element is loaded and stored in one access, so it has 1, 2, 4, 8 or 16 bytes.
+///
+/// ```
+/// # use tilewright_cuda_std::{cluster::{self, RemoteShared}, examples::run_clusters, prelude::*};
+/// let sums = run_clusters(4, 4, 1, || {
+///     static PART: Shared<[u32; 1]> = Shared::new();
+///     // SAFETY: the cluster meets between the writes and the reads, and before a block ends.
+///     unsafe {
+///         PART.write(0, 1 + cluster::rank());
+///         cluster::sync();
+///         let parts: [RemoteShared<[u32; 1]>; 4] = [0, 1, 2, 3].map(|rank| PART.of_block(rank));
+///         let sum = parts.into_iter().map(|part| part.read(0)).sum::<u32>();
+///         cluster::sync();
+///         sum
+///     }
+/// });
+/// assert_eq!(sums, [10; 4]);
+/// ```
 pub struct RemoteShared<A: SharedArray> {
     #[cfg(target_arch = "nvptx64")]
     address: u32,
@@ -220,6 +311,22 @@ impl<A: SharedArray> Copy for RemoteShared<A> {}
 
 impl<A: SharedArray> crate::Shared<A> {
     /// The array of the block of this rank in the cluster. What may be done with it, its methods say.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+    /// let leaders = run_clusters(4, 4, 1, || {
+    ///     static LEADER: Shared<[u32; 1]> = Shared::new();
+    ///     // SAFETY: the cluster meets between the writes and the reads, and before a block ends.
+    ///     unsafe {
+    ///         LEADER.write(0, thread::block_idx_x());
+    ///         cluster::sync();
+    ///         let leader = LEADER.of_block(0).read(0);
+    ///         cluster::sync();
+    ///         leader
+    ///     }
+    /// });
+    /// assert_eq!(leaders, [0; 4]);
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn of_block(&'static self, rank: u32) -> RemoteShared<A> {
@@ -238,6 +345,22 @@ impl<A: SharedArray> crate::Shared<A> {
 
 impl<A: SharedArray> RemoteShared<A> {
     /// The element at `index`: one load (`ld.shared::cluster`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+    /// let read = run_clusters(2, 2, 1, || {
+    ///     static ROWS: Shared<[[u32; 2]; 2]> = Shared::new();
+    ///     // SAFETY: the cluster meets between the writes and the reads, and before a block ends.
+    ///     unsafe {
+    ///         ROWS.write([1, 0], 10 + cluster::rank());
+    ///         cluster::sync();
+    ///         let read = ROWS.of_block(1 - cluster::rank()).read([1, 0]);
+    ///         cluster::sync();
+    ///         read
+    ///     }
+    /// });
+    /// assert_eq!(read, [11, 10]);
+    /// ```
     ///
     /// # Safety
     /// There is a block of this rank in the cluster, which has begun and not ended; `index` is within the array; the element has been
@@ -258,6 +381,21 @@ impl<A: SharedArray> RemoteShared<A> {
     }
 
     /// Writes `value` to the element at `index`: one store (`st.shared::cluster`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+    /// let received = run_clusters(2, 2, 1, || {
+    ///     static MAIL: Shared<[u32; 2]> = Shared::new();
+    ///     // SAFETY: the cluster meets before the writes, and between them and the reads; each thread writes an element of its own.
+    ///     unsafe {
+    ///         cluster::sync();
+    ///         (0..2).for_each(|rank| MAIL.of_block(rank).write(cluster::rank() as usize, 10 + cluster::rank()));
+    ///         cluster::sync();
+    ///         (MAIL.read(0), MAIL.read(1))
+    ///     }
+    /// });
+    /// assert_eq!(received, [(10, 11); 2]);
+    /// ```
     ///
     /// # Safety
     /// There is a block of this rank in the cluster, which has begun and not ended; `index` is within the array; no other thread accesses
@@ -312,6 +450,23 @@ impl<A: SharedArray> RemoteShared<A> {
 }
 
 /// A part of the dynamic shared memory of another block of the cluster, or of this one: [`SharedSlice::of_block`](crate::SharedSlice::of_block).
+///
+/// ```
+/// # use tilewright_cuda_std::{cluster::{self, RemoteSlice}, examples::run_clusters, prelude::*};
+/// let read = run_clusters(2, 2, 1, || {
+///     // SAFETY: inside of the dynamic shared memory; the cluster meets between writes and reads, and before a block ends.
+///     unsafe {
+///         let own = dynamic_shared::<u32>(0, 8);
+///         let other: RemoteSlice<u32> = own.of_block(1 - cluster::rank());
+///         own.write(7, 10 + cluster::rank());
+///         cluster::sync();
+///         let read = other.read(7);
+///         cluster::sync();
+///         read
+///     }
+/// });
+/// assert_eq!(read, [11, 10]);
+/// ```
 #[derive(Clone, Copy)]
 pub struct RemoteSlice<T> {
     #[cfg(target_arch = "nvptx64")]
@@ -327,6 +482,15 @@ pub struct RemoteSlice<T> {
 impl<T: Element> crate::SharedSlice<T> {
     /// The slice at the same place in the shared memory of the block of this rank in the cluster. What may be done with it, its methods
     /// say.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+    /// let lens = run_clusters(2, 2, 1, || {
+    ///     // SAFETY: inside of the dynamic shared memory.
+    ///     unsafe { dynamic_shared::<u32>(0, 8) }.of_block(1 - cluster::rank()).len()
+    /// });
+    /// assert_eq!(lens, [8, 8]);
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn of_block(self, rank: u32) -> RemoteSlice<T> {
@@ -345,18 +509,46 @@ impl<T: Element> crate::SharedSlice<T> {
 
 impl<T: Element> RemoteSlice<T> {
     /// The number of elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run_clusters, shared::all_dynamic_shared};
+    /// let lens = run_clusters(2, 2, 1, || all_dynamic_shared::<u64>().of_block(0).len());
+    /// assert_eq!(lens, [4096; 2]);
+    /// ```
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are no elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run_clusters, shared::all_dynamic_shared};
+    /// let are_empty = run_clusters(2, 2, 1, || all_dynamic_shared::<u64>().of_block(0).is_empty());
+    /// assert_eq!(are_empty, [false; 2]);
+    /// ```
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Element `index`: one load (`ld.shared::cluster`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+    /// let read = run_clusters(2, 2, 1, || {
+    ///     // SAFETY: inside of the dynamic shared memory; the cluster meets between writes and reads, and before a block ends.
+    ///     unsafe {
+    ///         let mail = dynamic_shared::<u32>(0, 1);
+    ///         mail.write(0, 10 + cluster::rank());
+    ///         cluster::sync();
+    ///         let read = mail.of_block(1 - cluster::rank()).read(0);
+    ///         cluster::sync();
+    ///         read
+    ///     }
+    /// });
+    /// assert_eq!(read, [11, 10]);
+    /// ```
     ///
     /// # Safety
     /// As for [`RemoteShared::read`].
@@ -370,6 +562,21 @@ impl<T: Element> RemoteSlice<T> {
 
     /// Writes `value` to element `index`: one store (`st.shared::cluster`).
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+    /// let received = run_clusters(2, 2, 1, || {
+    ///     // SAFETY: inside of the dynamic shared memory; the cluster meets before the writes, and between them and the reads.
+    ///     unsafe {
+    ///         let mail = dynamic_shared::<u32>(0, 1);
+    ///         cluster::sync();
+    ///         mail.of_block(1 - cluster::rank()).write(0, cluster::rank());
+    ///         cluster::sync();
+    ///         mail.read(0)
+    ///     }
+    /// });
+    /// assert_eq!(received, [1, 0]);
+    /// ```
+    ///
     /// # Safety
     /// As for [`RemoteShared::write`].
     #[inline(always)]
@@ -380,6 +587,22 @@ impl<T: Element> RemoteSlice<T> {
     }
 
     /// The `N` elements from `index`, of 1, 2, 4, 8 or 16 bytes together: one load (`ld.shared::cluster.v4.b32` for 16 bytes).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+    /// let read = run_clusters(2, 2, 1, || {
+    ///     // SAFETY: inside of the dynamic shared memory, at its beginning; the cluster meets between writes and reads, and at the end.
+    ///     unsafe {
+    ///         let mail = dynamic_shared::<u32>(0, 4);
+    ///         (0..4).for_each(|i| mail.write(i, 10 * cluster::rank() + i as u32));
+    ///         cluster::sync();
+    ///         let read = mail.of_block(1 - cluster::rank()).read_vector::<4>(0);
+    ///         cluster::sync();
+    ///         read
+    ///     }
+    /// });
+    /// assert_eq!(read, [[10, 11, 12, 13], [0, 1, 2, 3]]);
+    /// ```
     ///
     /// # Safety
     /// As for [`RemoteShared::read`] for all of them; counted from the beginning of the block's dynamic shared memory, the first of them
@@ -399,6 +622,21 @@ impl<T: Element> RemoteSlice<T> {
     }
 
     /// Writes `N` elements from `index` on, of 1, 2, 4, 8 or 16 bytes together: one store (`st.shared::cluster.v4.b32` for 16 bytes).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};
+    /// let received = run_clusters(2, 2, 1, || {
+    ///     // SAFETY: inside of the dynamic shared memory, at its beginning; the cluster meets before the writes and the reads.
+    ///     unsafe {
+    ///         let mail = dynamic_shared::<u32>(0, 4);
+    ///         cluster::sync();
+    ///         mail.of_block(1 - cluster::rank()).write_vector(0, [cluster::rank(); 4]);
+    ///         cluster::sync();
+    ///         mail.read(3)
+    ///     }
+    /// });
+    /// assert_eq!(received, [1, 0]);
+    /// ```
     ///
     /// # Safety
     /// As for [`RemoteShared::write`] for all of them, and as for [`RemoteSlice::read_vector`].

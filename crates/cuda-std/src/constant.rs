@@ -1,6 +1,6 @@
 //! Constant memory (`__constant__`): arrays with values that are known at compile time, which all threads read.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::executor::{Checks, Executor};
 //! use cuda_std::prelude::*;
@@ -40,16 +40,42 @@ use crate::shared::SharedArray;
 /// An array in constant memory: `#[constant] static NAME: [T; N] = …;` makes one, of this type.
 ///
 /// `A` is `[T; N]` or an array of such; it is indexed by `usize`, or by `[row, column]`, or by `[plane, row, column]`.
+///
+/// ```standalone_crate
+/// # use cuda_std::{Constant, constant};
+/// # extern crate tilewright_cuda_std as cuda_std;
+/// #[constant]
+/// static TABLE: [[u32; 4]; 2] = [[1, 2, 3, 4], [5, 6, 7, 8]];
+///
+/// let table: &Constant<[[u32; 4]; 2]> = &TABLE;
+/// assert_eq!((table.len(), table.values()[1][0]), (8, 5));
+/// ```
 pub struct Constant<A: SharedArray>(A);
 
 impl<A: SharedArray> Constant<A> {
     /// With these values. What [`constant`](macro@crate::constant) makes of a static; a static without the attribute is in global memory.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{Constant};
+    /// let weights = Constant::new([0.25, 0.5, 0.25]);
+    /// assert_eq!(weights.len(), 3);
+    /// ```
     pub const fn new(values: A) -> Self {
         const { assert!(size_of::<A>() <= 64 << 10, "constant memory has 64 KiB: keep a larger array in global memory") };
         Self(values)
     }
 
     /// Element `index`, or `None` outside of the array.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{examples::run, prelude::*};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// #[constant]
+    /// static WEIGHTS: [f32; 3] = [0.25, 0.5, 0.25];
+    ///
+    /// let values = run(4, || WEIGHTS.get(thread::index()));
+    /// assert_eq!(values, [Some(0.25), Some(0.5), Some(0.25), None]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn get(&'static self, index: A::Index) -> Option<A::Element> {
@@ -63,6 +89,17 @@ impl<A: SharedArray> Constant<A> {
     }
 
     /// Element `index`: one load (`ld.const`).
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{examples::run, prelude::*};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// #[constant]
+    /// static WEIGHTS: [f32; 3] = [0.25, 0.5, 0.25];
+    ///
+    /// // SAFETY: there are three elements, and as many threads.
+    /// let values = run(3, || unsafe { WEIGHTS.get_unchecked(thread::index()) });
+    /// assert_eq!(values, [0.25, 0.5, 0.25]);
+    /// ```
     ///
     /// # Panics
     /// On the CPU, if there is no such element: in a kernel that ends the launch with a report.
@@ -85,18 +122,37 @@ impl<A: SharedArray> Constant<A> {
     }
 
     /// The number of elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{Constant};
+    /// assert_eq!(Constant::new([[0u8; 4]; 3]).len(), 12);
+    /// ```
     #[inline(always)]
     pub const fn len(&self) -> usize {
         A::LEN
     }
 
     /// Whether there are no elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{Constant};
+    /// assert!(!Constant::new([[0u8; 4]; 3]).is_empty());
+    /// ```
     #[inline(always)]
     pub const fn is_empty(&self) -> bool {
         A::LEN == 0
     }
 
     /// The values, for the host.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::constant;
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// #[constant]
+    /// static WEIGHTS: [f32; 3] = [0.25, 0.5, 0.25];
+    ///
+    /// assert_eq!(WEIGHTS.values().iter().sum::<f32>(), 1.0);
+    /// ```
     #[cfg(not(target_arch = "nvptx64"))]
     pub const fn values(&self) -> &A {
         &self.0

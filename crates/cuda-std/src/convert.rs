@@ -4,6 +4,11 @@
 
 /// Two numbers rounded to bf16 (8 significant bits, the exponents of fp32), to nearest, ties to even: `first` in the lower
 /// half of the result, `second` in the upper (`cvt.rn.bf16x2.f32`, sm_80).
+///
+/// ```
+/// # use tilewright_cuda_std::{convert};
+/// assert_eq!(convert::bf16x2(1.0, -2.0), 0xC000_3F80);
+/// ```
 #[inline(always)]
 pub fn bf16x2(first: f32, second: f32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
@@ -28,6 +33,12 @@ pub fn bf16x2(first: f32, second: f32) -> u32 {
 
 /// Two numbers rounded to fp16 (11 significant bits, largest 65504), to nearest, ties to even: `first` in the lower half of
 /// the result, `second` in the upper (`cvt.rn.f16x2.f32`, sm_80). Larger numbers become infinite.
+///
+/// ```
+/// # use tilewright_cuda_std::{convert};
+/// assert_eq!(convert::f16x2(1.0, -2.0), 0xC000_3C00);
+/// assert_eq!(convert::f16x2(65504.0, 65520.0), 0x7C00_7BFF, "the largest number, and infinity");
+/// ```
 #[inline(always)]
 pub fn f16x2(first: f32, second: f32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
@@ -51,6 +62,11 @@ pub fn f16x2(first: f32, second: f32) -> u32 {
 }
 
 /// The nearest integer, ties to even; the nearest one that 32 bits have where it is beyond, and 0 of NaN (`cvt.rni.s32.f32`).
+///
+/// ```
+/// # use tilewright_cuda_std::{convert};
+/// assert_eq!([0.5, 1.5, -2.7, 1e10, f32::NAN].map(convert::nearest_integer), [0, 2, -3, i32::MAX, 0]);
+/// ```
 #[inline(always)]
 pub fn nearest_integer(x: f32) -> i32 {
     #[cfg(target_arch = "nvptx64")]
@@ -73,6 +89,11 @@ pub fn nearest_integer(x: f32) -> i32 {
 }
 
 /// The two fp16 numbers of a word as fp32 numbers, exactly: the lower half first (`cvt.f32.f16`, twice).
+///
+/// ```
+/// # use tilewright_cuda_std::{convert};
+/// assert_eq!(convert::from_f16x2(0xC000_3C00), [1.0, -2.0]);
+/// ```
 #[inline(always)]
 pub fn from_f16x2(pair: u32) -> [f32; 2] {
     #[cfg(target_arch = "nvptx64")]
@@ -103,6 +124,13 @@ pub fn from_f16x2(pair: u32) -> [f32; 2] {
 /// `x` rounded to TF32 (11 significant bits, the exponents of fp32), to nearest, ties away from zero (`cvt.rna.tf32.f32`,
 /// sm_80). Numbers that round up beyond the largest become infinite. Of a NaN the low 13 bits are cut off: if it has no others, it
 /// becomes infinite, too.
+///
+/// ```
+/// # use tilewright_cuda_std::{convert};
+/// let last_bit = 2f32.powi(-10);
+/// assert_eq!(convert::tf32(1.0 + 0.5 * last_bit), 1.0 + last_bit);
+/// assert_eq!(convert::tf32(1.0 + 0.4 * last_bit), 1.0);
+/// ```
 #[inline(always)]
 pub fn tf32(x: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]

@@ -13,7 +13,7 @@ use crate::{Element, GlobalSliceMut, KernelParam, Layout, thread};
 /// Which elements are a thread's own follows from its number, which nobody can choose. So there is nothing to promise, and nothing
 /// to check but the length:
 ///
-/// ```
+/// ```standalone_crate
 /// # extern crate tilewright_cuda_std as cuda_std;
 /// use cuda_std::prelude::*;
 ///

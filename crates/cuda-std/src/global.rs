@@ -127,7 +127,7 @@ impl<'a, T: Element> GlobalSlice<'a, T> {
 
     /// The `N` elements from `index`, of 2, 4, 8 or 16 bytes together: one load (`ld.global.v4.b32` for 16 bytes).
     ///
-    /// ```
+    /// ```standalone_crate
     /// # extern crate tilewright_cuda_std as cuda_std;
     /// use cuda_std::prelude::*;
     ///

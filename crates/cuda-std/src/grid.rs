@@ -9,7 +9,7 @@
 //! CUDA C++ writes `cooperative_groups::this_grid().sync()`. Here the kernel says that it is `cooperative`, and brings the number at
 //! which its blocks meet as an argument: a [`GlobalAtomics`] of one `u32` that was zero when it was allocated.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::{grid, prelude::*};
 //!
@@ -39,6 +39,28 @@ const TURN: u32 = 1 << 31;
 ///
 /// `met` has one element that nothing else accesses. It is zero before the first meeting; a meeting leaves it ready for the next,
 /// in this launch or a later one.
+///
+/// ```standalone_crate
+/// # use cuda_std::{executor::{Checks, Executor}, grid, prelude::*};
+/// # extern crate tilewright_cuda_std as cuda_std;
+/// /// What the next block has written.
+/// #[kernel(block = 32, cooperative, any_grid)]
+/// fn exchange(x: GlobalSliceMut<'_, u32>, met: GlobalAtomics<'_, u32>) {
+///     let (block, blocks) = (thread::block_idx_x(), thread::grid_dim_x());
+///     // SAFETY: an element for each thread; the grid meets between what one block does with it and what another does.
+///     unsafe {
+///         x.set_unchecked(thread::index(), block);
+///         grid::sync(met);
+///         let next = x.get_unchecked((thread::index() + 32) % x.len());
+///         gpu_assert!(next == (block + 1) % blocks, "{} is not the next", next);
+///     }
+/// }
+/// # let (mut x, mut met) = ([0; 96], [0]);
+/// # let kernel = exchange { x: GlobalSliceMut::new(&mut x), met: GlobalAtomics::new(&mut met) };
+/// # // SAFETY: the views are of arrays of this program.
+/// # unsafe { Executor::new(Checks::Full).launch(kernel, Dim3::from(3)) }.unwrap();
+/// # assert_eq!((x[0], x[32], x[64]), (0, 1, 2));
+/// ```
 ///
 /// # Safety
 /// The kernel is `cooperative`, and all threads of the grid reach the same calls in the same order: the call does not stand in a

@@ -19,6 +19,29 @@
 use crate::{SharedSlice, TensorMap, TensorMapMut};
 
 /// A barrier of the kind `mbarrier`: 8 bytes of shared memory.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, hopper::{Barrier, fence_barrier_init}, prelude::*};
+/// let read = run(64, || {
+///     static MAIL: Shared<[u32; 1]> = Shared::new();
+///     // SAFETY: one thread initializes the barrier before the block meets, and arrives once, which the phase expects.
+///     unsafe {
+///         let written = Barrier::at(dynamic_shared(0, 1), 0);
+///         if thread::index() == 0 {
+///             written.init(1);
+///             fence_barrier_init();
+///         }
+///         thread::sync_threads();
+///         if thread::index() == 0 {
+///             MAIL.write(0, 42);
+///             written.arrive();
+///         }
+///         written.wait(0);
+///         MAIL.read(0)
+///     }
+/// });
+/// assert_eq!(read, [42; 64]);
+/// ```
 #[derive(Clone, Copy)]
 pub struct Barrier {
     #[cfg(target_arch = "nvptx64")]
@@ -50,6 +73,22 @@ macro_rules! wait_for_phase {
 
 impl Barrier {
     /// The barrier at element `index` of a slice.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, hopper::{Barrier, fence_barrier_init}, prelude::*};
+    /// run(1, || {
+    ///     // SAFETY: inside of the dynamic shared memory; there is one thread, and a phase of each barrier has one arrival.
+    ///     unsafe {
+    ///         let barriers = dynamic_shared::<u64>(1024, 2);
+    ///         let (full, empty) = (Barrier::at(barriers, 0), Barrier::at(barriers, 1));
+    ///         full.init(1);
+    ///         empty.init(1);
+    ///         fence_barrier_init();
+    ///         full.arrive();
+    ///         full.wait(0); // a wait for `empty` would never end, and be reported
+    ///     }
+    /// });
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn at(slice: SharedSlice<u64>, index: usize) -> Self {
@@ -64,6 +103,21 @@ impl Barrier {
     }
 
     /// Prepares the barrier for phases of `arrivals` arrivals (`mbarrier.init`, sm_80).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, hopper::{Barrier, fence_barrier_init}, prelude::*};
+    /// run(1, || {
+    ///     // SAFETY: there is one thread, and it arrives as often as the phase expects.
+    ///     unsafe {
+    ///         let barrier = Barrier::at(dynamic_shared(0, 1), 0);
+    ///         barrier.init(2);
+    ///         fence_barrier_init();
+    ///         barrier.arrive();
+    ///         barrier.arrive();
+    ///         barrier.wait(0); // with one arrival less it would never end, and be reported
+    ///     }
+    /// });
+    /// ```
     ///
     /// # Safety
     /// One thread calls this, before any other use; [`fence_barrier_init`] and a barrier of the block separate it from them.
@@ -84,6 +138,28 @@ impl Barrier {
     }
 
     /// Arrives (`mbarrier.arrive`, sm_80). What this thread did before is seen by those who wait for the phase.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, hopper::{Barrier, fence_barrier_init}, prelude::*};
+    /// let read = run(64, || {
+    ///     static MAIL: Shared<[u32; 64]> = Shared::new();
+    ///     let t = thread::index();
+    ///     // SAFETY: one thread initializes the barrier before the block meets; each thread arrives once, which the phase expects.
+    ///     unsafe {
+    ///         let barrier = Barrier::at(dynamic_shared(0, 1), 0);
+    ///         if t == 0 {
+    ///             barrier.init(64);
+    ///             fence_barrier_init();
+    ///         }
+    ///         thread::sync_threads();
+    ///         MAIL.write(t, t as u32);
+    ///         barrier.arrive();
+    ///         barrier.wait(0);
+    ///         MAIL.read(63 - t)
+    ///     }
+    /// });
+    /// assert_eq!((read[0], read[63]), (63, 0));
+    /// ```
     ///
     /// # Safety
     /// The barrier has been initialized, and the phase expects this arrival.
@@ -106,6 +182,25 @@ impl Barrier {
     /// Arrives, and makes the phase wait for `bytes` bytes from TMA besides (`mbarrier.arrive.expect_tx`,
     /// sm_90).
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};
+    /// // A matrix with rows of 32 numbers, of which TMA loads 8 at a time: 1024 bytes.
+    /// let mut x = Vec::from_iter((0..512).map(|i| i as f32));
+    /// let values = run_over(1, &mut x, |Matrix { map, .. }: Matrix<'_>| {
+    ///     // SAFETY: there is one thread, which waits for the tile before it reads it.
+    ///     unsafe {
+    ///         let (tile, loaded) = (dynamic_shared::<f32>(0, 256), Barrier::at(dynamic_shared(1024, 1), 0));
+    ///         loaded.init(1);
+    ///         fence_barrier_init();
+    ///         loaded.arrive_expecting(1024);
+    ///         load_tile(tile, 0, map, [0, 0, 0], loaded);
+    ///         loaded.wait(0);
+    ///         tile.read(33)
+    ///     }
+    /// });
+    /// assert_eq!(values, [33.0]);
+    /// ```
+    ///
     /// # Safety
     /// As for [`Barrier::arrive`]; copies of exactly so many bytes complete on the barrier in this phase.
     #[inline(always)]
@@ -127,6 +222,23 @@ impl Barrier {
     /// Waits until the phase of this parity is over (`mbarrier.try_wait.parity` until it succeeds, sm_90). What those who arrived
     /// had done before is seen after.
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, hopper::{Barrier, fence_barrier_init}, prelude::*};
+    /// run(1, || {
+    ///     // SAFETY: there is one thread, and it arrives once in each phase.
+    ///     unsafe {
+    ///         let barrier = Barrier::at(dynamic_shared(0, 1), 0);
+    ///         barrier.init(1);
+    ///         fence_barrier_init();
+    ///         barrier.wait(1); // returns at once: as if the phase before the first were over
+    ///         for phase in 0..3 {
+    ///             barrier.arrive();
+    ///             barrier.wait(phase % 2);
+    ///         }
+    ///     }
+    /// });
+    /// ```
+    ///
     /// # Safety
     /// The barrier has been initialized; the current phase, or the one before, has this parity.
     #[inline(always)]
@@ -146,6 +258,27 @@ impl Barrier {
     /// [`Barrier::wait`], after which is also seen what threads of other blocks of the cluster had done that
     /// [arrived](RemoteBarrier::arrive) (`mbarrier.try_wait.parity.acquire.cluster`, sm_90).
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, hopper::*, prelude::*};
+    /// // Two blocks of one thread: each writes to the other, and tells it by its barrier.
+    /// let read = run_clusters(2, 2, 1, || {
+    ///     static MAIL: Shared<[u32; 1]> = Shared::new();
+    ///     // SAFETY: the cluster meets when barriers are initialized, and before a block ends; a phase has one arrival.
+    ///     unsafe {
+    ///         let (written, other) = (Barrier::at(dynamic_shared(0, 1), 0), 1 - cluster::rank());
+    ///         written.init(1);
+    ///         fence_barrier_init();
+    ///         cluster::sync();
+    ///         MAIL.of_block(other).write(0, 10 + cluster::rank());
+    ///         written.of_block(other).arrive();
+    ///         written.wait_for_cluster(0);
+    ///         cluster::sync();
+    ///         MAIL.read(0)
+    ///     }
+    /// });
+    /// assert_eq!(read, [11, 10]);
+    /// ```
+    ///
     /// # Safety
     /// As for [`Barrier::wait`].
     #[inline(always)]
@@ -161,6 +294,24 @@ impl Barrier {
     }
 
     /// The barrier at the same place in the shared memory of the block of this rank in the [cluster](crate::cluster).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, hopper::*, prelude::*};
+    /// run_clusters(4, 4, 1, || {
+    ///     // SAFETY: the cluster meets when barriers are initialized, and before a block ends; the first one's has four arrivals.
+    ///     unsafe {
+    ///         let barrier = Barrier::at(dynamic_shared(0, 1), 0);
+    ///         barrier.init(4);
+    ///         fence_barrier_init();
+    ///         cluster::sync();
+    ///         barrier.of_block(0).arrive();
+    ///         if cluster::rank() == 0 {
+    ///             barrier.wait_for_cluster(0); // until all four blocks have arrived
+    ///         }
+    ///         cluster::sync();
+    ///     }
+    /// });
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn of_block(self, rank: u32) -> RemoteBarrier {
@@ -177,6 +328,23 @@ impl Barrier {
 }
 
 /// A barrier of another block of the cluster, or of this one: [`Barrier::of_block`]. Threads of other blocks can arrive there, and not wait.
+///
+/// ```
+/// # use tilewright_cuda_std::{cluster, examples::run_clusters, hopper::*, prelude::*};
+/// run_clusters(2, 2, 1, || {
+///     // SAFETY: the cluster meets when barriers are initialized, and before a block ends; a phase has one arrival.
+///     unsafe {
+///         let own = Barrier::at(dynamic_shared(0, 1), 0);
+///         own.init(1);
+///         fence_barrier_init();
+///         cluster::sync();
+///         let other: RemoteBarrier = own.of_block(1 - cluster::rank());
+///         other.arrive();
+///         own.wait_for_cluster(0);
+///         cluster::sync();
+///     }
+/// });
+/// ```
 #[derive(Clone, Copy)]
 pub struct RemoteBarrier {
     #[cfg(target_arch = "nvptx64")]
@@ -190,6 +358,30 @@ pub struct RemoteBarrier {
 impl RemoteBarrier {
     /// Arrives (`mbarrier.arrive.release.cluster.shared::cluster`, sm_90). What this thread did before is seen by those who wait for the phase
     /// by [`Barrier::wait_for_cluster`].
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{cluster, examples::run_clusters, hopper::*, prelude::*};
+    /// // The first block writes to the second, and tells it.
+    /// let read = run_clusters(2, 2, 1, || {
+    ///     static MAIL: Shared<[u32; 1]> = Shared::new();
+    ///     // SAFETY: the cluster meets when barriers are initialized, and before a block ends; a phase has one arrival.
+    ///     unsafe {
+    ///         let written = Barrier::at(dynamic_shared(0, 1), 0);
+    ///         written.init(1);
+    ///         fence_barrier_init();
+    ///         cluster::sync();
+    ///         if cluster::rank() == 0 {
+    ///             MAIL.of_block(1).write(0, 42);
+    ///             written.of_block(1).arrive();
+    ///         } else {
+    ///             written.wait_for_cluster(0);
+    ///         }
+    ///         cluster::sync();
+    ///         (cluster::rank() == 1).then(|| MAIL.read(0))
+    ///     }
+    /// });
+    /// assert_eq!(read, [None, Some(42)]);
+    /// ```
     ///
     /// # Safety
     /// There is a block of this rank in the cluster, which has begun and not ended; the barrier has been initialized, which is ordered before
@@ -212,6 +404,24 @@ impl RemoteBarrier {
 }
 
 /// Makes initialized barriers visible to TMA, and to other blocks of the cluster behind a barrier of it (`fence.mbarrier_init`, sm_90).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};
+/// let mut x = [1.5; 256];
+/// let values = run_over(1, &mut x, |Matrix { map, .. }: Matrix<'_>| {
+///     // SAFETY: there is one thread, which waits for the tile before it reads it.
+///     unsafe {
+///         let (tile, loaded) = (dynamic_shared::<f32>(0, 256), Barrier::at(dynamic_shared(1024, 1), 0));
+///         loaded.init(1);
+///         fence_barrier_init(); // without it TMA might find no barrier there: the executor reports the load
+///         loaded.arrive_expecting(1024);
+///         load_tile(tile, 0, map, [0, 0, 0], loaded);
+///         loaded.wait(0);
+///         tile.read(255)
+///     }
+/// });
+/// assert_eq!(values, [1.5]);
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence_barrier_init() {
@@ -226,6 +436,26 @@ pub fn fence_barrier_init() {
 
 /// Makes what this thread has written to shared memory visible to TMA and to the tensor cores, once a barrier
 /// has told them (`fence.proxy.async`, sm_90).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};
+/// let mut y = [0.0; 512];
+/// run_over(32, &mut y, |Matrix { map_mut, .. }: Matrix<'_>| {
+///     // SAFETY: threads have elements of their own, which are visible to TMA when the block has met; one thread stores them.
+///     unsafe {
+///         let tile = dynamic_shared::<f32>(0, 256);
+///         (thread::index()..256).step_by(32).for_each(|i| tile.write(i, i as f32));
+///         fence_async_shared();
+///         thread::sync_threads();
+///         if thread::index() == 0 {
+///             store_tile(tile, 0, map_mut, [0, 8, 0]);
+///             commit_stores();
+///             wait_for_stores::<0>();
+///         }
+///     }
+/// });
+/// assert_eq!((y[255], y[256], y[511]), (0.0, 0.0, 255.0));
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence_async_shared() {
@@ -239,6 +469,12 @@ pub fn fence_async_shared() {
 }
 
 /// Fetches a tensor map ahead of its first use (`prefetch.tensormap`, sm_90).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*};
+/// // It changes nothing but the time that the first tile takes on a GPU.
+/// run_over(1, &mut [0.0; 256], |Matrix { map, .. }: Matrix<'_>| prefetch_tensor_map(map));
+/// ```
 #[inline(always)]
 pub fn prefetch_tensor_map(map: TensorMap<'_>) {
     #[cfg(target_arch = "nvptx64")]
@@ -257,6 +493,25 @@ pub fn prefetch_tensor_map(map: TensorMap<'_>) {
 /// shape of the tile is the map's box; what lies outside of the matrix is filled with zeros. Coordinates are signed (`as u32`): a tile
 /// may begin before the matrix. The first one is a multiple of 16 bytes; with another, an H200 ends the kernel for an illegal
 /// instruction.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};
+/// // A matrix with rows of 32 numbers, of which TMA loads 8 at a time: 1024 bytes.
+/// let mut x = Vec::from_iter((0..512).map(|i| i as f32));
+/// let values = run_over(1, &mut x, |Matrix { map, .. }: Matrix<'_>| {
+///     // SAFETY: there is one thread, which waits for the tile before it reads it.
+///     unsafe {
+///         let (tile, loaded) = (dynamic_shared::<f32>(0, 256), Barrier::at(dynamic_shared(1024, 1), 0));
+///         loaded.init(1);
+///         fence_barrier_init();
+///         loaded.arrive_expecting(1024);
+///         load_tile(tile, 0, map, [4, 10, 0], loaded);
+///         loaded.wait(0);
+///         (tile.read(0), tile.read(31))
+///     }
+/// });
+/// assert_eq!(values, [(324.0, 0.0)], "row 10, column 4, and zeros beyond the last column");
+/// ```
 ///
 /// # Safety
 /// One thread calls this. The target is as large as the box, aligned as its swizzle needs (1024 bytes for 128-byte rows),
@@ -282,6 +537,29 @@ pub unsafe fn load_tile(target: SharedSlice<f32>, index: usize, map: TensorMap<'
 /// [`load_tile`] into the shared memory of several blocks of the [cluster](crate::cluster): of those of the ranks whose bits are set in
 /// `ranks`, each at the place of `target` and to its own barrier at the place of `barrier` (`cp.async.bulk.tensor.3d.multicast::cluster`,
 /// sm_90). The tile is read once.
+///
+/// ```
+/// # use tilewright_cuda_std::{cluster, examples::{Matrix, run_over_cluster}, hopper::*, prelude::*};
+/// // Two blocks of one thread: the first loads a tile for both.
+/// let mut x = Vec::from_iter((0..256).map(|i| i as f32));
+/// let values = run_over_cluster(2, 1, &mut x, |Matrix { map, .. }: Matrix<'_>| {
+///     // SAFETY: the cluster meets when both barriers expect the bytes, and before a block ends.
+///     unsafe {
+///         let (tile, loaded) = (dynamic_shared::<f32>(0, 256), Barrier::at(dynamic_shared(1024, 1), 0));
+///         loaded.init(1);
+///         fence_barrier_init();
+///         loaded.arrive_expecting(1024);
+///         cluster::sync();
+///         if cluster::rank() == 0 {
+///             load_tile_to_blocks(tile, 0, map, [0, 0, 0], loaded, 0b11);
+///         }
+///         loaded.wait(0);
+///         cluster::sync();
+///         tile.read(255)
+///     }
+/// });
+/// assert_eq!(values, [255.0; 2]);
+/// ```
 ///
 /// # Safety
 /// As for [`load_tile`], for each of these blocks: it has begun and not ended, its barrier counts the bytes, and nothing accesses its target
@@ -318,6 +596,24 @@ pub unsafe fn load_tile_to_blocks(
 /// one is a multiple of 16 bytes; with others, an H200 ends the kernel for an illegal instruction. The second-level cache is told to let go of it
 /// first (`evict_first`): what is stored in this way is more than it holds. [`commit_stores`] and [`wait_for_stores`] tell when it is done.
 ///
+/// ```
+/// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};
+/// // A matrix with rows of 32 numbers, of which TMA stores 8 at a time.
+/// let mut y = [0.0; 512];
+/// run_over(1, &mut y, |Matrix { map_mut, .. }: Matrix<'_>| {
+///     // SAFETY: there is one thread, and what it has written is visible to TMA.
+///     unsafe {
+///         let tile = dynamic_shared::<f32>(0, 256);
+///         (0..256).for_each(|i| tile.write(i, i as f32));
+///         fence_async_shared();
+///         store_tile(tile, 0, map_mut, [0, 8, 0]);
+///         commit_stores();
+///         wait_for_stores::<0>();
+///     }
+/// });
+/// assert_eq!((y[255], y[256], y[511]), (0.0, 0.0, 255.0));
+/// ```
+///
 /// # Safety
 /// One thread calls this. The source is as large as the box, aligned as its swizzle needs (1024 bytes for 128-byte rows), and
 /// nothing writes to it until the store has read it; what was written there by whatever thread is followed by a
@@ -343,6 +639,24 @@ pub unsafe fn store_tile(source: SharedSlice<f32>, index: usize, map: TensorMapM
 }
 
 /// Makes a group of the stores that this thread has had made since the last one (`cp.async.bulk.commit_group`, sm_90).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};
+/// let mut y = [0.0; 512];
+/// run_over(1, &mut y, |Matrix { map_mut, .. }: Matrix<'_>| {
+///     // SAFETY: there is one thread, and what it has written is visible to TMA.
+///     unsafe {
+///         let tile = dynamic_shared::<f32>(0, 256);
+///         (0..256).for_each(|i| tile.write(i, 1.5));
+///         fence_async_shared();
+///         store_tile(tile, 0, map_mut, [0, 0, 0]);
+///         store_tile(tile, 0, map_mut, [0, 8, 0]);
+///         commit_stores(); // both
+///         wait_for_stores::<0>();
+///     }
+/// });
+/// assert_eq!(y, [1.5; 512]);
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn commit_stores() {
@@ -357,6 +671,26 @@ pub fn commit_stores() {
 
 /// Waits until no more than `PENDING` of this thread's latest groups of stores still read shared memory
 /// (`cp.async.bulk.wait_group.read`, sm_90).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, shared};
+/// let mut y = [0.0; 512];
+/// run_over(1, &mut y, |Matrix { map_mut, .. }: Matrix<'_>| {
+///     let tile = shared::all_dynamic_shared::<f32>();
+///     for row in [0, 8] {
+///         // SAFETY: there is one thread, which writes to the tile when TMA has read it, and makes it visible to TMA.
+///         unsafe {
+///             wait_for_stores::<0>();
+///             (0..256).for_each(|i| tile.write(i, row as f32));
+///             fence_async_shared();
+///             store_tile(tile, 0, map_mut, [0, row, 0]);
+///         }
+///         commit_stores();
+///     }
+///     wait_for_stores::<0>();
+/// });
+/// assert_eq!((y[0], y[511]), (0.0, 8.0));
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn wait_for_stores<const PENDING: u32>() {
@@ -370,6 +704,20 @@ pub fn wait_for_stores<const PENDING: u32>() {
 }
 
 /// Gives up registers of this warp, down to `N` for each thread (`setmaxnreg.dec`, sm_90a).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, hopper::*, thread};
+/// // Two warpgroups of 168 registers a thread to begin with: the second multiplies, with what the first does not need.
+/// run(384, || {
+///     // SAFETY: whole warpgroups come here, once; what they ask for is not more than there is.
+///     unsafe {
+///         match thread::index() / 128 {
+///             0 => release_registers::<40>(),
+///             _ => acquire_registers::<232>(),
+///         }
+///     }
+/// });
+/// ```
 ///
 /// # Safety
 /// All warps of the warpgroup call this once, before they need as many; `N` is a multiple of 8 from 24 to 256 and at most
@@ -388,6 +736,19 @@ pub unsafe fn release_registers<const N: u32>() {
 
 /// Asks for registers that others have given up, up to `N` for each thread, and waits for them (`setmaxnreg.inc`, sm_90a).
 ///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, hopper::*, thread};
+/// run(384, || {
+///     // SAFETY: whole warpgroups come here, once; 40 + 2·232 is not more than the 3·168 that the block begins with.
+///     unsafe {
+///         match thread::index() / 128 {
+///             0 => release_registers::<40>(),
+///             _ => acquire_registers::<232>(), // waits for the first; with 240 it would wait forever, and be reported
+///         }
+///     }
+/// });
+/// ```
+///
 /// # Safety
 /// As for [`release_registers`], with `N` at least what a thread has now; the registers of all warps together are not more
 /// than the block was launched with.
@@ -405,6 +766,22 @@ pub unsafe fn acquire_registers<const N: u32>() {
 
 /// Waits until `THREADS` threads of the block have come to barrier `id`, here or to [`arrive_at_part`] (`bar.sync`). Barrier 0 is
 /// that of [`sync_threads`](crate::thread::sync_threads).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, hopper::sync_part, prelude::*};
+/// // Four warps, of which each two exchange numbers.
+/// let read = run(128, || {
+///     static TILE: Shared<[u32; 128]> = Shared::new();
+///     let t = thread::index();
+///     // SAFETY: a thread has an element of its own; both warps of a part come to its barrier, 1 or 2.
+///     unsafe {
+///         TILE.write(t, t as u32);
+///         sync_part::<64>(1 + t as u32 / 64);
+///         TILE.read(t ^ 63)
+///     }
+/// });
+/// assert_eq!((read[0], read[127]), (63, 64));
+/// ```
 ///
 /// # Safety
 /// `id` is below 16. Exactly `THREADS` threads, in whole warps, come to this barrier before any of them comes again, and all
@@ -427,6 +804,26 @@ pub unsafe fn sync_part<const THREADS: u32>(id: u32) {
 
 /// Comes to barrier `id`, at which `THREADS` threads of the block meet, without waiting for the others (`bar.arrive`).
 ///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, hopper::{arrive_at_part, sync_part}, prelude::*};
+/// // The first warp writes and goes on; the second waits for it.
+/// let read = run(64, || {
+///     static TILE: Shared<[u32; 32]> = Shared::new();
+///     let t = thread::index();
+///     // SAFETY: both warps come to barrier 1, once, before the second one reads.
+///     unsafe {
+///         if t < 32 {
+///             TILE.write(t, t as u32);
+///             arrive_at_part::<64>(1);
+///             return None;
+///         }
+///         sync_part::<64>(1);
+///         Some(TILE.read(t - 32))
+///     }
+/// });
+/// assert_eq!((read[0], read[63]), (None, Some(31)));
+/// ```
+///
 /// # Safety
 /// As for [`sync_part`].
 #[inline(always)]
@@ -447,6 +844,13 @@ pub unsafe fn arrive_at_part<const THREADS: u32>(id: u32) {
 
 /// True for one lane of the warp, always the same one (`elect.sync`, sm_90). Unlike a comparison of the lane's number it
 /// takes no register.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, hopper::elect_one};
+/// // SAFETY: all lanes come here together.
+/// let elected = run(64, || unsafe { elect_one() });
+/// assert_eq!(elected.iter().filter(|elected| **elected).count(), 2, "one in each warp");
+/// ```
 ///
 /// # Safety
 /// All lanes of the warp come here together.

@@ -19,6 +19,22 @@ use crate::{Element, SharedSlice};
 /// `row` is the index of the first of the 4 words of a row, a different one in each lane: lanes 0 to 7 name the rows of the
 /// first matrix, lanes 8 to 15 those of the second, and so on.
 ///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, ldmatrix::ldmatrix_x4, prelude::*};
+/// let words = run(32, || {
+///     let lane = warp::lane_id();
+///     // SAFETY: inside of the dynamic shared memory, rows at multiples of 16 bytes; a barrier separates writes from reads.
+///     unsafe {
+///         let tile = dynamic_shared::<u32>(0, 128);
+///         (0..4).for_each(|i| tile.write((32 * i + lane) as usize, 32 * i + lane));
+///         thread::sync_threads();
+///         ldmatrix_x4(&tile, 4 * lane as usize)
+///     }
+/// });
+/// // Lane 4·g + q has word q of row g of each matrix.
+/// assert_eq!(words[5], [5, 32 + 5, 64 + 5, 96 + 5]);
+/// ```
+///
 /// # Safety
 /// - All 32 lanes of the warp call this function together.
 /// - The 4 elements from `row` on are inside the slice; the first of them lies at a multiple of 16 bytes of the dynamic

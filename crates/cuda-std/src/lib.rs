@@ -2,7 +2,7 @@
 //!
 //! A kernel is a plain function under [`kernel`]:
 //!
-//! ```
+//! ```standalone_crate
 //! use cuda_std::prelude::*;
 //! # extern crate tilewright_cuda_std as cuda_std;
 //!
@@ -24,7 +24,7 @@
 //! Block, grid and shared memory are the kernel's own, or what a launch chooses, in fields of the same struct. A generic function names its
 //! instances, each of which is such a kernel:
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::executor::{Checks, Executor};
 //! use cuda_std::prelude::*;
@@ -59,6 +59,27 @@
 //! | [`mod@constant`] | `.const` memory | a static of the program |
 //! | [`Shared`], [`SharedSlice`] | `.shared` memory | a store per block, with a shadow that sees races |
 //! | [`Element`]: numbers of 1 to 8 bytes, structs by `#[derive(Element)]` | a load or a store, or one of each field | the same, and races are those of bytes |
+//!
+//! # The examples
+//!
+//! Each item has an example that runs on the executor, with all checks. Where that needs a kernel, a closure stands for its body:
+//!
+//! ```
+//! # use tilewright_cuda_std::{examples::{run, run_over}, prelude::*};
+//! // A block of 64 threads, and what each of them returns, in the order of `thread::index`.
+//! let lanes = run(64, || warp::lane_id());
+//! assert_eq!(lanes[33], 1);
+//!
+//! // A block of 32 threads, whose only argument is a view of a slice.
+//! let mut count = [0];
+//! run_over(32, &mut count, |count: GlobalAtomics<'_, u32>| {
+//!     Some(count.get(0)?.fetch_add(1, atomic::Relaxed, atomic::Scope::Device))
+//! });
+//! assert_eq!(count, [32]);
+//! ```
+//!
+//! A block of these has 32 KiB of dynamic shared memory. `run_grid` takes a grid besides, and `run_clusters` a cluster. For a GPU the same
+//! lines stand in a function under [`kernel`].
 //!
 //! # Safety
 //!
@@ -102,6 +123,9 @@ pub mod thread;
 pub mod warp;
 pub mod wgmma;
 
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub mod examples;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod executor;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -36,8 +36,21 @@ use crate::wgmma::Kind;
 
 /// A wrapper: documentation, name, a and b, the instruction, and the CPU's operation and model.
 macro_rules! mma {
-    ($(#[$doc:meta])* $name:ident, $number:ty, $bits:path, $instruction:literal, $operation:ident, $model:path) => {
+    ($(#[$doc:meta])* $name:ident, $number:ty, $bits:path, $instruction:literal, $operation:ident, $model:path,
+     $operand:literal, $example:literal) => {
         $(#[$doc])*
+        ///
+        /// ```
+        /// # use tilewright_cuda_std::{convert, examples::run, mma, warp};
+        /// // A is all ones, column g of B is g, C is all halves. Lane 0 has columns 0 and 1 of rows 0 and 8, lane 3 columns 6 and 7.
+        /// let d = run(32, || {
+        ///     let g = (warp::lane_id() / 4) as f32;
+        #[doc = concat!("    let ", $operand, ";")]
+        ///     // SAFETY: all lanes come here together.
+        #[doc = concat!("    unsafe { mma::", stringify!($name), "([one; 4], [g; 2], [0.5; 4]) }")]
+        /// });
+        #[doc = concat!("assert_eq!((d[0], d[3]), ", $example, ");")]
+        /// ```
         ///
         #[doc = concat!("`", $instruction, "`, sm_80.")]
         ///
@@ -85,17 +98,22 @@ macro_rules! mma {
 mma! {
     /// `A·B + C` for a 16×8 matrix A and an 8×8 matrix B of TF32 numbers: fp32 numbers whose low 13 bits are ignored, not
     /// rounded.
-    mma_m16n8k8_tf32, f32, f32::to_bits, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", MmaTf32, multiply_tf32
+    mma_m16n8k8_tf32, f32, f32::to_bits, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", MmaTf32, multiply_tf32,
+    "one = 1.0", "([0.5, 8.5, 0.5, 8.5], [48.5, 56.5, 48.5, 56.5])"
 }
 
 mma! {
     /// `A·B + C` for a 16×16 matrix A and a 16×8 matrix B of bf16 numbers, two to a register.
-    mma_m16n8k16_bf16, u32, u32::from, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", MmaBf16, multiply_bf16
+    mma_m16n8k16_bf16, u32, u32::from, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", MmaBf16, multiply_bf16,
+    "(one, g) = (convert::bf16x2(1.0, 1.0), convert::bf16x2(g, g))",
+    "([0.5, 16.5, 0.5, 16.5], [96.5, 112.5, 96.5, 112.5])"
 }
 
 mma! {
     /// `A·B + C` for a 16×16 matrix A and a 16×8 matrix B of fp16 numbers, two to a register.
-    mma_m16n8k16_fp16, u32, u32::from, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", MmaFp16, multiply_fp16
+    mma_m16n8k16_fp16, u32, u32::from, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", MmaFp16, multiply_fp16,
+    "(one, g) = (convert::f16x2(1.0, 1.0), convert::f16x2(g, g))",
+    "([0.5, 16.5, 0.5, 16.5], [96.5, 112.5, 96.5, 112.5])"
 }
 
 /// `A·B + C` for an 8×4 matrix A, a 4×8 matrix B and an 8×8 matrix C of fp64 numbers. Lane (g, q) has element (g, q) of A, (q, g) of B,
@@ -104,6 +122,17 @@ mma! {
 /// GPUs without fast fp64 (all from sm_80 on but 8.0, 9.0 and 10.0) have it, too, at a fraction of the speed.
 ///
 /// `mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64`, sm_80.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, prelude::*, mma};
+/// // A is all ones, column g of B is g: lane 0 has columns 0 and 1 of row 0.
+/// let d = run(32, || {
+///     let g = f64::from(warp::lane_id() / 4);
+///     // SAFETY: all lanes come here together.
+///     unsafe { mma::mma_m8n8k4_fp64(1.0, g, [0.5; 2]) }
+/// });
+/// assert_eq!((d[0], d[3]), ([0.5, 4.5], [24.5, 28.5]));
+/// ```
 ///
 /// # Safety
 /// All 32 lanes of the warp call this function together. (The executor on the CPU reports it if not.)

@@ -33,7 +33,7 @@ pub unsafe trait KernelParam: Copy + Send + Sync {
 ///
 /// `#[derive(KernelParam)]` makes it. By hand:
 ///
-/// ```
+/// ```standalone_crate
 /// # extern crate tilewright_cuda_std as cuda_std;
 /// use cuda_std::{KernelParam, Layout};
 ///

@@ -1,6 +1,6 @@
 //! Printing from kernels, and assertions with values.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::prelude::*;
 //!
@@ -105,6 +105,12 @@ macro_rules! gpu_assert {
 }
 
 /// What a printed value is. The number stands for it in memory; zero is no value.
+///
+/// ```
+/// # use tilewright_cuda_std::{print::Scalar, print::Kind};
+/// assert_eq!(<f32 as Scalar>::KIND, Kind::F32);
+/// assert_eq!(<usize as Scalar>::KIND, Kind::U64, "64 bits on every GPU");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "named after the types")]
@@ -119,6 +125,14 @@ pub enum Kind {
 }
 
 /// A number that can be printed.
+///
+/// ```
+/// # use tilewright_cuda_std::print::{Scalar, Value};
+/// fn printed<T: Scalar>(number: T) -> String {
+///     Value::of(number).to_string()
+/// }
+/// assert_eq!((printed(-2i64), printed(1.5f32), printed(true)), ("-2".into(), "1.5".into(), "true".into()));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a kernel cannot print a `{Self}`",
     note = "it prints u32, i32, u64, i64, usize, f32, f64 and bool: convert it"
@@ -156,6 +170,11 @@ scalars! {
 }
 
 /// A value of a line.
+///
+/// ```
+/// # use tilewright_cuda_std::{print::Value};
+/// assert_eq!(Value::of(-1.5f32).to_string(), "-1.5");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
     pub(crate) kind: Kind,
@@ -164,6 +183,11 @@ pub struct Value {
 
 impl Value {
     /// Of a number.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{print::Value};
+    /// assert_eq!(Value::of(true).to_string(), "true");
+    /// ```
     #[inline(always)]
     pub fn of<T: Scalar>(number: T) -> Self {
         Self { kind: T::KIND, bits: number.to_bits() }
@@ -202,6 +226,7 @@ pub struct Text {
     pub(crate) words: [u64; TEXT_BYTES / 8],
 }
 
+#[doc(hidden)]
 impl Text {
     /// The text.
     ///
@@ -273,6 +298,7 @@ mod host {
     use crate::executor::{Fault, FaultKind, SourceLine};
     use crate::print_record::{Channel, LINES, Message, PrintHead, Report, VERBATIM};
 
+    #[doc(hidden)]
     impl Kind {
         /// Of a number in memory; `None` if it stands for none.
         fn of_number(number: u8) -> Option<Self> {
@@ -407,6 +433,7 @@ mod host {
         (String::from_utf8_lossy(&bytes[..count.min(bytes.len())]), count > bytes.len())
     }
 
+    #[doc(hidden)]
     impl Message {
         /// The text with the values in their places.
         pub fn rendered(&self) -> String {
@@ -425,6 +452,7 @@ mod host {
         }
     }
 
+    #[doc(hidden)]
     impl Report {
         /// The fault that the executor would report.
         pub fn fault(&self, kernel: &'static str) -> Fault {

@@ -12,7 +12,7 @@ use crate::element::vector::vector_bytes;
 /// Declared inside a kernel, where [`kernel`](crate::kernel) places it in the `.shared` address space; the build fails
 /// if such an array ends up anywhere else. A block's array holds nothing until the block has written to it.
 ///
-/// ```
+/// ```standalone_crate
 /// # extern crate tilewright_cuda_std as cuda_std;
 /// use cuda_std::prelude::*;
 ///
@@ -59,6 +59,17 @@ impl<A: SharedArray> Shared<A> {
     };
 
     /// An array that holds nothing yet.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{Shared, examples::run};
+    /// run(1, || {
+    ///     // Inside of a kernel: 32 rows of 32 elements, and a column more, so that a column is in all banks.
+    ///     static TILE: Shared<[[f32; 33]; 32]> = Shared::new();
+    ///     // SAFETY: inside of the array, and there is one thread.
+    ///     unsafe { TILE.write([31, 32], 1.0) }
+    /// });
+    /// assert_eq!(Shared::<[[f32; 33]; 32]>::BYTES, 4224);
+    /// ```
     #[track_caller]
     #[allow(clippy::new_without_default, reason = "only meant as the initial value of a static")]
     pub const fn new() -> Self {
@@ -73,6 +84,21 @@ impl<A: SharedArray> Shared<A> {
     }
 
     /// The element at `index`: one load from shared memory.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let mirrored = run((8, 4), || {
+    ///     static TILE: Shared<[[u32; 8]; 4]> = Shared::new();
+    ///     let (row, column) = (thread::thread_idx_y() as usize, thread::thread_idx_x() as usize);
+    ///     // SAFETY: inside of the array; the barrier separates the writes from the reads.
+    ///     unsafe {
+    ///         TILE.write([row, column], thread::thread_idx_x());
+    ///         thread::sync_threads();
+    ///         TILE.read([row, 7 - column])
+    ///     }
+    /// });
+    /// assert_eq!(mirrored[..8], [7, 6, 5, 4, 3, 2, 1, 0]);
+    /// ```
     ///
     /// # Safety
     /// `index` is within the array; the element has been written, and the write is separated from this read by a barrier
@@ -93,6 +119,21 @@ impl<A: SharedArray> Shared<A> {
     }
 
     /// Writes `value` to the element at `index`: one store to shared memory.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let sums = run(32, || {
+    ///     static TILE: Shared<[u32; 32]> = Shared::new();
+    ///     let t = thread::index();
+    ///     // SAFETY: a thread has an element of its own; the barrier separates the writes from the reads.
+    ///     unsafe {
+    ///         TILE.write(t, t as u32);
+    ///         thread::sync_threads();
+    ///         (0..32).map(|i| TILE.read(i)).sum::<u32>()
+    ///     }
+    /// });
+    /// assert_eq!(sums, [496; 32]);
+    /// ```
     ///
     /// # Safety
     /// `index` is within the array, and no other thread accesses the element without a barrier between the two accesses.
@@ -147,6 +188,20 @@ impl<A: SharedArray> Shared<A> {
 }
 
 /// `len` elements of the dynamic shared memory. See [`dynamic_shared`] and [`all_dynamic_shared`].
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, prelude::*};
+/// let values = run(1, || {
+///     // SAFETY: inside of the dynamic shared memory, and there is one thread.
+///     unsafe {
+///         let (keys, counts) = (dynamic_shared::<u64>(0, 16), dynamic_shared::<u32>(128, 16));
+///         keys.write(15, u64::MAX);
+///         counts.write(0, 7);
+///         (keys.read(15), counts.read(0))
+///     }
+/// });
+/// assert_eq!(values, [(u64::MAX, 7)]);
+/// ```
 #[derive(Clone, Copy)]
 pub struct SharedSlice<T> {
     #[cfg(target_arch = "nvptx64")]
@@ -159,6 +214,19 @@ pub struct SharedSlice<T> {
 }
 
 /// The `len` elements that begin `byte_offset` bytes into the dynamic shared memory of this block.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, prelude::*};
+/// let values = run(1, || {
+///     // SAFETY: inside of the dynamic shared memory, at multiples of 4 bytes; there is one thread.
+///     unsafe {
+///         let (all, second_half) = (dynamic_shared::<f32>(0, 64), dynamic_shared::<f32>(128, 32));
+///         all.write(40, 1.5);
+///         second_half.read(8)
+///     }
+/// });
+/// assert_eq!(values, [1.5]);
+/// ```
 ///
 /// # Safety
 /// `byte_offset` is a multiple of the element's alignment, and the end is within the size that the launch was given. (Both are
@@ -185,6 +253,11 @@ pub unsafe fn dynamic_shared<T: Element>(byte_offset: usize, len: usize) -> Shar
 
 /// The dynamic shared memory of this block, in bytes: what the kernel says (`dynamic_shared = bytes`), or what the launch has chosen
 /// (`dynamic_shared`).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, shared};
+/// assert_eq!(run(1, || shared::dynamic_shared_bytes()), [32 << 10]);
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn dynamic_shared_bytes() -> usize {
@@ -209,7 +282,7 @@ pub fn dynamic_shared_bytes() -> usize {
 
 /// All of the dynamic shared memory of this block, as elements; bytes that make no whole element are left out.
 ///
-/// ```
+/// ```standalone_crate
 /// # extern crate tilewright_cuda_std as cuda_std;
 /// use cuda_std::executor::{Checks, Executor};
 /// use cuda_std::prelude::*;
@@ -257,12 +330,24 @@ pub fn all_dynamic_shared<T: Element>() -> SharedSlice<T> {
 
 impl<T: Element> SharedSlice<T> {
     /// The number of elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, shared::all_dynamic_shared};
+    /// // Of 32 KiB.
+    /// assert_eq!(run(1, || all_dynamic_shared::<f64>().len()), [4096]);
+    /// ```
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are no elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, shared::all_dynamic_shared};
+    /// let is_empty = run(1, || all_dynamic_shared::<f64>().skip(4096).is_empty());
+    /// assert_eq!(is_empty, [true]);
+    /// ```
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -270,6 +355,20 @@ impl<T: Element> SharedSlice<T> {
 
     /// The part that begins at element `first`; nothing if there is no such element. Where `first` is a constant it costs
     /// nothing: it becomes part of the instructions that access the elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let values = run(1, || {
+    ///     // SAFETY: inside of the dynamic shared memory, and there is one thread.
+    ///     unsafe {
+    ///         let tile = dynamic_shared::<u32>(0, 64);
+    ///         let second_row = tile.skip(16);
+    ///         second_row.write(3, 5);
+    ///         (second_row.len(), tile.read(19))
+    ///     }
+    /// });
+    /// assert_eq!(values, [(48, 5)]);
+    /// ```
     #[inline(always)]
     pub fn skip(self, first: usize) -> Self {
         Self {
@@ -312,6 +411,21 @@ impl<T: Element> SharedSlice<T> {
 
     /// Element `index`: one load from shared memory.
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let reversed = run(32, || {
+    ///     let t = thread::index();
+    ///     // SAFETY: inside of the dynamic shared memory; the barrier separates the writes from the reads.
+    ///     unsafe {
+    ///         let tile = dynamic_shared::<u32>(0, 32);
+    ///         tile.write(t, t as u32);
+    ///         thread::sync_threads();
+    ///         tile.read(31 - t)
+    ///     }
+    /// });
+    /// assert_eq!((reversed[0], reversed[31]), (31, 0));
+    /// ```
+    ///
     /// # Safety
     /// As for [`Shared::read`].
     #[inline(always)]
@@ -331,6 +445,21 @@ impl<T: Element> SharedSlice<T> {
 
     /// Writes `value` to element `index`: one store to shared memory.
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let sums = run(32, || {
+    ///     let t = thread::index();
+    ///     // SAFETY: a thread has an element of its own; the barrier separates the writes from the reads.
+    ///     unsafe {
+    ///         let tile = dynamic_shared::<u32>(0, 32);
+    ///         tile.write(t, t as u32);
+    ///         thread::sync_threads();
+    ///         (0..32).map(|i| tile.read(i)).sum::<u32>()
+    ///     }
+    /// });
+    /// assert_eq!(sums, [496; 32]);
+    /// ```
+    ///
     /// # Safety
     /// As for [`Shared::write`].
     #[inline(always)]
@@ -349,6 +478,19 @@ impl<T: Element> SharedSlice<T> {
     }
 
     /// The `N` elements from `index`, of 2, 4, 8 or 16 bytes together: one load (`ld.shared.v4.b32` for 16 bytes).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let values = run(1, || {
+    ///     // SAFETY: inside of the dynamic shared memory, at a multiple of 8 bytes; there is one thread.
+    ///     unsafe {
+    ///         let tile = dynamic_shared::<u16>(0, 64);
+    ///         (0..4).for_each(|i| tile.write(8 + i, i as u16));
+    ///         tile.read_vector::<4>(8)
+    ///     }
+    /// });
+    /// assert_eq!(values, [[0, 1, 2, 3]]);
+    /// ```
     ///
     /// # Safety
     /// As for [`SharedSlice::read`] for all of them; counted from the beginning of the block's dynamic shared memory, the first of them
@@ -378,6 +520,19 @@ impl<T: Element> SharedSlice<T> {
 
     /// Writes `N` elements from `index` on, of 2, 4, 8 or 16 bytes together: one store (`st.shared.v4.b32` for 16 bytes).
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let values = run(1, || {
+    ///     // SAFETY: inside of the dynamic shared memory, at a multiple of 16 bytes; there is one thread.
+    ///     unsafe {
+    ///         let tile = dynamic_shared::<u32>(0, 64);
+    ///         tile.write_vector(4, [1, 2, 3, 4]);
+    ///         tile.read(6)
+    ///     }
+    /// });
+    /// assert_eq!(values, [3]);
+    /// ```
+    ///
     /// # Safety
     /// As for [`SharedSlice::write`] for all of them; counted from the beginning of the block's dynamic shared memory, the first of them
     /// lies at a multiple of their size together. (All of this is checked on the CPU.)
@@ -404,6 +559,20 @@ impl<T: Element> SharedSlice<T> {
 // As in global memory: by registers of fp32.
 impl SharedSlice<f32> {
     /// [`SharedSlice::read_vector`] of two elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let values = run(1, || {
+    ///     // SAFETY: inside of the dynamic shared memory, at a multiple of 8 bytes; there is one thread.
+    ///     unsafe {
+    ///         let tile = dynamic_shared::<f32>(0, 64);
+    ///         tile.write(6, 0.5);
+    ///         tile.write(7, 1.5);
+    ///         tile.read2(6)
+    ///     }
+    /// });
+    /// assert_eq!(values, [[0.5, 1.5]]);
+    /// ```
     ///
     /// # Safety
     /// As there.
@@ -433,6 +602,19 @@ impl SharedSlice<f32> {
 
     /// [`SharedSlice::read_vector`] of four elements.
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let values = run(1, || {
+    ///     // SAFETY: inside of the dynamic shared memory, at a multiple of 16 bytes; there is one thread.
+    ///     unsafe {
+    ///         let tile = dynamic_shared::<f32>(0, 64);
+    ///         (0..4).for_each(|i| tile.write(8 + i, i as f32));
+    ///         tile.read4(8)
+    ///     }
+    /// });
+    /// assert_eq!(values, [[0.0, 1.0, 2.0, 3.0]]);
+    /// ```
+    ///
     /// # Safety
     /// As there.
     #[inline(always)]
@@ -461,6 +643,19 @@ impl SharedSlice<f32> {
 
     /// [`SharedSlice::write_vector`] of two elements.
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let values = run(1, || {
+    ///     // SAFETY: inside of the dynamic shared memory, at a multiple of 8 bytes; there is one thread.
+    ///     unsafe {
+    ///         let tile = dynamic_shared::<f32>(0, 64);
+    ///         tile.write2(6, [0.5, 1.5]);
+    ///         tile.read(7)
+    ///     }
+    /// });
+    /// assert_eq!(values, [1.5]);
+    /// ```
+    ///
     /// # Safety
     /// As there.
     #[inline(always)]
@@ -483,6 +678,19 @@ impl SharedSlice<f32> {
     }
 
     /// [`SharedSlice::write_vector`] of four elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::run, prelude::*};
+    /// let values = run(1, || {
+    ///     // SAFETY: inside of the dynamic shared memory, at a multiple of 16 bytes; there is one thread.
+    ///     unsafe {
+    ///         let tile = dynamic_shared::<f32>(0, 64);
+    ///         tile.write4(8, [1.0, 2.0, 3.0, 4.0]);
+    ///         tile.read(9)
+    ///     }
+    /// });
+    /// assert_eq!(values, [2.0]);
+    /// ```
     ///
     /// # Safety
     /// As there.
@@ -512,6 +720,15 @@ mod sealed {
 }
 
 /// The arrays that [`Shared`] and [`Constant`](crate::Constant) can hold: `[T; N]`, `[[T; C]; R]` and `[[[T; C]; R]; P]`.
+///
+/// ```
+/// # use tilewright_cuda_std::{shared::SharedArray};
+/// assert_eq!(<[f32; 32] as SharedArray>::LEN, 32);
+/// assert_eq!(<[[f32; 33]; 32] as SharedArray>::LEN, 32 * 33);
+/// // A plane, a row and a column.
+/// let index: <[[[u8; 4]; 3]; 2] as SharedArray>::Index = [1, 2, 3];
+/// assert_eq!(index.len(), 3);
+/// ```
 pub trait SharedArray: sealed::Sealed + 'static {
     /// What the array is made of.
     type Element: Element;

@@ -29,6 +29,13 @@
 use crate::wgmma::Kind;
 
 /// The numbers of the model.
+///
+/// ```
+/// # use tilewright_cuda_std::{tensor_cores::{HOPPER, Summation}};
+/// // What is added to a summand of exponent 0 has no bits below 2⁻²⁵.
+/// let Summation { fraction_bits, .. } = HOPPER;
+/// assert_eq!(fraction_bits, 25);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summation {
     /// The bits of a summand behind the binary point that are kept, if it has the largest exponent: those of an fp32 number, and some

@@ -1,8 +1,15 @@
 //! Which thread this is, how many there are, clocks, and the barrier of a block.
 
 macro_rules! coordinates {
-    ($($name:ident, $register:ident, $context:ident, $axis:ident, $doc:literal;)*) => { $(
+    ($($name:ident, $register:ident, $context:ident, $axis:ident, $last:literal, $doc:literal;)*) => { $(
         #[doc = $doc]
+        ///
+        /// ```
+        /// # use tilewright_cuda_std::{examples::run_grid, thread};
+        /// // A grid of 2×3×4 blocks of 8×6×5 threads.
+        #[doc = concat!("let values = run_grid((2, 3, 4), (8, 6, 5), || thread::", stringify!($name), "());")]
+        #[doc = concat!("assert_eq!(values.last(), Some(&", $last, "));")]
+        /// ```
         #[inline(always)]
         pub fn $name() -> u32 {
             #[cfg(target_arch = "nvptx64")]
@@ -19,21 +26,27 @@ macro_rules! coordinates {
 }
 
 coordinates! {
-    thread_idx_x, _thread_idx_x, thread_idx, x, "The x coordinate of this thread in its block.";
-    thread_idx_y, _thread_idx_y, thread_idx, y, "The y coordinate of this thread in its block.";
-    thread_idx_z, _thread_idx_z, thread_idx, z, "The z coordinate of this thread in its block.";
-    block_idx_x, _block_idx_x, block_idx, x, "The x coordinate of this block in the grid.";
-    block_idx_y, _block_idx_y, block_idx, y, "The y coordinate of this block in the grid.";
-    block_idx_z, _block_idx_z, block_idx, z, "The z coordinate of this block in the grid.";
-    block_dim_x, _block_dim_x, block_dim, x, "The x extent of a block, in threads.";
-    block_dim_y, _block_dim_y, block_dim, y, "The y extent of a block, in threads.";
-    block_dim_z, _block_dim_z, block_dim, z, "The z extent of a block, in threads.";
-    grid_dim_x, _grid_dim_x, grid_dim, x, "The x extent of the grid, in blocks.";
-    grid_dim_y, _grid_dim_y, grid_dim, y, "The y extent of the grid, in blocks.";
-    grid_dim_z, _grid_dim_z, grid_dim, z, "The z extent of the grid, in blocks.";
+    thread_idx_x, _thread_idx_x, thread_idx, x, 7, "The x coordinate of this thread in its block.";
+    thread_idx_y, _thread_idx_y, thread_idx, y, 5, "The y coordinate of this thread in its block.";
+    thread_idx_z, _thread_idx_z, thread_idx, z, 4, "The z coordinate of this thread in its block.";
+    block_idx_x, _block_idx_x, block_idx, x, 1, "The x coordinate of this block in the grid.";
+    block_idx_y, _block_idx_y, block_idx, y, 2, "The y coordinate of this block in the grid.";
+    block_idx_z, _block_idx_z, block_idx, z, 3, "The z coordinate of this block in the grid.";
+    block_dim_x, _block_dim_x, block_dim, x, 8, "The x extent of a block, in threads.";
+    block_dim_y, _block_dim_y, block_dim, y, 6, "The y extent of a block, in threads.";
+    block_dim_z, _block_dim_z, block_dim, z, 5, "The z extent of a block, in threads.";
+    grid_dim_x, _grid_dim_x, grid_dim, x, 2, "The x extent of the grid, in blocks.";
+    grid_dim_y, _grid_dim_y, grid_dim, y, 3, "The y extent of the grid, in blocks.";
+    grid_dim_z, _grid_dim_z, grid_dim, z, 4, "The z extent of the grid, in blocks.";
 }
 
 /// [`grid_dim_x`], read where this stands: at the end of a long loop that goes from tile to tile, it takes no register before.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run_grid, thread};
+/// let values = run_grid(5, 32, || thread::grid_dim_x_anew());
+/// assert_eq!(values, [5; 160]);
+/// ```
 #[inline(always)]
 pub fn grid_dim_x_anew() -> u32 {
     #[cfg(target_arch = "nvptx64")]
@@ -53,6 +66,13 @@ pub fn grid_dim_x_anew() -> u32 {
 
 /// The position of this thread among all threads of a one-dimensional grid. 64 bits wide, unlike rust-cuda's, whose 32 wrap
 /// in a grid of more than 2³² threads.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run_grid, thread};
+/// // Three blocks of 32 threads.
+/// let values = run_grid(3, 32, || thread::index_1d());
+/// assert_eq!(values, Vec::from_iter(0..96));
+/// ```
 #[inline(always)]
 pub fn index_1d() -> usize {
     block_idx_x() as usize * block_dim_x() as usize + thread_idx_x() as usize
@@ -60,6 +80,15 @@ pub fn index_1d() -> usize {
 
 /// The position of this thread among all threads of the grid, x running fastest: its block's number times the threads of a block, plus its
 /// number in the block. No two threads have the same.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run_grid, thread};
+/// // Two blocks of 4×2 threads.
+/// let values = run_grid(2, (4, 2), || {
+///     (thread::block_idx_x(), thread::thread_idx_y(), thread::thread_idx_x(), thread::index())
+/// });
+/// assert!(values.contains(&(1, 1, 3, 15)));
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn index() -> usize {
@@ -70,6 +99,12 @@ pub fn index() -> usize {
 }
 
 /// The number of threads of the grid.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run_grid, thread};
+/// let values = run_grid((2, 3), (4, 2), || thread::count());
+/// assert_eq!(values, [48; 48]);
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn count() -> usize {
@@ -90,6 +125,16 @@ macro_rules! clocks {
         /// It is read where this stands, behind the loads and stores before and ahead of those that follow, as far as the compiler is
         /// concerned. On the CPU it is a counter that each thread has for itself: it starts at 0, and each time that the thread reads any of
         /// these clocks it is one more. So a difference is positive on both, and says how long something takes on a GPU only.
+        ///
+        /// ```
+        /// # use tilewright_cuda_std::{examples::run, math, thread};
+        /// let took = run(32, || {
+        #[doc = concat!("    let begin = thread::", stringify!($name), "();")]
+        ///     let root = math::sqrt(2.0);
+        #[doc = concat!("    (thread::", stringify!($name), "().wrapping_sub(begin), root)")]
+        /// });
+        /// assert!(took.iter().all(|(time, _)| *time > 0));
+        /// ```
         #[inline(always)]
         #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
         pub fn $name() -> $kind {
@@ -120,6 +165,21 @@ clocks! {
 
 /// Waits until all threads of the block have come here (`bar.sync 0`). What they wrote to shared and global memory before,
 /// all of them see after.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, prelude::*};
+/// let reversed = run(64, || {
+///     static TILE: Shared<[u32; 64]> = Shared::new();
+///     let t = thread::index();
+///     // SAFETY: all threads reach the barrier, which separates the writes from the reads.
+///     unsafe {
+///         TILE.write(t, (t * t) as u32);
+///         thread::sync_threads();
+///         TILE.read(63 - t)
+///     }
+/// });
+/// assert_eq!((reversed[0], reversed[63]), (63 * 63, 0));
+/// ```
 ///
 /// # Safety
 /// All threads of the block reach the same calls in the same order: the call does not stand in a branch that only some of

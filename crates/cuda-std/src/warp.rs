@@ -29,6 +29,12 @@ pub const LANES: u32 = 32;
 pub const ALL_LANES: u32 = u32::MAX;
 
 /// This thread's lane in its warp, 0 to 31.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, warp};
+/// let lanes = run(64, || warp::lane_id());
+/// assert_eq!((lanes[31], lanes[32], lanes[63]), (31, 0, 31));
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn lane_id() -> u32 {
@@ -51,6 +57,21 @@ pub fn lane_id() -> u32 {
 
 /// Waits until all lanes in `mask` have come here (`bar.warp.sync`). What they wrote to memory before, all of them see
 /// after.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, prelude::*};
+/// let neighbours = run(32, || {
+///     static TILE: Shared<[u32; 32]> = Shared::new();
+///     let lane = warp::lane_id();
+///     // SAFETY: all lanes come here together; that separates the writes from the reads.
+///     unsafe {
+///         TILE.write(lane as usize, lane);
+///         warp::sync_warp(warp::ALL_LANES);
+///         TILE.read((lane as usize + 1) % 32)
+///     }
+/// });
+/// assert_eq!((neighbours[0], neighbours[31]), (1, 0));
+/// ```
 ///
 /// # Safety
 /// `mask` names the calling lane, and every lane that it names and that has not returned calls this function with the same
@@ -122,10 +143,19 @@ mod intrinsic {
 }
 
 macro_rules! shuffles {
-    ($($name:ident, $operand:ident, $mode:literal, $intrinsic:ident, $shuffle:ident, $operation:ident, $doc:literal;)*) => { $(
+    ($($name:ident, $operand:ident, $mode:literal, $intrinsic:ident, $shuffle:ident, $operation:ident, $example:literal, $doc:literal;)*) => { $(
         #[doc = $doc]
         ///
         #[doc = concat!("`shfl.sync.", $mode, ".b32`, twice for a value of 8 bytes.")]
+        ///
+        /// ```
+        /// # use tilewright_cuda_std::{examples::run, warp};
+        /// // SAFETY: all lanes come here together.
+        #[doc = concat!(
+            "let received = run(32, || unsafe { warp::", stringify!($name), "(warp::ALL_LANES, warp::lane_id(), 1, 32) });"
+        )]
+        #[doc = concat!("assert_eq!((received[0], received[31]), ", $example, ");")]
+        /// ```
         ///
         /// # Panics
         /// On the CPU, if `width` is not 1, 2, 4, 8, 16 or 32; on the GPU the result is then undefined.
@@ -162,14 +192,14 @@ macro_rules! shuffles {
 }
 
 shuffles! {
-    warp_shuffle_down, delta, "down", shfl_down, Down, ShuffleDown,
+    warp_shuffle_down, delta, "down", shfl_down, Down, ShuffleDown, "((1, true), (31, false))",
         "The value of the lane `delta` above this one (`delta` modulo 32), and whether that lane is in this one's segment.";
-    warp_shuffle_up, delta, "up", shfl_up, Up, ShuffleUp,
+    warp_shuffle_up, delta, "up", shfl_up, Up, ShuffleUp, "((0, false), (30, true))",
         "The value of the lane `delta` below this one (`delta` modulo 32), and whether that lane is in this one's segment.";
-    warp_shuffle_xor, lane_mask, "bfly", shfl_bfly, Xor, ShuffleXor,
+    warp_shuffle_xor, lane_mask, "bfly", shfl_bfly, Xor, ShuffleXor, "((1, true), (30, true))",
         "The value of the lane whose number is this one's with the bits of `lane_mask` flipped, and whether that lane is in \
          this one's segment or in one below.";
-    warp_shuffle_idx, lane, "idx", shfl_idx, Idx, ShuffleIdx,
+    warp_shuffle_idx, lane, "idx", shfl_idx, Idx, ShuffleIdx, "((1, true), (1, true))",
         "The value of lane `lane`, modulo `width`, of this lane's segment, and `true`.";
 }
 
@@ -187,6 +217,16 @@ fn shuffle_operand(shuffle: Shuffle, width: u32) -> u32 {
 }
 
 /// Whether `predicate` is true in all lanes in `mask` that have not returned (`vote.sync.all`).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, warp};
+/// let below = |bound| {
+///     // SAFETY: all lanes come here together.
+///     run(32, || unsafe { warp::warp_vote_all(warp::ALL_LANES, warp::lane_id() < bound) })
+/// };
+/// assert_eq!(below(32), [true; 32]);
+/// assert_eq!(below(31), [false; 32]);
+/// ```
 ///
 /// # Safety
 /// As for [`sync_warp`].
@@ -206,6 +246,16 @@ pub unsafe fn warp_vote_all(mask: u32, predicate: bool) -> bool {
 
 /// Whether `predicate` is true in any of the lanes in `mask` that have not returned (`vote.sync.any`).
 ///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, warp};
+/// let is_there = |lane| {
+///     // SAFETY: all lanes come here together.
+///     run(32, || unsafe { warp::warp_vote_any(warp::ALL_LANES, warp::lane_id() == lane) })
+/// };
+/// assert_eq!(is_there(7), [true; 32]);
+/// assert_eq!(is_there(32), [false; 32]);
+/// ```
+///
 /// # Safety
 /// As for [`sync_warp`].
 #[inline(always)]
@@ -223,6 +273,13 @@ pub unsafe fn warp_vote_any(mask: u32, predicate: bool) -> bool {
 }
 
 /// The mask of the lanes in `mask` that have not returned and in which `predicate` is true (`vote.sync.ballot`).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, warp};
+/// // SAFETY: all lanes come here together.
+/// let masks = run(32, || unsafe { warp::warp_vote_ballot(warp::ALL_LANES, warp::lane_id() % 4 == 0) });
+/// assert_eq!(masks, [0x1111_1111; 32]);
+/// ```
 ///
 /// # Safety
 /// As for [`sync_warp`].

@@ -40,6 +40,24 @@ use crate::executor::{OperandA, SharedTile};
 /// Describes a tile in shared memory to `wgmma`: rows of 128 bytes, one for each row of A or column of B ("K-major"), in
 /// the pattern of TMA's 128-byte swizzle, in which the eight 16-byte pieces of row r are exchanged by XOR with
 /// r mod 8.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::*};
+/// // A tile of ones in shared memory, of which B is 8 rows of k and 16 columns.
+/// let sums = run(128, || {
+///     let tile = tile_of(1f32.to_bits());
+///     let (mut sums, b) = ([0.0; 8], Descriptor::at(tile, 0));
+///     // SAFETY: a whole warpgroup; it waits for the product before it looks at the sums.
+///     unsafe {
+///         fence();
+///         sums.set::<Tf32>([2f32.to_bits(); 4], b);
+///         commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[16.0; 8]; 128]);
+/// ```
 #[derive(Clone, Copy)]
 pub struct Descriptor {
     /// The lower half of the descriptor; the upper one is the same for all tiles.
@@ -52,6 +70,24 @@ pub struct Descriptor {
 
 impl Descriptor {
     /// The tile that begins at element `index` of a slice, at a multiple of 1024 bytes.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::*};
+    /// let sums = run(128, || {
+    ///     let tile = tile_of(1f32.to_bits());
+    ///     // Rows 0 to 63 are A; the 16 columns of B are rows 8 to 23: 32 words each, from a multiple of 1024 bytes on.
+    ///     let (mut sums, a, b) = ([0.0; 8], Descriptor::at(tile, 0), Descriptor::at(tile, 8 * 32));
+    ///     // SAFETY: a whole warpgroup; it waits for the product before it looks at the sums.
+    ///     unsafe {
+    ///         fence();
+    ///         sums.set_shared::<Tf32>(a, b);
+    ///         commit();
+    ///         sums.wait::<0>();
+    ///     }
+    ///     sums
+    /// });
+    /// assert_eq!(sums, [[8.0; 8]; 128]);
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn at(slice: crate::SharedSlice<f32>, index: usize) -> Self {
@@ -70,6 +106,24 @@ impl Descriptor {
     }
 
     /// The part of the tile's rows that begins `bytes` bytes further on, a multiple of 16.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::*};
+    /// let sums = run(128, || {
+    ///     let (tile, mut sums) = (Descriptor::at(tile_of(1f32.to_bits()), 0), [0.0; 8]);
+    ///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+    ///     unsafe {
+    ///         fence();
+    ///         // All 32 k of the rows, 8 at a time: 32 bytes.
+    ///         sums.set_shared::<Tf32>(tile, tile);
+    ///         (1..4).for_each(|step| sums.add_shared::<Tf32>(tile.offset(32 * step), tile.offset(32 * step)));
+    ///         commit();
+    ///         sums.wait::<0>();
+    ///     }
+    ///     sums
+    /// });
+    /// assert_eq!(sums, [[32.0; 8]; 128]);
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn offset(self, bytes: u32) -> Self {
@@ -88,6 +142,24 @@ impl Descriptor {
 /// Describes a tile in shared memory whose rows of 128 bytes have 64 numbers of 16 bits each: of 64 rows of A or columns of B for one k
 /// ("MN-major"), k by k, in the pattern of TMA's 128-byte swizzle. So it lies there if TMA loads it from a row-major matrix whose rows are k.
 /// What there is beyond 64 rows or columns lies behind it, 64 each, at equal distances.
+///
+/// ```
+/// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, MnMajor, Sums}};
+/// // A tile of ones, of which B is 16 rows of k and 16 columns, as in a row-major matrix.
+/// let sums = run(128, || {
+///     let ones = convert::bf16x2(1.0, 1.0);
+///     let (mut sums, b) = ([0.0; 8], MnMajor::at(tile_of(ones), 0, 1024));
+///     // SAFETY: a whole warpgroup; it waits for the product before it looks at the sums.
+///     unsafe {
+///         wgmma::fence();
+///         sums.set::<wgmma::Bf16>([ones; 4], b);
+///         wgmma::commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[16.0; 8]; 128]);
+/// ```
 #[derive(Clone, Copy)]
 pub struct MnMajor {
     /// As that of a [`Descriptor`].
@@ -107,6 +179,24 @@ impl MnMajor {
 
     /// The tile that begins at element `index` of a slice, at a multiple of 1024 bytes, and whose 64 rows or columns are `distance` bytes
     /// apart from the next 64: a multiple of 1024, below 256 KB.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, MnMajor, Sums}};
+    /// // 32 columns are less than 64: nothing lies at the distance.
+    /// let sums = run(128, || {
+    ///     let ones = convert::f16x2(1.0, 1.0);
+    ///     let (mut sums, b) = ([0.0; 16], MnMajor::at(tile_of(ones), 1024 / 4, 1024));
+    ///     // SAFETY: a whole warpgroup; it waits for the product before it looks at the sums.
+    ///     unsafe {
+    ///         wgmma::fence();
+    ///         sums.set::<wgmma::Fp16>([ones; 4], b);
+    ///         wgmma::commit();
+    ///         sums.wait::<0>();
+    ///     }
+    ///     sums
+    /// });
+    /// assert_eq!(sums, [[16.0; 16]; 128]);
+    /// ```
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn at(slice: crate::SharedSlice<f32>, index: usize, distance: u32) -> Self {
@@ -126,6 +216,24 @@ impl MnMajor {
     }
 
     /// The part of the tile that begins `k` further on, a multiple of 8.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, MnMajor, Sums}};
+    /// let sums = run(128, || {
+    ///     let ones = convert::bf16x2(1.0, 1.0);
+    ///     let (mut sums, b) = ([0.0; 8], MnMajor::at(tile_of(ones), 0, 1024));
+    ///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+    ///     unsafe {
+    ///         wgmma::fence();
+    ///         sums.set::<wgmma::Bf16>([ones; 4], b);
+    ///         sums.add::<wgmma::Bf16>([ones; 4], b.skip(16)); // the next 16 k
+    ///         wgmma::commit();
+    ///         sums.wait::<0>();
+    ///     }
+    ///     sums
+    /// });
+    /// assert_eq!(sums, [[32.0; 8]; 128]);
+    /// ```
     #[inline(always)]
     pub fn skip(self, k: u32) -> Self {
         #[cfg(target_arch = "nvptx64")]
@@ -140,6 +248,28 @@ impl MnMajor {
 }
 
 /// A tile in shared memory, as `wgmma` takes it: [`Descriptor`] or [`MnMajor`].
+///
+/// ```
+/// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, Descriptor, MnMajor, Sums, Tile}};
+/// /// Adds 16 k. The tile of A is K-major, that of B either.
+/// unsafe fn add(sums: &mut [f32; 8], a: Descriptor, b: impl Tile) {
+///     // SAFETY: the caller's promise.
+///     unsafe { sums.add_shared::<wgmma::Bf16>(a, b) }
+/// }
+/// let sums = run(128, || {
+///     let (mut sums, tile) = ([0.0; 8], tile_of(convert::bf16x2(1.0, 1.0)));
+///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+///     unsafe {
+///         wgmma::fence();
+///         add(&mut sums, Descriptor::at(tile, 0), Descriptor::at(tile, 0));
+///         add(&mut sums, Descriptor::at(tile, 0), MnMajor::at(tile, 0, 1024));
+///         wgmma::commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[32.0; 8]; 128]);
+/// ```
 pub trait Tile: Copy + sealed::Sealed {
     /// Whether the instruction has to transpose it: 0 or 1.
     #[doc(hidden)]
@@ -206,6 +336,30 @@ const fn require_major<F: Format, A: Tile, B: Tile>() {
 }
 
 /// The element types of a product: how `wgmma` names them, and the extent k of one instruction.
+///
+/// ```
+/// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, Descriptor, Format, Sums}};
+/// /// The sums of products of ones, two or four to a word: as many as the format has k.
+/// fn k_of<F: Format>(ones: u32) -> Vec<[F::Number; 8]>
+/// where
+///     [F::Number; 8]: Sums<Number = F::Number>,
+///     F::Number: Default + Copy + Send,
+/// {
+///     run(128, || {
+///         let (mut sums, tile) = ([F::Number::default(); 8], Descriptor::at(tile_of(ones), 0));
+///         // SAFETY: a whole warpgroup; it waits for the product before it looks at the sums.
+///         unsafe {
+///             wgmma::fence();
+///             sums.set_shared::<F>(tile, tile);
+///             wgmma::commit();
+///             sums.wait::<0>();
+///         }
+///         sums
+///     })
+/// }
+/// assert_eq!(k_of::<wgmma::Bf16>(convert::bf16x2(1.0, 1.0)), [[16.0; 8]; 128]);
+/// assert_eq!(k_of::<wgmma::Int8>(0x0101_0101), [[32; 8]; 128]);
+/// ```
 pub trait Format {
     /// What products are added up in.
     type Number;
@@ -226,15 +380,79 @@ pub enum Kind {
 }
 
 /// TF32: k = 8, in 32 bits each; the low 13 bits are ignored.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+/// let sums = run(128, || {
+///     let (mut sums, tile) = ([0.0; 8], Descriptor::at(tile_of(1f32.to_bits()), 0));
+///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+///     unsafe {
+///         wgmma::fence();
+///         sums.set_shared::<wgmma::Tf32>(tile, tile);
+///         wgmma::commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[8.0; 8]; 128]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Tf32;
 /// bf16: k = 16.
+///
+/// ```
+/// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+/// let sums = run(128, || {
+///     let (mut sums, tile) = ([0.0; 8], Descriptor::at(tile_of(convert::bf16x2(1.0, 1.0)), 0));
+///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+///     unsafe {
+///         wgmma::fence();
+///         sums.set_shared::<wgmma::Bf16>(tile, tile);
+///         wgmma::commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[16.0; 8]; 128]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Bf16;
 /// fp16: k = 16.
+///
+/// ```
+/// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+/// let sums = run(128, || {
+///     let (mut sums, tile) = ([0.0; 8], Descriptor::at(tile_of(convert::f16x2(1.0, 1.0)), 0));
+///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+///     unsafe {
+///         wgmma::fence();
+///         sums.set_shared::<wgmma::Fp16>(tile, tile);
+///         wgmma::commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[16.0; 8]; 128]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Fp16;
 /// Signed integers of 8 bits: k = 32. Their sums are exact, but wrap around beyond 32 bits.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+/// let sums = run(128, || {
+///     let (mut sums, tile) = ([0i32; 8], Descriptor::at(tile_of(0x0202_0202), 0));
+///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+///     unsafe {
+///         wgmma::fence();
+///         sums.set_shared::<wgmma::Int8>(tile, tile); // 32·2·2
+///         wgmma::commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[128; 8]; 128]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Int8;
 
@@ -257,6 +475,24 @@ impl Format for Int8 {
 
 /// Orders this warpgroup's accesses to registers before the products that follow (`wgmma.fence`).
 ///
+/// ```
+/// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+/// // A fence stands between what threads do with their registers and the first product.
+/// let sums = run(128, || {
+///     let (mut sums, tile) = ([0.0; 8], Descriptor::at(tile_of(1f32.to_bits()), 0));
+///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+///     unsafe {
+///         wgmma::fence();
+///         sums.set_shared::<wgmma::Tf32>(tile, tile);
+///         sums.add_shared::<wgmma::Tf32>(tile, tile); // the same sums: no other fence
+///         wgmma::commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[16.0; 8]; 128]);
+/// ```
+///
 /// # Safety
 /// All 128 threads of the warpgroup come here together.
 #[inline(always)]
@@ -273,6 +509,24 @@ pub unsafe fn fence() {
 
 /// Makes the products since the last such call a group that can be waited for (`wgmma.commit_group`).
 ///
+/// ```
+/// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+/// let sums = run(128, || {
+///     let (mut sums, tile) = ([0.0; 8], Descriptor::at(tile_of(1f32.to_bits()), 0));
+///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+///     unsafe {
+///         wgmma::fence();
+///         sums.set_shared::<wgmma::Tf32>(tile, tile);
+///         sums.add_shared::<wgmma::Tf32>(tile, tile);
+///         // Both products are a group, which the wait is for.
+///         wgmma::commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[16.0; 8]; 128]);
+/// ```
+///
 /// # Safety
 /// All 128 threads of the warpgroup come here together.
 #[inline(always)]
@@ -288,6 +542,24 @@ pub unsafe fn commit() {
 }
 
 /// What `wgmma` adds to: 64×N accumulators, `N / 2` in each of 128 threads.
+///
+/// ```
+/// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+/// // 16 columns: 8 sums in each of 128 threads.
+/// let sums = run(128, || {
+///     let (mut sums, tile) = ([0.0; 8], Descriptor::at(tile_of(convert::bf16x2(1.0, 1.0)), 0));
+///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+///     unsafe {
+///         wgmma::fence();
+///         sums.set_shared::<wgmma::Bf16>(tile, tile);
+///         sums.add_shared::<wgmma::Bf16>(tile, tile);
+///         wgmma::commit();
+///         sums.wait::<0>();
+///     }
+///     sums
+/// });
+/// assert_eq!(sums, [[32.0; 8]; 128]);
+/// ```
 pub trait Sums: Sized {
     /// What they are.
     type Number;
@@ -295,11 +567,48 @@ pub trait Sums: Sized {
     /// Waits until at most `PENDING` groups are under way (`wgmma.wait_group`). The accumulators pass through, so that the compiler
     /// reads none of them before.
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::{self, Descriptor, Sums, Tf32}};
+    /// let sums = run(128, || {
+    ///     let (mut first, mut second, tile) = ([0.0; 8], [0.0; 8], Descriptor::at(tile_of(1f32.to_bits()), 0));
+    ///     // SAFETY: a whole warpgroup; it waits for a product before it looks at its sums.
+    ///     unsafe {
+    ///         wgmma::fence();
+    ///         first.set_shared::<Tf32>(tile, tile);
+    ///         wgmma::commit();
+    ///         wgmma::fence();
+    ///         second.set_shared::<Tf32>(tile, tile);
+    ///         wgmma::commit();
+    ///         first.wait::<1>(); // the second group may still be under way
+    ///         second.wait::<0>();
+    ///     }
+    ///     first[0] + second[0]
+    /// });
+    /// assert_eq!(sums, [16.0; 128]);
+    /// ```
+    ///
     /// # Safety
     /// All 128 threads of the warpgroup come here together.
     unsafe fn wait<const PENDING: u32>(&mut self);
 
     /// Sets the accumulators to A·B, with 4 registers of A and a tile of B.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+    /// let sums = run(128, || {
+    ///     let (mut sums, tile) = ([1.0; 8], Descriptor::at(tile_of(1f32.to_bits()), 0));
+    ///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+    ///     unsafe {
+    ///         wgmma::fence();
+    ///         // A is all threes; what the sums were before is lost.
+    ///         sums.set::<wgmma::Tf32>([3f32.to_bits(); 4], tile);
+    ///         wgmma::commit();
+    ///         sums.wait::<0>();
+    ///     }
+    ///     sums
+    /// });
+    /// assert_eq!(sums, [[24.0; 8]; 128]);
+    /// ```
     ///
     /// # Safety
     /// All 128 threads of the warpgroup come here together, after [`fence`]. Until a wait for the group has returned, the
@@ -308,17 +617,66 @@ pub trait Sums: Sized {
 
     /// Adds A·B, with 4 registers of A and a tile of B.
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+    /// let sums = run(128, || {
+    ///     let (mut sums, tile) = ([1.0; 8], Descriptor::at(tile_of(1f32.to_bits()), 0));
+    ///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+    ///     unsafe {
+    ///         wgmma::fence();
+    ///         // A is all threes.
+    ///         sums.add::<wgmma::Tf32>([3f32.to_bits(); 4], tile);
+    ///         wgmma::commit();
+    ///         sums.wait::<0>();
+    ///     }
+    ///     sums
+    /// });
+    /// assert_eq!(sums, [[25.0; 8]; 128]);
+    /// ```
+    ///
     /// # Safety
     /// As for [`Sums::set`].
     unsafe fn add<F: Format<Number = Self::Number>>(&mut self, a: [u32; 4], b: impl Tile);
 
     /// Sets the accumulators to A·B, with both tiles in shared memory.
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+    /// let sums = run(128, || {
+    ///     let (mut sums, tile) = ([1.0; 8], Descriptor::at(tile_of(convert::bf16x2(1.0, 1.0)), 0));
+    ///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+    ///     unsafe {
+    ///         wgmma::fence();
+    ///         sums.set_shared::<wgmma::Bf16>(tile, tile);
+    ///         wgmma::commit();
+    ///         sums.wait::<0>();
+    ///     }
+    ///     sums
+    /// });
+    /// assert_eq!(sums, [[16.0; 8]; 128]);
+    /// ```
+    ///
     /// # Safety
     /// As for [`Sums::set`], and the tile of A does not change either.
     unsafe fn set_shared<F: Format<Number = Self::Number>>(&mut self, a: impl Tile, b: impl Tile);
 
     /// Adds A·B, with both tiles in shared memory.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{convert, examples::{run, tile_of}, wgmma::{self, Descriptor, Sums}};
+    /// let sums = run(128, || {
+    ///     let (mut sums, tile) = ([1.0; 8], Descriptor::at(tile_of(convert::bf16x2(1.0, 1.0)), 0));
+    ///     // SAFETY: a whole warpgroup; it waits for the products before it looks at the sums.
+    ///     unsafe {
+    ///         wgmma::fence();
+    ///         sums.add_shared::<wgmma::Bf16>(tile, tile);
+    ///         wgmma::commit();
+    ///         sums.wait::<0>();
+    ///     }
+    ///     sums
+    /// });
+    /// assert_eq!(sums, [[17.0; 8]; 128]);
+    /// ```
     ///
     /// # Safety
     /// As for [`Sums::set_shared`].

@@ -19,6 +19,13 @@ const BEGINNING: &str = "// tilewright kernel ";
 const LOCAL: &str = ", local memory";
 
 /// What such a line says.
+///
+/// ```
+/// # use gpu_facts::ptx_facts::{PtxFacts, find};
+/// let ptx = "// tilewright kernel axpy: dynamic shared memory 64, layout 00000000000000ff\n.version 7.4";
+/// let facts = PtxFacts { dynamic_shared_bytes: 64, allows_local: false, layout: 255 };
+/// assert_eq!(find(ptx, "axpy"), Some(facts));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PtxFacts {
     /// The dynamic shared memory that a launch gives each block, in bytes; 0 where each launch chooses.
@@ -30,6 +37,13 @@ pub struct PtxFacts {
 }
 
 /// The line for a kernel, without its end.
+///
+/// ```
+/// # use gpu_facts::ptx_facts::{PtxFacts, line};
+/// let facts = PtxFacts { allows_local: true, layout: 255, ..PtxFacts::default() };
+/// let expected = "// tilewright kernel sort: dynamic shared memory 0, local memory, layout 00000000000000ff";
+/// assert_eq!(line("sort", facts), expected);
+/// ```
 pub fn line(kernel: &str, facts: PtxFacts) -> String {
     let PtxFacts { dynamic_shared_bytes, allows_local, layout } = facts;
     let local = if allows_local { LOCAL } else { "" };
@@ -37,6 +51,13 @@ pub fn line(kernel: &str, facts: PtxFacts) -> String {
 }
 
 /// What such a line says of a kernel; `None` if there is none.
+///
+/// ```
+/// # use gpu_facts::ptx_facts::find;
+/// let ptx = "// tilewright kernel axpy: dynamic shared memory 64, layout 00000000000000ff\n.version 7.4";
+/// assert_eq!(find(ptx, "axpy").unwrap().dynamic_shared_bytes, 64);
+/// assert_eq!(find(ptx, "sort"), None);
+/// ```
 pub fn find(ptx: &str, kernel: &str) -> Option<PtxFacts> {
     let lines = ptx.lines().take_while(|line| line.starts_with("//"));
     let facts = lines.filter_map(|line| line.strip_prefix(BEGINNING)?.strip_prefix(kernel)?.strip_prefix(": "));

@@ -63,6 +63,16 @@ pub const PROFILE: &[(&str, &str)] = &[
 const FEATURE: &str = "CARGO_FEATURE_";
 
 /// A digest, and what it is of.
+///
+/// ```
+/// # use tilewright_kernel_digest as kernel_digest;
+/// # use std::{env, path::Path};
+/// let (directory, cargo) = (env!("CARGO_MANIFEST_DIR"), env::var("CARGO").unwrap_or("cargo".to_owned()));
+/// let digest = kernel_digest::of(Path::new(directory), Path::new(&cargo), &kernel_digest::Features::Default)?;
+/// assert_eq!(digest.hex.len(), 64);
+/// assert!(digest.sources.iter().any(|source| source.ends_with("Cargo.lock")));
+/// # Ok::<(), kernel_digest::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     /// 64 hexadecimal digits.
@@ -72,6 +82,16 @@ pub struct Digest {
 }
 
 /// Which features of the crate are enabled.
+///
+/// ```
+/// # use tilewright_kernel_digest as kernel_digest;
+/// # use std::{collections::BTreeSet, env, path::Path};
+/// # let (directory, cargo) = (env!("CARGO_MANIFEST_DIR"), env::var("CARGO").unwrap_or("cargo".to_owned()));
+/// let digest = |features| kernel_digest::of(Path::new(directory), Path::new(&cargo), &features);
+/// let fast = kernel_digest::Features::Only(BTreeSet::from(["FAST".to_owned()]));
+/// assert_ne!(digest(fast)?.hex, digest(kernel_digest::Features::Default)?.hex);
+/// # Ok::<(), kernel_digest::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Features {
     /// Those that are without being asked for.
@@ -81,6 +101,13 @@ pub enum Features {
 }
 
 /// Why there is no digest.
+///
+/// ```
+/// # use tilewright_kernel_digest as kernel_digest;
+/// # use std::path::Path;
+/// let nowhere = kernel_digest::of(Path::new("nowhere"), Path::new("cargo"), &kernel_digest::Features::Default);
+/// assert!(nowhere.unwrap_err().to_string().starts_with("cannot read nowhere: "));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -120,6 +147,14 @@ impl Error {
 /// The whole of a kernel crate's build script: the compile that follows can name the digest as
 /// `env!("TILEWRIGHT_KERNEL_DIGEST")`, and the script runs again when what it is of changes, new files included.
 ///
+/// ```no_run
+/// # use tilewright_kernel_digest as kernel_digest;
+/// // build.rs
+/// fn main() {
+///     kernel_digest::emit();
+/// }
+/// ```
+///
 /// # Panics
 /// If it is not called from a build script. What else goes wrong ends the program with exit code 1.
 pub fn emit() {
@@ -142,6 +177,15 @@ pub fn emit() {
 }
 
 /// The digest of the crate in `crate_dir`, by what `cargo` says of it.
+///
+/// ```
+/// # use tilewright_kernel_digest as kernel_digest;
+/// # use std::{env, path::Path};
+/// let (directory, cargo) = (env!("CARGO_MANIFEST_DIR"), env::var("CARGO").unwrap_or("cargo".to_owned()));
+/// let digest = || kernel_digest::of(Path::new(directory), Path::new(&cargo), &kernel_digest::Features::Default);
+/// assert_eq!(digest()?, digest()?, "the same sources, the same digest");
+/// # Ok::<(), kernel_digest::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error`], if files or cargo cannot be read.

@@ -20,6 +20,17 @@ use std::time::{Duration, Instant};
 use crate::system::{self, Group};
 
 /// How a program has ended.
+///
+/// ```
+/// # use testkit::child::{self, Ended};
+/// # use std::{process::Command, time::Duration};
+/// # fn main() -> std::io::Result<()> {
+/// let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
+/// let ended = child::run(Command::new(cargo).arg("--version"), Some(Duration::from_secs(60)))?;
+/// assert!(matches!(ended, Ended::Exited(status) if status.success()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// By itself.
@@ -46,6 +57,17 @@ fn running() -> MutexGuard<'static, Vec<Group>> {
 }
 
 /// Runs a program to its end, or to the limit. What it starts itself is ended with it then, unless it has left its process group.
+///
+/// ```
+/// # use testkit::child::{self, Ended};
+/// # use std::{process::Command, time::Duration};
+/// # fn main() -> std::io::Result<()> {
+/// let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
+/// let ended = child::run(Command::new(cargo).arg("no-such-command"), Some(Duration::from_secs(60)))?;
+/// assert!(matches!(ended, Ended::Exited(status) if !status.success()));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// If the program cannot be started, or nobody can wait for its end because this process ignores SIGCHLD.
@@ -93,6 +115,13 @@ pub(crate) fn output_of(command: &mut Command, limit: Duration) -> io::Result<(E
 }
 
 /// Ends all programs that [`run`] runs, before this one ends. None of those calls returns any more.
+///
+/// ```no_run
+/// # use testkit::child;
+/// // When the user has pressed Ctrl-C, say.
+/// child::end_all();
+/// std::process::exit(130);
+/// ```
 pub fn end_all() {
     ENDING.store(true, Ordering::Relaxed);
     running().iter().for_each(|group| system::interrupt(*group));

@@ -1,6 +1,6 @@
 //! Atomic operations and fences: how threads of different warps and blocks tell one another what they have done.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::atomic::{AcqRel, GlobalAtomics, Scope};
 //! use cuda_std::prelude::*;
@@ -83,6 +83,23 @@ use crate::{Element, GlobalSliceMut, KernelParam, Layout};
 /// Which threads an operation is atomic and ordered with respect to.
 ///
 /// An operation with a scope that does not include a thread is, to that thread, an ordinary access.
+///
+/// ```
+/// # use tilewright_cuda_std::{atomic::Relaxed, examples::run, prelude::*};
+/// let counts = run(64, || {
+///     static COUNT: Shared<[u32; 1]> = Shared::new();
+///     // SAFETY: one thread writes it before the first barrier, and others access it atomically only.
+///     unsafe {
+///         if thread::index() == 0 {
+///             COUNT.write(0, 0);
+///         }
+///         thread::sync_threads();
+///         // The threads that add to it are all in this block.
+///         COUNT.atomic(0).fetch_add(1, Relaxed, atomic::Scope::Block)
+///     }
+/// });
+/// assert_eq!(counts.iter().max(), Some(&63));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scope {
     /// The threads of the block (`.cta`).
@@ -106,6 +123,7 @@ pub enum Order {
     SeqCst,
 }
 
+#[doc(hidden)]
 impl Order {
     /// Whether what follows is behind what was released.
     #[cfg(not(target_arch = "nvptx64"))]
@@ -125,18 +143,58 @@ mod sealed {
 }
 
 /// An order that an operation which reads and writes can have.
+///
+/// ```
+/// # use tilewright_cuda_std::{atomic::{self, Atomic, GlobalAtomics, Scope}, examples::run_over};
+/// fn count<O: atomic::Ordering>(n: Atomic<'_, u32>, order: O) -> u32 {
+///     n.fetch_add(1, order, Scope::Device)
+/// }
+/// let mut n = [0];
+/// run_over(32, &mut n, |n: GlobalAtomics<'_, u32>| Some(count(n.get(0)?, atomic::AcqRel)));
+/// assert_eq!(n, [32]);
+/// ```
 pub trait Ordering: sealed::Sealed + Copy {
     #[doc(hidden)]
     const ORDER: Order;
 }
 
 /// An order that a load can have: [`Relaxed`], [`Acquire`], [`SeqCst`].
+///
+/// ```
+/// # use tilewright_cuda_std::{atomic::{self, Atomic, GlobalAtomics, Scope}, examples::run_over};
+/// fn is_set<O: atomic::LoadOrdering>(flag: Atomic<'_, u32>, order: O) -> bool {
+///     flag.load(order, Scope::Device) != 0
+/// }
+/// let is_set = run_over(1, &mut [1], |flag: GlobalAtomics<'_, u32>| Some(is_set(flag.get(0)?, atomic::Acquire)));
+/// assert_eq!(is_set, [Some(true)]);
+/// ```
 pub trait LoadOrdering: Ordering {}
 
 /// An order that a store can have: [`Relaxed`], [`Release`], [`SeqCst`].
+///
+/// ```
+/// # use tilewright_cuda_std::{atomic::{self, Atomic, GlobalAtomics, Scope}, examples::run_over};
+/// fn set<O: atomic::StoreOrdering>(flag: Atomic<'_, u32>, order: O) {
+///     flag.store(1, order, Scope::Device);
+/// }
+/// let mut flag = [0];
+/// run_over(1, &mut flag, |flag: GlobalAtomics<'_, u32>| Some(set(flag.get(0)?, atomic::Release)));
+/// assert_eq!(flag, [1]);
+/// ```
 pub trait StoreOrdering: Ordering {}
 
 /// An order that a fence can have: [`AcqRel`], [`SeqCst`].
+///
+/// ```
+/// # use tilewright_cuda_std::{atomic::{self, GlobalAtomics, Relaxed, Scope}, examples::run_over};
+/// fn count_behind_a_fence<O: atomic::FenceOrdering>(n: GlobalAtomics<'_, u32>, order: O) -> Option<u32> {
+///     atomic::fence(order, Scope::Device);
+///     Some(n.get(0)?.fetch_add(1, Relaxed, Scope::Device))
+/// }
+/// let mut n = [0];
+/// run_over(32, &mut n, |n: GlobalAtomics<'_, u32>| count_behind_a_fence(n, atomic::AcqRel));
+/// assert_eq!(n, [32]);
+/// ```
 pub trait FenceOrdering: Ordering {}
 
 macro_rules! orders {
@@ -154,20 +212,108 @@ macro_rules! orders {
 
 orders! {
     /// Orders nothing but the accesses to this one element.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+    /// // A counter that is read behind the launch.
+    /// let mut n = [0];
+    /// run_over(32, &mut n, |n: GlobalAtomics<'_, u32>| Some(n.get(0)?.fetch_add(1, Relaxed, Scope::Device)));
+    /// assert_eq!(n, [32]);
+    /// ```
     Relaxed: LoadOrdering, StoreOrdering;
     /// What follows is behind what the thread did that released the value that is read.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, prelude::*};
+    /// let read = run_over(64, &mut [0], |flag: GlobalAtomics<'_, u32>| {
+    ///     static MESSAGE: Shared<[u32; 1]> = Shared::new();
+    ///     let (flag, t) = (flag.get(0)?, thread::index());
+    ///     if t == 0 {
+    ///         // SAFETY: written before the flag, and read behind it.
+    ///         unsafe { MESSAGE.write(0, 42) };
+    ///         flag.store(1, Release, Scope::Block);
+    ///     }
+    ///     while t == 32 && flag.load(Acquire, Scope::Block) == 0 {}
+    ///     // SAFETY: as above.
+    ///     (t == 32).then(|| unsafe { MESSAGE.read(0) })
+    /// });
+    /// assert_eq!(read[32], Some(42));
+    /// ```
     Acquire: LoadOrdering;
     /// What comes before is before what a thread does that acquires the value that is written.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, prelude::*};
+    /// let read = run_over(64, &mut [0], |flag: GlobalAtomics<'_, u32>| {
+    ///     static MESSAGE: Shared<[u32; 1]> = Shared::new();
+    ///     let (flag, t) = (flag.get(0)?, thread::index());
+    ///     if t == 0 {
+    ///         // SAFETY: written before the flag, and read behind it.
+    ///         unsafe { MESSAGE.write(0, 42) };
+    ///         flag.store(1, Release, Scope::Block);
+    ///     }
+    ///     while t == 32 && flag.load(Acquire, Scope::Block) == 0 {}
+    ///     // SAFETY: as above.
+    ///     (t == 32).then(|| unsafe { MESSAGE.read(0) })
+    /// });
+    /// assert_eq!(read[32], Some(42));
+    /// ```
     Release: StoreOrdering;
     /// Both.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, prelude::*};
+    /// // The thread that counts last is behind all others, and adds up what they have written.
+    /// let sums = run_over(64, &mut [0], |done: GlobalAtomics<'_, u32>| {
+    ///     static PARTS: Shared<[u32; 64]> = Shared::new();
+    ///     // SAFETY: a thread writes an element of its own; the last one reads behind all.
+    ///     unsafe { PARTS.write(thread::index(), thread::thread_idx_x()) };
+    ///     let is_last = done.get(0)?.fetch_add(1, AcqRel, Scope::Block) == 63;
+    ///     // SAFETY: as above.
+    ///     is_last.then(|| (0..64).map(|i| unsafe { PARTS.read(i) }).sum::<u32>())
+    /// });
+    /// assert_eq!(sums.into_iter().flatten().collect::<Vec<_>>(), [64 * 63 / 2]);
+    /// ```
     AcqRel: FenceOrdering;
     /// Both, and all such operations are in one order for everybody: `fence.sc` stands before the instruction.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+    /// // Threads of two warps each set their own flag, and look at the other's: at least one of them sees it set.
+    /// let seen = run_over(64, &mut [0; 2], |flags: GlobalAtomics<'_, u32>| {
+    ///     let own = thread::index() / 32;
+    ///     flags.get(own)?.store(1, SeqCst, Scope::Block);
+    ///     Some(flags.get(1 - own)?.load(SeqCst, Scope::Block))
+    /// });
+    /// assert!(seen[0] == Some(1) || seen[32] == Some(1));
+    /// ```
     SeqCst: LoadOrdering, StoreOrdering, FenceOrdering;
 }
 
 /// A fence: what this thread did before is ordered before its atomic stores that follow, and what it does after is ordered behind its
 /// atomic loads that came before, as if those released and these acquired (`fence.acq_rel`, `fence.sc`; CUDA's `__threadfence` is
 /// `fence(AcqRel, Scope::Device)`).
+///
+/// ```
+/// # use tilewright_cuda_std::{atomic::*, examples::run_over, prelude::*};
+/// let mut flag = [0];
+/// let read = run_over(64, &mut flag, |flag: GlobalAtomics<'_, u32>| {
+///     static MESSAGE: Shared<[u32; 1]> = Shared::new();
+///     let (flag, t) = (flag.get(0)?, thread::index());
+///     if t == 0 {
+///         // SAFETY: the fences and the flag order this before the read.
+///         unsafe { MESSAGE.write(0, 42) };
+///         fence(AcqRel, Scope::Block);
+///         flag.store(1, Relaxed, Scope::Block);
+///     } else if t == 32 {
+///         while flag.load(Relaxed, Scope::Block) == 0 {}
+///         fence(AcqRel, Scope::Block);
+///     }
+///     // SAFETY: as above.
+///     (t == 32).then(|| unsafe { MESSAGE.read(0) })
+/// });
+/// assert_eq!(read[32], Some(42));
+/// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence<O: FenceOrdering>(_order: O, scope: Scope) {
@@ -222,6 +368,16 @@ impl Place {
 }
 
 /// An element of global or shared memory that threads may access at once.
+///
+/// ```
+/// # use tilewright_cuda_std::{atomic::*, examples::run_over, prelude::*};
+/// let mut largest = [0];
+/// run_over(64, &mut largest, |largest: GlobalAtomics<'_, u32>| {
+///     let largest: Atomic<'_, u32> = largest.get(0)?;
+///     Some(largest.fetch_max(thread::thread_idx_x(), Relaxed, Scope::Device))
+/// });
+/// assert_eq!(largest, [63]);
+/// ```
 #[derive(Clone, Copy)]
 pub struct Atomic<'a, T> {
     place: Place,
@@ -238,6 +394,12 @@ impl<T: AtomicElement> Atomic<'_, T> {
     }
 
     /// The value (`ld`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+    /// let values = run_over(32, &mut [7], |x: GlobalAtomics<'_, u32>| Some(x.get(0)?.load(Acquire, Scope::Device)));
+    /// assert_eq!(values, [Some(7); 32]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn load<O: LoadOrdering>(self, _order: O, scope: Scope) -> T {
@@ -253,6 +415,13 @@ impl<T: AtomicElement> Atomic<'_, T> {
     }
 
     /// Writes a value (`st`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+    /// let mut x = [7];
+    /// run_over(32, &mut x, |x: GlobalAtomics<'_, u32>| Some(x.get(0)?.store(8, Release, Scope::Device)));
+    /// assert_eq!(x, [8]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn store<O: StoreOrdering>(self, value: T, _order: O, scope: Scope) {
@@ -272,6 +441,17 @@ impl<T: AtomicElement> Atomic<'_, T> {
     }
 
     /// Writes a value, and returns the one before (`atom.exch`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+    /// let mut x = [100];
+    /// let before = run_over(32, &mut x, |x: GlobalAtomics<'_, u32>| {
+    ///     Some(x.get(0)?.swap(thread::thread_idx_x(), Relaxed, Scope::Device))
+    /// });
+    /// // One of the threads got what was there at first, and what the last one has written is left.
+    /// assert_eq!(before.iter().filter(|before| **before == Some(100)).count(), 1);
+    /// assert!(x[0] < 32);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn swap<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
@@ -279,6 +459,17 @@ impl<T: AtomicElement> Atomic<'_, T> {
     }
 
     /// Writes `new` if the bits are those of `current` (`atom.cas`). Returns the value before: the write took place if it was `current`.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+    /// let mut owner = [0];
+    /// let got = run_over(32, &mut owner, |owner: GlobalAtomics<'_, u32>| {
+    ///     Some(owner.get(0)?.compare_exchange(0, 1, AcqRel, Scope::Device))
+    /// });
+    /// // One thread found 0 there, and all others what that one has written.
+    /// assert_eq!(got.iter().filter(|got| **got == Some(Ok(0))).count(), 1);
+    /// assert_eq!(got.iter().filter(|got| **got == Some(Err(1))).count(), 31);
+    /// ```
     ///
     /// # Errors
     /// The value before, if it was another one.
@@ -326,6 +517,13 @@ impl<T: AtomicNumber> Atomic<'_, T> {
     /// Adds, and returns the value before (`atom.add`). Of numbers with a point each addition is rounded by itself, to nearest, so that a
     /// sum of several threads' depends on the order in which they come. An addition to an `f32` in global memory takes subnormal numbers
     /// for zero, operands and results both, unlike all other arithmetic here and unlike one in shared memory (PTX ISA, `atom`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+    /// let mut sum = [0.0];
+    /// run_over(32, &mut sum, |sum: GlobalAtomics<'_, f32>| Some(sum.get(0)?.fetch_add(0.5, Relaxed, Scope::Device)));
+    /// assert_eq!(sum, [16.0]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fetch_add<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
@@ -335,6 +533,13 @@ impl<T: AtomicNumber> Atomic<'_, T> {
 
 impl<T: AtomicInteger> Atomic<'_, T> {
     /// Subtracts, and returns the value before (`atom.add` of the negative).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+    /// let mut left = [40];
+    /// run_over(32, &mut left, |left: GlobalAtomics<'_, u32>| Some(left.get(0)?.fetch_sub(1, Relaxed, Scope::Device)));
+    /// assert_eq!(left, [8]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fetch_sub<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
@@ -342,6 +547,15 @@ impl<T: AtomicInteger> Atomic<'_, T> {
     }
 
     /// Writes the smaller value, and returns the one before (`atom.min`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+    /// let mut least = [1000];
+    /// run_over(32, &mut least, |least: GlobalAtomics<'_, u32>| {
+    ///     Some(least.get(0)?.fetch_min(100 - thread::thread_idx_x(), Relaxed, Scope::Device))
+    /// });
+    /// assert_eq!(least, [69]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fetch_min<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
@@ -349,6 +563,15 @@ impl<T: AtomicInteger> Atomic<'_, T> {
     }
 
     /// Writes the larger value, and returns the one before (`atom.max`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+    /// let mut largest = [-1];
+    /// run_over(32, &mut largest, |largest: GlobalAtomics<'_, i32>| {
+    ///     Some(largest.get(0)?.fetch_max(10 * thread::thread_idx_x() as i32, Relaxed, Scope::Device))
+    /// });
+    /// assert_eq!(largest, [310]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fetch_max<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
@@ -356,6 +579,13 @@ impl<T: AtomicInteger> Atomic<'_, T> {
     }
 
     /// Keeps the bits that are set in `value`, too, and returns the value before (`atom.and`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+    /// let mut bits = [0b1110];
+    /// let before = run_over(1, &mut bits, |x: GlobalAtomics<'_, u32>| Some(x.get(0)?.fetch_and(0b0111, Relaxed, Scope::Device)));
+    /// assert_eq!((before[0], bits), (Some(0b1110), [0b0110]));
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fetch_and<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
@@ -363,6 +593,15 @@ impl<T: AtomicInteger> Atomic<'_, T> {
     }
 
     /// Sets the bits that are set in `value`, and returns the value before (`atom.or`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+    /// let mut has_come = [0];
+    /// run_over(32, &mut has_come, |bits: GlobalAtomics<'_, u32>| {
+    ///     Some(bits.get(0)?.fetch_or(1 << thread::thread_idx_x(), Relaxed, Scope::Device))
+    /// });
+    /// assert_eq!(has_come, [u32::MAX]);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fetch_or<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
@@ -370,6 +609,13 @@ impl<T: AtomicInteger> Atomic<'_, T> {
     }
 
     /// Inverts the bits that are set in `value`, and returns the value before (`atom.xor`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+    /// let mut bits = [0b1110];
+    /// let before = run_over(1, &mut bits, |x: GlobalAtomics<'_, u32>| Some(x.get(0)?.fetch_xor(0b0011, Relaxed, Scope::Device)));
+    /// assert_eq!((before[0], bits), (Some(0b1110), [0b1101]));
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn fetch_xor<O: Ordering>(self, value: T, order: O, scope: Scope) -> T {
@@ -379,9 +625,29 @@ impl<T: AtomicInteger> Atomic<'_, T> {
 
 macro_rules! fetch_extremes {
     ($($number:ty),*) => { $(
+        #[doc = concat!("Extremes of [`", stringify!($number), "`] numbers.")]
+        ///
+        /// ```
+        /// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+        #[doc = concat!("let mut largest = [", stringify!($number), "::NEG_INFINITY];")]
+        /// run_over(32, &mut largest, |largest: GlobalAtomics<'_, _>| {
+        #[doc = concat!("    let own = thread::thread_idx_x() as ", stringify!($number), " / 2.0;")]
+        ///     Some(largest.get(0)?.fetch_max(own, Relaxed, Scope::Device))
+        /// });
+        /// assert_eq!(largest, [15.5]);
+        /// ```
         impl Atomic<'_, $number> {
             /// Writes the smaller number, and returns the one before. No GPU has an instruction for it: a loop of compare-exchanges, as
             /// many as other threads come in between. A NaN is no number: what is left is the other; −0 is not below 0.
+            ///
+            /// ```
+            /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+            #[doc = concat!("let mut x: [", stringify!($number), "; 1] = [1.5];")]
+            #[doc = concat!(
+                "let before = run_over(1, &mut x, |x: GlobalAtomics<'_, _>| Some(x.get(0)?.fetch_min(-2.5, Relaxed, Scope::Device)));"
+            )]
+            /// assert_eq!((before[0], x), (Some(1.5), [-2.5]));
+            /// ```
             #[inline(always)]
             #[track_caller]
             pub fn fetch_min<O: Ordering>(self, value: $number, order: O, scope: Scope) -> $number {
@@ -389,6 +655,15 @@ macro_rules! fetch_extremes {
             }
 
             /// Writes the larger number, and returns the one before. As for [`Atomic::fetch_min`].
+            ///
+            /// ```
+            /// # use tilewright_cuda_std::{atomic::*, examples::run_over};
+            #[doc = concat!("let mut x: [", stringify!($number), "; 1] = [1.5];")]
+            #[doc = concat!(
+                "let before = run_over(1, &mut x, |x: GlobalAtomics<'_, _>| Some(x.get(0)?.fetch_max(2.5, Relaxed, Scope::Device)));"
+            )]
+            /// assert_eq!((before[0], x), (Some(1.5), [2.5]));
+            /// ```
             #[inline(always)]
             #[track_caller]
             pub fn fetch_max<O: Ordering>(self, value: $number, order: O, scope: Scope) -> $number {
@@ -424,6 +699,16 @@ fetch_extremes!(f32, f64);
 ///
 /// The layout is the same on both sides, an address and a 64-bit length, as a [`GlobalSlice`](crate::GlobalSlice)'s. On the CPU a launch
 /// of a kernel with such a parameter runs some blocks at a time and lets them take turns, so that they can wait for one another.
+///
+/// ```
+/// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+/// // A histogram: which of 64 threads counts when does not matter.
+/// let mut counts = [0; 4];
+/// run_over(64, &mut counts, |counts: GlobalAtomics<'_, u32>| {
+///     Some(counts.get(thread::index() % 4)?.fetch_add(1, Relaxed, Scope::Device))
+/// });
+/// assert_eq!(counts, [16; 4]);
+/// ```
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct GlobalAtomics<'a, T> {
@@ -433,12 +718,26 @@ pub struct GlobalAtomics<'a, T> {
 
 impl<'a, T: AtomicElement> GlobalAtomics<'a, T> {
     /// The view of a slice in this processor's memory.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{GlobalAtomics};
+    /// let mut counts = [0u32; 4];
+    /// assert_eq!(GlobalAtomics::new(&mut counts).len(), 4);
+    /// ```
     #[inline(always)]
     pub fn new(slice: &'a mut [T]) -> Self {
         Self { whole: GlobalSliceMut::new(slice) }
     }
 
     /// The view of `len` elements at `pointer`, which may be an address in a GPU's memory.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{GlobalAtomics};
+    /// let mut counts = [0u32; 4];
+    /// // SAFETY: an array of this program, which nothing else accesses as long as the view is there.
+    /// let view = unsafe { GlobalAtomics::from_raw_parts(counts.as_mut_ptr(), counts.len()) };
+    /// assert_eq!(view.len(), 4);
+    /// ```
     ///
     /// # Safety
     /// As for [`GlobalSliceMut::from_raw_parts`].
@@ -449,24 +748,50 @@ impl<'a, T: AtomicElement> GlobalAtomics<'a, T> {
     }
 
     /// The number of elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{GlobalAtomics};
+    /// assert_eq!(GlobalAtomics::new(&mut [0u32; 4]).len(), 4);
+    /// ```
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.whole.len()
     }
 
     /// Whether there are no elements.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{GlobalAtomics};
+    /// assert!(GlobalAtomics::<u32>::new(&mut []).is_empty());
+    /// ```
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.whole.is_empty()
     }
 
     /// The address of the first element.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{GlobalAtomics};
+    /// let mut counts = [0u32; 4];
+    /// let address = counts.as_ptr();
+    /// assert_eq!(GlobalAtomics::new(&mut counts).as_mut_ptr().cast_const(), address);
+    /// ```
     #[inline(always)]
     pub fn as_mut_ptr(&self) -> *mut T {
         self.whole.as_mut_ptr()
     }
 
     /// Element `index`, or `None` past the end.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+    /// let mut x = [5, 6];
+    /// let values = run_over(3, &mut x, |x: GlobalAtomics<'_, u32>| {
+    ///     x.get(thread::index()).map(|x| x.load(Relaxed, Scope::Device))
+    /// });
+    /// assert_eq!(values, [Some(5), Some(6), None]);
+    /// ```
     ///
     /// # Panics
     /// If there is such an element, but no kernel runs: the memory may be a GPU's.
@@ -483,6 +808,16 @@ impl<'a, T: AtomicElement> GlobalAtomics<'a, T> {
     }
 
     /// Element `index`.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, thread};
+    /// let mut x = [5, 6];
+    /// let values = run_over(2, &mut x, |x: GlobalAtomics<'_, u32>| {
+    ///     // SAFETY: there are as many threads as elements.
+    ///     unsafe { x.get_unchecked(thread::index()).load(Relaxed, Scope::Device) }
+    /// });
+    /// assert_eq!(values, [5, 6]);
+    /// ```
     ///
     /// # Safety
     /// `index < self.len()`. (On the CPU a larger one ends the launch with a report instead.)
@@ -509,6 +844,16 @@ unsafe impl<T: AtomicElement + KernelParam> KernelParam for GlobalAtomics<'_, T>
 impl<'a, T: AtomicElement> GlobalSliceMut<'a, T> {
     /// Element `index` for atomic operations, which are relaxed: what is to order blocks has to be in a [`GlobalAtomics`].
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run_over, prelude::*};
+    /// let mut sums = [0.0; 2];
+    /// run_over(64, &mut sums, |sums: GlobalSliceMut<'_, f32>| {
+    ///     // SAFETY: there are two elements, and nobody accesses them otherwise.
+    ///     unsafe { sums.atomic_unchecked(thread::index() % 2).fetch_add(1.0, Relaxed, Scope::Device) }
+    /// });
+    /// assert_eq!(sums, [32.0; 2]);
+    /// ```
+    ///
     /// # Safety
     /// `index < self.len()` (checked on the CPU). No thread accesses the element otherwise than atomically without a barrier between.
     #[inline(always)]
@@ -523,6 +868,23 @@ impl<'a, T: AtomicElement> GlobalSliceMut<'a, T> {
 impl<A: crate::shared::SharedArray<Element: AtomicElement>> crate::Shared<A> {
     /// The element at `index` for atomic operations.
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run, prelude::*};
+    /// let counts = run(32, || {
+    ///     static COUNTS: Shared<[u32; 32]> = Shared::new();
+    ///     let t = thread::index();
+    ///     // SAFETY: inside of the array; barriers separate the atomic accesses from the others.
+    ///     unsafe {
+    ///         COUNTS.write(t, 0);
+    ///         thread::sync_threads();
+    ///         COUNTS.atomic(t / 8).fetch_add(1, Relaxed, Scope::Block);
+    ///         thread::sync_threads();
+    ///         COUNTS.read(t)
+    ///     }
+    /// });
+    /// assert_eq!(counts[..5], [8, 8, 8, 8, 0]);
+    /// ```
+    ///
     /// # Safety
     /// `index` is within the array. No thread accesses the element otherwise than atomically without a barrier between. (Both are checked on
     /// the CPU.)
@@ -536,6 +898,23 @@ impl<A: crate::shared::SharedArray<Element: AtomicElement>> crate::Shared<A> {
 
 impl<T: AtomicElement> crate::SharedSlice<T> {
     /// Element `index` for atomic operations.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, examples::run, prelude::*};
+    /// let counts = run(32, || {
+    ///     let t = thread::index();
+    ///     // SAFETY: inside of the dynamic shared memory; barriers separate the atomic accesses from the others.
+    ///     unsafe {
+    ///         let counts = dynamic_shared::<u32>(0, 32);
+    ///         counts.write(t, 0);
+    ///         thread::sync_threads();
+    ///         counts.atomic(t / 8).fetch_add(1, Relaxed, Scope::Block);
+    ///         thread::sync_threads();
+    ///         counts.read(t)
+    ///     }
+    /// });
+    /// assert_eq!(counts[..5], [8, 8, 8, 8, 0]);
+    /// ```
     ///
     /// # Safety
     /// As for [`Shared::atomic`](crate::Shared::atomic).
@@ -555,6 +934,23 @@ impl<T: AtomicElement> crate::SharedSlice<T> {
 impl<A: crate::shared::SharedArray<Element: AtomicElement>> crate::cluster::RemoteShared<A> {
     /// The element at `index` for atomic operations (`atom.shared::cluster`).
     ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, cluster, examples::run_clusters, prelude::*};
+    /// // A cluster of two blocks of one thread: both count in the first one's shared memory.
+    /// let counts = run_clusters(2, 2, 1, || {
+    ///     static COUNT: Shared<[u32; 1]> = Shared::new();
+    ///     // SAFETY: the cluster meets before and behind all accesses of other blocks, which are atomic.
+    ///     unsafe {
+    ///         COUNT.write(0, 0);
+    ///         cluster::sync();
+    ///         COUNT.of_block(0).atomic(0).fetch_add(1, Relaxed, Scope::Cluster);
+    ///         cluster::sync();
+    ///         COUNT.read(0)
+    ///     }
+    /// });
+    /// assert_eq!(counts, [2, 0]);
+    /// ```
+    ///
     /// # Safety
     /// There is a block of this rank in the cluster, which has begun and not ended when the operation takes place; `index` is within the
     /// array. No thread accesses the element otherwise than atomically, unless something orders the two accesses. (All of this is checked on
@@ -569,6 +965,23 @@ impl<A: crate::shared::SharedArray<Element: AtomicElement>> crate::cluster::Remo
 
 impl<T: AtomicElement> crate::cluster::RemoteSlice<T> {
     /// Element `index` for atomic operations (`atom.shared::cluster`).
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{atomic::*, cluster, examples::run_clusters, prelude::*};
+    /// // A cluster of two blocks of one thread: both count in the first one's shared memory.
+    /// let counts = run_clusters(2, 2, 1, || {
+    ///     // SAFETY: the cluster meets before and behind all accesses of other blocks, which are atomic.
+    ///     unsafe {
+    ///         let count = dynamic_shared::<u32>(0, 1);
+    ///         count.write(0, 0);
+    ///         cluster::sync();
+    ///         count.of_block(0).atomic(0).fetch_add(1, Relaxed, Scope::Cluster);
+    ///         cluster::sync();
+    ///         count.read(0)
+    ///     }
+    /// });
+    /// assert_eq!(counts, [2, 0]);
+    /// ```
     ///
     /// # Safety
     /// As for [`RemoteShared::atomic`](crate::cluster::RemoteShared::atomic).

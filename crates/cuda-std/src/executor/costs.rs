@@ -166,6 +166,23 @@ impl Costs {
 impl Executor {
     /// The same executor, which notes what the accesses of kernels would cost on a GPU, and has [`Checks::Full`], by which it sees them. It
     /// is slower by that, and takes memory for all accesses of a warp between two points where its lanes meet.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{executor::{Checks, CostKind, Costs, Executor}, prelude::*};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// # use std::sync::Arc;
+    /// /// Each lane reads the first number of a row of 32.
+    /// #[kernel(block = 32)]
+    /// fn first_of_rows(x: GlobalSlice<'_, f32>) {
+    ///     _ = x.get(32 * thread::index());
+    /// }
+    /// let (costs, x) = (Arc::new(Costs::default()), [0.0; 1024]);
+    /// let executor = Executor::new(Checks::Full).with_costs(Arc::clone(&costs));
+    /// // SAFETY: the only view is of an array of this program.
+    /// unsafe { executor.launch(first_of_rows { x: GlobalSlice::new(&x) }, Dim3::from(1)) }.unwrap();
+    /// let loads = costs.kernels()[0].total(CostKind::GlobalLoad);
+    /// assert_eq!((loads.requests, loads.sectors, loads.bytes), (1, 32, 128), "32 bytes come for each 4");
+    /// ```
     pub fn with_costs(self, costs: Arc<Costs>) -> Self {
         Self { checks: Checks::Full, costs: Some(costs), ..self }
     }

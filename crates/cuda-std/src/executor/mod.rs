@@ -1,6 +1,6 @@
 //! Runs kernels on the CPU, and checks what they do.
 //!
-//! ```
+//! ```standalone_crate
 //! # extern crate tilewright_cuda_std as cuda_std;
 //! use cuda_std::executor::{Checks, Executor};
 //! use cuda_std::prelude::*;
@@ -193,6 +193,24 @@ use crate::{Dim3, Kernel};
 const MAX_THREADS: usize = Limits::of_hopper().threads_per_block as usize;
 
 /// What a launch checks besides what it always does.
+///
+/// ```standalone_crate
+/// # use cuda_std::{executor::{Checks, Executor, LaunchError}, prelude::*};
+/// # extern crate tilewright_cuda_std as cuda_std;
+/// /// Each thread writes the same element: a race.
+/// #[kernel(block = 32)]
+/// fn race(x: GlobalSliceMut<'_, u32>) {
+///     // SAFETY: none: other threads write it, too.
+///     unsafe { x.set_unchecked(0, thread::thread_idx_x()) }
+/// }
+/// # let launch = |checks| {
+/// #     let mut x = [0];
+/// #     // SAFETY: the view is of an array of this program.
+/// #     unsafe { Executor::new(checks).launch(race { x: GlobalSliceMut::new(&mut x) }, Dim3::from(1)) }
+/// # };
+/// assert!(launch(Checks::Bounds).is_ok());
+/// assert!(matches!(launch(Checks::Full), Err(LaunchError::Fault(_))));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Checks {
     /// Indices, barriers, warp operations and stacks: what is always checked.
@@ -202,6 +220,21 @@ pub enum Checks {
 }
 
 /// Runs kernels on this processor, on the threads of the current rayon pool.
+///
+/// ```standalone_crate
+/// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
+/// # extern crate tilewright_cuda_std as cuda_std;
+/// #[kernel(block = 32)]
+/// fn squares(x: DisjointSlice<'_, u32>) {
+///     if let Some(x) = x.own() {
+///         x.set((x.index() * x.index()) as u32);
+///     }
+/// }
+/// let (executor, mut x) = (Executor::new(Checks::Full), [0; 40]);
+/// // SAFETY: the only view is of an array of this program.
+/// unsafe { executor.launch(squares { x: DisjointSlice::new(&mut x) }, Dim3::from(2)) }.unwrap();
+/// assert_eq!(x[39], 39 * 39);
+/// ```
 #[derive(Clone)]
 pub struct Executor {
     checks: Checks,
@@ -239,6 +272,11 @@ impl Executor {
     pub const DEFAULT_MULTIPROCESSORS: u32 = 132;
 
     /// An executor that checks what `checks` says.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{executor::{Checks, Executor}};
+    /// assert_eq!(Executor::new(Checks::Full).checks(), Checks::Full);
+    /// ```
     pub fn new(checks: Checks) -> Self {
         Self {
             checks,
@@ -260,12 +298,36 @@ impl Executor {
     /// The same executor with stacks of at least `bytes` bytes for each thread of a block, and no fewer than 16 KiB. They
     /// take address space at once, but memory only as far as kernels use them. A kernel that says what it needs (`stack = …`) gets at
     /// least that; but a function takes more of a stack here than on a GPU, several times as much without optimization.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{executor::{Checks, Executor}};
+    /// // For kernels that call themselves, or have large arrays of their own.
+    /// let executor = Executor::new(Checks::Full).stack_bytes(1 << 20);
+    /// assert!(format!("{executor:?}").contains("stack_bytes: 1048576"));
+    /// ```
     pub fn stack_bytes(self, bytes: usize) -> Self {
         Self { stack_bytes: bytes.clamp(*stacks::SIZES.start(), *stacks::SIZES.end()), idle: Arc::default(), ..self }
     }
 
     /// The same executor, which notes what in its kernels it can do in another way than they ask for, or does one thing so, as `changes`
     /// says: for tests of the checks themselves.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{executor::{Changes, Checks, Executor}, prelude::*};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// # use std::sync::Arc;
+    /// #[kernel(block = 64)]
+    /// fn meet() {
+    ///     // SAFETY: all threads come here.
+    ///     unsafe { thread::sync_threads() }
+    /// }
+    /// // Which calls there are that it could carry out in another way.
+    /// let changes = Arc::new(Changes::default());
+    /// let executor = Executor::new(Checks::Full).with_changes(Arc::clone(&changes));
+    /// // SAFETY: there are no views.
+    /// unsafe { executor.launch(meet {}, Dim3::from(1)) }.unwrap();
+    /// assert_eq!(changes.take_met()[0].function, "sync_threads");
+    /// ```
     pub fn with_changes(self, changes: Arc<Changes>) -> Self {
         changes.switch_on();
         Self { changes: Some(changes), ..self }
@@ -273,17 +335,37 @@ impl Executor {
 
     /// The same executor, which refuses what a GPU with these limits would refuse. Without this call they are those of compute
     /// capability 9.0, the largest that there are.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{ComputeCapability, Limits, executor::{Checks, Executor}};
+    /// let ada = Limits::of(ComputeCapability::new(8, 9)).unwrap();
+    /// let executor = Executor::new(Checks::Full).with_limits(ada);
+    /// assert_eq!(executor.limits().shared_bytes, 99 << 10);
+    /// ```
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
     /// The same executor, which refuses a cooperative launch as a GPU with so many multiprocessors would.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{KernelFacts, executor::{Checks, Executor}};
+    /// let kernel = KernelFacts { block: [1024, 1, 1], ..KernelFacts::new("large") };
+    /// let executor = Executor::new(Checks::Full).multiprocessors(10);
+    /// assert_eq!(executor.resident_blocks(&kernel), 20, "2048 threads on each of 10 multiprocessors");
+    /// ```
     pub fn multiprocessors(self, multiprocessors: u32) -> Self {
         Self { multiprocessors, ..self }
     }
 
     /// How many blocks of a kernel run at the same time on the GPU that the executor stands for, as far as shared memory, threads and
     /// blocks say: the largest grid of a cooperative launch. Registers may leave fewer.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{KernelFacts, executor::{Checks, Executor}};
+    /// let kernel = KernelFacts { block: [1024, 1, 1], ..KernelFacts::new("large") };
+    /// assert_eq!(Executor::new(Checks::Full).resident_blocks(&kernel), 264, "2 on each of 132 multiprocessors");
+    /// ```
     pub fn resident_blocks(&self, kernel: &KernelFacts) -> u64 {
         u64::from(self.multiprocessors) * u64::from(self.limits.resident_blocks(kernel))
     }
@@ -291,31 +373,119 @@ impl Executor {
     /// The same executor, which runs so many blocks at the same time, at least one, where they can wait for one another. A GPU promises no
     /// more than one, unless the launch is a cooperative one, of which all blocks run at the same time whatever the window is. Clusters are
     /// never divided: those of which one block runs, run as a whole.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// /// Each block waits until all have come: more blocks than run at the same time would wait forever.
+    /// #[kernel(block = 1, any_grid, requires(come.len() == 1))]
+    /// fn meet(come: GlobalAtomics<'_, u32>) {
+    ///     let Some(come) = come.get(0) else { return };
+    ///     come.fetch_add(1, atomic::Relaxed, atomic::Scope::Device);
+    ///     while come.load(atomic::Relaxed, atomic::Scope::Device) < thread::grid_dim_x() {}
+    /// }
+    /// # let launch = |window| {
+    /// #     let mut come = [0];
+    /// #     let kernel = meet { come: GlobalAtomics::new(&mut come) };
+    /// #     // SAFETY: the view is of an array of this program.
+    /// #     unsafe { Executor::new(Checks::Full).window(window).launch(kernel, Dim3::from(6)) }
+    /// # };
+    /// assert!(launch(6).is_ok());
+    /// assert!(launch(5).is_err()); // and the report says who waits for what
+    /// ```
     pub fn window(self, blocks: usize) -> Self {
         Self { window: blocks.max(1), ..self }
     }
 
     /// The same executor with another order in which blocks that can wait for one another take turns.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// /// The order in which blocks come, when they have all begun.
+    /// #[kernel(block = 1, any_grid, requires(next.len() == 1))]
+    /// fn tickets(next: GlobalAtomics<'_, u32>, tickets: GlobalSliceMut<'_, u32>) {
+    ///     let Some(next) = next.get(0) else { return };
+    ///     next.fetch_add(1, atomic::Relaxed, atomic::Scope::Device);
+    ///     while next.load(atomic::Relaxed, atomic::Scope::Device) < thread::grid_dim_x() {}
+    ///     let ticket = next.fetch_add(1, atomic::Relaxed, atomic::Scope::Device);
+    ///     // SAFETY: an element for each block.
+    ///     unsafe { tickets.set_unchecked(thread::index(), ticket) }
+    /// }
+    /// # let order = |seed| {
+    /// #     let (mut next, mut order) = ([0], [0; 8]);
+    /// #     let kernel = tickets { next: GlobalAtomics::new(&mut next), tickets: GlobalSliceMut::new(&mut order) };
+    /// #     // SAFETY: the views are of arrays of this program.
+    /// #     unsafe { Executor::new(Checks::Full).window(8).schedule(seed).launch(kernel, Dim3::from(8)) }.unwrap();
+    /// #     order
+    /// # };
+    /// assert_eq!(order(1), order(1), "the same seed, the same order");
+    /// assert!((2..50).any(|seed| order(seed) != order(1)));
+    /// ```
     pub fn schedule(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
     /// The same executor, which shows lines that kernels [print](crate::print) by `sink`, in place of the standard output.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{executor::{Checks, Executor}, prelude::*, print::PrintSink};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// # use std::sync::{Arc, Mutex};
+    /// #[kernel(block = 2)]
+    /// fn greet() {
+    ///     gpu_println!("thread {}", thread::thread_idx_x());
+    /// }
+    /// let lines = Arc::new(Mutex::new(Vec::new()));
+    /// let kept = Arc::clone(&lines);
+    /// let sink = PrintSink::new(move |printed| kept.lock().unwrap().push(printed.to_string()));
+    /// // SAFETY: there are no views.
+    /// unsafe { Executor::new(Checks::Full).print_to(sink).launch(greet {}, Dim3::from(1)) }.unwrap();
+    /// assert_eq!(*lines.lock().unwrap(), ["thread 0", "thread 1"]);
+    /// ```
     pub fn print_to(self, sink: PrintSink) -> Self {
         Self { sink, ..self }
     }
 
     /// What a block and a grid can have at most.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{executor::{Checks, Executor}};
+    /// assert_eq!(Executor::new(Checks::Full).limits().threads_per_block, 1024);
+    /// ```
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
     /// What launches check.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{executor::{Checks, Executor}};
+    /// assert_eq!(Executor::new(Checks::Bounds).checks(), Checks::Bounds);
+    /// ```
     pub fn checks(&self) -> Checks {
         self.checks
     }
 
     /// Runs a kernel on a grid of blocks.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{executor::{Checks, Executor, LaunchError}, prelude::*};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// /// One over each number; zero has none.
+    /// #[kernel(block = 32, any_grid)]
+    /// fn invert(x: DisjointSlice<'_, f32>) {
+    ///     for x in x.own_elements() {
+    ///         gpu_assert!(x.get() != 0.0, "element {} is zero", x.index());
+    ///         x.set(1.0 / x.get());
+    ///     }
+    /// }
+    /// let mut x = [2.0, 4.0, 0.0];
+    /// // SAFETY: the only view is of an array of this program.
+    /// let result = unsafe { Executor::new(Checks::Full).launch(invert { x: DisjointSlice::new(&mut x) }, Dim3::from(1)) };
+    /// let Err(LaunchError::Fault(fault)) = result else { panic!("{result:?}") };
+    /// assert_eq!(fault.thread.x, 2);
+    /// ```
     ///
     /// # Errors
     /// See [`LaunchError`]. After a [fault](LaunchError::Fault), or when it was [stopped](Stop), some blocks have run and others have not.

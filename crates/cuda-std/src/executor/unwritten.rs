@@ -122,7 +122,7 @@ impl Executor {
     /// the line of this call. It holds for all clones of this executor. `None`, and nothing is looked at, without [`Checks::Full`], and
     /// for no bytes.
     ///
-    /// ```
+    /// ```standalone_crate
     /// # extern crate tilewright_cuda_std as cuda_std;
     /// use cuda_std::executor::{Checks, Executor};
     /// use cuda_std::prelude::*;
@@ -160,6 +160,15 @@ impl Executor {
 
     /// Says that the `bytes` bytes at `address` have values, or are about to get some from the host: for a part of memory
     /// [without values](Executor::without_values), known by its address alone.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{executor::{Checks, Executor}};
+    /// let (executor, x) = (Executor::new(Checks::Full), [0u32; 8]);
+    /// let unwritten = executor.without_values(x.as_ptr().addr(), 32).unwrap();
+    /// executor.has_values(x.as_ptr().addr(), 16);
+    /// assert!(unwritten.check_read::<u32>(0..4).is_ok());
+    /// assert_eq!(unwritten.check_read::<u32>(0..8).unwrap_err().first, 4);
+    /// ```
     pub fn has_values(&self, address: usize, bytes: usize) {
         let mut found = Vec::new();
         self.allocations.find(address, bytes, &mut found);

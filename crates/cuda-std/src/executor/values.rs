@@ -100,6 +100,24 @@ impl ValueTrace {
 impl Executor {
     /// The same executor, which looks for the first NaN, infinity, subnormal number and lost addend of each kernel, in the first block in
     /// linear order in which there is one.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{executor::{Checks, Executor, Unusual, ValueTrace}, prelude::*};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// # use std::sync::Arc;
+    /// #[kernel(block = 32)]
+    /// fn invert(x: DisjointSlice<'_, f32>) {
+    ///     if let Some(x) = x.own() {
+    ///         x.set(1.0 / x.get());
+    ///     }
+    /// }
+    /// let (trace, mut x) = (Arc::new(ValueTrace::default()), [2.0, 0.0, 4.0]);
+    /// let executor = Executor::new(Checks::Full).with_trace(Arc::clone(&trace));
+    /// // SAFETY: the only view is of an array of this program.
+    /// unsafe { executor.launch(invert { x: DisjointSlice::new(&mut x) }, Dim3::from(1)) }.unwrap();
+    /// let first = &trace.first()[0];
+    /// assert_eq!((first.unusual, first.thread.x), (Unusual::Infinity, 1));
+    /// ```
     pub fn with_trace(self, trace: Arc<ValueTrace>) -> Self {
         Self { trace: Some(trace), ..self }
     }

@@ -48,11 +48,22 @@ macro_rules! approximation {
 
 approximation! {
     /// 2ˣ. 2^−∞ is 0, 2^∞ is ∞, that of NaN is NaN.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert!((fast::exp2(0.5) - 2f32.sqrt()).abs() < 1e-6);
+    /// ```
     pub exp2, "ex2.approx.f32 {result}, {x};", (x), super::exp2(x)
 }
 
 approximation! {
     /// 2ˣ as [`exp2`], but 0 where that is below 2⁻¹²⁶ (`ex2.approx.ftz.f32`): one instruction on the GPU, where the other takes four.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert_eq!(fast::exp2_or_zero(3.0), 8.0);
+    /// assert_eq!(fast::exp2_or_zero(-130.0), 0.0);
+    /// ```
     pub exp2_or_zero, "ex2.approx.ftz.f32 {result}, {x};", (x), normal_or_zero(super::exp2(x))
 }
 
@@ -64,36 +75,72 @@ fn normal_or_zero(x: f32) -> f32 {
 
 approximation! {
     /// log₂ x. That of ±0 is −∞, that of ∞ is ∞, that of a negative number or a NaN is NaN.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert!((fast::log2(10.0) - 10f32.log2()).abs() < 1e-6);
+    /// ```
     pub log2, "lg2.approx.f32 {result}, {x};", (x), super::log2(x)
 }
 
 approximation! {
     /// The sine of x radians, for x between −100π and 100π: beyond that it can be anything. That of ±∞ or a NaN is NaN.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert!((fast::sin(1.0) - 1f32.sin()).abs() < 1e-6);
+    /// ```
     pub sin, "sin.approx.f32 {result}, {x};", (x), super::sin(x)
 }
 
 approximation! {
     /// The cosine of x radians, for x between −100π and 100π: beyond that it can be anything. That of ±∞ or a NaN is NaN.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert!((fast::cos(1.0) - 1f32.cos()).abs() < 1e-6);
+    /// ```
     pub cos, "cos.approx.f32 {result}, {x};", (x), super::cos(x)
 }
 
 approximation! {
     /// The hyperbolic tangent, with about 11 bits. That of ±∞ is ±1, that of a NaN is NaN.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert!((fast::tanh(0.5) - 0.5f32.tanh()).abs() < 5e-4);
+    /// ```
     pub tanh, "tanh.approx.f32 {result}, {x};", (x), super::tanh(x)
 }
 
 approximation! {
     /// 1/x. That of ±0 is ±∞, that of ±∞ is ±0, that of a NaN is NaN.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert!((fast::rcp(3.0) - 1.0 / 3.0).abs() < 1e-7);
+    /// assert_eq!(fast::rcp(-0.0), f32::NEG_INFINITY);
+    /// ```
     pub rcp, "rcp.approx.f32 {result}, {x};", (x), super::with_gpu_nan(1.0 / x)
 }
 
 approximation! {
     /// The square root. That of −0 is −0, that of a negative number or a NaN is NaN.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert!((fast::sqrt(2.0) - 2f32.sqrt()).abs() < 1e-6);
+    /// ```
     pub sqrt, "sqrt.approx.f32 {result}, {x};", (x), super::sqrt(x)
 }
 
 approximation! {
     /// One over the square root. That of ±0 is ±∞, that of ∞ is 0, that of a negative number or a NaN is NaN.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert!((fast::rsqrt(4.0) - 0.5).abs() < 1e-6);
+    /// ```
     pub rsqrt, "rsqrt.approx.f32 {result}, {x};", (x), super::rsqrt(x)
 }
 
@@ -105,16 +152,31 @@ approximation! {
 
 approximation! {
     /// x/y. That of numbers other than 0 by ±0 is ±∞, that of ±0 by ±0 or of ±∞ by ±∞ is NaN.
+    ///
+    /// ```
+    /// # use tilewright_cuda_std::{math::fast};
+    /// assert!((fast::div(1.0, 3.0) - 1.0 / 3.0).abs() < 1e-7);
+    /// ```
     pub div, "div.full.f32 {result}, {x}, {y};", (x, y), super::with_gpu_nan(x / y)
 }
 
 /// eˣ as 2^(x·log₂ e). e^−∞ is 0, e^∞ is ∞, that of NaN is NaN.
+///
+/// ```
+/// # use tilewright_cuda_std::{math::fast};
+/// assert!((fast::exp(1.0) - core::f32::consts::E).abs() < 2e-6);
+/// ```
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     exp2(x * core::f32::consts::LOG2_E)
 }
 
 /// The natural logarithm as log₂ x·ln 2. That of ±0 is −∞, that of ∞ is ∞, that of a negative number or a NaN is NaN.
+///
+/// ```
+/// # use tilewright_cuda_std::{math::fast};
+/// assert!((fast::log(10.0) - 10f32.ln()).abs() < 2e-6);
+/// ```
 #[inline(always)]
 pub fn log(x: f32) -> f32 {
     super::with_gpu_nan(log2(x) * core::f32::consts::LN_2)

@@ -113,6 +113,13 @@ pub use trigonometric::{acos, asin, atan, atan2, cos, cospi, sin, sincos, sincos
 /// `a·b + c` with one rounding (IEEE 754 fusedMultiplyAdd): `fma.rn.f32` on the GPU.
 ///
 /// Rust never contracts `a * b + c` into this; where a kernel wants the fused operation, it has to say so.
+///
+/// ```
+/// # use tilewright_cuda_std::{math};
+/// // The product is not rounded: x² − x² rounded is what the rounding has left out.
+/// let x = 1.0 + f32::EPSILON;
+/// assert_eq!(math::fma(x, x, -(x * x)), f32::EPSILON * f32::EPSILON);
+/// ```
 #[inline(always)]
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
@@ -126,6 +133,12 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
 }
 
 /// The square root, correctly rounded: `sqrt.rn.f32` on the GPU. That of −0 is −0, that of a negative number NaN.
+///
+/// ```
+/// # use tilewright_cuda_std::{math};
+/// assert_eq!(math::sqrt(2.25), 1.5);
+/// assert!(math::sqrt(-1.0).is_nan());
+/// ```
 #[inline(always)]
 pub fn sqrt(x: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
@@ -139,6 +152,11 @@ pub fn sqrt(x: f32) -> f32 {
 }
 
 /// The magnitude of x: of −0 it is +0, of a NaN NaN. Exact.
+///
+/// ```
+/// # use tilewright_cuda_std::{math};
+/// assert_eq!(math::abs(-1.5), 1.5);
+/// ```
 #[inline(always)]
 pub fn abs(x: f32) -> f32 {
     let bits = x.to_bits() & !SIGN;
@@ -146,6 +164,11 @@ pub fn abs(x: f32) -> f32 {
 }
 
 /// The magnitude of x with the sign of y, which may be a zero or a NaN. That of a NaN x is NaN. Exact.
+///
+/// ```
+/// # use tilewright_cuda_std::{math};
+/// assert_eq!(math::copysign(1.5, -0.0), -1.5);
+/// ```
 #[inline(always)]
 pub fn copysign(x: f32, y: f32) -> f32 {
     let bits = x.to_bits() & !SIGN;
@@ -154,6 +177,12 @@ pub fn copysign(x: f32, y: f32) -> f32 {
 
 /// The smaller number, and −0 of ±0. If one is a NaN, it is the other: a NaN is missing data (IEEE 754-2019 minimumNumber); only if
 /// both are, it is NaN. `min.f32` on the GPU.
+///
+/// ```
+/// # use tilewright_cuda_std::{math};
+/// assert_eq!(math::min(1.0, -2.0), -2.0);
+/// assert_eq!(math::min(1.0, f32::NAN), 1.0);
+/// ```
 #[inline(always)]
 pub fn min(x: f32, y: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
@@ -181,6 +210,12 @@ pub fn min(x: f32, y: f32) -> f32 {
 
 /// The larger number, and +0 of ±0. If one is a NaN, it is the other: a NaN is missing data (IEEE 754-2019 maximumNumber); only if
 /// both are, it is NaN. `max.f32` on the GPU.
+///
+/// ```
+/// # use tilewright_cuda_std::{math};
+/// assert_eq!(math::max(1.0, -2.0), 1.0);
+/// assert_eq!(math::max(f32::NAN, 1.0), 1.0);
+/// ```
 #[inline(always)]
 pub fn max(x: f32, y: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
