@@ -16,19 +16,28 @@ use serde_json::Value;
 
 use crate::workspace::cargo;
 
-/// How many items of a crate may lack an example. Of a crate that is not here, none may. The numbers may only fall.
+/// How many items of a crate may lack an example. Of a crate that is neither here nor below, none may. The numbers may only fall.
 const WITHOUT_EXAMPLE: &[(&str, usize)] = &[
-    ("fuzz", 8),
-    ("gpu-kernels", 275),
-    ("host", 166),
-    ("patterns-kernels", 80),
-    ("tests", 234),
     ("tilewright", 66),
     ("tilewright-blocks", 158),
     ("tilewright-cuda-builder", 7),
     ("tilewright-cuda-std-macros", 4),
     ("tilewright-testkit", 7),
-    ("tilewright-workbench", 7),
+    ("tilewright-trace", 35),
+];
+
+/// Programs, kernels and tests, whose items are public for one another alone.
+const NOT_COUNTED: &[&str] = &[
+    "fuzz",
+    "gpu-kernels",
+    "host",
+    "patterns-kernels",
+    "tests",
+    "tilewright-book",
+    "tilewright-pages",
+    "tilewright-python",
+    "tilewright-workbench",
+    "xtask",
 ];
 
 /// Names rustdoc to this program where it stands in for it.
@@ -89,7 +98,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.list {
         missing.values().flatten().for_each(|place| println!("{place}"));
     }
-    let counts = missing.iter().map(|(package, places)| (package.as_str(), places.len())).collect();
+    let is_counted = |package: &str| !NOT_COUNTED.contains(&package);
+    let counts = missing.iter().map(|(package, places)| (package.as_str(), places.len()));
+    let counts = counts.filter(|(package, _)| is_counted(package)).collect();
     let faults = compare(&counts, WITHOUT_EXAMPLE);
     if faults.is_empty() { Ok(()) } else { bail!("{}", faults.join("\n")) }
 }
