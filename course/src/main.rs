@@ -12,6 +12,9 @@ mod progress;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use check::Outcome;
 use course_kernels::PUZZLES;
@@ -29,6 +32,9 @@ const KERNEL_SETS: &[&KernelSet] = &[];
 
 /// What could not be done.
 const REFUSED: u8 = 2;
+
+/// After how long a puzzle counts as one that never ends: each takes less than a second.
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -62,7 +68,7 @@ fn on_executor(puzzles: &[&'static Puzzle], json: bool) -> ExitCode {
     let mut progress = Progress::read(course);
     let mut all_passed = true;
     for (index, puzzle) in puzzles.iter().enumerate() {
-        let outcome = Outcome::of(puzzle);
+        let outcome = within_the_limit(puzzle, || Outcome::of(puzzle));
         all_passed &= outcome.passed();
         if json {
             println!("{}", outcome.to_json());
@@ -81,6 +87,25 @@ fn on_executor(puzzles: &[&'static Puzzle], json: bool) -> ExitCode {
         eprintln!("warning: what has passed is not noted: {error}");
     }
     if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Checks a puzzle, or ends the program, if that takes too long: what goes on for ever cannot be stopped from outside.
+fn within_the_limit<T>(puzzle: &'static Puzzle, check: impl FnOnce() -> T) -> T {
+    let (done, is_done) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        if is_done.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            let Puzzle { name, file, .. } = puzzle;
+            eprintln!(
+                "{name}: not yet\n\nThe kernel has not ended in {} seconds. Is there a loop whose condition stays true? It may lack the line \
+                 that takes it further.\n\nThe puzzle is {file}. A hint: cargo tilewright learn hint {name}",
+                LIMIT.as_secs()
+            );
+            std::process::exit(1);
+        }
+    });
+    let result = check();
+    drop(done);
+    result
 }
 
 /// Runs puzzles on a GPU, compares every element, and measures the last case: with the share of what the GPU could do.

@@ -69,7 +69,7 @@ mod operation {
         source: include_str!("p08_bank_conflicts.rs"),
         operation: &Transpose,
         fails: "Score",
-        lesson: "All elements of a column of the tile are in one bank, so reading a column takes 32 passes.",
+        lesson: "Elements of a column of the tile share banks, so reading a column takes more than one pass: 32 of them, if all are in one bank.",
         best: Score { sectors: 1024, global: 256, shared: 128, conflicts: 0, waits: 32 },
         limits: Limits { sectors: Some(1024), conflicts: Some(0), ..Limits::NONE },
     };

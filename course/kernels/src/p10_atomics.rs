@@ -53,7 +53,7 @@ mod operation {
         source: include_str!("p10_atomics.rs"),
         operation: &Histogram,
         fails: "GlobalRace",
-        lesson: "Two threads count in the same bin at the same time, and nothing makes the read and the write of each one step.",
+        lesson: "Two threads count in the same bin at the same time, and nothing that holds for both of them makes the read and the write of each one step.",
         best: Score { sectors: 58, global: 20, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };

@@ -64,7 +64,7 @@ mod operation {
         source: include_str!("p11_warp_sum.rs"),
         operation: &RowSums,
         fails: "InactiveLane",
-        lesson: "The mask of the shuffle names all lanes, and half of them are not there.",
+        lesson: "The mask of the shuffle has to name just the lanes that are there: half of the warp is not.",
         best: Score { sectors: 35, global: 14, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };

@@ -82,7 +82,7 @@ mod operation {
         source: include_str!("p13_last_block.rs"),
         operation: &Sum,
         fails: "GlobalRace",
-        lesson: "The counter says that the other blocks are done, and with `Relaxed` not that their parts can be seen.",
+        lesson: "The counter says that the other blocks are done. With this order, or in this scope, it does not say that their parts can be seen.",
         best: Score { sectors: 471, global: 471, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };

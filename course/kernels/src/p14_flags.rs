@@ -18,7 +18,7 @@
 //!
 //! **Write:** the orders of the load and of the store, from `atomic::Acquire`, `atomic::Release` and `atomic::Relaxed`.
 //@ hint The race is on `totals`, and the flags are what should order it. The store comes behind the write of the total, the load before the read.
-//@ hint The load has `atomic::Acquire`, the store `atomic::Release`. Other orders do not compile for a load or a store.
+//@ hint The load has `atomic::Acquire`, the store `atomic::Release`. The compiler takes only orders that a load or a store can have.
 
 use cuda_std::atomic::{self, Scope};
 use cuda_std::prelude::*;
@@ -72,7 +72,7 @@ mod operation {
         source: include_str!("p14_flags.rs"),
         operation: &RunningTotals,
         fails: "GlobalRace",
-        lesson: "The flag has been seen, and nothing says that the total which was written before it can be seen, too.",
+        lesson: "The flag has been seen, and nothing says that the total which was written before it can be seen, too: that takes an order at the store and one at the load.",
         best: Score { sectors: 234, global: 233, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
     };

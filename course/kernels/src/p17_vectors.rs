@@ -11,7 +11,7 @@
 //!
 //! A GPU ends a kernel for a misaligned address. The executor says where.
 //!
-//! **Write:** the condition under which rows are copied by vectors. The score counts instructions: where vectors can be, they have to be.
+//! **Write:** the condition under which rows are copied by vectors. The score counts instructions: where all rows begin at such an address, vectors have to be.
 //@ hint Row r begins at element r·cols. When is that a multiple of 4 for all r?
 //@ hint `cols.is_multiple_of(4)`
 

@@ -78,7 +78,7 @@ mod operation {
         source: include_str!("p20_tma.rs"),
         operation: &DoubleTiles,
         fails: "Deadlock",
-        lesson: "The phase was told to wait for a quarter of the bytes that TMA brings, so its count never comes out even.",
+        lesson: "The phase was told to wait for another number of bytes than TMA brings, so its count never comes out even.",
         best: Score { sectors: 1024, global: 132, shared: 128, conflicts: 0, waits: 32 },
         limits: Limits { conflicts: Some(0), ..Limits::NONE },
     };

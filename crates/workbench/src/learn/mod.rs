@@ -256,12 +256,12 @@ fn hint(course: &Course, name: Option<&str>, json: bool, style: Style) -> anyhow
         println!("{}", serde_json::json!({ "puzzle": name, "hints": hints[..shown], "of": hints.len() }));
         return Ok(());
     }
-    println!("{name} ({file}), hints {shown} of {}:\n", hints.len());
+    println!("{name} ({file}), hints 1 to {shown} of {}:\n", hints.len());
     for (index, hint) in hints[..shown].iter().enumerate() {
         println!("  {}. {}", index + 1, style.wrap(hint, 5));
     }
     if were_all {
-        println!("\nThat are all of them.");
+        println!("\nThose are all.");
     }
     Ok(())
 }
