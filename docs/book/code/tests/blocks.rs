@@ -7,7 +7,12 @@ use book::CHAPTERS;
 
 /// What is not run, how often in a chapter, and why. Of each other block of commands, `tests/commands.rs` runs all.
 const NOT_RUN: &[(&str, &str, usize, &str)] = &[
-    ("checker.md", "sh,in-ci", 2, "the test of the corpus, which CI runs; `cost`, which `first-kernel.md` runs"),
+    (
+        "checker.md",
+        "sh,in-ci",
+        3,
+        "the test of the corpus, which CI runs; `cost`, which `first-kernel.md` runs; `trace`, which tests of testkit and of the workbench run",
+    ),
     ("compiling.md", "sh,in-ci", 1, "`build-ptx` is a step of `cargo xtask test`"),
     ("compiling.md", "sh,slow", 4, "the library in release, with machine code; two commits' kernels"),
     ("first-kernel.md", "sh,needs-gpu", 1, "times, a GPU's bits, sanitizers"),
