@@ -159,7 +159,7 @@ pub(super) fn read_ptx(ptx: &str, mut origin_of: impl FnMut(u32) -> Option<usize
             origin = number.and_then(&mut origin_of);
         } else if depth > 0 && !code.is_empty() && !code.starts_with('.') && !matches!(code, "{" | "}") {
             last = Some(found.len());
-            let text = code.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+            let text = without_hashes(&code.split_ascii_whitespace().collect::<Vec<_>>().join(" "));
             found.push(PtxLine { text, origin, is_moved: false });
         }
         lines.push((last, origin));
@@ -174,6 +174,27 @@ pub(super) fn read_ptx(ptx: &str, mut origin_of: impl FnMut(u32) -> Option<usize
         }
     }
     (found, lines)
+}
+
+/// Names of Rust without the hashes of their crates, which depend on the directory that these are in: `_RNvCs4xC6Ap7PfL1_3lib4TILE` becomes
+/// `_RNvC3lib4TILE`, as rustc writes a crate without one.
+fn without_hashes(text: &str) -> String {
+    let mut pieces = text.split("Cs");
+    let mut result = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(piece.len());
+        match piece[end..].strip_prefix('_') {
+            Some(rest) if text.contains("_R") && rest.starts_with(|c: char| c.is_ascii_digit()) => {
+                result += "C";
+                result += rest;
+            }
+            _ => {
+                result += "Cs";
+                result += piece;
+            }
+        }
+    }
+    result
 }
 
 /// PTX in which what has no line has that of its first use: the compiler drops the lines of what it moves, and an address that is worked out
@@ -299,6 +320,14 @@ mod tests {
         let (used, unused) = ((Some(7), true), (None, false));
         assert_eq!(shown, [used, used, unused, (Some(7), false), (Some(8), false), unused]);
         assert_eq!(registers("mad.lo.s32 %r23, %r20, %tid.x, %r22;"), ["%r23", "%r20", "%tid.x", "%r22"]);
+    }
+
+    #[test]
+    fn names_do_not_tell_where_a_crate_is() {
+        let shown =
+            without_hashes("mov.b64 %rd26, _RNvNvNtCs4xC6Ap7PfL1_11gpu_kernels4gemm4TILENtCskpy3v48k4rj_4core;");
+        assert_eq!(shown, "mov.b64 %rd26, _RNvNvNtC11gpu_kernels4gemm4TILENtC4core;");
+        assert_eq!(without_hashes("add %Cs, Cs1_2;"), "add %Cs, Cs1_2;");
     }
 
     #[test]
