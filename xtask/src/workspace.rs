@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
-use comfy_table::{ContentArrangement, Table, presets};
+pub(crate) use workbench::{first_line, table};
 
 /// The repository's root.
 pub(crate) fn root() -> &'static Path {
@@ -44,17 +44,4 @@ pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     command(&cargo, arguments)
-}
-
-/// The first line that a program prints, or `None` if it cannot be run or fails.
-pub(crate) fn first_line(mut command: Command) -> Option<String> {
-    let output = command.output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned())
-}
-
-/// A table with a heading, without lines.
-pub(crate) fn table<const N: usize>(heading: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(heading);
-    table
 }

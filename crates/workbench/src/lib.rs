@@ -33,7 +33,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use machine::setup::apt;
-pub use machine::{has_driver, python};
+pub use machine::{first_line, has_driver, python, table};
 pub use place::Place;
 pub use project::{OperationEntry, Project};
 

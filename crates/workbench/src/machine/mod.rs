@@ -28,7 +28,7 @@ pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
 }
 
 /// The first line that a program prints, or `None` if it cannot be run or fails.
-pub(crate) fn first_line(mut command: Command) -> Option<String> {
+pub fn first_line(mut command: Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned())
 }
@@ -51,7 +51,7 @@ pub fn has_driver() -> bool {
 }
 
 /// A table with a heading, without lines.
-fn table<const N: usize>(heading: [&str; N]) -> Table {
+pub fn table<const N: usize>(heading: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(heading);
     table

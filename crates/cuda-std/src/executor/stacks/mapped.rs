@@ -7,6 +7,7 @@ use std::io;
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
 use super::super::MAX_THREADS;
+use super::hash_of;
 
 const PAGE: usize = 4096;
 const CACHE_LINE: usize = 64;
@@ -127,17 +128,10 @@ impl Stacks {
         if cfg!(feature = "sanitizer") {
             return None;
         }
-        let base = self.limit(thread) + self.stride;
-        let first = lowest.max(self.guard(thread) + PAGE).next_multiple_of(size_of::<u64>());
-        let mut hash = 0u64;
-        for address in (first..base).step_by(size_of::<u64>()) {
-            // SAFETY: inside the mapping, above the guard page, aligned, and never uninitialized: the system has filled it with zeros. Nobody
-            // writes there while the thread does not run. Volatile, because the compiler does not see that the thread has.
-            let word = unsafe { ptr::with_exposed_provenance::<u64>(address).read_volatile() };
-            // The multiplier of FNV-1a; the rotation brings high bits back to where they matter.
-            hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(29);
-        }
-        Some(hash)
+        let first = lowest.max(self.guard(thread) + PAGE);
+        // SAFETY: inside the mapping, above the guard page, and never uninitialized: the system has filled it with zeros. Nobody writes there
+        // while the thread does not run.
+        Some(unsafe { hash_of(first..self.limit(thread) + self.stride) })
     }
 
     /// The page between a thread's canary and its stack. Only in [`Stacks::new`] it is made inaccessible.

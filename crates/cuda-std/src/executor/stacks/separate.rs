@@ -3,7 +3,6 @@
 //!
 //! An overflow ends the process there, with the system's own message: what `overflow` does on Linux is not done.
 
-use core::ptr;
 use core::ptr::NonNull;
 use std::io;
 use std::vec::Vec;
@@ -11,6 +10,7 @@ use std::vec::Vec;
 use corosensei::stack::{DefaultStack, Stack, StackPointer, StackTebFields};
 
 use super::super::MAX_THREADS;
+use super::hash_of;
 
 /// More than the pages below a stack that are for its overflow: a guard page of two, the system's guarantee, one that stays reserved.
 const BELOW: usize = 16 << 10;
@@ -81,16 +81,10 @@ impl Stacks {
         // SAFETY: as in `left`.
         let stack = unsafe { self.stacks[thread].as_ref() };
         // Below the limit of today is the guard page, which nobody may touch from another stack.
-        let first = lowest.max(stack.teb_fields().StackLimit).next_multiple_of(size_of::<u64>());
-        let mut hash = 0u64;
-        for address in (first..stack.base().get()).step_by(size_of::<u64>()) {
-            // SAFETY: above the limit the stack is memory, aligned, which the system has filled with zeros. Nobody writes there while the
-            // thread does not run. Volatile, because the compiler does not see that it has.
-            let word = unsafe { ptr::with_exposed_provenance::<u64>(address).read_volatile() };
-            // The multiplier of FNV-1a; the rotation brings high bits back to where they matter.
-            hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(29);
-        }
-        Some(hash)
+        let first = lowest.max(stack.teb_fields().StackLimit);
+        // SAFETY: above the limit the stack is memory, which the system has filled with zeros. Nobody writes there while the thread does not
+        // run.
+        Some(unsafe { hash_of(first..stack.base().get()) })
     }
 }
 
