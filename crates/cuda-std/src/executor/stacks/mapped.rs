@@ -1,6 +1,5 @@
 //! One mapping, cut into stacks with guard pages.
 
-use core::ptr;
 use core::ptr::NonNull;
 use std::io;
 
@@ -160,7 +159,7 @@ fn install_guard(page: usize) {
     /// `MADV_GUARD_INSTALL` of Linux's `mman-common.h`, which the libc crate does not have yet.
     const GUARD_INSTALL: core::ffi::c_int = 102;
     // SAFETY: the page lies inside a stack's part of the mapping, below what a thread may use.
-    unsafe { libc::madvise(ptr::with_exposed_provenance_mut(page), PAGE, GUARD_INSTALL) };
+    unsafe { libc::madvise(core::ptr::with_exposed_provenance_mut(page), PAGE, GUARD_INSTALL) };
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -180,6 +179,8 @@ unsafe impl Stack for ThreadStack {
 
 #[cfg(test)]
 mod tests {
+    use core::ptr;
+
     use super::*;
 
     #[test]
