@@ -4,7 +4,7 @@
 //! Small as they are, each kernel comes to every call of its source by them: rings go round more than once, blocks compute more than
 //! one tile, sums are divided, and operands are such that tiles have to be computed in another way.
 
-use tilewright::kernels::{KernelInfo, Scheme};
+use tilewright::kernels::{self, KernelInfo, Scheme};
 use tilewright::{Device, Precision};
 
 use crate::{Batch, Layouts, Planned, Problem, Sizes, special};
@@ -14,6 +14,8 @@ pub struct Trial {
     /// Makes the products, which takes longer than many a kernel does.
     batch: Box<dyn Fn() -> Batch>,
     splits: Option<u32>,
+    /// Whether it takes so long that a kernel is tried in one layout only.
+    is_long: bool,
     /// Whether it is for kernels alone whose blocks share the looking for operands that are too small: it takes long.
     shares_scans: bool,
     /// What the errors may be, as a part of the sum of magnitudes, if they are held to less than rounding in fp32 could make of them.
@@ -30,7 +32,8 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
     let shape = |m, n, k| kernel.within(Sizes { m, n, k });
     let mut trials = Vec::new();
     for layouts in Layouts::ALL {
-        let mut add = |batch, splits| trials.push(Trial { batch, splits, shares_scans: false, bound: None });
+        let mut add =
+            |batch, splits| trials.push(Trial { batch, splits, is_long: false, shares_scans: false, bound: None });
         // Rows with gaps as no tensor map allows.
         for splits in [None, Some(2)] {
             let sizes = shape(37, 35, 70);
@@ -53,6 +56,8 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         add(one(move || Problem::new(sizes, layouts, 15).graded()), None);
         // Results that a tensor map can describe, and few terms.
         add(one(move || Problem::new(sizes, layouts, 5).scaled(-0.7, 0.0)), None);
+        let mut add =
+            |batch, splits| trials.push(Trial { batch, splits, is_long: true, shares_scans: false, bound: None });
         // More steps than there are places in any ring.
         let sizes = shape(33, 36, 648);
         add(one(move || Problem::new(sizes, layouts, 6)), None);
@@ -67,24 +72,28 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
             let sizes = shape(16, 8, 1536);
             let growing = one(move || Problem::new(sizes, layouts, 12).with_magnitudes());
             let bound = Some(special::bound(kernel.scheme));
-            trials.push(Trial { batch: growing, splits: Some(1), shares_scans: false, bound });
+            trials.push(Trial { batch: growing, splits: Some(1), is_long: true, shares_scans: false, bound });
         }
-        let mut add = |batch, splits| trials.push(Trial { batch, splits, shares_scans: false, bound: None });
+        let mut add = |batch, splits, is_long| {
+            trials.push(Trial { batch, splits, is_long, shares_scans: false, bound: None });
+        };
         // More than one tile in either direction, of which one block of the executor computes several.
         let sizes = shape(260, 264, 60);
-        add(one(move || Problem::new(sizes, layouts, 7)), None);
+        add(one(move || Problem::new(sizes, layouts, 7)), None, true);
         // Operands too small to be split into parts, or to be scaled together with others.
         if !matches!(kernel.scheme, Scheme::Tf32 | Scheme::Bf16 | Scheme::Fp16) {
             // And so many tiles in a row that they share the looking for such operands.
-            for (sizes, seed) in [(shape(37, 36, 60), 8), (shape(37, 1100, 40), 11), (shape(2060, 36, 40), 16)] {
-                add(one(move || Problem::new(sizes, layouts, seed).with_tiny_elements()), None);
+            for (sizes, seed, is_long) in
+                [(shape(37, 36, 60), 8, false), (shape(37, 1100, 40), 11, true), (shape(2060, 36, 40), 16, true)]
+            {
+                add(one(move || Problem::new(sizes, layouts, seed).with_tiny_elements()), None, is_long);
             }
         }
         // Operands that select elements of the other one, which keep all their bits.
         if matches!(kernel.scheme.precision(), Precision::Fp32 | Precision::Fp32Strict | Precision::Fp32Rounded) {
             let mut add = |sizes, layouts, in_a, splits| {
                 let batch = one(move || Problem::new(sizes, layouts, 20).selecting(in_a));
-                trials.push(Trial { batch, splits, shares_scans: false, bound: Some(0.0) });
+                trials.push(Trial { batch, splits, is_long: false, shares_scans: false, bound: Some(0.0) });
             };
             add(shape(37, 36, 60), layouts, false, Some(1));
             add(shape(37, 35, 70), layouts.padded(), true, Some(2));
@@ -93,7 +102,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
             let sizes = shape(37, 900, 1024);
             let batch = one(move || Problem::new(sizes, layouts, 17).with_rare_tiny_elements());
-            trials.push(Trial { batch, splits: Some(1), shares_scans: true, bound: None });
+            trials.push(Trial { batch, splits: Some(1), is_long: false, shares_scans: true, bound: None });
         }
     }
     trials
@@ -125,16 +134,27 @@ pub struct Computed {
     pub that_share_scans: usize,
 }
 
-/// Runs all trials of a kernel; how many it could compute.
+/// Runs the trials of a kernel; how many it could compute. Each long one is run in the first layout that the kernel takes, which is not the
+/// same for all trials, nor for all kernels; the program `suite` runs them in all layouts.
 ///
 /// # Errors
 /// What the first one reports that fails; if there is none that the kernel can compute.
 pub fn run(device: &Device, kernel: &'static KernelInfo) -> Result<Computed, String> {
     let mut computed = Computed::default();
-    for trial in trials(kernel) {
-        if trial.run(device, kernel)? {
-            computed.trials += 1;
-            computed.that_share_scans += usize::from(trial.shares_scans);
+    let trials = trials(kernel);
+    let (layouts, own) = (Layouts::ALL.len(), kernels::ALL.iter().position(|other| other.name == kernel.name));
+    let in_each_layout = trials.len() / layouts;
+    for number in 0..in_each_layout {
+        for turn in 0..layouts {
+            let layout = (own.unwrap_or(0) + number + turn) % layouts;
+            let trial = &trials[layout * in_each_layout + number];
+            if trial.run(device, kernel)? {
+                computed.trials += 1;
+                computed.that_share_scans += usize::from(trial.shares_scans);
+                if trial.is_long {
+                    break;
+                }
+            }
         }
     }
     if computed.trials == 0 { Err(format!("{} has computed nothing", kernel.name)) } else { Ok(computed) }

@@ -56,6 +56,90 @@ pub unsafe trait Kernel: Copy + Send + Sync {
     }
 }
 
+/// A kernel with its arguments, whichever it is: every [`Kernel`] behind a reference. What launches and checks is compiled once for all
+/// kernels by it, and not again for each of them, of which a crate may have hundreds.
+///
+/// ```standalone_crate
+/// # extern crate tilewright_cuda_std as cuda_std;
+/// use cuda_std::{ErasedKernel, executor::{Checks, Executor}, prelude::*};
+///
+/// #[kernel(block = 4)]
+/// fn ones(x: DisjointSlice<'_, f32>) {
+///     x.own_elements().for_each(|x| x.set(1.0));
+/// }
+///
+/// #[kernel(block = 4)]
+/// fn doubles(x: DisjointSlice<'_, f32>) {
+///     x.own_elements().for_each(|x| x.set(2.0 * x.get()));
+/// }
+///
+/// let mut data = [0.0; 4];
+/// let (first, second) = (ones { x: DisjointSlice::new(&mut data) }, doubles { x: DisjointSlice::new(&mut data) });
+/// let both: [&dyn ErasedKernel; 2] = [&first, &second];
+/// for kernel in both {
+///     // SAFETY: the only view is of an array of this program.
+///     unsafe { Executor::new(Checks::Full).launch_erased(kernel, Dim3::from(1)) }?;
+/// }
+/// assert_eq!(data, [2.0; 4]);
+/// # Ok::<(), cuda_std::executor::LaunchError>(())
+/// ```
+///
+/// # Safety
+/// As for [`Kernel`], whose items of the same names these are.
+pub unsafe trait ErasedKernel: Send + Sync {
+    /// [`Kernel::FACTS`].
+    fn declared(&self) -> &'static KernelFacts;
+
+    /// [`Kernel::facts`].
+    fn facts(&self) -> KernelFacts;
+
+    /// [`Kernel::check`].
+    ///
+    /// # Errors
+    /// Its errors.
+    fn check(&self) -> Result<(), ContractViolation>;
+
+    /// [`Kernel::visit_params`].
+    fn visit_params(&self, visit: &mut dyn FnMut(*const c_void));
+
+    /// [`Kernel::visit_views`].
+    fn visit_views(&self, visit: &mut dyn FnMut(View<'_>));
+
+    /// [`Kernel::run_thread`], of a copy.
+    ///
+    /// # Safety
+    /// As for that.
+    unsafe fn run_thread(&self);
+}
+
+// SAFETY: all of it is the kernel's own.
+unsafe impl<K: Kernel> ErasedKernel for K {
+    fn declared(&self) -> &'static KernelFacts {
+        &K::FACTS
+    }
+
+    fn facts(&self) -> KernelFacts {
+        Kernel::facts(self)
+    }
+
+    fn check(&self) -> Result<(), ContractViolation> {
+        Kernel::check(self)
+    }
+
+    fn visit_params(&self, visit: &mut dyn FnMut(*const c_void)) {
+        Kernel::visit_params(self, visit);
+    }
+
+    fn visit_views(&self, visit: &mut dyn FnMut(View<'_>)) {
+        Kernel::visit_views(self, visit);
+    }
+
+    unsafe fn run_thread(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { Kernel::run_thread(*self) }
+    }
+}
+
 /// A kernel that knows the grid its arguments call for. The kernel's own crate says so: which thread has which element is what
 /// the body's `unsafe` blocks rely on.
 pub trait Grid: Kernel {

@@ -146,7 +146,7 @@ pub use global::{GlobalSlice, GlobalSliceMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, KernelSource, Limits};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use launch::{AnyGrid, ContractViolation, Grid, Kernel};
+pub use launch::{AnyGrid, ContractViolation, ErasedKernel, Grid, Kernel};
 pub use param::{KernelParam, Layout};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess, ViewName};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuda_std::{Kernel, View, ViewAccess};
+use cuda_std::{ErasedKernel, View, ViewAccess};
 
 use crate::Error;
 use crate::order::{Operation, Streams, Use, Uses};
@@ -150,7 +150,7 @@ impl Allocations {
     ///
     /// Views can be copied, and those of host slices are as safe to make as those of buffers: without this check, safe
     /// code could have a GPU read host memory, or two threads of a kernel write to one address.
-    pub(crate) fn check<K: Kernel>(&self, kernel: &K, device: impl Fn() -> String) -> Result<(), Error> {
+    pub(crate) fn check(&self, kernel: &dyn ErasedKernel, device: impl Fn() -> String) -> Result<(), Error> {
         // Most launches are fine, and should cost little: names are only written down for an error.
         let mut views = ShortList::<Seen, 16>::new(Seen { start: 0, end: 0, access: ViewAccess::Read });
         let mut refused = None;
@@ -169,12 +169,14 @@ impl Allocations {
         }
         let Some((refusal, view, address, bytes)) = refused else { return Ok(()) };
         Err(match refusal {
-            Refusal::Astray => Error::AstrayView { kernel: K::NAME, view },
-            Refusal::Foreign => Error::ForeignView { kernel: K::NAME, view, address, bytes, device: device() },
+            Refusal::Astray => Error::AstrayView { kernel: kernel.declared().name, view },
+            Refusal::Foreign => {
+                Error::ForeignView { kernel: kernel.declared().name, view, address, bytes, device: device() }
+            }
             Refusal::Overlaps { other, other_is_written } => {
                 let other = view_name(kernel, other);
                 let (written, other) = if other_is_written { (other, view) } else { (view, other) };
-                Error::OverlappingViews { kernel: K::NAME, written, other }
+                Error::OverlappingViews { kernel: kernel.declared().name, written, other }
             }
         })
     }
@@ -186,7 +188,7 @@ impl Allocations {
 }
 
 /// The memory that a kernel uses by its views. What is written atomically, or within another view, is written.
-pub(crate) fn uses<K: Kernel>(kernel: &K) -> Vec<Use> {
+pub(crate) fn uses(kernel: &dyn ErasedKernel) -> Vec<Use> {
     let mut uses = Vec::new();
     kernel.visit_views(&mut |view| {
         if view.bytes > 0 {
@@ -245,7 +247,7 @@ fn refusal(live: &Live, others: &[Seen], view: &View<'_>) -> Option<Refusal> {
 }
 
 /// The name of the view at a position among the kernel's.
-fn view_name<K: Kernel>(kernel: &K, position: usize) -> String {
+fn view_name(kernel: &dyn ErasedKernel, position: usize) -> String {
     let mut names = Vec::new();
     kernel.visit_views(&mut |view| names.push(view.name.to_string()));
     names.swap_remove(position)
@@ -255,7 +257,7 @@ fn view_name<K: Kernel>(kernel: &K, position: usize) -> String {
 mod tests {
     use std::ffi::c_void;
 
-    use cuda_std::{ContractViolation, KernelFacts, ViewName};
+    use cuda_std::{ContractViolation, Kernel, KernelFacts, ViewName};
 
     use super::*;
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use cuda_driver::{Event, Gpu, Properties};
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::print::PrintSink;
-use cuda_std::{AnyGrid, Dim3, Grid, Kernel, KernelFacts, Limits};
+use cuda_std::{AnyGrid, Dim3, ErasedKernel, Grid, Kernel, KernelFacts, Limits};
 
 use crate::allocations::{Allocations, Live, uses};
 use crate::claims::Claims;
@@ -205,7 +205,7 @@ impl Device {
         let grid = kernel.grid();
         // SAFETY: the arguments are checked. The grid is the kernel's own, on which its body is defined for all arguments that
         // safe code can make and its conditions let through: that is what a kernel without `unsafe` in its signature says.
-        unsafe { self.launch_checked(grid, kernel) }
+        unsafe { self.launch_checked(grid, &kernel) }
     }
 
     /// Runs a kernel that is right on every grid, on this one. Otherwise as [`Device::launch`].
@@ -228,7 +228,7 @@ impl Device {
     pub unsafe fn launch_on<K: Kernel>(&self, grid: Dim3, kernel: K) -> Result<(), Error> {
         self.check(&kernel)?;
         // SAFETY: the arguments are checked; the rest is the caller's promise.
-        unsafe { self.launch_checked(grid, kernel) }
+        unsafe { self.launch_checked(grid, &kernel) }
     }
 
     /// Whether both are handles of one device, on whatever streams: what is in the memory of the one is in that of the other.
@@ -237,29 +237,29 @@ impl Device {
     }
 
     /// Refuses arguments that the kernel cannot be launched with.
-    pub(crate) fn check<K: Kernel>(&self, kernel: &K) -> Result<(), Error> {
+    pub(crate) fn check(&self, kernel: &dyn ErasedKernel) -> Result<(), Error> {
         kernel.check()?;
         self.inner.allocations.check(kernel, || self.name())
     }
 
     /// # Safety
     /// As for [`Device::launch_on`], and [`Device::check`] has passed the arguments.
-    unsafe fn launch_checked<K: Kernel>(&self, grid: Dim3, kernel: K) -> Result<(), Error> {
+    unsafe fn launch_checked(&self, grid: Dim3, kernel: &dyn ErasedKernel) -> Result<(), Error> {
         match &self.inner.backend {
             Backend::Cuda(cuda) => {
-                let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
+                let function = cuda.loader(kernel.declared())?.function(kernel.declared())?;
                 let _launching = cuda.prints.launching(self.gpu(cuda), self.lane.number() == LENT)?;
                 let mut params = ShortList::<*mut c_void, 16>::new(ptr::null_mut());
                 kernel.visit_params(&mut |address| params.push(address.cast_mut()));
                 let facts = kernel.facts();
-                // SAFETY: the function is the one that K names, compiled from K's source (equal digests; a set from a file is
+                // SAFETY: the function is the one that the kernel names, compiled from its source (equal digests; a set from a file is
                 // the promise of `KernelSet::from_file`), so these are its parameters. All views among them are of buffers of
                 // this GPU, and what is written overlaps nothing: `check`. A buffer waits for the GPU before it is
                 // freed, and its views borrow it; what else uses it comes before or after: `in_order`. Block and shared memory
                 // are the kernel's own, or the launch's choice, which the kernel's conditions let through; the grid is the caller's promise.
                 self.in_order(
                     cuda,
-                    || uses(&kernel),
+                    || uses(kernel),
                     None,
                     |gpu| unsafe {
                         let (block, bytes) = (facts.block, facts.dynamic_shared_bytes);
@@ -268,11 +268,12 @@ impl Device {
                 )
             }
             Backend::Cpu(executor) => {
-                let _claim = self.inner.claims.claim(format_args!("kernel `{}`", K::NAME), uses(&kernel))?;
+                let _claim =
+                    self.inner.claims.claim(format_args!("kernel `{}`", kernel.declared().name), uses(kernel))?;
                 // SAFETY: the arguments fulfil the kernel's conditions, all views are of live buffers in this processor's
                 // memory, which their lifetimes borrow, and what is written overlaps nothing: `check`. Nobody else uses it
                 // otherwise: the claim. The executor checks what the body does.
-                Ok(unsafe { self.inner.printing(executor).launch(kernel, grid) }?)
+                Ok(unsafe { self.inner.printing(executor).launch_erased(kernel, grid) }?)
             }
         }
     }

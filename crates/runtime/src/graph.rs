@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytemuck::Pod;
 use cuda_driver::{ExecutableGraph, GraphLaunch};
 use cuda_std::executor::Executor;
-use cuda_std::{AnyGrid, Dim3, Element, Grid, Kernel, ViewAccess};
+use cuda_std::{AnyGrid, Dim3, Element, ErasedKernel, Grid, Kernel, ViewAccess};
 
 use crate::Error;
 use crate::allocations::{Live, Place};
@@ -205,7 +205,7 @@ impl GraphBuilder {
         self.device.check(&kernel)?;
         let grid = kernel.grid();
         // SAFETY: the arguments are checked, and the grid is the kernel's own.
-        unsafe { self.add_launch(grid, kernel) }
+        unsafe { self.add_launch(grid, &kernel, run_launch(&self.device, grid, kernel)) }
     }
 
     /// Adds a launch of a kernel that is right on every grid.
@@ -214,8 +214,9 @@ impl GraphBuilder {
     /// Those of [`GraphBuilder::launch`].
     pub fn launch_any_grid<K: AnyGrid>(&mut self, grid: impl Into<Dim3>, kernel: K) -> Result<(), Error> {
         self.device.check(&kernel)?;
+        let grid = grid.into();
         // SAFETY: the arguments are checked; the kernel says that it does not matter which grid it runs on.
-        unsafe { self.add_launch(grid.into(), kernel) }
+        unsafe { self.add_launch(grid, &kernel, run_launch(&self.device, grid, kernel)) }
     }
 
     /// Adds a copy from a buffer to another.
@@ -303,15 +304,14 @@ impl GraphBuilder {
     }
 
     /// # Safety
-    /// As for [`Device::launch_on`], for each launch of the graph; and [`Device::check`] has passed the arguments.
-    unsafe fn add_launch<K: Kernel>(&mut self, grid: Dim3, kernel: K) -> Result<(), Error> {
+    /// As for [`Device::launch_on`], for each launch of the graph; [`Device::check`] has passed the arguments, and `run` is
+    /// [`run_launch`]'s.
+    unsafe fn add_launch(&mut self, grid: Dim3, kernel: &dyn ErasedKernel, run: Option<Run>) -> Result<(), Error> {
         let device = self.device.clone();
-        let uses = launch_uses(&device, &kernel);
-        // SAFETY: the caller's promise.
-        let run = device.is_cpu().then(|| unsafe { run_launch(grid, kernel) });
-        self.add(What::Launch(K::NAME), uses, run, |graph, after| {
+        let uses = launch_uses(&device, kernel);
+        self.add(What::Launch(kernel.declared().name), uses, run, |graph, after| {
             // SAFETY: for each launch of the graph the buffers are there, and in order: `launch_graph`. The rest is the caller's promise.
-            with_launch(&device, grid, &kernel, |launch| Ok(unsafe { graph.add_launch(launch, after) }?))
+            with_launch(&device, grid, kernel, |launch| Ok(unsafe { graph.add_launch(launch, after) }?))
         })
     }
 
@@ -369,7 +369,7 @@ impl Graph {
         self.device.check(&kernel)?;
         let grid = kernel.grid();
         // SAFETY: the arguments are checked, and the grid is the kernel's own.
-        unsafe { self.set(step, grid, kernel) }
+        unsafe { self.set(step, grid, &kernel, run_launch(&self.device, grid, kernel)) }
     }
 
     /// The same for a kernel that is right on every grid, with its grid.
@@ -383,20 +383,28 @@ impl Graph {
         kernel: K,
     ) -> Result<(), Error> {
         self.device.check(&kernel)?;
+        let grid = grid.into();
         // SAFETY: the arguments are checked; the kernel says that it does not matter which grid it runs on.
-        unsafe { self.set(step, grid.into(), kernel) }
+        unsafe { self.set(step, grid, &kernel, run_launch(&self.device, grid, kernel)) }
     }
 
     /// # Safety
     /// As for [`GraphBuilder::add_launch`].
-    unsafe fn set<K: Kernel>(&mut self, step: usize, grid: Dim3, kernel: K) -> Result<(), Error> {
-        let refused = |reason: String| Err(Error::GraphStep { step, kernel: K::NAME, reason });
+    unsafe fn set(
+        &mut self,
+        step: usize,
+        grid: Dim3,
+        kernel: &dyn ErasedKernel,
+        run: Option<Run>,
+    ) -> Result<(), Error> {
+        let declared = kernel.declared();
+        let refused = |reason: String| Err(Error::GraphStep { step, kernel: declared.name, reason });
         match self.steps.get(step).map(|step| step.what) {
             None => return refused(format!("it has {} steps, which count from 0", self.steps.len())),
-            Some(What::Launch(name)) if name == K::NAME => {}
+            Some(What::Launch(name)) if name == declared.name => {}
             Some(what) => return refused(format!("it is {what}")),
         }
-        let uses = launch_uses(&self.device, &kernel);
+        let uses = launch_uses(&self.device, kernel);
         let is_live = |other: &&StepUse| self.device.inner.allocations.lock().is_live(&other.place);
         for (number, other) in self.steps.iter().enumerate() {
             // What is gone has to be replaced before the graph is launched, and is looked at then.
@@ -408,15 +416,14 @@ impl Graph {
             }
         }
         if let Some(graph) = &mut self.graph {
-            with_launch(&self.device, grid, &kernel, |launch| {
+            with_launch(&self.device, grid, kernel, |launch| {
                 // SAFETY: as where it was added.
                 Ok(unsafe { graph.set_launch(step, launch) }?)
             })?;
         }
         let changed = &mut self.steps[step];
         changed.uses = uses;
-        // SAFETY: the caller's promise.
-        changed.run = self.device.is_cpu().then(|| unsafe { run_launch(grid, kernel) });
+        changed.run = run;
         self.uses = all_uses(&self.steps);
         Ok(())
     }
@@ -461,7 +468,7 @@ fn all_uses(steps: &[Step]) -> Vec<Use> {
 }
 
 /// The memory that a launch uses, all of it in live buffers: its views are checked, and borrow them.
-fn launch_uses<K: Kernel>(device: &Device, kernel: &K) -> Vec<StepUse> {
+fn launch_uses(device: &Device, kernel: &dyn ErasedKernel) -> Vec<StepUse> {
     let live = device.inner.allocations.lock();
     let mut uses = Vec::new();
     kernel.visit_views(&mut |view| {
@@ -479,16 +486,16 @@ fn step_use(live: &Live, name: String, memory: Use) -> StepUse {
 }
 
 /// Makes a launch for the driver.
-fn with_launch<K: Kernel>(
+fn with_launch(
     device: &Device,
     grid: Dim3,
-    kernel: &K,
+    kernel: &dyn ErasedKernel,
     add: impl FnOnce(GraphLaunch<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let Backend::Cuda(cuda) = &device.inner.backend else {
         unreachable!("only a GPU's device has graphs of the driver's")
     };
-    let function = cuda.loader(&K::FACTS)?.function(&K::FACTS)?;
+    let function = cuda.loader(kernel.declared())?.function(kernel.declared())?;
     let facts = kernel.facts();
     let mut params = ShortList::<_, 16>::new(std::ptr::null_mut());
     kernel.visit_params(&mut |address| params.push(address.cast_mut()));
@@ -501,15 +508,18 @@ fn with_launch<K: Kernel>(
     })
 }
 
-/// What a launch is on the CPU executor.
+/// What a launch is on the CPU executor, if that is the device.
 ///
 /// # Safety
 /// As for [`Device::launch_on`], whenever it runs; and when it runs, the buffers of the views are there, and nobody else uses them
 /// otherwise than in order, as [`Device::launch_graph`] sees to.
-unsafe fn run_launch<K: Kernel>(grid: Dim3, kernel: K) -> Run {
+unsafe fn run_launch<K: Kernel>(device: &Device, grid: Dim3, kernel: K) -> Option<Run> {
+    if !device.is_cpu() {
+        return None;
+    }
     // SAFETY: the caller's promise.
     let run: RunWithin<'_> = Box::new(move |executor| unsafe { Ok(executor.launch(kernel, grid)?) });
     // SAFETY: the kernel holds nothing but numbers and views, plain data whose drop does nothing. Beyond the views' lifetime it is used only
     // when it runs, and then their memory is there: the caller's promise.
-    unsafe { std::mem::transmute::<RunWithin<'_>, Run>(run) }
+    Some(unsafe { std::mem::transmute::<RunWithin<'_>, Run>(run) })
 }

@@ -26,7 +26,7 @@ use super::stacks::ThreadStack;
 use super::steps::{StepActor, StepBarrier, StepKind};
 use super::tma;
 use super::turns::{self, Turn};
-use crate::Kernel;
+use crate::ErasedKernel;
 
 /// The threads of a block as coroutines. They are made once for a launch: each runs the kernel, waits for the next block,
 /// and so on.
@@ -53,9 +53,9 @@ impl<'a> Block<'a> {
     /// Prepares the threads of a kernel's blocks.
     ///
     /// # Safety
-    /// The kernel's [`Kernel::check`] has succeeded; its views are of memory that this processor can access, and mutable
+    /// The kernel's [`ErasedKernel::check`] has succeeded; its views are of memory that this processor can access, and mutable
     /// ones overlap no other. The context is entered as long as the result lives, and is used by no other `Block`.
-    pub(super) unsafe fn new<K: Kernel>(context: &'a Context<'a>, kernel: &'a K) -> Self {
+    pub(super) unsafe fn new(context: &'a Context<'a>, kernel: &'a dyn ErasedKernel) -> Self {
         let start = |(position, thread): (usize, &'a Thread)| {
             // SAFETY: the context borrows the stacks for longer than the coroutine lives, and no other block uses them.
             let stack = unsafe { context.memory.stacks.stack(position) };
@@ -63,7 +63,7 @@ impl<'a> Block<'a> {
                 thread.yielder.set(ptr::from_ref(yielder));
                 loop {
                     // SAFETY: the caller's promise, and `resume` has made this the current thread of the context.
-                    unsafe { (*kernel).run_thread() };
+                    unsafe { kernel.run_thread() };
                     copies::require_none();
                     tma::require_no_stores();
                     products::require_no_products();

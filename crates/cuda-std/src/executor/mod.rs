@@ -187,7 +187,7 @@ use unwritten::Allocations;
 use gpu_facts::{KernelFacts, Limits};
 
 use crate::print::PrintSink;
-use crate::{Dim3, Kernel};
+use crate::{Dim3, ErasedKernel, Kernel};
 
 /// The most threads that a block can have on any GPU: as many stacks there are.
 const MAX_THREADS: usize = Limits::of_hopper().threads_per_block as usize;
@@ -497,13 +497,46 @@ impl Executor {
     /// All views among the kernel's arguments are of memory of this processor that is valid during the launch, and views
     /// that the kernel may write to overlap no other.
     pub unsafe fn launch<K: Kernel>(&self, kernel: K, grid: Dim3) -> Result<(), LaunchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_erased(&kernel, grid) }
+    }
+
+    /// [`Executor::launch`] of a kernel of any type, as [`ErasedKernel`] shows.
+    ///
+    /// ```standalone_crate
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// # use cuda_std::{ErasedKernel, executor::{Checks, Executor, LaunchError}, prelude::*};
+    /// /// Reads an element too far.
+    /// #[kernel(block = 4)]
+    /// fn shift(x: GlobalSlice<'_, f32>, y: DisjointSlice<'_, f32>) {
+    ///     for y in y.own_elements() {
+    ///         // SAFETY: none: that is the mistake.
+    ///         y.set(unsafe { x.get_unchecked(y.index() + 1) });
+    ///     }
+    /// }
+    /// let (x, mut y) = ([0.0; 4], [0.0; 4]);
+    /// let kernel = shift { x: GlobalSlice::new(&x), y: DisjointSlice::new(&mut y) };
+    /// // SAFETY: the views are of arrays of this program.
+    /// let result = unsafe { Executor::new(Checks::Full).launch_erased(&kernel, Dim3::from(1)) };
+    /// assert!(matches!(result, Err(LaunchError::Fault(fault)) if fault.thread.x == 3));
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Executor::launch`].
+    ///
+    /// # Panics
+    /// As [`Executor::launch`].
+    ///
+    /// # Safety
+    /// As for [`Executor::launch`].
+    pub unsafe fn launch_erased(&self, kernel: &dyn ErasedKernel, grid: Dim3) -> Result<(), LaunchError> {
         kernel.check()?;
-        let excess = |excess| LaunchError::Excess { kernel: K::NAME, excess };
-        let facts = kernel.facts();
+        let (declared, facts) = (kernel.declared(), kernel.facts());
+        let excess = |excess| LaunchError::Excess { kernel: declared.name, excess };
         if facts.stack_bytes as usize > self.stack_bytes {
             let larger = self.clone().stack_bytes(facts.stack_bytes as usize);
             // SAFETY: the caller's promise.
-            return unsafe { larger.launch(kernel, grid) };
+            return unsafe { larger.launch_erased(kernel, grid) };
         }
         self.limits.check(&facts).and(self.limits.check_grid(grid.into())).map_err(excess)?;
         facts.check_clusters(grid.into()).map_err(excess)?;
@@ -513,9 +546,9 @@ impl Executor {
         overflow::install();
 
         if let Some(costs) = &self.costs {
-            costs.begin(K::NAME);
+            costs.begin(declared.name);
         }
-        let mut launch = Launch::new(K::NAME, grid, self.seed);
+        let mut launch = Launch::new(declared.name, grid, self.seed);
         launch.clusters = Clusters::new(grid, facts.cluster);
         launch.number = self.trace.as_ref().map_or(0, |trace| trace.begin());
         if self.checks == Checks::Full {
@@ -524,7 +557,7 @@ impl Executor {
         let work = |launch: &Launch, place: Worker<'_>| {
             let result = self.take_memory().map(|memory| {
                 // SAFETY: the caller's promise, and the check above.
-                let state = unsafe { launch.work(&kernel, self, &memory, place) };
+                let state = unsafe { launch.work(kernel, self, &memory, place) };
                 if state == MemoryState::Reusable {
                     self.idle().push(memory);
                 }
@@ -533,22 +566,22 @@ impl Executor {
                 launch.fail(0, error);
             }
         };
-        let in_turns = K::FACTS.is_cooperative || global_memory::is_for_waiting(|visit| kernel.visit_views(visit));
+        let in_turns = declared.is_cooperative || global_memory::is_for_waiting(|visit| kernel.visit_views(visit));
         launch.is_recorded = self.steps.as_ref().is_some_and(|steps| {
             let recorded = || RecordedLaunch {
-                kernel: K::NAME,
+                kernel: declared.name,
                 grid,
                 block: facts.block.into(),
                 cluster: launch.clusters.dim(),
                 seed: self.seed,
                 blocks: Vec::new(),
             };
-            steps.begin(recorded, K::NAME, in_turns || launch.clusters.blocks() == launch.total)
+            steps.begin(recorded, declared.name, in_turns || launch.clusters.blocks() == launch.total)
         });
         if in_turns || facts.cluster.is_some() {
             launch.portion = 1;
             let blocks = launch.clusters.blocks();
-            let window = match K::FACTS.is_cooperative {
+            let window = match declared.is_cooperative {
                 true => launch.total,
                 // Of whole clusters.
                 false => (self.window as u64).next_multiple_of(blocks).min(launch.total),
@@ -693,9 +726,9 @@ impl Launch {
     ///
     /// # Safety
     /// As for [`Executor::launch`], and the kernel's [`Kernel::check`] has succeeded.
-    unsafe fn work<K: Kernel>(
+    unsafe fn work(
         &self,
-        kernel: &K,
+        kernel: &dyn ErasedKernel,
         executor: &Executor,
         memory: &Memory,
         place: Worker<'_>,
