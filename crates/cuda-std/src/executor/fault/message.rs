@@ -86,6 +86,7 @@ impl FaultKind {
             Self::Deadlock { .. } => "deadlock",
             Self::BarrierNotInitialized { .. } => "barrier not initialized",
             Self::BarrierInitialization { .. } => "barrier initialization",
+            Self::BarrierParity { .. } => "barrier parity",
             Self::BarrierNotFenced { .. } => "barrier not fenced",
             Self::TooManyArrivals { .. } => "too many arrivals",
             Self::UnbalancedBytes { .. } => "unbalanced bytes",
@@ -256,8 +257,12 @@ impl FaultKind {
             Self::BarrierInitialization { .. } => {
                 "have one thread initialize each barrier once, for at least one arrival"
             }
+            Self::BarrierParity { .. } => {
+                "phases are numbered from 0 on, and the parity of a phase is its number modulo 2: write `wait(phase % 2)`"
+            }
             Self::BarrierNotFenced { .. } => {
-                "have the thread that initializes the barrier call `fence_barrier_init` afterwards, before the barrier of the block"
+                "have the thread that initializes the barrier call `fence_barrier_init` (or `fence_async_shared`) afterwards, before the barrier of the \
+                 block"
             }
             Self::TooManyArrivals { .. } => {
                 "initialize the barrier for as many arrivals as there are, or wait for the phase before the next arrival"
