@@ -80,6 +80,7 @@ impl FaultKind {
             Self::MulticastRanks { .. } => "multicast ranks",
             Self::Stuck { .. } => "stuck",
             Self::StepBudget { .. } => "step budget",
+            Self::ThreadLimit { .. } => "thread limit",
             Self::UnwrittenShared { .. } => "unwritten shared",
             Self::UnwrittenGlobal { .. } => "unwritten global",
             Self::BarrierDivergence { .. } => "barrier divergence",
@@ -142,6 +143,7 @@ impl FaultKind {
             Self::NotFenced { thread, location, .. } => {
                 note(f, format_args!("the other access is here: thread {thread} writes it"), location)
             }
+            Self::ThreadLimit { last_stop: Some(last_stop), .. } => note(f, format_args!("it stopped here"), last_stop),
             Self::SumsNotAwaited { product } => note(f, format_args!("the product is here"), product),
             Self::WarpDivergence { absent, .. } if absent.is_empty() => {
                 f.write_str("\n  note: the block has no threads for them")
@@ -235,6 +237,9 @@ impl FaultKind {
             }
             Self::StepBudget { .. } => {
                 "look for a loop that does not end; or allow more steps, or take smaller sizes, if it is only a long one"
+            }
+            Self::ThreadLimit { .. } => {
+                "look for a loop whose condition never changes; if it is only a long one, allow more time (`Executor::thread_limit`)"
             }
             Self::UnwrittenShared { .. } => {
                 "write all that is read, zeros too, in this block; what an asynchronous copy or TMA writes is there only when it has been \

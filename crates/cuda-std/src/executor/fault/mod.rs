@@ -319,6 +319,18 @@ pub enum FaultKind {
         /// How many they may make.
         steps: u64,
     },
+    /// A thread that has run for longer than [`Executor::thread_limit`](super::Executor::thread_limit) allows, and has not stopped. The process
+    /// ends with this report: no launch returns it.
+    #[error(
+        "this thread has run for {seconds} s since it {}, and comes to no barrier, no wait, no atomic operation and not to its end",
+        if .last_stop.is_some() { "last stopped" } else { "began" }
+    )]
+    ThreadLimit {
+        /// For how long it may run, in whole seconds.
+        seconds: u64,
+        /// Where it stopped last, in this block.
+        last_stop: Option<SourceLine>,
+    },
     /// A read of shared memory that no thread of the block had written. An asynchronous copy has written its target only
     /// when the thread that issued it has waited for it.
     #[error("element {element} of {array} is read, but no thread of this block has written it")]
