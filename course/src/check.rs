@@ -199,7 +199,7 @@ fn meaning(kind: &str) -> &'static str {
         "CopyNotAwaited" | "LoadNotAwaited" | "StoreNotAwaited" => {
             "A copy is still under way when its thread ends: wait for it."
         }
-        "UnbalancedBytes" | "TooManyArrivals" | "BarrierNotInitialized" | "BarrierNotFenced" => {
+        "UnbalancedBytes" | "TooManyArrivals" | "BarrierNotInitialized" | "BarrierNotFenced" | "BarrierParity" => {
             "What arrives at a barrier in shared memory is not what it was told to expect."
         }
         "Panic" => "An assertion or an arithmetic check of Rust failed in the kernel.",

@@ -33,6 +33,17 @@ const TF32_HALF: u32 = 0x1000;
 /// The rounding is that of T. J. Dekker, "A floating-point technique for extending the available precision" (Numerische
 /// Mathematik 18, 1971), section 5, in two fused operations: 8193·x is rounded 13 bits above x's last place, and taking
 /// 8192·x away again, exactly, leaves x rounded there. Done on the bits instead, a NaN of all ones would become zero.
+///
+/// ```
+/// # use blocks::decompose::*;
+/// let x = 1.000_2_f32;
+/// let (high, low) = decompose_tf32(x);
+/// assert_eq!(high.to_bits() & 0x1FFF, 0, "TF32 has 13 bits less than fp32");
+/// assert_eq!(high + low, x);
+/// // What a product of three is off by, and what one of high parts alone is.
+/// let (exact, three) = (f64::from(x) * f64::from(x), high * high + (high * low + low * high));
+/// assert!((f64::from(three) - exact).abs() < 1e-7 && (f64::from(high * high) - exact).abs() > 1e-4);
+/// ```
 #[inline(always)]
 pub fn decompose_tf32(x: f32) -> (f32, f32) {
     let high = math::fma(-8192.0, x, math::fma(8192.0, x, x));
@@ -41,6 +52,14 @@ pub fn decompose_tf32(x: f32) -> (f32, f32) {
 
 /// `x` with half a unit of TF32's last place added, so that hardware that ignores the lower bits of its operand takes the
 /// nearest TF32 number. Not for x that is NaN.
+///
+/// ```
+/// # use blocks::decompose::*;
+/// // Tensor cores ignore the lower 13 bits, which would cut this off to 1.
+/// let x = 1.0 + 0.75 * 2f32.powi(-10);
+/// let taken = |x: f32| f32::from_bits(x.to_bits() & !0x1FFF);
+/// assert_eq!((taken(x), taken(prepare_tf32(x))), (1.0, 1.0 + 2f32.powi(-10)));
+/// ```
 #[inline(always)]
 pub fn prepare_tf32(x: f32) -> f32 {
     f32::from_bits(x.to_bits().wrapping_add(TF32_HALF))

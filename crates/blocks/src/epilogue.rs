@@ -24,8 +24,56 @@ use cuda_std::prelude::*;
 use crate::matrix::MatrixMut;
 
 /// What happens to an accumulator before it is stored.
+///
+/// ```
+/// # use blocks::{epilogue::*, matrix::MatrixMut};
+/// # use cuda_std::{examples::run_over, prelude::*};
+/// /// Accumulators that are not negative, and zeros in place of the others.
+/// struct Relu;
+///
+/// impl Epilogue for Relu {
+///     unsafe fn value(&self, _row: u32, _col: u32, accumulator: f32) -> f32 {
+///         accumulator.max(0.0)
+///     }
+/// }
+///
+/// // A thread for each four neighbours of a 2×6 matrix: the last two columns of a row are fewer.
+/// let mut data = [9.0; 12];
+/// run_over((2, 2), &mut data, |data: GlobalSliceMut<'_, f32>| {
+///     let c = MatrixMut::new(data, 2, 6, 6, 1).unwrap();
+///     let (row, col) = (thread::thread_idx_y(), 4 * thread::thread_idx_x());
+///     // SAFETY: the column is a multiple of four, and each element has one thread.
+///     unsafe { Relu.store(&c, row, col, [-1.0, 2.0, -3.0, 4.0]) }
+/// });
+/// assert_eq!(data, [0.0, 2.0, 0.0, 4.0, 0.0, 2.0, 0.0, 2.0, 0.0, 4.0, 0.0, 2.0]);
+/// ```
 pub trait Epilogue {
     /// What is stored at (`row`, `col`) of the result, for this accumulator.
+    ///
+    /// ```
+    /// # use blocks::{epilogue::*, matrix::MatrixMut};
+    /// # use cuda_std::{examples::run_over, prelude::*};
+    /// /// `C = alpha·accumulator + C`, which reads the old element.
+    /// struct AddTo<'a> {
+    ///     alpha: f32,
+    ///     c: MatrixMut<'a>,
+    /// }
+    ///
+    /// impl Epilogue for AddTo<'_> {
+    ///     unsafe fn value(&self, row: u32, col: u32, accumulator: f32) -> f32 {
+    ///         // SAFETY: inside the result, and this thread's alone, by the caller's promise.
+    ///         math::fma(self.alpha, accumulator, unsafe { self.c.at(row, col) })
+    ///     }
+    /// }
+    ///
+    /// let mut data = [1.0; 4];
+    /// run_over(1, &mut data, |data: GlobalSliceMut<'_, f32>| {
+    ///     let c = MatrixMut::new(data, 1, 4, 4, 1).unwrap();
+    ///     // SAFETY: there is one thread, and C has these four elements.
+    ///     unsafe { AddTo { alpha: 0.5, c }.store(&c, 0, 0, [2.0, 4.0, 6.0, 8.0]) }
+    /// });
+    /// assert_eq!(data, [2.0, 3.0, 4.0, 5.0]);
+    /// ```
     ///
     /// # Safety
     /// The element is inside the result, and no other thread accesses it: so the result's old element may be read, and whatever has
@@ -34,6 +82,26 @@ pub trait Epilogue {
 
     /// Stores what becomes of four neighbours in a row of C, from (`row`, `col`) on. What lies outside of C is left out. Where C
     /// allows it, they are one store of four elements.
+    ///
+    /// ```
+    /// # use blocks::{epilogue::*, matrix::MatrixMut};
+    /// # use cuda_std::{examples::run_over, prelude::*};
+    /// struct AsTheyAre;
+    /// impl Epilogue for AsTheyAre {
+    ///     unsafe fn value(&self, _row: u32, _col: u32, accumulator: f32) -> f32 {
+    ///         accumulator
+    ///     }
+    /// }
+    /// // A column-major C of 3×2: what lies outside of it is left out.
+    /// let mut data = [0.0; 6];
+    /// run_over((1, 4), &mut data, |data: GlobalSliceMut<'_, f32>| {
+    ///     let c = MatrixMut::new(data, 3, 2, 1, 3).unwrap();
+    ///     let row = thread::thread_idx_y();
+    ///     // SAFETY: each row has one thread.
+    ///     unsafe { AsTheyAre.store(&c, row, 0, [row as f32, 10.0, 20.0, 30.0]) }
+    /// });
+    /// assert_eq!(data, [0.0, 1.0, 2.0, 10.0, 10.0, 10.0]);
+    /// ```
     ///
     /// # Safety
     /// `col` is a multiple of four, and no other thread accesses these elements of C. The epilogue is one for results of C's shape.
@@ -62,6 +130,17 @@ pub trait Epilogue {
 }
 
 /// Whether `count` neighbours in a row of C, from a multiple of `count` on, are one aligned vector, if all of them are inside C.
+///
+/// ```
+/// # use blocks::{epilogue::*, matrix::MatrixMut};
+/// # use cuda_std::{examples::run_over, prelude::*};
+/// let mut data = vec![0.0; 64];
+/// let takes = run_over(1, &mut data, |data: GlobalSliceMut<'_, f32>| {
+///     // Rows of 8 elements side by side; rows of 7, which begin at odd places; columns.
+///     [(8, 1), (7, 1), (1, 8)].map(|(row, col)| takes_vectors_of(&MatrixMut::new(data, 4, 4, row, col).unwrap(), 2))
+/// });
+/// assert_eq!(takes, [[true, false, false]]);
+/// ```
 #[inline(always)]
 pub fn takes_vectors_of(c: &MatrixMut<'_>, count: u32) -> bool {
     let multiple = |value: u64| value & u64::from(count - 1) == 0;
@@ -71,6 +150,18 @@ pub fn takes_vectors_of(c: &MatrixMut<'_>, count: u32) -> bool {
 }
 
 /// Stores 1, 2 or 4 elements at once.
+///
+/// ```
+/// # use blocks::{epilogue::*, matrix::MatrixMut};
+/// # use cuda_std::{examples::run_over, prelude::*};
+/// let mut data = vec![0.0; 8];
+/// run_over(4, &mut data, |data: GlobalSliceMut<'_, f32>| {
+///     let t = thread::index();
+///     // SAFETY: each thread has two elements of its own, from a multiple of two on.
+///     unsafe { store_vector(data, 2 * t, [t as f32, 0.5]) }
+/// });
+/// assert_eq!(data, [0.0, 0.5, 1.0, 0.5, 2.0, 0.5, 3.0, 0.5]);
+/// ```
 ///
 /// # Safety
 /// They are inside the view, aligned to their size together, and this thread's alone.

@@ -7,15 +7,35 @@
 //! ```
 
 /// The order of an operand in memory.
+///
+/// ```
+/// # use blocks::major::*;
+/// /// The strides of rows and columns of a packed m×k operand A.
+/// fn strides_of_a<A: Major>(m: usize, k: usize) -> [usize; 2] {
+///     if A::K { [k, 1] } else { [1, m] }
+/// }
+/// assert_eq!(strides_of_a::<KMajor>(3, 5), [5, 1]);
+/// assert_eq!(strides_of_a::<MnMajor>(3, 5), [1, 3]);
+/// ```
 pub trait Major {
     /// Whether it is K-major.
     const K: bool;
 }
 
 /// K-major: A row-major, B column-major.
+///
+/// ```
+/// # use blocks::major::*;
+/// const { assert!(KMajor::K) } // a row-major A, a column-major B
+/// ```
 pub struct KMajor;
 
 /// MN-major: A column-major, B row-major.
+///
+/// ```
+/// # use blocks::major::*;
+/// const { assert!(!MnMajor::K) } // a column-major A, a row-major B
+/// ```
 pub struct MnMajor;
 
 impl Major for KMajor {

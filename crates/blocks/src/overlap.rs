@@ -27,6 +27,15 @@ const LONGEST: u64 = 1 << 61;
 /// The answer is exact, with two exceptions, which count as overlapping: arrays that reach over more than 2⁶¹ elements, and arrays
 /// for which it is not found in 2²⁰ steps: whose axes interleave in as many ways.
 ///
+/// ```
+/// # use blocks::elements_overlap;
+/// // Two rows of three elements, in a packed matrix, and in one whose rows begin two elements apart.
+/// assert!(!elements_overlap(&[2, 3], &[3, 1]));
+/// assert!(elements_overlap(&[2, 3], &[2, 1]));
+/// // Rows that interleave and share no element.
+/// assert!(!elements_overlap(&[2, 3], &[3, 2]));
+/// ```
+///
 /// # Panics
 /// If there are not as many strides as extents.
 pub fn elements_overlap(extents: &[u64], strides: &[u64]) -> bool {

@@ -17,15 +17,60 @@ use core::marker::PhantomData;
 use cuda_std::{Element, SharedSlice, dynamic_shared};
 
 /// What the base of the dynamic shared memory is aligned to, in bytes; so no array can ask for more.
+///
+/// ```
+/// # use blocks::shared_layout::*;
+/// let mut layout = SharedLayout::new();
+/// layout.array::<u64>(2);
+/// // What TMA's 128-byte swizzle asks for; no array can ask for more.
+/// assert_eq!(layout.aligned::<f32>(256, BASE_ALIGNMENT).offset(), 1024);
+/// ```
 pub const BASE_ALIGNMENT: usize = 1024;
 
 /// Arrays in dynamic shared memory, as far as they have been added.
+///
+/// ```
+/// # use blocks::shared_layout::*;
+/// # use cuda_std::{examples::run, prelude::*};
+/// struct Memory {
+///     tile: SharedArray<f32>,
+///     barriers: SharedArray<u64>,
+///     bytes: u32,
+/// }
+/// const MEMORY: Memory = {
+///     let mut layout = SharedLayout::new();
+///     let (tile, barriers) = (layout.aligned(256, 1024), layout.array(2));
+///     Memory { tile, barriers, bytes: layout.bytes() }
+/// };
+/// assert_eq!((MEMORY.bytes, MEMORY.barriers.offset()), (1024 + 16, 1024)); // `#[kernel(dynamic_shared = MEMORY.bytes)]`
+/// run(256, || {
+///     // SAFETY: the launch has as much dynamic shared memory; each thread has an element of its own.
+///     unsafe { MEMORY.tile.slice().write(thread::index(), 0.0) }
+/// });
+/// ```
 #[derive(Clone, Copy)]
 pub struct SharedLayout {
     bytes: usize,
 }
 
 /// An array of a [`SharedLayout`]: where it begins, and how many elements it has.
+///
+/// ```
+/// # use blocks::shared_layout::*;
+/// # use cuda_std::{examples::run, prelude::*};
+/// const NUMBERS: SharedArray<u32> = SharedLayout::new().array(64);
+/// let read = run(64, || {
+///     let t = thread::index();
+///     // SAFETY: the launch has as much dynamic shared memory; a thread writes its own element, and a barrier stands before the reads.
+///     unsafe {
+///         let numbers = NUMBERS.slice();
+///         numbers.write(t, t as u32);
+///         thread::sync_threads();
+///         numbers.read(63 - t)
+///     }
+/// });
+/// assert_eq!(read[0], 63);
+/// ```
 pub struct SharedArray<T> {
     offset: usize,
     len: usize,
@@ -42,6 +87,11 @@ impl<T> Copy for SharedArray<T> {}
 
 impl SharedLayout {
     /// A layout without arrays.
+    ///
+    /// ```
+    /// # use blocks::shared_layout::*;
+    /// assert_eq!(SharedLayout::new().bytes(), 0);
+    /// ```
     #[allow(clippy::new_without_default, reason = "a trait's function is not const, and this one is for constants")]
     #[must_use]
     pub const fn new() -> Self {
@@ -49,11 +99,25 @@ impl SharedLayout {
     }
 
     /// Adds an array of `len` elements, aligned as one is.
+    ///
+    /// ```
+    /// # use blocks::shared_layout::*;
+    /// let mut layout = SharedLayout::new();
+    /// let (words, barriers) = (layout.array::<u32>(3), layout.array::<u64>(2));
+    /// assert_eq!((words.offset(), barriers.offset()), (0, 16), "each at a multiple of its elements' size");
+    /// ```
     pub const fn array<T: Element>(&mut self, len: u32) -> SharedArray<T> {
         self.aligned(len, align_of::<T>())
     }
 
     /// Adds an array of `len` elements that begins at a multiple of `alignment` bytes.
+    ///
+    /// ```
+    /// # use blocks::shared_layout::*;
+    /// let mut layout = SharedLayout::new();
+    /// let (words, tile) = (layout.array::<u32>(3), layout.aligned::<f32>(64, 128));
+    /// assert_eq!((words.offset(), tile.offset(), layout.bytes()), (0, 128, 128 + 256));
+    /// ```
     ///
     /// # Panics
     /// At compile time, in a constant: if `alignment` is not a multiple of an element's, or not a power of two of at most
@@ -71,6 +135,17 @@ impl SharedLayout {
 
     /// The bytes of all arrays: what the kernel names as its `dynamic_shared`.
     ///
+    /// ```
+    /// # use blocks::shared_layout::*;
+    /// const BYTES: u32 = {
+    ///     let mut layout = SharedLayout::new();
+    ///     layout.array::<f32>(1024);
+    ///     layout.array::<u64>(4);
+    ///     layout.bytes()
+    /// };
+    /// assert_eq!(BYTES, 4096 + 32); // `#[kernel(dynamic_shared = BYTES)]`
+    /// ```
+    ///
     /// # Panics
     /// At compile time, in a constant: if the arrays take 4 GiB or more.
     #[must_use]
@@ -82,24 +157,55 @@ impl SharedLayout {
 
 impl<T: Element> SharedArray<T> {
     /// The number of elements.
+    ///
+    /// ```
+    /// # use blocks::shared_layout::*;
+    /// assert_eq!(SharedLayout::new().array::<f32>(96).len(), 96);
+    /// ```
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are no elements.
+    ///
+    /// ```
+    /// # use blocks::shared_layout::*;
+    /// let mut layout = SharedLayout::new();
+    /// // A kernel without a second stage adds an array of no elements, which takes no bytes.
+    /// assert!(layout.array::<f32>(0).is_empty() && layout.bytes() == 0);
+    /// ```
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Where the array begins, in bytes.
+    ///
+    /// ```
+    /// # use blocks::shared_layout::*;
+    /// let mut layout = SharedLayout::new();
+    /// layout.array::<f32>(100);
+    /// assert_eq!(layout.array::<f32>(1).offset(), 400);
+    /// ```
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.offset
     }
 
     /// The array of this block.
+    ///
+    /// ```
+    /// # use blocks::shared_layout::*;
+    /// # use cuda_std::{examples::run, prelude::*};
+    /// const COUNTS: SharedArray<u32> = SharedLayout::new().array(32);
+    /// let lengths = run(32, || {
+    ///     // SAFETY: the launch has as much dynamic shared memory.
+    ///     let counts: SharedSlice<u32> = unsafe { COUNTS.slice() };
+    ///     counts.len()
+    /// });
+    /// assert_eq!(lengths, [32; 32]);
+    /// ```
     ///
     /// # Safety
     /// The kernel's `dynamic_shared` is the [`SharedLayout::bytes`] of the array's layout, or more.
@@ -112,6 +218,24 @@ impl<T: Element> SharedArray<T> {
     }
 
     /// `len` elements of the array of this block, from element `first` on.
+    ///
+    /// ```
+    /// # use blocks::shared_layout::*;
+    /// # use cuda_std::{examples::run, prelude::*};
+    /// // One array for two stages of 32 numbers.
+    /// const STAGES: SharedArray<u32> = SharedLayout::new().array(2 * 32);
+    /// let read = run(32, || {
+    ///     let t = thread::index();
+    ///     // SAFETY: the launch has as much dynamic shared memory, and the array both parts; a thread has elements of its own.
+    ///     unsafe {
+    ///         let (first, second) = (STAGES.part(0, 32), STAGES.part(32, 32));
+    ///         first.write(t, 1);
+    ///         second.write(t, 2);
+    ///         (first.read(t), STAGES.slice().read(32 + t))
+    ///     }
+    /// });
+    /// assert_eq!(read, [(1, 2); 32]);
+    /// ```
     ///
     /// # Safety
     /// As for [`SharedArray::slice`]; the array has so many elements.

@@ -15,13 +15,38 @@
 //! ```
 
 /// The elements of a 16-byte piece.
+///
+/// ```
+/// # use blocks::swizzle::*;
+/// assert_eq!(PIECE * size_of::<f32>() as u32, 16, "what one `ld.shared.v4` loads");
+/// ```
 pub const PIECE: u32 = 4;
 /// The elements of a row of 128 bytes, which is as wide as all banks.
+///
+/// ```
+/// # use blocks::swizzle::*;
+/// // A row has eight pieces, one for each group of four banks.
+/// assert_eq!(ROW / PIECE, 8);
+/// ```
 pub const ROW: u32 = 32;
 /// The bytes of such a row.
+///
+/// ```
+/// # use blocks::swizzle::*;
+/// let rows_of_a_tile = 64;
+/// assert_eq!(rows_of_a_tile * ROW_BYTES, 8192);
+/// ```
 pub const ROW_BYTES: u32 = 128;
 
 /// Where piece `piece` of row `row` begins in a tile with TMA's 128-byte swizzle: from the beginning of the tile, in elements.
+///
+/// ```
+/// # use blocks::swizzle::*;
+/// // The first pieces of eight rows, which a column of a tile is read by, lie in eight groups of banks.
+/// let groups = std::collections::HashSet::from([0, 1, 2, 3, 4, 5, 6, 7].map(|row| piece_of_row(row, 0) / PIECE % 8));
+/// assert_eq!(groups.len(), 8);
+/// assert_eq!(piece_of_row(1, 0), ROW + PIECE, "row 1 has its piece 0 in place 1");
+/// ```
 #[inline(always)]
 #[must_use]
 pub const fn piece_of_row(row: u32, piece: u32) -> u32 {
@@ -33,6 +58,15 @@ pub const fn piece_of_row(row: u32, piece: u32) -> u32 {
 /// ```text
 ///  piece  = (line % 2)·4 + term / 4        stored = piece ^ (line / 4 % 8)
 ///  `ldmatrix` of the lines 4g + i, g = 0 … 7, at the same four terms meets all banks
+/// ```
+///
+/// ```
+/// # use blocks::swizzle::*;
+/// // Each element of a tile of 64 lines has a place of its own.
+/// let places = (0..64).flat_map(|line| (0..16).map(move |term| lines_of_16(line, term)));
+/// let mut places = Vec::from_iter(places);
+/// places.sort();
+/// assert!(places.into_iter().eq(0..64 * 16));
 /// ```
 #[inline(always)]
 #[must_use]
@@ -48,6 +82,12 @@ pub const fn lines_of_16(line: u32, term: u32) -> u32 {
 /// ```text
 ///  piece  = line / 4                       stored = piece ^ (term % 4 · 2)
 ///  `ld.shared.v4` of 8 lanes with two g and all q, at lines 4g of terms q + 4h, meets all banks
+/// ```
+///
+/// ```
+/// # use blocks::swizzle::*;
+/// // Line 0 of four terms: one 128-byte row of lines further each time, and another group of banks.
+/// assert_eq!([0, 1, 2, 3].map(|term| terms_of_lines(32, 0, term)), [0, 32 + 8, 64 + 16, 96 + 24]);
 /// ```
 #[inline(always)]
 #[must_use]

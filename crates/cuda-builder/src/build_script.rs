@@ -112,6 +112,16 @@ impl Build {
 
 impl Missing {
     /// Tells the cargo that runs this build script to run it again when a toolchain appears, but not before.
+    ///
+    /// ```
+    /// # use std::path::Path;
+    /// # use tilewright_cuda_builder::toolchain::Toolchain;
+    /// // A build script of one's own, which goes on without kernels where they cannot be compiled; `embed` does the same.
+    /// match Toolchain::find(Path::new("../gpu-kernels")) {
+    ///     Ok(toolchain) => println!("cargo::rustc-env=KERNELS_BY={}", toolchain.rust_version),
+    ///     Err(missing) => missing.emit_cargo_directives(),
+    /// }
+    /// ```
     pub fn emit_cargo_directives(&self) {
         for line in directives(self.candidates.iter().flat_map(|candidate| &candidate.watch)) {
             println!("{line}");

@@ -33,6 +33,15 @@ pub const LLVM_TOOLS: [&str; 3] = ["llvm-link", "opt", "llc"];
 const OLDEST: (u32, u32) = (1, 95);
 
 /// Everything that compiling kernels needs.
+///
+/// ```
+/// # use std::path::{Path, PathBuf};
+/// # use tilewright_cuda_builder::toolchain::*;
+/// if let Ok(Toolchain { source, rustc, llvm_bin, llvm_version, .. }) = Toolchain::find(Path::new(".")) {
+///     println!("{source}: LLVM {llvm_version}");
+///     assert!(rustc.is_file() && llvm_bin.is_dir());
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolchain {
     /// Where it was found, for people.
@@ -50,6 +59,15 @@ pub struct Toolchain {
 }
 
 /// A compiler that cannot be used, and why.
+///
+/// ```
+/// # use std::path::{Path, PathBuf};
+/// # use tilewright_cuda_builder::toolchain::*;
+/// for unusable in Toolchain::survey(Path::new(".")).into_iter().filter_map(Result::err) {
+///     assert!(!unusable.lacks.is_empty());
+///     println!("{} lacks {}", unusable.source, unusable.lacks.join(" and "));
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
     /// Which compiler.
@@ -61,6 +79,15 @@ pub struct Unusable {
 }
 
 /// No candidate can compile kernels.
+///
+/// ```
+/// # use std::path::{Path, PathBuf};
+/// # use tilewright_cuda_builder::toolchain::*;
+/// if let Err(missing) = Toolchain::find(Path::new(".")) {
+///     assert!(missing.to_string().ends_with("`cargo tilewright setup` gets what is missing"));
+///     println!("{} compilers were looked at", missing.candidates.len());
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Missing {
     /// Every candidate, in the order in which they were considered.
@@ -80,6 +107,15 @@ impl fmt::Display for Missing {
 impl Toolchain {
     /// The first candidate that has everything, for a kernel crate in `crate_dir`.
     ///
+    /// ```
+    /// # use std::path::{Path, PathBuf};
+    /// # use tilewright_cuda_builder::toolchain::*;
+    /// match Toolchain::find(Path::new("../gpu-kernels")) {
+    ///     Ok(toolchain) => assert!(LLVM_TOOLS.iter().all(|tool| toolchain.llvm_tool(tool).is_file())),
+    ///     Err(missing) => println!("kernels cannot be compiled here: {missing}"),
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// [`Missing`], with what each candidate lacks.
     pub fn find(crate_dir: &Path) -> Result<Self, Missing> {
@@ -94,6 +130,17 @@ impl Toolchain {
     }
 
     /// Every candidate, usable or not.
+    ///
+    /// ```
+    /// # use std::path::{Path, PathBuf};
+    /// # use tilewright_cuda_builder::toolchain::*;
+    /// // `find` takes the first that is usable, and names all if none is.
+    /// let survey = Toolchain::survey(Path::new("."));
+    /// match Toolchain::find(Path::new(".")) {
+    ///     Ok(first) => assert_eq!(survey.iter().flatten().next(), Some(&first)),
+    ///     Err(missing) => assert_eq!(missing.candidates.len(), survey.len()),
+    /// }
+    /// ```
     pub fn survey(crate_dir: &Path) -> Vec<Result<Self, Unusable>> {
         // At the same time, because each of them is asked twice and takes its time to answer.
         thread::scope(|scope| {
@@ -109,6 +156,20 @@ impl Toolchain {
     }
 
     /// The path of one of [`LLVM_TOOLS`].
+    ///
+    /// ```
+    /// # use std::path::{Path, PathBuf};
+    /// # use tilewright_cuda_builder::toolchain::*;
+    /// let toolchain = Toolchain {
+    ///     source: "rustup's".to_owned(),
+    ///     rustc: PathBuf::from("toolchain/bin/rustc"),
+    ///     cargo: PathBuf::from("toolchain/bin/cargo"),
+    ///     llvm_bin: PathBuf::from("toolchain/llvm/bin"),
+    ///     rust_version: "1.96.0".to_owned(),
+    ///     llvm_version: "22.1.8".to_owned(),
+    /// };
+    /// assert_eq!(toolchain.llvm_tool("opt"), Path::new("toolchain/llvm/bin/opt"));
+    /// ```
     pub fn llvm_tool(&self, name: &str) -> PathBuf {
         self.llvm_bin.join(name)
     }

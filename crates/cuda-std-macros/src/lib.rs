@@ -18,9 +18,33 @@ use syn::parse_macro_input;
 
 /// Makes a function a kernel: a PTX entry point on the GPU, a launchable value on the CPU.
 ///
-/// ```text
-/// #[kernel(block = (32, 8))]
-/// #[kernel(block = 256, min_blocks = 2, arch = "sm_90a", requires(x.len() == y.len(), n > 0))]
+/// ```standalone_crate
+/// use cuda_std::Grid as _;
+/// use cuda_std::executor::{Checks, Executor};
+/// use cuda_std::prelude::*;
+///
+/// /// `y = a·x + y`, one thread for each element.
+/// #[kernel(block = 256, grid = y.len().div_ceil(256).max(1) as u32, requires(x.len() == y.len(), a.is_finite()))]
+/// pub fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: DisjointSlice<'_, f32>) {
+///     if let Some(y) = y.own()
+///         && let Some(x) = x.get(y.index())
+///     {
+///         y.set(math::fma(a, x, y.get()));
+///     }
+/// }
+///
+/// let (executor, x, mut y) = (Executor::new(Checks::Full), [1.0; 300], [0.5; 300]);
+/// let arguments = axpy { a: 2.0, x: GlobalSlice::new(&x), y: DisjointSlice::new(&mut y) };
+/// let grid = arguments.grid();
+/// assert_eq!((axpy::BLOCK, grid), (Dim3::from(256), Dim3::from(2)));
+/// // SAFETY: the views are of arrays of this program.
+/// unsafe { executor.launch(arguments, grid) }.unwrap();
+/// assert_eq!(y, [2.5; 300]);
+///
+/// let shorter = axpy { a: 2.0, x: GlobalSlice::new(&x[..299]), y: DisjointSlice::new(&mut y) };
+/// // SAFETY: as above.
+/// let refused = unsafe { executor.launch(shorter, grid) }.unwrap_err();
+/// assert!(refused.to_string().contains("x.len() == y.len()"), "{refused}");
 /// ```
 ///
 /// | argument | meaning |
@@ -75,9 +99,24 @@ pub fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Places a `static` array in constant memory, of 64 KiB, which all threads read:
 ///
-/// ```text
+/// ```standalone_crate
+/// use cuda_std::executor::{Checks, Executor};
+/// use cuda_std::prelude::*;
+///
 /// #[constant]
 /// static WEIGHTS: [f32; 3] = [0.25, 0.5, 0.25];
+///
+/// #[kernel(block = 32)]
+/// pub fn weights(y: DisjointSlice<'_, f32>) {
+///     if let Some(y) = y.own() {
+///         y.set(WEIGHTS.get(y.index()).unwrap_or(0.0));
+///     }
+/// }
+///
+/// let mut y = [9.0; 4];
+/// // SAFETY: the view is of an array of this program.
+/// unsafe { Executor::new(Checks::Full).launch(weights { y: DisjointSlice::new(&mut y) }, Dim3::from(1)) }.unwrap();
+/// assert_eq!(y, [0.25, 0.5, 0.25, 0.0]);
 /// ```
 ///
 /// Its elements are those of global memory, its type becomes `Constant<[f32; 3]>`, and its value is a constant expression.
@@ -90,7 +129,32 @@ pub fn constant(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Implements `KernelParam` for a `#[repr(C)]` struct all of whose fields implement it.
 ///
-/// A view in field `data` of a parameter `a` is reported as `a.data`.
+/// A view in field `data` of a parameter `a` is reported as `a.data`:
+///
+/// ```standalone_crate
+/// use cuda_std::executor::{Checks, Executor};
+/// use cuda_std::prelude::*;
+///
+/// #[derive(Clone, Copy, KernelParam)]
+/// #[repr(C)]
+/// pub struct Column<'a> {
+///     data: GlobalSliceMut<'a, f32>,
+///     stride: u32,
+/// }
+///
+/// #[kernel(block = 32)]
+/// pub fn clear(a: Column<'_>) {
+///     let i = (thread::thread_idx_x() * a.stride) as usize;
+///     // SAFETY: no other thread has this i. But is it below a.data.len()?
+///     unsafe { a.data.set_unchecked(i, 0.0) }
+/// }
+///
+/// let mut data = [1.0; 100];
+/// let a = Column { data: GlobalSliceMut::new(&mut data), stride: 4 };
+/// // SAFETY: the view is of an array of this program.
+/// let error = unsafe { Executor::new(Checks::Full).launch(clear { a }, Dim3::from(1)) }.unwrap_err();
+/// assert!(error.to_string().contains("element 100 is out of bounds of view `a.data`"), "{error}");
+/// ```
 #[proc_macro_derive(KernelParam)]
 pub fn kernel_param(item: TokenStream) -> TokenStream {
     let item = parse_macro_input!(item as syn::DeriveInput);
@@ -100,10 +164,29 @@ pub fn kernel_param(item: TokenStream) -> TokenStream {
 /// Implements `Element` for a `#[repr(C)]` struct all of whose fields implement it, so that global and shared memory can hold it. A
 /// kernel's views of it need `KernelParam`, too, which compares the layouts of the GPU and of the CPU at each launch:
 ///
-/// ```text
+/// ```standalone_crate
+/// use cuda_std::executor::{Checks, Executor};
+/// use cuda_std::prelude::*;
+///
 /// #[derive(Clone, Copy, Element, KernelParam)]
 /// #[repr(C)]
-/// pub struct Pair { key: u32, value: f32 }
+/// pub struct Pair {
+///     key: u32,
+///     value: f32,
+/// }
+///
+/// #[kernel(block = 32)]
+/// pub fn halves(pairs: DisjointSlice<'_, Pair>) {
+///     if let Some(pair) = pairs.own() {
+///         let Pair { key, value } = pair.get();
+///         pair.set(Pair { key, value: value / 2.0 });
+///     }
+/// }
+///
+/// let mut pairs = [Pair { key: 7, value: 3.0 }; 5];
+/// // SAFETY: the view is of an array of this program.
+/// unsafe { Executor::new(Checks::Full).launch(halves { pairs: DisjointSlice::new(&mut pairs) }, Dim3::from(1)) }.unwrap();
+/// assert_eq!((pairs[4].key, pairs[4].value), (7, 1.5));
 /// ```
 ///
 /// What has padding, type parameters or lifetimes, or a field that is no element, does not compile. The struct is loaded and stored

@@ -191,7 +191,7 @@ pub unsafe fn arrive() {
 }
 
 /// [`arrive`], which orders nothing (`barrier.cluster.arrive.relaxed`): who waits only knows that the threads have come, so that their blocks
-/// have begun.
+/// have begun, and the barriers that they have initialized before they called [`fence_barrier_init`](crate::hopper::fence_barrier_init).
 ///
 /// ```
 /// # use tilewright_cuda_std::{cluster, examples::run_clusters, prelude::*};

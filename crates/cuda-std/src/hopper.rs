@@ -120,7 +120,10 @@ impl Barrier {
     /// ```
     ///
     /// # Safety
-    /// One thread calls this, before any other use; [`fence_barrier_init`] and a barrier of the block separate it from them.
+    /// One thread calls this, once, and a barrier of the block separates it from what other threads of the block do with this barrier. Before
+    /// TMA tells it of bytes, [`fence_barrier_init`] or [`fence_async_shared`] has made it visible to TMA. Before another block of the cluster
+    /// uses it, the cluster meets: by [`cluster::sync`](crate::cluster::sync), or by
+    /// [`arrive_relaxed`](crate::cluster::arrive_relaxed) behind [`fence_barrier_init`] and [`wait`](crate::cluster::wait).
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn init(self, arrivals: u32) {
@@ -240,7 +243,7 @@ impl Barrier {
     /// ```
     ///
     /// # Safety
-    /// The barrier has been initialized; the current phase, or the one before, has this parity.
+    /// The barrier has been initialized; the parity is 0 or 1, and that of the current phase or of the one before.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn wait(self, parity: u32) {
@@ -403,7 +406,9 @@ impl RemoteBarrier {
     }
 }
 
-/// Makes initialized barriers visible to TMA, and to other blocks of the cluster behind a barrier of it (`fence.mbarrier_init`, sm_90).
+/// Makes the barriers that this thread has initialized visible to TMA, and to the cluster behind a barrier of it, even one at which the
+/// thread [arrives relaxed](crate::cluster::arrive_relaxed) (`fence.mbarrier_init.release.cluster`, sm_90). Threads of the block need no fence:
+/// a barrier of the block orders the initialization before what they do.
 ///
 /// ```
 /// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};

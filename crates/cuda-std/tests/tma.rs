@@ -60,6 +60,10 @@ const OVERWRITTEN: u32 = 6;
 const NOT_AWAITED: u32 = 7;
 const WAITS_ELSEWHERE: u32 = 8;
 const TOO_FAR_BACK: u32 = 9;
+/// No mistake: `fence.proxy.async` makes a barrier visible to TMA, too.
+const OTHER_FENCE: u32 = 10;
+/// Another thread than that which has initialized the barrier.
+const FENCE_OF_ANOTHER: u32 = 11;
 
 /// Where a tile begins.
 #[repr(C)]
@@ -92,12 +96,18 @@ fn loads(map: TensorMap<'_>, at: At, wrong: u32, out: GlobalSliceMut<'_, f32>) {
         if me == 0 {
             full.init(1); // <init>
             other.init(1);
-            if wrong != NO_FENCE {
-                hopper::fence_barrier_init();
+            match wrong {
+                NO_FENCE | FENCE_OF_ANOTHER => {}
+                OTHER_FENCE => hopper::fence_async_shared(),
+                _ => hopper::fence_barrier_init(),
             }
         }
         thread::sync_threads();
         if me == 32 {
+            if wrong == FENCE_OF_ANOTHER {
+                hopper::fence_barrier_init();
+                hopper::fence_async_shared();
+            }
             let bytes = 4 * TILE as u32;
             full.arrive_expecting(match wrong {
                 MORE_BYTES => bytes + 128,
@@ -194,7 +204,9 @@ fn tma_rounds_ties_to_even_and_knows_one_nan() {
     let (mut memory, mut out) = (memory(), vec![0.0; TILE]);
     memory[..8].copy_from_slice(&words.map(f32::from_bits));
     let map = map(&memory, layout(TileElement::Tf32, TileSwizzle::None));
-    succeed(Checks::Full, loads { map, at: At::from([0; 3]), wrong: NOTHING, out: GlobalSliceMut::new(&mut out) }, 1);
+    for wrong in [NOTHING, OTHER_FENCE] {
+        succeed(Checks::Full, loads { map, at: At::from([0; 3]), wrong, out: GlobalSliceMut::new(&mut out) }, 1);
+    }
     assert_eq!(out.iter().take(8).map(|number| number.to_bits()).collect::<Vec<_>>(), rounded);
 }
 
@@ -257,10 +269,13 @@ fn tma_is_nobody_else_in_the_largest_block() {
 #[test]
 fn bytes_have_to_add_up() {
     for checks in ALL_CHECKS {
-        for (wrong, missing) in [(MORE_BYTES, "128 bytes"), (FEWER_BYTES, "-128 bytes")] {
+        for (wrong, missing) in [
+            (MORE_BYTES, "lacks 0 of 1 arrivals and 128 bytes"),
+            (FEWER_BYTES, "lacks 0 of 1 arrivals and has got 128 bytes more than it expects"),
+        ] {
             let fault = run_loads(checks, wrong);
             let FaultKind::Deadlock { waits_for, .. } = &fault.kind else { panic!("{fault}") };
-            assert!(waits_for.ends_with(&format!("lacks 0 of 1 arrivals and {missing}")), "{waits_for}");
+            assert!(waits_for.ends_with(missing), "{waits_for}");
             assert_eq!(fault.location.unwrap().line, line("wait"));
         }
     }
@@ -269,7 +284,9 @@ fn bytes_have_to_add_up() {
 #[test]
 fn tiles_need_a_barrier_that_tma_sees_a_place_and_somebody_who_waits() {
     for checks in ALL_CHECKS {
-        assert_eq!(run_loads(checks, NO_FENCE).kind, FaultKind::BarrierNotFenced { byte_offset: 2048 });
+        for wrong in [NO_FENCE, FENCE_OF_ANOTHER] {
+            assert_eq!(run_loads(checks, wrong).kind, FaultKind::BarrierNotFenced { byte_offset: 2048 }, "{wrong}");
+        }
         let fault = run_loads(checks, NOT_AWAITED);
         assert_eq!((fault.kind, fault.location.unwrap().line), (FaultKind::LoadNotAwaited, line("load")));
         let memory = memory();

@@ -41,12 +41,17 @@ fn look_up(address: usize) -> Option<SourceLine> {
     let mut found = None;
     // A call is before the address to which it returns.
     backtrace::resolve(std::ptr::without_provenance_mut(address.saturating_sub(1)), |symbol| {
-        let is_body = symbol.name().is_some_and(|name| name.to_string().contains(BODY));
+        let is_body = symbol.name().is_some_and(|name| is_body(&name.to_string()));
         if let (None, true, Some(file), Some(line)) = (&found, is_body, symbol.filename(), symbol.lineno()) {
             found = Some(SourceLine { file: file.display().to_string().into(), line });
         }
     });
     found
+}
+
+/// Whether a function of this name is the body of a kernel, or within it. The executor's own `run_threads`, which is below all bodies, is not.
+fn is_body(name: &str) -> bool {
+    name.split("::").any(|part| part == BODY)
 }
 
 #[cfg(test)]
@@ -55,6 +60,20 @@ mod tests {
 
     use crate::Operation as _;
     use crate::testing::Twice;
+
+    #[test]
+    fn the_executors_own_functions_are_no_bodies() {
+        let body = "<mine::doubles as tilewright_cuda_std::launch::Kernel>::run_thread";
+        for name in [body.to_owned(), format!("{body}::h0123456789abcdef"), format!("{body}::{{closure#0}}")] {
+            assert!(super::is_body(&name), "{name}");
+        }
+        let block = "tilewright_cuda_std::executor::block::Block";
+        for name in
+            [format!("{block}::run_threads"), format!("{block}::new::{{closure#0}}"), "mine::doubles".to_owned()]
+        {
+            assert!(!super::is_body(&name), "{name}");
+        }
+    }
 
     /// Whether this program has debug information is a matter of its profile: with it, each access has the kernel's line.
     #[test]

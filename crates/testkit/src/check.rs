@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use cuda_std::executor::{Checks, Executor, LaunchError};
+use cuda_std::executor::{Checks, LaunchError};
 use cuda_std::{ComputeCapability, Limits};
 use runtime::Device;
 use serde::{Serialize, Serializer};
 
 use crate::Error;
+use crate::executor::executor;
 use crate::operation::{Bits, Operation, Sizes};
 use crate::trial::{Accuracy, Trial};
 
@@ -141,7 +142,7 @@ pub(crate) fn run(operation: &dyn Operation, device: &Device, sizes: Sizes, seed
 /// # Errors
 /// Those of [`check`].
 pub fn check_executor(operation: &dyn Operation, seed: u64) -> Result<Report, Error> {
-    let mut report = check(operation, &Device::cpu(Checks::Full), seed)?;
+    let mut report = check(operation, &Device::with_executor(executor(Checks::Full)?), seed)?;
     report.device = "the CPU executor with all checks".to_owned();
     let description = operation.describe();
     for (sizes, case) in description.cases(false)?.into_iter().zip(&mut report.cases) {
@@ -175,7 +176,7 @@ fn lesser_limits() -> impl Iterator<Item = (ComputeCapability, Limits)> {
 }
 
 fn run_with_limits(operation: &dyn Operation, sizes: Sizes, seed: u64, limits: Limits) -> Result<(), Error> {
-    let device = Device::with_executor(Executor::new(Checks::Full).with_limits(limits));
+    let device = Device::with_executor(executor(Checks::Full)?.with_limits(limits));
     let trial = Trial::new(operation, sizes, seed)?;
     match trial.run(&device) {
         Ok(outputs) => trial.judge(&outputs).map(drop),

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cuda_std::executor::{Checks, Cost, CostKind, Costs, Executor, KernelCosts};
+use cuda_std::executor::{Checks, Cost, CostKind, Costs, KernelCosts};
 use runtime::Device;
 use serde::{Serialize, Serializer};
 
 use crate::Error;
+use crate::executor::executor;
 use crate::operation::{Operation, Sizes};
 use crate::trial::Trial;
 
@@ -36,7 +37,7 @@ pub fn cost(operation: &dyn Operation, sizes: Sizes, seed: u64) -> Result<CostRe
 /// What some cases of an operation would cost together, each of which is launched once.
 pub(crate) fn costs_of(operation: &dyn Operation, cases: Vec<Sizes>, seed: u64) -> Result<Vec<KernelCosts>, Error> {
     let costs = Arc::new(Costs::default());
-    let device = Device::with_executor(Executor::new(Checks::Full).with_costs(Arc::clone(&costs)));
+    let device = Device::with_executor(executor(Checks::Full)?.with_costs(Arc::clone(&costs)));
     for sizes in cases {
         let trial = Trial::new(operation, sizes, seed)?;
         trial.judge(&trial.run(&device)?)?;

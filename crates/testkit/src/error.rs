@@ -269,8 +269,8 @@ pub enum Error {
 
     /// An element of an output is what it was before the launch.
     #[error(
-        "output `{argument}`, element {position} is not written ({count} of {len} are not), or a copy of what lies around the \
-         arguments: see that the grid covers the output, and that nothing is read outside of its argument"
+        "output `{argument}`, element {position} is not written ({count} of {len} are not), or has been given the value that stands around \
+         the arguments: see that the grid covers the output, and that nothing is read outside of its argument"
     )]
     Unwritten {
         /// The output.
@@ -341,6 +341,17 @@ pub enum Error {
         capability: String,
         /// What is wrong there.
         source: Box<Error>,
+    },
+
+    /// The variable that limits how long a thread of a kernel runs is no number of seconds.
+    #[error(
+        "{variable} is `{value}`: write after how many seconds without a stop a thread of a kernel ends the program, or 0 for no such limit"
+    )]
+    ThreadLimit {
+        /// The variable.
+        variable: &'static str,
+        /// What it is.
+        value: String,
     },
 
     /// What only a GPU can tell was asked where there is none.

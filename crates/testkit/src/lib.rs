@@ -87,6 +87,7 @@ mod counters;
 #[cfg(feature = "program")]
 pub mod ending;
 mod error;
+mod executor;
 mod expected;
 mod mutants;
 mod operation;

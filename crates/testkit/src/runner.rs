@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::check::{Report, check_case};
 use crate::counters::CostTask;
 use crate::error::Nearest;
+use crate::executor::executor;
 use crate::operation::{Description, Operation, Sizes};
 use crate::sanitize::{Planted, SanitizeTask};
 use crate::trace::trace;
@@ -348,7 +349,7 @@ impl Program<'_> {
     }
 
     fn agreement(&self, wanted: &Wanted, common: &Common, seeds: u64) -> Result<bool, Error> {
-        let executor = Device::cpu(Checks::Bounds);
+        let executor = Device::with_executor(executor(Checks::Bounds)?);
         // Asked for by name, the executor is compared with itself.
         let device = match self.open(common.device.as_deref())? {
             (device, Some(reason)) if device.is_cpu() => return Err(Error::NeedsGpu { what: "agreement", reason }),
@@ -373,10 +374,10 @@ impl Program<'_> {
 
     fn open(&self, name: Option<&str>) -> Result<(Device, Option<String>), Error> {
         match name.map(device_of).transpose()? {
-            Some(None) => Ok((Device::cpu(Checks::Bounds), None)),
+            Some(None) => Ok((Device::with_executor(executor(Checks::Bounds)?), None)),
             Some(Some(ordinal)) => Ok((Device::cuda(ordinal, self.kernel_sets)?, None)),
             None if self.kernel_sets.is_empty() => {
-                Ok((Device::cpu(Checks::Bounds), Some(Self::NO_KERNEL_SETS.to_owned())))
+                Ok((Device::with_executor(executor(Checks::Bounds)?), Some(Self::NO_KERNEL_SETS.to_owned())))
             }
             None => {
                 let (device, reason) = Device::open(self.kernel_sets)?;

@@ -2,8 +2,7 @@
 
 use cuda_std::Dim3;
 use cuda_std::executor::{
-    Checks, Executor, RecordedBlock, RecordedLaunch, SourceLine, Step, StepActor, StepBarrier, StepMemory, StepOptions,
-    Steps,
+    Checks, RecordedBlock, RecordedLaunch, SourceLine, Step, StepActor, StepBarrier, StepMemory, StepOptions, Steps,
 };
 use kernel_trace::{Array, Barrier, Block, FORMAT, Kind, Left, Memory, Trace, VERSION, View};
 use runtime::Device;
@@ -12,6 +11,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::error::Nearest;
+use crate::executor::executor;
 use crate::operation::{Operation, Sizes};
 use crate::trial::Trial;
 
@@ -65,7 +65,7 @@ pub fn record_steps(
     let (text, description) = (sizes.to_string(), operation.describe());
     let (kernel, number, wanted) = (options.kernel.clone(), options.launch, options.blocks.clone());
     let steps = Arc::new(Steps::new(options));
-    let executor = Executor::new(Checks::Full).schedule(schedule).with_steps(Arc::clone(&steps));
+    let executor = executor(Checks::Full)?.schedule(schedule).with_steps(Arc::clone(&steps));
     let result = Trial::new(operation, sizes, seed)?.run(&Device::with_executor(executor));
     let Some(launch) = steps.launch() else {
         // A kernel that was not launched because of this is no other mistake.

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use cuda_std::executor::{Checks, Executor, FirstUnusual, ValueTrace};
+use cuda_std::executor::{Checks, FirstUnusual, ValueTrace};
 use runtime::Device;
 use serde::{Serialize, Serializer};
 
 use crate::Error;
+use crate::executor::executor;
 use crate::operation::{Operation, Sizes};
 use crate::trial::Trial;
 
@@ -43,7 +44,7 @@ pub fn trace(operation: &dyn Operation, cases: Vec<Sizes>, seed: u64) -> Result<
     let (mut found, mut known) = (Vec::new(), BTreeSet::new());
     for sizes in cases {
         let trace = Arc::new(ValueTrace::default());
-        let device = Device::with_executor(Executor::new(Checks::Full).with_trace(Arc::clone(&trace)));
+        let device = Device::with_executor(executor(Checks::Full)?.with_trace(Arc::clone(&trace)));
         let text = sizes.to_string();
         Trial::new(operation, sizes, seed)?.run(&device)?;
         let new = trace.first().into_iter().filter(|first| known.insert((first.kernel, first.unusual)));

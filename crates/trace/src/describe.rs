@@ -7,6 +7,15 @@ const RANGES: usize = 3;
 
 impl Block {
     /// What memory is called.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// # let block = &trace.blocks[0];
+    /// assert_eq!(block.memory(Memory::View(0)), "`x`");
+    /// assert_eq!(block.memory(Memory::Cluster(1, 0)), "the dynamic shared memory of the block of rank 1");
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn memory(&self, memory: Memory) -> String {
         let array = |array: usize| self.arrays.get(array).map_or("shared memory", |array| &array.name);
         match memory {
@@ -18,6 +27,16 @@ impl Block {
     }
 
     /// What a step does it to: memory, barrier, and more, in words.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// # let block = &trace.blocks[0];
+    /// let load = block.steps.iter().find(|step| step.kind == Kind::TmaLoad).unwrap();
+    /// let detail = "128 bytes of the dynamic shared memory [0..128]; mbarrier at byte 128; transfer 0";
+    /// assert_eq!(block.detail(load), detail);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn detail(&self, step: &Step) -> String {
         let mut words = Vec::new();
         if !step.text.is_empty() {
@@ -63,6 +82,14 @@ fn ranges(step: &Step) -> String {
 
 impl Step {
     /// Who makes it.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// let step = Step::new(1, Kind::Vote, Some(2));
+    /// assert_eq!(step.who(), "warp 2");
+    /// assert_eq!(Step { lanes: 1 << 5, ..step.clone() }.who(), "warp 2 lane 5");
+    /// assert_eq!(Step { lanes: 0xFFFF, ..step }.who(), "warp 2 0x0000ffff");
+    /// ```
     pub fn who(&self) -> String {
         match self.warp {
             Some(warp) if self.lanes == u32::MAX => format!("warp {warp}"),

@@ -24,12 +24,35 @@ use serde::{Deserialize, Serialize};
 pub use summary::{Fill, Handoff, Role, Stage, Storage, Summary};
 
 /// What the file says that it is.
+///
+/// ```
+/// # use kernel_trace::*;
+/// let results = r#"{ "format": "tilewright-results", "version": 1 }"#;
+/// let message = Trace::from_json(results).unwrap_err().to_string();
+/// assert!(message.contains("not `tilewright-trace`") && FORMAT == "tilewright-trace");
+/// ```
 pub const FORMAT: &str = "tilewright-trace";
 
 /// The version of the file. It changes whenever a reader of the one before would misunderstand it.
+///
+/// ```
+/// # use kernel_trace::*;
+/// let newer = format!(r#"{{ "format": "{FORMAT}", "version": {} }}"#, VERSION + 1);
+/// assert!(matches!(Trace::from_json(&newer), Err(Error::Version { found }) if found == VERSION + 1));
+/// ```
 pub const VERSION: u32 = 1;
 
 /// Why a file is no trace that this program can read.
+///
+/// ```
+/// # use kernel_trace::*;
+/// let read = |text| match Trace::from_json(text) {
+///     Ok(trace) => trace.kernel,
+///     Err(Error::Version { found }) => format!("to be recorded again: of version {found}"),
+///     Err(Error::NoTrace(reason)) => format!("no trace: {reason}"),
+/// };
+/// assert!(read("some text").starts_with("no trace: expected value"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is another file.
@@ -46,6 +69,16 @@ pub enum Error {
 }
 
 /// What a step does.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// // How many bytes TMA has brought into the block.
+/// let loaded = block.steps.iter().filter(|step| step.kind == Kind::TmaLoaded);
+/// assert_eq!(loaded.map(|step| step.bytes).sum::<u64>(), 256);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are those of the executor's `StepKind`, which says what they are")]
@@ -95,11 +128,22 @@ pub enum Kind {
 
 impl Kind {
     /// The kind of this name, if there is one.
+    ///
+    /// ```
+    /// # use kernel_trace::Kind;
+    /// assert_eq!(Kind::of_name("tma-load"), Some(Kind::TmaLoad));
+    /// assert_eq!(Kind::of_name("tma"), None);
+    /// ```
     pub fn of_name(name: &str) -> Option<Self> {
         serde_json::from_value(name.into()).ok()
     }
 
     /// The name, as files have it.
+    ///
+    /// ```
+    /// # use kernel_trace::Kind;
+    /// assert_eq!(Kind::MbarrierInit.name(), "mbarrier-init");
+    /// ```
     pub fn name(self) -> String {
         match serde_json::to_value(self) {
             Ok(serde_json::Value::String(name)) => name,
@@ -115,6 +159,17 @@ impl fmt::Display for Kind {
 }
 
 /// A barrier.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// // Which barriers warp 0 waits at.
+/// let waits = block.steps.iter().filter(|step| step.kind == Kind::Wait && step.warp == Some(0));
+/// assert_eq!(Vec::from_iter(waits.map(|step| step.barrier)), [Some(Barrier::Mbarrier(136))]);
+/// assert_eq!(Barrier::Mbarrier(136).to_string(), "mbarrier at byte 136");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Barrier {
@@ -143,6 +198,18 @@ impl fmt::Display for Barrier {
 }
 
 /// What memory a step is about.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// // Each memory that some step accesses, by its name.
+/// let mut memory: Vec<Memory> = block.steps.iter().filter_map(|step| step.memory).collect();
+/// memory.dedup();
+/// assert_eq!(memory, [Memory::Shared(0)]);
+/// assert_eq!(block.memory(memory[0]), "the dynamic shared memory");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
@@ -157,6 +224,17 @@ pub enum Memory {
 }
 
 /// A step of lanes of a warp, of TMA, or of others.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// let step: &Step = &block.steps[1];
+/// assert_eq!((step.kind, step.warp, step.bytes), (Kind::TmaLoad, Some(0), 128));
+/// assert_eq!(step.lanes, 1, "lane 0 alone");
+/// assert_eq!(trace.place(step.place), "k.rs:1");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Its number, from 1 on: one order for all blocks of the trace.
@@ -226,6 +304,13 @@ fn is_zero(bytes: &u64) -> bool {
 
 impl Step {
     /// A step of this kind of all lanes of a warp, with nothing else.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// let new = Step::new(1, Kind::SharedStore, Some(0));
+    /// let store = Step { memory: Some(Memory::Shared(0)), ranges: vec![[0, 128]], bytes: 128, ..new };
+    /// assert_eq!((store.who(), store.lanes), ("warp 0".to_owned(), u32::MAX));
+    /// ```
     pub fn new(step: u64, kind: Kind, warp: Option<usize>) -> Self {
         Self {
             step,
@@ -247,17 +332,43 @@ impl Step {
     }
 
     /// The bytes.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// let step = Step { ranges: vec![[0, 4], [64, 68]], ..Step::new(1, Kind::SharedLoad, Some(0)) };
+    /// assert_eq!(step.ranges().map(|bytes| bytes.len()).sum::<usize>(), 8);
+    /// ```
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.ranges.iter().map(|[start, end]| *start..*end)
     }
 
     /// Whether it accesses bytes of this memory that are among these.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// # let block = &trace.blocks[0];
+    /// // Who accesses the first 16 bytes of shared memory, and how.
+    /// let touches = block.steps.iter().filter(|step| step.touches(Memory::Shared(0), &(0..16)));
+    /// let touches = Vec::from_iter(touches.map(|step| format!("{} {}", step.who(), step.kind)));
+    /// assert_eq!(touches[..3], ["warp 0 lane 0 tma-load", "TMA tma-loaded", "warp 1 wgmma"]);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn touches(&self, memory: Memory, bytes: &Range<usize>) -> bool {
         self.memory == Some(memory) && self.ranges().any(|range| range.start < bytes.end && bytes.start < range.end)
     }
 }
 
 /// A view among the kernel's parameters.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// let View { name, element_bytes, bytes } = &block.views[0];
+/// assert_eq!((&**name, bytes / element_bytes), ("x", 128), "a view of 128 elements");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// Its path among the parameters.
@@ -269,6 +380,15 @@ pub struct View {
 }
 
 /// An array in shared memory.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// let Array { name, bytes } = &block.arrays[0];
+/// assert_eq!((&**name, *bytes), ("the dynamic shared memory", 144));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Array {
     /// What it is called.
@@ -278,6 +398,17 @@ pub struct Array {
 }
 
 /// Threads of a warp that have not returned when the block has ended.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// // Who has not returned, and why.
+/// let Left { warp, threads, place, waits } = &block.left[0];
+/// let line = format!("{threads} threads of warp {warp}, at {}: {waits}", trace.place(*place));
+/// assert_eq!(line, "32 threads of warp 2, at k.rs:3: waits for phase 2");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     /// The warp.
@@ -292,6 +423,16 @@ pub struct Left {
 }
 
 /// What a block has done.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// let Block { steps, more, fault, .. } = block;
+/// println!("{} steps are kept, {more} were left out", steps.len());
+/// assert!(fault.as_ref().is_some_and(|report| report.contains("k.rs:9")));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
     /// Its coordinates in the grid.
@@ -314,6 +455,17 @@ pub struct Block {
 }
 
 /// What blocks of a launch have done.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// assert_eq!((&*trace.kernel, trace.blocks.len()), ("k", 1));
+/// for block in &trace.blocks {
+///     println!("block {:?}: {} steps, then {:?}", block.block, block.steps.len(), block.fault);
+/// }
+/// # assert!(trace.blocks[0].fault.is_some());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// [`FORMAT`].
@@ -348,6 +500,15 @@ pub struct Trace {
 impl Trace {
     /// Reads a file.
     ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// let file = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json"));
+    /// let trace = Trace::from_json(file)?;
+    /// assert_eq!(trace.kernel, "k");
+    /// assert!(matches!(Trace::from_json("[]"), Err(Error::NoTrace(_))));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If it is no trace, or one of another version.
     pub fn from_json(text: &str) -> Result<Self, Error> {
@@ -369,6 +530,15 @@ impl Trace {
     }
 
     /// The file: an object, with each step on a line of its own.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// let file = trace.to_json();
+    /// assert!(file.lines().count() > trace.blocks[0].steps.len(), "a step on a line");
+    /// assert_eq!(Trace::from_json(&file)?, trace);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn to_json(&self) -> String {
         let Ok(text) = serde_json::to_string(self) else { unreachable!("a trace has strings for keys") };
         // Lines that a person, and a comparison of two files, can look at. A brace in a string is never behind a comma alone.
@@ -391,16 +561,41 @@ impl Trace {
     }
 
     /// How many warps a block has.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// assert_eq!((trace.block, trace.warps()), ([96, 1, 1], 3));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn warps(&self) -> usize {
         (self.block.iter().map(|extent| *extent as usize).product::<usize>()).div_ceil(32)
     }
 
     /// A line of source by its number.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// let last = trace.blocks[0].steps.last().unwrap();
+    /// assert_eq!(trace.place(last.place), "k.rs:3");
+    /// assert_eq!(trace.place(None), "", "a step that has no line");
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn place(&self, place: Option<usize>) -> &str {
         place.and_then(|place| self.places.get(place)).map_or("", String::as_str)
     }
 
     /// The same, in which files of a directory are named as from there: a trace that says the same wherever it was recorded.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// # use std::path::Path;
+    /// let elsewhere = Trace { places: vec!["/home/me/mine/src/k.rs:1".to_owned()], ..trace };
+    /// assert_eq!(elsewhere.relative_to(Path::new("/home/me/mine")).places, ["src/k.rs:1"]);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn relative_to(mut self, directory: &Path) -> Self {
         let prefix = format!("{}/", directory.display());
         let shorten = |text: &mut String| {
@@ -418,22 +613,54 @@ impl Trace {
     }
 
     /// The trace as text.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// let text = trace.to_text();
+    /// assert!(text.contains("tma-load") && text.contains("mbarrier at byte 128, phase 0"));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn to_text(&self) -> String {
         text::text(self, true)
     }
 
     /// What the trace is of, and its tables, without the steps.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// let tables = trace.to_tables();
+    /// assert!(tables.contains("producer") && tables.len() < trace.to_text().len());
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn to_tables(&self) -> String {
         text::text(self, false)
     }
 
     /// The trace in the format of Chrome's tracing, which Perfetto shows: a row for each warp, spans for waits, transfers and phases, and
     /// counters of bytes in flight and of filled stages.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// let file = trace.to_chrome(); // for <https://ui.perfetto.dev>
+    /// assert!(file.contains("\"traceEvents\"") && file.contains("bytes in flight"));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn to_chrome(&self) -> String {
         chrome::chrome(self)
     }
 
     /// The trace as an HTML page that needs nothing else.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// let page = trace.to_html();
+    /// assert!(page.to_lowercase().starts_with("<!doctype html>") && !page.contains("src=\"http"));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn to_html(&self) -> String {
         html::html(self)
     }

@@ -7,6 +7,19 @@ use crate::summary::Stage;
 use crate::{Barrier, Block, Kind, Memory, Step, Summary};
 
 /// Where a warp is.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// # use replay::*;
+/// # let summary = Summary::of(block);
+/// // The consumer waits for the first phase before the tile has come.
+/// let warp: &Warp = &State::after(block, &summary, trace.warps(), 3).warps[1];
+/// assert_eq!(warp.waits, Some((Barrier::Mbarrier(128), Some(0))));
+/// assert!(!warp.has_ended && block.steps[warp.last.unwrap()].kind == Kind::Wait);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warp {
     /// Its last step: the number in [`Block::steps`].
@@ -18,6 +31,19 @@ pub struct Warp {
 }
 
 /// What a barrier is like.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// # use replay::*;
+/// # let summary = Summary::of(block);
+/// // The producer has arrived and has the phase expect 128 bytes, for which warp 1 waits.
+/// let state = State::after(block, &summary, trace.warps(), 3);
+/// let expected = OfBarrier { phase: 0, arrived: 1, bytes: 128, waiting: vec![1] };
+/// assert_eq!(state.barriers[&Barrier::Mbarrier(128)], expected);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfBarrier {
     /// How often it has been complete.
@@ -31,6 +57,18 @@ pub struct OfBarrier {
 }
 
 /// A transfer that has not ended.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// # use replay::*;
+/// # let summary = Summary::of(block);
+/// let state = State::after(block, &summary, trace.warps(), 3);
+/// assert_eq!(state.in_flight, [InFlight { transfer: 0, issued: 1, bytes: 128 }]);
+/// assert!(State::after(block, &summary, trace.warps(), 4).in_flight.is_empty(), "the tile has come");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFlight {
     /// Its number.
@@ -42,6 +80,18 @@ pub struct InFlight {
 }
 
 /// What a stage holds.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// # use replay::*;
+/// # let summary = Summary::of(block);
+/// // The stage is filled, full, and read for the last time.
+/// let held = |count| State::after(block, &summary, trace.warps(), count).stages[0];
+/// assert_eq!([1, 3, 6, 8].map(held), [Held::Nothing, Held::Filling, Held::Full, Held::Used]);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// Nothing yet.
@@ -55,6 +105,18 @@ pub enum Held {
 }
 
 /// What was last done to a part of shared memory.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// # use replay::*;
+/// # let summary = Summary::of(block);
+/// // The first half of shared memory while the tile comes.
+/// assert_eq!(map(block, 0, 2, 2)[0], Touch::InFlight);
+/// assert_eq!(Touch::default(), Touch::Nothing);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Touch {
     /// Nothing.
@@ -69,6 +131,18 @@ pub enum Touch {
 }
 
 /// A block after a step.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// # use replay::*;
+/// # let summary = Summary::of(block);
+/// let state: State = State::after(block, &summary, trace.warps(), block.steps.len());
+/// let ended = state.warps.iter().filter(|warp| warp.has_ended).count();
+/// assert_eq!((ended, state.in_flight.len()), (1, 0), "one warp has returned, and nothing is under way");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// By their numbers.
@@ -83,6 +157,19 @@ pub struct State {
 
 impl State {
     /// After the first `count` steps of a block with so many warps.
+    ///
+    /// ```
+    /// # use kernel_trace::*;
+    /// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+    /// # let block = &trace.blocks[0];
+    /// # use replay::*;
+    /// # let summary = Summary::of(block);
+    /// // Each state of the block, one step after the other.
+    /// let waits = |count| State::after(block, &summary, trace.warps(), count).warps[1].waits.is_some();
+    /// let counts: Vec<usize> = (0..=block.steps.len()).filter(|count| waits(*count)).collect();
+    /// assert_eq!(counts[0], 3, "the consumer waits from the third step on");
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn after(block: &Block, summary: &Summary, warps: usize, count: usize) -> Self {
         let mut state = Self {
             warps: vec![Warp::default(); warps],
@@ -152,6 +239,18 @@ fn held(stage: &Stage, now: u64) -> Held {
 }
 
 /// What was last done to each of `cells` equal parts of an array in shared memory, after the first `count` steps.
+///
+/// ```
+/// # use kernel_trace::*;
+/// # let trace = Trace::from_json(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json")))?;
+/// # let block = &trace.blocks[0];
+/// # use replay::*;
+/// # let summary = Summary::of(block);
+/// // Shared memory in nine parts of 16 bytes, after the product has read the tile: behind it are the barriers.
+/// let touched = map(block, 0, 9, 7);
+/// assert_eq!(touched, [[Touch::Read; 8].as_slice(), &[Touch::Nothing]].concat());
+/// # Ok::<(), Error>(())
+/// ```
 pub fn map(block: &Block, array: usize, cells: usize, count: usize) -> Vec<Touch> {
     let bytes = block.arrays.get(array).map_or(0, |array| array.bytes);
     let mut touched = vec![Touch::Nothing; cells];

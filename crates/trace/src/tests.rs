@@ -96,6 +96,16 @@ fn a_trace_is_read_as_it_was_written_and_another_version_says_so() {
     assert_eq!(Trace::from_json(&odd.to_json()).unwrap(), odd);
 }
 
+/// With `TILEWRIGHT_BLESS=1` the file is written anew.
+#[test]
+fn the_trace_of_the_documentations_examples_is_this_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/example.json");
+    if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
+        std::fs::write(path, example().to_json()).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), example().to_json());
+}
+
 #[test]
 fn every_kind_has_its_name() {
     for name in ["tma-loaded", "mbarrier-init", "registers-acquired", "ldmatrix"] {

@@ -60,6 +60,10 @@ struct PhaseBarrier {
     /// The thread that initialized it, and whether it has made it visible to TMA.
     by: usize,
     is_fenced: bool,
+    /// Whether that thread has called `fence_barrier_init` since; and for which phase of the barrier of the cluster it has then arrived by
+    /// a relaxed arrival, if it has: who has waited for that phase may use the barrier.
+    is_released: bool,
+    announced: Option<u64>,
     /// How many phases are over, and how many of these somebody has waited for.
     over: u64,
     awaited: u64,
@@ -110,7 +114,7 @@ impl Barriers {
     pub(super) fn has_come(&self, wait: Wait) -> bool {
         match wait {
             Wait::Phase { barrier, parity } => {
-                self.phases.borrow().get(&barrier).is_some_and(|barrier| barrier.over % 2 != u64::from(parity % 2))
+                self.phases.borrow().get(&barrier).is_some_and(|barrier| barrier.over % 2 != u64::from(parity))
             }
             Wait::Numbered { id, time } => self.numbered.borrow()[id].times > time,
             Wait::Registers { count } => self.free_registers.get() >= count,
@@ -119,9 +123,24 @@ impl Barriers {
         }
     }
 
-    /// Whether there is an initialized barrier at a byte.
-    pub(super) fn has(&self, at: usize) -> bool {
-        self.phases.borrow().contains_key(&at)
+    /// Whether a use of the barrier at a byte has to be ordered behind its initialization by the order of memory accesses: there is a barrier,
+    /// and no phase of the barrier of the cluster among the first `met` has announced it.
+    pub(super) fn has_unannounced(&self, at: usize, met: u64) -> bool {
+        self.phases.borrow().get(&at).is_some_and(|barrier| barrier.announced.is_none_or(|phase| phase >= met))
+    }
+
+    /// Makes the barriers that a thread has initialized visible to TMA.
+    pub(super) fn show_to_tma(&self, thread: usize) {
+        let mut phases = self.phases.borrow_mut();
+        phases.values_mut().filter(|barrier| barrier.by == thread).for_each(|barrier| barrier.is_fenced = true);
+    }
+
+    /// A thread arrives for a phase of the barrier of the cluster by a relaxed arrival. That orders nothing but the initializations of which
+    /// the thread's fence has told: `fence.mbarrier_init.release`.
+    pub(super) fn announce(&self, thread: usize, phase: u64) {
+        let mut phases = self.phases.borrow_mut();
+        let released = phases.values_mut().filter(|barrier| barrier.by == thread && barrier.is_released);
+        released.for_each(|barrier| barrier.announced = barrier.announced.or(Some(phase)));
     }
 
     /// Whether somebody has waited for a phase of the barrier at a byte, or a later one.
@@ -158,10 +177,15 @@ impl Barriers {
             Wait::Phase { barrier: at, parity } => match self.phases.borrow().get(&at) {
                 Some(PhaseBarrier { initialized, arrivals, missing, bytes, over, .. }) => format!(
                     "the phase of parity {parity} of the barrier at byte {at} (initialized at {}:{}), which is in its phase \
-                     {over}, of parity {}, and lacks {missing} of {arrivals} arrivals and {bytes} bytes",
+                     {over}, of parity {}, and lacks {missing} of {arrivals} arrivals{}",
                     initialized.file(),
                     initialized.line(),
-                    over % 2
+                    over % 2,
+                    match bytes {
+                        0 => String::new(),
+                        1.. => format!(" and {bytes} bytes"),
+                        _ => format!(" and has got {} bytes more than it expects", bytes.unsigned_abs()),
+                    }
                 ),
                 None => format!("a phase of the barrier at byte {at}"),
             },
@@ -226,7 +250,7 @@ fn with_barrier<R>(
     change: impl FnOnce(&mut PhaseBarrier) -> R,
 ) -> R {
     context.require_headroom();
-    if context.barriers.phases.borrow().contains_key(&at) {
+    if context.barriers.has_unannounced(at, context.details().meetings.get().met) {
         words_to_access(&DYNAMIC, words_of_barrier(at), location, note_read);
     }
     let mut phases = context.barriers.phases.borrow_mut();
@@ -257,6 +281,8 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
         bytes: 0,
         by: context.current.get(),
         is_fenced: false,
+        is_released: false,
+        announced: None,
         over: 0,
         awaited: 0,
         known: Clock::default(),
@@ -270,7 +296,8 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     });
 }
 
-/// Makes the barriers that the running thread has initialized visible to TMA.
+/// Makes the barriers that the running thread has initialized visible to TMA, and to those who wait for its next arrival at the barrier of the
+/// cluster.
 #[track_caller]
 pub(crate) fn fence_barriers() {
     let context = current();
@@ -279,8 +306,9 @@ pub(crate) fn fence_barriers() {
     }
     context.note_step(StepKind::BarrierFence, Location::caller(), |note, _| note);
     let me = context.current.get();
+    context.barriers.show_to_tma(me);
     let mut phases = context.barriers.phases.borrow_mut();
-    phases.values_mut().filter(|barrier| barrier.by == me).for_each(|barrier| barrier.is_fenced = true);
+    phases.values_mut().filter(|barrier| barrier.by == me).for_each(|barrier| barrier.is_released = true);
 }
 
 impl PhaseBarrier {
@@ -357,8 +385,11 @@ pub(super) fn complete_bytes(context: &Context<'_>, at: usize, bytes: u32, engin
 /// Begins to wait for a phase: its number.
 fn begin_wait(context: &Context<'_>, at: usize, parity: u32, location: &'static Location<'static>) -> u64 {
     let over = with_barrier(context, at, location, |barrier| barrier.over);
+    if parity > 1 {
+        context.fail(location, FaultKind::BarrierParity { byte_offset: at, parity });
+    }
     // That which is under way, or the one before.
-    let phase = if over % 2 == u64::from(parity % 2) { over } else { over.saturating_sub(1) };
+    let phase = if over % 2 == u64::from(parity) { over } else { over.saturating_sub(1) };
     note_wait(context, StepKind::Wait, StepBarrier::Mbarrier(at), phase, location);
     phase
 }

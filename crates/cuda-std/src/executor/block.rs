@@ -13,7 +13,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use super::Checks;
 use super::barriers::clocked;
 use super::cluster;
-use super::context::{Context, Ended, LANES, Request, State, Thread};
+use super::context::{Context, Ended, LANES, NOWHERE, Request, State, Thread};
 use super::copies;
 use super::exchange::{exchange, lanes_in, lanes_of_warp, meets};
 use super::fault::{Fault, FaultKind};
@@ -132,6 +132,7 @@ impl<'a> Block<'a> {
         let threads = context.threads.len();
         let registers = context.barriers.begin_block(threads);
         context.details.iter().for_each(|thread| thread.registers.set(registers));
+        context.threads.iter().for_each(|thread| thread.location.set(NOWHERE));
         context.engine.begin_block();
         context.warpgroups.begin_block();
         (self.at_barrier, self.returned, self.fruitless) = (0, 0, 0);
@@ -318,7 +319,15 @@ impl<'a> Block<'a> {
             set_interval(thread.interval.get());
             spins::begin();
         }
+        if let Some(turn) = &context.watched_turn {
+            let last_stop = thread.location.get();
+            let has_stopped = !ptr::eq(last_stop, NOWHERE);
+            turn.begin(context.block_number.get(), position, has_stopped.then_some(last_stop));
+        }
         let ended = matches!(self.coroutines[position].resume(()), CoroutineResult::Return(Ended::StackOverflow));
+        if let Some(turn) = &context.watched_turn {
+            turn.end();
+        }
         let stacks = &context.memory.stacks;
         if ended || thread.state.get() == State::StackOverflow || !stacks.intact(position) {
             self.damaged = true;

@@ -150,8 +150,8 @@ pub(super) struct Meetings {
     /// How often it has arrived, and come to wait.
     arrivals: u64,
     waits: u64,
-    /// Whether it has waited to the end: then all blocks of the cluster have begun.
-    pub(super) has_met: bool,
+    /// How many phases it knows to be over, by its last wait. If there are any, all blocks of the cluster have begun.
+    pub(super) met: u64,
 }
 
 /// The worker of a rank, until it leaves.
@@ -403,6 +403,9 @@ fn arrive(context: &Context<'_>, releases: bool, location: &'static Location<'st
     meetings.arrivals += 1;
     context.details().meetings.set(meetings);
     let brought = if releases { super::atomics::everything(context) } else { Known::default() };
+    if !releases {
+        context.barriers.announce(context.current.get(), team.phase());
+    }
     team.note_meeting(|meeting| {
         meeting.arrived += 1;
         meeting.brought.join(&brought);
@@ -424,7 +427,7 @@ fn wait(context: &Context<'_>, location: &'static Location<'static>) {
     context.note_step(StepKind::Passed, location, |note, _| note.barrier(StepBarrier::Cluster).phase(phase));
     let known = lock(&team.meeting).known.clone();
     super::atomics::learn(context, &known);
-    context.details().meetings.set(Meetings { has_met: true, ..meetings });
+    context.details().meetings.set(Meetings { met: phase + 1, ..meetings });
 }
 
 /// Ends the launch if the running thread, which returns from the kernel, has arrived at the barrier of the cluster and not waited.

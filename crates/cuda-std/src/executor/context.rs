@@ -8,6 +8,7 @@ use std::boxed::Box;
 use std::collections::HashMap;
 use std::format;
 use std::string::{String, ToString};
+use std::sync::Arc;
 use std::thread_local;
 use std::vec::Vec;
 
@@ -34,6 +35,7 @@ use super::steps;
 use super::tma::Tma;
 use super::turns::{Random, Turns};
 use super::values::{self, Taken, ValueTrace};
+use super::watchdog::{CurrentTurn, Watchdog};
 use super::{Checks, Executor, Launch, MAX_THREADS, Worker};
 use crate::Dim3;
 use crate::atomic::{Place, Scope};
@@ -45,6 +47,9 @@ pub(super) const LANES: usize = crate::warp::LANES as usize;
 /// What a thread must have left of its stack, in bytes, for the executor to allocate there, or to unwind it after a
 /// report. An estimate on the safe side: a few frames of ordinary size.
 const HEADROOM: usize = 8 << 10;
+
+/// Where a thread is that has not stopped in its block yet.
+pub(super) static NOWHERE: &Location<'static> = Location::caller();
 
 /// How a thread's coroutine switches back to the worker.
 pub(super) type Yielder = corosensei::Yielder<(), ()>;
@@ -123,7 +128,7 @@ pub(crate) type Collective = fn(&mut [Payload; LANES]);
 /// cache busy with.
 pub(super) struct Thread {
     pub(super) yielder: Cell<*const Yielder>,
-    /// Where it waits.
+    /// Where it waits, or has stopped last; [`NOWHERE`] before.
     pub(super) location: Cell<&'static Location<'static>>,
     /// See [`super::shared_memory`].
     pub(super) interval: Cell<u64>,
@@ -222,6 +227,8 @@ pub(super) struct Context<'a> {
     pub(super) changes: Cell<u64>,
     /// Decides who runs on.
     pub(super) random: Cell<Random>,
+    /// Where the worker says which thread has its turn, if somebody looks whether it ever ends.
+    pub(super) watched_turn: Option<Arc<CurrentTurn>>,
 }
 
 thread_local! {
@@ -248,7 +255,7 @@ impl<'a> Context<'a> {
         let threads: Box<[_]> = positions
             .map(|index| Thread {
                 yielder: Cell::new(ptr::null()),
-                location: Cell::new(Location::caller()),
+                location: Cell::new(NOWHERE),
                 interval: Cell::new(0),
                 state: Cell::new(State::Ready),
                 index,
@@ -312,6 +319,7 @@ impl<'a> Context<'a> {
             has_changed: Cell::new(false),
             changes: Cell::new(0),
             random: Cell::default(),
+            watched_turn: launch.watchdog.as_ref().map(Watchdog::watch),
         }
     }
 

@@ -63,6 +63,7 @@
 //! | barriers of a part of the block, registers | the same, with what is missing |
 //! | stacks | guard pages, and a canary for each stack |
 //! | panics | caught, with message and line; nothing is printed |
+//! | threads that never stop | after a [limit](Executor::thread_limit), which ends the process |
 //! | asynchronous copies | that threads wait for them, and read what they write after that only |
 //! | TMA, products of warpgroups | the same; that what they read is there and visible to them, and stays until they have read it |
 //! | products of warpgroups | that all four warps come to the same ones in the same order |
@@ -91,7 +92,7 @@
 //! once: a writer that is ordered behind these, and not behind another one, is missed. An atomic operation of an element that is not of a
 //! `GlobalAtomics` orders nothing. TMA and asynchronous copies read and write
 //! global memory, for the shadow, when they are issued.
-//! Without [`Checks::Full`], a loop that waits for a value by plain loads waits forever.
+//! Without [`Checks::Full`], a loop that waits for a value by plain loads waits forever, or until the [limit](Executor::thread_limit).
 //! Whether a thread writes to registers between its fence and the product is not looked at. Accumulators that are read before they are
 //! waited for are NaNs until then, and reported where such a NaN is stored, or goes to another lane or into a product: not where a
 //! comparison, a conversion or a function of `math` has made something else of it. The shadow has the first lane of a warp read for its products. Race reports can
@@ -130,8 +131,10 @@ mod tma;
 mod turns;
 mod unwritten;
 mod values;
+mod watchdog;
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::boxed::Box;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
@@ -183,6 +186,7 @@ use shared_memory::SharedMemory;
 use stacks::Stacks;
 use turns::Turns;
 use unwritten::Allocations;
+use watchdog::Watchdog;
 
 use gpu_facts::{KernelFacts, Limits};
 
@@ -243,6 +247,7 @@ pub struct Executor {
     costs: Option<Arc<Costs>>,
     steps: Option<Arc<Steps>>,
     trace: Option<Arc<ValueTrace>>,
+    thread_limit: Option<Duration>,
     limits: Limits,
     multiprocessors: u32,
     window: usize,
@@ -285,6 +290,7 @@ impl Executor {
             costs: None,
             steps: None,
             trace: None,
+            thread_limit: None,
             limits: Limits::of_hopper(),
             multiprocessors: Self::DEFAULT_MULTIPROCESSORS,
             window: Self::DEFAULT_WINDOW,
@@ -331,6 +337,35 @@ impl Executor {
     pub fn with_changes(self, changes: Arc<Changes>) -> Self {
         changes.switch_on();
         Self { changes: Some(changes), ..self }
+    }
+
+    /// The same executor, which ends the process, with a report on standard error, when a thread of a kernel has run for so long and has
+    /// neither returned nor stopped at a barrier, an atomic operation or anything else that lets others run: a loop that never ends and does
+    /// nothing but compute. There is no other way to stop it, and without a limit it goes on forever. All other loops that never end are faults
+    /// that [`Executor::launch`] returns. A limit has to leave time for what the slowest machine does between two stops.
+    ///
+    /// ```standalone_crate
+    /// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
+    /// # extern crate tilewright_cuda_std as cuda_std;
+    /// # use core::time::Duration;
+    /// #[kernel(block = 32)]
+    /// fn counts(x: DisjointSlice<'_, u32>) {
+    ///     if let Some(x) = x.own() {
+    ///         let (mut i, mut steps) = (x.get(), 0);
+    ///         while i != 1 { // with 0 it would never end
+    ///             i /= 2;
+    ///             steps += 1;
+    ///         }
+    ///         x.set(steps);
+    ///     }
+    /// }
+    /// let (executor, mut x) = (Executor::new(Checks::Full).thread_limit(Duration::from_secs(60)), [1024; 32]);
+    /// // SAFETY: the only view is of an array of this program.
+    /// unsafe { executor.launch(counts { x: DisjointSlice::new(&mut x) }, Dim3::from(1)) }.unwrap();
+    /// assert_eq!(x, [10; 32]);
+    /// ```
+    pub fn thread_limit(self, limit: Duration) -> Self {
+        Self { thread_limit: Some(limit), ..self }
     }
 
     /// The same executor, which refuses what a GPU with these limits would refuse. Without this call they are those of compute
@@ -550,6 +585,7 @@ impl Executor {
         }
         let mut launch = Launch::new(declared.name, grid, self.seed);
         launch.clusters = Clusters::new(grid, facts.cluster);
+        launch.watchdog = self.thread_limit.and_then(|limit| Watchdog::new(K::NAME, grid, facts.block.into(), limit));
         launch.number = self.trace.as_ref().map_or(0, |trace| trace.begin());
         if self.checks == Checks::Full {
             launch.global = Some(GlobalMemory::new(&self.allocations, |visit| kernel.visit_views(visit)));
@@ -695,6 +731,8 @@ struct Launch {
     seed: u64,
     /// What its blocks have printed.
     prints: Prints,
+    /// What ends the process if a thread never stops.
+    watchdog: Option<Watchdog>,
 }
 
 impl Launch {
@@ -718,6 +756,7 @@ impl Launch {
             is_recorded: false,
             seed,
             prints: Prints::default(),
+            watchdog: None,
         }
     }
 

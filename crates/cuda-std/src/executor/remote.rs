@@ -103,7 +103,7 @@ fn owner<'c>(context: &Context<'c>, rank: u32, location: &'static Location<'stat
     // Whether it has begun by chance does not matter where races are looked for.
     let has_begun = match context.checks {
         Checks::Full => {
-            context.details().meetings.get().has_met
+            context.details().meetings.get().met > 0
                 || context.memory.shared.knows_of(context.current.get(), context.number(block))
         }
         Checks::Bounds => stage != Stage::Before,
@@ -528,7 +528,7 @@ pub(super) fn block_with_barrier<'c>(
     location: &'static Location<'static>,
 ) -> Option<&'c Context<'c>> {
     let owner = owner(context, rank, location)?;
-    if owner.context.barriers.has(at) {
+    if owner.context.barriers.has_unannounced(at, context.details().meetings.get().met) {
         owner.access(context, &DYNAMIC, at..at + 2 * WORD, AccessKind::Read, location);
     }
     Some(owner.context)

@@ -515,7 +515,7 @@ pub(super) fn require_no_stores() {
     context.details().store_groups.set(0);
 }
 
-/// Makes what the running thread has written visible to TMA, for those who learn of it by a barrier.
+/// Makes what the running thread has written, barriers that it has initialized too, visible to TMA, for those who learn of it by a barrier.
 #[track_caller]
 pub(crate) fn fence_async() {
     let context = current();
@@ -523,6 +523,7 @@ pub(crate) fn fence_async() {
         return;
     }
     context.note_step(StepKind::FenceAsync, Location::caller(), |note, _| note);
+    context.barriers.show_to_tma(context.current.get());
     if context.checks == Checks::Full {
         let tick = context.memory.shared.tick();
         context.details().fenced.set(tick);

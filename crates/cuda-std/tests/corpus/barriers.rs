@@ -164,8 +164,13 @@ fn ring(wrong: u32, y: GlobalSliceMut<'_, u32>) {
                 places.write(32 * place_of_write + lane, step as u32); // <ring: write>
                 full(place).arrive();
             } else {
-                // The mistake: always the first parity.
-                full(place).wait(if wrong == 6 { 0 } else { parity }); // <ring: wait for full>
+                // The mistakes: always the first parity; the number of the phase.
+                let awaited = match wrong {
+                    6 => 0,
+                    9 => step as u32 / 2,
+                    _ => parity,
+                };
+                full(place).wait(awaited); // <ring: wait for full>
                 if wrong == 7 {
                     empty(place).arrive();
                 }
@@ -278,6 +283,12 @@ pub(crate) const FAMILY: Family = Family {
                 found(PartBarrier, "always the same parity", "deadlock", &["ring: wait for empty"]),
                 found(PartBarrier, "a place is given back before it is read", RACE, &["ring: write", "ring: read"]),
                 found(PartBarrier, "a lane does not arrive", "deadlock", &["ring: wait for empty"]),
+                found(
+                    PartBarrier,
+                    "the number of a phase in place of its parity",
+                    "barrier parity",
+                    &["ring: wait for full"],
+                ),
             ],
         },
         Pattern {

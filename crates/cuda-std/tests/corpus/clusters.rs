@@ -10,6 +10,7 @@ use crate::pattern::Class::{Cluster, Scope as ScopeClass};
 use crate::pattern::{Family, Pattern, Report, found, launch};
 
 const RACE: &str = "race in the cluster";
+const OWN_RACE: &str = "race in shared memory";
 
 /// Two rounds in which each block takes what the other one has, after CUTLASS's and the programming guide's examples.
 #[kernel(block = 64, cluster = 2)]
@@ -157,6 +158,46 @@ fn mail(wrong: u32, y: GlobalSliceMut<'_, u32>) {
             }
             y.set_unchecked(me, letters.read(me)); // <mail: read>
         }
+    }
+}
+
+/// A barrier in shared memory that the cluster learns of by a fence and a relaxed arrival, as CUTLASS's kernels do: both blocks arrive at that of
+/// each.
+#[kernel(block = 64, cluster = 2, dynamic_shared = 8)]
+fn barriers_behind_a_fence(wrong: u32, y: GlobalSliceMut<'_, u32>) {
+    let (me, rank) = (thread::thread_idx_x(), cluster::rank());
+    unsafe {
+        let all = Barrier::at(dynamic_shared(0, 1), 0);
+        if me == 0 {
+            // The mistakes: no fence; a fence before the initialization.
+            if wrong == 2 {
+                hopper::fence_barrier_init();
+            }
+            all.init(128); // <fence: init>
+            if wrong == 0 || wrong == 4 {
+                hopper::fence_barrier_init();
+            }
+        }
+        // The mistake: the fence is that of another thread.
+        if wrong == 3 && me == 1 {
+            hopper::fence_barrier_init();
+        }
+        // The first mistake is one for the other block alone.
+        if wrong == 1 {
+            thread::sync_threads();
+        }
+        cluster::arrive_relaxed();
+        // The mistake: threads of the block itself do not wait for what it has told the cluster.
+        if wrong == 4 {
+            all.arrive(); // <fence: too early>
+        }
+        cluster::wait();
+        if wrong != 4 {
+            all.arrive(); // <fence: own>
+        }
+        all.of_block(rank ^ 1).arrive(); // <fence: arrive>
+        all.wait_for_cluster(0);
+        y.set_unchecked(thread::index_1d(), 1);
     }
 }
 
@@ -334,6 +375,26 @@ pub(crate) const FAMILY: Family = Family {
                     "a barrier that is not yet initialized for the cluster",
                     RACE,
                     &["mail: init", "mail: arrive"],
+                ),
+            ],
+        },
+        Pattern {
+            name: "barriers_behind_a_fence",
+            run: |wrong, executor| {
+                let mut y = [0; 128];
+                launch(executor, barriers_behind_a_fence { wrong, y: GlobalSliceMut::new(&mut y) }, 2)?;
+                assert_eq!(y, [1; 128]);
+                Ok(())
+            },
+            mistakes: &[
+                found(Cluster, "no fence before a relaxed arrival", RACE, &["fence: init", "fence: arrive"]),
+                found(Cluster, "a fence before the initialization", OWN_RACE, &["fence: init", "fence: own"]),
+                found(Cluster, "a fence of another thread", OWN_RACE, &["fence: init", "fence: own"]),
+                found(
+                    Cluster,
+                    "arrivals between the relaxed arrival and the wait",
+                    OWN_RACE,
+                    &["fence: init", "fence: too early"],
                 ),
             ],
         },

@@ -19,6 +19,9 @@ use cuda_std::executor::{
 /// Where the kinds are, and the names that they have.
 const KINDS: &str = include_str!("../../src/executor/fault/message.rs");
 
+/// The files of faults of which no line is known: where a stack overflows, and where a thread is that runs on and on.
+const HAVE_NO_LINE: [&str; 2] = ["stack-overflow.txt", "thread-limit.txt"];
+
 fn line(line: u32) -> SourceLine {
     SourceLine { file: "src/kernel.rs".into(), line }
 }
@@ -133,6 +136,8 @@ fn examples() -> Vec<FaultKind> {
             others: places()[..1].to_vec(),
         },
         F::StepBudget { steps: 1000 },
+        F::ThreadLimit { seconds: 60, last_stop: None },
+        F::ThreadLimit { seconds: 60, last_stop: Some(line(17)) },
         F::UnwrittenShared { array: tile(), element: "[3, 17]".into(), pending: None },
         F::UnwrittenShared {
             array: SharedArrayName::Dynamic,
@@ -144,9 +149,11 @@ fn examples() -> Vec<FaultKind> {
         F::Deadlock { waits_for: "72 more registers, of which 8 are free".into(), others: places() },
         F::BarrierNotInitialized { byte_offset: 2048 },
         F::BarrierInitialization { byte_offset: 2048, arrivals: 0 },
+        F::BarrierParity { byte_offset: 2048, parity: 2 },
         F::BarrierNotFenced { byte_offset: 2048 },
         F::TooManyArrivals { byte_offset: 2048 },
-        F::UnbalancedBytes { byte_offset: 2048, missing: -128 },
+        F::UnbalancedBytes { byte_offset: 2048, missing: 128 },
+        F::UnbalancedBytes { byte_offset: 2048, missing: -3072 },
         F::InFlight { element: "273".into(), other: other(AccessKind::Read) },
         F::InFlight { element: "273".into(), other: other(AccessKind::Write) },
         F::TileMisaligned { coordinate: 50, element_bytes: 4 },
@@ -180,8 +187,7 @@ fn reports() -> Vec<(String, String)> {
     let mut reports: Vec<(String, String)> = Vec::new();
     for kind in examples() {
         let file = format!("{}.txt", kind.name().replace(' ', "-"));
-        // Where a stack overflows, no line is known.
-        let location = (!matches!(kind, FaultKind::StackOverflow { .. })).then(|| line(23));
+        let location = (!HAVE_NO_LINE.contains(&&*file)).then(|| line(23));
         let fault = Fault { kernel: "multiply", block: thread(1), thread: Dim3::new(3, 1, 0), location, kind };
         match reports.iter_mut().find(|(known, _)| *known == file) {
             Some((_, text)) => *text += &format!("\n{fault}\n"),
@@ -248,7 +254,7 @@ fn a_report_has_a_first_line_that_stands_on_its_own_the_place_and_what_to_do() {
             let lines: Vec<_> = fault.lines().collect();
             assert!(lines[0].starts_with("kernel `multiply`, block (1, 0, 0), thread (3, 1, 0): "), "{file}: {fault}");
             let has_line = lines[1] == "  --> src/kernel.rs:23";
-            assert_eq!(has_line, file != "stack-overflow.txt", "{file}: {fault}");
+            assert_eq!(has_line, !HAVE_NO_LINE.contains(&&*file), "{file}: {fault}");
             assert!(lines.last().unwrap().starts_with("  help: "), "{file}: {fault}");
         }
     }

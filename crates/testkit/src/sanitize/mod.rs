@@ -43,6 +43,22 @@ const VERSION_LIMIT: Duration = Duration::from_secs(60);
 const LINES: usize = 12;
 
 /// What to look with, and where.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use testkit::sanitize::{Options, Tool};
+/// # fn compute_sanitizer() -> std::path::PathBuf { "compute-sanitizer".into() }
+/// // Every tool on the second GPU, on this program.
+/// let options = Options {
+///     tools: Tool::ALL.to_vec(),
+///     ordinal: 1,
+///     compute_sanitizer: compute_sanitizer(),
+///     program: std::env::current_exe().unwrap(),
+///     limit: Duration::from_secs(600),
+/// };
+/// let names = Vec::from_iter(options.tools.iter().map(|tool| tool.name()));
+/// assert_eq!(names, ["memcheck", "racecheck", "synccheck", "initcheck"]);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The tools.
@@ -58,6 +74,18 @@ pub struct Options {
 }
 
 /// A kernel with a fault, which a tool has to report.
+///
+/// ```
+/// # use testkit::sanitize::{Planted, Tool};
+/// // A program whose `planted out-of-bounds` launches a kernel that reads behind its view says so to `Program::planted`.
+/// let planted = Planted {
+///     tool: Tool::Memcheck,
+///     fault: "a read out of bounds",
+///     kernel: "reads_too_far",
+///     arguments: vec!["planted".into(), "out-of-bounds".into()],
+/// };
+/// assert_eq!(planted.tool.name(), "memcheck");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Planted {
     /// The tool.
@@ -71,6 +99,15 @@ pub struct Planted {
 }
 
 /// What is run under a tool.
+///
+/// ```
+/// # use cuda_std::KernelFacts;
+/// # use testkit::sanitize::Subject;
+/// // What is no operation: a task of one's own, `program warm-up --rounds 3`, and the kernel that it launches.
+/// let arguments = ["warm-up", "--rounds", "3"].map(Into::into).to_vec();
+/// let subject = Subject { kernels: vec![KernelFacts::new("fills_caches")], arguments };
+/// assert_eq!(subject.arguments.len(), 3);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The kernels.
@@ -81,6 +118,41 @@ pub struct Subject {
 
 impl Subject {
     /// An operation, with the last of its small cases: as a rule the largest, and an odd one.
+    ///
+    /// ```
+    /// # use cuda_std::prelude::*;
+    /// # use testkit::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
+    /// # #[kernel(block = 64, grid = x.len().div_ceil(64).max(1) as u32)]
+    /// # pub fn doubles(x: DisjointSlice<'_, f32>) {
+    /// #     if let Some(x) = x.own() {
+    /// #         x.set(2.0 * x.get());
+    /// #     }
+    /// # }
+    /// # struct Twice;
+    /// # impl Operation for Twice {
+    /// #     fn describe(&self) -> Description {
+    /// #         Description { name: "twice", idea: "x = 2·x", sizes: &["n"], kernels: vec![doubles::FACTS],
+    /// #             small: vec![vec![0], vec![77]], large: vec![], bits: Bits::Same }
+    /// #     }
+    /// #     fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
+    /// #         let [n] = sizes.get(["n"])?;
+    /// #         Ok(vec![Argument::in_out("x", &[n], Distribution::Uniform(-1.0, 1.0))])
+    /// #     }
+    /// #     fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
+    /// #         Ok(device.launch(doubles { x: views.disjoint("x")? })?)
+    /// #     }
+    /// #     fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+    /// #         Ok(vec![values.of("x")?.iter().map(|x| Expected::exact(2.0 * x)).collect()])
+    /// #     }
+    /// #     fn operations(&self, _: &Sizes) -> f64 { 0.0 }
+    /// # }
+    /// # use testkit::sanitize::Subject;
+    /// // The small cases of `Twice` have 0 and 77 elements.
+    /// let subject = Subject::operation(&Twice, 9)?;
+    /// assert_eq!(subject.arguments, ["run", "--op", "twice", "--sizes", "n=77", "--seed", "9"]);
+    /// assert_eq!(subject.kernels[0].name, "doubles");
+    /// # Ok::<(), testkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoCases`] and [`Error::SizesMismatch`] for cases that are none.
@@ -101,6 +173,17 @@ impl Subject {
 
 /// What runs on a GPU: all of it, unless some may be left out.
 ///
+/// ```
+/// # use cuda_std::{KernelFacts, executor::Checks};
+/// # use testkit::{Device, Error, sanitize::{Subject, what_runs}};
+/// // A GPU leaves out what has no PTX for it; the executor runs every kernel.
+/// let device = Device::cpu(Checks::Bounds);
+/// let subject = Subject { kernels: vec![KernelFacts::new("doubles")], arguments: vec!["run".into()] };
+/// assert_eq!(what_runs(&device, vec![subject], true)?.len(), 1);
+/// assert!(matches!(what_runs(&device, vec![], true), Err(Error::NeedsGpu { .. })), "nothing is left");
+/// # Ok::<(), testkit::Error>(())
+/// ```
+///
 /// # Errors
 /// Those of [`Device::has_kernel`] for what may not be left out; [`Error::NeedsGpu`] if nothing is left.
 pub fn what_runs(device: &Device, mut subjects: Vec<Subject>, may_leave_out: bool) -> Result<Vec<Subject>, Error> {
@@ -118,6 +201,25 @@ pub fn what_runs(device: &Device, mut subjects: Vec<Subject>, may_leave_out: boo
 
 /// Runs the tools on their planted faults and on the subjects, and gives `print` a line for each tool as it comes. What a tool finds
 /// is in its report, and no error.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use testkit::{Error, sanitize::{Options, Planted, Tool, run}};
+/// let options = Options {
+///     tools: vec![Tool::Memcheck, Tool::Racecheck],
+///     ordinal: 0,
+///     compute_sanitizer: "/no/such/compute-sanitizer".into(),
+///     program: std::env::current_exe().unwrap(),
+///     limit: Duration::from_secs(600),
+/// };
+/// # let planted = Planted { tool: Tool::Memcheck, fault: "a read", kernel: "reads", arguments: vec!["planted".into()] };
+/// match run(&[planted], &[], &options, |line| println!("{line}")) {
+///     Ok(reports) => assert_eq!(reports.len(), options.tools.len()),
+///     Err(Error::Program { program, reason }) => println!("{}: {reason}", program.display()),
+///     Err(error) => panic!("{error}"),
+/// }
+/// # assert!(matches!(run(&[], &[], &options, |_| ()), Ok(reports) if reports.len() == 2));
+/// ```
 ///
 /// # Errors
 /// [`Error::Program`] if `compute-sanitizer` cannot be run; [`Error::File`] if its log has no place.
@@ -225,6 +327,14 @@ impl Run {
 }
 
 /// What `compute-sanitizer` says of its version.
+///
+/// ```
+/// # use testkit::{Error, sanitize::version};
+/// match version("compute-sanitizer".as_ref()) {
+///     Ok(version) => assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{version}"),
+///     Err(error) => assert!(matches!(error, Error::Program { .. }), "{error}"), // it is not installed
+/// }
+/// ```
 ///
 /// # Errors
 /// [`Error::Program`] if it cannot be run, or is another program.

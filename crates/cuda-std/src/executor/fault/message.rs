@@ -80,12 +80,14 @@ impl FaultKind {
             Self::MulticastRanks { .. } => "multicast ranks",
             Self::Stuck { .. } => "stuck",
             Self::StepBudget { .. } => "step budget",
+            Self::ThreadLimit { .. } => "thread limit",
             Self::UnwrittenShared { .. } => "unwritten shared",
             Self::UnwrittenGlobal { .. } => "unwritten global",
             Self::BarrierDivergence { .. } => "barrier divergence",
             Self::Deadlock { .. } => "deadlock",
             Self::BarrierNotInitialized { .. } => "barrier not initialized",
             Self::BarrierInitialization { .. } => "barrier initialization",
+            Self::BarrierParity { .. } => "barrier parity",
             Self::BarrierNotFenced { .. } => "barrier not fenced",
             Self::TooManyArrivals { .. } => "too many arrivals",
             Self::UnbalancedBytes { .. } => "unbalanced bytes",
@@ -141,6 +143,7 @@ impl FaultKind {
             Self::NotFenced { thread, location, .. } => {
                 note(f, format_args!("the other access is here: thread {thread} writes it"), location)
             }
+            Self::ThreadLimit { last_stop: Some(last_stop), .. } => note(f, format_args!("it stopped here"), last_stop),
             Self::SumsNotAwaited { product } => note(f, format_args!("the product is here"), product),
             Self::WarpDivergence { absent, .. } if absent.is_empty() => {
                 f.write_str("\n  note: the block has no threads for them")
@@ -235,6 +238,9 @@ impl FaultKind {
             Self::StepBudget { .. } => {
                 "look for a loop that does not end; or allow more steps, or take smaller sizes, if it is only a long one"
             }
+            Self::ThreadLimit { .. } => {
+                "look for a loop whose condition never changes; if it is only a long one, allow more time (`Executor::thread_limit`)"
+            }
             Self::UnwrittenShared { .. } => {
                 "write all that is read, zeros too, in this block; what an asynchronous copy or TMA writes is there only when it has been \
                  waited for, and no longer when the next one to the same place has begun"
@@ -256,8 +262,12 @@ impl FaultKind {
             Self::BarrierInitialization { .. } => {
                 "have one thread initialize each barrier once, for at least one arrival"
             }
+            Self::BarrierParity { .. } => {
+                "phases are numbered from 0 on, and the parity of a phase is its number modulo 2: write `wait(phase % 2)`"
+            }
             Self::BarrierNotFenced { .. } => {
-                "have the thread that initializes the barrier call `fence_barrier_init` afterwards, before the barrier of the block"
+                "have the thread that initializes the barrier call `fence_barrier_init` (or `fence_async_shared`) afterwards, before the barrier of the \
+                 block"
             }
             Self::TooManyArrivals { .. } => {
                 "initialize the barrier for as many arrivals as there are, or wait for the phase before the next arrival"

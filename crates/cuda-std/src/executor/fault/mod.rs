@@ -319,6 +319,18 @@ pub enum FaultKind {
         /// How many they may make.
         steps: u64,
     },
+    /// A thread that has run for longer than [`Executor::thread_limit`](super::Executor::thread_limit) allows, and has not stopped. The process
+    /// ends with this report: no launch returns it.
+    #[error(
+        "this thread has run for {seconds} s since it {}, and comes to no barrier, no wait, no atomic operation and not to its end",
+        if .last_stop.is_some() { "last stopped" } else { "began" }
+    )]
+    ThreadLimit {
+        /// For how long it may run, in whole seconds.
+        seconds: u64,
+        /// Where it stopped last, in this block.
+        last_stop: Option<SourceLine>,
+    },
     /// A read of shared memory that no thread of the block had written. An asynchronous copy has written its target only
     /// when the thread that issued it has waited for it.
     #[error("element {element} of {array} is read, but no thread of this block has written it")]
@@ -376,6 +388,16 @@ pub enum FaultKind {
         /// The arrivals of a phase.
         arrivals: u32,
     },
+    /// A wait at a barrier in shared memory for a parity that is neither 0 nor 1: `mbarrier.try_wait.parity` takes no other.
+    #[error(
+        "the wait at the barrier at byte {byte_offset} of the dynamic shared memory is for a phase of parity {parity}: a parity is 0 or 1"
+    )]
+    BarrierParity {
+        /// Where it is.
+        byte_offset: usize,
+        /// What the wait names.
+        parity: u32,
+    },
     /// A barrier in shared memory that TMA is to tell of bytes, and that has not been made visible to it.
     #[error(
         "TMA is to tell the barrier at byte {byte_offset} of the dynamic shared memory of bytes, and it is not visible to TMA"
@@ -392,13 +414,15 @@ pub enum FaultKind {
     },
     /// A barrier that expects bytes that never come, or has got more than it expects.
     #[error(
-        "the bytes of the barrier at byte {byte_offset}, which is initialized here, do not add up: at the end of the block it lacks \
-         {missing} (less than 0: it has got more than it expects)"
+        "the bytes of the barrier at byte {byte_offset}, which is initialized here, do not add up: at the end of the block it {} {} bytes{}",
+        if *.missing < 0 { "has got" } else { "lacks" },
+        .missing.unsigned_abs(),
+        if *.missing < 0 { " more than it expects" } else { "" }
     )]
     UnbalancedBytes {
         /// Where it is.
         byte_offset: usize,
-        /// What it lacks.
+        /// What it lacks; less than 0 if it has got more than it expects.
         missing: i64,
     },
     /// A write to shared memory that TMA still reads or writes, or that products of a warpgroup still read.
