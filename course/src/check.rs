@@ -1,9 +1,9 @@
 //! Checks a puzzle on the executor: all cases with all checks, and then what it costs.
 
 use course_kernels::puzzle::{Puzzle, Score};
-use cuda_std::executor::{CostKind, LaunchError};
+use cuda_std::executor::{CostKind, LaunchError, StepOptions};
 use serde_json::{Value, json};
-use testkit::Error;
+use testkit::{Error, Sizes};
 
 /// What has come of a puzzle.
 pub struct Outcome {
@@ -17,7 +17,7 @@ pub struct Outcome {
 
 /// What is wrong with a kernel.
 pub struct Failure {
-    /// The kind of fault by its name in `cuda_std::executor::FaultKind` or `testkit::Error`, or `Score`.
+    /// The kind of fault by its name in `cuda_std::executor::FaultKind` or `testkit::Error`, or `Score`, or `Judge`.
     pub kind: String,
     /// The sizes of the case.
     pub sizes: String,
@@ -42,7 +42,11 @@ impl Outcome {
             return Self { puzzle, failure: wrong, score: None };
         }
         match score(puzzle) {
-            Ok((sizes, score)) => Self { puzzle, failure: too_much(puzzle, &sizes, &score), score: Some(score) },
+            Ok((sizes, score)) => {
+                let shown = sizes.to_string();
+                let failure = too_much(puzzle, &shown, &score).or_else(|| judged(puzzle, sizes));
+                Self { puzzle, failure, score: Some(score) }
+            }
             Err(error) => Self { puzzle, failure: failure("", &error), score: None },
         }
     }
@@ -71,13 +75,13 @@ impl Outcome {
             "report": failure.map(|failure| &failure.report),
             "meaning": self.meaning(),
             "score": self.score.map(as_json),
-            "best": as_json(puzzle.best),
+            "reference": as_json(puzzle.reference),
         })
     }
 
     /// For people: the report first, then what it means.
     pub fn show(&self) {
-        let Puzzle { name, file, best, limits, .. } = self.puzzle;
+        let Puzzle { name, file, reference, limits, .. } = self.puzzle;
         if let Some(failure) = &self.failure {
             let case = if failure.sizes.is_empty() { String::new() } else { format!(", with {}", failure.sizes) };
             println!("{name}: not yet{case}\n\n{}\n", failure.report);
@@ -85,11 +89,11 @@ impl Outcome {
             println!("{name}: solved\n");
         }
         if let Some(score) = self.score {
-            println!("  {:<32} {:>7} {:>7} {:>7}", "", "yours", "best", "most");
+            println!("  {:<32} {:>9} {:>9} {:>9}", "", "yours", "reference", "most");
             let limits = [limits.sectors, limits.global, limits.shared, limits.conflicts, None];
-            for (((what, yours), (_, best)), most) in rows(score).into_iter().zip(rows(*best)).zip(limits) {
+            for (((what, yours), (_, theirs)), most) in rows(score).into_iter().zip(rows(*reference)).zip(limits) {
                 let most = most.map(|most| most.to_string()).unwrap_or_default();
-                println!("  {what:<32} {yours:>7} {best:>7} {most:>7}");
+                println!("  {what:<32} {yours:>9} {theirs:>9} {most:>9}");
             }
             println!();
         }
@@ -116,12 +120,12 @@ fn as_json(score: Score) -> Value {
 }
 
 /// What the largest of the small cases costs: the last one, if several are.
-fn score(puzzle: &Puzzle) -> Result<(String, Score), Error> {
+fn score(puzzle: &Puzzle) -> Result<(Sizes, Score), Error> {
     let description = puzzle.operation.describe();
     let no_cases = Error::NoCases { operation: description.name };
     let largest = description.small.iter().max_by_key(|sizes| sizes.iter().product::<usize>());
     let sizes = description.sizes_of(largest.ok_or(no_cases)?)?;
-    let report = testkit::cost(puzzle.operation, sizes, SEED)?;
+    let report = testkit::cost(puzzle.operation, sizes.clone(), SEED)?;
     let sum = |kinds: &[CostKind], number: fn(&cuda_std::executor::Cost) -> u64| -> u64 {
         let costs = report.kernels.iter().flat_map(|kernel| kinds.iter().map(|kind| kernel.total(*kind)));
         costs.map(|cost| number(&cost)).sum()
@@ -136,7 +140,18 @@ fn score(puzzle: &Puzzle) -> Result<(String, Score), Error> {
         conflicts: sum(&shared, |cost| cost.conflicts),
         waits: sum(&[CostKind::Wait], |cost| cost.requests),
     };
-    Ok((report.sizes, score))
+    Ok((sizes, score))
+}
+
+/// What the puzzle's judge says of the steps of the first block.
+fn judged(puzzle: &Puzzle, sizes: Sizes) -> Option<Failure> {
+    let (judge, shown) = (puzzle.judge?, sizes.to_string());
+    let trace = testkit::record_steps(puzzle.operation, sizes, SEED, 0, StepOptions::default());
+    let (kind, report) = match trace {
+        Ok(trace) => ("Judge".to_owned(), format!("the results are right, but {}", judge(&trace).err()?)),
+        Err(error) => (kind(&error), error.to_string()),
+    };
+    Some(Failure { kind, sizes: shown, report })
 }
 
 /// What a right kernel costs more than it may.
@@ -203,6 +218,7 @@ fn meaning(kind: &str) -> &'static str {
             "What arrives at a barrier in shared memory is not what it was told to expect."
         }
         "Panic" => "An assertion or an arithmetic check of Rust failed in the kernel.",
+        "Judge" => "The results are right, and come about in another way than the puzzle asks for.",
         "Score" => "The kernel is right, and accesses memory more often, or in a worse order, than it has to.",
         _ => "The report says where, and what to do.",
     }

@@ -37,6 +37,7 @@ const REFUSED: u8 = 2;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
+    testkit::ending::end_with_the_reader();
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (flags, names): (Vec<&str>, Vec<&str>) =
         words.iter().map(|word| &**word).partition(|word| word.starts_with('-'));

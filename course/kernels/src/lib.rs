@@ -1,4 +1,5 @@
-//! The puzzles of the course, in their order: a file for each, with what to learn, the kernel, and the operation that it is for.
+//! The puzzles of the course, in their order: a file for each, with what to learn, the kernel, and
+//! the operation that it is for.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![allow(
@@ -24,7 +25,7 @@ pub mod p12_block_sum;
 pub mod p13_last_block;
 pub mod p14_flags;
 pub mod p15_scan;
-pub mod p16_register_tile;
+pub mod p16_votes;
 pub mod p17_vectors;
 pub mod p18_double_buffer;
 pub mod p19_phases;
@@ -54,7 +55,7 @@ pub static PUZZLES: &[&puzzle::Puzzle] = &[
     &p13_last_block::PUZZLE,
     &p14_flags::PUZZLE,
     &p15_scan::PUZZLE,
-    &p16_register_tile::PUZZLE,
+    &p16_votes::PUZZLE,
     &p17_vectors::PUZZLE,
     &p18_double_buffer::PUZZLE,
     &p19_phases::PUZZLE,

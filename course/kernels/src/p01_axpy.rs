@@ -1,7 +1,8 @@
 //! # 1. `axpy`: an index, and its bounds
 //!
-//! A kernel is a function that many threads run at the same time, each with another index. Threads come in *blocks* of one size, here 256, and
-//! a launch has as many blocks as it takes, its *grid*. The last block is full, too, whether or not there is something for all its threads.
+//! A kernel is a function that many threads run at the same time, each with another index. Threads
+//! come in *blocks* of one size, here 256, and a launch has as many blocks as it takes, its *grid*.
+//! The last block is full, too, whether or not there is something for all its threads.
 //!
 //! ```text
 //!  y        │ 0 1 2 … 255 │ 256 … 511 │ 512 … 599 │            600 elements
@@ -10,11 +11,14 @@
 //!                                    threads without an element
 //! ```
 //!
-//! CUDA C++ writes `blockIdx.x * blockDim.x + threadIdx.x`; here that is `thread::index_1d()`. A view such as `GlobalSlice` knows its length.
-//! `get_unchecked` and `set_unchecked` do not compare: you promise that the index is inside, which is why they are `unsafe`. A GPU would read
-//! what lies behind the array, or end the program; the executor, which runs the kernel on this computer, tells.
+//! CUDA C++ writes `blockIdx.x * blockDim.x + threadIdx.x`; here that is `thread::index_1d()`. A
+//! view such as `GlobalSlice` knows its length. `get_unchecked` and `set_unchecked` do not compare:
+//! you promise that the index is inside, which is why they are `unsafe`. A GPU would read what lies
+//! behind the array, or end the program; the executor, which runs the kernel on this computer,
+//! tells.
 //!
-//! **Write:** `y = a·x + y` for each element, and nothing for threads without one. `math::fma(a, x, y)` is `a·x + y`, rounded once.
+//! **Write:** `y = a·x + y` for each element, and nothing for threads without one.
+//! `math::fma(a, x, y)` is `a·x + y`, rounded once.
 //@ hint Which indices have the threads of the last block, if y has 600 elements? Which of them may touch y?
 //@ hint Compare the index with `y.len()` before anything is read. What does a thread do whose index is not below it? Nothing.
 //@ hint `if i < y.len() { … }` around the line that reads and writes.
@@ -51,9 +55,11 @@ mod operation {
         source: include_str!("p01_axpy.rs"),
         operation: &Axpy,
         fails: "OutOfBounds",
-        lesson: "The grid has more threads than y has elements, and those without one read and write behind its end.",
-        best: Score { sectors: 225, global: 57, shared: 0, conflicts: 0, waits: 0 },
+        lesson: "The grid has more threads than y has elements, and those without one read and \
+                 write behind its end.",
+        reference: Score { sectors: 225, global: 57, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct Axpy;
@@ -83,7 +89,8 @@ mod operation {
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let (x, y) = (values.of("x")?, values.of("y")?);
-            let one = |(x, y): (&f64, &f64)| Expected::rounded(0.75 * x + y, 1, (0.75 * x + y).abs());
+            let one =
+                |(x, y): (&f64, &f64)| Expected::rounded(0.75 * x + y, 1, (0.75 * x + y).abs());
             Ok(vec![x.iter().zip(y).map(one).collect()])
         }
 

@@ -1,6 +1,7 @@
 //! # 2. `off-by-one`: the neighbour of the last element
 //!
-//! A bound has to hold for each element that a thread touches, and the thread that reads its neighbour touches two.
+//! A bound has to hold for each element that a thread touches, and the thread that reads its
+//! neighbour touches two.
 //!
 //! ```text
 //!  x  │ 0 │ 1 │ 2 │ … │ n │        n + 1 elements
@@ -8,8 +9,9 @@
 //!  y  │   0 │ 1 │ … │ n-1 │        n differences: y[i] = x[i + 1] − x[i]
 //! ```
 //!
-//! How many elements x has, the launch checks: `requires(x.len() == y.len() + 1)`. The body may rely on it. On a GPU one element past the end is
-//! often memory of somebody else, and the kernel goes on with a number that is nobody's: that is why such a mistake lives long.
+//! How many elements x has, the launch checks: `requires(x.len() == y.len() + 1)`. The body may
+//! rely on it. On a GPU one element past the end is often memory of somebody else, and the kernel
+//! goes on with a number that is nobody's: that is why such a mistake lives long.
 //!
 //! **Write:** the condition under which a thread has a difference to work out.
 //@ hint The report says which index was touched, and how many elements there are. Which thread was it?
@@ -27,7 +29,8 @@ pub fn differences(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     //| let has_one = i <= y.len();
     //@ end
     if has_one {
-        // SAFETY: i is below y.len(), and i + 1 below x.len(), which is one more; no other thread has this i.
+        // SAFETY: i is below y.len(), and i + 1 below x.len(), which is one more; no other thread
+        // has this i.
         unsafe { y.set_unchecked(i, x.get_unchecked(i + 1) - x.get_unchecked(i)) };
     }
 }
@@ -48,8 +51,9 @@ mod operation {
         operation: &Differences,
         fails: "OutOfBounds",
         lesson: "One thread too many takes part: `<=` lets in the index that is the length.",
-        best: Score { sectors: 123, global: 30, shared: 0, conflicts: 0, waits: 0 },
+        reference: Score { sectors: 123, global: 30, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct Differences;
@@ -69,7 +73,10 @@ mod operation {
 
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [n] = sizes.get(["n"])?;
-            Ok(vec![Argument::input("x", &[n + 1], Distribution::Normal), Argument::output("y", &[n])])
+            Ok(vec![
+                Argument::input("x", &[n + 1], Distribution::Normal),
+                Argument::output("y", &[n]),
+            ])
         }
 
         fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
@@ -77,7 +84,8 @@ mod operation {
         }
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
-            let one = |pair: &[f64]| Expected::rounded(pair[1] - pair[0], 1, (pair[1] - pair[0]).abs());
+            let one =
+                |pair: &[f64]| Expected::rounded(pair[1] - pair[0], 1, (pair[1] - pair[0]).abs());
             Ok(vec![values.of("x")?.windows(2).map(one).collect()])
         }
 

@@ -1,18 +1,21 @@
 //! # 5. `shared-tile`: numbers that several threads need
 //!
-//! A block has *shared memory*: small, fast, and seen by all of its threads. What several threads need is loaded from global memory once, into
-//! a *tile* there. Here each element becomes the mean of five, and so each is needed by five threads.
+//! A block has *shared memory*: small, fast, and seen by all of its threads. What several threads
+//! need is loaded from global memory once, into a *tile* there. Here each element becomes the mean
+//! of five, and so each is needed by five threads.
 //!
 //! ```text
-//!  x            … │ 126 │ 127 │ 128 … 255 │ 256 │ 257 │ …         block 1 has elements 128 to 255
+//!  x            … │ 126 │ 127 │ 128 … 255 │ 256 │ 257 │ …  block 1 has elements 128 to 255
 //!                   └──┬──┘     └──┬──┘     └──┬──┘
-//!  tile             │ 0 1 │ 2   …   129 │ 130 131 │               and needs two more on either side: the *halo*
+//!  tile             │ 0 1 │ 2   …   129 │ 130 131 │     and two more on each side: the *halo*
 //! ```
 //!
-//! `static TILE: Shared<[f32; 132]>` is `__shared__ float tile[132]`. Nothing in it has a value until a thread writes one: a read before that is
-//! reported. `thread::sync_threads()` is `__syncthreads()`: the next puzzle is about it.
+//! `static TILE: Shared<[f32; 132]>` is `__shared__ float tile[132]`. Nothing in it has a value
+//! until a thread writes one: a read before that is reported. `thread::sync_threads()` is
+//! `__syncthreads()`: the next puzzle is about it.
 //!
-//! **Write:** the loads of the halo. What lies outside of x counts as zero: `x.get(i)` compares, and is `None` there.
+//! **Write:** the loads of the halo. What lies outside of x counts as zero: `x.get(i)` compares,
+//! and is `None` there.
 //@ hint Four elements of the tile are still missing: 0, 1, 130 and 131. Which elements of x belong there?
 //@ hint The first two threads of the block may load one on each side: tile element t is x[i − 2], and t + 130 is x[i + 128].
 //@ hint `i - 2` of an unsigned i below 2 is a panic, so compare first; `x.get(i + 128).unwrap_or(0.0)` is the other side.
@@ -67,9 +70,11 @@ mod operation {
         source: include_str!("p05_shared_tile.rs"),
         operation: &Means,
         fails: "UnwrittenShared",
-        lesson: "The first and the last threads of a block read elements of the tile that nobody has loaded.",
-        best: Score { sectors: 106, global: 32, shared: 65, conflicts: 0, waits: 16 },
+        lesson: "The first and the last threads of a block read elements of the tile that nobody \
+                 has loaded.",
+        reference: Score { sectors: 106, global: 32, shared: 65, conflicts: 0, waits: 16 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct Means;
@@ -89,7 +94,10 @@ mod operation {
 
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [n] = sizes.get(["n"])?;
-            Ok(vec![Argument::input("x", &[n], Distribution::Uniform(0.0, 1.0)), Argument::output("y", &[n])])
+            Ok(vec![
+                Argument::input("x", &[n], Distribution::Uniform(0.0, 1.0)),
+                Argument::output("y", &[n]),
+            ])
         }
 
         fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {

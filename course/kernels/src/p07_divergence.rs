@@ -1,7 +1,8 @@
 //! # 7. `divergence`: a barrier that some never reach
 //!
-//! A barrier waits for *all* threads of the block. If some have left before, or stand at another barrier, the others wait for ever, or, on some
-//! GPUs, go on without them: either way the program is wrong. That is why "return if there is nothing to do" is right at the beginning of a kernel
+//! A barrier waits for *all* threads of the block. If some have left before, or stand at another
+//! barrier, the others wait for ever, or, on some GPUs, go on without them: either way the program
+//! is wrong. That is why "return if there is nothing to do" is right at the beginning of a kernel
 //! only if there is no barrier behind it.
 //!
 //! ```text
@@ -10,7 +11,8 @@
 //!  barrier                       ────┴──────── waits for 64, and 44 come
 //! ```
 //!
-//! **Write:** the first lines so that every thread of a block comes to the barrier, with or without an element.
+//! **Write:** the first lines so that every thread of a block comes to the barrier, with or without
+//! an element.
 //@ hint Who has no element has nothing to write to the tile, and still has to come to the barrier.
 //@ hint Put the write into `if let Some(own) = x.get(i) { … }`, without `return`.
 
@@ -21,7 +23,8 @@ use cuda_std::prelude::*;
 pub fn from_the_first(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     static TILE: Shared<[f32; 64]> = Shared::new();
     let (i, t) = (thread::index_1d(), thread::thread_idx_x() as usize);
-    // SAFETY: each thread writes its own element of the tile and of y, if there is one; reads are behind the barrier.
+    // SAFETY: each thread writes its own element of the tile and of y, if there is one; reads are
+    // behind the barrier.
     unsafe {
         //@ blank
         if let Some(own) = x.get(i) {
@@ -54,9 +57,11 @@ mod operation {
         source: include_str!("p07_divergence.rs"),
         operation: &FromTheFirst,
         fails: "BarrierDivergence",
-        lesson: "The threads without an element have returned, and the others wait for them at the barrier.",
-        best: Score { sectors: 76, global: 20, shared: 20, conflicts: 0, waits: 10 },
+        lesson: "The threads without an element have returned, and the others wait for them at the \
+                 barrier.",
+        reference: Score { sectors: 76, global: 20, shared: 20, conflicts: 0, waits: 10 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct FromTheFirst;
@@ -85,7 +90,10 @@ mod operation {
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let of_block = |block: &[f64]| -> Vec<_> {
-                block.iter().map(|x| Expected::rounded(x - block[0], 1, (x - block[0]).abs())).collect()
+                block
+                    .iter()
+                    .map(|x| Expected::rounded(x - block[0], 1, (x - block[0]).abs()))
+                    .collect()
             };
             Ok(vec![values.of("x")?.chunks(64).flat_map(of_block).collect()])
         }

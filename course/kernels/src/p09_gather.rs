@@ -1,8 +1,10 @@
 //! # 9. `gather`: two threads, one element
 //!
-//! A barrier orders threads of one block. Between blocks there is none: if two threads of a launch access the same element of global memory, and one
-//! of them writes, nothing orders them, and it is a race. Often the way out is to turn the question round: not "where does my input go?"
-//! (*scatter*), but "what does my output need?" (*gather*). Then each element of the output has one thread.
+//! A barrier orders threads of one block. Between blocks there is none: if two threads of a launch
+//! access the same element of global memory, and one of them writes, nothing orders them, and it is
+//! a race. Often the way out is to turn the question round: not "where does my input go?"
+//! (*scatter*), but "what does my output need?" (*gather*). Then each element of the output has one
+//! thread.
 //!
 //! ```text
 //!  scatter:  x │ 0 │ 1 │ 2 │ 3 │ …        gather:   x │ 0 │ 1 │ 2 │ 3 │ …
@@ -11,7 +13,8 @@
 //!            a thread for each x: a race               a thread for each y
 //! ```
 //!
-//! Here even `y[j] += …` of two lanes of one warp is a race: each reads, adds and writes, and one of the two sums is lost.
+//! Here even `y[j] += …` of two lanes of one warp is a race: each reads, adds and writes, and one
+//! of the two sums is lost.
 //!
 //! **Write:** `y[j] = y[j] + x[2j] + x[2j + 1]`, by one thread for each element of y.
 //@ hint Give the index of the thread to y, and let the thread read two elements of x.
@@ -26,7 +29,10 @@ pub fn add_pairs(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     let j = thread::index_1d();
     if j < y.len() {
         // SAFETY: j is below y.len(), so 2j + 1 is below x.len(); no other thread has this j.
-        unsafe { y.set_unchecked(j, y.get_unchecked(j) + (x.get_unchecked(2 * j) + x.get_unchecked(2 * j + 1))) };
+        unsafe {
+            let pair = x.get_unchecked(2 * j) + x.get_unchecked(2 * j + 1);
+            y.set_unchecked(j, y.get_unchecked(j) + pair);
+        }
     }
     //@ instead
     //| let i = thread::index_1d();
@@ -52,9 +58,11 @@ mod operation {
         source: include_str!("p09_gather.rs"),
         operation: &AddPairs,
         fails: "GlobalRace",
-        lesson: "Two threads read, add to and write one element of y, and one of the two additions may be lost.",
-        best: Score { sectors: 76, global: 16, shared: 0, conflicts: 0, waits: 0 },
+        lesson: "Two threads read, add to and write one element of y, and one of the two additions \
+                 may be lost.",
+        reference: Score { sectors: 76, global: 16, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct AddPairs;
@@ -84,7 +92,9 @@ mod operation {
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let (x, y) = (values.of("x")?, values.of("y")?);
-            let one = |(x, y): (&[f64], &f64)| Expected::rounded(y + x[0] + x[1], 2, y.abs() + x[0].abs() + x[1].abs());
+            let one = |(x, y): (&[f64], &f64)| {
+                Expected::rounded(y + x[0] + x[1], 2, y.abs() + x[0].abs() + x[1].abs())
+            };
             Ok(vec![x.chunks(2).zip(y).map(one).collect()])
         }
 

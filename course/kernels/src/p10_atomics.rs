@@ -1,7 +1,8 @@
 //! # 10. `atomics`: sums that many threads add to
 //!
-//! A histogram cannot be turned round as the last puzzle's sums could: which threads meet in a bin depends on the numbers. An *atomic operation*
-//! reads, adds and writes as one, so that no addition is lost, in whatever order threads come.
+//! A histogram cannot be turned round as the last puzzle's sums could: which threads meet in a bin
+//! depends on the numbers. An *atomic operation* reads, adds and writes as one, so that no addition
+//! is lost, in whatever order threads come.
 //!
 //! ```text
 //!  x      │ 3 │ 0 │ 3 │ 3 │ 1 │ …         one thread for each
@@ -9,10 +10,13 @@
 //!  bins   │ 0 │ 1 │ 2 │ 3 │ …             three threads add to bin 3
 //! ```
 //!
-//! CUDA C++ writes `atomicAdd(&bins[b], 1)`. Here an atomic operation says two things more. Its *order* says what else it orders: `Relaxed` is
-//! nothing else, and enough for a counter. Its *scope* says between whom: `Scope::Device` is all threads of the GPU, `Scope::Block` the block's own.
+//! CUDA C++ writes `atomicAdd(&bins[b], 1)`. Here an atomic operation says two things more. Its
+//! *order* says what else it orders: `Relaxed` is nothing else, and enough for a counter. Its
+//! *scope* says between whom: `Scope::Device` is all threads of the GPU, `Scope::Block` the block's
+//! own.
 //!
-//! **Write:** the addition, by `bins.atomic_unchecked(bin).fetch_add(…, Relaxed, Scope::…)`, with `use cuda_std::atomic::{Relaxed, Scope};` before.
+//! **Write:** the addition, by `bins.atomic_unchecked(bin).fetch_add(…, Relaxed, Scope::…)`, with
+//! `use cuda_std::atomic::{Relaxed, Scope};` before.
 //@ hint The report shows the same line twice: two threads read and write one bin, and nothing orders them.
 //@ hint `fetch_add(1, Relaxed, …)` gives back what was there before, which nobody needs here.
 //@ hint Threads of different blocks add to the same bins, so the scope is `Scope::Device`.
@@ -53,9 +57,11 @@ mod operation {
         source: include_str!("p10_atomics.rs"),
         operation: &Histogram,
         fails: "GlobalRace",
-        lesson: "Two threads count in the same bin at the same time, and nothing that holds for both of them makes the read and the write of each one step.",
-        best: Score { sectors: 58, global: 20, shared: 0, conflicts: 0, waits: 0 },
+        lesson: "Two threads count in the same bin at the same time, and nothing that holds for \
+                 both of them makes the read and the write of each one step.",
+        reference: Score { sectors: 58, global: 20, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct Histogram;
@@ -76,7 +82,8 @@ mod operation {
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [n] = sizes.get(["n"])?;
             let numbers = Distribution::Integers(0, 1000);
-            let (x, bins) = (Argument::input("x", &[n], numbers), Argument::in_out("bins", &[BINS], numbers));
+            let (x, bins) =
+                (Argument::input("x", &[n], numbers), Argument::in_out("bins", &[BINS], numbers));
             Ok(vec![x.of(Element::U32), bins.of(Element::U32)])
         }
 

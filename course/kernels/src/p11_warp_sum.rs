@@ -1,7 +1,7 @@
 //! # 11. `warp-sum`: lanes tell one another
 //!
-//! The lanes of a warp can pass numbers to one another without memory: a *shuffle* gives each lane the value of another one. Five of them add up
-//! 32 numbers.
+//! The lanes of a warp can pass numbers to one another without memory: a *shuffle* gives each lane
+//! the value of another one. Five of them add up 32 numbers.
 //!
 //! ```text
 //!  lane        0     1     2     3   …  16    17   …  31
@@ -10,8 +10,10 @@
 //!  down 8      …                        then 8, 4, 2, 1: lane 0 has the sum
 //! ```
 //!
-//! `warp::warp_shuffle_down(mask, value, distance, 32)` is `__shfl_down_sync`. It gives the other lane's value, and whether there is such a lane.
-//! The mask names the lanes that take part: `warp::ALL_LANES`. All of them have to call it together, also those whose own sum nobody needs any more.
+//! `warp::warp_shuffle_down(mask, value, distance, 32)` is `__shfl_down_sync`. It gives the other
+//! lane's value, and whether there is such a lane. The mask names the lanes that take part:
+//! `warp::ALL_LANES`. All of them have to call it together, also those whose own sum nobody needs
+//! any more.
 //!
 //! **Write:** the loop, so that all lanes shuffle in each step.
 //@ hint Lanes behind `distance` do not call the shuffle here, and the mask says that they do.
@@ -20,13 +22,18 @@
 use cuda_std::prelude::*;
 
 /// The sum of each row of 32 numbers, by a warp for each.
-#[kernel(block = 128, grid = crate::puzzle::blocks(sums.len(), 4), requires(x.len() == 32 * sums.len()))]
+#[kernel(
+    block = 128,
+    grid = crate::puzzle::blocks(sums.len(), 4),
+    requires(x.len() == 32 * sums.len())
+)]
 pub fn row_sums_32(x: GlobalSlice<'_, f32>, sums: GlobalSliceMut<'_, f32>) {
     let (row, lane) = (thread::index_1d() / 32, warp::lane_id());
     if row >= sums.len() {
         return; // the whole warp
     }
-    // SAFETY: row < sums.len() and lane < 32, so the index is inside of x; all lanes of the warp come here.
+    // SAFETY: row < sums.len() and lane < 32, so the index is inside of x; all lanes of the warp
+    // come here.
     let mut sum = unsafe { x.get_unchecked(32 * row + lane as usize) };
     let mut distance = 16;
     while distance > 0 {
@@ -37,7 +44,8 @@ pub fn row_sums_32(x: GlobalSlice<'_, f32>, sums: GlobalSliceMut<'_, f32>) {
         //@ instead
         //| if lane < distance {
         //|     // SAFETY: do all lanes come here that the mask names?
-        //|     let (other, _) = unsafe { warp::warp_shuffle_down(warp::ALL_LANES, sum, distance, 32) };
+        //|     let all = warp::ALL_LANES;
+        //|     let (other, _) = unsafe { warp::warp_shuffle_down(all, sum, distance, 32) };
         //|     sum += other;
         //| }
         //@ end
@@ -64,9 +72,11 @@ mod operation {
         source: include_str!("p11_warp_sum.rs"),
         operation: &RowSums,
         fails: "InactiveLane",
-        lesson: "The mask of the shuffle has to name just the lanes that are there: half of the warp is not.",
-        best: Score { sectors: 35, global: 14, shared: 0, conflicts: 0, waits: 0 },
+        lesson: "The mask of the shuffle has to name just the lanes that are there: half of the \
+                 warp is not.",
+        reference: Score { sectors: 35, global: 14, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct RowSums;
@@ -95,7 +105,9 @@ mod operation {
         }
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
-            let one = |row: &[f64]| Expected::rounded(row.iter().sum(), 5, row.iter().map(|x| x.abs()).sum());
+            let one = |row: &[f64]| {
+                Expected::rounded(row.iter().sum(), 5, row.iter().map(|x| x.abs()).sum())
+            };
             Ok(vec![values.of("x")?.chunks(32).map(one).collect()])
         }
 

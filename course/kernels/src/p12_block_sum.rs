@@ -1,22 +1,25 @@
 //! # 12. `block-sum`: from warps to the block
 //!
-//! Shuffles stay within a warp. To add up numbers of a whole block, each warp adds up its own, one lane writes the warp's sum to shared memory,
-//! and behind a barrier somebody adds up the sums of the warps.
+//! Shuffles stay within a warp. To add up numbers of a whole block, each warp adds up its own, one
+//! lane writes the warp's sum to shared memory, and behind a barrier somebody adds up the sums of
+//! the warps.
 //!
 //! ```text
-//!  row         │ 0 … 31 │ 32 … 63 │ … │ 224 … 255 │ 256 … │       thread t has elements t, t + 256, …
-//!  warps         Σ₀       Σ₁            Σ₇                       by shuffles: each lane of warp w has Σw
+//!  row         │ 0 … 31 │ 32 … 63 │ … │ 224 … 255 │ 256 … │   thread t has t, t + 256, …
+//!  warps         Σ₀       Σ₁            Σ₇                  by shuffles: lanes of warp w have Σw
 //!  shared      [ Σ₀ │ Σ₁ │ … │ Σ₇ ]                              a barrier
 //!  total         Σ₀ + Σ₁ + … + Σ₇
 //! ```
 //!
-//! `warp_shuffle_xor` exchanges numbers of lanes whose numbers differ in one bit, so that all lanes have the sum in the end.
-//! The fault here is a wrong number: the report says which element, what was found, what was expected, and how far off it may be.
+//! `warp_shuffle_xor` exchanges numbers of lanes whose numbers differ in one bit, so that all lanes
+//! have the sum in the end. The fault here is a wrong number: the report says which element, what
+//! was found, what was expected, and how far off it may be.
 //!
-//! **Write:** the second half: a `static` in shared memory for the sums of 8 warps, the writes, the barrier, and `total`.
+//! **Write:** the second half: a `static` in shared memory for the sums of 8 warps, the writes, the
+//! barrier, and the total, which one thread adds up and stores.
 //@ hint As it stands, the row has the sum of warp 0 alone. Which warps are there? `thread::thread_idx_x() / 32`.
-//@ hint `static PARTS: Shared<[f32; 8]> = Shared::new();`, written by lane 0 of each warp, read by all behind `thread::sync_threads()`.
-//@ hint `let mut total = 0.0; for w in 0..8 { total += PARTS.read(w); }`: in `unsafe`, because the checks are yours.
+//@ hint `static PARTS: Shared<[f32; 8]> = Shared::new();`, written by lane 0 of each warp, read by thread 0 behind `thread::sync_threads()`.
+//@ hint In `if t == 0`: `let mut total = 0.0; for w in 0..8 { total += PARTS.read(w); }`, and then the store of `total`.
 
 use cuda_std::prelude::*;
 
@@ -36,9 +39,14 @@ unsafe fn sum_of_warp(mut sum: f32) -> f32 {
 }
 
 /// The sum of each row, by a block for each.
-#[kernel(block = 256, grid = rows.max(1), requires(x.len() == rows as usize * cols as usize, sums.len() == rows as usize))]
+#[kernel(
+    block = 256,
+    grid = rows.max(1),
+    requires(x.len() == rows as usize * cols as usize, sums.len() == rows as usize)
+)]
 pub fn row_sums(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, sums: GlobalSliceMut<'_, f32>) {
-    let (row, cols, t) = (thread::block_idx_x() as usize, cols as usize, thread::thread_idx_x() as usize);
+    let (row, cols, t) =
+        (thread::block_idx_x() as usize, cols as usize, thread::thread_idx_x() as usize);
     if row >= rows as usize {
         return; // the whole block
     }
@@ -52,24 +60,27 @@ pub fn row_sums(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, sums: GlobalSlice
     let of_warp = unsafe { sum_of_warp(own) };
     //@ blank
     static PARTS: Shared<[f32; 8]> = Shared::new();
-    let mut total = 0.0;
-    // SAFETY: each warp has an element of its own, which is written before the barrier, and read behind it.
+    // SAFETY: each warp has an element of its own, which is written before the barrier, and read
+    // behind it. row < rows, and no other block has this row.
     unsafe {
         if warp::lane_id() == 0 {
             PARTS.write(t / 32, of_warp);
         }
         thread::sync_threads();
-        for w in 0..8 {
-            total += PARTS.read(w);
+        if t == 0 {
+            let mut total = 0.0;
+            for w in 0..8 {
+                total += PARTS.read(w);
+            }
+            sums.set_unchecked(row, total);
         }
     }
     //@ instead
-    //| let total = of_warp;
+    //| if t == 0 {
+    //|     // SAFETY: row < rows, and no other block has this row.
+    //|     unsafe { sums.set_unchecked(row, of_warp) };
+    //| }
     //@ end
-    if t == 0 {
-        // SAFETY: row < rows, and no other block has this row.
-        unsafe { sums.set_unchecked(row, total) };
-    }
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -87,9 +98,11 @@ mod operation {
         source: include_str!("p12_block_sum.rs"),
         operation: &RowSums,
         fails: "Wrong",
-        lesson: "The result is the sum of one warp's numbers, and those of the block's other warps are missing.",
-        best: Score { sectors: 228, global: 60, shared: 192, conflicts: 0, waits: 24 },
+        lesson: "The result is the sum of one warp's numbers, and those of the block's other warps \
+                 are missing.",
+        reference: Score { sectors: 228, global: 60, shared: 24, conflicts: 0, waits: 24 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct RowSums;
@@ -115,10 +128,19 @@ mod operation {
 
         fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             let [rows, cols] = sizes.get_u32(["rows", "cols"])?;
-            Ok(device.launch(row_sums { rows, cols, x: views.read("x")?, sums: views.write("sums")? })?)
+            Ok(device.launch(row_sums {
+                rows,
+                cols,
+                x: views.read("x")?,
+                sums: views.write("sums")?,
+            })?)
         }
 
-        fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+        fn expected(
+            &self,
+            sizes: &Sizes,
+            values: &Values<'_>,
+        ) -> Result<Vec<Vec<Expected>>, Error> {
             let ([rows, cols], x) = (sizes.get(["rows", "cols"])?, values.of("x")?);
             let one = |row: usize| {
                 let sum = x[row * cols..(row + 1) * cols].iter().sum();

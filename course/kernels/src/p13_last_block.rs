@@ -1,7 +1,8 @@
 //! # 13. `last-block`: one launch, one sum
 //!
-//! Blocks cannot wait for blocks that have not begun, but they can find out which of them is the last: each adds 1 to a counter when it is done, and
-//! who finds all others counted adds up what all have left. One launch in place of two.
+//! Blocks cannot wait for blocks that have not begun, but they can find out which of them is the
+//! last: each adds 1 to a counter when it is done, and who finds all others counted adds up what
+//! all have left. One launch in place of two.
 //!
 //! ```text
 //!  block       0        1        2            each writes its part,
@@ -10,9 +11,11 @@
 //!                          └─ the block that found 2 adds up p₀ + p₁ + p₂
 //! ```
 //!
-//! That a block has counted does not mean that its part has arrived where others read it: memory shows writes in whatever order. An atomic operation
-//! that *releases* lets nobody see it before all that its thread wrote before; one that *acquires* shows its thread all that was released by what it
-//! reads. CUDA C++ has `__threadfence()` around a relaxed `atomicAdd`; here the order is a word in the call: `Relaxed`, `Acquire`, `Release`, `AcqRel`.
+//! That a block has counted does not mean that its part has arrived where others read it: memory
+//! shows writes in whatever order. An atomic operation that *releases* lets nobody see it before
+//! all that its thread wrote before; one that *acquires* shows its thread all that was released by
+//! what it reads. CUDA C++ has `__threadfence()` around a relaxed `atomicAdd`; here the order is a
+//! word in the call: `Relaxed`, `Acquire`, `Release`, `AcqRel`.
 //!
 //! **Write:** the order of the addition. A block both tells the others and learns of them.
 //@ hint The report names the write of a part and the read of it by the last block: which operation stands between the two, in both blocks?
@@ -44,8 +47,8 @@ pub fn sum_in_one_launch(
         return; // one thread for each block: orders are the lesson here, not speed
     }
     let block = thread::block_idx_x() as usize;
-    // SAFETY: x has 64 elements for each block, and parts one; only the last block reads parts of others, behind the counter by which they have
-    // released them.
+    // SAFETY: x has 64 elements for each block, and parts one; only the last block reads parts of
+    // others, behind the counter by which they have released them.
     unsafe {
         let mut part = 0.0;
         for i in 0..64 {
@@ -82,9 +85,11 @@ mod operation {
         source: include_str!("p13_last_block.rs"),
         operation: &Sum,
         fails: "GlobalRace",
-        lesson: "The counter says that the other blocks are done. With this order, or in this scope, it does not say that their parts can be seen.",
-        best: Score { sectors: 471, global: 471, shared: 0, conflicts: 0, waits: 0 },
+        lesson: "The counter says that the other blocks are done. With this order, or in this \
+                 scope, it does not say that their parts can be seen.",
+        reference: Score { sectors: 471, global: 471, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct Sum;
@@ -122,7 +127,11 @@ mod operation {
             })?)
         }
 
-        fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+        fn expected(
+            &self,
+            sizes: &Sizes,
+            values: &Values<'_>,
+        ) -> Result<Vec<Vec<Expected>>, Error> {
             let ([blocks], x) = (sizes.get(["blocks"])?, values.of("x")?);
             let magnitude = x.iter().map(|x| x.abs()).sum();
             Ok(vec![vec![Expected::rounded(x.iter().sum(), 64 + blocks, magnitude)]])

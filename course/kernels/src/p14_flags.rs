@@ -1,7 +1,8 @@
 //! # 14. `flags`: a block waits for the one before
 //!
-//! A running total needs the total of all blocks before. Each block waits until its neighbour has set a flag, takes the neighbour's total, adds its
-//! own sum, and sets its own flag. (Blocks begin in the order of their numbers, so who is waited for has begun. Real kernels take numbers from a
+//! A running total needs the total of all blocks before. Each block waits until its neighbour has
+//! set a flag, takes the neighbour's total, adds its own sum, and sets its own flag. (Blocks begin
+//! in the order of their numbers, so who is waited for has begun. Real kernels take numbers from a
 //! counter, to be sure.)
 //!
 //! ```text
@@ -13,10 +14,12 @@
 //!                          flags[1] = 1  ─────────────►  …
 //! ```
 //!
-//! A flag is an atomic number, and both sides need an order: the store *releases* what was written before it, the load that sees it *acquires* that.
-//! One of the two alone orders nothing. `Relaxed` on either side works on most days, and loses a total on some.
+//! A flag is an atomic number, and both sides need an order: the store *releases* what was written
+//! before it, the load that sees it *acquires* that. One of the two alone orders nothing. `Relaxed`
+//! on either side works on most days, and loses a total on some.
 //!
-//! **Write:** the orders of the load and of the store, from `atomic::Acquire`, `atomic::Release` and `atomic::Relaxed`.
+//! **Write:** the orders of the load and of the store, from `atomic::Acquire`, `atomic::Release`
+//! and `atomic::Relaxed`.
 //@ hint The race is on `totals`, and the flags are what should order it. The store comes behind the write of the total, the load before the read.
 //@ hint The load has `atomic::Acquire`, the store `atomic::Release`. The compiler takes only orders that a load or a store can have.
 
@@ -30,10 +33,19 @@ pub fn reset_flags(flags: DisjointSlice<'_, u32>) {
 }
 
 /// The running totals of blocks of 16 elements.
-#[kernel(block = 1, grid = totals.len() as u32, requires(x.len() == 16 * totals.len(), flags.len() == totals.len()))]
-pub fn running_totals(x: GlobalSlice<'_, f32>, flags: GlobalAtomics<'_, u32>, totals: GlobalSliceMut<'_, f32>) {
+#[kernel(
+    block = 1,
+    grid = totals.len() as u32,
+    requires(x.len() == 16 * totals.len(), flags.len() == totals.len())
+)]
+pub fn running_totals(
+    x: GlobalSlice<'_, f32>,
+    flags: GlobalAtomics<'_, u32>,
+    totals: GlobalSliceMut<'_, f32>,
+) {
     let block = thread::block_idx_x() as usize;
-    // SAFETY: indices are below the lengths, which the launch has checked; a total is written before the flag is set that lets others read it.
+    // SAFETY: indices are below the lengths, which the launch has checked; a total is written
+    // before the flag is set that lets others read it.
     unsafe {
         let mut sum = 0.0;
         for i in 0..16 {
@@ -72,9 +84,11 @@ mod operation {
         source: include_str!("p14_flags.rs"),
         operation: &RunningTotals,
         fails: "GlobalRace",
-        lesson: "The flag has been seen, and nothing says that the total which was written before it can be seen, too: that takes an order at the store and one at the load.",
-        best: Score { sectors: 234, global: 233, shared: 0, conflicts: 0, waits: 0 },
+        lesson: "The flag has been seen, and nothing says that the total which was written before \
+                 it can be seen, too: that takes an order at the store and one at the load.",
+        reference: Score { sectors: 234, global: 233, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct RunningTotals;
@@ -103,7 +117,8 @@ mod operation {
 
         fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             device.launch(reset_flags { flags: views.disjoint("flags")? })?;
-            let (x, flags, totals) = (views.read("x")?, views.atomics("flags")?, views.write("totals")?);
+            let (x, flags, totals) =
+                (views.read("x")?, views.atomics("flags")?, views.write("totals")?);
             Ok(device.launch(running_totals { x, flags, totals })?)
         }
 

@@ -1,7 +1,7 @@
 //! # 15. `scan`: running totals within a block
 //!
-//! A *scan* gives each thread the sum of all numbers up to its own. In step d each thread adds what the thread d before it has so far; d doubles,
-//! so 8 steps are enough for 256 numbers.
+//! A *scan* gives each thread the sum of all numbers up to its own. In step d each thread adds what
+//! the thread d before it has so far; d doubles, so 8 steps are enough for 256 numbers.
 //!
 //! ```text
 //!  x          1   1   1   1   1   1   1   1
@@ -10,8 +10,9 @@
 //!  d = 4      1   2   3   4   5   6   7   8
 //! ```
 //!
-//! All threads read the sums of the step before, and write their own in the same array. So there are two things to keep apart: who reads must come
-//! behind who wrote in the last step, and who writes must come behind who still reads in this one.
+//! All threads read the sums of the step before, and write their own in the same array. So there
+//! are two things to keep apart: who reads must come behind who wrote in the last step, and who
+//! writes must come behind who still reads in this one.
 //!
 //! **Write:** the step. It needs two barriers, which all threads have to reach.
 //@ hint As it stands, a thread may write its new sum before the thread `distance` further on has read the old one.
@@ -21,14 +22,19 @@
 use cuda_std::prelude::*;
 
 /// The running totals of each block of 256 elements.
-#[kernel(block = 256, grid = crate::puzzle::blocks(y.len(), 256), requires(x.len() == y.len(), y.len() % 256 == 0))]
+#[kernel(
+    block = 256,
+    grid = crate::puzzle::blocks(y.len(), 256),
+    requires(x.len() == y.len(), y.len() % 256 == 0)
+)]
 pub fn scan_of_blocks(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     static SUMS: Shared<[f32; 256]> = Shared::new();
     let (i, t) = (thread::index_1d(), thread::thread_idx_x() as usize);
     if i - t >= y.len() {
         return; // the whole block
     }
-    // SAFETY: i is below the length, a multiple of 256; t and t − distance are below 256. All threads come to all barriers.
+    // SAFETY: i is below the length, a multiple of 256; t and t − distance are below 256. All
+    // threads come to all barriers.
     unsafe {
         SUMS.write(t, x.get_unchecked(i));
         thread::sync_threads();
@@ -67,8 +73,9 @@ mod operation {
         operation: &Scan,
         fails: "Race",
         lesson: "In one step a thread overwrites its sum while another one still has to read it.",
-        best: Score { sectors: 192, global: 48, shared: 387, conflicts: 0, waits: 408 },
+        reference: Score { sectors: 192, global: 48, shared: 387, conflicts: 0, waits: 408 },
         limits: Limits { conflicts: Some(0), ..Limits::NONE },
+        judge: None,
     };
 
     struct Scan;

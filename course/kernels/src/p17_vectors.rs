@@ -1,7 +1,9 @@
 //! # 17. `vectors`: four numbers in one load
 //!
-//! A load of 16 bytes is one instruction in place of four: `get4_unchecked(i)` is `reinterpret_cast<float4 *>(x)[i / 4]`. It asks for an address that
-//! is a multiple of 16 bytes. An array begins at such an address; a row of a matrix does only if the rows before it have a multiple of 4 elements.
+//! A load of 16 bytes is one instruction in place of four: `get4_unchecked(i)` is
+//! `reinterpret_cast<float4 *>(x)[i / 4]`. It asks for an address that is a multiple of 16 bytes.
+//! An array begins at such an address; a row of a matrix does only if the rows before it have a
+//! multiple of 4 elements.
 //!
 //! ```text
 //!  16 bytes   │ 0 1 2 3 │ 4 5 6 7 │ 8 9 …
@@ -11,16 +13,22 @@
 //!
 //! A GPU ends a kernel for a misaligned address. The executor says where.
 //!
-//! **Write:** the condition under which rows are copied by vectors. The score counts instructions: where all rows begin at such an address, vectors have to be.
+//! **Write:** the condition under which rows are copied by vectors. The score counts instructions:
+//! where all rows begin at such an address, vectors have to be.
 //@ hint Row r begins at element r·cols. When is that a multiple of 4 for all r?
 //@ hint `cols.is_multiple_of(4)`
 
 use cuda_std::prelude::*;
 
 /// `Y = 2·X`, a row for each block.
-#[kernel(block = 64, grid = rows.max(1), requires(x.len() == rows as usize * cols as usize, y.len() == x.len()))]
+#[kernel(
+    block = 64,
+    grid = rows.max(1),
+    requires(x.len() == rows as usize * cols as usize, y.len() == x.len())
+)]
 pub fn double_rows(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
-    let (row, cols, t) = (thread::block_idx_x() as usize, cols as usize, thread::thread_idx_x() as usize);
+    let (row, cols, t) =
+        (thread::block_idx_x() as usize, cols as usize, thread::thread_idx_x() as usize);
     if row >= rows as usize {
         return;
     }
@@ -32,8 +40,11 @@ pub fn double_rows(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSlice
     let whole = if by_vectors { cols - cols % 4 } else { 0 };
     let mut col = 4 * t;
     while col < whole {
-        // SAFETY: four columns from col on are inside of the row; if this row's beginning is a multiple of 4 elements, so is the address.
-        unsafe { y.set4_unchecked(row * cols + col, x.get4_unchecked(row * cols + col).map(|x| 2.0 * x)) };
+        // SAFETY: four columns from col on are inside of the row; if this row's beginning is a
+        // multiple of 4 elements, so is the address.
+        unsafe {
+            y.set4_unchecked(row * cols + col, x.get4_unchecked(row * cols + col).map(|x| 2.0 * x))
+        };
         col += 4 * 64;
     }
     let mut col = whole + t;
@@ -59,9 +70,11 @@ mod operation {
         source: include_str!("p17_vectors.rs"),
         operation: &DoubleRows,
         fails: "Misaligned",
-        lesson: "The second row of a matrix with an odd number of columns begins where no vector can.",
-        best: Score { sectors: 512, global: 32, shared: 0, conflicts: 0, waits: 0 },
+        lesson: "The second row of a matrix with an odd number of columns begins where no vector \
+                 can.",
+        reference: Score { sectors: 512, global: 32, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits { global: Some(32), ..Limits::NONE },
+        judge: None,
     };
 
     struct DoubleRows;
@@ -81,12 +94,20 @@ mod operation {
 
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [rows, cols] = sizes.get(["rows", "cols"])?;
-            Ok(vec![Argument::input("x", &[rows, cols], Distribution::Special), Argument::output("y", &[rows, cols])])
+            Ok(vec![
+                Argument::input("x", &[rows, cols], Distribution::Special),
+                Argument::output("y", &[rows, cols]),
+            ])
         }
 
         fn launch(&self, device: &Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             let [rows, cols] = sizes.get_u32(["rows", "cols"])?;
-            Ok(device.launch(double_rows { rows, cols, x: views.read("x")?, y: views.write("y")? })?)
+            Ok(device.launch(double_rows {
+                rows,
+                cols,
+                x: views.read("x")?,
+                y: views.write("y")?,
+            })?)
         }
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {

@@ -1,8 +1,10 @@
 //! # 19. `phases`: a barrier for some, and its phases
 //!
-//! On Hopper (compute capability 9.0) warps of a block have different *roles*: a *producer* fetches, *consumers* work. They meet at barriers in shared
-//! memory (`mbarrier`, here `hopper::Barrier`): some *arrive* and go on, others *wait* for a *phase* to be over. Each phase takes as many arrivals as
-//! `init` says, and then the next begins. A wait says which phase it means by its *parity*: 0 for the first, 1 for the second, 0 for the third, …
+//! On Hopper (compute capability 9.0) warps of a block have different *roles*: a *producer*
+//! fetches, *consumers* work. They meet at barriers in shared memory (`mbarrier`, here
+//! `hopper::Barrier`): some *arrive* and go on, others *wait* for a *phase* to be over. Each phase
+//! takes as many arrivals of threads as `init` says, and then the next begins. A wait says which
+//! phase it means by its *parity*: 0 for the first, 1 for the second, 0 for the third, …
 //!
 //! ```text
 //!  round                    0                 1                 2
@@ -11,49 +13,74 @@
 //!  full        ── phase 0 ──────┤── phase 1 ───────────────────┤── phase 2 …
 //! ```
 //!
-//! A barrier on which nothing has happened counts as having completed a phase of parity 1: so the producer's first `empty.wait(1)` returns at once, and
-//! its parity in round r is the opposite of the consumer's.
+//! A barrier on which nothing has happened counts as having completed a phase of parity 1: so a
+//! producer may begin each round with a wait, of which the first, `empty.wait(1)`, returns at once.
+//! Its parity in round r is the opposite of the consumer's. A parity is 0 or 1, and nothing else.
 //!
-//! **Write:** the parity that a consumer waits for in round r, and the producer's.
-//@ hint The parity of phase r is r mod 2. Which phase of `full` does the consumer wait for in round r?
-//@ hint The producer waits in round r until phase r − 1 of `empty` is over.
-//@ hint `let (of_consumer, of_producer) = (round & 1, (round & 1) ^ 1);`
+//! Barriers are initialized by one thread. Behind that comes a barrier of the block, so that no
+//! thread comes to one that is not there yet. (TMA and other blocks need a fence besides, as the
+//! next puzzle has it; here nobody comes to the barriers but threads of this block.)
+//!
+//! **Write:** the initialization, and the rounds, in which the two warps meet at `full` and
+//! `empty`. Behind the initialization the block's barrier, `thread::sync_threads()`, is not
+//! allowed: it would stop both warps, where only one has to wait.
+//@ hint `full` is complete when all 32 threads of the producer's warp have written: `full.init(32)`. And `empty`?
+//@ hint The parity of phase r is r mod 2. The consumer waits in round r for phase r of `full`, and the producer for phase r − 1 of `empty`.
+//@ hint Producer: `empty.wait(parity ^ 1)`, the write, `full.arrive()`. Consumer: `full.wait(parity)`, the read, `empty.arrive()`. With `let parity = round & 1;`.
 
 use cuda_std::hopper::Barrier;
 use cuda_std::prelude::*;
 
 /// Reverses each 32 elements: warp 0 hands them to warp 1 in one place of shared memory.
-#[kernel(block = 64, arch = "sm_90a", dynamic_shared = 128 + 16, grid = 1, requires(x.len() == y.len(), y.len() % 32 == 0))]
+#[kernel(
+    block = 64,
+    arch = "sm_90a",
+    dynamic_shared = 128 + 16,
+    grid = 1,
+    requires(x.len() == y.len(), y.len() % 32 == 0)
+)]
 pub fn hand_over(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
-    let (lane, rounds) = (warp::lane_id() as usize, (y.len() / 32) as u32);
-    // SAFETY: indices are inside; one thread initializes the barriers, and all threads see it behind the block's barrier. Each round has 32
-    // arrivals at each of the two, and what is written in a round is read before it is written again.
+    let (t, lane) = (thread::thread_idx_x(), warp::lane_id() as usize);
+    let rounds = (y.len() / 32) as u32;
+    // SAFETY: indices are inside; one thread initializes the barriers, and all threads see it
+    // behind the block's barrier. Each round has 32 arrivals at each of the two, and what is
+    // written in a round is read before it is written again.
     unsafe {
         let place = dynamic_shared::<f32>(0, 32);
         let barriers = dynamic_shared::<u64>(128, 2);
         let (full, empty) = (Barrier::at(barriers, 0), Barrier::at(barriers, 1));
-        if thread::thread_idx_x() == 0 {
+        //@ blank
+        if t == 0 {
             full.init(32);
             empty.init(32);
         }
         thread::sync_threads();
         for round in 0..rounds {
-            //@ blank
-            let (of_consumer, of_producer) = (round & 1, (round & 1) ^ 1);
-            //@ instead
-            //| let (of_consumer, of_producer) = (0, 1);
-            //@ end
-            let at = 32 * round as usize;
-            if thread::thread_idx_x() < 32 {
-                empty.wait(of_producer);
+            let (at, parity) = (32 * round as usize, round & 1);
+            if t < 32 {
+                empty.wait(parity ^ 1);
                 place.write(lane, x.get_unchecked(at + lane));
                 full.arrive();
             } else {
-                full.wait(of_consumer);
+                full.wait(parity);
                 y.set_unchecked(at + lane, place.read(31 - lane));
                 empty.arrive();
             }
         }
+        //@ instead
+        //| if t == 0 {
+        //|     full.init(1);
+        //|     empty.init(1);
+        //| }
+        //| for round in 0..rounds {
+        //|     let at = 32 * round as usize;
+        //|     if t < 32 {
+        //|         place.write(lane, x.get_unchecked(at + lane));
+        //|     } else {
+        //|         y.set_unchecked(at + lane, place.read(31 - lane));
+        //|     }
+        //| }
+        //@ end
     }
 }
 
@@ -71,11 +98,32 @@ mod operation {
         file: file!(),
         source: include_str!("p19_phases.rs"),
         operation: &HandOver,
-        fails: "Deadlock",
-        lesson: "With the same parity in each round, a wait is for a phase that was over before, or for one that nobody is left to complete.",
-        best: Score { sectors: 40, global: 10, shared: 5, conflicts: 0, waits: 12 },
+        fails: "Race",
+        lesson: "Nothing makes one warp wait for the other: the consumer reads before the producer \
+                 has written, or the producer writes before the consumer has read.",
+        reference: Score { sectors: 40, global: 10, shared: 5, conflicts: 0, waits: 12 },
         limits: Limits::NONE,
+        judge: Some(warps_meet_at_phases),
     };
+
+    /// Nobody comes to the block's barrier when the first number has been written.
+    fn warps_meet_at_phases(trace: &Trace) -> Result<(), String> {
+        let steps = || trace.blocks.iter().flat_map(|block| &block.steps);
+        let first = steps().find(|step| step.kind == Kind::SharedStore).map(|step| step.step);
+        let is_later = |step: u64| first.is_some_and(|first| first < step);
+        let at_block = |barrier| matches!(barrier, Some(Barrier::Block));
+        let Some(wait) = steps()
+            .find(|step| step.kind == Kind::Wait && at_block(step.barrier) && is_later(step.step))
+        else {
+            return Ok(());
+        };
+        let place = wait.place.and_then(|place| trace.places.get(place));
+        Err(format!(
+            "all threads come to the block's barrier in the rounds, where `full` and `empty` are \
+             enough\n  --> {}",
+            place.map_or("", |place| place)
+        ))
+    }
 
     struct HandOver;
 
@@ -103,7 +151,8 @@ mod operation {
         }
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
-            let reversed = |part: &[f64]| part.iter().rev().map(|x| Expected::exact(*x)).collect::<Vec<_>>();
+            let reversed =
+                |part: &[f64]| part.iter().rev().map(|x| Expected::exact(*x)).collect::<Vec<_>>();
             Ok(vec![values.of("x")?.chunks(32).flat_map(reversed).collect()])
         }
 

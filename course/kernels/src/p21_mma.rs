@@ -1,7 +1,8 @@
 //! # 21. `mma`: a warp multiplies
 //!
-//! *Tensor cores* multiply small matrices: `mma_m16n8k8_tf32` adds to a 16 × 8 matrix the product of 16 × 8 and 8 × 8, by one instruction of a warp.
-//! Each lane brings some elements and takes some of the result. Which, is fixed: with g = lane / 4 and q = lane mod 4
+//! *Tensor cores* multiply small matrices: `mma_m16n8k8_tf32` adds to a 16 × 8 matrix the product
+//! of 16 × 8 and 8 × 8, by one instruction of a warp. Each lane brings some elements and takes some
+//! of the result. Which, is fixed: with g = lane / 4 and q = lane mod 4
 //!
 //! ```text
 //!  A, 16 × 8                                       B, 8 × 8
@@ -11,17 +12,22 @@
 //!  sums: (g, 2q), (g, 2q + 1), (g + 8, 2q), (g + 8, 2q + 1)
 //! ```
 //!
-//! Operands are *TF32*: fp32 numbers of which 11 significant bits count. The numbers here are small integers, so nothing is lost.
-//! If elements are in wrong places, no access is wrong, and no order: only the numbers are.
+//! Operands are *TF32*: fp32 numbers of which 11 significant bits count. The numbers here are small
+//! integers, so nothing is lost. If elements are in wrong places, no access is wrong, and no order:
+//! only the numbers are.
 //!
-//! **Write:** the four elements of A that a lane brings. Row r and term l of A are `a.get_unchecked(r * k + l)`.
-//@ hint Compare the four lines with the picture, one by one: which register has row g + 8, which has term q + 4?
-//@ hint a[1] and a[2] are exchanged as it stands.
+//! **Write:** the elements of A and B that a lane brings, and where its four sums belong in C. Term
+//! l of row r of A is `a.get_unchecked(element(r, l))`; B lies by columns, so term l of column c is
+//! `b.get_unchecked(element(c, l))`. This warp has the tile of C from `row` and `col` on.
+//@ hint What stands there is what one would load without a picture: four neighbours for each lane. Which rows and terms does the picture give to lane 5, with g = 1 and q = 1?
+//@ hint a[1] is row g + 8, a[2] is term q + 4, a[3] is both. B has g across and q along: `b.get_unchecked(element(col + g, q))` is b[0].
+//@ hint Sum i is in row `g + i / 2 * 8`, column `2 * q + i % 2` of the tile.
 
 use cuda_std::mma::mma_m16n8k8_tf32;
 use cuda_std::prelude::*;
 
-/// `C = A·B`, a tile of 16 × 8 for each warp; A is m×k by rows, B is k×n by columns. m, n and k are multiples of 16, 8 and 8.
+/// `C = A·B`, a tile of 16 × 8 for each warp; A is m×k by rows, B is k×n by columns. m, n and k are
+/// multiples of 16, 8 and 8.
 #[kernel(
     block = 32,
     grid = (n / 8, m / 16),
@@ -48,7 +54,8 @@ pub fn product_mma(
     let mut first = 0;
     while first < k {
         let element = |row: usize, term: usize| (row * k) + first + term;
-        // SAFETY: rows, columns and terms are inside, because extents are multiples of those of a tile; all lanes come to the product.
+        // SAFETY: rows, columns and terms are inside, because extents are multiples of those of a
+        // tile; all lanes come to the product.
         unsafe {
             //@ blank
             let of_a = [
@@ -57,22 +64,25 @@ pub fn product_mma(
                 a.get_unchecked(element(row + g, q + 4)),
                 a.get_unchecked(element(row + g + 8, q + 4)),
             ];
+            let of_b =
+                [b.get_unchecked(element(col + g, q)), b.get_unchecked(element(col + g, q + 4))];
             //@ instead
-            //| let of_a = [
-            //|     a.get_unchecked(element(row + g, q)),
-            //|     a.get_unchecked(element(row + g, q + 4)),
-            //|     a.get_unchecked(element(row + g + 8, q)),
-            //|     a.get_unchecked(element(row + g + 8, q + 4)),
-            //| ];
+            //| let of_a =
+            //|     [0, 1, 2, 3].map(|i| a.get_unchecked(element(row + lane / 2, lane % 2 * 4 + i)));
+            //| let of_b = [0, 1].map(|i| b.get_unchecked(element(col + g, 2 * q + i)));
             //@ end
-            let of_b = [b.get_unchecked(element(col + g, q)), b.get_unchecked(element(col + g, q + 4))];
             sums = mma_m16n8k8_tf32(of_a, of_b, sums);
         }
         first += 8;
     }
     for i in 0..4 {
+        //@ blank
+        let (row, col) = (row + g + i / 2 * 8, col + 2 * q + i % 2);
+        //@ instead
+        //| let (row, col) = (row + lane / 2, col + lane % 2 * 4 + i);
+        //@ end
         // SAFETY: inside of C; no other lane has this element.
-        unsafe { c.set_unchecked((row + g + i / 2 * 8) * n + col + 2 * q + i % 2, sums[i]) };
+        unsafe { c.set_unchecked(row * n + col, sums[i]) };
     }
 }
 
@@ -91,9 +101,11 @@ mod operation {
         source: include_str!("p21_mma.rs"),
         operation: &Product,
         fails: "Wrong",
-        lesson: "The lanes bring the right numbers in the wrong registers, so tensor cores take rows for terms.",
-        best: Score { sectors: 1088, global: 136, shared: 0, conflicts: 0, waits: 0 },
+        lesson: "The lanes bring the right numbers in the wrong registers, so tensor cores take \
+                 rows for terms.",
+        reference: Score { sectors: 1088, global: 136, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct Product;
@@ -114,7 +126,8 @@ mod operation {
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [m, n, k] = sizes.get(["m", "n", "k"])?;
             let numbers = Distribution::Integers(-8, 8);
-            let (a, b) = (Argument::input("a", &[m, k], numbers), Argument::input("b", &[n, k], numbers));
+            let (a, b) =
+                (Argument::input("a", &[m, k], numbers), Argument::input("b", &[n, k], numbers));
             Ok(vec![a, b, Argument::output("c", &[m, n])])
         }
 
@@ -124,10 +137,16 @@ mod operation {
             Ok(device.launch(product_mma { m, n, k, a, b, c })?)
         }
 
-        fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+        fn expected(
+            &self,
+            sizes: &Sizes,
+            values: &Values<'_>,
+        ) -> Result<Vec<Vec<Expected>>, Error> {
             let ([m, n, k], a, b) = (sizes.get(["m", "n", "k"])?, values.of("a")?, values.of("b")?);
             // Sums of small integers: exact.
-            let one = |at: usize| Expected::exact(sum((0..k).map(|l| a[at / n * k + l] * b[at % n * k + l])));
+            let one = |at: usize| {
+                Expected::exact(sum((0..k).map(|l| a[at / n * k + l] * b[at % n * k + l])))
+            };
             Ok(vec![testkit::each(m * n, one)])
         }
 

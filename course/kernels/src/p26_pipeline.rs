@@ -1,8 +1,9 @@
 //! # 26. `pipeline`: two stages, two roles
 //!
-//! All of it together: a *producer* thread has TMA load the tiles of the next 32 terms while the warpgroup of *consumers* multiplies the ones before.
-//! Two *stages* of shared memory take turns. Each has two barriers: `full`, at which the bytes arrive, and `empty`, at which the consumers arrive when
-//! they have multiplied.
+//! All of it together: a *producer* thread has TMA load the tiles of the next 32 terms while the
+//! warpgroup of *consumers* multiplies the ones before. Two *stages* of shared memory take turns.
+//! Each has two barriers: `full`, at which the bytes arrive, and `empty`, at which the consumers
+//! arrive when they have multiplied.
 //!
 //! ```text
 //!  step        0        1        2        3           stage = step mod 2, round = step / 2
@@ -11,13 +12,16 @@
 //!  consumers   ·wait·  multiply 0  multiply 1  …      wait until a stage is full, and empty it
 //! ```
 //!
-//! A stage's phases are counted by its rounds: consumers wait for phase `round` of `full`, the producer for phase `round − 1` of `empty`. Its first wait for
-//! each stage returns at once (puzzle 19).
+//! A stage's phases are counted by its rounds: consumers wait for phase `round` of `full`, the
+//! producer for phase `round − 1` of `empty`. Its first wait for each stage returns at once (puzzle
+//! 19).
 //!
-//! **Write:** what the producer has to wait for before it loads into a stage.
-//@ hint TMA overwrites a tile that is still multiplied: which barrier tells that it has been?
-//@ hint `empty.wait(…)`, with the parity of the round before: in round 0 it is 1.
-//@ hint `empty.wait((round & 1) ^ 1);`
+//! **Write:** a step of the producer, and a step of the consumers, each with its waits and
+//! arrivals. `full` of a stage has one arrival in a phase, that of the producer, and `empty` has
+//! 128.
+//@ hint The producer: wait until the stage is empty, say how many bytes come, load two tiles. In round 0 nobody has emptied a stage: the parity of that wait is 1.
+//@ hint The consumers: wait until the stage is full, multiply, wait until the products are over, and only then arrive at `empty`: until then the tiles are read.
+//@ hint Producer: `empty.wait((round & 1) ^ 1);`, `full.arrive_expecting(BYTES);`, and two `load_tile`. Consumers: `full.wait(round & 1);`, what puzzle 22 does with a tile, `empty.arrive();`
 
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
@@ -36,7 +40,8 @@ fn pick(barriers: [Barrier; 2], step: u32) -> Barrier {
     if step.is_multiple_of(2) { barriers[0] } else { barriers[1] }
 }
 
-/// `C = A·B`, by tiles of 64 × 16, with two stages; A is a map of m×k by rows, B one of k×n by columns.
+/// `C = A·B`, by tiles of 64 × 16, with two stages; A is a map of m×k by rows, B one of k×n by
+/// columns.
 #[kernel(
     block = 160,
     arch = "sm_90a",
@@ -48,10 +53,19 @@ fn pick(barriers: [Barrier; 2], step: u32) -> Barrier {
         c.len() == m as usize * n as usize
     )
 )]
-pub fn product_pipelined(a: TensorMap<'_>, b: TensorMap<'_>, m: u32, n: u32, k: u32, c: GlobalSliceMut<'_, f32>) {
-    let (t, row, col) = (thread::thread_idx_x(), 64 * thread::block_idx_y(), 16 * thread::block_idx_x());
-    // SAFETY: one thread prepares the barriers. A stage is read when it is full, and filled when the products that read it are over; all
-    // threads of the warpgroup come to the products. Rows and columns are compared before a store.
+pub fn product_pipelined(
+    a: TensorMap<'_>,
+    b: TensorMap<'_>,
+    m: u32,
+    n: u32,
+    k: u32,
+    c: GlobalSliceMut<'_, f32>,
+) {
+    let (t, row, col) =
+        (thread::thread_idx_x(), 64 * thread::block_idx_y(), 16 * thread::block_idx_x());
+    // SAFETY: one thread prepares the barriers. A stage is read when it is full, and filled when
+    // the products that read it are over; all threads of the warpgroup come to the products. Rows
+    // and columns are compared before a store.
     unsafe {
         let stages = dynamic_shared::<f32>(0, 2 * STAGE);
         let barriers = dynamic_shared::<u64>(2 * BYTES as usize, 4);
@@ -70,16 +84,18 @@ pub fn product_pipelined(a: TensorMap<'_>, b: TensorMap<'_>, m: u32, n: u32, k: 
             if t == 128 {
                 let mut step = 0;
                 while step < steps {
-                    let (full, empty, round) = (pick(full, step), pick(empty, step), step / 2);
+                    let (full, empty) = (pick(full, step), pick(empty, step));
+                    let (at, round) = ((step % 2) as usize * STAGE, step / 2);
                     //@ blank
                     empty.wait((round & 1) ^ 1);
-                    //@ instead
-                    //| let _ = (empty, round); // What has to have happened before this stage is filled again?
-                    //@ end
-                    let at = (step % 2) as usize * STAGE;
                     full.arrive_expecting(BYTES);
                     hopper::load_tile(stages, at, a, [32 * step, row, 0], full);
                     hopper::load_tile(stages, at + OF_A, b, [32 * step, col, 0], full);
+                    //@ instead
+                    //| let _ = (empty, round);
+                    //| hopper::load_tile(stages, at, a, [32 * step, row, 0], full);
+                    //| hopper::load_tile(stages, at + OF_A, b, [32 * step, col, 0], full);
+                    //@ end
                     step += 1;
                 }
             }
@@ -88,22 +104,34 @@ pub fn product_pipelined(a: TensorMap<'_>, b: TensorMap<'_>, m: u32, n: u32, k: 
         let mut sums = [0.0f32; 8];
         let mut step = 0;
         while step < steps {
+            let (full, empty) = (pick(full, step), pick(empty, step));
             let (at, round) = ((step % 2) as usize * STAGE, step / 2);
-            pick(full, step).wait(round & 1);
             let (of_a, of_b) = (Descriptor::at(stages, at), Descriptor::at(stages, at + OF_A));
+            //@ blank
+            full.wait(round & 1);
             wgmma::fence();
             for i in 0..4 {
                 sums.add_shared::<Tf32>(of_a.offset(32 * i), of_b.offset(32 * i));
             }
             wgmma::commit();
             sums.wait::<0>();
-            pick(empty, step).arrive();
+            empty.arrive();
+            //@ instead
+            //| let _ = (full, empty, round);
+            //| wgmma::fence();
+            //| for i in 0..4 {
+            //|     sums.add_shared::<Tf32>(of_a.offset(32 * i), of_b.offset(32 * i));
+            //| }
+            //| wgmma::commit();
+            //| sums.wait::<0>();
+            //@ end
             step += 1;
         }
         // Warp w has rows 16·w + g and 16·w + g + 8, and of each 8 columns those from 2·q on.
         let (g, q) = (t % 32 / 4, t % 4);
         for i in 0..8u32 {
-            let (row, col) = (row + t / 32 * 16 + g + i / 2 % 2 * 8, col + i / 4 * 8 + 2 * q + i % 2);
+            let (row, col) =
+                (row + t / 32 * 16 + g + i / 2 % 2 * 8, col + i / 4 * 8 + 2 * q + i % 2);
             if row < m && col < n {
                 c.set_unchecked(row as usize * n as usize + col as usize, sums[i as usize]);
             }
@@ -127,10 +155,12 @@ mod operation {
         file: file!(),
         source: include_str!("p26_pipeline.rs"),
         operation: &Product,
-        fails: "TooManyArrivals",
-        lesson: "The producer runs ahead: it fills a stage again whose last tiles have not been multiplied, or have not even come.",
-        best: Score { sectors: 2176, global: 44, shared: 0, conflicts: 0, waits: 35 },
+        fails: "Race",
+        lesson: "Nobody waits for anybody: tiles are multiplied that have not come, and loaded \
+                 over others that are still multiplied.",
+        reference: Score { sectors: 2176, global: 44, shared: 0, conflicts: 0, waits: 35 },
         limits: Limits::NONE,
+        judge: None,
     };
 
     struct Product;
@@ -151,7 +181,8 @@ mod operation {
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [m, n, k] = sizes.get(["m", "n", "k"])?;
             let numbers = Distribution::Integers(-8, 8);
-            let (a, b) = (Argument::input("a", &[m, k], numbers), Argument::input("b", &[n, k], numbers));
+            let (a, b) =
+                (Argument::input("a", &[m, k], numbers), Argument::input("b", &[n, k], numbers));
             Ok(vec![a, b, Argument::output("c", &[m, n])])
         }
 
@@ -162,10 +193,16 @@ mod operation {
             Ok(device.launch(product_pipelined { a, b, m, n, k, c: views.write("c")? })?)
         }
 
-        fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
+        fn expected(
+            &self,
+            sizes: &Sizes,
+            values: &Values<'_>,
+        ) -> Result<Vec<Vec<Expected>>, Error> {
             let ([m, n, k], a, b) = (sizes.get(["m", "n", "k"])?, values.of("a")?, values.of("b")?);
             // Sums of small integers: exact.
-            let one = |at: usize| Expected::exact(sum((0..k).map(|l| a[at / n * k + l] * b[at % n * k + l])));
+            let one = |at: usize| {
+                Expected::exact(sum((0..k).map(|l| a[at / n * k + l] * b[at % n * k + l])))
+            };
             Ok(vec![testkit::each(m * n, one)])
         }
 

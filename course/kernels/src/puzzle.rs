@@ -1,12 +1,15 @@
-//! What a puzzle is: an operation, the fault that its blank has before it is filled, and what a good solution costs. No GPU sees this.
+//! What a puzzle is: an operation, the fault that its blank has before it is filled, and what a
+//! good solution costs. No GPU sees this.
 
+use kernel_trace::Trace;
 use testkit::Operation;
 
 /// What the modules of puzzles need.
 pub mod prelude {
+    pub use kernel_trace::{Barrier, Kind, Trace};
     pub use testkit::{
-        Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Sizes, Units, Values,
-        Views,
+        Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation,
+        Sizes, Units, Values, Views,
     };
 
     pub use super::{Limits, Puzzle, Score, sum, swizzled_map};
@@ -22,15 +25,22 @@ pub struct Puzzle {
     pub source: &'static str,
     /// What the kernel is for: cases, arguments, what shall come of them.
     pub operation: &'static dyn Operation,
-    /// How the kernel fails before the blank is filled: the name of a fault, of what is wrong with a result, or `Score`.
+    /// How the kernel fails before the blank is filled: the name of a fault, of what is wrong with
+    /// a result, `Score`, or `Judge`.
     pub fails: &'static str,
     /// What that means, in one sentence.
     pub lesson: &'static str,
-    /// What the best known solution costs, in the largest of the small cases.
-    pub best: Score,
+    /// What the repository's solution costs, in the largest of the small cases.
+    pub reference: Score,
     /// What a solution may cost at most.
     pub limits: Limits,
+    /// What is asked for besides right results, where results cannot tell: it looks at what the
+    /// first block does, step by step, in the largest of the small cases.
+    pub judge: Option<Judge>,
 }
+
+/// Looks at the steps of a block: what is wrong with them, and where.
+pub type Judge = fn(&Trace) -> Result<(), String>;
 
 /// What a kernel costs, as the executor counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,15 +75,18 @@ impl Limits {
     pub const NONE: Self = Self { sectors: None, global: None, shared: None, conflicts: None };
 }
 
-/// The blocks for so many elements, `of_block` for each. More than a grid can have are refused by the launch.
+/// The blocks for so many elements, `of_block` for each. More than a grid can have are refused by
+/// the launch.
 pub fn blocks(elements: usize, of_block: usize) -> u32 {
     u32::try_from(elements.div_ceil(of_block).max(1)).unwrap_or(u32::MAX)
 }
 
-/// A tensor map of a matrix of `lines` × `length` elements, in tiles of `tile_lines` × 32 with the 128-byte swizzle that tensor cores read.
+/// A tensor map of a matrix of `lines` × `length` elements, in tiles of `tile_lines` × 32 with the
+/// 128-byte swizzle that tensor cores read.
 ///
 /// # Errors
-/// Those of [`Device::tensor_map`](runtime::Device::tensor_map): for example a length that is no multiple of 4.
+/// Those of [`Device::tensor_map`](runtime::Device::tensor_map): for example a length that is no
+/// multiple of 4.
 pub fn swizzled_map<'a>(
     device: &testkit::Device,
     matrix: cuda_std::GlobalSlice<'a, f32>,
@@ -83,7 +96,8 @@ pub fn swizzled_map<'a>(
 ) -> Result<cuda_std::TensorMap<'a>, testkit::Error> {
     let (lines, length) = (u64::from(lines), u64::from(length));
     let matrix_stride = lines * length;
-    let layout = runtime::TensorLayout { length, lines, line_stride: length, matrices: 1, matrix_stride };
+    let layout =
+        runtime::TensorLayout { length, lines, line_stride: length, matrices: 1, matrix_stride };
     let swizzle = cuda_driver::TensorSwizzle::Bytes128;
     let tile = runtime::TensorTile { element, length: 32, lines: tile_lines, swizzle };
     Ok(device.tensor_map(matrix, &layout, &tile)?)

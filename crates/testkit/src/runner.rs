@@ -171,6 +171,7 @@ impl Default for Common {
 /// Without arguments it checks all operations. It exits with 0 only if everything was right, with 1 if something was wrong, and with 2 if
 /// what was asked for cannot be done.
 pub fn main(operations: &[&'static dyn Operation], kernel_sets: &[&'static KernelSet]) -> ExitCode {
+    ending::end_with_the_reader();
     let program = Program { operations, kernel_sets, planted: &[] };
     let task = Arguments::parse().task;
     if matches!(task, Some(Task::Sanitize(_) | Task::Check(CheckTask::Cost(_)))) {

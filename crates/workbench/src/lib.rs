@@ -117,8 +117,19 @@ pub fn main() -> ExitCode {
     run_and_report(&arguments.place, &arguments.task)
 }
 
+/// Has this program end when nobody reads what it prints any more, as with `| head`: Rust's programs otherwise go on, and panic where they
+/// print. Programs that it starts begin as they would without it.
+fn end_with_the_reader() {
+    // SAFETY: no handler is set, only what happens by default; nothing here relies on a write to a closed pipe being an error.
+    #[cfg(unix)]
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
 /// [`run`], with the error printed, if there is one: then the exit code is 2.
 pub fn run_and_report(place: &Place, task: &Task) -> ExitCode {
+    end_with_the_reader();
     run(place, task).unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::from(place::REFUSED)

@@ -24,6 +24,9 @@ pub(crate) fn kill(group: Group) {
     let _ = command.status();
 }
 
+/// Does nothing: there is no signal for a closed pipe.
+pub fn end_with_the_reader() {}
+
 /// Does nothing: Ctrl-C ends the process, and those on the same console with it.
 pub fn listen(_: fn(i32)) {}
 

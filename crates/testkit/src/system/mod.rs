@@ -8,8 +8,8 @@ mod unix;
 #[cfg(not(unix))]
 pub(crate) use elsewhere::{Group, group, interrupt, kill, separate};
 #[cfg(not(unix))]
-pub use elsewhere::{exit, listen};
+pub use elsewhere::{end_with_the_reader, exit, listen};
 #[cfg(unix)]
 pub(crate) use unix::{Group, group, interrupt, kill, separate};
 #[cfg(unix)]
-pub use unix::{exit, listen};
+pub use unix::{end_with_the_reader, exit, listen};

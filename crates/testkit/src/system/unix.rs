@@ -39,6 +39,18 @@ fn signal(group: libc::pid_t, signal: libc::c_int) {
     let _ = unsafe { libc::kill(-group, signal) };
 }
 
+/// Has this program end when nobody reads what it prints any more, as with `| head`. Rust's programs otherwise go on, and panic where they
+/// print. For a program's `main`: [`main`](crate::main) does it.
+///
+/// ```
+/// testkit::ending::end_with_the_reader();
+/// println!("read, or not");
+/// ```
+pub fn end_with_the_reader() {
+    // SAFETY: no handler is set, only what happens by default; nothing here relies on a write to a closed pipe being an error.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// Runs in the new process, before its program does.
 ///
 /// Signals that the program may be ended by come through, and the ends of its own processes do, whatever `nohup`, a shell's `&` or a

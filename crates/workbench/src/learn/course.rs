@@ -55,14 +55,16 @@ impl Course {
         Some(Self { directory, puzzles: embedded::puzzles() })
     }
 
-    /// Writes a course into a directory, which is not there yet or empty.
+    /// Writes a course into a directory, which is not there yet or empty; with `cargo tilewright` as an alias in it, if it is no command.
     ///
     /// # Errors
     /// If it is not empty, or cannot be made.
-    pub(super) fn write(directory: &Path, repository: &Path) -> anyhow::Result<Self> {
+    pub(super) fn write(directory: &Path, repository: &Path, with_alias: bool) -> anyhow::Result<Self> {
         let directory = std::path::absolute(directory).context("the directory has no name")?;
         let repository = crate::new::writing::for_manifest(repository)?;
-        crate::new::writing::write_crate(&directory, &embedded::learners_files(repository))?;
+        let mut files = embedded::learners_files(repository);
+        files.extend(with_alias.then(|| crate::new::alias(repository)).map(|(path, text)| (path.to_owned(), text)));
+        crate::new::writing::write_crate(&directory, &files)?;
         Ok(Self { directory, puzzles: embedded::puzzles() })
     }
 
@@ -155,7 +157,7 @@ mod tests {
 
     fn written() -> (tempfile::TempDir, Course) {
         let place = tempfile::tempdir().unwrap();
-        let course = Course::write(&place.path().join("mine"), crate::place::repository()).unwrap();
+        let course = Course::write(&place.path().join("mine"), crate::place::repository(), true).unwrap();
         (place, course)
     }
 
@@ -176,7 +178,7 @@ mod tests {
         let of_repository = names(&repository);
         let written = names(&course.directory);
         assert_eq!(of_repository.difference(&written).collect::<Vec<_>>(), Vec::<&PathBuf>::new());
-        assert_eq!(written.len(), of_repository.len() + 3, "and three of the repository's own");
+        assert_eq!(written.len(), of_repository.len() + 4, "and three of the repository's own, and the alias");
         let all: String = all_files(&course.directory).iter().map(|path| fs::read_to_string(path).unwrap()).collect();
         for puzzle in &course.puzzles {
             // However far it is indented.
@@ -185,6 +187,8 @@ mod tests {
             assert!(!puzzle.solution.is_empty(), "{}", puzzle.name);
             assert!(!mine.join("\n").contains(&puzzle.solution.join("\n")), "{} has its solution", puzzle.name);
             assert!(puzzle.hints.iter().all(|hint| !all.contains(&**hint)), "{} has a hint", puzzle.name);
+            let long = puzzle.unsolved.lines().find(|line| line.chars().count() > 100);
+            assert_eq!(long, None, "{} has lines of at most 100 columns", puzzle.file);
         }
         assert!(!all.contains("//@") && !all.contains("//|"), "marks of the course");
     }
@@ -215,7 +219,10 @@ mod tests {
         let text = fs::read_to_string(&manifest).unwrap().replace("\nversion = \"", "\nversion = \"9");
         fs::write(&manifest, text).unwrap();
         assert!(!Course::around(&course.directory).unwrap().is_of_this_version());
-        assert!(Course::write(&course.directory, crate::place::repository()).is_err(), "what is there is left alone");
+        assert!(
+            Course::write(&course.directory, crate::place::repository(), false).is_err(),
+            "what is there is left alone"
+        );
     }
 
     #[test]

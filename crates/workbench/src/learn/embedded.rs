@@ -21,6 +21,7 @@ const FILES: &[File] = files![
     "kernels/Cargo.toml",
     "kernels/build.rs",
     "kernels/clippy.toml",
+    "kernels/rustfmt.toml",
     "kernels/src/lib.rs",
     "kernels/src/puzzle.rs",
 ];
@@ -42,7 +43,7 @@ const PUZZLES: &[File] = files![
     "kernels/src/p13_last_block.rs",
     "kernels/src/p14_flags.rs",
     "kernels/src/p15_scan.rs",
-    "kernels/src/p16_register_tile.rs",
+    "kernels/src/p16_votes.rs",
     "kernels/src/p17_vectors.rs",
     "kernels/src/p18_double_buffer.rs",
     "kernels/src/p19_phases.rs",

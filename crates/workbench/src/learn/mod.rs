@@ -24,7 +24,11 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Subcommand;
 use serde::Serialize;
 
+use crate::build::build;
+use crate::machine::has_driver;
+use crate::new::is_from_repository;
 use crate::place::{Place, repository};
+use crate::project::Project;
 use crate::style::{Style, Tone};
 use course::{Course, Reset, State};
 use progress::Progress;
@@ -54,7 +58,7 @@ enum Task {
     Check {
         /// Its name, its number or its file; `all` checks all [default: the first that is not solved]
         name: Option<String>,
-        /// Also compiles the kernel for Hopper, and shows how many registers it needs beside the best known: takes longer.
+        /// Also compiles the kernel for Hopper, and shows how many registers it needs beside the repository's solution: takes longer.
         #[arg(long, conflicts_with = "gpu")]
         registers: bool,
         /// On a GPU: compares every element there, and measures, with the share of what the GPU could do.
@@ -100,7 +104,7 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<ExitCo
             (None, Some(course)) => list(&course, arguments.json, style),
             (directory, _) => {
                 let directory = directory.as_deref().unwrap_or(Path::new(DIRECTORY));
-                let course = Course::write(&here.join(directory), repository())?;
+                let course = Course::write(&here.join(directory), repository(), is_from_repository())?;
                 written(&course, directory, arguments.json);
             }
         },
@@ -195,34 +199,24 @@ fn say_next(course: &Course, progress: &Progress) {
 }
 
 fn check(course: &Course, name: Option<&str>, registers: bool, gpu: bool, json: bool) -> anyhow::Result<ExitCode> {
+    // Before a build that takes a minute.
+    ensure!(
+        !gpu || has_driver(),
+        "there is no NVIDIA driver here (libcuda.so.1), and so no GPU: without `--gpu` puzzles are checked on the processor"
+    );
     let name = match name {
         Some("all") => "all".to_owned(),
         _ => wanted(course, name, &progress_of(course))?.name.clone(),
     };
-    let is_first = std::env::var_os("CARGO_TARGET_DIR").is_none()
-        && !course.directory.join("target").join(if gpu { "release" } else { "debug" }).exists();
-    let cargo = |task: &str, is_quiet: bool| {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .arg(task)
-            .args(is_quiet.then_some("--quiet"))
-            .arg("--manifest-path")
-            .arg(course.directory.join("Cargo.toml"));
-        if gpu {
-            cargo.args(["--release", "--features", "gpu"]);
-        }
-        // Messages name files from the directory of the course.
-        cargo.current_dir(&course.directory);
-        cargo
-    };
-    if is_first {
-        eprintln!("Building what the course needs: some minutes, this time only.");
+    let project = Project::find(&Place { manifest_path: Some(course.directory.join("Cargo.toml")) })?;
+    if !project.target_dir.join(if gpu { "release" } else { "debug" }).exists() {
+        eprintln!("Building what the course needs, this time only: one to five minutes, by how many cores there are.");
     }
-    let built = cargo("build", !is_first).status().context("cannot run cargo")?;
-    ensure!(built.success(), "the course does not compile: the message is above");
-    let mut program = cargo("run", true);
-    program.args(["--", &name]).args(gpu.then_some("--gpu")).args(json.then_some("--json"));
-    let status = program.status().context("cannot run cargo")?;
+    let flags: &[&str] = if gpu { &["--quiet", "--release", "--features", "gpu"] } else { &["--quiet"] };
+    let program = build(&project, flags, &[])?.context("the course does not compile: the message is above")?;
+    let mut command = Command::new(&program);
+    command.arg(&name).args(gpu.then_some("--gpu")).args(json.then_some("--json"));
+    let status = command.status().with_context(|| format!("cannot run {}", program.display()))?;
     if status.success() && registers {
         let is_wanted = |puzzle: &&Puzzle| name == "all" || puzzle.name == name;
         for puzzle in course.puzzles.iter().filter(is_wanted) {

@@ -9,7 +9,7 @@ use super::course::Course;
 use super::puzzle::Puzzle;
 use crate::code::{Code, Compile, Resources};
 
-/// What a kernel and the best known one need.
+/// What a kernel and the one of the repository need.
 #[derive(Serialize)]
 pub(super) struct Registers {
     puzzle: String,
@@ -23,7 +23,7 @@ pub(super) struct Registers {
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Found {
-    Resources { yours: Resources, best: Resources },
+    Resources { yours: Resources, reference: Resources },
     Error(String),
 }
 
@@ -43,7 +43,7 @@ impl Registers {
         };
         let found = match compile(&course.directory) {
             Ok(yours) => match (yours.machine, compile(&crate::place::repository().join("course"))?.machine) {
-                (Ok(yours), Ok(best)) => Found::Resources { yours: yours.resources, best: best.resources },
+                (Ok(yours), Ok(theirs)) => Found::Resources { yours: yours.resources, reference: theirs.resources },
                 (Err(why), _) | (_, Err(why)) => Found::Error(why),
             },
             Err(error @ Error::MissingToolchain(_)) => Found::Error(error.to_string()),
@@ -56,10 +56,10 @@ impl Registers {
     pub(super) fn show(&self) {
         let Self { kernel, arch, found, .. } = self;
         match found {
-            Found::Resources { yours, best } => {
-                println!("`{kernel}`, compiled for {arch}:\n\n  {:<32} {:>7} {:>7}", "", "yours", "best");
-                println!("  {:<32} {:>7} {:>7}", "registers of a thread", yours.registers, best.registers);
-                println!("  {:<32} {:>7} {:>7}\n", "bytes spilled", yours.spill_bytes(), best.spill_bytes());
+            Found::Resources { yours, reference } => {
+                println!("`{kernel}`, compiled for {arch}:\n\n  {:<32} {:>9} {:>9}", "", "yours", "reference");
+                println!("  {:<32} {:>9} {:>9}", "registers of a thread", yours.registers, reference.registers);
+                println!("  {:<32} {:>9} {:>9}\n", "bytes spilled", yours.spill_bytes(), reference.spill_bytes());
             }
             Found::Error(why) => println!("The registers of `{kernel}` are not known: {why}\n"),
         }

@@ -84,9 +84,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Whether this program is run where cargo has built it, and not as it was installed. Then `cargo tilewright` is a command in the repository
 /// alone, and the crate needs to say what it is.
-fn is_from_repository() -> bool {
+pub(crate) fn is_from_repository() -> bool {
     let program = std::env::current_exe().unwrap_or_default();
     program.ancestors().any(|directory| directory.join("CACHEDIR.TAG").is_file())
+}
+
+/// The file that makes `cargo tilewright` an alias in a crate, and its text.
+pub(crate) fn alias(repository: &str) -> (&'static str, String) {
+    let manifest = format!("{repository}/Cargo.toml");
+    let words = ["run", "--quiet", "--manifest-path", &manifest, "--package", "tilewright-workbench", "--"];
+    // In a directory of the repository it takes the place of the repository's own alias, a string, which cargo joins with no array. Only an array
+    // can have a path with a space.
+    let alias =
+        if manifest.contains(char::is_whitespace) { format!("{words:?}") } else { format!("{:?}", words.join(" ")) };
+    let text = include_str!("template/config.toml").replace("{{repository}}", repository).replace("{{alias}}", &alias);
+    (".cargo/config.toml", text)
 }
 
 /// Writes a crate into a directory, which is not there yet or empty; where it is.
@@ -113,7 +125,7 @@ fn create(directory: &Path, kernel: Kernel, repository: &Path, with_alias: bool)
         let text = text.replace("{{repository}}", repository).replace("{{Operation}}", operation);
         text.replace("{{kernel}}", kernel.name())
     };
-    let alias = with_alias.then(|| (".cargo/config.toml", fill(include_str!("template/config.toml"))));
+    let alias = with_alias.then(|| alias(repository));
     let mut files = vec![
         ("Cargo.toml", fill(include_str!("template/Cargo.toml"))),
         ("Cargo.lock", lock),
@@ -211,7 +223,24 @@ mod tests {
         }
         let config = fs::read_to_string(place.path().join("add_relu/.cargo/config.toml")).unwrap();
         let manifest = repository().join("Cargo.toml");
-        assert!(config.contains(&format!("\"--manifest-path\", \"{}\"", manifest.display())), "{config}");
+        assert!(config.contains(&format!(" --manifest-path {} ", manifest.display())), "{config}");
+    }
+
+    #[test]
+    fn the_alias_takes_the_place_of_the_repositorys_in_a_directory_of_it() {
+        let target = repository().join("target");
+        fs::create_dir_all(&target).unwrap();
+        let place = tempfile::tempdir_in(target).unwrap();
+        let (path, text) = alias("/elsewhere");
+        fs::create_dir(place.path().join(".cargo")).unwrap();
+        fs::write(place.path().join(path), text).unwrap();
+        let output = Command::new("cargo").arg("--list").current_dir(place.path()).output().unwrap();
+        let (list, messages) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(
+            list.contains("alias: run --quiet --manifest-path /elsewhere/Cargo.toml --package"),
+            "{list}{messages}"
+        );
+        assert!(alias("/a b").1.contains("\"--manifest-path\", \"/a b/Cargo.toml\", "), "an array, for a space");
     }
 
     /// On the CPU it would be another function than what a kernel can have on a GPU.
