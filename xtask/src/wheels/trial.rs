@@ -66,7 +66,7 @@ struct Interpreter {
 
 /// What came of a wheel with a Python.
 struct Trial {
-    wheel: String,
+    machine: Machine,
     version: String,
     origin: String,
     /// What pytest says at its end, if it was run.
@@ -94,31 +94,38 @@ pub(super) fn run(wheels: &[Contents]) -> anyhow::Result<()> {
         }
     }
     let mut rows = table(["wheel for", "Python", "from", "tests", "bits", "time"]);
-    let expected = trials.iter().find_map(|trial| trial.bits.as_ref());
     for trial in &trials {
-        let bits = match &trial.bits {
-            None => String::new(),
-            bits if bits.as_ref() == expected => "the same".to_owned(),
-            Some(_) => "DIFFERENT".to_owned(),
+        let Trial { machine, version, origin, tests, bits, seconds } = trial;
+        let compared = match bits {
+            None => "",
+            Some(_) if differs(trial, &trials) => "DIFFERENT",
+            Some(_) => "the same",
         };
-        let Trial { wheel, version, origin, tests, seconds, .. } = trial;
-        rows.add_row([wheel, version, origin, tests, &bits, &format!("{seconds:.0} s")]);
+        rows.add_row([machine.name(), version, origin, tests, compared, &format!("{seconds:.0} s")]);
     }
     println!("\n{rows}");
-    for wheel in wheels {
-        let tried = trials.iter().any(|trial| trial.wheel == wheel.machine.name() && trial.bits.is_some());
-        ensure!(tried, "there is no Python for {}, so nothing is known of it", wheel.wheel.display());
+    judge(&wheels.iter().map(|wheel| wheel.machine).collect::<Vec<_>>(), &trials)
+}
+
+/// Whether products have other bits in a trial than in the first one.
+fn differs(trial: &Trial, trials: &[Trial]) -> bool {
+    let first = trials.iter().find_map(|trial| trial.bits.as_ref());
+    trial.bits.is_some() && trial.bits.as_ref() != first
+}
+
+/// What is wrong with the trials of wheels for these machines.
+fn judge(machines: &[Machine], trials: &[Trial]) -> anyhow::Result<()> {
+    for machine in machines {
+        let tried = trials.iter().any(|trial| trial.machine == *machine && trial.bits.is_some());
+        ensure!(tried, "there is no Python for the wheel for {}, so nothing is known of it", machine.name());
     }
-    let different = trials.iter().filter(|trial| trial.bits.is_some() && trial.bits.as_ref() != expected);
-    for trial in different.clone() {
-        let Trial { wheel, version, bits, .. } = trial;
-        println!("{wheel}, {version}:\n{}", bits.as_deref().unwrap_or_default());
-    }
-    ensure!(
-        different.count() == 0,
-        "products have different bits: see above. The first has\n{}",
-        expected.unwrap_or(&String::new())
-    );
+    let different: Vec<_> = trials.iter().filter(|trial| differs(trial, trials)).collect();
+    let texts =
+        trials.iter().find(|trial| trial.bits.is_some()).into_iter().chain(different.iter().copied()).map(|trial| {
+            let Trial { machine, version, bits, .. } = trial;
+            format!("{}, Python {version}:\n{}", machine.name(), bits.as_deref().unwrap_or_default())
+        });
+    ensure!(different.is_empty(), "products have different bits.\n{}", texts.collect::<Vec<_>>().join("\n"));
     Ok(())
 }
 
@@ -132,7 +139,7 @@ fn try_with(
     let start = Instant::now();
     let machine = wheel.machine;
     let mut trial = Trial {
-        wheel: machine.name().to_owned(),
+        machine,
         version: format!("3.{minor}"),
         origin: "nowhere".to_owned(),
         tests: String::new(),
@@ -252,4 +259,27 @@ fn install(environment: &Environment, wheel: &Contents, minor: u32) -> anyhow::R
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     environment.execute("pip", &arguments)?;
     Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(machine: Machine, bits: Option<&str>) -> Trial {
+        let [version, origin, tests] = ["3.13.5", "PATH", "9 passed"].map(str::to_owned);
+        Trial { machine, version, origin, tests, bits: bits.map(str::to_owned), seconds: 1.0 }
+    }
+
+    #[test]
+    fn other_bits_and_wheels_that_were_not_tried_are_errors() {
+        let (x86_64, aarch64) = (Machine::X86_64, Machine::Aarch64);
+        let same = [trial(x86_64, None), trial(x86_64, Some("a")), trial(aarch64, Some("a"))];
+        assert!(judge(&[x86_64, aarch64], &same).is_ok());
+        let error = judge(&[x86_64, aarch64], &same[..2]).unwrap_err().to_string();
+        assert!(error.contains("no Python for the wheel for aarch64"), "{error}");
+        let other = [trial(x86_64, Some("a")), trial(aarch64, Some("b"))];
+        let error = judge(&[x86_64, aarch64], &other).unwrap_err().to_string();
+        assert!(error.contains("x86_64, Python 3.13.5:\na\naarch64, Python 3.13.5:\nb"), "{error}");
+        assert!(!differs(&other[0], &other) && differs(&other[1], &other));
+    }
 }
