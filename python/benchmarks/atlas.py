@@ -26,7 +26,7 @@ except ImportError:
 try:
     import tilewright
 except ImportError:
-    raise SystemExit("tilewright is not installed: cargo xtask python builds the wheel, in target/python/wheels") from None
+    raise SystemExit("tilewright is not installed: cargo xtask wheels builds it, in target/wheels") from None
 
 #: What is shorter than this, in milliseconds, is timed in batches, of about so many milliseconds and at most so many launches.
 BATCH_BELOW_MS, BATCH_MS, MOST_LAUNCHES = 0.05, 0.5, 256

@@ -22,7 +22,9 @@ mod torch;
 use pyo3::prelude::*;
 
 /// The native half of the package.
-#[pymodule]
+// An interpreter without the global lock takes it back when it imports this, and says so: a child of a fork rests on that lock (the module
+// `process`), and nothing here has been tested without it.
+#[pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
     use crate::array::Array;

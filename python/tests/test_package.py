@@ -64,6 +64,23 @@ assert tilewright.matmul.__doc__
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_an_interpreter_without_the_native_half_is_told_which_have_one() -> None:
+    program = """
+import sys
+sys.modules["tilewright._native"] = None
+import tilewright
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert "CPython 3.10 or newer, not for free-threaded builds" in result.stderr, result.stderr
+
+
+def test_the_wheel_is_for_every_python_that_has_the_stable_interface() -> None:
+    (file,) = [file for file in FILES if file.name == "WHEEL"]
+    (tag,) = [line for line in Path(str(file.locate())).read_text().splitlines() if line.startswith("Tag: ")]
+    assert tag.startswith("Tag: cp310-abi3-manylinux_2_"), tag
+
+
 def test_torch_is_not_imported_unless_it_is_in_use() -> None:
     program = "import sys, tilewright; assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -22,6 +22,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any, overload
 
+try:
+    import tilewright._native  # pyright: ignore[reportUnusedImport]
+except ModuleNotFoundError as missing:
+    raise ImportError(
+        f"this copy of tilewright has no native half for Python {sys.version}: there are wheels for Linux on x86-64 and aarch64 with "
+        "glibc 2.28 or newer and CPython 3.10 or newer, not for free-threaded builds of it; pip installs the one that fits"
+    ) from missing
+
 from tilewright._errors import ArgumentError, DeviceError, Error, OperandTypeError, OutOfMemoryError
 from tilewright._native import Array, __version__, multiply
 from tilewright._native import explain as _explain

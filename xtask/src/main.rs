@@ -15,6 +15,7 @@ mod mutants;
 mod portable;
 mod python;
 mod test;
+mod wheels;
 mod workspace;
 
 use std::process::ExitCode;
@@ -41,8 +42,10 @@ enum Task {
     Browser(browser::Arguments),
     /// Builds the documentation, without warnings, and counts public items that have no example.
     Documentation(documentation::Arguments),
-    /// Builds the Python package and tests it.
+    /// Builds the Python package for this machine and tests it.
     Python(python::Arguments),
+    /// Builds the Python package for all machines that it is for, and says what is in each wheel.
+    Wheels(wheels::Arguments),
     /// Type-checks what needs no GPU for other systems.
     Portable(portable::Arguments),
     /// Changes kernels, one thing at a time, and sees whether anything tells.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Task::Browser(arguments) => browser::run(&arguments),
         Task::Documentation(arguments) => documentation::run(&arguments),
         Task::Python(arguments) => python::run(&arguments),
+        Task::Wheels(arguments) => wheels::run(&arguments),
         Task::Portable(arguments) => portable::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::Format(arguments) => format::run(&arguments),
@@ -104,8 +108,8 @@ mod tests {
     #[test]
     fn machine_code_is_for_the_architectures_named_or_for_those_of_wheels() {
         let archs = |options: &[&str]| {
-            let words = ["cargo xtask", "python"].into_iter().chain(options.iter().copied());
-            let Task::Python(arguments) = Arguments::parse_from(words).task else { panic!("{options:?}") };
+            let words = ["cargo xtask", "wheels"].into_iter().chain(options.iter().copied());
+            let Task::Wheels(arguments) = Arguments::parse_from(words).task else { panic!("{options:?}") };
             arguments.cubins.iter().map(|arch| arch.name()).collect::<Vec<_>>().join(",")
         };
         assert_eq!(archs(&[]), "");
@@ -132,8 +136,9 @@ mod tests {
             "browser page.html other.html --screenshots x",
             "documentation --package tilewright-cuda-std --list",
             "python --with-torch",
-            "python --cubins",
-            "python --cubins sm_80,sm_90a --with-torch",
+            "wheels",
+            "wheels --machine aarch64 --cubins sm_80,sm_90a --run",
+            "wheels --inspect a.whl b.whl --run",
             "mutants --sites --filter ring.rs --limit 60 --budget 20 --jobs 1 --met met.txt --report x.md",
             "mutants --sample 100 --seed 7 --suite target/debug/suite",
             "mutants --chosen",
@@ -166,7 +171,9 @@ mod tests {
             "inspect --table",
             "inspect a --compare b --against HEAD",
             "inspect a --json --html x.html",
-            "python --cubins sm_1",
+            "wheels --cubins sm_1",
+            "wheels --machine arm",
+            "wheels --inspect a.whl --machine aarch64",
             "fuzz --seconds 0",
             "fuzz --seconds 2147483648",
             "mutants --limit 0",

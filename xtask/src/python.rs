@@ -4,10 +4,12 @@
 //!  python3 -m venv ─► pip install -r requirements ─► maturin build ─► pip install the wheel ─► pytest, pyright
 //! ```
 //!
+//! The wheel is for this machine, and for its glibc or newer ones. Those that are given away are [`wheels`](crate::wheels).
+//!
 //! Everything is under the target directory. What is installed there stays, until the requirements change.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -25,20 +27,13 @@ pub(crate) struct Arguments {
     /// Run the tests that need torch, too: installs it with its CUDA libraries, about 3 GB.
     #[arg(long)]
     pub(crate) with_torch: bool,
-    /// Put machine code of the kernels into the wheel, for architectures separated by commas, so that the driver need not compile at
-    /// a first call [without a list: sm_80,sm_86,sm_90a,sm_100,sm_120]. Needs ptxas.
-    #[arg(long, value_name = "ARCHS", value_delimiter = ',', num_args = 0..=1, default_missing_values = CUBIN_ARCHS)]
-    pub(crate) cubins: Vec<Arch>,
 }
 
-/// What wheels have machine code for unless told otherwise: every compute capability from 8.0 on that GPUs for computers have.
-/// Those of 8.9 run what is for sm_86; what `ptxas` makes of the kernels for sm_89 has the same instructions. All others get PTX.
-const CUBIN_ARCHS: [&str; 5] = ["sm_80", "sm_86", "sm_90a", "sm_100", "sm_120"];
-
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let Some((python, version)) = find() else { bail!("there is no Python for the tests of the package: {ADVICE}") };
-    let environment = Environment::create(&python, &version, arguments.with_torch)?;
-    let wheel = environment.build(&arguments.cubins)?;
+    let requirements = if arguments.with_torch { Requirements::Torch } else { Requirements::Base };
+    let environment = Environment::create(requirements)?;
+    let wheel = environment.build(&target_dir().join("python/wheels"), &["--release"], &[])?;
+    println!("{} has {:.1} MB", wheel.display(), fs::metadata(&wheel)?.len() as f64 / 1e6);
     environment.execute("pip", &["install", "--quiet", "--force-reinstall", "--no-deps", &wheel.to_string_lossy()])?;
     // Not from the package's directory, where Python would take the sources for the package that is installed.
     environment.execute_in("python/tests", "pytest", &[])?;
@@ -46,15 +41,43 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     environment.execute_in("python", "pyright", &["--project", ".", "--pythonpath", &interpreter.to_string_lossy()])
 }
 
+/// What is installed in an environment: a file in `python`.
+#[derive(Clone, Copy)]
+pub(crate) enum Requirements {
+    /// What the wheel is built and tested by.
+    Base,
+    /// And torch.
+    Torch,
+    /// And what links wheels for other systems.
+    Wheels,
+}
+
+impl Requirements {
+    /// The name of the environment, and the file.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Base => ("base", "requirements.txt"),
+            Self::Torch => ("torch", "requirements-torch.txt"),
+            Self::Wheels => ("manylinux", "requirements-wheels.txt"),
+        }
+    }
+}
+
 /// A virtual environment.
-struct Environment {
+pub(crate) struct Environment {
     directory: PathBuf,
 }
 
 impl Environment {
     /// The environment with what the requirements name, made anew if they have changed.
-    fn create(python: &str, version: &str, with_torch: bool) -> anyhow::Result<Self> {
-        let (name, file) = if with_torch { ("torch", "requirements-torch.txt") } else { ("base", "requirements.txt") };
+    ///
+    /// # Errors
+    /// If there is no Python, or pip cannot install what is required.
+    pub(crate) fn create(requirements: Requirements) -> anyhow::Result<Self> {
+        let Some((python, version)) = find() else {
+            bail!("there is no Python for the tests of the package: {ADVICE}")
+        };
+        let (name, file) = requirements.names();
         let environment = Self { directory: target_dir().join("python").join(name) };
         let requirements = root().join("python").join(file);
         let base = fs::read_to_string(root().join("python/requirements.txt"))?;
@@ -64,37 +87,38 @@ impl Environment {
             return Ok(environment);
         }
         let directory = environment.directory.to_string_lossy();
-        execute(command(python, &["-m", "venv", "--clear", &directory]))?;
+        execute(command(&python, &["-m", "venv", "--clear", &directory]))?;
         environment.execute("pip", &["install", "--quiet", "--requirement", &requirements.to_string_lossy()])?;
         fs::write(mark, wanted)?;
         Ok(environment)
     }
 
-    /// Builds the wheel with cargo's own target directory, so that the library is compiled once.
-    fn build(&self, cubins: &[Arch]) -> anyhow::Result<PathBuf> {
-        let wheels = target_dir().join("python/wheels");
+    /// Builds the wheel with cargo's own target directory, so that the library is compiled once, into a directory that has nothing else
+    /// afterwards. `options` are maturin's.
+    ///
+    /// # Errors
+    /// If the directory cannot be emptied, or maturin fails.
+    pub(crate) fn build(&self, wheels: &Path, options: &[&str], cubins: &[Arch]) -> anyhow::Result<PathBuf> {
         // There is to be one wheel, whatever an older one was called.
         if wheels.exists() {
-            fs::remove_dir_all(&wheels).with_context(|| format!("cannot empty {}", wheels.display()))?;
+            fs::remove_dir_all(wheels).with_context(|| format!("cannot empty {}", wheels.display()))?;
         }
-        let (target, out) = (target_dir(), wheels.to_string_lossy().into_owned());
         let mut maturin = self.module("maturin");
-        maturin
-            .args(["build", "--release", "--manifest-path", "python/Cargo.toml", "--out", &out, "--target-dir"])
-            .arg(target);
+        maturin.args(["build", "--manifest-path", "python/Cargo.toml", "--out"]).arg(wheels);
+        maturin.arg("--target-dir").arg(target_dir()).args(options);
+        // The linker of `--zig` is a package of this environment.
+        maturin.env("CARGO_ZIGBUILD_PYTHON_PATH", self.interpreter());
         if !cubins.is_empty() {
             let names: Vec<_> = cubins.iter().map(|arch| arch.name()).collect();
             maturin.env(CUBINS_VARIABLE, names.join(","));
         }
         execute(maturin)?;
-        let mut built = fs::read_dir(&wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut built = fs::read_dir(wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
         let wheel = built.find(|path| path.extension().is_some_and(|extension| extension == "whl"));
-        let wheel = wheel.with_context(|| format!("maturin has left no wheel in {}", wheels.display()))?;
-        println!("{} has {:.1} MB", wheel.display(), fs::metadata(&wheel)?.len() as f64 / 1e6);
-        Ok(wheel)
+        wheel.with_context(|| format!("maturin has left no wheel in {}", wheels.display()))
     }
 
-    fn interpreter(&self) -> PathBuf {
+    pub(crate) fn interpreter(&self) -> PathBuf {
         self.directory.join("bin/python")
     }
 
@@ -106,7 +130,11 @@ impl Environment {
         command
     }
 
-    fn execute(&self, module: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    /// Runs a module of Python in the environment.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub(crate) fn execute(&self, module: &str, arguments: &[&str]) -> anyhow::Result<()> {
         self.execute_in("", module, arguments)
     }
 
@@ -118,7 +146,11 @@ impl Environment {
     }
 }
 
-fn execute(mut command: Command) -> anyhow::Result<()> {
+/// Shows a command and runs it.
+///
+/// # Errors
+/// If it fails.
+pub(crate) fn execute(mut command: Command) -> anyhow::Result<()> {
     let shown = [command.get_program()].into_iter().chain(command.get_args());
     let shown = shown.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     println!("$ {shown}");

@@ -59,7 +59,7 @@ pub(super) type Yielder = corosensei::Yielder<(), ()>;
 #[derive(Clone, Copy)]
 pub(super) enum Ended {
     #[cfg_attr(
-        not(all(target_os = "linux", target_arch = "x86_64")),
+        not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
         allow(dead_code, reason = "elsewhere nobody handles guard pages")
     )]
     StackOverflow,

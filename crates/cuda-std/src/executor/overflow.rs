@@ -13,23 +13,22 @@
 //!
 //! Handlers run on the alternative signal stack that Rust's runtime gives to every thread of a Rust program.
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) use handler::install;
 
 /// Elsewhere only overflows that the canaries show are reported.
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(super) fn install() {}
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod handler {
     use core::ffi::{c_int, c_void};
     use core::mem;
     use core::ptr;
     use std::sync::OnceLock;
 
-    use corosensei::trap::TrapHandlerRegs;
-
     use super::super::context::{Ended, try_current};
+    use super::registers;
 
     /// What handled SIGSEGV before.
     static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
@@ -54,7 +53,7 @@ mod handler {
     }
 
     extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-        // SAFETY: the system passes valid pointers, and the context of an x86-64 thread.
+        // SAFETY: the system passes valid pointers, the last of them to the context of the thread that was interrupted.
         let handled = unsafe { end_coroutine((*info).si_addr().addr(), &mut *context.cast::<libc::ucontext_t>()) };
         if !handled {
             call_previous(signal, info, context);
@@ -63,8 +62,7 @@ mod handler {
 
     /// If `address` is in the stacks of the kernel that was interrupted, makes its coroutine return when the handler does.
     fn end_coroutine(address: usize, interrupted: &mut libc::ucontext_t) -> bool {
-        let registers = &mut interrupted.uc_mcontext.gregs;
-        let stack_pointer = registers[libc::REG_RSP as usize] as usize;
+        let stack_pointer = registers::stack_pointer(interrupted);
         let Some(context) = try_current() else { return false };
         let stacks = &context.memory.stacks;
         // A frame larger than a page may be a page or more below the address where the overflow was noticed.
@@ -75,17 +73,8 @@ mod handler {
         // SAFETY: the interrupted code ran on this thread's stack, or, below it, on what are stacks of threads that will
         // not run again. What it has not finished of its writes to the context are plain numbers, none of which is read
         // any more but `current`, which only the worker writes.
-        let TrapHandlerRegs { rip, rsp, rbp, rdi, rsi } =
-            unsafe { coroutine.setup_trap_handler(|| Ended::StackOverflow) };
-        for (register, value) in [
-            (libc::REG_RIP, rip),
-            (libc::REG_RSP, rsp),
-            (libc::REG_RBP, rbp),
-            (libc::REG_RDI, rdi),
-            (libc::REG_RSI, rsi),
-        ] {
-            registers[register as usize] = value as i64;
-        }
+        let wanted = unsafe { coroutine.setup_trap_handler(|| Ended::StackOverflow) };
+        registers::set(interrupted, wanted);
         true
     }
 
@@ -104,6 +93,52 @@ mod handler {
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &default, ptr::null_mut());
             },
+        }
+    }
+}
+
+/// The registers of a thread that a signal has interrupted.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod registers {
+    use corosensei::trap::TrapHandlerRegs;
+
+    pub(super) fn stack_pointer(interrupted: &libc::ucontext_t) -> usize {
+        interrupted.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
+    }
+
+    pub(super) fn set(interrupted: &mut libc::ucontext_t, wanted: TrapHandlerRegs) {
+        let TrapHandlerRegs { rip, rsp, rbp, rdi, rsi } = wanted;
+        for (register, value) in [
+            (libc::REG_RIP, rip),
+            (libc::REG_RSP, rsp),
+            (libc::REG_RBP, rbp),
+            (libc::REG_RDI, rdi),
+            (libc::REG_RSI, rsi),
+        ] {
+            interrupted.uc_mcontext.gregs[register as usize] = value as i64;
+        }
+    }
+}
+
+/// The registers of a thread that a signal has interrupted.
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+mod registers {
+    use corosensei::trap::TrapHandlerRegs;
+
+    /// `x29` is the frame pointer, `x30` the link register.
+    const FRAME: usize = 29;
+    const LINK: usize = 30;
+
+    pub(super) fn stack_pointer(interrupted: &libc::ucontext_t) -> usize {
+        interrupted.uc_mcontext.sp as usize
+    }
+
+    pub(super) fn set(interrupted: &mut libc::ucontext_t, wanted: TrapHandlerRegs) {
+        let TrapHandlerRegs { pc, sp, x0, x1, x29, lr } = wanted;
+        let registers = &mut interrupted.uc_mcontext;
+        (registers.pc, registers.sp) = (pc, sp);
+        for (register, value) in [(0, x0), (1, x1), (FRAME, x29), (LINK, lr)] {
+            registers.regs[register] = value;
         }
     }
 }

@@ -8,7 +8,6 @@ use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use super::super::MAX_THREADS;
 use super::hash_of;
 
-const PAGE: usize = 4096;
 const CACHE_LINE: usize = 64;
 
 /// What stands in the canaries: no address, and no number that a kernel is likely to write.
@@ -23,6 +22,8 @@ type Canary = [u64; 4];
 ///                                  ← grows down                 ← grows down
 /// ```
 ///
+/// A page is the system's: 4 KB on x86-64; on Arm some kernels of Linux have pages of 64 KB.
+///
 /// A stack that overflows runs into its guard page. These inner guards are Linux's light ones (`MADV_GUARD_INSTALL`, from
 /// 6.13), which do not count as mappings; pages made inaccessible in the usual way would split the mapping, and 1024
 /// stacks for each of many workers exceed the number of mappings that a process may have. Where the kernel does not know
@@ -34,10 +35,12 @@ type Canary = [u64; 4];
 /// which the other half is the top of the stack below it, so that checking it costs no line of its own.
 pub(in super::super) struct Stacks {
     #[cfg_attr(
-        not(all(target_os = "linux", target_arch = "x86_64")),
+        not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
         allow(dead_code, reason = "elsewhere nobody handles guard pages")
     )]
     memory: DefaultStack,
+    /// The bytes of a page.
+    page: usize,
     stack_bytes: usize,
     /// The distance between two stacks.
     stride: usize,
@@ -54,28 +57,38 @@ pub(in super::super) struct ThreadStack {
 impl Stacks {
     /// How many bytes [`Stacks::new`] reserves.
     pub(in super::super) fn reserved_bytes(stack_bytes: usize) -> usize {
-        Self::stride(stack_bytes) * MAX_THREADS + CACHE_LINE
+        Self::reserved_with(stack_bytes, page_bytes())
+    }
+
+    fn reserved_with(stack_bytes: usize, page: usize) -> usize {
+        Self::stride(stack_bytes, page) * MAX_THREADS + CACHE_LINE
     }
 
     /// The distance between two stacks: the stack in whole pages, one page wherever it may begin, and the canary.
-    fn stride(stack_bytes: usize) -> usize {
-        stack_bytes.next_multiple_of(PAGE) + 2 * PAGE + CACHE_LINE
+    fn stride(stack_bytes: usize, page: usize) -> usize {
+        stack_bytes.next_multiple_of(page) + 2 * page + CACHE_LINE
     }
 
     /// Stacks of at least `stack_bytes`, one of [`SIZES`](super::SIZES), for the largest possible block.
     pub(in super::super) fn new(stack_bytes: usize) -> io::Result<Self> {
         let stacks = Self::without_inner_guards(stack_bytes)?;
         for thread in 0..MAX_THREADS {
-            install_guard(stacks.guard(thread));
+            install_guard(stacks.guard(thread), stacks.page);
         }
         Ok(stacks)
     }
 
     /// Stacks that only the lowest guard page and the canaries watch over.
     pub(in super::super) fn without_inner_guards(stack_bytes: usize) -> io::Result<Self> {
-        let memory = DefaultStack::new(Self::reserved_bytes(stack_bytes))?;
-        let lowest = memory.base().get() - size_of::<Canary>() - Self::stride(stack_bytes) * MAX_THREADS;
-        let stacks = Self { memory, stack_bytes, stride: Self::stride(stack_bytes), lowest };
+        Self::with_pages(stack_bytes, page_bytes())
+    }
+
+    /// Stacks on a system whose pages have so many bytes: a power of two, and not less than they have on this one.
+    fn with_pages(stack_bytes: usize, page: usize) -> io::Result<Self> {
+        let memory = DefaultStack::new(Self::reserved_with(stack_bytes, page))?;
+        let stride = Self::stride(stack_bytes, page);
+        let lowest = memory.base().get() - size_of::<Canary>() - stride * MAX_THREADS;
+        let stacks = Self { memory, page, stack_bytes, stride, lowest };
         for thread in 0..MAX_THREADS {
             // SAFETY: the canary's place is inside the mapping and aligned for it, and nothing else refers to it.
             unsafe { stacks.canary(thread).write([CANARY; _]) };
@@ -101,7 +114,7 @@ impl Stacks {
 
     /// Whether `address` is in one of the stacks or in the guard page below them.
     #[cfg_attr(
-        not(all(target_os = "linux", target_arch = "x86_64")),
+        not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
         allow(dead_code, reason = "elsewhere nobody handles guard pages")
     )]
     pub(in super::super) fn contain(&self, address: usize) -> bool {
@@ -118,7 +131,7 @@ impl Stacks {
 
     /// How many bytes there are between an address in a thread's stack and the guard page below; none if it is lower.
     pub(in super::super) fn left(&self, thread: usize, address: usize) -> usize {
-        address.saturating_sub(self.guard(thread) + PAGE)
+        address.saturating_sub(self.guard(thread) + self.page)
     }
 
     /// A hash of what is in a thread's stack from an address on, while the thread does not run. `None` under AddressSanitizer, which lets
@@ -127,7 +140,7 @@ impl Stacks {
         if cfg!(feature = "sanitizer") {
             return None;
         }
-        let first = lowest.max(self.guard(thread) + PAGE);
+        let first = lowest.max(self.guard(thread) + self.page);
         // SAFETY: inside the mapping, above the guard page, and never uninitialized: the system has filled it with zeros. Nobody writes there
         // while the thread does not run.
         Some(unsafe { hash_of(first..self.limit(thread) + self.stride) })
@@ -135,7 +148,7 @@ impl Stacks {
 
     /// The page between a thread's canary and its stack. Only in [`Stacks::new`] it is made inaccessible.
     fn guard(&self, thread: usize) -> usize {
-        (self.limit(thread) + size_of::<Canary>()).next_multiple_of(PAGE)
+        (self.limit(thread) + size_of::<Canary>()).next_multiple_of(self.page)
     }
 
     fn canary(&self, thread: usize) -> NonNull<Canary> {
@@ -152,18 +165,28 @@ impl Stacks {
     }
 }
 
+/// The bytes of a page of this system.
+fn page_bytes() -> usize {
+    // SAFETY: it only reads a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes)
+        .ok()
+        .filter(|bytes| bytes.is_power_of_two())
+        .expect("POSIX systems tell the size of their pages")
+}
+
 /// Makes a page inaccessible, if the kernel knows how to without splitting the mapping. The canaries are there for when it
 /// does not.
 #[cfg(target_os = "linux")]
-fn install_guard(page: usize) {
+fn install_guard(page: usize, bytes: usize) {
     /// `MADV_GUARD_INSTALL` of Linux's `mman-common.h`, which the libc crate does not have yet.
     const GUARD_INSTALL: core::ffi::c_int = 102;
     // SAFETY: the page lies inside a stack's part of the mapping, below what a thread may use.
-    unsafe { libc::madvise(core::ptr::with_exposed_provenance_mut(page), PAGE, GUARD_INSTALL) };
+    unsafe { libc::madvise(core::ptr::with_exposed_provenance_mut(page), bytes, GUARD_INSTALL) };
 }
 
 #[cfg(not(target_os = "linux"))]
-fn install_guard(_page: usize) {}
+fn install_guard(_page: usize, _bytes: usize) {}
 
 // SAFETY: both ends are multiples of 16 inside a mapping that lives long enough (`Stacks::stack`), and are further apart
 // than `MIN_STACK_SIZE`. An overflow is caught by a guard page or reported by the canary before another thread runs.
@@ -188,7 +211,7 @@ mod tests {
         let stacks = Stacks::new(10_000).unwrap();
         // SAFETY: the stack is used as plain memory.
         let stack = unsafe { stacks.stack(7) };
-        assert!(stack.base().get() - stack.limit().get() >= 10_000 + PAGE);
+        assert!(stack.base().get() - stack.limit().get() >= 10_000 + stacks.page);
         for offset in [0, 8, size_of::<Canary>() - 8] {
             let word = ptr::with_exposed_provenance_mut::<u64>(stack.limit().get() + offset);
             // SAFETY: inside the mapping, and aligned.
@@ -201,16 +224,33 @@ mod tests {
     }
 
     #[test]
+    fn between_canary_and_stack_is_a_page_of_the_system_however_large_its_pages_are() {
+        for page in [page_bytes(), 16 << 10, 64 << 10].into_iter().filter(|&page| page >= page_bytes()) {
+            let stacks = Stacks::with_pages(20_000, page).unwrap();
+            for thread in [0, 1, 500, MAX_THREADS - 1] {
+                let (limit, guard) = (stacks.limit(thread), stacks.guard(thread));
+                assert!(guard.is_multiple_of(page), "{page}");
+                assert!(
+                    guard >= limit + size_of::<Canary>() && guard + page + 20_000 <= limit + stacks.stride,
+                    "{page}"
+                );
+                assert_eq!(stacks.left(thread, limit + stacks.stride), limit + stacks.stride - guard - page);
+            }
+            assert!(stacks.contain(stacks.lowest) && stacks.contain(stacks.guard(0)));
+        }
+    }
+
+    #[test]
     fn stacks_lie_side_by_side_and_their_tops_in_different_cache_sets() {
         let stacks = Stacks::without_inner_guards(64 << 10).unwrap();
         // SAFETY: the stacks are not used.
         let (first, second) = unsafe { (stacks.stack(0), stacks.stack(1)) };
         assert_eq!(first.base(), second.limit());
-        assert_ne!(first.base().get() % PAGE, second.base().get() % PAGE);
+        assert_ne!(first.base().get() % stacks.page, second.base().get() % stacks.page);
         assert!(stacks.contain(first.limit().get() - 1), "the guard page belongs to the stacks");
         // SAFETY: as above.
         let last = unsafe { stacks.stack(MAX_THREADS - 1) };
-        assert!(stacks.contain(last.base().get() - 1) && !stacks.contain(last.base().get() + PAGE));
+        assert!(stacks.contain(last.base().get() - 1) && !stacks.contain(last.base().get() + stacks.page));
         // A canary and the top of the stack below it are in one line of the cache.
         assert_eq!(second.limit().get() % CACHE_LINE + size_of::<Canary>(), CACHE_LINE);
     }
