@@ -10,8 +10,9 @@ use crate::error::Failure;
 
 use super::decision::{Decision, Layout, Question, SMALL_OPERATIONS, Setting, Take};
 use super::dispatcher::{OPERATORS, Operator, Shape};
+use super::layouts::{Handle, TensorPointer};
 use super::records::{self, Reason, Taken};
-use super::symbols::{Handle, Owned, Symbols, TensorPointer};
+use super::symbols::{Owned, Symbols};
 use super::tensor::{Tensor, TorchDevice, bytes};
 
 /// What the switch is set to; null if it is off.

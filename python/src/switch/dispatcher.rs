@@ -16,7 +16,8 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::symbols::{CppFunction, KernelFunction, NoSignature, SUCCESS, Symbols};
+use super::layouts::{CppFunction, KernelFunction, NoSignature};
+use super::symbols::{SUCCESS, Symbols};
 
 /// An operator whose kernel is replaced.
 pub(super) struct Operator {

@@ -19,7 +19,8 @@ use std::sync::atomic::Ordering;
 
 use super::attempt::attempt;
 use super::dispatcher::{COUNT, Form, Functions, OPERATORS, ORIGINALS, Operator};
-use super::symbols::{Handle, Scalar, Symbols, TensorPointer};
+use super::layouts::{Handle, Scalar, Stack, TensorPointer, Value};
+use super::symbols::Symbols;
 
 /// The kernels of all operators.
 pub(super) fn all() -> [Functions; COUNT] {
@@ -199,36 +200,6 @@ unsafe extern "C-unwind" fn three_in_place<const OPERATOR: usize>(
                 let (kernel, functor) = original::<ThreeInPlace>(OPERATOR);
                 kernel(functor, keys, c, a, b, beta, alpha)
             }
-        }
-    }
-}
-
-/// A `std::vector<c10::IValue>`.
-#[repr(C)]
-struct Stack {
-    begin: *mut Value,
-    end: *mut Value,
-    capacity: *mut Value,
-}
-
-/// A `c10::IValue`: a tensor's pointer or a number, and what it is.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Value {
-    content: u64,
-    tag: u32,
-}
-
-impl Value {
-    const TENSOR: u32 = 1;
-    const DOUBLE: u32 = 3;
-    const INTEGER: u32 = 5;
-
-    fn number(self) -> Option<f64> {
-        match self.tag {
-            Self::DOUBLE => Some(f64::from_bits(self.content)),
-            Self::INTEGER => Some(self.content as i64 as f64),
-            _ => None,
         }
     }
 }

@@ -15,6 +15,7 @@ mod attempt;
 mod decision;
 mod dispatcher;
 mod kernels;
+mod layouts;
 mod records;
 mod symbols;
 mod tensor;

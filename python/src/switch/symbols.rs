@@ -9,8 +9,7 @@
 //! ```
 //!
 //! Torch's C interface has no form for arguments of the type `Scalar`, which `addmm` has, so kernels are registered as torch's own are.
-//! The few layouts that this takes are stated beside the types here, and `Symbols::check` and `dispatcher::register` compare
-//! them with what the torch at hand does.
+//! The few layouts that this takes are those of `layouts`.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
@@ -18,6 +17,10 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use libloading::Library;
+
+use super::layouts::{
+    CppFunction, Handle, KernelFunction, NoSignature, OperatorHandle, Scalar, ScalarValue, TensorPointer, Value,
+};
 
 /// Everything that is looked up. All of it stays valid: the libraries are never closed.
 pub(super) struct Symbols {
@@ -59,6 +62,12 @@ pub(super) struct Symbols {
     fp32_precision: unsafe extern "C-unwind" fn(*const c_void, i32, i32) -> i32,
     has_names: unsafe extern "C-unwind" fn(TensorPointer) -> bool,
     item: unsafe extern "C-unwind" fn(*mut Scalar, Handle) -> *mut Scalar,
+    /// `TypePtr c10::IValue::TagType<c10::Type>::get(const IValue&)`: a type's address, and nothing behind it for types of which there is one.
+    type_of: unsafe extern "C-unwind" fn(*mut [usize; 8], *const Value) -> *mut [usize; 8],
+    /// `FloatTypePtr c10::FloatType::get()`, and the same of integers: an address. They are called with memory, too, which they would
+    /// use if they gave more than that.
+    float_type: unsafe extern "C-unwind" fn(*mut [usize; 8]) -> *const c_void,
+    integer_type: unsafe extern "C-unwind" fn(*mut [usize; 8]) -> *const c_void,
     pub(super) get_warning_handler: unsafe extern "C-unwind" fn() -> *mut c_void,
     pub(super) set_warning_handler: unsafe extern "C-unwind" fn(*mut c_void),
     /// Not there in a torch without CUDA.
@@ -69,78 +78,6 @@ pub(super) struct Symbols {
     pub(super) cuda: i32,
     /// What an undefined tensor points to.
     undefined: TensorPointer,
-}
-
-/// What an `at::Tensor` is: a counted pointer to the tensor, and nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub(super) struct TensorPointer(*const c_void);
-
-impl TensorPointer {
-    /// As it stands in memory, in a value of 64 bits.
-    pub(super) fn to_bits(self) -> u64 {
-        self.0.expose_provenance() as u64
-    }
-
-    /// The pointer that [`TensorPointer::to_bits`] was given, or torch has put there.
-    pub(super) fn from_bits(bits: u64) -> Self {
-        Self(ptr::with_exposed_provenance(bits as usize))
-    }
-}
-
-/// A `const at::Tensor&`, which is what torch's C interface calls a handle.
-pub(super) type Handle = *const TensorPointer;
-
-/// The beginning of a `c10::KernelFunction`. What is behind that is zero in one that nobody waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub(super) struct KernelFunction {
-    /// What a kernel may keep, a counted pointer; ours keep nothing.
-    pub(super) functor: *mut c_void,
-    /// Takes arguments on a stack, `Tensor` and `Scalar` in one form.
-    pub(super) boxed: *const c_void,
-    /// Takes arguments as C++ passes them.
-    pub(super) unboxed: *const c_void,
-    /// The same for sizes that are symbols.
-    pub(super) symbolic: *const c_void,
-    pub(super) rest: [usize; 8],
-}
-
-/// Memory for a `torch::CppFunction`, which has 104 bytes in torch 2.11.
-#[repr(C, align(16))]
-pub(super) struct CppFunction(pub(super) [u8; 512]);
-
-/// A `std::optional<CppSignature>` without one.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct NoSignature(pub(super) [usize; 2]);
-
-/// Memory for a `c10::OperatorHandle`, of which the first word is the address of the operator's entry.
-#[repr(C, align(16))]
-struct OperatorHandle([*const c_void; 8]);
-
-/// A `c10::Scalar`: which type it has, and the value, which may be a complex number, aligned to 16 bytes.
-#[repr(C)]
-pub(super) struct Scalar {
-    tag: i32,
-    value: ScalarValue,
-}
-
-#[repr(C, align(16))]
-struct ScalarValue([u64; 2]);
-
-impl Scalar {
-    const DOUBLE: i32 = 0;
-    const INTEGER: i32 = 1;
-
-    /// The number, if it is a real one.
-    pub(super) fn number(&self) -> Option<f64> {
-        match self.tag {
-            Self::DOUBLE => Some(f64::from_bits(self.value.0[0])),
-            Self::INTEGER => Some(self.value.0[0] as i64 as f64),
-            _ => None,
-        }
-    }
 }
 
 /// Torch's error code for success.
@@ -227,6 +164,9 @@ impl Symbols {
                 )?,
                 has_names: symbol(&torch, c"_ZN2at4impl9has_namesEPKN3c1010TensorImplE")?,
                 item: symbol(&torch, c"_ZN2at4_ops4item4callERKNS_6TensorE")?,
+                type_of: symbol(&torch, c"_ZN3c106IValue7TagTypeINS_4TypeEE3getERKS0_")?,
+                float_type: symbol(&torch, c"_ZN3c109FloatType3getEv")?,
+                integer_type: symbol(&torch, c"_ZN3c107IntType3getEv")?,
                 // Of libc10.so, which is among what libtorch_cpu.so needs.
                 get_warning_handler: symbol(&torch, c"_ZN3c1012WarningUtils19get_warning_handlerEv")?,
                 set_warning_handler: symbol(
@@ -241,7 +181,7 @@ impl Symbols {
                 float64: number(c"aoti_torch_dtype_float64")?,
                 cpu: number(c"aoti_torch_device_type_cpu")?,
                 cuda: number(c"aoti_torch_device_type_cuda")?,
-                undefined: TensorPointer(ptr::null()),
+                undefined: TensorPointer::from_bits(0),
             }
         };
         let mut undefined = ptr::null_mut();
@@ -258,8 +198,9 @@ impl Symbols {
         Ok(symbols)
     }
 
-    /// Compares the layout of `Scalar` with one that torch makes.
+    /// Compares the layouts of numbers with those that torch makes and reads.
     fn check(&'static self) -> Result<(), String> {
+        let refused = "numbers are arranged otherwise in memory in this torch than in 2.11";
         let tensor = self.empty(&[], &[], self.float64, self.cpu, 0).ok_or("torch cannot allocate a number")?;
         let mut address = ptr::null_mut();
         let mut scalar = Scalar { tag: -1, value: ScalarValue([0; 2]) };
@@ -271,10 +212,22 @@ impl Symbols {
             address.cast::<f64>().write(-2.75);
             (self.item)(&mut scalar, tensor.handle());
         }
-        match scalar.number() {
-            Some(-2.75) => Ok(()),
-            _ => Err("numbers are arranged otherwise in memory in this torch than in 2.11".to_owned()),
+        if scalar.number() != Some(-2.75) {
+            return Err(refused.to_owned());
         }
+        for (tag, expected) in [(Value::DOUBLE, self.float_type), (Value::INTEGER, self.integer_type)] {
+            let value = Value { content: 1, tag };
+            let (mut found, mut memory) = ([0; 8], [0; 8]);
+            // SAFETY: the value is a number, of which torch reads the tag alone, and there is room for what both functions give.
+            let expected = unsafe {
+                (self.type_of)(&mut found, &value);
+                expected(&mut memory)
+            };
+            if found[0] != expected.addr() || found[1] != 0 {
+                return Err(refused.to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// A new tensor in memory that torch allocates; none if it cannot.

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::ptr;
 
 use super::decision::Layout;
-use super::symbols::{Handle, Owned, SUCCESS, Symbols, TensorPointer};
+use super::layouts::{Handle, TensorPointer};
+use super::symbols::{Owned, SUCCESS, Symbols};
 
 /// A tensor of torch that somebody else holds.
 #[derive(Clone, Copy)]
