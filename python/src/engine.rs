@@ -73,15 +73,97 @@ impl Place {
     }
 }
 
-/// A product of tensors in memory that is somebody else's, planned.
+/// Products of tensors in memory that is somebody else's, planned: for any addresses that are aligned as those it was made for.
+pub(crate) struct Planned {
+    place: Place,
+    pub(crate) products: Products,
+    /// Whether what is in c is added.
+    adds: bool,
+    /// One for each time that the batch is computed.
+    pub(crate) plans: Vec<Arc<GemmPlan>>,
+}
+
+impl Planned {
+    /// Plans the products of what is at these addresses, times α; plus β·c, if that is added. Kernels are loaded here.
+    ///
+    /// # Safety
+    /// The device is a handle of the place's, made for this stream, which is valid.
+    pub(crate) unsafe fn new(
+        place: Place,
+        device: &Device,
+        stream: Stream,
+        options: &Options,
+        products: Products,
+        addresses: [usize; 3],
+        adds: bool,
+    ) -> Result<Self, Failure> {
+        let mut plans: Vec<Arc<GemmPlan>> = Vec::new();
+        for offsets in products.offsets() {
+            let product = description(&products, addresses, offsets, adds)?;
+            let plan = match plans.last() {
+                Some(plan) if *plan.product() == product => plan.clone(),
+                // SAFETY: the caller's promise.
+                _ => unsafe { planned(place, device, stream, product, options)? },
+            };
+            plans.push(plan);
+        }
+        Ok(Self { place, products, adds, plans })
+    }
+
+    /// The memory that [`Planned::run`] needs besides the tensors.
+    pub(crate) fn workspace_bytes(&self) -> usize {
+        self.plans.iter().map(|plan| plan.workspace_bytes()).max().unwrap_or(0)
+    }
+
+    /// Queues `c = α·a·b`, or `c = α·a·b + β·c` if that is added, on the device's stream; on the CPU executor, computes it. α is not
+    /// zero. `workspace` is the address of memory of at least [`Planned::workspace_bytes`]; without it, memory is allocated, and
+    /// this waits before it is freed.
+    ///
+    /// # Safety
+    /// As [`Device::lent`] demands, for all memory of a, b and c that the views span from these addresses on, and for the
+    /// workspace: it is the device's, and stays allocated until what was queued has finished; until then nobody writes to it, or
+    /// reads c, except in order behind it on the stream.
+    pub(crate) unsafe fn run(
+        &self,
+        device: &Device,
+        addresses: [usize; 3],
+        [alpha, beta]: [f32; 2],
+        workspace: Option<usize>,
+    ) -> Result<(), Failure> {
+        let _kept = self.place.keep_context()?;
+        let bytes = self.workspace_bytes();
+        let mut workspace = match workspace {
+            Some(address) => {
+                let elements = bytes.div_ceil(size_of::<f32>());
+                // SAFETY: the caller's promise.
+                Workspace::within(unsafe { device.lent(address, elements) }, 0..elements)
+            }
+            None => Workspace::new(device, bytes)?,
+        };
+        let beta = if self.adds { beta } else { 0.0 };
+        for (offsets, plan) in self.products.offsets().zip(&self.plans) {
+            let Products { m, n, k, count, a, b, c, .. } = self.products;
+            let matrix = |operand: usize, rows, cols, strides: Strides| {
+                let address = addresses[operand] + offsets[operand] * size_of::<f32>();
+                let len = span(rows, cols, count, strides);
+                // SAFETY: the caller's promise. These elements are among those that the view spans.
+                let buffer = unsafe { device.lent(address, len) };
+                DeviceMatrix::new(buffer, rows, cols, [strides.rows, strides.cols])?.into_batch(count, strides.batch)
+            };
+            let (a, b, mut c) = (matrix(0, m, k, a)?, matrix(1, k, n, b)?, matrix(2, m, n, c)?);
+            plan.run(device, alpha, &a, &b, beta, &mut c, &mut workspace)?;
+        }
+        Ok(())
+    }
+}
+
+/// A product of tensors in memory that is somebody else's, planned for these tensors.
 pub(crate) struct Job {
     place: Place,
     device: Device,
-    products: Products,
     /// Of a, b and c.
     addresses: [usize; 3],
-    /// One for each time that the batch is computed.
-    plans: Vec<Arc<GemmPlan>>,
+    planned: Planned,
 }
 
 impl Job {
@@ -98,28 +180,20 @@ impl Job {
     ) -> Result<Self, Failure> {
         // SAFETY: the caller's promise; the handle and what it makes do not outlive the job.
         let device = unsafe { place.device_on(stream)? };
-        let mut plans: Vec<Arc<GemmPlan>> = Vec::new();
-        for offsets in products.offsets() {
-            let product = description(&products, addresses, offsets)?;
-            let plan = match plans.last() {
-                Some(plan) if *plan.product() == product => plan.clone(),
-                // SAFETY: the caller's promise.
-                _ => unsafe { planned(place, &device, stream, product, options)? },
-            };
-            plans.push(plan);
-        }
-        Ok(Self { place, device, products, addresses, plans })
+        // SAFETY: the handle was made just now, for this stream.
+        let planned = unsafe { Planned::new(place, &device, stream, options, products, addresses, false)? };
+        Ok(Self { place, device, addresses, planned })
     }
 
     /// The memory that [`Job::run`] needs besides the tensors.
     pub(crate) fn workspace_bytes(&self) -> usize {
-        self.plans.iter().map(|plan| plan.workspace_bytes()).max().unwrap_or(0)
+        self.planned.workspace_bytes()
     }
 
     /// What is computed and why so, once for each plan.
     pub(crate) fn explanation(&self) -> String {
         let mut texts: Vec<(String, usize)> = Vec::new();
-        for plan in &self.plans {
+        for plan in &self.planned.plans {
             let text = plan.explanation().to_string();
             match texts.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, times)) => *times += 1,
@@ -133,37 +207,13 @@ impl Job {
         shown.collect::<Vec<_>>().join("\n")
     }
 
-    /// Queues the products on the stream; on the CPU executor, computes them. `workspace` is the address of memory of at least
-    /// [`Job::workspace_bytes`]; without it, memory is allocated, and this waits before it is freed.
+    /// As [`Planned::run`].
     ///
     /// # Safety
-    /// As [`Device::lent`] demands, for all memory of a, b and c that the views span from these addresses on, and for the
-    /// workspace: it is the device's, and stays allocated until what was queued has finished; until then nobody writes to it, or
-    /// reads c, except in order behind it on the stream.
+    /// As for [`Planned::run`].
     pub(crate) unsafe fn run(&self, workspace: Option<usize>) -> Result<(), Failure> {
-        let _kept = self.place.keep_context()?;
-        let bytes = self.workspace_bytes();
-        let mut workspace = match workspace {
-            Some(address) => {
-                let elements = bytes.div_ceil(size_of::<f32>());
-                // SAFETY: the caller's promise.
-                Workspace::within(unsafe { self.device.lent(address, elements) }, 0..elements)
-            }
-            None => Workspace::new(&self.device, bytes)?,
-        };
-        for (offsets, plan) in self.products.offsets().zip(&self.plans) {
-            let Products { m, n, k, count, a, b, c, .. } = self.products;
-            let matrix = |operand: usize, rows, cols, strides: Strides| {
-                let address = self.addresses[operand] + offsets[operand] * size_of::<f32>();
-                let len = span(rows, cols, count, strides);
-                // SAFETY: the caller's promise. These elements are among those that the view spans.
-                let buffer = unsafe { self.device.lent(address, len) };
-                DeviceMatrix::new(buffer, rows, cols, [strides.rows, strides.cols])?.into_batch(count, strides.batch)
-            };
-            let (a, b, mut c) = (matrix(0, m, k, a)?, matrix(1, k, n, b)?, matrix(2, m, n, c)?);
-            plan.run(&self.device, 1.0, &a, &b, 0.0, &mut c, &mut workspace)?;
-        }
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { self.planned.run(&self.device, self.addresses, [1.0, 0.0], workspace) }
     }
 
     /// Waits until what was queued has finished.
@@ -194,7 +244,12 @@ pub(crate) fn span(rows: usize, cols: usize, count: usize, strides: Strides) -> 
 }
 
 /// What a plan is made for.
-fn description(products: &Products, addresses: [usize; 3], offsets: [usize; 3]) -> Result<Description, Failure> {
+fn description(
+    products: &Products,
+    addresses: [usize; 3],
+    offsets: [usize; 3],
+    adds: bool,
+) -> Result<Description, Failure> {
     let placement = |operand: usize, strides: Strides| {
         let address = addresses[operand] + offsets[operand] * size_of::<f32>();
         // What has no elements is nowhere.
@@ -205,7 +260,9 @@ fn description(products: &Products, addresses: [usize; 3], offsets: [usize; 3]) 
     };
     let Products { m, n, k, count, a, b, c, part, .. } = *products;
     let (a, b, c) = (placement(0, a), placement(1, b), placement(2, c));
-    Ok(Description::new(Sizes { m, n, k }, count, a, b, c)?.with_factors(1.0, 0.0).with_part(part))
+    Ok(Description::new(Sizes { m, n, k }, count, a, b, c)?
+        .with_factors(1.0, f32::from(u8::from(adds)))
+        .with_part(part))
 }
 
 /// The plan for a product, with its kernels loaded.

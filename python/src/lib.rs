@@ -5,6 +5,7 @@
 //!  tilewright.matmul ─► product ─┬─ torch tensors ──► torch ───┐
 //!  tilewright.scale ──► scaling ─┼─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
 //!  ….grouped_matmul ──► grouped ─┘     dlpack, array           ┘            process
+//!  tilewright.enable ─► switch: torch's own products ──► shape ─► engine ─► the library
 //! ```
 
 mod array;
@@ -16,6 +17,7 @@ mod process;
 mod product;
 mod scaling;
 mod shape;
+mod switch;
 mod tensor;
 mod torch;
 
@@ -34,6 +36,8 @@ mod _native {
     use crate::product::{check_is_apart, explain, multiply, multiply_tensors, precisions};
     #[pymodule_export]
     use crate::scaling::{scale, scale_tensors};
+    #[pymodule_export]
+    use crate::switch::{switch_off, switch_on, switch_records, switch_reset};
 
     use pyo3::prelude::*;
 

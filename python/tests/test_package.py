@@ -23,6 +23,8 @@ def test_the_wheel_has_everything_and_nothing_else() -> None:
         "tilewright/_native.abi3.so",
         "tilewright/_native.pyi",
         "tilewright/_scale.py",
+        "tilewright/_stats.py",
+        "tilewright/_switch.py",
         "tilewright/_torch.py",
         "tilewright/_types.py",
         "tilewright/py.typed",

@@ -14,12 +14,15 @@ layouts like any other.
 numbers.
 
 For torch, the operators are `torch.ops.tilewright.matmul` and `scale`: differentiable, and known to `torch.compile`.
+
+`enable` puts the products in the place of torch's own, for programs that call torch alone; `stats` says what came of it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, overload
 
 try:
@@ -35,6 +38,7 @@ from tilewright._native import Array, __version__, multiply
 from tilewright._native import explain as _explain
 from tilewright._native import grouped as _grouped
 from tilewright._native import scale as _scale_directly
+from tilewright._stats import Stats, TakenProduct, reset_stats, stats
 from tilewright._types import OnCpu, Operand, Out, Part, Precision, Tensor
 
 __all__ = [
@@ -47,13 +51,20 @@ __all__ = [
     "OutOfMemoryError",
     "Part",
     "Precision",
+    "Stats",
+    "TakenProduct",
     "__version__",
     "bmm",
+    "disable",
+    "enable",
+    "enabled",
     "explain",
     "grouped_matmul",
     "matmul",
     "matvec",
+    "reset_stats",
     "scale",
+    "stats",
 ]
 
 
@@ -359,6 +370,54 @@ def _asked(precision: str, tolerance: float | None, guarantee: float | None) -> 
     if precision != "fp32" or (tolerance is not None and guarantee is not None):
         raise ArgumentError("precision, tolerance and guarantee are different ways to say how accurate a product has to be: name one")
     return f"tolerance={float(tolerance)}" if tolerance is not None else f"guarantee={float(guarantee or 0)}"
+
+
+def enable(precision: Precision = "fp32", *, only_faster: bool = True) -> None:
+    """Computes torch's products of float32 on CUDA devices by Tilewright from now on, in the whole process, until `disable` is called.
+
+    `torch.mm`, `addmm`, `bmm`, `baddbmm`, `addmv`, with `out=` and in place, are taken, and with them all that torch makes of these:
+    `linear`, `matmul`, `mv`, `einsum`, derivatives, `vmap`, what `torch.compile` leaves to libraries, and the parts of a DTensor's
+    product. What is taken is decided for each call: torch's own kernel computes products of other types, on other devices or with names of
+    extents, all products while TF32 is allowed (`torch.backends.cuda.matmul`), and those for which there is not enough memory.
+
+    A CUDA graph has the kernels that were captured, whatever the switch says when it is replayed. Call this outside of functions that
+    are compiled; those that were compiled before need not be compiled again.
+
+    With the environment variable TILEWRIGHT_VERBOSE=1, each call writes a line to the standard error.
+
+    Args:
+        precision: As for `matmul`.
+        only_faster: Whether torch computes what is not predicted to be faster by more than a call costs, such as small products.
+
+    Raises:
+        ArgumentError: The precision is none.
+        DeviceError: This torch cannot have its kernels replaced: it has no CUDA, is older than 2.10, or arranges kernels otherwise in memory;
+            or the platform is not Linux on x86-64.
+    """
+    from tilewright import _switch
+
+    _switch.enable(precision, only_faster=only_faster)
+
+
+def disable() -> None:
+    """Ends what `enable` and any `enabled` have begun: torch computes as if there had been none."""
+    from tilewright import _switch
+
+    _switch.disable()
+
+
+def enabled(precision: Precision = "fp32", *, only_faster: bool = True) -> AbstractContextManager[None]:
+    """What `enable` does, for a `with` block, or as a decorator for a function.
+
+    It holds for the whole process, because torch computes derivatives in threads of its own. Of several blocks, the one that was entered
+    last decides, and they may end in any order.
+
+        >>> with tilewright.enabled():
+        ...     model(x).sum().backward()
+    """
+    from tilewright import _switch
+
+    return _switch.enabled(precision, only_faster=only_faster)
 
 
 def _is_compiling() -> bool:

@@ -14,6 +14,7 @@ from torch import version as version
 
 _Called = TypeVar("_Called", bound=Callable[..., Any])
 
+__file__: str
 __version__: str
 
 class dtype: ...
@@ -97,7 +98,13 @@ def matmul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def no_grad() -> AbstractContextManager[None]: ...
 def rand(*shape: int, device: str = ...) -> Tensor: ...
 
+class _DispatchKey:
+    CPU: _DispatchKey
+    CUDA: _DispatchKey
+    def __int__(self) -> int: ...
+
 class _C:
+    DispatchKey: type[_DispatchKey]
     @staticmethod
     def _AutoDispatchBelowAutograd() -> AbstractContextManager[None]: ...
 
