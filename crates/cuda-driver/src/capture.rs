@@ -1,5 +1,5 @@
 //! Queries for programs that share a GPU with other libraries in one process: whether a stream is being captured into a CUDA graph,
-//! and in which device's memory an address is.
+//! in which device's memory an address is, and of which GPU the context is that is current on a thread.
 
 use std::ffi::c_void;
 
@@ -60,4 +60,47 @@ pub fn gpu_of_address(address: usize) -> Result<usize, Error> {
     // SAFETY: the attribute is a number of this type, and `ordinal` may be written to. The address is only looked up.
     call(|| unsafe { sys::cuPointerGetAttribute((&raw mut ordinal).cast(), attribute, address as u64) })?;
     Ok(usize::try_from(ordinal).unwrap_or(0))
+}
+
+/// The context that is current on a thread, and its GPU. Two are equal if they are of one context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurrentGpu {
+    ordinal: usize,
+    /// The address of the context, which is compared and nothing else.
+    context: usize,
+}
+
+impl CurrentGpu {
+    /// The GPU's number.
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+}
+
+/// The context that is current on this thread; none if there is none.
+///
+/// ```no_run
+/// use tilewright_cuda_driver::{Gpu, current_gpu};
+///
+/// # fn main() -> Result<(), tilewright_cuda_driver::Error> {
+/// let gpu = Gpu::open(1)?;
+/// gpu.make_current()?;
+/// assert_eq!(current_gpu()?.map(|current| current.ordinal()), Some(1));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::NoDriver`] without a driver; [`Error::Call`] before anybody has initialized it.
+pub fn current_gpu() -> Result<Option<CurrentGpu>, Error> {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: `context` may be written to.
+    call(|| unsafe { sys::cuCtxGetCurrent(&mut context) })?;
+    if context.is_null() {
+        return Ok(None);
+    }
+    let mut device = 0;
+    // SAFETY: `device` may be written to. Devices are numbers from 0, in the order of ordinals.
+    call(|| unsafe { sys::cuCtxGetDevice(&mut device) })?;
+    Ok(Some(CurrentGpu { ordinal: usize::try_from(device).unwrap_or(0), context: context.addr() }))
 }

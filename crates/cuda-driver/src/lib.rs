@@ -78,6 +78,7 @@ mod launches;
 mod library;
 mod memory;
 mod module;
+mod pool;
 mod ptx;
 mod results;
 mod stream;
@@ -87,7 +88,7 @@ mod version;
 pub use cust;
 pub use cust::memory::bytemuck::Pod;
 
-pub use capture::{RelaxedCapture, gpu_of_address, is_capturing, relax_capture};
+pub use capture::{CurrentGpu, RelaxedCapture, current_gpu, gpu_of_address, is_capturing, relax_capture};
 pub use driver_call::DriverCall;
 pub use error::{Error, LaunchRejected, PtxFault, PtxRejected};
 pub use event::Event;
@@ -98,6 +99,7 @@ pub use host_memory::HostMemory;
 pub use library::LIBRARY_VARIABLE;
 pub use memory::DeviceMemory;
 pub use module::{Function, Module, Resources};
+pub use pool::{MemoryPool, OrderedMemory};
 pub use ptx::{PtxSummary, PtxTarget};
 pub use tensor_map::{
     EncodedTensorMap, L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorMapRejected, TensorSwizzle,

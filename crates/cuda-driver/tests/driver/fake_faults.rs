@@ -26,9 +26,10 @@ pub(crate) enum Kind {
     HostAllocation,
     Graph,
     ExecutableGraph,
+    Pool,
 }
 
-static LIVE: [AtomicI32; 8] = [const { AtomicI32::new(0) }; 8];
+static LIVE: [AtomicI32; 9] = [const { AtomicI32::new(0) }; 9];
 
 /// The names of the functions that were called, in their order.
 static CALLS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
@@ -43,7 +44,7 @@ const ONCE: u32 = 0;
 const CONTEXT_LOST: u32 = 1;
 const GONE: u32 = 2;
 
-/// The handles of streams and events, so that none is destroyed twice, and no event used after that.
+/// The handles of streams, events and pools, so that none is destroyed twice, and no event or pool used after that.
 static HANDLES: Mutex<Option<HashSet<usize>>> = Mutex::new(None);
 static LAST_HANDLE: AtomicUsize = AtomicUsize::new(0x1_0000);
 

@@ -252,6 +252,14 @@ extern "C" fn cuCtxGetCurrent(context: *mut usize) -> u32 {
     SUCCESS
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxGetDevice(device: *mut c_int) -> u32 {
+    check!(prescribed_in_context("cuCtxGetDevice"));
+    // Contexts of other numbers are further ones of the first GPU.
+    unsafe { *device = c_int::from(CURRENT_CONTEXT.get() == 101) };
+    SUCCESS
+}
+
 /// Creates a stream or an event.
 fn create(kind: Kind, handle: *mut usize) -> u32 {
     made(kind);

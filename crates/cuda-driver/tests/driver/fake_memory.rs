@@ -6,11 +6,15 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::fake_faults::{Kind, made};
-use crate::fake_streams::{check_unused, enqueue};
-use crate::{INVALID_VALUE, SUCCESS, check, destroyed, prescribed, prescribed_in_context, refusal_to_destroy};
+use crate::fake_faults::{Kind, end_handle, is_handle, made};
+use crate::fake_streams::{LAST_STREAM, check_unused, enqueue};
+use crate::{
+    INVALID_VALUE, SUCCESS, check, create, destroyed, prescribed, prescribed_in_context, refusal_to_destroy,
+};
 
 const OUT_OF_MEMORY: u32 = 2;
+/// What addresses are multiples of, as the driver promises.
+const ALIGNMENT: usize = 256;
 
 /// "The GPU's" memory: 8 GiB, of which 1 GiB is always in use.
 pub(crate) const TOTAL_MEMORY: usize = 8 << 30;
@@ -41,7 +45,7 @@ fn with_host_memory<R>(action: impl FnOnce(&mut HashMap<u64, usize>) -> R) -> R 
 
 /// Page-locked memory, with anything in it.
 pub(crate) fn allocate_on_host(bytes: usize) -> *mut c_void {
-    let block = unsafe { alloc_zeroed(Layout::from_size_align(bytes, 16).unwrap()) };
+    let block = unsafe { alloc_zeroed(Layout::from_size_align(bytes, ALIGNMENT).unwrap()) };
     assert!(!block.is_null());
     unsafe { block.write_bytes(0xAB, bytes) };
     with_host_memory(|memory| memory.insert(block as u64, bytes));
@@ -56,7 +60,7 @@ pub(crate) fn free_on_host(pointer: *mut c_void) {
 fn release(address: u64, bytes: usize) {
     check_unused(address..address + bytes as u64);
     // SAFETY: it was allocated like this, and is in the map no more.
-    unsafe { dealloc(address as *mut u8, Layout::from_size_align(bytes, 16).unwrap()) };
+    unsafe { dealloc(address as *mut u8, Layout::from_size_align(bytes, ALIGNMENT).unwrap()) };
 }
 
 #[unsafe(no_mangle)]
@@ -98,6 +102,10 @@ extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32 {
     check!(prescribed_in_context("cuMemAlloc_v2"));
+    allocate(address, bytes)
+}
+
+fn allocate(address: *mut u64, bytes: usize) -> u32 {
     with_memory(|memory| {
         if bytes == 0 {
             return INVALID_VALUE;
@@ -107,13 +115,62 @@ extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> u32 {
             return OUT_OF_MEMORY;
         }
         // Zeroed pages are not backed by memory before they are touched.
-        let block = unsafe { alloc_zeroed(Layout::from_size_align(bytes, 16).unwrap()) };
+        let block = unsafe { alloc_zeroed(Layout::from_size_align(bytes, ALIGNMENT).unwrap()) };
         assert!(!block.is_null());
         memory.insert(block as u64, bytes);
         made(Kind::Allocation);
         unsafe { *address = block as u64 };
         SUCCESS
     })
+}
+
+/// A pool is a number, and has no memory of its own.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemPoolCreate(pool: *mut usize, properties: *const [c_int; 4]) -> u32 {
+    check!(prescribed_in_context("cuMemPoolCreate"));
+    // Pinned memory, for no other process, of a device.
+    if unsafe { *properties }[..3] != [1, 0, 1] {
+        return INVALID_VALUE;
+    }
+    create(Kind::Pool, pool)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemPoolSetAttribute(pool: usize, attribute: c_uint, value: *const u64) -> u32 {
+    check!(prescribed_in_context("cuMemPoolSetAttribute"));
+    // What a pool keeps.
+    if !is_handle(pool) || attribute != 4 || value.is_null() { INVALID_VALUE } else { SUCCESS }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemPoolDestroy(pool: usize) -> u32 {
+    check!(refusal_to_destroy("cuMemPoolDestroy"));
+    end_handle(pool);
+    destroyed(Kind::Pool)
+}
+
+/// Memory is there at once, and what is done before on the stream cannot see it.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: usize, stream: usize) -> u32 {
+    LAST_STREAM.store(stream, SeqCst);
+    check!(prescribed_in_context("cuMemAllocFromPoolAsync"));
+    if !is_handle(pool) { INVALID_VALUE } else { allocate(address, bytes) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFreeAsync(address: u64, stream: usize) -> u32 {
+    LAST_STREAM.store(stream, SeqCst);
+    check!(refusal_to_destroy("cuMemFreeAsync"));
+    enqueue(
+        stream,
+        Vec::new(),
+        Box::new(move || {
+            let bytes = with_memory(|memory| memory.remove(&address)).expect("freed what was not allocated");
+            // SAFETY: as in `release`, which would look at what is on the streams while one of these does this.
+            unsafe { dealloc(address as *mut u8, Layout::from_size_align(bytes, ALIGNMENT).unwrap()) };
+        }),
+    );
+    destroyed(Kind::Allocation)
 }
 
 #[unsafe(no_mangle)]

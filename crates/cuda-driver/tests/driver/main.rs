@@ -8,6 +8,7 @@ mod giving_back;
 mod host_memory;
 mod isolated;
 mod no_driver;
+mod pools;
 mod streams;
 mod tensor_maps;
 

@@ -36,6 +36,7 @@ chapters! {
     own_crate: "own-crate.md",
     products: "products.md",
     python: "python.md",
+    cublas: "cublas.md",
     operations: "operations.md",
     compiling: "compiling.md",
     architecture: "architecture.md",

@@ -15,6 +15,8 @@ const NOT_RUN: &[(&str, &str, usize, &str)] = &[
     ),
     ("compiling.md", "sh,in-ci", 1, "`build-ptx` is a step of `cargo xtask test`"),
     ("compiling.md", "sh,slow", 4, "the library in release, with machine code; two commits' kernels"),
+    ("cublas.md", "sh,in-ci", 2, "`cargo xtask test` builds the library and runs its tests"),
+    ("cublas.md", "sh,needs-gpu", 1, "torch on a GPU"),
     ("first-kernel.md", "sh,needs-gpu", 1, "times, a GPU's bits, sanitizers"),
     (
         "install.md",
