@@ -11,7 +11,7 @@ use super::workspace::Layout;
 use crate::Bytes;
 use crate::description::Description;
 use crate::device_facts::DeviceFacts;
-use crate::kernels::{CLEAR, KernelInfo, REPAIR, reduction};
+use crate::kernels::{CLEAR, EPILOGUE, KernelInfo, REPAIR, reduction};
 use crate::refusal::Refusal;
 
 /// A kernel, and all that it takes to compute a product with it.
@@ -97,6 +97,18 @@ impl KernelCandidate {
         is_divided(self.kernel, self.splits)
     }
 
+    /// Whether an epilogue is done where results are stored: by the second pass of split-K, or by the kernel and the one that computes what
+    /// it skips.
+    pub(super) fn does_epilogue(&self) -> bool {
+        let takes = |kernel: &KernelInfo| kernel.contract.has_epilogue();
+        self.is_divided() || takes(self.kernel) && self.fallback.is_none_or(takes)
+    }
+
+    /// Whether it takes a launch of its own.
+    pub(super) fn launches_epilogue(&self) -> bool {
+        self.product.has_epilogue && !self.does_epilogue()
+    }
+
     /// The kernels that it launches, in their order. Not all of them in every run.
     pub(super) fn kernels(&self) -> Vec<KernelFacts> {
         let queued_before = self.kernel.contract.queues_before().iter().map(|(kernel, _)| *kernel);
@@ -105,7 +117,8 @@ impl KernelCandidate {
         let adds = self.is_divided().then(|| reduction(self.splits, self.kernel.scheme.parts_of_sums()));
         let repairs = (!self.tile_mask.is_empty()).then_some(REPAIR);
         let clears = (self.product.part != Triangle::All).then_some(CLEAR);
-        let after = [fallback, adds, repairs, clears].into_iter().flatten();
+        let epilogue = self.launches_epilogue().then_some(EPILOGUE);
+        let after = [fallback, adds, repairs, epilogue, clears].into_iter().flatten();
         before.chain([self.kernel.facts]).chain(after).collect()
     }
 
@@ -163,6 +176,11 @@ impl KernelCandidate {
             steps.push(format!(
                 "compute tiles again whose operands cannot be decomposed, if there are any, with {name}"
             ));
+        }
+        match (product.has_epilogue, self.does_epilogue()) {
+            (false, _) => {}
+            (true, true) => steps.push("in the same launches: the steps of the epilogue".to_owned()),
+            (true, false) => steps.push(format!("do the steps of the epilogue with {}", EPILOGUE.name)),
         }
         if product.part != Triangle::All {
             steps.push(format!("set to zero what is not wanted of the result, with {}", CLEAR.name));
