@@ -24,9 +24,17 @@ use crate::matrix::Matrix;
 use crate::matrix::ShapeError;
 
 /// The most steps.
+///
+/// ```
+/// assert_eq!(blocks::epilogue::MOST_STEPS, 8);
+/// ```
 pub const MOST_STEPS: usize = 8;
 
 /// The most steps with an operand.
+///
+/// ```
+/// assert_eq!(blocks::epilogue::MOST_OPERANDS, 3);
+/// ```
 pub const MOST_OPERANDS: usize = 3;
 
 /// The bits of a code.
@@ -52,6 +60,17 @@ mod code {
 /// What a step reads besides: a matrix for each product of a batch, or one for all.
 ///
 /// Invariant, which the constructor establishes and kernels rely on: every element of every matrix lies inside the data.
+///
+/// ```
+/// use blocks::epilogue::StepOperand;
+/// use blocks::matrix::Matrix;
+/// use cuda_std::GlobalSlice;
+///
+/// // A bias for each of three columns, of ten rows and four products.
+/// let bias = Matrix::new(GlobalSlice::new(&[1.0, 2.0, 3.0]), 10, 3, 0, 1)?;
+/// assert!(StepOperand::new(bias, 0, 4).is_ok());
+/// # Ok::<(), blocks::matrix::ShapeError>(())
+/// ```
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
 pub struct StepOperand<'a> {
@@ -63,6 +82,15 @@ pub struct StepOperand<'a> {
 /// What is done to each element of the results of some products, one step after the other.
 ///
 /// Invariant, which the methods establish and kernels rely on: there are as many operands as steps that have one.
+///
+/// ```
+/// use blocks::epilogue::{Activation, Epilogue, Steps};
+///
+/// let steps = Steps::none().scale(3.0)?.offset(-1.0)?.activation(Activation::Relu)?;
+/// // SAFETY: there are no operands.
+/// assert_eq!(unsafe { [steps.value(0, 0, 2.0), steps.value(0, 0, 0.0)] }, [5.0, 0.0]);
+/// # Ok::<(), blocks::epilogue::TooManySteps>(())
+/// ```
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
 pub struct Steps<'a> {
@@ -72,6 +100,13 @@ pub struct Steps<'a> {
 }
 
 /// Neighbours in a row of C, or in a column.
+///
+/// ```
+/// use blocks::epilogue::Neighbours;
+///
+/// let column = Neighbours { product: 0, row: 4, col: 7, count: 4, in_column: true };
+/// assert_eq!(column.row + column.count, 8);
+/// ```
 #[derive(Clone, Copy)]
 pub struct Neighbours {
     /// Which product of the batch.
@@ -88,6 +123,12 @@ pub struct Neighbours {
 
 impl Neighbours {
     /// One element.
+    ///
+    /// ```
+    /// use blocks::epilogue::Neighbours;
+    ///
+    /// assert_eq!(Neighbours::one(0, 1, 2).count, 1);
+    /// ```
     #[inline(always)]
     pub fn one(product: u32, row: u32, col: u32) -> Self {
         Self { product, row, col, count: 1, in_column: false }
@@ -96,12 +137,26 @@ impl Neighbours {
 
 impl Steps<'_> {
     /// Whether there are none.
+    ///
+    /// ```
+    /// assert!(blocks::epilogue::Steps::none().is_empty());
+    /// ```
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.codes == 0
     }
 
     /// What becomes of neighbours. What is beyond those inside C is of no use.
+    ///
+    /// ```
+    /// use blocks::epilogue::{Neighbours, Steps};
+    ///
+    /// let at = Neighbours { product: 0, row: 0, col: 0, count: 2, in_column: false };
+    /// // SAFETY: there are no operands.
+    /// let values = unsafe { Steps::none().scale(2.0)?.apply(at, [1.0, -3.0]) };
+    /// assert_eq!(values, [2.0, -6.0]);
+    /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+    /// ```
     ///
     /// # Safety
     /// The first [`count`](Neighbours::count) neighbours are elements of results that [fit](Steps::fit).
@@ -203,6 +258,10 @@ impl Epilogue for Steps<'_> {
 
 impl<'a> Steps<'a> {
     /// No steps.
+    ///
+    /// ```
+    /// assert_eq!(blocks::epilogue::Steps::none().len(), 0);
+    /// ```
     #[inline(always)]
     pub fn none() -> Self {
         let nothing = GlobalSlice::new(&[]);
@@ -220,6 +279,14 @@ mod construct {
     use super::*;
 
     /// There are too many steps, or too many of them have operands.
+    ///
+    /// ```
+    /// use blocks::epilogue::{Steps, TooManySteps};
+    ///
+    /// let eight = (0..8).try_fold(Steps::none(), |steps, _| steps.offset(1.0))?;
+    /// assert_eq!(eight.offset(1.0).err(), Some(TooManySteps { steps: 9, operands: 0 }));
+    /// # Ok::<(), TooManySteps>(())
+    /// ```
     #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
     #[error(
         "an epilogue has {steps} steps, {operands} of them with a matrix: at most {MOST_STEPS} and {MOST_OPERANDS} can be \
@@ -234,6 +301,16 @@ mod construct {
 
     impl<'a> StepOperand<'a> {
         /// `products` matrices like `first`, each `stride` elements after the one before, in the same data. Strides may be zero.
+        ///
+        /// ```
+        /// use blocks::epilogue::StepOperand;
+        /// use blocks::matrix::Matrix;
+        /// use cuda_std::GlobalSlice;
+        ///
+        /// let matrix = Matrix::new(GlobalSlice::new(&[0.0; 12]), 2, 3, 3, 1)?;
+        /// assert!(StepOperand::new(matrix, 6, 2).is_ok() && StepOperand::new(matrix, 7, 2).is_err());
+        /// # Ok::<(), blocks::matrix::ShapeError>(())
+        /// ```
         ///
         /// # Errors
         /// [`ShapeError::BatchOutOfBounds`] if the last one is not inside the data.
@@ -267,6 +344,14 @@ mod construct {
 
         /// And then the product with a number.
         ///
+        /// ```
+        /// use blocks::epilogue::{Epilogue, Steps};
+        ///
+        /// // SAFETY: there are no operands.
+        /// assert_eq!(unsafe { Steps::none().scale(2.0)?.value(0, 0, 1.5) }, 3.0);
+        /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+        /// ```
+        ///
         /// # Errors
         /// [`TooManySteps`].
         pub fn scale(self, factor: f32) -> Result<Self, TooManySteps> {
@@ -274,6 +359,14 @@ mod construct {
         }
 
         /// And then the sum with a number.
+        ///
+        /// ```
+        /// use blocks::epilogue::{Epilogue, Steps};
+        ///
+        /// // SAFETY: there are no operands.
+        /// assert_eq!(unsafe { Steps::none().offset(2.0)?.value(0, 0, 1.5) }, 3.5);
+        /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+        /// ```
         ///
         /// # Errors
         /// [`TooManySteps`].
@@ -283,6 +376,19 @@ mod construct {
 
         /// And then the sum with `factor` times an element of an operand, in one fused operation.
         ///
+        /// ```
+        /// use blocks::epilogue::{Epilogue, StepOperand, Steps};
+        /// use blocks::matrix::Matrix;
+        /// use cuda_std::{GlobalSlice, examples};
+        ///
+        /// let values = examples::run_over(1, &mut [3.0, 5.0], |data: GlobalSlice<f32>| {
+        ///     let operand = StepOperand::new(Matrix::new(data, 1, 2, 2, 1).unwrap(), 0, 1).unwrap();
+        ///     // SAFETY: the operand has an element for this one.
+        ///     unsafe { Steps::none().add(2.0, operand).unwrap().value(0, 1, 1.5) }
+        /// });
+        /// assert_eq!(values, [11.5]);
+        /// ```
+        ///
         /// # Errors
         /// [`TooManySteps`].
         pub fn add(self, factor: f32, operand: StepOperand<'a>) -> Result<Self, TooManySteps> {
@@ -291,6 +397,19 @@ mod construct {
 
         /// And then the product with an element of an operand.
         ///
+        /// ```
+        /// use blocks::epilogue::{Epilogue, StepOperand, Steps};
+        /// use blocks::matrix::Matrix;
+        /// use cuda_std::{GlobalSlice, examples};
+        ///
+        /// let values = examples::run_over(1, &mut [3.0, 5.0], |data: GlobalSlice<f32>| {
+        ///     let operand = StepOperand::new(Matrix::new(data, 1, 2, 2, 1).unwrap(), 0, 1).unwrap();
+        ///     // SAFETY: the operand has an element for this one.
+        ///     unsafe { Steps::none().multiply(operand).unwrap().value(0, 1, 1.5) }
+        /// });
+        /// assert_eq!(values, [7.5]);
+        /// ```
+        ///
         /// # Errors
         /// [`TooManySteps`].
         pub fn multiply(self, operand: StepOperand<'a>) -> Result<Self, TooManySteps> {
@@ -298,6 +417,14 @@ mod construct {
         }
 
         /// And then an activation. A clamp is two steps.
+        ///
+        /// ```
+        /// use blocks::epilogue::{Activation, Steps};
+        ///
+        /// let hardtanh = Activation::Clamp { least: -1.0, most: 1.0 };
+        /// assert_eq!(Steps::none().activation(hardtanh)?.len(), 2);
+        /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+        /// ```
         ///
         /// # Errors
         /// [`TooManySteps`].
@@ -319,6 +446,10 @@ mod construct {
         }
 
         /// How many there are.
+        ///
+        /// ```
+        /// assert_eq!(blocks::epilogue::Steps::none().len(), 0);
+        /// ```
         pub fn len(&self) -> usize {
             (u32::BITS - self.codes.leading_zeros()).div_ceil(BITS) as usize
         }
@@ -330,6 +461,10 @@ mod construct {
         }
 
         /// The steps for the transposes of the results.
+        ///
+        /// ```
+        /// assert!(blocks::epilogue::Steps::none().transposed().is_empty());
+        /// ```
         #[must_use]
         pub fn transposed(mut self) -> Self {
             for operand in &mut self.operands {
@@ -339,6 +474,10 @@ mod construct {
         }
 
         /// Whether there is an element of each operand for each of so many results of so many rows and columns.
+        ///
+        /// ```
+        /// assert!(blocks::epilogue::Steps::none().fit(1, 2, 3).is_ok());
+        /// ```
         ///
         /// # Errors
         /// [`ShapeError::Mismatch`] if there is not.
