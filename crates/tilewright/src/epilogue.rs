@@ -28,7 +28,7 @@ use crate::{DeviceMatrix, Error};
 ///
 /// let mut result = ndarray::Array2::zeros((2, 2));
 /// let mut y = DeviceMatrix::unwritten(&device, result.view())?;
-/// let epilogue = Epilogue::new().add(&bias).activation(Activation::Relu).scale(2.0);
+/// let epilogue = Epilogue::new().add(1.0, &bias).activation(Activation::Relu).scale(2.0);
 /// tilewright::multiply_with(&device, Precision::Fp32, &epilogue, 1.0, &x, &weights, 0.0, &mut y)?;
 /// y.download(result.view_mut())?;
 /// assert_eq!(result, array![[7.0, 0.0], [15.0, 0.0]]);
@@ -39,7 +39,17 @@ pub struct Epilogue<'a> {
     steps: Vec<Step<'a>>,
 }
 
-/// A matrix of a step, or a batch of them.
+/// A matrix of a step, or a batch of them: a [`DeviceMatrix`], or views of matrices in a device's memory.
+///
+/// ```
+/// use tilewright::{Device, DeviceMatrix, Epilogue, EpilogueMatrix};
+///
+/// let (device, _why_no_gpu) = Device::open()?;
+/// let bias = DeviceMatrix::upload(&device, ndarray::array![[1.0, 2.0]].view())?;
+/// let [matrix, views] = [EpilogueMatrix::from(&bias), EpilogueMatrix::from(bias.batch()?)];
+/// assert!(!Epilogue::new().add(1.0, matrix).multiply(views).is_empty());
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct EpilogueMatrix<'a>(Source<'a>);
 
@@ -125,19 +135,43 @@ impl<'a> Epilogue<'a> {
         self.and(Step::Offset(summand))
     }
 
-    /// And then plus the element of a matrix: a bias, a residual. For an example, see [`Epilogue`].
+    /// And then plus `factor` times the element of a matrix: a bias, a residual.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use tilewright::{Device, DeviceMatrix, Epilogue, Precision};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+    /// let (a, b, d) = (on_device(array![[2.0]])?, on_device(array![[3.0]])?, on_device(array![[10.0]])?);
+    /// let mut c = on_device(array![[0.0]])?;
+    /// tilewright::multiply_with(&device, Precision::Fp32, &Epilogue::new().add(-0.5, &d), 1.0, &a, &b, 0.0, &mut c)?;
+    /// let mut result = array![[0.0]];
+    /// c.download(result.view_mut())?;
+    /// assert_eq!(result, array![[1.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     #[must_use]
-    pub fn add(self, matrix: impl Into<EpilogueMatrix<'a>>) -> Self {
-        self.add_scaled(1.0, matrix)
-    }
-
-    /// And then plus `factor` times the element of a matrix.
-    #[must_use]
-    pub fn add_scaled(self, factor: f32, matrix: impl Into<EpilogueMatrix<'a>>) -> Self {
+    pub fn add(self, factor: f32, matrix: impl Into<EpilogueMatrix<'a>>) -> Self {
         self.and(Step::Add(factor, matrix.into()))
     }
 
     /// And then times the element of a matrix.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use tilewright::{Device, DeviceMatrix, Epilogue, Precision};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+    /// let (a, b, d) = (on_device(array![[2.0]])?, on_device(array![[3.0]])?, on_device(array![[10.0]])?);
+    /// let mut c = on_device(array![[0.0]])?;
+    /// tilewright::multiply_with(&device, Precision::Fp32, &Epilogue::new().multiply(&d), 1.0, &a, &b, 0.0, &mut c)?;
+    /// let mut result = array![[0.0]];
+    /// c.download(result.view_mut())?;
+    /// assert_eq!(result, array![[60.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     #[must_use]
     pub fn multiply(self, matrix: impl Into<EpilogueMatrix<'a>>) -> Self {
         self.and(Step::Multiply(matrix.into()))

@@ -52,8 +52,24 @@ pub fn multiply(
 /// [`multiply`], with an epilogue: each element of `α·A·B + β·C` becomes what the steps of the epilogue make of it. For an example, see
 /// [`Epilogue`].
 ///
-/// Kernels do the steps where they store results, or the second pass of split-K does; after a kernel that does not, another launch reads C
-/// and writes it again. The [explanation](crate::plan::Explanation) of a plan says which.
+/// The second pass of split-K does the steps before it stores results. After any other product, another launch reads C and writes it
+/// again. The [explanation](crate::plan::Explanation) of a plan says which.
+///
+/// ```
+/// use ndarray::array;
+/// use tilewright::{Activation, Device, DeviceMatrix, Epilogue, Precision};
+///
+/// let (device, _why_no_gpu) = Device::open()?;
+/// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+/// let (a, b) = (on_device(array![[1.0, -2.0]])?, on_device(array![[3.0], [2.0]])?);
+/// let mut c = on_device(array![[0.0]])?;
+/// let relu = Epilogue::new().activation(Activation::Relu);
+/// tilewright::multiply_with(&device, Precision::Fp32, &relu, 1.0, &a, &b, 0.0, &mut c)?;
+/// let mut result = array![[1.0]];
+/// c.download(result.view_mut())?;
+/// assert_eq!(result, array![[0.0]]);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 ///
 /// # Errors
 /// As for [`multiply`]; [`Error::Operands`] if a matrix of the epilogue has another number of rows, columns or matrices than C, which

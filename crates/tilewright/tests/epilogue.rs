@@ -217,7 +217,7 @@ impl Case {
             })
             .collect();
         let built = steps.iter().zip(&there).fold(Epilogue::new(), |built, (step, there)| match (step, there) {
-            (Step::Add(factor, _), Some(there)) => built.add_scaled(*factor, there),
+            (Step::Add(factor, _), Some(there)) => built.add(*factor, there),
             (Step::Multiply(_), Some(there)) => built.multiply(there),
             (Step::Scale(factor), _) => built.scale(*factor),
             (Step::Offset(summand), _) => built.offset(*summand),
@@ -238,7 +238,7 @@ impl Case {
             };
             let has_step = |words: &str| plan.explanation().steps.iter().any(|step| step.contains(words));
             ran = Ran {
-                launches_more: has_step("do the steps of the epilogue"),
+                launches_more: has_step("do the steps of the epilogue with gemm_split_reduction_fp32"),
                 repairs: has_step("compute tiles again"),
             };
             let mut workspace = plan.workspace(device).unwrap();
@@ -323,15 +323,20 @@ fn tiles_that_are_computed_again_have_the_steps_once() {
 fn steps_are_done_where_tiles_are_repaired() {
     let device = Device::cpu(Checks::Bounds);
     let kernel = kernels::find("gemm_wgmma_nn_fp32_3xtf32").unwrap();
-    let cases = [(0, Numbered::TooSmall), (2, Numbered::TooSmall), (1, Numbered::Selecting)];
-    cases.into_par_iter().for_each(|(kind, numbered)| {
+    let cases = [
+        (0, Numbered::TooSmall, 1),
+        (2, Numbered::TooSmall, 1),
+        (1, Numbered::Selecting, 1),
+        (2, Numbered::TooSmall, 2),
+    ];
+    cases.into_par_iter().for_each(|(kind, numbered, splits)| {
         let case = Case {
-            sizes: Sizes { m: 20, n: 900, k: 1030 },
+            sizes: Sizes { m: 20, n: 900, k: 1030 * splits as usize },
             batch: 1,
             orders: [Order::RowMajor; 3],
             padding: 0,
             factors: [1.0, 0.0],
-            splits: Some(1),
+            splits: Some(splits),
             kind,
             numbered,
             seed: 3,
@@ -351,14 +356,14 @@ fn epilogues_that_do_not_fit_are_refused() {
         tilewright::multiply_with(&device, options, epilogue, 1.0, &a, &b, 0.0, &mut c).unwrap_err().to_string()
     };
     let (wide, tall) = (zeros(1, 4), zeros(3, 1));
-    let error = refused(&Epilogue::new().add(&wide));
+    let error = refused(&Epilogue::new().add(1.0, &wide));
     assert!(error.contains("the number of columns of a matrix of the epilogue, not being 1, is 4"), "{error}");
     let error = refused(&Epilogue::new().multiply(&tall));
     assert!(error.contains("is 3, but that of C is 4"), "{error}");
     let many = (0..9).fold(Epilogue::new(), |epilogue, _| epilogue.scale(2.0));
     assert!(refused(&many).contains("9 steps"), "{}", refused(&many));
     let row = zeros(1, 3);
-    let matrices = (0..4).fold(Epilogue::new(), |epilogue, _| epilogue.add(&row));
+    let matrices = (0..4).fold(Epilogue::new(), |epilogue, _| epilogue.add(1.0, &row));
     assert!(refused(&matrices).contains("4 of them with a matrix"), "{}", refused(&matrices));
     // A plan for a product without an epilogue.
     let product = Description::of(1.0, &a, &b, 0.0, &c).unwrap();

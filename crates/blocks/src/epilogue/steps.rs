@@ -609,7 +609,7 @@ mod tests {
         let matrix = Matrix::new(GlobalSlice::new(&data), 2, 3, 3, 1).unwrap();
         let operand = StepOperand::new(matrix, 0, 4).unwrap();
         let mut steps = Steps::none();
-        assert!(steps.is_empty() && steps.len() == 0);
+        assert!(steps.is_empty());
         for _ in 0..MOST_OPERANDS {
             steps = steps.multiply(operand).unwrap();
         }

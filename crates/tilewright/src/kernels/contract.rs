@@ -132,11 +132,6 @@ pub(crate) trait Contract: Debug + Sync {
         None
     }
 
-    /// Whether it does the steps of an epilogue, those of [`Call::gemm`], where it stores results. If not, a launch after it does.
-    fn has_epilogue(&self) -> bool {
-        false
-    }
-
     /// How it stores results.
     fn stores(&self) -> Stores {
         Stores::Rows

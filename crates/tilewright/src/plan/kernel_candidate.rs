@@ -97,16 +97,14 @@ impl KernelCandidate {
         is_divided(self.kernel, self.splits)
     }
 
-    /// Whether an epilogue is done where results are stored: by the second pass of split-K, or by the kernel and the one that computes what
-    /// it skips.
-    pub(super) fn does_epilogue(&self) -> bool {
-        let takes = |kernel: &KernelInfo| kernel.contract.has_epilogue();
-        self.is_divided() || takes(self.kernel) && self.fallback.is_none_or(takes)
+    /// Whether the second pass of split-K does an epilogue, as the last that stores elements of results. (A repair of tiles comes after it.)
+    pub(super) fn reduction_does_epilogue(&self) -> bool {
+        self.is_divided() && self.tile_mask.is_empty()
     }
 
-    /// Whether it takes a launch of its own.
+    /// Whether an epilogue takes a launch of its own.
     pub(super) fn launches_epilogue(&self) -> bool {
-        self.product.has_epilogue && !self.does_epilogue()
+        self.product.has_epilogue && !self.reduction_does_epilogue()
     }
 
     /// The kernels that it launches, in their order. Not all of them in every run.
@@ -166,10 +164,10 @@ impl KernelCandidate {
             steps.push(format!("multiply the tiles left to the fallback, if there are any, with {name}{to}"));
         }
         if divided {
-            steps.push(format!(
-                "add up the partial sums, in order, with {}",
-                reduction(self.splits, kernel.scheme.parts_of_sums()).name
-            ));
+            let name = reduction(self.splits, kernel.scheme.parts_of_sums()).name;
+            let does_epilogue = product.has_epilogue && self.reduction_does_epilogue();
+            let and = if does_epilogue { ", and do the steps of the epilogue" } else { "" };
+            steps.push(format!("add up the partial sums, in order{and}, with {name}"));
         }
         if !self.tile_mask.is_empty() {
             let name = REPAIR.name;
@@ -177,10 +175,8 @@ impl KernelCandidate {
                 "compute tiles again whose operands cannot be decomposed, if there are any, with {name}"
             ));
         }
-        match (product.has_epilogue, self.does_epilogue()) {
-            (false, _) => {}
-            (true, true) => steps.push("in the same launches: the steps of the epilogue".to_owned()),
-            (true, false) => steps.push(format!("do the steps of the epilogue with {}", EPILOGUE.name)),
+        if self.launches_epilogue() {
+            steps.push(format!("do the steps of the epilogue with {}", EPILOGUE.name));
         }
         if product.part != Triangle::All {
             steps.push(format!("set to zero what is not wanted of the result, with {}", CLEAR.name));

@@ -43,7 +43,25 @@ impl GemmPlan {
         self.run_with(device, &Epilogue::new(), alpha, a, b, beta, c, workspace)
     }
 
-    /// The same, and the steps of an epilogue: for a plan of a product [with one](Description::with_epilogue).
+    /// The same, and the steps of an epilogue: for a plan of a product with one ([`Description::with_epilogue`]).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use tilewright::plan::{Description, GemmPlan, Options};
+    /// use tilewright::{Device, DeviceMatrix, Epilogue};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+    /// let (a, b, mut c) = (on_device(array![[2.0]])?, on_device(array![[3.0]])?, on_device(array![[0.0]])?);
+    /// let product = Description::of(1.0, &a, &b, 0.0, &c)?.with_epilogue(true);
+    /// let plan = GemmPlan::new(&device, &product, &Options::default())?;
+    /// let (mut workspace, less) = (plan.workspace(&device)?, Epilogue::new().offset(-1.0));
+    /// plan.run_with(&device, &less, 1.0, &a, &b, 0.0, &mut c, &mut workspace)?;
+    /// let mut result = array![[0.0]];
+    /// c.download(result.view_mut())?;
+    /// assert_eq!(result, array![[5.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`GemmPlan::run`], and those of [`multiply_with`](crate::multiply_with).
@@ -98,7 +116,25 @@ impl GemmPlan {
         self.run_views_with(device, &Epilogue::new(), alpha, a, b, beta, c, workspace)
     }
 
-    /// The same, and the steps of an epilogue: for a plan of a product [with one](Description::with_epilogue).
+    /// The same, and the steps of an epilogue: for a plan of a product with one ([`Description::with_epilogue`]).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use tilewright::plan::{Description, GemmPlan, Options};
+    /// use tilewright::{Device, DeviceMatrix, Epilogue};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+    /// let (a, b, mut c) = (on_device(array![[2.0]])?, on_device(array![[3.0]])?, on_device(array![[0.0]])?);
+    /// let product = Description::of(1.0, &a, &b, 0.0, &c)?.with_epilogue(true);
+    /// let plan = GemmPlan::new(&device, &product, &Options::default())?;
+    /// let (mut workspace, less) = (plan.workspace(&device)?, Epilogue::new().offset(-1.0));
+    /// plan.run_views_with(&device, &less, 1.0, a.batch()?, b.batch()?, 0.0, c.batch_mut(false)?, &mut workspace)?;
+    /// let mut result = array![[0.0]];
+    /// c.download(result.view_mut())?;
+    /// assert_eq!(result, array![[5.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`GemmPlan::run_with`].
@@ -141,8 +177,8 @@ impl GemmPlan {
             false => (a, b, c, steps),
             true => (b.transposed(), a.transposed(), c.transposed(), steps.transposed()),
         };
-        // Where they are done: where results are stored, or by a launch after everything else.
-        let (stored_with, after) = match candidate.does_epilogue() {
+        // Which are done by the second pass of split-K, and which by a launch after everything else.
+        let (with_reduction, after) = match candidate.reduction_does_epilogue() {
             true => (steps, Steps::none()),
             false => (Steps::none(), steps),
         };
@@ -183,7 +219,8 @@ impl GemmPlan {
             let partials = MatrixBatchMut::new(MatrixMut::new(for_partials, m, n, line, 1)?, m * line, count)?;
             multiply(TiledGemm::split_k(a, b, partials, candidate.splits)?, 1.0, 0.0)?;
             let partials = MatrixBatch::new(Matrix::new(read(for_partials), m, n, line, 1)?, m * line, count)?;
-            let reduction = SplitReduction::new(alpha, partials, candidate.splits, beta, c)?.with_steps(stored_with)?;
+            let reduction =
+                SplitReduction::new(alpha, partials, candidate.splits, beta, c)?.with_steps(with_reduction)?;
             add_partial_sums(device, reduction, candidate.kernel.scheme.parts_of_sums())?;
         } else {
             multiply(whole, alpha, beta)?;
