@@ -79,6 +79,7 @@ pub use batch::are_without_gaps;
 pub use batch::{MatrixBatch, MatrixBatchMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use blocks::elements_overlap;
+pub use blocks::epilogue;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use blocks::matrix::ShapeError;
 pub use blocks::matrix::{Matrix, MatrixMut};

@@ -7,17 +7,39 @@
 //!              what it reads besides: the old C, a bias, a factor of the row …
 //! ```
 //!
-//! A kernel of one's own is a body with an epilogue of one's own (`examples/03-outer-product-bias-relu` is one):
+//! A kernel of one's own is a body with an epilogue of one's own (`examples/03-outer-product-bias-relu` is one). What is done one after
+//! the other is put together by [`Epilogue::then`]; an [`Activation`] is an epilogue, too:
 //!
-//! ```text
-//!  struct BiasRelu<'a> { bias: GlobalSlice<'a, f32> }
-//!
-//!  impl Epilogue for BiasRelu<'_> {
-//!      unsafe fn value(&self, _: u32, col: u32, accumulator: f32) -> f32 {
-//!          (accumulator + unsafe { self.bias.get_unchecked(col as usize) }).max(0.0)
-//!      }
-//!  }
 //! ```
+//! use blocks::epilogue::{Activation, Epilogue};
+//! use cuda_std::{examples, prelude::*};
+//!
+//! struct Bias<'a>(GlobalSlice<'a, f32>);
+//!
+//! impl Epilogue for Bias<'_> {
+//!     unsafe fn value(&self, _: u32, col: u32, accumulator: f32) -> f32 {
+//!         // SAFETY: the caller's promise: the column is one of C, and there are as many biases.
+//!         accumulator + unsafe { self.0.get_unchecked(col as usize) }
+//!     }
+//! }
+//!
+//! let values = examples::run_over(2, &mut [1.0, -2.0], |biases: GlobalSlice<f32>| {
+//!     let epilogue = Bias(biases).then(Activation::Relu);
+//!     // SAFETY: there are two threads, and a bias for each.
+//!     unsafe { epilogue.value(0, thread::thread_idx_x(), 0.5) }
+//! });
+//! assert_eq!(values, [1.5, 0.0]);
+//! ```
+//!
+//! [`Steps`] is the epilogue that is known at run time only, the one of this repository's kernels: what `tilewright::Epilogue` becomes.
+
+mod activation;
+mod steps;
+
+pub use activation::Activation;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use steps::TooManySteps;
+pub use steps::{MOST_OPERANDS, MOST_STEPS, Neighbours, StepOperand, Steps};
 
 use cuda_std::prelude::*;
 
@@ -80,6 +102,24 @@ pub trait Epilogue {
     /// one element for each row or column of the result.
     unsafe fn value(&self, row: u32, col: u32, accumulator: f32) -> f32;
 
+    /// This epilogue, and then `next` of what comes of it.
+    ///
+    /// ```
+    /// use blocks::epilogue::{Activation, Epilogue};
+    ///
+    /// let hardtanh = Activation::Clamp { least: -1.0, most: 1.0 };
+    /// let both = Activation::LeakyRelu(2.0).then(hardtanh);
+    /// // SAFETY: they look at no matrix.
+    /// assert_eq!(unsafe { [both.value(0, 0, -0.25), both.value(0, 0, 3.0)] }, [-0.5, 1.0]);
+    /// ```
+    #[inline(always)]
+    fn then<E: Epilogue>(self, next: E) -> Then<Self, E>
+    where
+        Self: Sized,
+    {
+        Then { first: self, next }
+    }
+
     /// Stores what becomes of four neighbours in a row of C, from (`row`, `col`) on. What lies outside of C is left out. Where C
     /// allows it, they are one store of four elements.
     ///
@@ -126,6 +166,29 @@ pub trait Epilogue {
                 unsafe { c.set(row, col, self.value(row, col, accumulators[i])) };
             }
         }
+    }
+}
+
+/// One epilogue, and then another: [`Epilogue::then`].
+///
+/// ```
+/// use blocks::epilogue::{Activation, Epilogue, Then};
+///
+/// fn is_twice<E: Epilogue>(_: &Then<E, E>) {}
+/// is_twice(&Activation::Tanh.then(Activation::Relu));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Then<A, B> {
+    first: A,
+    next: B,
+}
+
+impl<A: Epilogue, B: Epilogue> Epilogue for Then<A, B> {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn value(&self, row: u32, col: u32, accumulator: f32) -> f32 {
+        // SAFETY: the caller's promise, which is the same for both.
+        unsafe { self.next.value(row, col, self.first.value(row, col, accumulator)) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// A type that a kernel takes by value.
 ///
-/// Implemented for numbers and views; derived for structs of such (`#[derive(KernelParam)]` on a `#[repr(C)]` struct).
+/// Implemented for numbers, views and arrays of such; derived for structs of them (`#[derive(KernelParam)]` on a `#[repr(C)]` struct).
 ///
 /// # Safety
 /// The type has the same size, alignment (at most 16) and meaning of its bytes on the GPU and on the CPU, for which
@@ -194,3 +194,16 @@ macro_rules! number {
 }
 
 number!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+// SAFETY: elements of one type, one after the other on both sides; each of them is visited.
+unsafe impl<T: KernelParam, const N: usize> KernelParam for [T; N] {
+    const LAYOUT: u64 = Layout::new("array").elements::<T>().sized::<Self>().fingerprint();
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    const HAS_VIEWS: bool = T::HAS_VIEWS;
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn visit_views(&self, name: ViewName<'_>, visit: &mut dyn FnMut(View<'_>)) {
+        self.iter().for_each(|element| element.visit_views(name, visit));
+    }
+}

@@ -34,6 +34,9 @@ pub struct Description {
     /// Which elements of the result are wanted; the others become zero, whatever they were.
     #[serde(default, with = "NamesOfParts")]
     pub part: Triangle,
+    /// Whether something is done to results before they are stored: an [`Epilogue`](crate::Epilogue).
+    #[serde(default)]
+    pub has_epilogue: bool,
 }
 
 /// How parts are written to files.
@@ -80,7 +83,8 @@ impl Description {
             placement.check(matrix, rows, cols, batch).map(|()| placement)
         };
         let (a, b, c) = (placed("A", a, m, k)?, placed("B", b, k, n)?, placed("C", c, m, n)?);
-        Ok(Self { m, n, k, batch, a, b, c, alpha_is_zero: false, beta_is_zero: false, part: Triangle::All })
+        let part = Triangle::All;
+        Ok(Self { m, n, k, batch, a, b, c, alpha_is_zero: false, beta_is_zero: false, part, has_epilogue: false })
     }
 
     /// The same with these factors.
@@ -91,6 +95,21 @@ impl Description {
     /// The same, of which only a part is wanted.
     pub fn with_part(self, part: Triangle) -> Self {
         Self { part, ..self }
+    }
+
+    /// The same, with an epilogue or without.
+    ///
+    /// ```
+    /// use tilewright::plan::{Description, Placement};
+    /// use tilewright::Sizes;
+    ///
+    /// let (sizes, placed) = (Sizes { m: 8, n: 8, k: 64 }, Placement::row_major);
+    /// let product = Description::new(sizes, 1, placed(64), placed(8), placed(8))?.with_epilogue(true);
+    /// assert!(product.has_epilogue);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    pub fn with_epilogue(self, has_epilogue: bool) -> Self {
+        Self { has_epilogue, ..self }
     }
 
     /// The product of matrices in a device's memory.
@@ -199,6 +218,10 @@ impl Description {
             let shown = |it: &Self| if it.alpha_is_zero { "zero" } else { "not zero" }.to_owned();
             return Some(("alpha is", shown(self), shown(given)));
         }
+        if self.has_epilogue != given.has_epilogue {
+            let shown = |it: &Self| if it.has_epilogue { "some steps" } else { "none" }.to_owned();
+            return Some(("the epilogue is", shown(self), shown(given)));
+        }
         let pairs = [("A lies", self.a, given.a), ("B lies", self.b, given.b), ("C lies", self.c, given.c)];
         pairs.into_iter().find_map(|(what, planned, given)| {
             let strides = |it: Placement| (it.row_stride, it.col_stride, it.batch_stride);
@@ -211,15 +234,16 @@ impl Description {
 
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { m, n, k, batch, a, b, c, part, .. } = self;
+        let Self { m, n, k, batch, a, b, c, part, has_epilogue, .. } = self;
         if *batch != 1 {
             write!(f, "{batch} times ")?;
         }
         write!(f, "m={m} n={n} k={k} (A {a}; B {b}; C {c})")?;
         match part {
-            Triangle::All => Ok(()),
-            Triangle::Upper => write!(f, ", upper triangle"),
-            Triangle::Lower => write!(f, ", lower triangle"),
+            Triangle::All => {}
+            Triangle::Upper => write!(f, ", upper triangle")?,
+            Triangle::Lower => write!(f, ", lower triangle")?,
         }
+        f.write_str(if *has_epilogue { ", with an epilogue" } else { "" })
     }
 }

@@ -35,6 +35,7 @@
 //!  refusal ◄─ error                                why a kernel is not taken, and what else can go wrong
 //!  memory ◄─ device ◄─ tensor_map   placement      what a device keeps, where kernels run, where matrices lie
 //!  operand ◄─ description   device_facts           matrices on a device, the product of some, what a plan knows of a device
+//!  epilogue                                        what is done to results before they are stored
 //!  ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 //!  scheme   auxiliary ◄─ scaling                   arithmetic; kernels before and after a product, and beside it
 //!  contract                                        what a kernel is to a plan
@@ -61,6 +62,7 @@ mod constants;
 mod description;
 pub mod device;
 mod device_facts;
+mod epilogue;
 mod error;
 mod grouped;
 pub mod kernels;
@@ -81,9 +83,10 @@ mod views;
 
 pub use accuracy::{Accuracy, Bounds, Wanted};
 pub use device::{Buffer, Device};
+pub use epilogue::{Activation, Epilogue, EpilogueMatrix};
 pub use error::Error;
 pub use grouped::multiply_grouped;
-pub use multiply::{Packed, gemm, gemv, multiply};
+pub use multiply::{Packed, gemm, gemv, multiply, multiply_with};
 pub use operand::DeviceMatrix;
 pub use order::{Order, Orders, UnknownOrders};
 pub use precision::{Precision, Tolerance};

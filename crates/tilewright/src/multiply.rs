@@ -3,7 +3,7 @@
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 use crate::plan::{Description, GemmPlan, Options, Workspace};
-use crate::{Device, DeviceMatrix, Error, Sizes};
+use crate::{Device, DeviceMatrix, Epilogue, Error, Sizes};
 
 /// Queues `C = α·A·B + β·C` for each product of a batch of matrices on a device, and does not wait for it.
 ///
@@ -46,14 +46,57 @@ pub fn multiply(
     beta: f32,
     c: &mut DeviceMatrix,
 ) -> Result<(), Error> {
-    let plan = device.plan(&Description::of(alpha, a, b, beta, c)?, &options.into())?;
-    run(device, &plan, alpha, a, b, beta, c)
+    multiply_with(device, options, &Epilogue::new(), alpha, a, b, beta, c)
+}
+
+/// [`multiply`], with an epilogue: each element of `α·A·B + β·C` becomes what the steps of the epilogue make of it. For an example, see
+/// [`Epilogue`].
+///
+/// The second pass of split-K does the steps before it stores results. After any other product, another launch reads C and writes it
+/// again. The [explanation](crate::plan::Explanation) of a plan says which.
+///
+/// ```
+/// use ndarray::array;
+/// use tilewright::{Activation, Device, DeviceMatrix, Epilogue, Precision};
+///
+/// let (device, _why_no_gpu) = Device::open()?;
+/// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+/// let (a, b) = (on_device(array![[1.0, -2.0]])?, on_device(array![[3.0], [2.0]])?);
+/// let mut c = on_device(array![[0.0]])?;
+/// let relu = Epilogue::new().activation(Activation::Relu);
+/// tilewright::multiply_with(&device, Precision::Fp32, &relu, 1.0, &a, &b, 0.0, &mut c)?;
+/// let mut result = array![[1.0]];
+/// c.download(result.view_mut())?;
+/// assert_eq!(result, array![[0.0]]);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
+///
+/// # Errors
+/// As for [`multiply`]; [`Error::Operands`] if a matrix of the epilogue has another number of rows, columns or matrices than C, which
+/// is not 1 either; [`Error::Usage`] for too many steps; [`DeviceError::OverlappingViews`](runtime::Error::OverlappingViews) if one is in
+/// the memory of C.
+#[allow(clippy::too_many_arguments, reason = "those of a BLAS, an epilogue, and where to run")]
+pub fn multiply_with(
+    device: &Device,
+    options: impl Into<Options>,
+    epilogue: &Epilogue<'_>,
+    alpha: f32,
+    a: &DeviceMatrix,
+    b: &DeviceMatrix,
+    beta: f32,
+    c: &mut DeviceMatrix,
+) -> Result<(), Error> {
+    let product = Description::of(alpha, a, b, beta, c)?.with_epilogue(!epilogue.is_empty());
+    let plan = device.plan(&product, &options.into())?;
+    run(device, &plan, epilogue, alpha, a, b, beta, c)
 }
 
 /// Runs a plan with a workspace that the device keeps.
+#[allow(clippy::too_many_arguments, reason = "those of a BLAS, an epilogue, and where to run")]
 fn run(
     device: &Device,
     plan: &GemmPlan,
+    epilogue: &Epilogue<'_>,
     alpha: f32,
     a: &DeviceMatrix,
     b: &DeviceMatrix,
@@ -64,7 +107,7 @@ fn run(
         0 => Workspace::none(),
         elements => Workspace::within(device.take_workspace(elements)?, 0..elements),
     };
-    let queued = plan.run(device, alpha, a, b, beta, c, &mut workspace);
+    let queued = plan.run_with(device, epilogue, alpha, a, b, beta, c, &mut workspace);
     // Also after an error: what was queued until then runs before what is queued next.
     if let Some(buffer) = workspace.into_buffer() {
         device.give_workspace(buffer);
@@ -147,7 +190,7 @@ pub fn gemm(
         true => DeviceMatrix::unwritten_in(buffer, c.view())?,
         false => DeviceMatrix::upload_to(buffer, c.view())?,
     };
-    run(device, &plan, alpha, &a, &b, beta, &mut result)?;
+    run(device, &plan, &Epilogue::new(), alpha, &a, &b, beta, &mut result)?;
     result.download(c)?;
     let packed = Packed { a: a.is_packed(), b: b.is_packed(), c: result.is_packed() };
     [a, b, result].into_iter().for_each(|matrix| device.give_buffer(matrix.into_buffer()));

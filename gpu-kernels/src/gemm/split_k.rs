@@ -3,7 +3,7 @@
 //! ```text
 //!  partials of product i     P[i · splits]   P[i · splits + 1]   …   P[i · splits + splits - 1]       each m×n
 //!                                 │                │                        │
-//!  C of product i   =  β·C + α · ( +  ──────────►  +  ──────────►  …  ───►  + )
+//!  C of product i   =  β·C + α · ( +  ──────────►  +  ──────────►  …  ───►  + )  ──► the epilogue's steps
 //! ```
 //!
 //! Each thread has four neighbours of C, or one where the layouts do not allow that, and loads eight partials of them before
@@ -14,6 +14,7 @@
 //! What it costs: every partial is read once, C is written once and, unless β is zero, read once. At most 2 KB of shared memory; any
 //! device.
 
+use blocks::epilogue::{Neighbours, Steps};
 use blocks::reduce::sum_of_lanes;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -52,7 +53,7 @@ const fn log_of_sharers(splits: u64) -> u32 {
 /// `(i + 1) · splits - 1`, as [`TiledGemm::split_k`](super::tiles::TiledGemm::split_k) has them written.
 ///
 /// Invariant, which the constructors establish and kernels rely on: every P and every C is m×n, and there are `splits` times
-/// as many of P as of C; or α is zero, and there are no partials.
+/// as many of P as of C; or α is zero, and there are no partials. The steps fit the results.
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
 pub struct SplitReduction<'a> {
@@ -60,6 +61,7 @@ pub struct SplitReduction<'a> {
     c: MatrixBatchMut<'a>,
     alpha_beta: AlphaBeta,
     splits: u64,
+    steps: Steps<'a>,
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -87,17 +89,28 @@ impl<'a> SplitReduction<'a> {
         let expected = u64::from(c.count()) * u64::from(splits);
         let expected = ShapeError::dimension("the number of results and splits", expected as usize)?;
         mismatch(("the number of partials", partials.count()), ("the number of results and splits", expected))?;
-        Ok(Self { partials, c, alpha_beta: AlphaBeta { alpha, beta }, splits: u64::from(splits) })
+        Ok(Self { partials, c, alpha_beta: AlphaBeta { alpha, beta }, splits: u64::from(splits), steps: Steps::none() })
     }
 
-    /// `C = β·C`, which is zero if β is, whatever C held: what has to come before a kernel that only adds to its result.
+    /// The same, and then these steps of what results.
+    ///
+    /// # Errors
+    /// As for [`Steps::fit`].
+    pub fn with_steps(self, steps: Steps<'a>) -> Result<Self, ShapeError> {
+        let first = self.c.first();
+        steps.fit(self.c.count(), first.rows(), first.cols())?;
+        Ok(Self { steps, ..self })
+    }
+
+    /// `C = β·C`, which is zero if β is, whatever C held: what has to come before a kernel that only adds to its result. With steps and a β
+    /// of 1, what comes after a kernel that knows no epilogue.
     ///
     /// # Errors
     /// None that is known: the results have been checked already.
     pub fn scaling(beta: f32, c: impl Into<MatrixBatchMut<'a>>) -> Result<Self, ShapeError> {
         let nothing = Matrix::new(GlobalSlice::new(&[]), 0, 0, 0, 1)?;
         let partials = MatrixBatch::new(nothing, 0, 0)?;
-        Ok(Self { partials, c: c.into(), alpha_beta: AlphaBeta { alpha: 0.0, beta }, splits: 0 })
+        Ok(Self { partials, c: c.into(), alpha_beta: AlphaBeta { alpha: 0.0, beta }, splits: 0, steps: Steps::none() })
     }
 }
 
@@ -185,17 +198,28 @@ impl<'a> SplitReduction<'a> {
         // SAFETY: there are as many results.
         let c = lines.of_output(unsafe { self.c.at(result as u32) });
         let k = self.alpha_beta.effective_k(1);
-        // SAFETY: inside C and this thread's own.
-        let value = |i: usize| unsafe { self.alpha_beta.combine(k, sums[i], || c.at(row, col + i as u32)) };
+        let mut values = [0.0; WIDTH];
+        for i in 0..WIDTH {
+            if i < count {
+                // SAFETY: inside C and this thread's own.
+                values[i] = unsafe { self.alpha_beta.combine(k, sums[i], || c.at(row, col + i as u32)) };
+            }
+        }
+        if !self.steps.is_empty() {
+            let (product, count, in_column) = (result as u32, count as u32, lines.are_columns);
+            let (row, col) = if in_column { (col, row) } else { (row, col) };
+            // SAFETY: inside C, and the steps fit it.
+            values = unsafe { self.steps.apply(Neighbours { product, row, col, count, in_column }, values) };
+        }
         let place = c.offset(row, col);
         // SAFETY: as above; the place is a multiple of four elements from an aligned base.
         unsafe {
             if count == WIDTH && place.is_multiple_of(4) && has_vectors(c.col_stride(), c.data().as_mut_ptr()) {
-                c.data().set4_unchecked(place, core::array::from_fn(value));
+                c.data().set4_unchecked(place, values);
             } else {
                 for i in 0..WIDTH {
                     if i < count {
-                        c.set(row, col + i as u32, value(i));
+                        c.set(row, col + i as u32, values[i]);
                     }
                 }
             }

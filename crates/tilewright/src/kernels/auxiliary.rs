@@ -2,6 +2,7 @@
 //! tiles, clearing the other triangle of C.
 
 use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
+use gpu_kernels::epilogue::Steps;
 use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
@@ -144,6 +145,15 @@ pub(crate) fn add_partial_sums(device: &Device, reduction: SplitReduction<'_>, p
         (MANY_SPLITS.., _) => device.launch(gemm_split_reduction_many_fp32 { reduction }),
         _ => device.launch(gemm_split_reduction_fp32 { reduction }),
     }
+}
+
+/// The kernel that does the steps of an epilogue on results that are stored already.
+pub(crate) const EPILOGUE: KernelFacts = REDUCTION;
+
+/// Does the steps of an epilogue on results that are stored already.
+pub(crate) fn apply_epilogue(device: &Device, results: MatrixBatchMut<'_>, steps: Steps<'_>) -> Result<(), Error> {
+    let reduction = SplitReduction::scaling(1.0, results)?.with_steps(steps)?;
+    device.launch(gemm_split_reduction_fp32 { reduction })
 }
 
 /// Computes those tiles of a product again, in fp32, that a tile mask names.

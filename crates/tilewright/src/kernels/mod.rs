@@ -41,8 +41,9 @@ mod whole;
 
 pub use auxiliary::AUXILIARY;
 pub(crate) use auxiliary::{
-    CLEAR, COPY, COPY_FLAGGED, Format, PackedOperand, REPAIR, ScaledFormat, ScaledParts, ToScale, add_partial_sums,
-    clear_outside, copy_flagged, copy_matrices, pack_rounded, pack_scaled, reduction, repair_tiles,
+    CLEAR, COPY, COPY_FLAGGED, EPILOGUE, Format, PackedOperand, REPAIR, ScaledFormat, ScaledParts, ToScale,
+    add_partial_sums, apply_epilogue, clear_outside, copy_flagged, copy_matrices, pack_rounded, pack_scaled, reduction,
+    repair_tiles,
 };
 pub use basic::{
     BASIC, GEMM_NAIVE_1D_FP32, GEMM_NAIVE_2D_FP32, GEMM_TILED_16_FP32, GEMM_TILED_32_FP32, GEMV_BLOCK_REDUCTION_FP32,

@@ -11,7 +11,7 @@ use super::workspace::Layout;
 use crate::Bytes;
 use crate::description::Description;
 use crate::device_facts::DeviceFacts;
-use crate::kernels::{CLEAR, KernelInfo, REPAIR, reduction};
+use crate::kernels::{CLEAR, EPILOGUE, KernelInfo, REPAIR, reduction};
 use crate::refusal::Refusal;
 
 /// A kernel, and all that it takes to compute a product with it.
@@ -97,6 +97,16 @@ impl KernelCandidate {
         is_divided(self.kernel, self.splits)
     }
 
+    /// Whether the second pass of split-K does an epilogue, as the last that stores elements of results. (A repair of tiles comes after it.)
+    pub(super) fn reduction_does_epilogue(&self) -> bool {
+        self.is_divided() && self.tile_mask.is_empty()
+    }
+
+    /// Whether an epilogue takes a launch of its own.
+    pub(super) fn launches_epilogue(&self) -> bool {
+        self.product.has_epilogue && !self.reduction_does_epilogue()
+    }
+
     /// The kernels that it launches, in their order. Not all of them in every run.
     pub(super) fn kernels(&self) -> Vec<KernelFacts> {
         let queued_before = self.kernel.contract.queues_before().iter().map(|(kernel, _)| *kernel);
@@ -105,7 +115,8 @@ impl KernelCandidate {
         let adds = self.is_divided().then(|| reduction(self.splits, self.kernel.scheme.parts_of_sums()));
         let repairs = (!self.tile_mask.is_empty()).then_some(REPAIR);
         let clears = (self.product.part != Triangle::All).then_some(CLEAR);
-        let after = [fallback, adds, repairs, clears].into_iter().flatten();
+        let epilogue = self.launches_epilogue().then_some(EPILOGUE);
+        let after = [fallback, adds, repairs, epilogue, clears].into_iter().flatten();
         before.chain([self.kernel.facts]).chain(after).collect()
     }
 
@@ -153,16 +164,19 @@ impl KernelCandidate {
             steps.push(format!("multiply the tiles left to the fallback, if there are any, with {name}{to}"));
         }
         if divided {
-            steps.push(format!(
-                "add up the partial sums, in order, with {}",
-                reduction(self.splits, kernel.scheme.parts_of_sums()).name
-            ));
+            let name = reduction(self.splits, kernel.scheme.parts_of_sums()).name;
+            let does_epilogue = product.has_epilogue && self.reduction_does_epilogue();
+            let and = if does_epilogue { ", and do the steps of the epilogue" } else { "" };
+            steps.push(format!("add up the partial sums, in order{and}, with {name}"));
         }
         if !self.tile_mask.is_empty() {
             let name = REPAIR.name;
             steps.push(format!(
                 "compute tiles again whose operands cannot be decomposed, if there are any, with {name}"
             ));
+        }
+        if self.launches_epilogue() {
+            steps.push(format!("do the steps of the epilogue with {}", EPILOGUE.name));
         }
         if product.part != Triangle::All {
             steps.push(format!("set to zero what is not wanted of the result, with {}", CLEAR.name));

@@ -3,6 +3,7 @@
 //! ```text
 //! time  =  launch  +  max(waves · (steps · time of a step + fixed part), bytes / bandwidth)     the kernel
 //!       +  launch  +  bytes of the partial results / bandwidth                                  with split-K
+//!       +  launch  +  bytes of the results, twice / bandwidth                                   where an epilogue is done after it
 //!       +  launches  +  bytes read and written / bandwidth                                      for each prepared operand
 //!       +  launch                                                                               where tiles may be repaired,
 //!                                                                                               or left to another kernel
@@ -57,7 +58,7 @@ pub struct Features {
     next_launches: f64,
     /// The bytes that preparing operands reads and writes.
     prepared: f64,
-    /// Those that adding up partial results does.
+    /// Those that adding up partial results does, or an epilogue after the kernel.
     partials: f64,
     /// The waves of blocks that find nothing to do.
     idle_waves: f64,
@@ -204,14 +205,18 @@ impl Features {
         let preparing = Preparation::kernels_of(preparations).len();
         let is_reduced = splits > 1;
         let partials = f64::from(splits) * kernel.scheme.parts_of_sums() as f64;
+        let (is_followed, results_again) = match candidate.launches_epilogue() {
+            true => (1, 2.0 * results),
+            false => (0, 0.0),
+        };
         let repairs = candidate.fallback.is_some() || !candidate.tile_mask.is_empty();
         Self {
             kernel,
             is_aligned: product.is_aligned(),
             launches: if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 },
-            next_launches: (preparing + usize::from(is_reduced) + usize::from(repairs)) as f64,
+            next_launches: (preparing + usize::from(is_reduced) + usize::from(repairs) + is_followed) as f64,
             prepared: preparations.iter().map(Preparation::traffic).sum(),
-            partials: if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
+            partials: results_again + if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
             idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
             traffic: product.traffic(),
             from_registers: if stores == Stores::Lines { 0.0 } else { results },

@@ -1,6 +1,7 @@
 //! Runs a plan: queues its launches, which prepare the operands, multiply, and add up partial results, on a device.
 
 use cuda_std::GlobalSliceMut;
+use gpu_kernels::epilogue::Steps;
 use gpu_kernels::gemm::hopper::fallback::Fallback;
 use gpu_kernels::gemm::split_k::SplitReduction;
 use gpu_kernels::gemm::tiles::TiledGemm;
@@ -12,9 +13,9 @@ use super::preparation::Prepared;
 use super::workspace::Workspace;
 use crate::description::Description;
 use crate::kernels::contract::Call;
-use crate::kernels::{add_partial_sums, clear_outside, repair_tiles};
+use crate::kernels::{add_partial_sums, apply_epilogue, clear_outside, repair_tiles};
 use crate::views::{read, words};
-use crate::{Bytes, Device, DeviceMatrix, Error};
+use crate::{Bytes, Device, DeviceMatrix, Epilogue, Error};
 
 impl GemmPlan {
     /// Queues `C = α·A·B + β·C` for each product of the batch; of a part of C, with zeros elsewhere, if that was planned. Does
@@ -39,13 +40,50 @@ impl GemmPlan {
         c: &mut DeviceMatrix,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        let given = Description::of(alpha, a, b, beta, c)?;
+        self.run_with(device, &Epilogue::new(), alpha, a, b, beta, c, workspace)
+    }
+
+    /// The same, and the steps of an epilogue: for a plan of a product with one ([`Description::with_epilogue`]).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use tilewright::plan::{Description, GemmPlan, Options};
+    /// use tilewright::{Device, DeviceMatrix, Epilogue};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+    /// let (a, b, mut c) = (on_device(array![[2.0]])?, on_device(array![[3.0]])?, on_device(array![[0.0]])?);
+    /// let product = Description::of(1.0, &a, &b, 0.0, &c)?.with_epilogue(true);
+    /// let plan = GemmPlan::new(&device, &product, &Options::default())?;
+    /// let (mut workspace, less) = (plan.workspace(&device)?, Epilogue::new().offset(-1.0));
+    /// plan.run_with(&device, &less, 1.0, &a, &b, 0.0, &mut c, &mut workspace)?;
+    /// let mut result = array![[0.0]];
+    /// c.download(result.view_mut())?;
+    /// assert_eq!(result, array![[5.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`GemmPlan::run`], and those of [`multiply_with`](crate::multiply_with).
+    #[allow(clippy::too_many_arguments, reason = "those of a BLAS, an epilogue, and where to run")]
+    pub fn run_with(
+        &self,
+        device: &Device,
+        epilogue: &Epilogue<'_>,
+        alpha: f32,
+        a: &DeviceMatrix,
+        b: &DeviceMatrix,
+        beta: f32,
+        c: &mut DeviceMatrix,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let given = Description::of(alpha, a, b, beta, c)?.with_epilogue(!epilogue.is_empty());
         self.check(&given, workspace)?;
         if given.is_empty() {
             // There may be no memory for views of matrices of which there are none.
             return Ok(());
         }
-        self.run_checked(device, alpha, a.batch()?, b.batch()?, beta, c.batch_mut(false)?, workspace)
+        self.run_checked(device, epilogue, alpha, a.batch()?, b.batch()?, beta, c.batch_mut(false)?, workspace)
     }
 
     /// Refuses operands that the plan was not made for, and a workspace that is too small.
@@ -75,11 +113,49 @@ impl GemmPlan {
         c: MatrixBatchMut<'_>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
-        self.check(&Description::of_views(alpha, &a, &b, beta, &c)?, workspace)?;
+        self.run_views_with(device, &Epilogue::new(), alpha, a, b, beta, c, workspace)
+    }
+
+    /// The same, and the steps of an epilogue: for a plan of a product with one ([`Description::with_epilogue`]).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use tilewright::plan::{Description, GemmPlan, Options};
+    /// use tilewright::{Device, DeviceMatrix, Epilogue};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+    /// let (a, b, mut c) = (on_device(array![[2.0]])?, on_device(array![[3.0]])?, on_device(array![[0.0]])?);
+    /// let product = Description::of(1.0, &a, &b, 0.0, &c)?.with_epilogue(true);
+    /// let plan = GemmPlan::new(&device, &product, &Options::default())?;
+    /// let (mut workspace, less) = (plan.workspace(&device)?, Epilogue::new().offset(-1.0));
+    /// plan.run_views_with(&device, &less, 1.0, a.batch()?, b.batch()?, 0.0, c.batch_mut(false)?, &mut workspace)?;
+    /// let mut result = array![[0.0]];
+    /// c.download(result.view_mut())?;
+    /// assert_eq!(result, array![[5.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`GemmPlan::run_with`].
+    #[allow(clippy::too_many_arguments, reason = "those of a BLAS, an epilogue, and where to run")]
+    pub fn run_views_with(
+        &self,
+        device: &Device,
+        epilogue: &Epilogue<'_>,
+        alpha: f32,
+        a: MatrixBatch<'_>,
+        b: MatrixBatch<'_>,
+        beta: f32,
+        c: MatrixBatchMut<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(), Error> {
+        let given = Description::of_views(alpha, &a, &b, beta, &c)?.with_epilogue(!epilogue.is_empty());
+        self.check(&given, workspace)?;
         if self.product.is_empty() {
             return Ok(());
         }
-        self.run_checked(device, alpha, a, b, beta, c, workspace)
+        self.run_checked(device, epilogue, alpha, a, b, beta, c, workspace)
     }
 
     /// Products of which there are some, and which [`GemmPlan::check`] has passed.
@@ -87,6 +163,7 @@ impl GemmPlan {
     fn run_checked(
         &self,
         device: &Device,
+        epilogue: &Epilogue<'_>,
         alpha: f32,
         a: MatrixBatch<'_>,
         b: MatrixBatch<'_>,
@@ -95,9 +172,15 @@ impl GemmPlan {
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         let (candidate, results) = (&self.candidate, c);
-        let (a, b, c) = match candidate.transposed {
-            false => (a, b, c),
-            true => (b.transposed(), a.transposed(), c.transposed()),
+        let steps = epilogue.steps(self.product.batch, self.product.m, self.product.n)?;
+        let (a, b, c, steps) = match candidate.transposed {
+            false => (a, b, c, steps),
+            true => (b.transposed(), a.transposed(), c.transposed(), steps.transposed()),
+        };
+        // Which are done by the second pass of split-K, and which by a launch after everything else.
+        let (with_reduction, after) = match candidate.reduction_does_epilogue() {
+            true => (steps, Steps::none()),
+            false => (Steps::none(), steps),
         };
         let [prepare_a, prepare_b] = &candidate.preparations;
         let parts = workspace.parts(self.workspace_parts())?;
@@ -136,13 +219,17 @@ impl GemmPlan {
             let partials = MatrixBatchMut::new(MatrixMut::new(for_partials, m, n, line, 1)?, m * line, count)?;
             multiply(TiledGemm::split_k(a, b, partials, candidate.splits)?, 1.0, 0.0)?;
             let partials = MatrixBatch::new(Matrix::new(read(for_partials), m, n, line, 1)?, m * line, count)?;
-            let reduction = SplitReduction::new(alpha, partials, candidate.splits, beta, c)?;
+            let reduction =
+                SplitReduction::new(alpha, partials, candidate.splits, beta, c)?.with_steps(with_reduction)?;
             add_partial_sums(device, reduction, candidate.kernel.scheme.parts_of_sums())?;
         } else {
             multiply(whole, alpha, beta)?;
         }
         if !tile_mask.is_empty() {
             repair_tiles(device, whole, read(tile_mask), candidate.splits)?;
+        }
+        if !after.is_empty() {
+            apply_epilogue(device, c, after)?;
         }
         match self.product.part {
             Triangle::All => Ok(()),
