@@ -18,7 +18,7 @@
 //!
 //! **Write:** a step of the producer, and a step of the consumers, each with its waits and
 //! arrivals. `full` of a stage has one arrival in a phase, that of the producer, and `empty` has
-//! 128.
+//! 128. The producer shall run ahead: both stages are asked for before the first is multiplied.
 //@ hint The producer: wait until the stage is empty, say how many bytes come, load two tiles. In round 0 nobody has emptied a stage: the parity of that wait is 1.
 //@ hint The consumers: wait until the stage is full, multiply, wait until the products are over, and only then arrive at `empty`: until then the tiles are read.
 //@ hint Producer: `empty.wait((round & 1) ^ 1);`, `full.arrive_expecting(BYTES);`, and two `load_tile`. Consumers: `full.wait(round & 1);`, what puzzle 22 does with a tile, `empty.arrive();`
@@ -160,8 +160,25 @@ mod operation {
                  over others that are still multiplied.",
         reference: Score { sectors: 2176, global: 44, shared: 0, conflicts: 0, waits: 35 },
         limits: Limits::NONE,
-        judge: None,
+        judge: Some(loads_run_ahead),
     };
+
+    /// Before the first product, the tiles of both stages have been asked for.
+    fn loads_run_ahead(trace: &Trace) -> Result<(), String> {
+        let steps = || trace.blocks.iter().flat_map(|block| &block.steps);
+        let first = steps().find(|step| step.kind == Kind::Wgmma).map(|step| step.step);
+        let is_before = |step: u64| first.is_none_or(|first| step < first);
+        let loads =
+            steps().filter(|step| step.kind == Kind::TmaLoad && is_before(step.step)).count();
+        // Two tiles for each stage.
+        if loads >= 4 {
+            return Ok(());
+        }
+        Err("the first tiles are multiplied before the second stage's have been asked for: the \
+             producer waits for the stage that it has just filled, in place of the one that it is \
+             about to fill"
+            .to_owned())
+    }
 
     struct Product;
 

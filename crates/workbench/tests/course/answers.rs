@@ -245,6 +245,15 @@ pub(crate) const ANSWERS: &[Answer] = &[
         outcome: RIGHT,
     },
     Answer {
+        puzzle: "double-buffer",
+        idea: "loads and stores in place of copies",
+        edits: &[(
+            "                copy_async::<4, _>(&stages, chunk % 2 * CHUNK + 4 * t, &x, from, 4);\n",
+            "                let _ = copy_async::<4, f32>;\n                for i in 0..4 {\n                    stages.write(chunk % 2 * CHUNK + 4 * t + i, x.get_unchecked(from + i));\n                }\n",
+        )],
+        outcome: "Score",
+    },
+    Answer {
         puzzle: "phases",
         idea: "the same parities in each round",
         edits: &[("32 * round as usize, round & 1)", "32 * round as usize, 0)")],
@@ -331,6 +340,15 @@ pub(crate) const ANSWERS: &[Answer] = &[
         idea: "an arrival for each thread",
         edits: &[("barrier.init(1)", "barrier.init(128)")],
         outcome: "Deadlock",
+    },
+    Answer {
+        puzzle: "tma",
+        idea: "the bytes behind the load",
+        edits: &[(
+            "            barrier.arrive_expecting(TILE_BYTES as u32);\n            hopper::load_tile(tile, 0, x, [first_col, first_row, 0], barrier);\n",
+            "            hopper::load_tile(tile, 0, x, [first_col, first_row, 0], barrier);\n            barrier.arrive_expecting(TILE_BYTES as u32);\n",
+        )],
+        outcome: RIGHT,
     },
     Answer {
         puzzle: "mma",
@@ -420,6 +438,15 @@ pub(crate) const ANSWERS: &[Answer] = &[
         outcome: "Wrong",
     },
     Answer {
+        puzzle: "proxy-fence",
+        idea: "the fence alone",
+        edits: &[(
+            "            hopper::fence_async_shared();\n            thread::sync_threads();\n",
+            "            hopper::fence_async_shared();\n",
+        )],
+        outcome: "Race",
+    },
+    Answer {
         puzzle: "low-bits",
         idea: "what was lost, with the wrong sign",
         edits: &[("(next - self.sum) - term", "term - (next - self.sum)")],
@@ -495,6 +522,15 @@ pub(crate) const ANSWERS: &[Answer] = &[
         outcome: "Wrong",
     },
     Answer {
+        puzzle: "split",
+        idea: "low parts that are not rounded",
+        edits: &[
+            ("convert::tf32(of_a[i] - high_a[i])", "of_a[i] - high_a[i]"),
+            ("convert::tf32(of_b[i] - high_b[i])", "of_b[i] - high_b[i]"),
+        ],
+        outcome: RIGHT,
+    },
+    Answer {
         puzzle: "pipeline",
         idea: "the producer does not wait",
         edits: &[(
@@ -538,5 +574,17 @@ pub(crate) const ANSWERS: &[Answer] = &[
             "                    if round > 0 {\n                        empty.wait((round & 1) ^ 1);\n                    }\n",
         )],
         outcome: RIGHT,
+    },
+    Answer {
+        puzzle: "pipeline",
+        idea: "the producer waits behind its loads: nothing is loaded while something is multiplied",
+        edits: &[
+            ("                    empty.wait((round & 1) ^ 1);\n", ""),
+            (
+                "b, [32 * step, col, 0], full);\n",
+                "b, [32 * step, col, 0], full);\n                    empty.wait(round & 1);\n",
+            ),
+        ],
+        outcome: "Judge",
     },
 ];
